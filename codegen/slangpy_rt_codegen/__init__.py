@@ -1,0 +1,7 @@
+"""Writes kernels: a frozen call description in, Slang text out. Imports only the standard library."""
+
+from slangpy_rt_codegen.kernel import emit
+from slangpy_rt_codegen.layout import BlockField, block_fields
+from slangpy_rt_codegen.spec import GROUP_SIZE, VERSION, CallSpec, Operand
+
+__all__ = ["GROUP_SIZE", "VERSION", "BlockField", "CallSpec", "Operand", "block_fields", "emit"]

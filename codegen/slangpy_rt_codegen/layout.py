@@ -1,0 +1,93 @@
+"""The argument block: scalars, raw pointers and arrays of scalars, in natural alignment.
+
+Such a block has the same offsets on every target (the caller compares them with reflection all the same).
+What follows from shapes comes first, so that a repeated call only packs the pointers and values behind it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from slangpy_rt_codegen.spec import CallSpec
+
+# Slang scalar -> (struct module code, bytes)
+SCALARS = {
+    "int": ("i", 4),
+    "uint": ("I", 4),
+    "int64_t": ("q", 8),
+    "uint64_t": ("Q", 8),
+    "float": ("f", 4),
+    "double": ("d", 8),
+    "pointer": ("Q", 8),
+}
+
+# Narrow values travel as words: by value, their size and alignment differ between targets.
+VALUE_STORAGE = {
+    "bool": "uint",
+    "int8_t": "int",
+    "int16_t": "int",
+    "uint8_t": "uint",
+    "uint16_t": "uint",
+    "half": "float",
+}
+
+
+@dataclass(frozen=True)
+class BlockField:
+    """A member of the argument block.
+
+    Attributes
+    ----------
+    declaration : str
+        Its line of Slang, without the semicolon.
+    code : str
+        Its ``struct`` code, repeat count included.
+    offset, size : int
+        In bytes.
+    fixed : bool
+        Whether it follows from shapes alone.
+    """
+
+    name: str
+    declaration: str
+    code: str
+    offset: int
+    size: int
+    fixed: bool
+
+
+def block_fields(spec: CallSpec) -> tuple[BlockField, ...]:
+    """The members of a kernel's ``Call`` struct, in order."""
+    members: list[tuple[str, str, int, bool]] = [("count", spec.index, 0, True)]
+    stride = "int64_t" if spec.index == "int64_t" else "int"
+    if spec.rows:
+        members.append(("row", spec.index, 0, True))
+    if spec.indexed:
+        members.append(("shape", spec.index, spec.rank, True))
+    for o in spec.all_operands:
+        if o.mode == "strided":
+            members.append((f"{o.name}_stride", stride, spec.rank, True))
+        elif o.mode == "tensor":
+            members.append((f"{o.name}_shape", "int", o.rank, True))
+            members.append((f"{o.name}_stride", "int64_t", o.rank, True))
+    for o in spec.all_operands:
+        if o.mode == "value":
+            scalar = VALUE_STORAGE.get(o.scalar, o.scalar)
+            members.append((o.name, scalar, o.count if o.count > 1 else 0, False))
+        elif o.mode != "index":
+            members.append((o.name, f"{o.scalar} *", 0, False))
+    fields, at = [], 0
+    first_call = True
+    for name, scalar, repeat, fixed in members:
+        pointer = scalar.endswith("*")
+        code, size = SCALARS["pointer" if pointer else scalar]
+        # The part packed at each call starts at a multiple of 8, which aligns it on its own.
+        align = 8 if first_call and not fixed else size
+        first_call = first_call and fixed
+        at = -(-at // align) * align
+        total = size * max(1, repeat)
+        space = "" if pointer else " "
+        declaration = f"{scalar}{space}{name}" + (f"[{repeat}]" if repeat else "")
+        fields.append(BlockField(name, declaration, f"{max(1, repeat)}{code}", at, total, fixed))
+        at += total
+    return tuple(fields)

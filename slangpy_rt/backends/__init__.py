@@ -1,0 +1,30 @@
+"""The backends by name, opened on demand. Importing this package imports none of them."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from slangpy_rt.backends.base import Backend
+
+# In the order in which the best available device is chosen.
+REGISTRY = {
+    "cuda": "slangpy_rt.backends.cuda:CudaBackend",
+    "vulkan": "slangpy_rt.backends.vulkan:VulkanBackend",
+    "cpu": "slangpy_rt.backends.cpu:CpuBackend",
+    "null": "slangpy_rt.backends.null:NullBackend",
+}
+
+
+def backend_class(name: str) -> type[Backend]:
+    """Import the class of a backend.
+
+    Raises
+    ------
+    KeyError
+        If no backend has that name.
+    """
+    module, _, attribute = REGISTRY[name].partition(":")
+    found: Any = getattr(importlib.import_module(module), attribute)
+    assert issubclass(found, Backend)
+    return found

@@ -1,0 +1,207 @@
+"""The contract between slangpy_rt and a machine that runs kernels.
+
+A backend sees bytes, integers and buffers. It knows nothing of Slang types, tensors or broadcasting, and
+it validates nothing that its caller could have validated: a ``Device`` never launches zero groups, never
+passes a buffer of another device and never reads past a buffer's end. What only the driver can know
+(memory, device loss, an unusable compiler) a backend raises as an error of ``slangpy_rt.errors``.
+
+Order: one in-order queue per backend. A launch, an upload and a download take effect in the order of the
+calls, whether or not the backend defers the work. ``upload`` and ``download`` are complete when they
+return; ``launch`` need not be.
+
+Threads: every method may be called from any thread. A backend whose driver wants one caller at a time
+takes its own lock.
+
+To add a backend copy ``null.py``, fill in the methods, add a line to ``backends.REGISTRY`` and run
+``pytest tests/conformance --backend=NAME``.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+
+@dataclass(frozen=True)
+class Target:
+    """What the Slang compiler has to emit for a backend.
+
+    Attributes
+    ----------
+    format : str
+        ``"cpp"``, ``"cuda"``, ``"spirv"``, ``"hlsl"``, ``"metal"`` or ``"wgsl"``.
+    profile : str
+        Slang profile, empty for the format's default.
+    entry : str
+        How the argument block reaches the kernel: ``"range"`` (``run(begin, end, call*)``), ``"value"``
+        (a by-value kernel parameter) or ``"pointer"`` (its address, pushed).
+    """
+
+    format: str
+    profile: str
+    entry: str
+
+
+@dataclass(frozen=True)
+class Caps:
+    """Facts about a device that select kernels and tests.
+
+    Attributes
+    ----------
+    max_groups : tuple of int
+        Largest dispatch in x, y and z.
+    scalars : frozenset of str
+        Slang scalar types that kernels may load, store and compute with.
+    features : frozenset of str
+        Further capabilities: ``"zero_copy"`` (host arrays are device memory), ``"wave"``,
+        ``"group_shared"``, ``"atomic_float"``.
+    """
+
+    max_groups: tuple[int, int, int]
+    scalars: frozenset[str]
+    features: frozenset[str]
+
+
+@dataclass(frozen=True)
+class KernelInfo:
+    """What a backend must know of a kernel besides its binary.
+
+    Attributes
+    ----------
+    entry : str
+        Name of the entry point in the binary.
+    group_size : tuple of int
+        Threads of one group in x, y and z; ``(1, 1, 1)`` for a range kernel, whose groups are elements.
+    args_size : int
+        Bytes of the argument block.
+    written : tuple of bool
+        For each buffer of a launch, whether the kernel writes to it.
+    """
+
+    entry: str
+    group_size: tuple[int, int, int]
+    args_size: int
+    written: tuple[bool, ...]
+
+
+class Buffer:
+    """Device memory. It returns to its backend when the last reference goes.
+
+    Attributes
+    ----------
+    address : int
+        What a kernel dereferences.
+    nbytes : int
+        Usable size in bytes.
+    """
+
+    __slots__ = ("address", "backend", "nbytes")
+
+    def __init__(self, backend: Backend, address: int, nbytes: int) -> None:
+        self.backend = backend
+        self.address = address
+        self.nbytes = nbytes
+
+    def __del__(self) -> None:
+        self.backend.free(self)
+
+
+class Kernel:
+    """A loaded kernel; backends derive from it to hold their handle."""
+
+    __slots__ = ("info",)
+
+    def __init__(self, info: KernelInfo) -> None:
+        self.info = info
+
+
+class Backend(ABC):
+    """One open device.
+
+    Attributes
+    ----------
+    name : str
+        Registry name, such as ``"cpu"``.
+    target : Target
+        What kernels are compiled to.
+    caps : Caps
+        What the device can do.
+    description : str
+        The device in words, for people.
+    """
+
+    name: ClassVar[str]
+    target: Target
+    caps: Caps
+    description: str
+
+    @classmethod
+    @abstractmethod
+    def why_unavailable(cls) -> str | None:
+        """One sentence on why this machine cannot open the backend, or None when it can."""
+
+    @abstractmethod
+    def toolchain(self) -> str:
+        """Name, version and flags of everything ``compile`` uses; part of every cache key."""
+
+    @abstractmethod
+    def compile(self, code: bytes, entry: str) -> bytes:
+        """Turn what Slang emitted into a binary. Pure: the caller caches the result.
+
+        Raises
+        ------
+        CompileError
+            If the native compiler refuses the code.
+        UnsupportedError
+            If there is no native compiler.
+        """
+
+    @abstractmethod
+    def load(self, binary: bytes, info: KernelInfo) -> Kernel:
+        """Make a binary callable."""
+
+    @abstractmethod
+    def alloc(self, nbytes: int) -> Buffer:
+        """Allocate at least ``nbytes`` > 0 bytes at a 256-byte aligned address; contents undefined.
+
+        Raises
+        ------
+        OutOfMemoryError
+            If the device has no such amount left.
+        """
+
+    @abstractmethod
+    def free(self, buffer: Buffer) -> None:
+        """Take memory back; queued work that uses it still completes. Never raises."""
+
+    @abstractmethod
+    def upload(self, dst: Buffer, offset: int, src: memoryview) -> None:
+        """Copy contiguous host bytes to the device; ``src`` may change once this returns."""
+
+    @abstractmethod
+    def download(self, src: Buffer, offset: int, dst: memoryview) -> None:
+        """Copy device bytes into contiguous, writable host memory, after all queued work."""
+
+    @abstractmethod
+    def launch(
+        self, kernel: Kernel, groups: tuple[int, int, int], args: bytes, buffers: Sequence[Buffer]
+    ) -> None:
+        """Queue a kernel over ``groups`` thread groups.
+
+        ``args`` is the argument block, raw addresses included. ``buffers`` are all buffers it points to,
+        in the order of ``kernel.info.written``; the backend keeps them alive until the work is done.
+        """
+
+    @abstractmethod
+    def sync(self) -> None:
+        """Wait until all queued work is done."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Wait for queued work, then release the device. Calling it again does nothing."""
+
+    def wrap(self, address: int, nbytes: int, owner: Any) -> Buffer | None:
+        """View host memory as a buffer without a copy, or None where the device cannot."""
+        return None

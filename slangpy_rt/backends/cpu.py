@@ -1,0 +1,270 @@
+"""CPU backend: kernels are C++ loops over a range of elements, split over a thread pool.
+
+Slang emits ``run(begin, end, call)``; g++, clang++ or the zig of the ziglang wheel makes a shared library of
+it. Device memory is host memory, so NumPy arrays are used in place. Wave intrinsics and group barriers do
+not exist here: Slang refuses functions that need them.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import importlib.util
+import itertools
+import os
+import platform
+import queue
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from cffi import FFI
+
+from slangpy_rt.backends.base import Backend, Buffer, Caps, Kernel, KernelInfo, Target
+from slangpy_rt.config import CONFIG
+from slangpy_rt.errors import CompileError, DeviceError, OutOfMemoryError, UnsupportedError
+
+_FFI = FFI()
+_FFI.cdef("void run(int64_t begin, int64_t end, const char *call);")
+
+# -fno-math-errno lets sqrt vectorize; no other flag here changes a result.
+_FLAGS = ("-std=c++17", "-O3", "-fPIC", "-shared", "-fno-math-errno", "-fno-exceptions", "-fno-rtti", "-w")
+_SCALARS = frozenset("bool int8_t int16_t int int64_t uint8_t uint16_t uint uint64_t float double".split())
+
+# A first piece of this many elements is timed to decide whether waking the pool (about 30 us) pays.
+_PROBE = 2048
+_WORTH_SECONDS = 60e-6
+_CHUNK_SECONDS = 250e-6
+_CACHE_LIMIT = 1 << 30
+
+
+class CpuBuffer(Buffer):
+    """Host memory; ``owner`` keeps it alive, ``pooled`` says that it came from ``alloc``."""
+
+    __slots__ = ("owner", "pooled")
+
+    def __init__(self, backend: Backend, address: int, nbytes: int, owner: Any, pooled: bool) -> None:
+        super().__init__(backend, address, nbytes)
+        self.owner = owner
+        self.pooled = pooled
+
+
+class CpuKernel(Kernel):
+    """A loaded shared library and its ``run``."""
+
+    __slots__ = ("library", "run")
+
+    def __init__(self, info: KernelInfo, library: Any) -> None:
+        super().__init__(info)
+        self.library = library
+        self.run: Callable[[int, int, bytes], None] = library.run
+
+
+class CpuBackend(Backend):
+    """All cores of this machine."""
+
+    name = "cpu"
+
+    def __init__(self, index: int = 0, *, debug: bool = False) -> None:
+        self.target = Target("cpp", "", "range")
+        self.caps = Caps((2**62, 1, 1), _SCALARS, frozenset({"zero_copy"}))
+        self._threads = max(1, CONFIG.threads)
+        self.description = f"{platform.processor() or platform.machine()}, {self._threads} threads"
+        self._pool: _Pool | None = None
+        self._lock = threading.Lock()
+        self._blocks: dict[int, list[Any]] = {}
+        self._cached_bytes = 0
+
+    @classmethod
+    def why_unavailable(cls) -> str | None:
+        if _compiler() is None:
+            return "no C++ compiler: neither g++, clang++ nor the ziglang package was found"
+        return None
+
+    def toolchain(self) -> str:
+        command = _compiler()
+        if command is None:
+            return "no compiler"
+        stat = Path(command[0]).stat()
+        return f"{' '.join(command)} {stat.st_size} {stat.st_mtime_ns} {' '.join(_FLAGS)} {_cpu_identity()}"
+
+    def compile(self, code: bytes, entry: str) -> bytes:
+        command = _compiler()
+        if command is None:
+            raise UnsupportedError(
+                "device cpu: no C++ compiler was found. Install g++ or clang++, or `pip install ziglang`, "
+                "or name one in SLANGPY_RT_CXX."
+            )
+        with tempfile.TemporaryDirectory(prefix="slangpy_rt-") as folder:
+            source, library = Path(folder) / "kernel.cpp", Path(folder) / "kernel.so"
+            source.write_bytes(code)
+            result = subprocess.run(
+                [*command, *_FLAGS, *_machine_flags(command), str(source), "-o", str(library), "-lm"],
+                capture_output=True,
+                text=True,
+            )
+            if result.returncode:
+                raise CompileError(f"{Path(command[0]).name} refused the C++ that Slang emitted:\n{result.stderr}")
+            return library.read_bytes()
+
+    def load(self, binary: bytes, info: KernelInfo) -> Kernel:
+        # dlopen wants a file; it may be unlinked once mapped, except on Windows.
+        handle, path = tempfile.mkstemp(prefix="slangpy_rt-", suffix=".so")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(binary)
+            return CpuKernel(info, _FFI.dlopen(path))
+        except OSError as error:
+            raise DeviceError(f"device cpu: loading a kernel failed: {error}") from error
+        finally:
+            if os.name != "nt":
+                os.unlink(path)
+
+    def alloc(self, nbytes: int) -> Buffer:
+        size = 1 << max(8, (nbytes - 1).bit_length()) if nbytes <= 1 << 20 else -(-nbytes >> 20) << 20
+        with self._lock:
+            blocks = self._blocks.get(size)
+            if blocks:
+                owner = blocks.pop()
+                self._cached_bytes -= size
+            else:
+                owner = None
+        if owner is None:
+            try:
+                owner = np.empty(size + 256, np.uint8)
+            except MemoryError:
+                raise OutOfMemoryError(
+                    f"device cpu: {nbytes:,} bytes could not be allocated; free some arrays or use smaller ones."
+                ) from None
+        address = (owner.ctypes.data + 255) & ~255
+        return CpuBuffer(self, address, size, owner, True)
+
+    def free(self, buffer: Buffer) -> None:
+        if buffer.pooled:  # type: ignore[attr-defined]
+            with self._lock:
+                if self._cached_bytes + buffer.nbytes <= _CACHE_LIMIT:
+                    self._blocks.setdefault(buffer.nbytes, []).append(buffer.owner)  # type: ignore[attr-defined]
+                    self._cached_bytes += buffer.nbytes
+
+    def upload(self, dst: Buffer, offset: int, src: memoryview) -> None:
+        source = np.frombuffer(src, np.uint8)
+        ctypes.memmove(dst.address + offset, source.ctypes.data, source.nbytes)
+
+    def download(self, src: Buffer, offset: int, dst: memoryview) -> None:
+        target = np.frombuffer(dst, np.uint8)
+        ctypes.memmove(target.ctypes.data, src.address + offset, target.nbytes)
+
+    def launch(
+        self, kernel: Kernel, groups: tuple[int, int, int], args: bytes, buffers: Sequence[Buffer]
+    ) -> None:
+        run = kernel.run  # type: ignore[attr-defined]
+        count = groups[0]
+        if count <= _PROBE or self._threads == 1:
+            run(0, count, args)
+            return
+        start = time.perf_counter()
+        run(0, _PROBE, args)
+        seconds = (time.perf_counter() - start) / _PROBE
+        if (count - _PROBE) * seconds < _WORTH_SECONDS:
+            run(_PROBE, count, args)
+            return
+        # Whole cache lines a chunk, enough chunks for uneven work, few enough that handing them out is free.
+        share = -(-(count - _PROBE) // (8 * self._threads))
+        chunk = max(1024, min(share, max(int(_CHUNK_SECONDS / seconds), 1024))) // 64 * 64
+        if self._pool is None:
+            with self._lock:
+                self._pool = self._pool or _Pool(self._threads - 1)
+        self._pool.run(run, _PROBE, count, chunk, args)
+
+    def sync(self) -> None:
+        pass
+
+    def close(self) -> None:
+        if self._pool is not None:
+            self._pool.close()
+            self._pool = None
+        with self._lock:
+            self._blocks.clear()
+            self._cached_bytes = 0
+
+    def wrap(self, address: int, nbytes: int, owner: Any) -> Buffer | None:
+        return CpuBuffer(self, address, nbytes, owner, False)
+
+
+class _Pool:
+    """Threads that share out the chunks of one range at a time; foreign calls release the GIL."""
+
+    def __init__(self, threads: int) -> None:
+        self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._threads = [threading.Thread(target=self._work, daemon=True) for _ in range(threads)]
+        for thread in self._threads:
+            thread.start()
+
+    def run(
+        self, run: Callable[[int, int, bytes], None], begin: int, end: int, chunk: int, args: bytes
+    ) -> None:
+        starts = itertools.count(begin, chunk)
+        done = threading.Semaphore(0)
+
+        def share() -> None:
+            # next() on a count is one step under the GIL: no two threads get the same chunk.
+            while (at := next(starts)) < end:
+                run(at, min(at + chunk, end), args)
+
+        def job() -> None:
+            share()
+            done.release()
+
+        for _ in self._threads:
+            self._jobs.put(job)
+        share()
+        for _ in self._threads:
+            done.acquire()
+
+    def close(self) -> None:
+        for _ in self._threads:
+            self._jobs.put(None)
+        for thread in self._threads:
+            thread.join()
+
+    def _work(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            job()
+
+
+def _compiler() -> list[str] | None:
+    """The command of a C++ compiler, its program as an absolute path, or None."""
+    asked = [CONFIG.cxx] if CONFIG.cxx else ["g++", "clang++", "c++", "zig"]
+    for name in asked:
+        if name == "zig":
+            spec = importlib.util.find_spec("ziglang")
+            if spec is not None and spec.submodule_search_locations:
+                zig = Path(spec.submodule_search_locations[0]) / ("zig.exe" if os.name == "nt" else "zig")
+                if zig.exists():
+                    return [str(zig), "c++"]
+        found = shutil.which(name, path=CONFIG.path)
+        if found:
+            return [found]
+    return None
+
+
+def _machine_flags(command: list[str]) -> list[str]:
+    """Flags for this processor; zig also needs to be told to leave its C++ runtime out."""
+    return ["-march=native", *(["-nostdlib++"] if command[1:] else [])]
+
+
+def _cpu_identity() -> str:
+    """What -march=native depends on, so that a kernel built elsewhere is not run here."""
+    if sys.platform == "linux":
+        with Path("/proc/cpuinfo").open("rb") as file:
+            lines = file.read(8192).split(b"\n\n")[0].splitlines()
+        kept = [line for line in lines if line.startswith((b"model name", b"flags", b"Features", b"CPU"))]
+        return hashlib.sha256(b"\n".join(kept)).hexdigest()[:16]
+    return f"{platform.machine()} {platform.processor()}"

@@ -1,0 +1,79 @@
+"""A backend that runs nothing and records every call: the skeleton to copy, and a device for tests.
+
+Memory is host memory, so uploads come back in downloads; kernels leave it unchanged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from slangpy_rt.backends.base import Backend, Buffer, Caps, Kernel, KernelInfo, Target
+
+_SCALARS = frozenset(
+    "bool int8_t int16_t int int64_t uint8_t uint16_t uint uint64_t half float double".split()
+)
+
+
+class NullBuffer(Buffer):
+    """Host bytes that stand in for device memory."""
+
+    __slots__ = ("data",)
+
+    def __init__(self, backend: Backend, address: int, nbytes: int) -> None:
+        super().__init__(backend, address, nbytes)
+        self.data = bytearray(nbytes)
+
+
+class NullBackend(Backend):
+    """Records launches in ``launches``; ``live`` counts buffers not yet freed."""
+
+    name = "null"
+
+    def __init__(self, index: int = 0, *, debug: bool = False) -> None:
+        self.target = Target("cuda", "", "value")
+        self.caps = Caps((2**31 - 1, 65535, 65535), _SCALARS, frozenset())
+        self.description = "null (runs nothing)"
+        self.launches: list[tuple[Kernel, tuple[int, int, int], bytes]] = []
+        self.live = 0
+        self._next_address = 0x1000
+
+    @classmethod
+    def why_unavailable(cls) -> str | None:
+        return None
+
+    def toolchain(self) -> str:
+        return "null"
+
+    def compile(self, code: bytes, entry: str) -> bytes:
+        return code
+
+    def load(self, binary: bytes, info: KernelInfo) -> Kernel:
+        return Kernel(info)
+
+    def alloc(self, nbytes: int) -> Buffer:
+        buffer = NullBuffer(self, self._next_address, nbytes)
+        self._next_address += (nbytes + 255) // 256 * 256
+        self.live += 1
+        return buffer
+
+    def free(self, buffer: Buffer) -> None:
+        self.live -= 1
+
+    def upload(self, dst: Buffer, offset: int, src: memoryview) -> None:
+        assert isinstance(dst, NullBuffer)
+        dst.data[offset : offset + src.nbytes] = src.cast("B")
+
+    def download(self, src: Buffer, offset: int, dst: memoryview) -> None:
+        assert isinstance(src, NullBuffer)
+        dst.cast("B")[:] = src.data[offset : offset + dst.nbytes]
+
+    def launch(
+        self, kernel: Kernel, groups: tuple[int, int, int], args: bytes, buffers: Sequence[Buffer]
+    ) -> None:
+        self.launches.append((kernel, groups, args))
+
+    def sync(self) -> None:
+        pass
+
+    def close(self) -> None:
+        self.launches.clear()

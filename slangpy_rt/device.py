@@ -1,0 +1,325 @@
+"""Device: an open backend with its kernel cache and the modules loaded for it.
+
+Everything that a backend trusts its caller with is checked at this level or above.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
+
+import numpy as np
+import numpy.typing as npt
+
+from slangpy_rt.backends import REGISTRY, backend_class
+from slangpy_rt.backends.base import Backend, Buffer, Caps, Kernel, KernelInfo
+from slangpy_rt.cache import DiskCache, default_directory
+from slangpy_rt.config import CONFIG
+from slangpy_rt.errors import BindError, CompileError, DeviceError, SlangPyRtError, UnsupportedError
+from slangpy_rt.layout import Layout, Shape
+from slangpy_rt.ndbuffer import dense_strides
+from slangpy_rt.source import Source, compiler_version
+from slangpy_rt.types import LayoutField, SlangType
+
+if TYPE_CHECKING:
+    from slangpy_rt.module import Module
+
+
+class DeviceType(str, Enum):
+    """Kinds of device; their names as strings serve as well."""
+
+    automatic = "automatic"
+    cuda = "cuda"
+    vulkan = "vulkan"
+    cpu = "cpu"
+    null = "null"
+
+
+@dataclass(frozen=True)
+class DeviceInfo:
+    """What ``devices()`` tells of a kind of device; ``reason`` says why there is none."""
+
+    type: str
+    available: bool
+    reason: str | None
+
+
+class Device:
+    """A place to run Slang functions.
+
+    Parameters
+    ----------
+    type : DeviceType or str
+        ``"cuda"``, ``"vulkan"``, ``"cpu"``, or ``"automatic"`` for the first of these that works here
+        (``SLANGPY_RT_DEVICE`` wins over automatic).
+    include_paths : sequence of path
+        Where ``import`` and ``#include`` look, besides the folder of the file itself.
+    debug : bool
+        Driver checks where there are any: the Vulkan validation layers, a wait after each CUDA launch.
+    index : int
+        Which device of that kind.
+
+    Raises
+    ------
+    UnsupportedError
+        If there is no such device here; the message says why.
+    """
+
+    def __init__(
+        self,
+        type: DeviceType | str = DeviceType.automatic,
+        include_paths: Sequence[str | Path] = (),
+        debug: bool = False,
+        index: int = 0,
+    ) -> None:
+        name = _choose(type)
+        started = time.perf_counter()
+        self.backend: Backend = backend_class(name)(index, debug=debug)  # type: ignore[call-arg]
+        self.name = name
+        self.caps: Caps = self.backend.caps
+        self.include_paths = tuple(str(Path(p).resolve()) for p in include_paths)
+        self.cache = DiskCache.open(_cache_directory(), CONFIG.cache_size)
+        self._layouts: WeakValueDictionary[Any, Layout] = WeakValueDictionary()
+        self._kernels: dict[str, Kernel] = {}
+        self._toolchain: str | None = None
+        self._closed = False
+        self._lock = threading.RLock()
+        self.log(1, f"{name}: {self.backend.description}, opened in {_ms(started)}")
+
+    @property
+    def info(self) -> str:
+        """The device in words."""
+        return self.backend.description
+
+    def load_module(self, path: str | Path, defines: Mapping[str, Any] | None = None) -> Module:
+        """Load a Slang file; the same as ``Module.load_from_file(device, path)``."""
+        from slangpy_rt.module import Module
+
+        return Module.load_from_file(self, path, defines=defines)
+
+    load_module_from_file = load_module
+
+    def load_module_from_source(
+        self, name: str, source: str, defines: Mapping[str, Any] | None = None
+    ) -> Module:
+        """Load Slang text; the same as ``Module.load_from_source(device, name, source)``."""
+        from slangpy_rt.module import Module
+
+        return Module.load_from_source(self, name, source, defines=defines)
+
+    def synchronize(self) -> None:
+        """Wait until all work given to this device is done."""
+        self.check_open()
+        self.backend.sync()
+
+    wait = synchronize
+
+    def close(self) -> None:
+        """Wait for its work and release it. Arrays on it lose their contents; calling again does nothing."""
+        with self._lock:
+            if not self._closed:
+                self._closed = True
+                self._kernels.clear()
+                self.backend.close()
+
+    def __enter__(self) -> Device:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"Device({self.name!r}: {self.info}{', closed' if self._closed else ''})"
+
+    # What the rest of the package uses.
+
+    def layout(
+        self, kind: Any, element: SlangType, shape: Shape, strides: Shape | None = None, aligned: bool = True
+    ) -> Layout:
+        """The interned layout of an array; contiguous when ``strides`` is None."""
+        if strides is None:
+            strides = dense_strides(element, shape)
+        key = (kind, element.name, shape, strides, aligned)
+        found = self._layouts.get(key)
+        if found is None:
+            with self._lock:
+                found = self._layouts.setdefault(key, Layout(self, kind, element, shape, strides, aligned))
+        return found
+
+    def alloc(self, nbytes: int) -> Buffer:
+        """Memory for an array; an empty one gets a byte, so that it has an address."""
+        if self._closed:
+            self.check_open()
+        return self.backend.alloc(nbytes or 1)
+
+    def upload(self, buffer: Buffer, address: int, array: npt.NDArray[Any]) -> None:
+        """Copy a contiguous host array to an address inside a buffer."""
+        self.check_open()
+        if array.nbytes:
+            self.backend.upload(buffer, address - buffer.address, _bytes(array))
+
+    def download(self, buffer: Buffer, address: int, array: npt.NDArray[Any]) -> None:
+        """Copy from an address inside a buffer into a contiguous host array."""
+        self.check_open()
+        if array.nbytes:
+            self.backend.download(buffer, address - buffer.address, _bytes(array))
+
+    def kernel(
+        self, source: Source, text: str, title: str, info: KernelInfo, block: tuple[LayoutField, ...]
+    ) -> Kernel:
+        """A loaded kernel for generated text: from memory, from the disk cache, or compiled now.
+
+        Raises
+        ------
+        CompileError
+            If a compiler refuses it, or lays the argument block out otherwise than ``block`` says.
+        """
+        self.check_open()
+        key = self.kernel_key(source, text)
+        with self._lock:
+            if key not in self._kernels:
+                self._kernels[key] = self._load(key, source, text, title, info, block)
+            return self._kernels[key]
+
+    def kernel_key(self, source: Source, text: str) -> str:
+        """The cache key of generated text: everything that changes its binary is in it."""
+        if self._toolchain is None:
+            self._toolchain = self.backend.toolchain()
+        target = self.backend.target
+        return DiskCache.key(
+            "kernel", source.digest, text, target.format, target.profile, target.entry,
+            self._toolchain, compiler_version(),
+        )  # fmt: skip
+
+    def log(self, level: int, text: str) -> None:
+        """Write a line to stderr when SLANGPY_RT_DEBUG is at least ``level``."""
+        if CONFIG.debug >= level:
+            print(f"slangpy_rt: {text}", file=sys.stderr)
+
+    def check_open(self) -> None:
+        """Raise DeviceError when closed."""
+        if self._closed:
+            raise DeviceError(f"this {self.name} device was closed; open another with create_device('{self.name}').")
+
+    def _load(
+        self,
+        key: str,
+        source: Source,
+        text: str,
+        title: str,
+        info: KernelInfo,
+        block: tuple[LayoutField, ...],
+    ) -> Kernel:
+        edited = Path(CONFIG.override) / f"{key}.slang" if CONFIG.override else None
+        if edited is not None and edited.is_file():
+            self.log(3, f"{title}: using {edited}")
+            return self.backend.load(self._compile(source, edited.read_text(), key, title, info, block), info)
+        entry = self.cache.get(key)
+        if entry is None:
+            with self.cache.lock(key):
+                entry = self.cache.get(key)
+                if entry is None:
+                    binary = self._compile(source, text, key, title, info, block)
+                    self.cache.put(
+                        key, {"kind": "kernel", "title": title, "device": self.name, "text": text}, binary
+                    )
+                    return self.backend.load(binary, info)
+        self.log(3, f"{title}: cache hit {key}")
+        return self.backend.load(entry.payload, info)
+
+    def _compile(
+        self,
+        source: Source,
+        text: str,
+        key: str,
+        title: str,
+        info: KernelInfo,
+        block: tuple[LayoutField, ...],
+    ) -> bytes:
+        started = time.perf_counter()
+        self.log(4, f"{title}:\n{text}")
+        compiled = source.compile(text, f"kernel_{key[:16]}", info.entry)
+        if compiled.layout != block:
+            raise CompileError(
+                f"{title}: Slang lays the argument block out as {compiled.layout} on {self.name}; "
+                f"{block} was expected. This is a defect of slangpy_rt."
+            )
+        self.log(5, f"{title}:\n{compiled.code.decode('utf-8', 'replace')}")
+        binary = self.backend.compile(compiled.code, info.entry)
+        self.log(3, f"{title}: compiled in {_ms(started)}, key {key}")
+        return binary
+
+
+def create_device(
+    type: DeviceType | str = DeviceType.automatic,
+    include_paths: Sequence[str | Path] = (),
+    debug: bool = False,
+    index: int = 0,
+) -> Device:
+    """Open a device; see Device."""
+    return Device(type, include_paths, debug, index)
+
+
+def init_device(include_paths: Sequence[str | Path] = ()) -> Device:
+    """Open the best device there is: cuda, then vulkan, then cpu; ``SLANGPY_RT_DEVICE`` wins."""
+    return Device(DeviceType.automatic, include_paths)
+
+
+def devices() -> list[DeviceInfo]:
+    """What kinds of device this machine has, and for the others why not."""
+    found = []
+    for name in REGISTRY:
+        if name != "null":
+            reason = _why_not(name)
+            found.append(DeviceInfo(name, reason is None, reason))
+    return found
+
+
+def _choose(type: DeviceType | str) -> str:
+    name = type.value if isinstance(type, DeviceType) else type
+    if name == "automatic" and CONFIG.device:
+        name = CONFIG.device
+    if name == "automatic":
+        reasons = []
+        for candidate in REGISTRY:
+            reason = "it runs nothing" if candidate == "null" else _why_not(candidate)
+            if reason is None:
+                return candidate
+            reasons.append(f"{candidate}: {reason}")
+        raise UnsupportedError("Device: this machine has none.\n" + "\n".join(reasons))
+    if name not in REGISTRY:
+        raise BindError(f"Device: type {type!r} is not one of {', '.join(REGISTRY)}, automatic.")
+    reason = _why_not(name)
+    if reason is not None:
+        raise UnsupportedError(f"Device: no {name} device can be opened here: {reason}.")
+    return name
+
+
+def _why_not(name: str) -> str | None:
+    try:
+        reason = backend_class(name).why_unavailable()
+    except (ImportError, SlangPyRtError) as error:
+        reason = str(error)
+    return reason.rstrip(".") if reason else reason
+
+
+def _cache_directory() -> Path | None:
+    if CONFIG.cache_dir is None:
+        return default_directory()
+    return Path(CONFIG.cache_dir) if CONFIG.cache_dir else None
+
+
+def _bytes(array: npt.NDArray[Any]) -> memoryview:
+    """The bytes of a contiguous array, whatever its dtype and rank."""
+    return memoryview(array.reshape(-1).view(np.uint8))
+
+
+def _ms(started: float) -> str:
+    return f"{(time.perf_counter() - started) * 1e3:.1f} ms"

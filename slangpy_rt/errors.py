@@ -1,0 +1,46 @@
+"""Every exception a user can meet.
+
+    SlangPyRtError
+    ├── BindError(TypeError)            an argument does not fit the Slang parameter
+    ├── ShapeError(ValueError)          shapes do not broadcast
+    ├── CompileError                    Slang, C++ or CUDA source was refused by a compiler
+    ├── UnsupportedError                the device lacks a capability, which the message names
+    └── DeviceError                     the driver refused an action
+        ├── DeviceLostError             the device is gone; open a new one
+        └── OutOfMemoryError(MemoryError)
+
+A message says what the user wrote, what was expected and what to do; a tool's own text comes last.
+Nothing here formats: callers do, because only they know the function and the argument.
+"""
+
+
+class SlangPyRtError(Exception):
+    """Base of every error raised by slangpy_rt."""
+
+
+class BindError(SlangPyRtError, TypeError):
+    """An argument does not fit the Slang parameter it was given for."""
+
+
+class ShapeError(SlangPyRtError, ValueError):
+    """The shapes of the arguments do not broadcast together."""
+
+
+class CompileError(SlangPyRtError):
+    """A compiler refused source text; the message holds its diagnostics."""
+
+
+class UnsupportedError(SlangPyRtError):
+    """The device, driver or platform lacks a capability, named in the message."""
+
+
+class DeviceError(SlangPyRtError):
+    """The driver refused an action."""
+
+
+class DeviceLostError(DeviceError):
+    """The device stopped answering; open a new one."""
+
+
+class OutOfMemoryError(DeviceError, MemoryError):
+    """The device or host has no memory left for an allocation."""

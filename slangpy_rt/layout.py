@@ -1,0 +1,84 @@
+"""Layout: how an array lies in memory, as one interned value a device.
+
+Two arrays of one kind, element, shape, strides and alignment share one Layout object, so a call recognizes
+its arguments by identity.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from slangpy_rt.broadcast import contiguous
+from slangpy_rt.dtypes import NUMPY_OF, flatten
+from slangpy_rt.types import SlangType
+
+if TYPE_CHECKING:
+    from slangpy_rt.device import Device
+
+Shape = tuple[int, ...]
+
+
+class Layout:
+    """How an array lies in memory. Made by ``Device.layout`` alone.
+
+    Attributes
+    ----------
+    kind : type
+        ``Tensor`` or ``NDBuffer``.
+    element : SlangType
+        Type of one element.
+    shape : tuple of int
+        In elements.
+    strides : tuple of int
+        One a dimension of ``full_shape``, in scalars.
+    full_shape : tuple of int
+        In scalars: ``shape`` and then the element's own dimensions, as in NumPy.
+    aligned : bool
+        Whether the first element lies at a multiple of 32 bytes.
+    contiguous : bool
+        Whether the scalars follow each other in row-major order.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "aligned",
+        "contiguous",
+        "device",
+        "element",
+        "full_shape",
+        "kind",
+        "nbytes",
+        "numpy_dtype",
+        "scalar",
+        "shape",
+        "strides",
+    )
+
+    def __init__(
+        self, device: Device, kind: Any, element: SlangType, shape: Shape, strides: Shape, aligned: bool
+    ) -> None:
+        flat = flatten(element)
+        assert flat is not None, element
+        self.device = device
+        self.kind = kind
+        self.element = element
+        self.scalar = flat[0]
+        self.shape = shape
+        self.full_shape = shape + flat[1]
+        self.strides = strides
+        self.aligned = aligned
+        self.contiguous = same_walk(self.full_shape, strides)
+        self.numpy_dtype: npt.DTypeLike = NUMPY_OF[self.scalar]
+        self.nbytes = prod(self.full_shape) * np.dtype(self.numpy_dtype).itemsize
+
+
+def same_walk(shape: Shape, strides: Shape) -> bool:
+    """Whether strides visit scalars in row-major order; those of dimensions of size 1 don't count."""
+    if 0 in shape:
+        return True
+    dense = contiguous(shape)
+    return all(size == 1 or a == b for size, a, b in zip(shape, strides, dense, strict=True))

@@ -1,0 +1,255 @@
+"""NDBuffer: an array in device memory. Storage and its views; no gradients and no arithmetic."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from slangpy_rt.backends.base import Buffer
+from slangpy_rt.broadcast import contiguous
+from slangpy_rt.dtypes import NUMPY_OF, convertible, element_type, flatten
+from slangpy_rt.errors import BindError, ShapeError
+from slangpy_rt.layout import Layout, Shape
+from slangpy_rt.types import SlangType
+
+if TYPE_CHECKING:
+    from slangpy_rt.device import Device
+
+A = TypeVar("A", bound="NDBuffer")
+
+
+class NDBuffer:
+    """An array of scalars, vectors or matrices on a device, contents undefined until written.
+
+    Parameters
+    ----------
+    device : Device
+        Where it lives.
+    dtype : str, numpy dtype or type
+        Element type, ``"float"`` unless given: a Slang name (``"float3"``), a NumPy dtype or a Python type.
+    shape : int or tuple of int
+        In elements.
+
+    Raises
+    ------
+    BindError
+        If dtype names no element type.
+    ShapeError
+        If a dimension is negative.
+    OutOfMemoryError
+        If the device cannot hold it.
+    """
+
+    __slots__ = ("address", "buffer", "layout")
+
+    address: int
+    buffer: Buffer
+    layout: Layout
+
+    def __init__(self, device: Device, dtype: Any = "float", shape: int | Sequence[int] = ()) -> None:
+        where = type(self).__name__
+        element = element_type(where, dtype)
+        self.layout = device.layout(type(self), element, as_shape(where, shape))
+        self.buffer = device.alloc(self.layout.nbytes)
+        self.address = self.buffer.address
+
+    @classmethod
+    def of(cls: type[A], layout: Layout, buffer: Buffer, address: int) -> A:
+        """Put an array together from its parts; nothing is checked."""
+        array = cls.__new__(cls)
+        array.layout = layout
+        array.buffer = buffer
+        array.address = address
+        return array
+
+    @property
+    def device(self) -> Device:
+        """Where it lives."""
+        return self.layout.device
+
+    @property
+    def shape(self) -> Shape:
+        """Dimensions, in elements."""
+        return self.layout.shape
+
+    @property
+    def dtype(self) -> SlangType:
+        """Element type."""
+        return self.layout.element
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+        return len(self.layout.shape)
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return prod(self.layout.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that its elements take, without gaps."""
+        return self.layout.nbytes
+
+    @property
+    def is_contiguous(self) -> bool:
+        """Whether its elements follow each other in row-major order."""
+        return self.layout.contiguous
+
+    def from_numpy(self, array: npt.ArrayLike) -> None:
+        """Fill it from host data of the same shape, or of the same number of scalars.
+
+        Parameters
+        ----------
+        array : array_like
+            Of ``shape`` (element dimensions last), or flat data of the right size; converted to the element's
+            scalar type where NumPy's 'same_kind' rule allows.
+
+        Raises
+        ------
+        ShapeError
+            If the number of scalars differs.
+        BindError
+            If the data does not convert, or this is a non-contiguous view.
+        """
+        where = f"{type(self).__name__}.from_numpy"
+        source = np.asarray(array)
+        target = NUMPY_OF[self.layout.scalar]
+        if not convertible(source.dtype, target):
+            raise BindError(
+                f"{where}: data of dtype {source.dtype} does not convert to '{self.layout.element.name}'. "
+                f"Cast it yourself: array.astype(numpy.{target.name})."
+            )
+        if source.size != prod(self.layout.full_shape):
+            raise ShapeError(
+                f"{where}: data of shape {source.shape} does not fill {self!s}, "
+                f"which holds {prod(self.layout.full_shape)} scalars in shape {self.layout.full_shape}."
+            )
+        if not self.layout.contiguous:
+            raise BindError(f"{where}: this is a non-contiguous view; fill the array it was made from.")
+        self.layout.device.upload(self.buffer, self.address, np.ascontiguousarray(source, target))
+
+    copy_from = from_numpy
+
+    def to_numpy(self) -> npt.NDArray[Any]:
+        """Copy it to a new NumPy array of ``shape``, with the element's dimensions last."""
+        layout = self.layout
+        if layout.contiguous:
+            out = np.empty(layout.full_shape, layout.numpy_dtype)
+            layout.device.download(self.buffer, self.address, out)
+            return out
+        # A view: bring over the span it covers and look at that through its strides.
+        reach = [(n - 1) * s for n, s in zip(layout.full_shape, layout.strides, strict=True)]
+        first, last = sum(min(r, 0) for r in reach), sum(max(r, 0) for r in reach)
+        span = np.empty(last - first + 1, layout.numpy_dtype)
+        item = span.itemsize
+        layout.device.download(self.buffer, self.address + first * item, span)
+        view = np.ndarray(
+            layout.full_shape, span.dtype, span, -first * item, tuple(s * item for s in layout.strides)
+        )
+        return view.copy()
+
+    numpy = to_numpy
+
+    def clear(self) -> None:
+        """Set every scalar to zero."""
+        self.from_numpy(np.zeros(self.layout.full_shape, self.layout.numpy_dtype))
+
+    def view(self: A, shape: int | Sequence[int]) -> A:
+        """The same memory under another shape of as many elements.
+
+        Raises
+        ------
+        ShapeError
+            If the number of elements differs, or this is a non-contiguous view.
+        """
+        where = f"{type(self).__name__}.view"
+        new = as_shape(where, shape)
+        if prod(new) != self.size or not self.layout.contiguous:
+            raise ShapeError(
+                f"{where}: {self!s} cannot be seen as shape {new}: the sizes must agree and the array be contiguous."
+            )
+        layout = self.layout.device.layout(type(self), self.layout.element, new, None, self.layout.aligned)
+        return type(self).of(layout, self.buffer, self.address)
+
+    def flatten_dtype(self: A) -> A:
+        """The same memory as an array of scalars, the element's dimensions last."""
+        layout = self.layout
+        scalar = element_type("flatten_dtype", layout.scalar)
+        flat = layout.device.layout(
+            type(self), scalar, layout.full_shape, layout.strides, layout.aligned
+        )
+        return type(self).of(flat, self.buffer, self.address)
+
+    def __getitem__(self: A, key: Any) -> A:
+        """A view of part of it: integers, slices, ``None`` and ``...``, as in NumPy.
+
+        Raises
+        ------
+        IndexError
+            If an index is out of range, or is of another kind.
+        """
+        layout = self.layout
+        keys = key if isinstance(key, tuple) else (key,)
+        if not all(k is None or k is ... or isinstance(k, (int, slice)) for k in keys):
+            raise IndexError(
+                f"{type(self).__name__}: only integers, slices, None and ... index a device array, not {key!r}."
+            )
+        item = np.dtype(layout.numpy_dtype).itemsize
+        inner = len(layout.full_shape) - len(layout.shape)
+        outer = layout.strides[: len(layout.shape)]
+        # NumPy works the view out, on an array of one scalar stretched over the shape.
+        base = np.zeros(1, layout.numpy_dtype)
+        model = np.lib.stride_tricks.as_strided(base, layout.shape, tuple(s * item for s in outer))
+        picked = model[key]
+        if not isinstance(picked, np.ndarray):
+            picked = model[(*keys, None)][..., 0]
+        start = picked.__array_interface__["data"][0] - model.__array_interface__["data"][0]
+        strides = tuple(s // item for s in picked.strides) + layout.strides[len(layout.strides) - inner :]
+        address = self.address + start
+        new = layout.device.layout(type(self), layout.element, picked.shape, strides, address % 32 == 0)
+        return type(self).of(new, self.buffer, address)
+
+    def __len__(self) -> int:
+        if not self.layout.shape:
+            raise TypeError("an array without dimensions has no length")
+        return self.layout.shape[0]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
+        if copy is False:
+            raise ValueError("a device array becomes a NumPy array by a copy")
+        return self.to_numpy() if dtype is None else self.to_numpy().astype(dtype)
+
+    def __str__(self) -> str:
+        dims = ", ".join(map(str, self.layout.shape)) + ("," if len(self.layout.shape) == 1 else "")
+        return f"{type(self).__name__}<{self.layout.element.name}> of shape ({dims})"
+
+    def __repr__(self) -> str:
+        values = np.array2string(self.to_numpy(), separator=", ", threshold=100)
+        return f"{type(self).__name__}({values}, dtype={self.layout.element.name}, device={self.device.name})"
+
+
+def as_shape(where: str, shape: int | Sequence[int]) -> Shape:
+    """A shape as a tuple.
+
+    Raises
+    ------
+    ShapeError
+        If it is not made of whole numbers of at least 0.
+    """
+    items = (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
+    if not all(isinstance(n, (int, np.integer)) and n >= 0 for n in items):
+        raise ShapeError(f"{where}: a shape is made of whole numbers of at least 0, not {shape!r}.")
+    return tuple(int(n) for n in items)
+
+
+def dense_strides(element: SlangType, shape: Shape) -> Shape:
+    """Strides in scalars of a contiguous array."""
+    flat = flatten(element)
+    assert flat is not None, element
+    return contiguous(shape + flat[1])

@@ -1,0 +1,135 @@
+"""Slang's COM objects through ctypes: where the library is, how a slot is called, who releases what.
+
+It knows nothing of modules, targets or types, and it takes no lock: Slang's objects count references
+without atomics, so the caller must hold its own lock around every use.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from slangpy_rt.errors import UnsupportedError
+from slangpy_rt.slang import _abi
+
+_PATTERNS = ("libslang-compiler.so*", "slang-compiler.dll", "slang.dll", "libslang-compiler*.dylib")
+
+
+class ComPtr:
+    """A reference to a COM object, given back by ``close`` or when the last reference goes.
+
+    Parameters
+    ----------
+    address : int
+        The object.
+    owned : bool
+        Whether the reference is ours to give back; Slang lends what a session keeps, such as modules.
+    """
+
+    __slots__ = ("address", "owned")
+
+    def __init__(self, address: int, owned: bool = True) -> None:
+        self.address = address
+        self.owned = owned
+
+    def call(self, method: str, *args: Any) -> Any:
+        """Call ``"Interface.method"``."""
+        slot, prototype = _prototype(method)
+        table = ctypes.cast(self.address, ctypes.POINTER(ctypes.POINTER(ctypes.c_void_p)))[0]
+        return prototype(table[slot])(self.address, *args)
+
+    def close(self) -> None:
+        """Give the reference back. Calling it again does nothing."""
+        address, self.address = self.address, 0
+        if address and self.owned:
+            ComPtr(address, owned=False).call("ISlangUnknown.release")
+
+    def __enter__(self) -> ComPtr:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        self.close()
+
+
+class Out:
+    """An out parameter that receives an object."""
+
+    __slots__ = ("ref", "value")
+
+    def __init__(self) -> None:
+        self.value = ctypes.c_void_p()
+        self.ref = ctypes.byref(self.value)
+
+    def take(self) -> ComPtr | None:
+        """The object, now the caller's, or None if there came none."""
+        address, self.value.value = self.value.value, None
+        return ComPtr(address) if address else None
+
+    def bytes(self) -> bytes:
+        """Contents of the blob that came, which is released; empty if there came none."""
+        blob = self.take()
+        if blob is None:
+            return b""
+        with blob:
+            size = blob.call("ISlangBlob.getBufferSize")
+            return ctypes.string_at(blob.call("ISlangBlob.getBufferPointer"), size) if size else b""
+
+
+def find_library(path: str | None = None) -> Path:
+    """File of the Slang compiler: ``path`` if given, else the one inside the slangpy wheel.
+
+    Raises
+    ------
+    UnsupportedError
+        If there is no such file.
+    """
+    if path is not None:
+        if Path(path).is_file():
+            return Path(path)
+        raise UnsupportedError(
+            f"Slang library {path!r}: no such file; point SLANGPY_RT_SLANG_LIB at libslang-compiler or unset it."
+        )
+    # find_spec reads metadata only: importing slangpy costs 1.2 s and starts a second runtime.
+    spec = importlib.util.find_spec("slangpy")
+    for folder in (spec.submodule_search_locations or ()) if spec else ():
+        for pattern in _PATTERNS:
+            found = sorted(Path(folder).glob(pattern))
+            if found:
+                return found[0]
+    raise UnsupportedError(
+        "the Slang compiler is not installed: expected libslang-compiler inside the slangpy wheel.\n"
+        "Run 'pip install slangpy', or set SLANGPY_RT_SLANG_LIB to the library's path."
+    )
+
+
+def load_library(path: Path) -> ctypes.CDLL:
+    """Load the compiler and give every function of ``_abi.FUNCTIONS`` its prototype.
+
+    Raises
+    ------
+    UnsupportedError
+        If the file cannot be loaded or is a Slang without one of the functions.
+    """
+    try:
+        library = ctypes.CDLL(str(path))
+        for name, (result, arguments) in _abi.FUNCTIONS.items():
+            function = getattr(library, name)
+            function.restype, function.argtypes = result, arguments
+    except (OSError, AttributeError) as error:
+        version = ".".join(map(str, _abi.VERSION))
+        raise UnsupportedError(
+            f"Slang library {str(path)!r} is unusable; expected Slang {version} or newer: {error}"
+        ) from error
+    return library
+
+
+@cache
+def _prototype(method: str) -> tuple[int, Any]:
+    slot, result, arguments = _abi.METHODS[method]
+    return slot, ctypes.CFUNCTYPE(result, ctypes.c_void_p, *arguments)

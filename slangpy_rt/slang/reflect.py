@@ -1,0 +1,332 @@
+"""Reflection of loaded Slang modules and linked programs as frozen values of ``slangpy_rt.types``.
+
+It compiles nothing and keeps no native pointer beyond a call. Slang 2026.12 ends the process when asked for
+the element count, row count or scalar of a type that depends on a generic parameter, so sizes and elements
+are always read from the type's generic arguments, which never fail.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator
+from typing import Any
+
+from slangpy_rt.slang import _abi
+from slangpy_rt.slang.com import ComPtr, Out
+from slangpy_rt.types import EntryPoint, Field, FunctionSig, LayoutField, ModuleInfo, Param, SlangType, StructInfo
+
+_SCALARS = {
+    _abi.SLANG_SCALAR_TYPE_BOOL: "bool",
+    _abi.SLANG_SCALAR_TYPE_INT8: "int8_t",
+    _abi.SLANG_SCALAR_TYPE_INT16: "int16_t",
+    _abi.SLANG_SCALAR_TYPE_INT32: "int",
+    _abi.SLANG_SCALAR_TYPE_INT64: "int64_t",
+    _abi.SLANG_SCALAR_TYPE_UINT8: "uint8_t",
+    _abi.SLANG_SCALAR_TYPE_UINT16: "uint16_t",
+    _abi.SLANG_SCALAR_TYPE_UINT32: "uint",
+    _abi.SLANG_SCALAR_TYPE_UINT64: "uint64_t",
+    _abi.SLANG_SCALAR_TYPE_FLOAT16: "half",
+    _abi.SLANG_SCALAR_TYPE_FLOAT32: "float",
+    _abi.SLANG_SCALAR_TYPE_FLOAT64: "double",
+    _abi.SLANG_SCALAR_TYPE_INTPTR: "int64_t",  # every target here is 64 bits wide
+    _abi.SLANG_SCALAR_TYPE_UINTPTR: "uint64_t",
+}
+_RESOURCES = {
+    _abi.SLANG_TYPE_KIND_CONSTANT_BUFFER,
+    _abi.SLANG_TYPE_KIND_RESOURCE,
+    _abi.SLANG_TYPE_KIND_SAMPLER_STATE,
+    _abi.SLANG_TYPE_KIND_TEXTURE_BUFFER,
+    _abi.SLANG_TYPE_KIND_SHADER_STORAGE_BUFFER,
+    _abi.SLANG_TYPE_KIND_PARAMETER_BLOCK,
+    _abi.SLANG_TYPE_KIND_DYNAMIC_RESOURCE,
+}
+_PLAIN_POINTER = ", Access.ReadWrite, AddressSpace.Device, DefaultDataLayout>"
+_UNSIZED = 2**31 - 1  # Slang's own mark for T[]
+
+
+class Reflector:
+    """Reads one module or program; every type is walked once."""
+
+    def __init__(self, native: ctypes.CDLL) -> None:
+        self._native = native
+        self._types: dict[str, SlangType] = {}
+        self._open: list[str] = []
+        self._lowest = 0  # outermost open struct that a result refers to, or the number of open ones
+
+    def type(self, address: int) -> SlangType:
+        """The type; a struct met again inside itself, which only pointers allow, comes without fields."""
+        full = self._full_name(address)
+        if full in self._types:
+            return self._types[full]
+        if full in self._open:
+            self._lowest = min(self._lowest, self._open.index(full))
+            return SlangType("struct", full)
+        depth, outer = len(self._open), self._lowest
+        self._lowest = depth
+        if self._native.spReflectionType_GetKind(address) == _abi.SLANG_TYPE_KIND_STRUCT:
+            self._open.append(full)
+            found = self._struct(address, full)
+            self._open.pop()
+        else:
+            found = self._walk(address, full)
+        if self._lowest >= depth:  # else it holds a stub that is right only below that struct
+            self._types[full] = found
+        self._lowest = min(outer, self._lowest)
+        return found
+
+    def functions(self, decl: int, prefix: str = "") -> Iterator[FunctionSig]:
+        """Functions among the children of a declaration, in source order; operators are left out."""
+        for child, kind in self._children(decl):
+            name = self._decl_name(child)
+            if kind == _abi.SLANG_DECL_KIND_NAMESPACE:
+                yield from self.functions(child, f"{prefix}{name}.")
+            elif kind == _abi.SLANG_DECL_KIND_FUNC and name.isidentifier():
+                yield self._function(child, prefix, ())
+            elif kind == _abi.SLANG_DECL_KIND_GENERIC and name.isidentifier():
+                generic = self._native.spReflectionDecl_castToGeneric(child)
+                inner = self._native.spReflectionGeneric_GetInnerDecl(generic)
+                if self._native.spReflectionDecl_getKind(inner) == _abi.SLANG_DECL_KIND_FUNC:
+                    types, values = self._generic_parameters(generic)
+                    names = tuple(self._variable_name(item) for item in types + values)
+                    yield self._function(inner, prefix, names)
+
+    def structs(self, decl: int) -> Iterator[StructInfo]:
+        """Structs among the children of a declaration and inside them, with their own methods."""
+        for child, kind in self._children(decl):
+            if kind == _abi.SLANG_DECL_KIND_NAMESPACE:
+                yield from self.structs(child)
+                continue
+            if kind == _abi.SLANG_DECL_KIND_GENERIC:
+                generic = self._native.spReflectionDecl_castToGeneric(child)
+                child = self._native.spReflectionGeneric_GetInnerDecl(generic)
+                kind = self._native.spReflectionDecl_getKind(child)
+            if kind == _abi.SLANG_DECL_KIND_STRUCT:
+                address = self._native.spReflection_getTypeFromDecl(child)
+                yield StructInfo(self.type(address), tuple(self.functions(child)))
+                yield from self.structs(child)
+
+    def entry_point(self, layout: int) -> EntryPoint | None:
+        """The first entry point of a program if it is a compute kernel; system values are left out."""
+        native = self._native
+        entry = native.spReflection_getEntryPointByIndex(layout, 0)
+        if not entry or native.spReflectionEntryPoint_getStage(entry) != _abi.SLANG_STAGE_COMPUTE:
+            return None
+        size = (ctypes.c_size_t * 3)()
+        native.spReflectionEntryPoint_getComputeThreadGroupSize(entry, 3, size)
+        params = []
+        for index in range(native.spReflectionEntryPoint_getParameterCount(entry)):
+            param = native.spReflectionEntryPoint_getParameterByIndex(entry, index)
+            if not native.spReflectionVariableLayout_GetSemanticName(param):
+                params.append(self._param(native.spReflectionVariableLayout_GetVariable(param)))
+        name = native.spReflectionEntryPoint_getName(entry).decode()
+        return EntryPoint(name, tuple(params), (size[0], size[1], size[2]))
+
+    def _walk(self, address: int, full: str) -> SlangType:
+        native, kind = self._native, self._native.spReflectionType_GetKind(address)
+        if kind == _abi.SLANG_TYPE_KIND_SCALAR:
+            number = native.spReflectionType_GetScalarType(address)
+            if number == _abi.SLANG_SCALAR_TYPE_VOID:
+                return SlangType("void", full)
+            return SlangType("scalar" if number in _SCALARS else "other", full, _SCALARS.get(number, ""))
+        if kind == _abi.SLANG_TYPE_KIND_ENUM:
+            tag = self.type(native.spReflectionType_GetElementType(address))
+            return SlangType("enum", full, tag.scalar)
+        if kind == _abi.SLANG_TYPE_KIND_INTERFACE:
+            return SlangType("interface", full)
+        if kind in _RESOURCES:
+            return SlangType("resource", full)
+        if kind == _abi.SLANG_TYPE_KIND_NONE or kind == _abi.SLANG_TYPE_KIND_GENERIC_TYPE_PARAMETER:
+            return SlangType("generic", full)
+        element, sizes = self._element(address)
+        if element is None:
+            return SlangType("other", full)
+        if kind == _abi.SLANG_TYPE_KIND_POINTER:
+            plain = full.endswith(_PLAIN_POINTER)
+            return SlangType("pointer", f"{element.name}*" if plain else full, element=element)
+        if kind == _abi.SLANG_TYPE_KIND_ARRAY:
+            count = 0 if sizes[0] == _UNSIZED else sizes[0]
+            bound = full[full.rfind("[") :] if not count else f"[{count}]"
+            return SlangType("array", element.name + bound, shape=(count,), element=element)
+        rank = {_abi.SLANG_TYPE_KIND_VECTOR: 1, _abi.SLANG_TYPE_KIND_MATRIX: 2}.get(kind, 0)
+        if not rank:
+            return SlangType("other", full)
+        shape = tuple(sizes[:rank])
+        known = element.kind == "scalar" and all(shape)
+        name = element.name + "x".join(map(str, shape)) if known else full
+        return SlangType(("vector", "matrix")[rank - 1], name, element.scalar, shape)
+
+    def _struct(self, address: int, full: str) -> SlangType:
+        native = self._native
+        fields = []
+        for index in range(native.spReflectionType_GetFieldCount(address)):
+            variable = native.spReflectionType_GetFieldByIndex(address, index)
+            kind = self.type(native.spReflectionVariable_GetType(variable))
+            fields.append(Field(self._variable_name(variable), kind))
+        if not full.endswith(">"):
+            return SlangType("struct", full, fields=tuple(fields))
+        base, texts = _split(full)
+        arguments = self._arguments(address, texts)
+        if len(arguments) != len(texts):  # a pack such as Tuple's, which Slang does not take apart
+            return SlangType("struct", full, fields=tuple(fields))
+        names = (a.name if isinstance(a, SlangType) else str(a) for a in arguments)
+        return SlangType("struct", f"{base}<{', '.join(names)}>", fields=tuple(fields), arguments=arguments)
+
+    def _arguments(self, address: int, texts: list[str]) -> tuple[SlangType | int, ...]:
+        """Generic arguments in source order, which Slang keeps only in the type's name."""
+        native = self._native
+        generic = native.spReflectionType_GetGenericContainer(address)
+        types, _ = self._generic_parameters(generic) if generic else ([], [])
+        named: dict[str, SlangType] = {}
+        for variable in types:
+            concrete = native.spReflectionGeneric_GetConcreteType(generic, variable)
+            if concrete:
+                named[self._full_name(concrete)] = self.type(concrete)
+        out: list[SlangType | int] = []
+        for text in texts:
+            if text in named:
+                out.append(named[text])
+            elif text.lstrip("-").isdigit():
+                out.append(int(text))
+            elif text:
+                out.append(SlangType("generic", text))
+        return tuple(out)
+
+    def _element(self, address: int) -> tuple[SlangType | None, list[int]]:
+        """First type argument and all value arguments of a built-in container; 0 for an unknown value."""
+        native = self._native
+        generic = native.spReflectionType_GetGenericContainer(address)
+        types, values = self._generic_parameters(generic) if generic else ([], [])
+        concrete = native.spReflectionGeneric_GetConcreteType(generic, types[0]) if types else None
+        sizes = [native.spReflectionGeneric_GetConcreteIntVal(generic, value) for value in values]
+        return (self.type(concrete) if concrete else None), sizes
+
+    def _function(self, decl: int, prefix: str, generics: tuple[str, ...]) -> FunctionSig:
+        native = self._native
+        function = native.spReflectionDecl_castToFunction(decl)
+        count = native.spReflectionFunction_GetParameterCount(function)
+        variables = [native.spReflectionFunction_GetParameter(function, index) for index in range(count)]
+
+        def has(modifier: int) -> bool:
+            return bool(native.spReflectionFunction_FindModifier(function, modifier))
+
+        return FunctionSig(
+            name=prefix + self._decl_name(decl),
+            params=tuple(self._param(variable) for variable in variables),
+            returns=self.type(native.spReflectionFunction_GetResultType(function)),
+            differentiable=has(_abi.SLANG_MODIFIER_DIFFERENTIABLE),
+            static=has(_abi.SLANG_MODIFIER_STATIC),
+            mutating=has(_abi.SLANG_MODIFIER_MUTATING),
+            generics=generics,
+        )
+
+    def _param(self, variable: int) -> Param:
+        native = self._native
+
+        def has(modifier: int) -> bool:
+            return bool(native.spReflectionVariable_FindModifier(variable, modifier))
+
+        # Slang gives an inout parameter the out modifier as well.
+        direction = "inout" if has(_abi.SLANG_MODIFIER_INOUT) else "out" if has(_abi.SLANG_MODIFIER_OUT) else "in"
+        return Param(
+            name=self._variable_name(variable),
+            type=self.type(native.spReflectionVariable_GetType(variable)),
+            direction=direction,
+            no_diff=has(_abi.SLANG_MODIFIER_NO_DIFF),
+            has_default=native.spReflectionVariable_HasDefaultValue(variable),
+        )
+
+    def _children(self, decl: int) -> Iterator[tuple[int, int]]:
+        for index in range(self._native.spReflectionDecl_getChildrenCount(decl)):
+            child = self._native.spReflectionDecl_getChild(decl, index)
+            yield child, self._native.spReflectionDecl_getKind(child)
+
+    def _generic_parameters(self, generic: int) -> tuple[list[int], list[int]]:
+        native = self._native
+        types = range(native.spReflectionGeneric_GetTypeParameterCount(generic))
+        values = range(native.spReflectionGeneric_GetValueParameterCount(generic))
+        return (
+            [native.spReflectionGeneric_GetTypeParameter(generic, index) for index in types],
+            [native.spReflectionGeneric_GetValueParameter(generic, index) for index in values],
+        )
+
+    def _decl_name(self, decl: int) -> str:
+        return (self._native.spReflectionDecl_getName(decl) or b"").decode()
+
+    def _variable_name(self, variable: int) -> str:
+        return (self._native.spReflectionVariable_GetName(variable) or b"").decode()
+
+    def _full_name(self, address: int) -> str:
+        out = Out()
+        self._native.spReflectionType_GetFullName(address, out.ref)
+        return out.bytes().rstrip(b"\0").decode()
+
+
+def module_info(native: ctypes.CDLL, module: ComPtr, name: str) -> ModuleInfo:
+    """Everything a module declares; its compute kernels stand among the entry points alone."""
+    reflector = Reflector(native)
+    entries = []
+    for index in range(module.call("IModule.getDefinedEntryPointCount")):
+        out = Out()
+        module.call("IModule.getDefinedEntryPoint", index, out.ref)
+        found = out.take()
+        if found is not None:
+            with found:
+                entry = reflector.entry_point(found.call("IComponentType.getLayout", 0, None))
+                entries += [entry] if entry else []
+    kernels = {entry.name for entry in entries}
+    decl = module.call("IModule.getModuleReflection")
+    functions = tuple(f for f in reflector.functions(decl) if f.name not in kernels)
+    return ModuleInfo(name, functions, tuple(reflector.structs(decl)), tuple(entries))
+
+
+def call_layout(native: ctypes.CDLL, layout: int, whole: bool) -> tuple[tuple[LayoutField, ...], int]:
+    """Members and size, in bytes, of struct ``Call`` where the kernel gets it; empty without one."""
+    block = _find_call(native, layout, whole)
+    if not block:
+        return (), 0
+    uniform = _abi.SLANG_PARAMETER_CATEGORY_UNIFORM
+    fields = []
+    for index in range(native.spReflectionTypeLayout_GetFieldCount(block)):
+        field = native.spReflectionTypeLayout_GetFieldByIndex(block, index)
+        variable = native.spReflectionVariableLayout_GetVariable(field)
+        fields.append(
+            LayoutField(
+                name=native.spReflectionVariable_GetName(variable).decode(),
+                offset=native.spReflectionVariableLayout_GetOffset(field, uniform),
+                size=native.spReflectionTypeLayout_GetSize(
+                    native.spReflectionVariableLayout_GetTypeLayout(field), uniform
+                ),
+            )
+        )
+    return tuple(fields), native.spReflectionTypeLayout_GetSize(block, uniform)
+
+
+def _find_call(native: ctypes.CDLL, layout: int, whole: bool) -> Any:
+    if whole:
+        found = native.spReflection_FindTypeByName(layout, b"Call")
+        rules = _abi.SLANG_LAYOUT_RULES_DEFAULT
+        return native.spReflection_GetTypeLayout(layout, found, rules) if found else None
+    entry = native.spReflection_getEntryPointByIndex(layout, 0)
+    for index in range(native.spReflectionEntryPoint_getParameterCount(entry)):
+        param = native.spReflectionEntryPoint_getParameterByIndex(entry, index)
+        value = native.spReflectionVariableLayout_GetTypeLayout(param)
+        for block in (value, native.spReflectionTypeLayout_GetElementTypeLayout(value)):
+            if block and native.spReflectionType_GetName(native.spReflectionTypeLayout_GetType(block)) == b"Call":
+                return block
+    return None
+
+
+def _split(full: str) -> tuple[str, list[str]]:
+    """``"A.B<C<x, y>, 2>"`` as ``"A.B"`` and its arguments, the last angle brackets counting."""
+    depth, parts, text = 0, [], ""
+    for at in range(len(full) - 2, -1, -1):
+        letter = full[at]
+        if letter == "<" and depth == 0:
+            return full[:at], [part.strip() for part in [*parts, text[::-1]]][::-1]
+        depth += {">": 1, "]": 1, ")": 1, "<": -1, "[": -1, "(": -1}.get(letter, 0)
+        if letter == "," and depth == 0:
+            parts.append(text[::-1])
+            text = ""
+        else:
+            text += letter
+    return full, []

@@ -1,0 +1,180 @@
+"""Frozen values that describe Slang code: types, parameters, functions, modules.
+
+They come from reflection, travel through the disk cache as JSON and are all that the rest of the
+package knows of a module. Nothing here calls a compiler or a device.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Field:
+    """A field of a struct."""
+
+    name: str
+    type: SlangType
+
+
+@dataclass(frozen=True)
+class SlangType:
+    """A Slang type.
+
+    Attributes
+    ----------
+    kind : str
+        ``"void"``, ``"scalar"``, ``"vector"``, ``"matrix"``, ``"array"``, ``"struct"``, ``"pointer"``,
+        ``"enum"``, ``"generic"`` (a type parameter), ``"interface"``, ``"resource"`` or ``"other"``.
+    name : str
+        As Slang writes it in source: ``"float3"``, ``"float[4]"``, ``"Tensor<float, 2>"``.
+    scalar : str
+        Slang scalar of a scalar, vector, matrix or enum: ``"bool"``, ``"int8_t"``, ``"int16_t"``, ``"int"``,
+        ``"int64_t"``, ``"uint8_t"``, ``"uint16_t"``, ``"uint"``, ``"uint64_t"``, ``"half"``, ``"float"``,
+        ``"double"``.
+    shape : tuple of int
+        ``(n,)`` of a vector or array (0 when unsized), ``(rows, columns)`` of a matrix.
+    element : SlangType or None
+        What an array or pointer holds.
+    fields : tuple of Field
+        Of a struct.
+    arguments : tuple of (SlangType or int)
+        Generic arguments of a struct: ``(float, 2)`` of ``Tensor<float, 2>``.
+    """
+
+    kind: str
+    name: str
+    scalar: str = ""
+    shape: tuple[int, ...] = ()
+    element: SlangType | None = None
+    fields: tuple[Field, ...] = ()
+    arguments: tuple[SlangType | int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Param:
+    """A parameter of a function; ``direction`` is ``"in"``, ``"out"`` or ``"inout"``."""
+
+    name: str
+    type: SlangType
+    direction: str = "in"
+    no_diff: bool = False
+    has_default: bool = False
+
+
+@dataclass(frozen=True)
+class FunctionSig:
+    """One overload of a function.
+
+    Attributes
+    ----------
+    generics : tuple of str
+        Names of generic parameters, empty for a plain function.
+    static, mutating : bool
+        Of a method; a free function has neither.
+    doc : str
+        The documentation comment above the declaration.
+    """
+
+    name: str
+    params: tuple[Param, ...]
+    returns: SlangType
+    differentiable: bool = False
+    static: bool = False
+    mutating: bool = False
+    generics: tuple[str, ...] = ()
+    doc: str = ""
+
+    def __str__(self) -> str:
+        generics = f"<{', '.join(self.generics)}>" if self.generics else ""
+        params = ", ".join(
+            f"{'' if p.direction == 'in' else p.direction + ' '}{p.type.name} {p.name}" for p in self.params
+        )
+        return f"{self.returns.name} {self.name}{generics}({params})"
+
+
+@dataclass(frozen=True)
+class StructInfo:
+    """A struct with its methods."""
+
+    type: SlangType
+    methods: tuple[FunctionSig, ...] = ()
+
+
+@dataclass(frozen=True)
+class EntryPoint:
+    """A ``[shader("compute")]`` function; ``group_size`` is its ``[numthreads]``."""
+
+    name: str
+    params: tuple[Param, ...]
+    group_size: tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class ModuleInfo:
+    """Everything a module declares, and the files it was made of.
+
+    Attributes
+    ----------
+    functions : tuple of FunctionSig
+        Overloads of one function share a name and stand in source order.
+    dependencies : tuple of (str, str)
+        Absolute path and SHA-256 of every file the module's text came from, itself included when it is a
+        file.
+    """
+
+    name: str
+    functions: tuple[FunctionSig, ...] = ()
+    structs: tuple[StructInfo, ...] = ()
+    entry_points: tuple[EntryPoint, ...] = ()
+    dependencies: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class LayoutField:
+    """One member of a reflected block of bytes."""
+
+    name: str
+    offset: int
+    size: int
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A kernel as Slang emitted it, with the reflected layout of its argument block."""
+
+    code: bytes
+    layout: tuple[LayoutField, ...]
+    size: int
+
+
+_CLASSES = {
+    c.__name__: c for c in (Field, SlangType, Param, FunctionSig, StructInfo, EntryPoint, ModuleInfo)
+}
+
+
+def to_json(value: Any) -> Any:
+    """Turn a value of this module into lists, dicts and strings; defaults are left out."""
+    if type(value).__name__ in _CLASSES:
+        out: dict[str, Any] = {"": type(value).__name__}
+        for name, field in type(value).__dataclass_fields__.items():
+            item = getattr(value, name)
+            if item != field.default:
+                out[name] = to_json(item)
+        return out
+    return [to_json(item) for item in value] if isinstance(value, tuple) else value
+
+
+def from_json(data: Any) -> Any:
+    """Undo ``to_json``.
+
+    Raises
+    ------
+    KeyError, TypeError
+        If the data was not written by ``to_json`` of this version.
+    """
+    if isinstance(data, dict):
+        cls = _CLASSES[data[""]]
+        return cls(**{key: from_json(item) for key, item in data.items() if key})
+    return tuple(from_json(item) for item in data) if isinstance(data, list) else data

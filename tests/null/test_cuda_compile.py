@@ -1,0 +1,94 @@
+"""NVRTC turns CUDA text into binaries without a device; skipped where NVRTC is not installed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from slangpy_rt.backends.cuda import CudaBackend, nvrtc_compile, nvrtc_version
+from slangpy_rt.errors import CompileError, UnsupportedError
+
+try:
+    VERSION = nvrtc_version()
+except UnsupportedError as error:
+    pytest.skip(str(error), allow_module_level=True)
+
+KERNEL = """
+struct Call {{ unsigned n; {0}* a; {0}* b; {0}* r; }};
+extern "C" __global__ void kernel(Call call) {{
+    unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < call.n) call.r[i] = call.a[i] + call.b[i];
+}}
+"""
+# As Slang's prelude does: half is there only for those who ask.
+PRELUDE = """
+#ifdef SLANG_CUDA_ENABLE_HALF
+#include <cuda_fp16.h>
+#endif
+"""
+
+
+def test_a_kernel_becomes_a_cubin_with_its_entry() -> None:
+    cubin = nvrtc_compile(KERNEL.format("float").encode(), "sm_90")
+    assert cubin.startswith(b"\x7fELF")
+    assert b"\0kernel\0" in cubin
+
+
+def test_the_same_text_makes_the_same_binary() -> None:
+    code = KERNEL.format("float").encode()
+    assert nvrtc_compile(code, "sm_90") == nvrtc_compile(code, "sm_90")
+
+
+def test_the_architecture_changes_the_binary() -> None:
+    code = KERNEL.format("float").encode()
+    assert nvrtc_compile(code, "sm_80") != nvrtc_compile(code, "sm_90")
+
+
+def test_half_is_enabled_when_a_kernel_uses_it() -> None:
+    pathfinder = pytest.importorskip("cuda.pathfinder")
+    if pathfinder.find_nvidia_header_directory("cudart") is None:
+        pytest.skip("cuda_fp16.h is not installed")
+    assert nvrtc_compile((PRELUDE + KERNEL.format("__half")).encode(), "sm_90").startswith(b"\x7fELF")
+
+
+def test_half_without_its_header_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    pathfinder = pytest.importorskip("cuda.pathfinder")
+    monkeypatch.setattr(pathfinder, "find_nvidia_header_directory", lambda name: None)
+    with pytest.raises(UnsupportedError, match=r"cuda_fp16\.h.*pip install nvidia-cuda-runtime"):
+        nvrtc_compile((PRELUDE + KERNEL.format("__half")).encode(), "sm_90")
+
+
+def test_a_prelude_that_only_mentions_half_needs_no_header(monkeypatch: pytest.MonkeyPatch) -> None:
+    pathfinder = pytest.importorskip("cuda.pathfinder")
+    monkeypatch.setattr(pathfinder, "find_nvidia_header_directory", lambda name: None)
+    prelude = PRELUDE.replace("#endif", "__half unused;\n#endif")
+    assert nvrtc_compile((prelude + KERNEL.format("float")).encode(), "sm_90").startswith(b"\x7fELF")
+
+
+def test_an_error_carries_the_log_with_its_line() -> None:
+    with pytest.raises(CompileError) as caught:
+        nvrtc_compile(b'extern "C" __global__ void kernel() {\n  nonsense();\n}\n', "sm_90")
+    message = str(caught.value)
+    assert message.startswith(f"NVRTC {VERSION} refused the CUDA text that Slang emitted for sm_90")
+    assert 'kernel.cu(2): error: identifier "nonsense" is undefined' in message
+    assert "\0" not in message
+
+
+def test_an_unknown_architecture_is_a_compile_error() -> None:
+    with pytest.raises(CompileError, match="sm_1"):
+        nvrtc_compile(KERNEL.format("float").encode(), "sm_1")
+
+
+def test_importing_the_backend_loads_neither_nvrtc_nor_the_cuda_package() -> None:
+    code = (
+        "import sys, slangpy_rt.backends.cuda as c; c.CudaBackend.why_unavailable(); "
+        "sys.exit(any(m == 'cuda' or m.startswith('cuda.') for m in sys.modules))"
+    )
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+def test_why_unavailable_is_one_sentence_or_none() -> None:
+    reason = CudaBackend.why_unavailable()
+    assert reason is None or (reason and "\n" not in reason and not reason.endswith("."))
