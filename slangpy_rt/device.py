@@ -89,7 +89,7 @@ class Device:
         self._layouts: WeakValueDictionary[Any, Layout] = WeakValueDictionary()
         self._kernels: dict[str, Kernel] = {}
         self._toolchain: str | None = None
-        self._closed = False
+        self.closed = False
         self._lock = threading.RLock()
         self.log(1, f"{name}: {self.backend.description}, opened in {_ms(started)}")
 
@@ -124,8 +124,8 @@ class Device:
     def close(self) -> None:
         """Wait for its work and release it. Arrays on it lose their contents; calling again does nothing."""
         with self._lock:
-            if not self._closed:
-                self._closed = True
+            if not self.closed:
+                self.closed = True
                 self._kernels.clear()
                 self.backend.close()
 
@@ -136,7 +136,7 @@ class Device:
         self.close()
 
     def __repr__(self) -> str:
-        return f"Device({self.name!r}: {self.info}{', closed' if self._closed else ''})"
+        return f"Device({self.name!r}: {self.info}{', closed' if self.closed else ''})"
 
     # What the rest of the package uses.
 
@@ -155,7 +155,7 @@ class Device:
 
     def alloc(self, nbytes: int) -> Buffer:
         """Memory for an array; an empty one gets a byte, so that it has an address."""
-        if self._closed:
+        if self.closed:
             self.check_open()
         return self.backend.alloc(nbytes or 1)
 
@@ -205,7 +205,7 @@ class Device:
 
     def check_open(self) -> None:
         """Raise DeviceError when closed."""
-        if self._closed:
+        if self.closed:
             raise DeviceError(f"this {self.name} device was closed; open another with create_device('{self.name}').")
 
     def _load(

@@ -52,7 +52,7 @@ class PreparedCall:
     """
 
     __slots__ = (
-        "_alloc", "_buffers", "_feeds", "_groups", "_kernel", "_launch", "_make", "_order", "_pack", "_plain",
+        "_alloc", "_device", "_feeds", "_groups", "_kernel", "_launch", "_make", "_order", "_pack", "_plain",
         "_prefix", "_result", "_unwrap", "bound", "shape", "spec", "text",
     )  # fmt: skip
 
@@ -74,6 +74,7 @@ class PreparedCall:
         self.text = text
         self.bound = bound
         self.shape = shape
+        self._device = device
         self._kernel = kernel
         self._groups = groups
         self._prefix = prefix
@@ -89,6 +90,8 @@ class PreparedCall:
 
     def run(self, args: tuple[Any, ...]) -> Any:
         """Run it on arguments of the signature it was prepared for; the last one is ``_result`` or None."""
+        if self._device.closed:
+            self._device.check_open()
         if self._plain and self._kernel is not None:
             layout = self._result
             if layout is not None:

@@ -95,18 +95,83 @@ ENUMS = {
         "SLANG_SPIRV",
         "SLANG_WGSL",
     ],
-    "SlangDeclKind": [],
-    "SlangDiagnosticColor": ["SLANG_DIAGNOSTIC_COLOR_NEVER"],
-    "SlangEmitSpirvMethod": ["SLANG_EMIT_SPIRV_DIRECTLY"],
-    "SlangLayoutRules": ["SLANG_LAYOUT_RULES_DEFAULT"],
-    "SlangLineDirectiveMode": ["SLANG_LINE_DIRECTIVE_MODE_NONE"],
-    "SlangMatrixLayoutMode": ["SLANG_MATRIX_LAYOUT_ROW_MAJOR"],
-    "SlangModifierID": [],
-    "SlangParameterCategory": ["SLANG_PARAMETER_CATEGORY_UNIFORM"],
-    "SlangScalarType": [],
-    "SlangStage": ["SLANG_STAGE_COMPUTE"],
-    "SlangTypeKind": [],
-    "CompilerOptionName": ["DiagnosticColor", "EmitSpirvMethod", "VulkanUseEntryPointName"],
+    "SlangDeclKind": [
+        "SLANG_DECL_KIND_FUNC",
+        "SLANG_DECL_KIND_GENERIC",
+        "SLANG_DECL_KIND_MODULE",
+        "SLANG_DECL_KIND_NAMESPACE",
+        "SLANG_DECL_KIND_STRUCT",
+        "SLANG_DECL_KIND_UNSUPPORTED_FOR_REFLECTION",
+    ],
+    "SlangDiagnosticColor": [
+        "SLANG_DIAGNOSTIC_COLOR_NEVER",
+    ],
+    "SlangEmitSpirvMethod": [
+        "SLANG_EMIT_SPIRV_DIRECTLY",
+    ],
+    "SlangLayoutRules": [
+        "SLANG_LAYOUT_RULES_DEFAULT",
+    ],
+    "SlangLineDirectiveMode": [
+        "SLANG_LINE_DIRECTIVE_MODE_NONE",
+    ],
+    "SlangMatrixLayoutMode": [
+        "SLANG_MATRIX_LAYOUT_ROW_MAJOR",
+    ],
+    "SlangModifierID": [
+        "SLANG_MODIFIER_DIFFERENTIABLE",
+        "SLANG_MODIFIER_INOUT",
+        "SLANG_MODIFIER_MUTATING",
+        "SLANG_MODIFIER_NO_DIFF",
+        "SLANG_MODIFIER_OUT",
+        "SLANG_MODIFIER_STATIC",
+    ],
+    "SlangParameterCategory": [
+        "SLANG_PARAMETER_CATEGORY_UNIFORM",
+    ],
+    "SlangScalarType": [
+        "SLANG_SCALAR_TYPE_BOOL",
+        "SLANG_SCALAR_TYPE_FLOAT16",
+        "SLANG_SCALAR_TYPE_FLOAT32",
+        "SLANG_SCALAR_TYPE_FLOAT64",
+        "SLANG_SCALAR_TYPE_INT16",
+        "SLANG_SCALAR_TYPE_INT32",
+        "SLANG_SCALAR_TYPE_INT64",
+        "SLANG_SCALAR_TYPE_INT8",
+        "SLANG_SCALAR_TYPE_INTPTR",
+        "SLANG_SCALAR_TYPE_UINT16",
+        "SLANG_SCALAR_TYPE_UINT32",
+        "SLANG_SCALAR_TYPE_UINT64",
+        "SLANG_SCALAR_TYPE_UINT8",
+        "SLANG_SCALAR_TYPE_UINTPTR",
+        "SLANG_SCALAR_TYPE_VOID",
+    ],
+    "SlangStage": [
+        "SLANG_STAGE_COMPUTE",
+    ],
+    "SlangTypeKind": [
+        "SLANG_TYPE_KIND_ARRAY",
+        "SLANG_TYPE_KIND_CONSTANT_BUFFER",
+        "SLANG_TYPE_KIND_DYNAMIC_RESOURCE",
+        "SLANG_TYPE_KIND_ENUM",
+        "SLANG_TYPE_KIND_INTERFACE",
+        "SLANG_TYPE_KIND_MATRIX",
+        "SLANG_TYPE_KIND_NONE",
+        "SLANG_TYPE_KIND_PARAMETER_BLOCK",
+        "SLANG_TYPE_KIND_POINTER",
+        "SLANG_TYPE_KIND_RESOURCE",
+        "SLANG_TYPE_KIND_SAMPLER_STATE",
+        "SLANG_TYPE_KIND_SCALAR",
+        "SLANG_TYPE_KIND_SHADER_STORAGE_BUFFER",
+        "SLANG_TYPE_KIND_STRUCT",
+        "SLANG_TYPE_KIND_TEXTURE_BUFFER",
+        "SLANG_TYPE_KIND_VECTOR",
+    ],
+    "CompilerOptionName": [
+        "DiagnosticColor",
+        "EmitSpirvMethod",
+        "VulkanUseEntryPointName",
+    ],
 }
 
 _HEADERS = ("slang.h", "slang-deprecated.h")
@@ -217,7 +282,7 @@ def generate(include: Path) -> str:
     out += ["", ""]
     for enum, names in ENUMS.items():
         values = headers.enum(enum)
-        out += [f"{name} = {values[name]}" for name in names or values]
+        out += [f"{name} = {values[name]}" for name in names]
     out += ["", "METHODS: dict[str, tuple[int, Any, tuple[Any, ...]]] = {"]
     for interface, names in METHODS.items():
         slots = headers.methods(interface)

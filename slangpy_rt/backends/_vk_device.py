@@ -82,13 +82,15 @@ class VkDevice:
         ffi, lib, none = self.ffi, self.lib, self.ffi.NULL
         if nbytes > self.max_bytes:
             raise OutOfMemoryError(
-                f"vulkan: cannot allocate {nbytes} bytes at once, {self.description} allows {self.max_bytes}; "
+                f"vulkan: {self.description} allows {self.max_bytes} bytes in one piece, not {nbytes}; "
                 f"use smaller arrays"
             )
         # VkBufferUsageFlagBits: 0x20000 SHADER_DEVICE_ADDRESS, 0x20 STORAGE, 0x2 TRANSFER_DST, 0x1 _SRC.
         info = self.struct("VkBufferCreateInfo", size=nbytes, usage=0x20023)
         buffer = ffi.new("VkBuffer*")
-        self.check(lib.vkCreateBuffer(self.handle, info, none, buffer), f"creating a buffer of {nbytes} bytes")
+        self.check(
+            lib.vkCreateBuffer(self.handle, info, none, buffer), f"creating a buffer of {nbytes} bytes"
+        )
         needs = ffi.new("VkMemoryRequirements*")
         lib.vkGetBufferMemoryRequirements(self.handle, buffer[0], needs)
         # 2: VK_MEMORY_ALLOCATE_DEVICE_ADDRESS_BIT.

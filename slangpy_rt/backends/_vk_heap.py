@@ -1,37 +1,49 @@
 """Parts of device memory blocks, handed out and taken back in well under a microsecond.
 
-Sizes are rounded up to four classes an octave (at most a quarter is lost), each with a list of free chunks; big
-sizes get a block of their own. Chunks are never split or joined: a block whose chunks are all free is emptied
-as a whole. The heap refuses to wait: it knows nothing of the queue, so its owner calls ``recycle`` and ``trim``
-only when that is safe.
+Sizes are rounded up to four classes an octave (at most a quarter is lost), each with a list of free chunks;
+big sizes get a block of their own. Chunks are never split or joined: a block whose chunks are all free is
+emptied as a whole. The heap refuses to wait: it knows nothing of the queue, so its owner calls ``recycle``
+and ``trim`` only when that is safe.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict, deque
 from collections.abc import Sequence
 
 from slangpy_rt.backends._vk_device import Block, VkDevice
 
 ALIGN = 256
 _BLOCK = 64 << 20
+_PAGE = 2 << 20  # what drivers round a block to on a discrete GPU
 # A 64 MiB block loses at most a quarter of itself to a last chunk that does not fit.
 _OWN_BLOCK = 16 << 20
 
 
 class Heap:
-    """Sub-allocator over the blocks of one device, for one kind of memory."""
+    """Sub-allocator over the blocks of one device, for one kind of memory.
+
+    Attributes
+    ----------
+    freed : deque of Chunk
+        Append a chunk to give it back: work queued before may still use it, work queued later may get it
+        again. Appending is atomic and takes no lock, so a garbage collection may do it anywhere.
+    """
 
     def __init__(self, device: VkDevice, purpose: Sequence[int]) -> None:
+        self.freed: deque[Chunk] = deque()
         self._device = device
         self._purpose = purpose
-        self._free: dict[int, list[Chunk]] = {}
+        self._free: defaultdict[int, list[Chunk]] = defaultdict(list)
         self._arenas: list[_Arena] = []
         self._arena: _Arena | None = None
 
     def take(self, nbytes: int) -> Chunk | None:
-        """Hand out at least ``nbytes`` bytes at a 256-byte aligned address, or None when ``grow`` must come first."""
+        """Hand out at least ``nbytes`` bytes at a 256-byte aligned address; None asks for ``grow``."""
+        if self.freed:
+            self._collect()
         size = _size_class(nbytes)
-        free = self._free.get(size)
+        free = self._free[size]
         while free:
             chunk = free.pop()
             if chunk.epoch == chunk.arena.epoch:
@@ -41,11 +53,6 @@ class Heap:
         if arena is None or arena.top + size > arena.block.size or size > _OWN_BLOCK:
             return None
         return arena.cut(size)
-
-    def give(self, chunk: Chunk) -> None:
-        """Take a chunk back. Work queued before may still use it, work queued later may get it again."""
-        chunk.arena.live -= 1
-        self._free.setdefault(chunk.size, []).append(chunk)
 
     def grow(self, nbytes: int) -> Chunk:
         """Allocate a block and hand out at least ``nbytes`` bytes of it.
@@ -79,10 +86,12 @@ class Heap:
 
     def idle(self) -> int:
         """Bytes of blocks in which nothing is in use."""
+        self._collect()
         return sum(arena.block.size for arena in self._arenas if arena.live == 0)
 
     def trim(self) -> None:
         """Give blocks in which nothing is in use back to the driver; no queued work may use them."""
+        self._collect()
         for arena in self._arenas:
             if arena.live == 0:
                 arena.clear()
@@ -98,6 +107,12 @@ class Heap:
         self._arenas.clear()
         self._free.clear()
         self._arena = None
+
+    def _collect(self) -> None:
+        while self.freed:
+            chunk = self.freed.popleft()
+            chunk.arena.live -= 1
+            self._free[chunk.size].append(chunk)
 
 
 class Chunk:
@@ -148,5 +163,7 @@ class _Arena:
 
 
 def _size_class(nbytes: int) -> int:
+    if nbytes > _OWN_BLOCK:
+        return -(-nbytes // _PAGE) * _PAGE
     shift = max((nbytes - 1).bit_length() - 3, 8)
     return ((nbytes - 1 >> shift) + 1) << shift

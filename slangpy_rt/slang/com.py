@@ -93,7 +93,8 @@ def find_library(path: str | None = None) -> Path:
         if Path(path).is_file():
             return Path(path)
         raise UnsupportedError(
-            f"Slang library {path!r}: no such file; point SLANGPY_RT_SLANG_LIB at libslang-compiler or unset it."
+            f"Slang library {path!r}: no such file; "
+            "point SLANGPY_RT_SLANG_LIB at libslang-compiler or unset it."
         )
     # find_spec reads metadata only: importing slangpy costs 1.2 s and starts a second runtime.
     spec = importlib.util.find_spec("slangpy")

@@ -8,12 +8,22 @@ are always read from the type's generic arguments, which never fail.
 from __future__ import annotations
 
 import ctypes
+import re
 from collections.abc import Iterator
 from typing import Any
 
 from slangpy_rt.slang import _abi
 from slangpy_rt.slang.com import ComPtr, Out
-from slangpy_rt.types import EntryPoint, Field, FunctionSig, LayoutField, ModuleInfo, Param, SlangType, StructInfo
+from slangpy_rt.types import (
+    EntryPoint,
+    Field,
+    FunctionSig,
+    LayoutField,
+    ModuleInfo,
+    Param,
+    SlangType,
+    StructInfo,
+)
 
 _SCALARS = {
     _abi.SLANG_SCALAR_TYPE_BOOL: "bool",
@@ -41,6 +51,7 @@ _RESOURCES = {
     _abi.SLANG_TYPE_KIND_DYNAMIC_RESOURCE,
 }
 _PLAIN_POINTER = ", Access.ReadWrite, AddressSpace.Device, DefaultDataLayout>"
+_CBUFFER = "SLANG_ParameterGroup_"  # the struct that Slang makes of a cbuffer's members
 _UNSIZED = 2**31 - 1  # Slang's own mark for T[]
 
 
@@ -49,40 +60,26 @@ class Reflector:
 
     def __init__(self, native: ctypes.CDLL) -> None:
         self._native = native
-        self._types: dict[str, SlangType] = {}
-        self._open: list[str] = []
-        self._lowest = 0  # outermost open struct that a result refers to, or the number of open ones
+        self._types: dict[tuple[str, bool, bool], SlangType] = {}
+        self._inside = False
 
-    def type(self, address: int) -> SlangType:
-        """The type; a struct met again inside itself, which only pointers allow, comes without fields."""
+    def type(self, address: int, whole: bool = True) -> SlangType:
+        """The type. Inside a struct, what a pointer or a generic argument names comes without fields.
+
+        That ends recursion, which Slang allows through pointers alone, and keeps linked structs small.
+        """
         full = self._full_name(address)
-        if full in self._types:
-            return self._types[full]
-        if full in self._open:
-            self._lowest = min(self._lowest, self._open.index(full))
-            return SlangType("struct", full)
-        depth, outer = len(self._open), self._lowest
-        self._lowest = depth
-        if self._native.spReflectionType_GetKind(address) == _abi.SLANG_TYPE_KIND_STRUCT:
-            self._open.append(full)
-            found = self._struct(address, full)
-            self._open.pop()
-        else:
-            found = self._walk(address, full)
-        if self._lowest >= depth:  # else it holds a stub that is right only below that struct
-            self._types[full] = found
-        self._lowest = min(outer, self._lowest)
-        return found
+        key = (full, self._inside, whole)
+        if key not in self._types:
+            self._types[key] = self._walk(address, full, whole)
+        return self._types[key]
 
-    def functions(self, decl: int, prefix: str = "") -> Iterator[FunctionSig]:
-        """Functions among the children of a declaration, in source order; operators are left out."""
-        for child, kind in self._children(decl):
-            name = self._decl_name(child)
-            if kind == _abi.SLANG_DECL_KIND_NAMESPACE:
-                yield from self.functions(child, f"{prefix}{name}.")
-            elif kind == _abi.SLANG_DECL_KIND_FUNC and name.isidentifier():
+    def functions(self, decl: int) -> Iterator[FunctionSig]:
+        """Functions of a module or methods of a struct, in source order; operators are left out."""
+        for child, kind, prefix in self._members(decl):
+            if kind == _abi.SLANG_DECL_KIND_FUNC and self._decl_name(child).isidentifier():
                 yield self._function(child, prefix, ())
-            elif kind == _abi.SLANG_DECL_KIND_GENERIC and name.isidentifier():
+            elif kind == _abi.SLANG_DECL_KIND_GENERIC and self._decl_name(child).isidentifier():
                 generic = self._native.spReflectionDecl_castToGeneric(child)
                 inner = self._native.spReflectionGeneric_GetInnerDecl(generic)
                 if self._native.spReflectionDecl_getKind(inner) == _abi.SLANG_DECL_KIND_FUNC:
@@ -91,16 +88,13 @@ class Reflector:
                     yield self._function(inner, prefix, names)
 
     def structs(self, decl: int) -> Iterator[StructInfo]:
-        """Structs among the children of a declaration and inside them, with their own methods."""
-        for child, kind in self._children(decl):
-            if kind == _abi.SLANG_DECL_KIND_NAMESPACE:
-                yield from self.structs(child)
-                continue
+        """Structs of a module and those inside them, each with its own methods."""
+        for child, kind, _ in self._members(decl):
             if kind == _abi.SLANG_DECL_KIND_GENERIC:
                 generic = self._native.spReflectionDecl_castToGeneric(child)
                 child = self._native.spReflectionGeneric_GetInnerDecl(generic)
                 kind = self._native.spReflectionDecl_getKind(child)
-            if kind == _abi.SLANG_DECL_KIND_STRUCT:
+            if kind == _abi.SLANG_DECL_KIND_STRUCT and not self._decl_name(child).startswith(_CBUFFER):
                 address = self._native.spReflection_getTypeFromDecl(child)
                 yield StructInfo(self.type(address), tuple(self.functions(child)))
                 yield from self.structs(child)
@@ -121,26 +115,29 @@ class Reflector:
         name = native.spReflectionEntryPoint_getName(entry).decode()
         return EntryPoint(name, tuple(params), (size[0], size[1], size[2]))
 
-    def _walk(self, address: int, full: str) -> SlangType:
+    def _walk(self, address: int, full: str, whole: bool) -> SlangType:
         native, kind = self._native, self._native.spReflectionType_GetKind(address)
         if kind == _abi.SLANG_TYPE_KIND_SCALAR:
             number = native.spReflectionType_GetScalarType(address)
             if number == _abi.SLANG_SCALAR_TYPE_VOID:
                 return SlangType("void", full)
             return SlangType("scalar" if number in _SCALARS else "other", full, _SCALARS.get(number, ""))
+        if kind == _abi.SLANG_TYPE_KIND_STRUCT:
+            return self._struct(address, full, whole)
         if kind == _abi.SLANG_TYPE_KIND_ENUM:
             tag = self.type(native.spReflectionType_GetElementType(address))
             return SlangType("enum", full, tag.scalar)
         if kind == _abi.SLANG_TYPE_KIND_INTERFACE:
             return SlangType("interface", full)
         if kind in _RESOURCES:
-            return SlangType("resource", full)
-        if kind == _abi.SLANG_TYPE_KIND_NONE or kind == _abi.SLANG_TYPE_KIND_GENERIC_TYPE_PARAMETER:
-            return SlangType("generic", full)
-        element, sizes = self._element(address)
+            return SlangType("resource", _short(full))
+        if kind == _abi.SLANG_TYPE_KIND_NONE:  # T and T.Member, but also the type of a function
+            return SlangType("generic" if full.replace(".", "").isidentifier() else "other", full)
+        pointer = kind == _abi.SLANG_TYPE_KIND_POINTER
+        element, sizes = self._element(address, whole and not (pointer and self._inside))
         if element is None:
             return SlangType("other", full)
-        if kind == _abi.SLANG_TYPE_KIND_POINTER:
+        if pointer:
             plain = full.endswith(_PLAIN_POINTER)
             return SlangType("pointer", f"{element.name}*" if plain else full, element=element)
         if kind == _abi.SLANG_TYPE_KIND_ARRAY:
@@ -155,13 +152,15 @@ class Reflector:
         name = element.name + "x".join(map(str, shape)) if known else full
         return SlangType(("vector", "matrix")[rank - 1], name, element.scalar, shape)
 
-    def _struct(self, address: int, full: str) -> SlangType:
+    def _struct(self, address: int, full: str, whole: bool) -> SlangType:
         native = self._native
         fields = []
-        for index in range(native.spReflectionType_GetFieldCount(address)):
+        inside, self._inside = self._inside, True
+        for index in range(native.spReflectionType_GetFieldCount(address) if whole else 0):
             variable = native.spReflectionType_GetFieldByIndex(address, index)
             kind = self.type(native.spReflectionVariable_GetType(variable))
             fields.append(Field(self._variable_name(variable), kind))
+        self._inside = inside
         if not full.endswith(">"):
             return SlangType("struct", full, fields=tuple(fields))
         base, texts = _split(full)
@@ -180,7 +179,7 @@ class Reflector:
         for variable in types:
             concrete = native.spReflectionGeneric_GetConcreteType(generic, variable)
             if concrete:
-                named[self._full_name(concrete)] = self.type(concrete)
+                named[self._full_name(concrete)] = self.type(concrete, not self._inside)
         out: list[SlangType | int] = []
         for text in texts:
             if text in named:
@@ -191,14 +190,14 @@ class Reflector:
                 out.append(SlangType("generic", text))
         return tuple(out)
 
-    def _element(self, address: int) -> tuple[SlangType | None, list[int]]:
+    def _element(self, address: int, whole: bool) -> tuple[SlangType | None, list[int]]:
         """First type argument and all value arguments of a built-in container; 0 for an unknown value."""
         native = self._native
         generic = native.spReflectionType_GetGenericContainer(address)
         types, values = self._generic_parameters(generic) if generic else ([], [])
         concrete = native.spReflectionGeneric_GetConcreteType(generic, types[0]) if types else None
         sizes = [native.spReflectionGeneric_GetConcreteIntVal(generic, value) for value in values]
-        return (self.type(concrete) if concrete else None), sizes
+        return (self.type(concrete, whole) if concrete else None), sizes
 
     def _function(self, decl: int, prefix: str, generics: tuple[str, ...]) -> FunctionSig:
         native = self._native
@@ -226,7 +225,9 @@ class Reflector:
             return bool(native.spReflectionVariable_FindModifier(variable, modifier))
 
         # Slang gives an inout parameter the out modifier as well.
-        direction = "inout" if has(_abi.SLANG_MODIFIER_INOUT) else "out" if has(_abi.SLANG_MODIFIER_OUT) else "in"
+        direction = (
+            "inout" if has(_abi.SLANG_MODIFIER_INOUT) else "out" if has(_abi.SLANG_MODIFIER_OUT) else "in"
+        )
         return Param(
             name=self._variable_name(variable),
             type=self.type(native.spReflectionVariable_GetType(variable)),
@@ -234,6 +235,22 @@ class Reflector:
             no_diff=has(_abi.SLANG_MODIFIER_NO_DIFF),
             has_default=native.spReflectionVariable_HasDefaultValue(variable),
         )
+
+    def _members(self, decl: int, prefix: str = "") -> Iterator[tuple[int, int, str]]:
+        """Children with namespaces and included files opened; the prefix is the namespaces' names."""
+        native = self._native
+        parent = native.spReflectionDecl_getKind(decl)
+        files = parent in (_abi.SLANG_DECL_KIND_MODULE, _abi.SLANG_DECL_KIND_UNSUPPORTED_FOR_REFLECTION)
+        for child, kind in self._children(decl):
+            name = self._decl_name(child)
+            if kind == _abi.SLANG_DECL_KIND_NAMESPACE:
+                yield from self._members(child, f"{prefix}{name}.")
+            elif files and kind == _abi.SLANG_DECL_KIND_UNSUPPORTED_FOR_REFLECTION and name:
+                # A file has no kind of its own; an interface shares it and is told by its This type.
+                if all(self._decl_name(inner) != "This" for inner, _ in self._children(child)):
+                    yield from self._members(child, prefix)
+            else:
+                yield child, kind, prefix
 
     def _children(self, decl: int) -> Iterator[tuple[int, int]]:
         for index in range(self._native.spReflectionDecl_getChildrenCount(decl)):
@@ -311,14 +328,28 @@ def _find_call(native: ctypes.CDLL, layout: int, whole: bool) -> Any:
         param = native.spReflectionEntryPoint_getParameterByIndex(entry, index)
         value = native.spReflectionVariableLayout_GetTypeLayout(param)
         for block in (value, native.spReflectionTypeLayout_GetElementTypeLayout(value)):
-            if block and native.spReflectionType_GetName(native.spReflectionTypeLayout_GetType(block)) == b"Call":
+            if (
+                block
+                and native.spReflectionType_GetName(native.spReflectionTypeLayout_GetType(block)) == b"Call"
+            ):
                 return block
     return None
 
 
+def _short(full: str) -> str:
+    """A name with vectors and matrices written as in source, and without Slang's own default argument."""
+    short = re.sub(r"\b(?:vector|matrix)<(\w+),(\d+)(?:,(\d+))?>", _abbreviate, full)
+    return short.replace(", DefaultDataLayout>", ">")
+
+
+def _abbreviate(match: re.Match[str]) -> str:
+    return match[1] + "x".join(size for size in match.groups()[1:] if size)
+
+
 def _split(full: str) -> tuple[str, list[str]]:
     """``"A.B<C<x, y>, 2>"`` as ``"A.B"`` and its arguments, the last angle brackets counting."""
-    depth, parts, text = 0, [], ""
+    parts: list[str] = []
+    depth, text = 0, ""
     for at in range(len(full) - 2, -1, -1):
         letter = full[at]
         if letter == "<" and depth == 0:

@@ -69,7 +69,7 @@ class Session:
         self._loaded: dict[str, tuple[str, str]] = {}
         if target.format not in _FORMATS:
             raise UnsupportedError(
-                f"target format {target.format!r}: Slang cannot emit it here; use one of {', '.join(_FORMATS)}."
+                f"target format {target.format!r}: Slang emits none such; use one of {', '.join(_FORMATS)}."
             )
         with library.lock:
             self._session = self._create(search_paths, defines)
@@ -92,11 +92,14 @@ class Session:
             If Slang refuses the text, or this session holds another module of that name.
         """
         with self._library.lock:
+            # Slang would return the old module for a known name, and fail an assertion for a known path.
+            known = {n: m for n, m in self._loaded.items() if n == name or m[0] == path}
             loaded = (path, _digest(source))
-            if self._loaded.get(name, loaded) != loaded:
+            if known and known != {name: loaded}:
+                other, (place, _) = next(iter(known.items()))
                 raise CompileError(
-                    f"module {name!r} is already loaded from {self._loaded[name][0]} with other text; "
-                    "open a new session to load it again."
+                    f"module {name!r} from {path}: this session already holds module {other!r} from {place}; "
+                    "open a new session to load another text under that name or path."
                 )
             module = self._load(name, path, source)
             self._loaded[name] = loaded
@@ -133,7 +136,9 @@ class Session:
             whole = self.target.entry == "range"
             if not whole:
                 status = module.call("IModule.findEntryPointByName", entry.encode(), out.ref)
-                parts.append(stack.enter_context(_object(status, out, note, f"find entry point {entry!r} of {name}")))
+                parts.append(
+                    stack.enter_context(_object(status, out, note, f"find entry point {entry!r} of {name}"))
+                )
             array = (ctypes.c_void_p * len(parts))(*(part.address for part in parts))
             status = self._native().call(
                 "ISession.createCompositeComponentType", array, len(parts), out.ref, note.ref
@@ -184,12 +189,12 @@ class Session:
             lineDirectiveMode=_abi.SLANG_LINE_DIRECTIVE_MODE_NONE,
         )
         paths = (ctypes.c_char_p * len(search_paths))(*(path.encode() for path in search_paths))
-        macros = (_abi.PreprocessorMacroDesc * len(defines))(
-            *((name.encode(), value.encode()) for name, value in defines)
-        )
-        options = (_abi.CompilerOptionEntry * len(_OPTIONS))(
-            *((name, _abi.CompilerOptionValue(intValue0=value)) for name, value in _OPTIONS)
-        )
+        macros = (_abi.PreprocessorMacroDesc * len(defines))()
+        for macro, (name, value) in zip(macros, defines, strict=True):
+            macro.name, macro.value = name.encode(), value.encode()
+        options = (_abi.CompilerOptionEntry * len(_OPTIONS))()
+        for option, (number, choice) in zip(options, _OPTIONS, strict=True):
+            option.name, option.value.intValue0 = number, choice
         desc = _abi.SessionDesc(
             structureSize=ctypes.sizeof(_abi.SessionDesc),
             targets=ctypes.addressof(target),
@@ -277,7 +282,9 @@ class Library:
     @staticmethod
     def _check_version(root: ComPtr) -> None:
         tag = root.call("IGlobalSession.getBuildTagString").decode()
-        match = re.match(r"v?(\d+)\.(\d+)", tag)  # Slang only ever appends slots: newer is fine, older is not.
+        match = re.match(
+            r"v?(\d+)\.(\d+)", tag
+        )  # Slang only ever appends slots: newer is fine, older is not.
         if match and (int(match[1]), int(match[2])) < _abi.VERSION[:2]:
             wanted = ".".join(map(str, _abi.VERSION))
             raise UnsupportedError(f"Slang {tag} is too old; expected {wanted} or newer: upgrade slangpy.")

@@ -1,0 +1,350 @@
+"""CUDA backend: one device, its primary context and one stream, through the driver library.
+
+Arguments are a by-value kernel parameter; what Slang emits is compiled by NVRTC, which a process that finds
+its kernels in the cache never loads. Memory is ordinary device memory from a caching allocator. Device
+settings are never changed, and no other stream is ever waited for.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from slangpy_rt.backends._cuda_driver import (
+    FFI_CUDA,
+    NO_DEVICE,
+    OUT_OF_MEMORY,
+    check,
+    driver,
+    query,
+)
+from slangpy_rt.backends._cuda_staging import Staging
+from slangpy_rt.backends.base import Backend, Buffer, Caps, Kernel, KernelInfo, Target
+from slangpy_rt.errors import CompileError, DeviceError, OutOfMemoryError, UnsupportedError
+
+_SCALARS = frozenset(
+    {"bool", "int8_t", "int16_t", "int", "int64_t", "uint8_t", "uint16_t", "uint", "uint64_t"}
+    | {"half", "float", "double"}
+)
+_FEATURES = frozenset({"wave", "group_shared", "atomic_float"})
+_MAX_GROUPS = (2**31 - 1, 65535, 65535)
+
+# -w: Slang's prelude alone causes hundreds of warnings about vector types that CUDA 13 deprecates.
+_FLAGS = ("--std=c++17", "-w")
+# Types that the prelude knows only when told to; Slang's CUDA text uses them without telling it.
+_HEADER_TYPES = {
+    b"__half": "-DSLANG_CUDA_ENABLE_HALF=1",
+    b"__nv_bfloat16": "-DSLANG_CUDA_ENABLE_BF16=1",
+    b"__nv_fp8": "-DSLANG_CUDA_ENABLE_FP8=1",
+}
+
+# Up to _SMALL, blocks are multiples of 512 bytes cut from slabs; above, each is an allocation of its own in
+# multiples of 2 MiB, which is the driver's own granularity.
+_SMALL = 1 << 20
+_SMALL_STEP = 512
+_LARGE_STEP = 2 << 20
+_SLAB = 8 << 20
+
+_NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING
+_MAJOR, _MINOR = 75, 76  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, _MINOR
+
+_NULL = FFI_CUDA.NULL
+_bytes_at = FFI_CUDA.from_buffer
+
+
+class CudaKernel(Kernel):
+    """A function of a loaded module; ``last`` is the latest grid and its ``CUlaunchConfig``."""
+
+    __slots__ = ("function", "last")
+
+    def __init__(self, info: KernelInfo, function: int) -> None:
+        super().__init__(info)
+        self.function = function
+        self.last: tuple[tuple[int, int, int], Any] = ((0, 0, 0), None)
+
+
+class CudaBackend(Backend):
+    """An NVIDIA GPU.
+
+    Parameters
+    ----------
+    index : int
+        Which device, in the driver's order.
+    debug : bool
+        Wait after each launch, so that an error names the kernel that caused it.
+
+    Attributes
+    ----------
+    stream : int
+        The ``CUstream`` that all work goes to; it does not wait for the legacy default stream.
+
+    Raises
+    ------
+    DeviceError
+        If there is no driver or no such device.
+    """
+
+    name = "cuda"
+
+    def __init__(self, index: int = 0, *, debug: bool = False) -> None:
+        if reason := self.why_unavailable():
+            raise DeviceError(f"device cuda: {reason}.")
+        cu = self._cu = driver()
+        count = query(cu.cuDeviceGetCount, "int *", what="counting devices")
+        if not 0 <= index < count:
+            raise DeviceError(f"device cuda: there is no device {index}; this machine has 0 to {count - 1}.")
+        self._device = query(cu.cuDeviceGet, "int *", index, what="opening the device")
+        major, minor = (
+            query(cu.cuDeviceGetAttribute, "int *", attribute, self._device, what="asking for its capability")
+            for attribute in (_MAJOR, _MINOR)
+        )
+        name = FFI_CUDA.new("char[256]")
+        check(cu.cuDeviceGetName(name, 256, self._device), "asking for its name")
+        memory = query(cu.cuDeviceTotalMem_v2, "size_t *", self._device, what="asking for its memory")
+
+        self.target = Target("cuda", "", "value")
+        self.caps = Caps(_MAX_GROUPS, _SCALARS, _FEATURES)
+        self.description = (
+            f"{FFI_CUDA.string(name).decode()}, compute capability {major}.{minor}, {memory / 2**30:.0f} GiB"
+        )
+        self._arch = f"sm_{major}{minor}"
+        self._debug = debug
+        self._closed = False
+        self._context = query(
+            cu.cuDevicePrimaryCtxRetain, "uintptr_t *", self._device, what="creating a context"
+        )
+        self._enter()
+        self.stream = query(cu.cuStreamCreate, "uintptr_t *", _NON_BLOCKING, what="creating a stream")
+        self._staging = Staging(self._context, self.stream)
+        self._launch_kernel = cu.cuLaunchKernelEx
+        self._modules: list[int] = []
+        # Guards growth only. Free lists are popped and appended in single steps, because ``free`` runs from
+        # the garbage collector at any moment, also while this thread holds the lock.
+        self._lock = threading.Lock()
+        self._free: dict[int, list[int]] = {}
+        self._allocations: set[int] = set()
+        self._slab = self._slab_end = 0
+
+    @classmethod
+    def why_unavailable(cls) -> str | None:
+        try:
+            cu = driver()
+        except OSError:
+            return "no NVIDIA driver: the CUDA driver library (libcuda.so.1, nvcuda.dll) was not found"
+        count = FFI_CUDA.new("int *")
+        status = cu.cuInit(0) or cu.cuDeviceGetCount(count)
+        if status == NO_DEVICE or (not status and not count[0]):
+            return "the NVIDIA driver sees no device; CUDA_VISIBLE_DEVICES may hide it"
+        try:
+            check(status, "starting the driver")
+        except DeviceError as error:
+            return str(error).removeprefix("device cuda: ")
+        return None
+
+    def toolchain(self) -> str:
+        # By file name, because loading NVRTC takes 0.1 s and importing importlib.metadata 0.02.
+        wheels = [w.name for p in sys.path for w in Path(p).glob("nvidia_cuda_nvrtc*.dist-info")]
+        return f"nvrtc {' '.join(wheels) or nvrtc_version()} {self._arch} {' '.join(_FLAGS)}"
+
+    def compile(self, code: bytes, entry: str) -> bytes:
+        return nvrtc_compile(code, self._arch)
+
+    def load(self, binary: bytes, info: KernelInfo) -> Kernel:
+        self._enter()
+        what = f"loading kernel {info.entry!r}"
+        module = query(self._cu.cuModuleLoadData, "uintptr_t *", binary, what=what)
+        self._modules.append(module)
+        entry = info.entry.encode()
+        return CudaKernel(info, query(self._cu.cuModuleGetFunction, "uintptr_t *", module, entry, what=what))
+
+    def alloc(self, nbytes: int) -> Buffer:
+        if nbytes <= _SMALL:
+            size = (nbytes + _SMALL_STEP - 1) & -_SMALL_STEP
+        else:
+            size = (nbytes + _LARGE_STEP - 1) & -_LARGE_STEP
+        try:
+            # A block may still be in use by queued work; whatever is queued next runs after that.
+            return Buffer(self, self._free[size].pop(), size)
+        except (KeyError, IndexError):
+            return Buffer(self, self._grow(size), size)
+
+    def free(self, buffer: Buffer) -> None:
+        blocks = self._free.get(buffer.nbytes)
+        if blocks is not None:  # None once closed
+            blocks.append(buffer.address)
+
+    def upload(self, dst: Buffer, offset: int, src: memoryview) -> None:
+        data = _bytes_at(src)
+        self._enter()
+        self._staging.upload(dst.address + offset, int(FFI_CUDA.cast("uintptr_t", data)), len(data))
+
+    def download(self, src: Buffer, offset: int, dst: memoryview) -> None:
+        data = _bytes_at(dst, require_writable=True)
+        self._enter()
+        self._staging.download(int(FFI_CUDA.cast("uintptr_t", data)), src.address + offset, len(data))
+
+    def launch(
+        self, kernel: Kernel, groups: tuple[int, int, int], args: bytes, buffers: Sequence[Buffer]
+    ) -> None:
+        # The driver copies the parameter before it returns. The stream's order keeps the buffers' memory
+        # from being reused too early, so that nothing is kept here.
+        grid, config = kernel.last  # type: ignore[attr-defined]
+        function: int = kernel.function  # type: ignore[attr-defined]
+        if grid != groups:
+            # One pointer to a filled-in config is 0.35 us cheaper for cffi to pass than eight integers.
+            size = kernel.info.group_size
+            config = FFI_CUDA.new("CUlaunchConfig *", (*groups, *size, 0, self.stream))
+            kernel.last = (groups, config)  # type: ignore[attr-defined]
+        status = self._launch_kernel(config, function, [_bytes_at(args)], _NULL)
+        if status or self._debug:
+            what = f"kernel {kernel.info.entry!r} over {groups} groups"
+            if status:
+                # A thread's first launch, or another library made its own context current: finding out by
+                # the error costs the other launches nothing. Any other cause fails the same way again.
+                self._enter()
+                check(self._launch_kernel(config, function, [_bytes_at(args)], _NULL), f"launching {what}")
+            if self._debug:
+                check(self._cu.cuStreamSynchronize(self.stream), what)
+
+    def sync(self) -> None:
+        self._enter()
+        check(self._cu.cuStreamSynchronize(self.stream), "waiting for queued work")
+
+    def close(self) -> None:
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            self._free = {}
+        # Statuses are ignored: a lost device refuses all of this, and there is nothing left to be done.
+        cu = self._cu
+        cu.cuCtxSetCurrent(self._context)
+        cu.cuStreamSynchronize(self.stream)
+        self._staging.close()
+        for module in self._modules:
+            cu.cuModuleUnload(module)
+        for address in self._allocations:
+            cu.cuMemFree_v2(address)
+        cu.cuStreamDestroy_v2(self.stream)
+        cu.cuCtxSetCurrent(0)
+        cu.cuDevicePrimaryCtxRelease_v2(self._device)
+
+    def _enter(self) -> None:
+        """Make the context current; other libraries may have changed it since the last call."""
+        check(self._cu.cuCtxSetCurrent(self._context), "entering the context")
+
+    def _grow(self, size: int) -> int:
+        """Address of a new block."""
+        self._enter()
+        with self._lock:
+            if self._closed:
+                raise DeviceError("device cuda: this device is closed; open a new one.")
+            self._free.setdefault(size, [])
+            if size > _SMALL:
+                return self._allocate(size)
+            if self._slab + size > self._slab_end:
+                self._slab = self._allocate(_SLAB)
+                self._slab_end = self._slab + _SLAB
+            self._slab += size
+            return self._slab - size
+
+    def _allocate(self, nbytes: int) -> int:
+        """Memory from the driver, cached blocks being given back when there is no other."""
+        out = FFI_CUDA.new("uintptr_t *")
+        status = self._cu.cuMemAlloc_v2(out, nbytes)
+        if status == OUT_OF_MEMORY:
+            check(self._cu.cuStreamSynchronize(self.stream), "waiting for queued work")
+            for size, blocks in self._free.items():
+                while size > _SMALL and blocks:
+                    address = blocks.pop()
+                    self._allocations.remove(address)
+                    check(self._cu.cuMemFree_v2(address), "giving memory back")
+            status = self._cu.cuMemAlloc_v2(out, nbytes)
+        if status == OUT_OF_MEMORY:
+            free, total = FFI_CUDA.new("size_t *"), FFI_CUDA.new("size_t *")
+            check(self._cu.cuMemGetInfo_v2(free, total), "asking for free memory")
+            raise OutOfMemoryError(
+                f"device cuda: {nbytes:,} bytes could not be allocated; {free[0]:,} of {total[0]:,} bytes "
+                "are free. Free some arrays or use smaller ones."
+            )
+        check(status, f"allocating {nbytes:,} bytes")
+        self._allocations.add(int(out[0]))
+        return int(out[0])
+
+
+def nvrtc_compile(code: bytes, arch: str) -> bytes:
+    """Compile CUDA text to a CUBIN for ``arch``, such as ``"sm_90"``. Needs no device.
+
+    Raises
+    ------
+    CompileError
+        If NVRTC refuses the text or the architecture; the message ends with its log.
+    UnsupportedError
+        If NVRTC, or a header the text needs, is not installed.
+    """
+    nvrtc = _nvrtc()
+    options = [f"--gpu-architecture={arch}", *_FLAGS]
+    # The prelude always names these types; what Slang made of a kernel follows its last #endif.
+    body = code.rpartition(b"#endif")[2]
+    defines = [flag for name, flag in _HEADER_TYPES.items() if name in body]
+    if defines:
+        options += [*defines, f"--include-path={_header_directory()}"]
+    status, program = nvrtc.nvrtcCreateProgram(code, b"kernel.cu", 0, [], [])
+    if status:
+        raise DeviceError(f"device cuda: NVRTC could not start: {status.name} ({int(status)})")
+    try:
+        (status,) = nvrtc.nvrtcCompileProgram(program, len(options), [text.encode() for text in options])
+        if status:
+            log = bytearray(nvrtc.nvrtcGetProgramLogSize(program)[1])
+            nvrtc.nvrtcGetProgramLog(program, log)
+            raise CompileError(
+                f"NVRTC {nvrtc_version()} refused the CUDA text that Slang emitted for {arch} "
+                f"({status.name}):\n{log.rstrip(bytes(1)).decode(errors='replace')}"
+            )
+        cubin = bytearray(nvrtc.nvrtcGetCUBINSize(program)[1])
+        nvrtc.nvrtcGetCUBIN(program, cubin)
+        return bytes(cubin)
+    finally:
+        nvrtc.nvrtcDestroyProgram(program)
+
+
+def nvrtc_version() -> str:
+    """Version of the NVRTC that ``nvrtc_compile`` uses, such as ``"13.0"``.
+
+    Raises
+    ------
+    UnsupportedError
+        If NVRTC is not installed.
+    """
+    _, major, minor = _nvrtc().nvrtcVersion()
+    return f"{major}.{minor}"
+
+
+def _nvrtc() -> Any:
+    """The bindings of NVRTC, with its library found."""
+    try:
+        from cuda.bindings import nvrtc
+
+        nvrtc.nvrtcVersion()
+    except (ImportError, RuntimeError) as error:
+        raise UnsupportedError(
+            "device cuda: NVRTC, which compiles kernels, was not found. "
+            f"`pip install cuda-python nvidia-cuda-nvrtc`.\n{error}"
+        ) from error
+    return nvrtc
+
+
+def _header_directory() -> str:
+    """Where cuda_fp16.h and its like are."""
+    from cuda import pathfinder
+
+    found = pathfinder.find_nvidia_header_directory("cudart")
+    if not found:
+        raise UnsupportedError(
+            "device cuda: half needs the header cuda_fp16.h, which was not found. "
+            "`pip install nvidia-cuda-runtime`, or install the CUDA toolkit and set CUDA_HOME."
+        )
+    return str(found)
