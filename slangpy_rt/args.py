@@ -34,7 +34,7 @@ _MAX_VALUE_SCALARS = 32
 
 
 @dataclass(frozen=True)
-class call_id:  # noqa: N801 - a marker that reads as the value it stands for
+class call_id:
     """Stands for the index of the current element in the call's shape.
 
     An ``int`` parameter takes it in calls of one dimension, ``int2`` in two, ``int3`` in three. As in
@@ -43,7 +43,7 @@ class call_id:  # noqa: N801 - a marker that reads as the value it stands for
 
 
 @dataclass(frozen=True)
-class grid:  # noqa: N801
+class grid:
     """Like ``call_id``, and gives the call its shape.
 
     Parameters
@@ -310,9 +310,7 @@ def _bind_array(
         if not same_walk(inner, layout.strides[len(outer) :]):
             raise BindError(f"{where} is a view whose '{type_.name}' elements have gaps; copy it first.")
         host = "tensor" if isinstance(value, Tensor) else "ndbuffer"
-        return Bound(
-            name, type_, scalar, count, access, "array", outer, strides, layout.aligned, host, ArrayFeed()
-        )
+        return Bound(name, type_, scalar, count, access, "array", outer, strides, layout.aligned, host, ArrayFeed())
     return _bind_host(where, device, name, type_, flat, access, value)
 
 

@@ -49,9 +49,7 @@ def broadcast(function: str, shapes: Sequence[tuple[str, Shape]]) -> Shape:
 def align(shape: Shape, strides: Shape, call: Shape) -> Shape:
     """Strides of an argument along each call dimension, 0 where it is broadcast."""
     missing = len(call) - len(shape)
-    return (0,) * missing + tuple(
-        0 if size == 1 else stride for size, stride in zip(shape, strides, strict=True)
-    )
+    return (0,) * missing + tuple(0 if size == 1 else stride for size, stride in zip(shape, strides, strict=True))
 
 
 @dataclass(frozen=True)
@@ -73,9 +71,7 @@ def coalesce(call: Shape, strides: Sequence[Shape]) -> Coalesced:
     columns: list[list[int]] = []
     for d in kept:
         here = [s[d] for s in strides]
-        if shape and all(
-            outer == inner * call[d] for outer, inner in zip(columns[-1], here, strict=True)
-        ):
+        if shape and all(outer == inner * call[d] for outer, inner in zip(columns[-1], here, strict=True)):
             shape[-1] *= call[d]
             columns[-1] = here
         else:

@@ -1,13 +1,13 @@
 """Settings from the environment, read once. Nothing else in the package reads ``os.environ``.
 
-    SLANGPY_RT_DEVICE      device type that ``init_device`` opens: cuda, vulkan, cpu
-    SLANGPY_RT_CACHE_DIR   where the kernel cache lives; empty turns the cache off
-    SLANGPY_RT_CACHE_SIZE  its size cap in bytes (1 GiB)
-    SLANGPY_RT_DEBUG       0..5: devices, launches, cache, Slang text, target text, to stderr
-    SLANGPY_RT_OVERRIDE    directory of edited kernels (<key>.slang) to use instead of the generated ones
-    SLANGPY_RT_SLANG_LIB   path of the Slang library to load
-    SLANGPY_RT_CXX         C++ compiler for the cpu device; "zig" for the ziglang wheel
-    SLANGPY_RT_THREADS     threads of the cpu device
+SLANGPY_RT_DEVICE      device type that ``init_device`` opens: cuda, vulkan, cpu
+SLANGPY_RT_CACHE_DIR   where the kernel cache lives; empty turns the cache off
+SLANGPY_RT_CACHE_SIZE  its size cap in bytes (1 GiB)
+SLANGPY_RT_DEBUG       0..5: devices, launches, cache, Slang text, target text, to stderr
+SLANGPY_RT_OVERRIDE    directory of edited kernels (<key>.slang) to use instead of the generated ones
+SLANGPY_RT_SLANG_LIB   path of the Slang library to load
+SLANGPY_RT_CXX         C++ compiler for the cpu device; "zig" for the ziglang wheel
+SLANGPY_RT_THREADS     threads of the cpu device
 """
 
 from __future__ import annotations

@@ -106,9 +106,7 @@ class Device:
 
     load_module_from_file = load_module
 
-    def load_module_from_source(
-        self, name: str, source: str, defines: Mapping[str, Any] | None = None
-    ) -> Module:
+    def load_module_from_source(self, name: str, source: str, defines: Mapping[str, Any] | None = None) -> Module:
         """Load Slang text; the same as ``Module.load_from_source(device, name, source)``."""
         from slangpy_rt.module import Module
 
@@ -227,9 +225,7 @@ class Device:
                 entry = self.cache.get(key)
                 if entry is None:
                     binary = self._compile(source, text, key, title, info, block)
-                    self.cache.put(
-                        key, {"kind": "kernel", "title": title, "device": self.name, "text": text}, binary
-                    )
+                    self.cache.put(key, {"kind": "kernel", "title": title, "device": self.name, "text": text}, binary)
                     return self.backend.load(binary, info)
         self.log(3, f"{title}: cache hit {key}")
         return self.backend.load(entry.payload, info)
@@ -318,7 +314,7 @@ def _cache_directory() -> Path | None:
 
 def _bytes(array: npt.NDArray[Any]) -> memoryview:
     """The bytes of a contiguous array, whatever its dtype and rank."""
-    return memoryview(array.reshape(-1).view(np.uint8))
+    return memoryview(array.reshape(-1).view(np.uint8).data)
 
 
 def _ms(started: float) -> str:

@@ -30,9 +30,7 @@ class Module:
             self._overloads.setdefault(sig.name, []).append(sig)
 
     @classmethod
-    def load_from_file(
-        cls, device: Device, path: str | Path, defines: Mapping[str, Any] | None = None
-    ) -> Module:
+    def load_from_file(cls, device: Device, path: str | Path, defines: Mapping[str, Any] | None = None) -> Module:
         """Load a Slang file.
 
         Parameters
@@ -115,10 +113,6 @@ class Module:
         return f"Module({self.name!r} on {self.device.name}: {', '.join(self._overloads) or 'no functions'})"
 
 
-def _source(
-    device: Device, name: str, path: str, text: str, defines: Mapping[str, Any] | None
-) -> Source:
-    flags = tuple(
-        sorted((k, str(int(v)) if isinstance(v, bool) else str(v)) for k, v in (defines or {}).items())
-    )
+def _source(device: Device, name: str, path: str, text: str, defines: Mapping[str, Any] | None) -> Source:
+    flags = tuple(sorted((k, str(int(v)) if isinstance(v, bool) else str(v)) for k, v in (defines or {}).items()))
     return Source(device.cache, device.backend.target, name, path, text, device.include_paths, flags)

@@ -149,9 +149,7 @@ class NDBuffer:
         span = np.empty(last - first + 1, layout.numpy_dtype)
         item = span.itemsize
         layout.device.download(self.buffer, self.address + first * item, span)
-        view = np.ndarray(
-            layout.full_shape, span.dtype, span, -first * item, tuple(s * item for s in layout.strides)
-        )
+        view = np.ndarray(layout.full_shape, span.dtype, span, -first * item, tuple(s * item for s in layout.strides))
         return view.copy()
 
     numpy = to_numpy
@@ -181,9 +179,7 @@ class NDBuffer:
         """The same memory as an array of scalars, the element's dimensions last."""
         layout = self.layout
         scalar = element_type("flatten_dtype", layout.scalar)
-        flat = layout.device.layout(
-            type(self), scalar, layout.full_shape, layout.strides, layout.aligned
-        )
+        flat = layout.device.layout(type(self), scalar, layout.full_shape, layout.strides, layout.aligned)
         return type(self).of(flat, self.buffer, self.address)
 
     def __getitem__(self: A, key: Any) -> A:

@@ -176,8 +176,7 @@ def prepare(
     where = str(sig)
     order = _match(where, sig, len(args) - len(names), names)
     arguments = tuple(
-        bind(f"{where}: argument '{p.name}'", device, p, args[k])
-        for p, k in zip(sig.params, order, strict=False)
+        bind(f"{where}: argument '{p.name}'", device, p, args[k]) for p, k in zip(sig.params, order, strict=False)
     )
     given = result is not None and not _is_result_kind(result)
     target = bind_result(f"{where}: _result", device, sig.returns, result) if given else None
@@ -261,9 +260,7 @@ def _python_value(array: Any) -> Any:
     return array.item() if array.ndim == 0 else array
 
 
-def _check_index(
-    where: str, args: Sequence[Any], order: tuple[int, ...], sig: FunctionSig, shape: Shape
-) -> None:
+def _check_index(where: str, args: Sequence[Any], order: tuple[int, ...], sig: FunctionSig, shape: Shape) -> None:
     for p, k in zip(sig.params, order, strict=False):
         if isinstance(args[k], call_id):
             rank = p.type.shape[0] if p.type.kind == "vector" else 1
@@ -336,9 +333,7 @@ def _build(
         block = tuple(LayoutField(f.name, f.offset, f.size) for f in fields)
         kernel = device.kernel(source, text, str(sig), info, block)
     prefix = _prefix(fields, _fixed_values(spec, bound, merged, per_array, count, groups))
-    return PreparedCall(
-        device, spec, text, bound, shape, kernel, groups, prefix, _packer(fields), order, outcome
-    )
+    return PreparedCall(device, spec, text, bound, shape, kernel, groups, prefix, _packer(fields), order, outcome)
 
 
 def _operand(b: Bound, shape: Shape, strides: Shape) -> Operand:
@@ -427,5 +422,3 @@ def _packer(fields: tuple[BlockField, ...]) -> Callable[..., bytes]:
         code += f"{f.offset - at}x{f.code}"
         at = f.offset + f.size
     return struct.Struct(code).pack
-
-

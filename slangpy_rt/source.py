@@ -119,7 +119,7 @@ def new_session(target: Target, search_paths: tuple[str, ...], defines: Defines)
 @lru_cache(maxsize=1)
 def compiler_version() -> str:
     """Which Slang build compiles here, found without loading it."""
-    from slangpy_rt.slang.session import library_version
+    from slangpy_rt.slang.locate import library_version
 
     return library_version(CONFIG.slang_lib)
 

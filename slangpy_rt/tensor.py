@@ -29,15 +29,13 @@ class Tensor(NDBuffer):
         return cls(device, dtype, shape)
 
     @classmethod
-    def full(
-        cls: type[T], device: Device, shape: int | Sequence[int], value: Any, dtype: Any = "float"
-    ) -> T:
+    def full(cls: type[T], device: Device, shape: int | Sequence[int], value: Any, dtype: Any = "float") -> T:
         """A tensor whose every element is ``value`` (broadcast over the element's dimensions)."""
         element = element_type(f"{cls.__name__}.full", dtype)
         flat = flatten(element)
         assert flat is not None, element
         full = as_shape(f"{cls.__name__}.full", shape) + flat[1]
-        return cls.from_numpy(device, np.full(full, value, NUMPY_OF[flat[0]]), element)  # type: ignore[arg-type]
+        return cls.from_numpy(device, np.full(full, value, NUMPY_OF[flat[0]]), element)
 
     @classmethod
     def zeros(cls: type[T], device: Device, shape: int | Sequence[int], dtype: Any = "float") -> T:
@@ -55,7 +53,7 @@ class Tensor(NDBuffer):
         whole = all(isinstance(b, (int, np.integer)) for b in bounds)
         element = element_type(f"{cls.__name__}.arange", dtype or ("int" if whole else "float"))
         values = np.arange(*bounds).astype(NUMPY_OF[element.scalar])
-        return cls.from_numpy(device, values, element)  # type: ignore[arg-type]
+        return cls.from_numpy(device, values, element)
 
     # A class method here, an instance method on NDBuffer: SP#016 writes both that way.
     @classmethod
@@ -91,14 +89,13 @@ class Tensor(NDBuffer):
         outer = source.shape[: source.ndim - len(inner)]
         if source.shape[len(outer) :] != inner:
             raise ShapeError(
-                f"{where}: data of shape {source.shape} does not end in the dimensions {inner} of "
-                f"'{element.name}'."
+                f"{where}: data of shape {source.shape} does not end in the dimensions {inner} of '{element.name}'."
             )
         tensor = cls(device, element, outer)
         NDBuffer.from_numpy(tensor, source)
         return tensor
 
-    def copy_from(self, array: npt.ArrayLike) -> None:  # type: ignore[override]
+    def copy_from(self, array: npt.ArrayLike) -> None:
         """Fill it from host data, as ``NDBuffer.from_numpy``."""
         NDBuffer.from_numpy(self, array)
 
@@ -134,9 +131,7 @@ class Tensor(NDBuffer):
         new = as_shape("Tensor.broadcast_to", shape)
         layout = self.layout
         missing = len(new) - len(layout.shape)
-        if missing < 0 or any(
-            a not in (1, b) for a, b in zip(layout.shape, new[missing:], strict=True)
-        ):
+        if missing < 0 or any(a not in (1, b) for a, b in zip(layout.shape, new[missing:], strict=True)):
             raise ShapeError(f"Tensor.broadcast_to: {self!s} does not broadcast to shape {new}.")
         outer = layout.strides[: len(layout.shape)]
         inner = layout.strides[len(layout.shape) :]

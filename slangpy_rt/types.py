@@ -149,9 +149,7 @@ class Compiled:
     size: int
 
 
-_CLASSES = {
-    c.__name__: c for c in (Field, SlangType, Param, FunctionSig, StructInfo, EntryPoint, ModuleInfo)
-}
+_CLASSES = {c.__name__: c for c in (Field, SlangType, Param, FunctionSig, StructInfo, EntryPoint, ModuleInfo)}
 
 
 def to_json(value: Any) -> Any:

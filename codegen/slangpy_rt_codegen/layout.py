@@ -77,14 +77,10 @@ def block_fields(spec: CallSpec) -> tuple[BlockField, ...]:
         elif o.mode != "index":
             members.append((o.name, f"{o.scalar} *", 0, False))
     fields, at = [], 0
-    first_call = True
     for name, scalar, repeat, fixed in members:
         pointer = scalar.endswith("*")
         code, size = SCALARS["pointer" if pointer else scalar]
-        # The part packed at each call starts at a multiple of 8, which aligns it on its own.
-        align = 8 if first_call and not fixed else size
-        first_call = first_call and fixed
-        at = -(-at // align) * align
+        at = -(-at // size) * size
         total = size * max(1, repeat)
         space = "" if pointer else " "
         declaration = f"{scalar}{space}{name}" + (f"[{repeat}]" if repeat else "")

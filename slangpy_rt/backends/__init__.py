@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-from typing import Any
 
 from slangpy_rt.backends.base import Backend
 
@@ -25,6 +24,5 @@ def backend_class(name: str) -> type[Backend]:
         If no backend has that name.
     """
     module, _, attribute = REGISTRY[name].partition(":")
-    found: Any = getattr(importlib.import_module(module), attribute)
-    assert issubclass(found, Backend)
+    found: type[Backend] = getattr(importlib.import_module(module), attribute)
     return found

@@ -88,9 +88,7 @@ class VkDevice:
         # VkBufferUsageFlagBits: 0x20000 SHADER_DEVICE_ADDRESS, 0x20 STORAGE, 0x2 TRANSFER_DST, 0x1 _SRC.
         info = self.struct("VkBufferCreateInfo", size=nbytes, usage=0x20023)
         buffer = ffi.new("VkBuffer*")
-        self.check(
-            lib.vkCreateBuffer(self.handle, info, none, buffer), f"creating a buffer of {nbytes} bytes"
-        )
+        self.check(lib.vkCreateBuffer(self.handle, info, none, buffer), f"creating a buffer of {nbytes} bytes")
         needs = ffi.new("VkMemoryRequirements*")
         lib.vkGetBufferMemoryRequirements(self.handle, buffer[0], needs)
         # 2: VK_MEMORY_ALLOCATE_DEVICE_ADDRESS_BIT.

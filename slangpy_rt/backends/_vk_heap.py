@@ -71,18 +71,21 @@ class Heap:
             self._arena = arena
         return arena.cut(size)
 
-    def recycle(self) -> bool:
-        """Empty a shared block that nobody uses, for other sizes; False if there is none.
+    def recycle(self, nbytes: int) -> Chunk | None:
+        """Empty a shared block that nobody uses and hand out a part of it; None if there is no such block.
 
         Its memory then goes out in other pieces than before, so queued work that uses the old ones must be
         ordered before any later work.
         """
+        size = _size_class(nbytes)
+        if size > _OWN_BLOCK:
+            return None
         for arena in self._arenas:
             if arena.live == 0 and arena.block.size == _BLOCK + ALIGN:
                 arena.clear()
                 self._arena = arena
-                return True
-        return False
+                return arena.cut(size)
+        return None
 
     def idle(self) -> int:
         """Bytes of blocks in which nothing is in use."""

@@ -185,9 +185,7 @@ class Backend(ABC):
         """Copy device bytes into contiguous, writable host memory, after all queued work."""
 
     @abstractmethod
-    def launch(
-        self, kernel: Kernel, groups: tuple[int, int, int], args: bytes, buffers: Sequence[Buffer]
-    ) -> None:
+    def launch(self, kernel: Kernel, groups: tuple[int, int, int], args: bytes, buffers: Sequence[Buffer]) -> None:
         """Queue a kernel over ``groups`` thread groups.
 
         ``args`` is the argument block, raw addresses included. ``buffers`` are all buffers it points to,

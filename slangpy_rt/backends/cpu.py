@@ -40,7 +40,21 @@ _FLAGS = (
     "-std=c++17", "-O3", "-fPIC", "-shared", "-fvisibility=hidden", "-fno-math-errno", "-fno-exceptions",
     "-fno-rtti", "-w",
 )  # fmt: skip
-_SCALARS = frozenset("bool int8_t int16_t int int64_t uint8_t uint16_t uint uint64_t float double".split())
+_SCALARS = frozenset(
+    [
+        "bool",
+        "int8_t",
+        "int16_t",
+        "int",
+        "int64_t",
+        "uint8_t",
+        "uint16_t",
+        "uint",
+        "uint64_t",
+        "float",
+        "double",
+    ]
+)
 
 # A first piece of this many elements is timed to decide whether waking the pool (about 30 us) pays.
 _PROBE = 2048
@@ -129,7 +143,7 @@ class CpuBackend(Backend):
             raise DeviceError(f"device cpu: loading a kernel failed: {error}") from error
         finally:
             if os.name != "nt":
-                os.unlink(path)
+                Path(path).unlink()
 
     def alloc(self, nbytes: int) -> Buffer:
         size = 1 << max(8, (nbytes - 1).bit_length()) if nbytes <= 1 << 20 else -(-nbytes >> 20) << 20
@@ -161,9 +175,7 @@ class CpuBackend(Backend):
         target = np.frombuffer(dst, np.uint8)
         ctypes.memmove(target.ctypes.data, src.address + offset, target.nbytes)
 
-    def launch(
-        self, kernel: Kernel, groups: tuple[int, int, int], args: bytes, buffers: Sequence[Buffer]
-    ) -> None:
+    def launch(self, kernel: Kernel, groups: tuple[int, int, int], args: bytes, buffers: Sequence[Buffer]) -> None:
         run = kernel.run  # type: ignore[attr-defined]
         count = groups[0]
         if count <= _PROBE or self._threads == 1:
@@ -216,9 +228,7 @@ class _Pool:
         for thread in self._threads:
             thread.start()
 
-    def run(
-        self, run: Callable[[int, int, bytes], None], begin: int, end: int, chunk: int, args: bytes
-    ) -> None:
+    def run(self, run: Callable[[int, int, bytes], None], begin: int, end: int, chunk: int, args: bytes) -> None:
         starts = itertools.count(begin, chunk)
         done = threading.Semaphore(0)
 

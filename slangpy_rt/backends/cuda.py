@@ -113,9 +113,7 @@ class CudaBackend(Backend):
         self._arch = f"sm_{major}{minor}"
         self._debug = debug
         self._closed = False
-        self._context = query(
-            cu.cuDevicePrimaryCtxRetain, "uintptr_t *", self._device, what="creating a context"
-        )
+        self._context = query(cu.cuDevicePrimaryCtxRetain, "uintptr_t *", self._device, what="creating a context")
         self._enter()
         self.stream = query(cu.cuStreamCreate, "uintptr_t *", _NON_BLOCKING, what="creating a stream")
         self._staging = Staging(self._context, self.stream)
@@ -186,9 +184,7 @@ class CudaBackend(Backend):
         self._enter()
         self._staging.download(int(FFI_CUDA.cast("uintptr_t", data)), src.address + offset, len(data))
 
-    def launch(
-        self, kernel: Kernel, groups: tuple[int, int, int], args: bytes, buffers: Sequence[Buffer]
-    ) -> None:
+    def launch(self, kernel: Kernel, groups: tuple[int, int, int], args: bytes, buffers: Sequence[Buffer]) -> None:
         # The driver copies the parameter before it returns. The stream's order keeps the buffers' memory
         # from being reused too early, so that nothing is kept here.
         grid, config = kernel.last  # type: ignore[attr-defined]

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from slangpy_rt.backends.base import Backend, Buffer, Caps, Kernel, KernelInfo, Target
 
 _SCALARS = frozenset(
-    "bool int8_t int16_t int int64_t uint8_t uint16_t uint uint64_t half float double".split()
+    "bool int8_t int16_t int int64_t uint8_t uint16_t uint uint64_t half float double".split()  # noqa: SIM905
 )
 
 
@@ -67,9 +67,7 @@ class NullBackend(Backend):
         assert isinstance(src, NullBuffer)
         dst.cast("B")[:] = src.data[offset : offset + dst.nbytes]
 
-    def launch(
-        self, kernel: Kernel, groups: tuple[int, int, int], args: bytes, buffers: Sequence[Buffer]
-    ) -> None:
+    def launch(self, kernel: Kernel, groups: tuple[int, int, int], args: bytes, buffers: Sequence[Buffer]) -> None:
         self.launches.append((kernel, groups, args))
 
     def sync(self) -> None:

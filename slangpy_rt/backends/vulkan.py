@@ -66,7 +66,7 @@ class VulkanBackend(Backend):
     """
 
     name = "vulkan"
-    memory: ClassVar[Sequence[int]] = DEVICE
+    memory: ClassVar[Sequence[int]] = DEVICE  # for tests: STAGED acts like a discrete GPU
 
     # The open command buffer: its handle, commands so far, unused part of the ring, last pipeline, and for
     # each buffer address since the last barrier whether it was written.
@@ -131,14 +131,10 @@ class VulkanBackend(Backend):
             result = device.lib.vkCreateShaderModule(device.handle, shader, ffi.NULL, module)
             device.check(result, f"loading the SPIR-V of kernel {info.entry}")
             create = device.struct("VkComputePipelineCreateInfo", layout=self._layout)
-            stage = device.struct(
-                "VkPipelineShaderStageCreateInfo", stage=_COMPUTE, module=module[0], pName=name
-            )
+            stage = device.struct("VkPipelineShaderStageCreateInfo", stage=_COMPUTE, module=module[0], pName=name)
             create.stage = stage[0]
             pipeline = ffi.new("VkPipeline*")
-            result = device.lib.vkCreateComputePipelines(
-                device.handle, ffi.NULL, 1, create, ffi.NULL, pipeline
-            )
+            result = device.lib.vkCreateComputePipelines(device.handle, ffi.NULL, 1, create, ffi.NULL, pipeline)
             device.lib.vkDestroyShaderModule(device.handle, module[0], ffi.NULL)
             device.check(result, f"creating a pipeline for kernel {info.entry}")
             device.on_close(device.lib.vkDestroyPipeline, device.handle, pipeline[0], ffi.NULL)
@@ -207,9 +203,7 @@ class VulkanBackend(Backend):
             while flying:
                 self._land(address, *flying.popleft())
 
-    def launch(
-        self, kernel: Kernel, groups: tuple[int, int, int], args: bytes, buffers: Sequence[Buffer]
-    ) -> None:
+    def launch(self, kernel: Kernel, groups: tuple[int, int, int], args: bytes, buffers: Sequence[Buffer]) -> None:
         # One flat function: a Python call costs as much as recording a command.
         with self._lock:
             if self._closed:
@@ -246,8 +240,9 @@ class VulkanBackend(Backend):
         with self._lock:
             self._require_open()
             value = self._submit()
-        # Without the lock, so that other threads can queue work meanwhile; hence a wait of its own.
-        _Wait(self._device, self._timeline).until(value)
+        if value > self._reached:
+            # Without the lock, so that other threads can queue work meanwhile; hence a wait of its own.
+            _Wait(self._device, self._timeline).until(value)
 
     def close(self) -> None:
         with self._lock:
@@ -281,9 +276,7 @@ class VulkanBackend(Backend):
         self._push = ffi.new("uint64_t*")
         pushed = ffi.new("VkPushConstantRange*", (_COMPUTE, 0, 8))
         out = ffi.new("VkPipelineLayout*")
-        info = device.struct(
-            "VkPipelineLayoutCreateInfo", pushConstantRangeCount=1, pPushConstantRanges=pushed
-        )
+        info = device.struct("VkPipelineLayoutCreateInfo", pushConstantRangeCount=1, pPushConstantRanges=pushed)
         device.check(
             device.lib.vkCreatePipelineLayout(device.handle, info, ffi.NULL, out),
             "creating a pipeline layout",
@@ -300,9 +293,7 @@ class VulkanBackend(Backend):
         device.on_close(lib.vkDestroyCommandPool, device.handle, pool[0], ffi.NULL)
         self._commands = ffi.new("VkCommandBuffer[]", _FRAMES)
         info = device.struct("VkCommandBufferAllocateInfo", commandPool=pool[0], commandBufferCount=_FRAMES)
-        device.check(
-            lib.vkAllocateCommandBuffers(device.handle, info, self._commands), "allocating command buffers"
-        )
+        device.check(lib.vkAllocateCommandBuffers(device.handle, info, self._commands), "allocating command buffers")
         self._ring = device.allocate(_FRAMES * _FRAME_BYTES, RING)
         device.on_close(device.release, self._ring)
         self._ring_address = self._ring.address
@@ -310,9 +301,7 @@ class VulkanBackend(Backend):
         kind = device.struct("VkSemaphoreTypeCreateInfo", semaphoreType=lib.VK_SEMAPHORE_TYPE_TIMELINE)
         info = device.struct("VkSemaphoreCreateInfo", pNext=kind)
         self._timeline = ffi.new("VkSemaphore*")
-        device.check(
-            lib.vkCreateSemaphore(device.handle, info, ffi.NULL, self._timeline), "creating a semaphore"
-        )
+        device.check(lib.vkCreateSemaphore(device.handle, info, ffi.NULL, self._timeline), "creating a semaphore")
         device.on_close(lib.vkDestroySemaphore, device.handle, self._timeline[0], ffi.NULL)
 
         self._frame = 0
@@ -362,9 +351,7 @@ class VulkanBackend(Backend):
         self._submit_info.pCommandBuffers = self._commands + self._frame
         try:
             device.check(self._vk_end(self._command), "ending a command buffer")
-            device.check(
-                self._vk_submit(device.queue, 1, self._submit_info, device.ffi.NULL), "submitting work"
-            )
+            device.check(self._vk_submit(device.queue, 1, self._submit_info, device.ffi.NULL), "submitting work")
             self._value += 1
             self._frame_values[self._frame] = self._value
             self._frame = (self._frame + 1) % _FRAMES
@@ -443,12 +430,11 @@ class VulkanBackend(Backend):
     def _grow(self, nbytes: int) -> Chunk:
         """Allocate from the driver, after reusing what is idle if that is a lot or all there is."""
         heap = self._heap
-        if heap.recycle():
-            # The recycled block is cut anew, at addresses that ``_touched`` does not know.
+        chunk = heap.recycle(nbytes)
+        if chunk is not None:
+            # The block is cut anew, at addresses that ``_touched`` does not know.
             self._barrier()
-            chunk = heap.take(nbytes)
-            if chunk is not None:
-                return chunk
+            return chunk
         if heap.idle() > self._device.heap_bytes // 4:
             self._wait(self._submit())
             heap.trim()
@@ -503,9 +489,7 @@ class _Wait:
     def __init__(self, device: VkDevice, timeline: Any) -> None:
         self._device = device
         self._value = device.ffi.new("uint64_t*")
-        self._info = device.struct(
-            "VkSemaphoreWaitInfo", semaphoreCount=1, pSemaphores=timeline, pValues=self._value
-        )
+        self._info = device.struct("VkSemaphoreWaitInfo", semaphoreCount=1, pSemaphores=timeline, pValues=self._value)
         self._wait = device.function("vkWaitSemaphores")
 
     def until(self, value: int) -> None:

@@ -1,4 +1,4 @@
-"""Slang's COM objects through ctypes: where the library is, how a slot is called, who releases what.
+"""Slang's COM objects through ctypes: how a slot is called, who releases what.
 
 It knows nothing of modules, targets or types, and it takes no lock: Slang's objects count references
 without atomics, so the caller must hold its own lock around every use.
@@ -7,15 +7,12 @@ without atomics, so the caller must hold its own lock around every use.
 from __future__ import annotations
 
 import ctypes
-import importlib.util
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from slangpy_rt.errors import UnsupportedError
 from slangpy_rt.slang import _abi
-
-_PATTERNS = ("libslang-compiler.so*", "slang-compiler.dll", "slang.dll", "libslang-compiler*.dylib")
 
 
 class ComPtr:
@@ -79,34 +76,6 @@ class Out:
         with blob:
             size = blob.call("ISlangBlob.getBufferSize")
             return ctypes.string_at(blob.call("ISlangBlob.getBufferPointer"), size) if size else b""
-
-
-def find_library(path: str | None = None) -> Path:
-    """File of the Slang compiler: ``path`` if given, else the one inside the slangpy wheel.
-
-    Raises
-    ------
-    UnsupportedError
-        If there is no such file.
-    """
-    if path is not None:
-        if Path(path).is_file():
-            return Path(path)
-        raise UnsupportedError(
-            f"Slang library {path!r}: no such file; "
-            "point SLANGPY_RT_SLANG_LIB at libslang-compiler or unset it."
-        )
-    # find_spec reads metadata only: importing slangpy costs 1.2 s and starts a second runtime.
-    spec = importlib.util.find_spec("slangpy")
-    for folder in (spec.submodule_search_locations or ()) if spec else ():
-        for pattern in _PATTERNS:
-            found = sorted(Path(folder).glob(pattern))
-            if found:
-                return found[0]
-    raise UnsupportedError(
-        "the Slang compiler is not installed: expected libslang-compiler inside the slangpy wheel.\n"
-        "Run 'pip install slangpy', or set SLANGPY_RT_SLANG_LIB to the library's path."
-    )
 
 
 def load_library(path: Path) -> ctypes.CDLL:

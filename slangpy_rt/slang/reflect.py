@@ -225,9 +225,7 @@ class Reflector:
             return bool(native.spReflectionVariable_FindModifier(variable, modifier))
 
         # Slang gives an inout parameter the out modifier as well.
-        direction = (
-            "inout" if has(_abi.SLANG_MODIFIER_INOUT) else "out" if has(_abi.SLANG_MODIFIER_OUT) else "in"
-        )
+        direction = "inout" if has(_abi.SLANG_MODIFIER_INOUT) else "out" if has(_abi.SLANG_MODIFIER_OUT) else "in"
         return Param(
             name=self._variable_name(variable),
             type=self.type(native.spReflectionVariable_GetType(variable)),
@@ -328,10 +326,7 @@ def _find_call(native: ctypes.CDLL, layout: int, whole: bool) -> Any:
         param = native.spReflectionEntryPoint_getParameterByIndex(entry, index)
         value = native.spReflectionVariableLayout_GetTypeLayout(param)
         for block in (value, native.spReflectionTypeLayout_GetElementTypeLayout(value)):
-            if (
-                block
-                and native.spReflectionType_GetName(native.spReflectionTypeLayout_GetType(block)) == b"Call"
-            ):
+            if block and native.spReflectionType_GetName(native.spReflectionTypeLayout_GetType(block)) == b"Call":
                 return block
     return None
 

@@ -15,7 +15,8 @@ from pathlib import Path
 from slangpy_rt.backends.base import Target
 from slangpy_rt.errors import CompileError, UnsupportedError
 from slangpy_rt.slang import _abi, reflect
-from slangpy_rt.slang.com import ComPtr, Out, find_library, load_library
+from slangpy_rt.slang.com import ComPtr, Out, load_library
+from slangpy_rt.slang.locate import find_library
 from slangpy_rt.types import Compiled, ModuleInfo
 
 _FORMATS = {
@@ -136,9 +137,7 @@ class Session:
             whole = self.target.entry == "range"
             if not whole:
                 status = module.call("IModule.findEntryPointByName", entry.encode(), out.ref)
-                parts.append(
-                    stack.enter_context(_object(status, out, note, f"find entry point {entry!r} of {name}"))
-                )
+                parts.append(stack.enter_context(_object(status, out, note, f"find entry point {entry!r} of {name}")))
             array = (ctypes.c_void_p * len(parts))(*(part.address for part in parts))
             status = self._native().call(
                 "ISession.createCompositeComponentType", array, len(parts), out.ref, note.ref
@@ -282,32 +281,10 @@ class Library:
     @staticmethod
     def _check_version(root: ComPtr) -> None:
         tag = root.call("IGlobalSession.getBuildTagString").decode()
-        match = re.match(
-            r"v?(\d+)\.(\d+)", tag
-        )  # Slang only ever appends slots: newer is fine, older is not.
+        match = re.match(r"v?(\d+)\.(\d+)", tag)  # Slang only ever appends slots: newer is fine, older is not.
         if match and (int(match[1]), int(match[2])) < _abi.VERSION[:2]:
             wanted = ".".join(map(str, _abi.VERSION))
             raise UnsupportedError(f"Slang {tag} is too old; expected {wanted} or newer: upgrade slangpy.")
-
-
-def library_version(path: str | None = None) -> str:
-    """Identify the compiler build without loading it, for cache keys.
-
-    Raises
-    ------
-    UnsupportedError
-        If there is no compiler.
-    """
-    file = find_library(path)
-    stat = file.stat()
-    if path is not None:  # a compiler under development keeps its name, so its age tells builds apart
-        return f"{file.name} {stat.st_size} {stat.st_mtime_ns}"
-    dist = sorted(entry.name for entry in file.parent.parent.glob("slangpy-*.dist-info"))
-    return " ".join([*dist, file.name, str(stat.st_size)])
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _object(status: int, out: Out, note: Out, what: str) -> ComPtr:
@@ -341,3 +318,7 @@ def _dependencies(module: ComPtr) -> tuple[tuple[str, str], ...]:
         if path.is_file():  # text without a file has a pseudo path
             found[str(path.resolve())] = hashlib.sha256(path.read_bytes()).hexdigest()
     return tuple(sorted(found.items()))
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

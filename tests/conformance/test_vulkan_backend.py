@@ -18,7 +18,8 @@ import numpy as np
 import pytest
 
 from slangpy_rt.backends import _vk_heap
-from slangpy_rt.backends._vk_device import STAGED
+from slangpy_rt.backends._vk_device import STAGED, Block
+from slangpy_rt.backends._vk_heap import Heap
 from slangpy_rt.backends.base import KernelInfo, Target
 from slangpy_rt.backends.vulkan import VulkanBackend, VulkanBuffer, VulkanKernel
 from slangpy_rt.errors import DeviceError, DeviceLostError, OutOfMemoryError, UnsupportedError
@@ -299,6 +300,49 @@ def test_live_buffers_never_overlap(backend: VulkanBackend) -> None:
     assert all(end <= start for (_, end), (start, _) in pairwise(spans))
 
 
+class FakeDevice:
+    """Gives blocks out of nothing, at addresses that are aligned to 64 bytes only."""
+
+    def __init__(self) -> None:
+        self.blocks: list[Block] = []
+
+    def allocate(self, nbytes: int, purpose: tuple[int, ...]) -> Block:
+        block = Block(None, None, nbytes)
+        block.address = 64 + (len(self.blocks) << 40)
+        self.blocks.append(block)
+        return block
+
+    def release(self, block: Block) -> None:
+        self.blocks.remove(block)
+
+
+def test_heap_aligns_addresses_whatever_the_driver_does() -> None:
+    heap = Heap(FakeDevice(), STAGED)
+    for nbytes in (1, 1000, 20 << 20):
+        chunk = heap.take(nbytes) or heap.grow(nbytes)
+        assert chunk.address % 256 == 0
+        assert chunk.offset + nbytes <= chunk.block.size
+
+
+def test_heap_forgets_the_chunks_of_an_emptied_block() -> None:
+    device = FakeDevice()
+    heap = Heap(device, STAGED)
+    old = [heap.take(16 << 20) or heap.grow(16 << 20) for _ in range(4)]
+    assert heap.take(1 << 20) is None
+    heap.freed.extend(old)
+    assert heap.idle() == device.blocks[0].size
+    new = heap.recycle(1 << 20)
+    assert new is not None
+    assert new.address == old[0].address
+    again = heap.take(16 << 20)
+    assert again is not None
+    assert again.address == new.address + (1 << 20)
+    heap.freed.extend([new, again])
+    heap.trim()
+    assert device.blocks == []
+    assert heap.take(16 << 20) is None
+
+
 def test_freed_during_garbage_collection_under_the_lock(backend: VulkanBackend) -> None:
     buffer = backend.alloc(1000)
     with backend._lock:
@@ -372,6 +416,7 @@ def test_closing_twice_and_using_it_afterwards(backend: VulkanBackend, spirv: by
     launch(a, a, a, 1.0)  # still queued at close
     backend.close()
     backend.close()
+    assert not backend._release.alive
     attempts: list[Callable[[], object]] = [
         lambda: backend.alloc(4),
         lambda: backend.upload(a, 0, memoryview(b"1234")),

@@ -7,8 +7,10 @@ import sys
 
 import pytest
 
+from slangpy_rt.backends.base import Target
 from slangpy_rt.backends.cuda import CudaBackend, nvrtc_compile, nvrtc_version
 from slangpy_rt.errors import CompileError, UnsupportedError
+from slangpy_rt.slang.session import Library, Session
 
 try:
     VERSION = nvrtc_version()
@@ -30,6 +32,11 @@ PRELUDE = """
 """
 
 
+def needs_headers() -> None:
+    if pytest.importorskip("cuda.pathfinder").find_nvidia_header_directory("cudart") is None:
+        pytest.skip("cuda_fp16.h is not installed")
+
+
 def test_a_kernel_becomes_a_cubin_with_its_entry() -> None:
     cubin = nvrtc_compile(KERNEL.format("float").encode(), "sm_90")
     assert cubin.startswith(b"\x7fELF")
@@ -47,10 +54,28 @@ def test_the_architecture_changes_the_binary() -> None:
 
 
 def test_half_is_enabled_when_a_kernel_uses_it() -> None:
-    pathfinder = pytest.importorskip("cuda.pathfinder")
-    if pathfinder.find_nvidia_header_directory("cudart") is None:
-        pytest.skip("cuda_fp16.h is not installed")
+    needs_headers()
     assert nvrtc_compile((PRELUDE + KERNEL.format("__half")).encode(), "sm_90").startswith(b"\x7fELF")
+
+
+@pytest.mark.parametrize("scalar", ["float", "half", "double", "int64_t"])
+def test_what_slang_emits_compiles(scalar: str) -> None:
+    if scalar == "half":
+        needs_headers()
+    try:
+        session = Session(Library(), Target("cuda", "", "value"))
+    except UnsupportedError as error:
+        pytest.skip(str(error))
+    text = f"""
+struct Call {{ uint n; {scalar}* a; {scalar}* r; }};
+[shader("compute")] [numthreads(256, 1, 1)]
+void kernel(uint3 t: SV_DispatchThreadID, uniform Call call) {{
+    if (t.x < call.n) call.r[t.x] = call.a[t.x] * {scalar}(2);
+}}
+"""
+    cubin = nvrtc_compile(session.compile(text, "doubled", "kernel").code, "sm_90")
+    session.close()
+    assert b"\0kernel\0" in cubin
 
 
 def test_half_without_its_header_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

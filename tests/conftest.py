@@ -1,0 +1,86 @@
+"""What every test shares: the devices, the rule for what a device may lack, and a kernel cache of its own.
+
+A backend that is absent is left out, unless ``--backend`` or ``SLANGPY_RT_REQUIRE`` ("cpu,vulkan") names it:
+then its tests fail. A capability that is absent skips a test only if ``UNSUPPORTED`` gives the reason in
+writing. Nothing here is a test.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+
+import pytest
+
+# slangpy_rt reads its settings at import: a cold cache, so that every run compiles what it tests.
+os.environ["SLANGPY_RT_CACHE_DIR"] = tempfile.mkdtemp(prefix="slangpy_rt-tests-")
+atexit.register(shutil.rmtree, os.environ["SLANGPY_RT_CACHE_DIR"], ignore_errors=True)
+for _name in ("SLANGPY_RT_DEVICE", "SLANGPY_RT_OVERRIDE", "SLANGPY_RT_DEBUG", "SLANGPY_RT_CACHE_SIZE"):
+    os.environ.pop(_name, None)
+
+import slangpy_rt as spy  # noqa: E402
+
+# (backend, capability) -> why it will never be there. A gap without an entry fails.
+UNSUPPORTED = {
+    ("cpu", "half"): "Slang's C++ target has no 16-bit float",
+    ("cpu", "groups"): "a range kernel has no thread groups",
+}
+
+Requires = Callable[..., None]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--backend", action="append", default=[], metavar="NAME", help="test this backend; may be repeated"
+    )
+    parser.addoption("--regenerate-golden", action="store_true", help="rewrite tests/golden/*.slang")
+
+
+def pytest_report_header() -> list[str]:
+    return [f"{d.type}: {'tested' if d.available else d.reason}" for d in spy.devices()]
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "backend_name" in metafunc.fixturenames:
+        metafunc.parametrize("backend_name", _chosen(metafunc.config), scope="session")
+
+
+@pytest.fixture(scope="session")
+def device(backend_name: str) -> Iterator[spy.Device]:
+    """One device of each backend, open for the whole session."""
+    reasons = {d.type: d.reason for d in spy.devices()}
+    if reasons.get(backend_name):
+        pytest.fail(f"backend '{backend_name}' is required and absent: {reasons[backend_name]}")
+    with spy.Device(backend_name) as opened:
+        yield opened
+
+
+@pytest.fixture
+def requires(device: spy.Device) -> Requires:
+    """``requires("half", "double")`` skips the test on a backend that is known never to have them."""
+
+    def check(*capabilities: str) -> None:
+        has = device.caps.scalars | device.caps.features
+        # Thread groups follow from how kernels are entered, not from what a device reports.
+        if device.backend.target.entry != "range":
+            has |= {"groups"}
+        for capability in capabilities:
+            if capability not in has:
+                reason = UNSUPPORTED.get((device.name, capability))
+                if reason is None:
+                    pytest.fail(f"{device.name} has no '{capability}', and UNSUPPORTED gives no reason for it")
+                pytest.skip(f"{device.name}: {reason}")
+
+    return check
+
+
+def _chosen(config: pytest.Config) -> list[str]:
+    asked: list[str] = config.getoption("--backend")
+    if asked:
+        return asked
+    required = [name for name in os.environ.get("SLANGPY_RT_REQUIRE", "").split(",") if name]
+    present = [d.type for d in spy.devices() if d.available]
+    return list(dict.fromkeys([*required, *present]))
