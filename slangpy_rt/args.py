@@ -191,10 +191,11 @@ def signature(value: Any) -> Any:
         return value.dtype
     if isinstance(value, type):
         return value
-    raise BindError(
-        f"an argument of type {type(value).__name__} is not accepted: pass a number, a NumPy array, a nested "
-        "list, a Tensor or an NDBuffer."
-    )
+    # Subclasses of what is accepted: numpy.memmap, named tuples, floats with a unit.
+    for base in (np.ndarray, list, tuple, float, int):
+        if isinstance(value, base):
+            return type(value), _SIGNERS[base](value)
+    return _refused()
 
 
 def bind(where: str, device: Device, param: Param, value: Any) -> Bound:
@@ -265,7 +266,9 @@ def _bind_scalar(
     # A Python number has no width of its own: 3 fits a uint8_t, 0.5 a half.
     kinds = {"f": "iuf", "i": "iu", "u": "iu", "b": "b"}[NUMPY_OF[scalar].kind]
     if source.kind not in kinds:
-        raise BindError(f"{where} is {value!r} of type {source.name}, which does not convert to '{type_.name}'.")
+        raise BindError(
+            f"{where} is {value!r} of type {type(value).__name__}, which does not convert to '{type_.name}'."
+        )
     if type_.kind == "array":
         raise BindError(f"{where} is {value!r}; '{type_.name}' takes {inner[0]} values in a list or an array.")
     count = int(np.prod(inner, dtype=int))
@@ -330,7 +333,7 @@ def _bind_host(
     try:
         array = np.asarray(value)
     except ValueError:
-        raise BindError(f"{where} is a list with rows of different lengths.") from None
+        raise BindError(f"{where} is a list with rows of different lengths: {value!r}.") from None
     what = f"an array of dtype {array.dtype} and shape {array.shape}" if is_array else f"{value!r}"
     dtype = NUMPY_OF[scalar]
     ok = (
@@ -339,7 +342,10 @@ def _bind_host(
         else convertible(array.dtype, dtype) or (not is_array and _list_fits(array, dtype))
     )
     if not ok:
-        how = f"pass array.astype(numpy.{dtype.name})" if access == "in" else f"it must have dtype {dtype.name}"
+        if access != "in":
+            how = f"it must be an array of dtype {dtype.name}"
+        else:
+            how = f"pass array.astype(numpy.{dtype.name})" if is_array else f"make it an array of dtype {dtype.name}"
         raise BindError(f"{where} is {what}, which does not convert to '{type_.name}'; {how}.")
     if access != "in" and not (is_array and array.flags.writeable):
         raise BindError(f"{where} is {what} and would be written to; pass a writable array.")
@@ -422,6 +428,11 @@ def _list_fits(array: npt.NDArray[Any], dtype: np.dtype[Any]) -> bool:
     return bool(bounds.min <= int(array.min()) and int(array.max()) <= bounds.max)
 
 
+def _refused() -> Any:
+    """A signature like no other: no prepared call has it, and ``bind`` says what is wrong with the value."""
+    return object()
+
+
 def _sign_array(value: npt.NDArray[Any]) -> Any:
     address = value.__array_interface__["data"][0] if value.size else 0
     return (np.ndarray, value.dtype, value.shape, value.strides, value.flags.writeable, address % 8)
@@ -431,9 +442,9 @@ def _sign_sequence(value: Any) -> Any:
     try:
         array = np.asarray(value)
     except ValueError:
-        raise BindError(f"{value!r} is a list with rows of different lengths.") from None
+        return _refused()
     if array.dtype not in SLANG_OF:
-        raise BindError(f"{value!r} is not a list of numbers.")
+        return _refused()
     small = array.dtype.kind not in "iu" or array.size == 0
     return ("list", array.dtype, array.shape, None if small else (int(array.min()), int(array.max())))
 

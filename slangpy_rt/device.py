@@ -84,6 +84,7 @@ class Device:
         self.backend: Backend = backend_class(name)(index, debug=debug)  # type: ignore[call-arg]
         self.name = name
         self.caps: Caps = self.backend.caps
+        self.launch = self.backend.launch if CONFIG.debug < 2 else self._launch_logged
         self.include_paths = tuple(str(Path(p).resolve()) for p in include_paths)
         self.cache = DiskCache.open(_cache_directory(), CONFIG.cache_size)
         self._layouts: WeakValueDictionary[Any, Layout] = WeakValueDictionary()
@@ -205,6 +206,14 @@ class Device:
         """Raise DeviceError when closed."""
         if self.closed:
             raise DeviceError(f"this {self.name} device was closed; open another with create_device('{self.name}').")
+
+    def _launch_logged(
+        self, kernel: Kernel, groups: tuple[int, int, int], args: bytes, buffers: Sequence[Buffer]
+    ) -> None:
+        started = time.perf_counter()
+        self.backend.launch(kernel, groups, args, buffers)
+        self.backend.sync()
+        self.log(2, f"{self.name}: {kernel.info.entry} over {groups} groups took {_ms(started)}, waiting included")
 
     def _load(
         self,

@@ -34,7 +34,9 @@ class Function:
         self.overloads = overloads
         self._device = device
         self._source = source
+        # By the signatures of the arguments, and of arguments and _result.
         self._calls: dict[Any, PreparedCall] = {}
+        self._calls_into: dict[Any, PreparedCall] = {}
         self.__doc__ = "\n\n".join(f"{sig}\n{sig.doc}".strip() for sig in overloads)
         if len(overloads) == 1:
             self.__signature__ = _python_signature(overloads[0])
@@ -66,14 +68,17 @@ class Function:
         CompileError
             If the kernel does not compile.
         """
-        flat = (*args, _result)
         if named:
             return self._call_named(args, _result, named)
-        key = tuple([a.layout if type(a) in ARRAYS else signature(a) for a in flat])
-        call = self._calls.get(key)
+        if _result is None:
+            key = tuple([a.layout if type(a) in ARRAYS else signature(a) for a in args])
+            call = self._calls.get(key)
+        else:
+            key = tuple([a.layout if type(a) in ARRAYS else signature(a) for a in (*args, _result)])
+            call = self._calls_into.get(key)
         if call is None:
             call = self._prepare(key, args, (), _result)
-        return call.run(flat)
+        return call.run(args, _result)
 
     call = __call__
 
@@ -101,13 +106,15 @@ class Function:
     def _call_named(self, args: tuple[Any, ...], result: Any, named: dict[str, Any]) -> Any:
         call = self._prepared(args, result, named)
         result, named = self._take_out(result, named)
-        return call.run((*args, *named.values(), result))
+        return call.run((*args, *named.values()), result)
 
     def _prepared(self, args: tuple[Any, ...], result: Any, named: dict[str, Any]) -> PreparedCall:
         result, named = self._take_out(result, named)
-        flat = (*args, *named.values(), result)
-        key = (*[a.layout if type(a) in ARRAYS else signature(a) for a in flat], *named)
-        return self._calls.get(key) or self._prepare(key, (*args, *named.values()), tuple(named), result)
+        args = (*args, *named.values())
+        values = args if result is None else (*args, result)
+        key = (*[a.layout if type(a) in ARRAYS else signature(a) for a in values], *named)
+        calls = self._calls if result is None else self._calls_into
+        return calls.get(key) or self._prepare(key, args, tuple(named), result)
 
     def _take_out(self, result: Any, named: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
         """``out=`` is ``_result=``, unless the function has a parameter of that name."""
@@ -137,9 +144,10 @@ class Function:
             raise BindError(
                 f"{self.name}: no overload takes these arguments:\n" + "\n".join(f"  {e}" for e in refusals)
             )
-        if len(self._calls) >= _MAX_CALLS:
-            self._calls.clear()
-        self._calls[key] = calls[0][1]
+        remembered = self._calls if result is None else self._calls_into
+        if len(remembered) >= _MAX_CALLS:
+            remembered.clear()
+        remembered[key] = calls[0][1]
         return calls[0][1]
 
 

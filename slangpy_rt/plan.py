@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -81,43 +82,57 @@ class PreparedCall:
         self._pack = pack
         self._order = order
         self._feeds = tuple(b.feed for b in bound)
-        self._plain = all(type(feed) is ArrayFeed for feed in self._feeds) and order == tuple(range(len(order)))
-        self._launch = device.backend.launch
+        # Only arrays, in the order of the parameters: their addresses are all that a call has to pack.
+        self._plain = (
+            kernel is not None
+            and all(type(feed) is ArrayFeed for feed in self._feeds)
+            and order == tuple(range(len(order)))
+        )
+        self._launch = device.launch
         self._alloc = device.backend.alloc
         self._result = result.layout
         self._make = result.make
         self._unwrap = result.unwrap
 
-    def run(self, args: tuple[Any, ...]) -> Any:
-        """Run it on arguments of the signature it was prepared for; the last one is ``_result`` or None."""
+    def run(self, args: tuple[Any, ...], out: Any) -> Any:
+        """Run it on arguments of the signature it was prepared for.
+
+        Parameters
+        ----------
+        args : tuple
+            Positional values and then keyword values.
+        out : array or None
+            What the user gave as ``_result``, if that is an array.
+        """
         if self._device.closed:
             self._device.check_open()
-        if self._plain and self._kernel is not None:
-            layout = self._result
-            if layout is not None:
-                buffer = self._alloc(layout.nbytes)
-                out = layout.kind.of(layout, buffer, buffer.address)
-                arrays = (*args[:-1], out)
-            elif self._make is None:
-                arrays = args if args[-1] is not None else args[:-1]
-                out = args[-1]
-            self._launch(
-                self._kernel,
-                self._groups,
-                self._prefix + self._pack(*[a.address for a in arrays]),
-                [a.buffer for a in arrays],
-            )
-            return out
-        return self._run_any(args)
+        if not self._plain:
+            return self._run_any(args, out)
+        layout = self._result
+        if layout is not None:
+            buffer = self._alloc(layout.nbytes)
+            kind = layout.kind
+            out = kind.__new__(kind)
+            out.layout = layout
+            out.buffer = buffer
+            out.address = buffer.address
+        arrays = args if out is None else (*args, out)
+        self._launch(
+            self._kernel,
+            self._groups,
+            self._prefix + self._pack(*[a.address for a in arrays]),
+            [a.buffer for a in arrays],
+        )
+        return out
 
-    def _run_any(self, args: tuple[Any, ...]) -> Any:
-        out = args[-1] if self._make is None else self._make()
-        values = (*[args[k] for k in self._order], out)
+    def _run_any(self, args: tuple[Any, ...], out: Any) -> Any:
+        if self._make is not None:
+            out = self._make()
         if self._kernel is not None:
             block: list[Any] = []
             buffers: list[Buffer] = []
             fed = []
-            for feed, value in zip(self._feeds, values, strict=False):
+            for feed, value in zip(self._feeds, (*[args[k] for k in self._order], out), strict=False):
                 before = len(buffers)
                 feed.feed(value, block, buffers)
                 if len(buffers) > before:
@@ -178,10 +193,10 @@ def prepare(
     arguments = tuple(
         bind(f"{where}: argument '{p.name}'", device, p, args[k]) for p, k in zip(sig.params, order, strict=False)
     )
-    given = result is not None and not _is_result_kind(result)
-    target = bind_result(f"{where}: _result", device, sig.returns, result) if given else None
     if sig.returns.kind == "void" and result is not None:
         raise BindError(f"{where} returns nothing; leave _result out.")
+    given = result is not None and not _is_result_kind(result)
+    target = bind_result(f"{where}: _result", device, sig.returns, result) if given else None
     everything = (*arguments, target) if target else arguments
     shape = broadcast(where, [(b.name, b.shape) for b in everything if b.mode in ("array", "index")])
     _check_index(where, args, order, sig, shape)
@@ -281,7 +296,8 @@ def _check_written(where: str, bound: tuple[Bound, ...], shape: Shape) -> None:
                 f"{where}: '{b.name}' of shape {b.shape} is written by a call of shape {shape}; "
                 "elements would overwrite each other. Give it the call's shape."
             )
-        if any(size > 1 and stride == 0 for size, stride in zip(b.shape, b.strides, strict=True)):
+        # Nothing overlaps in an empty array, to which NumPy gives strides of 0.
+        if 0 not in shape and any(n > 1 and stride == 0 for n, stride in zip(b.shape, b.strides, strict=True)):
             raise ShapeError(f"{where}: '{b.name}' is a broadcast view and would be written to; copy it first.")
 
 
@@ -303,7 +319,8 @@ def _build(
     count = prod(shape)
     per_array = dict(zip((b.name for b in arrays), merged.strides, strict=True))
     operands = tuple(_operand(b, merged.shape, per_array.get(b.name, ())) for b in bound)
-    width = _width(device, bound, operands)
+    wide = _widen(device, bound, operands, merged, per_array)
+    operands, width = (wide, 4) if wide else (operands, 1)
     reach = max([count, *(_reach(merged.shape, s) for s in merged.strides)])
     wide_index = device.backend.target.entry == "range" or reach > _MAX_32
     threads = -(-count // width)
@@ -351,15 +368,35 @@ def _operand(b: Bound, shape: Shape, strides: Shape) -> Operand:
     return Operand(b.name, b.type.name, scalar, b.count, b.access, b.mode, rank)
 
 
-def _width(device: Device, bound: tuple[Bound, ...], operands: tuple[Operand, ...]) -> int:
-    """Neighbouring elements a thread: four where all arrays are walked in order and can load four scalars."""
+def _widen(
+    device: Device,
+    bound: tuple[Bound, ...],
+    operands: tuple[Operand, ...],
+    merged: Coalesced,
+    per_array: dict[str, Shape],
+) -> tuple[Operand, ...] | None:
+    """The operands of a kernel whose threads take four neighbours each, or None where that cannot be.
+
+    Four neighbours are loaded together, in pieces of four scalars, from arrays walked in order. In a call of
+    several dimensions the four lie in one row, so rows have to be multiples of four long and apart.
+    """
     if device.backend.target.entry == "range":
-        return 1
-    linear = [(b, o) for b, o in zip(bound, operands, strict=True) if o.mode == "linear"]
-    simple = all(
-        b.aligned and b.type.kind in ("scalar", "vector") and o.mode != "strided" for b, o in linear
-    ) and all(o.mode in ("linear", "constant", "value") for o in operands)
-    return 4 if linear and simple else 1
+        return None
+    wide = []
+    for b, o in zip(bound, operands, strict=True):
+        if o.mode not in ("linear", "constant", "strided", "value"):
+            return None
+        packed = o.mode == "linear"
+        if o.mode == "strided":
+            strides = per_array[b.name]
+            packed = strides[-1] == o.count and all(s % 4 == 0 for s in strides[:-1])
+            if merged.shape[-1] % 4 or not (packed or strides[-1] == 0):
+                return None
+            o = replace(o, step="next" if packed else "same")
+        if packed and not (b.aligned and b.type.kind in ("scalar", "vector")):
+            return None
+        wide.append(o)
+    return tuple(wide) if any(o.mode == "linear" or o.step == "next" for o in wide) else None
 
 
 def _reach(shape: Shape, strides: Shape) -> int:

@@ -12,13 +12,12 @@ from slangpy_rt_codegen.spec import GROUP_SIZE, CallSpec, Operand
 
 def emit(spec: CallSpec) -> str:
     """Write the kernel: ``run`` for a range target, ``kernel`` for the others."""
-    parts = [_head(spec), _struct(spec), _element(spec)]
-    if spec.entry == "range":
-        parts.append(_range_entry(spec))
-    else:
-        if spec.width > 1:
-            parts.append(_pack(spec))
-        parts.append(_thread_entry(spec))
+    parts = [_head(spec), _struct(spec)]
+    if spec.width == 1 or not spec.indexed:
+        parts.append(_element(spec))
+    if spec.width > 1:
+        parts.append(_pack(spec))
+    parts.append(_range_entry(spec) if spec.entry == "range" else _thread_entry(spec))
     return "\n".join(parts)
 
 
@@ -34,10 +33,9 @@ def _struct(spec: CallSpec) -> str:
 
 def _element(spec: CallSpec) -> str:
     """The code of one element."""
-    index = f", {spec.index} index[{spec.rank}]" if spec.indexed else ""
     before, arguments, after = [], [], []
     for o in spec.operands:
-        if o.access == "in" and not (o.mode == "value" and _is_array(o)):
+        if o.mode == "tensor" or (o.access == "in" and not (o.mode == "value" and _is_array(o))):
             arguments.append(_load(spec, o))
             continue
         # Out parameters and arrays need a name; "v_" keeps it apart from the function's.
@@ -49,7 +47,7 @@ def _element(spec: CallSpec) -> str:
     call = f"{spec.function}({', '.join(arguments)})"
     body = [*before, _store(spec, spec.result, call) if spec.result else f"{call};", *after]
     lines = "".join(f"    {line}\n" for line in body)
-    return f"void element(Call call, {spec.index} i{index})\n{{\n{lines}}}\n"
+    return f"void element(Call call, {spec.index} i{_index_parameter(spec)})\n{{\n{lines}}}\n"
 
 
 def _pack(spec: CallSpec) -> str:
@@ -57,11 +55,11 @@ def _pack(spec: CallSpec) -> str:
     w = spec.width
     before, inside, after, arguments = [], [], [], []
     for o in spec.all_operands:
-        if o.mode != "linear":
+        if not _is_packed(o):
             continue
         # A pack's accesses are N scalars of storage; bool is stored in bytes and becomes bool per element.
         pack = f"Pack<{o.scalar}, {w * o.count}>"
-        at = f"call.{o.name} + {_times(o.count, 'i')}"
+        at = _address(spec, o)
         if o.access == "out":
             before.append(f"{pack} {o.name};")
         else:
@@ -69,7 +67,7 @@ def _pack(spec: CallSpec) -> str:
         if o.access != "in":
             after.append(f"{o.name}.store({at});")
     for o in spec.operands:
-        value = _unpack(o) if o.mode == "linear" else _load(spec, o)
+        value = _unpack(o) if _is_packed(o) else _load(spec, o)
         if o.access == "in" and not (o.mode == "value" and _is_array(o)):
             arguments.append(value)
             continue
@@ -88,7 +86,7 @@ def _pack(spec: CallSpec) -> str:
     lines += f"    [ForceUnroll]\n    for (int k = 0; k < {w}; ++k)\n    {{\n"
     lines += "".join(f"        {line}\n" for line in inside) + "    }\n"
     lines += "".join(f"    {line}\n" for line in after)
-    return f"void neighbours(Call call, {spec.index} i)\n{{\n{lines}}}\n"
+    return f"void neighbours(Call call, {spec.index} i{_index_parameter(spec)})\n{{\n{lines}}}\n"
 
 
 def _thread_entry(spec: CallSpec) -> str:
@@ -96,10 +94,14 @@ def _thread_entry(spec: CallSpec) -> str:
     parameter = "uniform Call *address" if pointer else "uniform Call call"
     fetch = "    let call = *address;\n" if pointer else ""
     thread = f"{spec.index}(thread.y) * call.row + thread.x" if spec.rows else f"{spec.index}(thread.x)"
-    if spec.width > 1:
-        i = f"({thread}) * {spec.width}" if spec.rows else f"{thread} * {spec.width}"
+    index = f", {_index(spec)}" if spec.indexed else ""
+    first = f"({thread}) * {spec.width}" if spec.rows else f"{thread} * {spec.width}"
+    if spec.width > 1 and spec.indexed:
+        # Rows are whole multiples of the width, so no thread has fewer.
+        body = f"    let i = {first};\n    if (i < call.count)\n        neighbours(call, i{index});\n"
+    elif spec.width > 1:
         body = (
-            f"    let i = {i};\n"
+            f"    let i = {first};\n"
             f"    if (i + {spec.width} <= call.count)\n"
             f"        neighbours(call, i);\n"
             f"    else\n"
@@ -107,7 +109,6 @@ def _thread_entry(spec: CallSpec) -> str:
             f"            element(call, j);\n"
         )
     else:
-        index = f", {_index(spec)}" if spec.indexed else ""
         body = f"    let i = {thread};\n    if (i < call.count)\n        element(call, i{index});\n"
     return (
         f'[shader("compute")]\n[numthreads({GROUP_SIZE}, 1, 1)]\n'
@@ -200,6 +201,14 @@ def _declare(o: Operand, name: str, value: str) -> str:
 def _element_type(o: Operand) -> str:
     head, bracket, size = o.type.partition("[")
     return f"Array<{head}, {size[:-1]}>" if bracket else o.type
+
+
+def _index_parameter(spec: CallSpec) -> str:
+    return f", {spec.index} index[{spec.rank}]" if spec.indexed else ""
+
+
+def _is_packed(o: Operand) -> bool:
+    return o.mode == "linear" or o.step == "next"
 
 
 def _is_array(o: Operand) -> bool:

@@ -36,6 +36,9 @@ class Operand:
         call dimension. ``"tensor"``: a whole array, passed as a view. ``"index"``: the call's own index.
     rank : int
         Dimensions of a ``"tensor"``; components of an ``"index"``.
+    step : str
+        Of a ``"strided"`` operand in a kernel of several elements a thread: whether neighbours in the last
+        dimension are the ``"next"`` in memory or the ``"same"`` element.
     """
 
     name: str
@@ -45,6 +48,7 @@ class Operand:
     access: str
     mode: str
     rank: int = 0
+    step: str = ""
 
 
 @dataclass(frozen=True)
@@ -68,7 +72,8 @@ class CallSpec:
     index : str
         Type of element indices: ``"uint"`` or ``"int64_t"``.
     width : int
-        Neighbouring elements of one thread, 1 unless every array is linear.
+        Neighbouring elements of one thread. More than 1 needs arrays that are linear, constant or strided with
+        a ``step``; with strided ones, the last dimension must be a multiple of it.
     entry : str
         How the kernel is entered: ``"range"``, ``"value"`` or ``"pointer"`` (see ``backends.base.Target``).
     rows : bool

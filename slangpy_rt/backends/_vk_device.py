@@ -179,6 +179,7 @@ class VkDevice:
         )
         self.description = f"{name}, {driver} {version}".strip()
         self.max_bytes = int(first.maxMemoryAllocationSize)
+        self.is_software = core.deviceType == self.lib.VK_PHYSICAL_DEVICE_TYPE_CPU
         features = {"group_shared"}
         # 0x20: COMPUTE of VkShaderStageFlagBits. 0x1F: BASIC, VOTE, ARITHMETIC, BALLOT and SHUFFLE of
         # VkSubgroupFeatureFlagBits, which Slang's wave intrinsics compile to.

@@ -16,6 +16,7 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
+import time
 import weakref
 from collections import deque
 from collections.abc import Sequence
@@ -36,6 +37,7 @@ _FRAME_BYTES = 1 << 20  # 64 argument blocks of 16 KiB
 _SMALL_UPLOAD = 64 << 10  # sixteen of them fill a frame
 _STAGE_BYTES = 8 << 20  # 0.15 ms of PCIe 5.0: long against a submission, short against a big transfer
 _STAGES = 4
+_SPIN_SECONDS = 100e-6  # two small transfers
 _COPY_BYTES = 1 << 20  # least share of a copying thread; handing it over costs about 30 us, copying 100
 
 # VkPipelineStageFlagBits: 0x800 COMPUTE_SHADER, 0x1000 TRANSFER, 0x4000 HOST.
@@ -488,11 +490,24 @@ class _Wait:
 
     def __init__(self, device: VkDevice, timeline: Any) -> None:
         self._device = device
+        self._timeline = timeline
         self._value = device.ffi.new("uint64_t*")
+        self._seen = device.ffi.new("uint64_t*")
         self._info = device.struct("VkSemaphoreWaitInfo", semaphoreCount=1, pSemaphores=timeline, pValues=self._value)
         self._wait = device.function("vkWaitSemaphores")
+        self._read = device.function("vkGetSemaphoreCounterValue")
 
     def until(self, value: int) -> None:
+        # Waking a sleeping thread costs as much as a small transfer, so short waits are spun through; not
+        # where the device's work needs the very cores.
+        if not self._device.is_software:
+            end = time.perf_counter() + _SPIN_SECONDS
+            while time.perf_counter() < end:
+                self._device.check(
+                    self._read(self._device.handle, self._timeline[0], self._seen), "reading a semaphore"
+                )
+                if self._seen[0] >= value:
+                    return
         self._value[0] = value
         # 2**64 - 1 ns: forever; a driver that gives up reports a lost device.
         result = self._wait(self._device.handle, self._info, 2**64 - 1)

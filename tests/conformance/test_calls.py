@@ -42,6 +42,7 @@ void count_up(inout int x, int by) { x += by; }
 int both(int a, inout int x, out float3 v) { x -= a; v = float3(x, a, 7); return x + a; }
 void set_mask(float x, out bool positive) { positive = x > 0; }
 float named(float in_, float out) { return in_ - out; }
+float keyworded(float from, float lambda) { return from - lambda; }
 """
 SCALARS = list(NUMPY_OF)
 
@@ -71,9 +72,7 @@ def values(scalar: str, *shape: int) -> npt.NDArray[Any]:
 
 
 @pytest.mark.parametrize("scalar", SCALARS)
-def test_every_scalar_type_in_and_out(
-    device: spy.Device, module: spy.Module, requires: Any, scalar: str
-) -> None:
+def test_every_scalar_type_in_and_out(device: spy.Device, module: spy.Module, requires: Any, scalar: str) -> None:
     requires(scalar)
     a, b = values(scalar, 13), values(scalar, 13)[::-1].copy()
     expected = a ^ b if scalar == "bool" else a + b
@@ -87,9 +86,7 @@ def test_every_scalar_type_in_and_out(
 
 
 @pytest.mark.parametrize("scalar", SCALARS)
-def test_every_scalar_type_in_vectors(
-    device: spy.Device, module: spy.Module, requires: Any, scalar: str
-) -> None:
+def test_every_scalar_type_in_vectors(device: spy.Device, module: spy.Module, requires: Any, scalar: str) -> None:
     requires(scalar)
     v, s = values(scalar, 9, 3), values(scalar, 9)
     expected = np.stack([v[:, 2], s, v[:, 0]], axis=1)
@@ -245,6 +242,17 @@ def test_inout_of_strided_host_arrays(module: spy.Module) -> None:
     np.testing.assert_array_equal(x, expected)
 
 
+def test_the_result_may_be_an_argument(device: spy.Device, add: spy.Function) -> None:
+    a, b = values("float", 2000), values("float", 2000)
+    tensor = spy.Tensor.from_numpy(device, a)
+    add(tensor, b, _result=tensor)
+    add(tensor, tensor, _result=tensor)
+    np.testing.assert_array_equal(tensor.to_numpy(), 2 * (a + b))
+    host = a.copy()
+    add(host, b, _result=host)
+    np.testing.assert_array_equal(host, a + b)
+
+
 def test_result_out_and_inout_together(module: spy.Module) -> None:
     a, x, v = np.arange(6, dtype=np.int32), np.full(6, 10, np.int32), np.zeros((6, 3), np.float32)
     result = module.both(a, x, v)
@@ -267,6 +275,11 @@ def test_keyword_arguments(module: spy.Module) -> None:
     np.testing.assert_array_equal(f(in_=a, out=b), expected)
     np.testing.assert_array_equal(f(out=b, in_=a), expected)
     np.testing.assert_array_equal(f(a, out=b), expected)
+
+
+def test_parameters_named_like_python_keywords(module: spy.Module) -> None:
+    assert module.keyworded(5, 3) == 2.0
+    assert module.keyworded(**{"lambda": 3, "from": 5}) == 2.0
 
 
 def test_default_arguments(module: spy.Module) -> None:

@@ -86,9 +86,7 @@ def launch(backend: VulkanBackend, spirv: bytes) -> Launch:
 
 
 def load(backend: VulkanBackend, code: bytes) -> VulkanKernel:
-    return backend.load(
-        backend.compile(code, "kernel"), KernelInfo("kernel", (64, 1, 1), 32, (False, False, True))
-    )
+    return backend.load(backend.compile(code, "kernel"), KernelInfo("kernel", (64, 1, 1), 32, (False, False, True)))
 
 
 def put(backend: VulkanBackend, data: np.ndarray) -> VulkanBuffer:
@@ -253,9 +251,7 @@ def test_long_argument_blocks_fill_the_ring_early(backend: VulkanBackend, spirv:
     assert (get(backend, total) == sum(range(60))).all()
 
 
-def test_freed_memory_serves_later_work_while_earlier_work_is_queued(
-    backend: VulkanBackend, launch: Launch
-) -> None:
+def test_freed_memory_serves_later_work_while_earlier_work_is_queued(backend: VulkanBackend, launch: Launch) -> None:
     n = 1 << 14
     one = put(backend, np.ones(n, np.float32))
     addresses = set()
@@ -463,9 +459,7 @@ def test_importing_it_loads_no_driver() -> None:
 
 @needs_vulkan
 def test_an_index_too_high_is_refused() -> None:
-    with pytest.raises(
-        DeviceError, match=r"vulkan: no device with index 99; \d+ found .* Pick a lower index"
-    ):
+    with pytest.raises(DeviceError, match=r"vulkan: no device with index 99; \d+ found .* Pick a lower index"):
         VulkanBackend(99)
 
 

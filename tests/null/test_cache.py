@@ -249,9 +249,7 @@ def lowest_free_handle() -> int:
     return handle
 
 
-def test_a_failed_read_is_a_miss_and_keeps_the_file(
-    cache: DiskCache, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_read_is_a_miss_and_keeps_the_file(cache: DiskCache, monkeypatch: pytest.MonkeyPatch) -> None:
     cache.put(KEY, META, PAYLOAD)
     with monkeypatch.context() as patch:
         patch.setattr(os, "open", failing(errno.EMFILE))
@@ -277,9 +275,7 @@ def test_a_directory_that_others_can_write_turns_the_cache_off(tmp_path: Path, m
 
 
 @posix
-def test_a_directory_of_another_owner_turns_the_cache_off(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_directory_of_another_owner_turns_the_cache_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     uid = os.geteuid()
     monkeypatch.setattr(os, "geteuid", lambda: uid + 1)
     cache = DiskCache.open(tmp_path, CAP)
@@ -553,9 +549,7 @@ def test_puts_rarely_scan(cache: DiskCache, monkeypatch: pytest.MonkeyPatch) -> 
     assert scans == 1
 
 
-def test_a_cache_at_its_cap_does_not_scan_on_every_put(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cache_at_its_cap_does_not_scan_on_every_put(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cache, _ = filled(tmp_path / "cache", 100, 1000, cap=110_000)
     scans = 0
     evict = cache._evict
@@ -639,9 +633,7 @@ def test_export_leaves_damaged_entries_out(cache: DiskCache, tmp_path: Path) -> 
 
 
 def test_export_to_an_impossible_place(cache: DiskCache, tmp_path: Path) -> None:
-    with pytest.raises(
-        SlangPyRtError, match=r"cannot write the bundle .*; name a file in a writable directory"
-    ):
+    with pytest.raises(SlangPyRtError, match=r"cannot write the bundle .*; name a file in a writable directory"):
         cache.export(tmp_path / "absent" / "bundle.zip")
 
 
@@ -691,9 +683,7 @@ def test_a_damaged_bundle_imports_the_entry_or_raises(cache: DiskCache, tmp_path
 def test_import_refuses_what_is_no_bundle(cache: DiskCache, tmp_path: Path) -> None:
     (tmp_path / "text").write_text("not a zip")
     for bundle in (tmp_path / "text", tmp_path / "absent"):
-        with pytest.raises(
-            SlangPyRtError, match=r"cannot read the bundle .*; expected a file that cache export"
-        ):
+        with pytest.raises(SlangPyRtError, match=r"cannot read the bundle .*; expected a file that cache export"):
             cache.import_(bundle)
 
 

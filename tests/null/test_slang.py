@@ -272,9 +272,7 @@ def test_texts_of_one_name_are_told_apart(session: Session) -> None:
 
 def test_a_syntax_error_shows_file_line_and_caret(session: Session) -> None:
     with pytest.raises(CompileError) as caught:
-        session.load_module(
-            "bad", "/somewhere/bad.slang", "float f(float a)\n{\n    return a + nothing;\n}\n"
-        )
+        session.load_module("bad", "/somewhere/bad.slang", "float f(float a)\n{\n    return a + nothing;\n}\n")
     message = str(caught.value)
     assert message.startswith("Slang could not load module 'bad' from /somewhere/bad.slang:\n")
     assert "/somewhere/bad.slang:3:" in message
@@ -338,18 +336,14 @@ def test_dependencies_are_files_with_their_hashes(session: Session, tmp_path: Pa
     (tmp_path / "deep").mkdir()
     for name, text in files.items():
         (tmp_path / name).write_text(text, encoding="utf-8", newline="")
-    expected = {
-        str(tmp_path / name): hashlib.sha256(text.encode()).hexdigest() for name, text in files.items()
-    }
+    expected = {str(tmp_path / name): hashlib.sha256(text.encode()).hexdigest() for name, text in files.items()}
     info = session.load_module("main", str(tmp_path / "main.slang"), files["main.slang"])
     assert dict(info.dependencies) == expected
     assert [f.name for f in info.functions] == ["f"]
 
 
 def test_included_files_belong_to_the_module(session: Session, tmp_path: Path) -> None:
-    (tmp_path / "part.slang").write_text(
-        "implementing whole;\npublic struct S { int a; }\nint g() { return 1; }\n"
-    )
+    (tmp_path / "part.slang").write_text("implementing whole;\npublic struct S { int a; }\nint g() { return 1; }\n")
     text = "module whole;\n__include part;\nint f() { return g(); }\n"
     info = session.load_module("whole", str(tmp_path / "whole.slang"), text)
     assert sorted(f.name for f in info.functions) == ["f", "g"]

@@ -1,0 +1,316 @@
+"""What every benchmark shares: options, interleaved sampling, the machine's description, results and tables.
+
+Nothing here knows what is measured, and nothing judges a time: a slow row is a row.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from datetime import date
+from importlib import metadata
+from itertools import repeat
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import slangpy_rt as spy
+
+OURS = "slangpy_rt"
+SOURCE = """
+float add(float a, float b) { return a + b; }
+
+float3 tone(float3 c, float k) { return c / (c + k); }
+
+int mandel(int2 p, float2 origin, float scale, int n)
+{
+    float2 c = origin + scale * float2(p);
+    float2 z = 0;
+    int i = 0;
+    for (; i < n && dot(z, z) <= 4; ++i)
+        z = float2(z.x * z.x - z.y * z.y, 2 * z.x * z.y) + c;
+    return i;
+}
+"""
+
+_ROOT = Path(__file__).resolve().parent
+_DISTRIBUTIONS = (
+    "slangpy_rt", "slangpy", "numpy", "cffi", "vulkan", "cuda-bindings", "nvidia-cuda-nvrtc", "torch", "triton",
+    "cupy", "cupy-cuda12x", "cupy-cuda13x", "warp-lang", "ziglang",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Row:
+    """One measured quantity.
+
+    Attributes
+    ----------
+    device : str
+        Ours by name: ``"cpu"``, ``"vulkan"``, ``"cuda"``, ``"null"``.
+    case : str
+        The work, the same for all that are compared.
+    who : str
+        Library that did it, or the floor.
+    unit : str
+        ``"us"``, ``"ms"``, ``"s"`` or ``"GB/s"``.
+    median, low, high : float
+        Over the samples.
+    samples : int
+        How many.
+    """
+
+    device: str
+    case: str
+    who: str
+    unit: str
+    median: float
+    low: float
+    high: float
+    samples: int
+
+
+class Bench:
+    """One run of one script.
+
+    Attributes
+    ----------
+    quick : bool
+        Less work a sample and fewer samples, to see that a script runs; its numbers are not for comparing.
+    rounds : int
+        Samples a row.
+    devices : dict
+        What each device to measure is, in words, by name.
+    facts : dict
+        Whatever else of a script's the results should keep.
+    """
+
+    def __init__(self, script: str, about: str, kinds: tuple[str, ...] = ("cuda", "vulkan", "cpu")) -> None:
+        parser = argparse.ArgumentParser(description=about)
+        parser.add_argument("--device", nargs="+", choices=kinds, help="default: all that work here")
+        parser.add_argument("--quick", action="store_true", help="less work and fewer samples")
+        parser.add_argument("--out", type=Path, default=_ROOT / "results", help="folder of the JSON file")
+        options = parser.parse_args()
+        self.quick: bool = options.quick
+        self.rounds = 3 if self.quick else 9
+        self.rows: list[Row] = []
+        self.missing: dict[str, dict[str, str]] = {}
+        self.facts: dict[str, Any] = {}
+        self.devices: dict[str, str] = {}
+        self._failed = False
+        here = {d.type: d.reason for d in spy.devices()} | {"null": None}
+        for name in options.device or kinds:
+            if here[name] is None:
+                with spy.Device(name) as device:
+                    self.devices[name] = device.info
+            else:
+                self.miss(name, OURS, str(here[name]))
+        self._script = script + ("-" + "-".join(options.device) if options.device else "")
+        self._out: Path = options.out
+        self._load = [os.getloadavg()[0]]
+
+    def compare(
+        self,
+        device: str,
+        case: str,
+        unit: str,
+        samplers: Mapping[str, Callable[[], float]],
+        rounds: int | None = None,
+    ) -> None:
+        """Sample everybody in turn, ABAB, so that what disturbs the machine hits all; the first turn is dropped.
+
+        Parameters
+        ----------
+        samplers : mapping
+            By who; each returns one sample in ``unit``. One that raises is reported and left out.
+        rounds : int, optional
+            Samples a row where nine would take too long.
+        """
+        taken: dict[str, list[float]] = {who: [] for who in samplers}
+        for turn in range((rounds or self.rounds) + 1):
+            for who in list(taken):
+                try:
+                    value = samplers[who]()
+                except Exception as error:  # a peer may raise whatever it likes
+                    self.miss(device, who, f"{case}: {_brief(error)}")
+                    del taken[who]
+                else:
+                    if turn:
+                        taken[who].append(value)
+        for who, values in taken.items():
+            self.rows.append(Row(device, case, who, unit, median(values), min(values), max(values), len(values)))
+            print(self._line(self.rows[-1]), file=sys.stderr, flush=True)
+
+    def miss(self, device: str, who: str, reason: str) -> None:
+        """Note that something could not be measured; of our own it makes the script's exit status 1."""
+        self.missing.setdefault(device, {})[who] = reason
+        self._failed |= who == OURS and device in self.devices
+        print(f"# {device}: no {who}: {reason}", file=sys.stderr, flush=True)
+
+    def save(self) -> Path:
+        """Write the results so far; called after each device, so that a crash in one keeps the others."""
+        machine = describe_machine()
+        stem = f"{date.today()}-{_slug(machine)}-{self._script}{'-quick' if self.quick else ''}"
+        path = self._out / f"{stem}.json"
+        self._out.mkdir(parents=True, exist_ok=True)
+        content = {
+            "script": self._script.partition("-")[0],
+            "date": f"{date.today()}",
+            "time": time.strftime("%H:%M:%S"),
+            "quick": self.quick,
+            "machine": machine,
+            "devices": self.devices,
+            "load": [*self._load, os.getloadavg()[0]],
+            "versions": _versions(),
+            "facts": self.facts,
+            "missing": self.missing,
+            "rows": [asdict(row) | {"ratio": self.ratio(row)} for row in self.rows],
+        }
+        path.write_text(json.dumps(content, indent=1) + "\n")
+        return path
+
+    def finish(self) -> int:
+        """Save, print the table, and return the exit status."""
+        path = self.save()
+        print(f"\n{'device':8}{'case':34}{'who':30}{'median':>10}  {'low':>9} {'high':>9}  unit  ours is")
+        for row in self.rows:
+            print(self._line(row))
+        for device, reasons in self.missing.items():
+            for who, reason in reasons.items():
+                print(f"{device}: not measured: {who}: {reason}")
+        print(f"{path}", flush=True)
+        return int(self._failed)
+
+    def ratio(self, row: Row) -> float | None:
+        """How many times as fast as the row ours is at the same work; None without one of ours."""
+        for ours in self.rows:
+            if (ours.device, ours.case, ours.who) == (row.device, row.case, OURS) and ours is not row:
+                return ours.median / row.median if row.unit == "GB/s" else row.median / ours.median
+        return None
+
+    def _line(self, row: Row) -> str:
+        ratio = self.ratio(row)
+        return (
+            f"{row.device:8}{row.case:34}{row.who:30}{row.median:10.4g}  {row.low:9.4g} {row.high:9.4g}"
+            f"  {row.unit:5} {'' if ratio is None else f'{ratio:.2f}x'}"
+        ).rstrip()
+
+
+def per_call(
+    call: Callable[[], object], sync: Callable[[], object], seconds: float, period: int = 0
+) -> Callable[[], float]:
+    """A sampler of the host's microseconds a call, batches of about ``seconds``; waiting is not counted.
+
+    Parameters
+    ----------
+    period : int
+        Wait after each so many calls too, so that no queue fills; 0 waits after the batch alone.
+    """
+    call()
+    sync()
+    count, spent = 1, 0.0
+    while spent < seconds / 8 and count < 20_000:
+        count *= 2
+        spent = _timed(call, count)
+        sync()
+    count = max(5, int(count * seconds / max(spent, 1e-9)))
+
+    def sample() -> float:
+        total, left = 0.0, count
+        while left:
+            step = min(left, period or left)
+            total += _timed(call, step)
+            sync()
+            left -= step
+        return total / count * 1e6
+
+    return sample
+
+
+def whole(
+    call: Callable[[], object], sync: Callable[[], object], calls: int = 1, scale: float = 1.0
+) -> Callable[[], float]:
+    """A sampler of ``scale`` times the seconds a call takes from an idle device until the work is done.
+
+    ``calls`` of them are queued before the one wait that ends the sample.
+    """
+
+    def sample() -> float:
+        sync()
+        start = time.perf_counter()
+        for _ in repeat(None, calls):
+            call()
+        sync()
+        return (time.perf_counter() - start) / calls * scale
+
+    return sample
+
+
+def on_host(name: str, info: str) -> bool:
+    """Whether a device computes on the host's own cores: ours for the CPU, or a Vulkan driver in software."""
+    return name == "cpu" or "llvmpipe" in info
+
+
+def describe_machine() -> dict[str, Any]:
+    """Processor, cores, GPUs with their driver, and the operating system."""
+    model = platform.processor() or platform.machine()
+    info = Path("/proc/cpuinfo")
+    if info.is_file():
+        found = re.search(r"model name\s*:\s*(.+)", info.read_text())
+        model = found[1].strip() if found else model
+    gpus: list[str] = []
+    if shutil.which("nvidia-smi"):
+        query = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
+        gpus = subprocess.run(query, capture_output=True, text=True).stdout.split("\n")
+    return {
+        "cpu": model,
+        "cores": os.cpu_count(),
+        "gpus": [g.strip() for g in gpus if g.strip()],
+        "system": platform.platform(),
+    }
+
+
+def _timed(call: Callable[[], object], count: int) -> float:
+    start = time.perf_counter()
+    for _ in repeat(None, count):
+        call()
+    return time.perf_counter() - start
+
+
+def _slug(machine: dict[str, Any]) -> str:
+    name = machine["gpus"][0].partition(",")[0] if machine["gpus"] else f"{machine['cpu']} {machine['cores']} cores"
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+
+
+def _versions() -> dict[str, str]:
+    found = {"python": platform.python_version()}
+    for name in _DISTRIBUTIONS:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    # Run from a checkout that is not installed, the package has no metadata.
+    found.setdefault("slangpy_rt", spy.__version__)
+    git = ["git", "-C", str(_ROOT), "rev-parse", "--short", "HEAD"]
+    if shutil.which("git"):
+        commit = subprocess.run(git, capture_output=True, text=True).stdout.strip()
+        found |= {"commit": commit} if commit else {}
+    compiler = shutil.which("g++")
+    if compiler:
+        text = subprocess.run([compiler, "--version"], capture_output=True, text=True).stdout
+        found["g++"] = text.split("\n")[0]
+    return found
+
+
+def _brief(error: Exception) -> str:
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text[:200]}"

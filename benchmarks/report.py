@@ -1,0 +1,307 @@
+"""Turns the JSON files of benchmarks/results into docs/benchmarks.md and docs/images/benchmarks.png.
+
+Of each machine, script and device the newest run counts; quick runs never do. No number is written here by
+hand except the targets, and a missed target is printed as such.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from _common import OURS, on_host
+from _peers import ALLOCATED, GIVEN
+
+_ROOT = Path(__file__).resolve().parent.parent
+_FLOORS = ("floor", "device copy", "memcpy", "pinned copies", "cuLaunchKernel, empty kernel")
+_TITLES = {
+    "launch": "Host time of a cached call, `add` on 1000 floats",
+    "throughput": "Throughput",
+    "transfer": "NumPy in and out",
+    "startup": "Fresh process to first result",
+}
+_NAMES = {"cuda": "CUDA", "vulkan": "Vulkan", "cpu": "CPU", "null": "null device (Python alone)"}
+# Script, start of the case, what the short table and the plot call it.
+_HEADLINES = (
+    ("launch", GIVEN, "call, result given"),
+    ("launch", ALLOCATED, "call, result allocated"),
+    ("throughput", "add", "add, large arrays"),
+    ("transfer", "2^", "NumPy in and out"),
+    ("startup", "first result", "new process to first result"),
+)
+# Upper bounds, but lower ones in GB/s, for GPUs; set before the first line of code was written.
+_TARGETS = {
+    ("launch", "cuda", GIVEN): 4.0,
+    ("launch", "cuda", ALLOCATED): 5.0,
+    ("launch", "vulkan", GIVEN): 4.5,
+    ("launch", "vulkan", ALLOCATED): 7.0,
+    ("throughput", "cuda", "add, 2^28 floats"): 4300.0,
+    ("throughput", "vulkan", "add, 2^28 floats"): 4300.0,
+    ("transfer", "cuda", "2^24 floats"): 15.0,
+    ("transfer", "vulkan", "2^24 floats"): 15.0,
+    ("transfer", "cuda", "1000 floats"): 40.0,
+    ("transfer", "vulkan", "1000 floats"): 40.0,
+}
+_STARTUP_TARGET = 1.25  # times the floor, on every device
+_COLOURS = {OURS: "#d1495b", "slangpy": "#30638e", "floor": "#b8b8b8", "other": "#8fb8d6"}
+
+Run = dict[str, Any]
+Table = dict[str, dict[str, Any]]  # case -> who -> row
+
+
+@dataclass(frozen=True)
+class Machine:
+    """The newest run of each script and device on one machine."""
+
+    title: str
+    runs: dict[tuple[str, str], Run]
+
+    def table(self, script: str, device: str) -> Table:
+        """Rows by case and who; empty when that was not measured."""
+        found: Table = {}
+        for row in self.runs.get((script, device), {"rows": []})["rows"]:
+            if row["device"] == device:
+                found.setdefault(row["case"], {})[row["who"]] = row
+        return found
+
+    def devices(self) -> list[str]:
+        """Every device measured, in the order of the tables."""
+        return [d for d in _NAMES if any(device == d for _, device in self.runs)]
+
+    def host(self, device: str) -> bool:
+        """Whether a device is the host's processor."""
+        run = next(run for (_, d), run in self.runs.items() if d == device)
+        return on_host(device, run["devices"][device])
+
+    def name(self, device: str) -> str:
+        """A device for people; software drivers say so."""
+        return _NAMES[device] + (", in software" if device == "vulkan" and self.host(device) else "")
+
+
+def main() -> int:
+    """Write the page and the picture, and print the table that belongs into README.md."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--results", type=Path, default=_ROOT / "benchmarks" / "results")
+    parser.add_argument("--docs", type=Path, default=_ROOT / "docs")
+    options = parser.parse_args()
+    machines = _machines(options.results)
+    if not machines:
+        print(f"{options.results} holds no results; run benchmarks/run_all.sh first.", file=sys.stderr)
+        return 1
+    (options.docs / "images").mkdir(parents=True, exist_ok=True)
+    (options.docs / "benchmarks.md").write_text(_page(machines))
+    _plot(machines, options.docs / "images" / "benchmarks.png")
+    for machine in machines:
+        print(f"{machine.title}\n\n{_short(machine)}")
+    return 0
+
+
+def _machines(folder: Path) -> list[Machine]:
+    runs = [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
+    newest: dict[str, dict[tuple[str, str], Run]] = {}
+    for run in sorted((r for r in runs if not r["quick"]), key=lambda r: (r["date"], r["time"])):
+        for device in {row["device"] for row in run["rows"]}:
+            newest.setdefault(_title(run["machine"]), {})[run["script"], device] = run
+    found = [Machine(title, runs) for title, runs in newest.items()]
+    # GPUs first: they are what most readers came for.
+    return sorted(found, key=lambda m: (not any(not m.host(d) for d in m.devices() if d != "null"), m.title))
+
+
+def _title(machine: dict[str, Any]) -> str:
+    gpus = [gpu.partition(",")[0] for gpu in machine["gpus"]]
+    processor = f"{machine['cpu']}, {machine['cores']} cores"
+    return f"{gpus[0]}{f' x {len(gpus)}' if len(gpus) > 1 else ''} ({processor})" if gpus else processor
+
+
+def _page(machines: list[Machine]) -> str:
+    parts = [
+        "# Benchmarks\n\nWritten by `benchmarks/report.py` from `benchmarks/results/`; edit neither by hand. "
+        "`benchmarks/run_all.sh` measures again. Each number is a median (9 samples, 7 processes, 3 where "
+        "a sample takes seconds); the libraries take turns within one run, so that what disturbs the machine disturbs "
+        "all. Minima and maxima are in the JSON files. In brackets: how many times as fast slangpy_rt is at "
+        "that work.\n\n![The headline numbers as bars](images/benchmarks.png)\n"
+    ]
+    parts += [f"## In short: {m.title}\n\n{_short(m)}" for m in machines]
+    parts.append(_targets(machines))
+    for machine in machines:
+        parts.append(f"## {machine.title}\n")
+        for script, title in _TITLES.items():
+            tables = [_full(machine, script, d) for d in machine.devices() if (script, d) in machine.runs]
+            if tables:
+                parts.append(f"### {title}\n\n" + "\n".join(tables))
+    return "\n".join(parts)
+
+
+def _short(machine: Machine) -> str:
+    """The table for README.md: headlines only."""
+    lines = ["| same work | slangpy_rt | slangpy | others | floor |", "|---|---|---|---|---|"]
+    for device, script, case, label in _headlines(machine):
+        rows = machine.table(script, device)[case]
+        plain = [r for w, r in rows.items() if w not in (OURS, "slangpy", *_FLOORS) and not w.startswith(OURS)]
+        theirs = next((rows[w] for w in ("slangpy", "slangpy, both caches warm") if w in rows), None)
+        others = " · ".join(f"{r['who']} {_number(r['median'])}" for r in plain if r is not theirs)
+        floors = " · ".join(_number(rows[w]["median"]) for w in _FLOORS if w in rows)
+        lines.append(
+            f"| {machine.name(device)}: {label}, {_unit(rows[OURS]['unit'])} | **{_number(rows[OURS]['median'])}** | "
+            f"{_number(theirs['median']) if theirs else '–'} | {others or '–'} | {floors or '–'} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def _headlines(machine: Machine) -> Iterable[tuple[str, str, str, str]]:
+    """Device, script, case and label of what the short table and the plot show."""
+    for script, start, label in _HEADLINES:
+        for device in machine.devices():
+            for case, rows in machine.table(script, device).items():
+                if (
+                    device != "null"
+                    and OURS in rows
+                    and case.startswith(start)
+                    and not case.startswith(start + ", dr")
+                ):
+                    if ", until" not in case:
+                        yield device, script, case, label + (case[3:] if start == "add" else "")
+
+
+def _targets(machines: list[Machine]) -> str:
+    lines = ["## Targets\n", "| machine | work | target | measured | |", "|---|---|---|---|---|"]
+    for machine in machines:
+        for (script, device, case), limit in _TARGETS.items():
+            row = machine.table(script, device).get(case, {}).get(OURS)
+            if row is not None and not machine.host(device):
+                met = row["median"] >= limit if row["unit"] == "GB/s" else row["median"] <= limit
+                sign = "≥" if row["unit"] == "GB/s" else "≤"
+                lines.append(
+                    f"| {machine.title} | {machine.name(device)}: {script}, {case} | {sign} {limit:g} "
+                    f"{_unit(row['unit'])} | {_number(row['median'])} | {_verdict(met)} |"
+                )
+        for device in machine.devices():
+            rows = machine.table("startup", device).get("first result", {})
+            if OURS in rows and "floor" in rows:
+                times = rows[OURS]["median"] / rows["floor"]["median"]
+                lines.append(
+                    f"| {machine.title} | {machine.name(device)}: startup, warm cache | ≤ {_STARTUP_TARGET:g} x "
+                    f"the floor | {times:.2f} x | {_verdict(times <= _STARTUP_TARGET)} |"
+                )
+    lines.append("\nThe first ten kinds of target hold for GPUs; drivers in software are not judged by them.\n")
+    return "\n".join(lines)
+
+
+def _full(machine: Machine, script: str, device: str) -> str:
+    run, table = machine.runs[script, device], machine.table(script, device)
+    everybody = list(dict.fromkeys(who for rows in table.values() for who in rows))
+    lines = [
+        f"**{machine.name(device)}**: {run['devices'][device]}. {run['date']} {run['time']}, "
+        f"load {run['load'][0]:.1f} to {run['load'][1]:.1f}"
+        + "".join(f", driver {g.partition(',')[2].strip()}" for g in run["machine"]["gpus"][:1] if device != "cpu")
+        + ".\n",
+        f"| work | {' | '.join(everybody)} |",
+        "|---" * (len(everybody) + 1) + "|",
+    ]
+    for case, rows in table.items():
+        unit = _unit(next(iter(rows.values()))["unit"])
+        lines.append(f"| {case}, {unit} | {' | '.join(_cell(rows.get(who)) for who in everybody)} |")
+    versions = " · ".join(f"{name} {version}" for name, version in run["versions"].items())
+    missing = "; ".join(f"{who}: {why}" for who, why in run["missing"].get(device, {}).items())
+    lines.append(f"\n{versions}." + (f" Not measured: {missing}." if missing else "") + "\n")
+    return "\n".join(lines)
+
+
+def _cell(row: dict[str, Any] | None) -> str:
+    if row is None:
+        return "–"
+    ratio = f" ({_number(row['ratio'])}×)" if row["ratio"] is not None else ""
+    return f"**{_number(row['median'])}**" if row["who"] == OURS else _number(row["median"]) + ratio
+
+
+def _verdict(met: bool) -> str:
+    return "met" if met else "**missed**"
+
+
+def _unit(unit: str) -> str:
+    return "µs" if unit == "us" else unit
+
+
+def _number(value: float) -> str:
+    """Three digits that count."""
+    return f"{value:.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+
+
+def _plot(machines: list[Machine], path: Path) -> None:
+    """One row of panels a machine; a panel holds a headline's bars, grouped by device."""
+    matplotlib: Any = importlib.import_module("matplotlib")
+    matplotlib.use("Agg")
+    plt: Any = importlib.import_module("matplotlib.pyplot")
+    panels = [(s, start, label) for s, start, label in _HEADLINES if start != ALLOCATED]
+    shown = [[_bars(m, script, start) for script, start, _ in panels] for m in machines]
+    heights = [max(len(bars) for bars in row) * 0.24 + 1.1 for row in shown]
+    figure, axes = plt.subplots(
+        len(machines), len(panels), figsize=(17, sum(heights)), squeeze=False, height_ratios=heights
+    )
+    for machine, row, bars_of in zip(machines, axes, shown, strict=True):
+        for axis, (script, _, label), bars in zip(row, panels, bars_of, strict=True):
+            _panel(axis, label, script, bars)
+        row[0].annotate(
+            machine.title, (0, 1), (0, 30), xycoords="axes fraction", textcoords="offset points", fontsize=12,
+            fontweight="bold", annotation_clip=False,
+        )  # fmt: skip
+    figure.tight_layout(w_pad=2.5, h_pad=2.5)
+    figure.savefig(path, dpi=110)
+
+
+def _bars(machine: Machine, script: str, start: str) -> list[tuple[str, dict[str, Any] | None]]:
+    """Label and row of each bar from the top; a label without a row is a device's name."""
+    bars: list[tuple[str, dict[str, Any] | None]] = []
+    for device, of, case, _ in _headlines(machine):
+        if of == script and case.startswith(start):
+            rows = machine.table(script, device)[case]
+            suffix = f": {case.partition(', ')[2] or case}" if script in ("throughput", "transfer") else ""
+            bars.append((machine.name(device) + suffix, None))
+            bars += [(who, row) for who, row in rows.items() if row is not None]
+    return bars
+
+
+def _panel(axis: Any, label: str, script: str, bars: list[tuple[str, dict[str, Any] | None]]) -> None:
+    rows = [row for _, row in bars if row is not None]
+    if not rows:
+        axis.set_axis_off()
+        return
+    values = [row["median"] for row in rows]
+    axis.set_xscale("log")
+    low, high = min(values), max(values)
+    axis.set_xlim(low / 2.5, high * (high / low) ** 0.22 * 1.6)
+    for place, (name, row) in enumerate(bars):
+        if row is None:
+            axis.text(low / 2.4, place, name, va="center", ha="left", fontsize=9, fontweight="bold", color="#333333")
+            continue
+        kind = name if name in _COLOURS else "floor" if name in _FLOORS else "other"
+        kind = "slangpy" if name.startswith("slangpy,") else OURS if name.startswith(OURS) else kind
+        axis.barh(
+            place,
+            row["median"],
+            color=_COLOURS[kind],
+            height=0.78,
+            alpha=1 if name in _COLOURS or kind != OURS else 0.5,
+        )
+        axis.text(row["median"] * 1.05, place, _number(row["median"]), va="center", fontsize=8)
+    axis.set_yticks(
+        [i for i, (_, row) in enumerate(bars) if row is not None],
+        [name for name, row in bars if row is not None],
+        fontsize=8,
+    )
+    axis.invert_yaxis()
+    better = "higher is better" if rows[0]["unit"] == "GB/s" else "lower is better"
+    axis.set_title(f"{label}, {_unit(rows[0]['unit'])}\n({better})", fontsize=10)
+    axis.spines[["top", "right"]].set_visible(False)
+    axis.tick_params(axis="x", labelsize=8)
+    axis.tick_params(axis="y", length=0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
