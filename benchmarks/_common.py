@@ -225,6 +225,7 @@ def per_call(
     count = max(5, int(count * seconds / max(spent, 1e-9)))
 
     def sample() -> float:
+        sync()  # also makes its CUDA context current again after somebody else's turn
         total, left = 0.0, count
         while left:
             step = min(left, period or left)
@@ -307,7 +308,7 @@ def _versions() -> dict[str, str]:
     compiler = shutil.which("g++")
     if compiler:
         text = subprocess.run([compiler, "--version"], capture_output=True, text=True).stdout
-        found["g++"] = text.split("\n")[0]
+        found["g++"] = text.split("\n")[0].rpartition(" ")[2]
     return found
 
 

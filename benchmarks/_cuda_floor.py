@@ -63,7 +63,8 @@ class CudaFloor:
 
     def launch(self) -> None:
         """Queue an empty kernel over the groups that 1000 floats take at four a thread."""
-        self._launch(self._function, 1, 1, 1, 256, 1, 1, 0, self._stream, _FFI.NULL, _FFI.NULL)
+        if self._launch(self._function, 1, 1, 1, 256, 1, 1, 0, self._stream, _FFI.NULL, _FFI.NULL):
+            raise RuntimeError("the CUDA driver refused to launch an empty kernel")
 
     def sync(self) -> None:
         """Wait for the stream, and make its context current for the launches that follow."""
@@ -76,7 +77,7 @@ class CudaFloor:
         to, source = (self._get(self._cu.cuMemAlloc_v2, nbytes) for _ in range(2))
 
         def call() -> None:
-            self._cu.cuMemcpyDtoDAsync_v2(to, source, nbytes, self._stream)
+            _check(self._cu.cuMemcpyDtoDAsync_v2(to, source, nbytes, self._stream))
 
         return call
 
@@ -89,9 +90,9 @@ class CudaFloor:
             np.frombuffer(_FFI.buffer(_FFI.cast("char *", address), nbytes), np.uint8)[:] = 0
 
         def call() -> None:
-            self._cu.cuMemcpyHtoDAsync_v2(device[0], host[0], nbytes, self._stream)
-            self._cu.cuMemcpyHtoDAsync_v2(device[1], host[1], nbytes, self._stream)
-            self._cu.cuMemcpyDtoHAsync_v2(host[2], device[2], nbytes, self._stream)
+            _check(self._cu.cuMemcpyHtoDAsync_v2(device[0], host[0], nbytes, self._stream))
+            _check(self._cu.cuMemcpyHtoDAsync_v2(device[1], host[1], nbytes, self._stream))
+            _check(self._cu.cuMemcpyDtoHAsync_v2(host[2], device[2], nbytes, self._stream))
 
         return call
 

@@ -31,10 +31,13 @@ _NAMES = {"cuda": "CUDA", "vulkan": "Vulkan", "cpu": "CPU", "null": "null device
 _HEADLINES = (
     ("launch", GIVEN, "call, result given"),
     ("launch", ALLOCATED, "call, result allocated"),
-    ("throughput", "add", "add, large arrays"),
-    ("transfer", "2^", "NumPy in and out"),
+    ("throughput", "add", "throughput of"),
+    ("transfer", "2^", "NumPy in and out,"),
     ("startup", "first result", "new process to first result"),
 )
+_COLD = (f"{OURS}, cold cache", "slangpy, default")
+_VARIANTS = (", drained", ", until done")
+_SIZED = ("throughput", "transfer")
 # Upper bounds, but lower ones in GB/s, for GPUs; set before the first line of code was written.
 _TARGETS = {
     ("launch", "cuda", GIVEN): 4.0,
@@ -122,15 +125,16 @@ def _title(machine: dict[str, Any]) -> str:
 def _page(machines: list[Machine]) -> str:
     parts = [
         "# Benchmarks\n\nWritten by `benchmarks/report.py` from `benchmarks/results/`; edit neither by hand. "
-        "`benchmarks/run_all.sh` measures again. Each number is a median (9 samples, 7 processes, 3 where "
-        "a sample takes seconds); the libraries take turns within one run, so that what disturbs the machine disturbs "
-        "all. Minima and maxima are in the JSON files. In brackets: how many times as fast slangpy_rt is at "
-        "that work.\n\n![The headline numbers as bars](images/benchmarks.png)\n"
+        "`benchmarks/run_all.sh` measures again. Each number is the median of 9 samples (7 processes, or 3 where "
+        "a sample takes seconds). The libraries take turns within one run, so that what disturbs the machine "
+        "disturbs all. Minima and maxima are in the JSON files. In brackets: how many times as fast slangpy_rt is "
+        "at that work. Floors are what the driver or the memory alone takes, without any library.\n\n"
+        "![The headline numbers as bars](images/benchmarks.png)\n"
     ]
     parts += [f"## In short: {m.title}\n\n{_short(m)}" for m in machines]
     parts.append(_targets(machines))
     for machine in machines:
-        parts.append(f"## {machine.title}\n")
+        parts.append(f"## {machine.title}\n\n" + _versions(machine))
         for script, title in _TITLES.items():
             tables = [_full(machine, script, d) for d in machine.devices() if (script, d) in machine.runs]
             if tables:
@@ -149,7 +153,7 @@ def _short(machine: Machine) -> str:
         floors = " · ".join(_number(rows[w]["median"]) for w in _FLOORS if w in rows)
         lines.append(
             f"| {machine.name(device)}: {label}, {_unit(rows[OURS]['unit'])} | **{_number(rows[OURS]['median'])}** | "
-            f"{_number(theirs['median']) if theirs else '–'} | {others or '–'} | {floors or '–'} |"
+            f"{_number(theirs['median']) if theirs else '-'} | {others or '-'} | {floors or '-'} |"
         )
     return "\n".join(lines) + "\n"
 
@@ -159,14 +163,8 @@ def _headlines(machine: Machine) -> Iterable[tuple[str, str, str, str]]:
     for script, start, label in _HEADLINES:
         for device in machine.devices():
             for case, rows in machine.table(script, device).items():
-                if (
-                    device != "null"
-                    and OURS in rows
-                    and case.startswith(start)
-                    and not case.startswith(start + ", dr")
-                ):
-                    if ", until" not in case:
-                        yield device, script, case, label + (case[3:] if start == "add" else "")
+                if device != "null" and OURS in rows and case.startswith(start) and not case.endswith(_VARIANTS):
+                    yield device, script, case, f"{label} {case}" if script in _SIZED else label
 
 
 def _targets(machines: list[Machine]) -> str:
@@ -189,8 +187,14 @@ def _targets(machines: list[Machine]) -> str:
                     f"| {machine.title} | {machine.name(device)}: startup, warm cache | ≤ {_STARTUP_TARGET:g} x "
                     f"the floor | {times:.2f} x | {_verdict(times <= _STARTUP_TARGET)} |"
                 )
-    lines.append("\nThe first ten kinds of target hold for GPUs; drivers in software are not judged by them.\n")
+    lines.append("\nOnly the targets of startup are meant for devices without a GPU.\n")
     return "\n".join(lines)
+
+
+def _versions(machine: Machine) -> str:
+    """What was installed; a line a set of versions, of which there is one when all was run together."""
+    lines = [" · ".join(f"{k} {v}" for k, v in run["versions"].items()) for run in machine.runs.values()]
+    return "\n\n".join(dict.fromkeys(lines)) + "\n"
 
 
 def _full(machine: Machine, script: str, device: str) -> str:
@@ -207,16 +211,15 @@ def _full(machine: Machine, script: str, device: str) -> str:
     for case, rows in table.items():
         unit = _unit(next(iter(rows.values()))["unit"])
         lines.append(f"| {case}, {unit} | {' | '.join(_cell(rows.get(who)) for who in everybody)} |")
-    versions = " · ".join(f"{name} {version}" for name, version in run["versions"].items())
     missing = "; ".join(f"{who}: {why}" for who, why in run["missing"].get(device, {}).items())
-    lines.append(f"\n{versions}." + (f" Not measured: {missing}." if missing else "") + "\n")
+    lines.append(f"\nNot measured: {missing}.\n" if missing else "")
     return "\n".join(lines)
 
 
 def _cell(row: dict[str, Any] | None) -> str:
     if row is None:
-        return "–"
-    ratio = f" ({_number(row['ratio'])}×)" if row["ratio"] is not None else ""
+        return "-"
+    ratio = f" ({_number(row['ratio'])}x)" if row["ratio"] is not None else ""
     return f"**{_number(row['median'])}**" if row["who"] == OURS else _number(row["median"]) + ratio
 
 
@@ -240,18 +243,15 @@ def _plot(machines: list[Machine], path: Path) -> None:
     plt: Any = importlib.import_module("matplotlib.pyplot")
     panels = [(s, start, label) for s, start, label in _HEADLINES if start != ALLOCATED]
     shown = [[_bars(m, script, start) for script, start, _ in panels] for m in machines]
-    heights = [max(len(bars) for bars in row) * 0.24 + 1.1 for row in shown]
-    figure, axes = plt.subplots(
-        len(machines), len(panels), figsize=(17, sum(heights)), squeeze=False, height_ratios=heights
-    )
-    for machine, row, bars_of in zip(machines, axes, shown, strict=True):
-        for axis, (script, _, label), bars in zip(row, panels, bars_of, strict=True):
-            _panel(axis, label, script, bars)
-        row[0].annotate(
-            machine.title, (0, 1), (0, 30), xycoords="axes fraction", textcoords="offset points", fontsize=12,
-            fontweight="bold", annotation_clip=False,
-        )  # fmt: skip
-    figure.tight_layout(w_pad=2.5, h_pad=2.5)
+    most = [max(len(bars) for bars in row) for row in shown]
+    heights = [n * 0.23 + 1.2 for n in most]
+    figure = plt.figure(figsize=(17, sum(heights)), layout="constrained")
+    figures = figure.subfigures(len(machines), 1, height_ratios=heights, squeeze=False)[:, 0]
+    for machine, part, bars_of, n in zip(machines, figures, shown, most, strict=True):
+        part.suptitle(machine.title, fontsize=13, fontweight="bold", x=0.01, ha="left")
+        for axis, (_, _, label), bars in zip(part.subplots(1, len(panels)), panels, bars_of, strict=True):
+            _panel(axis, label.rstrip(",").removesuffix(" of"), bars)
+            axis.set_ylim(n - 0.4, -0.8)  # the same bar width in every panel of a machine
     figure.savefig(path, dpi=110)
 
 
@@ -261,13 +261,13 @@ def _bars(machine: Machine, script: str, start: str) -> list[tuple[str, dict[str
     for device, of, case, _ in _headlines(machine):
         if of == script and case.startswith(start):
             rows = machine.table(script, device)[case]
-            suffix = f": {case.partition(', ')[2] or case}" if script in ("throughput", "transfer") else ""
+            suffix = f": {case.removeprefix('add, ')}" if script in _SIZED else ""
             bars.append((machine.name(device) + suffix, None))
             bars += [(who, row) for who, row in rows.items() if row is not None]
     return bars
 
 
-def _panel(axis: Any, label: str, script: str, bars: list[tuple[str, dict[str, Any] | None]]) -> None:
+def _panel(axis: Any, label: str, bars: list[tuple[str, dict[str, Any] | None]]) -> None:
     rows = [row for _, row in bars if row is not None]
     if not rows:
         axis.set_axis_off()
@@ -280,22 +280,16 @@ def _panel(axis: Any, label: str, script: str, bars: list[tuple[str, dict[str, A
         if row is None:
             axis.text(low / 2.4, place, name, va="center", ha="left", fontsize=9, fontweight="bold", color="#333333")
             continue
-        kind = name if name in _COLOURS else "floor" if name in _FLOORS else "other"
-        kind = "slangpy" if name.startswith("slangpy,") else OURS if name.startswith(OURS) else kind
-        axis.barh(
-            place,
-            row["median"],
-            color=_COLOURS[kind],
-            height=0.78,
-            alpha=1 if name in _COLOURS or kind != OURS else 0.5,
-        )
+        kind = next((k for k in (OURS, "slangpy") if name.split(",")[0] == k), "other")
+        colour = _COLOURS["floor" if name in _FLOORS else kind]
+        # Paler: without a warm cache.
+        axis.barh(place, row["median"], color=colour, height=0.78, alpha=0.5 if name in _COLD else 1)
         axis.text(row["median"] * 1.05, place, _number(row["median"]), va="center", fontsize=8)
     axis.set_yticks(
         [i for i, (_, row) in enumerate(bars) if row is not None],
         [name for name, row in bars if row is not None],
         fontsize=8,
     )
-    axis.invert_yaxis()
     better = "higher is better" if rows[0]["unit"] == "GB/s" else "lower is better"
     axis.set_title(f"{label}, {_unit(rows[0]['unit'])}\n({better})", fontsize=10)
     axis.spines[["top", "right"]].set_visible(False)

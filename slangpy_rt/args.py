@@ -264,7 +264,7 @@ def _bind_scalar(
     scalar, inner = flat
     source = value.dtype if isinstance(value, np.generic) else np.dtype(type(value))
     # A Python number has no width of its own: 3 fits a uint8_t, 0.5 a half.
-    kinds = {"f": "iuf", "i": "iu", "u": "iu", "b": "b"}[NUMPY_OF[scalar].kind]
+    kinds = {"f": "iufb", "i": "iub", "u": "iub", "b": "b"}[NUMPY_OF[scalar].kind]
     if source.kind not in kinds:
         raise BindError(
             f"{where} is {value!r} of type {type(value).__name__}, which does not convert to '{type_.name}'."
@@ -359,17 +359,19 @@ def _bind_host(
         feed = HostCopyFeed(device, dtype, access)
         return Bound(name, type_, scalar, count, access, "array", outer, dense[: len(outer)], True, host, feed)
     item = array.itemsize
+    # NumPy gives an empty array strides of 0.
+    own = tuple(s // item for s in array.strides) if array.size else dense
     usable = (
         array.dtype == dtype
         and array.dtype.isnative
         and all(s % item == 0 for s in array.strides)
         and array.__array_interface__["data"][0] % item == 0
-        and same_walk(inner, tuple(s // item for s in array.strides[len(outer) :]))
+        and same_walk(inner, own[len(outer) :])
         and is_array
     )
     if not usable and access != "in":
         raise BindError(f"{where} is {what}, whose elements do not lie on '{scalar}' boundaries; copy it first.")
-    strides = tuple(s // item for s in array.strides) if usable else dense
+    strides = own if usable else dense
     feed = HostViewFeed(device, dtype, not usable)
     return Bound(name, type_, scalar, count, access, "array", outer, strides[: len(outer)], True, host, feed)
 

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
-import numpy as np
 import numpy.typing as npt
 
 from slangpy_rt.backends import REGISTRY, backend_class
@@ -162,13 +161,13 @@ class Device:
         """Copy a contiguous host array to an address inside a buffer."""
         self.check_open()
         if array.nbytes:
-            self.backend.upload(buffer, address - buffer.address, _bytes(array))
+            self.backend.upload(buffer, address - buffer.address, array.data)
 
     def download(self, buffer: Buffer, address: int, array: npt.NDArray[Any]) -> None:
         """Copy from an address inside a buffer into a contiguous host array."""
         self.check_open()
         if array.nbytes:
-            self.backend.download(buffer, address - buffer.address, _bytes(array))
+            self.backend.download(buffer, address - buffer.address, array.data)
 
     def kernel(
         self, source: Source, text: str, title: str, info: KernelInfo, block: tuple[LayoutField, ...]
@@ -319,11 +318,6 @@ def _cache_directory() -> Path | None:
     if CONFIG.cache_dir is None:
         return default_directory()
     return Path(CONFIG.cache_dir) if CONFIG.cache_dir else None
-
-
-def _bytes(array: npt.NDArray[Any]) -> memoryview:
-    """The bytes of a contiguous array, whatever its dtype and rank."""
-    return memoryview(array.reshape(-1).view(np.uint8).data)
 
 
 def _ms(started: float) -> str:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import inspect
+import keyword
 from typing import TYPE_CHECKING, Any
 
 from slangpy_rt.args import ARRAYS, signature
-from slangpy_rt.errors import BindError, ShapeError, SlangPyRtError
+from slangpy_rt.errors import BindError, ShapeError
 from slangpy_rt.plan import PreparedCall, prepare
 from slangpy_rt.types import FunctionSig
 
@@ -152,11 +153,9 @@ class Function:
 
 
 def _python_signature(sig: FunctionSig) -> inspect.Signature:
-    names = [p.name for p in sig.params]
-    if not all(name.isidentifier() for name in names):
-        raise SlangPyRtError(f"{sig}: a parameter name is not an identifier")
-    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    return inspect.Signature(
-        [inspect.Parameter(p.name, kind, annotation=p.type.name) for p in sig.params],
-        return_annotation=sig.returns.name,
-    )
+    parameters = []
+    for p in sig.params:
+        # `in` is a fine name in Slang; inspect refuses it, and help() is better with `in_` than without.
+        name = f"{p.name}_" if keyword.iskeyword(p.name) else p.name
+        parameters.append(inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=p.type.name))
+    return inspect.Signature(parameters, return_annotation=sig.returns.name)

@@ -18,8 +18,9 @@ To add a backend copy ``null.py``, fill in the methods, add a line to ``backends
 
 from __future__ import annotations
 
+import sys
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -104,8 +105,10 @@ class Buffer:
         self.address = address
         self.nbytes = nbytes
 
-    def __del__(self) -> None:
-        self.backend.free(self)
+    def __del__(self, _exiting: Callable[[], bool] = sys.is_finalizing) -> None:
+        # At exit a backend's module may be torn down already, and the process gives everything back anyway.
+        if not _exiting():
+            self.backend.free(self)
 
 
 class Kernel:
@@ -178,7 +181,7 @@ class Backend(ABC):
 
     @abstractmethod
     def upload(self, dst: Buffer, offset: int, src: memoryview) -> None:
-        """Copy contiguous host bytes to the device; ``src`` may change once this returns."""
+        """Copy contiguous host memory, of any item format, to the device; it may change once this returns."""
 
     @abstractmethod
     def download(self, src: Buffer, offset: int, dst: memoryview) -> None:

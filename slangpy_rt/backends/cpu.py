@@ -56,8 +56,10 @@ _SCALARS = frozenset(
     ]
 )
 
-# A first piece of this many elements is timed to decide whether waking the pool (about 30 us) pays.
-_PROBE = 2048
+# The first elements are timed, in pieces that grow until the clock can tell, to decide whether waking the pool
+# (about 30 us) pays and how much a thread should take at a time.
+_PROBE = 64
+_PROBE_SECONDS = 10e-6
 _WORTH_SECONDS = 60e-6
 _CHUNK_SECONDS = 250e-6
 _CACHE_LIMIT = 1 << 30
@@ -177,23 +179,28 @@ class CpuBackend(Backend):
 
     def launch(self, kernel: Kernel, groups: tuple[int, int, int], args: bytes, buffers: Sequence[Buffer]) -> None:
         run = kernel.run  # type: ignore[attr-defined]
-        count = groups[0]
-        if count <= _PROBE or self._threads == 1:
+        count, done, size = groups[0], 0, _PROBE
+        if self._threads == 1 or count <= size:
             run(0, count, args)
             return
-        start = time.perf_counter()
-        run(0, _PROBE, args)
-        seconds = (time.perf_counter() - start) / _PROBE
-        if (count - _PROBE) * seconds < _WORTH_SECONDS:
-            run(_PROBE, count, args)
-            return
+        while True:
+            start = time.perf_counter()
+            run(done, done + size, args)
+            seconds = time.perf_counter() - start
+            done += size
+            if (count - done) * seconds < size * _WORTH_SECONDS:
+                run(done, count, args)
+                return
+            if seconds > _PROBE_SECONDS:
+                break
+            size = min(4 * size, count - done)
         # Whole cache lines a chunk, enough chunks for uneven work, few enough that handing them out is free.
-        share = -(-(count - _PROBE) // (8 * self._threads))
-        chunk = max(1024, min(share, max(int(_CHUNK_SECONDS / seconds), 1024))) // 64 * 64
+        share = -(-(count - done) // (8 * self._threads))
+        chunk = max(64, min(share, int(_CHUNK_SECONDS * size / seconds)) // 64 * 64)
         if self._pool is None:
             with self._lock:
                 self._pool = self._pool or _Pool(self._threads - 1)
-        self._pool.run(run, _PROBE, count, chunk, args)
+        self._pool.run(run, done, count, chunk, args)
 
     def sync(self) -> None:
         pass
@@ -231,10 +238,11 @@ class _Pool:
     def run(self, run: Callable[[int, int, bytes], None], begin: int, end: int, chunk: int, args: bytes) -> None:
         starts = itertools.count(begin, chunk)
         done = threading.Semaphore(0)
+        stop = False
 
         def share() -> None:
             # next() on a count is one step under the GIL: no two threads get the same chunk.
-            while (at := next(starts)) < end:
+            while not stop and (at := next(starts)) < end:
                 run(at, min(at + chunk, end), args)
 
         def job() -> None:
@@ -243,9 +251,15 @@ class _Pool:
 
         for _ in self._threads:
             self._jobs.put(job)
-        share()
-        for _ in self._threads:
-            done.acquire()
+        try:
+            share()
+        except BaseException:
+            stop = True
+            raise
+        finally:
+            # After Ctrl-C as well: the arrays may go once this returns.
+            for _ in self._threads:
+                done.acquire()
 
     def close(self) -> None:
         for _ in self._threads:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from slangpy_rt.backends.base import Backend, Buffer, Caps, Kernel, KernelInfo, Target
 
 _SCALARS = frozenset(
@@ -61,11 +63,11 @@ class NullBackend(Backend):
 
     def upload(self, dst: Buffer, offset: int, src: memoryview) -> None:
         assert isinstance(dst, NullBuffer)
-        dst.data[offset : offset + src.nbytes] = src.cast("B")
+        dst.data[offset : offset + src.nbytes] = bytes(src)
 
     def download(self, src: Buffer, offset: int, dst: memoryview) -> None:
         assert isinstance(src, NullBuffer)
-        dst.cast("B")[:] = src.data[offset : offset + dst.nbytes]
+        np.frombuffer(dst, np.uint8)[:] = src.data[offset : offset + dst.nbytes]
 
     def launch(self, kernel: Kernel, groups: tuple[int, int, int], args: bytes, buffers: Sequence[Buffer]) -> None:
         self.launches.append((kernel, groups, args))

@@ -27,6 +27,7 @@ from slangpy_rt.cache import DiskCache
 from slangpy_rt.errors import SlangPyRtError, UnsupportedError
 
 Array = npt.NDArray[np.float32]
+Points = npt.NDArray[np.float64]  # one number, or rows of three, a point
 
 # Rec. 709 weights of brightness; saturation 1.2 around them, then a warmer white.
 _WEIGHTS = np.array([0.2126, 0.7152, 0.0722])
@@ -152,8 +153,8 @@ def run(size: int, out: Path, names: Sequence[str] | None, console: Console | No
     notes = [
         "cold: the first call, compilation included; warm: the median of the next; MP: megapixels",
         *(
-            f"{step.title}: a pixel is off by more than {step.tolerance:.2g} or not; "
-            f"{np.isnan(expected[step.name]).mean():.0%} hang on rounding and do not count"
+            f"{step.title}: counts the pixels that are off by more than {step.tolerance:.1g}; "
+            f"{np.isnan(expected[step.name]).mean():.0%} hang on rounding and are left out"
             for step in steps
             if step.stray
         ),
@@ -161,7 +162,7 @@ def run(size: int, out: Path, names: Sequence[str] | None, console: Console | No
     for note in notes:
         console.print(note, highlight=False, soft_wrap=True)
     for device in opened:
-        console.print(f"{device.name}: {device.info}", highlight=False)
+        console.print(f"{device.name}: {device.info}", highlight=False, markup=False, soft_wrap=True)
     console.print("wrote " + ", ".join(str(file) for file in files), highlight=False, soft_wrap=True)
     faults = [o for o in outcomes if o.fault]
     for o in faults:
@@ -202,7 +203,7 @@ def make_steps(photograph: Array, size: int) -> list[Step]:
         # A ray that just hits or just misses an edge may do the other under another order of rounding.
         Step(
             "render",
-            "sphere-traced scene",
+            "sphere tracing",
             (),
             lambda module: module.render(pixels, size),
             lambda: reference_render(size, _EVERY),
@@ -249,7 +250,7 @@ def check(step: Step, actual: npt.NDArray[Any], expected: Array) -> tuple[str, s
     error = error[~np.isnan(expected.reshape(*error.shape, -1)).any(axis=2)]
     # Written so that NaN is wrong.
     wrong = 1 - np.count_nonzero(error <= step.tolerance) / error.size
-    text = f"{error.max():.1e}" if not step.stray else f"{wrong:.2%} > {step.tolerance:.2g}"
+    text = f"{error.max():.1e}" if not step.stray else f"{wrong:.2%} > {step.tolerance:.1g}"
     if wrong <= step.stray:
         return text, ""
     return text, (
@@ -260,7 +261,8 @@ def check(step: Step, actual: npt.NDArray[Any], expected: Array) -> tuple[str, s
 
 def load_photograph() -> Array:
     """A launch pad at dusk, in linear light: a photograph by SpaceX, in the public domain."""
-    encoded = skimage.data.rocket().astype(np.float32) / np.float32(255)
+    photograph: npt.NDArray[np.uint8] = skimage.data.rocket()  # type: ignore[no-untyped-call]
+    encoded = photograph / np.float32(255)
     linear = np.where(encoded <= 0.04045, encoded / 12.92, ((encoded + 0.055) / 1.055) ** 2.4)
     return np.ascontiguousarray(linear, np.float32)
 
@@ -274,13 +276,14 @@ def reference_tone_curve(light: Array) -> Array:
 
 def reference_color(color: Array) -> Array:
     """The colour transform by NumPy."""
-    return np.clip(np.einsum("rc,ijc->ijr", _GRADE, color), 0, 1)
+    graded: Array = np.clip(np.einsum("rc,ijc->ijr", _GRADE, color), 0, 1)
+    return graded
 
 
 def reference_box_filter(image: Array) -> Array:
     """The box filter by NumPy: shifted copies of a padded image, over as many ones."""
 
-    def shifted_sum(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    def shifted_sum(values: Points) -> Points:
         padded = np.pad(values, ((1, 1), (1, 1), (0, 0)))
         rows = padded[:-2] + padded[1:-1] + padded[2:]
         return rows[:, :-2] + rows[:, 1:-1] + rows[:, 2:]
@@ -399,9 +402,9 @@ def write_pictures(out: Path, pictures: dict[str, Array]) -> list[Path]:
 
 def table(outcomes: Sequence[Outcome]) -> Table:
     """The outcomes as a table."""
-    grid = Table(box=SIMPLE_HEAD)
+    grid = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     grid.add_column("device")
-    grid.add_column("step")
+    grid.add_column("step", no_wrap=True)
     for heading in ("cold ms", "warm ms", "MP/s", "max error"):
         grid.add_column(heading, justify="right")
     grid.add_column("check")
@@ -430,11 +433,11 @@ def _decided(z: npt.NDArray[np.complex128], slope: npt.NDArray[np.complex128]) -
     return np.abs(slope) * np.finfo(np.float32).eps / 2 < np.abs(z)
 
 
-def _unit(v: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def _unit(v: Points) -> Points:
     return v / np.linalg.norm(v, axis=-1, keepdims=True)
 
 
-def _pearls(p: npt.NDArray[np.float64]) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+def _pearls(p: Points) -> tuple[Points, Points]:
     """Distance to the ring of pearls, and the number of the nearest by angle."""
     sector = 2 * np.pi / 15
     number = np.floor(np.arctan2(p[:, 2], p[:, 0]) / sector + 0.5)
@@ -442,27 +445,28 @@ def _pearls(p: npt.NDArray[np.float64]) -> tuple[npt.NDArray[np.float64], npt.ND
     return np.linalg.norm(p - middle, axis=1) - 0.3, number
 
 
-def _jewel(p: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def _jewel(p: Points) -> Points:
     # The torus' axis, and its distances along and across it.
     center, axis = np.array([0, 1.25, 0]), np.array([0, 0.6, 0.8])
     q = p - center
     along = q @ axis
     squared = np.sum(q * q, axis=1)
     across = np.sqrt(np.maximum(squared - along**2, 0))
-    return np.minimum(np.hypot(across - 0.98, along) - 0.2, np.sqrt(squared) - 0.55)
-
-
-def _distance(p: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    found: npt.NDArray[np.float64] = np.minimum(p[:, 1], np.minimum(_pearls(p)[0], _jewel(p)))
+    found: Points = np.minimum(np.hypot(across - 0.98, along) - 0.2, np.sqrt(squared) - 0.55)
     return found
 
 
-def _normals(p: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def _distance(p: Points) -> Points:
+    found: Points = np.minimum(p[:, 1], np.minimum(_pearls(p)[0], _jewel(p)))
+    return found
+
+
+def _normals(p: Points) -> Points:
     corners = np.array([[1, -1, -1], [-1, -1, 1], [-1, 1, -1], [1, 1, 1]])
-    return _unit(sum(np.outer(_distance(p + 1e-3 * c), c) for c in corners))
+    return _unit(np.stack([_distance(p + 1e-3 * corner) for corner in corners], 1) @ corners)
 
 
-def _sunlight(p: npt.NDArray[np.float64], sun: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def _sunlight(p: Points, sun: Points) -> Points:
     seen, t = np.ones(len(p)), np.full(len(p), 0.02)
     for _ in range(40):
         d = _distance(p + t[:, None] * sun)
@@ -473,14 +477,14 @@ def _sunlight(p: npt.NDArray[np.float64], sun: npt.NDArray[np.float64]) -> npt.N
     return seen**2 * (3 - 2 * seen)
 
 
-def _sky(rays: npt.NDArray[np.float64], sun: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def _sky(rays: Points, sun: Points) -> Points:
     height = np.clip(2.6 * rays[:, 1:2] + 0.3, 0, 1)
     glow = np.clip(rays @ sun, 0, 1) ** 8
     horizon, zenith = np.array([0.74, 0.33, 0.20]), np.array([0.03, 0.07, 0.20])
     return (1 - height) * horizon + height * zenith + np.outer(glow, [0.9, 0.45, 0.15])
 
 
-def _albedo(p: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def _albedo(p: Points) -> Points:
     radius = np.hypot(p[:, 0], p[:, 2])
     ripple = 0.13 + 0.06 * np.cos(9 * radius) * np.exp(-0.02 * radius**2)
     color = np.outer(ripple, [1.0, 0.95, 0.92])

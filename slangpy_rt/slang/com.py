@@ -7,6 +7,8 @@ without atomics, so the caller must hold its own lock around every use.
 from __future__ import annotations
 
 import ctypes
+import sys
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -50,8 +52,10 @@ class ComPtr:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def __del__(self) -> None:
-        self.close()
+    def __del__(self, _exiting: Callable[[], bool] = sys.is_finalizing) -> None:
+        # At exit this module's globals may be gone already, and the process gives everything back anyway.
+        if not _exiting():
+            self.close()
 
 
 class Out:

@@ -252,7 +252,7 @@ def test_any_layout_equals_numpy(
     device: spy.Device, module: spy.Module, case: Any, transposed: bool, on_device: bool
 ) -> None:
     scalar, _, arrays = case
-    bases = [strided(scalar, *array, seed) for seed, array in enumerate(arrays)]
+    bases = [strided(scalar, slices, own, seed) for seed, (slices, own) in enumerate(arrays)]
     a, b = (base[key] for base, key in bases)
     if transposed:
         a, b = a.T, b.T

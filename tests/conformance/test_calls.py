@@ -126,8 +126,8 @@ def test_a_matrix_by_value(module: spy.Module) -> None:
 def test_arrays(device: spy.Device, module: spy.Module) -> None:
     x = values("float", 6, 4)
     np.testing.assert_array_equal(module.reverse(x), x[:, ::-1])
-    np.testing.assert_array_equal(module.total(x), x @ np.float32([1, 10, 100, 1000]))
-    np.testing.assert_array_equal(module.reverse([1, 2, 3, 4]), np.float32([4, 3, 2, 1]))
+    np.testing.assert_array_equal(module.total(x), x @ np.array([1, 10, 100, 1000], np.float32))
+    np.testing.assert_array_equal(module.reverse([1, 2, 3, 4]), np.array([4, 3, 2, 1], np.float32))
     np.testing.assert_array_equal(module.reverse(spy.Tensor.from_numpy(device, x)).to_numpy(), x[:, ::-1])
 
 
@@ -262,7 +262,7 @@ def test_result_out_and_inout_together(module: spy.Module) -> None:
 
 
 def test_out_of_bool(module: spy.Module) -> None:
-    x = np.float32([-1, 0, 2, np.nan, 3])
+    x = np.array([-1, 0, 2, np.nan, 3], np.float32)
     mask = np.zeros(5, np.bool_)
     module.set_mask(x, mask)
     np.testing.assert_array_equal(mask, x > 0)
@@ -296,11 +296,11 @@ def test_overloads_by_number_of_arguments(module: spy.Module) -> None:
 
 
 def test_lists_and_tuples(module: spy.Module, add: spy.Function) -> None:
-    np.testing.assert_array_equal(add([1, 2, 3], (10, 20, 30)), np.float32([11, 22, 33]))
-    np.testing.assert_array_equal(add([[1.5], [2]], [1, 2]), np.float32([[2.5, 3.5], [3, 4]]))
-    np.testing.assert_array_equal(module.swap2((1, 2)), np.float32([2, 1]))
-    np.testing.assert_array_equal(module.swap2([(1, 2), (3, 4)]), np.float32([[2, 1], [4, 3]]))
-    np.testing.assert_array_equal(module.add_uint8_t([1, 255], 1), np.uint8([2, 0]))
+    np.testing.assert_array_equal(add([1, 2, 3], (10, 20, 30)), np.array([11, 22, 33], np.float32))
+    np.testing.assert_array_equal(add([[1.5], [2]], [1, 2]), np.array([[2.5, 3.5], [3, 4]], np.float32))
+    np.testing.assert_array_equal(module.swap2((1, 2)), np.array([2, 1], np.float32))
+    np.testing.assert_array_equal(module.swap2([(1, 2), (3, 4)]), np.array([[2, 1], [4, 3]], np.float32))
+    np.testing.assert_array_equal(module.add_uint8_t([1, 255], 1), np.array([2, 0], np.uint8))
 
 
 def test_host_data_converts_as_numpy_does(add: spy.Function) -> None:

@@ -157,9 +157,6 @@ def test_a_closed_device_refuses_everything(backend_name: str, device: spy.Devic
             use()
         assert str(caught.value) == expected
     np.testing.assert_array_equal(host, ramp(10))
-    # Buffers of a closed device may go at any time.
-    del tensor, result
-    gc.collect()
 
 
 def test_a_device_is_a_context(backend_name: str) -> None:

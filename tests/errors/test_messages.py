@@ -1,0 +1,575 @@
+"""Every error a user can make, with its whole message: what was wrong, what was expected, what to do.
+
+After each refusal the device must still compute, and no array may have changed.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+import slangpy_rt as spy
+from slangpy_rt.backends import cpu
+from slangpy_rt.backends.null import NullBackend
+from slangpy_rt.cache import DiskCache
+
+SLANG = """
+import slangpy_rt;
+struct Pair { float a; float b; }
+float add(float a, float b) { return a + b; }
+int add_int(int a, int b) { return a + b; }
+uint8_t small(uint8_t a) { return a; }
+bool negate(bool b) { return !b; }
+float3 scale(float3 v, float s) { return v * s; }
+float total(float x[4]) { return x[0]; }
+float pair(Pair p) { return p.a; }
+Pair make_pair(float a) { Pair p; p.a = a; p.b = a; return p; }
+T same<T>(T x) { return x; }
+void fill(float x, out float y) { y = x; }
+void bump(inout float y, float x) { y += x; }
+int index(int2 p) { return p.x; }
+float first(Tensor<float, 2> t) { return t[0, 0]; }
+float over(float a) { return a; }
+float over(float a, float b) { return a; }
+float sample(Texture2D t) { return 1; }
+"""
+FUNCTIONS = "add, add_int, small, negate, scale, total, pair, make_pair, same, fill, bump, index, first, over, sample"
+ADD = "float add(float a, float b)"
+ADD_INT = "int add_int(int a, int b)"
+FILL = "void fill(float x, out float y)"
+RIGHT = "\nShapes are matched from the right; two dimensions must be equal, or one of them 1."
+SUPPORTED = "are not supported; scalars, vectors, matrices, arrays of scalars, Tensor, RWTensor and NDBuffer are."
+ELEMENT = "Give a Slang name such as 'float' or 'float3', a NumPy dtype, or float, int or bool."
+
+
+@pytest.fixture(scope="module")
+def module(device: spy.Device) -> spy.Module:
+    """The functions above."""
+    return spy.Module.load_from_source(device, "test_messages", SLANG)
+
+
+class Arrays:
+    """Arguments for calls that fail; ``check`` sees whether any was written to."""
+
+    def __init__(self, device: spy.Device) -> None:
+        self.h = np.full(3, 7, np.float32)
+        self.grid = np.full((3, 2), 7, np.float32)
+        self.other = np.full((4, 2), 7, np.float32)
+        self.one = np.full(1, 7, np.float32)
+        self.f8 = np.full(3, 7.0)
+        self.frozen = np.full(3, 7, np.float32)
+        self.frozen.setflags(write=False)
+        self.t = spy.Tensor.full(device, 3, 7)
+        self.ti = spy.Tensor.full(device, 3, 7, "int")
+        self.t3 = spy.Tensor.full(device, (4, 6), 7)
+
+    def check(self) -> None:
+        """Everything still holds 7."""
+        for name, array in vars(self).items():
+            values: npt.NDArray[Any] = np.asarray(array)
+            assert (values == 7).all(), name
+
+
+Call = Callable[[spy.Module, Arrays], Any]
+_BIND, _SHAPE, _NOT = spy.BindError, spy.ShapeError, spy.UnsupportedError
+REFUSED: dict[str, tuple[Call, type[Exception], str]] = {
+    "float64 array into int": (
+        lambda m, a: m.add_int(a.f8, 1),
+        _BIND,
+        f"{ADD_INT}: argument 'a' is an array of dtype float64 and shape (3,), which does not convert to 'int'; "
+        "pass array.astype(numpy.int32).",
+    ),
+    "float into int": (
+        lambda m, a: m.add_int(1, 1.5),
+        _BIND,
+        f"{ADD_INT}: argument 'b' is 1.5 of type float, which does not convert to 'int'.",
+    ),
+    "NumPy float into int": (
+        lambda m, a: m.add_int(np.float32(2), 1),
+        _BIND,
+        f"{ADD_INT}: argument 'a' is {np.float32(2)!r} of type float32, which does not convert to 'int'.",
+    ),
+    "complex array": (
+        lambda m, a: m.add(np.ones(3, complex), 1),
+        _BIND,
+        f"{ADD}: argument 'a' is an array of dtype complex128 and shape (3,), which does not convert to 'float'; "
+        "pass array.astype(numpy.float32).",
+    ),
+    "device array of another dtype": (
+        lambda m, a: m.add_int(a.t, 1),
+        _BIND,
+        f"{ADD_INT}: argument 'a' is a Tensor<float> of shape (3,); 'int' was expected, and device data is not "
+        "converted. Make it with dtype='int', or convert it on the host with from_numpy(...).",
+    ),
+    "device result of another dtype": (
+        lambda m, a: m.add(a.t, 1, _result=a.ti),
+        _BIND,
+        f"{ADD}: _result is a Tensor<int> of shape (3,); 'float' was expected, and device data is not "
+        "converted. Make it with dtype='float', or convert it on the host with from_numpy(...).",
+    ),
+    "host result of another dtype": (
+        lambda m, a: m.add(a.h, 1, _result=a.f8),
+        _BIND,
+        f"{ADD}: _result is an array of dtype float64 and shape (3,), which does not convert to 'float'; "
+        "it must be an array of dtype float32.",
+    ),
+    "out array of another dtype": (
+        lambda m, a: m.fill(a.h, a.f8),
+        _BIND,
+        f"{FILL}: argument 'y' is an array of dtype float64 and shape (3,), which does not convert to 'float'; "
+        "it must be an array of dtype float32.",
+    ),
+    "shapes": (
+        lambda m, a: m.add(a.grid, a.other),
+        _SHAPE,
+        f"{ADD}: argument 'b' of shape (4, 2) does not broadcast with argument 'a' of shape (3, 2).{RIGHT}",
+    ),
+    "shape of the result": (
+        lambda m, a: m.add(a.other, 1, _result=a.grid),
+        _SHAPE,
+        f"{ADD}: argument '_result' of shape (3, 2) does not broadcast with argument 'a' of shape (4, 2).{RIGHT}",
+    ),
+    "too many arguments": (
+        lambda m, a: m.add(1, 2, 3),
+        _BIND,
+        f"{ADD}: 3 positional arguments were given; it takes 2.",
+    ),
+    "missing argument": (lambda m, a: m.add(1), _BIND, f"{ADD}: argument b missing."),
+    "missing arguments": (lambda m, a: m.add(), _BIND, f"{ADD}: arguments a, b missing."),
+    "missing first argument": (lambda m, a: m.add(b=1), _BIND, f"{ADD}: argument a missing."),
+    "unknown keyword": (
+        lambda m, a: m.add(1, c=2),
+        _BIND,
+        f"{ADD}: there is no parameter 'c'; it has a, b.",
+    ),
+    "given twice": (
+        lambda m, a: m.add(1, 2, a=3),
+        _BIND,
+        f"{ADD}: argument 'a' was given twice, by position and by name.",
+    ),
+    "out and _result": (
+        lambda m, a: m.add(1, 2, out=a.h, _result=a.h),
+        _BIND,
+        "add: out and _result are the same thing; give one of them.",
+    ),
+    "result that would race": (
+        lambda m, a: m.add(a.h, a.h, _result=a.one),
+        _SHAPE,
+        f"{ADD}: '_result' of shape (1,) is written by a call of shape (3,); elements would overwrite each other. "
+        "Give it the call's shape.",
+    ),
+    "out that would race": (
+        lambda m, a: m.fill(np.ones((2, 3), np.float32), a.t),
+        _SHAPE,
+        f"{FILL}: 'y' of shape (3,) is written by a call of shape (2, 3); elements would overwrite each other. "
+        "Give it the call's shape.",
+    ),
+    "broadcast view written": (
+        lambda m, a: m.add(a.h, a.h, _result=a.t[0].broadcast_to(3)),
+        _SHAPE,
+        f"{ADD}: '_result' is a broadcast view and would be written to; copy it first.",
+    ),
+    "read-only array for out": (
+        lambda m, a: m.fill(a.h, a.frozen),
+        _BIND,
+        f"{FILL}: argument 'y' is an array of dtype float32 and shape (3,) and would be written to; "
+        "pass a writable array.",
+    ),
+    "read-only array for the result": (
+        lambda m, a: m.add(a.h, a.h, _result=a.frozen),
+        _BIND,
+        f"{ADD}: _result is an array of dtype float32 and shape (3,) and would be written to; pass a writable array.",
+    ),
+    "number for out": (
+        lambda m, a: m.fill(1, 2),
+        _BIND,
+        f"{FILL}: argument 'y' is 'out' and would be written to; pass an array instead of 2.",
+    ),
+    "list for out": (
+        lambda m, a: m.fill(1, [2.5]),
+        _BIND,
+        f"{FILL}: argument 'y' is [2.5], which does not convert to 'float'; it must be an array of dtype float32.",
+    ),
+    "number for the result": (
+        lambda m, a: m.add(1, 2, _result=3),
+        _BIND,
+        f"{ADD}: _result: pass a Tensor, an NDBuffer, a NumPy array, or one of their types, not 3.",
+    ),
+    "unknown kind of result": (
+        lambda m, a: m.add(1, 2, _result="jax"),
+        _BIND,
+        f"{ADD}: _result: pass a Tensor, an NDBuffer, a NumPy array, or one of their types, not 'jax'.",
+    ),
+    "result of a void function": (
+        lambda m, a: m.fill(1, a.h, _result=a.h),
+        _BIND,
+        f"{FILL} returns nothing; leave _result out.",
+    ),
+    "struct parameter": (
+        lambda m, a: m.pair({"a": 1, "b": 2}),
+        _NOT,
+        f"float pair(Pair p): argument 'p': parameters of type 'Pair' {SUPPORTED}",
+    ),
+    "struct result": (
+        lambda m, a: m.make_pair(a.h),
+        _NOT,
+        "Pair make_pair(float a): results of type 'Pair' are not supported.",
+    ),
+    "texture parameter": (
+        lambda m, a: m.sample(a.grid),
+        _NOT,
+        f"float sample(Texture2D<float4> t): argument 't': parameters of type 'Texture2D<float4>' {SUPPORTED}",
+    ),
+    "generic function": (
+        lambda m, a: m.same(1.0),
+        _BIND,
+        "T same<T>(T x): generic functions cannot be called yet; wrap it in a plain one.",
+    ),
+    "integer too large": (
+        lambda m, a: m.small(256),
+        _BIND,
+        "uint8_t small(uint8_t a): argument 'a' is 256, which does not fit 'uint8_t' (0 to 255).",
+    ),
+    "integer too small": (
+        lambda m, a: m.small(-1),
+        _BIND,
+        "uint8_t small(uint8_t a): argument 'a' is -1, which does not fit 'uint8_t' (0 to 255).",
+    ),
+    "integer in a list too large": (
+        lambda m, a: m.small([1, 256]),
+        _BIND,
+        "uint8_t small(uint8_t a): argument 'a' is [1, 256], which does not convert to 'uint8_t'; "
+        "make it an array of dtype uint8.",
+    ),
+    "number into bool": (
+        lambda m, a: m.negate(1),
+        _BIND,
+        "bool negate(bool b): argument 'b' is 1 of type int, which does not convert to 'bool'.",
+    ),
+    "ragged list": (
+        lambda m, a: m.add([[1, 2], [3]], 1),
+        _BIND,
+        f"{ADD}: argument 'a' is a list with rows of different lengths: [[1, 2], [3]].",
+    ),
+    "list of strings": (
+        lambda m, a: m.add(["x"], 1),
+        _BIND,
+        f"{ADD}: argument 'a' is ['x'], which does not convert to 'float'; make it an array of dtype float32.",
+    ),
+    "None": (
+        lambda m, a: m.add(1, None),
+        _BIND,
+        f"{ADD}: argument 'b' is None of type NoneType, which does not convert to 'float'.",
+    ),
+    "dict": (
+        lambda m, a: m.add({}, 1),
+        _BIND,
+        f"{ADD}: argument 'a' is {{}} of type dict, which does not convert to 'float'.",
+    ),
+    "vector of another width": (
+        lambda m, a: m.scale(a.other, 1),
+        _BIND,
+        "float3 scale(float3 v, float s): argument 'v' is an array of dtype float32 and shape (4, 2); "
+        "'float3' needs the last dimension to be 3.",
+    ),
+    "vectors with gaps": (
+        lambda m, a: m.scale(a.t3[:, ::2], 1),
+        _BIND,
+        "float3 scale(float3 v, float s): argument 'v' is a view whose 'float3' elements have gaps; copy it first.",
+    ),
+    "number into an array parameter": (
+        lambda m, a: m.total(1.0),
+        _BIND,
+        "float total(float[4] x): argument 'x' is 1.0; 'float[4]' takes 4 values in a list or an array.",
+    ),
+    "call_id of another rank": (
+        lambda m, a: m.index(spy.call_id(), _result=np.zeros(3, np.int32)),
+        _BIND,
+        "int index(int2 p): argument 'p' is call_id() for 'int2', which counts 2 dimensions; "
+        "the call has shape (3,).",
+    ),
+    "grid of another rank": (
+        lambda m, a: m.index(spy.grid((2, 3, 4))),
+        _BIND,
+        "int index(int2 p): argument 'p' is grid(shape=(2, 3, 4)) of 3 dimensions; 'int2' counts 2.",
+    ),
+    "index into a float": (
+        lambda m, a: m.add(a.h, spy.grid(3)),
+        _BIND,
+        f"{ADD}: argument 'b' is an index; it takes an 'int', 'int2', 'int3' parameter, not 'float'.",
+    ),
+    "whole array of another rank": (
+        lambda m, a: m.first(a.h),
+        _BIND,
+        "float first(Tensor<float, 2> t): argument 't' has 1 dimensions of 'float'; 'Tensor<float, 2>' takes 2.",
+    ),
+    "no overload": (
+        lambda m, a: m.over(1, 2, 3),
+        _BIND,
+        "over: no overload takes these arguments:\n"
+        "  float over(float a): 3 positional arguments were given; it takes 1.\n"
+        "  float over(float a, float b): 3 positional arguments were given; it takes 2.",
+    ),
+    "unknown function": (
+        lambda m, a: m.ad(1, 2),
+        AttributeError,
+        f"module 'test_messages' has no function 'ad'; it has {FUNCTIONS}.",
+    ),
+    "unknown item": (
+        lambda m, a: m["ad"],
+        _BIND,
+        f"module 'test_messages' has no function 'ad'; it has {FUNCTIONS}.",
+    ),
+    "dtype name": (
+        lambda m, a: spy.NDBuffer(m.device, "flaot", 3),
+        _BIND,
+        f"NDBuffer: dtype 'flaot' is not an element type. {ELEMENT}",
+    ),
+    "vector dtype of 5": (
+        lambda m, a: spy.Tensor.zeros(m.device, 3, "float5"),
+        _BIND,
+        f"Tensor.full: dtype 'float5' is not an element type. {ELEMENT}",
+    ),
+    "complex dtype": (
+        lambda m, a: spy.Tensor.from_numpy(m.device, np.ones(3, complex)),
+        _BIND,
+        "Tensor.from_numpy: dtype complex128 has no Slang type; convert the array first.",
+    ),
+    "negative shape": (
+        lambda m, a: spy.NDBuffer(m.device, "float", (2, -1)),
+        _SHAPE,
+        "NDBuffer: a shape is made of whole numbers of at least 0, not (2, -1).",
+    ),
+    "grid of a fraction": (
+        lambda m, a: spy.grid((2, 1.5)),  # type: ignore[arg-type]
+        _BIND,
+        "grid: a shape is made of whole numbers of at least 0, not (2, 1.5).",
+    ),
+    "fill of another size": (
+        lambda m, a: a.t.copy_from(np.ones(5, np.float32)),
+        _SHAPE,
+        "Tensor.from_numpy: data of shape (5,) does not fill Tensor<float> of shape (3,), "
+        "which holds 3 scalars in shape (3,).",
+    ),
+    "fill of another kind": (
+        lambda m, a: a.ti.copy_from(a.f8),
+        _BIND,
+        "Tensor.from_numpy: data of dtype float64 does not convert to 'int'. "
+        "Cast it yourself: array.astype(numpy.int32).",
+    ),
+    "fill of a view": (
+        lambda m, a: a.t3[:, ::2].copy_from(np.ones((4, 3), np.float32)),
+        _BIND,
+        "Tensor.from_numpy: this is a non-contiguous view; fill the array it was made from.",
+    ),
+    "trailing dimensions of a vector dtype": (
+        lambda m, a: spy.Tensor.from_numpy(m.device, a.other, "float3"),
+        _SHAPE,
+        "Tensor.from_numpy: data of shape (4, 2) does not end in the dimensions (3,) of 'float3'.",
+    ),
+    "view of another size": (
+        lambda m, a: a.t.view(5),
+        _SHAPE,
+        "Tensor.view: Tensor<float> of shape (3,) cannot be seen as shape (5,): "
+        "the sizes must agree and the array be contiguous.",
+    ),
+    "stretch to another shape": (
+        lambda m, a: a.t.broadcast_to((2, 4)),
+        _SHAPE,
+        "Tensor.broadcast_to: Tensor<float> of shape (3,) does not broadcast to shape (2, 4).",
+    ),
+    "index of another kind": (
+        lambda m, a: a.t[[0, 1]],
+        IndexError,
+        "Tensor: only integers, slices, None and ... index a device array, not [0, 1].",
+    ),
+    "missing file": (
+        lambda m, a: spy.Module.load_from_file(m.device, "no/such.slang"),
+        spy.CompileError,
+        f"Module.load_from_file: there is no file 'no/such.slang' in '{Path.cwd()}'. "
+        "Give a full path, or add its folder to include_paths.",
+    ),
+}
+
+
+def refused(error: type[Exception], action: Callable[[], Any]) -> str:
+    """The message of the error that an action raises."""
+    with pytest.raises(error) as caught:
+        action()
+    assert type(caught.value) is error
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refusals(device: spy.Device, module: spy.Module, name: str) -> None:
+    action, error, message = REFUSED[name]
+    arrays = Arrays(device)
+    # Twice: a refusal must not be remembered as a call that works.
+    for _ in range(2):
+        assert refused(error, lambda: action(module, arrays)) == message
+    arrays.check()
+    np.testing.assert_array_equal(module.add(arrays.t, arrays.h).to_numpy(), np.full(3, 14))
+
+
+def test_array_of_another_device(backend_name: str, device: spy.Device, module: spy.Module) -> None:
+    with spy.Device(backend_name) as other:
+        there = spy.Tensor.full(other, 3, 7)
+        expected = f"{ADD}: argument 'a' lives on {other!r}; the module runs on {device!r}."
+        assert refused(spy.BindError, lambda: module.add(there, 1)) == expected
+        here = spy.Tensor.full(device, 3, 7)
+        expected = f"{ADD}: _result lives on {other!r}; the module runs on {device!r}."
+        assert refused(spy.BindError, lambda: module.add(here, 1, _result=there)) == expected
+        np.testing.assert_array_equal(there.to_numpy(), np.full(3, 7))
+
+
+def test_a_late_argument_out_of_range_leaves_outputs_alone(module: spy.Module) -> None:
+    target = np.full(3, 7, np.uint8)
+    module.small(5, _result=np.zeros(3, np.uint8))
+    message = "uint8_t small(uint8_t a): argument 'a' is 300, which does not fit 'uint8_t' (0 to 255)."
+    # The kernel is there already: the value is refused at the call itself.
+    assert refused(spy.BindError, lambda: module.small(300, _result=target)) == message
+    np.testing.assert_array_equal(target, 7)
+
+
+def test_a_scalar_type_that_the_device_lacks(device: spy.Device) -> None:
+    lacking = sorted({"half", "double", "int64_t", "uint8_t"} - device.caps.scalars)
+    for scalar in lacking:
+        module = spy.Module.load_from_source(device, f"lacks_{scalar}", f"int f({scalar} x) {{ return 1; }}")
+        expected = f"int f({scalar} x): argument 'x': {device.info} has no '{scalar}' in memory."
+        assert refused(spy.UnsupportedError, lambda m=module: m.f(np.ones(3, np.uint8))) == expected  # type: ignore[misc]
+
+
+def test_a_syntax_error_shows_its_line(device: spy.Device, tmp_path: Path) -> None:
+    path = tmp_path / "broken.slang"
+    path.write_text("float add(float a)\n{\n    return a + c;\n}\n")
+    expected = (
+        f"Slang could not load module 'broken' from {path}:\n"
+        "error[E30015]: undefined identifier\n"
+        f" --> {path}:3:16\n"
+        "  |\n"
+        "3 | return a + c;\n"
+        "  |            ^ undefined identifier 'c'.\n"
+        "--'\n"
+        "error[E39999]: import failed due to compilation error\n"
+        "fatal error[E40003]: compilation ceased\n"
+        "abort compilation: fatal error[E40003]: compilation ceased"
+    )
+    assert refused(spy.CompileError, lambda: spy.Module.load_from_file(device, path)) == expected
+    path.write_text("float add(float a)\n{\n    return a;\n}\n")
+    assert spy.Module.load_from_file(device, path).add(3) == 3
+
+
+def test_a_file_that_is_not_text(device: spy.Device, tmp_path: Path) -> None:
+    path = tmp_path / "image.slang"
+    path.write_bytes(b"\xff\xfe\x00")
+    expected = f"Module.load_from_file: '{path}' is not UTF-8 text (invalid start byte)."
+    assert refused(spy.CompileError, lambda: spy.Module.load_from_file(device, path)) == expected
+
+
+def test_a_missing_file_with_include_paths(backend_name: str, tmp_path: Path) -> None:
+    with spy.Device(backend_name, include_paths=[tmp_path]) as own:
+        expected = (
+            f"Module.load_from_file: there is no file 'x.slang' in '{Path.cwd()}', '{tmp_path}'. "
+            "Give a full path, or add its folder to include_paths."
+        )
+        assert refused(spy.CompileError, lambda: own.load_module("x.slang")) == expected
+        (tmp_path / "x.slang").write_text("int one() { return 1; }")
+        assert own.load_module("x.slang").one() == 1
+
+
+def test_a_closed_device(backend_name: str) -> None:
+    own = spy.Device(backend_name)
+    own.close()
+    expected = f"this {backend_name} device was closed; open another with create_device('{backend_name}')."
+    assert refused(spy.DeviceError, own.synchronize) == expected
+    assert refused(spy.DeviceError, lambda: spy.NDBuffer(own)) == expected
+
+
+def test_an_unknown_device_type() -> None:
+    expected = "Device: type 'gpu' is not one of cuda, vulkan, cpu, null, automatic."
+    assert refused(spy.BindError, lambda: spy.Device("gpu")) == expected
+
+
+def test_no_cpp_compiler_when_opening(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cpu, "_compiler", lambda: None)
+    expected = (
+        "Device: no cpu device can be opened here: no C++ compiler: neither g++, clang++ nor the ziglang "
+        "package was found."
+    )
+    assert refused(spy.UnsupportedError, lambda: spy.Device("cpu")) == expected
+
+
+def test_no_cpp_compiler_when_compiling(monkeypatch: pytest.MonkeyPatch) -> None:
+    if not next(d for d in spy.devices() if d.type == "cpu").available:
+        pytest.skip("there is no C++ compiler to take away")
+    with spy.Device("cpu") as own:
+        monkeypatch.setattr(cpu, "_compiler", lambda: None)
+        module = spy.Module.load_from_source(own, "no_compiler", "float f(float x) { return x - 17; }")
+        expected = (
+            "device cpu: no C++ compiler was found. Install g++ or clang++, or `pip install ziglang`, "
+            "or name one in SLANGPY_RT_CXX."
+        )
+        assert refused(spy.UnsupportedError, lambda: module.f(1)) == expected
+        monkeypatch.undo()
+        assert module.f(1) == -16
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the loader reads other variables there")
+def test_no_vulkan_driver() -> None:
+    program = "import slangpy_rt as spy\ntry: spy.Device('vulkan')\nexcept spy.UnsupportedError as e: print(e)"
+    environment = os.environ | {"VK_DRIVER_FILES": "/nonexistent", "VK_ICD_FILENAMES": "/nonexistent"}
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment)
+    assert found.stderr == ""
+    start = "Device: no vulkan device can be opened here: vulkan: "
+    # The second is what there is to say where not even the Vulkan loader is installed.
+    assert found.stdout.strip() in (
+        start + "creating an instance failed: VK_ERROR_INCOMPATIBLE_DRIVER (-9): no driver is installed; "
+        "install one for your GPU, or Mesa's lavapipe.",
+        start + "the Vulkan loader library was not found; install libvulkan1 or the Vulkan SDK.",
+    )
+
+
+def test_an_empty_call_launches_nothing() -> None:
+    with spy.Device("null") as own:
+        backend = own.backend
+        assert isinstance(backend, NullBackend)
+        module = spy.Module.load_from_source(own, "test_messages", SLANG)
+        empty = spy.Tensor.zeros(own, (0, 3))
+        assert module.add(empty, 1).shape == (0, 3)
+        assert module.add(empty, np.ones(3, np.float32)).shape == (0, 3)
+        assert module.add([], 1).shape == (0,)
+        module.fill(empty, empty)
+        assert module.add(empty, 1, _result=empty) is empty
+        assert backend.launches == []
+        module.add(spy.Tensor.zeros(own, 3), 1)
+        assert len(backend.launches) == 1
+
+
+def test_an_empty_call_returns_empty(device: spy.Device, module: spy.Module) -> None:
+    for shape in ((0,), (3, 0), (0, 4)):
+        result = module.add(np.zeros(shape, np.float32), 1)
+        assert result.shape == shape and result.dtype == np.float32
+        tensor = module.add(spy.Tensor.zeros(device, shape), 1)
+        assert tensor.shape == shape and tensor.to_numpy().shape == shape
+    assert module.scale(np.zeros((0, 3), np.float32), 2).shape == (0, 3)
+
+
+def test_nan_passes_through(device: spy.Device, module: spy.Module) -> None:
+    data = np.array([np.nan, 1, -np.inf, np.inf, -0.0], np.float32)
+    np.testing.assert_array_equal(module.add(data, 1), data + 1)
+    np.testing.assert_array_equal(module.add(spy.Tensor.from_numpy(device, data), np.nan).to_numpy(), data * np.nan)
+    assert np.isnan(module.add(float("nan"), 1))
+
+
+def test_a_cache_that_cannot_be_written_is_no_error(device: spy.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device, "cache", DiskCache.open(None, 0))
+    module = spy.Module.load_from_source(device, "no_cache", "float uncached(float x) { return x + 3; }")
+    assert module.uncached(1) == 4
