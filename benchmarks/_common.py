@@ -114,6 +114,7 @@ class Bench:
                     self.devices[name] = device.info
             else:
                 self.miss(name, OURS, str(here[name]))
+                self._failed |= options.device is not None
         self._script = script + ("-" + "-".join(options.device) if options.device else "")
         self._out: Path = options.out
         self._load = [os.getloadavg()[0]]
@@ -151,7 +152,7 @@ class Bench:
             print(self._line(self.rows[-1]), file=sys.stderr, flush=True)
 
     def miss(self, device: str, who: str, reason: str) -> None:
-        """Note that something could not be measured; of our own it makes the script's exit status 1."""
+        """Note what could not be measured; if it is ours, on a device there is, the exit status becomes 1."""
         self.missing.setdefault(device, {})[who] = reason
         self._failed |= who == OURS and device in self.devices
         print(f"# {device}: no {who}: {reason}", file=sys.stderr, flush=True)

@@ -249,7 +249,7 @@ def check(step: Step, actual: npt.NDArray[Any], expected: Array) -> tuple[str, s
     error = error.reshape(*error.shape[:2], -1).max(axis=2)
     error = error[~np.isnan(expected.reshape(*error.shape, -1)).any(axis=2)]
     # Written so that NaN is wrong.
-    wrong = 1 - np.count_nonzero(error <= step.tolerance) / error.size
+    wrong = np.count_nonzero(~(error <= step.tolerance)) / error.size
     text = f"{error.max():.1e}" if not step.stray else f"{wrong:.2%} > {step.tolerance:.1g}"
     if wrong <= step.stray:
         return text, ""
@@ -392,7 +392,7 @@ def write_pictures(out: Path, pictures: dict[str, Array]) -> list[Path]:
         out.mkdir(parents=True, exist_ok=True)
         for name, image in images.items():
             files.append(out / f"{name}.png")
-            image.save(files[-1], optimize=True)
+            image.save(files[-1])
     except OSError as error:
         raise SlangPyRtError(
             f"demo: cannot write pictures to {str(out)!r}; name a writable directory with --out.\n{error}"
@@ -434,7 +434,8 @@ def _decided(z: npt.NDArray[np.complex128], slope: npt.NDArray[np.complex128]) -
 
 
 def _unit(v: Points) -> Points:
-    return v / np.linalg.norm(v, axis=-1, keepdims=True)
+    unit: Points = v / np.linalg.norm(v, axis=-1, keepdims=True)
+    return unit
 
 
 def _pearls(p: Points) -> tuple[Points, Points]:
@@ -474,7 +475,8 @@ def _sunlight(p: Points, sun: Points) -> Points:
         seen = np.where(inside, np.minimum(seen, 9 * d / t), seen)
         t += np.where(inside, np.clip(d, 0.02, 0.4), 0)
     seen = np.clip(seen, 0, 1)
-    return seen**2 * (3 - 2 * seen)
+    smooth: Points = seen**2 * (3 - 2 * seen)
+    return smooth
 
 
 def _sky(rays: Points, sun: Points) -> Points:
@@ -497,8 +499,8 @@ def _albedo(p: Points) -> Points:
 
 def _encode(linear: Array) -> npt.NDArray[np.uint8]:
     """Linear light as the bytes of an sRGB picture."""
-    x = np.clip(linear, 0, 1)
-    curve = np.where(x <= 0.0031308, 12.92 * x, 1.055 * x ** (1 / 2.4) - 0.055)
+    x: Array = np.clip(linear, 0, 1)
+    curve: Array = np.where(x <= 0.0031308, 12.92 * x, 1.055 * x ** (1 / 2.4) - 0.055)
     return np.rint(curve * 255).astype(np.uint8)
 
 

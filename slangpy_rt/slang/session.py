@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import re
+import sys
 import threading
 from contextlib import ExitStack
 from pathlib import Path
@@ -167,7 +168,7 @@ class Session:
                 session.close()
 
     def __del__(self) -> None:
-        if getattr(self, "_session", None) is not None:
+        if getattr(self, "_session", None) is not None and not sys.is_finalizing():
             self.close()
 
     def _native(self) -> ComPtr:

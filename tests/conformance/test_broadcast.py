@@ -40,6 +40,12 @@ PAIRS = [
     ((2, 1, 4), (1, 3, 1)),
     ((5, 1, 3, 1), (4, 1, 2)),
     ((2, 1, 2, 1, 2), (3, 1, 3, 1)),
+    ((4, 8), (8,)),
+    ((4, 8), (4, 1)),
+    ((4, 1), (1, 8)),
+    ((3, 1, 12), (5, 12)),
+    ((3, 5, 1), (5, 16)),
+    ((300, 1), (1, 300)),
     ((0,), (1,)),
     ((0,), ()),
     ((3, 0), (1,)),
@@ -176,6 +182,28 @@ def test_reshaped_and_stretched_tensors(device: spy.Device, module: spy.Module) 
     np.testing.assert_array_equal(module.sub(thin[0].broadcast_to((2, 3)), 1).to_numpy(), np.full((2, 3), row[0] - 1))
 
 
+@pytest.mark.parametrize(
+    "key", [np.s_[:, :8], np.s_[:, 8:], np.s_[:, 1:9], np.s_[::-1, :8], np.s_[::3, 4:], np.s_[:, 2:]]
+)
+def test_rows_of_tensors(device: spy.Device, module: spy.Module, key: Any) -> None:
+    # Rows that several elements of a thread may share, and rows that they must not.
+    host, colours = numbers(7, 16), numbers(7, 16, 3)
+    tensor, colour = spy.Tensor.from_numpy(device, host), spy.Tensor.from_numpy(device, colours, "float3")
+    view, expected = tensor[key], host[key]
+    row, column = expected[0].copy(), expected[:, :1].copy()
+    near, side = spy.Tensor.from_numpy(device, row), spy.Tensor.from_numpy(device, column)
+    np.testing.assert_array_equal(module.sub(view, near).to_numpy(), expected - row)
+    np.testing.assert_array_equal(module.sub(side, view).to_numpy(), column - expected)
+    np.testing.assert_array_equal(module.sub(side, near).to_numpy(), column - row)
+    np.testing.assert_array_equal(module.shade(colour[key], view).to_numpy(), colours[key] * expected[..., None])
+    np.testing.assert_array_equal(module.shade(colour[key], near).to_numpy(), colours[key] * row[:, None])
+    target = spy.Tensor.full(device, (7, 16), -7)
+    module.sub(view, 1, _result=target[key])
+    left = np.full((7, 16), -7, np.float32)
+    left[key] = expected - 1
+    np.testing.assert_array_equal(target.to_numpy(), left)
+
+
 def test_results_in_other_orders(device: spy.Device, module: spy.Module) -> None:
     a, b = numbers(4, 6), numbers(4, 6)
     for target in (
@@ -222,7 +250,7 @@ def test_lengths_of_vectors(device: spy.Device, module: spy.Module, n: int) -> N
 def layouts(draw: st.DrawFn) -> tuple[str, tuple[int, ...], list[tuple[tuple[slice, ...], tuple[int, ...]]]]:
     """A scalar type, a call shape and for each of two arrays its slices and the dimensions it stretches."""
     scalar = draw(st.sampled_from(["int", "uint8_t"]))
-    shape = tuple(draw(st.lists(st.sampled_from([0, 1, 2, 3, 4, 5, 7]), max_size=3)))
+    shape = tuple(draw(st.lists(st.sampled_from([0, 1, 2, 3, 4, 5, 7, 8]), max_size=3)))
     arrays = []
     for _ in range(2):
         rank = draw(st.integers(0, len(shape)))

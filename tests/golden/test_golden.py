@@ -1,0 +1,161 @@
+"""Kernels as they are written, next to this file: a change of the code generator shows as a change of text.
+
+``pytest tests/golden --regenerate-golden`` rewrites them; look at the difference before keeping it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from slangpy_rt_codegen import CallSpec, Operand, block_fields, emit
+
+from slangpy_rt.backends.base import Target
+from slangpy_rt.slang.session import Session
+from slangpy_rt.source import new_session, shader_directory
+from slangpy_rt.types import LayoutField
+
+FOLDER = Path(__file__).parent
+TARGETS = {
+    "range": Target("cpp", "", "range"),
+    "value": Target("cuda", "", "value"),
+    "pointer": Target("spirv", "spirv_1_5", "pointer"),
+}
+# What the kernels call.
+SLANG = """
+import slangpy_rt;
+float add(float a, float b) { return a + b; }
+float3 shade(float3 colour, float gain) { return colour * gain; }
+float3 apply(float3x3 m, float3 v) { return mul(m, v); }
+int16_t choose(bool which, int16_t a, half b) { return which ? a : int16_t(b); }
+float total(float x[4]) { return x[0] + x[1] + x[2] + x[3]; }
+bool3 invert(bool3 mask) { return !mask; }
+float blur(Tensor<float, 2> image, int2 at) { return image[at]; }
+void scatter(RWTensor<float, 1> to, int at, float value) { to[at] = value; }
+void step(inout float3 position, float3 velocity, out float speed) { speed = length(velocity); position += velocity; }
+"""
+
+
+def operand(name: str, type_: str, mode: str, access: str = "in", **more: Any) -> Operand:
+    """An operand, with what follows from its type filled in."""
+    inner = type_.partition("<")[2].partition(",")[0] or type_
+    scalar = inner.partition("[")[0].rstrip("x1234") if not inner.endswith("_t") else inner
+    count = {"float3x3": 9, "float[4]": 4}.get(inner, int(inner[-1]) if inner[-1] in "234" else 1)
+    stored = "uint8_t" if scalar == "bool" and mode not in ("value", "index") else scalar
+    return Operand(name, type_, stored, count, access, mode, **more)
+
+
+def call(
+    function: str,
+    *operands: Operand,
+    result: Operand | None = None,
+    entry: str = "pointer",
+    rank: int = 1,
+    width: int = 1,
+    index: str = "uint",
+    rows: bool = False,
+) -> CallSpec:
+    """A call of one of the functions above."""
+    index = "int64_t" if entry == "range" else index
+    return CallSpec(f"{function}(...)", ("golden",), function, operands, result, rank, index, width, entry, rows)
+
+
+def result(type_: str = "float", mode: str = "linear", **more: Any) -> Operand:
+    """The result's operand."""
+    return operand("_result", type_, mode, "out", **more)
+
+
+A, B = operand("a", "float", "linear"), operand("b", "float", "linear")
+SPECS = {
+    "add_range": call("add", A, B, result=result(), entry="range"),
+    "add_value": call("add", A, B, result=result(), entry="value"),
+    "add_pointer": call("add", A, B, result=result()),
+    "add_wide": call("add", A, operand("b", "float", "value"), result=result(), width=4),
+    "add_wide_rows_of_groups": call("add", A, B, result=result(), width=4, rows=True),
+    "add_64_bit_rows_of_groups": call("add", A, B, result=result(), entry="value", index="int64_t", rows=True),
+    "add_strided": call("add", operand("a", "float", "strided"), B, result=result(), rank=2),
+    "add_strided_range": call(
+        "add", operand("a", "float", "strided"), operand("b", "float", "constant"), result=result(),
+        rank=2, entry="range",
+    ),
+    "add_strided_64_bit": call(
+        "add", operand("a", "float", "strided"), B, result=result(mode="strided"), rank=3, index="int64_t"
+    ),
+    "add_wide_strided": call(
+        "add", operand("a", "float", "strided", step="next"), operand("b", "float", "strided", step="same"),
+        result=result(), rank=2, width=4,
+    ),
+    "shade_wide": call(
+        "shade", operand("colour", "float3", "linear"), operand("gain", "float", "constant"),
+        result=result("float3"), entry="value", width=4,
+    ),
+    "apply_matrix": call(
+        "apply", operand("m", "float3x3", "value"), operand("v", "float3", "linear"), result=result("float3")
+    ),
+    "choose_values": call(
+        "choose", operand("which", "bool", "value"), operand("a", "int16_t", "value"), operand("b", "half", "value"),
+        result=result("int16_t"),
+    ),
+    "total_array": call("total", operand("x", "float[4]", "value"), result=result(), entry="range"),
+    "total_arrays": call("total", operand("x", "float[4]", "linear"), result=result()),
+    "invert_bool": call("invert", operand("mask", "bool3", "linear"), result=result("bool3"), width=4),
+    "blur_tensor": call(
+        "blur", operand("image", "Tensor<float, 2>", "tensor", rank=2), operand("at", "int2", "index", rank=2),
+        result=result(), rank=2,
+    ),
+    "scatter_range": call(
+        "scatter", operand("to", "RWTensor<float, 1>", "tensor", "inout", rank=1),
+        operand("at", "int", "index", rank=1), operand("value", "float", "value"), entry="range",
+    ),
+    "step_inout": call(
+        "step", operand("position", "float3", "linear", "inout"), operand("velocity", "float3", "linear"),
+        operand("speed", "float", "linear", "out"),
+    ),
+    "step_inout_wide": call(
+        "step", operand("position", "float3", "linear", "inout"), operand("velocity", "float3", "value"),
+        operand("speed", "float", "linear", "out"), entry="value", width=4,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_the_text_is_as_agreed(name: str, request: pytest.FixtureRequest) -> None:
+    path = FOLDER / f"{name}.slang"
+    text = emit(SPECS[name])
+    if request.config.getoption("--regenerate-golden"):
+        path.write_text(text, encoding="utf-8")
+    assert path.is_file(), f"{path.name} is missing: run with --regenerate-golden"
+    assert text == path.read_text(encoding="utf-8")
+
+
+def test_every_file_has_its_call() -> None:
+    assert {path.stem for path in FOLDER.glob("*.slang")} == set(SPECS)
+
+
+@pytest.fixture(scope="module")
+def sessions() -> Iterator[dict[str, Session]]:
+    """A compiler for each target, with the functions above at hand."""
+    opened = {entry: new_session(target, (shader_directory(),), ()) for entry, target in TARGETS.items()}
+    for session in opened.values():
+        session.load_module("golden", "golden.slang", SLANG)
+    yield opened
+    for session in opened.values():
+        session.close()
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_the_text_compiles_and_lies_as_computed(sessions: dict[str, Session], name: str) -> None:
+    spec = SPECS[name]
+    text = (FOLDER / f"{name}.slang").read_text(encoding="utf-8")
+    compiled = sessions[spec.entry].compile(text, name, "run" if spec.entry == "range" else "kernel")
+    assert compiled.layout == tuple(LayoutField(f.name, f.offset, f.size) for f in block_fields(spec))
+    # SPIR-V begins with its magic number; the others are text that holds the entry point.
+    start = (0x07230203).to_bytes(4, "little")
+    assert compiled.code.startswith(start) if spec.entry == "pointer" else spec.function.encode() in compiled.code
+
+
+def test_emitting_is_repeatable() -> None:
+    for spec in SPECS.values():
+        assert emit(spec) == emit(spec)

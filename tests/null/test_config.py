@@ -1,0 +1,59 @@
+"""Settings: what each variable means, and what a wrong one says."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+
+import pytest
+
+from slangpy_rt.config import CONFIG, Config, read_config
+
+
+def test_silence_gives_defaults() -> None:
+    assert read_config({}) == Config(
+        device=None,
+        cache_dir=None,
+        cache_size=1 << 30,
+        debug=0,
+        override=None,
+        slang_lib=None,
+        cxx=None,
+        threads=os.cpu_count() or 1,
+        path="",
+    )
+
+
+def test_every_variable_is_read() -> None:
+    env = {
+        "SLANGPY_RT_DEVICE": "cpu",
+        "SLANGPY_RT_CACHE_DIR": "/cache",
+        "SLANGPY_RT_CACHE_SIZE": "1000",
+        "SLANGPY_RT_DEBUG": "3",
+        "SLANGPY_RT_OVERRIDE": "/edited",
+        "SLANGPY_RT_SLANG_LIB": "/lib/libslang.so",
+        "SLANGPY_RT_CXX": "zig",
+        "SLANGPY_RT_THREADS": "6",
+        "PATH": "/bin",
+    }
+    assert read_config(env) == Config("cpu", "/cache", 1000, 3, "/edited", "/lib/libslang.so", "zig", 6, "/bin")
+
+
+def test_an_empty_cache_directory_is_kept_apart_from_none() -> None:
+    assert read_config({"SLANGPY_RT_CACHE_DIR": ""}).cache_dir == ""
+
+
+def test_empty_numbers_are_defaults() -> None:
+    assert read_config({"SLANGPY_RT_DEBUG": "", "SLANGPY_RT_CACHE_SIZE": ""}) == read_config({})
+
+
+@pytest.mark.parametrize("name", ["SLANGPY_RT_CACHE_SIZE", "SLANGPY_RT_DEBUG", "SLANGPY_RT_THREADS"])
+def test_a_number_that_is_none(name: str) -> None:
+    with pytest.raises(ValueError) as caught:
+        read_config({name: "many"})
+    assert str(caught.value) == f"environment variable {name}: expected a whole number, got 'many'"
+
+
+def test_the_configuration_is_frozen() -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        CONFIG.debug = 5  # type: ignore[misc]

@@ -1,0 +1,166 @@
+"""Who may import whom. A module that is not listed here fails, so that a new one is placed on purpose."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+FILES = {
+    ".".join(path.relative_to(base).with_suffix("").parts).removesuffix(".__init__"): path
+    for base in (ROOT, ROOT / "codegen")
+    for path in sorted(base.glob("slangpy_rt*/**/*.py"))
+}
+ANY = {"*"}
+BASE = {"backends.base", "config", "errors"}
+# Module of slangpy_rt -> modules of slangpy_rt that it may import, wherever in the file.
+ALLOWED = {
+    "": {"args", "device", "errors", "function", "module", "ndbuffer", "tensor"},
+    "errors": set(),
+    "config": set(),
+    "types": set(),
+    "broadcast": {"errors"},
+    "dtypes": {"errors", "types"},
+    "layout": {"broadcast", "dtypes", "types"},
+    "cache": {"errors", "config"},
+    "backends": {"backends.base"},
+    "backends.base": {"errors"},
+    "backends.null": BASE,
+    "backends.cpu": BASE,
+    "backends.cuda": BASE | {"backends._cuda_driver", "backends._cuda_staging"},
+    "backends._cuda_driver": BASE,
+    "backends._cuda_staging": BASE | {"backends._cuda_driver"},
+    "backends.vulkan": BASE | {"backends._vk_device", "backends._vk_heap", "backends._vk_instance"},
+    "backends._vk_device": BASE | {"backends._vk_instance"},
+    "backends._vk_heap": BASE | {"backends._vk_device", "backends._vk_instance"},
+    "backends._vk_instance": BASE,
+    "slang": set(),
+    "slang._abi": set(),
+    "slang.locate": {"errors"},
+    "slang.com": {"errors", "slang._abi"},
+    "slang.reflect": {"errors", "slang._abi", "slang.com", "types"},
+    "slang.session": {"backends.base", "errors", "slang._abi", "slang.com", "slang.locate", "slang.reflect", "types"},
+    "source": {"backends.base", "cache", "config", "errors", "slang.locate", "slang.session", "types"},
+    "ndbuffer": {"backends.base", "broadcast", "dtypes", "errors", "layout", "types"},
+    "tensor": {"dtypes", "errors", "layout", "ndbuffer", "types"},
+    "args": {"backends.base", "broadcast", "dtypes", "errors", "layout", "ndbuffer", "tensor", "types"},
+    "device": {
+        *("backends", "backends.base", "cache", "config", "errors", "layout", "module", "ndbuffer", "source"),
+        "types",
+    },
+    "plan": {"args", "backends.base", "broadcast", "dtypes", "errors", "layout", "ndbuffer", "tensor", "types"},
+    "function": {"args", "errors", "plan", "types"},
+    "module": {"errors", "function", "source", "types"},
+    "interop": set(),
+    "interop.torch": {"args", "device", "errors", "function"},
+    "cli": ANY,
+    "__main__": {"cli"},
+    "demo": ANY,
+    "demo.run": ANY,
+}
+# Who may import what is not the standard library. NumPy is everywhere but in the code generator.
+OUTSIDE = {
+    "cffi": {"slangpy_rt.backends."},
+    "vulkan": {"slangpy_rt.backends._vk_instance"},
+    "cuda": {"slangpy_rt.backends.cuda", "slangpy_rt.backends._cuda_driver", "slangpy_rt.cli"},
+    "filelock": {"slangpy_rt.cache"},
+    "platformdirs": {"slangpy_rt.cache"},
+    "torch": {"slangpy_rt.interop."},
+    "ziglang": {"slangpy_rt.backends.cpu"},
+    "rich": {"slangpy_rt.demo.", "slangpy_rt.cli"},
+    "PIL": {"slangpy_rt.demo."},
+    "skimage": {"slangpy_rt.demo."},
+    "numpy": {"slangpy_rt."},
+}
+
+
+def imports(name: str) -> Iterator[str]:
+    """Full names of the modules that a file imports, those only for type checkers left out."""
+
+    def visit(node: ast.AST) -> Iterator[str]:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.dump(child.test):
+                continue
+            if isinstance(child, ast.Import):
+                yield from (alias.name for alias in child.names)
+            elif isinstance(child, ast.ImportFrom):
+                assert child.level == 0 and child.module, f"{name}: relative import"
+                # `from package import module` imports the module.
+                for alias in child.names:
+                    full = f"{child.module}.{alias.name}"
+                    yield full if full in FILES else child.module
+            yield from visit(child)
+
+    yield from visit(ast.parse(FILES[name].read_text(encoding="utf-8")))
+
+
+@pytest.mark.parametrize("name", [name for name in FILES if name.split(".")[0] == "slangpy_rt"])
+def test_modules_import_what_they_may(name: str) -> None:
+    own = name.partition(".")[2]
+    assert own in ALLOWED, f"{name} is new: give it a line in ALLOWED"
+    for other in imports(name):
+        if ALLOWED[own] != ANY and other.split(".")[0] == "slangpy_rt":
+            assert other.partition(".")[2] in ALLOWED[own], f"{name} imports {other}"
+
+
+def test_nothing_in_the_list_is_gone() -> None:
+    present = {name.partition(".")[2] for name in FILES if name.split(".")[0] == "slangpy_rt"}
+    assert set(ALLOWED) - present <= {"interop.torch"}
+
+
+def test_only_the_plan_knows_the_code_generator() -> None:
+    users = {name for name in FILES if any(i.startswith("slangpy_rt_codegen") for i in imports(name))}
+    assert {u for u in users if not u.startswith("slangpy_rt_codegen")} == {"slangpy_rt.plan"}
+
+
+def test_the_code_generator_is_pure() -> None:
+    allowed = {"__future__", "collections.abc", "dataclasses", "typing"}
+    for name in FILES:
+        if name.startswith("slangpy_rt_codegen"):
+            for other in imports(name):
+                assert other.startswith("slangpy_rt_codegen") or other in allowed, f"{name} imports {other}"
+
+
+def test_packages_from_outside_stay_where_they_belong() -> None:
+    for name in FILES:
+        for other in imports(name):
+            top = other.split(".")[0]
+            if top in sys.stdlib_module_names or top.startswith("slangpy_rt"):
+                continue
+            assert top in OUTSIDE, f"{name} imports {other}"
+            assert any(f"{name}.".startswith(place) for place in OUTSIDE[top]), f"{name} imports {other}"
+
+
+def test_only_config_reads_the_environment() -> None:
+    for name, path in FILES.items():
+        if name != "slangpy_rt.config":
+            text = path.read_text(encoding="utf-8")
+            assert "os.environ" not in text and "getenv" not in text, name
+
+
+def test_only_device_and_command_line_print() -> None:
+    printing = set()
+    for name, path in FILES.items():
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print":
+                printing.add(name)
+    assert printing <= {"slangpy_rt.device", "slangpy_rt.cli", "slangpy_rt.demo.run"}
+
+
+def test_importing_is_quiet_and_loads_nothing_heavy() -> None:
+    program = """
+import sys
+import slangpy_rt
+heavy = "torch cuda vulkan slangpy filelock platformdirs rich cffi ziglang PIL skimage"
+print([name for name in heavy.split() if name in sys.modules])
+print(sorted(n for n in sys.modules if n.startswith("slangpy_rt.slang.") or n.startswith("slangpy_rt.backends.")))
+"""
+    found = subprocess.run([sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, cwd=ROOT,
+                           env={"PYTHONPATH": f"{ROOT}:{ROOT / 'codegen'}", "SYSTEMROOT": ""})  # fmt: skip
+    assert found.stderr == ""
+    assert found.stdout == "[]\n['slangpy_rt.backends.base']\n"
