@@ -175,7 +175,7 @@ def _attempt(what: Callable[[], Any]) -> Any:
     try:
         return what()
     except Exception as error:  # info is run where things are broken, to see which: nothing may end it
-        return f"{type(error).__name__}: {error}".removeprefix("UnsupportedError: ")
+        return " ".join(f"{type(error).__name__}: {error}".removeprefix("UnsupportedError: ").split())
 
 
 def _print_rows(indent: int, rows: Iterable[tuple[str, Any]] | str) -> None:

@@ -363,9 +363,15 @@ def _operand(b: Bound, shape: Shape, strides: Shape) -> Operand:
             mode = "linear"
         else:
             mode = "strided"
-        return Operand(b.name, b.type.name, scalar, b.count, b.access, mode)
+        return Operand(_member(b.name), b.type.name, scalar, b.count, b.access, mode)
     rank = len(b.shape) if b.mode == "tensor" else b.count if b.mode == "index" else 0
-    return Operand(b.name, b.type.name, scalar, b.count, b.access, b.mode, rank)
+    return Operand(_member(b.name), b.type.name, scalar, b.count, b.access, b.mode, rank)
+
+
+def _member(name: str) -> str:
+    """A parameter's name in the argument block, kept apart from the members that the block has of its own."""
+    taken = name in ("count", "row", "shape") or name.endswith(("_shape", "_stride", "_"))
+    return f"{name}_" if taken else name
 
 
 def _widen(
@@ -434,10 +440,10 @@ def _fixed_values(
     }
     for b in bound:
         if b.mode == "tensor":
-            values[f"{b.name}_shape"] = b.shape
-            values[f"{b.name}_stride"] = b.strides
+            values[f"{_member(b.name)}_shape"] = b.shape
+            values[f"{_member(b.name)}_stride"] = b.strides
         elif b.mode == "array":
-            values[f"{b.name}_stride"] = per_array[b.name]
+            values[f"{_member(b.name)}_stride"] = per_array[b.name]
     return values
 
 

@@ -38,7 +38,7 @@ def _element(spec: CallSpec) -> str:
         if o.mode == "tensor" or (o.access == "in" and not (o.mode == "value" and _is_array(o))):
             arguments.append(_load(spec, o))
             continue
-        # Out parameters and arrays need a name; "v_" keeps it apart from the function's.
+        # Out parameters and arrays need a name; "v_", and "p_" of packs, keep it apart from all others.
         name = f"v_{o.name}"
         before.append(_declare(o, name, "" if o.access == "out" else _load(spec, o)))
         arguments.append(name)
@@ -61,11 +61,11 @@ def _pack(spec: CallSpec) -> str:
         pack = f"Pack<{o.scalar}, {w * o.count}>"
         at = _address(spec, o)
         if o.access == "out":
-            before.append(f"{pack} {o.name};")
+            before.append(f"{pack} p_{o.name};")
         else:
-            before.append(f"{'let' if o.access == 'in' else 'var'} {o.name} = {pack}.load({at});")
+            before.append(f"{'let' if o.access == 'in' else 'var'} p_{o.name} = {pack}.load({at});")
         if o.access != "in":
-            after.append(f"{o.name}.store({at});")
+            after.append(f"p_{o.name}.store({at});")
     for o in spec.operands:
         value = _unpack(o) if _is_packed(o) else _load(spec, o)
         if o.access == "in" and not (o.mode == "value" and _is_array(o)):
@@ -75,8 +75,8 @@ def _pack(spec: CallSpec) -> str:
         arguments.append(f"v_{o.name}")
     call = f"{spec.function}({', '.join(arguments)})"
     if spec.result:
-        inside.append(f"let v_result = {call};")
-        inside += _repack(spec.result, "v_result")
+        inside.append(f"let v__result = {call};")
+        inside += _repack(spec.result, "v__result")
     else:
         inside.append(f"{call};")
     for o in spec.operands:
@@ -176,7 +176,7 @@ def _build(o: Operand, scalars: list[str], stored: str) -> str:
 
 
 def _unpack(o: Operand) -> str:
-    names = [f"{o.name}[{_plus(_times(o.count, 'k'), c)}]" for c in range(o.count)]
+    names = [f"p_{o.name}[{_plus(_times(o.count, 'k'), c)}]" for c in range(o.count)]
     return _build(o, names, o.scalar)
 
 
@@ -187,7 +187,7 @@ def _repack(o: Operand, value: str) -> list[str]:
         part = value if o.count == 1 else f"{value}[{c}]"
         if o.type.startswith("bool"):
             part = f"uint8_t({part} ? 1 : 0)"
-        lines.append(f"{o.name}[{_plus(_times(o.count, 'k'), c)}] = {part};")
+        lines.append(f"p_{o.name}[{_plus(_times(o.count, 'k'), c)}] = {part};")
     return lines
 
 

@@ -42,6 +42,14 @@ void count_up(inout int x, int by) { x += by; }
 int both(int a, inout int x, out float3 v) { x -= a; v = float3(x, a, 7); return x + a; }
 void set_mask(float x, out bool positive) { positive = x > 0; }
 float named(float in_, float out) { return in_ - out; }
+float crowded(
+    float count, float row, float shape, float i, float k, float index, float call, float thread, float address,
+    float begin, float stop, float count_, float i_stride, float v_i, float p_i, float crowded)
+{
+    return count + 2 * row + 4 * shape + 8 * i + 16 * k + 32 * index + 64 * call + 128 * thread + 256 * address
+        + 512 * begin + 1024 * stop + 2048 * count_ + 4096 * i_stride + 8192 * v_i + 16384 * p_i + 32768 * crowded;
+}
+float result(float x, inout float result) { result += x; return x * 2; }
 float keyworded(float from, float lambda) { return from - lambda; }
 """
 SCALARS = list(NUMPY_OF)
@@ -280,6 +288,24 @@ def test_keyword_arguments(module: spy.Module) -> None:
 def test_parameters_named_like_python_keywords(module: spy.Module) -> None:
     assert module.keyworded(5, 3) == 2.0
     assert module.keyworded(**{"lambda": 3, "from": 5}) == 2.0
+
+
+@pytest.mark.parametrize("shape", [(8,), (3, 8)])
+def test_parameters_named_like_parts_of_a_kernel(
+    device: spy.Device, module: spy.Module, shape: tuple[int, ...]
+) -> None:
+    host = [np.full(shape, k % 3, np.float32) for k in range(16)]
+    expected = sum(2**k * x for k, x in enumerate(host))
+    tensors = [spy.Tensor.from_numpy(device, x) for x in host]
+    # One that is stretched along rows makes the others strided.
+    tensors[3] = spy.Tensor.from_numpy(device, host[3][..., :1])
+    np.testing.assert_array_equal(module.crowded(*tensors).to_numpy(), expected)
+
+
+def test_a_parameter_named_like_its_function(device: spy.Device, module: spy.Module) -> None:
+    x, both = values("float", 8), spy.Tensor.ones(device, 8)
+    np.testing.assert_array_equal(module.result(spy.Tensor.from_numpy(device, x), both).to_numpy(), x * 2)
+    np.testing.assert_array_equal(both.to_numpy(), x + 1)
 
 
 def test_default_arguments(module: spy.Module) -> None:

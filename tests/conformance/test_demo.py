@@ -45,7 +45,6 @@ def test_demo_on(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not DEVICES, reason="there is no device")
 def test_a_wrong_result_fails_the_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(demo, "_CENTER", (-0.74, 0.13))
     real = demo.reference_escape_time
     monkeypatch.setattr(demo, "reference_escape_time", lambda size: np.roll(real(size), 1, axis=0))
     console = Console(record=True, width=120)
