@@ -16,7 +16,7 @@ def emit(spec: CallSpec) -> str:
     if spec.width == 1 or not spec.indexed:
         parts.append(_element(spec))
     if spec.width > 1:
-        parts.append(_pack(spec))
+        parts.append(_neighbours(spec))
     parts.append(_range_entry(spec) if spec.entry == "range" else _thread_entry(spec))
     return "\n".join(parts)
 
@@ -50,38 +50,28 @@ def _element(spec: CallSpec) -> str:
     return f"void element(Call call, {spec.index} i{_index_parameter(spec)})\n{{\n{lines}}}\n"
 
 
-def _pack(spec: CallSpec) -> str:
-    """The code of ``width`` neighbours, through wide loads and stores."""
+def _neighbours(spec: CallSpec) -> str:
+    """The code of ``width`` neighbours, through wide loads and stores of scalars."""
     w = spec.width
     before, inside, after, arguments = [], [], [], []
-    for o in spec.all_operands:
-        if not _is_packed(o):
-            continue
-        # A pack's accesses are N scalars of storage; bool is stored in bytes and becomes bool per element.
-        pack = f"Pack<{o.scalar}, {w * o.count}>"
-        at = _address(spec, o)
+    for o in filter(_is_wide, spec.all_operands):
         if o.access == "out":
-            before.append(f"{pack} p_{o.name};")
+            before.append(f"vector<{o.scalar}, {w}> {o.name};")
         else:
-            before.append(f"{'let' if o.access == 'in' else 'var'} p_{o.name} = {pack}.load({at});")
+            keyword = "let" if o.access == "in" else "var"
+            before.append(f"{keyword} {o.name} = loadWide<{o.scalar}, {w}>({_address(spec, o)});")
         if o.access != "in":
-            after.append(f"p_{o.name}.store({at});")
+            after.append(f"storeWide<{o.scalar}, {w}>({_address(spec, o)}, {o.name});")
     for o in spec.operands:
-        value = _unpack(o) if _is_packed(o) else _load(spec, o)
+        value = _build(o, [f"{o.name}[k]"], o.scalar) if _is_wide(o) else _load(spec, o)
         if o.access == "in" and not (o.mode == "value" and _is_array(o)):
             arguments.append(value)
             continue
         inside.append(_declare(o, f"v_{o.name}", "" if o.access == "out" else value))
         arguments.append(f"v_{o.name}")
     call = f"{spec.function}({', '.join(arguments)})"
-    if spec.result:
-        inside.append(f"let v__result = {call};")
-        inside += _repack(spec.result, "v__result")
-    else:
-        inside.append(f"{call};")
-    for o in spec.operands:
-        if o.access != "in":
-            inside += _repack(o, f"v_{o.name}")
+    inside.append(_put(spec.result, call) if spec.result else f"{call};")
+    inside += [_put(o, f"v_{o.name}") for o in spec.operands if o.access != "in"]
     lines = "".join(f"    {line}\n" for line in before)
     lines += f"    [ForceUnroll]\n    for (int k = 0; k < {w}; ++k)\n    {{\n"
     lines += "".join(f"        {line}\n" for line in inside) + "    }\n"
@@ -175,20 +165,9 @@ def _build(o: Operand, scalars: list[str], stored: str) -> str:
     return f"{o.type}({', '.join(scalars)})"
 
 
-def _unpack(o: Operand) -> str:
-    names = [f"p_{o.name}[{_plus(_times(o.count, 'k'), c)}]" for c in range(o.count)]
-    return _build(o, names, o.scalar)
-
-
-def _repack(o: Operand, value: str) -> list[str]:
-    """Assignments of an element's scalars to its place in the pack."""
-    lines = []
-    for c in range(o.count):
-        part = value if o.count == 1 else f"{value}[{c}]"
-        if o.type.startswith("bool"):
-            part = f"uint8_t({part} ? 1 : 0)"
-        lines.append(f"p_{o.name}[{_plus(_times(o.count, 'k'), c)}] = {part};")
-    return lines
+def _put(o: Operand, value: str) -> str:
+    """Assignment of a scalar to its place among its neighbours."""
+    return f"{o.name}[k] = {f'uint8_t({value} ? 1 : 0)' if o.type == 'bool' else value};"
 
 
 def _declare(o: Operand, name: str, value: str) -> str:
@@ -207,7 +186,7 @@ def _index_parameter(spec: CallSpec) -> str:
     return f", {spec.index} index[{spec.rank}]" if spec.indexed else ""
 
 
-def _is_packed(o: Operand) -> bool:
+def _is_wide(o: Operand) -> bool:
     return o.mode == "linear" or o.step == "next"
 
 
@@ -217,7 +196,3 @@ def _is_array(o: Operand) -> bool:
 
 def _times(count: int, name: str) -> str:
     return name if count == 1 else f"{count} * {name}"
-
-
-def _plus(text: str, offset: int) -> str:
-    return f"{text} + {offset}" if offset else text

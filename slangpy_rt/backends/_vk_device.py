@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from slangpy_rt.backends._vk_instance import ATOMIC_FLOAT, VkInstance
+from slangpy_rt.backends._vk_instance import ATOMIC_FLOAT, MAINTENANCE_8, VkInstance
 from slangpy_rt.backends.base import Caps
 from slangpy_rt.errors import OutOfMemoryError, UnsupportedError
 
@@ -139,6 +139,7 @@ class VkDevice:
             "VkDeviceQueueCreateInfo", queueFamilyIndex=self.family, queueCount=1, pQueuePriorities=priority
         )
         extensions = [ATOMIC_FLOAT] if "shaderBufferFloat32AtomicAdd" in present else []
+        extensions += {MAINTENANCE_8} & present
         info = self.struct(
             "VkDeviceCreateInfo",
             pNext=features,

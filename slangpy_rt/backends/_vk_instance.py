@@ -13,6 +13,8 @@ from typing import Any
 from slangpy_rt.errors import DeviceError, DeviceLostError, OutOfMemoryError, UnsupportedError
 
 ATOMIC_FLOAT = "VK_EXT_shader_atomic_float"
+# Without it, the remainder of negative integers is undefined, and wrong on NVIDIA's driver (580): -5 % 3 gives 2.
+MAINTENANCE_8 = "VK_KHR_maintenance8"
 
 _API_1_2 = 1 << 22 | 2 << 12  # VK_API_VERSION_1_2
 _LAYER = "VK_LAYER_KHRONOS_validation"
@@ -162,9 +164,14 @@ class VkInstance:
                 continue
             last.pNext = parts[name] = self.struct(name)
             last = parts[name]
+        if MAINTENANCE_8 in names:
+            # The package's vulkan.h is older than the extension; this struct has the same three members.
+            # 1000574000: VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MAINTENANCE_8_FEATURES_KHR.
+            last.pNext = exact = ffi.new("VkPhysicalDeviceTimelineSemaphoreFeatures*", {"sType": 1000574000})
+            self._keep.append(exact)
         self._keep.append(parts)
         self.lib.vkGetPhysicalDeviceFeatures2(physical, chain)
-        present = set()
+        present = {MAINTENANCE_8} & names
         for name, part in parts.items():
             for field, _ in ffi.typeof(name).fields:
                 if field in ("sType", "pNext"):
