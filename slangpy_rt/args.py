@@ -330,6 +330,9 @@ def _bind_host(
     scalar, inner = flat
     count = int(np.prod(inner, dtype=int))
     is_array = isinstance(value, np.ndarray)
+    # Not by its class: numpy.ma takes 15 ms to import.
+    if is_array and hasattr(value, "mask"):
+        raise BindError(f"{where} is a masked array, and Slang knows no masks; pass array.filled(value).")
     try:
         array = np.asarray(value)
     except ValueError:
@@ -451,6 +454,11 @@ def _sign_sequence(value: Any) -> Any:
     return ("list", array.dtype, array.shape, None if small else (int(array.min()), int(array.max())))
 
 
+def _sign_text(value: str) -> Any:
+    # Not itself: a key of keyword arguments ends in their names.
+    return "str", value
+
+
 def _itself(value: Any) -> Any:
     return value
 
@@ -461,7 +469,7 @@ _SIGNERS: dict[type, Callable[[Any], Any]] = {
     int: type,
     bool: type,
     type(None): _itself,
-    str: _itself,
+    str: _sign_text,
     call_id: _itself,
     grid: _itself,
     np.ndarray: _sign_array,

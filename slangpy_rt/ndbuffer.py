@@ -192,7 +192,8 @@ class NDBuffer:
         """
         layout = self.layout
         keys = key if isinstance(key, tuple) else (key,)
-        if not all(k is None or k is ... or isinstance(k, (int, slice)) for k in keys):
+        # To NumPy a bool is a mask, and what it picks is a copy.
+        if not all(k is None or k is ... or type(k) is slice or _is_whole(k) for k in keys):
             raise IndexError(
                 f"{type(self).__name__}: only integers, slices, None and ... index a device array, not {key!r}."
             )
@@ -228,6 +229,10 @@ class NDBuffer:
     def __repr__(self) -> str:
         values = np.array2string(self.to_numpy(), separator=", ", threshold=100)
         return f"{type(self).__name__}({values}, dtype={self.layout.element.name}, device={self.device.name})"
+
+
+def _is_whole(index: Any) -> bool:
+    return isinstance(index, (int, np.integer)) and not isinstance(index, bool)
 
 
 def as_shape(where: str, shape: int | Sequence[int]) -> Shape:

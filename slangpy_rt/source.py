@@ -64,7 +64,7 @@ class Source:
             info = self.session().load_module(self.name, path, text)
             cache.put(key, {"kind": "module", "title": self.name, "info": to_json(info)}, b"")
         self.info: ModuleInfo = info
-        self.digest = cache.key(key, info.dependencies)
+        self.digest = cache.key(key, info.dependencies, _shader_digest())
 
     def session(self) -> Session:
         """The compiler session with this module in it."""
@@ -133,6 +133,13 @@ def shader_directory() -> str:
     if spec is None or not spec.submodule_search_locations:
         raise SlangPyRtError("slangpy_rt.shaders is missing: install the package again.")
     return next(iter(spec.submodule_search_locations))
+
+
+@lru_cache(maxsize=1)
+def _shader_digest() -> str:
+    """Changes with the Slang library that every kernel imports."""
+    texts = (path.read_bytes() for path in sorted(Path(shader_directory()).glob("*.slang")))
+    return hashlib.sha256(b"\0".join(texts)).hexdigest()
 
 
 @lru_cache(maxsize=1)

@@ -6,8 +6,12 @@ elements are loaded and stored is in shaders/slangpy_rt.slang.
 
 from __future__ import annotations
 
+import re
+
 from slangpy_rt_codegen.layout import VALUE_STORAGE, block_fields
 from slangpy_rt_codegen.spec import GROUP_SIZE, CallSpec, Operand
+
+_LOCALS = frozenset({"call", "i", "index", "k", "thread"})
 
 
 def emit(spec: CallSpec) -> str:
@@ -18,7 +22,11 @@ def emit(spec: CallSpec) -> str:
     if spec.width > 1:
         parts.append(_neighbours(spec))
     parts.append(_range_entry(spec) if spec.entry == "range" else _thread_entry(spec))
-    return "\n".join(parts)
+    text = "\n".join(parts)
+    if spec.function in _LOCALS:
+        # A local of that name would hide the function.
+        text = re.sub(rf"\b{spec.function}\b(?!\()", f"{spec.function}_", text)
+    return text
 
 
 def _head(spec: CallSpec) -> str:
@@ -38,7 +46,7 @@ def _element(spec: CallSpec) -> str:
         if o.mode == "tensor" or (o.access == "in" and not (o.mode == "value" and _is_array(o))):
             arguments.append(_load(spec, o))
             continue
-        # Out parameters and arrays need a name; "v_", and "p_" of packs, keep it apart from all others.
+        # Out parameters and arrays need a name; "v_", and "p_" for several, keep it apart from all others.
         name = f"v_{o.name}"
         before.append(_declare(o, name, "" if o.access == "out" else _load(spec, o)))
         arguments.append(name)
@@ -56,14 +64,14 @@ def _neighbours(spec: CallSpec) -> str:
     before, inside, after, arguments = [], [], [], []
     for o in filter(_is_wide, spec.all_operands):
         if o.access == "out":
-            before.append(f"vector<{o.scalar}, {w}> {o.name};")
+            before.append(f"vector<{o.scalar}, {w}> p_{o.name};")
         else:
             keyword = "let" if o.access == "in" else "var"
-            before.append(f"{keyword} {o.name} = loadWide<{o.scalar}, {w}>({_address(spec, o)});")
+            before.append(f"{keyword} p_{o.name} = loadWide<{o.scalar}, {w}>({_address(spec, o)});")
         if o.access != "in":
-            after.append(f"storeWide<{o.scalar}, {w}>({_address(spec, o)}, {o.name});")
+            after.append(f"storeWide<{o.scalar}, {w}>({_address(spec, o)}, p_{o.name});")
     for o in spec.operands:
-        value = _build(o, [f"{o.name}[k]"], o.scalar) if _is_wide(o) else _load(spec, o)
+        value = _build(o, [f"p_{o.name}[k]"], o.scalar) if _is_wide(o) else _load(spec, o)
         if o.access == "in" and not (o.mode == "value" and _is_array(o)):
             arguments.append(value)
             continue
@@ -132,7 +140,7 @@ def _address(spec: CallSpec, o: Operand) -> str:
     if o.mode == "linear":
         return f"call.{o.name} + {_times(o.count, 'i')}"
     if o.mode == "strided":
-        return f"call.{o.name} + offset<{spec.rank}>(index, call.{o.name}_stride)"
+        return f"address(call.{o.name}, index, call.{o.name}_stride)"
     return f"call.{o.name}"
 
 
@@ -167,7 +175,7 @@ def _build(o: Operand, scalars: list[str], stored: str) -> str:
 
 def _put(o: Operand, value: str) -> str:
     """Assignment of a scalar to its place among its neighbours."""
-    return f"{o.name}[k] = {f'uint8_t({value} ? 1 : 0)' if o.type == 'bool' else value};"
+    return f"p_{o.name}[k] = {f'uint8_t({value} ? 1 : 0)' if o.type == 'bool' else value};"
 
 
 def _declare(o: Operand, name: str, value: str) -> str:

@@ -17,6 +17,7 @@ ATOMIC_FLOAT = "VK_EXT_shader_atomic_float"
 MAINTENANCE_8 = "VK_KHR_maintenance8"
 
 _API_1_2 = 1 << 22 | 2 << 12  # VK_API_VERSION_1_2
+_API_1_4_304 = 1 << 22 | 4 << 12 | 304  # the first specification with VK_KHR_maintenance8
 _LAYER = "VK_LAYER_KHRONOS_validation"
 _NEEDED = frozenset({"bufferDeviceAddress", "timelineSemaphore", "shaderInt64"})
 _NEEDED_TEXT = "Vulkan 1.2 with buffer device addresses, timeline semaphores and 64-bit integers"
@@ -164,6 +165,8 @@ class VkInstance:
                 continue
             last.pNext = parts[name] = self.struct(name)
             last = parts[name]
+        if not self._maintenance_8:
+            names.discard(MAINTENANCE_8)
         if MAINTENANCE_8 in names:
             # The package's vulkan.h is older than the extension; this struct has the same three members.
             # 1000574000: VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MAINTENANCE_8_FEATURES_KHR.
@@ -184,6 +187,7 @@ class VkInstance:
 
     def _open(self, debug: bool) -> None:
         ffi, lib = self.ffi, self.lib
+        self._maintenance_8 = True
         version = ffi.new("uint32_t*")
         lib.vkEnumerateInstanceVersion(version)
         if version[0] < _API_1_2:
@@ -192,7 +196,10 @@ class VkInstance:
         info = self.struct("VkInstanceCreateInfo", pApplicationInfo=app)
         if debug:
             layers = self._list("VkLayerProperties", lib.vkEnumerateInstanceLayerProperties)
-            if _LAYER not in {ffi.string(layer.layerName).decode() for layer in layers}:
+            versions = {ffi.string(layer.layerName).decode(): layer.specVersion for layer in layers}
+            # A layer older than the extension reports the struct that enables it as an error.
+            self._maintenance_8 = versions.get(_LAYER, 0) >= _API_1_4_304
+            if _LAYER not in versions:
                 raise UnsupportedError(
                     f"vulkan: debug=True needs {_LAYER}, which is not installed; "
                     f"install the Vulkan validation layers or leave debug off"

@@ -131,6 +131,30 @@ def test_host_arrays_at_odd_addresses(module: spy.Module) -> None:
     np.testing.assert_array_equal(module.sub(whole["x"], 1), numbers(9) - 1)
 
 
+def test_host_vectors_with_gaps(module: spy.Module) -> None:
+    gain, wide, planes = numbers(5, 4), numbers(5, 4, 6), numbers(3, 5, 4)
+    for vectors in (wide[..., ::2], wide[..., 2::-1], planes.transpose(1, 2, 0)):
+        np.testing.assert_array_equal(module.shade(vectors, gain), vectors * gain[..., None])
+
+
+def test_several_elements_a_thread_need_aligned_rows(device: spy.Device, module: spy.Module, requires: Any) -> None:
+    requires("groups")
+    # No software device minds a wide load at the wrong address, so the text is looked at.
+    tensor = spy.Tensor.zeros(device, (8, 16))
+    row = tensor[0]
+    for args in ((tensor, tensor), (row[8:], 1), (tensor[:, :8], row[:8]), (tensor[::2], row)):
+        assert "loadWide" in module.sub.source(*args)
+    for args in (
+        (row[1:], 1),
+        (row[1:9], row[:8]),
+        (tensor[:, 1:9], row[:8]),
+        (tensor[:, :7], 1),
+        (tensor.view(128)[4:], 1),
+        (spy.Tensor.zeros(device, (8, 10))[:, :8], 1),
+    ):
+        assert "loadWide" not in module.sub.source(*args)
+
+
 @pytest.mark.parametrize("view", range(10))
 def test_views_of_tensors(device: spy.Device, module: spy.Module, view: int) -> None:
     host = numbers(6, 8)
@@ -145,7 +169,7 @@ def test_views_of_tensors(device: spy.Device, module: spy.Module, view: int) -> 
         np.s_[None, 1:3, ..., None],
         np.s_[-1, -3:],
         np.s_[3:3],
-        np.s_[4, 5],
+        np.s_[4, np.int64(5)],
     ][view]
     tensor, expected = whole[key], host[key]
     np.testing.assert_array_equal(tensor.to_numpy(), expected)
@@ -176,6 +200,9 @@ def test_reshaped_and_stretched_tensors(device: spy.Device, module: spy.Module) 
     host, row = numbers(4, 6), numbers(6)
     tensor, thin = spy.Tensor.from_numpy(device, host), spy.Tensor.from_numpy(device, row)
     np.testing.assert_array_equal(module.sub(tensor.view((2, 12)), 1).to_numpy(), host.reshape(2, 12) - 1)
+    column = tensor[:, 2:3].broadcast_to((2, 4, 5))
+    np.testing.assert_array_equal(column.to_numpy(), np.broadcast_to(host[:, 2:3], (2, 4, 5)))
+    np.testing.assert_array_equal(module.sub(column, 1).to_numpy(), np.broadcast_to(host[:, 2:3], (2, 4, 5)) - 1)
     stretched = thin.broadcast_to((4, 6))
     np.testing.assert_array_equal(stretched.to_numpy(), np.broadcast_to(row, (4, 6)))
     np.testing.assert_array_equal(module.sub(stretched, tensor).to_numpy(), row - host)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import namedtuple
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -30,6 +32,7 @@ float lengthen(float3 a, float3 b, float s) { return dot(a, b) * s; }
 float3x2 flip(float2x3 m) { return transpose(m); }
 float2 apply(float2x3 m, float3 v) { return mul(m, v); }
 float4x4 plus(float4x4 a, float4x4 b) { return a + b; }
+bool2x3 swap_rows(bool2x3 m) { bool2x3 r; r[0] = m[1]; r[1] = m[0]; return r; }
 float[4] reverse(float x[4]) { float y[4] = { x[3], x[2], x[1], x[0] }; return y; }
 float total(float x[4]) { return x[0] + 10 * x[1] + 100 * x[2] + 1000 * x[3]; }
 
@@ -122,6 +125,14 @@ def test_matrices(module: spy.Module) -> None:
     m, v = values("float", 5, 2, 3), values("float", 5, 3)
     np.testing.assert_array_equal(module.flip(m), m.transpose(0, 2, 1))
     np.testing.assert_array_equal(module.apply(m, v), np.einsum("nij,nj->ni", m, v))
+
+
+def test_bool_matrices(device: spy.Device, module: spy.Module) -> None:
+    m = values("bool", 5, 2, 3)
+    np.testing.assert_array_equal(module.swap_rows(m), m[:, ::-1])
+    np.testing.assert_array_equal(module.swap_rows(m[0]), m[0, ::-1])
+    tensor = module.swap_rows(spy.Tensor.from_numpy(device, m, "bool2x3"))
+    np.testing.assert_array_equal(tensor.to_numpy(), m[:, ::-1])
 
 
 def test_a_matrix_by_value(module: spy.Module) -> None:
@@ -276,10 +287,16 @@ def test_out_of_bool(module: spy.Module) -> None:
     np.testing.assert_array_equal(mask, x > 0)
 
 
-def test_keyword_arguments(module: spy.Module) -> None:
-    a, b = values("float", 8), values("float", 8)
+def test_keyword_arguments(device: spy.Device, module: spy.Module) -> None:
+    a, b = values("float", 8), values("float", 8)[::-1].copy()
     f = module.named
     expected = a - b
+    left, right = spy.Tensor.from_numpy(device, a), spy.Tensor.from_numpy(device, b)
+    np.testing.assert_array_equal(f(out=right, in_=left).to_numpy(), expected)
+    np.testing.assert_array_equal(f(in_=right, out=left).to_numpy(), -expected)
+    into = spy.Tensor.zeros(device, 8)
+    assert f(out=right, in_=left, _result=into) is into
+    np.testing.assert_array_equal(into.to_numpy(), expected)
     np.testing.assert_array_equal(f(in_=a, out=b), expected)
     np.testing.assert_array_equal(f(out=b, in_=a), expected)
     np.testing.assert_array_equal(f(a, out=b), expected)
@@ -327,6 +344,14 @@ def test_lists_and_tuples(module: spy.Module, add: spy.Function) -> None:
     np.testing.assert_array_equal(module.swap2((1, 2)), np.array([2, 1], np.float32))
     np.testing.assert_array_equal(module.swap2([(1, 2), (3, 4)]), np.array([[2, 1], [4, 3]], np.float32))
     np.testing.assert_array_equal(module.add_uint8_t([1, 255], 1), np.array([2, 0], np.uint8))
+
+
+def test_kinds_of_arrays_that_come_from_numpys(add: spy.Function, tmp_path: Path) -> None:
+    mapped = np.memmap(tmp_path / "data", np.float32, "w+", shape=(9,))
+    mapped[:] = values("float", 9)
+    np.testing.assert_array_equal(add(mapped, 1), values("float", 9) + 1)
+    pair = namedtuple("pair", "x y")
+    np.testing.assert_array_equal(add(pair(1, 2), 1), np.array([2, 3], np.float32))
 
 
 def test_host_data_converts_as_numpy_does(add: spy.Function) -> None:

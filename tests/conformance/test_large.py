@@ -95,6 +95,19 @@ def test_more_groups_than_a_device_runs(device: spy.Device, load: Load, requires
     assert str(caught.value) == f"a call of 2,049 threads is more than {device.info} runs at once."
 
 
+def test_long_calls_done_in_pieces(load: Load) -> None:
+    # Long enough for the CPU to share it out; the odd row length puts the ends of pieces inside rows.
+    module = load()
+    shape = (1201, 1003)
+    a = np.random.default_rng(7).integers(-99, 99, shape[::-1]).astype(np.float32)
+    b = np.arange(shape[1], dtype=np.float32)
+    np.testing.assert_array_equal(module.sub(a.T, b), a.T - b)
+    np.testing.assert_array_equal(module.sub(a, a.T[:1].T), a - a[:, :1])
+    y, x = np.indices(shape)
+    np.testing.assert_array_equal(module.where(spy.grid(shape)).to_numpy(), np.stack([x, y], -1))
+    np.testing.assert_array_equal(module.sub(a, 1), a - 1)
+
+
 def test_more_elements_than_65535_groups_hold(device: spy.Device, load: Load) -> None:
     n = 65535 * 256 * 4 + 5
     tensor = spy.Tensor.from_numpy(device, np.arange(n, dtype=np.uint32).astype(np.uint8))

@@ -107,6 +107,7 @@ def test_elements_that_are_vectors_and_bools(device: spy.Device, module: spy.Mod
 
 def test_shape_is_known_inside(module: spy.Module) -> None:
     np.testing.assert_array_equal(module.shape_of(ramp(4, 5, 6), [0, 1, 2]), [4, 5, 6])
+    np.testing.assert_array_equal(module.shape_of(ramp(4, 0, 6), [0, 1, 2]), [4, 0, 6])
 
 
 def test_writing(device: spy.Device, module: spy.Module) -> None:

@@ -264,6 +264,11 @@ REFUSED: dict[str, tuple[Call, type[Exception], str]] = {
         _BIND,
         f"{ADD}: argument 'a' is ['x'], which does not convert to 'float'; make it an array of dtype float32.",
     ),
+    "masked array": (
+        lambda m, a: m.add(np.ma.masked_array(a.h, a.h > 3), 1),
+        _BIND,
+        f"{ADD}: argument 'a' is a masked array, and Slang knows no masks; pass array.filled(value).",
+    ),
     "None": (
         lambda m, a: m.add(1, None),
         _BIND,
@@ -386,6 +391,11 @@ REFUSED: dict[str, tuple[Call, type[Exception], str]] = {
         _SHAPE,
         "Tensor.broadcast_to: Tensor<float> of shape (3,) does not broadcast to shape (2, 4).",
     ),
+    "index that is a mask": (
+        lambda m, a: a.t[True],
+        IndexError,
+        "Tensor: only integers, slices, None and ... index a device array, not True.",
+    ),
     "index of another kind": (
         lambda m, a: a.t[[0, 1]],
         IndexError,
@@ -417,6 +427,12 @@ def test_refusals(device: spy.Device, module: spy.Module, name: str) -> None:
         assert refused(error, lambda: action(module, arrays)) == message
     arrays.check()
     np.testing.assert_array_equal(module.add(arrays.t, arrays.h).to_numpy(), np.full(3, 14))
+
+
+def test_a_text_is_not_taken_for_a_keyword(module: spy.Module) -> None:
+    assert module.add(1, b=2) == 3
+    message = refused(spy.BindError, lambda: module.add(1, 2, "b"))
+    assert message == f"{ADD}: 3 positional arguments were given; it takes 2."
 
 
 def test_array_of_another_device(backend_name: str, device: spy.Device, module: spy.Module) -> None:

@@ -31,7 +31,10 @@ float3 shade(float3 colour, float gain) { return colour * gain; }
 float3 apply(float3x3 m, float3 v) { return mul(m, v); }
 int16_t choose(bool which, int16_t a, half b) { return which ? a : int16_t(b); }
 float total(float x[4]) { return x[0] + x[1] + x[2] + x[3]; }
-bool3 invert(bool3 mask) { return !mask; }
+bool invert(bool mask) { return !mask; }
+bool3 invert3(bool3 mask) { return !mask; }
+double mean(double a, double b) { return (a + b) / 2; }
+void decay(inout float x, float rate, out float lost) { lost = x * rate; x -= lost; }
 float blur(Tensor<float, 2> image, int2 at) { return image[at]; }
 void scatter(RWTensor<float, 1> to, int at, float value) { to[at] = value; }
 void step(inout float3 position, float3 velocity, out float speed) { speed = length(velocity); position += velocity; }
@@ -87,9 +90,13 @@ SPECS = {
         "add", operand("a", "float", "strided", step="next"), operand("b", "float", "strided", step="same"),
         result=result(), rank=2, width=4,
     ),
-    "shade_wide": call(
+    "shade_vectors": call(
         "shade", operand("colour", "float3", "linear"), operand("gain", "float", "constant"),
-        result=result("float3"), entry="value", width=4,
+        result=result("float3"), entry="value",
+    ),
+    "mean_wide": call(
+        "mean", operand("a", "double", "linear"), operand("b", "double", "linear"), result=result("double"),
+        entry="value", width=2,
     ),
     "apply_matrix": call(
         "apply", operand("m", "float3x3", "value"), operand("v", "float3", "linear"), result=result("float3")
@@ -100,7 +107,8 @@ SPECS = {
     ),
     "total_array": call("total", operand("x", "float[4]", "value"), result=result(), entry="range"),
     "total_arrays": call("total", operand("x", "float[4]", "linear"), result=result()),
-    "invert_bool": call("invert", operand("mask", "bool3", "linear"), result=result("bool3"), width=4),
+    "invert_bool_wide": call("invert", operand("mask", "bool", "linear"), result=result("bool"), width=4),
+    "invert_bool3": call("invert3", operand("mask", "bool3", "linear"), result=result("bool3")),
     "blur_tensor": call(
         "blur", operand("image", "Tensor<float, 2>", "tensor", rank=2), operand("at", "int2", "index", rank=2),
         result=result(), rank=2,
@@ -113,9 +121,9 @@ SPECS = {
         "step", operand("position", "float3", "linear", "inout"), operand("velocity", "float3", "linear"),
         operand("speed", "float", "linear", "out"),
     ),
-    "step_inout_wide": call(
-        "step", operand("position", "float3", "linear", "inout"), operand("velocity", "float3", "value"),
-        operand("speed", "float", "linear", "out"), entry="value", width=4,
+    "decay_wide": call(
+        "decay", operand("x", "float", "linear", "inout"), operand("rate", "float", "value"),
+        operand("lost", "float", "linear", "out"), entry="value", width=4,
     ),
 }  # fmt: skip
 
