@@ -53,6 +53,11 @@ def read_config(env: Mapping[str, str]) -> Config:
     )
 
 
+def child_environment(extra: Mapping[str, str]) -> dict[str, str]:
+    """This process's environment with some variables set, for a program that it starts."""
+    return {**os.environ, **extra}
+
+
 def _number(env: Mapping[str, str], name: str, default: int) -> int:
     text = env.get(name, "")
     try:

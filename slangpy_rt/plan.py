@@ -258,7 +258,7 @@ def _result(
     full = shape + flat[1]
 
     def make_host() -> Any:
-        return np.empty(full, dtype)
+        return device.host_array(full, dtype)
 
     bound = bind_result(where, device, sig.returns, make_host())
     unwrap = None if kind == "numpy" else _python_value

@@ -8,31 +8,30 @@ not exist here: Slang refuses functions that need them.
 from __future__ import annotations
 
 import ctypes
-import hashlib
 import importlib.util
 import itertools
 import os
 import platform
 import queue
 import shutil
-import subprocess
 import sys
 import tempfile
 import threading
 import time
+import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from cffi import FFI
 
 from slangpy_rt.backends.base import Backend, Buffer, Caps, Kernel, KernelInfo, Target
-from slangpy_rt.config import CONFIG
+from slangpy_rt.config import CONFIG, child_environment
 from slangpy_rt.errors import CompileError, DeviceError, OutOfMemoryError, UnsupportedError
 
-_FFI = FFI()
-_FFI.cdef("void run(int64_t begin, int64_t end, const char *call);")
+# ctypes, whose calls cost 0.3 us more than those of cffi: importing cffi would double what the backend adds to the
+# start of a process (35 ms).
+_RUN = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_char_p)
 
 # -fno-math-errno lets sqrt vectorize and changes no result. Hidden symbols, or else the compiler may not inline
 # across functions of a shared library: a 16M-float add takes 55 ms instead of 9.
@@ -81,10 +80,10 @@ class CpuKernel(Kernel):
 
     __slots__ = ("library", "run")
 
-    def __init__(self, info: KernelInfo, library: Any) -> None:
+    def __init__(self, info: KernelInfo, library: ctypes.CDLL) -> None:
         super().__init__(info)
         self.library = library
-        self.run: Callable[[int, int, bytes], None] = library.run
+        self.run: Callable[[int, int, bytes], None] = _RUN((info.entry, library))
 
 
 class CpuBackend(Backend):
@@ -122,6 +121,8 @@ class CpuBackend(Backend):
                 "device cpu: no C++ compiler was found. Install g++ or clang++, or `pip install ziglang`, "
                 "or name one in SLANGPY_RT_CXX."
             )
+        import subprocess
+
         with tempfile.TemporaryDirectory(prefix="slangpy_rt-") as folder:
             source, library = Path(folder) / "kernel.cpp", Path(folder) / "kernel.so"
             source.write_bytes(code)
@@ -129,23 +130,23 @@ class CpuBackend(Backend):
                 [*command, *_FLAGS, *_machine_flags(command), str(source), "-o", str(library), "-lm"],
                 capture_output=True,
                 text=True,
+                env=child_environment(_zig_caches(folder)) if command[1:] else None,
             )
             if result.returncode:
                 raise CompileError(f"{Path(command[0]).name} refused the C++ that Slang emitted:\n{result.stderr}")
             return library.read_bytes()
 
     def load(self, binary: bytes, info: KernelInfo) -> Kernel:
-        # dlopen wants a file; it may be unlinked once mapped, except on Windows.
-        handle, path = tempfile.mkstemp(prefix="slangpy_rt-", suffix=".so")
+        # dlopen wants a file, and one of a name of its own: it returns the library it has for a known name.
         try:
-            with os.fdopen(handle, "wb") as file:
+            with tempfile.NamedTemporaryFile(prefix="slangpy_rt-", suffix=".so", delete=False) as file:
                 file.write(binary)
-            return CpuKernel(info, _FFI.dlopen(path))
+            kernel = CpuKernel(info, ctypes.CDLL(file.name))
+            if os.name != "nt":
+                Path(file.name).unlink()
+            return kernel
         except OSError as error:
             raise DeviceError(f"device cpu: loading a kernel failed: {error}") from error
-        finally:
-            if os.name != "nt":
-                Path(path).unlink()
 
     def alloc(self, nbytes: int) -> Buffer:
         size = 1 << max(8, (nbytes - 1).bit_length()) if nbytes <= 1 << 20 else -(-nbytes >> 20) << 20
@@ -293,11 +294,23 @@ def _machine_flags(command: list[str]) -> list[str]:
     return ["-march=native", *(["-nostdlib++"] if command[1:] else [])]
 
 
+def _zig_caches(folder: str) -> dict[str, str]:
+    """Caches of our own: zig builds its C library once (8 s), and fails where it finds no home directory."""
+    from platformdirs import user_cache_path
+
+    shared = user_cache_path("slangpy_rt") / "zig"
+    try:
+        shared.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        shared = Path(folder)
+    return {"ZIG_GLOBAL_CACHE_DIR": str(shared), "ZIG_LOCAL_CACHE_DIR": folder}
+
+
 def _cpu_identity() -> str:
     """What -march=native depends on, so that a kernel built elsewhere is not run here."""
     if sys.platform == "linux":
         with Path("/proc/cpuinfo").open("rb") as file:
             lines = file.read(8192).split(b"\n\n")[0].splitlines()
         kept = [line for line in lines if line.startswith((b"model name", b"flags", b"Features", b"CPU"))]
-        return hashlib.sha256(b"\n".join(kept)).hexdigest()[:16]
+        return f"{zlib.crc32(b' '.join(kept)):08x}"
     return f"{platform.machine()} {platform.processor()}"

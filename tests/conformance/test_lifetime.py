@@ -184,6 +184,19 @@ def test_two_devices_at_once(backend_name: str, device: spy.Device, module: spy.
     np.testing.assert_array_equal(module.add(here, 1).to_numpy(), ramp(1000, 51))
 
 
+def test_a_warm_start_needs_no_compiler(
+    backend_name: str, device: spy.Device, module: spy.Module, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module.add(ramp(10), 1)
+    monkeypatch.setattr("slangpy_rt.source.new_session", None)
+    monkeypatch.setattr(type(device.backend), "compile", None)
+    with spy.Device(backend_name) as own:
+        warm = spy.Module.load_from_source(own, "test_lifetime", SLANG)
+        np.testing.assert_array_equal(warm.add(ramp(10), 1), ramp(10, 1))
+        with pytest.raises(TypeError, match="NoneType"):
+            spy.Module.load_from_source(own, "test_lifetime", SLANG + "// changed")
+
+
 def test_threads_share_a_function(device: spy.Device, module: spy.Module) -> None:
     start = threading.Barrier(8)
     failures: list[str] = []
