@@ -450,8 +450,12 @@ def _sign_sequence(value: Any) -> Any:
         return _refused()
     if array.dtype not in SLANG_OF:
         return _refused()
-    small = array.dtype.kind not in "iu" or array.size == 0
-    return ("list", array.dtype, array.shape, None if small else (int(array.min()), int(array.max())))
+    if array.dtype.kind not in "iu" or array.size == 0:
+        return ("list", array.dtype, array.shape)
+    # Whole numbers in a list have no width: what tells calls apart is which integer types hold them all.
+    low, high = int(array.min()), int(array.max())
+    fits = tuple(low >= np.iinfo(d).min and high <= np.iinfo(d).max for d in SLANG_OF if d.kind in "iu")
+    return ("list", array.dtype, array.shape, fits)
 
 
 def _sign_text(value: str) -> Any:

@@ -189,6 +189,8 @@ def prepare(
     BindError, ShapeError, UnsupportedError, CompileError
     """
     where = str(sig)
+    if any(p.name == "_result" for p in sig.params):
+        raise BindError(f"{where}: a parameter named '_result' cannot be passed; that keyword names the result.")
     order = _match(where, sig, len(args) - len(names), names)
     arguments = tuple(
         bind(f"{where}: argument '{p.name}'", device, p, args[k]) for p, k in zip(sig.params, order, strict=False)

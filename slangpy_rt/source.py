@@ -47,7 +47,7 @@ class Source:
         include_paths: tuple[str, ...],
         defines: Defines,
     ) -> None:
-        self.name = re.sub(r"\W", "_", name)
+        self.name = _module_name(name)
         self.path = path
         self.text = text
         self._target = target
@@ -114,6 +114,12 @@ def new_session(target: Target, search_paths: tuple[str, ...], defines: Defines)
     from slangpy_rt.slang.session import Session
 
     return Session(_library(), target, search_paths, defines)
+
+
+def _module_name(name: str) -> str:
+    """An identifier of Slang's for a file's name, other than our own module's."""
+    identifier = re.sub(r"\W", "_", name)
+    return f"_{identifier}" if identifier == "slangpy_rt" or not identifier[:1].isidentifier() else identifier
 
 
 @lru_cache(maxsize=1)

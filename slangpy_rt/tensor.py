@@ -35,7 +35,11 @@ class Tensor(NDBuffer):
         flat = flatten(element)
         assert flat is not None, element
         full = as_shape(f"{cls.__name__}.full", shape) + flat[1]
-        return cls.from_numpy(device, np.full(full, value, NUMPY_OF[flat[0]]), element)
+        try:
+            host = np.full(full, value, NUMPY_OF[flat[0]])
+        except (OverflowError, TypeError, ValueError) as error:
+            raise BindError(f"{cls.__name__}.full: {value!r} does not fit '{element.name}' ({error}).") from None
+        return cls.from_numpy(device, host, element)
 
     @classmethod
     def zeros(cls: type[T], device: Device, shape: int | Sequence[int], dtype: Any = "float") -> T:

@@ -27,6 +27,10 @@ import slangpy_rt as spy  # noqa: E402
 UNSUPPORTED = {
     ("cpu", "half"): "Slang's C++ target has no 16-bit float",
     ("cpu", "groups"): "a range kernel has no thread groups",
+    (
+        "cuda",
+        "int8_t vectors",
+    ): "Slang writes make_char3(signed char, char, signed char), ambiguous in CUDA's headers",
 }
 
 Requires = Callable[..., None]
@@ -36,6 +40,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--backend", action="append", default=[], metavar="NAME", help="test this backend; may be repeated"
     )
+    parser.addoption("--validation", action="store_true", help="open Vulkan with its layers; any message fails")
     parser.addoption("--regenerate-golden", action="store_true", help="rewrite tests/golden/*.slang")
 
 
@@ -49,13 +54,18 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 @pytest.fixture(scope="session")
-def device(backend_name: str) -> Iterator[spy.Device]:
+def device(backend_name: str, pytestconfig: pytest.Config) -> Iterator[spy.Device]:
     """One device of each backend, open for the whole session."""
+    validation = pytestconfig.getoption("--validation") and backend_name == "vulkan"
     reasons = {d.type: d.reason for d in spy.devices()}
     if reasons.get(backend_name):
         pytest.fail(f"backend '{backend_name}' is required and absent: {reasons[backend_name]}")
-    with spy.Device(backend_name) as opened:
+    with spy.Device(backend_name, debug=validation) as opened:
         yield opened
+    if validation:
+        # Debian 12's layer does not know Slang's number in SPIR-V's list of source languages.
+        said = [text for text in opened.backend.messages if "Invalid source language operand" not in text]
+        assert not said, "the validation layer had something to say:\n" + "\n".join(said)
 
 
 @pytest.fixture
@@ -67,6 +77,8 @@ def requires(device: spy.Device) -> Requires:
         # Thread groups follow from how kernels are entered, not from what a device reports.
         if device.backend.target.entry != "range":
             has |= {"groups"}
+        if device.name != "cuda":
+            has |= {"int8_t vectors"}
         for capability in capabilities:
             if capability not in has:
                 reason = UNSUPPORTED.get((device.name, capability))

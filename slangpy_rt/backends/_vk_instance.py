@@ -6,6 +6,7 @@ library; its Python wrappers are never called, and its constants have holes, whi
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -219,6 +220,7 @@ class VkInstance:
             info.ppEnabledExtensionNames = self.strings(["VK_EXT_debug_utils"])
         out = ffi.new("VkInstance*")
         self.check(lib.vkCreateInstance(info, ffi.NULL, out), "creating an instance")
+        _keep_drivers_loaded()
         self._handle = out[0]
         self.on_close(lib.vkDestroyInstance, self._handle, ffi.NULL)
         if debug:
@@ -257,7 +259,7 @@ class VkInstance:
 
 
 def find_fault() -> str | None:
-    """Say in one sentence why no device can be opened, or None; leaves no instance behind."""
+    """Say in one sentence why no device can be opened, or None; leaves no device behind."""
     try:
         instance = VkInstance(debug=False)
         try:
@@ -267,6 +269,20 @@ def find_fault() -> str | None:
     except (DeviceError, UnsupportedError) as error:
         return str(error)
     return None
+
+
+@functools.cache
+def _keep_drivers_loaded() -> None:
+    """Leave one instance open for the life of the process.
+
+    The loader unloads a driver with its last instance, and NVIDIA's (580) cannot be loaded more than 30 times: it
+    runs out of static thread-local storage.
+    """
+    ffi, lib = _load()
+    app = ffi.new("VkApplicationInfo*", {"sType": lib.VK_STRUCTURE_TYPE_APPLICATION_INFO, "apiVersion": _API_1_2})
+    kind = lib.VK_STRUCTURE_TYPE_INSTANCE_CREATE_INFO
+    info = ffi.new("VkInstanceCreateInfo*", {"sType": kind, "pApplicationInfo": app})
+    lib.vkCreateInstance(info, ffi.NULL, ffi.new("VkInstance*"))
 
 
 def _load() -> tuple[Any, Any]:
