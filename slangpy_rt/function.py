@@ -72,14 +72,14 @@ class Function:
         if named:
             return self._call_named(args, _result, named)
         if _result is None:
-            key = tuple([a.layout if type(a) in ARRAYS else signature(a) for a in args])
-            call = self._calls.get(key)
+            values, calls = args, self._calls
         else:
-            key = tuple([a.layout if type(a) in ARRAYS else signature(a) for a in (*args, _result)])
-            call = self._calls_into.get(key)
+            values, calls = (*args, _result), self._calls_into
+        key = tuple([a.layout if type(a) in ARRAYS else signature(a) for a in values])
+        call = calls.get(key)
         if call is None:
             call = self._prepare(key, args, (), _result)
-        return call.run(args, _result)
+        return call.run(values)
 
     call = __call__
 
@@ -107,7 +107,8 @@ class Function:
     def _call_named(self, args: tuple[Any, ...], result: Any, named: dict[str, Any]) -> Any:
         call = self._prepared(args, result, named)
         result, named = self._take_out(result, named)
-        return call.run((*args, *named.values()), result)
+        values = (*args, *named.values())
+        return call.run(values if result is None else (*values, result))
 
     def _prepared(self, args: tuple[Any, ...], result: Any, named: dict[str, Any]) -> PreparedCall:
         result, named = self._take_out(result, named)

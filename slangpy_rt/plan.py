@@ -53,7 +53,7 @@ class PreparedCall:
     """
 
     __slots__ = (
-        "_alloc", "_device", "_feeds", "_groups", "_kernel", "_launch", "_make", "_order", "_pack", "_plain",
+        "_alloc", "_device", "_feeds", "_groups", "_into", "_kernel", "_launch", "_make", "_order", "_pack", "_plain",
         "_prefix", "_result", "_unwrap", "bound", "shape", "spec", "text",
     )  # fmt: skip
 
@@ -87,27 +87,28 @@ class PreparedCall:
             kernel is not None
             and all(type(feed) is ArrayFeed for feed in self._feeds)
             and order == tuple(range(len(order)))
+            and not result.named
         )
+        self._into = result.into
         self._launch = device.launch
         self._alloc = device.backend.alloc
         self._result = result.layout
         self._make = result.make
         self._unwrap = result.unwrap
 
-    def run(self, args: tuple[Any, ...], out: Any) -> Any:
+    def run(self, values: tuple[Any, ...]) -> Any:
         """Run it on arguments of the signature it was prepared for.
 
         Parameters
         ----------
-        args : tuple
-            Positional values and then keyword values.
-        out : array or None
-            What the user gave as ``_result``, if that is an array.
+        values : tuple
+            Positional values, keyword values, and then ``_result`` if one was given.
         """
         if self._device.closed:
             self._device.check_open()
         if not self._plain:
-            return self._run_any(args, out)
+            return self._run_any(values)
+        out = None
         layout = self._result
         if layout is not None:
             buffer = self._alloc(layout.nbytes)
@@ -116,23 +117,24 @@ class PreparedCall:
             out.layout = layout
             out.buffer = buffer
             out.address = buffer.address
-        arrays = args if out is None else (*args, out)
+            values = (*values, out)
+        elif self._into:
+            out = values[-1]
         self._launch(
             self._kernel,
             self._groups,
-            self._prefix + self._pack(*[a.address for a in arrays]),
-            [a.buffer for a in arrays],
+            self._prefix + self._pack(*[a.address for a in values]),
+            [a.buffer for a in values],
         )
         return out
 
-    def _run_any(self, args: tuple[Any, ...], out: Any) -> Any:
-        if self._make is not None:
-            out = self._make()
+    def _run_any(self, values: tuple[Any, ...]) -> Any:
+        out = values[-1] if self._into else self._make() if self._make is not None else None
         if self._kernel is not None:
             block: list[Any] = []
             buffers: list[Buffer] = []
             fed = []
-            for feed, value in zip(self._feeds, (*[args[k] for k in self._order], out), strict=False):
+            for feed, value in zip(self._feeds, (*[values[k] for k in self._order], out), strict=False):
                 before = len(buffers)
                 feed.feed(value, block, buffers)
                 if len(buffers) > before:
@@ -150,9 +152,12 @@ class PreparedCall:
 
 
 class Result:
-    """How a call returns: an array of a layout, a host array, or a Python value."""
+    """How a call returns: into an array that was given, as a new array of a layout or of the host, or as a number.
 
-    __slots__ = ("bound", "layout", "make", "unwrap")
+    ``named`` says that ``_result`` was given and is no array but the kind of one.
+    """
+
+    __slots__ = ("bound", "into", "layout", "make", "named", "unwrap")
 
     def __init__(
         self,
@@ -160,11 +165,15 @@ class Result:
         layout: Any = None,
         make: Callable[[], Any] | None = None,
         unwrap: Callable[[Any], Any] | None = None,
+        into: bool = False,
+        named: bool = False,
     ) -> None:
         self.bound = bound
         self.layout = layout
         self.make = make
         self.unwrap = unwrap
+        self.into = into
+        self.named = named
 
 
 def prepare(
@@ -202,7 +211,7 @@ def prepare(
     everything = (*arguments, target) if target else arguments
     shape = broadcast(where, [(b.name, b.shape) for b in everything if b.mode in ("array", "index")])
     _check_index(where, args, order, sig, shape)
-    outcome = Result(target) if target else _result(where, device, sig, arguments, result, shape)
+    outcome = Result(target, into=True) if target else _result(where, device, sig, arguments, result, shape)
     bound = (*arguments, outcome.bound) if outcome.bound else arguments
     _check_written(where, bound, shape)
     return _build(device, source, sig, bound, outcome, shape, order)
@@ -255,7 +264,8 @@ def _result(
         def make() -> Any:
             return _make_array(layout)
 
-        return Result(bind_result(where, device, sig.returns, sample), layout, make)
+        bound = bind_result(where, device, sig.returns, sample)
+        return Result(bound, layout, make, named=asked is not None)
     dtype = NUMPY_OF[flat[0]]
     full = shape + flat[1]
 
@@ -264,7 +274,7 @@ def _result(
 
     bound = bind_result(where, device, sig.returns, make_host())
     unwrap = None if kind == "numpy" else _python_value
-    return Result(bound, None, make_host, unwrap)
+    return Result(bound, None, make_host, unwrap, named=asked is not None)
 
 
 def _make_array(layout: Any) -> Any:
