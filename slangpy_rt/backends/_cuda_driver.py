@@ -1,7 +1,8 @@
 """The part of the CUDA driver library that the backend calls, and its error codes as exceptions.
 
 The library is called through cffi and not through cuda.bindings: the package imports in 0.02 s instead of
-0.09, and a launch costs 0.4 us less of Python. Nothing here holds a device or a context.
+0.09, and a launch costs 0.4 us less of Python. codegen/tools/gen_cuda_ffi.py declares what is called. Nothing
+here holds a device or a context.
 """
 
 from __future__ import annotations
@@ -10,52 +11,10 @@ import functools
 import os
 from typing import Any
 
-from cffi import FFI
-
+from slangpy_rt.backends import _cuda_ffi
 from slangpy_rt.errors import DeviceError, DeviceLostError, OutOfMemoryError
 
-# Handles are declared as integers because a backend only hands them on. Names with _v2 are what cuda.h
-# renames the plain names to since CUDA 4.0 (primary context: 11.0), so every 12.x and 13.x driver has them.
-FFI_CUDA = FFI()
-FFI_CUDA.cdef("""
-int cuInit(unsigned int flags);
-int cuGetErrorName(int status, const char **name);
-int cuDeviceGetCount(int *count);
-int cuDeviceGet(int *device, int ordinal);
-int cuDeviceGetName(char *name, int length, int device);
-int cuDeviceGetAttribute(int *value, int attribute, int device);
-int cuDeviceTotalMem_v2(size_t *nbytes, int device);
-int cuDevicePrimaryCtxRetain(uintptr_t *context, int device);
-int cuDevicePrimaryCtxRelease_v2(int device);
-int cuCtxSetCurrent(uintptr_t context);
-int cuStreamCreate(uintptr_t *stream, unsigned int flags);
-int cuStreamDestroy_v2(uintptr_t stream);
-int cuStreamSynchronize(uintptr_t stream);
-int cuEventCreate(uintptr_t *event, unsigned int flags);
-int cuEventDestroy_v2(uintptr_t event);
-int cuEventRecord(uintptr_t event, uintptr_t stream);
-int cuEventSynchronize(uintptr_t event);
-int cuMemGetInfo_v2(size_t *free, size_t *total);
-int cuMemAlloc_v2(uintptr_t *address, size_t nbytes);
-int cuMemFree_v2(uintptr_t address);
-int cuMemHostAlloc(uintptr_t *address, size_t nbytes, unsigned int flags);
-int cuMemFreeHost(uintptr_t address);
-int cuMemcpyHtoDAsync_v2(uintptr_t device, uintptr_t host, size_t nbytes, uintptr_t stream);
-int cuMemcpyDtoHAsync_v2(uintptr_t host, uintptr_t device, size_t nbytes, uintptr_t stream);
-int cuModuleLoadData(uintptr_t *module, const char *image);
-int cuModuleGetFunction(uintptr_t *function, uintptr_t module, const char *name);
-int cuModuleUnload(uintptr_t module);
-typedef struct {
-    unsigned int gx, gy, gz, bx, by, bz, shared_bytes;
-    uintptr_t stream;
-    void *attributes;
-    unsigned int attribute_count;
-} CUlaunchConfig;
-int cuLaunchKernelEx(const CUlaunchConfig *config, uintptr_t function, void **params, void **extra);
-int cuLaunchKernel(uintptr_t function, unsigned int gx, unsigned int gy, unsigned int gz,
-                   unsigned int bx, unsigned int by, unsigned int bz, unsigned int shared_bytes,
-                   uintptr_t stream, void **params, void **extra);
-""")
+FFI_CUDA: Any = _cuda_ffi.ffi
 
 # Numbers of CUresult in cuda.h.
 OUT_OF_MEMORY = 2

@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from tools import gen_cuda_ffi
 
 from slangpy_rt.backends.base import Target
 from slangpy_rt.backends.cuda import CudaBackend, nvrtc_compile, nvrtc_version
@@ -117,3 +118,7 @@ def test_importing_the_backend_loads_neither_nvrtc_nor_the_cuda_package() -> Non
 def test_why_unavailable_is_one_sentence_or_none() -> None:
     reason = CudaBackend.why_unavailable()
     assert reason is None or (reason and "\n" not in reason and not reason.endswith("."))
+
+
+def test_regenerating_the_driver_tables_changes_nothing() -> None:
+    assert gen_cuda_ffi.TARGET.read_text(encoding="utf-8") == gen_cuda_ffi.generate()

@@ -33,7 +33,8 @@ ALLOWED = {
     "backends.null": BASE,
     "backends.cpu": BASE,
     "backends.cuda": BASE | {"backends._cuda_driver", "backends._cuda_staging"},
-    "backends._cuda_driver": BASE,
+    "backends._cuda_driver": BASE | {"backends._cuda_ffi"},
+    "backends._cuda_ffi": set(),
     "backends._cuda_staging": BASE | {"backends._cuda_driver"},
     "backends.vulkan": BASE | {"backends._vk_device", "backends._vk_heap", "backends._vk_instance"},
     "backends._vk_device": BASE | {"backends._vk_instance"},
@@ -65,7 +66,7 @@ ALLOWED = {
 }
 # Who may import what is not the standard library. NumPy is everywhere but in the code generator.
 OUTSIDE = {
-    "cffi": {"slangpy_rt.backends."},
+    "_cffi_backend": {"slangpy_rt.backends._cuda_ffi"},
     "vulkan": {"slangpy_rt.backends._vk_instance"},
     "cuda": {"slangpy_rt.backends.cuda", "slangpy_rt.backends._cuda_driver", "slangpy_rt.cli"},
     "filelock": {"slangpy_rt.cache"},
