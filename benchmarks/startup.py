@@ -7,6 +7,7 @@ floor is an interpreter that imports NumPy and, for a GPU, opens an empty contex
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tempfile
@@ -67,6 +68,8 @@ c = a + a
 def main() -> int:
     """Run the benchmark; the exit status is 1 when ours could not be measured."""
     bench = Bench("startup", __doc__ or "")
+    # Some machines forbid it: every start would compile every package again.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     for device in bench.devices:
         with tempfile.TemporaryDirectory(prefix="slangpy_rt_bench_") as folder:
             _measure(bench, device, Path(folder))

@@ -55,10 +55,12 @@ _SCALARS = frozenset(
     ]
 )
 
-# The first elements are timed, in pieces that grow until the clock can tell, to decide whether waking the pool
-# (about 30 us) pays and how much a thread should take at a time.
+# The first elements are timed, in pieces that grow, to decide whether waking the pool (about 30 us) pays and how
+# much a thread should take at a time. Small pieces tell only of slow kernels: in fast ones the first touch of
+# memory weighs more than the work.
 _PROBE = 64
-_PROBE_SECONDS = 10e-6
+_PROBE_ENOUGH = 4096
+_PROBE_SECONDS = 200e-6
 _WORTH_SECONDS = 60e-6
 _CHUNK_SECONDS = 250e-6
 _CACHE_LIMIT = 1 << 30
@@ -192,7 +194,7 @@ class CpuBackend(Backend):
             if (count - done) * seconds < size * _WORTH_SECONDS:
                 run(done, count, args)
                 return
-            if seconds > _PROBE_SECONDS:
+            if seconds > _PROBE_SECONDS or size >= _PROBE_ENOUGH:
                 break
             size = min(4 * size, count - done)
         # Whole cache lines a chunk, enough chunks for uneven work, few enough that handing them out is free.
@@ -237,30 +239,33 @@ class _Pool:
             thread.start()
 
     def run(self, run: Callable[[int, int, bytes], None], begin: int, end: int, chunk: int, args: bytes) -> None:
-        starts = itertools.count(begin, chunk)
-        done = threading.Semaphore(0)
+        starts, finished = itertools.count(begin, chunk), itertools.count(1)
+        total = -(-(end - begin) // chunk)
+        all_done = threading.Semaphore(0)
         stop = False
 
         def share() -> None:
-            # next() on a count is one step under the GIL: no two threads get the same chunk.
-            while not stop and (at := next(starts)) < end:
-                run(at, min(at + chunk, end), args)
-
-        def job() -> None:
-            share()
-            done.release()
+            # next() on a count is one step under the GIL: no two threads get the same number.
+            while (at := next(starts)) < end:
+                try:
+                    if not stop:
+                        run(at, min(at + chunk, end), args)
+                finally:
+                    if next(finished) == total:
+                        all_done.release()
 
         for _ in self._threads:
-            self._jobs.put(job)
+            self._jobs.put(share)
+        # Waits for chunks, not for threads: one that wakes up late, as on a busy host, finds nothing left to do.
         try:
             share()
+            all_done.acquire()
         except BaseException:
+            # Ctrl-C: no new chunks, and no return before the running ones end, since the arrays may go then.
             stop = True
+            share()
+            all_done.acquire(timeout=10)
             raise
-        finally:
-            # After Ctrl-C as well: the arrays may go once this returns.
-            for _ in self._threads:
-                done.acquire()
 
     def close(self) -> None:
         for _ in self._threads:
