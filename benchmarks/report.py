@@ -274,7 +274,7 @@ def _panel(axis: Any, label: str, bars: list[tuple[str, dict[str, Any] | None]])
         return
     values = [row["median"] for row in rows]
     axis.set_xscale("log")
-    axis.xaxis.set_minor_formatter(NullFormatter())
+    axis.minorticks_off()
     low, high = min(values), max(values)
     axis.set_xlim(low / 2.5, high * (high / low) ** 0.22 * 1.6)
     for place, (name, row) in enumerate(bars):
