@@ -24,7 +24,7 @@ import slangpy_rt as spy
 from slangpy_rt.backends import REGISTRY
 from slangpy_rt.cache import DiskCache, EntryInfo
 from slangpy_rt.config import CONFIG
-from slangpy_rt.device import _cache_directory
+from slangpy_rt.device import cache_directory
 from slangpy_rt.dtypes import NUMPY_OF, element_type, flatten
 from slangpy_rt.errors import BindError, SlangPyRtError
 from slangpy_rt.source import compiler_version
@@ -158,9 +158,9 @@ def _device_rows(name: str) -> list[tuple[str, str]]:
 
 
 def _cxx() -> str:
-    from slangpy_rt.backends.cpu import _compiler
+    from slangpy_rt.backends.cpu import find_compiler
 
-    command = _compiler()
+    command = find_compiler()
     return " ".join(command) if command else "none: install g++ or clang++, or `pip install ziglang`"
 
 
@@ -187,7 +187,7 @@ def _print_rows(indent: int, rows: Iterable[tuple[str, Any]] | str) -> None:
 
 
 def _open_cache() -> DiskCache:
-    return DiskCache.open(_cache_directory(), CONFIG.cache_size)
+    return DiskCache.open(cache_directory(), CONFIG.cache_size)
 
 
 def _usable_cache() -> DiskCache:

@@ -89,7 +89,7 @@ class Device:
         self.caps: Caps = self.backend.caps
         self.launch = self.backend.launch if CONFIG.debug < 2 else self._launch_logged
         self.include_paths = tuple(str(Path(p).resolve()) for p in include_paths)
-        self.cache = DiskCache.open(_cache_directory(), CONFIG.cache_size)
+        self.cache = DiskCache.open(cache_directory(), CONFIG.cache_size)
         self._layouts: WeakValueDictionary[Any, Layout] = WeakValueDictionary()
         self._kernels: dict[str, Kernel] = {}
         self._toolchain: str | None = None
@@ -345,7 +345,7 @@ def _why_not(name: str) -> str | None:
     return reason.rstrip(".") if reason else reason
 
 
-def _cache_directory() -> Path | None:
+def cache_directory() -> Path | None:
     if CONFIG.cache_dir is None:
         return default_directory()
     return Path(CONFIG.cache_dir) if CONFIG.cache_dir else None

@@ -105,19 +105,19 @@ class CpuBackend(Backend):
 
     @classmethod
     def why_unavailable(cls) -> str | None:
-        if _compiler() is None:
+        if find_compiler() is None:
             return "no C++ compiler: neither g++, clang++ nor the ziglang package was found"
         return None
 
     def toolchain(self) -> str:
-        command = _compiler()
+        command = find_compiler()
         if command is None:
             return "no compiler"
         stat = Path(command[0]).stat()
         return f"{' '.join(command)} {stat.st_size} {stat.st_mtime_ns} {' '.join(_FLAGS)} {_cpu_identity()}"
 
     def compile(self, code: bytes, entry: str) -> bytes:
-        command = _compiler()
+        command = find_compiler()
         if command is None:
             raise UnsupportedError(
                 "device cpu: no C++ compiler was found. Install g++ or clang++, or `pip install ziglang`, "
@@ -278,7 +278,7 @@ class _Pool:
             job()
 
 
-def _compiler() -> list[str] | None:
+def find_compiler() -> list[str] | None:
     """The command of a C++ compiler, its program as an absolute path, or None."""
     asked = [CONFIG.cxx] if CONFIG.cxx else ["g++", "clang++", "c++", "zig"]
     for name in asked:
