@@ -515,7 +515,7 @@ def test_an_unknown_device_type() -> None:
 
 
 def test_no_cpp_compiler_when_opening(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cpu, "_compiler", lambda: None)
+    monkeypatch.setattr(cpu, "find_compiler", lambda: None)
     expected = (
         "Device: no cpu device can be opened here: no C++ compiler: neither g++, clang++ nor the ziglang "
         "package was found."
@@ -527,7 +527,7 @@ def test_no_cpp_compiler_when_compiling(monkeypatch: pytest.MonkeyPatch) -> None
     if not next(d for d in spy.devices() if d.type == "cpu").available:
         pytest.skip("there is no C++ compiler to take away")
     with spy.Device("cpu") as own:
-        monkeypatch.setattr(cpu, "_compiler", lambda: None)
+        monkeypatch.setattr(cpu, "find_compiler", lambda: None)
         module = spy.Module.load_from_source(own, "no_compiler", "float f(float x) { return x - 17; }")
         expected = (
             "device cpu: no C++ compiler was found. Install g++ or clang++, or `pip install ziglang`, "
