@@ -305,10 +305,10 @@ def _bind_array(
             raise BindError(f"{where} lives on {layout.device!r}; the module runs on {device!r}.")
         if layout.scalar != scalar or (layout.element.shape and layout.element.shape != inner):
             raise BindError(
-                f"{where} is a {value!s}; '{type_.name}' was expected, and device data is not converted. "
+                f"{where} is a {value.summary}; '{type_.name}' was expected, and device data is not converted. "
                 f"Make it with dtype='{type_.name}', or convert it on the host with from_numpy(...)."
             )
-        outer = _split(where, type_, layout.full_shape, inner, str(value))
+        outer = _split(where, type_, layout.full_shape, inner, value.summary)
         strides = layout.strides[: len(outer)]
         if not same_walk(inner, layout.strides[len(outer) :]):
             raise BindError(f"{where} is a view whose '{type_.name}' elements have gaps; copy it first.")

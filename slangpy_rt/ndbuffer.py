@@ -67,6 +67,12 @@ class NDBuffer:
         return array
 
     @property
+    def summary(self) -> str:
+        """Kind, element type and shape in words: ``"Tensor<float3> of shape (4,)"``."""
+        dims = ", ".join(map(str, self.layout.shape)) + ("," if len(self.layout.shape) == 1 else "")
+        return f"{type(self).__name__}<{self.layout.element.name}> of shape ({dims})"
+
+    @property
     def device(self) -> Device:
         """Where it lives."""
         return self.layout.device
@@ -127,7 +133,7 @@ class NDBuffer:
             )
         if source.size != prod(self.layout.full_shape):
             raise ShapeError(
-                f"{where}: data of shape {source.shape} does not fill {self!s}, "
+                f"{where}: data of shape {source.shape} does not fill {self.summary}, "
                 f"which holds {prod(self.layout.full_shape)} scalars in shape {self.layout.full_shape}."
             )
         if not self.layout.contiguous:
@@ -170,7 +176,8 @@ class NDBuffer:
         new = as_shape(where, shape)
         if prod(new) != self.size or not self.layout.contiguous:
             raise ShapeError(
-                f"{where}: {self!s} cannot be seen as shape {new}: the sizes must agree and the array be contiguous."
+                f"{where}: {self.summary} cannot be seen as shape {new}: "
+                "sizes must agree and the array be contiguous."
             )
         layout = self.layout.device.layout(type(self), self.layout.element, new, None, self.layout.aligned)
         return type(self).of(layout, self.buffer, self.address)
@@ -223,8 +230,8 @@ class NDBuffer:
         return self.to_numpy() if dtype is None else self.to_numpy().astype(dtype)
 
     def __str__(self) -> str:
-        dims = ", ".join(map(str, self.layout.shape)) + ("," if len(self.layout.shape) == 1 else "")
-        return f"{type(self).__name__}<{self.layout.element.name}> of shape ({dims})"
+        """Its values, as NumPy shows them."""
+        return str(self.to_numpy())
 
     def __repr__(self) -> str:
         values = np.array2string(self.to_numpy(), separator=", ", threshold=100)

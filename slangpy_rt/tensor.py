@@ -136,7 +136,7 @@ class Tensor(NDBuffer):
         layout = self.layout
         missing = len(new) - len(layout.shape)
         if missing < 0 or any(a not in (1, b) for a, b in zip(layout.shape, new[missing:], strict=True)):
-            raise ShapeError(f"Tensor.broadcast_to: {self!s} does not broadcast to shape {new}.")
+            raise ShapeError(f"Tensor.broadcast_to: {self.summary} does not broadcast to shape {new}.")
         outer = layout.strides[: len(layout.shape)]
         inner = layout.strides[len(layout.shape) :]
         strides = (0,) * missing + tuple(

@@ -235,3 +235,9 @@ def test_threads_share_long_calls(device: spy.Device, module: spy.Module) -> Non
         thread.join()
     for k in range(4):
         np.testing.assert_array_equal(got[k], expected[k:])
+
+
+def test_arrays_print_as_numpy_does(device: spy.Device) -> None:
+    tensor = spy.Tensor.from_numpy(device, ramp(6).reshape(2, 3))
+    assert str(tensor) == str(ramp(6).reshape(2, 3))
+    assert tensor.summary == "Tensor<float> of shape (2, 3)"

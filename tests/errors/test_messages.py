@@ -384,7 +384,7 @@ REFUSED: dict[str, tuple[Call, type[Exception], str]] = {
         lambda m, a: a.t.view(5),
         _SHAPE,
         "Tensor.view: Tensor<float> of shape (3,) cannot be seen as shape (5,): "
-        "the sizes must agree and the array be contiguous.",
+        "sizes must agree and the array be contiguous.",
     ),
     "stretch to another shape": (
         lambda m, a: a.t.broadcast_to((2, 4)),

@@ -35,10 +35,10 @@ MEMBERS = {
     "Module": "info load_from_file load_from_source name",
     "Function": "call explain source",
     "NDBuffer": "address buffer clear copy_from device dtype flatten_dtype from_numpy is_contiguous layout nbytes "
-    "ndim numpy of shape size to_numpy view",
+    "ndim numpy of shape size summary to_numpy view",
     "Tensor": "address arange broadcast_to buffer clear copy_from copy_from_numpy device dtype empty empty_like "
-    "flatten_dtype from_numpy full is_contiguous layout nbytes ndim numpy of ones ones_like shape size to_numpy "
-    "view zeros zeros_like",
+    "flatten_dtype from_numpy full is_contiguous layout nbytes ndim numpy of ones ones_like shape size summary "
+    "to_numpy view zeros zeros_like",
 }
 
 
