@@ -107,7 +107,7 @@ class NDBuffer:
         """Whether its elements follow each other in row-major order."""
         return self.layout.contiguous
 
-    def from_numpy(self, array: npt.ArrayLike) -> None:
+    def copy_from(self, array: npt.ArrayLike) -> None:
         """Fill it from host data of the same shape, or of the same number of scalars.
 
         Parameters
@@ -140,7 +140,7 @@ class NDBuffer:
             raise BindError(f"{where}: this is a non-contiguous view; fill the array it was made from.")
         self.layout.device.upload(self.buffer, self.address, np.ascontiguousarray(source, target))
 
-    copy_from = from_numpy
+    from_numpy = copy_from
 
     def to_numpy(self) -> npt.NDArray[Any]:
         """Copy it to a new NumPy array of ``shape``, with the element's dimensions last."""
@@ -162,7 +162,7 @@ class NDBuffer:
 
     def clear(self) -> None:
         """Set every scalar to zero."""
-        self.from_numpy(np.zeros(self.layout.full_shape, self.layout.numpy_dtype))
+        self.copy_from(np.zeros(self.layout.full_shape, self.layout.numpy_dtype))
 
     def view(self: A, shape: int | Sequence[int]) -> A:
         """The same memory under another shape of as many elements.

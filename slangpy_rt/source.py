@@ -55,13 +55,15 @@ class Source:
         folder = (str(Path(path).parent),) if Path(path).is_file() else ()
         self._search_paths = (*folder, *include_paths, shader_directory())
         self._session: Session | None = None
+        self._reflected = ModuleInfo(self.name)
         self._lock = threading.Lock()
         key = cache.key(
             "module", self.name, path, text, self._search_paths, defines, compiler_version(), target.format
         )
         info = _cached_info(cache, key)
         if info is None:
-            info = self.session().load_module(self.name, path, text)
+            self.session()
+            info = self._reflected
             cache.put(key, {"kind": "module", "title": self.name, "info": to_json(info)}, b"")
         self.info: ModuleInfo = info
         self.digest = cache.key(key, info.dependencies, _shader_digest())
@@ -71,8 +73,7 @@ class Source:
         with self._lock:
             if self._session is None:
                 session = new_session(self._target, self._search_paths, self._defines)
-                if hasattr(self, "info"):
-                    session.load_module(self.name, self.path, self.text)
+                self._reflected = session.load_module(self.name, self.path, self.text)
                 self._session = session
             return self._session
 

@@ -96,18 +96,10 @@ class Tensor(NDBuffer):
                 f"{where}: data of shape {source.shape} does not end in the dimensions {inner} of '{element.name}'."
             )
         tensor = cls(device, element, outer)
-        NDBuffer.from_numpy(tensor, source)
+        tensor.copy_from(source)
         return tensor
 
-    def copy_from(self, array: npt.ArrayLike) -> None:
-        """Fill it from host data, as ``NDBuffer.from_numpy``."""
-        NDBuffer.from_numpy(self, array)
-
-    copy_from_numpy = copy_from
-
-    def clear(self) -> None:
-        """Set every scalar to zero."""
-        self.copy_from(np.zeros(self.layout.full_shape, self.layout.numpy_dtype))
+    copy_from_numpy = NDBuffer.copy_from
 
     @classmethod
     def empty_like(cls: type[T], other: NDBuffer) -> T:

@@ -207,7 +207,7 @@ class CudaBackend(Backend):
         grid, config = kernel.last  # type: ignore[attr-defined]
         function: int = kernel.function  # type: ignore[attr-defined]
         if grid != groups:
-            # One pointer to a filled-in config is 0.35 us cheaper for cffi to pass than eight integers.
+            # One pointer to a filled-in config is 1.0 us cheaper to pass than eight integers (H200).
             size = kernel.info.group_size
             config = FFI_CUDA.new("CUlaunchConfig *", (*groups, *size, 0, self.stream))
             kernel.last = (groups, config)  # type: ignore[attr-defined]
