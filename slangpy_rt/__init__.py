@@ -10,7 +10,6 @@ The public names are those below; everything else may change. Importing this ope
 compiler, no driver and no torch.
 """
 
-from slangpy_rt.args import call_id, grid
 from slangpy_rt.device import Device, DeviceInfo, DeviceType, create_device, devices, init_device
 from slangpy_rt.errors import (
     BindError,
@@ -23,11 +22,19 @@ from slangpy_rt.errors import (
     UnsupportedError,
 )
 from slangpy_rt.function import Function
+from slangpy_rt.generators import call_id, grid
+from slangpy_rt.instances import InstanceList, InstanceTensor
+from slangpy_rt.kernel import Kernel
 from slangpy_rt.module import Module
 from slangpy_rt.ndbuffer import NDBuffer
+from slangpy_rt.refs import ValueRef, floatRef, intRef
+from slangpy_rt.struct import Struct
 from slangpy_rt.tensor import Tensor
+from slangpy_rt.vectors import VECTORS
 
 __version__ = "0.1.0"
+
+globals().update(VECTORS)
 
 __all__ = [
     "BindError",
@@ -38,16 +45,23 @@ __all__ = [
     "DeviceLostError",
     "DeviceType",
     "Function",
+    "InstanceList",
+    "InstanceTensor",
+    "Kernel",
     "Module",
     "NDBuffer",
     "OutOfMemoryError",
     "ShapeError",
     "SlangPyRtError",
+    "Struct",
     "Tensor",
     "UnsupportedError",
+    "ValueRef",
     "call_id",
     "create_device",
     "devices",
+    "floatRef",
     "grid",
     "init_device",
+    "intRef",
 ]

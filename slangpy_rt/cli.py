@@ -1,4 +1,4 @@
-"""The command line: what this machine has, what the kernel cache holds, what a call would run, the demo.
+"""The command line: what this machine has, what the kernel cache holds, what a call would run, stubs, the demo.
 
 It reads arguments, calls the library and prints plain text; nothing can be done here that the library does
 not offer to programs. Exit codes: 0 done, 1 refused or failed (one message on stderr), 2 not understood.
@@ -28,6 +28,7 @@ from slangpy_rt.device import cache_directory
 from slangpy_rt.dtypes import NUMPY_OF, element_type, flatten
 from slangpy_rt.errors import BindError, SlangPyRtError
 from slangpy_rt.source import compiler_version
+from slangpy_rt.stubs import HEADER, stub_text
 from slangpy_rt.types import Param, SlangType
 
 _BINARIES = {"cpu": "kernel.so", "cuda": "kernel.cubin", "vulkan": "kernel.spv"}
@@ -114,6 +115,12 @@ def _parser() -> argparse.ArgumentParser:
         help="one a parameter: float[16,16] an array, float3[8] one of vectors, float a value of that type, "
         "3.5 a number, true, call_id, grid[4,4]",
     )
+
+    stubs = command(commands, "stubs", _stubs, "write a .pyi of a Slang file for editors and type checkers")
+    stubs.add_argument("file", type=Path, metavar="FILE", help="a Slang file")
+    stubs.add_argument("-o", dest="out", metavar="OUT", help="the stub file (beside FILE, as .pyi), or - to print it")
+    stubs.add_argument("-I", dest="include", type=Path, action="append", default=[], metavar="DIR",
+                       help="where its imports are looked up; may be repeated")  # fmt: skip
 
     demo = command(commands, "demo", _demo, "run a photograph and two renders on every device")
     demo.add_argument("--size", type=_size, default=1024, help="pixels along a side of the renders (%(default)s)")
@@ -345,6 +352,33 @@ def _array(type_: SlangType, shape: tuple[int, ...]) -> Any:
         raise BindError(f"explain: there is no array of '{type_.name}' to stand in; say with --args what to pass.")
     # Empty parentheses turn an array without dimensions into a NumPy scalar.
     return np.ones(shape + flat[1], NUMPY_OF[flat[0]])[()]
+
+
+def _stubs(args: argparse.Namespace) -> int:
+    # Declarations need the compiler alone. An absolute path is not looked for in the include paths.
+    with spy.Device("null", include_paths=args.include) as device:
+        info = spy.Module.load_from_file(device, args.file.absolute()).info
+    text = stub_text(info)
+    if args.out == "-":
+        print(text, end="")
+        return 0
+    # A type checker finds it by the module's name, which is the file's unless that is no identifier.
+    out = Path(args.out or args.file.with_name(f"{info.name}.pyi"))
+    hidden = out.with_suffix(".py")
+    if args.out is None and hidden.exists():
+        raise SlangPyRtError(
+            f"stubs: to type checkers '{out}' would take the place of '{hidden}'; name another file with -o."
+        )
+    try:
+        if out.exists() and not out.read_text(encoding="utf-8", errors="replace").startswith(HEADER):
+            raise SlangPyRtError(
+                f"stubs: '{out}' was not written by this command and is left alone; name another file with -o."
+            )
+        out.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise SlangPyRtError(f"stubs: cannot write '{out}'; name another file with -o.\n{error}") from error
+    print(out)
+    return 0
 
 
 def _demo(args: argparse.Namespace) -> int:

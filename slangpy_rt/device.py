@@ -14,13 +14,13 @@ from enum import Enum
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from weakref import WeakValueDictionary
+from weakref import WeakSet, WeakValueDictionary
 
 import numpy as np
 import numpy.typing as npt
 
 from slangpy_rt.backends import REGISTRY, backend_class
-from slangpy_rt.backends.base import Backend, Buffer, Caps, Kernel, KernelInfo
+from slangpy_rt.backends.base import Backend, Buffer, Caps, Kernel, KernelInfo, SharedBuffer
 from slangpy_rt.cache import DiskCache, default_directory
 from slangpy_rt.config import CONFIG
 from slangpy_rt.errors import BindError, CompileError, DeviceError, SlangPyRtError, UnsupportedError
@@ -31,9 +31,12 @@ from slangpy_rt.types import LayoutField, SlangType
 
 if TYPE_CHECKING:
     from slangpy_rt.module import Module
+    from slangpy_rt.scope import Scope
 
 
 _POOLED_BYTES = 1 << 20
+# Interface, struct, number.
+Conformances = tuple[tuple[str, str, int], ...]
 
 
 class DeviceType(str, Enum):
@@ -69,6 +72,8 @@ class Device:
         Driver checks where there are any: the Vulkan validation layers, a wait after each CUDA launch.
     index : int
         Which device of that kind.
+    hot_reload : bool
+        Whether a call looks for edited files of its module first.
 
     Raises
     ------
@@ -82,6 +87,7 @@ class Device:
         include_paths: Sequence[str | Path] = (),
         debug: bool = False,
         index: int = 0,
+        hot_reload: bool = True,
     ) -> None:
         started = time.perf_counter()
         self.backend: Backend = _open_backend(type, index, debug)
@@ -90,6 +96,8 @@ class Device:
         self.launch = self.backend.launch if CONFIG.debug < 2 else self._launch_logged
         self.include_paths = tuple(str(Path(p).resolve()) for p in include_paths)
         self.cache = DiskCache.open(cache_directory(), CONFIG.cache_size)
+        self.hot_reload = hot_reload
+        self.scopes: WeakSet[Scope] = WeakSet()
         self._layouts: WeakValueDictionary[Any, Layout] = WeakValueDictionary()
         self._kernels: dict[str, Kernel] = {}
         self._toolchain: str | None = None
@@ -115,6 +123,17 @@ class Device:
         from slangpy_rt.module import Module
 
         return Module.load_from_source(self, name, source, defines=defines)
+
+    def reload(self) -> None:
+        """Read all its modules' files anew, whether or not they look changed.
+
+        Raises
+        ------
+        CompileError
+            If Slang refuses one; that module stays as it was.
+        """
+        for scope in list(self.scopes):
+            scope.reload()
 
     def synchronize(self) -> None:
         """Wait until all work given to this device is done."""
@@ -161,6 +180,12 @@ class Device:
             self.check_open()
         return self.backend.alloc(nbytes or 1)
 
+    def alloc_shared(self, nbytes: int) -> SharedBuffer | None:
+        """Memory that host and device both address, for a small array of one call; None where there is none left."""
+        if self.closed:
+            self.check_open()
+        return self.backend.alloc_shared(nbytes)
+
     def upload(self, buffer: Buffer, address: int, array: npt.NDArray[Any]) -> None:
         """Copy a contiguous host array to an address inside a buffer."""
         self.check_open()
@@ -185,7 +210,13 @@ class Device:
         return np.asarray(_HostMemory(self.alloc(nbytes), shape, np.dtype(dtype)))
 
     def kernel(
-        self, source: Source, text: str, title: str, info: KernelInfo, block: tuple[LayoutField, ...]
+        self,
+        source: Source,
+        text: str,
+        title: str,
+        info: KernelInfo,
+        block: tuple[LayoutField, ...],
+        conformances: Conformances = (),
     ) -> Kernel:
         """A loaded kernel for generated text: from memory, from the disk cache, or compiled now.
 
@@ -195,20 +226,20 @@ class Device:
             If a compiler refuses it, or lays the argument block out otherwise than ``block`` says.
         """
         self.check_open()
-        key = self.kernel_key(source, text)
+        key = self.kernel_key(source, text, conformances)
         with self._lock:
             if key not in self._kernels:
-                self._kernels[key] = self._load(key, source, text, title, info, block)
+                self._kernels[key] = self._load(key, source, text, title, info, block, conformances)
             return self._kernels[key]
 
-    def kernel_key(self, source: Source, text: str) -> str:
+    def kernel_key(self, source: Source, text: str, conformances: Conformances = ()) -> str:
         """The cache key of generated text: everything that changes its binary is in it."""
         if self._toolchain is None:
             self._toolchain = self.backend.toolchain()
         target = self.backend.target
         return DiskCache.key(
             "kernel", source.digest, text, target.format, target.profile, target.entry,
-            self._toolchain, compiler_version(),
+            self._toolchain, compiler_version(), conformances,
         )  # fmt: skip
 
     def log(self, level: int, text: str) -> None:
@@ -237,17 +268,20 @@ class Device:
         title: str,
         info: KernelInfo,
         block: tuple[LayoutField, ...],
+        conformances: Conformances,
     ) -> Kernel:
         edited = Path(CONFIG.override) / f"{key}.slang" if CONFIG.override else None
         if edited is not None and edited.is_file():
             self.log(3, f"{title}: using {edited}")
-            return self.backend.load(self._compile(source, edited.read_text(), key, title, info, block), info)
+            return self.backend.load(
+                self._compile(source, edited.read_text(), key, title, info, block, conformances), info
+            )
         entry = self.cache.get(key)
         if entry is None:
             with self.cache.lock(key):
                 entry = self.cache.get(key)
                 if entry is None:
-                    binary = self._compile(source, text, key, title, info, block)
+                    binary = self._compile(source, text, key, title, info, block, conformances)
                     self.cache.put(key, {"kind": "kernel", "title": title, "device": self.name, "text": text}, binary)
                     return self.backend.load(binary, info)
         self.log(3, f"{title}: cache hit {key}")
@@ -261,10 +295,13 @@ class Device:
         title: str,
         info: KernelInfo,
         block: tuple[LayoutField, ...],
+        conformances: Conformances,
     ) -> bytes:
         started = time.perf_counter()
         self.log(4, f"{title}:\n{text}")
-        compiled = source.compile(text, f"kernel_{key[:16]}", info.entry)
+        compiled = source.compile(text, f"kernel_{key[:16]}", info.entry, conformances)
+        if self.backend.target.entry == "range":
+            self._check_groups(title, compiled.code)
         if compiled.layout != block:
             raise CompileError(
                 f"{title}: Slang lays the argument block out as {compiled.layout} on {self.name}; "
@@ -274,6 +311,16 @@ class Device:
         binary = self.backend.compile(compiled.code, info.entry)
         self.log(3, f"{title}: compiled in {_ms(started)}, key {key}")
         return binary
+
+    def _check_groups(self, title: str, code: bytes) -> None:
+        """Refuse what needs thread groups where there are none; Slang would emit C++ that ignores it."""
+        from slangpy_rt.slang.session import uses_groups
+
+        found = uses_groups(code)
+        if found:
+            raise UnsupportedError(
+                f"{title}: it uses {found}, and the {self.name} device has no thread groups; use a GPU."
+            )
 
 
 class _HostMemory:
@@ -291,9 +338,10 @@ def create_device(
     include_paths: Sequence[str | Path] = (),
     debug: bool = False,
     index: int = 0,
+    hot_reload: bool = True,
 ) -> Device:
     """Open a device; see Device."""
-    return Device(type, include_paths, debug, index)
+    return Device(type, include_paths, debug, index, hot_reload)
 
 
 def init_device(include_paths: Sequence[str | Path] = ()) -> Device:

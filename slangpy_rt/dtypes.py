@@ -6,7 +6,9 @@ A value here is a SlangType; nothing looks at a device or a module.
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from functools import lru_cache
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -39,9 +41,13 @@ _ALIASES = {
     "float16_t": "half",
     "float32_t": "float",
     "float64_t": "double",
+    "int8": "int8_t",
+    "int16": "int16_t",
     "int32": "int",
     "int64": "int64_t",
     "uint8": "uint8_t",
+    "uint16": "uint16_t",
+    "uint64": "uint64_t",
     "uint32": "uint",
     "float32": "float",
     "float64": "double",
@@ -61,6 +67,12 @@ def _named(name: str) -> SlangType | None:
     name = _ALIASES.get(name, name)
     if name in NUMPY_OF:
         return scalar_type(name)
+    if name.endswith("]"):
+        inner, _, size = name[:-1].rpartition("[")
+        element = _named(inner.strip())
+        if element is None or not size.isdigit() or not int(size):
+            return None
+        return SlangType("array", f"{element.name}[{size}]", shape=(int(size),), element=element)
     match = _NAME.match(name)
     if match is None:
         return None
@@ -81,6 +93,7 @@ def element_type(where: str, dtype: Any) -> SlangType:
     BindError
         If it is none of these, or names a type that arrays cannot hold.
     """
+    dtype = getattr(dtype, "slang_type", dtype)
     if isinstance(dtype, SlangType):
         found: SlangType | None = dtype
     elif isinstance(dtype, str):
@@ -93,12 +106,64 @@ def element_type(where: str, dtype: Any) -> SlangType:
         except TypeError:
             name = None
         found = scalar_type(name) if name else None
-    if found is None or found.kind not in ("scalar", "vector", "matrix"):
+    if found is None or storage(found) is None:
         raise BindError(
             f"{where}: dtype {dtype!r} is not an element type. Give a Slang name such as 'float' or 'float3', "
-            "a NumPy dtype, or float, int or bool."
+            "a struct of a module (module.Pixel), a NumPy dtype, or float, int or bool."
         )
     return found
+
+
+@dataclass(frozen=True)
+class Storage:
+    """How arrays hold elements of a type: as NumPy would, scalars packed and the element's dimensions last.
+
+    Structs keep the order of their fields, each scalar aligned to its own size, as NumPy's ``align=True`` and C
+    have it; so they lie the same on every device, whatever a target's own rules are.
+
+    Attributes
+    ----------
+    scalar : str
+        Slang scalar that addresses and strides count: ``"float"``; ``"uint8_t"`` for structs.
+    dims : tuple of int
+        The element's own dimensions: ``(3,)`` of ``float3`` and of ``Pixel[3]``.
+    dtype : numpy.dtype
+        Of one item, structured for structs.
+    record : SlangType or None
+        The struct.
+    """
+
+    scalar: str
+    dims: tuple[int, ...]
+    dtype: np.dtype[Any]
+    record: SlangType | None = None
+
+    @property
+    def step(self) -> int:
+        """Scalars from one item to the next."""
+        return self.dtype.itemsize if self.record else 1
+
+    @property
+    def count(self) -> int:
+        """Scalars of one element."""
+        return prod(self.dims) * self.step
+
+
+def storage(type_: SlangType) -> Storage | None:
+    """How arrays hold that type, or None if they cannot."""
+    if type_.kind in ("scalar", "vector", "matrix", "enum") and type_.scalar in NUMPY_OF:
+        return Storage(type_.scalar, type_.shape, NUMPY_OF[type_.scalar])
+    if type_.kind == "array" and type_.element is not None and type_.shape[0] > 0:
+        inner = storage(type_.element)
+        # An enum is stored through its scalar, which arrays of enums cannot be.
+        if inner is not None and type_.element.kind != "enum":
+            return Storage(inner.scalar, type_.shape + inner.dims, inner.dtype, inner.record)
+    if type_.kind == "struct" and type_.fields:
+        fields = [(f.name, storage(f.type)) for f in type_.fields]
+        if all(s is not None for _, s in fields):
+            dtype = np.dtype([(name, s.dtype, s.dims) for name, s in fields if s], align=True)
+            return Storage("uint8_t", (), dtype, type_)
+    return None
 
 
 def flatten(type_: SlangType) -> tuple[str, tuple[int, ...]] | None:
@@ -106,13 +171,15 @@ def flatten(type_: SlangType) -> tuple[str, tuple[int, ...]] | None:
 
     ``float3`` gives ``("float", (3,))``, ``float[4]`` ``("float", (4,))``.
     """
-    if type_.kind in ("scalar", "vector", "matrix") and type_.scalar in NUMPY_OF:
-        return type_.scalar, type_.shape
-    if type_.kind == "array" and type_.element is not None and type_.shape[0] > 0:
-        inner = flatten(type_.element)
-        if inner is not None and not inner[1]:
-            return inner[0], type_.shape
-    return None
+    found = storage(type_)
+    return None if found is None or found.record else (found.scalar, found.dims)
+
+
+def source_name(type_: SlangType) -> str:
+    """A type as Slang source can write it anywhere: ``float[2][3]`` as ``Array<Array<float, 2>, 3>``."""
+    if type_.kind == "array" and type_.element is not None:
+        return f"Array<{source_name(type_.element)}, {type_.shape[0]}>"
+    return type_.name
 
 
 def convertible(source: npt.DTypeLike, target: npt.DTypeLike) -> bool:

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import inspect
 import keyword
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from time import monotonic
+from typing import Any
 
 from slangpy_rt.args import ARRAYS, signature
-from slangpy_rt.errors import BindError, ShapeError
+from slangpy_rt.binding import Bound, bind
+from slangpy_rt.errors import BindError, CompileError
+from slangpy_rt.mapping import read_map
+from slangpy_rt.options import NO_OPTIONS, Options
 from slangpy_rt.plan import PreparedCall, prepare
-from slangpy_rt.types import FunctionSig
-
-if TYPE_CHECKING:
-    from slangpy_rt.device import Device
-    from slangpy_rt.source import Source
+from slangpy_rt.resolve import resolve
+from slangpy_rt.scope import Scope
+from slangpy_rt.source import Source
+from slangpy_rt.types import FunctionSig, Param, SlangType, StructInfo
 
 # Forgetting all is simpler than forgetting the oldest, and as good for a program with that many layouts.
 _MAX_CALLS = 4096
@@ -21,6 +26,8 @@ _MAX_CALLS = 4096
 
 class Function:
     """A Slang function, to be called over arrays. Modules make them: ``module.add``.
+
+    A function does not change: ``map``, ``set``, ``constants`` and the like return another one.
 
     Attributes
     ----------
@@ -30,17 +37,36 @@ class Function:
         Its declarations.
     """
 
-    def __init__(self, device: Device, source: Source, overloads: tuple[FunctionSig, ...]) -> None:
-        self.name = overloads[0].name
+    def __init__(
+        self, scope: Scope, name: str, overloads: tuple[FunctionSig, ...], options: Options = NO_OPTIONS
+    ) -> None:
+        self.name = name
         self.overloads = overloads
-        self._device = device
-        self._source = source
+        self._scope = scope
+        self._device = scope.device
+        self._options = options
         # By the signatures of the arguments, and of arguments and _result.
         self._calls: dict[Any, PreparedCall] = {}
         self._calls_into: dict[Any, PreparedCall] = {}
+        # Functions that modifiers made of this one, by what they were given.
+        self._variants: dict[Any, Function] = {}
+        # What ``set`` gave to uniforms, in the order of the options' names.
+        self._values: tuple[Any, ...] = ()
+        scope.followers.add(self)
+        self._describe()
+
+    def _describe(self) -> None:
+        overloads = self.overloads
         self.__doc__ = "\n\n".join(f"{sig}\n{sig.doc}".strip() for sig in overloads)
         if len(overloads) == 1:
             self.__signature__ = _python_signature(overloads[0])
+
+    def source_changed(self) -> None:
+        """Follow the module's new text."""
+        self._calls.clear()
+        self._calls_into.clear()
+        self.overloads = find_overloads(self._scope.source, self.name)
+        self._describe()
 
     def __call__(self, *args: Any, _result: Any = None, **named: Any) -> Any:
         """Run the function once for every element that its arguments broadcast to.
@@ -48,8 +74,8 @@ class Function:
         Parameters
         ----------
         *args, **named
-            One value a Slang parameter: numbers, NumPy arrays, nested lists, Tensors, NDBuffers, ``call_id()``
-            or ``grid(shape)``.
+            One value a Slang parameter: numbers, NumPy arrays, nested lists, dicts for structs, Tensors,
+            NDBuffers, or generators such as ``call_id()`` and ``grid(shape)``.
         _result : Tensor, NDBuffer, numpy.ndarray, str or type, optional
             Where the result goes, or as what it comes: ``"tensor"``, ``"ndbuffer"``, ``"numpy"``. ``out`` is
             another name for it.
@@ -58,18 +84,20 @@ class Function:
         -------
         Tensor, NDBuffer, numpy.ndarray or number
             By the arguments: a Tensor if one of them is, else an NDBuffer, else a NumPy array; a number when
-            all are numbers. None for a function without a result.
+            all are numbers. A struct is a dict then. None for a function without a result.
 
         Raises
         ------
         BindError
-            If an argument does not fit its parameter.
+            If an argument does not fit its parameter, or overloads fit equally well.
         ShapeError
             If the arguments' shapes do not broadcast.
         CompileError
             If the kernel does not compile.
         """
-        if named:
+        if monotonic() >= self._scope.due:
+            self._scope.check()
+        if named or self._values:
             return self._call_named(args, _result, named)
         if _result is None:
             values, calls = args, self._calls
@@ -83,6 +111,132 @@ class Function:
 
     call = __call__
 
+    def map(self, *args: Any, **named: Any) -> Function:
+        """Say how arguments run along the call's dimensions.
+
+        Parameters
+        ----------
+        *args, **named
+            For each argument: a tuple with the call dimension of each of its dimensions, ``()`` for an argument
+            that is not vectorized, a type or its name that the argument is taken for, a dict of these for the
+            fields of a struct (``"$type"`` for the struct itself), or None for what broadcasting would do.
+            ``_result`` can be named too.
+
+        Returns
+        -------
+        Function
+            This function, mapped so; an earlier ``map`` is forgotten.
+
+        Examples
+        --------
+        ``outer = multiply.map((0,), (1,))`` multiplies every element of its first argument with every element
+        of its second; ``transpose = copy.map((1, 0))``; ``trace = copy.map((0, 0))`` reads a diagonal.
+        """
+
+        def options() -> Options:
+            where = f"{self.name}.map"
+            return replace(
+                self._options,
+                maps=tuple(read_map(f"{where}: entry {k}", v) for k, v in enumerate(args)),
+                named_maps=tuple((name, read_map(f"{where}: {name}", v)) for name, v in named.items()),
+            )
+
+        return self._variant(("map", args, tuple(named.items())), options)
+
+    def constants(self, values: Mapping[str, Any]) -> Function:
+        """Give values to ``extern static const`` declarations; each set of values is a kernel of its own.
+
+        Parameters
+        ----------
+        values : mapping
+            bool, int, float, or a list of these for a vector, by the constant's name.
+
+        Raises
+        ------
+        BindError
+            At the call, if the module declares no constant of that name.
+        """
+        frozen = {name: tuple(v) if isinstance(v, (list, tuple)) else v for name, v in values.items()}
+
+        def options() -> Options:
+            return replace(self._options, constants=tuple({**dict(self._options.constants), **frozen}.items()))
+
+        return self._variant(("constants", tuple((k, type(v), v) for k, v in frozen.items())), options)
+
+    def set(self, values: Mapping[str, Any] | None = None, **named: Any) -> Function:
+        """Give values to the module's global ``uniform`` variables.
+
+        Parameters
+        ----------
+        values, **named
+            Numbers, vectors or structs by the variable's name.
+
+        Raises
+        ------
+        BindError
+            At once, if the module has no such variable.
+        """
+        given = dict(zip(self._options.uniforms, self._values, strict=True)) | dict(values or {}) | named
+        known = [p.name for p in self._scope.source.info.uniforms]
+        for name in given:
+            if name not in known:
+                raise BindError(
+                    f"{self.name}.set: there is no uniform '{name}'; the module has {', '.join(known) or 'none'}."
+                )
+        found = self._variant(("set", tuple(given)), lambda: replace(self._options, uniforms=tuple(given)))
+        # The same function with the same prepared calls, and values of its own.
+        out = object.__new__(type(self))
+        out.__dict__.update(found.__dict__)
+        out._values = tuple(given.values())
+        return out
+
+    def return_type(self, kind: Any) -> Function:
+        """Say as what results come: ``Tensor``, ``NDBuffer``, ``numpy.ndarray`` or their names in lower case."""
+        return self._variant(("return_type", kind), lambda: replace(self._options, returns=kind))
+
+    def group_size(self, size: int | tuple[int, ...]) -> Function:
+        """Set the threads of a thread group on a GPU.
+
+        Parameters
+        ----------
+        size : int or tuple of int
+            With several numbers a group covers a tile of the call's last dimensions, the last dimension last,
+            as in shapes. Devices without thread groups compute the same without them.
+
+        Raises
+        ------
+        BindError
+            If it is not made of one to three whole numbers whose product is between 1 and 1024.
+        """
+        sizes = tuple(size) if isinstance(size, (tuple, list)) else (size,)
+        product = 1
+        for n in sizes:
+            product *= n if isinstance(n, int) and n > 0 else 0
+        if not 1 <= len(sizes) <= 3 or not 1 <= product <= 1024:
+            raise BindError(
+                f"{self.name}.group_size: {size!r} is not one to three whole numbers whose product is 1 to 1024."
+            )
+        return self._variant(("group_size", sizes), lambda: replace(self._options, group=sizes))
+
+    def type_conformances(self, *conformances: tuple[str, str] | tuple[str, str, int]) -> Function:
+        """Name the structs that values of an interface type may have at run time.
+
+        Parameters
+        ----------
+        *conformances
+            ``(interface, struct)`` or ``(interface, struct, number)``, the number being what data says.
+        """
+        items = tuple((str(c[0]), str(c[1]), int(c[2]) if len(c) > 2 else k) for k, c in enumerate(conformances))
+        return self._variant(("conformances", items), lambda: replace(self._options, conformances=items))
+
+    def bind(self, *args: Any, _result: Any = None, **named: Any) -> Callable[[], Any]:
+        """Prepare a call once, to be replayed by calling what this returns, without arguments.
+
+        Arrays are taken by reference: replaying sees what they hold then. Numbers stay as they are now.
+        """
+        values = self._all_values(args, _result, named)
+        return self._prepared(args, _result, named).bound_to(values)
+
     def source(self, *args: Any, _result: Any = None, **named: Any) -> str:
         """The Slang text of the kernel that this call would run."""
         return self._prepared(args, _result, named).text
@@ -91,8 +245,12 @@ class Function:
         """How this call would run: each argument's type, call dimensions and access, then the kernel."""
         call = self._prepared(args, _result, named)
         rows = [("argument", "Slang type", "call dimensions", "mode", "access")]
-        for b, o in zip(call.bound, call.spec.all_operands, strict=True):
-            rows.append((b.name, b.type.name, str(b.shape), o.mode, b.access))
+        leaves = [b for bound in call.bound for b in bound.leaves]
+        operands = [o for tree in call.spec.all_operands for o in tree.leaves if not o.name.startswith("_") or True]
+        modes = {o.name: o.mode for o in operands}
+        for b in leaves:
+            mode = modes.get(b.name, modes.get(b.name.replace(".", "_"), b.mode))
+            rows.append((b.name, b.type.name, str(b.shape), mode, b.access))
         widths = [max(len(row[k]) for row in rows) for k in range(5)]
         table = "\n".join("  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in rows)
         return (
@@ -101,22 +259,49 @@ class Function:
             f"{call.spec.width} element(s) a thread, {call.spec.index} indices\n\n{table}\n\n{call.text}"
         )
 
+    @property
+    def return_type_name(self) -> str:
+        """What it returns, as Slang writes it."""
+        return self.overloads[0].returns.name
+
+    @property
+    def signature(self) -> str:
+        """Its declarations, one a line."""
+        return "\n".join(map(str, self.overloads))
+
     def __repr__(self) -> str:
         return f"<Slang function {'; '.join(map(str, self.overloads))}>"
 
+    def _variant(self, key: Any, options: Callable[[], Options]) -> Function:
+        """The function with other options; the same object for the same modifier, so that its calls stay prepared."""
+        try:
+            found = self._variants.get(key)
+        except TypeError:  # a dict or a list in it
+            key = repr(key)
+            found = self._variants.get(key)
+        if found is None:
+            found = self._variant_of(options())
+            found._values = self._values
+            self._variants[key] = found
+        return found
+
     def _call_named(self, args: tuple[Any, ...], result: Any, named: dict[str, Any]) -> Any:
-        call = self._prepared(args, result, named)
+        return self._prepared(args, result, named).run(self._all_values(args, result, named))
+
+    def _all_values(self, args: tuple[Any, ...], result: Any, named: dict[str, Any]) -> tuple[Any, ...]:
+        """Positional values, keyword values, those of uniforms, and then ``_result`` if one was given."""
         result, named = self._take_out(result, named)
-        values = (*args, *named.values())
-        return call.run(values if result is None else (*values, result))
+        values = (*args, *named.values(), *self._values)
+        return values if result is None else (*values, result)
 
     def _prepared(self, args: tuple[Any, ...], result: Any, named: dict[str, Any]) -> PreparedCall:
+        if monotonic() >= self._scope.due:
+            self._scope.check()
+        values = self._all_values(args, result, named)
         result, named = self._take_out(result, named)
-        args = (*args, *named.values())
-        values = args if result is None else (*args, result)
         key = (*[a.layout if type(a) in ARRAYS else signature(a) for a in values], *named)
         calls = self._calls if result is None else self._calls_into
-        return calls.get(key) or self._prepare(key, args, tuple(named), result)
+        return calls.get(key) or self._prepare(key, (*args, *named.values()), tuple(named), result)
 
     def _take_out(self, result: Any, named: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
         """``out=`` is ``_result=``, unless the function has a parameter of that name."""
@@ -127,30 +312,61 @@ class Function:
         rest = {key: value for key, value in named.items() if key != "out"}
         return named["out"], rest
 
+    def _variant_of(self, options: Options) -> Function:
+        return Function(self._scope, self.name, self.overloads, options)
+
+    def _uniforms(self) -> tuple[tuple[str, Bound], ...]:
+        """What ``set`` gave, bound."""
+        known = {p.name: p for p in self._scope.source.info.uniforms}
+        return tuple(
+            (name, bind(f"{self.name}.set: uniform '{name}'", self._scope, known[name], value))
+            for name, value in zip(self._options.uniforms, self._values, strict=True)
+        )
+
     def _prepare(self, key: Any, args: tuple[Any, ...], names: tuple[str, ...], result: Any) -> PreparedCall:
         self._device.check_open()
-        calls, refusals = [], []
-        for sig in self.overloads:
-            try:
-                if sig.generics:
-                    raise BindError(f"{sig}: generic functions cannot be called yet; wrap it in a plain one.")
-                calls.append((sig, prepare(self._device, self._source, sig, args, names, result)))
-            except (BindError, ShapeError) as error:
-                refusals.append(error)
-        if len(calls) > 1:
-            fitting = "\n".join(f"  {sig}" for sig, _ in calls)
-            raise BindError(f"{self.name}: more than one overload takes these arguments:\n{fitting}")
-        if not calls:
-            if len(refusals) == 1:
-                raise refusals[0]
-            raise BindError(
-                f"{self.name}: no overload takes these arguments:\n" + "\n".join(f"  {e}" for e in refusals)
-            )
+        scope, options = self._scope, self._options
+        if not self.overloads:
+            raise gone(self.name, scope.source)
+        chosen = resolve(scope, self.name, self.overloads, args, names, options)
+        uniforms = self._uniforms()
+        order = (*range(len(args), len(args) + len(uniforms)), *chosen.order)
+        call = prepare(scope, chosen.sig, chosen.bound, order, result, options, uniforms)
         remembered = self._calls if result is None else self._calls_into
         if len(remembered) >= _MAX_CALLS:
             remembered.clear()
-        remembered[key] = calls[0][1]
-        return calls[0][1]
+        remembered[key] = call
+        return call
+
+
+def find_overloads(source: Source, name: str) -> tuple[FunctionSig, ...]:
+    """Declarations by a name such as ``"add"``, ``"copy<float>"``, ``"Ray"`` or ``"Ray.advance"``; empty if none."""
+    plain = tuple(sig for sig in source.info.functions if sig.name == name)
+    if plain:
+        return plain
+    for struct in source.info.structs:
+        if struct.type.name == name:
+            return struct.constructors
+    owner = name.rpartition(".")[0]
+    found = source.functions(name)
+    type_ = source.type(owner) if owner and found else None
+    if isinstance(type_, StructInfo):
+        return tuple(with_this(type_.type, sig) for sig in found)
+    return found
+
+
+def with_this(type_: SlangType, sig: FunctionSig) -> FunctionSig:
+    """A method as a function of its object."""
+    if sig.static:
+        return replace(sig, owner=type_.name)
+    this = Param("this", type_, "inout" if sig.mutating else "in")
+    return replace(sig, owner=type_.name, params=(this, *sig.params))
+
+
+def gone(name: str, source: Source) -> CompileError:
+    """The error for what an edited module no longer declares."""
+    known = ", ".join(dict.fromkeys(sig.name for sig in source.info.functions)) or "no functions"
+    return CompileError(f"{name}: '{source.path}' was edited and no longer declares it; it has {known}.")
 
 
 def _python_signature(sig: FunctionSig) -> inspect.Signature:

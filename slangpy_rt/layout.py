@@ -9,11 +9,8 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import numpy.typing as npt
-
 from slangpy_rt.broadcast import contiguous
-from slangpy_rt.dtypes import NUMPY_OF, flatten
+from slangpy_rt.dtypes import NUMPY_OF, storage
 from slangpy_rt.types import SlangType
 
 if TYPE_CHECKING:
@@ -34,9 +31,11 @@ class Layout:
     shape : tuple of int
         In elements.
     strides : tuple of int
-        One a dimension of ``full_shape``, in scalars.
+        One a dimension of ``full_shape``, in scalars (of structs, in bytes).
     full_shape : tuple of int
-        In scalars: ``shape`` and then the element's own dimensions, as in NumPy.
+        As of the NumPy array: ``shape`` and then the element's own dimensions.
+    unit : int
+        Bytes of a stride of 1.
     aligned : bool
         Whether the first element lies at a multiple of 32 bytes.
     contiguous : bool
@@ -56,29 +55,31 @@ class Layout:
         "scalar",
         "shape",
         "strides",
+        "unit",
     )
 
     def __init__(
         self, device: Device, kind: Any, element: SlangType, shape: Shape, strides: Shape, aligned: bool
     ) -> None:
-        flat = flatten(element)
-        assert flat is not None, element
+        stored = storage(element)
+        assert stored is not None, element
         self.device = device
         self.kind = kind
         self.element = element
-        self.scalar = flat[0]
+        self.scalar = stored.scalar
         self.shape = shape
-        self.full_shape = shape + flat[1]
+        self.full_shape = shape + stored.dims
         self.strides = strides
         self.aligned = aligned
-        self.contiguous = same_walk(self.full_shape, strides)
-        self.numpy_dtype: npt.DTypeLike = NUMPY_OF[self.scalar]
-        self.nbytes = prod(self.full_shape) * np.dtype(self.numpy_dtype).itemsize
+        self.contiguous = same_walk(self.full_shape, strides, stored.step)
+        self.numpy_dtype = stored.dtype
+        self.unit = NUMPY_OF[stored.scalar].itemsize
+        self.nbytes = prod(self.full_shape) * stored.dtype.itemsize
 
 
-def same_walk(shape: Shape, strides: Shape) -> bool:
-    """Whether strides visit scalars in row-major order; those of dimensions of size 1 don't count."""
+def same_walk(shape: Shape, strides: Shape, step: int = 1) -> bool:
+    """Whether strides visit items, ``step`` apart, in row-major order; those of dimensions of size 1 don't count."""
     if 0 in shape:
         return True
-    dense = contiguous(shape)
+    dense = contiguous(shape, step)
     return all(size == 1 or a == b for size, a, b in zip(shape, strides, dense, strict=True))

@@ -2,35 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from enum import IntEnum
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from slangpy_rt.errors import BindError
-from slangpy_rt.function import Function
+from slangpy_rt.function import Function, find_overloads
+from slangpy_rt.kernel import Kernel
+from slangpy_rt.scope import Scope
 from slangpy_rt.source import Source, read_source
-from slangpy_rt.types import FunctionSig, ModuleInfo
+from slangpy_rt.struct import Struct
+from slangpy_rt.types import ModuleInfo, StructInfo
 
 if TYPE_CHECKING:
     from slangpy_rt.device import Device
 
 
 class Module:
-    """The functions of a Slang module, ready to be called on a device.
+    """The functions, structs and kernels of a Slang module, ready to be used on a device.
 
     Make one with ``load_from_file`` or ``load_from_source``. ``module.add`` is the function ``add``,
-    ``module["add"]`` too; ``dir(module)`` lists what there is.
+    ``module["copy<float>"]`` one with its generic arguments named; ``dir(module)`` lists what there is. An edited
+    file is picked up by the next call of anything that was made of the module.
     """
 
-    def __init__(self, device: Device, source: Source) -> None:
+    def __init__(self, device: Device, source: Source, strict_broadcasting: bool = False) -> None:
         self.device = device
-        self._source = source
-        self._overloads: dict[str, list[FunctionSig]] = {}
-        for sig in source.info.functions:
-            self._overloads.setdefault(sig.name, []).append(sig)
+        self._scope = Scope(device, source, device.hot_reload, strict_broadcasting)
+        self._items: dict[str, Any] = {}
+        device.scopes.add(self._scope)
 
     @classmethod
-    def load_from_file(cls, device: Device, path: str | Path, defines: Mapping[str, Any] | None = None) -> Module:
+    def load_from_file(
+        cls,
+        device: Device,
+        path: str | Path,
+        defines: Mapping[str, Any] | None = None,
+        constants: Mapping[str, Any] | None = None,
+        link: Sequence[Module] = (),
+        strict_broadcasting: bool = False,
+    ) -> Module:
         """Load a Slang file.
 
         Parameters
@@ -41,19 +54,36 @@ class Module:
             As given, or in one of the device's include paths.
         defines : mapping, optional
             Preprocessor macros.
+        constants : mapping, optional
+            Values of ``extern static const`` declarations, those of linked modules included.
+        link : sequence of Module, optional
+            Modules that this one may ``import`` by name; what they ``export`` fills its ``extern``.
+        strict_broadcasting : bool
+            Whether a call refuses arrays that have neither all of its dimensions nor none; a ``map`` says then how
+            they run.
 
         Raises
         ------
         CompileError
             If there is no such file, or Slang refuses it; the message has the line and a caret.
+        BindError
+            If there is no such constant, or its value does not fit.
         """
         where = "Module.load_from_file"
         found, text = read_source(where, path, device.include_paths)
-        return cls(device, _source(device, Path(found).stem, found, text, defines))
+        source = _source(device, Path(found).stem, found, text, defines, constants, link)
+        return cls(device, source, strict_broadcasting)
 
     @classmethod
     def load_from_source(
-        cls, device: Device, name: str, source: str, defines: Mapping[str, Any] | None = None
+        cls,
+        device: Device,
+        name: str,
+        source: str,
+        defines: Mapping[str, Any] | None = None,
+        constants: Mapping[str, Any] | None = None,
+        link: Sequence[Module] = (),
+        strict_broadcasting: bool = False,
     ) -> Module:
         """Load Slang text.
 
@@ -62,57 +92,117 @@ class Module:
         device : Device
             Where its functions will run.
         name : str
-            What diagnostics call it.
+            What diagnostics call it, and other modules import it by.
         source : str
             The text.
-        defines : mapping, optional
-            Preprocessor macros.
+        defines, constants, link, strict_broadcasting
+            As in ``load_from_file``.
 
         Raises
         ------
         CompileError
             If Slang refuses it; the message has the line and a caret.
+        BindError
+            If there is no such constant, or its value does not fit.
         """
-        return cls(device, _source(device, name, f"{name}.slang", source, defines))
+        made = _source(device, name, f"{name}.slang", source, defines, constants, link)
+        return cls(device, made, strict_broadcasting)
 
     @property
     def name(self) -> str:
         """What the module is called."""
-        return self._source.name
+        return self._scope.source.name
 
     @property
     def info(self) -> ModuleInfo:
         """Everything that it declares."""
-        return self._source.info
+        return self._scope.source.info
 
-    def __getattr__(self, name: str) -> Function:
-        if name.startswith("_") or name not in self._overloads:
-            raise AttributeError(
-                f"module '{self.__dict__['_source'].name}' has no function '{name}'; it has "
-                f"{', '.join(self._overloads) or 'none'}."
-                if not name.startswith("_")
-                else name
-            )
-        function = Function(self.device, self._source, tuple(self._overloads[name]))
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        found = self._item(name)
+        if found is None:
+            raise AttributeError(self._nothing(name))
         # The next look-up finds it without coming here.
-        self.__dict__[name] = function
-        return function
+        self.__dict__[name] = found
+        return found
 
-    def __getitem__(self, name: str) -> Function:
-        if name not in self._overloads:
-            raise BindError(
-                f"module '{self.name}' has no function '{name}'; it has {', '.join(self._overloads) or 'none'}."
-            )
-        found: Function = getattr(self, name)
+    def __getitem__(self, name: str) -> Any:
+        """A function, struct or kernel by name, generic arguments included: ``module["copy<float>"]``.
+
+        Raises
+        ------
+        BindError
+            If there is none of that name.
+        CompileError
+            If there is one that takes no such generic arguments.
+        """
+        found = self._item(name)
+        if found is None:
+            raise BindError(self._nothing(name))
         return found
 
     def __dir__(self) -> list[str]:
-        return sorted({*super().__dir__(), *self._overloads})
+        return sorted({*super().__dir__(), *(name for name in self._names() if name.isidentifier())})
 
     def __repr__(self) -> str:
-        return f"Module({self.name!r} on {self.device.name}: {', '.join(self._overloads) or 'no functions'})"
+        return f"Module({self.name!r} on {self.device.name}: {', '.join(self._names()) or 'nothing declared'})"
+
+    def _item(self, name: str) -> Any:
+        found = self._items.get(name)
+        if found is None:
+            scope = self._scope
+            if monotonic() >= scope.due:
+                scope.check()
+            found = _find(scope, name)
+            if found is not None:
+                self._items[name] = found
+        return found
+
+    def _names(self) -> list[str]:
+        info = self.info
+        names = [*(f.name for f in info.functions), *(e.name for e in info.entry_points)]
+        return list(dict.fromkeys([*names, *(s.type.name for s in info.structs)]))
+
+    def _nothing(self, name: str) -> str:
+        return f"module '{self.name}' has no function or type '{name}'; it has {', '.join(self._names()) or 'none'}."
 
 
-def _source(device: Device, name: str, path: str, text: str, defines: Mapping[str, Any] | None) -> Source:
+def _find(scope: Scope, name: str) -> Any:
+    """Kernels before functions, functions before types; None if the module has nothing of that name."""
+    source = scope.source
+    for entry in source.info.entry_points:
+        if entry.name == name:
+            return Kernel.of(scope, entry)
+    for struct in source.info.structs:
+        if struct.type.name == name:
+            return Struct(scope, struct)
+    sigs = find_overloads(source, name)
+    if sigs:
+        return Function(scope, name, sigs)
+    type_ = source.type(name)
+    if isinstance(type_, StructInfo):
+        return Struct(scope, type_)
+    if type_ is not None and type_.kind == "enum":
+        return IntEnum(name, type_.cases)
+    return type_
+
+
+def _source(
+    device: Device,
+    name: str,
+    path: str,
+    text: str,
+    defines: Mapping[str, Any] | None,
+    constants: Mapping[str, Any] | None,
+    link: Sequence[Module],
+) -> Source:
+    for module in link:
+        if module.device is not device:
+            raise BindError(f"module '{name}': link has {module!r}, which is for another device than {device!r}.")
     flags = tuple(sorted((k, str(int(v)) if isinstance(v, bool) else str(v)) for k, v in (defines or {}).items()))
-    return Source(device.cache, device.backend.target, name, path, text, device.include_paths, flags)
+    linked = tuple(module._scope.source for module in link)
+    return Source(
+        device.cache, device.backend.target, name, path, text, device.include_paths, flags, constants, linked
+    )

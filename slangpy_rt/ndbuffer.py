@@ -11,9 +11,10 @@ import numpy.typing as npt
 
 from slangpy_rt.backends.base import Buffer
 from slangpy_rt.broadcast import contiguous
-from slangpy_rt.dtypes import NUMPY_OF, convertible, element_type, flatten
+from slangpy_rt.dtypes import convertible, element_type, storage
 from slangpy_rt.errors import BindError, ShapeError
 from slangpy_rt.layout import Layout, Shape
+from slangpy_rt.records import fill_record
 from slangpy_rt.types import SlangType
 
 if TYPE_CHECKING:
@@ -23,14 +24,15 @@ A = TypeVar("A", bound="NDBuffer")
 
 
 class NDBuffer:
-    """An array of scalars, vectors or matrices on a device, contents undefined until written.
+    """An array on a device, of scalars, vectors, matrices, arrays or structs; undefined until written.
 
     Parameters
     ----------
     device : Device
         Where it lives.
     dtype : str, numpy dtype or type
-        Element type, ``"float"`` unless given: a Slang name (``"float3"``), a NumPy dtype or a Python type.
+        Element type, ``"float"`` unless given: a Slang name (``"float3"``), a struct of a module
+        (``module.Pixel``), a NumPy dtype or a Python type.
     shape : int or tuple of int
         In elements.
 
@@ -124,21 +126,24 @@ class NDBuffer:
             If the data does not convert, or this is a non-contiguous view.
         """
         where = f"{type(self).__name__}.from_numpy"
+        layout = self.layout
         source = np.asarray(array)
-        target = NUMPY_OF[self.layout.scalar]
+        target = layout.numpy_dtype
+        if target.names is not None and source.dtype != target:
+            source = fill_record(where, layout.full_shape, target, source)
         if not convertible(source.dtype, target):
             raise BindError(
-                f"{where}: data of dtype {source.dtype} does not convert to '{self.layout.element.name}'. "
+                f"{where}: data of dtype {source.dtype} does not convert to '{layout.element.name}'. "
                 f"Cast it yourself: array.astype(numpy.{target.name})."
             )
-        if source.size != prod(self.layout.full_shape):
+        if source.size != prod(layout.full_shape):
             raise ShapeError(
                 f"{where}: data of shape {source.shape} does not fill {self.summary}, "
-                f"which holds {prod(self.layout.full_shape)} scalars in shape {self.layout.full_shape}."
+                f"which holds {prod(layout.full_shape)} scalars in shape {layout.full_shape}."
             )
-        if not self.layout.contiguous:
+        if not layout.contiguous:
             raise BindError(f"{where}: this is a non-contiguous view; fill the array it was made from.")
-        self.layout.device.upload(self.buffer, self.address, np.ascontiguousarray(source, target))
+        layout.device.upload(self.buffer, self.address, np.ascontiguousarray(source, target))
 
     from_numpy = copy_from
 
@@ -151,11 +156,11 @@ class NDBuffer:
             return out
         # A view: bring over the span it covers and look at that through its strides.
         reach = [(n - 1) * s for n, s in zip(layout.full_shape, layout.strides, strict=True)]
-        first, last = sum(min(r, 0) for r in reach), sum(max(r, 0) for r in reach)
-        span = np.empty(last - first + 1, layout.numpy_dtype)
-        item = span.itemsize
-        layout.device.download(self.buffer, self.address + first * item, span)
-        view = np.ndarray(layout.full_shape, span.dtype, span, -first * item, tuple(s * item for s in layout.strides))
+        unit, dtype = layout.unit, layout.numpy_dtype
+        first, last = sum(min(r, 0) for r in reach) * unit, sum(max(r, 0) for r in reach) * unit
+        span = np.empty(last - first + dtype.itemsize, np.uint8)
+        layout.device.download(self.buffer, self.address + first, span)
+        view = np.ndarray(layout.full_shape, dtype, span.data, -first, tuple(s * unit for s in layout.strides))
         return view.copy()
 
     numpy = to_numpy
@@ -183,8 +188,18 @@ class NDBuffer:
         return type(self).of(layout, self.buffer, self.address)
 
     def flatten_dtype(self: A) -> A:
-        """The same memory as an array of scalars, the element's dimensions last."""
+        """The same memory as an array of scalars, the element's dimensions last.
+
+        Raises
+        ------
+        BindError
+            If the elements are structs.
+        """
         layout = self.layout
+        if layout.numpy_dtype.names is not None:
+            raise BindError(
+                f"{type(self).__name__}.flatten_dtype: {self.summary} holds structs, not one scalar type."
+            )
         scalar = element_type("flatten_dtype", layout.scalar)
         flat = layout.device.layout(type(self), scalar, layout.full_shape, layout.strides, layout.aligned)
         return type(self).of(flat, self.buffer, self.address)
@@ -204,11 +219,11 @@ class NDBuffer:
             raise IndexError(
                 f"{type(self).__name__}: only integers, slices, None and ... index a device array, not {key!r}."
             )
-        item = np.dtype(layout.numpy_dtype).itemsize
+        item = layout.unit
         inner = len(layout.full_shape) - len(layout.shape)
         outer = layout.strides[: len(layout.shape)]
         # NumPy works the view out, on an array of one scalar stretched over the shape.
-        base = np.zeros(1, layout.numpy_dtype)
+        base = np.zeros(item, np.uint8)
         model = np.lib.stride_tricks.as_strided(base, layout.shape, tuple(s * item for s in outer))
         picked = model[key]
         if not isinstance(picked, np.ndarray):
@@ -237,6 +252,21 @@ class NDBuffer:
         values = np.array2string(self.to_numpy(), separator=", ", threshold=100)
         return f"{type(self).__name__}({values}, dtype={self.layout.element.name}, device={self.device.name})"
 
+    def _repr_png_(self) -> bytes | None:
+        """What a notebook shows of an image: two dimensions, of vectors of 3 or 4 or of at least 8 x 8 scalars.
+
+        Elements are ``float``, ``half`` or ``uint8_t``. Floats are linear light, shown through the sRGB curve;
+        ``slangpy_rt.picture`` has the details. None for other arrays and without Pillow; then the text is shown.
+        """
+        from slangpy_rt.picture import png
+
+        element = self.layout.element
+        vector = element.kind == "vector" and element.shape in ((3,), (4,))
+        image = vector or (element.kind == "scalar" and min(self.shape, default=0) >= 8)
+        if not image or self.ndim != 2 or element.scalar not in ("float", "half", "uint8_t"):
+            return None
+        return png(self.to_numpy())
+
 
 def _is_whole(index: Any) -> bool:
     return isinstance(index, (int, np.integer)) and not isinstance(index, bool)
@@ -258,6 +288,6 @@ def as_shape(where: str, shape: int | Sequence[int]) -> Shape:
 
 def dense_strides(element: SlangType, shape: Shape) -> Shape:
     """Strides in scalars of a contiguous array."""
-    flat = flatten(element)
-    assert flat is not None, element
-    return contiguous(shape + flat[1])
+    stored = storage(element)
+    assert stored is not None, element
+    return contiguous(shape + stored.dims, stored.step)

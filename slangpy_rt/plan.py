@@ -7,28 +7,41 @@ work and no import.
 
 from __future__ import annotations
 
+import re
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from slangpy_rt_codegen import GROUP_SIZE, CallSpec, Operand, block_fields, emit
+from slangpy_rt_codegen import (
+    GROUP_SIZE,
+    CallSpec,
+    Operand,
+    Record,
+    RecordField,
+    block_fields,
+    emit,
+)  # fmt: skip
 from slangpy_rt_codegen.layout import BlockField
 
-from slangpy_rt.args import ArrayFeed, Bound, bind, bind_result, call_id
 from slangpy_rt.backends.base import Buffer, Kernel, KernelInfo
+from slangpy_rt.binding import Bound, bind_result, result_kind
 from slangpy_rt.broadcast import Coalesced, Shape, align, broadcast, coalesce, contiguous
-from slangpy_rt.dtypes import NUMPY_OF, flatten
+from slangpy_rt.dtypes import NUMPY_OF, source_name, storage
 from slangpy_rt.errors import BindError, ShapeError, UnsupportedError
+from slangpy_rt.feeds import ArrayFeed
 from slangpy_rt.ndbuffer import NDBuffer
+from slangpy_rt.options import NO_OPTIONS, Options
+from slangpy_rt.records import to_python
+from slangpy_rt.scope import Scope
+from slangpy_rt.source import export_constants
 from slangpy_rt.tensor import Tensor
-from slangpy_rt.types import FunctionSig, LayoutField
+from slangpy_rt.types import EntryPoint, FunctionSig, LayoutField, Param, SlangType
 
 if TYPE_CHECKING:
     from slangpy_rt.device import Device
-    from slangpy_rt.source import Source
 
 _MAX_32 = 2**31 - 1
 _RESULTS: dict[Any, str] = {
@@ -128,6 +141,23 @@ class PreparedCall:
         )
         return out
 
+    def bound_to(self, values: tuple[Any, ...]) -> Callable[[], Any]:
+        """This call on these arguments, packed once where no data has to be moved for it."""
+        if not self._plain or self._result is not None:
+            return lambda: self.run(values)
+        device, launch, kernel, groups = self._device, self._launch, self._kernel, self._groups
+        args = self._prefix + self._pack(*[a.address for a in values])
+        buffers = [a.buffer for a in values]
+        out = values[-1] if self._into else None
+
+        def replay() -> Any:
+            if device.closed:
+                device.check_open()
+            launch(kernel, groups, args, buffers)
+            return out
+
+        return replay
+
     def _run_any(self, values: tuple[Any, ...]) -> Any:
         out = values[-1] if self._into else self._make() if self._make is not None else None
         if self._kernel is not None:
@@ -138,10 +168,10 @@ class PreparedCall:
                 before = len(buffers)
                 feed.feed(value, block, buffers)
                 if len(buffers) > before:
-                    fed.append((feed, value, buffers[-1]))
+                    fed.append((feed, value, before, len(buffers)))
             self._launch(self._kernel, self._groups, self._prefix + self._packed(block), buffers)
-            for feed, value, buffer in fed:
-                feed.finish(value, buffer)
+            for feed, value, first, end in fed:
+                feed.finish(value, buffers[first:end])
         return self._unwrap(out) if self._unwrap is not None else out
 
     def _packed(self, block: list[Any]) -> bytes:
@@ -177,19 +207,20 @@ class Result:
 
 
 def prepare(
-    device: Device,
-    source: Source,
+    scope: Scope,
     sig: FunctionSig,
-    args: Sequence[Any],
-    names: Sequence[str],
+    arguments: tuple[Bound, ...],
+    order: tuple[int, ...],
     result: Any,
+    options: Options = NO_OPTIONS,
+    uniforms: tuple[tuple[str, Bound], ...] = (),
 ) -> PreparedCall:
-    """Build the call of one overload.
+    """Build the call of one overload, its arguments bound.
 
     Parameters
     ----------
-    args : sequence
-        Positional values and then keyword values, whose names are ``names``.
+    order : tuple of int
+        For each of ``uniforms`` and then each of ``arguments``, the place of its value among the call's.
     result : object
         What the user gave as ``_result``, or None.
 
@@ -198,43 +229,96 @@ def prepare(
     BindError, ShapeError, UnsupportedError, CompileError
     """
     where = str(sig)
-    if any(p.name == "_result" for p in sig.params):
-        raise BindError(f"{where}: a parameter named '_result' cannot be passed; that keyword names the result.")
-    order = _match(where, sig, len(args) - len(names), names)
-    arguments = tuple(
-        bind(f"{where}: argument '{p.name}'", device, p, args[k]) for p, k in zip(sig.params, order, strict=False)
-    )
     if sig.returns.kind == "void" and result is not None:
         raise BindError(f"{where} returns nothing; leave _result out.")
     given = result is not None and not _is_result_kind(result)
-    target = bind_result(f"{where}: _result", device, sig.returns, result) if given else None
-    everything = (*arguments, target) if target else arguments
-    shape = broadcast(where, [(b.name, b.shape) for b in everything if b.mode in ("array", "index")])
-    _check_index(where, args, order, sig, shape)
-    outcome = Result(target, into=True) if target else _result(where, device, sig, arguments, result, shape)
+    how = options.map_of("_result", -1, 0)
+    target = bind_result(f"{where}: _result", scope, sig.returns, result, how) if given else None
+    every = [leaf for b in arguments for leaf in b.leaves] + ([target] if target else [])
+    rank = max(
+        (max((d + 1 for d in b.mapped), default=0) if b.mapped is not None else len(b.shape) for b in every),
+        default=0,
+    )
+    spread = [_spread(b, rank) for b in every]
+    shape = broadcast(
+        where, [(b.name, s) for b, s in zip(every, spread, strict=True) if b.mode in ("array", "computed")]
+    )
+    _check_strict(where, scope, every, shape)
+    outcome = (
+        Result(target, into=True)
+        if target
+        else _result(where, scope, sig, arguments, result or options.returns, shape, result is not None)
+    )
     bound = (*arguments, outcome.bound) if outcome.bound else arguments
-    _check_written(where, bound, shape)
-    return _build(device, source, sig, bound, outcome, shape, order)
+    _check_written(where, [leaf for b in bound for leaf in b.leaves], shape)
+    return _build(scope, sig, bound, outcome, shape, order, options, uniforms)
 
 
-def _match(where: str, sig: FunctionSig, positional: int, names: Sequence[str]) -> tuple[int, ...]:
-    """For each parameter that was given, the place of its value among the arguments."""
-    params = [p.name for p in sig.params]
-    if positional > len(params):
-        raise BindError(f"{where}: {positional} positional arguments were given; it takes {len(params)}.")
-    places = dict(zip(params, range(positional), strict=False))
-    for k, name in enumerate(names, positional):
-        if name not in params:
-            raise BindError(f"{where}: there is no parameter '{name}'; it has {', '.join(params) or 'none'}.")
-        if name in places:
-            raise BindError(f"{where}: argument '{name}' was given twice, by position and by name.")
-        places[name] = k
-    missing = [p.name for p in sig.params if p.name not in places]
-    needed = [p.name for p in sig.params if p.name not in places and not p.has_default]
-    # Slang fills in defaults from the right only.
-    if needed or missing != params[len(params) - len(missing) :]:
-        raise BindError(f"{where}: argument{'s' if len(missing) > 1 else ''} {', '.join(missing)} missing.")
-    return tuple(places[name] for name in params[: len(params) - len(missing)])
+def prepare_dispatch(
+    scope: Scope,
+    entry: EntryPoint,
+    arguments: tuple[Bound, ...],
+    order: tuple[int, ...],
+    threads: tuple[int, ...],
+    options: Options,
+    uniforms: tuple[tuple[str, Bound], ...],
+) -> PreparedCall:
+    """Build the dispatch of a raw entry point: a kernel that calls it with the thread's system values.
+
+    Raises
+    ------
+    UnsupportedError, CompileError
+    """
+    device, target = scope.device, scope.device.backend.target
+    shape = (*threads, 1, 1)[:3]
+    x, y, z = (-(-n // size) for n, size in zip(shape, entry.group_size, strict=True))
+    if any(n > limit for n, limit in zip((x, y, z), device.caps.max_groups, strict=True)) and target.entry != "range":
+        raise UnsupportedError(f"{entry.name}: {threads} threads are more than {device.info} runs at once.")
+    title = f"{entry.name} over threads in groups of {entry.group_size}"
+    every = (*(b for _, b in uniforms), *arguments)
+    leaves = [leaf for b in every for leaf in b.leaves]
+    facts = [_Leaf(b, name, ()) for b, name in zip(leaves, _members([b.name for b in leaves]), strict=True)]
+    operands = {id(f.bound): _operand(f, (1,), 3, title) for f in facts}
+    trees = [_tree(b, _identifier(b.name), operands) for b in every]
+    given = iter(trees[len(uniforms) :])
+    count = prod(entry.group_size) * x * y * z
+    spec = CallSpec(
+        title=title,
+        modules=(scope.source.name,),
+        function=entry.name,
+        operands=tuple(_system_value(entry, p) if p.semantic else next(given) for p in entry.params),
+        result=None,
+        rank=3,
+        index="int64_t" if target.entry == "range" else "uint",
+        width=1,
+        entry=target.entry,
+        group=entry.group_size,
+        raw=True,
+        records=_records(leaves),
+        constants=_constants(title, scope, options),
+        assigned=tuple((name, trees[k]) for k, (name, _) in enumerate(uniforms)),
+    )
+    groups = (count, 1, 1) if target.entry == "range" else (x, y, z)
+    values: dict[str, Shape] = {"count": (count,), "shape": (x, y, z)}
+    for f in facts:
+        values |= f.fixed()
+    return _finish(scope, spec, every, (x, y, z), groups, count, values, order, Result(), options)
+
+
+def _system_value(entry: EntryPoint, param: Param) -> Operand:
+    """What the API tells a thread about itself, as the parameter's type takes it."""
+    vectors = {"SV_DispatchThreadID": "thread", "SV_GroupThreadID": "local", "SV_GroupID": "group"}
+    x, y, _ = entry.group_size
+    if param.semantic == "SV_GroupIndex":
+        code = f"{param.type.name}((local.z * {y} + local.y) * {x} + local.x)"
+    elif param.semantic in vectors:
+        code = f"{param.type.name}({vectors[param.semantic]}.{'xyz'[: (param.type.shape or (1,))[0]]})"
+    else:
+        raise UnsupportedError(
+            f"{entry.name}: parameter '{param.name}' has the semantic {param.semantic}; "
+            f"{', '.join((*vectors, 'SV_GroupIndex'))} are supported."
+        )
+    return Operand(_identifier(param.name), source_name(param.type), "", 0, "in", "computed", code=code)
 
 
 def _is_result_kind(result: Any) -> bool:
@@ -242,39 +326,43 @@ def _is_result_kind(result: Any) -> bool:
 
 
 def _result(
-    where: str, device: Device, sig: FunctionSig, arguments: tuple[Bound, ...], asked: Any, shape: Shape
+    where: str,
+    scope: Scope,
+    sig: FunctionSig,
+    arguments: tuple[Bound, ...],
+    asked: Any,
+    shape: Shape,
+    named: bool,
 ) -> Result:
-    """The result that the arguments, or the user, ask for."""
+    """The result that the arguments, or the user, ask for; ``named`` if it is among the call's values."""
     if sig.returns.kind == "void":
         return Result()
-    flat = flatten(sig.returns)
-    if flat is None:
-        raise UnsupportedError(f"{where}: results of type '{sig.returns.name}' are not supported.")
-    hosts = {b.host for b in arguments}
+    device, returns = scope.device, scope.struct(sig.returns)
+    stored = storage(returns)
+    if stored is None:
+        raise UnsupportedError(f"{where}: results of type '{returns.name}' are not supported.")
     kind = _RESULTS.get(asked) if asked is not None else None
     if asked is not None and kind is None:
         raise BindError(f"{where}: _result={asked!r} is not one of 'numpy', 'tensor', 'ndbuffer'.")
-    kind = kind or next((k for k in ("tensor", "ndbuffer", "numpy") if k in hosts), "")
+    kind = kind or result_kind(arguments)
     if not kind and shape:
-        kind = "numpy" if any(b.mode == "array" for b in arguments) else "tensor"
+        kind = "numpy" if any(leaf.mode == "array" for b in arguments for leaf in b.leaves) else "tensor"
     if kind in ("tensor", "ndbuffer"):
-        layout = device.layout(Tensor if kind == "tensor" else NDBuffer, sig.returns, shape)
+        layout = device.layout(Tensor if kind == "tensor" else NDBuffer, returns, shape)
         sample: Any = _make_array(layout)
 
         def make() -> Any:
             return _make_array(layout)
 
-        bound = bind_result(where, device, sig.returns, sample)
-        return Result(bound, layout, make, named=asked is not None)
-    dtype = NUMPY_OF[flat[0]]
-    full = shape + flat[1]
+        bound = bind_result(where, scope, returns, sample)
+        return Result(bound, layout, make, named=named)
+    dtype, full = stored.dtype, shape + stored.dims
 
     def make_host() -> Any:
         return device.host_array(full, dtype)
 
-    bound = bind_result(where, device, sig.returns, make_host())
-    unwrap = None if kind == "numpy" else _python_value
-    return Result(bound, None, make_host, unwrap, named=asked is not None)
+    bound = bind_result(where, scope, returns, make_host())
+    return Result(bound, None, make_host, None if kind == "numpy" else to_python, named=named)
 
 
 def _make_array(layout: Any) -> Any:
@@ -282,116 +370,273 @@ def _make_array(layout: Any) -> Any:
     return layout.kind.of(layout, buffer, buffer.address)
 
 
-def _python_value(array: Any) -> Any:
-    """A scalar as a Python number; a vector or matrix stays an array."""
-    return array.item() if array.ndim == 0 else array
+def _spread(b: Bound, rank: int) -> Shape:
+    """An argument's dimensions as the call counts them: its own, or laid out as the user's map says."""
+    if b.mapped is None:
+        return b.shape
+    out = [1] * rank
+    for size, d in zip(b.shape, b.mapped, strict=True):
+        if out[d] not in (1, size):
+            raise ShapeError(
+                f"'{b.name}' of shape {b.shape} is mapped by {b.mapped}: dimension {d} is both {out[d]} and {size}."
+            )
+        out[d] = size if size != 1 else out[d]
+    return tuple(out)
 
 
-def _check_index(where: str, args: Sequence[Any], order: tuple[int, ...], sig: FunctionSig, shape: Shape) -> None:
-    for p, k in zip(sig.params, order, strict=False):
-        if isinstance(args[k], call_id):
-            rank = p.type.shape[0] if p.type.kind == "vector" else 1
-            if rank != len(shape):
-                raise BindError(
-                    f"{where}: argument '{p.name}' is call_id() for '{p.type.name}', which counts {rank} "
-                    f"dimensions; the call has shape {shape}."
-                )
+def _strides(b: Bound, shape: Shape) -> Shape:
+    """Its strides along each call dimension, 0 where it is broadcast."""
+    if b.mapped is None:
+        return align(b.shape, b.strides, shape)
+    out = [0] * len(shape)
+    for size, stride, d in zip(b.shape, b.strides, b.mapped, strict=True):
+        out[d] += stride if size != 1 else 0
+    return tuple(out)
 
 
-def _check_written(where: str, bound: tuple[Bound, ...], shape: Shape) -> None:
+def _check_strict(where: str, scope: Scope, leaves: Sequence[Bound], shape: Shape) -> None:
+    if not scope.strict:
+        return
+    for b in leaves:
+        if b.mode == "array" and b.mapped is None and b.shape and b.shape != shape:
+            raise ShapeError(
+                f"{where}: '{b.name}' of shape {b.shape} would be broadcast to {shape}, which strict_broadcasting "
+                f"refuses; say how with .map({b.name}=...)."
+            )
+
+
+def _check_written(where: str, leaves: Sequence[Bound], shape: Shape) -> None:
     """Refuse outputs that several elements of the call would write to."""
-    for b in bound:
+    for b in leaves:
         if b.access == "in" or b.mode != "array":
             continue
-        if b.shape != shape:
+        if _spread(b, len(shape)) != shape:
             raise ShapeError(
                 f"{where}: '{b.name}' of shape {b.shape} is written by a call of shape {shape}; "
                 "elements would overwrite each other. Give it the call's shape."
             )
         # Nothing overlaps in an empty array, to which NumPy gives strides of 0.
-        if 0 not in shape and any(n > 1 and stride == 0 for n, stride in zip(b.shape, b.strides, strict=True)):
+        if 0 not in shape and any(n > 1 and stride == 0 for n, stride in zip(shape, _strides(b, shape), strict=True)):
             raise ShapeError(f"{where}: '{b.name}' is a broadcast view and would be written to; copy it first.")
 
 
 def _build(
-    device: Device,
-    source: Source,
+    scope: Scope,
     sig: FunctionSig,
     bound: tuple[Bound, ...],
     outcome: Result,
     shape: Shape,
     order: tuple[int, ...],
+    options: Options,
+    uniforms: tuple[tuple[str, Bound], ...],
 ) -> PreparedCall:
-    arrays = [b for b in bound if b.mode == "array"]
-    strides = [align(b.shape, b.strides, shape) for b in arrays]
-    if any(b.mode == "index" for b in bound):
-        merged = Coalesced(shape, tuple(strides))
+    device, source = scope.device, scope.source
+    every = (*(b for _, b in uniforms), *bound)
+    leaves = [leaf for b in every for leaf in b.leaves]
+    names = _members([leaf.name for leaf in leaves])
+    arrays = [b for b in leaves if b.mode == "array"]
+    strides = [_strides(b, shape) for b in arrays]
+    tiled = len(options.group) > 1 and device.backend.target.entry != "range"
+    if tiled and len(options.group) > len(shape):
+        raise BindError(
+            f"{sig}: group_size {options.group} counts {len(options.group)} dimensions; the call has shape {shape}."
+        )
+    if tiled or any(b.mode == "computed" for b in leaves):
+        merged = Coalesced(shape or (1,), tuple(s or (0,) for s in strides))
     else:
         merged = coalesce(shape, strides)
+    per_array = dict(zip((id(b) for b in arrays), merged.strides, strict=True))
+    facts = {id(b): _Leaf(b, names[k], per_array.get(id(b), ())) for k, b in enumerate(leaves)}
+    operands = {
+        id(b): _operand(f, merged.shape, len(shape), str(sig)) for b, f in zip(leaves, facts.values(), strict=True)
+    }
+    operands, width = (operands, 1) if tiled else _widen(device, facts, operands, merged)
+    trees = [_tree(b, names_of, operands) for b, names_of in zip(every, _roots(every, names), strict=True)]
     count = prod(shape)
-    per_array = dict(zip((b.name for b in arrays), merged.strides, strict=True))
-    operands = tuple(_operand(b, merged.shape, per_array.get(b.name, ())) for b in bound)
-    operands, width = _widen(device, bound, operands, merged, per_array)
     reach = max([count, *(_reach(merged.shape, s) for s in merged.strides)])
-    wide_index = device.backend.target.entry == "range" or reach > _MAX_32
-    threads = -(-count // width)
-    groups, rows = _groups(device, threads)
+    entry = device.backend.target.entry
+    wide_index = entry == "range" or reach > _MAX_32
+    group = _group(options.group, tiled) if entry != "range" else (GROUP_SIZE,)
+    groups, rows = (
+        _groups(device, -(-count // width), prod(group)) if not tiled else (_tiles(device, group, shape), False)
+    )
+    globals_ = len(uniforms)
     spec = CallSpec(
         title=str(sig),
         modules=(source.name,),
-        function=sig.name,
-        operands=operands[: len(operands) - bool(outcome.bound)],
-        result=operands[-1] if outcome.bound else None,
+        function=f"{sig.owner}.{sig.name}" if sig.owner and sig.static else sig.name,
+        operands=tuple(trees[globals_ : len(trees) - bool(outcome.bound)]),
+        result=trees[-1] if outcome.bound else None,
         rank=len(merged.shape),
         index="int64_t" if wide_index else "uint",
         width=width,
-        entry=device.backend.target.entry,
+        entry=entry,
         rows=rows,
+        method=bool(sig.owner) and not sig.static,
+        group=group,
+        records=_records(leaves),
+        constants=_constants(str(sig), scope, options),
+        assigned=tuple((name, trees[k]) for k, (name, _) in enumerate(uniforms)),
     )
+    values: dict[str, Shape] = {"count": (count,), "row": (groups[0] * prod(group),), "shape": merged.shape}
+    for f in facts.values():
+        values |= f.fixed()
+    return _finish(scope, spec, every, shape, groups, count, values, order, outcome, options)
+
+
+def _finish(
+    scope: Scope,
+    spec: CallSpec,
+    every: tuple[Bound, ...],
+    shape: Shape,
+    groups: tuple[int, int, int],
+    count: int,
+    values: dict[str, Shape],
+    order: tuple[int, ...],
+    outcome: Result,
+    options: Options,
+) -> PreparedCall:
+    """Emit, load, and put together what a call needs; without elements there is nothing to load."""
+    device = scope.device
     fields = block_fields(spec)
     text = emit(spec)
     kernel = None
     if count:
+        leaves = [leaf for b in every for leaf in b.leaves]
+        x, y, z = (*spec.group, 1, 1)[:3]
         info = KernelInfo(
             "run" if spec.entry == "range" else "kernel",
-            (1, 1, 1) if spec.entry == "range" else (GROUP_SIZE, 1, 1),
+            (1, 1, 1) if spec.entry == "range" else (x, y, z),
             fields[-1].offset + fields[-1].size,
-            tuple(b.access != "in" for b in bound if b.mode in ("array", "tensor")),
+            tuple(b.access != "in" for b in leaves if b.feed.buffers),
         )
         block = tuple(LayoutField(f.name, f.offset, f.size) for f in fields)
-        kernel = device.kernel(source, text, str(sig), info, block)
-    prefix = _prefix(fields, _fixed_values(spec, bound, merged, per_array, count, groups))
-    return PreparedCall(device, spec, text, bound, shape, kernel, groups, prefix, _packer(fields), order, outcome)
+        kernel = device.kernel(scope.source, text, spec.title, info, block, options.conformances)
+    prefix = _prefix(fields, values)
+    return PreparedCall(device, spec, text, every, shape, kernel, groups, prefix, _packer(fields), order, outcome)
 
 
-def _operand(b: Bound, shape: Shape, strides: Shape) -> Operand:
+class _Leaf:
+    """A leaf with its name in the block and its strides along the merged call dimensions."""
+
+    __slots__ = ("bound", "member", "strides")
+
+    def __init__(self, bound: Bound, member: str, strides: Shape) -> None:
+        self.bound = bound
+        self.member = member
+        self.strides = strides
+
+    def fixed(self) -> dict[str, Shape]:
+        """What follows from shapes, by name in the block."""
+        if self.bound.mode == "tensor":
+            unit = NUMPY_OF[self.bound.scalar].itemsize
+            return {
+                f"{self.member}_shape": self.bound.shape,
+                f"{self.member}_stride": tuple(s * unit for s in self.bound.strides),
+            }
+        return {f"{self.member}_stride": self.strides} if self.bound.mode == "array" else {}
+
+
+def _operand(leaf: _Leaf, shape: Shape, rank: int, where: str) -> Operand:
+    b, member = leaf.bound, leaf.member
+    name, via = source_name(b.type), b.scalar if b.type.kind == "enum" else ""
+    if b.generator is not None:
+        scalars = b.generator.scalars()
+        values = [Operand(f"{member}_{k}", s, s, 1, "in", "value") for k, s in enumerate(scalars)]
+        text = b.generator.expression(
+            f"{where}: argument '{b.name}'", b.type, [f"call.{v.name}" for v in values], rank
+        )
+        return Operand(member, name, "", 0, "in", "computed", code=text, parts=tuple(("", v) for v in values))
     # bool is stored in bytes, but travels by value as a word.
-    scalar = "uint8_t" if b.scalar == "bool" and b.mode in ("array", "tensor") else b.scalar
-    if b.mode == "array":
-        if not any(strides):
-            mode = "constant" if prod(shape) > 1 else "linear"
-        elif strides == contiguous(shape, b.count):
-            mode = "linear"
-        else:
-            mode = "strided"
-        return Operand(_member(b.name), b.type.name, scalar, b.count, b.access, mode)
-    rank = len(b.shape) if b.mode == "tensor" else b.count if b.mode == "index" else 0
-    return Operand(_member(b.name), b.type.name, scalar, b.count, b.access, b.mode, rank)
+    scalar = "uint8_t" if b.scalar == "bool" and b.mode != "value" else b.scalar
+    if b.mode != "array":
+        if b.mode == "pointer":
+            assert b.type.element is not None
+            return Operand(member, name, source_name(b.type.element), 1, b.access, "pointer")
+        return Operand(member, name, scalar, b.count, b.access, b.mode, len(b.shape), via=via)
+    if not any(leaf.strides):
+        mode = "constant" if prod(shape) > 1 else "linear"
+    elif leaf.strides == contiguous(shape, b.count):
+        mode = "linear"
+    else:
+        mode = "strided"
+    return Operand(member, name, scalar, b.count, b.access, mode, via=via)
 
 
-def _member(name: str) -> str:
-    """A parameter's name in the argument block, kept apart from the members that the block has of its own."""
-    taken = name in ("count", "row", "shape") or name.endswith(("_shape", "_stride", "_"))
-    return f"{name}_" if taken else name
+def _tree(b: Bound, member: str, operands: dict[int, Operand]) -> Operand:
+    """The operand of an argument, put together from those of its leaves."""
+    if b.mode != "parts":
+        return operands[id(b)]
+    parts = tuple((place, _tree(part, "", operands)) for place, part in b.parts)
+    return Operand(member, source_name(b.type), "", 0, b.access, "parts", parts=parts)
+
+
+def _roots(every: Sequence[Bound], taken: Sequence[str]) -> list[str]:
+    """Names of the local variables of arguments that are made of parts."""
+    return [_identifier(b.name) for b in every]
+
+
+def _members(names: Sequence[str]) -> list[str]:
+    """Names in the argument block: parameters', kept apart from each other and from the block's own."""
+    out: list[str] = []
+    for name in names:
+        member = _identifier(name)
+        if member in ("count", "row", "shape", "this") or member.endswith(("_shape", "_stride", "_")):
+            member += "_"
+        while member in out:
+            member += "_"
+        out.append(member)
+    return out
+
+
+def _identifier(name: str) -> str:
+    return re.sub(r"\W+", "_", name)
+
+
+def _records(leaves: Sequence[Bound]) -> tuple[Record, ...]:
+    """The structs that arrays hold, each once."""
+    found = {b.record.name: b.record for b in leaves if b.record is not None and b.mode == "array"}
+    return tuple(_record(type_) for type_ in found.values())
+
+
+def _record(type_: SlangType) -> Record:
+    stored = storage(type_)
+    assert stored is not None
+    return Record(type_.name, stored.dtype.itemsize, tuple(_record_fields(type_, stored.dtype, "", 0)))
+
+
+def _record_fields(type_: SlangType, dtype: np.dtype[Any], path: str, at: int) -> Iterator[RecordField]:
+    """Fields that are no structs, those of structs and of arrays of structs inside included."""
+    if type_.kind == "struct":
+        assert dtype.fields is not None
+        for field in type_.fields:
+            inner, offset = dtype.fields[field.name][:2]
+            yield from _record_fields(field.type, inner, f"{path}.{field.name}", at + offset)
+    elif type_.kind == "array" and type_.element is not None and _item_record(type_):
+        item, dims = dtype.subdtype or (dtype, ())
+        inner = np.dtype((item, dims[1:])) if len(dims) > 1 else item
+        for k in range(type_.shape[0]):
+            yield from _record_fields(type_.element, inner, f"{path}[{k}]", at + k * inner.itemsize)
+    else:
+        stored = storage(type_)
+        assert stored is not None
+        scalar = "uint8_t" if stored.scalar == "bool" else stored.scalar
+        yield RecordField(path, source_name(type_), scalar, scalar if type_.kind == "enum" else "", at)
+
+
+def _item_record(type_: SlangType) -> bool:
+    stored = storage(type_)
+    return stored is not None and stored.record is not None
+
+
+def _constants(where: str, scope: Scope, options: Options) -> tuple[str, ...]:
+    """Link-time constants as text, in the types that the module declares them with."""
+    return tuple(export_constants(where, scope.source.info.constants, dict(options.constants)).values())
 
 
 def _widen(
-    device: Device,
-    bound: tuple[Bound, ...],
-    operands: tuple[Operand, ...],
-    merged: Coalesced,
-    per_array: dict[str, Shape],
-) -> tuple[tuple[Operand, ...], int]:
+    device: Device, facts: dict[int, _Leaf], operands: dict[int, Operand], merged: Coalesced
+) -> tuple[dict[int, Operand], int]:
     """The operands as threads that take several neighbours see them, and how many those are; 1 if impossible.
 
     Scalars move in pieces of up to 16 bytes where they are walked in order. Vectors do not: on an H200, four
@@ -400,21 +645,24 @@ def _widen(
     """
     if device.backend.target.entry == "range":
         return operands, 1
-    width = 2 if any(NUMPY_OF[b.scalar].itemsize == 8 for b in bound) else 4
-    wide = []
-    for b, o in zip(bound, operands, strict=True):
+    scalars = [f.bound.scalar for f in facts.values() if f.bound.mode in ("array", "value")]
+    width = 2 if any(NUMPY_OF[scalar].itemsize == 8 for scalar in scalars) else 4
+    wide = {}
+    for key, o in operands.items():
+        b, strides = facts[key].bound, facts[key].strides
         in_order = o.mode == "linear"
         if o.mode == "strided":
-            strides = per_array[b.name]
             in_order = strides[-1] == 1 and all(s % width == 0 for s in strides[:-1])
             if merged.shape[-1] % width or not (in_order or strides[-1] == 0):
                 return operands, 1
             o = replace(o, step="next" if in_order else "same")
-        if o.mode in ("tensor", "index") or (in_order and not (b.aligned and b.type.kind == "scalar")):
+        if o.mode in ("tensor", "pointer", "computed"):
             return operands, 1
-        wide.append(o)
-    some = any(o.mode == "linear" or o.step == "next" for o in wide)
-    return (tuple(wide), width) if some else (operands, 1)
+        if in_order and not (b.aligned and b.type.kind in ("scalar", "enum")):
+            return operands, 1
+        wide[key] = o
+    some = any(o.mode == "linear" or o.step == "next" for o in wide.values())
+    return (wide, width) if some else (operands, 1)
 
 
 def _reach(shape: Shape, strides: Shape) -> int:
@@ -423,40 +671,36 @@ def _reach(shape: Shape, strides: Shape) -> int:
     return max(sum(s for s in steps if s > 0), -sum(s for s in steps if s < 0))
 
 
-def _groups(device: Device, threads: int) -> tuple[tuple[int, int, int], bool]:
+def _group(asked: tuple[int, ...], tiled: bool) -> tuple[int, ...]:
+    """Threads of a group in x, y and z; the user counts as arrays do, the last dimension last."""
+    if not asked:
+        return (GROUP_SIZE,)
+    return tuple(reversed(asked)) if tiled else (prod(asked),)
+
+
+def _tiles(device: Device, group: tuple[int, ...], shape: Shape) -> tuple[int, int, int]:
+    """A dispatch whose groups cover the call as tiles; dimensions beyond a group's are counted by its last."""
+    n = len(group)
+    sizes = [*reversed(shape[len(shape) - n + 1 :]), prod(shape[: len(shape) - n + 1])]
+    groups = [-(-size // g) for size, g in zip(sizes, group, strict=True)]
+    x, y, z = (*groups, 1, 1)[:3]
+    if any(n > limit for n, limit in zip((x, y, z), device.caps.max_groups, strict=True)):
+        raise UnsupportedError(f"a call of {prod(shape):,} threads is more than {device.info} runs at once in tiles.")
+    return x, y, z
+
+
+def _groups(device: Device, threads: int, size: int) -> tuple[tuple[int, int, int], bool]:
     """A dispatch of at least that many threads, and whether it runs in y as well."""
     if device.backend.target.entry == "range":
         return (threads, 1, 1), False
     limit = device.caps.max_groups
-    needed = -(-threads // GROUP_SIZE)
+    needed = -(-threads // size)
     if needed <= limit[0]:
         return (needed, 1, 1), False
     y = -(-needed // limit[0])
     if y > limit[1]:
         raise UnsupportedError(f"a call of {threads:,} threads is more than {device.info} runs at once.")
     return (-(-needed // y), y, 1), True
-
-
-def _fixed_values(
-    spec: CallSpec,
-    bound: tuple[Bound, ...],
-    merged: Coalesced,
-    per_array: dict[str, Shape],
-    count: int,
-    groups: tuple[int, int, int],
-) -> dict[str, tuple[int, ...]]:
-    values: dict[str, tuple[int, ...]] = {
-        "count": (count,),
-        "row": (groups[0] * GROUP_SIZE,),
-        "shape": merged.shape,
-    }
-    for b in bound:
-        if b.mode == "tensor":
-            values[f"{_member(b.name)}_shape"] = b.shape
-            values[f"{_member(b.name)}_stride"] = b.strides
-        elif b.mode == "array":
-            values[f"{_member(b.name)}_stride"] = per_array[b.name]
-    return values
 
 
 def _prefix(fields: tuple[BlockField, ...], values: dict[str, tuple[int, ...]]) -> bytes:

@@ -1,31 +1,58 @@
 """Source: the text of one Slang module, what it declares, and the compiler session opened when needed.
 
-With a warm cache the declarations come from there and no session is ever opened.
+With a warm cache the declarations come from there and no session is ever opened. It runs nothing and knows no arrays.
 """
 
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 import threading
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from slangpy_rt.backends.base import Target
 from slangpy_rt.cache import DiskCache
 from slangpy_rt.config import CONFIG
-from slangpy_rt.errors import CompileError, SlangPyRtError
-from slangpy_rt.types import Compiled, ModuleInfo, from_json, to_json
+from slangpy_rt.errors import BindError, CompileError, SlangPyRtError
+from slangpy_rt.types import Compiled, FunctionSig, ModuleInfo, Param, SlangType, StructInfo, from_json, to_json
 
 if TYPE_CHECKING:
     from slangpy_rt.slang.session import Library, Session
 
 Defines = tuple[tuple[str, str], ...]
+Conformances = tuple[tuple[str, str, int], ...]
 
 
 class Source:
-    """One module's text for one target.
+    """One module's text for one target. An edited text needs another Source, with a compiler session of its own.
+
+    Parameters
+    ----------
+    cache : DiskCache
+        Where declarations are kept.
+    target : Target
+        What to compile for.
+    name, path, text : str
+        The module; the path need not exist.
+    include_paths : tuple of str
+        Where ``import`` and ``#include`` look besides the file's own folder.
+    defines : tuple of (str, str)
+        Preprocessor macros.
+    constants : mapping
+        Values of the module's ``extern static const``, those of linked modules included.
+    link : tuple of Source
+        Modules composed with this one: it may ``import`` them by name, and what they ``export`` fills its ``extern``.
+
+    Raises
+    ------
+    CompileError
+        If Slang refuses a text.
+    BindError
+        If there is no such constant, or its value does not fit.
 
     Attributes
     ----------
@@ -34,7 +61,8 @@ class Source:
     info : ModuleInfo
         What it declares.
     digest : str
-        Changes when the text, any file it includes or imports, a define or the compiler does.
+        Changes when the text, any file it includes or imports, a define, a constant, a linked module or the compiler
+        does.
     """
 
     def __init__(
@@ -46,19 +74,28 @@ class Source:
         text: str,
         include_paths: tuple[str, ...],
         defines: Defines,
+        constants: Mapping[str, Any] | None = None,
+        link: tuple[Source, ...] = (),
     ) -> None:
         self.name = _module_name(name)
         self.path = path
         self.text = text
         self._target = target
         self._defines = defines
-        folder = (str(Path(path).parent),) if Path(path).is_file() else ()
-        self._search_paths = (*folder, *include_paths, shader_directory())
+        self._cache = cache
+        self._include_paths = include_paths
+        self._constants = dict(constants or {})
+        every = {other.name: other for source in link for other in (*source._linked, source)}
+        self._linked: tuple[Source, ...] = tuple(every.values())
+        folders = [str(Path(p).parent) for p in (path, *(s.path for s in self._linked)) if Path(p).is_file()]
+        self._search_paths = tuple(dict.fromkeys((*folders, *include_paths, shader_directory())))
         self._session: Session | None = None
         self._reflected = ModuleInfo(self.name)
+        self._found: dict[tuple[str, ...], Any] = {}
         self._lock = threading.Lock()
         key = cache.key(
-            "module", self.name, path, text, self._search_paths, defines, compiler_version(), target.format
+            *("module", self.name, path, text, self._search_paths, defines, compiler_version(), target.format),
+            tuple(source.digest for source in self._linked),
         )
         info = _cached_info(cache, key)
         if info is None:
@@ -66,20 +103,104 @@ class Source:
             info = self._reflected
             cache.put(key, {"kind": "module", "title": self.name, "info": to_json(info)}, b"")
         self.info: ModuleInfo = info
-        self.digest = cache.key(key, info.dependencies, _shader_digest())
+        known = tuple({c.name: c for s in (*self._linked, self) for c in s.info.constants}.values())
+        self._exports: dict[str, str] = dict(kv for source in self._linked for kv in source._exports.items())
+        self._exports |= export_constants(f"module '{self.name}'", known, constants or {})
+        self.digest: str = cache.key(key, info.dependencies, _shader_digest(), tuple(self._exports.values()))
+        files = (path for source in (*self._linked, self) for path, _ in source.info.dependencies)
+        self._stats = {path: _stat(path) for path in files}
 
     def session(self) -> Session:
-        """The compiler session with this module in it."""
+        """The compiler session with this module and those it is linked with."""
         with self._lock:
             if self._session is None:
                 session = new_session(self._target, self._search_paths, self._defines)
+                for other in self._linked:
+                    _check_unchanged(other, session.load_module(other.name, other.path, other.text))
                 self._reflected = session.load_module(self.name, self.path, self.text)
+                _check_unchanged(self, self._reflected)
                 self._session = session
             return self._session
 
-    def compile(self, text: str, name: str, entry: str) -> Compiled:
-        """Compile generated text that imports this module."""
-        return self.session().compile(text, name, entry)
+    def functions(self, name: str) -> tuple[FunctionSig, ...]:
+        """Overloads of a function or method by a name such as ``"copy<float>"`` or ``"S<float>.load"``.
+
+        Generic arguments are filled in; the sigs' ``name`` is what text calls. Empty if there is no such function.
+
+        Raises
+        ------
+        CompileError
+            If there is one, but it takes no such generic arguments; the message has Slang's reason.
+        """
+        found: tuple[FunctionSig, ...] = self._lookup("functions", name)
+        return found
+
+    def type(self, name: str) -> StructInfo | SlangType | None:
+        """A type by a name such as ``"S<float, 4>"``, ``"float3x4"`` or ``"Color"``; None if there is none.
+
+        Raises
+        ------
+        CompileError
+            If there is one, but it takes no such generic arguments; the message has Slang's reason.
+        """
+        found: StructInfo | SlangType | None = self._lookup("type", name)
+        return found
+
+    def conforms(self, type_name: str, interface_name: str) -> bool:
+        """Whether a type implements an interface.
+
+        Raises
+        ------
+        CompileError
+            If there is no such type or interface.
+        """
+        found: bool = self._lookup("conforms", type_name, interface_name)
+        return found
+
+    def compile(self, text: str, name: str, entry: str, conformances: Conformances = ()) -> Compiled:
+        """Compile generated text that imports this module.
+
+        A constant that the text exports itself wins over one of this source. Each of ``conformances`` is the name of
+        an interface, that of a type, and the number that stands for the type in an object of the interface, or -1.
+        """
+        exports = [line for key, line in self._exports.items() if not re.search(_EXPORT.format(key), text)]
+        modules = tuple(source.name for source in (*self._linked, self))
+        if exports:  # a constant's type may be one of the modules'
+            exports = [*(f"import {module};" for module in modules), *exports]
+        link = modules if self._linked else ()
+        return self.session().compile(text, name, entry, conformances, link, "\n".join(exports))
+
+    def changed(self) -> bool:
+        """Whether a file that this text was made of is another one now; touching one is no change."""
+        digests = dict(d for source in (*self._linked, self) for d in source.info.dependencies)
+        for path, stat in self._stats.items():
+            now = _stat(path)
+            if now != stat:
+                if now is None or _file_digest(path) != digests[path]:
+                    return True
+                self._stats[path] = now
+        return False
+
+    @property
+    def watched(self) -> bool:
+        """Whether it was made of any file that may change."""
+        return bool(self._stats)
+
+    def renewed(self) -> Source:
+        """The same module from its files as they are now, and of the modules it is linked with.
+
+        Raises
+        ------
+        CompileError
+            If Slang refuses a text, or a file is gone.
+        """
+        text = self.text
+        if self.path in self._stats:
+            text = read_source(f"module '{self.name}'", self.path, ())[1]
+        return Source(
+            self._cache, self._target, self.name, self.path, text, self._include_paths, self._defines,
+            self._constants, tuple(source.renewed() for source in self._linked),
+        )  # fmt: skip
 
     def close(self) -> None:
         """Release the session; a later need opens another."""
@@ -87,6 +208,23 @@ class Source:
             if self._session is not None:
                 self._session.close()
                 self._session = None
+
+    def _lookup(self, what: str, *names: str) -> Any:
+        """An answer of the session's, from memory or the cache where it is known."""
+        key = (what, *names)
+        if key not in self._found:
+            disk = self._cache.key("lookup", self.digest, *key)
+            entry = self._cache.get(disk)
+            try:
+                value = from_json(entry.meta["found"]) if entry else ...
+            except (KeyError, TypeError):
+                value = ...
+            if value is ...:
+                value = getattr(self.session(), what)(self.name, *names)
+                title = f"{self.name}: {' '.join(key)}"
+                self._cache.put(disk, {"kind": "lookup", "title": title, "found": to_json(value)}, b"")
+            self._found[key] = value
+        return self._found[key]
 
 
 def read_source(where: str, path: str | Path, folders: tuple[str, ...]) -> tuple[str, str]:
@@ -108,6 +246,41 @@ def read_source(where: str, path: str | Path, folders: tuple[str, ...]) -> tuple
     raise CompileError(
         f"{where}: there is no file '{path}' in {places}. Give a full path, or add its folder to include_paths."
     )
+
+
+def export_constants(where: str, known: tuple[Param, ...], values: Mapping[str, Any]) -> dict[str, str]:
+    """Slang text that gives link-time constants their values, by name: ``"export static const int N = 4;"``.
+
+    Parameters
+    ----------
+    where : str
+        Who asks, for messages.
+    known : tuple of Param
+        The constants that there are.
+    values : mapping
+        bool, int or float of a scalar or enum; a list of them, or one for all, of a vector.
+
+    Raises
+    ------
+    BindError
+        If there is no such constant, or its value does not fit its type.
+    """
+    types = {param.name: param.type for param in known}
+    out = {}
+    for name, value in values.items():
+        if name not in types:
+            listed = ", ".join(f"'{n}'" for n in types) or "none"
+            raise BindError(
+                f"{where}: there is no constant '{name}'; it has {listed}. "
+                f"Declare it as: extern static const int {name};"
+            )
+        literal = _literal(types[name], value)
+        if literal is None:
+            raise BindError(
+                f"{where}: constant '{name}' is {value!r}; a value of Slang type {types[name].name} was expected."
+            )
+        out[name] = f"export static const {types[name].name} {name} = {literal};"
+    return out
 
 
 def new_session(target: Target, search_paths: tuple[str, ...], defines: Defines) -> Session:
@@ -156,6 +329,77 @@ def _library() -> Library:
     return Library(CONFIG.slang_lib)
 
 
+_EXPORT = r"\bexport\s+static\s+const\s+\S+\s+{}\b"
+_BITS = {"int8_t": 8, "int16_t": 16, "int": 32, "int64_t": 64}
+_FLOATS = {"half": 65504.0, "float": 3.4028234663852886e38, "double": math.inf}
+
+
+def _literal(kind: SlangType, value: Any) -> str | None:
+    """A value as Slang writes it, None if it does not fit."""
+    if kind.kind == "vector":
+        items = list(value) if hasattr(value, "__len__") else [value] * kind.shape[0]
+        parts = [_literal(SlangType("scalar", kind.scalar, kind.scalar), item) for item in items]
+        if len(parts) != kind.shape[0] or None in parts:
+            return None
+        return f"{kind.name}({', '.join(filter(None, parts))})"
+    if kind.kind not in ("scalar", "enum") or hasattr(value, "__len__"):
+        return None
+    if kind.scalar == "bool" or isinstance(value, bool):
+        return str(bool(value)).lower() if kind.scalar == "bool" and value in (True, False) else None
+    if kind.scalar in _FLOATS:
+        return _float_literal(kind.scalar, value)
+    try:
+        number = int(value.__index__())
+    except AttributeError:
+        return None
+    bits = _BITS.get(kind.scalar.removeprefix("u"), 0)
+    low, high = (0, 1 << bits) if kind.scalar[0] == "u" else (-1 << bits >> 1, 1 << bits >> 1)
+    return f"{kind.name}({_int_literal(number)})" if low <= number < high else None
+
+
+def _int_literal(number: int) -> str:
+    if number == -1 << 63:  # its magnitude is no int64_t
+        return "-9223372036854775807LL - 1"
+    return f"{number}{'ULL' if number >= 1 << 63 else 'LL'}"
+
+
+def _float_literal(scalar: str, value: Any) -> str | None:
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        return None
+    if not math.isfinite(number) or abs(number) > _FLOATS[scalar]:
+        return None
+    return f"{scalar}({number!r}{'lf' if scalar == 'double' else ''})"
+
+
+def _check_unchanged(source: Source, fresh: ModuleInfo) -> None:
+    """Refuse files that changed since they were read: what they give would be kept under the old ones' key."""
+    known: ModuleInfo | None = getattr(source, "info", None)
+    own = str(Path(source.path).resolve())  # its text is in memory
+    files = set(known.dependencies) ^ set(fresh.dependencies) if known else set()
+    changed = sorted(path for path, _ in files if path != own)
+    if changed:
+        raise CompileError(
+            f"module '{source.name}': '{changed[0]}' changed since it was loaded; load the module again."
+        )
+
+
+def _stat(path: str) -> tuple[int, int] | None:
+    try:
+        stat = Path(path).stat()
+    except OSError:
+        return None
+    return stat.st_mtime_ns, stat.st_size
+
+
+def _file_digest(path: str) -> str | None:
+    try:
+        return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+    except OSError:
+        return None
+
+
 def _cached_info(cache: DiskCache, key: str) -> ModuleInfo | None:
     """A module's declarations from the cache, unless one of its files changed since."""
     entry = cache.get(key)
@@ -164,8 +408,8 @@ def _cached_info(cache: DiskCache, key: str) -> ModuleInfo | None:
     try:
         info: ModuleInfo = from_json(entry.meta["info"])
         for path, digest in info.dependencies:
-            if hashlib.sha256(Path(path).read_bytes()).hexdigest() != digest:
+            if _file_digest(path) != digest:
                 return None
-    except (KeyError, TypeError, OSError):
+    except (KeyError, TypeError):
         return None
     return info

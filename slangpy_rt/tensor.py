@@ -8,14 +8,29 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from slangpy_rt.dtypes import NUMPY_OF, SLANG_OF, element_type, flatten
+from slangpy_rt.dtypes import NUMPY_OF, SLANG_OF, element_type, storage
 from slangpy_rt.errors import BindError, ShapeError
 from slangpy_rt.ndbuffer import NDBuffer, as_shape
+from slangpy_rt.records import scalar_count
 
 if TYPE_CHECKING:
     from slangpy_rt.device import Device
 
 T = TypeVar("T", bound="Tensor")
+
+
+class _Both:
+    """A method that is one thing on the class and another on an instance."""
+
+    def __init__(self, of_class: Any, of_instance: Any) -> None:
+        self._of_class = of_class
+        self._of_instance = of_instance
+        self.__doc__ = of_class.__func__.__doc__
+
+    def __get__(self, instance: Any, owner: Any) -> Any:
+        if instance is None:
+            return self._of_class.__get__(None, owner)
+        return self._of_instance.__get__(instance, owner)
 
 
 class Tensor(NDBuffer):
@@ -32,14 +47,14 @@ class Tensor(NDBuffer):
     def full(cls: type[T], device: Device, shape: int | Sequence[int], value: Any, dtype: Any = "float") -> T:
         """A tensor whose every element is ``value`` (broadcast over the element's dimensions)."""
         element = element_type(f"{cls.__name__}.full", dtype)
-        flat = flatten(element)
-        assert flat is not None, element
-        full = as_shape(f"{cls.__name__}.full", shape) + flat[1]
+        stored = storage(element)
+        assert stored is not None, element
+        full = as_shape(f"{cls.__name__}.full", shape) + stored.dims
         try:
-            host = np.full(full, value, NUMPY_OF[flat[0]])
+            host = np.full(full, value, stored.dtype)
         except (OverflowError, TypeError, ValueError) as error:
             raise BindError(f"{cls.__name__}.full: {value!r} does not fit '{element.name}' ({error}).") from None
-        return cls.from_numpy(device, host, element)
+        return cls._from_host(device, host, element)
 
     @classmethod
     def zeros(cls: type[T], device: Device, shape: int | Sequence[int], dtype: Any = "float") -> T:
@@ -57,13 +72,10 @@ class Tensor(NDBuffer):
         whole = all(isinstance(b, (int, np.integer)) for b in bounds)
         element = element_type(f"{cls.__name__}.arange", dtype or ("int" if whole else "float"))
         values = np.arange(*bounds).astype(NUMPY_OF[element.scalar])
-        return cls.from_numpy(device, values, element)
+        return cls._from_host(device, values, element)
 
-    # A class method here, an instance method on NDBuffer: SP#016 writes both that way.
     @classmethod
-    def from_numpy(  # type: ignore[override]
-        cls: type[T], device: Device, array: npt.ArrayLike, dtype: Any = None
-    ) -> T:
+    def _from_host(cls: type[T], device: Device, array: npt.ArrayLike, dtype: Any = None) -> T:
         """Copy host data to a new tensor.
 
         Parameters
@@ -87,9 +99,15 @@ class Tensor(NDBuffer):
         if not isinstance(array, (np.ndarray, np.generic)) and dtype is None:
             source = source.astype({"f": "f4", "i": "i4"}.get(source.dtype.kind, source.dtype))
         if dtype is None and source.dtype.newbyteorder("=") not in SLANG_OF:
-            raise BindError(f"{where}: dtype {source.dtype} has no Slang type; convert the array first.")
+            hint = "name the struct: dtype=module.Name" if source.dtype.names else "convert the array first"
+            raise BindError(f"{where}: dtype {source.dtype} has no Slang type; {hint}.")
         element = element_type(where, source.dtype if dtype is None else dtype)
-        inner = element.shape
+        stored = storage(element)
+        assert stored is not None, element
+        inner = stored.dims
+        if stored.record and source.dtype.names is None:
+            # Flat data: the last dimension holds a struct's scalars one after another.
+            inner = (scalar_count(stored.dtype),)
         outer = source.shape[: source.ndim - len(inner)]
         if source.shape[len(outer) :] != inner:
             raise ShapeError(
@@ -100,6 +118,9 @@ class Tensor(NDBuffer):
         return tensor
 
     copy_from_numpy = NDBuffer.copy_from
+    # On the class these make a tensor, on a tensor they are what they are on an NDBuffer; SP#016 writes both.
+    from_numpy: Any = _Both(_from_host, NDBuffer.copy_from)
+    numpy: Any = _Both(_from_host, NDBuffer.to_numpy)
 
     @classmethod
     def empty_like(cls: type[T], other: NDBuffer) -> T:

@@ -6,16 +6,17 @@ package knows of a module. Nothing here calls a compiler or a device.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 
 @dataclass(frozen=True)
 class Field:
-    """A field of a struct."""
+    """A field of a struct; its documentation comment is known for the structs of a module alone."""
 
     name: str
     type: SlangType
+    doc: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,8 @@ class SlangType:
         Of a struct.
     arguments : tuple of (SlangType or int)
         Generic arguments of a struct: ``(float, 2)`` of ``Tensor<float, 2>``.
+    cases : tuple of (str, int)
+        Of an enum, in source order.
     """
 
     kind: str
@@ -50,17 +53,28 @@ class SlangType:
     element: SlangType | None = None
     fields: tuple[Field, ...] = ()
     arguments: tuple[SlangType | int, ...] = ()
+    cases: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True)
 class Param:
-    """A parameter of a function; ``direction`` is ``"in"``, ``"out"`` or ``"inout"``."""
+    """A parameter of a function, or a constant or uniform of a module.
+
+    Attributes
+    ----------
+    direction : str
+        ``"in"``, ``"out"`` or ``"inout"``.
+    semantic : str
+        Of a kernel's system value: ``"SV_DispatchThreadID"``, ``"SV_GroupID"``, ``"SV_GroupIndex"`` or
+        ``"SV_GroupThreadID"``, spelled so whatever the text's case; any other as the text writes it.
+    """
 
     name: str
     type: SlangType
     direction: str = "in"
     no_diff: bool = False
     has_default: bool = False
+    semantic: str = ""
 
 
 @dataclass(frozen=True)
@@ -69,12 +83,17 @@ class FunctionSig:
 
     Attributes
     ----------
+    name : str
+        As text calls it: ``"add"``, ``"ns.add"``, ``"copy<float>"``; of a method without its type, of a constructor
+        the type's name.
     generics : tuple of str
-        Names of generic parameters, empty for a plain function.
+        Names of generic parameters, empty for a plain function and for one whose arguments are given.
     static, mutating : bool
         Of a method; a free function has neither.
     doc : str
         The documentation comment above the declaration.
+    owner : str
+        The struct whose method it is, where a call has to say so.
     """
 
     name: str
@@ -85,30 +104,35 @@ class FunctionSig:
     mutating: bool = False
     generics: tuple[str, ...] = ()
     doc: str = ""
+    owner: str = ""
 
     def __str__(self) -> str:
         generics = f"<{', '.join(self.generics)}>" if self.generics else ""
         params = ", ".join(
             f"{'' if p.direction == 'in' else p.direction + ' '}{p.type.name} {p.name}" for p in self.params
         )
-        return f"{self.returns.name} {self.name}{generics}({params})"
+        name = f"{self.owner}.{self.name}" if self.owner else self.name
+        return f"{self.returns.name} {name}{generics}({params})"
 
 
 @dataclass(frozen=True)
 class StructInfo:
-    """A struct with its methods."""
+    """A struct with its methods and constructors; asked for by name it has those of extensions too."""
 
     type: SlangType
     methods: tuple[FunctionSig, ...] = ()
+    constructors: tuple[FunctionSig, ...] = ()
+    doc: str = ""
 
 
 @dataclass(frozen=True)
 class EntryPoint:
-    """A ``[shader("compute")]`` function; ``group_size`` is its ``[numthreads]``."""
+    """A ``[numthreads]`` function, whose numbers are ``group_size``; text may call it like any other function."""
 
     name: str
     params: tuple[Param, ...]
     group_size: tuple[int, int, int]
+    doc: str = ""
 
 
 @dataclass(frozen=True)
@@ -119,6 +143,11 @@ class ModuleInfo:
     ----------
     functions : tuple of FunctionSig
         Overloads of one function share a name and stand in source order.
+    constants : tuple of Param
+        Each ``extern static const``; one without a default has to be given.
+    uniforms : tuple of Param
+        Each global ``uniform`` of ordinary data. To kernels it is a static variable, zero unless they set it, by its
+        name, before they call a function of the module.
     dependencies : tuple of (str, str)
         Absolute path and SHA-256 of every file the module's text came from, itself included when it is a
         file.
@@ -128,6 +157,8 @@ class ModuleInfo:
     functions: tuple[FunctionSig, ...] = ()
     structs: tuple[StructInfo, ...] = ()
     entry_points: tuple[EntryPoint, ...] = ()
+    constants: tuple[Param, ...] = ()
+    uniforms: tuple[Param, ...] = ()
     dependencies: tuple[tuple[str, str], ...] = ()
 
 
@@ -156,9 +187,9 @@ def to_json(value: Any) -> Any:
     """Turn a value of this module into lists, dicts and strings; defaults are left out."""
     if type(value).__name__ in _CLASSES:
         out: dict[str, Any] = {"": type(value).__name__}
-        for name, field in type(value).__dataclass_fields__.items():
+        for name, declared in type(value).__dataclass_fields__.items():
             item = getattr(value, name)
-            if item != field.default:
+            if item != declared.default:
                 out[name] = to_json(item)
         return out
     return [to_json(item) for item in value] if isinstance(value, tuple) else value

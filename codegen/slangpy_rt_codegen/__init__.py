@@ -2,6 +2,16 @@
 
 from slangpy_rt_codegen.kernel import emit
 from slangpy_rt_codegen.layout import BlockField, block_fields
-from slangpy_rt_codegen.spec import GROUP_SIZE, VERSION, CallSpec, Operand
+from slangpy_rt_codegen.spec import GROUP_SIZE, VERSION, CallSpec, Operand, Record, RecordField
 
-__all__ = ["GROUP_SIZE", "VERSION", "BlockField", "CallSpec", "Operand", "block_fields", "emit"]
+__all__ = [
+    "GROUP_SIZE",
+    "VERSION",
+    "BlockField",
+    "CallSpec",
+    "Operand",
+    "Record",
+    "RecordField",
+    "block_fields",
+    "emit",
+]

@@ -7,16 +7,18 @@ elements are loaded and stored is in shaders/slangpy_rt.slang.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator
 
 from slangpy_rt_codegen.layout import VALUE_STORAGE, block_fields
-from slangpy_rt_codegen.spec import GROUP_SIZE, CallSpec, Operand
+from slangpy_rt_codegen.spec import CallSpec, Operand, Record
 
 _LOCALS = frozenset({"call", "i", "index", "k", "thread"})
+_SIZED = re.compile(r"(.*?[a-z_])([1-4])(?:x([1-4]))?$")
 
 
 def emit(spec: CallSpec) -> str:
     """Write the kernel: ``run`` for a range target, ``kernel`` for the others."""
-    parts = [_head(spec), _struct(spec)]
+    parts = [_head(spec), *(_record(r) for r in spec.records), _struct(spec)]
     if spec.width == 1 or not spec.indexed:
         parts.append(_element(spec))
     if spec.width > 1:
@@ -31,7 +33,22 @@ def emit(spec: CallSpec) -> str:
 
 def _head(spec: CallSpec) -> str:
     imports = "".join(f"import {name};\n" for name in ("slangpy_rt", *spec.modules))
-    return f"// {spec.title}\n{imports}"
+    constants = "".join(f"{line}\n" for line in spec.constants)
+    return f"// {spec.title}\n{imports}{constants}"
+
+
+def _record(record: Record) -> str:
+    """Functions that read and write a struct field by field: each target lays structs out in its own way."""
+    name = _record_name(record.type)
+    loads, stores = "", ""
+    for f in record.fields:
+        at = f"at + {f.offset}" if f.scalar == "uint8_t" else f"({f.scalar} *)(at + {f.offset})"
+        loads += f"    value{f.path} = {_load_from(f.type, f.via, at)};\n"
+        stores += f"    {_store_to(f.type, f.via, at, f'value{f.path}')}\n"
+    return (
+        f"{record.type} load_{name}(uint8_t *at)\n{{\n    {record.type} value;\n{loads}    return value;\n}}\n\n"
+        f"void store_{name}(uint8_t *at, {record.type} value)\n{{\n{stores}}}\n"
+    )
 
 
 def _struct(spec: CallSpec) -> str:
@@ -41,28 +58,20 @@ def _struct(spec: CallSpec) -> str:
 
 def _element(spec: CallSpec) -> str:
     """The code of one element."""
-    before, arguments, after = [], [], []
-    for o in spec.operands:
-        if o.mode == "tensor" or (o.access == "in" and not (o.mode == "value" and _is_array(o))):
-            arguments.append(_load(spec, o))
-            continue
-        # Out parameters and arrays need a name; "v_", and "p_" for several, keep it apart from all others.
-        name = f"v_{o.name}"
-        before.append(_declare(o, name, "" if o.access == "out" else _load(spec, o)))
-        arguments.append(name)
-        if o.access != "in":
-            after.append(_store(spec, o, name))
-    call = f"{spec.function}({', '.join(arguments)})"
-    body = [*before, _store(spec, spec.result, call) if spec.result else f"{call};", *after]
-    lines = "".join(f"    {line}\n" for line in body)
-    return f"void element(Call call, {spec.index} i{_index_parameter(spec)})\n{{\n{lines}}}\n"
+    lines = "".join(
+        f"    {line}\n" for line in _body(spec, lambda o: _load(spec, o), lambda o, v: _store(spec, o, v))
+    )
+    parameters = (
+        ", uint3 thread, uint3 local, uint3 group" if spec.raw else f", {spec.index} i{_index_parameter(spec)}"
+    )
+    return f"void element(Call call{parameters})\n{{\n{lines}}}\n"
 
 
 def _neighbours(spec: CallSpec) -> str:
     """The code of ``width`` neighbours, through wide loads and stores of scalars."""
     w = spec.width
-    before, inside, after, arguments = [], [], [], []
-    for o in filter(_is_wide, spec.all_operands):
+    before, after = [], []
+    for o in filter(_is_wide, spec.leaves):
         if o.access == "out":
             before.append(f"vector<{o.scalar}, {w}> p_{o.name};")
         else:
@@ -70,16 +79,11 @@ def _neighbours(spec: CallSpec) -> str:
             before.append(f"{keyword} p_{o.name} = loadWide<{o.scalar}, {w}>({_address(spec, o)});")
         if o.access != "in":
             after.append(f"storeWide<{o.scalar}, {w}>({_address(spec, o)}, p_{o.name});")
-    for o in spec.operands:
-        value = _build(o, [f"p_{o.name}[k]"], o.scalar) if _is_wide(o) else _load(spec, o)
-        if o.access == "in" and not (o.mode == "value" and _is_array(o)):
-            arguments.append(value)
-            continue
-        inside.append(_declare(o, f"v_{o.name}", "" if o.access == "out" else value))
-        arguments.append(f"v_{o.name}")
-    call = f"{spec.function}({', '.join(arguments)})"
-    inside.append(_put(spec.result, call) if spec.result else f"{call};")
-    inside += [_put(o, f"v_{o.name}") for o in spec.operands if o.access != "in"]
+    inside = _body(
+        spec,
+        lambda o: _pick(o) if _is_wide(o) else _load(spec, o),
+        lambda o, value: _put(o, value) if _is_wide(o) else _store(spec, o, value),
+    )
     lines = "".join(f"    {line}\n" for line in before)
     lines += f"    [ForceUnroll]\n    for (int k = 0; k < {w}; ++k)\n    {{\n"
     lines += "".join(f"        {line}\n" for line in inside) + "    }\n"
@@ -87,14 +91,61 @@ def _neighbours(spec: CallSpec) -> str:
     return f"void neighbours(Call call, {spec.index} i{_index_parameter(spec)})\n{{\n{lines}}}\n"
 
 
+def _body(spec: CallSpec, load: Callable[[Operand], str], store: Callable[[Operand, str], str]) -> list[str]:
+    """The lines that load the arguments, call the function and store what it wrote."""
+    before, arguments, after = [], [], []
+    for name, o in spec.assigned:
+        before += _fill(o, name, load)
+    for n, o in enumerate(spec.operands):
+        plain = o.access == "in" and o.mode != "parts" and not (o.mode == "value" and _is_array(o))
+        if o.mode in ("tensor", "pointer") or (plain and not (spec.method and n == 0)):
+            arguments.append(load(o))
+            continue
+        # What is written to, and arrays, need a name; "v_", and "p_" for several, keep it apart from all others.
+        name = f"v_{o.name}"
+        if o.mode == "parts" or o.access == "out":
+            before.append(f"{o.type} {name};")
+            before += _fill(o, name, load)
+        else:
+            before.append(f"{o.type} {name} = {load(o)};")
+        arguments.append(name)
+        after += _drain(o, name, store)
+    owner = f"{arguments.pop(0)}." if spec.method else ""
+    call = f"{owner}{spec.function}({', '.join(arguments)})"
+    if spec.result is None:
+        return [*before, f"{call};", *after]
+    if spec.result.mode == "parts":
+        return [*before, f"let v__result = {call};", *_drain(spec.result, "v__result", store), *after]
+    return [*before, store(spec.result, call), *after]
+
+
+def _fill(o: Operand, name: str, load: Callable[[Operand], str]) -> list[str]:
+    """Assignments of what the function reads."""
+    if o.mode == "parts":
+        return [line for path, part in o.parts for line in _fill(part, f"{name}{path}", load)]
+    return [] if o.access == "out" else [f"{name} = {load(o)};"]
+
+
+def _drain(o: Operand, name: str, store: Callable[[Operand, str], str]) -> list[str]:
+    """Stores of what the function wrote."""
+    if o.mode == "parts":
+        return [line for path, part in o.parts for line in _drain(part, f"{name}{path}", store)]
+    return [] if o.access == "in" else [store(o, name)]
+
+
 def _thread_entry(spec: CallSpec) -> str:
-    pointer = spec.entry == "pointer"
+    pointer, system = spec.entry == "pointer", ""
     parameter = "uniform Call *address" if pointer else "uniform Call call"
     fetch = "    let call = *address;\n" if pointer else ""
     thread = f"{spec.index}(thread.y) * call.row + thread.x" if spec.rows else f"{spec.index}(thread.x)"
     index = f", {_index(spec)}" if spec.indexed else ""
     first = f"({thread}) * {spec.width}" if spec.rows else f"{thread} * {spec.width}"
-    if spec.width > 1 and spec.indexed:
+    if spec.raw:
+        system = ", uint3 local : SV_GroupThreadID, uint3 group : SV_GroupID"
+        body = "    element(call, thread, local, group);\n"
+    elif len(spec.group) > 1:
+        body = _tile(spec)
+    elif spec.width > 1 and spec.indexed:
         # Rows are whole multiples of the width, so no thread has fewer.
         body = f"    let i = {first};\n    if (i < call.count)\n        neighbours(call, i{index});\n"
     elif spec.width > 1:
@@ -108,16 +159,48 @@ def _thread_entry(spec: CallSpec) -> str:
         )
     else:
         body = f"    let i = {thread};\n    if (i < call.count)\n        element(call, i{index});\n"
+    group = ", ".join(map(str, (*spec.group, 1, 1)[:3]))
     return (
-        f'[shader("compute")]\n[numthreads({GROUP_SIZE}, 1, 1)]\n'
-        f"void kernel(uint3 thread : SV_DispatchThreadID, {parameter})\n{{\n{fetch}{body}}}\n"
+        f'[shader("compute")]\n[numthreads({group})]\n'
+        f"void kernel(uint3 thread : SV_DispatchThreadID{system}, {parameter})\n{{\n{fetch}{body}}}\n"
     )
+
+
+def _tile(spec: CallSpec) -> str:
+    """A group covers a tile: x counts the last dimension, y the one before, z what is left."""
+    tiled, last = len(spec.group), spec.rank - 1
+    ids = ["thread.x", "thread.y", "thread.z"][:tiled]
+    lines = f"    {spec.index} index[{spec.rank}];\n"
+    lines += "".join(
+        f"    index[{last - k}] = {ids[k]};\n" for k in range(min(tiled, spec.rank) - (spec.rank > tiled))
+    )
+    if spec.rank > tiled:
+        lines += f"    {spec.index} rest = {ids[-1]};\n"
+        for d in range(last - tiled + 1, 0, -1):
+            lines += f"    index[{d}] = rest % call.shape[{d}];\n    rest /= call.shape[{d}];\n"
+        lines += "    index[0] = rest;\n"
+    inside = " && ".join(f"index[{d}] < call.shape[{d}]" for d in range(spec.rank))
+    flat = "index[0]"
+    for d in range(1, spec.rank):
+        flat = f"({flat}) * call.shape[{d}] + index[{d}]" if d > 1 else f"{flat} * call.shape[{d}] + index[{d}]"
+    return f"{lines}    if ({inside})\n        element(call, {flat}, index);\n"
 
 
 def _range_entry(spec: CallSpec) -> str:
     # A local copy of the block: through the pointer, every store might change it, and nothing would vectorize.
     fetch = "    let call = *address;\n"
-    if not spec.indexed:
+    if spec.raw:
+        x, y, z = spec.group
+        loop = (
+            "    for (int64_t i = begin; i < end; ++i)\n    {\n"
+            f"        let at = uint(i % {x * y * z});\n"
+            f"        let of = i / {x * y * z};\n"
+            f"        let local = uint3(at % {x}, at / {x} % {y}, at / {x * y});\n"
+            "        let group = uint3(uint(of % call.shape[0]), uint(of / call.shape[0] % call.shape[1]),\n"
+            "                          uint(of / (call.shape[0] * call.shape[1])));\n"
+            f"        element(call, group * uint3({x}, {y}, {z}) + local, local, group);\n    }}\n"
+        )
+    elif not spec.indexed:
         loop = "    for (int64_t i = begin; i < end; ++i)\n        element(call, i);\n"
     else:
         last = spec.rank - 1
@@ -147,51 +230,86 @@ def _address(spec: CallSpec, o: Operand) -> str:
 def _load(spec: CallSpec, o: Operand) -> str:
     if o.mode == "value":
         names = [f"call.{o.name}[{k}]" for k in range(o.count)] if o.count > 1 else [f"call.{o.name}"]
-        return _build(o, names, VALUE_STORAGE.get(o.scalar, o.scalar))
-    if o.mode == "index":
-        # A vector counts as a texture does, x being the last dimension.
-        ids = [f"int(index[{spec.rank - 1 - k}])" for k in range(o.rank)]
-        return f"{o.type}({', '.join(ids)})" if o.rank > 1 else f"{o.type}({ids[0]})"
+        if o.via:
+            return f"{o.type}({names[0]})"
+        return _build(o.type, iter(names), VALUE_STORAGE.get(o.scalar, o.scalar))
+    if o.mode == "computed":
+        return o.code
+    if o.mode == "pointer":
+        return f"call.{o.name}"
     if o.mode == "tensor":
-        return f"{o.type}(call.{o.name}, call.{o.name}_shape, call.{o.name}_stride)"
-    return f"{_element_type(o)}.load({_address(spec, o)})"
+        return f"{o.type}(uint64_t(call.{o.name}), call.{o.name}_shape, call.{o.name}_stride)"
+    record = _record_of(spec, o)
+    if record is None:
+        return _load_from(o.type, o.via, _address(spec, o))
+    name, at = _record_name(record.type), _address(spec, o)
+    if not _is_array(o):
+        return f"load_{name}({at})"
+    return "{" + ", ".join(f"load_{name}({at} + {k})" for k in range(0, o.count, record.size)) + "}"
 
 
 def _store(spec: CallSpec, o: Operand, value: str) -> str:
-    return f"{_element_type(o)}.store({_address(spec, o)}, {value});"
+    record = _record_of(spec, o)
+    if record is None:
+        return _store_to(o.type, o.via, _address(spec, o), value)
+    name, at = _record_name(record.type), _address(spec, o)
+    if not _is_array(o):
+        return f"store_{name}({at}, {value});"
+    ends = enumerate(range(0, o.count, record.size))
+    return " ".join(f"store_{name}({at} + {k}, {value}[{n}]);" for n, k in ends)
 
 
-def _build(o: Operand, scalars: list[str], stored: str) -> str:
+def _load_from(type_: str, via: str, at: str) -> str:
+    return f"{type_}({via}.load({at}))" if via else f"{type_}.load({at})"
+
+
+def _store_to(type_: str, via: str, at: str, value: str) -> str:
+    return f"{via}.store({at}, {via}({value}));" if via else f"{type_}.store({at}, {value});"
+
+
+def _build(type_: str, scalars: Iterator[str], stored: str) -> str:
     """An element out of its scalars."""
-    if o.type.startswith("bool"):
-        scalars = [f"{s} != 0" for s in scalars]
-    elif _is_array(o):
-        inner = o.type[: o.type.index("[")]
-        return "{" + ", ".join(s if inner == stored else f"{inner}({s})" for s in scalars) + "}"
-    elif o.type == stored:
-        return scalars[0]
-    return f"{o.type}({', '.join(scalars)})"
+    if type_.startswith("Array<"):
+        inner, _, length = type_[len("Array<") : -1].rpartition(", ")
+        return "{" + ", ".join(_build(inner, scalars, stored) for _ in range(int(length))) + "}"
+    sized = _SIZED.match(type_)
+    if sized is None:
+        scalar = next(scalars)
+        return f"{scalar} != 0" if type_ == "bool" else scalar if type_ == stored else f"{type_}({scalar})"
+    count = int(sized[2]) * int(sized[3] or 1)
+    items = [next(scalars) for _ in range(count)]
+    if sized[1] == "bool":
+        items = [f"{s} != 0" for s in items]
+    return f"{type_}({', '.join(items)})"
+
+
+def _pick(o: Operand) -> str:
+    """A scalar out of its neighbours."""
+    value = f"p_{o.name}[k]"
+    return f"{o.type}({value})" if o.via else _build(o.type, iter([value]), o.scalar)
 
 
 def _put(o: Operand, value: str) -> str:
     """Assignment of a scalar to its place among its neighbours."""
-    return f"p_{o.name}[k] = {f'uint8_t({value} ? 1 : 0)' if o.type == 'bool' else value};"
-
-
-def _declare(o: Operand, name: str, value: str) -> str:
-    """A local variable of the operand's type; Slang writes an array's size after the name."""
-    head, bracket, size = o.type.partition("[")
-    declaration = f"{head} {name}{bracket}{size}"
-    return f"{declaration} = {value};" if value else f"{declaration};"
-
-
-def _element_type(o: Operand) -> str:
-    head, bracket, size = o.type.partition("[")
-    return f"Array<{head}, {size[:-1]}>" if bracket else o.type
+    if o.type == "bool":
+        value = f"uint8_t({value} ? 1 : 0)"
+    return f"p_{o.name}[k] = {f'{o.via}({value})' if o.via else value};"
 
 
 def _index_parameter(spec: CallSpec) -> str:
     return f", {spec.index} index[{spec.rank}]" if spec.indexed else ""
+
+
+def _record_of(spec: CallSpec, o: Operand) -> Record | None:
+    """The struct that an array holds, alone or in arrays."""
+    element = o.type
+    while element.startswith("Array<"):
+        element = element[len("Array<") : element.rindex(",")]
+    return next((r for r in spec.records if r.type == element), None)
+
+
+def _record_name(type_: str) -> str:
+    return re.sub(r"\W+", "_", type_).strip("_")
 
 
 def _is_wide(o: Operand) -> bool:
@@ -199,7 +317,7 @@ def _is_wide(o: Operand) -> bool:
 
 
 def _is_array(o: Operand) -> bool:
-    return "[" in o.type and o.mode != "tensor"
+    return o.type.startswith("Array<")
 
 
 def _times(count: int, name: str) -> str:

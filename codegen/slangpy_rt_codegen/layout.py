@@ -64,17 +64,17 @@ def block_fields(spec: CallSpec) -> tuple[BlockField, ...]:
         members.append(("row", spec.index, 0, True))
     if spec.indexed:
         members.append(("shape", spec.index, spec.rank, True))
-    for o in spec.all_operands:
+    for o in spec.leaves:
         if o.mode == "strided":
             members.append((f"{o.name}_stride", stride, spec.rank, True))
         elif o.mode == "tensor":
             members.append((f"{o.name}_shape", "int", o.rank, True))
             members.append((f"{o.name}_stride", "int64_t", o.rank, True))
-    for o in spec.all_operands:
+    for o in spec.leaves:
         if o.mode == "value":
             scalar = VALUE_STORAGE.get(o.scalar, o.scalar)
             members.append((o.name, scalar, o.count if o.count > 1 else 0, False))
-        elif o.mode != "index":
+        elif o.mode != "computed":
             members.append((o.name, f"{o.scalar} *", 0, False))
     fields, at = [], 0
     for name, scalar, repeat, fixed in members:

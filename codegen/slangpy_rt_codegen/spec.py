@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 # Part of every cache key: raise it when the same spec begins to emit another text or block.
-VERSION = 1
+VERSION = 2
 
 # Threads of a group. On an H200, 256 threads of one float each reach 3380 GB/s and 64 threads 1272.
 GROUP_SIZE = 256
@@ -23,9 +23,10 @@ class Operand:
     name : str
         The parameter's name; ``"_result"`` for the result.
     type : str
-        Slang type of one element, as source writes it: ``"float3"``. Of a ``"tensor"`` the whole type.
+        Slang type of one element, as source writes it: ``"float3"``, ``"Array<float, 4>"``. Of a ``"tensor"`` the
+        whole type.
     scalar : str
-        Slang scalar that its storage is made of (``"uint8_t"`` for bool).
+        Slang scalar that its storage is made of: ``"uint8_t"`` for bool and for records.
     count : int
         Scalars of one element.
     access : str
@@ -33,12 +34,21 @@ class Operand:
     mode : str
         ``"value"``: in the argument block. ``"linear"``: an array whose elements follow each other in call
         order. ``"constant"``: one element of an array for all calls. ``"strided"``: an array with a stride per
-        call dimension. ``"tensor"``: a whole array, passed as a view. ``"index"``: the call's own index.
+        call dimension. ``"tensor"``: a whole array, passed as a view. ``"pointer"``: an array's address.
+        ``"computed"``: what ``code`` says, of values that are its ``parts``. ``"parts"``: a local variable put
+        together from ``parts``.
     rank : int
-        Dimensions of a ``"tensor"``; components of an ``"index"``.
+        Dimensions of a ``"tensor"``.
     step : str
         Of a ``"strided"`` operand in a kernel of several elements a thread: whether neighbours in the last
         dimension are the ``"next"`` in memory or the ``"same"`` element.
+    via : str
+        Scalar type that loads and stores go through where arrays cannot hold ``type`` itself: that of an enum.
+    code : str
+        Of a ``"computed"`` operand, its Slang expression; ``i``, ``index`` and ``call`` stand for the element's
+        flat index, its index in each dimension and the argument block.
+    parts : tuple of (str, Operand)
+        Where in the variable each part goes (``".position"``, ``"[2]"``), and the part.
     """
 
     name: str
@@ -49,6 +59,55 @@ class Operand:
     mode: str
     rank: int = 0
     step: str = ""
+    via: str = ""
+    code: str = ""
+    parts: tuple[tuple[str, Operand], ...] = ()
+
+    @property
+    def leaves(self) -> tuple[Operand, ...]:
+        """What it takes from the argument block: itself, or its parts' parts."""
+        below = tuple(leaf for _, part in self.parts for leaf in part.leaves)
+        return below if self.mode == "parts" else (self, *below)
+
+
+@dataclass(frozen=True)
+class Record:
+    """A struct in memory, its scalars packed at their natural alignment.
+
+    Attributes
+    ----------
+    type : str
+        The struct, as source writes it.
+    size : int
+        In bytes, padding at its end included.
+    fields : tuple of RecordField
+        Every field that is no struct, those of structs inside included.
+    """
+
+    type: str
+    size: int
+    fields: tuple[RecordField, ...]
+
+
+@dataclass(frozen=True)
+class RecordField:
+    """A field in memory.
+
+    Attributes
+    ----------
+    path : str
+        Where in the struct it is: ``".pose.position"``.
+    type, scalar, via : str
+        As of an Operand.
+    offset : int
+        In bytes from the struct's beginning.
+    """
+
+    path: str
+    type: str
+    scalar: str
+    via: str
+    offset: int
 
 
 @dataclass(frozen=True)
@@ -62,7 +121,7 @@ class CallSpec:
     modules : tuple of str
         Modules that the text imports besides slangpy_rt.
     function : str
-        As the text calls it.
+        As the text calls it: ``"add"``, ``"copy<float>"``, ``"Ray.make"``.
     operands : tuple of Operand
         In the order of the parameters.
     result : Operand or None
@@ -78,6 +137,19 @@ class CallSpec:
         How the kernel is entered: ``"range"``, ``"value"`` or ``"pointer"`` (see ``backends.base.Target``).
     rows : bool
         Whether the groups also run in y, as counts beyond the x limit of a device need.
+    method : bool
+        Whether the first operand is the object whose method it is.
+    group : tuple of int
+        Threads of a group in x, y and z. With more than one dimension, they count the call's last dimensions.
+    records : tuple of Record
+        Structs that arrays hold.
+    constants : tuple of str
+        Lines that give the modules' ``extern`` constants their values.
+    assigned : tuple of (str, Operand)
+        Global variables of the modules and what they hold for this call.
+    raw : bool
+        Whether the function is itself a kernel of ``group`` threads, to be called once by every thread with
+        ``thread``, ``local`` and ``group``, its place in the dispatch, in its group, and its group's.
     """
 
     title: str
@@ -90,13 +162,25 @@ class CallSpec:
     width: int
     entry: str
     rows: bool = False
+    method: bool = False
+    group: tuple[int, ...] = (GROUP_SIZE,)
+    records: tuple[Record, ...] = ()
+    constants: tuple[str, ...] = ()
+    assigned: tuple[tuple[str, Operand], ...] = ()
+    raw: bool = False
 
     @property
     def all_operands(self) -> tuple[Operand, ...]:
-        """The parameters and then the result."""
-        return self.operands + ((self.result,) if self.result else ())
+        """The globals, the parameters and then the result."""
+        assigned = tuple(o for _, o in self.assigned)
+        return assigned + self.operands + ((self.result,) if self.result else ())
+
+    @property
+    def leaves(self) -> tuple[Operand, ...]:
+        """What the argument block holds, in order."""
+        return tuple(leaf for o in self.all_operands for leaf in o.leaves)
 
     @property
     def indexed(self) -> bool:
         """Whether an element's code needs its multi-dimensional index."""
-        return any(o.mode in ("strided", "index") for o in self.all_operands)
+        return self.raw or len(self.group) > 1 or any(o.mode in ("strided", "computed") for o in self.leaves)

@@ -110,6 +110,10 @@ class VkDevice:
         self.check(result, f"allocating {nbytes} bytes")
         raise AssertionError("check raises for every result but VK_SUCCESS")
 
+    def bytes(self, block: Block) -> Any:
+        """All of a mapped block, as a writable buffer that is valid until its release."""
+        return self.ffi.buffer(self.ffi.cast("char*", block.host), block.size)
+
     def release(self, block: Block) -> None:
         """Give a block back to the driver; no queued work may use it."""
         self.lib.vkDestroyBuffer(self.handle, block.handle, self.ffi.NULL)

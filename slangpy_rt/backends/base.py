@@ -111,6 +111,25 @@ class Buffer:
             self.backend.free(self)
 
 
+class SharedBuffer(Buffer):
+    """Memory that the host and kernels both address: an argument without a copy command.
+
+    What the host writes before a launch that names the buffer, that launch sees. What kernels wrote, the host
+    sees after ``sync``. In between the host leaves the bytes alone: its accesses are not ordered with the queue.
+
+    Attributes
+    ----------
+    view : memoryview
+        Its ``nbytes`` bytes as the host sees them, writable; valid while the buffer lives and its backend is open.
+    """
+
+    __slots__ = ("view",)
+
+    def __init__(self, backend: Backend, address: int, nbytes: int, view: memoryview) -> None:
+        super().__init__(backend, address, nbytes)
+        self.view = view
+
+
 class Kernel:
     """A loaded kernel; backends derive from it to hold their handle."""
 
@@ -177,7 +196,10 @@ class Backend(ABC):
 
     @abstractmethod
     def free(self, buffer: Buffer) -> None:
-        """Take memory back; queued work that uses it still completes. Never raises."""
+        """Take memory back; queued work that uses it still completes. Never raises.
+
+        It runs wherever the last reference goes: at any moment, in any thread, also inside another method.
+        """
 
     @abstractmethod
     def upload(self, dst: Buffer, offset: int, src: memoryview) -> None:
@@ -205,4 +227,19 @@ class Backend(ABC):
 
     def wrap(self, address: int, nbytes: int, owner: Any) -> Buffer | None:
         """View host memory as a buffer without a copy, or None where the device cannot."""
+        return None
+
+    def alloc_shared(self, nbytes: int) -> SharedBuffer | None:
+        """Allocate at least ``nbytes`` > 0 bytes that host and kernels address, 256-byte aligned; contents undefined.
+
+        Meant for the arguments of one call: it costs about as much as making the object. Since the host's accesses
+        are not ordered with the queue, a freed block is handed out again only after a ``sync`` that began later; a
+        call may wait for one. The amount is bounded. None means that the backend has no such memory, that
+        ``nbytes`` is too much for it, or that all of it is in use; then there remain ``alloc`` and ``upload``.
+
+        Raises
+        ------
+        OutOfMemoryError
+            If the driver refuses the memory.
+        """
         return None

@@ -22,7 +22,8 @@ from slangpy_rt.backends._cuda_driver import (
     query,
 )
 from slangpy_rt.backends._cuda_staging import Staging
-from slangpy_rt.backends.base import Backend, Buffer, Caps, Kernel, KernelInfo, Target
+from slangpy_rt.backends._shared_pool import LARGEST, PooledBuffer, SharedBlock, SharedPool
+from slangpy_rt.backends.base import Backend, Buffer, Caps, Kernel, KernelInfo, SharedBuffer, Target
 from slangpy_rt.errors import CompileError, DeviceError, OutOfMemoryError, UnsupportedError
 
 _SCALARS = frozenset(
@@ -51,6 +52,7 @@ _SLAB = 8 << 20
 _MAX_ARGUMENTS = 4096  # bytes of kernel parameters that every CUDA device takes
 
 _NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING
+_SHARED = 3  # CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP
 _MAJOR, _MINOR = 75, 76  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, _MINOR
 
 _NULL = FFI_CUDA.NULL
@@ -137,6 +139,8 @@ class CudaBackend(Backend):
         self._free: dict[int, list[int]] = {}
         self._allocations: set[int] = set()
         self._slab = self._slab_end = 0
+        self._shared = SharedPool()
+        self._shared_slabs: list[int] = []
 
     @classmethod
     def why_unavailable(cls) -> str | None:
@@ -186,7 +190,14 @@ class CudaBackend(Backend):
         except (KeyError, IndexError):
             return Buffer(self, self._grow(size), size)
 
+    def alloc_shared(self, nbytes: int) -> SharedBuffer | None:
+        chunk = self._shared.take(nbytes) or self._find_shared(nbytes)
+        return None if chunk is None else PooledBuffer(self, chunk)
+
     def free(self, buffer: Buffer) -> None:
+        if type(buffer) is PooledBuffer:
+            self._shared.freed.append(buffer.chunk)
+            return
         blocks = self._free.get(buffer.nbytes)
         if blocks is not None:  # None once closed
             blocks.append(buffer.address)
@@ -226,7 +237,13 @@ class CudaBackend(Backend):
 
     def sync(self) -> None:
         self._enter()
-        check(self._cu.cuStreamSynchronize(self.stream), "waiting for queued work")
+        retired = self._shared.retired()
+        try:
+            check(self._cu.cuStreamSynchronize(self.stream), "waiting for queued work")
+        except BaseException:
+            self._shared.freed.extend(retired)
+            raise
+        self._shared.reuse(retired)
 
     def close(self) -> None:
         with self._lock:
@@ -234,6 +251,7 @@ class CudaBackend(Backend):
                 return
             self._closed = True
             self._free = {}
+            self._shared.close()
         # Statuses are ignored: a lost device refuses all of this, and there is nothing left to be done.
         cu = self._cu
         cu.cuCtxSetCurrent(self._context)
@@ -243,6 +261,8 @@ class CudaBackend(Backend):
             cu.cuModuleUnload(module)
         for address in self._allocations:
             cu.cuMemFree_v2(address)
+        for address in self._shared_slabs:
+            cu.cuMemFreeHost(address)
         cu.cuStreamDestroy_v2(self.stream)
         cu.cuCtxSetCurrent(0)
         cu.cuDevicePrimaryCtxRelease_v2(self._device)
@@ -251,12 +271,34 @@ class CudaBackend(Backend):
         """Make the context current; other libraries may have changed it since the last call."""
         check(self._cu.cuCtxSetCurrent(self._context), "entering the context")
 
+    def _require_open(self) -> None:
+        if self._closed:
+            raise DeviceError("device cuda: this device is closed; open a new one.")
+
+    def _find_shared(self, nbytes: int) -> SharedBlock | None:
+        """A block of a size that has none free: from its first slab, or one that a wait sets free."""
+        if nbytes > LARGEST:
+            return None
+        cu, pool = self._cu, self._shared
+        self._enter()
+        with self._lock:
+            self._require_open()
+            size = pool.missing(nbytes)
+            if size:
+                host = query(cu.cuMemHostAlloc, "uintptr_t *", size, _SHARED, what="page-locking host memory")
+                self._shared_slabs.append(host)
+                what = "mapping host memory"
+                address = query(cu.cuMemHostGetDevicePointer_v2, "uintptr_t *", host, 0, what=what)
+                pool.add(nbytes, None, address, memoryview(FFI_CUDA.buffer(FFI_CUDA.cast("char *", host), size)))
+        if not size and pool.freed:
+            self.sync()
+        return pool.take(nbytes)
+
     def _grow(self, size: int) -> int:
         """Address of a new block."""
         self._enter()
         with self._lock:
-            if self._closed:
-                raise DeviceError("device cuda: this device is closed; open a new one.")
+            self._require_open()
             self._free.setdefault(size, [])
             if size > _SMALL:
                 return self._allocate(size)

@@ -9,21 +9,20 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from slangpy_rt.backends.base import Backend, Buffer, Caps, Kernel, KernelInfo, Target
+from slangpy_rt.backends.base import Backend, Buffer, Caps, Kernel, KernelInfo, SharedBuffer, Target
 
 _SCALARS = frozenset(
     "bool int8_t int16_t int int64_t uint8_t uint16_t uint uint64_t half float double".split()  # noqa: SIM905
 )
 
 
-class NullBuffer(Buffer):
+class NullBuffer(SharedBuffer):
     """Host bytes that stand in for device memory."""
 
-    __slots__ = ("data",)
+    __slots__ = ()
 
     def __init__(self, backend: Backend, address: int, nbytes: int) -> None:
-        super().__init__(backend, address, nbytes)
-        self.data = bytearray(nbytes)
+        super().__init__(backend, address, nbytes, memoryview(bytearray(nbytes)))
 
 
 class NullBackend(Backend):
@@ -52,22 +51,25 @@ class NullBackend(Backend):
     def load(self, binary: bytes, info: KernelInfo) -> Kernel:
         return Kernel(info)
 
-    def alloc(self, nbytes: int) -> Buffer:
+    def alloc(self, nbytes: int) -> NullBuffer:
         buffer = NullBuffer(self, self._next_address, nbytes)
         self._next_address += (nbytes + 255) // 256 * 256
         self.live += 1
         return buffer
+
+    def alloc_shared(self, nbytes: int) -> NullBuffer:
+        return self.alloc(nbytes)
 
     def free(self, buffer: Buffer) -> None:
         self.live -= 1
 
     def upload(self, dst: Buffer, offset: int, src: memoryview) -> None:
         assert isinstance(dst, NullBuffer)
-        dst.data[offset : offset + src.nbytes] = bytes(src)
+        dst.view[offset : offset + src.nbytes] = bytes(src)
 
     def download(self, src: Buffer, offset: int, dst: memoryview) -> None:
         assert isinstance(src, NullBuffer)
-        np.frombuffer(dst, np.uint8)[:] = src.data[offset : offset + dst.nbytes]
+        np.frombuffer(dst, np.uint8)[:] = src.view[offset : offset + dst.nbytes]
 
     def launch(self, kernel: Kernel, groups: tuple[int, int, int], args: bytes, buffers: Sequence[Buffer]) -> None:
         self.launches.append((kernel, groups, args))

@@ -4,8 +4,8 @@ Work is recorded into an open command buffer and submitted when 64 commands wait
 submission costs as much as several launches. Each of eight command buffers owns a part of a mapped ring that
 holds the argument blocks and small uploads recorded with it; both are reused once the timeline semaphore,
 which counts submissions, says that the GPU is done. Since the queue is in order, memory that was freed goes
-to later work at once. Inside a command buffer, a barrier comes only before work that touches what earlier
-work wrote, or writes what it touched.
+to later work at once; memory that the host writes in place only after the next ``sync``. Inside a command
+buffer, a barrier comes only before work that touches what earlier work wrote, or writes what it touched.
 
 It refuses to bind descriptors, to present images, to use more than one queue and to compile: Slang's SPIR-V
 goes to the driver as it is.
@@ -16,16 +16,17 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
-import time
 import weakref
 from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from slangpy_rt.backends._shared_pool import LARGEST, PooledBuffer, SharedBlock, SharedPool
 from slangpy_rt.backends._vk_device import DEVICE, RING, STAGING, Block, VkDevice
 from slangpy_rt.backends._vk_heap import Chunk, Heap
 from slangpy_rt.backends._vk_instance import find_fault
-from slangpy_rt.backends.base import Backend, Buffer, Kernel, KernelInfo, Target
+from slangpy_rt.backends._vk_timeline import Timeline
+from slangpy_rt.backends.base import Backend, Buffer, Kernel, KernelInfo, SharedBuffer, Target
 from slangpy_rt.errors import DeviceError, OutOfMemoryError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -37,7 +38,6 @@ _FRAME_BYTES = 1 << 20  # 64 argument blocks of 16 KiB
 _SMALL_UPLOAD = 64 << 10  # sixteen of them fill a frame
 _STAGE_BYTES = 16 << 20  # on an H200, 64 MiB go up in 3.0 ms; in pieces of 8 MiB in 5.2, of 4 MiB in 5.4
 _STAGES = 4
-_SPIN_SECONDS = 100e-6  # two small transfers
 _COPY_BYTES = 1 << 20  # least share of a copying thread; handing it over costs about 30 us, copying 100
 
 # VkPipelineStageFlagBits: 0x800 COMPUTE_SHADER, 0x1000 TRANSFER, 0x4000 HOST.
@@ -89,6 +89,7 @@ class VulkanBackend(Backend):
         self._closed = False
         self._heap = Heap(device, self.memory)
         device.on_close(self._heap.close)
+        self._shared = SharedPool()
         self._stages: list[_Stage] = []
         self._threads = min(8, os.cpu_count() or 1)
         self._pool: ThreadPoolExecutor | None = None
@@ -149,12 +150,19 @@ class VulkanBackend(Backend):
             chunk = self._heap.take(nbytes) or self._grow(nbytes)
         return VulkanBuffer(self, nbytes, chunk)
 
+    def alloc_shared(self, nbytes: int) -> SharedBuffer | None:
+        chunk = self._shared.take(nbytes) or self._find_shared(nbytes)
+        return None if chunk is None else PooledBuffer(self, chunk)
+
     def free(self, buffer: Buffer) -> None:
-        assert isinstance(buffer, VulkanBuffer)
-        self._heap.freed.append(buffer.chunk)
+        if type(buffer) is VulkanBuffer:
+            self._heap.freed.append(buffer.chunk)
+        else:
+            assert isinstance(buffer, PooledBuffer)
+            self._shared.freed.append(buffer.chunk)
 
     def upload(self, dst: Buffer, offset: int, src: memoryview) -> None:
-        assert isinstance(dst, VulkanBuffer)
+        assert isinstance(dst, (VulkanBuffer, PooledBuffer))
         ffi, nbytes, block = self._device.ffi, src.nbytes, dst.chunk.block
         if not nbytes:
             return
@@ -169,7 +177,7 @@ class VulkanBackend(Backend):
                 self._order(dst.address, True)
                 self._copy(self._ring, start, block, at, nbytes)
             elif block.host:
-                self._wait(self._submit())
+                self._timeline.wait(self._submit())
                 self._move(block.host + at, address, nbytes)
             else:
                 self._order(dst.address, True)
@@ -181,7 +189,7 @@ class VulkanBackend(Backend):
                     stage.value = self._submit()
 
     def download(self, src: Buffer, offset: int, dst: memoryview) -> None:
-        assert isinstance(src, VulkanBuffer)
+        assert isinstance(src, (VulkanBuffer, PooledBuffer))
         ffi, nbytes, block = self._device.ffi, dst.nbytes, src.chunk.block
         data = ffi.from_buffer(dst, require_writable=True)
         address = int(ffi.cast("uintptr_t", data))
@@ -189,7 +197,7 @@ class VulkanBackend(Backend):
         with self._lock:
             self._require_open()
             if block.host:
-                self._wait(self._submit())
+                self._timeline.wait(self._submit())
                 self._move(address, block.host + at, nbytes)
                 return
             self._order(src.address, False)
@@ -239,20 +247,26 @@ class VulkanBackend(Backend):
                 self._submit()
 
     def sync(self) -> None:
-        with self._lock:
-            self._require_open()
-            value = self._submit()
-        if value > self._reached:
-            # Without the lock, so that other threads can queue work meanwhile; hence a wait of its own.
-            _Wait(self._device, self._timeline).until(value)
+        retired = self._shared.retired()
+        try:
+            with self._lock:
+                self._require_open()
+                value = self._submit()
+            # Without the lock, so that other threads can queue work meanwhile.
+            self._timeline.wait(value)
+        except BaseException:
+            self._shared.freed.extend(retired)
+            raise
+        self._shared.reuse(retired)
 
     def close(self) -> None:
         with self._lock:
             if self._closed:
                 return
             self._closed = True
+            self._shared.close()
             try:
-                self._wait(self._submit())
+                self._timeline.wait(self._submit())
             finally:
                 if self._pool is not None:
                     self._pool.shutdown()
@@ -299,18 +313,12 @@ class VulkanBackend(Backend):
         self._ring = device.allocate(_FRAMES * _FRAME_BYTES, RING)
         device.on_close(device.release, self._ring)
         self._ring_address = self._ring.address
-        self._bytes = ffi.buffer(ffi.cast("char*", self._ring.host), self._ring.size)
-        kind = device.struct("VkSemaphoreTypeCreateInfo", semaphoreType=lib.VK_SEMAPHORE_TYPE_TIMELINE)
-        info = device.struct("VkSemaphoreCreateInfo", pNext=kind)
-        self._timeline = ffi.new("VkSemaphore*")
-        device.check(lib.vkCreateSemaphore(device.handle, info, ffi.NULL, self._timeline), "creating a semaphore")
-        device.on_close(lib.vkDestroySemaphore, device.handle, self._timeline[0], ffi.NULL)
+        self._bytes = device.bytes(self._ring)
+        self._timeline = Timeline(device)
 
         self._frame = 0
         self._frame_values = [0] * _FRAMES
         self._value = 0
-        self._reached = 0
-        self._waiter = _Wait(device, self._timeline)
         self._touched = {}
         self._signal = ffi.new("uint64_t*")
         self._region = ffi.new("VkBufferCopy*")
@@ -329,7 +337,7 @@ class VulkanBackend(Backend):
             pNext=self._timeline_info,
             commandBufferCount=1,
             signalSemaphoreCount=1,
-            pSignalSemaphores=self._timeline,
+            pSignalSemaphores=self._timeline.handle,
         )
 
     def _begin(self) -> None:
@@ -357,16 +365,11 @@ class VulkanBackend(Backend):
             self._value += 1
             self._frame_values[self._frame] = self._value
             self._frame = (self._frame + 1) % _FRAMES
-            self._wait(self._frame_values[self._frame])
+            self._timeline.wait(self._frame_values[self._frame])
         finally:
             # After a failure too: recording into a command buffer that is not open is undefined.
             self._begin()
         return self._value
-
-    def _wait(self, value: int) -> None:
-        if value > self._reached:
-            self._waiter.until(value)
-            self._reached = value
 
     def _barrier(self) -> None:
         self._cmd_barrier(self._command, *self._between)
@@ -403,12 +406,12 @@ class VulkanBackend(Backend):
             stage = _Stage(block)
         else:
             stage = self._stages.pop(0)
-            self._wait(stage.value)
+            self._timeline.wait(stage.value)
         self._stages.append(stage)
         return stage
 
     def _land(self, address: int, stage: _Stage, done: int, size: int) -> None:
-        self._wait(stage.value)
+        self._timeline.wait(stage.value)
         self._move(address + done, stage.block.host, size)
 
     def _move(self, dst: int, src: int, nbytes: int) -> None:
@@ -429,6 +432,22 @@ class VulkanBackend(Backend):
         ]:
             job.result()
 
+    def _find_shared(self, nbytes: int) -> SharedBlock | None:
+        """Get a block of a size that has none free: from its first slab, or one that a wait sets free."""
+        if nbytes > LARGEST:
+            return None
+        device, pool = self._device, self._shared
+        with self._lock:
+            self._require_open()
+            size = pool.missing(nbytes)
+            if size:
+                block = device.allocate(size, STAGING)
+                device.on_close(device.release, block)
+                pool.add(nbytes, block, block.address, memoryview(device.bytes(block)))
+        if not size and pool.freed:
+            self.sync()
+        return pool.take(nbytes)
+
     def _grow(self, nbytes: int) -> Chunk:
         """Allocate from the driver, after reusing what is idle if that is a lot or all there is."""
         heap = self._heap
@@ -438,12 +457,12 @@ class VulkanBackend(Backend):
             self._barrier()
             return chunk
         if heap.idle() > self._device.heap_bytes // 4:
-            self._wait(self._submit())
+            self._timeline.wait(self._submit())
             heap.trim()
         try:
             return heap.grow(nbytes)
         except OutOfMemoryError:
-            self._wait(self._submit())
+            self._timeline.wait(self._submit())
             heap.trim()
         try:
             return heap.grow(nbytes)
@@ -483,35 +502,6 @@ class _Stage:
     def __init__(self, block: Block) -> None:
         self.block = block
         self.value = 0
-
-
-class _Wait:
-    """A wait for one timeline semaphore; not for two threads at a time."""
-
-    def __init__(self, device: VkDevice, timeline: Any) -> None:
-        self._device = device
-        self._timeline = timeline
-        self._value = device.ffi.new("uint64_t*")
-        self._seen = device.ffi.new("uint64_t*")
-        self._info = device.struct("VkSemaphoreWaitInfo", semaphoreCount=1, pSemaphores=timeline, pValues=self._value)
-        self._wait = device.function("vkWaitSemaphores")
-        self._read = device.function("vkGetSemaphoreCounterValue")
-
-    def until(self, value: int) -> None:
-        # Waking a sleeping thread costs as much as a small transfer, so short waits are spun through; not
-        # where the device's work needs the very cores.
-        if not self._device.is_software:
-            end = time.perf_counter() + _SPIN_SECONDS
-            while time.perf_counter() < end:
-                self._device.check(
-                    self._read(self._device.handle, self._timeline[0], self._seen), "reading a semaphore"
-                )
-                if self._seen[0] >= value:
-                    return
-        self._value[0] = value
-        # 2**64 - 1 ns: forever; a driver that gives up reports a lost device.
-        result = self._wait(self._device.handle, self._info, 2**64 - 1)
-        self._device.check(result, "waiting for the device")
 
 
 def _close_device(device: VkDevice) -> None:

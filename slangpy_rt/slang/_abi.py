@@ -86,18 +86,24 @@ SLANG_HLSL = 5
 SLANG_METAL = 24
 SLANG_SPIRV = 6
 SLANG_WGSL = 28
+SLANG_DECL_KIND_ENUM = 7
 SLANG_DECL_KIND_FUNC = 2
 SLANG_DECL_KIND_GENERIC = 4
 SLANG_DECL_KIND_MODULE = 3
 SLANG_DECL_KIND_NAMESPACE = 6
 SLANG_DECL_KIND_STRUCT = 1
 SLANG_DECL_KIND_UNSUPPORTED_FOR_REFLECTION = 0
+SLANG_DECL_KIND_VARIABLE = 5
 SLANG_DIAGNOSTIC_COLOR_NEVER = 2
 SLANG_EMIT_SPIRV_DIRECTLY = 2
+SLANG_GENERIC_ARG_INT = 1
+SLANG_GENERIC_ARG_TYPE = 0
 SLANG_LAYOUT_RULES_DEFAULT = 0
 SLANG_LINE_DIRECTIVE_MODE_NONE = 1
 SLANG_MATRIX_LAYOUT_ROW_MAJOR = 1
+SLANG_MODIFIER_CONST = 3
 SLANG_MODIFIER_DIFFERENTIABLE = 6
+SLANG_MODIFIER_EXTERN = 5
 SLANG_MODIFIER_INOUT = 10
 SLANG_MODIFIER_MUTATING = 7
 SLANG_MODIFIER_NO_DIFF = 1
@@ -119,7 +125,6 @@ SLANG_SCALAR_TYPE_UINT64 = 6
 SLANG_SCALAR_TYPE_UINT8 = 11
 SLANG_SCALAR_TYPE_UINTPTR = 15
 SLANG_SCALAR_TYPE_VOID = 1
-SLANG_STAGE_COMPUTE = 6
 SLANG_TYPE_KIND_ARRAY = 2
 SLANG_TYPE_KIND_CONSTANT_BUFFER = 6
 SLANG_TYPE_KIND_DYNAMIC_RESOURCE = 19
@@ -148,6 +153,9 @@ METHODS: dict[str, tuple[int, Any, tuple[Any, ...]]] = {
     "IGlobalSession.findProfile": (4, c_int32, (c_char_p,)),
     "IGlobalSession.getBuildTagString": (8, c_char_p, ()),
     "ISession.createCompositeComponentType": (6, c_int32, (c_void_p, c_ssize_t, c_void_p, c_void_p)),
+    "ISession.createTypeConformanceComponentType": (15, c_int32, (c_void_p, c_void_p, c_void_p, c_ssize_t, c_void_p)),
+    "ISession.getLoadedModule": (18, c_void_p, (c_ssize_t,)),
+    "ISession.getLoadedModuleCount": (17, c_ssize_t, ()),
     "ISession.loadModuleFromSourceString": (20, c_void_p, (c_char_p, c_char_p, c_char_p, c_void_p)),
     "IComponentType.getLayout": (4, c_void_p, (c_ssize_t, c_void_p)),
     "IComponentType.getEntryPointCode": (6, c_int32, (c_ssize_t, c_ssize_t, c_void_p, c_void_p)),
@@ -159,33 +167,49 @@ METHODS: dict[str, tuple[int, Any, tuple[Any, ...]]] = {
     "IModule.getDependencyFileCount": (26, c_int32, ()),
     "IModule.getDependencyFilePath": (27, c_char_p, (c_int32,)),
     "IModule.getModuleReflection": (28, c_void_p, ()),
+    "IModule.getName": (22, c_char_p, ()),
 }
 
 FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "slang_createGlobalSession2": (c_int32, (c_void_p, c_void_p)),
+    "spReflection_FindFunctionByName": (c_void_p, (c_void_p, c_char_p)),
+    "spReflection_FindFunctionByNameInType": (c_void_p, (c_void_p, c_void_p, c_char_p)),
     "spReflection_FindTypeByName": (c_void_p, (c_void_p, c_char_p)),
     "spReflection_getEntryPointByIndex": (c_void_p, (c_void_p, c_size_t)),
     "spReflection_getTypeFromDecl": (c_void_p, (c_void_p,)),
     "spReflection_GetTypeLayout": (c_void_p, (c_void_p, c_void_p, c_int32)),
+    "spReflection_isSubType": (c_bool, (c_void_p, c_void_p, c_void_p)),
+    "spReflection_specializeGeneric": (c_void_p, (c_void_p, c_void_p, c_ssize_t, c_void_p, c_void_p, c_void_p)),
     "spReflectionDecl_castToFunction": (c_void_p, (c_void_p,)),
     "spReflectionDecl_castToGeneric": (c_void_p, (c_void_p,)),
+    "spReflectionDecl_castToVariable": (c_void_p, (c_void_p,)),
+    "spReflectionDecl_findModifier": (c_void_p, (c_void_p, c_int32)),
     "spReflectionDecl_getChild": (c_void_p, (c_void_p, c_uint32)),
     "spReflectionDecl_getChildrenCount": (c_uint32, (c_void_p,)),
     "spReflectionDecl_getKind": (c_int32, (c_void_p,)),
     "spReflectionDecl_getName": (c_char_p, (c_void_p,)),
-    "spReflectionEntryPoint_getComputeThreadGroupSize": (None, (c_void_p, c_size_t, c_void_p)),
+    "spReflectionDecl_getParent": (c_void_p, (c_void_p,)),
     "spReflectionEntryPoint_getName": (c_char_p, (c_void_p,)),
     "spReflectionEntryPoint_getParameterByIndex": (c_void_p, (c_void_p, c_uint32)),
     "spReflectionEntryPoint_getParameterCount": (c_uint32, (c_void_p,)),
-    "spReflectionEntryPoint_getStage": (c_int32, (c_void_p,)),
+    "spReflectionFunction_applySpecializations": (c_void_p, (c_void_p, c_void_p)),
+    "spReflectionFunction_asDecl": (c_void_p, (c_void_p,)),
     "spReflectionFunction_FindModifier": (c_void_p, (c_void_p, c_int32)),
+    "spReflectionFunction_GetGenericContainer": (c_void_p, (c_void_p,)),
+    "spReflectionFunction_getOverload": (c_void_p, (c_void_p, c_uint32)),
+    "spReflectionFunction_getOverloadCount": (c_uint32, (c_void_p,)),
     "spReflectionFunction_GetParameter": (c_void_p, (c_void_p, c_uint32)),
     "spReflectionFunction_GetParameterCount": (c_uint32, (c_void_p,)),
     "spReflectionFunction_GetResultType": (c_void_p, (c_void_p,)),
+    "spReflectionFunction_GetUserAttribute": (c_void_p, (c_void_p, c_uint32)),
+    "spReflectionFunction_GetUserAttributeCount": (c_uint32, (c_void_p,)),
+    "spReflectionFunction_isOverloaded": (c_bool, (c_void_p,)),
     "spReflectionGeneric_GetConcreteIntVal": (c_int64, (c_void_p, c_void_p)),
     "spReflectionGeneric_GetConcreteType": (c_void_p, (c_void_p, c_void_p)),
     "spReflectionGeneric_GetInnerDecl": (c_void_p, (c_void_p,)),
     "spReflectionGeneric_GetTypeParameter": (c_void_p, (c_void_p, c_uint32)),
+    "spReflectionGeneric_GetTypeParameterConstraintCount": (c_uint32, (c_void_p, c_void_p)),
+    "spReflectionGeneric_GetTypeParameterConstraintType": (c_void_p, (c_void_p, c_void_p, c_uint32)),
     "spReflectionGeneric_GetTypeParameterCount": (c_uint32, (c_void_p,)),
     "spReflectionGeneric_GetValueParameter": (c_void_p, (c_void_p, c_uint32)),
     "spReflectionGeneric_GetValueParameterCount": (c_uint32, (c_void_p,)),
@@ -202,7 +226,10 @@ FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "spReflectionTypeLayout_GetFieldCount": (c_uint32, (c_void_p,)),
     "spReflectionTypeLayout_GetSize": (c_size_t, (c_void_p, c_int32)),
     "spReflectionTypeLayout_GetType": (c_void_p, (c_void_p,)),
+    "spReflectionUserAttribute_GetArgumentValueInt": (c_int32, (c_void_p, c_uint32, c_void_p)),
+    "spReflectionUserAttribute_GetName": (c_char_p, (c_void_p,)),
     "spReflectionVariable_FindModifier": (c_void_p, (c_void_p, c_int32)),
+    "spReflectionVariable_GetDefaultValueInt": (c_int32, (c_void_p, c_void_p)),
     "spReflectionVariable_GetName": (c_char_p, (c_void_p,)),
     "spReflectionVariable_GetType": (c_void_p, (c_void_p,)),
     "spReflectionVariable_HasDefaultValue": (c_bool, (c_void_p,)),

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import ctypes
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from slangpy_rt.slang import _abi
 from slangpy_rt.slang.com import ComPtr, Out
+from slangpy_rt.slang.text import THREADS, Prepared, docs
 from slangpy_rt.types import (
     EntryPoint,
     Field,
@@ -51,15 +53,27 @@ _RESOURCES = {
     _abi.SLANG_TYPE_KIND_DYNAMIC_RESOURCE,
 }
 _PLAIN_POINTER = ", Access.ReadWrite, AddressSpace.Device, DefaultDataLayout>"
+CONSTRUCTOR = "$init"  # __init and what Slang makes of the fields alike
 _CBUFFER = "SLANG_ParameterGroup_"  # the struct that Slang makes of a cbuffer's members
 _UNSIZED = 2**31 - 1  # Slang's own mark for T[]
 
+Cases = tuple[tuple[str, int], ...]
+
 
 class Reflector:
-    """Reads one module or program; every type is walked once."""
+    """Reads one module or program; every type is walked once.
 
-    def __init__(self, native: ctypes.CDLL) -> None:
+    Parameters
+    ----------
+    native : CDLL
+        The compiler.
+    cases : mapping
+        Cases of the enums by name, which reflection does not have.
+    """
+
+    def __init__(self, native: ctypes.CDLL, cases: Mapping[str, Cases] | None = None) -> None:
         self._native = native
+        self._cases = cases or {}
         self._types: dict[tuple[str, bool, bool], SlangType] = {}
         self._inside = False
 
@@ -68,52 +82,170 @@ class Reflector:
 
         That ends recursion, which Slang allows through pointers alone, and keeps linked structs small.
         """
-        full = self._full_name(address)
+        full = self.full_name(address)
         key = (full, self._inside, whole)
         if key not in self._types:
             self._types[key] = self._walk(address, full, whole)
         return self._types[key]
 
     def functions(self, decl: int) -> Iterator[FunctionSig]:
-        """Functions of a module or methods of a struct, in source order; operators are left out."""
-        for child, kind, prefix in self._members(decl):
-            if kind == _abi.SLANG_DECL_KIND_FUNC and self._decl_name(child).isidentifier():
-                yield self._function(child, prefix, ())
-            elif kind == _abi.SLANG_DECL_KIND_GENERIC and self._decl_name(child).isidentifier():
-                generic = self._native.spReflectionDecl_castToGeneric(child)
-                inner = self._native.spReflectionGeneric_GetInnerDecl(generic)
-                if self._native.spReflectionDecl_getKind(inner) == _abi.SLANG_DECL_KIND_FUNC:
-                    types, values = self._generic_parameters(generic)
-                    names = tuple(self._variable_name(item) for item in types + values)
-                    yield self._function(inner, prefix, names)
+        """Functions of a module or methods of a struct, in source order; operators and kernels are left out."""
+        for function, name, generics in self.declared(decl):
+            if name.rpartition(".")[2].isidentifier() and self._threads(function) is None:
+                yield self.signature(function, name, generics)
+
+    def kernels(self, decl: int, semantics: Mapping[str, Mapping[str, str]]) -> Iterator[EntryPoint]:
+        """Compute kernels of a module, which ``text.prepare`` made functions."""
+        for function, name, generics in self.declared(decl):
+            size = self._threads(function)
+            if size is not None and not generics:
+                known = semantics.get(name.rpartition(".")[2], {})
+                params = self.signature(function, name, ()).params
+                yield EntryPoint(name, tuple(replace(p, semantic=known.get(p.name, "")) for p in params), size)
 
     def structs(self, decl: int) -> Iterator[StructInfo]:
-        """Structs of a module and those inside them, each with its own methods."""
+        """Structs of a module and those inside them, each with the methods and constructors in its own braces."""
+        for child in self.struct_decls(decl):
+            info = self.type(self._native.spReflection_getTypeFromDecl(child))
+            makers = (self.signature(f, info.name, g) for f, n, g in self.declared(child) if n == CONSTRUCTOR)
+            yield StructInfo(info, tuple(self.functions(child)), tuple(makers))
+
+    def struct_decls(self, decl: int) -> Iterator[int]:
+        """Declarations of those structs."""
         for child, kind, _ in self._members(decl):
             if kind == _abi.SLANG_DECL_KIND_GENERIC:
-                generic = self._native.spReflectionDecl_castToGeneric(child)
-                child = self._native.spReflectionGeneric_GetInnerDecl(generic)
+                child = self._inner(child)
                 kind = self._native.spReflectionDecl_getKind(child)
-            if kind == _abi.SLANG_DECL_KIND_STRUCT and not self._decl_name(child).startswith(_CBUFFER):
-                address = self._native.spReflection_getTypeFromDecl(child)
-                yield StructInfo(self.type(address), tuple(self.functions(child)))
-                yield from self.structs(child)
+            ours = self._decl_name(child).startswith((_CBUFFER, THREADS))
+            if kind == _abi.SLANG_DECL_KIND_STRUCT and not ours:
+                yield child
+                yield from self.struct_decls(child)
 
-    def entry_point(self, layout: int) -> EntryPoint | None:
-        """The first entry point of a program if it is a compute kernel; system values are left out."""
+    def extensions(self, decl: int) -> Iterator[int]:
+        """Declarations of a module's extensions; reflection does not tell of what."""
+        for child, kind, _ in self._members(decl):
+            if kind == _abi.SLANG_DECL_KIND_GENERIC:
+                child = self._inner(child)
+                kind = self._native.spReflectionDecl_getKind(child)
+            if kind == _abi.SLANG_DECL_KIND_UNSUPPORTED_FOR_REFLECTION and not self._decl_name(child):
+                yield child
+
+    def enums(self, decl: int, prefix: str = "") -> Iterator[tuple[str, list[str]]]:
+        """Qualified names of a module's enums with the names of their cases."""
+        for child, kind, space in self._members(decl, prefix):
+            name = space + self._decl_name(child)
+            if kind == _abi.SLANG_DECL_KIND_ENUM:
+                names = (self._decl_name(c) for c, k in self._children(child) if k != _abi.SLANG_DECL_KIND_FUNC)
+                yield name, [n for n in names if n.isidentifier()]
+            elif kind == _abi.SLANG_DECL_KIND_STRUCT:
+                yield from self.enums(child, f"{name}.")
+
+    def variables(self, decl: int) -> Iterator[tuple[str, int, int]]:
+        """Qualified name, declaration and variable of a module's global variables."""
+        for child, kind, prefix in self._members(decl):
+            if kind == _abi.SLANG_DECL_KIND_VARIABLE:
+                yield prefix + self._decl_name(child), child, self._native.spReflectionDecl_castToVariable(child)
+
+    def constants(self, decl: int) -> Iterator[Param]:
+        """Each ``extern static const`` of a module; text outside a namespace cannot export one inside."""
+        for name, child, variable in self.variables(decl):
+            wanted = (_abi.SLANG_MODIFIER_EXTERN, _abi.SLANG_MODIFIER_STATIC, _abi.SLANG_MODIFIER_CONST)
+            if "." not in name and all(self._native.spReflectionDecl_findModifier(child, m) for m in wanted):
+                yield self.param(variable)
+
+    def uniforms(self, decl: int, names: Collection[str]) -> Iterator[Param]:
+        """The named global variables of ordinary data."""
+        for name, _, variable in self.variables(decl):
+            param = self.param(variable)
+            if name in names and _is_data(param.type):
+                yield replace(param, name=name)
+
+    def declared(self, decl: int) -> Iterator[tuple[int, str, tuple[str, ...]]]:
+        """Function, qualified name and generic parameters of what a module or a struct declares."""
         native = self._native
-        entry = native.spReflection_getEntryPointByIndex(layout, 0)
-        if not entry or native.spReflectionEntryPoint_getStage(entry) != _abi.SLANG_STAGE_COMPUTE:
-            return None
-        size = (ctypes.c_size_t * 3)()
-        native.spReflectionEntryPoint_getComputeThreadGroupSize(entry, 3, size)
-        params = []
-        for index in range(native.spReflectionEntryPoint_getParameterCount(entry)):
-            param = native.spReflectionEntryPoint_getParameterByIndex(entry, index)
-            if not native.spReflectionVariableLayout_GetSemanticName(param):
-                params.append(self._param(native.spReflectionVariableLayout_GetVariable(param)))
-        name = native.spReflectionEntryPoint_getName(entry).decode()
-        return EntryPoint(name, tuple(params), (size[0], size[1], size[2]))
+        for child, kind, prefix in self._members(decl):
+            names: tuple[str, ...] = ()
+            if kind == _abi.SLANG_DECL_KIND_GENERIC:
+                names = self.generic_names(native.spReflectionDecl_castToGeneric(child))
+                child = self._inner(child)
+                kind = native.spReflectionDecl_getKind(child)
+            if kind == _abi.SLANG_DECL_KIND_FUNC:
+                yield native.spReflectionDecl_castToFunction(child), prefix + self._decl_name(child), names
+
+    def signature(self, function: int, name: str, generics: tuple[str, ...]) -> FunctionSig:
+        """A function under a name; types are concrete where the function is specialized."""
+        native = self._native
+        count = native.spReflectionFunction_GetParameterCount(function)
+        variables = [native.spReflectionFunction_GetParameter(function, index) for index in range(count)]
+
+        def has(modifier: int) -> bool:
+            return bool(native.spReflectionFunction_FindModifier(function, modifier))
+
+        return FunctionSig(
+            name=name,
+            params=tuple(self.param(variable) for variable in variables),
+            returns=self.type(native.spReflectionFunction_GetResultType(function)),
+            differentiable=has(_abi.SLANG_MODIFIER_DIFFERENTIABLE),
+            static=has(_abi.SLANG_MODIFIER_STATIC),
+            mutating=has(_abi.SLANG_MODIFIER_MUTATING),
+            generics=generics,
+        )
+
+    def param(self, variable: int) -> Param:
+        """A parameter or a global variable."""
+        native = self._native
+
+        def has(modifier: int) -> bool:
+            return bool(native.spReflectionVariable_FindModifier(variable, modifier))
+
+        # Slang gives an inout parameter the out modifier as well.
+        direction = "inout" if has(_abi.SLANG_MODIFIER_INOUT) else "out" if has(_abi.SLANG_MODIFIER_OUT) else "in"
+        return Param(
+            name=self._variable_name(variable),
+            type=self.type(native.spReflectionVariable_GetType(variable)),
+            direction=direction,
+            no_diff=has(_abi.SLANG_MODIFIER_NO_DIFF),
+            has_default=native.spReflectionVariable_HasDefaultValue(variable),
+        )
+
+    def generic_parameters(self, generic: int) -> tuple[list[int], list[int]]:
+        """Type and value parameters of a generic."""
+        native = self._native
+        types = range(native.spReflectionGeneric_GetTypeParameterCount(generic))
+        values = range(native.spReflectionGeneric_GetValueParameterCount(generic))
+        return (
+            [native.spReflectionGeneric_GetTypeParameter(generic, index) for index in types],
+            [native.spReflectionGeneric_GetValueParameter(generic, index) for index in values],
+        )
+
+    def generic_names(self, generic: int) -> tuple[str, ...]:
+        """Names of a generic's parameters, types first."""
+        types, values = self.generic_parameters(generic)
+        return tuple(self._variable_name(item) for item in types + values)
+
+    def full_name(self, address: int) -> str:
+        """A type's name as Slang writes it."""
+        out = Out()
+        self._native.spReflectionType_GetFullName(address, out.ref)
+        return out.bytes().rstrip(b"\0").decode()
+
+    def _threads(self, function: int) -> tuple[int, int, int] | None:
+        native = self._native
+        for index in range(native.spReflectionFunction_GetUserAttributeCount(function)):
+            attribute = native.spReflectionFunction_GetUserAttribute(function, index)
+            if native.spReflectionUserAttribute_GetName(attribute) == THREADS.encode():
+                size = []
+                for axis in range(3):
+                    value = ctypes.c_int32()
+                    native.spReflectionUserAttribute_GetArgumentValueInt(attribute, axis, ctypes.byref(value))
+                    size.append(value.value)
+                return size[0], size[1], size[2]
+        return None
+
+    def _inner(self, decl: int) -> int:
+        native = self._native
+        inner: int = native.spReflectionGeneric_GetInnerDecl(native.spReflectionDecl_castToGeneric(decl))
+        return inner
 
     def _walk(self, address: int, full: str, whole: bool) -> SlangType:
         native, kind = self._native, self._native.spReflectionType_GetKind(address)
@@ -126,7 +258,7 @@ class Reflector:
             return self._struct(address, full, whole)
         if kind == _abi.SLANG_TYPE_KIND_ENUM:
             tag = self.type(native.spReflectionType_GetElementType(address))
-            return SlangType("enum", full, tag.scalar)
+            return SlangType("enum", full, tag.scalar, cases=self._cases.get(full, ()))
         if kind == _abi.SLANG_TYPE_KIND_INTERFACE:
             return SlangType("interface", full)
         if kind in _RESOURCES:
@@ -174,12 +306,12 @@ class Reflector:
         """Generic arguments in source order, which Slang keeps only in the type's name."""
         native = self._native
         generic = native.spReflectionType_GetGenericContainer(address)
-        types, _ = self._generic_parameters(generic) if generic else ([], [])
+        types, _ = self.generic_parameters(generic) if generic else ([], [])
         named: dict[str, SlangType] = {}
         for variable in types:
             concrete = native.spReflectionGeneric_GetConcreteType(generic, variable)
             if concrete:
-                named[self._full_name(concrete)] = self.type(concrete, not self._inside)
+                named[self.full_name(concrete)] = self.type(concrete, not self._inside)
         out: list[SlangType | int] = []
         for text in texts:
             if text in named:
@@ -194,45 +326,10 @@ class Reflector:
         """First type argument and all value arguments of a built-in container; 0 for an unknown value."""
         native = self._native
         generic = native.spReflectionType_GetGenericContainer(address)
-        types, values = self._generic_parameters(generic) if generic else ([], [])
+        types, values = self.generic_parameters(generic) if generic else ([], [])
         concrete = native.spReflectionGeneric_GetConcreteType(generic, types[0]) if types else None
         sizes = [native.spReflectionGeneric_GetConcreteIntVal(generic, value) for value in values]
         return (self.type(concrete, whole) if concrete else None), sizes
-
-    def _function(self, decl: int, prefix: str, generics: tuple[str, ...]) -> FunctionSig:
-        native = self._native
-        function = native.spReflectionDecl_castToFunction(decl)
-        count = native.spReflectionFunction_GetParameterCount(function)
-        variables = [native.spReflectionFunction_GetParameter(function, index) for index in range(count)]
-
-        def has(modifier: int) -> bool:
-            return bool(native.spReflectionFunction_FindModifier(function, modifier))
-
-        return FunctionSig(
-            name=prefix + self._decl_name(decl),
-            params=tuple(self._param(variable) for variable in variables),
-            returns=self.type(native.spReflectionFunction_GetResultType(function)),
-            differentiable=has(_abi.SLANG_MODIFIER_DIFFERENTIABLE),
-            static=has(_abi.SLANG_MODIFIER_STATIC),
-            mutating=has(_abi.SLANG_MODIFIER_MUTATING),
-            generics=generics,
-        )
-
-    def _param(self, variable: int) -> Param:
-        native = self._native
-
-        def has(modifier: int) -> bool:
-            return bool(native.spReflectionVariable_FindModifier(variable, modifier))
-
-        # Slang gives an inout parameter the out modifier as well.
-        direction = "inout" if has(_abi.SLANG_MODIFIER_INOUT) else "out" if has(_abi.SLANG_MODIFIER_OUT) else "in"
-        return Param(
-            name=self._variable_name(variable),
-            type=self.type(native.spReflectionVariable_GetType(variable)),
-            direction=direction,
-            no_diff=has(_abi.SLANG_MODIFIER_NO_DIFF),
-            has_default=native.spReflectionVariable_HasDefaultValue(variable),
-        )
 
     def _members(self, decl: int, prefix: str = "") -> Iterator[tuple[int, int, str]]:
         """Children with namespaces and included files opened; the prefix is the namespaces' names."""
@@ -255,43 +352,91 @@ class Reflector:
             child = self._native.spReflectionDecl_getChild(decl, index)
             yield child, self._native.spReflectionDecl_getKind(child)
 
-    def _generic_parameters(self, generic: int) -> tuple[list[int], list[int]]:
-        native = self._native
-        types = range(native.spReflectionGeneric_GetTypeParameterCount(generic))
-        values = range(native.spReflectionGeneric_GetValueParameterCount(generic))
-        return (
-            [native.spReflectionGeneric_GetTypeParameter(generic, index) for index in types],
-            [native.spReflectionGeneric_GetValueParameter(generic, index) for index in values],
-        )
-
     def _decl_name(self, decl: int) -> str:
         return (self._native.spReflectionDecl_getName(decl) or b"").decode()
 
     def _variable_name(self, variable: int) -> str:
         return (self._native.spReflectionVariable_GetName(variable) or b"").decode()
 
-    def _full_name(self, address: int) -> str:
-        out = Out()
-        self._native.spReflectionType_GetFullName(address, out.ref)
-        return out.bytes().rstrip(b"\0").decode()
 
+def module_info(
+    native: ctypes.CDLL,
+    module: ComPtr,
+    name: str,
+    text: str,
+    prepared: Prepared,
+    cases: Mapping[str, Cases],
+) -> ModuleInfo:
+    """Everything a module declares but its dependencies; kernels of graphics, and those of included files, not.
 
-def module_info(native: ctypes.CDLL, module: ComPtr, name: str) -> ModuleInfo:
-    """Everything a module declares; its compute kernels stand among the entry points alone."""
-    reflector = Reflector(native)
-    entries = []
+    Parameters
+    ----------
+    text : str
+        The module's text, for the comments in it.
+    prepared : Prepared
+        That text as it was compiled.
+    cases : mapping
+        Of enums.
+    """
+    reflector = Reflector(native, cases)
+    others = set()
     for index in range(module.call("IModule.getDefinedEntryPointCount")):
         out = Out()
         module.call("IModule.getDefinedEntryPoint", index, out.ref)
         found = out.take()
         if found is not None:
             with found:
-                entry = reflector.entry_point(found.call("IComponentType.getLayout", 0, None))
-                entries += [entry] if entry else []
-    kernels = {entry.name for entry in entries}
+                layout = found.call("IComponentType.getLayout", 0, None)
+                entry = native.spReflection_getEntryPointByIndex(layout, 0)
+                others.add(native.spReflectionEntryPoint_getName(entry).decode())
     decl = module.call("IModule.getModuleReflection")
-    functions = tuple(f for f in reflector.functions(decl) if f.name not in kernels)
-    return ModuleInfo(name, functions, tuple(reflector.structs(decl)), tuple(entries))
+    notes = {key: iter(comments) for key, comments in docs(text).items()}
+    return ModuleInfo(
+        name,
+        tuple(with_doc(f, notes) for f in reflector.functions(decl) if f.name not in others),
+        tuple(struct_with_docs(s, notes) for s in reflector.structs(decl)),
+        tuple(
+            replace(k, doc=next(notes.get(k.name, iter(())), "")) for k in reflector.kernels(decl, prepared.semantics)
+        ),
+        tuple(reflector.constants(decl)),
+        tuple(reflector.uniforms(decl, prepared.uniforms)),
+    )
+
+
+def constant_values(native: ctypes.CDLL, decl: int) -> list[int]:
+    """Values of a module's integer constants, in source order."""
+    out = []
+    for _, _, variable in Reflector(native).variables(decl):
+        value = ctypes.c_int64()
+        native.spReflectionVariable_GetDefaultValueInt(variable, ctypes.byref(value))
+        out.append(value.value)
+    return out
+
+
+def static_variables(native: ctypes.CDLL, decl: int) -> dict[str, bool]:
+    """A module's static global variables, and whether each has an initial value."""
+    return {
+        name.rpartition(".")[2]: bool(native.spReflectionVariable_HasDefaultValue(variable))
+        for name, child, variable in Reflector(native).variables(decl)
+        if native.spReflectionDecl_findModifier(child, _abi.SLANG_MODIFIER_STATIC)
+    }
+
+
+def struct_with_docs(info: StructInfo, notes: Mapping[str, Iterator[str]]) -> StructInfo:
+    """A struct with the comments of its declaration, its fields and its methods."""
+    base = bare(info.type.name)
+    fields = tuple(replace(f, doc=next(notes.get(f"{base}.{f.name}", iter(())), "")) for f in info.type.fields)
+    return StructInfo(
+        replace(info.type, fields=fields),
+        tuple(with_doc(m, notes, f"{base}.") for m in info.methods),
+        info.constructors,
+        next(notes.get(base, iter(())), ""),
+    )
+
+
+def with_doc(sig: FunctionSig, notes: Mapping[str, Iterator[str]], prefix: str = "") -> FunctionSig:
+    """A function with the next comment of its name: overloads take them in source order."""
+    return replace(sig, doc=next(notes.get(prefix + bare(sig.name), iter(())), ""))
 
 
 def call_layout(native: ctypes.CDLL, layout: int, whole: bool) -> tuple[tuple[LayoutField, ...], int]:
@@ -329,6 +474,22 @@ def _find_call(native: ctypes.CDLL, layout: int, whole: bool) -> Any:
             if block and native.spReflectionType_GetName(native.spReflectionTypeLayout_GetType(block)) == b"Call":
                 return block
     return None
+
+
+def bare(name: str) -> str:
+    """A name without generic arguments: ``"A.B"`` of ``"A<x<y>>.B<2>"``."""
+    while (shorter := re.sub(r"<[^<>]*>", "", name)) != name:
+        name = shorter
+    return name
+
+
+def _is_data(kind: SlangType) -> bool:
+    """Whether a value is bytes that anyone may fill: no resource, interface or the like in it."""
+    if kind.kind == "struct":
+        return all(_is_data(field.type) for field in kind.fields)
+    if kind.kind == "array":
+        return kind.element is not None and _is_data(kind.element)
+    return kind.kind in ("scalar", "vector", "matrix", "enum", "pointer")
 
 
 def _short(full: str) -> str:

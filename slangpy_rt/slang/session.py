@@ -10,7 +10,9 @@ import hashlib
 import re
 import sys
 import threading
+from collections.abc import Iterable
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 from slangpy_rt.backends.base import Target
@@ -18,7 +20,9 @@ from slangpy_rt.errors import CompileError, UnsupportedError
 from slangpy_rt.slang import _abi, reflect
 from slangpy_rt.slang.com import ComPtr, Out, load_library
 from slangpy_rt.slang.locate import find_library
-from slangpy_rt.types import Compiled, ModuleInfo
+from slangpy_rt.slang.lookup import Lookup, last_part, parse
+from slangpy_rt.slang.text import docs, prepare
+from slangpy_rt.types import Compiled, FunctionSig, ModuleInfo, SlangType, StructInfo
 
 _FORMATS = {
     "cpp": _abi.SLANG_CPP_SOURCE,
@@ -33,6 +37,13 @@ _OPTIONS = (
     (_abi.EmitSpirvMethod, _abi.SLANG_EMIT_SPIRV_DIRECTLY),
     (_abi.VulkanUseEntryPointName, 1),
 )
+_NEEDS_GROUPS = re.compile(r"(?:Wave|Quad|Subgroup|subgroup)\w+|\w*MemoryBarrier\w*|\w*WithGroupSync\w*|barrier")
+_UNFILLED = (
+    "the function reads a global resource, a cbuffer or a global variable without 'uniform', which nothing can fill. "
+    "Declare data as: uniform float name; and pass arrays as parameters."
+)
+_OP_VARIABLE = 59  # SPIR-V, as the storage classes UniformConstant, Uniform and StorageBuffer
+_BOUND = (0, 2, 12)
 
 
 class Session:
@@ -69,6 +80,10 @@ class Session:
         self._library = library
         self._session: ComPtr | None = None
         self._loaded: dict[str, tuple[str, str]] = {}
+        self._modules: dict[str, ComPtr] = {}
+        self._texts: dict[str, str] = {}
+        self._cases: dict[str, reflect.Cases] = {}
+        self._seen: set[str] = set()
         if target.format not in _FORMATS:
             raise UnsupportedError(
                 f"target format {target.format!r}: Slang emits none such; use one of {', '.join(_FORMATS)}."
@@ -103,12 +118,97 @@ class Session:
                     f"module {name!r} from {path}: this session already holds module {other!r} from {place}; "
                     "open a new session to load another text under that name or path."
                 )
-            module = self._load(name, path, source)
+            prepared = prepare(source)
+            module = self._load(name, path, prepared.text)
             self._loaded[name] = loaded
-            info = reflect.module_info(self._library.native, module, name)
-            return ModuleInfo(name, info.functions, info.structs, info.entry_points, _dependencies(module))
+            self._modules[name], self._texts[name] = module, source
+            info = reflect.module_info(self._library.native, module, name, source, prepared, self._enum_cases())
+            return replace(info, dependencies=_dependencies(module))
 
-    def compile(self, text: str, name: str, entry: str) -> Compiled:
+    def functions(self, module: str, name: str) -> tuple[FunctionSig, ...]:
+        """Overloads of a function or method of a loaded module, in source order, with generic arguments filled in.
+
+        Parameters
+        ----------
+        module : str
+            A name given to ``load_module``.
+        name : str
+            Such as ``"add"``, ``"ns.add"``, ``"copy<float>"``, ``"S<float, 3>.load<half>"``. Without arguments a
+            generic function comes as declared.
+
+        Returns
+        -------
+        tuple of FunctionSig
+            Empty if there is no such function.
+
+        Raises
+        ------
+        CompileError
+            If there is, but it takes no such generic arguments.
+        """
+        parsed = parse(name)
+        if parsed is None or parsed.type != ".".join(parsed.parts):
+            return ()
+        with self._library.lock:
+            look = self._look(module)
+            found = look.functions(parsed)
+            if not found and parsed.arguments:
+                base = parse(".".join((*parsed.parts[:-1], parsed.parts[-1].partition("<")[0])))
+                candidates = look.functions(base) if base else ()
+                if candidates:
+                    path = ".".join(parsed.parts[:-1])
+                    owner = path if path and look.find_type(path) else ""
+                    raise self._refused(module, parsed.shown, "function", candidates, owner)
+            if not found and "<" in name and len(parsed.parts) > 1:
+                self.type(module, ".".join(parsed.parts[:-1]))  # has the reason if its arguments are at fault
+            return found
+
+    def type(self, module: str, name: str) -> StructInfo | SlangType | None:
+        """A type as a loaded module sees it: ``"S<float, 4>"``, ``"float3x4"``, ``"P[3]"``, an alias, an enum.
+
+        Returns
+        -------
+        StructInfo, SlangType or None
+            StructInfo of a struct, with the methods of extensions; None if there is no such type.
+
+        Raises
+        ------
+        CompileError
+            If there is, but it takes no such generic arguments.
+        """
+        parsed = parse(name)
+        if parsed is None:
+            return None
+        with self._library.lock:
+            look = self._look(module)
+            decls = [m.call("IModule.getModuleReflection") for m in self._every_module()]
+            found = look.type(parsed, decls)
+            base = ".".join((*parsed.parts[:-1], parsed.parts[-1].partition("<")[0]))
+            if found is None and parsed.arguments and look.find_type(base):
+                raise self._refused(module, parsed.shown, "type")
+            return found
+
+    def conforms(self, module: str, name: str, interface: str) -> bool:
+        """Whether a type implements an interface, as a loaded module sees both.
+
+        Raises
+        ------
+        CompileError
+            If there is no such type or interface.
+        """
+        with self._library.lock:
+            kind, wanted = self._find_type(name, (module,)), self._find_type(interface, (module,))
+            return self._look(module).conforms(kind, wanted)
+
+    def compile(
+        self,
+        text: str,
+        name: str,
+        entry: str,
+        conformances: tuple[tuple[str, str, int], ...] = (),
+        link: tuple[str, ...] = (),
+        exports: str = "",
+    ) -> Compiled:
         """Emit target code of a kernel.
 
         Parameters
@@ -119,6 +219,12 @@ class Session:
             What diagnostics call the text.
         entry : str
             The entry point, or the exported function of a ``"range"`` target.
+        conformances : tuple of (interface, type, id)
+            What an object of an interface may hold, and the number by which it says so; -1 lets Slang number.
+        link : tuple of str
+            Loaded modules whose ``export`` fills the ``extern`` of others.
+        exports : str
+            Further text of that use: ``export static const int N = 3;``.
 
         Returns
         -------
@@ -129,13 +235,18 @@ class Session:
         ------
         CompileError
             If Slang refuses the text or cannot express it on the target.
+        UnsupportedError
+            If the kernel needs thread groups and the target is ``"range"``, which has none.
         """
         # Slang hands back the loaded module of an equal name whatever the text, and fails on an equal path.
         unique = f"{name}_{_digest(text)[:12]}"
         with self._library.lock, ExitStack() as stack:
-            module = self._load(unique, f"{unique}.slang", text)
-            parts, out, note = [module], Out(), Out()
             whole = self.target.entry == "range"
+            module = self._load_range(unique, text, entry) if whole else self._load(unique, f"{unique}.slang", text)
+            parts, out, note = [module, *(self._modules[other] for other in link)], Out(), Out()
+            if exports:
+                parts.append(self._ask(exports))
+            parts += (stack.enter_context(self._conformance(*item)) for item in conformances)
             if not whole:
                 status = module.call("IModule.findEntryPointByName", entry.encode(), out.ref)
                 parts.append(stack.enter_context(_object(status, out, note, f"find entry point {entry!r} of {name}")))
@@ -154,7 +265,11 @@ class Session:
             if status < 0 or not code:
                 raise _failure(note, f"compile {name} for {self.target.format}")
             note.bytes()
+            if reads_bindings(code, self.target.format):
+                raise UnsupportedError(_UNFILLED)
             if whole:
+                _check_groups(uses_groups(code))
+                self._check_globals(global_variables(code))
                 code = _exported(code, entry)
             layout = linked.call("IComponentType.getLayout", 0, None)
             fields, size = reflect.call_layout(self._library.native, layout, whole)
@@ -210,6 +325,110 @@ class Session:
         out = Out()
         status = root.call("IGlobalSession.createSession", ctypes.byref(desc), out.ref)
         return _object(status, out, Out(), f"open a session for {self.target.format}")
+
+    def _load_range(self, name: str, text: str, entry: str) -> ComPtr:
+        """Load a kernel for C++, on which Slang 2026.12 drops what it cannot express unless told to check."""
+        head = f"export __extern_cpp void {entry}("
+        try:
+            return self._load(f"{name}_cpp", f"{name}_cpp.slang", text.replace(head, f"[require(cpp)] {head}"))
+        except CompileError as error:
+            used = re.findall(r"see using of '(\w+)'", str(error))
+            _check_groups(next((leaf for leaf in used if _NEEDS_GROUPS.fullmatch(leaf)), ""))
+        # What it says is right for groups alone: it also refuses InterlockedAdd, which works.
+        return self._load(name, f"{name}.slang", text)
+
+    def _check_globals(self, used: list[str]) -> None:
+        """Refuse global variables that would not have their value in a range kernel."""
+        native = self._library.native
+        statics: dict[str, bool] = {}
+        uniforms = {name.rpartition(".")[2] for text in self._texts.values() for name in prepare(text).uniforms}
+        for module in self._every_module() if used else ():
+            statics.update(reflect.static_variables(native, module.call("IModule.getModuleReflection")))
+        for name in used:
+            if name == "globalParams":
+                raise UnsupportedError(_UNFILLED)
+            if name not in statics:
+                _check_groups(f"groupshared variable '{name}'")
+            if statics[name] and name not in uniforms:  # Slang leaves the initial value out; a uniform's is zero
+                raise UnsupportedError(
+                    f"the function uses the static variable '{name}', whose initial value is lost on this device. "
+                    "Make it static const, or set it inside the function."
+                )
+
+    def _conformance(self, interface: str, name: str, number: int) -> ComPtr:
+        wanted, kind = self._find_type(interface, self._modules), self._find_type(name, self._modules)
+        out, note = Out(), Out()
+        status = self._native().call(
+            "ISession.createTypeConformanceComponentType", kind, wanted, out.ref, number, note.ref
+        )
+        return _object(status, out, note, f"let '{interface}' hold '{name}'")
+
+    def _find_type(self, name: str, modules: Iterable[str]) -> int:
+        """Slang's own value for a type that one of the modules knows."""
+        parsed = parse(name)
+        for module in modules:
+            found = self._look(module).find_type(parsed.type) if parsed else 0
+            if found:
+                return found
+        listed = ", ".join(f"'{module}'" for module in modules)
+        raise CompileError(
+            f"there is no type '{name}' in {listed}; declare it there, or import the module that does."
+        )
+
+    def _look(self, module: str) -> Lookup:
+        self._native()
+        native, cases = self._library.native, self._enum_cases()
+        layout = self._modules[module].call("IComponentType.getLayout", 0, None)
+        return Lookup(native, reflect.Reflector(native, cases), layout, docs(self._texts[module]))
+
+    def _refused(
+        self, module: str, name: str, what: str, candidates: tuple[FunctionSig, ...] = (), owner: str = ""
+    ) -> CompileError:
+        """Why a generic takes no such arguments, in Slang's words."""
+        call = f"void query({owner} it) {{ it.{last_part(name)}(); }}" if owner else f"void query() {{ {name}(); }}"
+        line = f"typealias Found = {name};" if what == "type" else call
+        listed = "".join(f"\n  {sig}" for sig in candidates)
+        try:
+            self._ask(f"import {module};\n{line}\n")
+        except CompileError as error:
+            listed += "\n" + str(error).partition("\n")[2]
+        return CompileError(f"module {module!r}: no {what} '{name}'; the generic arguments do not fit.{listed}")
+
+    def _enum_cases(self) -> dict[str, reflect.Cases]:
+        """Cases of all enums loaded so far: reflection has their names, constants made of them the values."""
+        native = self._library.native
+        for module in self._every_module():
+            name = (module.call("IModule.getName") or b"").decode()
+            if name in self._seen or not name.isidentifier():
+                continue
+            self._seen.add(name)
+            enums = list(reflect.Reflector(native).enums(module.call("IModule.getModuleReflection")))
+            cases = [(enum, case) for enum, names in enums for case in names]
+            lines = [f"static const int64_t c{i} = int64_t({enum}.{case});" for i, (enum, case) in enumerate(cases)]
+            if not lines:
+                continue
+            try:
+                asked = self._ask(f"import {name};\n" + "\n".join(lines))
+            except CompileError:  # enums that their module hides: no kernel can name them either
+                continue
+            values = reflect.constant_values(native, asked.call("IModule.getModuleReflection"))
+            numbers = dict(zip(cases, values, strict=True))
+            for enum, names in enums:
+                self._cases[enum] = tuple((case, numbers[enum, case]) for case in names)
+        return self._cases
+
+    def _every_module(self) -> list[ComPtr]:
+        """Loaded modules, imported ones included; those of ``load_module`` first."""
+        session = self._native()
+        count = session.call("ISession.getLoadedModuleCount")
+        found = [session.call("ISession.getLoadedModule", index) for index in range(count)]
+        own = [module.address for module in self._modules.values()]
+        return [ComPtr(address, owned=False) for address in dict.fromkeys([*own, *found])]
+
+    def _ask(self, text: str) -> ComPtr:
+        """Load text of our own that asks something of the loaded modules."""
+        name = f"query_{_digest(text)[:16]}"
+        return self._load(name, f"{name}.slang", text)
 
     def _load(self, name: str, path: str, source: str) -> ComPtr:
         note = Out()
@@ -288,6 +507,42 @@ class Library:
             raise UnsupportedError(f"Slang {tag} is too old; expected {wanted} or newer: upgrade slangpy.")
 
 
+def uses_groups(code: bytes) -> str:
+    """Name of an intrinsic in C++ of Slang's that only a thread group can run; empty if there is none.
+
+    Slang 2026.12 writes one that C++ lacks as a function without statements.
+    """
+    match = re.search(rb"^static [^\n;={}]*?\b(\w+?)_\d+\([^\n;{}]*\)\n\{\n\}\n", code, re.M)
+    return match[1].decode() if match else ""
+
+
+def reads_bindings(code: bytes, form: str) -> bool:
+    """Whether CUDA or SPIR-V reads a global resource or constant buffer, which only a binding could fill."""
+    if form == "cuda":
+        return b" SLANG_globalParams;" in code
+    words = memoryview(code).cast("I") if form == "spirv" else memoryview(b"")
+    at = 5  # words of the header
+    while at < len(words):
+        if words[at] & 0xFFFF == _OP_VARIABLE and words[at + 3] in _BOUND:
+            return True
+        at += words[at] >> 16
+    return False
+
+
+def global_variables(code: bytes) -> list[str]:
+    """Global variables that C++ of Slang's keeps in a context, which it wants passed to the exported function."""
+    context = re.search(r"^struct KernelContext_\d+\n\{\n(.*?)^\};", code.decode("utf-8", "replace"), re.M | re.S)
+    return re.findall(r"(\w+?)_\d+;$", context[1], re.M) if context else []
+
+
+def _check_groups(used: str) -> None:
+    if used:
+        raise UnsupportedError(
+            f"the function uses {used}, which needs thread groups; this device has none. "
+            "Run it on a GPU (device type cuda or vulkan)."
+        )
+
+
 def _object(status: int, out: Out, note: Out, what: str) -> ComPtr:
     found = out.take()
     if status < 0 or found is None:
@@ -298,18 +553,24 @@ def _object(status: int, out: Out, note: Out, what: str) -> ComPtr:
 
 def _failure(note: Out, what: str) -> CompileError:
     text = note.bytes().rstrip(b"\0").decode(errors="replace").strip()
+    text = text.partition("\nerror[E39999]: import failed due to compilation error")[0]  # says nothing more
     return CompileError(f"Slang could not {what}:\n{text or 'it gave no reason.'}")
 
 
 def _exported(code: bytes, entry: str) -> bytes:
-    # Slang 2026.12 gives an exported function of the C++ target C++ linkage, hence a mangled symbol.
-    plain, named = f"\nvoid {entry}(".encode(), f"\nSLANG_PRELUDE_EXPORT void {entry}(".encode()
-    if code.count(plain) + code.count(named) != 1:
+    # Slang 2026.12 gives an exported function of the C++ target C++ linkage, hence a mangled symbol, and where there
+    # are global variables a fourth parameter that holds them: each call has its own.
+    globals_ = r"(?:, (KernelContext_\d+) \* (\w+))?"
+    head = re.compile(rf"^(?:SLANG_PRELUDE_EXPORT )?(void {entry}\([^)]*?){globals_}\)\n\{{", re.M)
+    found = head.findall(code.decode())
+    if len(found) != 1:
         raise CompileError(
             f"the text has no function {entry!r} to export; expected one declared as\n"
             f"export __extern_cpp void {entry}(int64_t begin, int64_t end, Call* call)"
         )
-    return code.replace(plain, named)
+    start, kind, name = found[0]
+    context = f"\n    {kind} globals = {{}};\n    {kind} * {name} = &globals;" if kind else ""
+    return head.sub(lambda _: f"SLANG_PRELUDE_EXPORT {start})\n{{{context}", code.decode()).encode()
 
 
 def _dependencies(module: ComPtr) -> tuple[tuple[str, str], ...]:

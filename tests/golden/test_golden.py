@@ -43,10 +43,11 @@ void step(inout float3 position, float3 velocity, out float speed) { speed = len
 
 def operand(name: str, type_: str, mode: str, access: str = "in", **more: Any) -> Operand:
     """An operand, with what follows from its type filled in."""
-    inner = type_.partition("<")[2].partition(",")[0] or type_
-    scalar = inner.partition("[")[0].rstrip("x1234") if not inner.endswith("_t") else inner
-    count = {"float3x3": 9, "float[4]": 4}.get(inner, int(inner[-1]) if inner[-1] in "234" else 1)
-    stored = "uint8_t" if scalar == "bool" and mode not in ("value", "index") else scalar
+    inner = type_ if type_.startswith("Array<") else type_.partition("<")[2].partition(",")[0] or type_
+    word = inner.removeprefix("Array<").partition(",")[0]
+    scalar = word.rstrip("x1234") if not word.endswith("_t") else word
+    count = {"float3x3": 9, "Array<float, 4>": 4}.get(inner, int(inner[-1]) if inner[-1] in "234" else 1)
+    stored = "uint8_t" if scalar == "bool" and mode not in ("value", "computed") else scalar
     return Operand(name, type_, stored, count, access, mode, **more)
 
 
@@ -105,17 +106,17 @@ SPECS = {
         "choose", operand("which", "bool", "value"), operand("a", "int16_t", "value"), operand("b", "half", "value"),
         result=result("int16_t"),
     ),
-    "total_array": call("total", operand("x", "float[4]", "value"), result=result(), entry="range"),
-    "total_arrays": call("total", operand("x", "float[4]", "linear"), result=result()),
+    "total_array": call("total", operand("x", "Array<float, 4>", "value"), result=result(), entry="range"),
+    "total_arrays": call("total", operand("x", "Array<float, 4>", "linear"), result=result()),
     "invert_bool_wide": call("invert", operand("mask", "bool", "linear"), result=result("bool"), width=4),
     "invert_bool3": call("invert3", operand("mask", "bool3", "linear"), result=result("bool3")),
     "blur_tensor": call(
-        "blur", operand("image", "Tensor<float, 2>", "tensor", rank=2), operand("at", "int2", "index", rank=2),
+        "blur", operand("image", "Tensor<float, 2>", "tensor", rank=2), operand("at", "int2", "computed", code="int2(int(index[1]), int(index[0]))"),
         result=result(), rank=2,
     ),
     "scatter_range": call(
         "scatter", operand("to", "RWTensor<float, 1>", "tensor", "inout", rank=1),
-        operand("at", "int", "index", rank=1), operand("value", "float", "value"), entry="range",
+        operand("at", "int", "computed", code="int(index[0])"), operand("value", "float", "value"), entry="range",
     ),
     "step_inout": call(
         "step", operand("position", "float3", "linear", "inout"), operand("velocity", "float3", "linear"),

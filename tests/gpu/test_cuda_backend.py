@@ -221,6 +221,27 @@ def test_a_threads_first_call_may_be_a_launch(cuda: CudaBackend, kernel: CudaKer
     assert (get(cuda, r, 10) == 2).all()
 
 
+def test_a_threads_first_call_may_ask_for_shared_memory(binary: bytes) -> None:
+    backend = CudaBackend()
+    loaded = backend.load(binary, INFO)
+    assert isinstance(loaded, CudaKernel)
+    sums: list[float] = []
+
+    def work() -> None:
+        a, r = backend.alloc_shared(40), backend.alloc_shared(40)
+        assert a is not None and r is not None
+        np.frombuffer(a.view, np.float32, 10)[:] = 3
+        add(backend, loaded, 10, a, a, r)
+        backend.sync()
+        sums.extend(np.frombuffer(r.view, np.float32, 10).tolist())
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert sums == [6.0] * 10
+    backend.close()
+
+
 def test_out_of_memory_leaves_the_device_usable(cuda: CudaBackend, kernel: CudaKernel) -> None:
     with pytest.raises(OutOfMemoryError, match=r"1,099,511,627,776 bytes .* bytes are free"):
         cuda.alloc(1 << 40)

@@ -42,7 +42,7 @@ def test_without_a_command_it_prints_help(capsys: pytest.CaptureFixture[str]) ->
     assert cli.main([]) == 0
     out, err = capsys.readouterr()
     assert out.startswith("usage: slangpy_rt") and err == ""
-    assert all(name in out for name in ("info", "cache", "explain", "demo"))
+    assert all(name in out for name in ("info", "cache", "explain", "stubs", "demo"))
     assert cli.main(["cache"]) == 0
     assert "verify" in capsys.readouterr().out
 
@@ -185,8 +185,80 @@ def test_explain_on_the_null_device(cache: DiskCache, tmp_path: Path, capsys: py
     assert "there is no file" in capsys.readouterr().err
 
 
+def test_stubs_lie_beside_the_file(cache: DiskCache, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file, stub = tmp_path / "my_tool.slang", tmp_path / "my_tool.pyi"
+    file.write_text("float add(float a, float b) { return a + b; }\n")
+    assert cli.main(["stubs", str(file)]) == 0
+    assert capsys.readouterr() == (f"{stub}\n", "")
+    first = stub.read_text()
+    assert "class MyToolModule(" in first and "    add: " in first
+    # What it wrote itself it writes again.
+    file.write_text("float sub(float a, float b) { return a - b; }\n")
+    assert cli.main(["stubs", str(file)]) == 0
+    assert stub.read_text() == first.replace("add", "sub")
+    capsys.readouterr()
+    assert cli.main(["stubs", str(file), "-o", "-"]) == 0
+    assert capsys.readouterr() == (stub.read_text(), "")
+    other = tmp_path / "other.pyi"
+    assert cli.main(["stubs", str(file), "-o", str(other)]) == 0
+    assert capsys.readouterr().out == f"{other}\n" and other.read_text() == stub.read_text()
+    dashed = file.rename(tmp_path / "my-tool.2.slang")
+    stub.unlink()
+    assert cli.main(["stubs", str(dashed)]) == 0
+    assert capsys.readouterr().out == f"{tmp_path / 'my_tool_2.pyi'}\n"
+
+
+def test_stubs_leave_alone_what_is_not_theirs(
+    cache: DiskCache, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, stub, program = (tmp_path / f"tool{suffix}" for suffix in (".slang", ".pyi", ".py"))
+    file.write_text("float one() { return 1; }\n")
+    stub.write_text("x: int\n")
+    assert cli.main(["stubs", str(file)]) == 1
+    assert capsys.readouterr() == (
+        "",
+        f"stubs: '{stub}' was not written by this command and is left alone; name another file with -o.\n",
+    )
+    assert stub.read_text() == "x: int\n"
+    stub.unlink()
+    program.write_text("")
+    assert cli.main(["stubs", str(file)]) == 1
+    assert capsys.readouterr() == (
+        "",
+        f"stubs: to type checkers '{stub}' would take the place of '{program}'; name another file with -o.\n",
+    )
+    assert not stub.exists()
+    assert cli.main(["stubs", str(file), "-o", str(tmp_path / "none" / "tool.pyi")]) == 1
+    assert capsys.readouterr().err.startswith("stubs: cannot write '")
+
+
+def test_stubs_find_imports_and_report_errors(
+    cache: DiskCache, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "parts").mkdir()
+    (tmp_path / "parts" / "base.slang").write_text("public float two() { return 2; }\n")
+    file = tmp_path / "top.slang"
+    file.write_text("import base;\nfloat four() { return two() * 2; }\n")
+    assert cli.main(["stubs", str(file), "-o", "-"]) == 1
+    out, err = capsys.readouterr()
+    assert out == "" and "base" in err and "Traceback" not in err
+    assert cli.main(["stubs", str(file), "-I", str(tmp_path), "-I", str(tmp_path / "parts"), "-o", "-"]) == 0
+    out, err = capsys.readouterr()
+    assert "    four: " in out and err == ""
+    file.write_text("float broken( { return 1; }\n")
+    # A stub goes beside its file, so the file itself is not looked for elsewhere.
+    assert cli.main(["stubs", str(tmp_path / "base.slang"), "-I", str(tmp_path / "parts")]) == 1
+    assert cli.main(["stubs", "base.slang", "-I", str(tmp_path / "parts")]) == 1
+    assert capsys.readouterr().err.count("there is no file") == 2
+    for bad in (file, tmp_path / "none.slang"):
+        assert cli.main(["stubs", str(bad)]) == 1
+        out, err = capsys.readouterr()
+        assert out == "" and bad.name in err and "Traceback" not in err
+    assert not list(tmp_path.glob("*.pyi"))
+
+
 def test_what_it_does_not_understand_exits_with_2(capsys: pytest.CaptureFixture[str]) -> None:
-    for argv in (["nonsense"], ["demo", "--size", "7"], ["demo", "--device", "abacus"]):
+    for argv in (["nonsense"], ["stubs"], ["demo", "--size", "7"], ["demo", "--device", "abacus"]):
         with pytest.raises(SystemExit) as stop:
             cli.main(argv)
         assert stop.value.code == 2

@@ -96,7 +96,7 @@ def test_declarations_are_slang() -> None:
         Operand("b", "half", "half", 1, "in", "value"),
         Operand("c", "bool", "uint8_t", 1, "in", "strided"),
         Operand("t", "Tensor<float, 2>", "float", 1, "in", "tensor", 2),
-        Operand("i", "int2", "int", 2, "in", "index", 2),
+        Operand("i", "int2", "", 0, "in", "computed", code="int2(0)", parts=(("", Operand("i_0", "int", "int", 1, "in", "value")),)),
     )
     spec = CallSpec("f()", ("m",), "f", operands, None, 2, "uint", 1, "value", True)
     assert [(f.declaration, f.offset, f.fixed) for f in block_fields(spec)] == [
@@ -110,4 +110,5 @@ def test_declarations_are_slang() -> None:
         ("float b", 60, False),
         ("uint8_t *c", 64, False),
         ("float *t", 72, False),
+        ("int i_0", 80, False),
     ]

@@ -1,0 +1,86 @@
+"""A timeline semaphore that counts submissions, and waits for it.
+
+It refuses to submit: the values that it waits for are signalled by its owner's submissions.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from slangpy_rt.backends._vk_device import VkDevice
+
+_SPIN_SECONDS = 100e-6  # two small transfers
+
+
+class Timeline:
+    """A timeline semaphore, destroyed with its device. Any number of threads may wait at a time.
+
+    Attributes
+    ----------
+    handle : Any
+        Pointer to the ``VkSemaphore``.
+    reached : int
+        A value that the device is known to have passed.
+    """
+
+    def __init__(self, device: VkDevice) -> None:
+        self.handle = device.ffi.new("VkSemaphore*")
+        self.reached = 0
+        self._device = device
+        self._idle: list[_Wait] = []
+        kind = device.struct("VkSemaphoreTypeCreateInfo", semaphoreType=device.lib.VK_SEMAPHORE_TYPE_TIMELINE)
+        info = device.struct("VkSemaphoreCreateInfo", pNext=kind)
+        device.check(
+            device.lib.vkCreateSemaphore(device.handle, info, device.ffi.NULL, self.handle), "creating a semaphore"
+        )
+        device.on_close(device.lib.vkDestroySemaphore, device.handle, self.handle[0], device.ffi.NULL)
+        self._read = device.function("vkGetSemaphoreCounterValue")
+        self._wait = device.function("vkWaitSemaphores")
+
+    def wait(self, value: int) -> None:
+        """Wait until the device has passed ``value``."""
+        if value <= self.reached:
+            return
+        try:
+            # Making one anew takes 3 us.
+            memory = self._idle.pop()
+        except IndexError:
+            memory = _Wait(self._device, self.handle)
+        try:
+            if not self._spin(memory.seen, value):
+                memory.value[0] = value
+                # 2**64 - 1 ns: forever; a driver that gives up reports a lost device.
+                result = self._wait(self._device.handle, memory.info, 2**64 - 1)
+                self._device.check(result, "waiting for the device")
+        finally:
+            self._idle.append(memory)
+        # Another thread may have set a higher value; a lower one only makes a later wait look again.
+        self.reached = value
+
+    def _spin(self, seen: Any, value: int) -> bool:
+        """Look often for a short while: waking a sleeping thread costs as much as a small transfer.
+
+        Not where the device's work needs the very cores. Each look lets go of the GIL.
+        """
+        device = self._device
+        if device.is_software:
+            return False
+        read, handle, semaphore = self._read, device.handle, self.handle[0]
+        end = time.perf_counter() + _SPIN_SECONDS
+        while time.perf_counter() < end:
+            device.check(read(handle, semaphore, seen), "reading a semaphore")
+            if seen[0] >= value:
+                return True
+        return False
+
+
+class _Wait:
+    """What one thread's wait hands to the driver."""
+
+    __slots__ = ("info", "seen", "value")
+
+    def __init__(self, device: VkDevice, semaphore: Any) -> None:
+        self.seen = device.ffi.new("uint64_t*")
+        self.value = device.ffi.new("uint64_t*")
+        self.info = device.struct("VkSemaphoreWaitInfo", semaphoreCount=1, pSemaphores=semaphore, pValues=self.value)

@@ -1,0 +1,122 @@
+"""Kernel: a raw compute entry point, ``[numthreads(...)]``, that the user dispatches over threads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from time import monotonic
+from typing import Any
+
+from slangpy_rt.args import ARRAYS, signature
+from slangpy_rt.binding import bind
+from slangpy_rt.errors import BindError
+from slangpy_rt.function import Function, gone
+from slangpy_rt.options import Options
+from slangpy_rt.plan import PreparedCall, prepare_dispatch
+from slangpy_rt.resolve import match
+from slangpy_rt.scope import Scope
+from slangpy_rt.types import EntryPoint, FunctionSig, SlangType
+
+
+class Kernel(Function):
+    """A compute kernel. Modules make them of ``[numthreads]`` functions; ``dispatch`` runs them.
+
+    Attributes
+    ----------
+    entry : EntryPoint
+        Its parameters, system values included, and its thread group.
+    """
+
+    entry: EntryPoint
+
+    @classmethod
+    def of(cls, scope: Scope, entry: EntryPoint) -> Kernel:
+        """The kernel of an entry point."""
+        kernel = cls(scope, entry.name, (_signature(entry),))
+        kernel.entry = entry
+        return kernel
+
+    def source_changed(self) -> None:
+        """Follow the module's new text."""
+        found = [e for e in self._scope.source.info.entry_points if e.name == self.name]
+        self._calls.clear()
+        self.overloads = tuple(_signature(e) for e in found)
+        if found:
+            self.entry = found[0]
+            self._describe()
+
+    def __call__(self, *args: Any, _result: Any = None, **named: Any) -> Any:
+        """Kernels are dispatched.
+
+        Raises
+        ------
+        BindError
+            Always: the number of threads is for ``dispatch`` to know.
+        """
+        raise BindError(f"{self.name}: this is a compute kernel; run it with {self.name}.dispatch(threads, ...).")
+
+    def dispatch(self, threads: int | Sequence[int], *args: Any, **named: Any) -> None:
+        """Run the kernel, in whole thread groups.
+
+        Parameters
+        ----------
+        threads : int or sequence of int
+            Threads in x, y and z. Where these are no multiples of the thread group, the last groups' threads run
+            all the same, as on every GPU API: the kernel has to look where it is.
+        *args, **named
+            Its parameters, those with a semantic left out.
+
+        Raises
+        ------
+        BindError
+            If an argument does not fit, or has dimensions that the parameter does not take.
+        UnsupportedError
+            If the kernel shares memory or waits within a group and the device has no groups.
+        """
+        size = (threads,) if isinstance(threads, int) else tuple(threads)
+        if not 1 <= len(size) <= 3 or not all(isinstance(n, int) and n >= 0 for n in size):
+            raise BindError(
+                f"{self.name}.dispatch: threads is {threads!r}; give one to three whole numbers of at least 0."
+            )
+        if monotonic() >= self._scope.due:
+            self._scope.check()
+        values = (*args, *named.values(), *self._values)
+        key = (size, *[a.layout if type(a) in ARRAYS else signature(a) for a in values], *named)
+        call = self._calls.get(key)
+        if call is None:
+            call = self._calls[key] = self._prepare_dispatch(size, args, named)
+        call.run(values)
+
+    def _variant_of(self, options: Options) -> Function:
+        variant = type(self)(self._scope, self.name, self.overloads, options)
+        variant.entry = self.entry
+        return variant
+
+    def _prepare_dispatch(
+        self, threads: tuple[int, ...], args: tuple[Any, ...], named: dict[str, Any]
+    ) -> PreparedCall:
+        self._device.check_open()
+        scope = self._scope
+        if not self.overloads:
+            raise gone(self.name, scope.source)
+        sig = self.overloads[0]
+        every = (*args, *named.values())
+        order = match(str(sig), sig, len(args), tuple(named))
+        bound = tuple(
+            bind(f"{sig}: argument '{p.name}'", scope, p, every[k]) for p, k in zip(sig.params, order, strict=True)
+        )
+        for b in bound:
+            for leaf in b.leaves:
+                if leaf.mode == "array" and leaf.shape:
+                    raise BindError(
+                        f"{sig}: argument '{b.name}' has shape {leaf.shape} beside the dimensions of "
+                        f"'{b.type.name}'; a kernel that is dispatched takes each argument whole."
+                    )
+        uniforms = self._uniforms()
+        order = (*range(len(every), len(every) + len(uniforms)), *order)
+        return prepare_dispatch(scope, self.entry, bound, order, threads, self._options, uniforms)
+
+
+def _signature(entry: EntryPoint) -> FunctionSig:
+    """What a dispatch gives: the parameters without a semantic."""
+    params = tuple(p for p in entry.params if not p.semantic)
+    return FunctionSig(entry.name, params, SlangType("void", "void"), doc=entry.doc)

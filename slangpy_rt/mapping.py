@@ -1,0 +1,87 @@
+"""Map: which call dimensions an argument's dimensions run along, as the user said with ``map``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from slangpy_rt.dtypes import SLANG_OF
+from slangpy_rt.errors import BindError
+from slangpy_rt.types import SlangType
+
+_PYTHON = {float: "float", int: "int", bool: "bool"}
+
+
+@dataclass(frozen=True)
+class Map:
+    """What the user said of one argument.
+
+    Attributes
+    ----------
+    dims : tuple of int or None
+        The call dimension of each dimension that is vectorized; None leaves it to broadcasting.
+    type : SlangType, str or None
+        What the argument is taken for.
+    fields : tuple of (str, Map)
+        The same for fields of a dict.
+    """
+
+    dims: tuple[int, ...] | None = None
+    type: SlangType | str | None = None
+    fields: tuple[tuple[str, Map], ...] = ()
+
+    def field(self, name: str) -> Map:
+        """What was said of one field."""
+        return dict(self.fields).get(name, NO_MAP)
+
+    def __str__(self) -> str:
+        if self.dims is not None:
+            return repr(self.dims)
+        return repr(self.type.name if isinstance(self.type, SlangType) else self.type)
+
+
+NO_MAP = Map()
+
+
+def read_map(where: str, value: Any) -> Map:
+    """What a user gives to ``map`` for one argument.
+
+    Parameters
+    ----------
+    where : str
+        Start of an error message.
+    value : tuple of int, int, type, str, SlangType or dict
+        As documented at ``Function.map``.
+
+    Raises
+    ------
+    BindError
+        If it is none of these.
+    """
+    if value is None:
+        return NO_MAP
+    if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
+        value = (int(value),)
+    if isinstance(value, tuple):
+        if not all(isinstance(d, (int, np.integer)) and d >= 0 for d in value):
+            raise BindError(f"{where}: {value!r} is not a tuple of call dimensions, which count from 0.")
+        return Map(tuple(int(d) for d in value))
+    if isinstance(value, Mapping):
+        fields = tuple((k, read_map(f"{where}.{k}", v)) for k, v in value.items() if k != "$type")
+        own = read_map(where, value["$type"]).type if "$type" in value else None
+        return Map(type=own, fields=fields)
+    named = getattr(value, "slang_type", value)
+    if isinstance(named, (SlangType, str)):
+        return Map(type=named)
+    if value in _PYTHON:
+        return Map(type=_PYTHON[value])
+    try:
+        return Map(type=SLANG_OF[np.dtype(value)])
+    except (KeyError, TypeError):
+        raise BindError(
+            f"{where}: {value!r} says neither dimensions nor a type; give a tuple of call dimensions, such as (0,), "
+            "a type or its name, such as 'float3', or a dict of these for fields."
+        ) from None

@@ -1,0 +1,107 @@
+"""Scope: the device and the source that a module's functions are bound with, and its hot reload.
+
+When a file of the module has changed, the next call finds out, and everything made of the module follows.
+"""
+
+from __future__ import annotations
+
+import threading
+from math import inf
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
+
+from slangpy_rt.dtypes import element_type
+from slangpy_rt.errors import BindError
+from slangpy_rt.source import Source
+from slangpy_rt.types import SlangType, StructInfo
+
+if TYPE_CHECKING:
+    from slangpy_rt.device import Device
+
+# Seconds between two looks at the files: a look costs 2 us, and nobody edits and calls again sooner.
+_PAUSE = 0.01
+
+
+class Scope:
+    """Where calls are bound.
+
+    Parameters
+    ----------
+    device : Device
+        Where kernels run.
+    source : Source
+        The module.
+    watch : bool
+        Whether to look for changes of its files.
+    strict : bool
+        Whether the module refuses to broadcast.
+
+    Attributes
+    ----------
+    due : float
+        When, by ``time.monotonic``, ``check`` has to be called before a call.
+    followers : WeakSet
+        What has a ``source_changed`` method to be called after a change.
+    """
+
+    def __init__(self, device: Device, source: Source, watch: bool = False, strict: bool = False) -> None:
+        self.device = device
+        self.source = source
+        self.strict = strict
+        self.followers: WeakSet[Any] = WeakSet()
+        self.due = 0.0 if watch and source.watched else inf
+        self._lock = threading.RLock()
+
+    def check(self) -> None:
+        """Take over what changed in the module's files.
+
+        Raises
+        ------
+        CompileError
+            If Slang refuses the new text, or a file is gone; the next call tries again.
+        """
+        with self._lock:
+            if self.source.changed():
+                self.reload()
+            self.due = monotonic() + _PAUSE
+
+    def reload(self) -> None:
+        """Read the module anew.
+
+        Raises
+        ------
+        CompileError
+            As ``check``.
+        """
+        with self._lock:
+            old, self.source = self.source, self.source.renewed()
+            old.close()
+            for follower in list(self.followers):
+                follower.source_changed()
+
+    def struct(self, type_: SlangType) -> SlangType:
+        """A struct with its fields, which reflection leaves out inside containers and pointers."""
+        if type_.kind == "struct" and not type_.fields:
+            return _plain(self.source.type(type_.name)) or type_
+        return type_
+
+    def named(self, where: str, name: str) -> SlangType:
+        """A type by its name in Slang.
+
+        Raises
+        ------
+        BindError
+            If the module knows no such type.
+        """
+        try:
+            return element_type(where, name)
+        except BindError:
+            found = _plain(self.source.type(name))
+            if found is None:
+                raise BindError(f"{where}: module '{self.source.name}' knows no type '{name}'.") from None
+            return found
+
+
+def _plain(found: StructInfo | SlangType | None) -> SlangType | None:
+    return found.type if isinstance(found, StructInfo) else found

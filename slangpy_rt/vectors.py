@@ -1,0 +1,92 @@
+"""Vectors and matrices by their Slang names, for arguments: ``float3(1, 2, 3)``, ``float4x4(...)``.
+
+They are NumPy arrays of fixed shape and dtype, so arithmetic, printing and conversion are NumPy's.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from slangpy_rt.dtypes import NUMPY_OF, element_type
+from slangpy_rt.errors import BindError
+from slangpy_rt.types import SlangType
+
+
+class Vector(np.ndarray):
+    """A small array that knows its Slang type. ``float3(1)`` repeats a number, ``float3(x, y, z)`` takes three.
+
+    Raises
+    ------
+    BindError
+        If the numbers are neither one nor as many as the type has, or do not fit its scalar.
+    """
+
+    slang_type: SlangType
+
+    def __new__(cls, *values: Any) -> Vector:
+        type_ = cls.slang_type
+        given: Any = values[0] if len(values) == 1 else values
+        try:
+            numbers = np.asarray(given if values else 0)
+            if numbers.size == 1:
+                numbers = np.broadcast_to(numbers.reshape(()), type_.shape)
+            out = np.empty(type_.shape, NUMPY_OF[type_.scalar])
+            out[...] = numbers.reshape(type_.shape)
+        except (OverflowError, TypeError, ValueError) as error:
+            raise BindError(f"{type_.name}: {given!r} does not make a {type_.name} ({error}).") from None
+        return out.view(cls)
+
+    def __array_finalize__(self, obj: Any) -> None:
+        """What arithmetic makes of it keeps the type only while it keeps shape and dtype."""
+
+    def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
+        return _typed(type(self), array)
+
+    def __getitem__(self, key: Any) -> Any:
+        return np.asarray(self)[key]
+
+    def __repr__(self) -> str:
+        return f"{self.slang_type.name}({np.array2string(np.asarray(self), separator=', ')})"
+
+    @property
+    def x(self) -> Any:
+        """The first component."""
+        return self[0]
+
+    @property
+    def y(self) -> Any:
+        """The second component."""
+        return self[1]
+
+    @property
+    def z(self) -> Any:
+        """The third component."""
+        return self[2]
+
+    @property
+    def w(self) -> Any:
+        """The fourth component."""
+        return self[3]
+
+
+def _typed(cls: type[Vector], array: npt.NDArray[Any]) -> Any:
+    type_ = cls.slang_type
+    plain = np.asarray(array)
+    same = plain.shape == type_.shape and plain.dtype == NUMPY_OF[type_.scalar]
+    return plain.view(cls) if same else plain[()]
+
+
+def _vector(name: str) -> type[Vector]:
+    return type(name, (Vector,), {"slang_type": element_type(name, name), "__module__": "slangpy_rt"})
+
+
+VECTORS: dict[str, type[Vector]] = {}
+for _scalar in ("bool", "int", "uint", "half", "float", "double"):
+    for _n in (2, 3, 4):
+        VECTORS[f"{_scalar}{_n}"] = _vector(f"{_scalar}{_n}")
+for _r in (2, 3, 4):
+    for _c in (2, 3, 4):
+        VECTORS[f"float{_r}x{_c}"] = _vector(f"float{_r}x{_c}")

@@ -1,0 +1,156 @@
+"""What is read from a module's text: comments above declarations, kernels and uniforms. No compiler is needed."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slangpy_rt.slang.text import THREADS, blank, docs, prepare
+
+TEXT = """
+/// Adds.
+/// Two of them.
+[Differentiable]
+float add(float a, float b) { return a + b; } /// not a comment of what follows
+int none(int a) { string s = "/// no { // no"; /* } */ return a; }
+/** Adds
+ *  whole numbers.
+ */
+int add(int a, int b);
+// plain
+float plain(float a) { return a; }
+/// too far away
+
+float far(float a) { return a; }
+/// a struct
+struct S<T : IFloat, let N : int> : IFoo
+{
+    /// its data
+    T data[N];
+    float x = 3; // plain
+    /// moves
+    [mutating] void move(float3 by = float3(1)) { x = by.x; }
+    /// inside
+    struct In { int q; }
+    /// width
+    property float width { get { return 1; } }
+}
+#define BRACE {
+[Differentiable]
+/// below its attribute
+T pick<T : IFloat, let N : int>(vector<T, N> a) where T : IBar { return a[0]; }
+namespace ns
+{
+    /** one line */
+    float f() { return 1; }
+}
+/// colors
+enum class Color : int { Red, Green }
+/// a constant
+extern static const int N = 3;
+extension S<float, 3> {
+    /// more
+    float more() { return 1; }
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "comments"),
+    [
+        ("add", ["Adds.\nTwo of them.", "Adds\n whole numbers."]),
+        ("none", [""]),
+        ("plain", [""]),
+        ("far", [""]),
+        ("S", ["a struct"]),
+        ("S.data", ["its data"]),
+        ("S.x", [""]),
+        ("S.move", ["moves"]),
+        ("S.In", ["inside"]),
+        ("S.In.q", [""]),
+        ("S.width", ["width"]),
+        ("S.more", ["more"]),
+        ("pick", ["below its attribute"]),
+        ("ns.f", ["one line"]),
+        ("Color", ["colors"]),
+        ("N", ["a constant"]),
+    ],
+)
+def test_comments_are_found_by_name_and_order(name: str, comments: list[str]) -> None:
+    assert docs(TEXT)[name] == comments
+
+
+def test_nothing_else_is_taken_for_a_declaration() -> None:
+    names = "add none plain far S S.data S.x S.move S.In S.In.q S.width pick ns.f Color N S.more"
+    assert sorted(docs(TEXT)) == sorted(names.split())
+
+
+def test_blank_keeps_every_offset() -> None:
+    assert [len(line) for line in blank(TEXT).split("\n")] == [len(line) for line in TEXT.split("\n")]
+    assert "no" not in blank(TEXT).replace("none", "")
+    assert blank("a /* b\nc */ d // e") == "a     \n     d     "
+    assert blank("a /* never closed") == "a                "
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "float f(float a) { return a; }\n",
+        "// [numthreads(1, 1, 1)] uniform float a;\n",
+        '[shader("vertex")] float4 v(uniform float a) { return a; }\n',
+        '[shader("mesh")] [numthreads(8, 1, 1)] void m(uint3 t : SV_DispatchThreadID) {}\n',
+        "int shader[3]; int i = shader[numthreads];\n",
+        "uniform RWStructuredBuffer<float> a;\nuniform Texture2D t;\n",
+        "[numthreads(8, 1, 1",
+        "",
+    ],
+)
+def test_other_text_stays_as_it_is(text: str) -> None:
+    prepared = prepare(text)
+    assert (prepared.text, prepared.semantics, prepared.uniforms) == (text, {}, ())
+
+
+@pytest.mark.parametrize(
+    ("attributes", "expected"),
+    [
+        ("[numthreads(8, 4, 2)]", "[_threads__(8, 4, 2)]"),
+        ("[numthreads(64)]", "[_threads__(64, 1, 1)]"),
+        ("[ numthreads ( MAX(2, 3), 4 ) ]", "[_threads__( MAX(2, 3), 4 , 1)]"),
+        ('[shader("compute")] [numthreads(8, 1, 1)]', " " * 19 + " [_threads__(8, 1, 1)]"),
+        ('[shader("compute"), numthreads(8, 1, 1)]', "[_threads__(8, 1, 1)]"),
+        ('[numthreads(8, 1, 1)]\n[shader("compute")]', "[_threads__(8, 1, 1)]\n" + " " * 19),
+        ("[Differentiable] [numthreads(8, 1, 1)] [Other]", "[Differentiable] [_threads__(8, 1, 1)] [Other]"),
+    ],
+)
+def test_kernels_become_functions(attributes: str, expected: str) -> None:
+    head = "\npublic void kernel(uint3 t : sv_dispatchthreadid, float a[2], uint g : SV_GROUPINDEX, int o : SV_Other)"
+    prepared = prepare(f"int a;\n{attributes}{head} {{}}\n")
+    own, _, ours = prepared.text.partition("\n[__AttributeUsage")
+    assert own == f"int a;\n{expected}{head} {{}}\n"
+    assert f"struct {THREADS}Attribute" in ours
+    assert prepared.semantics == {"kernel": {"t": "SV_DispatchThreadID", "g": "SV_GroupIndex", "o": "SV_Other"}}
+
+
+def test_our_attribute_is_as_long_as_the_one_it_replaces() -> None:
+    assert len(THREADS) == len("numthreads")
+
+
+def test_uniforms_become_static() -> None:
+    text = "uniform float gain;\nnamespace ns { public uniform Pair<float, 2> a, b[3]; }\nvoid f(uniform int n) {}\n"
+    prepared = prepare(text)
+    assert prepared.uniforms == ("gain", "ns.a", "ns.b")
+    assert prepared.text == (
+        "static  float gain = {};\nnamespace ns { public static  Pair<float, 2> a = {}, b[3] = {}; }\n"
+        "void f(uniform int n) {}\n"
+    )
+
+
+PIECES = ["[", "]", "(", ")", "{", "}", "<", ">", ",", ";", "=", ":", '"', "//", "/*", "*/", "\n", "#define", "///",
+          "numthreads", 'shader("compute")', 'shader("mesh")', "uniform", "struct", "namespace", "a", "float", "3"]  # fmt: skip
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=30))
+def test_any_text_reaches_the_compiler(pieces: list[str]) -> None:
+    text = " ".join(pieces)
+    prepared = prepare(text)
+    docs(text)
+    assert prepared.text.count("\n") == text.count("\n") + 3 * (THREADS in prepared.text)

@@ -1,0 +1,230 @@
+"""Stubs: what mypy makes of them, and that the calls which they allow are calls which run."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from mypy import api
+
+import slangpy_rt as spy
+from slangpy_rt.stubs import HEADER, stub_text
+from slangpy_rt.types import EntryPoint, Field, FunctionSig, ModuleInfo, Param, SlangType, StructInfo
+
+ROOT = Path(__file__).resolve().parents[2]
+SLANG = """
+import slangpy_rt;
+float add(float a, float b) { return a + b; }
+float add(float a, float b, float c) { return a + b + c; }
+float scale(float x, float by = 2) { return x * by; }
+float lambda(float pass, int k) { return pass * k; }
+float name(float self, float _result) { return self; }
+float str(float x) { return x; }
+float overload(float3 spy, bool Any) { return spy.x; }
+float _private(float x) { return x; }
+namespace noise { float perlin(float x) { return x; } }
+void fill(out float3 x, int2 at) { x = at.x; }
+float pick(Tensor<float, 2> t, RWTensor<float, 1> o, int2 at, float w[4]) { return t[at] + w[0]; }
+T twice<T : IFloat>(T x) { return x + x; }
+float length_of<let N : int>(vector<float, N> v) { return v[0]; }
+struct Circle
+{
+    float radius;
+    float area() { return radius * radius; }
+    float distance(float2 from, float in_ = 0) { return from.x - radius; }
+    [mutating] void grow(float by) { radius += by; }
+    static float is(float x) { return x; }
+    static Circle unit() { return { 1 }; }
+}
+struct Box<T> { T inside; }
+enum Kind { Round, Square }
+float measure(Circle c, Kind k) { return c.radius; }
+[shader("compute")] [numthreads(8, 1, 1)] void kernel(uint3 id : SV_DispatchThreadID) {}
+"""
+BEGIN = """\
+from typing import TYPE_CHECKING, cast
+import numpy as np
+import slangpy_rt as spy
+if TYPE_CHECKING:
+    from example import ExampleModule
+device = spy.Device("null")
+m = cast("ExampleModule", spy.Module.load_from_file(device, "example.slang"))
+"""
+RUNS = """\
+m.add(1, 2.0)
+m.add(np.zeros(3), np.float32(2))
+m.add(a=[1.0, 2.0], b=True, c=3)
+m.add(spy.Tensor(device), 1, _result=spy.Tensor(device))
+m.add(1, np.ones(2), out=np.zeros(2, np.float32))
+m.add.call(1, 2).real
+m.add.explain(1, 2).upper()
+m["lambda"](1, 2)
+m["noise.perlin"](1)
+m.str(1)
+m.overload((1, 2, 3), Any=True)
+m.fill(spy.Tensor(device, "float3", (2, 3)), spy.grid((2, 3)))
+m.fill(x=np.zeros((4, 3), np.float32), at=[1, 2])
+m.pick(np.zeros((2, 2)), spy.NDBuffer(device, "float", 2), 1, (1, 2, 3, 4))
+m.name.upper()
+m.device.synchronize()
+"""
+# Further calls that a stub has to allow, whatever this version runs.
+ALLOWED = """\
+m.scale(1)
+m.scale(x=1, by=2)
+m.add.call(1, 2, 3)
+m.twice(spy.Tensor(device))
+m["twice<float>"](1)
+m.length_of([1, 2])
+m.Circle(radius=1)
+m.Circle.area({"radius": 1})
+m.Circle.distance({"radius": 1}, np.zeros(2))
+m.Circle.distance({"radius": 1}, 1.0, in_=2)
+m["name"](1, 2)
+m["_private"](0.5)
+m["Circle.is"](1)
+m.Circle.unit()
+m.measure(object(), "Round")
+m.kernel.name.upper()
+def runs(module: spy.Module) -> None: ...
+runs(m)
+"""
+WRONG = """\
+m.nothing(1)                          # attr-defined
+m.add(1)                              # call-overload
+m.add(1, 2, 3, 4)                     # call-overload
+m.add(1, 2, d=3)                      # call-overload
+m.add("1", 2)                         # call-overload
+m.add.nothing                         # attr-defined
+m.add.call(1)                         # call-overload
+m.scale()                             # call-arg
+m.scale(1, by=2, to=3)                # call-arg
+m.scale(1, None)                      # arg-type
+m["lambda"](1)                        # call-arg
+m["name"](1, self_=2)                 # call-arg
+m["lambda"](1, 2.5)                   # arg-type
+m.fill(1, [1, 2])                     # arg-type
+m.pick([[1]], [1], 1, [1])            # arg-type
+m.pick(np.zeros(1), np.zeros(1), 1, 1)  # arg-type
+x = m.fill(np.zeros(3), 1)            # func-returns-value
+m.overload(1, 1)                      # arg-type
+m.Circle.area()                       # call-arg
+m.Circle.nothing                      # attr-defined
+m.Circle.grow({"radius": 1}, "a")     # arg-type
+m.Box                                 # attr-defined
+m.str.upper()                         # attr-defined
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The module with its stub, and a program for each of the texts above."""
+    folder = tmp_path_factory.mktemp("stubs")
+    (folder / "example.slang").write_text(SLANG)
+    with spy.Device("null") as device:
+        info = spy.Module.load_from_file(device, folder / "example.slang").info
+    (folder / "example.pyi").write_text(stub_text(info))
+    for name, text in (("runs", RUNS), ("allowed", ALLOWED), ("wrong", WRONG)):
+        (folder / f"{name}.py").write_text(BEGIN + text)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def complaints(folder: Path, pytestconfig: pytest.Config) -> dict[str, dict[int, str]]:
+    """What mypy has to say: codes by line by file."""
+    cache = ["--cache-dir", str(pytestconfig.cache.mkdir("mypy"))] if pytestconfig.cache else []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MYPYPATH", os.pathsep.join(map(str, (ROOT, ROOT / "codegen", folder))))
+        files = [str(folder / name) for name in ("example.pyi", "runs.py", "allowed.py", "wrong.py")]
+        options = ["--strict", "--config-file=", "--follow-imports=silent", "--hide-error-context", *cache]
+        out, err, _ = api.run([*options, *files])
+    assert err == ""
+    found: dict[str, dict[int, str]] = {}
+    for file, line, code in re.findall(r"(\w+\.pyi?):(\d+): error: .*\[([\w-]+)\]$", out, re.MULTILINE):
+        found.setdefault(file, {})[int(line) - len(BEGIN.splitlines())] = code
+    return found
+
+
+@pytest.mark.parametrize("file", ["example.pyi", "runs.py", "allowed.py"])
+def test_right_use_passes_strict_mypy(complaints: dict[str, dict[int, str]], file: str) -> None:
+    assert complaints.get(file, {}) == {}
+
+
+def test_wrong_use_is_an_error_each(complaints: dict[str, dict[int, str]]) -> None:
+    expected = {k: line.rpartition("# ")[2] for k, line in enumerate(WRONG.splitlines(), 1)}
+    assert complaints["wrong.py"] == expected
+
+
+def test_what_it_allows_runs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    exec(compile(BEGIN + RUNS, "runs.py", "exec"), {})
+
+
+def test_first_line_says_who_wrote_it(folder: Path) -> None:
+    assert (folder / "example.pyi").read_text().startswith(HEADER)
+
+
+FLOAT = SlangType("scalar", "float", "float")
+VOID = SlangType("void", "void")
+
+
+def test_comments_become_docstrings_and_alike_overloads_one() -> None:
+    doc = 'Says "hello" in C:\\new.\n\n  - twice\n  - """thrice"""'
+    one = FunctionSig("greet", (Param("x", FLOAT),), FLOAT, doc=doc)
+    two = FunctionSig("greet", (Param("x", FLOAT),), VOID, doc="The other.")
+    three = FunctionSig("greet", (Param("x", FLOAT), Param("y", FLOAT)), VOID)
+    tree = ast.parse(stub_text(ModuleInfo("m", (one, two, three))))
+    greet = next(n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == "_greet_function")
+    calls = [n for n in greet.body if isinstance(n, ast.FunctionDef)]
+    assert [ast.get_docstring(n) for n in calls] == [
+        f"float greet(float x)\n\n{doc}\n\nvoid greet(float x)\n\nThe other.",
+        "void greet(float x, float y)",
+    ]
+    assert [ast.unparse(n.returns) for n in calls if n.returns] == ["Any", "None"]
+    assert all([ast.unparse(d) for d in n.decorator_list] == ["overload"] for n in calls)
+
+
+def test_names_that_meet() -> None:
+    # Two functions whose classes would have one name; a function and a struct; a field's docstring.
+    sigs = tuple(FunctionSig(name, (), VOID) for name in ("a.b", "a_b", "Pair"))
+    struct = SlangType("struct", "Pair")
+    text = stub_text(ModuleInfo("my_tools", sigs, (StructInfo(struct), StructInfo(replace(struct, name="Solo")))))
+    tree = ast.parse(text)
+    classes = [n.name for n in tree.body if isinstance(n, ast.ClassDef)]
+    assert len({name for name in classes if "_function" in name}) == 3 and classes[-1] == "MyToolsModule"
+    body = tree.body[-1]
+    assert isinstance(body, ast.ClassDef)
+    assert [n.target.id for n in body.body if isinstance(n, ast.AnnAssign) and isinstance(n.target, ast.Name)] == [
+        "a_b",
+        "Pair",
+    ]
+    assert [n.name for n in body.body if isinstance(n, ast.ClassDef)] == ["Solo"]
+
+
+def test_structs_show_their_declaration() -> None:
+    fields = (Field("x", FLOAT, "Across."), Field("y", FLOAT))
+    info = StructInfo(SlangType("struct", "Pair", fields=fields), doc="Two numbers.")
+    tree = ast.parse(stub_text(ModuleInfo("m", structs=(info,))))
+    pair = next(n for n in ast.walk(tree) if isinstance(n, ast.ClassDef) and n.name == "Pair")
+    declaration = "struct Pair\n{\n    /// Across.\n    float x;\n    float y;\n}"
+    assert ast.get_docstring(pair) == f"{declaration}\n\nTwo numbers."
+
+
+def test_modules_without_anything_to_say() -> None:
+    ast.parse(stub_text(ModuleInfo("empty")))
+    kernel = EntryPoint("main", (), (1, 1, 1))
+    assert "    main: spy.Function\n" in stub_text(ModuleInfo("empty", entry_points=(kernel,)))
+
+
+def test_keyword_parameters_cannot_be_passed_by_name() -> None:
+    # The second parameter's name is no name in Python: it, and so the first, go by position; the third need not.
+    params = (Param("a", FLOAT), Param("from", FLOAT), Param("b", FLOAT))
+    tree = ast.parse(stub_text(ModuleInfo("m", (FunctionSig("f", params, FLOAT),))))
+    call = next(n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and n.name == "__call__")
+    assert [a.arg for a in call.args.posonlyargs] == ["self", "a", "from_"]
+    assert [a.arg for a in call.args.args] == ["b"]
+    assert {"_result", "out"} <= {a.arg for a in call.args.kwonlyargs}
