@@ -16,13 +16,14 @@ from slangpy_rt.errors import (
     CompileError,
     DeviceError,
     DeviceLostError,
+    OutOfBoundsError,
     OutOfMemoryError,
     ShapeError,
     SlangPyRtError,
     UnsupportedError,
 )
 from slangpy_rt.function import Function
-from slangpy_rt.generators import call_id, grid
+from slangpy_rt.generators import call_id, grid, rand_float, thread_id, wang_hash
 from slangpy_rt.instances import InstanceList, InstanceTensor
 from slangpy_rt.kernel import Kernel
 from slangpy_rt.module import Module
@@ -50,6 +51,7 @@ __all__ = [
     "Kernel",
     "Module",
     "NDBuffer",
+    "OutOfBoundsError",
     "OutOfMemoryError",
     "ShapeError",
     "SlangPyRtError",
@@ -64,4 +66,7 @@ __all__ = [
     "grid",
     "init_device",
     "intRef",
+    "rand_float",
+    "thread_id",
+    "wang_hash",
 ]

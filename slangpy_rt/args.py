@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import Enum
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -22,36 +23,42 @@ ARRAYS = frozenset({Tensor, NDBuffer})
 
 def signature(value: Any) -> Any:
     """A hashable value that is equal for arguments which one prepared call can serve."""
-    sign = _SIGNERS.get(type(value))
-    if sign is not None:
-        return sign(value)
-    if isinstance(value, NDBuffer):
-        return value.layout
-    if isinstance(value, np.void):
-        return _sign_fields(value)
-    if isinstance(value, np.generic):
-        return value.dtype
-    if isinstance(value, type):
-        return value
-    if isinstance(value, Generator):
-        return value.key()
-    if isinstance(value, Enum):
-        return Enum, type(value)
-    stand_in = converter(value)
+    kind: Any = type(value)
+    sign = _SIGNERS.get(kind)
+    return sign(value) if sign is not None else _signer(kind)(value)
+
+
+@lru_cache(maxsize=1024)
+def _signer(kind: type) -> Callable[[Any], Any]:
+    """How values of a type sign."""
+    if issubclass(kind, NDBuffer):
+        return _layout
+    if issubclass(kind, np.void):
+        return _sign_fields
+    if issubclass(kind, np.generic):
+        return _dtype
+    if issubclass(kind, type):
+        return _itself
+    if issubclass(kind, Generator):
+        return kind.key
+    if issubclass(kind, Enum):
+        return _kind
+    stand_in = converter(kind)
     if stand_in is not None:
-        return type(value), signature(stand_in(value))
-    if isinstance(value, ValueRef):
-        return ValueRef, signature(value.value)
-    if fields_of(value) is not None:
-        return _sign_fields(value)
+        return lambda value: (kind, signature(stand_in(value)))
+    if issubclass(kind, ValueRef):
+        return lambda value: (kind, signature(value.value))
+    if issubclass(kind, Mapping) or hasattr(kind, "_fields") or hasattr(kind, "__dataclass_fields__"):
+        return _sign_fields
     # Subclasses of what is accepted: numpy.memmap, vectors, floats with a unit.
     for base in (np.ndarray, list, tuple, float, int):
-        if isinstance(value, base):
-            return type(value), _SIGNERS[base](value)
-    return _refused()
+        if issubclass(kind, base):
+            inner = _SIGNERS[base]
+            return lambda value: (kind, inner(value))
+    return _refused
 
 
-def _refused() -> Any:
+def _refused(value: Any) -> Any:
     """A signature like no other: no prepared call has it, and ``bind`` says what is wrong with the value."""
     return object()
 
@@ -62,14 +69,17 @@ def _sign_array(value: npt.NDArray[Any]) -> Any:
 
 
 def _sign_sequence(value: Any) -> Any:
+    kinds = set(map(type, value))
+    if kinds == _FLOATS:
+        return "floats", len(value)
     if not is_plain_sequence(value):
         return ("parts", *[item.layout if type(item) in ARRAYS else signature(item) for item in value])
     try:
         array = np.asarray(value)
     except ValueError:
-        return _refused()
+        return _refused(value)
     if array.dtype not in SLANG_OF:
-        return _refused()
+        return _refused(value)
     if array.dtype.kind not in "iu" or array.size == 0:
         return ("list", array.dtype, array.shape)
     # Whole numbers in a list have no width: what tells calls apart is which integer types hold them all.
@@ -78,16 +88,22 @@ def _sign_sequence(value: Any) -> Any:
     return ("list", array.dtype, array.shape, fits)
 
 
+def _sign_dict(value: dict[Any, Any]) -> Any:
+    # _type may be a struct of a module, which is itself and has no signature.
+    return (
+        dict,
+        tuple(value),
+        *[
+            item.layout if type(item) in ARRAYS else item if name == "_type" else signature(item)
+            for name, item in value.items()
+        ],
+    )
+
+
 def _sign_fields(value: Any) -> Any:
     fields = fields_of(value)
     assert fields is not None
-    return (
-        dict,
-        *[
-            (name, item if name == "_type" else item.layout if type(item) in ARRAYS else signature(item))
-            for name, item in fields.items()
-        ],
-    )
+    return type(value), _sign_dict(dict(fields))
 
 
 def _sign_text(value: str) -> Any:
@@ -95,10 +111,23 @@ def _sign_text(value: str) -> Any:
     return "str", value
 
 
+def _layout(value: NDBuffer) -> Any:
+    return value.layout
+
+
+def _dtype(value: Any) -> Any:
+    return value.dtype
+
+
+def _kind(value: Any) -> Any:
+    return type(value)
+
+
 def _itself(value: Any) -> Any:
     return value
 
 
+_FLOATS = {float}
 _SIGNERS: dict[type, Callable[[Any], Any]] = {
     float: type,
     int: type,
@@ -108,5 +137,5 @@ _SIGNERS: dict[type, Callable[[Any], Any]] = {
     np.ndarray: _sign_array,
     list: _sign_sequence,
     tuple: _sign_sequence,
-    dict: _sign_fields,
+    dict: _sign_dict,
 }

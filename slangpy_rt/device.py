@@ -147,6 +147,8 @@ class Device:
         with self._lock:
             if not self.closed:
                 self.closed = True
+                for scope in list(self.scopes):
+                    scope.forget()
                 self._kernels.clear()
                 self.backend.close()
 
@@ -300,8 +302,6 @@ class Device:
         started = time.perf_counter()
         self.log(4, f"{title}:\n{text}")
         compiled = source.compile(text, f"kernel_{key[:16]}", info.entry, conformances)
-        if self.backend.target.entry == "range":
-            self._check_groups(title, compiled.code)
         if compiled.layout != block:
             raise CompileError(
                 f"{title}: Slang lays the argument block out as {compiled.layout} on {self.name}; "
@@ -311,16 +311,6 @@ class Device:
         binary = self.backend.compile(compiled.code, info.entry)
         self.log(3, f"{title}: compiled in {_ms(started)}, key {key}")
         return binary
-
-    def _check_groups(self, title: str, code: bytes) -> None:
-        """Refuse what needs thread groups where there are none; Slang would emit C++ that ignores it."""
-        from slangpy_rt.slang.session import uses_groups
-
-        found = uses_groups(code)
-        if found:
-            raise UnsupportedError(
-                f"{title}: it uses {found}, and the {self.name} device has no thread groups; use a GPU."
-            )
 
 
 class _HostMemory:

@@ -4,6 +4,7 @@
     ├── BindError(TypeError)            an argument does not fit the Slang parameter
     ├── ShapeError(ValueError)          shapes do not broadcast
     ├── CompileError                    Slang, C++ or CUDA source was refused by a compiler
+    ├── OutOfBoundsError(IndexError)    a kernel reached outside of an array, on a debug device
     ├── UnsupportedError                the device lacks a capability, which the message names
     └── DeviceError                     the driver refused an action
         ├── DeviceLostError             the device is gone; open a new one
@@ -28,6 +29,10 @@ class ShapeError(SlangPyRtError, ValueError):
 
 class CompileError(SlangPyRtError):
     """A compiler refused source text; the message holds its diagnostics."""
+
+
+class OutOfBoundsError(SlangPyRtError, IndexError):
+    """A kernel read or wrote outside of an array; only a device with ``debug=True`` looks."""
 
 
 class UnsupportedError(SlangPyRtError):

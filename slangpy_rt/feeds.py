@@ -30,8 +30,9 @@ _SHARED_BYTES = 1 << 18
 class Feed(ABC):
     """Moves one argument's value into the block of a call."""
 
-    # How many buffers it adds.
+    # How many buffers it adds, and whether ``finish`` has anything to do.
     buffers = 0
+    returns = False
 
     @abstractmethod
     def feed(self, value: Any, block: list[Any], buffers: list[Buffer]) -> None:
@@ -75,8 +76,14 @@ class ValueFeed(Feed):
         self._bounds = (np.iinfo(dtype).min, np.iinfo(dtype).max) if dtype.kind in "iu" else None
 
     def feed(self, value: Any, block: list[Any], buffers: list[Buffer]) -> None:
-        scalars = [value] if type(value) in _NUMBERS else np.asarray(value).ravel().tolist()
-        self._check(scalars)
+        if type(value) in _NUMBERS:
+            scalars: Sequence[Any] = (value,)
+        elif type(value) is list and type(value[0]) in _NUMBERS:
+            scalars = value
+        else:
+            scalars = np.asarray(value).ravel().tolist()
+        if self._bounds is not None:
+            self._check(scalars)
         block += scalars
 
     def _check(self, scalars: Sequence[Any]) -> None:
@@ -148,6 +155,7 @@ class HostCopyFeed(Feed):
         self._as_array = as_array
         self._access = access
         self._shared_bytes = shared_bytes
+        self.returns = access != "in"
 
     def whole(self) -> HostCopyFeed:
         """The same for an array that threads read anywhere, again and again: in the device's own memory."""
@@ -168,8 +176,6 @@ class HostCopyFeed(Feed):
         buffers.append(buffer)
 
     def finish(self, value: Any, buffers: Sequence[Buffer]) -> None:
-        if self._access == "in":
-            return
         buffer = buffers[0]
         if isinstance(buffer, SharedBuffer):
             self._device.synchronize()
@@ -189,6 +195,7 @@ class PartsFeed(Feed):
         self._parts = parts
         self._feeds = tuple(feeds)
         self.buffers = sum(feed.buffers for feed in feeds)
+        self.returns = any(feed.returns for feed in feeds)
 
     def feed(self, value: Any, block: list[Any], buffers: list[Buffer]) -> None:
         for part, feed in zip(self._parts(value), self._feeds, strict=True):
@@ -197,7 +204,8 @@ class PartsFeed(Feed):
     def finish(self, value: Any, buffers: Sequence[Buffer]) -> None:
         at = 0
         for part, feed in zip(self._parts(value), self._feeds, strict=True):
-            feed.finish(part, buffers[at : at + feed.buffers])
+            if feed.returns:
+                feed.finish(part, buffers[at : at + feed.buffers])
             at += feed.buffers
 
 
@@ -211,6 +219,7 @@ class RefFeed(Feed):
         self._dtype = dtype
         self._dims = dims
         self._access = access
+        self.returns = access != "in"
 
     def feed(self, value: Any, block: list[Any], buffers: list[Buffer]) -> None:
         buffer = self._device.alloc(prod(self._dims) * self._dtype.itemsize)
@@ -221,27 +230,29 @@ class RefFeed(Feed):
         buffers.append(buffer)
 
     def finish(self, value: Any, buffers: Sequence[Buffer]) -> None:
-        if self._access != "in":
-            cell = np.empty(self._dims, self._dtype)
-            self._device.download(buffers[0], buffers[0].address, cell)
-            value.value = to_python(cell)
+        cell = np.empty(self._dims, self._dtype)
+        self._device.download(buffers[0], buffers[0].address, cell)
+        value.value = to_python(cell)
 
 
 class ConvertedFeed(Feed):
     """A value that stands for another: an object with ``__slang_arg__``, a ``range``."""
 
-    def __init__(self, convert: Callable[[Any], Any], inner: Feed) -> None:
+    def __init__(self, convert: Callable[[Any], Any], inner: Feed, written: bool) -> None:
         self._convert = convert
         self._inner = inner
+        self._written = written
         self.buffers = inner.buffers
+        self.returns = inner.returns or written
 
     def feed(self, value: Any, block: list[Any], buffers: list[Buffer]) -> None:
         self._inner.feed(self._convert(value), block, buffers)
 
     def finish(self, value: Any, buffers: Sequence[Buffer]) -> None:
         inner = self._convert(value)
-        self._inner.finish(inner, buffers)
-        if hasattr(value, "update_this"):
+        if self._inner.returns:
+            self._inner.finish(inner, buffers)
+        if self._written and hasattr(value, "update_this"):
             value.update_this(inner)
 
 

@@ -61,10 +61,14 @@ class Function:
         if len(overloads) == 1:
             self.__signature__ = _python_signature(overloads[0])
 
-    def source_changed(self) -> None:
-        """Follow the module's new text."""
+    def forget(self) -> None:
+        """Drop the prepared calls: the next call looks whether the device is still open."""
         self._calls.clear()
         self._calls_into.clear()
+
+    def source_changed(self) -> None:
+        """Follow the module's new text."""
+        self.forget()
         self.overloads = find_overloads(self._scope.source, self.name)
         self._describe()
 
@@ -97,7 +101,7 @@ class Function:
         """
         if monotonic() >= self._scope.due:
             self._scope.check()
-        if named or self._values:
+        if named:
             return self._call_named(args, _result, named)
         if _result is None:
             values, calls = args, self._calls
@@ -184,11 +188,7 @@ class Function:
                     f"{self.name}.set: there is no uniform '{name}'; the module has {', '.join(known) or 'none'}."
                 )
         found = self._variant(("set", tuple(given)), lambda: replace(self._options, uniforms=tuple(given)))
-        # The same function with the same prepared calls, and values of its own.
-        out = object.__new__(type(self))
-        out.__dict__.update(found.__dict__)
-        out._values = tuple(given.values())
-        return out
+        return found._with_values(tuple(given.values()))
 
     def return_type(self, kind: Any) -> Function:
         """Say as what results come: ``Tensor``, ``NDBuffer``, ``numpy.ndarray`` or their names in lower case."""
@@ -246,10 +246,8 @@ class Function:
         call = self._prepared(args, _result, named)
         rows = [("argument", "Slang type", "call dimensions", "mode", "access")]
         leaves = [b for bound in call.bound for b in bound.leaves]
-        operands = [o for tree in call.spec.all_operands for o in tree.leaves if not o.name.startswith("_") or True]
-        modes = {o.name: o.mode for o in operands}
-        for b in leaves:
-            mode = modes.get(b.name, modes.get(b.name.replace(".", "_"), b.mode))
+        modes = [o.mode for tree in call.spec.all_operands for o in tree.places]
+        for b, mode in zip(leaves, modes, strict=True):
             rows.append((b.name, b.type.name, str(b.shape), mode, b.access))
         widths = [max(len(row[k]) for row in rows) for k in range(5)]
         table = "\n".join("  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in rows)
@@ -280,10 +278,8 @@ class Function:
             key = repr(key)
             found = self._variants.get(key)
         if found is None:
-            found = self._variant_of(options())
-            found._values = self._values
-            self._variants[key] = found
-        return found
+            found = self._variants[key] = self._variant_of(options())
+        return found._with_values(self._values) if self._values else found
 
     def _call_named(self, args: tuple[Any, ...], result: Any, named: dict[str, Any]) -> Any:
         return self._prepared(args, result, named).run(self._all_values(args, result, named))
@@ -315,6 +311,13 @@ class Function:
     def _variant_of(self, options: Options) -> Function:
         return Function(self._scope, self.name, self.overloads, options)
 
+    def _with_values(self, values: tuple[Any, ...]) -> Function:
+        """The same function with the same prepared calls, and values of its own for uniforms."""
+        out = object.__new__(_SetFunction)
+        out.__dict__.update(self.__dict__)
+        out._values = values
+        return out
+
     def _uniforms(self) -> tuple[tuple[str, Bound], ...]:
         """What ``set`` gave, bound."""
         known = {p.name: p for p in self._scope.source.info.uniforms}
@@ -337,6 +340,16 @@ class Function:
             remembered.clear()
         remembered[key] = call
         return call
+
+
+class _SetFunction(Function):
+    """A function with values for uniforms, which every call takes along."""
+
+    def __call__(self, *args: Any, _result: Any = None, **named: Any) -> Any:
+        """As ``Function``'s."""
+        return self._call_named(args, _result, named)
+
+    call = __call__
 
 
 def find_overloads(source: Source, name: str) -> tuple[FunctionSig, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import Any
 
@@ -72,6 +72,22 @@ class Kernel(Function):
         UnsupportedError
             If the kernel shares memory or waits within a group and the device has no groups.
         """
+        self._dispatched(threads, args, named).run((*args, *named.values(), *self._values))
+
+    def source(self, threads: int | Sequence[int], *args: Any, **named: Any) -> str:  # type: ignore[override]
+        """The Slang text that this dispatch would run."""
+        return self._dispatched(threads, args, named).text
+
+    def explain(self, threads: int | Sequence[int], *args: Any, **named: Any) -> str:  # type: ignore[override]
+        """How this dispatch would run: its groups, then the text."""
+        call = self._dispatched(threads, args, named)
+        return f"{call.spec.title} on {self._device.name}\n{call.shape} groups\n\n{call.text}"
+
+    def bind(self, threads: int | Sequence[int], *args: Any, **named: Any) -> Callable[[], Any]:  # type: ignore[override]
+        """Prepare a dispatch once, to be replayed by calling what this returns, without arguments."""
+        return self._dispatched(threads, args, named).bound_to((*args, *named.values(), *self._values))
+
+    def _dispatched(self, threads: int | Sequence[int], args: tuple[Any, ...], named: dict[str, Any]) -> PreparedCall:
         size = (threads,) if isinstance(threads, int) else tuple(threads)
         if not 1 <= len(size) <= 3 or not all(isinstance(n, int) and n >= 0 for n in size):
             raise BindError(
@@ -84,12 +100,18 @@ class Kernel(Function):
         call = self._calls.get(key)
         if call is None:
             call = self._calls[key] = self._prepare_dispatch(size, args, named)
-        call.run(values)
+        return call
 
     def _variant_of(self, options: Options) -> Function:
-        variant = type(self)(self._scope, self.name, self.overloads, options)
+        variant = Kernel(self._scope, self.name, self.overloads, options)
         variant.entry = self.entry
         return variant
+
+    def _with_values(self, values: tuple[Any, ...]) -> Function:
+        out = object.__new__(Kernel)
+        out.__dict__.update(self.__dict__)
+        out._values = values
+        return out
 
     def _prepare_dispatch(
         self, threads: tuple[int, ...], args: tuple[Any, ...], named: dict[str, Any]

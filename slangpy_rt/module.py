@@ -8,6 +8,7 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
+from slangpy_rt.dtypes import element_type
 from slangpy_rt.errors import BindError
 from slangpy_rt.function import Function, find_overloads
 from slangpy_rt.kernel import Kernel
@@ -181,7 +182,10 @@ def _find(scope: Scope, name: str) -> Any:
     sigs = find_overloads(source, name)
     if sigs:
         return Function(scope, name, sigs)
-    type_ = source.type(name)
+    try:
+        return element_type("module", name)
+    except BindError:
+        type_ = source.type(name)
     if isinstance(type_, StructInfo):
         return Struct(scope, type_)
     if type_ is not None and type_.kind == "enum":

@@ -11,6 +11,7 @@ import re
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import accumulate
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -66,8 +67,8 @@ class PreparedCall:
     """
 
     __slots__ = (
-        "_alloc", "_device", "_feeds", "_groups", "_into", "_kernel", "_launch", "_make", "_order", "_pack", "_plain",
-        "_prefix", "_result", "_unwrap", "bound", "shape", "spec", "text",
+        "_alloc", "_device", "_feeds", "_finishes", "_groups", "_into", "_kernel", "_launch", "_make", "_order",
+        "_pack", "_plain", "_prefix", "_result", "_straight", "_unwrap", "bound", "shape", "spec", "text",
     )  # fmt: skip
 
     def __init__(
@@ -95,12 +96,13 @@ class PreparedCall:
         self._pack = pack
         self._order = order
         self._feeds = tuple(b.feed for b in bound)
+        # The feeds' values stand in their order, but for a result that is made.
+        self._straight = order == tuple(range(len(order))) and not result.named
         # Only arrays, in the order of the parameters: their addresses are all that a call has to pack.
-        self._plain = (
-            kernel is not None
-            and all(type(feed) is ArrayFeed for feed in self._feeds)
-            and order == tuple(range(len(order)))
-            and not result.named
+        self._plain = kernel is not None and all(type(feed) is ArrayFeed for feed in self._feeds) and self._straight
+        ends = list(accumulate(feed.buffers for feed in self._feeds))
+        self._finishes = tuple(
+            (k, feed, ends[k] - feed.buffers, ends[k]) for k, feed in enumerate(self._feeds) if feed.returns
         )
         self._into = result.into
         self._launch = device.launch
@@ -110,15 +112,13 @@ class PreparedCall:
         self._unwrap = result.unwrap
 
     def run(self, values: tuple[Any, ...]) -> Any:
-        """Run it on arguments of the signature it was prepared for.
+        """Run it on arguments of the signature it was prepared for, on a device that is open.
 
         Parameters
         ----------
         values : tuple
             Positional values, keyword values, and then ``_result`` if one was given.
         """
-        if self._device.closed:
-            self._device.check_open()
         if not self._plain:
             return self._run_any(values)
         out = None
@@ -144,7 +144,12 @@ class PreparedCall:
     def bound_to(self, values: tuple[Any, ...]) -> Callable[[], Any]:
         """This call on these arguments, packed once where no data has to be moved for it."""
         if not self._plain or self._result is not None:
-            return lambda: self.run(values)
+
+            def run() -> Any:
+                self._device.check_open()
+                return self.run(values)
+
+            return run
         device, launch, kernel, groups = self._device, self._launch, self._kernel, self._groups
         args = self._prefix + self._pack(*[a.address for a in values])
         buffers = [a.buffer for a in values]
@@ -161,17 +166,17 @@ class PreparedCall:
     def _run_any(self, values: tuple[Any, ...]) -> Any:
         out = values[-1] if self._into else self._make() if self._make is not None else None
         if self._kernel is not None:
+            if not self._straight:
+                values = (*[values[k] for k in self._order], out)
+            elif self._make is not None:
+                values = (*values, out)
             block: list[Any] = []
             buffers: list[Buffer] = []
-            fed = []
-            for feed, value in zip(self._feeds, (*[values[k] for k in self._order], out), strict=False):
-                before = len(buffers)
+            for feed, value in zip(self._feeds, values, strict=False):
                 feed.feed(value, block, buffers)
-                if len(buffers) > before:
-                    fed.append((feed, value, before, len(buffers)))
             self._launch(self._kernel, self._groups, self._prefix + self._packed(block), buffers)
-            for feed, value, first, end in fed:
-                feed.finish(value, buffers[first:end])
+            for k, feed, first, end in self._finishes:
+                feed.finish(values[k], buffers[first:end])
         return self._unwrap(out) if self._unwrap is not None else out
 
     def _packed(self, block: list[Any]) -> bytes:

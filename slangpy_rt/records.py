@@ -94,9 +94,18 @@ def to_python(value: Any) -> Any:
 
 
 def host_record(dtype: np.dtype[Any], dims: tuple[int, ...], value: Any) -> Array:
-    """One element on the host, from a number, nested lists or, for a struct, a dict of such."""
+    """One element on the host, from a number, nested lists or, for a struct, a dict of such.
+
+    Raises
+    ------
+    BindError
+        If a number does not fit.
+    """
     if dtype.names is None or dims:
-        return np.broadcast_to(np.asarray(value, dtype), dims).copy()
+        try:
+            return np.broadcast_to(np.asarray(value, dtype), dims).copy()
+        except (OverflowError, ValueError) as error:
+            raise BindError(f"ValueRef: {value!r} does not make one {dtype} ({error}).") from None
     out = np.zeros((), dtype)
     given = fields_of(value) or {}
     for name in dtype.names:

@@ -24,6 +24,7 @@ from slangpy_rt.refs import ValueRef
 from slangpy_rt.scope import Scope
 from slangpy_rt.types import FunctionSig, SlangType
 
+_NUMBERS = {float: 1, int: 2, bool: 3}
 _FITS = ("exact", "promoted", "converted", "repeated")
 _SIZED = re.compile(r"^(?:vector|matrix)<(.+)>$")
 
@@ -117,9 +118,13 @@ def match(where: str, sig: FunctionSig, positional: int, names: Sequence[str]) -
         places[name] = k
     missing = [p.name for p in sig.params if p.name not in places]
     needed = [p.name for p in sig.params if p.name not in places and not p.has_default]
-    # Slang fills in defaults from the right only.
-    if needed or missing != params[len(params) - len(missing) :]:
-        raise BindError(f"{where}: argument{'s' if len(missing) > 1 else ''} {', '.join(missing)} missing.")
+    if needed:
+        raise BindError(f"{where}: argument{'s' if len(needed) > 1 else ''} {', '.join(needed)} missing.")
+    if missing != params[len(params) - len(missing) :]:
+        raise BindError(
+            f"{where}: argument {missing[0]} missing; Slang fills in defaults from the right only, "
+            f"so that a call which gives {params[-1]} has to give {missing[0]} too."
+        )
     return tuple(places[name] for name in params[: len(params) - len(missing)])
 
 
@@ -139,8 +144,8 @@ def _check_maps(where: str, sig: FunctionSig, options: Options, positional: int)
 def _specialise(scope: Scope, sig: FunctionSig, values: Sequence[Any], maps: Sequence[Map]) -> FunctionSig:
     """The overload with its generic parameters inferred from the arguments."""
     known: dict[str, str] = {}
-    # Numbers come last: 2 is whatever the arrays beside it are.
-    pairs = sorted(zip(sig.params, values, maps, strict=False), key=lambda t: isinstance(t[1], (bool, int, float)))
+    # Numbers come last, floats before ints: 2 is whatever the arrays and floats beside it are.
+    pairs = sorted(zip(sig.params, values, maps, strict=False), key=lambda t: _NUMBERS.get(type(t[1]), 0))
     for p, value, how in pairs:
         _infer(scope, f"{sig}: argument '{p.name}'", p.type, value, how, sig.generics, known)
     unknown = [g for g in sig.generics if g not in known]
@@ -177,7 +182,7 @@ def _infer(
     def learn(name: str, text: str) -> None:
         if name not in generics:
             return
-        soft = isinstance(value, (bool, int, float)) and name in known
+        soft = type(value) in _NUMBERS and name in known
         if known.setdefault(name, text) != text and not soft:
             raise BindError(f"{where} makes {name} {text}, and another argument makes it {known[name]}.")
 
@@ -226,7 +231,7 @@ def natural_type(scope: Scope, where: str, value: Any, how: Map) -> SlangType:
     """
     if how.type is not None:
         return how.type if isinstance(how.type, SlangType) else scope.named(where, how.type)
-    stand_in = converter(value)
+    stand_in = converter(type(value))
     if stand_in is not None:
         return natural_type(scope, where, stand_in(value), how)
     if isinstance(value, ValueRef):
@@ -259,7 +264,7 @@ def _shape_and_scalar(value: Any) -> tuple[tuple[int, ...], str | None]:
         return (), "bool"
     if isinstance(value, int):
         return (), "int"
-    if isinstance(value, float):
+    if isinstance(value, float) and not isinstance(value, np.generic):
         return (), "float"
     try:
         array = np.asarray(value)

@@ -42,7 +42,7 @@ class Scope:
     due : float
         When, by ``time.monotonic``, ``check`` has to be called before a call.
     followers : WeakSet
-        What has a ``source_changed`` method to be called after a change.
+        What is made of the module: ``source_changed`` is called after a change, ``forget`` when the device closes.
     """
 
     def __init__(self, device: Device, source: Source, watch: bool = False, strict: bool = False) -> None:
@@ -79,6 +79,11 @@ class Scope:
             old.close()
             for follower in list(self.followers):
                 follower.source_changed()
+
+    def forget(self) -> None:
+        """Drop all prepared calls."""
+        for follower in list(self.followers):
+            follower.forget()
 
     def struct(self, type_: SlangType) -> SlangType:
         """A struct with its fields, which reflection leaves out inside containers and pointers."""

@@ -28,6 +28,9 @@ class Struct:
         self._read(info)
         scope.followers.add(self)
 
+    def forget(self) -> None:
+        """It remembers no calls of its own."""
+
     def source_changed(self) -> None:
         """Follow the module's new text; a struct that is gone stays as it was until it is used."""
         found = self._scope.source.type(self.name)
@@ -56,7 +59,8 @@ class Struct:
         if self._info.constructors:
             function = Function(self._scope, self.name, self._info.constructors)
             made = self.__dict__.setdefault("_constructor", function)
-            return made(*args, _result=_result, **named)
+            value = made(*args, _result=_result, **named)
+            return {"_type": self.name, **value} if isinstance(value, dict) else value
         names = [f.name for f in self.slang_type.fields]
         given = dict(zip(names, args, strict=False)) | named
         if len(args) > len(names) or set(given) != set(names) or len(given) != len(args) + len(named):

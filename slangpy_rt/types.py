@@ -151,6 +151,8 @@ class ModuleInfo:
     dependencies : tuple of (str, str)
         Absolute path and SHA-256 of every file the module's text came from, itself included when it is a
         file.
+    prints : bool
+        Whether its text, or a file it is made of, calls ``printf``.
     """
 
     name: str
@@ -160,6 +162,7 @@ class ModuleInfo:
     constants: tuple[Param, ...] = ()
     uniforms: tuple[Param, ...] = ()
     dependencies: tuple[tuple[str, str], ...] = ()
+    prints: bool = False
 
 
 @dataclass(frozen=True)
@@ -173,11 +176,15 @@ class LayoutField:
 
 @dataclass(frozen=True)
 class Compiled:
-    """A kernel as Slang emitted it, with the reflected layout of its argument block."""
+    """A kernel as Slang emitted it, with the reflected layout of its argument block.
+
+    ``strings`` holds the strings whose hashes are in the code, by hash: the formats of its ``printf``.
+    """
 
     code: bytes
     layout: tuple[LayoutField, ...]
     size: int
+    strings: tuple[tuple[int, str], ...] = ()
 
 
 _CLASSES = {c.__name__: c for c in (Field, SlangType, Param, FunctionSig, StructInfo, EntryPoint, ModuleInfo)}

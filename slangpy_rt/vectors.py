@@ -31,9 +31,13 @@ class Vector(np.ndarray):
         given: Any = values[0] if len(values) == 1 else values
         try:
             numbers = np.asarray(given if values else 0)
+            target = NUMPY_OF[type_.scalar]
+            # Slang would cut fractions and wrap around; here numbers are what they are.
+            if target.kind != "f" and not (numbers.dtype.kind in "iub" and np.all(numbers.astype(target) == numbers)):
+                raise ValueError(f"{type_.scalar} does not hold them")
             if numbers.size == 1:
                 numbers = np.broadcast_to(numbers.reshape(()), type_.shape)
-            out = np.empty(type_.shape, NUMPY_OF[type_.scalar])
+            out = np.empty(type_.shape, target)
             out[...] = numbers.reshape(type_.shape)
         except (OverflowError, TypeError, ValueError) as error:
             raise BindError(f"{type_.name}: {given!r} does not make a {type_.name} ({error}).") from None

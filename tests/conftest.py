@@ -41,6 +41,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--backend", action="append", default=[], metavar="NAME", help="test this backend; may be repeated"
     )
     parser.addoption("--validation", action="store_true", help="open Vulkan with its layers; any message fails")
+    parser.addoption("--long", action="store_true", help="property tests: many more cases, of any layout")
     parser.addoption("--regenerate-golden", action="store_true", help="rewrite tests/golden/*.slang")
 
 

@@ -64,10 +64,14 @@ class Operand:
     parts: tuple[tuple[str, Operand], ...] = ()
 
     @property
+    def places(self) -> tuple[Operand, ...]:
+        """Itself, or what it is put together from."""
+        return (self,) if self.mode != "parts" else tuple(p for _, part in self.parts for p in part.places)
+
+    @property
     def leaves(self) -> tuple[Operand, ...]:
-        """What it takes from the argument block: itself, or its parts' parts."""
-        below = tuple(leaf for _, part in self.parts for leaf in part.leaves)
-        return below if self.mode == "parts" else (self, *below)
+        """What it takes from the argument block: its places, and the values of those that are computed."""
+        return tuple(leaf for place in self.places for leaf in (place, *(value for _, value in place.parts)))
 
 
 @dataclass(frozen=True)

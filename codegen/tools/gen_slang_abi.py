@@ -45,10 +45,13 @@ STRUCTS = [
 ]
 FUNCTIONS = [
     "slang_createGlobalSession2",
+    "spComputeStringHash",
     "spReflection_FindFunctionByName",
     "spReflection_FindFunctionByNameInType",
     "spReflection_FindTypeByName",
     "spReflection_getEntryPointByIndex",
+    "spReflection_getHashedString",
+    "spReflection_getHashedStringCount",
     "spReflection_getTypeFromDecl",
     "spReflection_GetTypeLayout",
     "spReflection_isSubType",
@@ -218,6 +221,7 @@ _SCALARS = {
     "SlangInt": "c_ssize_t",
     "SlangUInt": "c_size_t",
     "SlangInt32": "c_int32",
+    "SlangUInt32": "c_uint32",
     "SlangResult": "c_int32",
     "SlangTargetFlags": "c_uint32",
     "SessionFlags": "c_uint32",

@@ -172,10 +172,13 @@ METHODS: dict[str, tuple[int, Any, tuple[Any, ...]]] = {
 
 FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "slang_createGlobalSession2": (c_int32, (c_void_p, c_void_p)),
+    "spComputeStringHash": (c_uint32, (c_char_p, c_size_t)),
     "spReflection_FindFunctionByName": (c_void_p, (c_void_p, c_char_p)),
     "spReflection_FindFunctionByNameInType": (c_void_p, (c_void_p, c_void_p, c_char_p)),
     "spReflection_FindTypeByName": (c_void_p, (c_void_p, c_char_p)),
     "spReflection_getEntryPointByIndex": (c_void_p, (c_void_p, c_size_t)),
+    "spReflection_getHashedString": (c_char_p, (c_void_p, c_size_t, c_void_p)),
+    "spReflection_getHashedStringCount": (c_size_t, (c_void_p,)),
     "spReflection_getTypeFromDecl": (c_void_p, (c_void_p,)),
     "spReflection_GetTypeLayout": (c_void_p, (c_void_p, c_void_p, c_int32)),
     "spReflection_isSubType": (c_bool, (c_void_p, c_void_p, c_void_p)),

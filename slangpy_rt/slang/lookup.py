@@ -71,7 +71,8 @@ class Lookup:
         found = self._overloads(owner, path, last)
         if not found and name.arguments:
             candidates = self._overloads(owner, path, last.partition("<")[0])
-            found = [made for made in (self._specialize(f, name.arguments) for f in candidates) if made]
+            if len(candidates) > 1:  # of a single one Slang is right
+                found = [made for made in (self._specialize(f, name.arguments) for f in candidates) if made]
         signatures = (self._signature(function, shown, not name.arguments) for function in found)
         place = bare(self._reflector.full_name(owner)) if owner else bare(path)
         declared = f"{place}.{bare(last)}" if place else bare(last)

@@ -413,12 +413,14 @@ def constant_values(native: ctypes.CDLL, decl: int) -> list[int]:
     return out
 
 
-def static_variables(native: ctypes.CDLL, decl: int) -> dict[str, bool]:
-    """A module's static global variables, and whether each has an initial value."""
+def global_variables(native: ctypes.CDLL, decl: int) -> dict[str, tuple[bool, bool]]:
+    """A module's global variables: whether each is static, and whether it has an initial value."""
     return {
-        name.rpartition(".")[2]: bool(native.spReflectionVariable_HasDefaultValue(variable))
+        name.rpartition(".")[2]: (
+            bool(native.spReflectionDecl_findModifier(child, _abi.SLANG_MODIFIER_STATIC)),
+            bool(native.spReflectionVariable_HasDefaultValue(variable)),
+        )
         for name, child, variable in Reflector(native).variables(decl)
-        if native.spReflectionDecl_findModifier(child, _abi.SLANG_MODIFIER_STATIC)
     }
 
 

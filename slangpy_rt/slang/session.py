@@ -269,7 +269,7 @@ class Session:
                 raise UnsupportedError(_UNFILLED)
             if whole:
                 _check_groups(uses_groups(code))
-                self._check_globals(global_variables(code))
+                self._check_globals(context_variables(code))
                 code = _exported(code, entry)
             layout = linked.call("IComponentType.getLayout", 0, None)
             fields, size = reflect.call_layout(self._library.native, layout, whole)
@@ -340,19 +340,20 @@ class Session:
     def _check_globals(self, used: list[str]) -> None:
         """Refuse global variables that would not have their value in a range kernel."""
         native = self._library.native
-        statics: dict[str, bool] = {}
+        known: dict[str, tuple[bool, bool]] = {}
         uniforms = {name.rpartition(".")[2] for text in self._texts.values() for name in prepare(text).uniforms}
         for module in self._every_module() if used else ():
-            statics.update(reflect.static_variables(native, module.call("IModule.getModuleReflection")))
+            known.update(reflect.global_variables(native, module.call("IModule.getModuleReflection")))
         for name in used:
             if name == "globalParams":
                 raise UnsupportedError(_UNFILLED)
-            if name not in statics:
+            static, initial = known.get(name, (True, True))  # else it is static inside a function or a struct
+            if not static:
                 _check_groups(f"groupshared variable '{name}'")
-            if statics[name] and name not in uniforms:  # Slang leaves the initial value out; a uniform's is zero
+            if initial and name not in uniforms:  # Slang leaves the initial value out; a uniform's is zero
                 raise UnsupportedError(
                     f"the function uses the static variable '{name}', whose initial value is lost on this device. "
-                    "Make it static const, or set it inside the function."
+                    "Make it static const, or make it global and set it in the function."
                 )
 
     def _conformance(self, interface: str, name: str, number: int) -> ComPtr:
@@ -529,7 +530,7 @@ def reads_bindings(code: bytes, form: str) -> bool:
     return False
 
 
-def global_variables(code: bytes) -> list[str]:
+def context_variables(code: bytes) -> list[str]:
     """Global variables that C++ of Slang's keeps in a context, which it wants passed to the exported function."""
     context = re.search(r"^struct KernelContext_\d+\n\{\n(.*?)^\};", code.decode("utf-8", "replace"), re.M | re.S)
     return re.findall(r"(\w+?)_\d+;$", context[1], re.M) if context else []

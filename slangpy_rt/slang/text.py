@@ -107,7 +107,8 @@ def _kernel_edits(code: str, text: str) -> tuple[list[tuple[int, int, str]], dic
         kept = [_own_attribute(p) for p in parts if not re.fullmatch(r'shader\s*\(\s*"compute"\s*\)', p)]
         if kept == parts:
             continue
-        edits.append((start, end, f"[{', '.join(kept)}]" if kept else re.sub(r"[^\n]", " ", text[start:end])))
+        new = f"[{', '.join(kept)}]" if kept else re.sub(r"[^\n]", " ", text[start:end])
+        edits.append((start, end, new + "\n" * (text.count("\n", start, end) - new.count("\n"))))
         if any(part.startswith(THREADS) for part in kept):
             found = {m[1]: _SEMANTICS.get(m[2].lower(), m[2]) for m in _SEMANTIC.finditer(params)}
             semantics.setdefault(name, {}).update(found)

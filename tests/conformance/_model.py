@@ -66,6 +66,12 @@ class Type:
     rank: int = 0
     cases: tuple[tuple[str, int], ...] = ()
 
+    def __repr__(self) -> str:
+        return self.name
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        printer.text(repr(self))
+
 
 @dataclass(frozen=True)
 class Data:
@@ -111,6 +117,9 @@ class Data:
         kind = self.on if self.type is None else f"{self.on}<{self.type.name}>"
         views = "".join(f" {how} {what}" for how, what in self.views)
         return f"{kind} {'' if self.type else self.base.dtype.str + ' '}{self.base.shape}{views}"
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        printer.text(repr(self))
 
 
 @dataclass(frozen=True)
@@ -329,7 +338,9 @@ def _as_index(type_: Type, each: Array) -> Array:
 
 
 def _fit_number(type_: Type, value: Any) -> Fit:
-    if type_.kind == "pointer" and isinstance(value, int) and not isinstance(value, bool):
+    if type_.kind == "pointer" and isinstance(value, (int, np.integer)) and not isinstance(value, bool):
+        if value < 0:
+            raise Unspecified("a negative address")
         return Fit((), None)
     if type_.kind in ("struct", "tensor", "pointer", "array"):
         raise Refused(f"a number for '{type_.name}'")
@@ -349,6 +360,8 @@ def _check_number(dtype: np.dtype[Any], value: Any) -> int:
         raise Refused(f"{value!r} does not convert to {dtype}")
     if dtype.kind in "iu" and not np.iinfo(dtype).min <= int(value) <= np.iinfo(dtype).max:
         raise Refused(f"{value!r} does not fit {dtype}")
+    if dtype.kind == "f" and abs(float(value)) > float(np.finfo(dtype).max):
+        raise Unspecified("a number beyond a float's range")
     if not isinstance(value, np.generic):
         own = np.dtype({"b": "?", "i": "i4"}.get(own.kind, "f4"))
     return _level(own, dtype)
@@ -380,7 +393,7 @@ def _fit_sequence(type_: Type, value: Sequence[Any]) -> Fit:
         numbers = np.asarray(value)
     except ValueError:
         raise Refused("rows of different lengths") from None
-    if numbers.dtype.kind not in "?iuf" and numbers.dtype.kind != "b":
+    if numbers.dtype.kind not in "biuf":
         raise Refused(f"{value!r} is no list of numbers")
     if numbers.size == 0:
         raise Unspecified("an empty list")

@@ -296,10 +296,9 @@ REFUSED: dict[str, tuple[Call, type[Exception], str]] = {
         "float total(float[4] x): argument 'x' is 1.0; 'float[4]' takes 4 values in a list or an array.",
     ),
     "call_id of another rank": (
-        lambda m, a: m.index(spy.call_id(), _result=np.zeros(3, np.int32)),
+        lambda m, a: m.index(spy.call_id(), _result=np.zeros((3, 1, 1), np.int32)),
         _BIND,
-        "int index(int2 p): argument 'p' is call_id() for 'int2', which counts 2 dimensions; "
-        "the call has shape (3,).",
+        "int index(int2 p): argument 'p' is call_id() for 'int2', which counts 2 dimensions; the call has 3.",
     ),
     "grid of another rank": (
         lambda m, a: m.index(spy.grid((2, 3, 4))),
@@ -309,7 +308,8 @@ REFUSED: dict[str, tuple[Call, type[Exception], str]] = {
     "index into a float": (
         lambda m, a: m.add(a.h, spy.grid(3)),
         _BIND,
-        f"{ADD}: argument 'b' is an index; it takes an 'int', 'int2', 'int3' parameter, not 'float'.",
+        f"{ADD}: argument 'b' is grid(shape=(3,)), which makes whole numbers; it takes an 'int', 'int3' or 'int[4]' "
+        "parameter, not 'float'.",
     ),
     "whole array of another rank": (
         lambda m, a: m.first(a.h),
@@ -356,7 +356,7 @@ REFUSED: dict[str, tuple[Call, type[Exception], str]] = {
     "grid of a fraction": (
         lambda m, a: spy.grid((2, 1.5)),  # type: ignore[arg-type]
         _BIND,
-        "grid: a shape is made of whole numbers of at least 0, not (2, 1.5).",
+        "grid: a shape is made of whole numbers of at least 0, or -1, not (2, 1.5).",
     ),
     "fill of another size": (
         lambda m, a: a.t.copy_from(np.ones(5, np.float32)),

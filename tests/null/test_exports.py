@@ -19,6 +19,7 @@ PUBLIC = [
     "Function",
     "Module",
     "NDBuffer",
+    "OutOfBoundsError",
     "OutOfMemoryError",
     "ShapeError",
     "SlangPyRtError",
@@ -29,6 +30,9 @@ PUBLIC = [
     "devices",
     "grid",
     "init_device",
+    "rand_float",
+    "thread_id",
+    "wang_hash",
 ]
 # Of the classes; what instances add (``module.device``, the functions) is not among them.
 MEMBERS = {
@@ -64,6 +68,7 @@ def test_errors_are_the_builtin_ones_too() -> None:
     for error, builtin in [
         (spy.BindError, TypeError),
         (spy.ShapeError, ValueError),
+        (spy.OutOfBoundsError, IndexError),
         (spy.OutOfMemoryError, MemoryError),
         (spy.OutOfMemoryError, spy.DeviceError),
         (spy.DeviceLostError, spy.DeviceError),

@@ -20,7 +20,7 @@ ANY = {"*"}
 BASE = {"backends.base", "config", "errors"}
 # Module of slangpy_rt -> modules of slangpy_rt that it may import, wherever in the file.
 ALLOWED = {
-    "": {"args", "device", "errors", "function", "module", "ndbuffer", "tensor"},
+    "": {"args", "device", "errors", "function", "generators", "module", "ndbuffer", "tensor"},
     "errors": set(),
     "config": set(),
     "types": set(),
@@ -56,6 +56,7 @@ ALLOWED = {
         *("slang.text", "types"),
     },
     "source": {"backends.base", "cache", "config", "errors", "slang.locate", "slang.session", "types"},
+    "generators": {"errors", "types"},
     "ndbuffer": {"backends.base", "broadcast", "dtypes", "errors", "layout", "picture", "types"},
     "tensor": {"dtypes", "errors", "layout", "ndbuffer", "types"},
     "args": {"backends.base", "broadcast", "dtypes", "errors", "layout", "ndbuffer", "tensor", "types"},

@@ -42,6 +42,7 @@ void atomic(float* q) { InterlockedAdd(*(uint*)q, 1u); }
 void nothing(float* q) {}
 void statics(float* q) { scratch.x = q[0]; q[1] = scratch.x; }
 void initial(float* q) { started += 1; q[0] = started; }
+void counts(float* q) { static int calls; calls += 1; q[0] = calls; }
 void reads(float* q) { q[0] = resource[0]; }
 void bare(float* q) { q[0] = implicit; }
 """
@@ -136,9 +137,12 @@ def test_cpp_gives_every_call_its_own_statics(sessions: dict[str, Session]) -> N
     assert "KernelContext_0 globals = {};" in code
 
 
-def test_cpp_refuses_an_initial_value_that_it_would_lose(sessions: dict[str, Session]) -> None:
-    with pytest.raises(UnsupportedError, match="static variable 'started', whose initial value is lost"):
-        compile_call(sessions["cpp"], "initial")
+@pytest.mark.parametrize(("name", "variable"), [("initial", "started"), ("counts", "calls")])
+def test_cpp_refuses_an_initial_value_that_it_would_lose(
+    name: str, variable: str, sessions: dict[str, Session]
+) -> None:
+    with pytest.raises(UnsupportedError, match=f"static variable '{variable}', whose initial value is lost"):
+        compile_call(sessions["cpp"], name)
 
 
 @TARGETS

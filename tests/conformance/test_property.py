@@ -1,0 +1,558 @@
+"""Random calls against NumPy: functions, shapes, strides, dtypes, kinds of arguments, results and maps.
+
+Every call has to give what ``_model`` works out, or be refused where it refuses; memory that a call has no
+business with has to stay as it was. Functions come from a fixed pool and most layouts from few families, so that
+thousands of calls share some hundred kernels. In CI the cases are the same in every run;
+``pytest tests/conformance/test_property.py --long --hypothesis-seed=N`` tries many more, of any layout.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import hypothesis
+import numpy as np
+import pytest
+from hypothesis import strategies as st
+
+import slangpy_rt as spy
+from slangpy_rt.vectors import VECTORS
+
+sys.path.insert(0, str(Path(__file__).parent))
+import _model as model
+from _model import Array, CallId, Data, Fit, Grid, Mismatch, Refused, Shape, Type
+
+SLANG = """
+import slangpy_rt;
+struct Ball { float3 at; int n; };
+
+uint mix(uint a, uint b) { return a * 31 + (b ^ (a >> 3)); }
+float3 turn(float3 v, float s) { return float3(v.z, s, v.x); }
+void count_up(inout int x, int by) { x += by; }
+
+int64_t widen(int a, int64_t b, uint8_t c) { return b * 3 - a + c; }
+uint8_t wrap(uint8_t a, uint8_t b) { return uint8_t(a * 3 + b); }
+float blend(float a, float b, float c) { return a * b - c; }
+float ratio(float a, float b) { return a / (b * b + 1); }
+double mean(double a, float b) { return a * 0.5 + b; }
+bool less(int a, float b) { return a < b; }
+int2 put(int2 p, int k) { return p * k + int2(1, 2); }
+int twice(int p) { return p * 2; }
+float[3] reverse(float x[3]) { float y[3] = { x[2], x[1], x[0] }; return y; }
+float2x3 outer(float2 a, float3 b) { return float2x3(a.x * b, a.y * b); }
+Ball move(Ball b, float3 by, int k) { b.at += by; b.n -= k; return b; }
+float pick(Tensor<float, 1> t, int i) { return t[i % t.shape[0]]; }
+int both(int a, inout int x, out float3 v) { x -= a; v = float3(x, a, 7); return x + a; }
+void trade(inout Ball a, inout Ball b) { let c = a; a = b; b = c; }
+"""
+
+FLOAT, DOUBLE, BOOL = model.scalar("float", "f4"), model.scalar("double", "f8"), model.scalar("bool", "?")
+INT, LONG = model.scalar("int", "i4"), model.scalar("int64_t", "i8")
+UINT, BYTE = model.scalar("uint", "u4"), model.scalar("uint8_t", "u1")
+INT2, FLOAT2, FLOAT3 = model.vector(INT, 2), model.vector(FLOAT, 2), model.vector(FLOAT, 3)
+BALL = model.struct("Ball", at=FLOAT3, n=INT)
+
+# Slang asks of a division 2.5 units in the last place, and the sum below it may be contracted.
+DIVISION_ULPS = 4
+
+
+@dataclass(frozen=True)
+class Pooled:
+    """A function of the pool, and what it computes on arrays that have the call's shape.
+
+    Attributes
+    ----------
+    compute : callable
+        From the parameters' values to the result, or to a tuple of it and what the parameters that are written hold
+        afterwards.
+    wild : bool
+        Whether its arguments have any layout in CI too; each combination is another kernel.
+    """
+
+    name: str
+    parameters: tuple[tuple[str, Type, str], ...]
+    returns: Type | None
+    compute: Callable[..., Any]
+    ulps: int = 0
+    wild: bool = False
+
+    def __repr__(self) -> str:
+        return self.name
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        printer.text(self.name)
+
+
+def turned(v: Array, s: Array) -> Array:
+    """``turn`` on arrays."""
+    return np.stack([v[..., 2], s, v[..., 0]], -1)
+
+
+def moved(b: Array, by: Array, k: Array) -> Array:
+    """``move`` on arrays."""
+    out = b.copy()
+    out["at"] += by
+    out["n"] -= k
+    return out
+
+
+def picked(t: Array, i: Array) -> Array:
+    """``pick`` on arrays: the tensor is the same for all elements, so it lacks the call's dimensions."""
+    return t[i % t.shape[0]]
+
+
+def both(a: Array, x: Array, v: Array) -> tuple[Array, ...]:
+    """``both`` on arrays."""
+    return x, x - a, np.stack([x - a, a, np.full(a.shape, 7)], -1).astype(np.float32)
+
+
+POOL = [
+    Pooled("mix", (("a", UINT, "in"), ("b", UINT, "in")), UINT, lambda a, b: a * np.uint32(31) + (b ^ (a >> 3)), wild=True),
+    Pooled("turn", (("v", FLOAT3, "in"), ("s", FLOAT, "in")), FLOAT3, turned, wild=True),
+    Pooled("count_up", (("x", INT, "inout"), ("by", INT, "in")), None, lambda x, by: (None, x + by), wild=True),
+    Pooled(
+        "widen", (("a", INT, "in"), ("b", LONG, "in"), ("c", BYTE, "in")), LONG, lambda a, b, c: b * 3 - a + c
+    ),
+    Pooled("wrap", (("a", BYTE, "in"), ("b", BYTE, "in")), BYTE, lambda a, b: a * np.uint8(3) + b),
+    Pooled(
+        "blend", (("a", FLOAT, "in"), ("b", FLOAT, "in"), ("c", FLOAT, "in")), FLOAT, lambda a, b, c: a * b - c
+    ),
+    Pooled(
+        "ratio", (("a", FLOAT, "in"), ("b", FLOAT, "in")), FLOAT, lambda a, b: a / (b * b + np.float32(1)), DIVISION_ULPS
+    ),
+    Pooled("mean", (("a", DOUBLE, "in"), ("b", FLOAT, "in")), DOUBLE, lambda a, b: a * 0.5 + b),
+    Pooled("less", (("a", INT, "in"), ("b", FLOAT, "in")), BOOL, lambda a, b: a < b),
+    Pooled(
+        "put", (("p", INT2, "in"), ("k", INT, "in")), INT2, lambda p, k: (p * k[..., None] + [1, 2]).astype("i4")
+    ),
+    Pooled("twice", (("p", INT, "in"),), INT, lambda p: p * 2),
+    Pooled("reverse", (("x", model.array(FLOAT, 3), "in"),), model.array(FLOAT, 3), lambda x: x[..., ::-1]),
+    Pooled(
+        "outer", (("a", FLOAT2, "in"), ("b", FLOAT3, "in")), model.matrix(FLOAT, 2, 3),
+        lambda a, b: a[..., :, None] * b[..., None, :],
+    ),
+    Pooled("move", (("b", BALL, "in"), ("by", FLOAT3, "in"), ("k", INT, "in")), BALL, moved),
+    Pooled("pick", (("t", model.tensor(FLOAT, 1), "in"), ("i", UINT, "in")), FLOAT, picked),
+    Pooled("both", (("a", INT, "in"), ("x", INT, "inout"), ("v", FLOAT3, "out")), INT, both),
+    Pooled("trade", (("a", BALL, "inout"), ("b", BALL, "inout")), None, lambda a, b: (None, b.copy(), a.copy())),
+]  # fmt: skip
+MAPPED = [f for f in POOL if f.wild]
+# Host data of these dtypes converts to a parameter of that kind; the last of each list does not.
+CONVERTIBLE = {
+    "f": ["f2", "f4", "f8", ">f4", "i2", "u1", "i8", "c8"],
+    "i": ["i2", "i4", "i8", ">i2", "u1", "u2", "?", "f4"],
+    "u": ["u1", ">u1", "?", "i1"],
+    "b": ["?", "u1"],
+}
+LAYOUTS = ["plain", "step", "transpose", "fortran", "broadcast", "unaligned", "elements"]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One call: a function, its arguments, which of them go by name, its result and its map."""
+
+    function: Pooled
+    arguments: tuple[Any, ...]
+    positional: int
+    result: Any = None
+    maps: tuple[tuple[int, ...] | None, ...] = ()
+
+
+class Draw:
+    """Draws the parts of a case. Structure is drawn and shrinks; contents follow from one number."""
+
+    def __init__(self, draw: st.DrawFn, wild: bool) -> None:
+        self._draw = draw
+        self.wild = wild
+        self.contents = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+
+    def one_of(self, options: Sequence[Any]) -> Any:
+        """One of them, the first being the simplest."""
+        return self._draw(st.sampled_from(options))
+
+    def whole(self, low: int, high: int) -> int:
+        """A whole number, both ends included."""
+        return self._draw(st.integers(low, high))
+
+    def rarely(self, times: int = 10) -> bool:
+        """True once in so many times."""
+        return self.whole(0, times - 1) == times - 1
+
+    def shape(self) -> Shape:
+        """Up to four dimensions of 0 to 5; now and then one that no vector width and no group divides."""
+        rank = self.whole(0, 4)
+        if rank in (1, 2) and self.rarely(5):
+            long = self.one_of([8, 17, 64, 97, 131, 251, 300])
+            return (long,) if rank == 1 else self.one_of([(long, 3), (4, long)])
+        return tuple(self.one_of([2, 3, 1, 4, 5, 0] if self.rarely(4) else [2, 3, 1, 4, 5]) for _ in range(rank))
+
+    def within(self, call: Shape) -> Shape:
+        """Dimensions that broadcast to those of a call."""
+        if not self.wild and not self.rarely(8):
+            return call if self.whole(0, 3) else ()
+        shape = call[self.whole(0, len(call)) :] if self.whole(0, 1) else call
+        shape = tuple(1 if self.rarely(4) else n for n in shape)
+        if shape and self.rarely(25):
+            shape = (*shape[:-1], shape[-1] + 2)
+        return shape
+
+    def numbers(self, type_: Type, shape: Shape, code: str = "") -> Array:
+        """Contents: integers over their range, floats whole and small, so that every sum of them is exact."""
+        if type_.kind == "struct":
+            out = np.zeros(shape, type_.dtype)
+            for name, inner in type_.fields:
+                out[name] = self.numbers(inner, shape + inner.dims)
+            return out
+        dtype = np.dtype(code or type_.dtype)
+        if dtype.kind == "b":
+            return self.contents.integers(0, 2, shape).astype(dtype)
+        if dtype.kind == "f":
+            return self.contents.integers(-64, 64, shape).astype(dtype)
+        if code and dtype != type_.dtype:
+            return self.contents.integers(0, 100, shape).astype(dtype)
+        low, high = {"u4": (0, 2**32), "u1": (0, 256), "i8": (-(2**40), 2**40)}.get(dtype.str[1:], (-1000, 1000))
+        return self.contents.integers(low, high, shape).astype(dtype)
+
+    def array(self, type_: Type, shape: Shape, on: str, written: bool = False, wild: bool | None = None) -> Data:
+        """An array argument of that call shape, of any layout if ``wild``."""
+        wild = self.wild if wild is None else wild
+        layouts = [n for n in LAYOUTS if on == "numpy" or n in ("plain", "step", "broadcast" * (on == "Tensor"))]
+        layout = self.one_of(layouts) if wild or self.rarely(12) else "plain"
+        if layout == "broadcast" and written and not self.rarely(8):
+            layout = "plain"
+        code, held = "", None
+        if on != "numpy":
+            held = type_.element if type_.kind == "tensor" else type_
+        elif not written and type_.kind != "struct" and self.rarely(4):
+            code = self.one_of(CONVERTIBLE[type_.dtype.kind])
+        dims = type_.dims
+        if layout == "step":
+            sizes, keys = [], []
+            for n in shape:
+                step, skipped = self.one_of([1, 2, -1, -2, 3]), self.whole(0, 2)
+                sizes.append(n * abs(step) + skipped)
+                if n == 0:
+                    keys.append(slice(0, 0))
+                elif step > 0:
+                    keys.append(slice(skipped, skipped + n * step, step))
+                else:
+                    last = skipped + n * -step - 1
+                    keys.append(slice(last, skipped - 1 if skipped else None, step))
+            key: tuple[Any, ...] = (*keys, ...)
+            if self.rarely(4):
+                sizes, key = [3, *sizes], (1, *key)
+            return Data(on, self.numbers(type_, (*sizes, *dims), code), held, (("index", key),))
+        if layout == "broadcast":
+            narrow = tuple(1 if self.whole(0, 1) else n for n in shape)
+            wide = shape if on != "numpy" else shape + dims
+            return Data(on, self.numbers(type_, narrow + dims, code), held, (("broadcast", wide),))
+        if layout in ("transpose", "fortran"):
+            rank = len(shape)
+            order = list(self._draw(st.permutations(range(rank)))) if layout == "transpose" else list(range(rank))[::-1]
+            order = [*order, *range(rank, rank + len(dims))] if layout == "transpose" else list(range(rank + len(dims)))[::-1]
+            full = shape + dims
+            base = self.numbers(type_, tuple(full[d] for d in order), code)
+            return Data(on, base, held, (("transpose", tuple(np.argsort(order).tolist())),))
+        base = self.numbers(type_, shape + dims, code)
+        if layout == "unaligned":
+            # A field behind a byte: a view whose items lie on no boundary.
+            packed = np.zeros(base.shape, np.dtype([("", "u1"), ("item", base.dtype)]))
+            packed["item"] = base
+            return Data(on, packed, held, (("index", "item"),))
+        if layout == "elements" and dims:
+            wide_ = np.repeat(base, 2, -1)
+            return Data(on, wide_, held, (("index", (..., slice(None, None, -2))),))
+        return Data(on, base, held)
+
+    def argument(self, type_: Type, direction: str, call: Shape) -> Any:
+        """A value for a parameter."""
+        if direction != "in":
+            shape = self.within(call) if self.rarely(15) else call
+            return self.array(type_, shape, self.one_of(["numpy", "Tensor", "NDBuffer"]), written=True)
+        if type_.kind == "tensor":
+            return self.array(type_, (self.whole(1, 6),), self.one_of(["numpy", "Tensor", "NDBuffer"]))
+        kinds = ["numpy", "Tensor", "number", "list", "NDBuffer", "numpy", "Tensor", "index"]
+        kind = self.one_of(kinds)
+        shape = self.within(call)
+        if kind == "index":
+            if type_ is INT2 or type_ is INT:
+                return self.index(type_, shape)
+            kind = "numpy"
+        if kind in ("number", "list") and type_.kind == "struct":
+            return self.fields(type_, call)
+        if kind == "number":
+            return self.number(type_)
+        if kind == "list":
+            listed: list[Any] = self.numbers(type_, shape + type_.dims).tolist()
+            if shape + type_.dims and 0 < model.count(shape) <= 60:
+                return listed
+            kind = "numpy"
+        return self.array(type_, shape, kind)
+
+    def number(self, type_: Type) -> Any:
+        """One element on the host: a number of Python or NumPy, a vector, a list, a dict."""
+        value = self.numbers(type_, type_.dims)
+        if type_.kind == "vector":
+            ways = [value.tolist(), tuple(value.tolist()), value[0].item(), dict(zip("xyzw", value.tolist(), strict=False))]
+            return self.one_of([*ways, VECTORS[type_.name](*value.tolist())])
+        if type_.dims:
+            return value.tolist()
+        return self.one_of([value.item(), value[()]])
+
+    def fields(self, type_: Type, call: Shape) -> Any:
+        """A struct by its fields, each a value of its own."""
+        values = {name: self.argument(inner, "in", call if self.rarely(3) else ()) for name, inner in type_.fields}
+        return self.one_of([values, {"_type": type_.name, **values}, tuple(values.values())])
+
+    def index(self, type_: Type, shape: Shape) -> Any:
+        """A generator."""
+        if self.rarely(4):
+            return CallId()
+        if type_ is INT and len(shape) == 1:
+            start, step = self.whole(-5, 5), self.one_of([1, 2, -1, -3])
+            return self.one_of([range(start, start + shape[0] * step, step), Grid(shape, start, step)])
+        if len(shape) != (2 if type_ is INT2 else 1) and not self.rarely(8):
+            shape = (-1,) * (2 if type_ is INT2 else 1)
+        offset, stride = tuple(self.whole(-3, 3) for _ in shape), tuple(self.one_of([1, 2, -1]) for _ in shape)
+        return Grid(shape, offset, stride) if shape else CallId()
+
+
+@st.composite
+def calls(draw: st.DrawFn, functions: Sequence[Pooled], wild: bool) -> Case:
+    """Calls that broadcast, and now and then some that do not."""
+    function = draw(st.sampled_from(functions))
+    d = Draw(draw, wild or function.wild)
+    call = d.shape()
+    arguments = tuple(d.argument(type_, direction, call) for _, type_, direction in function.parameters)
+    result: Any = None
+    if function.returns is not None and d.rarely(3):
+        result = d.one_of(["numpy", "tensor", "ndbuffer"])
+        if d.whole(0, 1):
+            on = {"numpy": "numpy", "tensor": "Tensor", "ndbuffer": "NDBuffer"}[result]
+            shape = d.within(call) if d.rarely(10) else call
+            result = d.array(function.returns, shape, on, written=True)
+    positional = d.whole(0, len(arguments)) if d.rarely(4) else len(arguments)
+    return Case(function, arguments, positional, result)
+
+
+@st.composite
+def mapped_calls(draw: st.DrawFn, functions: Sequence[Pooled]) -> Case:
+    """Calls whose arguments run along call dimensions by a map: outer products, transposes, diagonals, gaps."""
+    function = draw(st.sampled_from(functions))
+    d = Draw(draw, False)
+    sizes = [d.one_of([2, 3, 1, 4, 5]) for _ in range(3)]
+    rank = d.whole(1, 3)
+    arguments, maps = [], []
+    for _, type_, direction in function.parameters:
+        if direction == "in":
+            dims = tuple(draw(st.permutations(range(rank))))[: d.whole(0, rank)]
+        else:
+            dims = tuple(draw(st.permutations(range(rank))))
+        if dims and d.rarely(6):
+            dims = (*dims, dims[0])
+        shape = tuple(1 if d.rarely(10) else sizes[k] + d.rarely(40) for k in dims)
+        value = d.array(type_, shape, d.one_of(["numpy", "Tensor", "NDBuffer"]), direction != "in", wild=False)
+        if not shape and d.whole(0, 1) and direction == "in":
+            value = d.number(type_)
+        maps.append(None if d.rarely(6) else dims)
+        arguments.append(value)
+    return Case(function, tuple(arguments), len(arguments), None, tuple(maps))
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a call has to leave behind.
+
+    Attributes
+    ----------
+    memory : tuple of numpy.ndarray or None
+        What the base of each argument, and then of ``_result``, holds afterwards.
+    """
+
+    shape: Shape
+    result: Array | None
+    memory: tuple[Array | None, ...]
+
+
+def expect(case: Case) -> Outcome:
+    """What NumPy computes for a case.
+
+    Raises
+    ------
+    Refused, Mismatch
+    """
+    f = case.function
+    values = [*case.arguments, *([case.result] if isinstance(case.result, Data) else [])]
+    types = [(type_, direction) for _, type_, direction in f.parameters]
+    if len(values) > len(types):
+        assert f.returns is not None
+        types.append((f.returns, "out"))
+    maps: list[Any] = [*case.maps, *[None] * len(values)]
+    memory = [v.base.copy(order="K") if isinstance(v, Data) else None for v in values]
+    fits = []
+    for (type_, direction), value, base in zip(types, values, memory, strict=True):
+        fits.append(model.fit(type_, value) if direction == "in" else taken(type_, value, value.look(base)))
+    rank = 0
+    for found, dims in zip(fits, maps, strict=False):
+        if dims is not None and len(dims) != len(found.shape):
+            raise Refused("a map of other dimensions")
+        rank = max(rank, len(found.shape) if dims is None else max(dims, default=-1) + 1)
+    shape = model.call_shape([Fit(placed(f_, dims, rank), None) for f_, dims in zip(fits, maps, strict=False)])
+    inputs: list[Any] = []
+    views: list[Any] = []
+    for (type_, direction), found, value, dims in zip(types, fits, values, maps, strict=False):
+        array = found.values
+        if type_.kind == "tensor":
+            inputs.append(array)
+            continue
+        if array is None:
+            # What only the call knows: its own index, and grids whose size another argument gives.
+            array = model.indices(type_, shape) if isinstance(value, CallId) else counted(type_, value, shape)
+        elif dims is not None:
+            array = model.spread(array, dims, rank)
+        if direction != "in":
+            if array.shape[: array.ndim - len(type_.dims)] != shape and len(shape) > 0:
+                raise Mismatch("elements would overwrite each other")
+            steps = array.strides[: len(shape)]
+            if 0 not in shape and any(n > 1 and s == 0 for n, s in zip(shape, steps, strict=True)):
+                raise Mismatch("a broadcast view is written")
+            views.append(array)
+        inner = len(type_.dims)
+        lead = (1,) * (len(shape) + inner - array.ndim)
+        full = np.broadcast_to(array.reshape(lead + array.shape) if lead else array, shape + type_.dims)
+        inputs.append(full.astype(type_.dtype))
+    # Whole numbers wrap, in Slang as in NumPy.
+    with np.errstate(over="ignore"):
+        out = f.compute(*inputs[: len(f.parameters)])
+    results = out if isinstance(out, tuple) else (out,)
+    written = [*results[1:], *([results[0]] if isinstance(case.result, Data) else [])]
+    for view, new in zip(views, written, strict=True):
+        view[...] = new
+    return Outcome(shape, results[0], tuple(memory))
+
+
+def taken(type_: Type, value: Data, view: Array) -> Fit:
+    """An argument that is written: nothing converts, and it has to be writable."""
+    if view.dtype != type_.dtype or (value.type is None and not view.flags.writeable):
+        raise Refused("not writable as it is")
+    n = view.ndim - len(type_.dims)
+    if n < 0 or view.shape[n:] != type_.dims:
+        raise Refused("other dimensions")
+    if not view.flags.writeable:
+        # A broadcast view on a device: what is written to is refused by its shape, not by a flag of NumPy's.
+        view = np.lib.stride_tricks.as_strided(view, writeable=True)
+    return Fit(view.shape[:n], view)
+
+
+def placed(found: Fit, dims: Any, rank: int) -> Shape:
+    """Its dimensions as the call counts them."""
+    if dims is None:
+        return found.shape
+    return model.spread(np.empty(found.shape, "?"), dims, rank).shape
+
+
+def counted(type_: Type, grid: Grid, shape: Shape) -> Array:
+    """A grid whose size other arguments give."""
+    own = len(grid.shape)
+    sizes = tuple(shape[len(shape) - own :])
+    found = model.fit(type_, Grid(sizes, grid.offset, grid.stride)).values
+    assert found is not None
+    return found
+
+
+def kind_of(case: Case, shape: Shape) -> type:
+    """As what the result comes."""
+    if isinstance(case.result, str):
+        return {"numpy": np.ndarray, "tensor": spy.Tensor, "ndbuffer": spy.NDBuffer}[case.result]
+    flat: list[Any] = []
+
+    def look(value: Any) -> None:
+        if isinstance(value, (list, tuple, dict)):
+            for item in value.values() if isinstance(value, dict) else value:
+                look(item)
+        flat.append(value)
+
+    for value in case.arguments:
+        look(value)
+    on = {v.on for v in flat if isinstance(v, Data)}
+    if on:
+        return spy.Tensor if "Tensor" in on else spy.NDBuffer if "NDBuffer" in on else np.ndarray
+    if not shape:
+        return object
+    lists = any(isinstance(v, (list, tuple, np.ndarray)) for v in flat)
+    return np.ndarray if lists else spy.Tensor
+
+
+def check(module: spy.Module, case: Case) -> None:
+    """Run a case, and compare."""
+    f = case.function
+    made = [model.place(module.device, module, value) for value in case.arguments]
+    into, memory = case.result, None
+    if isinstance(case.result, Data):
+        into, memory = model.place(module.device, module, case.result)
+    held = [*(base for _, base in made), memory]
+    function = module[f.name]
+    if case.maps:
+        function = function.map(*case.maps)
+    names = [name for name, _, _ in f.parameters][case.positional :]
+    named = dict(zip(names, (value for value, _ in made[case.positional :]), strict=True))
+    positional = [value for value, _ in made[: case.positional]]
+    try:
+        expected = expect(case)
+    except (Refused, Mismatch) as refusal:
+        error = spy.BindError if isinstance(refusal, Refused) else spy.ShapeError
+        with pytest.raises(error):
+            function(*positional, _result=into, **named)
+        return
+    result = function(*positional, _result=into, **named)
+    for base, after in zip(held, expected.memory, strict=False):
+        if after is not None:
+            model.same(model.host(base), after, f.ulps)
+    if f.returns is None:
+        assert result is None
+    elif isinstance(case.result, Data):
+        assert result is into
+    else:
+        kind = kind_of(case, expected.shape)
+        assert type(result) is kind or (kind is object and not isinstance(result, spy.NDBuffer))
+        if isinstance(result, spy.NDBuffer):
+            assert result.shape == expected.shape and result.dtype.name == f.returns.name
+        assert expected.result is not None
+        model.same(model.host(result), expected.result.astype(f.returns.dtype), f.ulps)
+
+
+@pytest.fixture(scope="module")
+def module(device: spy.Device) -> spy.Module:
+    """The pool."""
+    return spy.Module.load_from_source(device, "test_property", SLANG)
+
+
+def explore(config: pytest.Config, test: Callable[[Case], None], cases: st.SearchStrategy[Case], examples: int) -> None:
+    """Run a test on random cases: the same in every run, unless the run is a long one."""
+    long = config.getoption("--long")
+    settings = hypothesis.settings(
+        max_examples=examples * 40 if long else examples,
+        derandomize=not long,
+        database=None,
+        deadline=None,
+        suppress_health_check=list(hypothesis.HealthCheck),
+    )
+    settings(hypothesis.given(case=cases)(test))()
+
+
+def test_calls(module: spy.Module, pytestconfig: pytest.Config) -> None:
+    def test(case: Case) -> None:
+        check(module, case)
+
+    explore(pytestconfig, test, calls(POOL, pytestconfig.getoption("--long")), 700)
+
+
+def test_maps(module: spy.Module, pytestconfig: pytest.Config) -> None:
+    def test_mapped(case: Case) -> None:
+        check(module, case)
+
+    explore(pytestconfig, test_mapped, mapped_calls(MAPPED), 350)
