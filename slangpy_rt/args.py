@@ -64,8 +64,8 @@ def _refused(value: Any) -> Any:
 
 
 def _sign_array(value: npt.NDArray[Any]) -> Any:
-    address = value.__array_interface__["data"][0] if value.size else 0
-    return (np.ndarray, value.dtype, value.shape, value.strides, value.flags.writeable, address % 8)
+    flags = value.flags
+    return np.ndarray, value.dtype, value.shape, value.strides, flags.writeable, flags.aligned
 
 
 def _sign_sequence(value: Any) -> Any:

@@ -31,7 +31,7 @@ from slangpy_rt.feeds import (
     SplatFeed,
     ValueFeed,
 )
-from slangpy_rt.generators import Generator, components, range_of
+from slangpy_rt.generators import Generator, range_of
 from slangpy_rt.layout import same_walk
 from slangpy_rt.mapping import NO_MAP, Map
 from slangpy_rt.ndbuffer import NDBuffer
@@ -142,12 +142,21 @@ def bind(where: str, scope: Scope, param: Param, value: Any, how: Map = NO_MAP) 
         param = replace(param, type=_concrete(where, scope, param.type, value))
     param = replace(param, type=scope.struct(param.type))
     bound = _bind(where, scope, param, value, how)
+    if how.fields and bound.mode != "parts":
+        raise BindError(f"{where}: map names fields, but {describe(value)} is taken whole; give call dimensions.")
     if how.dims is None:
         return bound
-    if len(how.dims) != len(bound.shape) or bound.mode not in ("array", "value", "computed", "tensor", "pointer"):
+    if bound.mode == "parts":
+        raise BindError(
+            f"{where}: map gives {how.dims} for a '{param.type.name}' whose fields are given one by one; "
+            f"map those, as in {{'{bound.parts[0][0].strip('.')}': {how.dims}}}."
+        )
+    # A container that is taken whole has no dimensions beside its own.
+    free = bound.shape if bound.mode in ("array", "computed") else ()
+    if len(how.dims) != len(free):
         raise BindError(
             f"{where}: map gives {how.dims} for {len(how.dims)} dimension{'s' * (len(how.dims) != 1)}, but "
-            f"{describe(value)} has {len(bound.shape)} beside those of '{param.type.name}'."
+            f"{describe(value)} has {len(free)} beside those of '{param.type.name}'."
         )
     return replace(bound, mapped=how.dims) if bound.mode in ("array", "computed") else bound
 
@@ -180,7 +189,7 @@ def describe(value: Any) -> str:
         return f"a {value.summary}"
     if isinstance(value, np.ndarray) and value.ndim:
         return f"an array of dtype {value.dtype} and shape {value.shape}"
-    text = repr(value)
+    text = " ".join(repr(value).split())
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
@@ -223,7 +232,8 @@ def _bind(where: str, scope: Scope, param: Param, value: Any, how: Map) -> Bound
         return _bind_array(where, device, param.name, type_, stored, param.direction, value)
     if param.direction != "in":
         raise BindError(
-            f"{where} is '{param.direction}' and would be written to; pass an array or a ValueRef instead of {value!r}."
+            f"{where} is '{param.direction}' and would be written to; pass an array or a ValueRef instead of "
+            f"{value!r}."
         )
     return _bind_scalar(where, device, param.name, type_, stored, value)
 
@@ -232,14 +242,11 @@ def _bind_generator(where: str, param: Param, value: Generator) -> Bound:
     type_ = param.type
     if param.direction != "in":
         raise BindError(
-            f"{where} is '{param.direction}' and would be written to; pass an array or a ValueRef instead of {value!r}."
+            f"{where} is '{param.direction}' and would be written to; pass an array or a ValueRef instead of "
+            f"{value!r}."
         )
+    value.check(where, type_)
     shape = value.shape
-    # Asked early, with the rank it would have alone, for errors that name the argument.
-    if shape:
-        value.expression(where, type_, ["0"] * len(value.scalars()), len(shape))
-    elif type(value).__name__ == "call_id":
-        components(where, type_)
     return Bound(
         param.name, type_, type_.scalar, 0, "in", "computed", shape, contiguous(shape), True, "", GeneratorFeed(),
         generator=value,
@@ -381,6 +388,10 @@ def _bind_parts(
     parts: Callable[[Any], Any],
     places: list[tuple[str, str, SlangType]],
 ) -> Bound:
+    names = [name for _, name, _ in places]
+    for name, _ in how.fields:
+        if name not in names:
+            raise BindError(f"{where}: map names '{name}', which '{param.type.name}' has not; it has {', '.join(names)}.")
     bound = []
     for (place, name, type_), part in zip(places, parts(value), strict=True):
         inner = f"{where[:-1]}{place}'" if where.endswith("'") else f"{where}{place}"
@@ -485,8 +496,8 @@ def _bind_host(
             is_array
             and array.dtype == dtype
             and array.dtype.isnative
+            and array.flags.aligned
             and all(s % dtype.alignment == 0 for s in array.strides)
-            and array.__array_interface__["data"][0] % dtype.alignment == 0
             and same_walk(inner, own[len(outer) :], stored.step)
         )
         if not usable and access != "in":

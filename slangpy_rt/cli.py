@@ -25,7 +25,7 @@ from slangpy_rt.backends import REGISTRY
 from slangpy_rt.cache import DiskCache, EntryInfo
 from slangpy_rt.config import CONFIG
 from slangpy_rt.device import cache_directory
-from slangpy_rt.dtypes import NUMPY_OF, element_type, flatten
+from slangpy_rt.dtypes import NUMPY_OF, element_type, storage
 from slangpy_rt.errors import BindError, SlangPyRtError
 from slangpy_rt.source import compiler_version
 from slangpy_rt.stubs import HEADER, stub_text
@@ -310,6 +310,8 @@ def _explain(args: argparse.Namespace) -> int:
             values = [_example(param) for param in function.overloads[0].params]
         else:
             values = [_value(text) for text in args.args]
+        if isinstance(function, spy.Kernel):
+            values.insert(0, function.entry.group_size)
         print(f"\n{function.explain(*values)}")
     return 0
 
@@ -347,11 +349,11 @@ def _value(text: str) -> Any:
 
 
 def _array(type_: SlangType, shape: tuple[int, ...]) -> Any:
-    flat = flatten(type_)
-    if flat is None:
+    stored = storage(type_)
+    if stored is None:
         raise BindError(f"explain: there is no array of '{type_.name}' to stand in; say with --args what to pass.")
     # Empty parentheses turn an array without dimensions into a NumPy scalar.
-    return np.ones(shape + flat[1], NUMPY_OF[flat[0]])[()]
+    return np.ones(shape + stored.dims, stored.dtype)[()]
 
 
 def _stubs(args: argparse.Namespace) -> int:

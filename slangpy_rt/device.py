@@ -23,6 +23,7 @@ from slangpy_rt.backends import REGISTRY, backend_class
 from slangpy_rt.backends.base import Backend, Buffer, Caps, Kernel, KernelInfo, SharedBuffer
 from slangpy_rt.cache import DiskCache, default_directory
 from slangpy_rt.config import CONFIG
+from slangpy_rt.diagnostics import Diagnostics
 from slangpy_rt.errors import BindError, CompileError, DeviceError, SlangPyRtError, UnsupportedError
 from slangpy_rt.layout import Layout, Shape
 from slangpy_rt.ndbuffer import dense_strides
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 _POOLED_BYTES = 1 << 20
 # Interface, struct, number.
 Conformances = tuple[tuple[str, str, int], ...]
+Strings = tuple[tuple[int, str], ...]
 
 
 class DeviceType(str, Enum):
@@ -69,7 +71,9 @@ class Device:
     include_paths : sequence of path
         Where ``import`` and ``#include`` look, besides the folder of the file itself.
     debug : bool
-        Driver checks where there are any: the Vulkan validation layers, a wait after each CUDA launch.
+        Driver checks where there are any: the Vulkan validation layers, a wait after each CUDA launch. And kernels
+        check each index into a Tensor, RWTensor or NDBuffer parameter: one that is outside raises OutOfBoundsError
+        at the end of the call, and touches nothing. Bare pointers (``float *p``) cannot be checked.
     index : int
         Which device of that kind.
     hot_reload : bool
@@ -93,6 +97,8 @@ class Device:
         self.backend: Backend = _open_backend(type, index, debug)
         self.name = name = self.backend.name
         self.caps: Caps = self.backend.caps
+        self.debug = debug
+        self.diagnostics = Diagnostics(self.backend)
         self.launch = self.backend.launch if CONFIG.debug < 2 else self._launch_logged
         self.include_paths = tuple(str(Path(p).resolve()) for p in include_paths)
         self.cache = DiskCache.open(cache_directory(), CONFIG.cache_size)
@@ -136,9 +142,10 @@ class Device:
             scope.reload()
 
     def synchronize(self) -> None:
-        """Wait until all work given to this device is done."""
+        """Wait until all work given to this device is done, and show what it printed."""
         self.check_open()
         self.backend.sync()
+        self.diagnostics.flush()
 
     wait = synchronize
 
@@ -150,7 +157,10 @@ class Device:
                 for scope in list(self.scopes):
                     scope.forget()
                 self._kernels.clear()
-                self.backend.close()
+                try:
+                    self.diagnostics.flush()
+                finally:
+                    self.backend.close()
 
     def __enter__(self) -> Device:
         return self
@@ -199,6 +209,7 @@ class Device:
         self.check_open()
         if array.nbytes:
             self.backend.download(buffer, address - buffer.address, array.data)
+        self.diagnostics.flush()
 
     def host_array(self, shape: Shape, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
         """A new NumPy array, uninitialized, for a result that goes back to the host.
@@ -275,18 +286,21 @@ class Device:
         edited = Path(CONFIG.override) / f"{key}.slang" if CONFIG.override else None
         if edited is not None and edited.is_file():
             self.log(3, f"{title}: using {edited}")
-            return self.backend.load(
-                self._compile(source, edited.read_text(), key, title, info, block, conformances), info
-            )
+            binary, strings = self._compile(source, edited.read_text(), key, title, info, block, conformances)
+            self.diagnostics.learn(strings)
+            return self.backend.load(binary, info)
         entry = self.cache.get(key)
         if entry is None:
             with self.cache.lock(key):
                 entry = self.cache.get(key)
                 if entry is None:
-                    binary = self._compile(source, text, key, title, info, block, conformances)
-                    self.cache.put(key, {"kind": "kernel", "title": title, "device": self.name, "text": text}, binary)
+                    binary, strings = self._compile(source, text, key, title, info, block, conformances)
+                    meta = {"kind": "kernel", "title": title, "device": self.name, "text": text}
+                    self.cache.put(key, meta | ({"strings": strings} if strings else {}), binary)
+                    self.diagnostics.learn(strings)
                     return self.backend.load(binary, info)
         self.log(3, f"{title}: cache hit {key}")
+        self.diagnostics.learn(entry.meta.get("strings", ()))
         return self.backend.load(entry.payload, info)
 
     def _compile(
@@ -298,7 +312,7 @@ class Device:
         info: KernelInfo,
         block: tuple[LayoutField, ...],
         conformances: Conformances,
-    ) -> bytes:
+    ) -> tuple[bytes, Strings]:
         started = time.perf_counter()
         self.log(4, f"{title}:\n{text}")
         compiled = source.compile(text, f"kernel_{key[:16]}", info.entry, conformances)
@@ -310,7 +324,7 @@ class Device:
         self.log(5, f"{title}:\n{compiled.code.decode('utf-8', 'replace')}")
         binary = self.backend.compile(compiled.code, info.entry)
         self.log(3, f"{title}: compiled in {_ms(started)}, key {key}")
-        return binary
+        return binary, compiled.strings if source.prints else ()
 
 
 class _HostMemory:

@@ -166,15 +166,6 @@ def storage(type_: SlangType) -> Storage | None:
     return None
 
 
-def flatten(type_: SlangType) -> tuple[str, tuple[int, ...]] | None:
-    """Scalar and trailing dimensions of a type made of one kind of scalar, or None for any other.
-
-    ``float3`` gives ``("float", (3,))``, ``float[4]`` ``("float", (4,))``.
-    """
-    found = storage(type_)
-    return None if found is None or found.record else (found.scalar, found.dims)
-
-
 def source_name(type_: SlangType) -> str:
     """A type as Slang source can write it anywhere: ``float[2][3]`` as ``Array<Array<float, 2>, 3>``."""
     if type_.kind == "array" and type_.element is not None:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from time import monotonic
 from typing import Any
 
+import numpy as np
+
 from slangpy_rt.args import ARRAYS, signature
-from slangpy_rt.binding import bind
+from slangpy_rt.binding import bind, describe
 from slangpy_rt.errors import BindError
 from slangpy_rt.function import Function, gone
 from slangpy_rt.options import Options
 from slangpy_rt.plan import PreparedCall, prepare_dispatch
 from slangpy_rt.resolve import match
 from slangpy_rt.scope import Scope
-from slangpy_rt.types import EntryPoint, FunctionSig, SlangType
+from slangpy_rt.types import EntryPoint, FunctionSig, Param, SlangType
 
 
 class Kernel(Function):
@@ -88,11 +91,12 @@ class Kernel(Function):
         return self._dispatched(threads, args, named).bound_to((*args, *named.values(), *self._values))
 
     def _dispatched(self, threads: int | Sequence[int], args: tuple[Any, ...], named: dict[str, Any]) -> PreparedCall:
-        size = (threads,) if isinstance(threads, int) else tuple(threads)
-        if not 1 <= len(size) <= 3 or not all(isinstance(n, int) and n >= 0 for n in size):
+        given = threads if isinstance(threads, (tuple, list)) else (threads,)
+        if not 1 <= len(given) <= 3 or not all(isinstance(n, (int, np.integer)) and n >= 0 for n in given):
             raise BindError(
-                f"{self.name}.dispatch: threads is {threads!r}; give one to three whole numbers of at least 0."
+                f"{self.name}.dispatch: threads is {describe(threads)}; give one to three whole numbers of at least 0."
             )
+        size = tuple(int(n) for n in given)
         if monotonic() >= self._scope.due:
             self._scope.check()
         values = (*args, *named.values(), *self._values)
@@ -103,6 +107,11 @@ class Kernel(Function):
         return call
 
     def _variant_of(self, options: Options) -> Function:
+        if options.maps or options.named_maps or options.returns is not None or options.group:
+            raise BindError(
+                f"{self.name}: map, return_type and group_size say how a function is called over arrays; "
+                "the threads of a compute kernel are those of its [numthreads] and of dispatch."
+            )
         variant = Kernel(self._scope, self.name, self.overloads, options)
         variant.entry = self.entry
         return variant
@@ -121,13 +130,21 @@ class Kernel(Function):
         if not self.overloads:
             raise gone(self.name, scope.source)
         sig = self.overloads[0]
+        for p in sig.params:
+            if p.direction != "in":
+                raise BindError(f"{sig}: all threads would write to '{p.name}'; let it be an NDBuffer or a pointer.")
         every = (*args, *named.values())
         order = match(str(sig), sig, len(args), tuple(named))
         bound = tuple(
-            bind(f"{sig}: argument '{p.name}'", scope, p, every[k]) for p, k in zip(sig.params, order, strict=True)
+            bind(f"{sig}: argument '{p.name}'", scope, p, every[k]) for p, k in zip(sig.params, order, strict=False)
         )
         for b in bound:
             for leaf in b.leaves:
+                if leaf.mode == "computed":
+                    raise BindError(
+                        f"{sig}: argument '{b.name}' is worked out for each element of a call, and a dispatch has "
+                        "none; let the kernel use SV_DispatchThreadID."
+                    )
                 if leaf.mode == "array" and leaf.shape:
                     raise BindError(
                         f"{sig}: argument '{b.name}' has shape {leaf.shape} beside the dimensions of "
@@ -135,7 +152,17 @@ class Kernel(Function):
                     )
         uniforms = self._uniforms()
         order = (*range(len(every), len(every) + len(uniforms)), *order)
-        return prepare_dispatch(scope, self.entry, bound, order, threads, self._options, uniforms)
+        return prepare_dispatch(scope, self._entry_without(sig.params[len(bound) :]), bound, order, threads, self._options, uniforms)
+
+    def _entry_without(self, left_out: tuple[Param, ...]) -> EntryPoint:
+        """The entry point as a call sees it that leaves parameters to their defaults."""
+        params = self.entry.params[: len(self.entry.params) - len(left_out)]
+        if self.entry.params[len(params) :] != left_out:
+            raise BindError(
+                f"{self.overloads[0]}: argument {left_out[0].name} missing; a parameter with a semantic stands behind "
+                "it, and Slang fills in defaults from the right only."
+            )
+        return replace(self.entry, params=params)
 
 
 def _signature(entry: EntryPoint) -> FunctionSig:

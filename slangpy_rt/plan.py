@@ -11,6 +11,7 @@ import re
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import accumulate
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -30,6 +31,7 @@ from slangpy_rt_codegen.layout import BlockField
 from slangpy_rt.backends.base import Buffer, Kernel, KernelInfo
 from slangpy_rt.binding import Bound, bind_result, result_kind
 from slangpy_rt.broadcast import Coalesced, Shape, align, broadcast, coalesce, contiguous
+from slangpy_rt.diagnostics import Launch, Launcher
 from slangpy_rt.dtypes import NUMPY_OF, source_name, storage
 from slangpy_rt.errors import BindError, ShapeError, UnsupportedError
 from slangpy_rt.feeds import ArrayFeed
@@ -84,6 +86,7 @@ class PreparedCall:
         pack: Callable[..., bytes],
         order: tuple[int, ...],
         result: Result,
+        launch: Launch,
     ) -> None:
         self.spec = spec
         self.text = text
@@ -105,7 +108,7 @@ class PreparedCall:
             (k, feed, ends[k] - feed.buffers, ends[k]) for k, feed in enumerate(self._feeds) if feed.returns
         )
         self._into = result.into
-        self._launch = device.launch
+        self._launch = launch
         self._alloc = device.backend.alloc
         self._result = result.layout
         self._make = result.make
@@ -446,7 +449,7 @@ def _build(
         raise BindError(
             f"{sig}: group_size {options.group} counts {len(options.group)} dimensions; the call has shape {shape}."
         )
-    if tiled or any(b.mode == "computed" for b in leaves):
+    if tiled or any(b.generator is not None and b.generator.indexed for b in leaves):
         merged = Coalesced(shape or (1,), tuple(s or (0,) for s in strides))
     else:
         merged = coalesce(shape, strides)
@@ -503,6 +506,7 @@ def _finish(
 ) -> PreparedCall:
     """Emit, load, and put together what a call needs; without elements there is nothing to load."""
     device = scope.device
+    spec, reports = _reporting(scope, spec)
     fields = block_fields(spec)
     text = emit(spec)
     kernel = None
@@ -513,12 +517,38 @@ def _finish(
             "run" if spec.entry == "range" else "kernel",
             (1, 1, 1) if spec.entry == "range" else (x, y, z),
             fields[-1].offset + fields[-1].size,
-            tuple(b.access != "in" for b in leaves if b.feed.buffers),
+            tuple(b.access != "in" for b in leaves if b.feed.buffers) + ((True,) if reports else ()),
         )
         block = tuple(LayoutField(f.name, f.offset, f.size) for f in fields)
         kernel = device.kernel(scope.source, text, spec.title, info, block, options.conformances)
-    prefix = _prefix(fields, values)
-    return PreparedCall(device, spec, text, every, shape, kernel, groups, prefix, _packer(fields), order, outcome)
+    prefix, pack, launch = _prefix(fields, values), _packer(fields), device.launch
+    if reports:
+        pack = partial(pack, device.diagnostics.buffer.address)
+        checked = _checked(device, spec, fields, every)
+        # What a kernel does in the host's own memory nobody has to wait for.
+        wait = "zero_copy" in device.caps.features
+        launch = Launcher(device.diagnostics, device.launch, spec.title, checked, wait)
+    return PreparedCall(device, spec, text, every, shape, kernel, groups, prefix, pack, order, outcome, launch)
+
+
+def _reporting(scope: Scope, spec: CallSpec) -> tuple[CallSpec, bool]:
+    """The kernel with the device's buffer for diagnostics as its first pointer, if it may print or has to check."""
+    checks = scope.device.debug and any(o.mode == "tensor" for o in spec.leaves)
+    if not checks and not scope.source.prints:
+        return spec, False
+    buffer = ("diagnosticsBuffer", Operand("_diagnostics", "uint *", "uint", 1, "inout", "pointer"))
+    constants = (*spec.constants, "export static const bool slangpy_rt_checks = true;") if checks else spec.constants
+    return replace(spec, assigned=(buffer, *spec.assigned), constants=constants), True
+
+
+def _checked(
+    device: Device, spec: CallSpec, fields: tuple[BlockField, ...], every: tuple[Bound, ...]
+) -> tuple[tuple[str, Shape, int], ...]:
+    """The arrays whose accesses the kernel checks: name, shape, and where in the block the address is."""
+    offsets = {f.name: f.offset for f in fields}
+    views = [offsets[o.name] for o in spec.leaves if o.mode == "tensor"] if device.debug else []
+    bound = [leaf for b in every for leaf in b.leaves if leaf.mode == "tensor"] if device.debug else []
+    return tuple((b.name, b.shape, at) for b, at in zip(bound, views, strict=True))
 
 
 class _Leaf:
@@ -549,7 +579,7 @@ def _operand(leaf: _Leaf, shape: Shape, rank: int, where: str) -> Operand:
         scalars = b.generator.scalars()
         values = [Operand(f"{member}_{k}", s, s, 1, "in", "value") for k, s in enumerate(scalars)]
         text = b.generator.expression(
-            f"{where}: argument '{b.name}'", b.type, [f"call.{v.name}" for v in values], rank
+            f"{where}: argument '{b.name}'", b.type, [f"call.{v.name}" for v in values], rank, b.mapped
         )
         return Operand(member, name, "", 0, "in", "computed", code=text, parts=tuple(("", v) for v in values))
     # bool is stored in bytes, but travels by value as a word.
@@ -586,7 +616,7 @@ def _members(names: Sequence[str]) -> list[str]:
     out: list[str] = []
     for name in names:
         member = _identifier(name)
-        if member in ("count", "row", "shape", "this") or member.endswith(("_shape", "_stride", "_")):
+        if member in ("count", "row", "shape", "this") or re.search(r"_(shape|stride|\d+)?$", member):
             member += "_"
         while member in out:
             member += "_"

@@ -135,6 +135,8 @@ def _check_maps(where: str, sig: FunctionSig, options: Options, positional: int)
         )
     params = [p.name for p in sig.params]
     for name, _ in options.named_maps:
+        if name in params[: len(options.maps)]:
+            raise BindError(f"{where}: map says twice how '{name}' runs, by position and by name.")
         if name not in params and name != "_result":
             raise BindError(
                 f"{where}: map names '{name}', which is no parameter; it has {', '.join(params) or 'none'}."

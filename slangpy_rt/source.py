@@ -170,6 +170,11 @@ class Source:
         link = modules if self._linked else ()
         return self.session().compile(text, name, entry, conformances, link, "\n".join(exports))
 
+    @property
+    def prints(self) -> bool:
+        """Whether its functions, or those of the modules it is linked with, may call ``printf``."""
+        return any(source.info.prints for source in (*self._linked, self))
+
     def changed(self) -> bool:
         """Whether a file that this text was made of is another one now; touching one is no change."""
         digests = dict(d for source in (*self._linked, self) for d in source.info.dependencies)

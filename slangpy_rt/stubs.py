@@ -11,10 +11,10 @@ import keyword
 import re
 from collections.abc import Iterable, Sequence
 
-from slangpy_rt.dtypes import NUMPY_OF, flatten
+from slangpy_rt.dtypes import NUMPY_OF, storage
 from slangpy_rt.function import Function
 from slangpy_rt.module import Module
-from slangpy_rt.types import FunctionSig, ModuleInfo, Param, StructInfo
+from slangpy_rt.types import FunctionSig, ModuleInfo, Param, SlangType, StructInfo
 
 # How every stub begins.
 HEADER = "# Written by `slangpy_rt stubs`"
@@ -39,13 +39,13 @@ class _SlangArg(Protocol):
     @property
     def __slang_arg__(self) -> Any: ...
 
-class _Struct:
+class _Struct(spy.Struct):
     def __new__(cls, *args: Any, **named: Any) -> Any: ...
 
-_Writable: TypeAlias = spy.NDBuffer | npt.NDArray[Any] | _DLPack | _SlangArg
+_Writable: TypeAlias = spy.NDBuffer | npt.NDArray[Any] | spy.ValueRef | _DLPack | _SlangArg
 _Array: TypeAlias = _Writable | list[Any] | tuple[Any, ...]
-_Generator: TypeAlias = spy.call_id | spy.grid | range
-_Reals: TypeAlias = float | np.floating[Any] | np.integer[Any] | np.bool_ | _Array
+_Generator: TypeAlias = spy.call_id | spy.grid | spy.thread_id | spy.wang_hash | spy.rand_float | range
+_Reals: TypeAlias = float | np.floating[Any] | np.integer[Any] | np.bool_ | _Generator | _Array
 _Integers: TypeAlias = int | np.integer[Any] | np.bool_ | _Generator | _Array
 _Bools: TypeAlias = bool | np.bool_ | _Array
 """
@@ -97,7 +97,7 @@ def stub_text(info: ModuleInfo) -> str:
                 members.append(f"        {method}: {made}")
             else:
                 subscripts[f"{title}.{method}"] = made
-    members += [f"    {entry.name}: spy.Function" for entry in info.entry_points if _is_attribute(entry.name)]
+    members += [f"    {entry.name}: spy.Kernel" for entry in info.entry_points if _is_attribute(entry.name)]
     lookup = ["    __getattr__: None  # otherwise any name would be a function"]
     for key, made in subscripts.items():
         lookup += ["    @overload", f'    def __getitem__(self, name: Literal["{key}"]) -> {made}: ...']
@@ -165,7 +165,7 @@ class _Stub:
         if container is not None and type_.arguments:
             return container
         # Enums take names too; structs take whatever has their fields.
-        if type_.kind not in ("scalar", "vector", "matrix", "array") or flatten(type_) is None:
+        if type_.kind not in ("scalar", "vector", "matrix", "array") or _holds_structs(type_):
             return "Any"
         if param.direction != "in":
             return "_Writable"
@@ -176,6 +176,11 @@ class _Stub:
             return values
         self.aliases[f"_{type_.name}"] = values
         return f"_{type_.name}"
+
+
+def _holds_structs(type_: SlangType) -> bool:
+    stored = storage(type_)
+    return stored is None or stored.record is not None
 
 
 def _by_name(sigs: Iterable[FunctionSig]) -> dict[str, list[FunctionSig]]:

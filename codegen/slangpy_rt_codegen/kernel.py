@@ -18,13 +18,14 @@ _SIZED = re.compile(r"(.*?[a-z_])([1-4])(?:x([1-4]))?$")
 
 def emit(spec: CallSpec) -> str:
     """Write the kernel: ``run`` for a range target, ``kernel`` for the others."""
-    parts = [_head(spec), *(_record(r) for r in spec.records), _struct(spec)]
+    code = []
     if spec.width == 1 or not spec.indexed:
-        parts.append(_element(spec))
+        code.append(_element(spec))
     if spec.width > 1:
-        parts.append(_neighbours(spec))
-    parts.append(_range_entry(spec) if spec.entry == "range" else _thread_entry(spec))
-    text = "\n".join(parts)
+        code.append(_neighbours(spec))
+    code.append(_range_entry(spec) if spec.entry == "range" else _thread_entry(spec))
+    moves = [move for r in spec.records for name, move in _record(r) if any(f"{name}(" in part for part in code)]
+    text = "\n".join([_head(spec), *moves, _struct(spec), *code])
     if spec.function in _LOCALS:
         # A local of that name would hide the function.
         text = re.sub(rf"\b{spec.function}\b(?!\()", f"{spec.function}_", text)
@@ -37,18 +38,20 @@ def _head(spec: CallSpec) -> str:
     return f"// {spec.title}\n{imports}{constants}"
 
 
-def _record(record: Record) -> str:
-    """Functions that read and write a struct field by field: each target lays structs out in its own way."""
+def _record(record: Record) -> tuple[tuple[str, str], tuple[str, str]]:
+    """Functions that read and write a struct field by field, as each target lays structs out in its own way.
+
+    Their names and their texts.
+    """
     name = _record_name(record.type)
     loads, stores = "", ""
     for f in record.fields:
         at = f"at + {f.offset}" if f.scalar == "uint8_t" else f"({f.scalar} *)(at + {f.offset})"
         loads += f"    value{f.path} = {_load_from(f.type, f.via, at)};\n"
         stores += f"    {_store_to(f.type, f.via, at, f'value{f.path}')}\n"
-    return (
-        f"{record.type} load_{name}(uint8_t *at)\n{{\n    {record.type} value;\n{loads}    return value;\n}}\n\n"
-        f"void store_{name}(uint8_t *at, {record.type} value)\n{{\n{stores}}}\n"
-    )
+    load = f"{record.type} load_{name}(uint8_t *at)\n{{\n    {record.type} value;\n{loads}    return value;\n}}\n"
+    store = f"void store_{name}(uint8_t *at, {record.type} value)\n{{\n{stores}}}\n"
+    return (f"load_{name}", load), (f"store_{name}", store)
 
 
 def _struct(spec: CallSpec) -> str:

@@ -187,4 +187,4 @@ class CallSpec:
     @property
     def indexed(self) -> bool:
         """Whether an element's code needs its multi-dimensional index."""
-        return self.raw or len(self.group) > 1 or any(o.mode in ("strided", "computed") for o in self.leaves)
+        return self.raw or len(self.group) > 1 or any(o.mode == "strided" or "index[" in o.code for o in self.leaves)

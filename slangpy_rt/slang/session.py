@@ -21,7 +21,7 @@ from slangpy_rt.slang import _abi, reflect
 from slangpy_rt.slang.com import ComPtr, Out, load_library
 from slangpy_rt.slang.locate import find_library
 from slangpy_rt.slang.lookup import Lookup, last_part, parse
-from slangpy_rt.slang.text import docs, prepare
+from slangpy_rt.slang.text import blank, docs, prepare
 from slangpy_rt.types import Compiled, FunctionSig, ModuleInfo, SlangType, StructInfo
 
 _FORMATS = {
@@ -42,6 +42,14 @@ _UNFILLED = (
     "the function reads a global resource, a cbuffer or a global variable without 'uniform', which nothing can fill. "
     "Declare data as: uniform float name; and pass arrays as parameters."
 )
+_OWN_PRINTF = (
+    "this printf is Slang's own, whose lines this device would lose. slangpy_rt's takes numbers, bools, vectors of "
+    "these and strings that stand in the call: pass nothing else, and put 'import slangpy_rt;' into a file that is "
+    "imported and calls it."
+)
+# At the end, every line and column stays what it was.
+_IMPORT = "\nimport slangpy_rt;\n"
+_LIBRARY = re.compile(r"^(?:module|implementing) slangpy_rt;", re.M)
 _OP_VARIABLE = 59  # SPIR-V, as the storage classes UniformConstant, Uniform and StorageBuffer
 _BOUND = (0, 2, 12)
 
@@ -118,12 +126,14 @@ class Session:
                     f"module {name!r} from {path}: this session already holds module {other!r} from {place}; "
                     "open a new session to load another text under that name or path."
                 )
-            prepared = prepare(source)
-            module = self._load(name, path, prepared.text)
+            prepared, prints = prepare(source), _prints(source)
+            module = self._load(name, path, prepared.text + _IMPORT if prints else prepared.text)
             self._loaded[name] = loaded
             self._modules[name], self._texts[name] = module, source
             info = reflect.module_info(self._library.native, module, name, source, prepared, self._enum_cases())
-            return replace(info, dependencies=_dependencies(module))
+            files = _dependencies(module)
+            prints = prints or any(_prints(Path(file).read_text("utf-8", "replace")) for file, _ in files)
+            return replace(info, dependencies=files, prints=prints)
 
     def functions(self, module: str, name: str) -> tuple[FunctionSig, ...]:
         """Overloads of a function or method of a loaded module, in source order, with generic arguments filled in.
@@ -267,13 +277,15 @@ class Session:
             note.bytes()
             if reads_bindings(code, self.target.format):
                 raise UnsupportedError(_UNFILLED)
+            if calls_printf(code, self.target.format):
+                raise CompileError(f"Slang could not compile {name} for {self.target.format}:\n{_OWN_PRINTF}")
             if whole:
                 _check_groups(uses_groups(code))
                 self._check_globals(context_variables(code))
                 code = _exported(code, entry)
             layout = linked.call("IComponentType.getLayout", 0, None)
             fields, size = reflect.call_layout(self._library.native, layout, whole)
-            return Compiled(code, fields, size)
+            return Compiled(code, fields, size, _strings(self._library.native, layout))
 
     def close(self) -> None:
         """Release the session with all its modules. Calling it again does nothing."""
@@ -530,6 +542,11 @@ def reads_bindings(code: bytes, form: str) -> bool:
     return False
 
 
+def calls_printf(code: bytes, form: str) -> bool:
+    """Whether target code prints by means of its language, not by those of our library."""
+    return b"NonSemantic.DebugPrintf" in code if form == "spirv" else re.search(rb"\n +printf\(", code) is not None
+
+
 def context_variables(code: bytes) -> list[str]:
     """Global variables that C++ of Slang's keeps in a context, which it wants passed to the exported function."""
     context = re.search(r"^struct KernelContext_\d+\n\{\n(.*?)^\};", code.decode("utf-8", "replace"), re.M | re.S)
@@ -572,6 +589,20 @@ def _exported(code: bytes, entry: str) -> bytes:
     start, kind, name = found[0]
     context = f"\n    {kind} globals = {{}};\n    {kind} * {name} = &globals;" if kind else ""
     return head.sub(lambda _: f"SLANG_PRELUDE_EXPORT {start})\n{{{context}", code.decode()).encode()
+
+
+def _prints(text: str) -> bool:
+    """Whether user code calls printf."""
+    return "printf" in text and re.search(r"\bprintf\b", blank(text)) is not None and not _LIBRARY.search(text)
+
+
+def _strings(native: ctypes.CDLL, layout: int) -> tuple[tuple[int, str], ...]:
+    """Every string whose hash a program may hold, by that."""
+    size, found = ctypes.c_size_t(), []
+    for index in range(native.spReflection_getHashedStringCount(layout)):
+        text = native.spReflection_getHashedString(layout, index, ctypes.byref(size))
+        found.append((native.spComputeStringHash(text, len(text)), text.decode("utf-8", "replace")))
+    return tuple(found)
 
 
 def _dependencies(module: ComPtr) -> tuple[tuple[str, str], ...]:

@@ -245,9 +245,13 @@ def spread(values: Array, dims: Sequence[int], rank: int) -> Array:
         a, b = values.shape[i], values.shape[j]
         if a == 1 or b == 1:
             gone = i if a == 1 else j
-            values = values.take(0, axis=gone)
+            values = values[(slice(None),) * gone + (0,)]
         elif a == b:
-            values, gone = np.moveaxis(np.diagonal(values, axis1=i, axis2=j), -1, i), j
+            # A diagonal that can be written to, which NumPy's cannot.
+            shape, steps, gone = list(values.shape), list(values.strides), j
+            steps[i] += steps.pop(j)
+            del shape[j]
+            values = np.lib.stride_tricks.as_strided(values, shape, steps)
         else:
             raise Mismatch(f"dimensions of {a} and {b} are mapped to one")
         del where[gone]

@@ -39,6 +39,7 @@ float sum2(int2 p, float a) { return 1000 * p.x + 100 * p.y + a; }
 float sum3(int3 p, float a) { return 1000 * p.x + 100 * p.y + 10 * p.z + a; }
 uint beside(uint x, float a) { return x + uint(a); }
 float beside_f(float x, float a) { return x + a; }
+float apart(uint x, float x_0) { return x_0 - x; }
 float pairs(int x, int y) { return 100 * x + y; }
 float at_place(Sample s) { return 10 * s.place + s.weight; }
 float2 noise(Sample s) { return s.noise; }
@@ -348,6 +349,11 @@ def test_several_in_one_call(module: spy.Module) -> None:
 def test_functions_of_the_same_names(module: spy.Module) -> None:
     np.testing.assert_array_equal(module.wangHash(spy.wang_hash(), _result=np.zeros(9, "u4")), hashes((9,), 1) + 1)
     np.testing.assert_array_equal(module.scramble(range(9)).to_numpy(), np.arange(9) + 2)
+
+
+def test_a_parameter_named_like_a_generators_number(module: spy.Module) -> None:
+    result = module.apart(spy.wang_hash(seed=1), np.zeros(5, np.float32))
+    np.testing.assert_array_equal(result, -hashes((5,), 1, 1).astype(np.float32))
 
 
 def test_overloads_are_told_apart(module: spy.Module) -> None:

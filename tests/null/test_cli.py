@@ -180,7 +180,7 @@ def test_explain_on_the_null_device(cache: DiskCache, tmp_path: Path, capsys: py
     assert "(4, 4)" in capsys.readouterr().out
     assert cli.main([*explain, "sub"]) == 1
     out, err = capsys.readouterr()
-    assert out == "" and "has no function 'sub'" in err and "Traceback" not in err
+    assert out == "" and "has no function or type 'sub'" in err and "Traceback" not in err
     assert cli.main(["explain", str(tmp_path / "none.slang"), "f", "--device", "null"]) == 1
     assert "there is no file" in capsys.readouterr().err
 

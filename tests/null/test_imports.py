@@ -61,8 +61,8 @@ ALLOWED = {
     "tensor": {"dtypes", "errors", "layout", "ndbuffer", "types"},
     "args": {"backends.base", "broadcast", "dtypes", "errors", "layout", "ndbuffer", "tensor", "types"},
     "device": {
-        *("backends", "backends.base", "cache", "config", "errors", "layout", "module", "ndbuffer", "source"),
-        "types",
+        *("backends", "backends.base", "cache", "config", "diagnostics", "errors", "layout", "module", "ndbuffer"),
+        *("source", "types"),
     },
     "plan": {"args", "backends.base", "broadcast", "dtypes", "errors", "layout", "ndbuffer", "tensor", "types"},
     "function": {"args", "errors", "plan", "types"},

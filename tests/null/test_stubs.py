@@ -217,7 +217,7 @@ def test_structs_show_their_declaration() -> None:
 def test_modules_without_anything_to_say() -> None:
     ast.parse(stub_text(ModuleInfo("empty")))
     kernel = EntryPoint("main", (), (1, 1, 1))
-    assert "    main: spy.Function\n" in stub_text(ModuleInfo("empty", entry_points=(kernel,)))
+    assert "    main: spy.Kernel\n" in stub_text(ModuleInfo("empty", entry_points=(kernel,)))
 
 
 def test_keyword_parameters_cannot_be_passed_by_name() -> None:

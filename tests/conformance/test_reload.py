@@ -1,0 +1,154 @@
+"""Hot reload: what is made of a module follows its files, and a broken file breaks nothing for good."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import slangpy_rt as spy
+
+# Longer than a device waits between two looks at a file.
+PAUSE = 0.02
+Write = Callable[[str], None]
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    """Writes the module's file, late enough for the next call to look."""
+
+    def write(text: str) -> None:
+        time.sleep(PAUSE)
+        (tmp_path / "edited.slang").write_text(text)
+
+    return write
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """The module's file."""
+    return tmp_path / "edited.slang"
+
+
+def test_the_next_call_runs_the_new_text(device: spy.Device, path: Path, write: Write) -> None:
+    write("float f(float x) { return x + 1; }")
+    module = spy.Module.load_from_file(device, path)
+    f = module.f
+    mapped = f.map((0,))
+    values = np.arange(3, dtype=np.float32)
+    assert (f(values) == values + 1).all() and (mapped(values) == values + 1).all()
+    write("float f(float x) { return x * 10; }")
+    assert (f(values) == values * 10).all()
+    assert (mapped(values) == values * 10).all()
+    assert (module.f(values) == values * 10).all()
+
+
+def test_touching_a_file_changes_nothing(device: spy.Device, path: Path, write: Write) -> None:
+    write("float f(float x) { return x + 2; }")
+    module = spy.Module.load_from_file(device, path)
+    assert module.f(1.0) == 3
+    before = module.info
+    time.sleep(PAUSE)
+    path.touch()
+    assert module.f(1.0) == 3 and module.info is before
+
+
+def test_signatures_structs_and_kernels_follow(device: spy.Device, path: Path, write: Write) -> None:
+    write(
+        "import slangpy_rt;\n"
+        "struct P { float x; float get() { return x; } };\n"
+        "float f(float a) { return a; }\n"
+        "[numthreads(4, 1, 1)] void k(RWTensor<float, 1> t, uint i : SV_DispatchThreadID) { t[i] = 1; }\n"
+    )
+    module = spy.Module.load_from_file(device, path)
+    out = spy.Tensor.zeros(device, 4)
+    f, get, k = module.f, module.P.get, module.k
+    k.dispatch(4, out)
+    assert (f(1.0), get({"x": 2}), out.to_numpy().tolist()) == (1, 2, [1] * 4)
+    write(
+        "import slangpy_rt;\n"
+        "struct P { float x; float y; float get() { return x + y; } };\n"
+        "float f(float a, float b) { return a + b; }\n"
+        "float g(float a) { return -a; }\n"
+        "[numthreads(4, 1, 1)] void k(RWTensor<float, 1> t, uint i : SV_DispatchThreadID) { t[i] = i; }\n"
+    )
+    k.dispatch(4, out)
+    assert (f(1.0, 2.0), get({"x": 2, "y": 3}), module.g(1.0)) == (3, 5, -1)
+    assert out.to_numpy().tolist() == [0, 1, 2, 3]
+    assert "b" in str(f.signature) and "g" in dir(module)
+
+
+def test_imported_files_count_too(device: spy.Device, tmp_path: Path, path: Path, write: Write) -> None:
+    (tmp_path / "inner.slang").write_text("public float k() { return 2; }")
+    write("import inner; float f(float x) { return x * k(); }")
+    module = spy.Module.load_from_file(device, path)
+    assert module.f(3.0) == 6
+    time.sleep(PAUSE)
+    (tmp_path / "inner.slang").write_text("public float k() { return 5; }")
+    assert module.f(3.0) == 15
+
+
+def test_linked_modules_count_too(device: spy.Device, tmp_path: Path, path: Path, write: Write) -> None:
+    (tmp_path / "below.slang").write_text("public float k() { return 2; }")
+    below = spy.Module.load_from_file(device, tmp_path / "below.slang")
+    write("import below; float f(float x) { return x * k(); }")
+    module = spy.Module.load_from_file(device, path, link=[below])
+    assert module.f(3.0) == 6
+    time.sleep(PAUSE)
+    (tmp_path / "below.slang").write_text("public float k() { return 7; }")
+    assert module.f(3.0) == 21
+
+
+def test_a_broken_file_raises_until_it_is_mended(device: spy.Device, path: Path, write: Write) -> None:
+    write("float f(float x) { return x; }")
+    f = spy.Module.load_from_file(device, path).f
+    assert f(4.0) == 4
+    write("float f(float x) { return x }")
+    for _ in range(2):
+        with pytest.raises(spy.CompileError, match=r"edited\.slang:1:\d+"):
+            f(4.0)
+        time.sleep(PAUSE)
+    write("float f(float x) { return x * 2; }")
+    assert f(4.0) == 8
+
+
+def test_a_function_renamed_and_named_back(device: spy.Device, path: Path, write: Write) -> None:
+    write("float f(float x) { return x; }")
+    module = spy.Module.load_from_file(device, path)
+    f = module.f
+    assert f(4.0) == 4
+    write("float g(float x) { return x * 3; }")
+    with pytest.raises(spy.CompileError) as error:
+        f(4.0)
+    assert str(error.value) == f"f: '{path}' was edited and no longer declares it; it has g."
+    assert module.g(4.0) == 12
+    write("float f(float x) { return x * 4; }")
+    assert f(4.0) == 16
+
+
+def test_a_file_that_is_gone_for_a_while(device: spy.Device, path: Path, write: Write) -> None:
+    text = "float f(float x) { return x + 8; }"
+    write(text)
+    f = spy.Module.load_from_file(device, path).f
+    assert f(1.0) == 9
+    time.sleep(PAUSE)
+    path.unlink()
+    with pytest.raises(spy.CompileError, match="there is no file"):
+        f(1.0)
+    write(text)
+    assert f(1.0) == 9
+
+
+def test_device_reload_and_no_hot_reload(backend_name: str, path: Path, write: Write) -> None:
+    with spy.Device(backend_name, hot_reload=False) as device:
+        write("float f(float x) { return x; }")
+        f = spy.Module.load_from_file(device, path).f
+        assert f(1.0) == 1
+        write("float f(float x) { return x + 1; }")
+        time.sleep(PAUSE)
+        assert f(1.0) == 1
+        device.reload()
+        assert f(1.0) == 2
