@@ -6,6 +6,7 @@ What arguments have to agree on among each other is decided in ``plan``; which f
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -48,6 +49,10 @@ Shape = tuple[int, ...]
 
 # How to get a value's parts, and the place, name and type of each.
 Parts = tuple[Callable[[Any], Any], list[tuple[str, str, SlangType]]]
+
+# Types that take a whole array, and how many generic arguments they have.
+_CONTAINERS = {"Tensor": 2, "RWTensor": 2, "NDBuffer": 2, "StructuredBuffer": 1, "RWStructuredBuffer": 1}
+_BYTES = ("ByteAddressBuffer", "RWByteAddressBuffer")
 
 # Host values up to this many scalars travel in the argument block: two float4x4.
 _MAX_VALUE_SCALARS = 32
@@ -130,9 +135,13 @@ def bind(where: str, scope: Scope, param: Param, value: Any, how: Map = NO_MAP) 
         return replace(inner, feed=ConvertedFeed(stand_in, inner.feed, inner.access != "in"))
     if how.type is not None:
         type_ = how.type if isinstance(how.type, SlangType) else scope.named(f"{where}: map", how.type)
-        if type_ != param.type:
+        if type_.name != param.type.name:
+            if not _slang_converts(type_, param):
+                raise BindError(
+                    f"{where}: map takes it for a '{type_.name}', which Slang does not convert to '{param.type.name}'."
+                )
             bound = bind(where, scope, replace(param, type=type_), value, replace(how, type=None))
-            # Slang converts; an overload that takes the type itself fits better.
+            # An overload that takes the type itself fits better.
             return (
                 bound
                 if param.type.kind in ("generic", "interface")
@@ -161,6 +170,16 @@ def bind(where: str, scope: Scope, param: Param, value: Any, how: Map = NO_MAP) 
     return replace(bound, mapped=how.dims) if bound.mode in ("array", "computed") else bound
 
 
+def _slang_converts(type_: SlangType, param: Param) -> bool:
+    """Whether Slang makes a parameter's value of one of another type, unasked."""
+    if param.type.kind in ("generic", "interface"):
+        return True
+    numbers = ("scalar", "vector", "matrix")
+    if param.direction != "in" or type_.kind not in numbers or param.type.kind not in numbers:
+        return False
+    return type_.kind == "scalar" or type_.shape == param.type.shape
+
+
 def bind_result(where: str, scope: Scope, type_: SlangType, value: Any, how: Map = NO_MAP) -> Bound:
     """Fit an array given as ``_result`` to the function's return type."""
     if not isinstance(value, (NDBuffer, np.ndarray)):
@@ -187,9 +206,12 @@ def describe(value: Any) -> str:
     """A value in a few words, for messages."""
     if isinstance(value, NDBuffer):
         return f"a {value.summary}"
-    if isinstance(value, np.ndarray) and value.ndim:
+    if isinstance(value, np.ndarray) and value.dtype.names is not None:
+        return f"a structured array with the fields {', '.join(value.dtype.names)} and shape {value.shape}"
+    if isinstance(value, np.ndarray):
         return f"an array of dtype {value.dtype} and shape {value.shape}"
-    text = " ".join(repr(value).split())
+    # On one line, and without the address that objects have in their repr.
+    text = re.sub(" at 0x[0-9A-Fa-f]+", "", " ".join(repr(value).split()))
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
@@ -218,6 +240,8 @@ def _bind(where: str, scope: Scope, param: Param, value: Any, how: Map) -> Bound
         if bound.record is not None:
             check_native(where, device, element, f"'{type_.name}'")
         return _as_tensor(bound, type_)
+    if type_.kind == "struct" and type_.name in _BYTES:
+        return _bind_bytes(where, scope, param, value)
     if type_.kind == "pointer":
         return _bind_pointer(where, scope, param, value)
     if isinstance(value, ValueRef):
@@ -262,7 +286,7 @@ def _bind_scalar(where: str, device: Device, name: str, type_: SlangType, stored
     kinds = {"f": "iufb", "i": "iub", "u": "iub", "b": "b"}[NUMPY_OF[scalar].kind]
     if source.kind not in kinds or stored.record:
         raise BindError(
-            f"{where} is {value!r} of type {type(value).__name__}, which does not convert to '{type_.name}'."
+            f"{where} is {describe(value)} of type {type(value).__name__}, which does not convert to '{type_.name}'."
         )
     if type_.kind == "array":
         raise BindError(f"{where} is {value!r}; '{type_.name}' takes {stored.dims[0]} values in a list or an array.")
@@ -325,6 +349,28 @@ def _bind_pointer(where: str, scope: Scope, param: Param, value: Any) -> Bound:
         raise BindError(f"{where} is a non-contiguous view; '{type_.name}' takes elements that follow each other.")
     check_native(where, scope.device, element, f"'{type_.name}'")
     return replace(bound, type=type_, mode="pointer", shape=(), strides=())
+
+
+def _bind_bytes(where: str, scope: Scope, param: Param, value: Any) -> Bound:
+    """An array as bytes, whatever its elements are."""
+    type_, device = param.type, scope.device
+    access = "inout" if type_.name.startswith("RW") else "in"
+    if isinstance(value, NDBuffer):
+        if value.device is not device:
+            raise BindError(f"{where} lives on {value.device!r}; the module runs on {device!r}.")
+        dense, nbytes, host = value.is_contiguous, value.nbytes, "tensor" if isinstance(value, Tensor) else "ndbuffer"
+        feed: Feed = ArrayFeed()
+    elif isinstance(value, np.ndarray):
+        dense, nbytes, host = value.flags.c_contiguous, value.nbytes, "numpy"
+        if access != "in" and not value.flags.writeable:
+            raise BindError(f"{where} is {describe(value)} and would be written to; pass a writable array.")
+        shared = "zero_copy" in device.caps.features
+        feed = HostViewFeed(device, np.asarray) if shared else HostCopyFeed(device, np.asarray, access, 0)
+    else:
+        raise BindError(f"{where} is {describe(value)}; '{type_.name}' takes a Tensor, an NDBuffer or a NumPy array.")
+    if not dense:
+        raise BindError(f"{where} is a non-contiguous view; '{type_.name}' takes bytes that follow each other.")
+    return Bound(param.name, type_, "uint8_t", 1, access, "tensor", (nbytes,), (1,), True, host, feed)
 
 
 def _parts_of(where: str, param: Param, value: Any) -> Parts | None:
@@ -391,7 +437,9 @@ def _bind_parts(
     names = [name for _, name, _ in places]
     for name, _ in how.fields:
         if name not in names:
-            raise BindError(f"{where}: map names '{name}', which '{param.type.name}' has not; it has {', '.join(names)}.")
+            raise BindError(
+                f"{where}: map names '{name}', which '{param.type.name}' has not; it has {', '.join(names)}."
+            )
     bound = []
     for (place, name, type_), part in zip(places, parts(value), strict=True):
         inner = f"{where[:-1]}{place}'" if where.endswith("'") else f"{where}{place}"
@@ -461,8 +509,8 @@ def _bind_host(
     try:
         array = np.asarray(value)
     except ValueError:
-        raise BindError(f"{where} is a list with rows of different lengths: {value!r}.") from None
-    what = f"an array of dtype {array.dtype} and shape {array.shape}" if is_array else f"{value!r}"
+        raise BindError(f"{where} is a list with rows of different lengths: {describe(value)}.") from None
+    what = describe(value)
     convert: Callable[[Any], npt.NDArray[Any]]
     if stored.record and array.dtype.names is not None and access == "in" and array.dtype != dtype:
         as_record(where, dtype, array)
@@ -549,11 +597,11 @@ def _as_tensor(bound: Bound, type_: SlangType) -> Bound:
 def _container(type_: SlangType) -> tuple[SlangType, int, bool] | None:
     """Element, rank and writability of a parameter that takes a whole array."""
     head = type_.name.partition("<")[0]
-    if type_.kind != "struct" or head not in ("Tensor", "RWTensor", "NDBuffer") or len(type_.arguments) != 2:
+    if type_.kind != "struct" or len(type_.arguments) != _CONTAINERS.get(head):
         return None
-    element, rank = type_.arguments
+    element, rank = (*type_.arguments, 1)[:2]
     assert isinstance(element, SlangType) and isinstance(rank, int), type_
-    return element, rank, head != "Tensor"
+    return element, rank, head not in ("Tensor", "StructuredBuffer")
 
 
 def _stored(where: str, type_: SlangType) -> Storage:
@@ -561,7 +609,8 @@ def _stored(where: str, type_: SlangType) -> Storage:
     if found is None:
         raise UnsupportedError(
             f"{where}: parameters of type '{type_.name}' are not supported; scalars, vectors, matrices, arrays, "
-            "enums, structs of these, pointers, Tensor, RWTensor and NDBuffer are."
+            "enums, structs of these, pointers, Tensor, RWTensor, NDBuffer, (RW)StructuredBuffer and "
+            "(RW)ByteAddressBuffer are."
         )
     return found
 

@@ -145,7 +145,8 @@ class Device:
         """Wait until all work given to this device is done, and show what it printed."""
         self.check_open()
         self.backend.sync()
-        self.diagnostics.flush()
+        if self.diagnostics.pending:
+            self.diagnostics.flush()
 
     wait = synchronize
 
@@ -209,7 +210,8 @@ class Device:
         self.check_open()
         if array.nbytes:
             self.backend.download(buffer, address - buffer.address, array.data)
-        self.diagnostics.flush()
+        if self.diagnostics.pending:
+            self.diagnostics.flush()
 
     def host_array(self, shape: Shape, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
         """A new NumPy array, uninitialized, for a result that goes back to the host.

@@ -29,14 +29,21 @@ Launch = Callable[[Kernel, tuple[int, int, int], bytes, Sequence[Buffer]], None]
 
 
 class Diagnostics:
-    """The buffer of one device, allocated when a kernel first needs it."""
+    """The buffer of one device, allocated when a kernel first needs it.
+
+    Attributes
+    ----------
+    pending : bool
+        Whether a kernel that may say something was launched since the last look. Only with ``lock`` set to true.
+    lock : threading.RLock
+        Held from a launch to the look at what it said, where that follows at once, and while lines are printed.
+    """
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
         self._buffer: Buffer | None = None
         self._strings: dict[int, str] = {}
-        self._pending = False
-        # From a launch to the look at what it said, and while lines are printed, in their order.
+        self.pending = False
         self.lock = threading.RLock()
 
     @property
@@ -70,10 +77,6 @@ class Diagnostics:
                     f"printf: Slang gives the strings {known!r} and {text!r} the same number; change one of them."
                 )
 
-    def expect(self) -> None:
-        """A kernel that may say something is about to be launched."""
-        self._pending = True
-
     def flush(self) -> Outside | None:
         """Wait for the kernels launched so far and print their lines on ``sys.stdout``.
 
@@ -82,10 +85,10 @@ class Diagnostics:
         Outside or None
             The first access outside of an array since the last look.
         """
-        if not self._pending:
-            return None
         with self.lock:
-            self._pending = False
+            if not self.pending:
+                return None
+            self.pending = False
             buffer = self.buffer
             head = np.empty(_FIRST, np.uint32)
             self._backend.download(buffer, 0, head.data)
@@ -146,7 +149,7 @@ class Launcher:
         """
         diagnostics = self._diagnostics
         with diagnostics.lock:
-            diagnostics.expect()
+            diagnostics.pending = True
             self._launch(kernel, groups, args, (*buffers, diagnostics.buffer))
             outside = diagnostics.flush() if self._wait or self._arrays else None
         if outside is not None:
@@ -159,7 +162,7 @@ class Launcher:
             if struct.unpack_from("<Q", args, offset)[0] == outside.address and shape == outside.shape
         ]
         who = f"argument {' or '.join(name for name, _ in same)}" if same else "an array made in the function,"
-        more = f", and so were {outside.count - 1} more accesses" if outside.count > 1 else ""
+        more = f", one of {outside.count} such accesses" if outside.count > 1 else ""
         return (
             f"{who} of shape {outside.shape} was {'written' if outside.writes else 'read'} at {outside.index}, "
             f"which is outside{more}. Let the function compare its indices with the array's shape."

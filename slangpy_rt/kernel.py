@@ -94,7 +94,8 @@ class Kernel(Function):
         given = threads if isinstance(threads, (tuple, list)) else (threads,)
         if not 1 <= len(given) <= 3 or not all(isinstance(n, (int, np.integer)) and n >= 0 for n in given):
             raise BindError(
-                f"{self.name}.dispatch: threads is {describe(threads)}; give one to three whole numbers of at least 0."
+                f"{self.name}.dispatch: threads is {describe(threads)}; "
+                "give one to three whole numbers of at least 0."
             )
         size = tuple(int(n) for n in given)
         if monotonic() >= self._scope.due:
@@ -152,15 +153,17 @@ class Kernel(Function):
                     )
         uniforms = self._uniforms()
         order = (*range(len(every), len(every) + len(uniforms)), *order)
-        return prepare_dispatch(scope, self._entry_without(sig.params[len(bound) :]), bound, order, threads, self._options, uniforms)
+        return prepare_dispatch(
+            scope, self._entry_without(sig.params[len(bound) :]), bound, order, threads, self._options, uniforms
+        )
 
     def _entry_without(self, left_out: tuple[Param, ...]) -> EntryPoint:
         """The entry point as a call sees it that leaves parameters to their defaults."""
         params = self.entry.params[: len(self.entry.params) - len(left_out)]
         if self.entry.params[len(params) :] != left_out:
             raise BindError(
-                f"{self.overloads[0]}: argument {left_out[0].name} missing; a parameter with a semantic stands behind "
-                "it, and Slang fills in defaults from the right only."
+                f"{self.overloads[0]}: argument {left_out[0].name} missing; a parameter with a semantic stands "
+                "behind it, and Slang fills in defaults from the right only."
             )
         return replace(self.entry, params=params)
 

@@ -82,10 +82,13 @@ class Struct:
         if name not in overloads:
             if name.startswith("_"):
                 raise AttributeError(name)
-            raise AttributeError(
-                f"struct '{self.slang_type.name}' has no method '{name}'; it has {', '.join(overloads) or 'none'}."
-            )
-        function = Function(self._scope, f"{self.name}.{name}", tuple(overloads[name]))
+            try:
+                # Methods of extensions are found by their names alone.
+                function = self[name]
+            except BindError as error:
+                raise AttributeError(str(error)) from None
+        else:
+            function = Function(self._scope, f"{self.name}.{name}", tuple(overloads[name]))
         # The next look-up finds it without coming here.
         self.__dict__[name] = function
         return function

@@ -1,12 +1,19 @@
-"""The documentation runs: every Python block of a page, in order, with the page's Slang files beside it."""
+"""The documentation runs: every Python block of a page, in order, with the page's Slang files beside it.
+
+What a block prints stands behind it, in a block marked ``text``; both are compared.
+"""
 
 import re
+from contextlib import redirect_stdout
+from io import StringIO
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+NOTES = [ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs" / "design").glob("*.md"))]
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.M | re.S)
 
 
@@ -14,18 +21,36 @@ _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.M | re.S)
 def test_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}
-    for language, text in _BLOCK.findall(page.read_text(encoding="utf-8")):
+    blocks = [*_BLOCK.findall(page.read_text(encoding="utf-8")), ("", "")]
+    for (language, text), (following, shown) in pairwise(blocks):
         first = re.match(r"// (\w+\.slang)\n", text)
         if language == "slang" and first:
             Path(first[1]).write_text(text, encoding="utf-8")
         elif language == "python":
-            exec(compile(text, page.name, "exec"), names)
+            printed = StringIO()
+            with redirect_stdout(printed):
+                exec(compile(text, page.name, "exec"), names)
+            expected = shown if following == "text" else ""
+            assert _lines(printed.getvalue()) == _lines(expected), text
+
+
+def test_a_wrong_output_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = tmp_path / "page.md"
+    for shown in ("```text\n3\n```\n", ""):
+        page.write_text(f"```python\nprint(1 + 1)\n```\n{shown}")
+        with pytest.raises(AssertionError):
+            test_page_runs(page, tmp_path, monkeypatch)
+    page.write_text("```python\nprint(1 + 1)\n```\n```text\n2\n```\n")
+    test_page_runs(page, tmp_path, monkeypatch)
 
 
 def test_links_lead_somewhere() -> None:
-    for page in PAGES:
-        for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8")):
-            assert (page.parent / target).exists(), f"{page.name}: {target}"
+    for page in PAGES + NOTES:
+        prose = re.sub(r"```.*?```|`[^`]*`", "", page.read_text(encoding="utf-8"), flags=re.S)
+        for target, heading in re.findall(r"\]\(([^)#:]*)(?:#([\w-]+))?\)", prose):
+            file = page.parent / target if target else page
+            assert file.exists(), f"{page.name}: {target}"
+            assert not heading or heading in _headings(file), f"{page.name}: {target}#{heading}"
 
 
 def test_the_generated_text_shown_is_the_generated_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -40,3 +65,14 @@ def test_the_generated_text_shown_is_the_generated_text(tmp_path: Path, monkeypa
     module = spy.Module.load_from_source(spy.Device("cpu"), "example", source[1])
     text = module.tone.source(np.zeros((480, 640, 3), np.float32), 2.0)
     assert re.sub(r"^ {3}", "", shown[1], flags=re.M).strip() == text.strip()
+
+
+def _lines(text: str) -> list[str]:
+    """A page keeps no blanks at the ends of lines, and an output no empty lines at its own."""
+    return [line.rstrip() for line in text.rstrip().splitlines()]
+
+
+def _headings(file: Path) -> set[str]:
+    """As GitHub names them in links."""
+    found = re.findall(r"^#+ (.*)$", file.read_text(encoding="utf-8"), re.M)
+    return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in found}

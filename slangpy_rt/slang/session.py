@@ -49,6 +49,7 @@ _OWN_PRINTF = (
 )
 # At the end, every line and column stays what it was.
 _IMPORT = "\nimport slangpy_rt;\n"
+_OURS = re.compile(r"\b(?:(?:RW)?Tensor|NDBuffer|(?:RW)?(?:Structured|ByteAddress)Buffer|printf)\b")
 _LIBRARY = re.compile(r"^(?:module|implementing) slangpy_rt;", re.M)
 _OP_VARIABLE = 59  # SPIR-V, as the storage classes UniformConstant, Uniform and StorageBuffer
 _BOUND = (0, 2, 12)
@@ -127,7 +128,7 @@ class Session:
                     "open a new session to load another text under that name or path."
                 )
             prepared, prints = prepare(source), _prints(source)
-            module = self._load(name, path, prepared.text + _IMPORT if prints else prepared.text)
+            module = self._load(name, path, prepared.text + _IMPORT if _needs_library(source) else prepared.text)
             self._loaded[name] = loaded
             self._modules[name], self._texts[name] = module, source
             info = reflect.module_info(self._library.native, module, name, source, prepared, self._enum_cases())
@@ -594,6 +595,11 @@ def _exported(code: bytes, entry: str) -> bytes:
 def _prints(text: str) -> bool:
     """Whether user code calls printf."""
     return "printf" in text and re.search(r"\bprintf\b", blank(text)) is not None and not _LIBRARY.search(text)
+
+
+def _needs_library(text: str) -> bool:
+    """Whether user code names what our module has, and does not import it."""
+    return _OURS.search(text) is not None and _OURS.search(blank(text)) is not None and not _LIBRARY.search(text)
 
 
 def _strings(native: ctypes.CDLL, layout: int) -> tuple[tuple[int, str], ...]:

@@ -46,7 +46,8 @@ class Type:
     Attributes
     ----------
     kind : str
-        ``"scalar"``, ``"vector"``, ``"matrix"``, ``"array"``, ``"struct"``, ``"enum"``, ``"tensor"`` or ``"pointer"``.
+        ``"scalar"``, ``"vector"``, ``"matrix"``, ``"array"``, ``"struct"``, ``"enum"``, ``"tensor"`` or
+        ``"pointer"``.
     dtype : numpy.dtype
         Of its scalars, structured for a struct; of a container those of its elements.
     dims : tuple of int
@@ -103,7 +104,9 @@ class Data:
             elif how == "transpose":
                 base = base.transpose(what)
             elif isinstance(base, np.ndarray):
-                base = np.broadcast_to(base, what + inner)
+                wide = np.broadcast_to(base, what + inner)
+                # NumPy lets nobody write to it. On a device that is for the call to find out.
+                base = wide if self.type is None else np.lib.stride_tricks.as_strided(base, wide.shape, wide.strides)
             else:
                 base = base.broadcast_to(what)
         return base
@@ -263,11 +266,16 @@ def spread(values: Array, dims: Sequence[int], rank: int) -> Array:
 
 
 def indices(type_: Type, shape: Shape) -> Array:
-    """What ``call_id()`` gives each element: vectors count the last dimension in x, arrays the first one first."""
-    if (type_.dims[0] if type_.dims else 1) != len(shape):
+    """What ``call_id()`` gives each element: vectors count the last dimension in x, arrays the first one first.
+
+    A vector of one component more than the call has dimensions holds 0 there.
+    """
+    wanted = type_.dims[0] if type_.dims else 1
+    spare = len(shape) > 0 and type_.kind == "vector" and wanted == len(shape) + 1
+    if wanted != len(shape) and not spare:
         raise Refused(f"'{type_.name}' does not count {len(shape)} dimensions")
-    each = np.stack(np.meshgrid(*map(np.arange, shape), indexing="ij"), -1).astype(type_.dtype)
-    return _as_index(type_, each)
+    each = np.stack(np.meshgrid(*map(np.arange, (1,) * spare + shape), indexing="ij"), -1).astype(type_.dtype)
+    return _as_index(type_, each[0] if spare else each)
 
 
 def place(device: spy.Device, module: Any, value: Any) -> tuple[Any, Any]:

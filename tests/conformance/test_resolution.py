@@ -85,6 +85,7 @@ FLOAT, INT, BYTE = model.scalar("float", "f4"), model.scalar("int", "i4"), model
 HALF, DOUBLE, BOOL = model.scalar("half", "f2"), model.scalar("double", "f8"), model.scalar("bool", "?")
 UINT, WORD = model.scalar("uint", "u4"), model.scalar("uint64_t", "u8")
 FLOAT3, INT2, MATRIX = model.vector(FLOAT, 3), model.vector(INT, 2), model.matrix(FLOAT, 2, 3)
+FLOAT4 = model.vector(FLOAT, 4)
 FLOATS, VECTORS2 = model.array(FLOAT, 4), model.array(FLOAT3, 2)
 S, MODE = model.struct("S", a=FLOAT, b=INT), model.enum("Mode", first=0, second=1, seventh=7)
 
@@ -166,15 +167,29 @@ def arguments() -> Iterator[Any]:
     yield from ([[1, 2, 3], [4, 5, 6]], ((1, 2), (3, 4)), [[1, 2], [3]], [[[1, 2, 3], [4, 5, 6]]] * 2, ["a", "b"])
     for code, shape in product(("?", "u1", "i4", "i8", "u4", "f2", "f8", ">f4", "c8", "S2"), ((3,), (4, 2), (2, 3))):
         yield host(code, *shape)
-    for shape in ((), (2,), (3,), (4,), (2, 3), (3, 2), (5, 4), (2, 2, 3), (3, 2, 3), (2, 3, 2), (2, 3, 4), (0,), (0, 3)):
+    for shape in (
+        (),
+        (2,),
+        (3,),
+        (4,),
+        (2, 3),
+        (3, 2),
+        (5, 4),
+        (2, 2, 3),
+        (3, 2, 3),
+        (2, 3, 2),
+        (2, 3, 4),
+        (0,),
+        (0, 3),
+    ):
         yield host("f4", *shape)
     for on, shape in product(("Tensor", "NDBuffer"), ((), (3,), (4,), (2, 3), (5, 4), (2, 2, 3), (0, 3))):
         yield held(on, FLOAT, *shape)
     for type_, shape in (
-        (INT, (3,)), (INT, (4, 2)), (DOUBLE, (3,)), (HALF, (3,)), (BYTE, (3,)), (BOOL, (3,)), (UINT, (4, 2)), (WORD, (2,)),
-        (FLOAT3, ()), (FLOAT3, (2,)), (FLOAT3, (4, 2)), (FLOAT3, (2, 4, 5)), (MATRIX, (2,)), (FLOATS, (3,)), (VECTORS2, (3,)),
-        (INT2, (3,)), (S, (3,)), (S, (2, 2)), (model.vector(FLOAT, 4), (2,)),
-    ):  # fmt: skip
+        *((INT, (3,)), (INT, (4, 2)), (DOUBLE, (3,)), (HALF, (3,)), (BYTE, (3,)), (BOOL, (3,)), (UINT, (4, 2))),
+        *((FLOAT3, ()), (FLOAT3, (2,)), (FLOAT3, (4, 2)), (FLOAT3, (2, 4, 5)), (MATRIX, (2,)), (FLOATS, (3,))),
+        *((VECTORS2, (3,)), (INT2, (3,)), (S, (3,)), (S, (2, 2)), (FLOAT4, (2,)), (WORD, (2,))),
+    ):
         yield held("Tensor", type_, *shape)
     yield held("NDBuffer", FLOAT3, 4, 2)
     yield held("NDBuffer", S, 3)
@@ -184,16 +199,32 @@ def arguments() -> Iterator[Any]:
     yield from ({"a": 1}, {"a": 1, "b": 2, "c": 3}, {"a": 1, "b": 2.5}, {"_type": "Mode", "a": 1, "b": 2}, {})
     yield from ({"a": host("f4", 3), "b": 2}, {"a": host("f4", 2, 1), "b": host("i4", 3)}, {"a": 1, "b": [1, 2]})
     yield from ({"a": held("Tensor", FLOAT, 3), "b": host("i8", 3)}, {"a": host("f4", 2), "b": host("i4", 3)})
-    yield from ({"a": 1, "b": host("f4", 3)}, {"x": 1, "y": 2, "z": 3}, {"x": 1, "y": 2}, {"x": host("f4", 3), "y": 1, "z": 2})
+    yield from (
+        {"a": 1, "b": host("f4", 3)},
+        {"x": 1, "y": 2, "z": 3},
+        {"x": 1, "y": 2},
+        {"x": host("f4", 3), "y": 1, "z": 2},
+    )
     yield from (Named(1, 2), Plain(1, 2), (1.5, 2), (1, 2, 3), [{"a": 1, "b": 2}, {"a": 3, "b": 4}, {"a": 5, "b": 6}])
-    yield from (records(("a", "f4"), ("b", "i4")), records(("b", "i4"), ("a", "f8")), records(("a", "f4"), ("c", "i4")))
+    yield from (
+        records(("a", "f4"), ("b", "i4")),
+        records(("b", "i4"), ("a", "f8")),
+        records(("a", "f4"), ("c", "i4")),
+    )
     yield records(("a", "f4"), ("b", "f4"))
     for name in ("float3", "int2", "float2", "int3", "float4", "float2x3"):
         yield VECTORS[name](1)
     yield VECTORS["float3"](1, 2, 3)
     yield from ("first", "seventh", "eighth", Mode.second)
     yield from (range(4), range(0, 10, 3), range(10, 0, -4), range(0), CallId())
-    yield from (Grid((4,)), Grid((4,), 5, -2), Grid((2, 3)), Grid((2, 3), (1, 2), (10, 100)), Grid((2, 3, 4)), Grid((2, 0)))
+    yield from (
+        Grid((4,)),
+        Grid((4,), 5, -2),
+        Grid((2, 3)),
+        Grid((2, 3), (1, 2), (10, 100)),
+        Grid((2, 3, 4)),
+        Grid((2, 0)),
+    )
 
 
 def label(value: Any) -> str:
@@ -315,7 +346,8 @@ def test_values(device: spy.Device, module: spy.Module, requires: Any, row: Row)
     if type_.kind == "tensor":
         if 0 in wanted.shape:
             pytest.skip("an empty tensor has no first element")
-        wanted = wanted[(..., *[0] * type_.rank, *[slice(None)] * len(type_.dims))]
+        first: tuple[Any, ...] = (..., *[0] * type_.rank, *[slice(None)] * len(type_.dims))
+        wanted = wanted[first]
     model.same(call(module, row.function, row.argument).to_numpy(), wanted)
 
 

@@ -1,0 +1,104 @@
+"""Modules: macros, link-time constants, several of them together, and how strict their calls are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import slangpy_rt as spy
+
+
+def test_defines(device: spy.Device) -> None:
+    text = "float f(float x) { return x * FACTOR + (NEGATE ? -1 : 1); }"
+    for factor, negate, expected in ((2, False, 7), (5, True, 14)):
+        module = spy.Module.load_from_source(device, "defined", text, defines={"FACTOR": factor, "NEGATE": negate})
+        assert module.f(3.0) == expected
+
+
+def test_constants_of_a_module_and_of_a_function(device: spy.Device) -> None:
+    text = """
+    extern static const int steps;
+    extern static const float2 scale = float2(1, 2);
+    extern static const bool up = true;
+    float f(float x) { return (up ? 1 : -1) * (steps * x + scale.x + scale.y); }
+    """
+    module = spy.Module.load_from_source(device, "constants", text, constants={"steps": 4})
+    assert module.f(10.0) == 43
+    other = module.f.constants({"steps": 7, "scale": [10, 20]})
+    assert other(10.0) == 100 and other.constants({"up": False})(10.0) == -100
+    assert module.f(10.0) == 43
+    assert module.f.constants({"steps": 7}) is module.f.constants({"steps": 7})
+
+
+def test_linked_modules(device: spy.Device) -> None:
+    below = spy.Module.load_from_source(device, "shapes", "public float area(float r) { return 3 * r * r; }")
+    text = "import shapes; extern static const int n; float f(float r) { return area(r) * n; }"
+    above = spy.Module.load_from_source(device, "drawing", text, link=[below], constants={"n": 2})
+    assert (above.f(np.array([1.0, 2.0])) == [6, 24]).all()
+    top = spy.Module.load_from_source(
+        device, "top", "import drawing; float g(float r) { return f(r) + 1; }", link=[above]
+    )
+    assert top.g(1.0) == 7
+
+
+def test_what_one_module_exports_fills_another(device: spy.Device) -> None:
+    settings = spy.Module.load_from_source(device, "settings", "export public static const int level = 9;")
+    text = "extern static const int level = 1; int f() { return level; }"
+    assert spy.Module.load_from_source(device, "alone", text).f() == 1
+    assert spy.Module.load_from_source(device, "together", text, link=[settings]).f() == 9
+
+
+def test_include_paths(backend_name: str, tmp_path: Path) -> None:
+    (tmp_path / "inner").mkdir()
+    (tmp_path / "inner" / "helper.slang").write_text("public float twice(float x) { return 2 * x; }")
+    with spy.Device(backend_name, include_paths=[tmp_path / "inner"]) as device:
+        module = spy.Module.load_from_source(device, "user", "import helper; float f(float x) { return twice(x); }")
+        assert module.f(4.0) == 8
+
+
+def test_strict_broadcasting(device: spy.Device) -> None:
+    text = "float add(float a, float b) { return a + b; } float3 scale(float3 v, float s) { return v * s; }"
+    module = spy.Module.load_from_source(device, "strict", text, strict_broadcasting=True)
+    grid, row = np.ones((2, 3), np.float32), np.arange(3, dtype=np.float32)
+    assert (module.add(grid, grid) == 2).all()
+    assert (module.add(grid, 1.0) == 2).all()
+    with pytest.raises(spy.ShapeError) as error:
+        module.add(grid, row)
+    assert str(error.value) == (
+        "float add(float a, float b): 'b' of shape (3,) would be broadcast to (2, 3), which strict_broadcasting "
+        "refuses; say how with .map(b=...)."
+    )
+    assert (module.add.map(b=(1,))(grid, row) == grid + row).all()
+    assert (module.scale(grid, 2.0) == 2).all()
+
+
+def test_link_refuses_another_device(device: spy.Device) -> None:
+    with spy.Device("null") as elsewhere:
+        other = spy.Module.load_from_source(elsewhere, "other", "public float k() { return 1; }")
+        with pytest.raises(spy.BindError, match="module 'here': link has .* which is for another device"):
+            spy.Module.load_from_source(device, "here", "import other; float f() { return k(); }", link=[other])
+
+
+def test_types_and_names(device: spy.Device) -> None:
+    module = spy.Module.load_from_source(
+        device,
+        "named",
+        "namespace ns { float f(float x) { return x; } }\n"
+        "enum Level { low, high = 7 };\n"
+        "struct Box { float3 size; float volume() { return size.x * size.y * size.z; } };\n"
+        "T same<T>(T x) { return x; }\n",
+    )
+    assert module["ns.f"](2.0) == 2
+    assert module.Level.high == 7 and module.Level.low.name == "low"
+    assert module.Box.fields == {"size": "float3"}
+    assert module.float3.shape == (3,) and module.float.scalar == "float"
+    assert module["same<int>"](3) == 3
+    assert {"same", "Box"} <= set(dir(module))
+    with pytest.raises(spy.BindError, match="has no function or type 'nothing'"):
+        module["nothing"]
+    with pytest.raises(AttributeError, match="has no function or type 'nothing'"):
+        _ = module.nothing
+    with pytest.raises(AttributeError):
+        _ = module._private
