@@ -36,7 +36,7 @@ from slangpy_rt.generators import Generator, range_of
 from slangpy_rt.layout import same_walk
 from slangpy_rt.mapping import NO_MAP, Map
 from slangpy_rt.ndbuffer import NDBuffer
-from slangpy_rt.records import as_record, fields_of
+from slangpy_rt.records import as_record, dtype_text, fields_of
 from slangpy_rt.refs import ValueRef
 from slangpy_rt.scope import Scope
 from slangpy_rt.tensor import Tensor
@@ -138,7 +138,7 @@ def bind(where: str, scope: Scope, param: Param, value: Any, how: Map = NO_MAP) 
         if type_.name != param.type.name:
             if not _slang_converts(type_, param):
                 raise BindError(
-                    f"{where}: map takes it for a '{type_.name}', which Slang does not convert to '{param.type.name}'."
+                    f"{where}: map says '{type_.name}', which Slang does not convert to '{param.type.name}'."
                 )
             bound = bind(where, scope, replace(param, type=type_), value, replace(how, type=None))
             # An overload that takes the type itself fits better.
@@ -205,7 +205,7 @@ def converter(kind: type) -> Callable[[Any], Any] | None:
 def describe(value: Any) -> str:
     """A value in a few words, for messages."""
     if isinstance(value, NDBuffer):
-        return f"a {value.summary}"
+        return f"{'an' if value.summary[0] in 'AEINO' else 'a'} {value.summary}"
     if isinstance(value, np.ndarray) and value.dtype.names is not None:
         return f"a structured array with the fields {', '.join(value.dtype.names)} and shape {value.shape}"
     if isinstance(value, np.ndarray):
@@ -404,8 +404,9 @@ def _named_parts(where: str, type_: SlangType, value: Any, fields: Any) -> Parts
     else:
         raise BindError(f"{where} is {describe(value)}, a struct's value; '{type_.name}' was expected.")
     asked = fields.get("_type") if isinstance(value, dict) else None
-    if asked is not None and getattr(getattr(asked, "slang_type", asked), "name", asked) != type_.name:
-        raise BindError(f"{where} is a '{asked}' by its _type; '{type_.name}' was expected.")
+    given = getattr(getattr(asked, "slang_type", asked), "name", asked)
+    if asked is not None and given != type_.name:
+        raise BindError(f"{where} has _type '{given}'; '{type_.name}' was expected.")
     names = [name for name, _ in wanted]
     missing = [name for name in names if name not in fields]
     extra = [str(name) for name in fields if name not in names and name != "_type"]
@@ -477,7 +478,7 @@ def _bind_array(
         or layout.numpy_dtype != stored.dtype
     ):
         raise BindError(
-            f"{where} is a {value.summary}; '{type_.name}' was expected, and device data is not converted. "
+            f"{where} is {describe(value)}; '{type_.name}' was expected, and device data is not converted. "
             f"Make it with dtype={_as_dtype(type_)}, or convert it on the host with from_numpy(...)."
         )
     outer = _split(where, type_, layout.full_shape, inner, value.summary)
@@ -569,7 +570,7 @@ def _check_dtype(
 ) -> None:
     if access != "in":
         if array.dtype != dtype:
-            name = dtype.name if dtype.names is None else f"{dtype}"
+            name = dtype.name if dtype.names is None else dtype_text(dtype)
             raise BindError(
                 f"{where} is {what}, which does not convert to '{type_.name}'; it must be an array of dtype {name}."
             )

@@ -46,10 +46,35 @@ def broadcast(function: str, shapes: Sequence[tuple[str, Shape]]) -> Shape:
     return tuple(call)
 
 
-def align(shape: Shape, strides: Shape, call: Shape) -> Shape:
+def spread(name: str, shape: Shape, mapped: tuple[int, ...] | None, rank: int) -> Shape:
+    """An argument's dimensions as the call counts them: its own, or laid out over ``rank`` ones as a map says.
+
+    Raises
+    ------
+    ShapeError
+        If a map puts two dimensions of different sizes on one.
+    """
+    if mapped is None:
+        return shape
+    out = [1] * rank
+    for size, d in zip(shape, mapped, strict=True):
+        if size != 1 and out[d] not in (1, size):
+            raise ShapeError(
+                f"'{name}' of shape {shape} is mapped by {mapped}: call dimension {d} is both {out[d]} and {size}."
+            )
+        out[d] = size if size != 1 else out[d]
+    return tuple(out)
+
+
+def align(shape: Shape, strides: Shape, call: Shape, mapped: tuple[int, ...] | None = None) -> Shape:
     """Strides of an argument along each call dimension, 0 where it is broadcast."""
     missing = len(call) - len(shape)
-    return (0,) * missing + tuple(0 if size == 1 else stride for size, stride in zip(shape, strides, strict=True))
+    if mapped is None:
+        return (0,) * missing + tuple(0 if size == 1 else stride for size, stride in zip(shape, strides, strict=True))
+    out = [0] * len(call)
+    for size, stride, d in zip(shape, strides, mapped, strict=True):
+        out[d] += stride if size != 1 else 0
+    return tuple(out)
 
 
 @dataclass(frozen=True)

@@ -317,7 +317,16 @@ class Device:
     ) -> tuple[bytes, Strings]:
         started = time.perf_counter()
         self.log(4, f"{title}:\n{text}")
-        compiled = source.compile(text, f"kernel_{key[:16]}", info.entry, conformances)
+        try:
+            compiled = source.compile(text, f"kernel_{key[:16]}", info.entry, conformances)
+        except CompileError as error:
+            unset = [c.name for c in source.info.constants if not c.has_default]
+            if unset and "unresolved external symbol" in str(error):
+                raise CompileError(
+                    f"{title}: the module declares {', '.join(unset)} without a value; give one with "
+                    f".constants({{'{unset[0]}': ...}}), or with constants= when the module is loaded."
+                ) from error
+            raise
         if compiled.layout != block:
             raise CompileError(
                 f"{title}: Slang lays the argument block out as {compiled.layout} on {self.name}; "

@@ -14,7 +14,8 @@ from slangpy_rt.binding import Bound, bind
 from slangpy_rt.errors import BindError, CompileError
 from slangpy_rt.mapping import read_map
 from slangpy_rt.options import NO_OPTIONS, Options
-from slangpy_rt.plan import PreparedCall, prepare
+from slangpy_rt.plan import prepare
+from slangpy_rt.prepared import PreparedCall
 from slangpy_rt.resolve import resolve
 from slangpy_rt.scope import Scope
 from slangpy_rt.source import Source
@@ -387,5 +388,8 @@ def _python_signature(sig: FunctionSig) -> inspect.Signature:
     for p in sig.params:
         # `in` is a fine name in Slang; inspect refuses it, and help() is better with `in_` than without.
         name = f"{p.name}_" if keyword.iskeyword(p.name) else p.name
-        parameters.append(inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=p.type.name))
+        # What Slang fills in is not known here, only that it does.
+        default = ... if p.has_default else inspect.Parameter.empty
+        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+        parameters.append(inspect.Parameter(name, kind, default=default, annotation=p.type.name))
     return inspect.Signature(parameters, return_annotation=sig.returns.name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from slangpy_rt.binding import describe
 from slangpy_rt.errors import BindError
 from slangpy_rt.struct import Struct
 from slangpy_rt.tensor import Tensor
@@ -88,9 +89,8 @@ class InstanceTensor:
             data = Tensor.zeros(struct._scope.device, shape, struct)
         wanted = (shape,) if isinstance(shape, int) else tuple(shape)
         if not isinstance(data, Tensor) or data.dtype.name != struct.name or data.shape != wanted:
-            told = data.summary if isinstance(data, Tensor) else repr(data)
             raise BindError(
-                f"InstanceTensor: data is {told}; a Tensor<{struct.name}> of shape {wanted} was expected."
+                f"InstanceTensor: data is {describe(data)}; a Tensor<{struct.name}> of shape {wanted} was expected."
             )
         self.struct = struct
         self.tensor = data

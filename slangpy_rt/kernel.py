@@ -14,7 +14,8 @@ from slangpy_rt.binding import bind, describe
 from slangpy_rt.errors import BindError
 from slangpy_rt.function import Function, gone
 from slangpy_rt.options import Options
-from slangpy_rt.plan import PreparedCall, prepare_dispatch
+from slangpy_rt.plan import prepare_dispatch
+from slangpy_rt.prepared import PreparedCall
 from slangpy_rt.resolve import match
 from slangpy_rt.scope import Scope
 from slangpy_rt.types import EntryPoint, FunctionSig, Param, SlangType

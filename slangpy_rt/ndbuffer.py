@@ -249,7 +249,7 @@ class NDBuffer:
         return str(self.to_numpy())
 
     def __repr__(self) -> str:
-        values = np.array2string(self.to_numpy(), separator=", ", threshold=100)
+        values = np.array2string(self.to_numpy(), separator=", ", threshold=100, prefix=f"{type(self).__name__}(")
         return f"{type(self).__name__}({values}, dtype={self.layout.element.name}, device={self.device.name})"
 
     def _repr_png_(self) -> bytes | None:

@@ -105,12 +105,23 @@ def host_record(dtype: np.dtype[Any], dims: tuple[int, ...], value: Any) -> Arra
         try:
             return np.broadcast_to(np.asarray(value, dtype), dims).copy()
         except (OverflowError, ValueError) as error:
-            raise BindError(f"ValueRef: {value!r} does not make one {dtype} ({error}).") from None
+            raise BindError(f"ValueRef: what it holds does not make one {dtype} ({error}).") from None
     out = np.zeros((), dtype)
     given = fields_of(value) or {}
     for name in dtype.names:
         out[name] = host_record(*_base(dtype[name]), given[name])
     return out
+
+
+def dtype_text(dtype: np.dtype[Any]) -> str:
+    """A dtype as Python code that makes it, structs as ``align=True`` lays them out."""
+    if dtype.names is None:
+        return f"'{dtype.name}'"
+    fields = []
+    for name in dtype.names:
+        base, dims = _base(dtype[name])
+        fields.append(f"('{name}', {dtype_text(base)}{f', {dims}' if dims else ''})")
+    return f"numpy.dtype([{', '.join(fields)}], align=True)"
 
 
 def fields_of(value: Any) -> Mapping[str, Any] | None:

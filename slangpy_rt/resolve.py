@@ -131,7 +131,7 @@ def match(where: str, sig: FunctionSig, positional: int, names: Sequence[str]) -
 def _check_maps(where: str, sig: FunctionSig, options: Options, positional: int) -> None:
     if len(options.maps) > positional:
         raise BindError(
-            f"{where}: map has {len(options.maps)} entries by position; {positional} arguments were given."
+            f"{where}: map has {len(options.maps)} entries by position; arguments by position: {positional}."
         )
     params = [p.name for p in sig.params]
     for name, _ in options.named_maps:

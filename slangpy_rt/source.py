@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import os
 import re
 import threading
 from collections.abc import Mapping
@@ -392,7 +393,7 @@ def _check_unchanged(source: Source, fresh: ModuleInfo) -> None:
 
 def _stat(path: str) -> tuple[int, int] | None:
     try:
-        stat = Path(path).stat()
+        stat = os.stat(path)  # noqa: PTH116 - before every call of a watched module: 1.4 us, and Path takes 3.4
     except OSError:
         return None
     return stat.st_mtime_ns, stat.st_size

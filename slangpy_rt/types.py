@@ -55,6 +55,9 @@ class SlangType:
     arguments: tuple[SlangType | int, ...] = ()
     cases: tuple[tuple[str, int], ...] = ()
 
+    def __repr__(self) -> str:
+        return f"<Slang type {self.name}>"
+
 
 @dataclass(frozen=True)
 class Param:
@@ -75,6 +78,10 @@ class Param:
     no_diff: bool = False
     has_default: bool = False
     semantic: str = ""
+
+    def __str__(self) -> str:
+        direction = "" if self.direction == "in" else f"{self.direction} "
+        return f"{direction}{self.type.name} {self.name}{' = ...' if self.has_default else ''}"
 
 
 @dataclass(frozen=True)
@@ -108,9 +115,7 @@ class FunctionSig:
 
     def __str__(self) -> str:
         generics = f"<{', '.join(self.generics)}>" if self.generics else ""
-        params = ", ".join(
-            f"{'' if p.direction == 'in' else p.direction + ' '}{p.type.name} {p.name}" for p in self.params
-        )
+        params = ", ".join(map(str, self.params))
         name = f"{self.owner}.{self.name}" if self.owner else self.name
         return f"{self.returns.name} {name}{generics}({params})"
 

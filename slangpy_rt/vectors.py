@@ -53,7 +53,8 @@ class Vector(np.ndarray):
         return np.asarray(self)[key]
 
     def __repr__(self) -> str:
-        return f"{self.slang_type.name}({np.array2string(np.asarray(self), separator=', ')})"
+        name = self.slang_type.name
+        return f"{name}({np.array2string(np.asarray(self), separator=', ', prefix=f'{name}(')})"
 
     @property
     def x(self) -> Any:

@@ -133,7 +133,7 @@ def _drain(o: Operand, name: str, store: Callable[[Operand, str], str]) -> list[
     """Stores of what the function wrote."""
     if o.mode == "parts":
         return [line for path, part in o.parts for line in _drain(part, f"{name}{path}", store)]
-    return [] if o.access == "in" else [store(o, name)]
+    return [] if o.access == "in" or o.mode in ("tensor", "pointer") else [store(o, name)]
 
 
 def _thread_entry(spec: CallSpec) -> str:

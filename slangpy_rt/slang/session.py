@@ -39,8 +39,9 @@ _OPTIONS = (
 )
 _NEEDS_GROUPS = re.compile(r"(?:Wave|Quad|Subgroup|subgroup)\w+|\w*MemoryBarrier\w*|\w*WithGroupSync\w*|barrier")
 _UNFILLED = (
-    "the function reads a global resource, a cbuffer or a global variable without 'uniform', which nothing can fill. "
-    "Declare data as: uniform float name; and pass arrays as parameters."
+    "the function reads a global resource, a cbuffer, a global variable without 'uniform' or one of an imported "
+    "file, which nothing can fill. Declare data in the module itself as: uniform float name; and pass arrays as "
+    "parameters."
 )
 _OWN_PRINTF = (
     "this printf is Slang's own, whose lines this device would lose. slangpy_rt's takes numbers, bools, vectors of "

@@ -17,18 +17,26 @@ struct P { float a; int b; }
 
 [numthreads(4, 2, 1)]
 void mark(
-    uint3 thread : SV_DispatchThreadID, uint3 group : SV_GroupID, uint3 local : SV_GroupThreadID, uint flat : SV_GroupIndex,
+    uint3 thread : SV_DispatchThreadID, uint3 group : SV_GroupID, uint3 local : SV_GroupThreadID,
+    uint flat : SV_GroupIndex,
     RWTensor<int, 2> seen, int width, int height)
 {
     if (thread.x < width && thread.y < height)
         seen[thread.y, thread.x] = int(
-            thread.x + 10 * thread.y + 100 * group.x + 1000 * group.y + 10000 * local.x + 100000 * local.y + 1000000 * flat);
+            thread.x + 10 * thread.y + 100 * group.x + 1000 * group.y + 10000 * local.x + 100000 * local.y
+            + 1000000 * flat);
 }
 [shader("compute")]
 [numthreads(2, 2, 2)]
-void cube(uint3 id : SV_DispatchThreadID, RWTensor<int, 3> t) { t[id.z, id.y, id.x] += int(id.x + 10 * id.y + 100 * id.z); }
+void cube(uint3 id : SV_DispatchThreadID, RWTensor<int, 3> t)
+{
+    t[id.z, id.y, id.x] += int(id.x + 10 * id.y + 100 * id.z);
+}
 [numthreads(8, 1, 1)]
-void scale(uint t : SV_DispatchThreadID, NDBuffer<float, 1> x, float by = 3) { x[int(t)] = x[int(t)] * by * gain * factor; }
+void scale(uint t : SV_DispatchThreadID, NDBuffer<float, 1> x, float by = 3)
+{
+    x[int(t)] = x[int(t)] * by * gain * factor;
+}
 [numthreads(4, 1, 1)]
 void plane(int2 t : SV_DispatchThreadID, NDBuffer<int, 2> x) { x[t.y, t.x] = t.x - t.y; }
 [numthreads(1, 1, 1)]

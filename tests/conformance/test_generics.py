@@ -64,7 +64,12 @@ struct Box<T : __BuiltinArithmeticType> { T v; T get() { return v + T(1); } }
 float unbox(Box<float> b) { return b.v; }
 
 interface IShape { float area(); float scaled(float by); }
-struct Square : IShape { float side; float area() { return side * side; } float scaled(float by) { return side * by; } }
+struct Square : IShape
+{
+    float side;
+    float area() { return side * side; }
+    float scaled(float by) { return side * by; }
+}
 struct Disc : IShape
 {
     float radius; int n;
@@ -284,7 +289,9 @@ def test_dynamic_dispatch_by_numbers_in_the_data(device: spy.Device, module: spy
     expected = np.where(op == 0, x + k, x * k)
     apply = module.apply.type_conformances(("IOp", "AddOp", 0), ("IOp", "MulOp", 1))
     np.testing.assert_array_equal(apply(op, k, x), expected)
-    np.testing.assert_array_equal(module.apply.type_conformances(("IOp", "AddOp"), ("IOp", "MulOp"))(op, k, x), expected)
+    np.testing.assert_array_equal(
+        module.apply.type_conformances(("IOp", "AddOp"), ("IOp", "MulOp"))(op, k, x), expected
+    )
     other = module.apply.type_conformances(("IOp", "AddOp", 1), ("IOp", "MulOp", 0))
     np.testing.assert_array_equal(other(op, k, x), np.where(op == 1, x + k, x * k))
     tensor = spy.Tensor.from_numpy(device, x)

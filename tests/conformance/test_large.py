@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import slangpy_rt as spy
-from slangpy_rt import plan
+from slangpy_rt import describe
 
 SLANG = """
 float sub(float a, float b) { return a - b; }
@@ -29,7 +29,7 @@ def load(device: spy.Device, monkeypatch: pytest.MonkeyPatch) -> Load:
         if groups is not None:
             monkeypatch.setattr(device, "caps", replace(device.caps, max_groups=groups))
         if last is not None:
-            monkeypatch.setattr(plan, "_MAX_32", last)
+            monkeypatch.setattr(describe, "_MAX_32", last)
         return spy.Module.load_from_source(device, "test_large", SLANG)
 
     return lowered

@@ -166,7 +166,9 @@ def test_uniforms(module: spy.Module) -> None:
     f = module.lit
     np.testing.assert_array_equal(f.set(values)(x), expected)
     np.testing.assert_array_equal(f.set(**values)(x), expected)
-    np.testing.assert_array_equal(f.set({"gain": 5, "bias": 0}, gain=2).set(bias=[1, 2, 3], light=values["light"])(x), expected)
+    np.testing.assert_array_equal(
+        f.set({"gain": 5, "bias": 0}, gain=2).set(bias=[1, 2, 3], light=values["light"])(x), expected
+    )
     np.testing.assert_array_equal(f.set(**values)(x=x), expected)
     assert module.entry.set(table=[5, 6, 7, 8])(2) == 7
 

@@ -1,13 +1,10 @@
-"""Every error a user can make, with its whole message: what was wrong, what was expected, what to do.
+"""Errors of arguments and arrays, with their whole messages: what was wrong, what was expected, what to do.
 
 After each refusal the device must still compute, and no array may have changed.
 """
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,22 +14,16 @@ import numpy.typing as npt
 import pytest
 
 import slangpy_rt as spy
-from slangpy_rt.backends import cpu
 from slangpy_rt.backends.null import NullBackend
-from slangpy_rt.cache import DiskCache
 
 SLANG = """
 import slangpy_rt;
-struct Pair { float a; float b; }
 float add(float a, float b) { return a + b; }
 int add_int(int a, int b) { return a + b; }
 uint8_t small(uint8_t a) { return a; }
 bool negate(bool b) { return !b; }
 float3 scale(float3 v, float s) { return v * s; }
 float total(float x[4]) { return x[0]; }
-float pair(Pair p) { return p.a; }
-Pair make_pair(float a) { Pair p; p.a = a; p.b = a; return p; }
-T same<T>(T x) { return x; }
 void fill(float x, out float y) { y = x; }
 void bump(inout float y, float x) { y += x; }
 int index(int2 p) { return p.x; }
@@ -41,13 +32,19 @@ float over(float a) { return a; }
 float over(float a, float b) { return a; }
 float sample(Texture2D t) { return 1; }
 """
-FUNCTIONS = "add, add_int, small, negate, scale, total, pair, make_pair, same, fill, bump, index, first, over, sample"
+FUNCTIONS = "add, add_int, small, negate, scale, total, fill, bump, index, first, over, sample"
 ADD = "float add(float a, float b)"
 ADD_INT = "int add_int(int a, int b)"
 FILL = "void fill(float x, out float y)"
 RIGHT = "\nShapes are matched from the right; two dimensions must be equal, or one of them 1."
-SUPPORTED = "are not supported; scalars, vectors, matrices, arrays of scalars, Tensor, RWTensor and NDBuffer are."
-ELEMENT = "Give a Slang name such as 'float' or 'float3', a NumPy dtype, or float, int or bool."
+SUPPORTED = (
+    "are not supported; scalars, vectors, matrices, arrays, enums, structs of these, pointers, Tensor, RWTensor, "
+    "NDBuffer, (RW)StructuredBuffer and (RW)ByteAddressBuffer are."
+)
+ELEMENT = (
+    "Give a Slang name such as 'float' or 'float3', a struct of a module (module.Pixel), a NumPy dtype, "
+    "or float, int or bool."
+)
 
 
 @pytest.fixture(scope="module")
@@ -191,7 +188,7 @@ REFUSED: dict[str, tuple[Call, type[Exception], str]] = {
     "number for out": (
         lambda m, a: m.fill(1, 2),
         _BIND,
-        f"{FILL}: argument 'y' is 'out' and would be written to; pass an array instead of 2.",
+        f"{FILL}: argument 'y' is 'out' and would be written to; pass an array or a ValueRef instead of 2.",
     ),
     "list for out": (
         lambda m, a: m.fill(1, [2.5]),
@@ -213,25 +210,10 @@ REFUSED: dict[str, tuple[Call, type[Exception], str]] = {
         _BIND,
         f"{FILL} returns nothing; leave _result out.",
     ),
-    "struct parameter": (
-        lambda m, a: m.pair({"a": 1, "b": 2}),
-        _NOT,
-        f"float pair(Pair p): argument 'p': parameters of type 'Pair' {SUPPORTED}",
-    ),
-    "struct result": (
-        lambda m, a: m.make_pair(a.h),
-        _NOT,
-        "Pair make_pair(float a): results of type 'Pair' are not supported.",
-    ),
     "texture parameter": (
         lambda m, a: m.sample(a.grid),
         _NOT,
         f"float sample(Texture2D<float4> t): argument 't': parameters of type 'Texture2D<float4>' {SUPPORTED}",
-    ),
-    "generic function": (
-        lambda m, a: m.same(1.0),
-        _BIND,
-        "T same<T>(T x): generic functions cannot be called yet; wrap it in a plain one.",
     ),
     "integer too large": (
         lambda m, a: m.small(256),
@@ -277,7 +259,7 @@ REFUSED: dict[str, tuple[Call, type[Exception], str]] = {
     "dict": (
         lambda m, a: m.add({}, 1),
         _BIND,
-        f"{ADD}: argument 'a' is {{}} of type dict, which does not convert to 'float'.",
+        f"{ADD}: argument 'a' is {{}}, a struct's value; 'float' was expected.",
     ),
     "vector of another width": (
         lambda m, a: m.scale(a.other, 1),
@@ -326,12 +308,12 @@ REFUSED: dict[str, tuple[Call, type[Exception], str]] = {
     "unknown function": (
         lambda m, a: m.ad(1, 2),
         AttributeError,
-        f"module 'test_messages' has no function 'ad'; it has {FUNCTIONS}.",
+        f"module 'test_messages' has no function or type 'ad'; it has {FUNCTIONS}.",
     ),
     "unknown item": (
         lambda m, a: m["ad"],
         _BIND,
-        f"module 'test_messages' has no function 'ad'; it has {FUNCTIONS}.",
+        f"module 'test_messages' has no function or type 'ad'; it has {FUNCTIONS}.",
     ),
     "dtype name": (
         lambda m, a: spy.NDBuffer(m.device, "flaot", 3),
@@ -435,17 +417,6 @@ def test_a_text_is_not_taken_for_a_keyword(module: spy.Module) -> None:
     assert message == f"{ADD}: 3 positional arguments were given; it takes 2."
 
 
-def test_array_of_another_device(backend_name: str, device: spy.Device, module: spy.Module) -> None:
-    with spy.Device(backend_name) as other:
-        there = spy.Tensor.full(other, 3, 7)
-        expected = f"{ADD}: argument 'a' lives on {other!r}; the module runs on {device!r}."
-        assert refused(spy.BindError, lambda: module.add(there, 1)) == expected
-        here = spy.Tensor.full(device, 3, 7)
-        expected = f"{ADD}: _result lives on {other!r}; the module runs on {device!r}."
-        assert refused(spy.BindError, lambda: module.add(here, 1, _result=there)) == expected
-        np.testing.assert_array_equal(there.to_numpy(), np.full(3, 7))
-
-
 def test_a_late_argument_out_of_range_leaves_outputs_alone(module: spy.Module) -> None:
     target = np.full(3, 7, np.uint8)
     module.small(5, _result=np.zeros(3, np.uint8))
@@ -461,96 +432,6 @@ def test_a_scalar_type_that_the_device_lacks(device: spy.Device) -> None:
         module = spy.Module.load_from_source(device, f"lacks_{scalar}", f"int f({scalar} x) {{ return 1; }}")
         expected = f"int f({scalar} x): argument 'x': {device.info} has no '{scalar}' in memory."
         assert refused(spy.UnsupportedError, lambda m=module: m.f(np.ones(3, np.uint8))) == expected  # type: ignore[misc]
-
-
-def test_a_syntax_error_shows_its_line(device: spy.Device, tmp_path: Path) -> None:
-    path = tmp_path / "broken.slang"
-    path.write_text("float add(float a)\n{\n    return a + c;\n}\n")
-    expected = (
-        f"Slang could not load module 'broken' from {path}:\n"
-        "error[E30015]: undefined identifier\n"
-        f" --> {path}:3:16\n"
-        "  |\n"
-        "3 | return a + c;\n"
-        "  |            ^ undefined identifier 'c'.\n"
-        "--'\n"
-        "error[E39999]: import failed due to compilation error\n"
-        "fatal error[E40003]: compilation ceased\n"
-        "abort compilation: fatal error[E40003]: compilation ceased"
-    )
-    assert refused(spy.CompileError, lambda: spy.Module.load_from_file(device, path)) == expected
-    path.write_text("float add(float a)\n{\n    return a;\n}\n")
-    assert spy.Module.load_from_file(device, path).add(3) == 3
-
-
-def test_a_file_that_is_not_text(device: spy.Device, tmp_path: Path) -> None:
-    path = tmp_path / "image.slang"
-    path.write_bytes(b"\xff\xfe\x00")
-    expected = f"Module.load_from_file: '{path}' is not UTF-8 text (invalid start byte)."
-    assert refused(spy.CompileError, lambda: spy.Module.load_from_file(device, path)) == expected
-
-
-def test_a_missing_file_with_include_paths(backend_name: str, tmp_path: Path) -> None:
-    with spy.Device(backend_name, include_paths=[tmp_path]) as own:
-        expected = (
-            f"Module.load_from_file: there is no file 'x.slang' in '{Path.cwd()}', '{tmp_path}'. "
-            "Give a full path, or add its folder to include_paths."
-        )
-        assert refused(spy.CompileError, lambda: own.load_module("x.slang")) == expected
-        (tmp_path / "x.slang").write_text("int one() { return 1; }")
-        assert own.load_module("x.slang").one() == 1
-
-
-def test_a_closed_device(backend_name: str) -> None:
-    own = spy.Device(backend_name)
-    own.close()
-    expected = f"this {backend_name} device was closed; open another with create_device('{backend_name}')."
-    assert refused(spy.DeviceError, own.synchronize) == expected
-    assert refused(spy.DeviceError, lambda: spy.NDBuffer(own)) == expected
-
-
-def test_an_unknown_device_type() -> None:
-    expected = "Device: type 'gpu' is not one of cuda, vulkan, cpu, null, automatic."
-    assert refused(spy.BindError, lambda: spy.Device("gpu")) == expected
-
-
-def test_no_cpp_compiler_when_opening(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cpu, "find_compiler", lambda: None)
-    expected = (
-        "Device: no cpu device can be opened here: no C++ compiler: neither g++, clang++ nor the ziglang "
-        "package was found."
-    )
-    assert refused(spy.UnsupportedError, lambda: spy.Device("cpu")) == expected
-
-
-def test_no_cpp_compiler_when_compiling(monkeypatch: pytest.MonkeyPatch) -> None:
-    if not next(d for d in spy.devices() if d.type == "cpu").available:
-        pytest.skip("there is no C++ compiler to take away")
-    with spy.Device("cpu") as own:
-        monkeypatch.setattr(cpu, "find_compiler", lambda: None)
-        module = spy.Module.load_from_source(own, "no_compiler", "float f(float x) { return x - 17; }")
-        expected = (
-            "device cpu: no C++ compiler was found. Install g++ or clang++, or `pip install ziglang`, "
-            "or name one in SLANGPY_RT_CXX."
-        )
-        assert refused(spy.UnsupportedError, lambda: module.f(1)) == expected
-        monkeypatch.undo()
-        assert module.f(1) == -16
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="the loader reads other variables there")
-def test_no_vulkan_driver() -> None:
-    program = "import slangpy_rt as spy\ntry: spy.Device('vulkan')\nexcept spy.UnsupportedError as e: print(e)"
-    environment = os.environ | {"VK_DRIVER_FILES": "/nonexistent", "VK_ICD_FILENAMES": "/nonexistent"}
-    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment)
-    assert found.stderr == ""
-    start = "Device: no vulkan device can be opened here: vulkan: "
-    # The second is what there is to say where not even the Vulkan loader is installed.
-    assert found.stdout.strip() in (
-        start + "creating an instance failed: VK_ERROR_INCOMPATIBLE_DRIVER (-9): no driver is installed; "
-        "install one for your GPU, or Mesa's lavapipe.",
-        start + "the Vulkan loader library was not found; install libvulkan1 or the Vulkan SDK.",
-    )
 
 
 def test_an_empty_call_launches_nothing() -> None:
@@ -583,9 +464,3 @@ def test_nan_passes_through(device: spy.Device, module: spy.Module) -> None:
     np.testing.assert_array_equal(module.add(data, 1), data + 1)
     np.testing.assert_array_equal(module.add(spy.Tensor.from_numpy(device, data), np.nan).to_numpy(), data * np.nan)
     assert np.isnan(module.add(float("nan"), 1))
-
-
-def test_a_cache_that_cannot_be_written_is_no_error(device: spy.Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(device, "cache", DiskCache.open(None, 0))
-    module = spy.Module.load_from_source(device, "no_cache", "float uncached(float x) { return x + 3; }")
-    assert module.uncached(1) == 4

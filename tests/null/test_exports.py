@@ -17,27 +17,45 @@ PUBLIC = [
     "DeviceLostError",
     "DeviceType",
     "Function",
+    "InstanceList",
+    "InstanceTensor",
+    "Kernel",
     "Module",
     "NDBuffer",
     "OutOfBoundsError",
     "OutOfMemoryError",
     "ShapeError",
     "SlangPyRtError",
+    "Struct",
     "Tensor",
     "UnsupportedError",
+    "ValueRef",
     "call_id",
     "create_device",
     "devices",
+    "floatRef",
     "grid",
     "init_device",
+    "intRef",
     "rand_float",
     "thread_id",
     "wang_hash",
 ]
+# Vectors and matrices by their Slang names; too many for a star import.
+VECTORS = {f"{scalar}{n}" for scalar in ("bool", "int", "uint", "half", "float", "double") for n in (2, 3, 4)} | {
+    f"float{rows}x{columns}" for rows in (2, 3, 4) for columns in (2, 3, 4)
+}
 # Of the classes; what instances add (``module.device``, the functions) is not among them.
 MEMBERS = {
     "Module": "info load_from_file load_from_source name",
-    "Function": "call explain source",
+    "Function": "bind call constants explain forget group_size map return_type return_type_name set signature source "
+    "source_changed type_conformances",
+    "Kernel": "bind call constants dispatch explain forget group_size map of return_type return_type_name set "
+    "signature source source_changed type_conformances",
+    "Struct": "fields forget name source_changed",
+    "InstanceList": "slang_type",
+    "InstanceTensor": "construct shape slang_type to_numpy",
+    "ValueRef": "value",
     "NDBuffer": "address buffer clear copy_from device dtype flatten_dtype from_numpy is_contiguous layout nbytes "
     "ndim numpy of shape size summary to_numpy view",
     "Tensor": "address arange broadcast_to buffer clear copy_from copy_from_numpy device dtype empty empty_like "
@@ -49,7 +67,7 @@ MEMBERS = {
 def test_public_names() -> None:
     assert sorted(spy.__all__) == PUBLIC
     visible = {n for n, v in vars(spy).items() if not n.startswith("_") and not inspect.ismodule(v)}
-    assert visible == set(PUBLIC)
+    assert visible == {*PUBLIC, *VECTORS}
     assert spy.__version__.count(".") == 2
 
 

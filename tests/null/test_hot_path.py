@@ -15,7 +15,7 @@ import slangpy_rt as spy
 from slangpy_rt.backends.null import NullBackend
 
 # What may take part in a repeated call: no reflection, no code generator, no shapes.
-FILES = {"function.py", "plan.py", "null.py", "device.py", "base.py", "args.py", "feeds.py", "ndbuffer.py"}
+FILES = {"function.py", "prepared.py", "null.py", "device.py", "base.py", "args.py", "feeds.py", "ndbuffer.py"}
 
 
 @pytest.fixture(scope="module")

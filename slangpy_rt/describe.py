@@ -1,0 +1,376 @@
+"""From bound arguments to the description of a kernel: what the code generator needs, and what a launch does.
+
+Values in, values out; nothing is emitted, compiled or run, and no argument is looked at again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from slangpy_rt_codegen import GROUP_SIZE, CallSpec, Operand, Record, RecordField
+
+from slangpy_rt.binding import Bound
+from slangpy_rt.broadcast import Coalesced, Shape, align, coalesce, contiguous
+from slangpy_rt.dtypes import NUMPY_OF, source_name, storage
+from slangpy_rt.errors import BindError, UnsupportedError
+from slangpy_rt.options import Options
+from slangpy_rt.scope import Scope
+from slangpy_rt.source import export_constants
+from slangpy_rt.types import EntryPoint, FunctionSig, Param, SlangType
+
+if TYPE_CHECKING:
+    from slangpy_rt.device import Device
+
+_MAX_32 = 2**31 - 1
+Uniforms = tuple[tuple[str, Bound], ...]
+
+
+@dataclass(frozen=True)
+class Description:
+    """A kernel and its launch.
+
+    Attributes
+    ----------
+    bound : tuple of Bound
+        Uniforms, arguments and the result, in the order of the block.
+    shape : tuple of int
+        The call's, or the groups of a dispatch.
+    groups : tuple of int
+        What is launched.
+    count : int
+        Elements, or threads of a dispatch.
+    fixed : dict
+        What the block holds that follows from shapes, by name.
+    """
+
+    spec: CallSpec
+    bound: tuple[Bound, ...]
+    shape: Shape
+    groups: tuple[int, int, int]
+    count: int
+    fixed: dict[str, Shape]
+
+
+def describe_call(
+    scope: Scope,
+    sig: FunctionSig,
+    bound: tuple[Bound, ...],
+    result: Bound | None,
+    shape: Shape,
+    options: Options,
+    uniforms: Uniforms,
+) -> Description:
+    """The kernel that calls a function once for every element of a shape.
+
+    Raises
+    ------
+    BindError
+        If a thread group has more dimensions than the call, or a generator does not fit it.
+    UnsupportedError
+        If the device cannot run so many threads.
+    """
+    device, source = scope.device, scope.source
+    every = (*(b for _, b in uniforms), *bound, *((result,) if result else ()))
+    leaves = [leaf for b in every for leaf in b.leaves]
+    names = _members([leaf.name for leaf in leaves])
+    arrays = [b for b in leaves if b.mode == "array"]
+    strides = [align(b.shape, b.strides, shape, b.mapped) for b in arrays]
+    tiled = len(options.group) > 1 and device.backend.target.entry != "range"
+    if tiled and len(options.group) > len(shape):
+        raise BindError(
+            f"{sig}: group_size {options.group} counts {len(options.group)} dimensions; the call has shape {shape}."
+        )
+    if tiled or any(b.generator is not None and b.generator.indexed for b in leaves):
+        merged = Coalesced(shape or (1,), tuple(s or (0,) for s in strides))
+    else:
+        merged = coalesce(shape, strides)
+    per_array = dict(zip((id(b) for b in arrays), merged.strides, strict=True))
+    facts = {id(b): _Leaf(b, names[k], per_array.get(id(b), ())) for k, b in enumerate(leaves)}
+    operands = {
+        id(b): _operand(f, merged.shape, len(shape), str(sig)) for b, f in zip(leaves, facts.values(), strict=True)
+    }
+    operands, width = (operands, 1) if tiled else _widen(device, facts, operands, merged)
+    trees = [_tree(b, _identifier(b.name), operands) for b in every]
+    count = prod(shape)
+    reach = max([count, *(_reach(merged.shape, s) for s in merged.strides)])
+    entry = device.backend.target.entry
+    wide_index = entry == "range" or reach > _MAX_32
+    group = _group(options.group, tiled) if entry != "range" else (GROUP_SIZE,)
+    groups, rows = (
+        _groups(device, -(-count // width), prod(group)) if not tiled else (_tiles(device, group, shape), False)
+    )
+    spec = CallSpec(
+        title=str(sig),
+        modules=(source.name,),
+        function=f"{sig.owner}.{sig.name}" if sig.owner and sig.static else sig.name,
+        operands=tuple(trees[len(uniforms) : len(trees) - bool(result)]),
+        result=trees[-1] if result else None,
+        rank=len(merged.shape),
+        index="int64_t" if wide_index else "uint",
+        width=width,
+        entry=entry,
+        rows=rows,
+        method=bool(sig.owner) and not sig.static,
+        group=group,
+        records=_records(leaves),
+        constants=_constants(str(sig), scope, options),
+        assigned=tuple((name, trees[k]) for k, (name, _) in enumerate(uniforms)),
+    )
+    values: dict[str, Shape] = {"count": (count,), "row": (groups[0] * prod(group),), "shape": merged.shape}
+    for f in facts.values():
+        values |= f.fixed()
+    return Description(spec, every, shape, groups, count, values)
+
+
+def describe_dispatch(
+    scope: Scope,
+    entry: EntryPoint,
+    arguments: tuple[Bound, ...],
+    threads: tuple[int, ...],
+    options: Options,
+    uniforms: Uniforms,
+) -> Description:
+    """The kernel that calls a raw entry point with the thread's system values.
+
+    Raises
+    ------
+    UnsupportedError
+        If the device cannot run so many threads, or a parameter has another semantic.
+    """
+    device, target = scope.device, scope.device.backend.target
+    shape = (*threads, 1, 1)[:3]
+    x, y, z = (-(-n // size) for n, size in zip(shape, entry.group_size, strict=True))
+    if any(n > limit for n, limit in zip((x, y, z), device.caps.max_groups, strict=True)) and target.entry != "range":
+        raise UnsupportedError(f"{entry.name}: {threads} threads are more than {device.info} runs at once.")
+    title = f"{entry.name} over threads in groups of {entry.group_size}"
+    every = (*(b for _, b in uniforms), *arguments)
+    leaves = [leaf for b in every for leaf in b.leaves]
+    facts = [_Leaf(b, name, ()) for b, name in zip(leaves, _members([b.name for b in leaves]), strict=True)]
+    operands = {id(f.bound): _operand(f, (1,), 3, title) for f in facts}
+    trees = [_tree(b, _identifier(b.name), operands) for b in every]
+    given = iter(trees[len(uniforms) :])
+    count = prod(entry.group_size) * x * y * z
+    spec = CallSpec(
+        title=title,
+        modules=(scope.source.name,),
+        function=entry.name,
+        operands=tuple(_system_value(entry, p) if p.semantic else next(given) for p in entry.params),
+        result=None,
+        rank=3,
+        index="int64_t" if target.entry == "range" else "uint",
+        width=1,
+        entry=target.entry,
+        group=entry.group_size,
+        raw=True,
+        records=_records(leaves),
+        constants=_constants(title, scope, options),
+        assigned=tuple((name, trees[k]) for k, (name, _) in enumerate(uniforms)),
+    )
+    groups = (count, 1, 1) if target.entry == "range" else (x, y, z)
+    values: dict[str, Shape] = {"count": (count,), "shape": (x, y, z)}
+    for f in facts:
+        values |= f.fixed()
+    return Description(spec, every, (x, y, z), groups, count, values)
+
+
+def _system_value(entry: EntryPoint, param: Param) -> Operand:
+    """What the API tells a thread about itself, as the parameter's type takes it."""
+    vectors = {"SV_DispatchThreadID": "thread", "SV_GroupThreadID": "local", "SV_GroupID": "group"}
+    x, y, _ = entry.group_size
+    if param.semantic == "SV_GroupIndex":
+        code = f"{param.type.name}((local.z * {y} + local.y) * {x} + local.x)"
+    elif param.semantic in vectors:
+        code = f"{param.type.name}({vectors[param.semantic]}.{'xyz'[: (param.type.shape or (1,))[0]]})"
+    else:
+        raise UnsupportedError(
+            f"{entry.name}: parameter '{param.name}' has the semantic {param.semantic}; "
+            f"{', '.join((*vectors, 'SV_GroupIndex'))} are supported."
+        )
+    return Operand(_identifier(param.name), source_name(param.type), "", 0, "in", "computed", code=code)
+
+
+class _Leaf:
+    """A leaf with its name in the block and its strides along the merged call dimensions."""
+
+    __slots__ = ("bound", "member", "strides")
+
+    def __init__(self, bound: Bound, member: str, strides: Shape) -> None:
+        self.bound = bound
+        self.member = member
+        self.strides = strides
+
+    def fixed(self) -> dict[str, Shape]:
+        """What follows from shapes, by name in the block."""
+        if self.bound.mode == "tensor":
+            unit = NUMPY_OF[self.bound.scalar].itemsize
+            return {
+                f"{self.member}_shape": self.bound.shape,
+                f"{self.member}_stride": tuple(s * unit for s in self.bound.strides),
+            }
+        return {f"{self.member}_stride": self.strides} if self.bound.mode == "array" else {}
+
+
+def _operand(leaf: _Leaf, shape: Shape, rank: int, where: str) -> Operand:
+    b, member = leaf.bound, leaf.member
+    name, via = source_name(b.type), b.scalar if b.type.kind == "enum" else ""
+    if b.generator is not None:
+        scalars = b.generator.scalars()
+        values = [Operand(f"{member}_{k}", s, s, 1, "in", "value") for k, s in enumerate(scalars)]
+        text = b.generator.expression(
+            f"{where}: argument '{b.name}'", b.type, [f"call.{v.name}" for v in values], rank, b.mapped
+        )
+        return Operand(member, name, "", 0, "in", "computed", code=text, parts=tuple(("", v) for v in values))
+    # bool is stored in bytes, but travels by value as a word.
+    scalar = "uint8_t" if b.scalar == "bool" and b.mode != "value" else b.scalar
+    if b.mode != "array":
+        if b.mode == "pointer":
+            assert b.type.element is not None
+            return Operand(member, name, source_name(b.type.element), 1, b.access, "pointer")
+        return Operand(member, name, scalar, b.count, b.access, b.mode, len(b.shape), via=via)
+    if not any(leaf.strides):
+        mode = "constant" if prod(shape) > 1 else "linear"
+    elif leaf.strides == contiguous(shape, b.count):
+        mode = "linear"
+    else:
+        mode = "strided"
+    return Operand(member, name, scalar, b.count, b.access, mode, via=via)
+
+
+def _tree(b: Bound, member: str, operands: dict[int, Operand]) -> Operand:
+    """The operand of an argument, put together from those of its leaves."""
+    if b.mode != "parts":
+        return operands[id(b)]
+    parts = tuple((place, _tree(part, "", operands)) for place, part in b.parts)
+    return Operand(member, source_name(b.type), "", 0, b.access, "parts", parts=parts)
+
+
+def _members(names: Sequence[str]) -> list[str]:
+    """Names in the argument block: parameters', kept apart from each other and from the block's own."""
+    out: list[str] = []
+    for name in names:
+        member = _identifier(name)
+        if member in ("count", "row", "shape", "this") or re.search(r"_(shape|stride|\d+)?$", member):
+            member += "_"
+        while member in out:
+            member += "_"
+        out.append(member)
+    return out
+
+
+def _identifier(name: str) -> str:
+    return re.sub(r"\W+", "_", name)
+
+
+def _records(leaves: Sequence[Bound]) -> tuple[Record, ...]:
+    """The structs that arrays hold, each once."""
+    found = {b.record.name: b.record for b in leaves if b.record is not None and b.mode == "array"}
+    return tuple(_record(type_) for type_ in found.values())
+
+
+def _record(type_: SlangType) -> Record:
+    stored = storage(type_)
+    assert stored is not None
+    return Record(type_.name, stored.dtype.itemsize, tuple(_record_fields(type_, stored.dtype, "", 0)))
+
+
+def _record_fields(type_: SlangType, dtype: np.dtype[Any], path: str, at: int) -> Iterator[RecordField]:
+    """Fields that are no structs, those of structs and of arrays of structs inside included."""
+    if type_.kind == "struct":
+        assert dtype.fields is not None
+        for field in type_.fields:
+            inner, offset = dtype.fields[field.name][:2]
+            yield from _record_fields(field.type, inner, f"{path}.{field.name}", at + offset)
+    elif type_.kind == "array" and type_.element is not None and _item_record(type_):
+        item, dims = dtype.subdtype or (dtype, ())
+        inner = np.dtype((item, dims[1:])) if len(dims) > 1 else item
+        for k in range(type_.shape[0]):
+            yield from _record_fields(type_.element, inner, f"{path}[{k}]", at + k * inner.itemsize)
+    else:
+        stored = storage(type_)
+        assert stored is not None
+        scalar = "uint8_t" if stored.scalar == "bool" else stored.scalar
+        yield RecordField(path, source_name(type_), scalar, scalar if type_.kind == "enum" else "", at)
+
+
+def _item_record(type_: SlangType) -> bool:
+    stored = storage(type_)
+    return stored is not None and stored.record is not None
+
+
+def _constants(where: str, scope: Scope, options: Options) -> tuple[str, ...]:
+    """Link-time constants as text, in the types that the module declares them with."""
+    return tuple(export_constants(where, scope.source.info.constants, dict(options.constants)).values())
+
+
+def _widen(
+    device: Device, facts: dict[int, _Leaf], operands: dict[int, Operand], merged: Coalesced
+) -> tuple[dict[int, Operand], int]:
+    """The operands as threads that take several neighbours see them, and how many those are; 1 if impossible.
+
+    Scalars move in pieces of up to 16 bytes where they are walked in order. Vectors do not: on an H200, four
+    float3 a thread reach 3086 GB/s in 16-byte pieces, one float3 a thread 4090 in 4-byte ones. In a call of
+    several dimensions neighbours lie in one row, so rows have to be multiples of their number, and so far apart.
+    """
+    if device.backend.target.entry == "range":
+        return operands, 1
+    scalars = [f.bound.scalar for f in facts.values() if f.bound.mode in ("array", "value")]
+    width = 2 if any(NUMPY_OF[scalar].itemsize == 8 for scalar in scalars) else 4
+    wide = {}
+    for key, o in operands.items():
+        b, strides = facts[key].bound, facts[key].strides
+        in_order = o.mode == "linear"
+        if o.mode == "strided":
+            in_order = strides[-1] == 1 and all(s % width == 0 for s in strides[:-1])
+            if merged.shape[-1] % width or not (in_order or strides[-1] == 0):
+                return operands, 1
+            o = replace(o, step="next" if in_order else "same")
+        if o.mode in ("tensor", "pointer", "computed"):
+            return operands, 1
+        if in_order and not (b.aligned and b.type.kind in ("scalar", "enum")):
+            return operands, 1
+        wide[key] = o
+    some = any(o.mode == "linear" or o.step == "next" for o in wide.values())
+    return (wide, width) if some else (operands, 1)
+
+
+def _reach(shape: Shape, strides: Shape) -> int:
+    """The farthest scalar from the first, in either direction."""
+    steps = [(n - 1) * s for n, s in zip(shape, strides, strict=True)]
+    return max(sum(s for s in steps if s > 0), -sum(s for s in steps if s < 0))
+
+
+def _group(asked: tuple[int, ...], tiled: bool) -> tuple[int, ...]:
+    """Threads of a group in x, y and z; the user counts as arrays do, the last dimension last."""
+    if not asked:
+        return (GROUP_SIZE,)
+    return tuple(reversed(asked)) if tiled else (prod(asked),)
+
+
+def _tiles(device: Device, group: tuple[int, ...], shape: Shape) -> tuple[int, int, int]:
+    """A dispatch whose groups cover the call as tiles; dimensions beyond a group's are counted by its last."""
+    n = len(group)
+    sizes = [*reversed(shape[len(shape) - n + 1 :]), prod(shape[: len(shape) - n + 1])]
+    groups = [-(-size // g) for size, g in zip(sizes, group, strict=True)]
+    x, y, z = (*groups, 1, 1)[:3]
+    if any(n > limit for n, limit in zip((x, y, z), device.caps.max_groups, strict=True)):
+        raise UnsupportedError(f"a call of {prod(shape):,} threads is more than {device.info} runs at once in tiles.")
+    return x, y, z
+
+
+def _groups(device: Device, threads: int, size: int) -> tuple[tuple[int, int, int], bool]:
+    """A dispatch of at least that many threads, and whether it runs in y as well."""
+    if device.backend.target.entry == "range":
+        return (threads, 1, 1), False
+    limit = device.caps.max_groups
+    needed = -(-threads // size)
+    if needed <= limit[0]:
+        return (needed, 1, 1), False
+    y = -(-needed // limit[0])
+    if y > limit[1]:
+        raise UnsupportedError(f"a call of {threads:,} threads is more than {device.info} runs at once.")
+    return (-(-needed // y), y, 1), True

@@ -1,0 +1,184 @@
+"""A prepared call: the path that a repeated call takes. It packs addresses and values, and launches.
+
+It does no reflection, no string work and no import; everything that follows from layouts was decided in ``plan``.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any
+
+from slangpy_rt.backends.base import Buffer, Kernel
+from slangpy_rt.binding import Bound
+from slangpy_rt.broadcast import Shape
+from slangpy_rt.diagnostics import Launch
+from slangpy_rt.errors import BindError
+from slangpy_rt.feeds import ArrayFeed
+
+if TYPE_CHECKING:
+    from slangpy_rt_codegen import CallSpec
+
+    from slangpy_rt.device import Device
+
+
+class PreparedCall:
+    """A kernel with everything that follows from the arguments' layouts.
+
+    Attributes
+    ----------
+    spec : CallSpec
+        What the kernel does.
+    text : str
+        Its Slang text.
+    bound : tuple of Bound
+        The arguments, then the result if there is one.
+    shape : tuple of int
+        The call's shape before dimensions were merged.
+    """
+
+    __slots__ = (
+        "_alloc", "_device", "_feeds", "_finishes", "_groups", "_into", "_kernel", "_launch", "_make", "_order",
+        "_pack", "_plain", "_prefix", "_result", "_straight", "_unwrap", "bound", "shape", "spec", "text",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        device: Device,
+        spec: CallSpec,
+        text: str,
+        bound: tuple[Bound, ...],
+        shape: Shape,
+        kernel: Kernel | None,
+        groups: tuple[int, int, int],
+        prefix: bytes,
+        pack: Callable[..., bytes],
+        order: tuple[int, ...],
+        result: Result,
+        launch: Launch,
+    ) -> None:
+        self.spec = spec
+        self.text = text
+        self.bound = bound
+        self.shape = shape
+        self._device = device
+        self._kernel: Any = kernel
+        self._groups = groups
+        self._prefix = prefix
+        self._pack = pack
+        self._order = order
+        self._feeds = tuple(b.feed for b in bound)
+        # The feeds' values stand in their order, but for a result that is made.
+        self._straight = order == tuple(range(len(order))) and not result.named
+        # Only arrays, in the order of the parameters: their addresses are all that a call has to pack.
+        self._plain = kernel is not None and all(type(feed) is ArrayFeed for feed in self._feeds) and self._straight
+        ends = list(accumulate(feed.buffers for feed in self._feeds))
+        self._finishes = tuple(
+            (k, feed, ends[k] - feed.buffers, ends[k]) for k, feed in enumerate(self._feeds) if feed.returns
+        )
+        self._into = result.into
+        self._launch = launch
+        self._alloc = device.backend.alloc
+        self._result = result.layout
+        self._make = result.make
+        self._unwrap = result.unwrap
+
+    def run(self, values: tuple[Any, ...]) -> Any:
+        """Run it on arguments of the signature it was prepared for, on a device that is open.
+
+        Parameters
+        ----------
+        values : tuple
+            Positional values, keyword values, and then ``_result`` if one was given.
+        """
+        if not self._plain:
+            return self._run_any(values)
+        out = None
+        layout = self._result
+        if layout is not None:
+            buffer = self._alloc(layout.nbytes)
+            kind = layout.kind
+            out = kind.__new__(kind)
+            out.layout = layout
+            out.buffer = buffer
+            out.address = buffer.address
+            values = (*values, out)
+        elif self._into:
+            out = values[-1]
+        self._launch(
+            self._kernel,
+            self._groups,
+            self._prefix + self._pack(*[a.address for a in values]),
+            [a.buffer for a in values],
+        )
+        return out
+
+    def bound_to(self, values: tuple[Any, ...]) -> Callable[[], Any]:
+        """This call on these arguments, packed once where no data has to be moved for it."""
+        if not self._plain or self._result is not None:
+
+            def run() -> Any:
+                self._device.check_open()
+                return self.run(values)
+
+            return run
+        device, launch, kernel, groups = self._device, self._launch, self._kernel, self._groups
+        args = self._prefix + self._pack(*[a.address for a in values])
+        buffers = [a.buffer for a in values]
+        out = values[-1] if self._into else None
+
+        def replay() -> Any:
+            if device.closed:
+                device.check_open()
+            launch(kernel, groups, args, buffers)
+            return out
+
+        return replay
+
+    def _run_any(self, values: tuple[Any, ...]) -> Any:
+        out = values[-1] if self._into else self._make() if self._make is not None else None
+        if self._kernel is not None:
+            if not self._straight:
+                values = (*[values[k] for k in self._order], out)
+            elif self._make is not None:
+                values = (*values, out)
+            block: list[Any] = []
+            buffers: list[Buffer] = []
+            for feed, value in zip(self._feeds, values, strict=False):
+                feed.feed(value, block, buffers)
+            self._launch(self._kernel, self._groups, self._prefix + self._packed(block), buffers)
+            for k, feed, first, end in self._finishes:
+                feed.finish(values[k], buffers[first:end])
+        return self._unwrap(out) if self._unwrap is not None else out
+
+    def _packed(self, block: list[Any]) -> bytes:
+        try:
+            return self._pack(*block)
+        except (struct.error, OverflowError) as error:
+            raise BindError(f"{self.spec.title}: a value does not fit its parameter ({error}).") from None
+
+
+class Result:
+    """How a call returns: into an array that was given, as a new array of a layout or of the host, or as a number.
+
+    ``named`` says that ``_result`` was given and is no array but the kind of one.
+    """
+
+    __slots__ = ("bound", "into", "layout", "make", "named", "unwrap")
+
+    def __init__(
+        self,
+        bound: Bound | None = None,
+        layout: Any = None,
+        make: Callable[[], Any] | None = None,
+        unwrap: Callable[[Any], Any] | None = None,
+        into: bool = False,
+        named: bool = False,
+    ) -> None:
+        self.bound = bound
+        self.layout = layout
+        self.make = make
+        self.unwrap = unwrap
+        self.into = into
+        self.named = named

@@ -1,0 +1,137 @@
+"""Errors of devices, modules and the cache, with their whole messages."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import slangpy_rt as spy
+from slangpy_rt.backends import cpu
+from slangpy_rt.cache import DiskCache
+
+ADD = "float add(float a, float b)"
+
+
+@pytest.fixture(scope="module")
+def module(device: spy.Device) -> spy.Module:
+    """One function."""
+    return spy.Module.load_from_source(device, "test_devices", f"{ADD} {{ return a + b; }}")
+
+
+def refused(error: type[Exception], action: Callable[[], Any]) -> str:
+    """The message of the error that an action raises."""
+    with pytest.raises(error) as caught:
+        action()
+    assert type(caught.value) is error
+    return str(caught.value)
+
+
+def test_array_of_another_device(backend_name: str, device: spy.Device, module: spy.Module) -> None:
+    with spy.Device(backend_name) as other:
+        there = spy.Tensor.full(other, 3, 7)
+        expected = f"{ADD}: argument 'a' lives on {other!r}; the module runs on {device!r}."
+        assert refused(spy.BindError, lambda: module.add(there, 1)) == expected
+        here = spy.Tensor.full(device, 3, 7)
+        expected = f"{ADD}: _result lives on {other!r}; the module runs on {device!r}."
+        assert refused(spy.BindError, lambda: module.add(here, 1, _result=there)) == expected
+        np.testing.assert_array_equal(there.to_numpy(), np.full(3, 7))
+
+
+def test_a_syntax_error_shows_its_line(device: spy.Device, tmp_path: Path) -> None:
+    path = tmp_path / "broken.slang"
+    path.write_text("float add(float a)\n{\n    return a + c;\n}\n")
+    expected = (
+        f"Slang could not load module 'broken' from {path}:\n"
+        "error[E30015]: undefined identifier\n"
+        f" --> {path}:3:16\n"
+        "  |\n"
+        "3 | return a + c;\n"
+        "  |            ^ undefined identifier 'c'.\n"
+        "--'"
+    )
+    assert refused(spy.CompileError, lambda: spy.Module.load_from_file(device, path)) == expected
+    path.write_text("float add(float a)\n{\n    return a;\n}\n")
+    assert spy.Module.load_from_file(device, path).add(3) == 3
+
+
+def test_a_file_that_is_not_text(device: spy.Device, tmp_path: Path) -> None:
+    path = tmp_path / "image.slang"
+    path.write_bytes(b"\xff\xfe\x00")
+    expected = f"Module.load_from_file: '{path}' is not UTF-8 text (invalid start byte)."
+    assert refused(spy.CompileError, lambda: spy.Module.load_from_file(device, path)) == expected
+
+
+def test_a_missing_file_with_include_paths(backend_name: str, tmp_path: Path) -> None:
+    with spy.Device(backend_name, include_paths=[tmp_path]) as own:
+        expected = (
+            f"Module.load_from_file: there is no file 'x.slang' in '{Path.cwd()}', '{tmp_path}'. "
+            "Give a full path, or add its folder to include_paths."
+        )
+        assert refused(spy.CompileError, lambda: own.load_module("x.slang")) == expected
+        (tmp_path / "x.slang").write_text("int one() { return 1; }")
+        assert own.load_module("x.slang").one() == 1
+
+
+def test_a_closed_device(backend_name: str) -> None:
+    own = spy.Device(backend_name)
+    own.close()
+    expected = f"this {backend_name} device was closed; open another with create_device('{backend_name}')."
+    assert refused(spy.DeviceError, own.synchronize) == expected
+    assert refused(spy.DeviceError, lambda: spy.NDBuffer(own)) == expected
+
+
+def test_an_unknown_device_type() -> None:
+    expected = "Device: type 'gpu' is not one of cuda, vulkan, cpu, null, automatic."
+    assert refused(spy.BindError, lambda: spy.Device("gpu")) == expected
+
+
+def test_no_cpp_compiler_when_opening(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cpu, "find_compiler", lambda: None)
+    expected = (
+        "Device: no cpu device can be opened here: no C++ compiler: neither g++, clang++ nor the ziglang "
+        "package was found."
+    )
+    assert refused(spy.UnsupportedError, lambda: spy.Device("cpu")) == expected
+
+
+def test_no_cpp_compiler_when_compiling(monkeypatch: pytest.MonkeyPatch) -> None:
+    if not next(d for d in spy.devices() if d.type == "cpu").available:
+        pytest.skip("there is no C++ compiler to take away")
+    with spy.Device("cpu") as own:
+        monkeypatch.setattr(cpu, "find_compiler", lambda: None)
+        module = spy.Module.load_from_source(own, "no_compiler", "float f(float x) { return x - 17; }")
+        expected = (
+            "device cpu: no C++ compiler was found. Install g++ or clang++, or `pip install ziglang`, "
+            "or name one in SLANGPY_RT_CXX."
+        )
+        assert refused(spy.UnsupportedError, lambda: module.f(1)) == expected
+        monkeypatch.undo()
+        assert module.f(1) == -16
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the loader reads other variables there")
+def test_no_vulkan_driver() -> None:
+    program = "import slangpy_rt as spy\ntry: spy.Device('vulkan')\nexcept spy.UnsupportedError as e: print(e)"
+    environment = os.environ | {"VK_DRIVER_FILES": "/nonexistent", "VK_ICD_FILENAMES": "/nonexistent"}
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment)
+    assert found.stderr == ""
+    start = "Device: no vulkan device can be opened here: vulkan: "
+    # The second is what there is to say where not even the Vulkan loader is installed.
+    assert found.stdout.strip() in (
+        start + "creating an instance failed: VK_ERROR_INCOMPATIBLE_DRIVER (-9): no driver is installed; "
+        "install one for your GPU, or Mesa's lavapipe.",
+        start + "the Vulkan loader library was not found; install libvulkan1 or the Vulkan SDK.",
+    )
+
+
+def test_a_cache_that_cannot_be_written_is_no_error(device: spy.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device, "cache", DiskCache.open(None, 0))
+    module = spy.Module.load_from_source(device, "no_cache", "float uncached(float x) { return x + 3; }")
+    assert module.uncached(1) == 4
