@@ -170,6 +170,31 @@ def bind(where: str, scope: Scope, param: Param, value: Any, how: Map = NO_MAP) 
     return replace(bound, mapped=how.dims) if bound.mode in ("array", "computed") else bound
 
 
+def bind_whole(where: str, scope: Scope, param: Param, value: Any) -> Bound:
+    """Fit a value to a parameter that is one for all elements: of a kernel that is dispatched, or a uniform.
+
+    Raises
+    ------
+    BindError
+        If it does not fit, or has dimensions that the parameter does not take.
+    UnsupportedError
+        If the parameter's type, or the device, has no way to take it.
+    """
+    bound = bind(where, scope, param, value)
+    for leaf in bound.leaves:
+        if leaf.mode == "computed":
+            raise BindError(
+                f"{where} is {describe(value)}, one value for each element; one for all is expected here."
+            )
+        if leaf.mode == "array" and leaf.shape:
+            inner = where if leaf is bound else f"{where[:-1]}{leaf.name.removeprefix(param.name)}'"
+            raise BindError(
+                f"{inner} has shape {leaf.shape} beside the dimensions of '{leaf.type.name}'; "
+                "one for all is expected here."
+            )
+    return bound
+
+
 def _slang_converts(type_: SlangType, param: Param) -> bool:
     """Whether Slang makes a parameter's value of one of another type, unasked."""
     if param.type.kind in ("generic", "interface"):
@@ -383,6 +408,8 @@ def _parts_of(where: str, param: Param, value: Any) -> Parts | None:
     if not isinstance(value, (list, tuple)):
         return None
     if type_.kind == "struct":
+        if value and not type_.fields:  # of Slang's own, such as Tuple
+            return None
         if len(value) != len(type_.fields):
             names = ", ".join(f.name for f in type_.fields)
             raise BindError(f"{where} is {describe(value)}; '{type_.name}' has {len(type_.fields)} fields: {names}.")
@@ -673,14 +700,17 @@ def _concrete(where: str, scope: Scope, type_: SlangType, value: Any) -> SlangTy
 def check_native(where: str, device: Device, element: SlangType, what: str) -> None:
     """Refuse structs that Slang, behind a pointer on this device, lays out otherwise than arrays do.
 
-    Vulkan keeps a bool in 4 bytes; CUDA aligns vectors of 2 and 4 to their size (slang issues 3955, 8971, 12384).
+    Vulkan keeps a bool in 4 bytes; CUDA aligns vectors of 2 and 4 to their size (slang issues 3955, 8971, 12384),
+    but those of half, half3 too, to 4 bytes.
     """
     for path, field in _scalars_of(element):
         odd = None
         if device.backend.target.format == "spirv" and field.scalar == "bool":
             odd = "4 bytes"
-        if device.backend.target.format == "cuda" and field.kind != "scalar" and field.shape[-1] in (2, 4):
-            odd = f"multiples of {field.shape[-1] * NUMPY_OF[field.scalar].itemsize} bytes"
+        if device.backend.target.format == "cuda" and field.shape:
+            n, half = field.shape[-1], field.scalar == "half"
+            if n in (2, 4) or half:
+                odd = f"multiples of {4 if half else n * NUMPY_OF[field.scalar].itemsize} bytes"
         if odd:
             raise UnsupportedError(
                 f"{where}: on {device.name}, {what} finds '{path}' of type '{field.name}' at {odd}, and arrays of "

@@ -322,10 +322,17 @@ class Function:
     def _uniforms(self) -> tuple[tuple[str, Bound], ...]:
         """What ``set`` gave, bound."""
         known = {p.name: p for p in self._scope.source.info.uniforms}
-        return tuple(
+        bound = tuple(
             (name, bind(f"{self.name}.set: uniform '{name}'", self._scope, known[name], value))
             for name, value in zip(self._options.uniforms, self._values, strict=True)
         )
+        for leaf in (leaf for _, b in bound for leaf in b.leaves):
+            if leaf.mode in ("array", "computed") and leaf.shape:
+                raise BindError(
+                    f"{self.name}.set: uniform '{leaf.name}' has shape {leaf.shape} beside the dimensions of "
+                    f"'{leaf.type.name}'; one for all is expected here."
+                )
+        return bound
 
     def _prepare(self, key: Any, args: tuple[Any, ...], names: tuple[str, ...], result: Any) -> PreparedCall:
         self._device.check_open()

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from slangpy_rt.args import ARRAYS, signature
-from slangpy_rt.binding import bind, describe
+from slangpy_rt.binding import bind_whole, describe
 from slangpy_rt.errors import BindError
 from slangpy_rt.function import Function, gone
 from slangpy_rt.options import Options
@@ -138,20 +138,9 @@ class Kernel(Function):
         every = (*args, *named.values())
         order = match(str(sig), sig, len(args), tuple(named))
         bound = tuple(
-            bind(f"{sig}: argument '{p.name}'", scope, p, every[k]) for p, k in zip(sig.params, order, strict=False)
+            bind_whole(f"{sig}: argument '{p.name}'", scope, p, every[k])
+            for p, k in zip(sig.params, order, strict=False)
         )
-        for b in bound:
-            for leaf in b.leaves:
-                if leaf.mode == "computed":
-                    raise BindError(
-                        f"{sig}: argument '{b.name}' is worked out for each element of a call, and a dispatch has "
-                        "none; let the kernel use SV_DispatchThreadID."
-                    )
-                if leaf.mode == "array" and leaf.shape:
-                    raise BindError(
-                        f"{sig}: argument '{b.name}' has shape {leaf.shape} beside the dimensions of "
-                        f"'{b.type.name}'; a kernel that is dispatched takes each argument whole."
-                    )
         uniforms = self._uniforms()
         order = (*range(len(every), len(every) + len(uniforms)), *order)
         return prepare_dispatch(

@@ -88,10 +88,12 @@ def _vector(name: str) -> type[Vector]:
     return type(name, (Vector,), {"slang_type": element_type(name, name), "__module__": "slangpy_rt"})
 
 
-VECTORS: dict[str, type[Vector]] = {}
-for _scalar in ("bool", "int", "uint", "half", "float", "double"):
-    for _n in (2, 3, 4):
-        VECTORS[f"{_scalar}{_n}"] = _vector(f"{_scalar}{_n}")
-for _r in (2, 3, 4):
-    for _c in (2, 3, 4):
-        VECTORS[f"float{_r}x{_c}"] = _vector(f"float{_r}x{_c}")
+bool2, bool3, bool4 = (_vector(f"bool{n}") for n in (2, 3, 4))
+int2, int3, int4 = (_vector(f"int{n}") for n in (2, 3, 4))
+uint2, uint3, uint4 = (_vector(f"uint{n}") for n in (2, 3, 4))
+half2, half3, half4 = (_vector(f"half{n}") for n in (2, 3, 4))
+float2, float3, float4 = (_vector(f"float{n}") for n in (2, 3, 4))
+double2, double3, double4 = (_vector(f"double{n}") for n in (2, 3, 4))
+float2x2, float2x3, float2x4 = (_vector(f"float2x{n}") for n in (2, 3, 4))
+float3x2, float3x3, float3x4 = (_vector(f"float3x{n}") for n in (2, 3, 4))
+float4x2, float4x3, float4x4 = (_vector(f"float4x{n}") for n in (2, 3, 4))

@@ -88,6 +88,7 @@ class Session:
     ) -> None:
         self.target = target
         self._library = library
+        self._library_found = any((Path(folder) / "slangpy_rt.slang").is_file() for folder in search_paths)
         self._session: ComPtr | None = None
         self._loaded: dict[str, tuple[str, str]] = {}
         self._modules: dict[str, ComPtr] = {}
@@ -129,7 +130,8 @@ class Session:
                     "open a new session to load another text under that name or path."
                 )
             prepared, prints = prepare(source), _prints(source)
-            module = self._load(name, path, prepared.text + _IMPORT if _needs_library(source) else prepared.text)
+            ours = self._library_found and _needs_library(source)
+            module = self._load(name, path, prepared.text + _IMPORT if ours else prepared.text)
             self._loaded[name] = loaded
             self._modules[name], self._texts[name] = module, source
             info = reflect.module_info(self._library.native, module, name, source, prepared, self._enum_cases())

@@ -51,6 +51,11 @@ void all_kinds(P p, float3 v, float *q, NDBuffer<P, 1> b, float m[2], float2x2 x
     c.b += 5;
     b[1] = c;
 }
+[numthreads(2, 1, 1)]
+void from_memory(int t : SV_DispatchThreadID, float x[64], P p, float y, NDBuffer<float, 1> out_)
+{
+    out_[t] = x[63 - t] + 100 * p.a + 1000 * p.b + 10000 * y;
+}
 groupshared int shared_values[4];
 [numthreads(4, 1, 1)]
 void reverse(uint local : SV_GroupIndex, uint t : SV_DispatchThreadID, NDBuffer<int, 1> x)
@@ -141,6 +146,14 @@ def test_every_kind_of_argument(device: spy.Device, module: spy.Module) -> None:
     module.all_kinds.dispatch(1, (1, 1), spy.float3(4), q.address, b, np.array([1, 2]), spy.float2x2(5), False)
     np.testing.assert_array_equal(q.to_numpy(), [2, 4, 2, 55, -1])
     np.testing.assert_array_equal(b.to_numpy()["b"], [1, 13])
+
+
+def test_arguments_too_large_for_the_block(device: spy.Device, module: spy.Module) -> None:
+    x, p = np.arange(64), np.array((2, 3), np.dtype([("a", "f4"), ("b", "i4")], align=True))
+    out = np.zeros(2, np.float32)
+    for y in (np.array(4), spy.Tensor.from_numpy(device, np.float32(4))):
+        module.from_memory.dispatch(2, x, p, y, out)
+        np.testing.assert_array_equal(out, [63 + 43200, 62 + 43200])
 
 
 def test_prepared_dispatches(device: spy.Device, module: spy.Module) -> None:

@@ -19,7 +19,6 @@ import numpy as np
 import pytest
 
 import slangpy_rt as spy
-from slangpy_rt.vectors import VECTORS
 
 sys.path.insert(0, str(Path(__file__).parent))
 import _model as model
@@ -215,8 +214,8 @@ def arguments() -> Iterator[Any]:
     )
     yield records(("a", "f4"), ("b", "f4"))
     for name in ("float3", "int2", "float2", "int3", "float4", "float2x3"):
-        yield VECTORS[name](1)
-    yield VECTORS["float3"](1, 2, 3)
+        yield getattr(spy, name)(1)
+    yield spy.float3(1, 2, 3)
     yield from ("first", "seventh", "eighth", Mode.second)
     yield from (range(4), range(0, 10, 3), range(10, 0, -4), range(0), CallId())
     yield from (
@@ -386,8 +385,8 @@ OVERLOADS: list[tuple[str, tuple[Any, ...], int | str]] = [
     ("float_or_float3", (1.0,), 1),
     ("float_or_float3", (1,), 1),
     ("float_or_float3", (np.float64(1),), 1),
-    ("float_or_float3", (VECTORS["float3"](1, 2, 3),), 2),
-    ("float_or_float3", (VECTORS["float2"](1, 2),), 1),
+    ("float_or_float3", (spy.float3(1, 2, 3),), 2),
+    ("float_or_float3", (spy.float2(1, 2),), 1),
     ("float_or_float3", ([1, 2, 3],), 2),
     ("float_or_float3", ([1.0, 2.0],), 1),
     ("float_or_float3", ({"x": 1, "y": 2, "z": 3},), 2),
@@ -529,7 +528,7 @@ def test_what_generics_stand_for(module: spy.Module) -> None:
             assert (result.dtype.name, result.shape) == (element, shape)
             np.testing.assert_array_equal(result.to_numpy(), x)
     assert module.echo({"_type": "S", "a": 1.5, "b": 2}) == {"a": 1.5, "b": 2}
-    assert module.length_of(VECTORS["float3"](1)) == 3
+    assert module.length_of(spy.float3(1)) == 3
     np.testing.assert_array_equal(module.length_of(ramp("f4", 5, 2)), np.full(5, 2, np.int32))
     with pytest.raises(spy.BindError, match="N"):
         module.length_of(1.0)

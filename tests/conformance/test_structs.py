@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import namedtuple
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,6 +12,9 @@ import numpy.typing as npt
 import pytest
 
 import slangpy_rt as spy
+from slangpy_rt.binding import check_native
+from slangpy_rt.dtypes import element_type
+from slangpy_rt.types import Field, SlangType
 
 SLANG = """
 import slangpy_rt;
@@ -111,6 +115,9 @@ float wide_tensor(Tensor<Wide, 1> t, int k) { return t[k].uv.y + t[k].n; }
 int flagged_tensor(Tensor<Flagged, 1> t, int k) { return t[k].n + (t[k].on ? 100 : 0); }
 float wide_pointer(Wide *p, int k) { return p[k].uv.y + p[k].n; }
 int flagged_pointer(Flagged *p, int k) { return p[k].n + (p[k].on ? 100 : 0); }
+struct Holder { float *p; Tensor<float, 1> t; int n; }
+float held(Holder h, int k) { return h.p[k] * h.n + 100 * h.t[k]; }
+struct Nothing { float twice(float x) { return 2 * x; } }
 float wide_value(Wide w) { return w.uv.y + w.n; }
 int flagged_value(Flagged w) { return w.n + (w.on ? 100 : 0); }
 """.replace("uint8_t_4", "vector<uint8_t, 4>")
@@ -186,6 +193,9 @@ def assert_same(got: Any, expected: npt.NDArray[Any]) -> None:
 # What a struct may be given as.
 
 
+Turned = namedtuple("Turned", "y x")
+
+
 class PointTuple(NamedTuple):
     x: float
     y: float
@@ -206,7 +216,7 @@ def test_one_struct_as_whatever_python_has(module: spy.Module) -> None:
         (3, 4),
         [3, 4],
         PointTuple(3, 4),
-        namedtuple("yx", "y x")(4, 3),
+        Turned(4, 3),
         PointData(4, 3),
         record,
         record[()],
@@ -445,6 +455,24 @@ def test_inout_of_part_of_an_array_of_structs(device: spy.Device, module: spy.Mo
     assert_same(tensor.to_numpy(), expected)
 
 
+def test_structs_of_pointers_and_containers(device: spy.Device, module: spy.Module) -> None:
+    p = spy.Tensor.from_numpy(device, np.array([1, 2, 3], np.float32))
+    t, k = np.array([4, 5, 6], np.float32), np.array([2, 0], np.int32)
+    n = np.array([[1], [10]], np.int32)
+    expected = np.array([3, 1]) * n + 100 * np.array([6, 4])
+    for holder in (
+        {"p": p, "t": t, "n": n},
+        (p, spy.Tensor.from_numpy(device, t), n),
+        (p.address, t[::-1].copy()[::-1], n),
+    ):
+        np.testing.assert_array_equal(np.asarray(module.held(holder, k)), expected)
+
+
+def test_a_struct_without_fields(module: spy.Module) -> None:
+    np.testing.assert_array_equal(module.Nothing.twice({}, [1, 2]), [2, 4])
+    assert module.Nothing.twice(module.Nothing(), 3) == 6
+
+
 # Member by member: a wrong offset, size or padding anywhere shows, because loads and stores are told apart.
 
 
@@ -548,3 +576,46 @@ def test_whole_containers_of_structs_that_differ(
             f"{whole.signature}: argument '{whole.overloads[0].params[0].name}': on {device.name}, '{kind}' {where}, "
             f"and arrays of '{struct}' keep it elsewhere; use scalars or vectors of 3, or pass the struct itself."
         )
+
+
+@pytest.mark.parametrize(
+    ("target", "fields", "told"),
+    [
+        ("cuda", ["float", "float3", "double3", "bool3", "Mode", "float[4]", "uint8_t"], None),
+        ("cuda", ["float3", "float2"], "finds 'f1' of type 'float2' at multiples of 8 bytes"),
+        ("cuda", ["double4"], "finds 'f0' of type 'double4' at multiples of 32 bytes"),
+        ("cuda", ["float4x4"], "finds 'f0' of type 'float4x4' at multiples of 16 bytes"),
+        ("cuda", ["half3"], "finds 'f0' of type 'half3' at multiples of 4 bytes"),
+        ("cuda", ["half4"], "finds 'f0' of type 'half4' at multiples of 4 bytes"),
+        ("cuda", ["float2[3]"], "finds 'f0' of type 'float2' at multiples of 8 bytes"),
+        ("spirv", ["float2", "half3", "float4x4", "Mode"], None),
+        ("spirv", ["int", "bool3"], "finds 'f1' of type 'bool3' at 4 bytes"),
+        ("cpp", ["float2", "bool", "bool4", "float4x4", "Mode"], None),
+    ],
+)
+def test_what_lies_elsewhere_behind_pointers(target: str, fields: list[str], told: str | None) -> None:
+    known = {"Mode": SlangType("enum", "Mode", "int", cases=(("Off", 0),))}
+    types = [known.get(name) or element_type("test", name) for name in fields]
+    struct = SlangType("struct", "S", fields=tuple(Field(f"f{k}", type_) for k, type_ in enumerate(types)))
+    device: Any = SimpleNamespace(name="here", backend=SimpleNamespace(target=SimpleNamespace(format=target)))
+    if told is None:
+        check_native("f(S *p)", device, struct, "'S*'")
+        return
+    with pytest.raises(spy.UnsupportedError) as caught:
+        check_native("f(S *p)", device, struct, "'S*'")
+    assert str(caught.value).startswith(f"f(S *p): on here, 'S*' {told}, ")
+
+
+def test_structs_of_the_same_name_in_two_modules(device: spy.Device, module: spy.Module) -> None:
+    other = spy.Module.load_from_source(
+        device, "test_structs_2", "struct Point { int n; float m; }\nfloat norm(Point p) { return p.n + 10 * p.m; }"
+    )
+    here = spy.Tensor.from_numpy(device, points(3), module.Point)
+    data = np.array([(1, 2), (3, 4), (5, 6)], [("n", "i4"), ("m", "f4")])
+    there = spy.Tensor.from_numpy(device, data, other.Point)
+    assert_same(there.to_numpy(), data)
+    np.testing.assert_array_equal(other.norm(there).to_numpy(), [21, 43, 65])
+    np.testing.assert_array_equal(module.norm(here).to_numpy(), points(3)["x"] + 10 * points(3)["y"])
+    for function, wrong in ((module.norm, there), (other.norm, here)):
+        with pytest.raises(spy.BindError):
+            function(wrong)

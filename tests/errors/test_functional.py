@@ -65,6 +65,8 @@ float lit(float x) { return x * gain + light.a; }
 [numthreads(4, 1, 1)]
 void mark(uint t : SV_DispatchThreadID, NDBuffer<float, 1> x, float by) { x[int(t)] = by; }
 [numthreads(4, 1, 1)]
+void index_kernel(int k) {}
+[numthreads(4, 1, 1)]
 void writes(uint t : SV_DispatchThreadID, out float x) { x = t; }
 [numthreads(4, 1, 1)]
 void vertex(uint t : SV_VertexID, NDBuffer<float, 1> x) { x[0] = t; }
@@ -563,6 +565,16 @@ REFUSED: dict[str, tuple[Call, type[Exception], str]] = {
         _BIND,
         "lit.set: uniform 'light' lacks n; 'Pair' has a, n.",
     ),
+    "array for a uniform": (
+        lambda m, a: m.lit.set(gain=[1.0, 2.0, 3.0], light=(1, 2))(a.h),
+        _BIND,
+        "lit.set: uniform 'gain' has shape (3,) beside the dimensions of 'float'; one for all is expected here.",
+    ),
+    "array for a field of a uniform": (
+        lambda m, a: m.lit.set(gain=1, light=(a.t, 2))(1.0),
+        _BIND,
+        "lit.set: uniform 'light.a' has shape (3,) beside the dimensions of 'float'; one for all is expected here.",
+    ),
     "unknown return type": (
         lambda m, a: m.add.return_type("jax")(1, 2),
         _BIND,
@@ -605,8 +617,13 @@ REFUSED: dict[str, tuple[Call, type[Exception], str]] = {
     "kernel argument with dimensions": (
         lambda m, a: m.mark.dispatch(4, a.b, a.h),
         _BIND,
-        f"{MARK}: argument 'by' has shape (3,) beside the dimensions of 'float'; a kernel that is dispatched takes "
-        "each argument whole.",
+        f"{MARK}: argument 'by' has shape (3,) beside the dimensions of 'float'; one for all is expected here.",
+    ),
+    "kernel argument of a value for each element": (
+        lambda m, a: m.index_kernel.dispatch(4, spy.call_id()),
+        _BIND,
+        "void index_kernel(int k): argument 'k' is call_id(), one value for each element; one for all is expected "
+        "here.",
     ),
     "kernel argument missing": (lambda m, a: m.mark.dispatch(4, a.b), _BIND, f"{MARK}: argument by missing."),
     "kernel argument of another rank": (
@@ -695,10 +712,3 @@ def test_arrays_of_structs_written_to_stay_when_refused(module: spy.Module) -> N
         with pytest.raises(spy.ShapeError):
             module.raise_pair(target, np.zeros((2, 3), np.float32))
     arrays.check()
-
-
-def test_uniforms_do_not_vectorize(module: spy.Module) -> None:
-    for gain in (np.ones(3, np.float32), [1.0, 2.0]):
-        for x in (1.0, np.ones(5, np.float32), np.ones(3, np.float32)):
-            with pytest.raises(spy.BindError):
-                module.lit.set(gain=gain, light=(1, 2))(x)

@@ -148,7 +148,7 @@ def test_cpp_refuses_an_initial_value_that_it_would_lose(
 @TARGETS
 @pytest.mark.parametrize("name", ["reads", "bare"])
 def test_what_only_a_binding_could_fill_is_refused(target: Target, name: str, sessions: dict[str, Session]) -> None:
-    with pytest.raises(UnsupportedError, match="global resource, a cbuffer or a global variable without 'uniform'"):
+    with pytest.raises(UnsupportedError, match="global resource, a cbuffer, a global variable without 'uniform'"):
         compile_call(sessions[target.format], name)
 
 

@@ -109,7 +109,7 @@ def plain(session: Session, name: str) -> SlangType:
             ["float add(float a, float b)", "int add(int a, int b)", "T add<T>(T a, int b)"],
         ),
         ("add<half>", ["half add<half>(half a, int b)"]),
-        ("both<float>", ["float both<float>(float a)", "float both<float>(float a, float b)"]),
+        ("both<float>", ["float both<float>(float a)", "float both<float>(float a, float b = ...)"]),
         ("ns.f", ["float ns.f(float a)", "int ns.f(int a)"]),
         ("ns::f", ["float ns.f(float a)", "int ns.f(int a)"]),
         ("ns.g<double>", ["double ns.g<double>(double a)"]),
@@ -200,7 +200,7 @@ def test_a_struct_comes_with_fields_methods_and_constructors(session: Session) -
 
 
 def test_a_struct_without_constructors_is_made_of_its_fields(session: Session) -> None:
-    assert [str(c) for c in struct(session, "Inner").constructors] == ["Inner Inner(int id, float3 at)"]
+    assert [str(c) for c in struct(session, "Inner").constructors] == ["Inner Inner(int id = ..., float3 at = ...)"]
 
 
 def test_a_generic_struct_is_concrete(session: Session) -> None:
