@@ -10,7 +10,7 @@ from time import monotonic
 from typing import Any
 
 from slangpy_rt.args import ARRAYS, signature
-from slangpy_rt.binding import Bound, bind
+from slangpy_rt.binding import Bound, bind_whole
 from slangpy_rt.errors import BindError, CompileError
 from slangpy_rt.mapping import read_map
 from slangpy_rt.options import NO_OPTIONS, Options
@@ -322,17 +322,10 @@ class Function:
     def _uniforms(self) -> tuple[tuple[str, Bound], ...]:
         """What ``set`` gave, bound."""
         known = {p.name: p for p in self._scope.source.info.uniforms}
-        bound = tuple(
-            (name, bind(f"{self.name}.set: uniform '{name}'", self._scope, known[name], value))
+        return tuple(
+            (name, bind_whole(f"{self.name}.set: uniform '{name}'", self._scope, known[name], value))
             for name, value in zip(self._options.uniforms, self._values, strict=True)
         )
-        for leaf in (leaf for _, b in bound for leaf in b.leaves):
-            if leaf.mode in ("array", "computed") and leaf.shape:
-                raise BindError(
-                    f"{self.name}.set: uniform '{leaf.name}' has shape {leaf.shape} beside the dimensions of "
-                    f"'{leaf.type.name}'; one for all is expected here."
-                )
-        return bound
 
     def _prepare(self, key: Any, args: tuple[Any, ...], names: tuple[str, ...], result: Any) -> PreparedCall:
         self._device.check_open()

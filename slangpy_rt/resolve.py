@@ -45,8 +45,12 @@ class Candidate:
 
     @property
     def cost(self) -> tuple[Any, ...]:
-        """Less is better: the worst argument counts first, parameters left to their defaults last."""
-        return (*sorted((b.cost for b in self.bound), reverse=True), len(self.sig.params) - len(self.bound))
+        """Less is better: the worst argument counts first, parameters left to their defaults last.
+
+        As in Slang, a plain function comes before a generic one.
+        """
+        left_out = len(self.sig.params) - len(self.bound)
+        return (*sorted((b.cost for b in self.bound), reverse=True), left_out, "<" in self.sig.name)
 
 
 def resolve(

@@ -297,3 +297,22 @@ def test_defines(device: spy.Device, module: spy.Module) -> None:
         other = spy.Module.load_from_source(device, "test_modifiers", SLANG, defines={"POWER": value})
         assert other.power(2) == 10
     assert module.power(3) == -1
+
+
+def test_explain_shows_parts_and_uniforms(device: spy.Device, module: spy.Module) -> None:
+    f = module.along.map({"origin": (0,), "reach": (1,)}, None)
+    rays = {"origin": spy.Tensor.from_numpy(device, numbers(2, 3), "float3"), "reach": numbers(4)}
+    title, table, kernel = f.explain(rays, 1).split("\n\n", 2)
+    assert title.startswith(f"float along(Ray r, float x) on {device.name}\ncall shape (2, 4), ")
+    rows = [line.split()[:2] for line in table.splitlines()]
+    assert rows[1:] == [["r.origin", "float3"], ["r.reach", "float"], ["x", "float"], ["_result", "float"]]
+    assert kernel == f.source(rays, 1)
+    uniform = module.lit.set(gain=1, light=(0, 2), bias=[1, 2, 3]).explain(2.0)
+    names = [line.split()[0] for line in uniform.split("\n\n")[1].splitlines()]
+    assert names == ["argument", "gain", "light.color", "light.n", "bias", "x", "_result"]
+
+
+def test_a_function_describes_itself(module: spy.Module) -> None:
+    assert module.along.signature == "float along(Ray r, float x)"
+    assert module.scale.return_type_name == "float3"
+    assert repr(module.along.map((0,))) == "<Slang function float along(Ray r, float x)>"

@@ -485,7 +485,8 @@ def kinds_of(case: Case, shape: Shape) -> tuple[type, ...]:
     assert returns is not None
     python: dict[str, type] = {"f": float, "i": int, "u": int, "b": bool, "V": dict}
     # A vector may come as an array that knows its Slang type.
-    return (np.ndarray, *VECTORS.values()) if returns.dims else (python[returns.dtype.kind],)
+    own: type = getattr(spy, returns.name, np.ndarray)
+    return (np.ndarray, own) if returns.dims else (python[returns.dtype.kind],)
 
 
 def homes(value: Any) -> set[str]:
