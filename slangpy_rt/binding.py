@@ -224,7 +224,8 @@ def converter(kind: type) -> Callable[[Any], Any] | None:
         return methodcaller("__slang_arg__")
     if hasattr(kind, "get_this"):
         return methodcaller("get_this")
-    return None
+    own = issubclass(kind, (np.ndarray, np.generic))
+    return np.asarray if kind is memoryview or (hasattr(kind, "__array_interface__") and not own) else None
 
 
 def describe(value: Any) -> str:

@@ -151,7 +151,8 @@ def describe_dispatch(
     every = (*(b for _, b in uniforms), *arguments)
     leaves = [leaf for b in every for leaf in b.leaves]
     facts = [_Leaf(b, name, ()) for b, name in zip(leaves, _members([b.name for b in leaves]), strict=True)]
-    operands = {id(f.bound): _operand(f, (1,), 3, title) for f in facts}
+    # As of a call of two elements: an array of one is not walked, every thread reads the same element.
+    operands = {id(f.bound): _operand(f, (2,), 3, title) for f in facts}
     trees = [_tree(b, _identifier(b.name), operands) for b in every]
     given = iter(trees[len(uniforms) :])
     count = prod(entry.group_size) * x * y * z

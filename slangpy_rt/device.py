@@ -180,7 +180,9 @@ class Device:
         """The interned layout of an array; contiguous when ``strides`` is None."""
         if strides is None:
             strides = dense_strides(element, shape)
-        key = (kind, element.name, shape, strides, aligned)
+        # Two modules may each have a struct of one name.
+        type_ = element if element.kind in ("struct", "array") else element.name
+        key = (kind, type_, shape, strides, aligned)
         found = self._layouts.get(key)
         if found is None:
             with self._lock:

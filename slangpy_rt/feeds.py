@@ -59,13 +59,6 @@ class GeneratorFeed(Feed):
         block += value.values()
 
 
-class AddressFeed(Feed):
-    """A number that is an address."""
-
-    def feed(self, value: Any, block: list[Any], buffers: list[Buffer]) -> None:
-        block.append(int(value))
-
-
 class ValueFeed(Feed):
     """A scalar, vector or matrix: its scalars, in the block itself."""
 

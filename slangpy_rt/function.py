@@ -9,6 +9,8 @@ from dataclasses import replace
 from time import monotonic
 from typing import Any
 
+import numpy as np
+
 from slangpy_rt.args import ARRAYS, signature
 from slangpy_rt.binding import Bound, bind_whole
 from slangpy_rt.errors import BindError, CompileError
@@ -161,6 +163,8 @@ class Function:
         BindError
             At the call, if the module declares no constant of that name.
         """
+        if not isinstance(values, Mapping):
+            raise BindError(f"{self.name}.constants: {values!r} is no dict of values by name.")
         frozen = {name: tuple(v) if isinstance(v, (list, tuple)) else v for name, v in values.items()}
 
         def options() -> Options:
@@ -181,6 +185,8 @@ class Function:
         BindError
             At once, if the module has no such variable.
         """
+        if values is not None and not isinstance(values, Mapping):
+            raise BindError(f"{self.name}.set: {values!r} is no dict of values by name.")
         given = dict(zip(self._options.uniforms, self._values, strict=True)) | dict(values or {}) | named
         known = [p.name for p in self._scope.source.info.uniforms]
         for name in given:
@@ -212,11 +218,12 @@ class Function:
         sizes = tuple(size) if isinstance(size, (tuple, list)) else (size,)
         product = 1
         for n in sizes:
-            product *= n if isinstance(n, int) and n > 0 else 0
+            product *= int(n) if isinstance(n, (int, np.integer)) and n > 0 else 0
         if not 1 <= len(sizes) <= 3 or not 1 <= product <= 1024:
             raise BindError(
                 f"{self.name}.group_size: {size!r} is not one to three whole numbers whose product is 1 to 1024."
             )
+        sizes = tuple(int(n) for n in sizes)
         return self._variant(("group_size", sizes), lambda: replace(self._options, group=sizes))
 
     def type_conformances(self, *conformances: tuple[str, str] | tuple[str, str, int]) -> Function:
@@ -227,6 +234,11 @@ class Function:
         *conformances
             ``(interface, struct)`` or ``(interface, struct, number)``, the number being what data says.
         """
+        if not all(isinstance(c, tuple) and len(c) in (2, 3) for c in conformances):
+            raise BindError(
+                f"{self.name}.type_conformances: {conformances!r} are not tuples of an interface, a struct and, "
+                "if need be, a number."
+            )
         items = tuple((str(c[0]), str(c[1]), int(c[2]) if len(c) > 2 else k) for k, c in enumerate(conformances))
         return self._variant(("conformances", items), lambda: replace(self._options, conformances=items))
 
@@ -237,6 +249,16 @@ class Function:
         """
         values = self._all_values(args, _result, named)
         return self._prepared(args, _result, named).bound_to(values)
+
+    def dispatch(self, threads: Any, *args: Any, **named: Any) -> None:
+        """Of kernels alone; see ``Kernel.dispatch``.
+
+        Raises
+        ------
+        BindError
+            Always: a function has no thread group.
+        """
+        raise BindError(f"{self.name}: only a [numthreads] kernel is dispatched; call this: {self.name}(...).")
 
     def source(self, *args: Any, _result: Any = None, **named: Any) -> str:
         """The Slang text of the kernel that this call would run."""
@@ -332,6 +354,9 @@ class Function:
         scope, options = self._scope, self._options
         if not self.overloads:
             raise gone(self.name, scope.source)
+        for interface, struct, _ in options.conformances:
+            if not scope.source.conforms(struct, interface):
+                raise BindError(f"{self.name}.type_conformances: '{struct}' does not implement '{interface}'.")
         chosen = resolve(scope, self.name, self.overloads, args, names, options)
         uniforms = self._uniforms()
         order = (*range(len(args), len(args) + len(uniforms)), *chosen.order)

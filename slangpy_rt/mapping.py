@@ -12,6 +12,8 @@ from slangpy_rt.dtypes import SLANG_OF
 from slangpy_rt.errors import BindError
 from slangpy_rt.types import SlangType
 
+# Dimensions of a call; NumPy has as many.
+_MOST = 32
 _PYTHON = {float: "float", int: "int", bool: "bool"}
 
 
@@ -66,8 +68,9 @@ def read_map(where: str, value: Any) -> Map:
     if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
         value = (int(value),)
     if isinstance(value, tuple):
-        if not all(isinstance(d, (int, np.integer)) and d >= 0 for d in value):
-            raise BindError(f"{where}: {value!r} is not a tuple of call dimensions, which count from 0.")
+        if not all(isinstance(d, (int, np.integer)) and 0 <= d < _MOST for d in value):
+            last = _MOST - 1
+            raise BindError(f"{where}: {value!r} is not a tuple of call dimensions, which count from 0 to {last}.")
         return Map(tuple(int(d) for d in value))
     if isinstance(value, Mapping):
         fields = tuple((k, read_map(f"{where}.{k}", v)) for k, v in value.items() if k != "$type")
@@ -76,9 +79,9 @@ def read_map(where: str, value: Any) -> Map:
     named = getattr(value, "slang_type", value)
     if isinstance(named, (SlangType, str)):
         return Map(type=named)
-    if value in _PYTHON:
-        return Map(type=_PYTHON[value])
     try:
+        if value in _PYTHON:
+            return Map(type=_PYTHON[value])
         return Map(type=SLANG_OF[np.dtype(value)])
     except (KeyError, TypeError):
         raise BindError(

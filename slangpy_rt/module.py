@@ -189,7 +189,10 @@ def _find(scope: Scope, name: str) -> Any:
     if isinstance(type_, StructInfo):
         return Struct(scope, type_)
     if type_ is not None and type_.kind == "enum":
-        return IntEnum(name, type_.cases)
+        cases = IntEnum(name, type_.cases)  # type: ignore[misc]
+        # As an element type of arrays.
+        cases.slang_type = type_  # type: ignore[attr-defined]
+        return cases
     return type_
 
 

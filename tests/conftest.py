@@ -62,6 +62,7 @@ def device(backend_name: str, pytestconfig: pytest.Config) -> Iterator[spy.Devic
     if reasons.get(backend_name):
         pytest.fail(f"backend '{backend_name}' is required and absent: {reasons[backend_name]}")
     with spy.Device(backend_name, debug=validation) as opened:
+        assert not validation or "without the Vulkan validation layers" not in opened.info, opened.info
         yield opened
     if validation:
         # Debian 12's layer does not know Slang's number in SPIR-V's list of source languages.

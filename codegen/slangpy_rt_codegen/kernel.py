@@ -41,16 +41,17 @@ def _head(spec: CallSpec) -> str:
 def _record(record: Record) -> tuple[tuple[str, str], tuple[str, str]]:
     """Functions that read and write a struct field by field, as each target lays structs out in its own way.
 
-    Their names and their texts.
+    Their names and their texts. The address is a number: NVIDIA's Vulkan driver (580) crashes on a pointer to
+    uint8_t that becomes one to int8_t.
     """
     name = _record_name(record.type)
     loads, stores = "", ""
     for f in record.fields:
-        at = f"at + {f.offset}" if f.scalar == "uint8_t" else f"({f.scalar} *)(at + {f.offset})"
+        at = f"({f.scalar} *)(at + {f.offset})"
         loads += f"    value{f.path} = {_load_from(f.type, f.via, at)};\n"
         stores += f"    {_store_to(f.type, f.via, at, f'value{f.path}')}\n"
-    load = f"{record.type} load_{name}(uint8_t *at)\n{{\n    {record.type} value;\n{loads}    return value;\n}}\n"
-    store = f"void store_{name}(uint8_t *at, {record.type} value)\n{{\n{stores}}}\n"
+    load = f"{record.type} load_{name}(uint64_t at)\n{{\n    {record.type} value;\n{loads}    return value;\n}}\n"
+    store = f"void store_{name}(uint64_t at, {record.type} value)\n{{\n{stores}}}\n"
     return (f"load_{name}", load), (f"store_{name}", store)
 
 
@@ -245,7 +246,7 @@ def _load(spec: CallSpec, o: Operand) -> str:
     record = _record_of(spec, o)
     if record is None:
         return _load_from(o.type, o.via, _address(spec, o))
-    name, at = _record_name(record.type), _address(spec, o)
+    name, at = _record_name(record.type), f"uint64_t({_address(spec, o)})"
     if not _is_array(o):
         return f"load_{name}({at})"
     return "{" + ", ".join(f"load_{name}({at} + {k})" for k in range(0, o.count, record.size)) + "}"
@@ -255,7 +256,7 @@ def _store(spec: CallSpec, o: Operand, value: str) -> str:
     record = _record_of(spec, o)
     if record is None:
         return _store_to(o.type, o.via, _address(spec, o), value)
-    name, at = _record_name(record.type), _address(spec, o)
+    name, at = _record_name(record.type), f"uint64_t({_address(spec, o)})"
     if not _is_array(o):
         return f"store_{name}({at}, {value});"
     ends = enumerate(range(0, o.count, record.size))

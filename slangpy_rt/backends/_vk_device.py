@@ -183,6 +183,8 @@ class VkDevice:
             self.ffi.string(text).decode() for text in (core.deviceName, second.driverName, second.driverInfo)
         )
         self.description = f"{name}, {driver} {version}".strip()
+        if self._instance.unheard:
+            self.description += ", without the Vulkan validation layers, which are not installed"
         self.max_bytes = int(first.maxMemoryAllocationSize)
         self.is_software = core.deviceType == self.lib.VK_PHYSICAL_DEVICE_TYPE_CPU
         features = {"group_shared"}

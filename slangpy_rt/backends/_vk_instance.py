@@ -65,11 +65,13 @@ class VkInstance:
         cffi's view of vulkan.h and the loader's functions.
     messages : list of str
         What the validation layer said; stays empty without ``debug``.
+    unheard : bool
+        Whether ``debug`` was asked for and there is no validation layer.
 
     Raises
     ------
     UnsupportedError
-        If the package, the loader or (for ``debug``) the validation layer is missing.
+        If the package or the loader is missing.
     DeviceError
         If the loader finds no driver that works.
     """
@@ -77,6 +79,7 @@ class VkInstance:
     def __init__(self, debug: bool) -> None:
         self.ffi, self.lib = _load()
         self.messages: list[str] = []
+        self.unheard = False
         self._undo: list[Callable[[], Any]] = []
         self._keep: list[Any] = []
         try:
@@ -198,13 +201,11 @@ class VkInstance:
         if debug:
             layers = self._list("VkLayerProperties", lib.vkEnumerateInstanceLayerProperties)
             versions = {ffi.string(layer.layerName).decode(): layer.specVersion for layer in layers}
+            self.unheard = _LAYER not in versions
+        validated = debug and not self.unheard
+        if validated:
             # A layer older than the extension reports the struct that enables it as an error.
-            self._maintenance_8 = versions.get(_LAYER, 0) >= _API_1_4_304
-            if _LAYER not in versions:
-                raise UnsupportedError(
-                    f"vulkan: debug=True needs {_LAYER}, which is not installed; "
-                    f"install the Vulkan validation layers or leave debug off"
-                )
+            self._maintenance_8 = versions[_LAYER] >= _API_1_4_304
             checks = ffi.new(
                 "VkValidationFeatureEnableEXT[]",
                 [lib.VK_VALIDATION_FEATURE_ENABLE_SYNCHRONIZATION_VALIDATION_EXT],
@@ -223,7 +224,7 @@ class VkInstance:
         _keep_drivers_loaded()
         self._handle = out[0]
         self.on_close(lib.vkDestroyInstance, self._handle, ffi.NULL)
-        if debug:
+        if validated:
             self._listen()
 
     def _listen(self) -> None:

@@ -62,7 +62,7 @@ class VulkanBackend(Backend):
     Raises
     ------
     UnsupportedError
-        If the machine lacks the loader, the ``vulkan`` package or (for ``debug``) the validation layer.
+        If the machine lacks the loader or the ``vulkan`` package.
     DeviceError
         If there is no such device, or the driver fails.
     """

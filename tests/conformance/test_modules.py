@@ -77,7 +77,7 @@ def test_strict_broadcasting(device: spy.Device) -> None:
 def test_link_refuses_another_device(device: spy.Device) -> None:
     with spy.Device("null") as elsewhere:
         other = spy.Module.load_from_source(elsewhere, "other", "public float k() { return 1; }")
-        with pytest.raises(spy.BindError, match="module 'here': link has .* which is for another device"):
+        with pytest.raises(spy.BindError, match=r"module 'here': link has .* which is for another device"):
             spy.Module.load_from_source(device, "here", "import other; float f() { return k(); }", link=[other])
 
 

@@ -63,10 +63,7 @@ def backend(request: pytest.FixtureRequest) -> Iterator[VulkanBackend]:
     if _FAULT is not None:
         pytest.skip(_FAULT)
     kind = StagedBackend if request.param == "staged" else VulkanBackend
-    try:
-        opened = kind(debug=request.param != "plain")
-    except UnsupportedError as error:
-        pytest.skip(str(error))
+    opened = kind(debug=request.param != "plain")
     yield opened
     opened.close()
     assert [text for text in opened.messages if _OLD_LAYER not in text] == []
@@ -540,18 +537,19 @@ def test_a_missing_package_or_loader_is_named(monkeypatch: pytest.MonkeyPatch) -
 
 
 @needs_vulkan
-def test_debug_without_the_layer_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_debug_without_the_layer_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("slangpy_rt.backends._vk_instance._LAYER", "VK_LAYER_NOT_THERE")
-    with pytest.raises(UnsupportedError, match="VK_LAYER_NOT_THERE, which is not installed"):
-        VulkanBackend(debug=True)
+    backend = VulkanBackend(debug=True)
+    assert backend.description.endswith(", without the Vulkan validation layers, which are not installed")
+    backend.close()
 
 
 @needs_vulkan
 def test_the_layer_speaks_up_when_it_should() -> None:
-    try:
-        backend = VulkanBackend(debug=True)
-    except UnsupportedError as error:
-        pytest.skip(str(error))
+    backend = VulkanBackend(debug=True)
+    if "without the Vulkan validation layers" in backend.description:
+        backend.close()
+        pytest.skip(backend.description)
     backend._copy(backend._ring, 0, backend._ring, 8, 16)  # the regions overlap
     backend.close()
     assert any("vkCmdCopyBuffer" in text for text in backend.messages)

@@ -478,7 +478,7 @@ REFUSED: dict[str, tuple[Call, type[Exception], str]] = {
     "map to a negative dimension": (
         lambda m, a: m.add.map((-1,)),
         _BIND,
-        "add.map: entry 0: (-1,) is not a tuple of call dimensions, which count from 0.",
+        "add.map: entry 0: (-1,) is not a tuple of call dimensions, which count from 0 to 31.",
     ),
     "map to a fraction": (
         lambda m, a: m.add.map(b=1.5),

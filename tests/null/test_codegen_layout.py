@@ -91,12 +91,13 @@ def test_what_follows_from_shapes_comes_first(spec: CallSpec) -> None:
 
 
 def test_declarations_are_slang() -> None:
+    number = Operand("i_0", "int", "int", 1, "in", "value")
     operands = (
         Operand("a", "float3", "float", 3, "in", "value"),
         Operand("b", "half", "half", 1, "in", "value"),
         Operand("c", "bool", "uint8_t", 1, "in", "strided"),
         Operand("t", "Tensor<float, 2>", "float", 1, "in", "tensor", 2),
-        Operand("i", "int2", "", 0, "in", "computed", code="int2(0)", parts=(("", Operand("i_0", "int", "int", 1, "in", "value")),)),
+        Operand("i", "int2", "", 0, "in", "computed", code="int2(0)", parts=(("", number),)),
     )
     spec = CallSpec("f()", ("m",), "f", operands, None, 2, "uint", 1, "value", True)
     assert [(f.declaration, f.offset, f.fixed) for f in block_fields(spec)] == [
