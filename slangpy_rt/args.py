@@ -38,7 +38,7 @@ def _signer(kind: type) -> Callable[[Any], Any]:
     if issubclass(kind, np.generic):
         return _dtype
     if issubclass(kind, type):
-        return _itself
+        return _refused_class
     if issubclass(kind, Generator):
         return kind.key
     if issubclass(kind, Enum):
@@ -48,7 +48,10 @@ def _signer(kind: type) -> Callable[[Any], Any]:
         return lambda value: (kind, signature(stand_in(value)))
     if issubclass(kind, ValueRef):
         return lambda value: (kind, signature(value.value))
-    if issubclass(kind, Mapping) or hasattr(kind, "_fields") or hasattr(kind, "__dataclass_fields__"):
+    if issubclass(kind, tuple) and hasattr(kind, "_fields"):
+        # To a struct it is fields by name, to others numbers in a row.
+        return lambda value: (_sign_fields(value), _sign_sequence(value))
+    if issubclass(kind, Mapping) or hasattr(kind, "__dataclass_fields__"):
         return _sign_fields
     # Subclasses of what is accepted: numpy.memmap, vectors, floats with a unit.
     for base in (np.ndarray, list, tuple, float, int):
@@ -61,6 +64,11 @@ def _signer(kind: type) -> Callable[[Any], Any]:
 def _refused(value: Any) -> Any:
     """A signature like no other: no prepared call has it, and ``bind`` says what is wrong with the value."""
     return object()
+
+
+def _refused_class(value: type) -> Any:
+    # As _result it names a kind; as an argument it must not sign like one of its values.
+    return type, value
 
 
 def _sign_array(value: npt.NDArray[Any]) -> Any:

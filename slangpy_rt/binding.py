@@ -36,7 +36,7 @@ from slangpy_rt.generators import Generator, range_of
 from slangpy_rt.layout import same_walk
 from slangpy_rt.mapping import NO_MAP, Map
 from slangpy_rt.ndbuffer import NDBuffer
-from slangpy_rt.records import as_record, dtype_text, fields_of
+from slangpy_rt.records import as_record, dtype_text, fields_of, host_record
 from slangpy_rt.refs import ValueRef
 from slangpy_rt.scope import Scope
 from slangpy_rt.tensor import Tensor
@@ -71,7 +71,9 @@ class Bound:
         ``"value"``, ``"array"`` (elementwise), ``"tensor"`` (whole), ``"pointer"``, ``"computed"`` or
         ``"parts"``.
     shape, strides : tuple of int
-        Call dimensions of an array, strides in scalars; of a tensor those of the view.
+        Call dimensions of an array, strides in scalars; of a tensor those that it is not taken whole in.
+    view : tuple of (tuple of int, tuple of int)
+        Shape and strides of the tensor that one element of the call sees.
     host : str
         What kind of result it asks for: ``"tensor"``, ``"ndbuffer"``, ``"numpy"`` or ``""``.
     fit : int
@@ -100,6 +102,7 @@ class Bound:
     record: SlangType | None = None
     generator: Generator | None = None
     parts: tuple[tuple[str, Bound], ...] = ()
+    view: tuple[Shape, Shape] = ((), ())
 
     @property
     def leaves(self) -> tuple[Bound, ...]:
@@ -109,7 +112,8 @@ class Bound:
     @property
     def cost(self) -> tuple[int, int]:
         """How badly it fits: dimensions left to vectorize over, then conversions; worst leaf first."""
-        return max(((len(b.shape) if b.mode == "array" else 0, b.fit) for b in self.leaves), default=(0, EXACT))
+        fits = ((len(b.shape) if b.mode in ("array", "tensor") else 0, b.fit) for b in self.leaves)
+        return max(fits, default=(0, EXACT))
 
 
 def bind(where: str, scope: Scope, param: Param, value: Any, how: Map = NO_MAP) -> Bound:
@@ -155,19 +159,20 @@ def bind(where: str, scope: Scope, param: Param, value: Any, how: Map = NO_MAP) 
         raise BindError(f"{where}: map names fields, but {describe(value)} is taken whole; give call dimensions.")
     if how.dims is None:
         return bound
+    if bound.mode == "parts" and not how.dims and not any(leaf.shape for leaf in bound.leaves):
+        return bound
     if bound.mode == "parts":
         raise BindError(
             f"{where}: map gives {how.dims} for a '{param.type.name}' whose fields are given one by one; "
             f"map those, as in {{'{bound.parts[0][0].strip('.')}': {how.dims}}}."
         )
-    # A container that is taken whole has no dimensions beside its own.
-    free = bound.shape if bound.mode in ("array", "computed") else ()
+    free = bound.shape
     if len(how.dims) != len(free):
         raise BindError(
             f"{where}: map gives {how.dims} for {len(how.dims)} dimension{'s' * (len(how.dims) != 1)}, but "
             f"{describe(value)} has {len(free)} beside those of '{param.type.name}'."
         )
-    return replace(bound, mapped=how.dims) if bound.mode in ("array", "computed") else bound
+    return _mapped(bound, how.dims)
 
 
 def bind_whole(where: str, scope: Scope, param: Param, value: Any) -> Bound:
@@ -186,7 +191,7 @@ def bind_whole(where: str, scope: Scope, param: Param, value: Any) -> Bound:
             raise BindError(
                 f"{where} is {describe(value)}, one value for each element; one for all is expected here."
             )
-        if leaf.mode == "array" and leaf.shape:
+        if leaf.mode in ("array", "tensor") and leaf.shape:
             inner = where if leaf is bound else f"{where[:-1]}{leaf.name.removeprefix(param.name)}'"
             raise BindError(
                 f"{inner} has shape {leaf.shape} beside the dimensions of '{leaf.type.name}'; "
@@ -213,7 +218,15 @@ def bind_result(where: str, scope: Scope, type_: SlangType, value: Any, how: Map
     bound = _bind_array(where, scope.device, "_result", scope.struct(type_), stored, "out", value)
     if how.dims is not None and len(how.dims) != len(bound.shape):
         raise BindError(f"{where}: map gives {how.dims}; {describe(value)} has {len(bound.shape)} dimensions.")
-    return replace(bound, mapped=how.dims)
+    return bound if how.dims is None else _mapped(bound, how.dims)
+
+
+def _mapped(bound: Bound, dims: tuple[int, ...]) -> Bound:
+    """The argument along those call dimensions. A diagonal is not all of an array: the rest has to stay."""
+    feed = bound.feed
+    if len(set(dims)) < len(dims) and isinstance(feed, HostCopyFeed) and bound.access != "in":
+        feed = feed.kept()
+    return replace(bound, mapped=dims, feed=feed)
 
 
 def converter(kind: type) -> Callable[[Any], Any] | None:
@@ -259,13 +272,13 @@ def _bind(where: str, scope: Scope, param: Param, value: Any, how: Map) -> Bound
         element = scope.struct(element)
         access = "inout" if writable else "in"
         bound = _bind_array(where, device, param.name, element, _stored(where, element), access, value)
-        if len(bound.shape) != rank:
+        if len(bound.shape) < rank:
             raise BindError(
                 f"{where} has {len(bound.shape)} dimensions of '{element.name}'; '{type_.name}' takes {rank}."
             )
         if bound.record is not None:
             check_native(where, device, element, f"'{type_.name}'")
-        return _as_tensor(bound, type_)
+        return _as_tensor(bound, type_, rank)
     if type_.kind == "struct" and type_.name in _BYTES:
         return _bind_bytes(where, scope, param, value)
     if type_.kind == "pointer":
@@ -276,6 +289,8 @@ def _bind(where: str, scope: Scope, param: Param, value: Any, how: Map) -> Bound
     if parts is not None:
         return _bind_parts(where, scope, param, value, how, *parts)
     stored = _stored(where, type_)
+    if type_.kind == "struct" and isinstance(value, list):
+        return _bind_records(where, scope, param, value, stored)
     if type_.kind == "enum" and isinstance(value, (str, Enum)):
         return _bind_enum(where, param, value)
     if isinstance(value, (NDBuffer, np.ndarray, list, tuple)):
@@ -396,7 +411,8 @@ def _bind_bytes(where: str, scope: Scope, param: Param, value: Any) -> Bound:
         raise BindError(f"{where} is {describe(value)}; '{type_.name}' takes a Tensor, an NDBuffer or a NumPy array.")
     if not dense:
         raise BindError(f"{where} is a non-contiguous view; '{type_.name}' takes bytes that follow each other.")
-    return Bound(param.name, type_, "uint8_t", 1, access, "tensor", (nbytes,), (1,), True, host, feed)
+    view = (nbytes,), (1,)
+    return Bound(param.name, type_, "uint8_t", 1, access, "tensor", (), (), True, host, feed, view=view)
 
 
 def _parts_of(where: str, param: Param, value: Any) -> Parts | None:
@@ -407,6 +423,8 @@ def _parts_of(where: str, param: Param, value: Any) -> Parts | None:
     if fields is not None:
         return _named_parts(where, type_, value, fields)
     if not isinstance(value, (list, tuple)):
+        return None
+    if type_.kind == "struct" and isinstance(value, list) and value and all(fields_of(v) is not None for v in value):
         return None
     if type_.kind == "struct":
         if value and not type_.fields:  # of Slang's own, such as Tuple
@@ -422,6 +440,18 @@ def _parts_of(where: str, param: Param, value: Any) -> Parts | None:
         raise BindError(f"{where} is {describe(value)}; '{type_.name}' takes {type_.shape[0]} values.")
     inner = item_type(type_)
     return (lambda v: v), [(f"[{k}]", f"{k}", inner) for k in range(type_.shape[0])]
+
+
+def _bind_records(where: str, scope: Scope, param: Param, value: list[Any], stored: Storage) -> Bound:
+    """A list of structs' values, which makes a structured array."""
+    for k, item in enumerate(value):
+        _named_parts(f"{where}[{k}]", param.type, item, fields_of(item))
+
+    def build(v: list[Any]) -> npt.NDArray[Any]:
+        return np.stack([host_record(stored.dtype, (), item) for item in v])
+
+    inner = bind(where, scope, param, build(value))
+    return replace(inner, host="", feed=ConvertedFeed(build, inner.feed, False))
 
 
 def _named_parts(where: str, type_: SlangType, value: Any, fields: Any) -> Parts:
@@ -497,14 +527,7 @@ def _bind_array(
     layout, inner = value.layout, stored.dims
     if layout.device is not device:
         raise BindError(f"{where} lives on {layout.device!r}; the module runs on {device!r}.")
-    held = storage(layout.element)
-    assert held is not None
-    if (
-        layout.scalar != stored.scalar
-        or (held.dims and held.dims != inner)
-        or getattr(held.record, "name", "") != getattr(stored.record, "name", "")
-        or layout.numpy_dtype != stored.dtype
-    ):
+    if not _holds(layout.element, type_) or layout.numpy_dtype != stored.dtype:
         raise BindError(
             f"{where} is {describe(value)}; '{type_.name}' was expected, and device data is not converted. "
             f"Make it with dtype={_as_dtype(type_)}, or convert it on the host with from_numpy(...)."
@@ -518,6 +541,13 @@ def _bind_array(
         name, type_, stored.scalar, stored.count, access, "array", outer, strides, layout.aligned, host, ArrayFeed(),
         record=stored.record,
     )  # fmt: skip
+
+
+def _holds(element: SlangType, type_: SlangType) -> bool:
+    """Whether an array of one type makes another one, its last dimensions being the other's own."""
+    if element.name == type_.name or (type_.kind == "array" and type_.element and _holds(element, type_.element)):
+        return True
+    return element.kind in ("scalar", "enum") and element.scalar == type_.scalar
 
 
 def _bind_host(
@@ -577,10 +607,12 @@ def _bind_host(
             and all(s % dtype.alignment == 0 for s in array.strides)
             and same_walk(inner, own[len(outer) :], stored.step)
         )
-        if not usable and access != "in":
-            raise BindError(f"{where} is {what}, whose elements do not lie on '{scalar}' boundaries; copy it first.")
         strides = (own if usable else dense)[: len(outer)]
-        feed = HostViewFeed(device, np.asarray if usable else convert)
+        if usable or access == "in":
+            feed = HostViewFeed(device, np.asarray if usable else convert)
+        else:
+            # Elements with gaps inside, such as float3 in Fortran order: there and back again.
+            feed = HostCopyFeed(device, convert, access)
     return Bound(
         name, type_, scalar, stored.count, access, "array", outer, strides, True, host, feed, fit,
         record=stored.record,
@@ -615,12 +647,19 @@ def _check_dtype(
         raise BindError(f"{where} is {what}, which does not convert to '{type_.name}'; {how}.")
 
 
-def _as_tensor(bound: Bound, type_: SlangType) -> Bound:
-    """An array argument handed over whole; a value becomes impossible, because a view needs an address."""
+def _as_tensor(bound: Bound, type_: SlangType, rank: int) -> Bound:
+    """An array argument whose last dimensions are handed over whole; the call runs along those before them.
+
+    A value becomes impossible, because a view needs an address.
+    """
     if bound.mode != "array":
         raise BindError(f"argument '{bound.name}': '{type_.name}' takes an array with dimensions.")
     feed = bound.feed.whole() if isinstance(bound.feed, HostCopyFeed) else bound.feed
-    return replace(bound, type=type_, mode="tensor", feed=feed)
+    outer = len(bound.shape) - rank
+    return replace(
+        bound, type=type_, mode="tensor", feed=feed, shape=bound.shape[:outer], strides=bound.strides[:outer],
+        view=(bound.shape[outer:], bound.strides[outer:]),
+    )  # fmt: skip
 
 
 def _container(type_: SlangType) -> tuple[SlangType, int, bool] | None:

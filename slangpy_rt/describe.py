@@ -78,7 +78,7 @@ def describe_call(
     every = (*(b for _, b in uniforms), *bound, *((result,) if result else ()))
     leaves = [leaf for b in every for leaf in b.leaves]
     names = _members([leaf.name for leaf in leaves])
-    arrays = [b for b in leaves if b.mode == "array"]
+    arrays = [b for b in leaves if b.mode == "array" or (b.mode == "tensor" and b.shape)]
     strides = [align(b.shape, b.strides, shape, b.mapped) for b in arrays]
     tiled = len(options.group) > 1 and device.backend.target.entry != "range"
     if tiled and len(options.group) > len(shape):
@@ -209,9 +209,11 @@ class _Leaf:
         """What follows from shapes, by name in the block."""
         if self.bound.mode == "tensor":
             unit = NUMPY_OF[self.bound.scalar].itemsize
+            shape, strides = self.bound.view
             return {
-                f"{self.member}_shape": self.bound.shape,
-                f"{self.member}_stride": tuple(s * unit for s in self.bound.strides),
+                f"{self.member}_shape": shape,
+                f"{self.member}_stride": tuple(s * unit for s in strides),
+                f"{self.member}_step": self.strides,
             }
         return {f"{self.member}_stride": self.strides} if self.bound.mode == "array" else {}
 
@@ -232,7 +234,8 @@ def _operand(leaf: _Leaf, shape: Shape, rank: int, where: str) -> Operand:
         if b.mode == "pointer":
             assert b.type.element is not None
             return Operand(member, name, source_name(b.type.element), 1, b.access, "pointer")
-        return Operand(member, name, scalar, b.count, b.access, b.mode, len(b.shape), via=via)
+        walked = "next" if b.mode == "tensor" and any(leaf.strides) else ""
+        return Operand(member, name, scalar, b.count, b.access, b.mode, len(b.view[0]), walked, via)
     if not any(leaf.strides):
         mode = "constant" if prod(shape) > 1 else "linear"
     elif leaf.strides == contiguous(shape, b.count):
@@ -255,7 +258,7 @@ def _members(names: Sequence[str]) -> list[str]:
     out: list[str] = []
     for name in names:
         member = _identifier(name)
-        if member in ("count", "row", "shape", "this") or re.search(r"_(shape|stride|\d+)?$", member):
+        if member in ("count", "row", "shape", "this") or re.search(r"_(shape|stride|step|\d+)?$", member):
             member += "_"
         while member in out:
             member += "_"

@@ -11,6 +11,7 @@ import struct
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -119,8 +120,8 @@ class Launcher:
     ----------
     title : str
         The function, for the message.
-    arrays : tuple of (str, tuple of int, int)
-        Name and shape of each array whose accesses are checked, and where in the argument block its address is.
+    arrays : tuple of Checked
+        The arrays whose accesses are checked.
     wait : bool
         Whether to print at once, because nothing later waits for the device.
     """
@@ -130,7 +131,7 @@ class Launcher:
         diagnostics: Diagnostics,
         launch: Launch,
         title: str,
-        arrays: tuple[tuple[str, tuple[int, ...], int], ...],
+        arrays: tuple[Checked, ...],
         wait: bool,
     ) -> None:
         self._diagnostics = diagnostics
@@ -157,16 +158,37 @@ class Launcher:
 
     def _describe(self, outside: Outside, args: bytes) -> str:
         same = [
-            (f"'{name}'", shape)
-            for name, shape, offset in self._arrays
-            if struct.unpack_from("<Q", args, offset)[0] == outside.address and shape == outside.shape
+            f"'{a.name}'"
+            for a in self._arrays
+            if a.shape == outside.shape
+            and a.first <= outside.address - struct.unpack_from("<Q", args, a.offset)[0] <= a.last
         ]
-        who = f"argument {' or '.join(name for name, _ in same)}" if same else "an array made in the function,"
+        who = f"argument {' or '.join(same)}" if same else "an array made in the function,"
         more = f", one of {outside.count} such accesses" if outside.count > 1 else ""
         return (
             f"{who} of shape {outside.shape} was {'written' if outside.writes else 'read'} at {outside.index}, "
             f"which is outside{more}. Let the function compare its indices with the array's shape."
         )
+
+
+class Checked(NamedTuple):
+    """An array whose accesses are checked.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        What one element of the call sees of it.
+    offset : int
+        Where in the argument block its address is.
+    first, last : int
+        From that address to where the views of all elements begin, in bytes.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    offset: int
+    first: int
+    last: int
 
 
 class Outside:

@@ -96,8 +96,10 @@ class SplatFeed(ValueFeed):
         self._count = count
 
     def feed(self, value: Any, block: list[Any], buffers: list[Buffer]) -> None:
-        self._check([value])
-        block += [value] * self._count
+        number = value if type(value) in _NUMBERS else np.asarray(value).item()
+        if self._bounds is not None:
+            self._check([number])
+        block += [number] * self._count
 
 
 class EnumFeed(Feed):
@@ -153,6 +155,10 @@ class HostCopyFeed(Feed):
     def whole(self) -> HostCopyFeed:
         """The same for an array that threads read anywhere, again and again: in the device's own memory."""
         return HostCopyFeed(self._device, self._as_array, self._access, 0)
+
+    def kept(self) -> HostCopyFeed:
+        """The same for an array of which the kernel writes a part."""
+        return HostCopyFeed(self._device, self._as_array, "inout", self._shared_bytes)
 
     def feed(self, value: Any, block: list[Any], buffers: list[Buffer]) -> None:
         array = self._as_array(value)

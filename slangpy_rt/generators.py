@@ -211,7 +211,8 @@ class grid(Generator):
     Parameters
     ----------
     shape : int or tuple of int
-        The call's dimensions, the slowest first; -1 for one that another argument gives.
+        The call's dimensions, the slowest first; -1 for one that another argument gives. One of 1 is stretched, as
+        an array's is: its index stays the first.
     offset : int or tuple of int, optional
         The first index of each dimension, 0 unless given.
     stride : int or tuple of int, optional
@@ -241,7 +242,7 @@ class grid(Generator):
         self._bounds = _bounds([value for first, step, n in ends for value in (first, first + max(n - 1, 0) * step)])
 
     def key(self) -> Any:
-        return grid, self.shape, self._bounds
+        return grid, self._shape, self._bounds
 
     def scalars(self) -> tuple[str, ...]:
         return ("int",) * (2 * len(self.shape))
@@ -261,8 +262,11 @@ class grid(Generator):
         self.check(where, type_)
         own, scalar = len(self.shape), _scalar(type_)
         places = dims if dims is not None else range(rank - own, rank)
-        steps = zip(values[:own], values[own:], places, strict=True)
-        return _vector_of(type_, [_step(scalar, first, step, d) for first, step, d in steps])
+        # A dimension of 1 is stretched, as an array's is; one of -1 follows the call.
+        steps = zip(values[:own], values[own:], places, self._shape, strict=True)
+        return _vector_of(
+            type_, [f"{scalar}({first})" if n == 1 else _step(scalar, first, step, d) for first, step, d, n in steps]
+        )
 
     def __repr__(self) -> str:
         offset = f", offset={self._offset}" if any(self._offset) else ""

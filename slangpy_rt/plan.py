@@ -19,8 +19,8 @@ from slangpy_rt.backends.base import KernelInfo
 from slangpy_rt.binding import Bound, bind_result, result_kind
 from slangpy_rt.broadcast import Shape, align, broadcast, spread
 from slangpy_rt.describe import Description, Uniforms, describe_call, describe_dispatch
-from slangpy_rt.diagnostics import Launcher
-from slangpy_rt.dtypes import storage
+from slangpy_rt.diagnostics import Checked, Launcher
+from slangpy_rt.dtypes import NUMPY_OF, storage
 from slangpy_rt.errors import BindError, ShapeError, UnsupportedError
 from slangpy_rt.ndbuffer import NDBuffer
 from slangpy_rt.options import NO_OPTIONS, Options
@@ -74,7 +74,7 @@ def prepare(
     )
     shapes = [spread(b.name, b.shape, b.mapped, rank) for b in every]
     shape = broadcast(
-        where, [(b.name, s) for b, s in zip(every, shapes, strict=True) if b.mode in ("array", "computed")]
+        where, [(b.name, s) for b, s in zip(every, shapes, strict=True) if b.mode in ("array", "computed", "tensor")]
     )
     _check_strict(where, scope, every, shape)
     outcome = (
@@ -230,12 +230,17 @@ def _reporting(scope: Scope, spec: CallSpec) -> tuple[CallSpec, bool]:
 
 def _checked(
     device: Device, spec: CallSpec, fields: tuple[BlockField, ...], every: tuple[Bound, ...]
-) -> tuple[tuple[str, Shape, int], ...]:
-    """The arrays whose accesses the kernel checks: name, shape, and where in the block the address is."""
+) -> tuple[Checked, ...]:
+    """The arrays whose accesses the kernel checks."""
     offsets = {f.name: f.offset for f in fields}
     views = [offsets[o.name] for o in spec.leaves if o.mode == "tensor"] if device.debug else []
     bound = [leaf for b in every for leaf in b.leaves if leaf.mode == "tensor"] if device.debug else []
-    return tuple((b.name, b.shape, at) for b, at in zip(bound, views, strict=True))
+    out = []
+    for b, at in zip(bound, views, strict=True):
+        unit = NUMPY_OF[b.scalar].itemsize
+        steps = [(n - 1) * s * unit for n, s in zip(b.shape, b.strides, strict=True)]
+        out.append(Checked(b.name, b.view[0], at, sum(min(s, 0) for s in steps), sum(max(s, 0) for s in steps)))
+    return tuple(out)
 
 
 def _prefix(fields: tuple[BlockField, ...], values: dict[str, tuple[int, ...]]) -> bytes:

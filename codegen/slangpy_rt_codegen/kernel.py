@@ -242,7 +242,8 @@ def _load(spec: CallSpec, o: Operand) -> str:
     if o.mode == "pointer":
         return f"call.{o.name}"
     if o.mode == "tensor":
-        return f"{o.type}(uint64_t(call.{o.name}), call.{o.name}_shape, call.{o.name}_stride)"
+        data = f"address(call.{o.name}, index, call.{o.name}_step)" if o.step else f"call.{o.name}"
+        return f"{o.type}(uint64_t({data}), call.{o.name}_shape, call.{o.name}_stride)"
     record = _record_of(spec, o)
     if record is None:
         return _load_from(o.type, o.via, _address(spec, o))
@@ -317,7 +318,7 @@ def _record_name(type_: str) -> str:
 
 
 def _is_wide(o: Operand) -> bool:
-    return o.mode == "linear" or o.step == "next"
+    return o.mode == "linear" or (o.mode == "strided" and o.step == "next")
 
 
 def _is_array(o: Operand) -> bool:

@@ -41,7 +41,8 @@ class Operand:
         Dimensions of a ``"tensor"``.
     step : str
         Of a ``"strided"`` operand in a kernel of several elements a thread: whether neighbours in the last
-        dimension are the ``"next"`` in memory or the ``"same"`` element.
+        dimension are the ``"next"`` in memory or the ``"same"`` element. Of a ``"tensor"`` ``"next"`` if elements
+        of the call see different ones.
     via : str
         Scalar type that loads and stores go through where arrays cannot hold ``type`` itself: that of an enum.
     code : str
@@ -187,4 +188,9 @@ class CallSpec:
     @property
     def indexed(self) -> bool:
         """Whether an element's code needs its multi-dimensional index."""
-        return self.raw or len(self.group) > 1 or any(o.mode == "strided" or "index[" in o.code for o in self.leaves)
+        return self.raw or len(self.group) > 1 or any(_moves(o) for o in self.leaves)
+
+
+def _moves(o: Operand) -> bool:
+    """Whether it depends on the element's index in each dimension."""
+    return o.mode == "strided" or (o.mode == "tensor" and bool(o.step)) or "index[" in o.code

@@ -272,31 +272,9 @@ TABLE = list(
 )
 
 
-def wrong(row: Row) -> str | None:
-    """Why the library gets a row wrong. Once it does not, the row's test fails and its line here goes."""
-    type_, value = PARAMETERS[row.function], row.argument
-    held_ = getattr(value, "type", None)
-    if type_.kind == "tensor" and row.fit is not None and row.fit.shape:
-        return "a tensor parameter does not run along an array's leading dimensions"
-    if type_ is VECTORS2 and held_ is FLOAT3 and row.fit is not None:
-        return "vectors on a device do not make arrays of vectors"
-    if row.error and held_ is not None and (held_.dims, held_.dtype) == (type_.dims, type_.dtype) and type_.rank == 0:
-        return "vectors, matrices and arrays on a device stand for each other"
-    if isinstance(value, list) and isinstance(value[0], dict) and row.fit is not None:
-        return "a list of dicts does not vectorize"
-    if isinstance(value, np.bool_) and type_ is INT2:
-        return "a NumPy bool does not fill an int vector"
-    return None
-
-
 def rows(table: list[Row]) -> list[Any]:
     """The rows as test parameters."""
-    found = []
-    for row in table:
-        reason = wrong(row)
-        marks = [pytest.mark.xfail(strict=True, reason=reason)] if reason else []
-        found.append(pytest.param(row, id=str(row), marks=marks))
-    return found
+    return [pytest.param(row, id=str(row)) for row in table]
 
 
 @pytest.fixture(scope="module")
@@ -556,7 +534,6 @@ def test_a_call_is_not_taken_for_another(module: spy.Module) -> None:
         module.of_float(float)
 
 
-@pytest.mark.xfail(strict=True, reason="two named tuples of ints look alike, whatever the ints are; OverflowError")
 def test_a_named_tuple_is_not_taken_for_another(module: spy.Module) -> None:
     np.testing.assert_array_equal(module.of_uint8_t(Named(1, 255)), np.array([1, 255], np.uint8))
     with pytest.raises(spy.BindError):

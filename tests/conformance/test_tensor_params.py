@@ -172,4 +172,5 @@ def test_the_index_beside_broadcast_arrays(module: spy.Module) -> None:
     square = ramp(4, 4).T
     y, x = np.indices((4, 4))
     np.testing.assert_array_equal(module.at_id(spy.call_id(), square), x * 1000 + y * 100 + square)
-    np.testing.assert_array_equal(module.at_id(spy.grid((1, 4)), square), x * 1000 + y * 100 + square)
+    np.testing.assert_array_equal(module.at_id(spy.grid((-1, 4)), square), x * 1000 + y * 100 + square)
+    np.testing.assert_array_equal(module.at_id(spy.grid((1, 4)), square), x * 1000 + square)

@@ -629,7 +629,8 @@ REFUSED: dict[str, tuple[Call, type[Exception], str]] = {
     "kernel argument of another rank": (
         lambda m, a: m.mark.dispatch(4, a.g_t, 1),
         _BIND,
-        f"{MARK}: argument 'x' has 2 dimensions of 'float'; 'NDBuffer<float, 1>' takes 1.",
+        f"{MARK}: argument 'x' has shape (3,) beside the dimensions of 'NDBuffer<float, 1>'; one for all is expected "
+        "here.",
     ),
     "unknown kernel argument": (
         lambda m, a: m.mark.dispatch(4, a.b, 1, c=2),

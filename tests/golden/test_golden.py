@@ -111,7 +111,8 @@ SPECS = {
     "invert_bool_wide": call("invert", operand("mask", "bool", "linear"), result=result("bool"), width=4),
     "invert_bool3": call("invert3", operand("mask", "bool3", "linear"), result=result("bool3")),
     "blur_tensor": call(
-        "blur", operand("image", "Tensor<float, 2>", "tensor", rank=2), operand("at", "int2", "computed", code="int2(int(index[1]), int(index[0]))"),
+        "blur", operand("image", "Tensor<float, 2>", "tensor", rank=2),
+        operand("at", "int2", "computed", code="int2(int(index[1]), int(index[0]))"),
         result=result(), rank=2,
     ),
     "scatter_range": call(
