@@ -22,6 +22,7 @@ _ROOT = Path(__file__).resolve().parent.parent
 _FLOORS = ("floor", "device copy", "memcpy", "pinned copies", "cuLaunchKernel, empty kernel")
 _TITLES = {
     "launch": "Host time of a cached call, `add` on 1000 floats",
+    "args": "Host time of a cached call by kind of argument and modifier, 1000 elements",
     "throughput": "Throughput",
     "transfer": "NumPy in and out",
     "startup": "Fresh process to first result",
