@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from slangpy_rt.binding import converter, is_plain_sequence
 from slangpy_rt.dtypes import SLANG_OF
 from slangpy_rt.generators import Generator
 from slangpy_rt.ndbuffer import NDBuffer
 from slangpy_rt.records import fields_of
 from slangpy_rt.refs import ValueRef
 from slangpy_rt.tensor import Tensor
+from slangpy_rt.values import converter, is_plain_sequence
 
 ARRAYS = frozenset({Tensor, NDBuffer})
 

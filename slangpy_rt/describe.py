@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from slangpy_rt_codegen import GROUP_SIZE, CallSpec, Operand, Record, RecordField
 
-from slangpy_rt.binding import Bound
+from slangpy_rt.bound import Bound
 from slangpy_rt.broadcast import Coalesced, Shape, align, coalesce, contiguous
 from slangpy_rt.dtypes import NUMPY_OF, source_name, storage
 from slangpy_rt.errors import BindError, UnsupportedError

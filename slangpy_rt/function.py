@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from slangpy_rt.args import ARRAYS, signature
-from slangpy_rt.binding import Bound, bind_whole
+from slangpy_rt.binding import bind_whole
+from slangpy_rt.bound import Bound
 from slangpy_rt.errors import BindError, CompileError
 from slangpy_rt.mapping import read_map
 from slangpy_rt.options import NO_OPTIONS, Options

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from slangpy_rt.binding import describe
 from slangpy_rt.errors import BindError
 from slangpy_rt.struct import Struct
 from slangpy_rt.tensor import Tensor
 from slangpy_rt.types import SlangType
+from slangpy_rt.values import describe
 
 
 class InstanceList:

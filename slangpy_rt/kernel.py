@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from slangpy_rt.args import ARRAYS, signature
-from slangpy_rt.binding import bind_whole, describe
+from slangpy_rt.binding import bind_whole
 from slangpy_rt.errors import BindError
 from slangpy_rt.function import Function, gone
 from slangpy_rt.options import Options
@@ -19,6 +19,7 @@ from slangpy_rt.prepared import PreparedCall
 from slangpy_rt.resolve import match
 from slangpy_rt.scope import Scope
 from slangpy_rt.types import EntryPoint, FunctionSig, Param, SlangType
+from slangpy_rt.values import describe
 
 
 class Kernel(Function):

@@ -16,7 +16,8 @@ from slangpy_rt_codegen import CallSpec, Operand, block_fields, emit
 from slangpy_rt_codegen.layout import BlockField
 
 from slangpy_rt.backends.base import KernelInfo
-from slangpy_rt.binding import Bound, bind_result, result_kind
+from slangpy_rt.binding import bind_result
+from slangpy_rt.bound import Bound, result_kind
 from slangpy_rt.broadcast import Shape, align, broadcast, spread
 from slangpy_rt.describe import Description, Uniforms, describe_call, describe_dispatch
 from slangpy_rt.diagnostics import Checked, Launcher

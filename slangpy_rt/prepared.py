@@ -11,7 +11,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from slangpy_rt.backends.base import Buffer, Kernel
-from slangpy_rt.binding import Bound
+from slangpy_rt.bound import Bound
 from slangpy_rt.broadcast import Shape
 from slangpy_rt.diagnostics import Launch
 from slangpy_rt.errors import BindError

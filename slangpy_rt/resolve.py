@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from slangpy_rt.binding import Bound, bind, converter, describe
+from slangpy_rt.binding import bind
+from slangpy_rt.bound import Bound
 from slangpy_rt.dtypes import SLANG_OF, scalar_type
 from slangpy_rt.errors import BindError, CompileError, ShapeError, UnsupportedError
 from slangpy_rt.mapping import Map
@@ -23,6 +24,7 @@ from slangpy_rt.options import Options
 from slangpy_rt.refs import ValueRef
 from slangpy_rt.scope import Scope
 from slangpy_rt.types import FunctionSig, SlangType
+from slangpy_rt.values import converter, describe
 
 _NUMBERS = {float: 1, int: 2, bool: 3}
 _FITS = ("exact", "promoted", "converted", "repeated")

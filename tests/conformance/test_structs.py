@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pytest
 
 import slangpy_rt as spy
-from slangpy_rt.binding import check_native
+from slangpy_rt.arrays import check_native
 from slangpy_rt.dtypes import element_type
 from slangpy_rt.types import Field, SlangType
 

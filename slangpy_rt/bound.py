@@ -1,0 +1,76 @@
+"""Bound: an argument with every question of its own answered. Values alone; ``binding`` makes them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from slangpy_rt.feeds import Feed
+from slangpy_rt.generators import Generator
+from slangpy_rt.types import SlangType
+
+Shape = tuple[int, ...]
+
+# How well a value fits a parameter, best first; overloads are ranked by it.
+EXACT, PROMOTED, CONVERTED, SPLAT = range(4)
+
+
+@dataclass(frozen=True)
+class Bound:
+    """An argument with every question of its own answered.
+
+    Attributes
+    ----------
+    mode : str
+        ``"value"``, ``"array"`` (elementwise), ``"tensor"`` (whole), ``"pointer"``, ``"computed"`` or
+        ``"parts"``.
+    shape, strides : tuple of int
+        Call dimensions of an array, strides in scalars; of a tensor those that it is not taken whole in.
+    view : tuple of (tuple of int, tuple of int)
+        Shape and strides of the tensor that one element of the call sees.
+    host : str
+        What kind of result it asks for: ``"tensor"``, ``"ndbuffer"``, ``"numpy"`` or ``""``.
+    fit : int
+        ``EXACT`` to ``SPLAT``.
+    mapped : tuple of int or None
+        The call dimension of each dimension of ``shape``, where the user said.
+    generator : Generator or None
+        Of a computed argument.
+    parts : tuple of (str, Bound)
+        Where in the parameter each part goes (``".x"``), and the part.
+    """
+
+    name: str
+    type: SlangType
+    scalar: str
+    count: int
+    access: str
+    mode: str
+    shape: Shape
+    strides: Shape
+    aligned: bool
+    host: str
+    feed: Feed
+    fit: int = EXACT
+    mapped: tuple[int, ...] | None = None
+    record: SlangType | None = None
+    generator: Generator | None = None
+    parts: tuple[tuple[str, Bound], ...] = ()
+    view: tuple[Shape, Shape] = ((), ())
+
+    @property
+    def leaves(self) -> tuple[Bound, ...]:
+        """Itself, or the parts of its parts."""
+        return tuple(leaf for _, part in self.parts for leaf in part.leaves) if self.mode == "parts" else (self,)
+
+    @property
+    def cost(self) -> tuple[int, int]:
+        """How badly it fits: dimensions left to vectorize over, then conversions; worst leaf first."""
+        fits = ((len(b.shape) if b.mode in ("array", "tensor") else 0, b.fit) for b in self.leaves)
+        return max(fits, default=(0, EXACT))
+
+
+def result_kind(bound: Sequence[Bound]) -> str:
+    """What kind of array the arguments ask for, or ``""``."""
+    hosts = {b.host for b in bound}
+    return next((k for k in ("tensor", "ndbuffer", "numpy") if k in hosts), "")

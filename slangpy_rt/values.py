@@ -1,0 +1,46 @@
+"""What people pass: which values stand for others, which are plain numbers, and how messages name them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from operator import methodcaller
+from typing import Any
+
+import numpy as np
+
+from slangpy_rt.generators import range_of
+from slangpy_rt.ndbuffer import NDBuffer
+
+
+def converter(kind: type) -> Callable[[Any], Any] | None:
+    """What turns values of a type into those they stand for, or None when they stand for themselves."""
+    if kind is range:
+        return range_of
+    if hasattr(kind, "__slang_arg__"):
+        return methodcaller("__slang_arg__")
+    if hasattr(kind, "get_this"):
+        return methodcaller("get_this")
+    own = issubclass(kind, (np.ndarray, np.generic))
+    return np.asarray if kind is memoryview or (hasattr(kind, "__array_interface__") and not own) else None
+
+
+def describe(value: Any) -> str:
+    """A value in a few words, for messages."""
+    if isinstance(value, NDBuffer):
+        return f"{'an' if value.summary[0] in 'AEINO' else 'a'} {value.summary}"
+    if isinstance(value, np.ndarray) and value.dtype.names is not None:
+        return f"a structured array with the fields {', '.join(value.dtype.names)} and shape {value.shape}"
+    if isinstance(value, np.ndarray):
+        return f"an array of dtype {value.dtype} and shape {value.shape}"
+    # On one line, and without the address that objects have in their repr.
+    text = re.sub(" at 0x[0-9A-Fa-f]+", "", " ".join(repr(value).split()))
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def is_plain_sequence(value: Any) -> bool:
+    """Whether a list or tuple holds numbers only, nested or not."""
+    return all(
+        isinstance(v, (bool, int, float, np.generic)) or (isinstance(v, (list, tuple)) and is_plain_sequence(v))
+        for v in value
+    )
