@@ -6,6 +6,7 @@ import inspect
 import keyword
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from math import inf
 from time import monotonic
 from typing import Any
 
@@ -48,6 +49,7 @@ class Function:
         self.overloads = overloads
         self._scope = scope
         self._device = scope.device
+        self._watched = scope if scope.due < inf else None
         self._options = options
         # By the signatures of the arguments, and of arguments and _result.
         self._calls: dict[Any, PreparedCall] = {}
@@ -103,8 +105,8 @@ class Function:
         CompileError
             If the kernel does not compile.
         """
-        if monotonic() >= self._scope.due:
-            self._scope.check()
+        if self._watched is not None and monotonic() >= self._watched.due:
+            self._watched.check()
         if named:
             return self._call_named(args, _result, named)
         if _result is None:
@@ -272,7 +274,8 @@ class Function:
         leaves = [b for bound in call.bound for b in bound.leaves]
         modes = [o.mode for tree in call.spec.all_operands for o in tree.places]
         for b, mode in zip(leaves, modes, strict=True):
-            rows.append((b.name, b.type.name, str(b.shape), mode, b.access))
+            whole = f"{b.shape} of whole {b.view[0]}" if b.mode == "tensor" else str(b.shape)
+            rows.append((b.name, b.type.name, whole, mode, b.access))
         widths = [max(len(row[k]) for row in rows) for k in range(5)]
         table = "\n".join("  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in rows)
         return (

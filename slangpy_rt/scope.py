@@ -19,7 +19,7 @@ from slangpy_rt.types import SlangType, StructInfo
 if TYPE_CHECKING:
     from slangpy_rt.device import Device
 
-# Seconds between two looks at the files: a look costs 2 us, and nobody edits and calls again sooner.
+# Seconds between two looks at the files: a look at one costs 3 us, and nobody edits and calls again sooner.
 _PAUSE = 0.01
 
 

@@ -128,5 +128,5 @@ def test_what_they_refuse(device: spy.Device, module: spy.Module) -> None:
         "uint4 words(ByteAddressBuffer from, int at): argument 'from' is [1, 2]; 'ByteAddressBuffer' takes a Tensor, "
         "an NDBuffer or a NumPy array."
     )
-    with pytest.raises(spy.BindError, match="has 2 dimensions of 'float'; 'StructuredBuffer<float>' takes 1"):
-        module.pick(grid, 0)
+    with pytest.raises(spy.BindError, match="has 0 dimensions of 'float3'; 'StructuredBuffer<float3>' takes 1"):
+        module.vector(grid[0, :3], 0)

@@ -48,8 +48,8 @@ VECTORS = {f"{scalar}{n}" for scalar in ("bool", "int", "uint", "half", "float",
 # Of the classes; what instances add (``module.device``, the functions) is not among them.
 MEMBERS = {
     "Module": "info load_from_file load_from_source name",
-    "Function": "bind call constants explain forget group_size map return_type return_type_name set signature source "
-    "source_changed type_conformances",
+    "Function": "bind call constants dispatch explain forget group_size map return_type return_type_name set "
+    "signature source source_changed type_conformances",
     "Kernel": "bind call constants dispatch explain forget group_size map of return_type return_type_name set "
     "signature source source_changed type_conformances",
     "Struct": "fields forget name source_changed",
