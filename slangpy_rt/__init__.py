@@ -23,11 +23,12 @@ from slangpy_rt.errors import (
     UnsupportedError,
 )
 from slangpy_rt.function import Function
-from slangpy_rt.generators import call_id, grid, rand_float, thread_id, wang_hash
+from slangpy_rt.generators import call_id, grid, thread_id
 from slangpy_rt.instances import InstanceList, InstanceTensor
 from slangpy_rt.kernel import Kernel
 from slangpy_rt.module import Module
 from slangpy_rt.ndbuffer import NDBuffer
+from slangpy_rt.random_numbers import rand_float, wang_hash
 from slangpy_rt.refs import ValueRef, floatRef, intRef
 from slangpy_rt.struct import Struct
 from slangpy_rt.tensor import Tensor

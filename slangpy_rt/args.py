@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from slangpy_rt.dtypes import SLANG_OF
-from slangpy_rt.generators import Generator
+from slangpy_rt.generator import Generator
 from slangpy_rt.ndbuffer import NDBuffer
 from slangpy_rt.records import fields_of
 from slangpy_rt.refs import ValueRef

@@ -41,7 +41,7 @@ from slangpy_rt.feeds import (
     SplatFeed,
     ValueFeed,
 )  # fmt: skip
-from slangpy_rt.generators import Generator
+from slangpy_rt.generator import Generator
 from slangpy_rt.mapping import NO_MAP, Map
 from slangpy_rt.ndbuffer import NDBuffer
 from slangpy_rt.records import fields_of, host_record

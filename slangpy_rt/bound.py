@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from slangpy_rt.feeds import Feed
-from slangpy_rt.generators import Generator
+from slangpy_rt.generator import Generator
 from slangpy_rt.types import SlangType
 
 Shape = tuple[int, ...]

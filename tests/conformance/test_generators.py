@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import slangpy_rt as spy
-from slangpy_rt.generators import Generator
+from slangpy_rt.generator import Generator
 
 SLANG = """
 struct Sample { int place; float2 noise; float weight; };

@@ -21,8 +21,8 @@ BASE = {"backends.base", "config", "errors"}
 # Module of slangpy_rt -> modules of slangpy_rt that it may import, wherever in the file.
 ALLOWED = {
     "": {
-        *("device", "errors", "function", "generators", "instances", "kernel", "module", "ndbuffer", "refs"),
-        *("struct", "tensor", "vectors"),
+        *("device", "errors", "function", "generators", "instances", "kernel", "module", "ndbuffer"),
+        *("random_numbers", "refs", "struct", "tensor", "vectors"),
     },
     "errors": set(),
     "config": set(),
@@ -60,7 +60,9 @@ ALLOWED = {
         *("slang.text", "types"),
     },
     "source": {"backends.base", "cache", "config", "errors", "slang.locate", "slang.session", "types"},
-    "generators": {"errors", "types"},
+    "generator": {"errors", "types"},
+    "generators": {"errors", "generator", "types"},
+    "random_numbers": {"errors", "generator", "types"},
     "records": {"dtypes", "errors"},
     "refs": set(),
     "vectors": {"dtypes", "errors", "types"},
@@ -70,13 +72,13 @@ ALLOWED = {
     "feeds": {"backends.base", "dtypes", "errors", "records", "types"},
     "ndbuffer": {"backends.base", "broadcast", "dtypes", "errors", "layout", "picture", "records", "types"},
     "tensor": {"dtypes", "errors", "ndbuffer", "records"},
-    "bound": {"feeds", "generators", "types"},
+    "bound": {"feeds", "generator", "types"},
     "values": {"generators", "ndbuffer", "records"},
     "arrays": {
         *("bound", "broadcast", "dtypes", "errors", "feeds", "layout", "ndbuffer", "records", "scope", "tensor"),
         *("types", "values"),
     },
-    "args": {"dtypes", "generators", "ndbuffer", "records", "refs", "tensor", "values"},
+    "args": {"dtypes", "generator", "ndbuffer", "records", "refs", "tensor", "values"},
     "binding": {
         *(
             "arrays",
@@ -85,7 +87,7 @@ ALLOWED = {
             "dtypes",
             "errors",
             "feeds",
-            "generators",
+            "generator",
             "mapping",
             "ndbuffer",
             "records",
