@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from enum import Enum
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from slangpy_rt.dtypes import SLANG_OF
+from slangpy_rt.errors import BindError
 from slangpy_rt.generator import Generator
 from slangpy_rt.ndbuffer import NDBuffer
 from slangpy_rt.records import fields_of
@@ -45,7 +46,7 @@ def _signer(kind: type) -> Callable[[Any], Any]:
         return _kind
     stand_in = converter(kind)
     if stand_in is not None:
-        return lambda value: (kind, signature(stand_in(value)))
+        return partial(_sign_stand_in, stand_in)
     if issubclass(kind, ValueRef):
         return lambda value: (kind, signature(value.value))
     if issubclass(kind, tuple) and hasattr(kind, "_fields"):
@@ -117,6 +118,13 @@ def _sign_fields(value: Any) -> Any:
 def _sign_text(value: str) -> Any:
     # Not itself: a key of keyword arguments ends in their names.
     return "str", value
+
+
+def _sign_stand_in(stand_in: Callable[[Any], Any], value: Any) -> Any:
+    try:
+        return type(value), signature(stand_in(value))
+    except BindError:
+        return _refused(value)
 
 
 def _layout(value: NDBuffer) -> Any:

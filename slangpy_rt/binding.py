@@ -78,7 +78,11 @@ def bind(where: str, scope: Scope, param: Param, value: Any, how: Map = NO_MAP) 
     """
     stand_in = converter(type(value))
     if stand_in is not None:
-        inner = bind(where, scope, param, stand_in(value), how)
+        try:
+            other = stand_in(value)
+        except BindError as error:
+            raise BindError(f"{where} is {error}") from None
+        inner = bind(where, scope, param, other, how)
         return replace(inner, feed=ConvertedFeed(stand_in, inner.feed, inner.access != "in"))
     if how.type is not None:
         type_ = how.type if isinstance(how.type, SlangType) else scope.named(f"{where}: map", how.type)

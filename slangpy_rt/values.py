@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from slangpy_rt.errors import BindError
 from slangpy_rt.generators import range_of
 from slangpy_rt.ndbuffer import NDBuffer
 
@@ -21,8 +22,11 @@ def converter(kind: type) -> Callable[[Any], Any] | None:
         return methodcaller("__slang_arg__")
     if hasattr(kind, "get_this"):
         return methodcaller("get_this")
-    own = issubclass(kind, (np.ndarray, np.generic))
-    return np.asarray if kind is memoryview or (hasattr(kind, "__array_interface__") and not own) else None
+    if issubclass(kind, (np.ndarray, np.generic, NDBuffer)):
+        return None
+    if kind is memoryview or hasattr(kind, "__array_interface__"):
+        return np.asarray
+    return _from_dlpack if hasattr(kind, "__dlpack__") else None
 
 
 def describe(value: Any) -> str:
@@ -44,3 +48,14 @@ def is_plain_sequence(value: Any) -> bool:
         isinstance(v, (bool, int, float, np.generic)) or (isinstance(v, (list, tuple)) and is_plain_sequence(v))
         for v in value
     )
+
+
+def _from_dlpack(value: Any) -> Any:
+    """Another library's array, where it lies."""
+    try:
+        return np.from_dlpack(value)
+    except (BufferError, RuntimeError, TypeError, ValueError) as error:
+        name = f"{type(value).__module__}.{type(value).__qualname__}"
+        raise BindError(
+            f"a {name}, which DLPack cannot share as host memory ({error}); bring it to the host first."
+        ) from None

@@ -6,6 +6,7 @@ import enum
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 import slangpy_rt as spy
@@ -225,3 +226,53 @@ def test_numbers_that_make_no_vector(make: Any, message: str) -> None:
     with pytest.raises(spy.BindError) as caught:
         make()
     assert str(caught.value).startswith(message)
+
+
+# Other libraries' arrays, by protocol.
+
+
+class ByInterface:
+    """Has NumPy's protocol alone."""
+
+    def __init__(self, array: npt.NDArray[Any]) -> None:
+        self.__array = array
+
+    @property
+    def __array_interface__(self) -> dict[str, Any]:
+        return self.__array.__array_interface__
+
+
+class ByDlpack:
+    """Has DLPack's protocol alone; ``device`` is its number for where the memory is, 1 for the host."""
+
+    def __init__(self, array: npt.NDArray[Any], device: int = 1) -> None:
+        self.__array = array
+        self.__device = device
+
+    def __dlpack__(self, **options: Any) -> Any:
+        if self.__device != 1:
+            raise BufferError("the memory is on a GPU")
+        return self.__array.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.__device, 0
+
+
+@pytest.mark.parametrize("kind", [ByInterface, ByDlpack, memoryview])
+def test_arrays_of_other_libraries(device: spy.Device, kind: Any) -> None:
+    text = "float add(float a, float b) { return a + b; } float3 twice(float3 v) { return 2 * v; }"
+    module = spy.Module.load_from_source(device, "test_protocols", text)
+    a, v = np.arange(4, dtype=np.float32), np.arange(6, dtype=np.float32).reshape(2, 3)
+    np.testing.assert_array_equal(module.add(kind(a), 1.0), a + 1)
+    np.testing.assert_array_equal(module.add(kind(a), kind(a)), a + a)
+    np.testing.assert_array_equal(module.twice(kind(v)), 2 * v)
+
+
+def test_an_array_on_another_gpu_is_refused(device: spy.Device) -> None:
+    module = spy.Module.load_from_source(device, "test_elsewhere", "float same(float a) { return a; }")
+    with pytest.raises(spy.BindError) as error:
+        module.same(ByDlpack(np.ones(3, np.float32), 2))
+    assert str(error.value) == (
+        f"float same(float a): argument 'a' is a {__name__}.ByDlpack, which DLPack cannot share as host memory (the "
+        "memory is on a GPU); bring it to the host first."
+    )

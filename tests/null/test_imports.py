@@ -73,12 +73,12 @@ ALLOWED = {
     "ndbuffer": {"backends.base", "broadcast", "dtypes", "errors", "layout", "picture", "records", "types"},
     "tensor": {"dtypes", "errors", "ndbuffer", "records"},
     "bound": {"feeds", "generator", "types"},
-    "values": {"generators", "ndbuffer", "records"},
+    "values": {"errors", "generators", "ndbuffer", "records"},
     "arrays": {
         *("bound", "broadcast", "dtypes", "errors", "feeds", "layout", "ndbuffer", "records", "scope", "tensor"),
         *("types", "values"),
     },
-    "args": {"dtypes", "generator", "ndbuffer", "records", "refs", "tensor", "values"},
+    "args": {"dtypes", "errors", "generator", "ndbuffer", "records", "refs", "tensor", "values"},
     "binding": {
         *(
             "arrays",
