@@ -54,6 +54,7 @@ _RESOURCES = {
 }
 _PLAIN_POINTER = ", Access.ReadWrite, AddressSpace.Device, DefaultDataLayout>"
 CONSTRUCTOR = "$init"  # __init and what Slang makes of the fields alike
+_OPERATOR = re.compile(r"(?:operator)?[-+*/%<>=!&|^~]+")
 _CBUFFER = "SLANG_ParameterGroup_"  # the struct that Slang makes of a cbuffer's members
 _UNSIZED = 2**31 - 1  # Slang's own mark for T[]
 
@@ -89,9 +90,12 @@ class Reflector:
         return self._types[key]
 
     def functions(self, decl: int) -> Iterator[FunctionSig]:
-        """Functions of a module or methods of a struct, in source order; operators and kernels are left out."""
+        """Functions of a module or methods of a struct, in source order, operators among them; no kernels."""
         for function, name, generics in self.declared(decl):
-            if name.rpartition(".")[2].isidentifier() and self._threads(function) is None:
+            space, dot, own = name.rpartition(".")
+            if _OPERATOR.fullmatch(own):
+                yield self.signature(function, f"{space}{dot}operator{own.removeprefix('operator')}", generics)
+            elif own.isidentifier() and self._threads(function) is None:
                 yield self.signature(function, name, generics)
 
     def kernels(self, decl: int, semantics: Mapping[str, Mapping[str, str]]) -> Iterator[EntryPoint]:

@@ -228,3 +228,20 @@ def test_objects_that_stand_for_others(module: spy.Module) -> None:
     np.testing.assert_array_equal(module.total({"n": Stands([5, 6]), "step": 1}, 1), [7, 8])
     for n in (5, 7):
         assert module.total(Stands({"n": n, "step": Stands(2)}), 1) == n + 3
+
+
+def test_operators(device: spy.Device) -> None:
+    text = """
+    struct Pair { float x; float y; };
+    Pair operator+(Pair a, Pair b) { return Pair(a.x + b.x, a.y + b.y); }
+    Pair operator-(Pair a) { return Pair(-a.x, -a.y); }
+    bool operator<(Pair a, Pair b) { return a.x < b.x; }
+    """
+    module = spy.Module.load_from_source(device, "test_operators", text)
+    x = np.arange(3, dtype=np.float32)
+    total = module["operator+"]({"x": x, "y": 1}, {"x": 10, "y": x})
+    np.testing.assert_array_equal(total["x"], x + 10)
+    np.testing.assert_array_equal(total["y"], x + 1)
+    assert module["operator-"]({"x": 1, "y": -2}) == {"x": -1.0, "y": 2.0}
+    np.testing.assert_array_equal(module["operator<"]({"x": x, "y": 0}, {"x": 1, "y": 0}), x < 1)
+    assert "operator+" not in dir(module)
