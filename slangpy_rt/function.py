@@ -58,6 +58,8 @@ class Function:
         self._variants: dict[Any, Function] = {}
         # What ``set`` gave to uniforms, in the order of the options' names.
         self._values: tuple[Any, ...] = ()
+        # Of a function with such values the one that follows the module's text.
+        self._base: Function | None = None
         scope.followers.add(self)
         self._describe()
 
@@ -342,7 +344,7 @@ class Function:
         """The same function with the same prepared calls, and values of its own for uniforms."""
         out = object.__new__(_SetFunction)
         out.__dict__.update(self.__dict__)
-        out._values = values
+        out._values, out._base = values, self
         return out
 
     def _uniforms(self) -> tuple[tuple[str, Bound], ...]:
@@ -356,6 +358,8 @@ class Function:
     def _prepare(self, key: Any, args: tuple[Any, ...], names: tuple[str, ...], result: Any) -> PreparedCall:
         self._device.check_open()
         scope, options = self._scope, self._options
+        if self._base is not None:
+            self.overloads = self._base.overloads
         if not self.overloads:
             raise gone(self.name, scope.source)
         for interface, struct, _ in options.conformances:

@@ -122,7 +122,7 @@ class Kernel(Function):
     def _with_values(self, values: tuple[Any, ...]) -> Function:
         out = object.__new__(Kernel)
         out.__dict__.update(self.__dict__)
-        out._values = values
+        out._values, out._base = values, self
         return out
 
     def _prepare_dispatch(
@@ -130,6 +130,8 @@ class Kernel(Function):
     ) -> PreparedCall:
         self._device.check_open()
         scope = self._scope
+        if isinstance(self._base, Kernel):
+            self.overloads, self.entry = self._base.overloads, self._base.entry
         if not self.overloads:
             raise gone(self.name, scope.source)
         sig = self.overloads[0]

@@ -81,6 +81,19 @@ def test_signatures_structs_and_kernels_follow(device: spy.Device, path: Path, w
     assert "b" in str(f.signature) and "g" in dir(module)
 
 
+def test_functions_with_uniforms_follow(device: spy.Device, path: Path, write: Write) -> None:
+    kernel = "[numthreads(4, 1, 1)] void k(RWTensor<float, 1> t, uint i : SV_DispatchThreadID) {{ t[i] = {}; }}\n"
+    write("uniform float gain;\nfloat f(float a) { return a * gain; }\n" + kernel.format("gain"))
+    module = spy.Module.load_from_file(device, path)
+    f, k = module.f.set(gain=2), module.k.set(gain=3)
+    out = spy.Tensor.zeros(device, 4)
+    k.dispatch(4, out)
+    assert f(5.0) == 10 and out.to_numpy().tolist() == [3] * 4
+    write("uniform float gain;\nfloat f(float a, float b) { return (a + b) * gain; }\n" + kernel.format("gain + i"))
+    k.dispatch(4, out)
+    assert f(5.0, 1.0) == 12 and out.to_numpy().tolist() == [3, 4, 5, 6]
+
+
 def test_imported_files_count_too(device: spy.Device, tmp_path: Path, path: Path, write: Write) -> None:
     (tmp_path / "inner.slang").write_text("public float k() { return 2; }")
     write("import inner; float f(float x) { return x * k(); }")
