@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from slangpy_rt.device import Device
 
 
+_MAX_FLOAT = 3.4028234663852886e38  # of 32 bits
+
+
 class PreparedCall:
     """A kernel with everything that follows from the arguments' layouts.
 
@@ -156,7 +159,20 @@ class PreparedCall:
         try:
             return self._pack(*block)
         except (struct.error, OverflowError) as error:
-            raise BindError(f"{self.spec.title}: a value does not fit its parameter ({error}).") from None
+            raise BindError(f"{self.spec.title}: {self._misfit(block) or error}.") from None
+
+    def _misfit(self, block: list[Any]) -> str:
+        """Which argument holds a float that its type does not, and which; empty if none does."""
+        at = 0
+        for leaf in (leaf for b in self.bound for leaf in b.leaves):
+            entries = leaf.count if leaf.mode == "value" else 1
+            if leaf.generator is not None:
+                entries = len(leaf.generator.scalars())
+            for x in block[at : at + entries] if leaf.mode == "value" else ():
+                if isinstance(x, float) and abs(x) > _MAX_FLOAT:
+                    return f"argument '{leaf.name}' is {x!r}, which does not fit '{leaf.type.name}'"
+            at += entries
+        return ""
 
 
 class Result:

@@ -575,6 +575,16 @@ REFUSED: dict[str, tuple[Call, type[Exception], str]] = {
         _BIND,
         "lit.set: uniform 'light.a' has shape (3,) beside the dimensions of 'float'; one for all is expected here.",
     ),
+    "number beyond a float": (
+        lambda m, a: m.add(a.h, 1e300),
+        _BIND,
+        f"{ADD}: argument 'b' is 1e+300, which does not fit 'float'.",
+    ),
+    "number beyond a float in a list": (
+        lambda m, a: m.turn([1.0, 2.0, -1e39]),
+        _BIND,
+        "float3 turn(float3 v): argument 'v' is -1e+39, which does not fit 'float3'.",
+    ),
     "unknown return type": (
         lambda m, a: m.add.return_type("jax")(1, 2),
         _BIND,
