@@ -45,7 +45,7 @@ class InstanceList:
     def __slang_arg__(self) -> dict[str, Any]:
         missing = [name for name in self.struct.fields if name not in self._data]
         if missing:
-            raise BindError(f"InstanceList of '{self.struct.name}': field {', '.join(missing)} has no value yet.")
+            raise BindError(f"an InstanceList of '{self.struct.name}' without a value for {', '.join(missing)}.")
         return {"_type": self.struct.name, **self._data}
 
     def __getattr__(self, name: str) -> Any:

@@ -274,7 +274,7 @@ REFUSED: dict[str, tuple[Call, type[Exception], str]] = {
     "instance list lacking a field": (
         lambda m, a: m.pair(spy.InstanceList(m.Pair, {"a": 1})),
         _BIND,
-        "InstanceList of 'Pair': field n has no value yet.",
+        "float pair(Pair p): argument 'p' is an InstanceList of 'Pair' without a value for n.",
     ),
     "unknown field of an instance list set": (
         lambda m, a: setattr(spy.InstanceList(m.Pair), "z", 1),
