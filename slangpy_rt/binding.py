@@ -26,7 +26,7 @@ from slangpy_rt.arrays import (
     fit_of,
     stored_as,
 )  # fmt: skip
-from slangpy_rt.bound import CONVERTED, SPLAT, Bound
+from slangpy_rt.bound import CONVERTED, SPLAT, Bound, result_kind
 from slangpy_rt.broadcast import contiguous
 from slangpy_rt.dtypes import NUMPY_OF, Storage, scalar_type
 from slangpy_rt.errors import BindError
@@ -317,6 +317,11 @@ def _parts_of(where: str, param: Param, value: Any) -> Parts | None:
 
 def _bind_records(where: str, scope: Scope, param: Param, value: list[Any], stored: Storage) -> Bound:
     """A list of structs' values, which makes a structured array."""
+    if param.direction != "in":
+        raise BindError(
+            f"{where} is {describe(value)} and would be written to; pass a structured array, a Tensor or a dict of "
+            "arrays."
+        )
     for k, item in enumerate(value):
         _named_parts(f"{where}[{k}]", param.type, item, fields_of(item))
 
@@ -377,8 +382,7 @@ def _bind_parts(
         inner = f"{where[:-1]}{place}'" if where.endswith("'") else f"{where}{place}"
         child = Param(f"{param.name}.{name}", type_, param.direction)
         bound.append((place, bind(inner, scope, child, part, how.field(name))))
-    hosts = {b.host for _, b in bound}
-    host = next((h for h in ("tensor", "ndbuffer", "numpy") if h in hosts), "")
+    host = result_kind([b for _, b in bound])
     feed = PartsFeed(parts, [b.feed for _, b in bound])
     return Bound(
         param.name, param.type, "", 0, param.direction, "parts", (), (), True, host, feed, parts=tuple(bound)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from slangpy_rt.device import Device
 
 
-# Larger arrays gain little: at 256 KiB, CUDA takes 62 us so, and 95 with copies (H200).
+# Larger arrays gain little: at 256 KiB, CUDA takes 74 us so, and 95 with copies (H200).
 _SHARED_BYTES = 1 << 18
 
 
@@ -134,7 +134,7 @@ class HostCopyFeed(Feed):
     """A NumPy array copied to the device for the call, and back if the kernel writes it.
 
     A small one that is walked element by element is copied no farther than to memory that both sides address: on
-    an H200, add over 1,000 floats takes 34 us with copies by CUDA and 16 without, 70 and 28 by Vulkan.
+    an H200, add over 1,000 floats takes 34 us with copies by CUDA and 22 without, 70 and 36 by Vulkan.
     """
 
     buffers = 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import keyword
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from math import inf
 from time import monotonic
@@ -76,8 +76,10 @@ class Function:
 
     def source_changed(self) -> None:
         """Follow the module's new text."""
-        self.forget()
-        self.overloads = find_overloads(self._scope.source, self.name)
+        try:
+            self.overloads = find_overloads(self._scope.source, self.name)
+        except CompileError:  # generic arguments that no longer fit; the next call says so
+            self.overloads = ()
         self._describe()
 
     def __call__(self, *args: Any, _result: Any = None, **named: Any) -> Any:
@@ -193,12 +195,7 @@ class Function:
         if values is not None and not isinstance(values, Mapping):
             raise BindError(f"{self.name}.set: {values!r} is no dict of values by name.")
         given = dict(zip(self._options.uniforms, self._values, strict=True)) | dict(values or {}) | named
-        known = [p.name for p in self._scope.source.info.uniforms]
-        for name in given:
-            if name not in known:
-                raise BindError(
-                    f"{self.name}.set: there is no uniform '{name}'; the module has {', '.join(known) or 'none'}."
-                )
+        self._check_uniforms(given)
         found = self._variant(("set", tuple(given)), lambda: replace(self._options, uniforms=tuple(given)))
         return found._with_values(tuple(given.values()))
 
@@ -320,8 +317,7 @@ class Function:
         return values if result is None else (*values, result)
 
     def _prepared(self, args: tuple[Any, ...], result: Any, named: dict[str, Any]) -> PreparedCall:
-        if monotonic() >= self._scope.due:
-            self._scope.check()
+        self._scope.look()
         values = self._all_values(args, result, named)
         result, named = self._take_out(result, named)
         key = (*[a.layout if type(a) in ARRAYS else signature(a) for a in values], *named)
@@ -344,11 +340,20 @@ class Function:
         """The same function with the same prepared calls, and values of its own for uniforms."""
         out = object.__new__(_SetFunction)
         out.__dict__.update(self.__dict__)
-        out._values, out._base = values, self
+        out._values, out._base = values, self._base or self
         return out
+
+    def _check_uniforms(self, names: Iterable[str]) -> None:
+        known = [p.name for p in self._scope.source.info.uniforms]
+        for name in names:
+            if name not in known:
+                raise BindError(
+                    f"{self.name}.set: there is no uniform '{name}'; the module has {', '.join(known) or 'none'}."
+                )
 
     def _uniforms(self) -> tuple[tuple[str, Bound], ...]:
         """What ``set`` gave, bound."""
+        self._check_uniforms(self._options.uniforms)
         known = {p.name: p for p in self._scope.source.info.uniforms}
         return tuple(
             (name, bind_whole(f"{self.name}.set: uniform '{name}'", self._scope, known[name], value))

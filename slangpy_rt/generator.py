@@ -42,13 +42,13 @@ class Generator(ABC):
     def key(self) -> Any:
         """Equal for generators which one prepared call can serve; ``values`` are no part of it."""
 
-    @abstractmethod
     def scalars(self) -> tuple[str, ...]:
         """Slang scalar types of ``values``."""
+        return ()
 
-    @abstractmethod
     def values(self) -> tuple[Any, ...]:
         """Numbers that travel with each call."""
+        return ()
 
     @abstractmethod
     def check(self, where: str, type_: SlangType) -> None:

@@ -38,12 +38,6 @@ class call_id(Generator):
     def key(self) -> Any:
         return call_id, self._dims
 
-    def scalars(self) -> tuple[str, ...]:
-        return ()
-
-    def values(self) -> tuple[Any, ...]:
-        return ()
-
     def check(self, where: str, type_: SlangType) -> None:
         components(where, type_, self, self._dims)
 
@@ -86,12 +80,6 @@ class thread_id(Generator):
 
     def key(self) -> Any:
         return thread_id, self._dims
-
-    def scalars(self) -> tuple[str, ...]:
-        return ()
-
-    def values(self) -> tuple[Any, ...]:
-        return ()
 
     def check(self, where: str, type_: SlangType) -> None:
         if type_.kind == "array":

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from time import monotonic
 from typing import Any
 
 import numpy as np
@@ -43,7 +42,6 @@ class Kernel(Function):
     def source_changed(self) -> None:
         """Follow the module's new text."""
         found = [e for e in self._scope.source.info.entry_points if e.name == self.name]
-        self._calls.clear()
         self.overloads = tuple(_signature(e) for e in found)
         if found:
             self.entry = found[0]
@@ -100,8 +98,7 @@ class Kernel(Function):
                 "give one to three whole numbers of at least 0."
             )
         size = tuple(int(n) for n in given)
-        if monotonic() >= self._scope.due:
-            self._scope.check()
+        self._scope.look()
         values = (*args, *named.values(), *self._values)
         key = (size, *[a.layout if type(a) in ARRAYS else signature(a) for a in values], *named)
         call = self._calls.get(key)
@@ -122,7 +119,7 @@ class Kernel(Function):
     def _with_values(self, values: tuple[Any, ...]) -> Function:
         out = object.__new__(Kernel)
         out.__dict__.update(self.__dict__)
-        out._values, out._base = values, self
+        out._values, out._base = values, self._base or self
         return out
 
     def _prepare_dispatch(

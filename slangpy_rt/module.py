@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from pathlib import Path
-from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from slangpy_rt.dtypes import element_type
@@ -154,8 +153,7 @@ class Module:
         found = self._items.get(name)
         if found is None:
             scope = self._scope
-            if monotonic() >= scope.due:
-                scope.check()
+            scope.look()
             found = _find(scope, name)
             if found is not None:
                 self._items[name] = found

@@ -161,7 +161,7 @@ def _check_strict(where: str, scope: Scope, leaves: Sequence[Bound], shape: Shap
     if not scope.strict:
         return
     for b in leaves:
-        if b.mode == "array" and b.mapped is None and b.shape and b.shape != shape:
+        if b.mode in ("array", "tensor") and b.mapped is None and b.shape and b.shape != shape:
             raise ShapeError(
                 f"{where}: '{b.name}' of shape {b.shape} would be broadcast to {shape}, which strict_broadcasting "
                 f"refuses; say how with .map({b.name}=...)."

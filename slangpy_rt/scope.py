@@ -53,6 +53,11 @@ class Scope:
         self.due = 0.0 if watch and source.watched else inf
         self._lock = threading.RLock()
 
+    def look(self) -> None:
+        """``check``, if it is due."""
+        if monotonic() >= self.due:
+            self.check()
+
     def check(self) -> None:
         """Take over what changed in the module's files.
 
@@ -77,6 +82,8 @@ class Scope:
         with self._lock:
             old, self.source = self.source, self.source.renewed()
             old.close()
+            # First all of them forget: none may run the old text because another could not follow.
+            self.forget()
             for follower in list(self.followers):
                 follower.source_changed()
 

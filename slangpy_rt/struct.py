@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from slangpy_rt.errors import BindError
+from slangpy_rt.errors import BindError, CompileError
 from slangpy_rt.function import Function, with_this
 from slangpy_rt.scope import Scope
 from slangpy_rt.types import FunctionSig, SlangType, StructInfo
@@ -25,6 +25,7 @@ class Struct:
     def __init__(self, scope: Scope, info: StructInfo) -> None:
         self.slang_type: SlangType = info.type
         self._scope = scope
+        self._constructor: Function | None = None
         self._read(info)
         scope.followers.add(self)
 
@@ -33,7 +34,10 @@ class Struct:
 
     def source_changed(self) -> None:
         """Follow the module's new text; a struct that is gone stays as it was until it is used."""
-        found = self._scope.source.type(self.name)
+        try:
+            found = self._scope.source.type(self.name)
+        except CompileError:  # generic arguments that no longer fit
+            return
         if isinstance(found, StructInfo):
             self.slang_type = found.type
             self._read(found)
@@ -57,9 +61,9 @@ class Struct:
             If there is no constructor and the fields are not those of the struct.
         """
         if self._info.constructors:
-            function = Function(self._scope, self.name, self._info.constructors)
-            made = self.__dict__.setdefault("_constructor", function)
-            value = made(*args, _result=_result, **named)
+            if self._constructor is None:
+                self._constructor = Function(self._scope, self.name, self._info.constructors)
+            value = self._constructor(*args, _result=_result, **named)
             return {"_type": self.name, **value} if isinstance(value, dict) else value
         names = [f.name for f in self.slang_type.fields]
         given = dict(zip(names, args, strict=False)) | named

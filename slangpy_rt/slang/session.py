@@ -19,6 +19,7 @@ from slangpy_rt.backends.base import Target
 from slangpy_rt.errors import CompileError, UnsupportedError
 from slangpy_rt.slang import _abi, reflect
 from slangpy_rt.slang.com import ComPtr, Out, load_library
+from slangpy_rt.slang.emitted import calls_printf, context_variables, exported, reads_bindings, uses_groups
 from slangpy_rt.slang.locate import find_library
 from slangpy_rt.slang.lookup import Lookup, last_part, parse
 from slangpy_rt.slang.text import blank, docs, prepare
@@ -52,8 +53,6 @@ _OWN_PRINTF = (
 _IMPORT = "\nimport slangpy_rt;\n"
 _OURS = re.compile(r"\b(?:(?:RW)?Tensor|NDBuffer|(?:RW)?(?:Structured|ByteAddress)Buffer|printf)\b")
 _LIBRARY = re.compile(r"^(?:module|implementing) slangpy_rt;", re.M)
-_OP_VARIABLE = 59  # SPIR-V, as the storage classes UniformConstant, Uniform and StorageBuffer
-_BOUND = (0, 2, 12)
 
 
 class Session:
@@ -286,7 +285,7 @@ class Session:
             if whole:
                 _check_groups(uses_groups(code))
                 self._check_globals(context_variables(code))
-                code = _exported(code, entry)
+                code = exported(code, entry)
             layout = linked.call("IComponentType.getLayout", 0, None)
             fields, size = reflect.call_layout(self._library.native, layout, whole)
             return Compiled(code, fields, size, _strings(self._library.native, layout))
@@ -524,39 +523,6 @@ class Library:
             raise UnsupportedError(f"Slang {tag} is too old; expected {wanted} or newer: upgrade slangpy.")
 
 
-def uses_groups(code: bytes) -> str:
-    """Name of an intrinsic in C++ of Slang's that only a thread group can run; empty if there is none.
-
-    Slang 2026.12 writes one that C++ lacks as a function without statements.
-    """
-    match = re.search(rb"^static [^\n;={}]*?\b(\w+?)_\d+\([^\n;{}]*\)\n\{\n\}\n", code, re.M)
-    return match[1].decode() if match else ""
-
-
-def reads_bindings(code: bytes, form: str) -> bool:
-    """Whether CUDA or SPIR-V reads a global resource or constant buffer, which only a binding could fill."""
-    if form == "cuda":
-        return b" SLANG_globalParams;" in code
-    words = memoryview(code).cast("I") if form == "spirv" else memoryview(b"")
-    at = 5  # words of the header
-    while at < len(words):
-        if words[at] & 0xFFFF == _OP_VARIABLE and words[at + 3] in _BOUND:
-            return True
-        at += words[at] >> 16
-    return False
-
-
-def calls_printf(code: bytes, form: str) -> bool:
-    """Whether target code prints by means of its language, not by those of our library."""
-    return b"NonSemantic.DebugPrintf" in code if form == "spirv" else re.search(rb"\n +printf\(", code) is not None
-
-
-def context_variables(code: bytes) -> list[str]:
-    """Global variables that C++ of Slang's keeps in a context, which it wants passed to the exported function."""
-    context = re.search(r"^struct KernelContext_\d+\n\{\n(.*?)^\};", code.decode("utf-8", "replace"), re.M | re.S)
-    return re.findall(r"(\w+?)_\d+;$", context[1], re.M) if context else []
-
-
 def _check_groups(used: str) -> None:
     if used:
         raise UnsupportedError(
@@ -577,22 +543,6 @@ def _failure(note: Out, what: str) -> CompileError:
     text = note.bytes().rstrip(b"\0").decode(errors="replace").strip()
     text = text.partition("\nerror[E39999]: import failed due to compilation error")[0]  # says nothing more
     return CompileError(f"Slang could not {what}:\n{text or 'it gave no reason.'}")
-
-
-def _exported(code: bytes, entry: str) -> bytes:
-    # Slang 2026.12 gives an exported function of the C++ target C++ linkage, hence a mangled symbol, and where there
-    # are global variables a fourth parameter that holds them: each call has its own.
-    globals_ = r"(?:, (KernelContext_\d+) \* (\w+))?"
-    head = re.compile(rf"^(?:SLANG_PRELUDE_EXPORT )?(void {entry}\([^)]*?){globals_}\)\n\{{", re.M)
-    found = head.findall(code.decode())
-    if len(found) != 1:
-        raise CompileError(
-            f"the text has no function {entry!r} to export; expected one declared as\n"
-            f"export __extern_cpp void {entry}(int64_t begin, int64_t end, Call* call)"
-        )
-    start, kind, name = found[0]
-    context = f"\n    {kind} globals = {{}};\n    {kind} * {name} = &globals;" if kind else ""
-    return head.sub(lambda _: f"SLANG_PRELUDE_EXPORT {start})\n{{{context}", code.decode()).encode()
 
 
 def _prints(text: str) -> bool:

@@ -94,6 +94,31 @@ def test_functions_with_uniforms_follow(device: spy.Device, path: Path, write: W
     assert f(5.0, 1.0) == 12 and out.to_numpy().tolist() == [3, 4, 5, 6]
 
 
+def test_uniforms_given_one_after_the_other_follow(device: spy.Device, path: Path, write: Write) -> None:
+    write("uniform float a;\nuniform float b;\nfloat f(float x) { return x + a + b; }")
+    f = spy.Module.load_from_file(device, path).f.set(a=10).set(b=100)
+    assert f(1.0) == 111
+    write("uniform float a;\nuniform float b;\nfloat f(float x, float y) { return x + y + a + b; }")
+    assert f(1.0, 2.0) == 113
+    write("uniform float a;\nfloat f(float x) { return x + a; }")
+    with pytest.raises(spy.BindError) as error:
+        f(1.0)
+    assert str(error.value) == "f.set: there is no uniform 'b'; the module has a."
+
+
+def test_one_that_no_longer_fits_keeps_none_from_following(device: spy.Device, path: Path, write: Write) -> None:
+    write("T twice<T : IFloat>(T x) { return x + x; }\nfloat f(float x) { return x; }")
+    module = spy.Module.load_from_file(device, path)
+    functions = [module["twice<float>"], *(module.f.map((0,)) for _ in range(2)), module.f, module["twice<double>"]]
+    assert [np.asarray(f(np.ones(1, np.float32))).item() for f in functions] == [2, 1, 1, 1, 2]
+    write("T twice<T : IInteger>(T x) { return x + x; }\nfloat f(float x) { return x * 7; }")
+    for f in functions[1:4]:
+        assert np.asarray(f(np.ones(1, np.float32))).item() == 7
+    for f in (functions[0], functions[4]):
+        with pytest.raises(spy.CompileError, match="no longer declares it"):
+            f(1.0)
+
+
 def test_imported_files_count_too(device: spy.Device, tmp_path: Path, path: Path, write: Write) -> None:
     (tmp_path / "inner.slang").write_text("public float k() { return 2; }")
     write("import inner; float f(float x) { return x * k(); }")

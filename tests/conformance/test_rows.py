@@ -106,3 +106,23 @@ def test_a_list_of_structs(module: spy.Module) -> None:
     np.testing.assert_array_equal(pairs.sum(values), [210.5, 431.5])
     with pytest.raises(spy.BindError, match=r"argument 'p'\[1\] lacks y"):
         pairs.sum([values[0], {"x": 1}])
+
+
+def test_a_list_of_structs_is_not_written(module: spy.Module) -> None:
+    text = "struct Cell { float x; }; void grow(inout Cell c) { c.x += 1; }"
+    cells = spy.Module.load_from_source(module.device, "test_cells", text)
+    with pytest.raises(spy.BindError) as error:
+        cells.grow([{"x": 1}, {"x": 2}])
+    assert str(error.value) == (
+        "void grow(inout Cell c): argument 'c' is [{'x': 1}, {'x': 2}] and would be written to; pass a structured "
+        "array, a Tensor or a dict of arrays."
+    )
+
+
+def test_strict_broadcasting_sees_rows(device: spy.Device) -> None:
+    text = "import slangpy_rt; float f(Tensor<float, 1> row, float x) { return row[0] * x; }"
+    strict = spy.Module.load_from_source(device, "test_strict_rows", text, strict_broadcasting=True)
+    rows = np.ones((3, 2), np.float32)
+    np.testing.assert_array_equal(strict.f(rows, np.arange(3)), np.arange(3))
+    with pytest.raises(spy.ShapeError, match=r"'row' of shape \(3,\) would be broadcast to \(4, 3\)"):
+        strict.f(rows, np.ones((4, 3)))

@@ -55,9 +55,10 @@ ALLOWED = {
     "slang.reflect": {"errors", "slang._abi", "slang.com", "slang.text", "types"},
     "slang.text": set(),
     "slang.lookup": {"slang._abi", "slang.reflect", "types"},
+    "slang.emitted": {"errors"},
     "slang.session": {
-        *("backends.base", "errors", "slang._abi", "slang.com", "slang.locate", "slang.lookup", "slang.reflect"),
-        *("slang.text", "types"),
+        *("backends.base", "errors", "slang._abi", "slang.com", "slang.emitted", "slang.locate", "slang.lookup"),
+        *("slang.reflect", "slang.text", "types"),
     },
     "source": {"backends.base", "cache", "config", "errors", "slang.locate", "slang.session", "types"},
     "generator": {"errors", "types"},

@@ -6,7 +6,8 @@ import pytest
 
 from slangpy_rt.backends.base import Target
 from slangpy_rt.errors import CompileError, UnsupportedError
-from slangpy_rt.slang.session import Library, Session, uses_groups
+from slangpy_rt.slang.emitted import uses_groups
+from slangpy_rt.slang.session import Library, Session
 from slangpy_rt.types import EntryPoint
 
 CPP, CUDA, SPIRV = Target("cpp", "", "range"), Target("cuda", "", "value"), Target("spirv", "", "pointer")

@@ -1,0 +1,70 @@
+"""What target code tells that Slang does not: what it leaves out in silence, and what nobody would fill.
+
+Reads text and SPIR-V that Slang emitted, and gives the exported C++ function a name that can be found. Refuses
+nothing itself, but a text without that function.
+"""
+
+from __future__ import annotations
+
+import re
+
+from slangpy_rt.errors import CompileError
+
+_OP_VARIABLE = 59  # SPIR-V, as the storage classes UniformConstant, Uniform and StorageBuffer
+_BOUND = (0, 2, 12)
+
+
+def uses_groups(code: bytes) -> str:
+    """Name of an intrinsic in C++ of Slang's that only a thread group can run; empty if there is none.
+
+    Slang 2026.12 writes one that C++ lacks as a function without statements.
+    """
+    match = re.search(rb"^static [^\n;={}]*?\b(\w+?)_\d+\([^\n;{}]*\)\n\{\n\}\n", code, re.M)
+    return match[1].decode() if match else ""
+
+
+def reads_bindings(code: bytes, form: str) -> bool:
+    """Whether CUDA or SPIR-V reads a global resource or constant buffer, which only a binding could fill."""
+    if form == "cuda":
+        return b" SLANG_globalParams;" in code
+    words = memoryview(code).cast("I") if form == "spirv" else memoryview(b"")
+    at = 5  # words of the header
+    while at < len(words):
+        if words[at] & 0xFFFF == _OP_VARIABLE and words[at + 3] in _BOUND:
+            return True
+        at += words[at] >> 16
+    return False
+
+
+def calls_printf(code: bytes, form: str) -> bool:
+    """Whether target code prints by means of its language, not by those of our library."""
+    return b"NonSemantic.DebugPrintf" in code if form == "spirv" else re.search(rb"\n +printf\(", code) is not None
+
+
+def context_variables(code: bytes) -> list[str]:
+    """Global variables that C++ of Slang's keeps in a context, which it wants passed to the exported function."""
+    context = re.search(r"^struct KernelContext_\d+\n\{\n(.*?)^\};", code.decode("utf-8", "replace"), re.M | re.S)
+    return re.findall(r"(\w+?)_\d+;$", context[1], re.M) if context else []
+
+
+def exported(code: bytes, entry: str) -> bytes:
+    """The C++ with that function callable by its plain name, its globals being its own.
+
+    Raises
+    ------
+    CompileError
+        If there is no such function.
+    """
+    # Slang 2026.12 gives an exported function of the C++ target C++ linkage, hence a mangled symbol, and where there
+    # are global variables a fourth parameter that holds them: each call has its own.
+    globals_ = r"(?:, (KernelContext_\d+) \* (\w+))?"
+    head = re.compile(rf"^(?:SLANG_PRELUDE_EXPORT )?(void {entry}\([^)]*?){globals_}\)\n\{{", re.M)
+    found = head.findall(code.decode())
+    if len(found) != 1:
+        raise CompileError(
+            f"the text has no function {entry!r} to export; expected one declared as\n"
+            f"export __extern_cpp void {entry}(int64_t begin, int64_t end, Call* call)"
+        )
+    start, kind, name = found[0]
+    context = f"\n    {kind} globals = {{}};\n    {kind} * {name} = &globals;" if kind else ""
+    return head.sub(lambda _: f"SLANG_PRELUDE_EXPORT {start})\n{{{context}", code.decode()).encode()
