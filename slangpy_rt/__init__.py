@@ -28,6 +28,7 @@ from slangpy_rt.instances import InstanceList, InstanceTensor
 from slangpy_rt.kernel import Kernel
 from slangpy_rt.module import Module
 from slangpy_rt.ndbuffer import NDBuffer
+from slangpy_rt.pairs import DiffPair, NDDifferentiableBuffer, diff_pair
 from slangpy_rt.random_numbers import rand_float, wang_hash
 from slangpy_rt.refs import ValueRef, floatRef, intRef
 from slangpy_rt.struct import Struct
@@ -72,12 +73,14 @@ __all__ = [
     "DeviceInfo",
     "DeviceLostError",
     "DeviceType",
+    "DiffPair",
     "Function",
     "InstanceList",
     "InstanceTensor",
     "Kernel",
     "Module",
     "NDBuffer",
+    "NDDifferentiableBuffer",
     "OutOfBoundsError",
     "OutOfMemoryError",
     "ShapeError",
@@ -92,6 +95,7 @@ __all__ = [
     "call_id",
     "create_device",
     "devices",
+    "diff_pair",
     "double2",
     "double3",
     "double4",

@@ -14,6 +14,7 @@ from slangpy_rt.dtypes import SLANG_OF
 from slangpy_rt.errors import BindError
 from slangpy_rt.generator import Generator
 from slangpy_rt.ndbuffer import NDBuffer
+from slangpy_rt.pairs import DiffPair
 from slangpy_rt.records import fields_of
 from slangpy_rt.refs import ValueRef
 from slangpy_rt.tensor import Tensor
@@ -47,6 +48,8 @@ def _signer(kind: type) -> Callable[[Any], Any]:
     stand_in = converter(kind)
     if stand_in is not None:
         return partial(_sign_stand_in, stand_in)
+    if issubclass(kind, DiffPair):
+        return lambda value: (kind, signature(value.value), signature(value.grad))
     if issubclass(kind, ValueRef):
         return lambda value: (kind, signature(value.value))
     if issubclass(kind, tuple) and hasattr(kind, "_fields"):

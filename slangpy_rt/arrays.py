@@ -29,7 +29,10 @@ if TYPE_CHECKING:
     from slangpy_rt.device import Device
 
 # Types that take a whole array, and how many generic arguments they have.
-_CONTAINERS = {"Tensor": 2, "RWTensor": 2, "NDBuffer": 2, "StructuredBuffer": 1, "RWStructuredBuffer": 1}
+_CONTAINERS = {
+    "Tensor": 2, "RWTensor": 2, "NDBuffer": 2, "StructuredBuffer": 1, "RWStructuredBuffer": 1,
+    "DiffTensor": 2, "WDiffTensor": 2, "RWDiffTensor": 2,
+}  # fmt: skip
 
 # Host values up to this many scalars travel in the argument block: two float4x4.
 _MAX_VALUE_SCALARS = 32
@@ -129,7 +132,7 @@ def container(type_: SlangType) -> tuple[SlangType, int, bool] | None:
         return None
     element, rank = (*type_.arguments, 1)[:2]
     assert isinstance(element, SlangType) and isinstance(rank, int), type_
-    return element, rank, head not in ("Tensor", "StructuredBuffer")
+    return element, rank, head not in ("Tensor", "StructuredBuffer", "DiffTensor")
 
 
 def stored_as(where: str, type_: SlangType) -> Storage:

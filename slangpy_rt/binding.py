@@ -44,10 +44,11 @@ from slangpy_rt.feeds import (
 from slangpy_rt.generator import Generator
 from slangpy_rt.mapping import NO_MAP, Map
 from slangpy_rt.ndbuffer import NDBuffer
+from slangpy_rt.pairs import DiffPair, GradientRef
 from slangpy_rt.records import fields_of, host_record
 from slangpy_rt.refs import ValueRef
 from slangpy_rt.scope import Scope
-from slangpy_rt.types import Param, SlangType
+from slangpy_rt.types import Field, Param, SlangType
 from slangpy_rt.values import converter, describe, is_plain_sequence
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
 # How to get a value's parts, and the place, name and type of each.
 Parts = tuple[Callable[[Any], Any], list[tuple[str, str, SlangType]]]
 
+_PAIR = "DifferentialPair<"
 _BYTES = ("ByteAddressBuffer", "RWByteAddressBuffer")
 
 
@@ -197,7 +199,7 @@ def _bind(where: str, scope: Scope, param: Param, value: Any, how: Map) -> Bound
         return bind_bytes(where, scope, param, value)
     if type_.kind == "pointer":
         return bind_pointer(where, scope, param, value)
-    if isinstance(value, ValueRef):
+    if isinstance(value, ValueRef) and not type_.name.startswith(_PAIR):
         return _bind_ref(where, scope, param, value)
     parts = _parts_of(where, param, value)
     if parts is not None:
@@ -291,10 +293,14 @@ def _bind_ref(where: str, scope: Scope, param: Param, value: ValueRef) -> Bound:
 def _parts_of(where: str, param: Param, value: Any) -> Parts | None:
     """How to take a value apart for a parameter, or None for one that stays whole."""
     type_ = param.type
+    if type_.name.startswith(_PAIR):
+        return _pair_parts(where, type_, value)
+    if isinstance(value, NDBuffer) and _holds_one_array(type_):
+        return (lambda v: (v,)), [(f".{f.name}", f.name, f.type) for f in type_.fields]
     # To what is no struct, a named tuple is a tuple.
     fields = fields_of(value) if type_.kind == "struct" or not isinstance(value, tuple) else None
     if fields is not None:
-        return _named_parts(where, type_, value, fields)
+        return _named_parts(where, type_, value)
     if not isinstance(value, (list, tuple)):
         return None
     if type_.kind == "struct" and isinstance(value, list) and value and all(fields_of(v) is not None for v in value):
@@ -315,6 +321,31 @@ def _parts_of(where: str, param: Param, value: Any) -> Parts | None:
     return (lambda v: v), [(f"[{k}]", f"{k}", inner) for k in range(type_.shape[0])]
 
 
+def _pair_parts(where: str, type_: SlangType, value: Any) -> Parts:
+    """A value and its derivative for a parameter that takes both as a pair."""
+    primal = type_.arguments[0]
+    assert isinstance(primal, SlangType)
+    gradient = SlangType("struct", f"{primal.name}.Differential") if primal.kind == "struct" else primal
+    places = [(".p", "p", primal), (".d", "d", gradient)]
+    if isinstance(value, NDBuffer) and value.layout.grads is not None:
+        return (lambda v: (v, v.grad)), places
+    if isinstance(value, DiffPair):
+        return (lambda v: (v, GradientRef(v))), places
+    if fields_of(value) is not None:
+        return _named_parts(where, replace(type_, fields=tuple(Field(name, t) for _, name, t in places)), value)
+    if isinstance(value, (list, tuple)) and len(value) == 2:
+        return (lambda v: v), places
+    raise BindError(
+        f"{where} is {describe(value)}; '{type_.name}' takes an NDDifferentiableBuffer, a Tensor with gradients, "
+        "diff_pair(value, gradient), or both in a tuple."
+    )
+
+
+def _holds_one_array(type_: SlangType) -> bool:
+    """Whether a struct is a whole array in disguise, as ``MLP`` is: what it is made of is one array parameter."""
+    return type_.kind == "struct" and len(type_.fields) == 1 and container(type_.fields[0].type) is not None
+
+
 def _bind_records(where: str, scope: Scope, param: Param, value: list[Any], stored: Storage) -> Bound:
     """A list of structs' values, which makes a structured array."""
     if param.direction != "in":
@@ -323,7 +354,7 @@ def _bind_records(where: str, scope: Scope, param: Param, value: list[Any], stor
             "arrays."
         )
     for k, item in enumerate(value):
-        _named_parts(f"{where}[{k}]", param.type, item, fields_of(item))
+        _named_parts(f"{where}[{k}]", param.type, item)
 
     def build(v: list[Any]) -> npt.NDArray[Any]:
         return np.stack([host_record(stored.dtype, (), item) for item in v])
@@ -332,7 +363,8 @@ def _bind_records(where: str, scope: Scope, param: Param, value: list[Any], stor
     return replace(inner, host="", feed=ConvertedFeed(build, inner.feed, False))
 
 
-def _named_parts(where: str, type_: SlangType, value: Any, fields: Any) -> Parts:
+def _named_parts(where: str, type_: SlangType, value: Any) -> Parts:
+    fields: Any = fields_of(value)
     if type_.kind == "vector":
         wanted = [(name, scalar_type(type_.scalar)) for name in "xyzw"[: type_.shape[0]]]
     elif type_.kind == "struct":

@@ -38,6 +38,8 @@ class Bound:
         Of a computed argument.
     parts : tuple of (str, Bound)
         Where in the parameter each part goes (``".x"``), and the part.
+    grad_in, grad_out : Bound or None
+        In a derivative, gradients of what it is no part of: one that is read and one that is written.
     """
 
     name: str
@@ -57,11 +59,23 @@ class Bound:
     generator: Generator | None = None
     parts: tuple[tuple[str, Bound], ...] = ()
     view: tuple[Shape, Shape] = ((), ())
+    grad_in: Bound | None = None
+    grad_out: Bound | None = None
+
+    @property
+    def places(self) -> tuple[Bound, ...]:
+        """Itself, or the parts of its parts."""
+        return tuple(leaf for _, part in self.parts for leaf in part.places) if self.mode == "parts" else (self,)
 
     @property
     def leaves(self) -> tuple[Bound, ...]:
-        """Itself, or the parts of its parts."""
-        return tuple(leaf for _, part in self.parts for leaf in part.leaves) if self.mode == "parts" else (self,)
+        """Its places, each with its gradients behind it."""
+        return tuple(leaf for place in self.places for leaf in (place, *place.gradients))
+
+    @property
+    def gradients(self) -> tuple[Bound, ...]:
+        """Those of its gradients that there are."""
+        return tuple(g for g in (self.grad_in, self.grad_out) if g is not None)
 
     @property
     def cost(self) -> tuple[int, int]:

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from slangpy_rt.device import Device
 
 _MAX_32 = 2**31 - 1
+# Thread groups of a kernel in which every thread adds up what it has for a gradient: each ends in one atomic.
+_MAX_WALKING = 1024
 Uniforms = tuple[tuple[str, Bound], ...]
 
 
@@ -64,8 +66,14 @@ def describe_call(
     shape: Shape,
     options: Options,
     uniforms: Uniforms,
+    aliased: bool = False,
 ) -> Description:
-    """The kernel that calls a function once for every element of a shape.
+    """The kernel that calls a function, or its derivative, once for every element of a shape.
+
+    Parameters
+    ----------
+    aliased : bool
+        Whether several arguments add to gradients in one buffer.
 
     Raises
     ------
@@ -92,9 +100,10 @@ def describe_call(
     per_array = dict(zip((id(b) for b in arrays), merged.strides, strict=True))
     facts = {id(b): _Leaf(b, names[k], per_array.get(id(b), ())) for k, b in enumerate(leaves)}
     operands = {
-        id(b): _operand(f, merged.shape, len(shape), str(sig)) for b, f in zip(leaves, facts.values(), strict=True)
+        id(b): _operand(f, merged.shape, len(shape), str(sig), aliased)
+        for b, f in zip(leaves, facts.values(), strict=True)
     }
-    operands, width = (operands, 1) if tiled else _widen(device, facts, operands, merged)
+    operands, width = (operands, 1) if tiled or aliased else _widen(device, facts, operands, merged)
     trees = [_tree(b, _identifier(b.name), operands) for b in every]
     count = prod(shape)
     reach = max([count, *(_reach(merged.shape, s) for s in merged.strides)])
@@ -104,8 +113,9 @@ def describe_call(
     groups, rows = (
         _groups(device, -(-count // width), prod(group)) if not tiled else (_tiles(device, group, shape), False)
     )
+    title = f"{options.derivative} derivative of {sig}" if options.derivative else str(sig)
     spec = CallSpec(
-        title=str(sig),
+        title=title,
         modules=(source.name,),
         function=f"{sig.owner}.{sig.name}" if sig.owner and sig.static else sig.name,
         operands=tuple(trees[len(uniforms) : len(trees) - bool(result)]),
@@ -120,8 +130,12 @@ def describe_call(
         records=_records(leaves),
         constants=_constants(str(sig), scope, options),
         assigned=tuple((name, trees[k]) for k, (name, _) in enumerate(uniforms)),
+        derivative=options.derivative,
     )
+    if spec.walks:
+        groups, spec = (min(-(-count // (width * prod(group))), _MAX_WALKING), 1, 1), replace(spec, rows=False)
     values: dict[str, Shape] = {"count": (count,), "row": (groups[0] * prod(group),), "shape": merged.shape}
+    values["step"] = (groups[0] * prod(group) * width,)
     for f in facts.values():
         values |= f.fixed()
     return Description(spec, every, shape, groups, count, values)
@@ -218,7 +232,7 @@ class _Leaf:
         return {f"{self.member}_stride": self.strides} if self.bound.mode == "array" else {}
 
 
-def _operand(leaf: _Leaf, shape: Shape, rank: int, where: str) -> Operand:
+def _operand(leaf: _Leaf, shape: Shape, rank: int, where: str, aliased: bool = False) -> Operand:
     b, member = leaf.bound, leaf.member
     name, via = source_name(b.type), b.scalar if b.type.kind == "enum" else ""
     if b.generator is not None:
@@ -242,13 +256,29 @@ def _operand(leaf: _Leaf, shape: Shape, rank: int, where: str) -> Operand:
         mode = "linear"
     else:
         mode = "strided"
-    return Operand(member, name, scalar, b.count, b.access, mode, via=via)
+    access = _adding(leaf.strides, shape, b.count, aliased) if b.access == "accumulate" else b.access
+    return Operand(member, name, scalar, b.count, access, mode, via=via)
+
+
+def _adding(strides: Shape, shape: Shape, count: int, aliased: bool) -> str:
+    """How threads add to a gradient: each to places of its own, all to one, or several to some."""
+    moving = sorted((abs(s), n) for s, n in zip(strides, shape, strict=True) if n > 1)
+    if moving and not any(s for s, _ in moving):
+        return "sum"
+    extent = count
+    for s, n in moving:
+        # Elements that begin before the ones inside end may overlap.
+        if aliased or s < extent:
+            return "scatter"
+        extent += s * (n - 1)
+    return "scatter" if aliased else "accumulate"
 
 
 def _tree(b: Bound, member: str, operands: dict[int, Operand]) -> Operand:
     """The operand of an argument, put together from those of its leaves."""
     if b.mode != "parts":
-        return operands[id(b)]
+        grads = [operands[id(g)] if g is not None else None for g in (b.grad_in, b.grad_out)]
+        return replace(operands[id(b)], grad_in=grads[0], grad_out=grads[1]) if any(grads) else operands[id(b)]
     parts = tuple((place, _tree(part, "", operands)) for place, part in b.parts)
     return Operand(member, source_name(b.type), "", 0, b.access, "parts", parts=parts)
 
@@ -258,7 +288,7 @@ def _members(names: Sequence[str]) -> list[str]:
     out: list[str] = []
     for name in names:
         member = _identifier(name)
-        if member in ("count", "row", "shape", "this") or re.search(r"_(shape|stride|step|\d+)?$", member):
+        if member in ("count", "row", "shape", "step", "this") or re.search(r"_(shape|stride|step|\d+)?$", member):
             member += "_"
         while member in out:
             member += "_"

@@ -25,7 +25,7 @@ from slangpy_rt.cache import DiskCache, default_directory
 from slangpy_rt.config import CONFIG
 from slangpy_rt.diagnostics import Diagnostics
 from slangpy_rt.errors import BindError, CompileError, DeviceError, SlangPyRtError, UnsupportedError
-from slangpy_rt.layout import Layout, Shape
+from slangpy_rt.layout import Gradients, Layout, Shape
 from slangpy_rt.ndbuffer import dense_strides
 from slangpy_rt.source import Source, compiler_version
 from slangpy_rt.types import LayoutField, SlangType
@@ -175,18 +175,24 @@ class Device:
     # What the rest of the package uses.
 
     def layout(
-        self, kind: Any, element: SlangType, shape: Shape, strides: Shape | None = None, aligned: bool = True
+        self,
+        kind: Any,
+        element: SlangType,
+        shape: Shape,
+        strides: Shape | None = None,
+        aligned: bool = True,
+        grads: Gradients | None = None,
     ) -> Layout:
         """The interned layout of an array; contiguous when ``strides`` is None."""
         if strides is None:
             strides = dense_strides(element, shape)
         # Two modules may each have a struct of one name.
         type_ = element if element.kind in ("struct", "array") else element.name
-        key = (kind, type_, shape, strides, aligned)
+        key = (kind, type_, shape, strides, aligned, grads)
         found = self._layouts.get(key)
         if found is None:
             with self._lock:
-                found = self._layouts.setdefault(key, Layout(self, kind, element, shape, strides, aligned))
+                found = self._layouts.setdefault(key, Layout(self, kind, element, shape, strides, aligned, grads))
         return found
 
     def alloc(self, nbytes: int) -> Buffer:

@@ -16,6 +16,7 @@ from slangpy_rt.args import ARRAYS, signature
 from slangpy_rt.binding import bind_whole
 from slangpy_rt.bound import Bound
 from slangpy_rt.errors import BindError, CompileError
+from slangpy_rt.gradients import aliased, check_differentiable, with_gradients
 from slangpy_rt.mapping import read_map
 from slangpy_rt.options import NO_OPTIONS, Options
 from slangpy_rt.plan import prepare
@@ -244,6 +245,42 @@ class Function:
         items = tuple((str(c[0]), str(c[1]), int(c[2]) if len(c) > 2 else k) for k, c in enumerate(conformances))
         return self._variant(("conformances", items), lambda: replace(self._options, conformances=items))
 
+    @property
+    def bwds(self) -> Function:
+        """The backward derivative: adds to the gradients of its arguments, and returns None.
+
+        It takes the function's arguments, tensors among them ``with_grads``. What the function writes, its result
+        as ``_result`` among that, brings the gradient that is propagated back (``grad_in``); what it reads gets the
+        sum of what every element of the call contributes (added to ``grad_out``, which is never zeroed here).
+        ``no_diff`` parameters and arguments without gradients are constants.
+
+        Raises
+        ------
+        BindError
+            At the call: if the function is not ``[Differentiable]``, a gradient of what it writes is missing, or
+            no argument has one to add to.
+        """
+        return self._derivative("backward")
+
+    @property
+    def fwds(self) -> Function:
+        """The forward derivative: computes the result and its tangent, from tangents of the arguments.
+
+        Tangents of arguments are their ``grad_in``; the result's goes to its ``grad_out``, and calls with numbers
+        alone, ``diff_pair(2.0, 1.0)`` among them, return a DiffPair. Arguments without are constants.
+
+        Raises
+        ------
+        BindError
+            At the call, if the function is not ``[Differentiable]``.
+        """
+        return self._derivative("forward")
+
+    def _derivative(self, kind: str) -> Function:
+        if self._options.derivative:
+            raise BindError(f"{self.name}: derivatives of derivatives are not supported.")
+        return self._variant(("derivative", kind), lambda: replace(self._options, derivative=kind))
+
     def bind(self, *args: Any, _result: Any = None, **named: Any) -> Callable[[], Any]:
         """Prepare a call once, to be replayed by calling what this returns, without arguments.
 
@@ -270,7 +307,7 @@ class Function:
         """How this call would run: each argument's type, call dimensions and access, then the kernel."""
         call = self._prepared(args, _result, named)
         rows = [("argument", "Slang type", "call dimensions", "mode", "access")]
-        leaves = [b for bound in call.bound for b in bound.leaves]
+        leaves = [b for bound in call.bound for b in bound.places]
         modes = [o.mode for tree in call.spec.all_operands for o in tree.places]
         for b, mode in zip(leaves, modes, strict=True):
             whole = f"{b.shape} of whole {b.view[0]}" if b.mode == "tensor" else str(b.shape)
@@ -321,6 +358,8 @@ class Function:
         values = self._all_values(args, result, named)
         result, named = self._take_out(result, named)
         key = (*[a.layout if type(a) in ARRAYS else signature(a) for a in values], *named)
+        if self._options.derivative:
+            key = (*key, aliased(values))
         calls = self._calls if result is None else self._calls_into
         return calls.get(key) or self._prepare(key, (*args, *named.values()), tuple(named), result)
 
@@ -334,11 +373,12 @@ class Function:
         return named["out"], rest
 
     def _variant_of(self, options: Options) -> Function:
-        return Function(self._scope, self.name, self.overloads, options)
+        kind = _GeneralFunction if options.derivative else Function
+        return kind(self._scope, self.name, self.overloads, options)
 
     def _with_values(self, values: tuple[Any, ...]) -> Function:
         """The same function with the same prepared calls, and values of its own for uniforms."""
-        out = object.__new__(_SetFunction)
+        out = object.__new__(_GeneralFunction)
         out.__dict__.update(self.__dict__)
         out._values, out._base = values, self._base or self
         return out
@@ -373,7 +413,19 @@ class Function:
         chosen = resolve(scope, self.name, self.overloads, args, names, options)
         uniforms = self._uniforms()
         order = (*range(len(args), len(args) + len(uniforms)), *chosen.order)
-        call = prepare(scope, chosen.sig, chosen.bound, order, result, options, uniforms)
+        bound, shared = chosen.bound, False
+        if options.derivative:
+            modifier = "bwds" if options.derivative == "backward" else "fwds"
+            check_differentiable(chosen.sig, modifier)
+            bound = tuple(
+                with_gradients(
+                    f"{chosen.sig}: .{modifier}: argument '{p.name}'", scope, p, b, args[k],
+                    options.map_of(p.name, k, len(args) - len(names)), options.derivative,
+                )
+                for p, b, k in zip(chosen.sig.params, bound, chosen.order, strict=False)
+            )  # fmt: skip
+            shared = aliased(args)
+        call = prepare(scope, chosen.sig, bound, order, result, options, uniforms, shared)
         remembered = self._calls if result is None else self._calls_into
         if len(remembered) >= _MAX_CALLS:
             remembered.clear()
@@ -381,8 +433,8 @@ class Function:
         return call
 
 
-class _SetFunction(Function):
-    """A function with values for uniforms, which every call takes along."""
+class _GeneralFunction(Function):
+    """A function whose calls are more than its arguments: with values for uniforms, or a derivative."""
 
     def __call__(self, *args: Any, _result: Any = None, **named: Any) -> Any:
         """As ``Function``'s."""

@@ -57,6 +57,9 @@ class Kernel(Function):
         """
         raise BindError(f"{self.name}: this is a compute kernel; run it with {self.name}.dispatch(threads, ...).")
 
+    def _derivative(self, kind: str) -> Function:
+        raise BindError(f"{self.name}: a kernel has no derivative; differentiate the function that it calls.")
+
     def dispatch(self, threads: int | Sequence[int], *args: Any, **named: Any) -> None:
         """Run the kernel, in whole thread groups.
 

@@ -6,6 +6,7 @@ its arguments by identity.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +41,8 @@ class Layout:
         Whether the first element lies at a multiple of 32 bytes.
     contiguous : bool
         Whether the scalars follow each other in row-major order.
+    grads : Gradients or None
+        How the gradients lie that an array carries along.
     """
 
     __slots__ = (
@@ -49,6 +52,7 @@ class Layout:
         "device",
         "element",
         "full_shape",
+        "grads",
         "kind",
         "nbytes",
         "numpy_dtype",
@@ -59,7 +63,14 @@ class Layout:
     )
 
     def __init__(
-        self, device: Device, kind: Any, element: SlangType, shape: Shape, strides: Shape, aligned: bool
+        self,
+        device: Device,
+        kind: Any,
+        element: SlangType,
+        shape: Shape,
+        strides: Shape,
+        aligned: bool,
+        grads: Gradients | None = None,
     ) -> None:
         stored = storage(element)
         assert stored is not None, element
@@ -75,6 +86,24 @@ class Layout:
         self.numpy_dtype = stored.dtype
         self.unit = NUMPY_OF[stored.scalar].itemsize
         self.nbytes = prod(self.full_shape) * stored.dtype.itemsize
+        self.grads = grads
+
+
+@dataclass(frozen=True)
+class Gradients:
+    """Layouts of the gradients that an array carries.
+
+    Attributes
+    ----------
+    into, out : Layout or None
+        Of ``grad_in`` and ``grad_out``.
+    shared : bool
+        Whether they are one array.
+    """
+
+    into: Layout | None
+    out: Layout | None
+    shared: bool
 
 
 def same_walk(shape: Shape, strides: Shape, step: int = 1) -> bool:

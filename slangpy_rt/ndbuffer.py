@@ -1,8 +1,11 @@
-"""NDBuffer: an array in device memory. Storage and its views; no gradients and no arithmetic."""
+"""NDBuffer: an array in device memory. Storage and its views; no arithmetic.
+
+Gradients that a derived kind carries along go through the same views.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -13,7 +16,7 @@ from slangpy_rt.backends.base import Buffer
 from slangpy_rt.broadcast import contiguous
 from slangpy_rt.dtypes import convertible, element_type, storage
 from slangpy_rt.errors import BindError, ShapeError
-from slangpy_rt.layout import Layout, Shape
+from slangpy_rt.layout import Gradients, Layout, Shape
 from slangpy_rt.records import fill_record
 from slangpy_rt.types import SlangType
 
@@ -46,11 +49,13 @@ class NDBuffer:
         If the device cannot hold it.
     """
 
-    __slots__ = ("address", "buffer", "layout")
+    __slots__ = ("_grads", "address", "buffer", "layout")
 
     address: int
     buffer: Buffer
     layout: Layout
+    # To read from and to add to; looked at only where the layout says that there are any.
+    _grads: tuple[NDBuffer | None, NDBuffer | None]
 
     def __init__(self, device: Device, dtype: Any = "float", shape: int | Sequence[int] = ()) -> None:
         where = type(self).__name__
@@ -166,8 +171,21 @@ class NDBuffer:
     numpy = to_numpy
 
     def clear(self) -> None:
-        """Set every scalar to zero."""
-        self.copy_from(np.zeros(self.layout.full_shape, self.layout.numpy_dtype))
+        """Set every scalar to zero.
+
+        Raises
+        ------
+        BindError
+            If this is a non-contiguous view.
+        """
+        layout = self.layout
+        if not layout.contiguous:
+            where = f"{type(self).__name__}.clear"
+            raise BindError(f"{where}: this is a non-contiguous view; clear the array it was made from.")
+        device = layout.device
+        device.check_open()
+        if layout.nbytes:
+            device.backend.clear(self.buffer, self.address - self.buffer.address, layout.nbytes)
 
     def view(self: A, shape: int | Sequence[int]) -> A:
         """The same memory under another shape of as many elements.
@@ -185,7 +203,7 @@ class NDBuffer:
                 "sizes must agree and the array be contiguous."
             )
         layout = self.layout.device.layout(type(self), self.layout.element, new, None, self.layout.aligned)
-        return type(self).of(layout, self.buffer, self.address)
+        return self._seen(layout, self.address, lambda a: a.view(new))
 
     def flatten_dtype(self: A) -> A:
         """The same memory as an array of scalars, the element's dimensions last.
@@ -202,7 +220,7 @@ class NDBuffer:
             )
         scalar = element_type("flatten_dtype", layout.scalar)
         flat = layout.device.layout(type(self), scalar, layout.full_shape, layout.strides, layout.aligned)
-        return type(self).of(flat, self.buffer, self.address)
+        return self._seen(flat, self.address, lambda a: a.flatten_dtype())
 
     def __getitem__(self: A, key: Any) -> A:
         """A view of part of it: integers, slices, ``None`` and ``...``, as in NumPy.
@@ -232,7 +250,29 @@ class NDBuffer:
         strides = tuple(s // item for s in picked.strides) + layout.strides[len(layout.strides) - inner :]
         address = self.address + start
         new = layout.device.layout(type(self), layout.element, picked.shape, strides, address % 32 == 0)
-        return type(self).of(new, self.buffer, address)
+        return self._seen(new, address, lambda a: a[key])
+
+    def _seen(self: A, layout: Layout, address: int, same: Callable[[Any], Any]) -> A:
+        """A view, its gradients seen the same way."""
+        out = type(self).of(layout, self.buffer, address)
+        if self.layout.grads is None:
+            return out
+        return out._carrying(*[None if g is None else same(g) for g in self._grads])
+
+    def _carrying(self: A, grad_in: NDBuffer | None, grad_out: NDBuffer | None) -> A:
+        """The same memory with those gradients, which fit it."""
+        own = self.layout
+        shared = grad_in is grad_out or (
+            grad_in is not None
+            and grad_out is not None
+            and (grad_in.layout, grad_in.address) == (grad_out.layout, grad_out.address)
+        )
+        read, written = (None if g is None else g.layout for g in (grad_in, grad_out))
+        grads = Gradients(read, written, shared)
+        layout = own.device.layout(type(self), own.element, own.shape, own.strides, own.aligned, grads)
+        out = type(self).of(layout, self.buffer, self.address)
+        out._grads = grad_in, grad_out
+        return out
 
     def __len__(self) -> int:
         if not self.layout.shape:

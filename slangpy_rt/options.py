@@ -26,6 +26,8 @@ class Options:
         Threads of a group; several count the call's last dimensions. Empty for the default.
     conformances : tuple of (str, str, int)
         Interface, type and number, for dynamic dispatch.
+    derivative : str
+        ``"backward"``, ``"forward"``, or ``""`` for the function itself.
     """
 
     maps: tuple[Map, ...] = ()
@@ -35,6 +37,7 @@ class Options:
     returns: Any = None
     group: tuple[int, ...] = ()
     conformances: tuple[tuple[str, str, int], ...] = ()
+    derivative: str = ""
 
     def map_of(self, name: str, place: int, positional: int) -> Map:
         """What was said of a parameter whose value stands at that place among the arguments."""

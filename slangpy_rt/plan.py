@@ -16,20 +16,22 @@ from slangpy_rt_codegen import CallSpec, Operand, block_fields, emit
 from slangpy_rt_codegen.layout import BlockField
 
 from slangpy_rt.backends.base import KernelInfo
-from slangpy_rt.binding import bind_result
+from slangpy_rt.binding import bind, bind_result
 from slangpy_rt.bound import Bound, result_kind
 from slangpy_rt.broadcast import Shape, align, broadcast, spread
 from slangpy_rt.describe import Description, Uniforms, describe_call, describe_dispatch
 from slangpy_rt.diagnostics import Checked, Launcher
 from slangpy_rt.dtypes import NUMPY_OF, storage
 from slangpy_rt.errors import BindError, ShapeError, UnsupportedError
+from slangpy_rt.gradients import bind_seed, differentiates, tangent_of
 from slangpy_rt.ndbuffer import NDBuffer
 from slangpy_rt.options import NO_OPTIONS, Options
+from slangpy_rt.pairs import DiffPair, NDDifferentiableBuffer
 from slangpy_rt.prepared import PreparedCall, Result
 from slangpy_rt.records import to_python
 from slangpy_rt.scope import Scope
 from slangpy_rt.tensor import Tensor
-from slangpy_rt.types import EntryPoint, FunctionSig, LayoutField
+from slangpy_rt.types import EntryPoint, FunctionSig, LayoutField, Param, SlangType
 
 if TYPE_CHECKING:
     from slangpy_rt.device import Device
@@ -48,6 +50,7 @@ def prepare(
     result: Any,
     options: Options = NO_OPTIONS,
     uniforms: Uniforms = (),
+    aliased: bool = False,
 ) -> PreparedCall:
     """Build the call of one overload, its arguments bound.
 
@@ -57,6 +60,8 @@ def prepare(
         For each of ``uniforms`` and then each of ``arguments``, the place of its value among the call's.
     result : object
         What the user gave as ``_result``, or None.
+    aliased : bool
+        Whether several arguments add to gradients in one buffer.
 
     Raises
     ------
@@ -67,8 +72,17 @@ def prepare(
         raise BindError(f"{where} returns nothing; leave _result out.")
     given = result is not None and not _is_result_kind(result)
     how = options.map_of("_result", -1, 0)
-    target = bind_result(f"{where}: _result", scope, sig.returns, result, how) if given else None
-    every = [leaf for b in arguments for leaf in b.leaves] + ([target] if target else [])
+    if options.derivative == "backward":
+        target = bind_seed(where, scope, sig.returns, result if given else None, how)
+        if not any(leaf.access == "accumulate" or leaf.grad_out for b in arguments for leaf in b.leaves):
+            raise BindError(
+                f"{where}: no argument has a gradient to add to; give one with tensor.with_grads() or diff_pair(x)."
+            )
+    else:
+        target = bind_result(f"{where}: _result", scope, sig.returns, result, how) if given else None
+        if target and options.derivative:
+            target = tangent_of(f"{where}: _result", scope, target, result)
+    every = [leaf for b in (*arguments, *((target,) if target else ())) for leaf in b.leaves]
     rank = max(
         (max((d + 1 for d in b.mapped), default=0) if b.mapped is not None else len(b.shape) for b in every),
         default=0,
@@ -79,13 +93,17 @@ def prepare(
     )
     _check_strict(where, scope, every, shape)
     outcome = (
-        Result(target, into=True)
+        Result(target, into=given, unwrap=_nothing)
+        if options.derivative == "backward"
+        else Result(target, into=True)
         if target
-        else _result(where, scope, sig, arguments, result or options.returns, shape, result is not None)
+        else _result(
+            where, scope, sig, arguments, result or options.returns, shape, result is not None, options.derivative
+        )
     )
     bound = (*arguments, outcome.bound) if outcome.bound else arguments
     _check_written(where, [leaf for b in bound for leaf in b.leaves], shape)
-    description = describe_call(scope, sig, arguments, outcome.bound, shape, options, uniforms)
+    description = describe_call(scope, sig, arguments, outcome.bound, shape, options, uniforms, aliased)
     return _finish(scope, description, order, outcome, options)
 
 
@@ -120,6 +138,7 @@ def _result(
     asked: Any,
     shape: Shape,
     named: bool,
+    derivative: str = "",
 ) -> Result:
     """The result that the arguments, or the user, ask for; ``named`` if it is among the call's values."""
     if sig.returns.kind == "void":
@@ -134,6 +153,8 @@ def _result(
     kind = kind or result_kind(arguments)
     if not kind and shape:
         kind = "numpy" if any(leaf.mode == "array" for b in arguments for leaf in b.leaves) else "tensor"
+    if derivative and differentiates(scope, returns):
+        return _result_with_tangent(where, scope, returns, kind, shape, named)
     if kind in ("tensor", "ndbuffer"):
         layout = device.layout(Tensor if kind == "tensor" else NDBuffer, returns, shape)
         sample: Any = _make_array(layout)
@@ -150,6 +171,40 @@ def _result(
 
     bound = bind_result(where, scope, returns, make_host())
     return Result(bound, None, make_host, None if kind == "numpy" else to_python, named=named)
+
+
+def _result_with_tangent(
+    where: str, scope: Scope, returns: SlangType, kind: str, shape: Shape, named: bool
+) -> Result:
+    """A new array with its tangent, or a DiffPair of numbers."""
+    device = scope.device
+    if kind not in ("", "tensor", "ndbuffer"):
+        raise BindError(f"{where}: a NumPy array has no room for the tangent; leave _result out or give a Tensor.")
+    if not kind and storage(returns).record:  # type: ignore[union-attr]
+        kind = "tensor"
+    if kind == "ndbuffer":
+
+        def make() -> Any:
+            return NDDifferentiableBuffer(device, returns, shape)
+    elif kind:
+
+        def make() -> Any:
+            return Tensor.empty(device, shape, returns).with_grads(grad_out=Tensor.empty(device, shape, returns))
+    else:
+
+        def make() -> Any:
+            return DiffPair()
+
+    sample = make()
+    if kind:
+        bound = bind_result(where, scope, returns, sample)
+    else:
+        bound = bind(where, scope, Param("_result", returns, "out"), sample)
+    return Result(tangent_of(where, scope, bound, sample), None, make, named=named)
+
+
+def _nothing(out: Any) -> None:
+    return None
 
 
 def _make_array(layout: Any) -> Any:
@@ -171,7 +226,7 @@ def _check_strict(where: str, scope: Scope, leaves: Sequence[Bound], shape: Shap
 def _check_written(where: str, leaves: Sequence[Bound], shape: Shape) -> None:
     """Refuse outputs that several elements of the call would write to."""
     for b in leaves:
-        if b.access == "in" or b.mode != "array":
+        if b.access in ("in", "seed", "accumulate") or b.mode != "array":
             continue
         if spread(b.name, b.shape, b.mapped, len(shape)) != shape:
             raise ShapeError(
@@ -234,8 +289,9 @@ def _checked(
 ) -> tuple[Checked, ...]:
     """The arrays whose accesses the kernel checks."""
     offsets = {f.name: f.offset for f in fields}
-    views = [offsets[o.name] for o in spec.leaves if o.mode == "tensor"] if device.debug else []
-    bound = [leaf for b in every for leaf in b.leaves if leaf.mode == "tensor"] if device.debug else []
+    trees = spec.all_operands
+    views = [offsets[p.name] for o in trees for p in o.places if p.mode == "tensor"] if device.debug else []
+    bound = [p for b in every for p in b.places if p.mode == "tensor"] if device.debug else []
     out = []
     for b, at in zip(bound, views, strict=True):
         unit = NUMPY_OF[b.scalar].itemsize

@@ -8,6 +8,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from itertools import accumulate
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from slangpy_rt.backends.base import Buffer, Kernel
@@ -162,14 +163,14 @@ class PreparedCall:
             raise BindError(f"{self.spec.title}: {self._misfit(block) or error}.") from None
 
     def _misfit(self, block: list[Any]) -> str:
-        """Which argument holds a float that its type does not, and which; empty if none does."""
+        """Which argument holds a number that its type does not, and which; empty if none does."""
         at = 0
         for leaf in (leaf for b in self.bound for leaf in b.leaves):
             entries = leaf.count if leaf.mode == "value" else 1
             if leaf.generator is not None:
                 entries = len(leaf.generator.scalars())
             for x in block[at : at + entries] if leaf.mode == "value" else ():
-                if isinstance(x, float) and abs(x) > _MAX_FLOAT:
+                if leaf.scalar != "double" and _MAX_FLOAT < abs(x) < inf:
                     return f"argument '{leaf.name}' is {x!r}, which does not fit '{leaf.type.name}'"
             at += entries
         return ""

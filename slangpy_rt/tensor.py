@@ -1,4 +1,4 @@
-"""Tensor: an NDBuffer with NumPy's ways of making one. Gradients join it later; arithmetic is Slang's."""
+"""Tensor: an NDBuffer with gradients and NumPy's ways of making one. Arithmetic is Slang's."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from slangpy_rt.records import scalar_count
 
 if TYPE_CHECKING:
     from slangpy_rt.device import Device
+    from slangpy_rt.types import SlangType
 
 T = TypeVar("T", bound="Tensor")
 
@@ -59,7 +60,10 @@ class Tensor(NDBuffer):
     @classmethod
     def zeros(cls: type[T], device: Device, shape: int | Sequence[int], dtype: Any = "float") -> T:
         """A tensor of zeros."""
-        return cls.full(device, shape, 0, dtype)
+        where = f"{cls.__name__}.zeros"
+        tensor = cls(device, element_type(where, dtype), as_shape(where, shape))
+        tensor.clear()
+        return tensor
 
     @classmethod
     def ones(cls: type[T], device: Device, shape: int | Sequence[int], dtype: Any = "float") -> T:
@@ -156,4 +160,80 @@ class Tensor(NDBuffer):
             0 if size == 1 else stride for size, stride in zip(layout.shape, outer, strict=True)
         )
         wide = layout.device.layout(type(self), layout.element, new, strides + inner, layout.aligned)
-        return type(self).of(wide, self.buffer, self.address)
+        return self._seen(wide, self.address, lambda a: a.broadcast_to(new))
+
+    def with_grads(self: T, grad_in: Tensor | None = None, grad_out: Tensor | None = None) -> T:
+        """The same memory with gradients along, for ``bwds`` and ``fwds``.
+
+        Parameters
+        ----------
+        grad_in : Tensor, optional
+            Gradient with respect to what a function writes here, which ``bwds`` reads; the tangent that
+            ``fwds`` reads. Of the same element type and shape.
+        grad_out : Tensor, optional
+            Gradient with respect to what a function reads here, which ``bwds`` adds to; where ``fwds`` writes
+            the tangent. Without either, both are one new tensor of zeros.
+
+        Returns
+        -------
+        Tensor
+            A tensor that shares this one's memory. Calls that are no derivatives take it for this one.
+
+        Raises
+        ------
+        BindError
+            If a gradient is no tensor of the same device and element type, or elements hold no float.
+        ShapeError
+            If its shape differs.
+        """
+        where = f"{type(self).__name__}.with_grads"
+        if not has_floats(self.layout.element):
+            raise BindError(f"{where}: {self.summary} holds no float, half or double, and has no gradient.")
+        if grad_in is None and grad_out is None:
+            grad_in = grad_out = type(self).zeros_like(self)
+        for name, grad in (("grad_in", grad_in), ("grad_out", grad_out)):
+            if grad is not None:
+                check_gradient(where, name, self, grad)
+        return self._carrying(grad_in, grad_out)
+
+    def detach(self: T) -> T:
+        """The same memory without gradients."""
+        layout = self.layout
+        plain = layout.device.layout(type(self), layout.element, layout.shape, layout.strides, layout.aligned)
+        return type(self).of(plain, self.buffer, self.address)
+
+    @property
+    def grad_in(self) -> Tensor | None:
+        """The gradient that derivatives read, or None."""
+        return None if self.layout.grads is None else self._grads[0]  # type: ignore[return-value]
+
+    @property
+    def grad_out(self) -> Tensor | None:
+        """The gradient that derivatives write, or None."""
+        return None if self.layout.grads is None else self._grads[1]  # type: ignore[return-value]
+
+    @property
+    def grad(self) -> Tensor | None:
+        """The gradient: the one that derivatives write, if there is one, else the one that they read."""
+        return self.grad_out if self.grad_out is not None else self.grad_in
+
+
+def check_gradient(where: str, name: str, array: NDBuffer, grad: Any) -> None:
+    """Refuse a gradient that does not fit an array."""
+    if not isinstance(grad, NDBuffer):
+        raise BindError(f"{where}: {name} is {grad!r}; a tensor like this {array.summary} was expected.")
+    if grad.device is not array.device:
+        raise BindError(f"{where}: {name} lives on {grad.device!r}; this tensor on {array.device!r}.")
+    if grad.dtype != array.dtype:
+        raise BindError(f"{where}: {name} is a {grad.summary}; '{array.dtype.name}' was expected, as of the tensor.")
+    if grad.shape != array.shape:
+        raise ShapeError(f"{where}: {name} is a {grad.summary}; shape {array.shape} was expected, as of the tensor.")
+
+
+def has_floats(type_: SlangType) -> bool:
+    """Whether elements of a type hold anything that gradients exist for."""
+    if type_.kind == "struct":
+        return any(has_floats(f.type) for f in type_.fields)
+    if type_.kind == "array" and type_.element is not None:
+        return has_floats(type_.element)
+    return type_.kind != "enum" and type_.scalar in ("half", "float", "double")

@@ -9,10 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
+from slangpy_rt_codegen.derivative import derivative_body, primal
 from slangpy_rt_codegen.layout import VALUE_STORAGE, block_fields
 from slangpy_rt_codegen.spec import CallSpec, Operand, Record
+from slangpy_rt_codegen.variables import drain, fill, is_array
 
 _LOCALS = frozenset({"call", "i", "index", "k", "thread"})
+# Whole arrays that know where their gradients are, and how many gradients those are.
+_DIFFERENTIABLE = {"DiffTensor": 1, "WDiffTensor": 2, "RWDiffTensor": 2}
 _SIZED = re.compile(r"(.*?[a-z_])([1-4])(?:x([1-4]))?$")
 
 
@@ -25,7 +29,8 @@ def emit(spec: CallSpec) -> str:
         code.append(_neighbours(spec))
     code.append(_range_entry(spec) if spec.entry == "range" else _thread_entry(spec))
     moves = [move for r in spec.records for name, move in _record(r) if any(f"{name}(" in part for part in code)]
-    text = "\n".join([_head(spec), *moves, _struct(spec), *code])
+    function = [primal(spec)] if spec.derivative else []
+    text = "\n".join([_head(spec), *moves, _struct(spec), *function, *code])
     if spec.function in _LOCALS:
         # A local of that name would hide the function.
         text = re.sub(rf"\b{spec.function}\b(?!\()", f"{spec.function}_", text)
@@ -66,7 +71,9 @@ def _element(spec: CallSpec) -> str:
         f"    {line}\n" for line in _body(spec, lambda o: _load(spec, o), lambda o, v: _store(spec, o, v))
     )
     parameters = (
-        ", uint3 thread, uint3 local, uint3 group" if spec.raw else f", {spec.index} i{_index_parameter(spec)}"
+        ", uint3 thread, uint3 local, uint3 group"
+        if spec.raw
+        else f", {spec.index} i{_index_parameter(spec)}{_sum_parameters(spec)}"
     )
     return f"void element(Call call{parameters})\n{{\n{lines}}}\n"
 
@@ -75,33 +82,44 @@ def _neighbours(spec: CallSpec) -> str:
     """The code of ``width`` neighbours, through wide loads and stores of scalars."""
     w = spec.width
     before, after = [], []
-    for o in filter(_is_wide, spec.leaves):
+    for o in spec.leaves:
+        if o.access == "scatter":
+            # Neighbours are added up first, or else added in one go.
+            type_ = f"vector<{o.scalar}, {w}>" if _is_wide(o) else o.type
+            before.append(f"var p_{o.name} = {type_}.zero();")
+            after.append(f"{type_}.scatter({_address(spec, o)}, p_{o.name});")
+            continue
+        if not _is_wide(o):
+            continue
         if o.access == "out":
             before.append(f"vector<{o.scalar}, {w}> p_{o.name};")
         else:
-            keyword = "let" if o.access == "in" else "var"
+            keyword = "let" if o.access in ("in", "seed") else "var"
             before.append(f"{keyword} p_{o.name} = loadWide<{o.scalar}, {w}>({_address(spec, o)});")
-        if o.access != "in":
+        if o.access not in ("in", "seed"):
             after.append(f"storeWide<{o.scalar}, {w}>({_address(spec, o)}, p_{o.name});")
     inside = _body(
         spec,
         lambda o: _pick(o) if _is_wide(o) else _load(spec, o),
-        lambda o, value: _put(o, value) if _is_wide(o) else _store(spec, o, value),
+        lambda o, value: _put(o, value) if _is_wide(o) or o.access == "scatter" else _store(spec, o, value),
     )
     lines = "".join(f"    {line}\n" for line in before)
     lines += f"    [ForceUnroll]\n    for (int k = 0; k < {w}; ++k)\n    {{\n"
     lines += "".join(f"        {line}\n" for line in inside) + "    }\n"
     lines += "".join(f"    {line}\n" for line in after)
-    return f"void neighbours(Call call, {spec.index} i{_index_parameter(spec)})\n{{\n{lines}}}\n"
+    parameters = f"{_index_parameter(spec)}{_sum_parameters(spec)}"
+    return f"void neighbours(Call call, {spec.index} i{parameters})\n{{\n{lines}}}\n"
 
 
 def _body(spec: CallSpec, load: Callable[[Operand], str], store: Callable[[Operand, str], str]) -> list[str]:
     """The lines that load the arguments, call the function and store what it wrote."""
+    if spec.derivative:
+        return derivative_body(spec, load, store)
     before, arguments, after = [], [], []
     for name, o in spec.assigned:
-        before += _fill(o, name, load)
+        before += fill(o, name, load)
     for n, o in enumerate(spec.operands):
-        plain = o.access == "in" and o.mode != "parts" and not (o.mode == "value" and _is_array(o))
+        plain = o.access == "in" and o.mode != "parts" and not (o.mode == "value" and is_array(o))
         if o.mode in ("tensor", "pointer") or (plain and not (spec.method and n == 0)):
             arguments.append(load(o))
             continue
@@ -109,32 +127,18 @@ def _body(spec: CallSpec, load: Callable[[Operand], str], store: Callable[[Opera
         name = f"v_{o.name}"
         if o.mode == "parts" or o.access == "out":
             before.append(f"{o.type} {name};")
-            before += _fill(o, name, load)
+            before += fill(o, name, load)
         else:
             before.append(f"{o.type} {name} = {load(o)};")
         arguments.append(name)
-        after += _drain(o, name, store)
+        after += drain(o, name, store)
     owner = f"{arguments.pop(0)}." if spec.method else ""
     call = f"{owner}{spec.function}({', '.join(arguments)})"
     if spec.result is None:
         return [*before, f"{call};", *after]
     if spec.result.mode == "parts":
-        return [*before, f"let v__result = {call};", *_drain(spec.result, "v__result", store), *after]
+        return [*before, f"let v__result = {call};", *drain(spec.result, "v__result", store), *after]
     return [*before, store(spec.result, call), *after]
-
-
-def _fill(o: Operand, name: str, load: Callable[[Operand], str]) -> list[str]:
-    """Assignments of what the function reads."""
-    if o.mode == "parts":
-        return [line for path, part in o.parts for line in _fill(part, f"{name}{path}", load)]
-    return [] if o.access == "out" else [f"{name} = {load(o)};"]
-
-
-def _drain(o: Operand, name: str, store: Callable[[Operand, str], str]) -> list[str]:
-    """Stores of what the function wrote."""
-    if o.mode == "parts":
-        return [line for path, part in o.parts for line in _drain(part, f"{name}{path}", store)]
-    return [] if o.access == "in" or o.mode in ("tensor", "pointer") else [store(o, name)]
 
 
 def _thread_entry(spec: CallSpec) -> str:
@@ -143,12 +147,15 @@ def _thread_entry(spec: CallSpec) -> str:
     fetch = "    let call = *address;\n" if pointer else ""
     thread = f"{spec.index}(thread.y) * call.row + thread.x" if spec.rows else f"{spec.index}(thread.x)"
     index = f", {_index(spec)}" if spec.indexed else ""
+    index += "".join(f", s_{o.name}" for o in spec.sums)
     first = f"({thread}) * {spec.width}" if spec.rows else f"{thread} * {spec.width}"
     if spec.raw:
         system = ", uint3 local : SV_GroupThreadID, uint3 group : SV_GroupID"
         body = "    element(call, thread, local, group);\n"
     elif len(spec.group) > 1:
         body = _tile(spec)
+    elif spec.walks:
+        body = _walk(spec, first if spec.width > 1 else thread, index)
     elif spec.width > 1 and spec.indexed:
         # Rows are whole multiples of the width, so no thread has fewer.
         body = f"    let i = {first};\n    if (i < call.count)\n        neighbours(call, i{index});\n"
@@ -163,11 +170,35 @@ def _thread_entry(spec: CallSpec) -> str:
         )
     else:
         body = f"    let i = {thread};\n    if (i < call.count)\n        element(call, i{index});\n"
-    group = ", ".join(map(str, (*spec.group, 1, 1)[:3]))
+    if spec.sums:
+        x, y, _ = group = (*spec.group, 1, 1)[:3]
+        system += ", uint3 local : SV_GroupThreadID"
+        flat = "local.x" if group[1:] == (1, 1) else f"(local.z * {y} + local.y) * {x} + local.x"
+        body = _sums(spec) + body
+        body += "".join(f"    scatterGroup<{o.type}>(call.{o.name}, s_{o.name}, {flat});\n" for o in spec.sums)
+    group_text = ", ".join(map(str, (*spec.group, 1, 1)[:3]))
     return (
-        f'[shader("compute")]\n[numthreads({group})]\n'
+        f'[shader("compute")]\n[numthreads({group_text})]\n'
         f"void kernel(uint3 thread : SV_DispatchThreadID{system}, {parameter})\n{{\n{fetch}{body}}}\n"
     )
+
+
+def _walk(spec: CallSpec, first: str, index: str) -> str:
+    """Elements that are ``step`` apart, one after another."""
+    loop = f"    for (var i = {first}; i < call.count; i += call.step)\n"
+    if spec.width == 1:
+        return f"{loop}        element(call, i{index});\n"
+    if spec.indexed:
+        return f"{loop}        neighbours(call, i{index});\n"
+    return (
+        f"{loop}        if (i + {spec.width} <= call.count)\n            neighbours(call, i{index});\n"
+        f"        else\n            for (var j = i; j < call.count; ++j)\n                element(call, j{index});\n"
+    )
+
+
+def _sums(spec: CallSpec) -> str:
+    """Variables for what one thread has for gradients that all threads add to."""
+    return "".join(f"    var s_{o.name} = {o.type}.zero();\n" for o in spec.sums)
 
 
 def _tile(spec: CallSpec) -> str:
@@ -187,12 +218,14 @@ def _tile(spec: CallSpec) -> str:
     flat = "index[0]"
     for d in range(1, spec.rank):
         flat = f"({flat}) * call.shape[{d}] + index[{d}]" if d > 1 else f"{flat} * call.shape[{d}] + index[{d}]"
-    return f"{lines}    if ({inside})\n        element(call, {flat}, index);\n"
+    sums = "".join(f", s_{o.name}" for o in spec.sums)
+    return f"{lines}    if ({inside})\n        element(call, {flat}, index{sums});\n"
 
 
 def _range_entry(spec: CallSpec) -> str:
     # A local copy of the block: through the pointer, every store might change it, and nothing would vectorize.
-    fetch = "    let call = *address;\n"
+    fetch = "    let call = *address;\n" + _sums(spec)
+    sums = "".join(f", s_{o.name}" for o in spec.sums)
     if spec.raw:
         x, y, z = spec.group
         loop = (
@@ -205,7 +238,7 @@ def _range_entry(spec: CallSpec) -> str:
             f"        element(call, group * uint3({x}, {y}, {z}) + local, local, group);\n    }}\n"
         )
     elif not spec.indexed:
-        loop = "    for (int64_t i = begin; i < end; ++i)\n        element(call, i);\n"
+        loop = f"    for (int64_t i = begin; i < end; ++i)\n        element(call, i{sums});\n"
     else:
         last = spec.rank - 1
         # Row by row: one division a row, and an inner loop that the C++ compiler can vectorize.
@@ -214,8 +247,9 @@ def _range_entry(spec: CallSpec) -> str:
             f"        var index = {_index(spec)};\n"
             f"        let stop = min(end, i + call.shape[{last}] - index[{last}]);\n"
             f"        for (; i < stop; ++i, ++index[{last}])\n"
-            "            element(call, i, index);\n    }\n"
+            f"            element(call, i, index{sums});\n    }}\n"
         )
+    loop += "".join(f"    {o.type}.scatter(call.{o.name}, s_{o.name});\n" for o in spec.sums)
     return f"export __extern_cpp void run(int64_t begin, int64_t end, Call *address)\n{{\n{fetch}{loop}}}\n"
 
 
@@ -243,22 +277,40 @@ def _load(spec: CallSpec, o: Operand) -> str:
         return f"call.{o.name}"
     if o.mode == "tensor":
         data = f"address(call.{o.name}, index, call.{o.name}_step)" if o.step else f"call.{o.name}"
-        return f"{o.type}(uint64_t({data}), call.{o.name}_shape, call.{o.name}_stride)"
+        gradients = "".join(f", {_gradient_of(spec, o, g)}" for g in _tensor_gradients(o))
+        return f"{o.type}(uint64_t({data}), call.{o.name}_shape, call.{o.name}_stride{gradients})"
     record = _record_of(spec, o)
     if record is None:
         return _load_from(o.type, o.via, _address(spec, o))
     name, at = _record_name(record.type), f"uint64_t({_address(spec, o)})"
-    if not _is_array(o):
+    if not is_array(o):
         return f"load_{name}({at})"
     return "{" + ", ".join(f"load_{name}({at} + {k})" for k in range(0, o.count, record.size)) + "}"
 
 
+def _tensor_gradients(o: Operand) -> tuple[Operand | None, ...]:
+    """What a whole array takes besides itself: the gradient to read, if it is written, and the one to add to."""
+    count = _DIFFERENTIABLE.get(o.type.partition("<")[0], 0)
+    return (o.grad_in, o.grad_out)[2 - count :]
+
+
+def _gradient_of(spec: CallSpec, o: Operand, g: Operand | None) -> str:
+    if g is None:
+        return f"0, call.{o.name}_stride"
+    data = f"address(call.{g.name}, index, call.{g.name}_step)" if g.step else f"call.{g.name}"
+    return f"uint64_t({data}), call.{g.name}_stride"
+
+
 def _store(spec: CallSpec, o: Operand, value: str) -> str:
+    if o.access == "sum":
+        return _plus(f"s_{o.name}", o.type, value)
+    if o.access in ("accumulate", "scatter"):
+        return f"{o.type}.{o.access}({_address(spec, o)}, {value});"
     record = _record_of(spec, o)
     if record is None:
         return _store_to(o.type, o.via, _address(spec, o), value)
     name, at = _record_name(record.type), f"uint64_t({_address(spec, o)})"
-    if not _is_array(o):
+    if not is_array(o):
         return f"store_{name}({at}, {value});"
     ends = enumerate(range(0, o.count, record.size))
     return " ".join(f"store_{name}({at} + {k}, {value}[{n}]);" for n, k in ends)
@@ -295,10 +347,22 @@ def _pick(o: Operand) -> str:
 
 
 def _put(o: Operand, value: str) -> str:
-    """Assignment of a scalar to its place among its neighbours."""
+    """Assignment of a scalar to its place among its neighbours, or addition to a gradient there."""
+    if o.access == "scatter" and not _is_wide(o):
+        return _plus(f"p_{o.name}", o.type, value)
+    if o.access in ("accumulate", "scatter"):
+        return f"p_{o.name}[k] += {value};"
     if o.type == "bool":
         value = f"uint8_t({value} ? 1 : 0)"
     return f"p_{o.name}[k] = {f'{o.via}({value})' if o.via else value};"
+
+
+def _plus(name: str, type_: str, value: str) -> str:
+    return f"{name} = {type_}.sum({name}, {value});" if type_.startswith("Array<") else f"{name} += {value};"
+
+
+def _sum_parameters(spec: CallSpec) -> str:
+    return "".join(f", inout {o.type} s_{o.name}" for o in spec.sums)
 
 
 def _index_parameter(spec: CallSpec) -> str:
@@ -319,10 +383,6 @@ def _record_name(type_: str) -> str:
 
 def _is_wide(o: Operand) -> bool:
     return o.mode == "linear" or (o.mode == "strided" and o.step == "next")
-
-
-def _is_array(o: Operand) -> bool:
-    return o.type.startswith("Array<")
 
 
 def _times(count: int, name: str) -> str:

@@ -62,6 +62,8 @@ def block_fields(spec: CallSpec) -> tuple[BlockField, ...]:
     stride = "int64_t" if spec.index == "int64_t" else "int"
     if spec.rows:
         members.append(("row", spec.index, 0, True))
+    if spec.walks:
+        members.append(("step", spec.index, 0, True))
     if spec.indexed:
         members.append(("shape", spec.index, spec.rank, True))
     for o in spec.leaves:
@@ -76,7 +78,7 @@ def block_fields(spec: CallSpec) -> tuple[BlockField, ...]:
         if o.mode == "value":
             scalar = VALUE_STORAGE.get(o.scalar, o.scalar)
             members.append((o.name, scalar, o.count if o.count > 1 else 0, False))
-        elif o.mode != "computed":
+        elif o.mode not in ("computed", "unused"):
             members.append((o.name, f"{o.scalar} *", 0, False))
     fields, at = [], 0
     for name, scalar, repeat, fixed in members:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 # Part of every cache key: raise it when the same spec begins to emit another text or block.
-VERSION = 2
+VERSION = 3
 
 # Threads of a group. On an H200, 256 threads of one float each reach 3380 GB/s and 64 threads 1272.
 GROUP_SIZE = 256
@@ -30,13 +30,15 @@ class Operand:
     count : int
         Scalars of one element.
     access : str
-        ``"in"``, ``"out"`` or ``"inout"``.
+        ``"in"``, ``"out"`` or ``"inout"``. In a backward derivative ``"seed"``: it is what the function writes, and
+        the array holds its gradient. Of a gradient that is written also ``"accumulate"`` (added to by one thread
+        alone), ``"scatter"`` (by several) or ``"sum"`` (by all of them).
     mode : str
         ``"value"``: in the argument block. ``"linear"``: an array whose elements follow each other in call
         order. ``"constant"``: one element of an array for all calls. ``"strided"``: an array with a stride per
         call dimension. ``"tensor"``: a whole array, passed as a view. ``"pointer"``: an array's address.
         ``"computed"``: what ``code`` says, of values that are its ``parts``. ``"parts"``: a local variable put
-        together from ``parts``.
+        together from ``parts``. ``"unused"``: nothing is kept of what the function writes there.
     rank : int
         Dimensions of a ``"tensor"``.
     step : str
@@ -50,6 +52,8 @@ class Operand:
         flat index, its index in each dimension and the argument block.
     parts : tuple of (str, Operand)
         Where in the variable each part goes (``".position"``, ``"[2]"``), and the part.
+    grad_in, grad_out : Operand or None
+        In a derivative, the gradients of what it is no part of: one that is read and one that is written.
     """
 
     name: str
@@ -63,6 +67,8 @@ class Operand:
     via: str = ""
     code: str = ""
     parts: tuple[tuple[str, Operand], ...] = ()
+    grad_in: Operand | None = None
+    grad_out: Operand | None = None
 
     @property
     def places(self) -> tuple[Operand, ...]:
@@ -71,8 +77,15 @@ class Operand:
 
     @property
     def leaves(self) -> tuple[Operand, ...]:
-        """What it takes from the argument block: its places, and the values of those that are computed."""
-        return tuple(leaf for place in self.places for leaf in (place, *(value for _, value in place.parts)))
+        """What it takes from the argument block: its places, the values of those that are computed, gradients."""
+        return tuple(
+            leaf for place in self.places for leaf in (place, *(value for _, value in place.parts), *place.gradients)
+        )
+
+    @property
+    def gradients(self) -> tuple[Operand, ...]:
+        """Those of its gradients that there are."""
+        return tuple(g for g in (self.grad_in, self.grad_out) if g is not None)
 
 
 @dataclass(frozen=True)
@@ -155,6 +168,8 @@ class CallSpec:
     raw : bool
         Whether the function is itself a kernel of ``group`` threads, to be called once by every thread with
         ``thread``, ``local`` and ``group``, its place in the dispatch, in its group, and its group's.
+    derivative : str
+        ``"backward"``, ``"forward"``, or ``""`` for the function itself.
     """
 
     title: str
@@ -173,6 +188,7 @@ class CallSpec:
     constants: tuple[str, ...] = ()
     assigned: tuple[tuple[str, Operand], ...] = ()
     raw: bool = False
+    derivative: str = ""
 
     @property
     def all_operands(self) -> tuple[Operand, ...]:
@@ -184,6 +200,16 @@ class CallSpec:
     def leaves(self) -> tuple[Operand, ...]:
         """What the argument block holds, in order."""
         return tuple(leaf for o in self.all_operands for leaf in o.leaves)
+
+    @property
+    def sums(self) -> tuple[Operand, ...]:
+        """Gradients that all threads add to."""
+        return tuple(o for o in self.leaves if o.access == "sum")
+
+    @property
+    def walks(self) -> bool:
+        """Whether a thread takes elements that are ``step`` apart, so that it can add up what it has for all."""
+        return bool(self.sums) and self.entry != "range" and len(self.group) == 1
 
     @property
     def indexed(self) -> bool:

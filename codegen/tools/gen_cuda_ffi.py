@@ -42,6 +42,7 @@ int cuMemFreeHost(uintptr_t address);
 int cuMemHostGetDevicePointer_v2(uintptr_t *device, uintptr_t host, unsigned int flags);
 int cuMemcpyHtoDAsync_v2(uintptr_t device, uintptr_t host, size_t nbytes, uintptr_t stream);
 int cuMemcpyDtoHAsync_v2(uintptr_t host, uintptr_t device, size_t nbytes, uintptr_t stream);
+int cuMemsetD8Async(uintptr_t device, unsigned char value, size_t count, uintptr_t stream);
 int cuModuleLoadData(uintptr_t *module, const char *image);
 int cuModuleGetFunction(uintptr_t *function, uintptr_t module, const char *name);
 int cuModuleUnload(uintptr_t module);

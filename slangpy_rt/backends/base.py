@@ -5,9 +5,9 @@ it validates nothing that its caller could have validated: a ``Device`` never la
 passes a buffer of another device and never reads past a buffer's end. What only the driver can know
 (memory, device loss, an unusable compiler) a backend raises as an error of ``slangpy_rt.errors``.
 
-Order: one in-order queue per backend. A launch, an upload and a download take effect in the order of the
-calls, whether or not the backend defers the work. ``upload`` and ``download`` are complete when they
-return; ``launch`` need not be.
+Order: one in-order queue per backend. A launch, an upload, a clear and a download take effect in the order
+of the calls, whether or not the backend defers the work. ``upload`` and ``download`` are complete when they
+return; ``launch`` and ``clear`` need not be.
 
 Threads: every method may be called from any thread. A backend whose driver wants one caller at a time
 takes its own lock.
@@ -208,6 +208,10 @@ class Backend(ABC):
     @abstractmethod
     def download(self, src: Buffer, offset: int, dst: memoryview) -> None:
         """Copy device bytes into contiguous, writable host memory, after all queued work."""
+
+    @abstractmethod
+    def clear(self, dst: Buffer, offset: int, nbytes: int) -> None:
+        """Set ``nbytes`` > 0 device bytes to zero, at any offset, in order with queued work."""
 
     @abstractmethod
     def launch(self, kernel: Kernel, groups: tuple[int, int, int], args: bytes, buffers: Sequence[Buffer]) -> None:

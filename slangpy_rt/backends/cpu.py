@@ -182,6 +182,9 @@ class CpuBackend(Backend):
         target = np.frombuffer(dst, np.uint8)
         ctypes.memmove(target.ctypes.data, src.address + offset, target.nbytes)
 
+    def clear(self, dst: Buffer, offset: int, nbytes: int) -> None:
+        ctypes.memset(dst.address + offset, 0, nbytes)
+
     def launch(self, kernel: Kernel, groups: tuple[int, int, int], args: bytes, buffers: Sequence[Buffer]) -> None:
         run = kernel.run  # type: ignore[attr-defined]
         count, done, size = groups[0], 0, _PROBE

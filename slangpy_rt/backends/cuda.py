@@ -131,6 +131,7 @@ class CudaBackend(Backend):
         self.stream = query(cu.cuStreamCreate, "uintptr_t *", _NON_BLOCKING, what="creating a stream")
         self._staging = Staging(self._context, self.stream)
         self._launch_kernel = cu.cuLaunchKernelEx
+        self._memset = cu.cuMemsetD8Async
         self._block = _Block()
         self._modules: list[int] = []
         # Guards growth only. Free lists are popped and appended in single steps, because ``free`` runs from
@@ -211,6 +212,13 @@ class CudaBackend(Backend):
         data = _bytes_at(dst, require_writable=True)
         self._enter()
         self._staging.download(int(FFI_CUDA.cast("uintptr_t", data)), src.address + offset, len(data))
+
+    def clear(self, dst: Buffer, offset: int, nbytes: int) -> None:
+        at = dst.address + offset
+        if self._memset(at, 0, nbytes, self.stream):
+            # As for a launch: without its context the driver refuses, and with it whatever else is wrong.
+            self._enter()
+            check(self._memset(at, 0, nbytes, self.stream), f"clearing {nbytes:,} bytes")
 
     def launch(self, kernel: Kernel, groups: tuple[int, int, int], args: bytes, buffers: Sequence[Buffer]) -> None:
         # The driver copies the block before it returns, and the stream's order keeps the buffers' memory from

@@ -71,6 +71,10 @@ class NullBackend(Backend):
         assert isinstance(src, NullBuffer)
         np.frombuffer(dst, np.uint8)[:] = src.view[offset : offset + dst.nbytes]
 
+    def clear(self, dst: Buffer, offset: int, nbytes: int) -> None:
+        assert isinstance(dst, NullBuffer)
+        dst.view[offset : offset + nbytes] = bytes(nbytes)
+
     def launch(self, kernel: Kernel, groups: tuple[int, int, int], args: bytes, buffers: Sequence[Buffer]) -> None:
         self.launches.append((kernel, groups, args))
 

@@ -213,6 +213,24 @@ class VulkanBackend(Backend):
             while flying:
                 self._land(address, *flying.popleft())
 
+    def clear(self, dst: Buffer, offset: int, nbytes: int) -> None:
+        assert isinstance(dst, (VulkanBuffer, PooledBuffer))
+        at = dst.chunk.offset + offset
+        # A fill takes whole words.
+        head = min(-at & 3, nbytes)
+        tail = nbytes - head & 3
+        words = nbytes - head - tail
+        if head:
+            self.upload(dst, offset, memoryview(bytes(head)))
+        if words:
+            with self._lock:
+                self._require_open()
+                self._order(dst.address, True)
+                self._cmd_fill(self._command, dst.chunk.block.handle, at + head, words, 0)
+                self._count()
+        if tail:
+            self.upload(dst, offset + nbytes - tail, memoryview(bytes(tail)))
+
     def launch(self, kernel: Kernel, groups: tuple[int, int, int], args: bytes, buffers: Sequence[Buffer]) -> None:
         # One flat function: a Python call costs as much as recording a command.
         with self._lock:
@@ -283,6 +301,7 @@ class VulkanBackend(Backend):
         self._cmd_dispatch = fetch("vkCmdDispatch")
         self._cmd_barrier = fetch("vkCmdPipelineBarrier")
         self._cmd_copy = fetch("vkCmdCopyBuffer")
+        self._cmd_fill = fetch("vkCmdFillBuffer")
         self._vk_begin = fetch("vkBeginCommandBuffer")
         self._vk_end = fetch("vkEndCommandBuffer")
         self._vk_submit = fetch("vkQueueSubmit")
@@ -394,6 +413,9 @@ class VulkanBackend(Backend):
         region = self._region
         region.srcOffset, region.dstOffset, region.size = src_offset, dst_offset, nbytes
         self._cmd_copy(self._command, src.handle, dst.handle, 1, region)
+        self._count()
+
+    def _count(self) -> None:
         self._pending += 1
         if self._pending == _BATCH:
             self._submit()

@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from slangpy_rt.dtypes import storage
 from slangpy_rt.slang import _abi
 from slangpy_rt.slang.com import ComPtr, Out
 from slangpy_rt.slang.text import THREADS, Prepared, docs
@@ -56,6 +57,7 @@ _PLAIN_POINTER = ", Access.ReadWrite, AddressSpace.Device, DefaultDataLayout>"
 CONSTRUCTOR = "$init"  # __init and what Slang makes of the fields alike
 _OPERATOR = re.compile(r"(?:operator)?[-+*/%<>=!&|^~]+")
 _CBUFFER = "SLANG_ParameterGroup_"  # the struct that Slang makes of a cbuffer's members
+_BASE = "$base"  # the first member of a layout, of the struct that another one inherits from
 _UNSIZED = 2**31 - 1  # Slang's own mark for T[]
 
 Cases = tuple[tuple[str, int], ...]
@@ -70,11 +72,14 @@ class Reflector:
         The compiler.
     cases : mapping
         Cases of the enums by name, which reflection does not have.
+    layout : int
+        The module's layout, which alone tells what a struct inherits; without it structs have their own fields.
     """
 
-    def __init__(self, native: ctypes.CDLL, cases: Mapping[str, Cases] | None = None) -> None:
+    def __init__(self, native: ctypes.CDLL, cases: Mapping[str, Cases] | None = None, layout: int = 0) -> None:
         self._native = native
         self._cases = cases or {}
+        self._layout = layout
         self._types: dict[tuple[str, bool, bool], SlangType] = {}
         self._inside = False
 
@@ -296,6 +301,9 @@ class Reflector:
             variable = native.spReflectionType_GetFieldByIndex(address, index)
             kind = self.type(native.spReflectionVariable_GetType(variable))
             fields.append(Field(self._variable_name(variable), kind))
+        parent = self._base(address) if whole else None
+        if parent is not None:
+            fields = _with_inherited(full, parent, fields)
         self._inside = inside
         if not full.endswith(">"):
             return SlangType("struct", full, fields=tuple(fields))
@@ -305,6 +313,19 @@ class Reflector:
             return SlangType("struct", full, fields=tuple(fields))
         names = (a.name if isinstance(a, SlangType) else str(a) for a in arguments)
         return SlangType("struct", f"{base}<{', '.join(names)}>", fields=tuple(fields), arguments=arguments)
+
+    def _base(self, address: int) -> SlangType | None:
+        """The struct that a struct inherits from."""
+        native, rules = self._native, _abi.SLANG_LAYOUT_RULES_DEFAULT
+        layout = native.spReflection_GetTypeLayout(self._layout, address, rules) if self._layout else None
+        if not layout or not native.spReflectionTypeLayout_GetFieldCount(layout):
+            return None
+        first = native.spReflectionTypeLayout_GetFieldByIndex(layout, 0)
+        variable = native.spReflectionVariableLayout_GetVariable(first)
+        if not variable or self._variable_name(variable) != _BASE:
+            return None
+        inner = native.spReflectionVariableLayout_GetTypeLayout(first)
+        return self.type(native.spReflectionTypeLayout_GetType(inner))
 
     def _arguments(self, address: int, texts: list[str]) -> tuple[SlangType | int, ...]:
         """Generic arguments in source order, which Slang keeps only in the type's name."""
@@ -382,7 +403,7 @@ def module_info(
     cases : mapping
         Of enums.
     """
-    reflector = Reflector(native, cases)
+    reflector = Reflector(native, cases, module.call("IComponentType.getLayout", 0, None))
     others = set()
     for index in range(module.call("IModule.getDefinedEntryPointCount")):
         out = Out()
@@ -487,6 +508,26 @@ def bare(name: str) -> str:
     while (shorter := re.sub(r"<[^<>]*>", "", name)) != name:
         name = shorter
     return name
+
+
+def _with_inherited(full: str, base: SlangType, own: list[Field]) -> list[Field]:
+    """A struct's fields, those that it inherits first: text writes both alike.
+
+    A field that it hides has no name in text. Behind padding of the base's end, which arrays do not have, its own
+    fields lie elsewhere than in arrays. The types of such fields say so, and nobody can pass them.
+    """
+
+    def refused(field: Field, why: str) -> Field:
+        return replace(field, type=SlangType("other", f"{field.type.name} ({why}; make {base.name} a field)"))
+
+    names = {field.name for field in own}
+    inherited = [refused(f, f"hidden by {full}.{f.name}") if f.name in names else f for f in base.fields]
+    stored = storage(base)
+    fields = list((stored.dtype.fields or {}).values()) if stored is not None else []
+    end = max((offset + dtype.itemsize for dtype, offset, *_ in fields), default=0)
+    if own and (stored is None or end != stored.dtype.itemsize):
+        own = [refused(own[0], f"behind {base.name}, which ends in padding or is empty"), *own[1:]]
+    return inherited + own
 
 
 def _is_data(kind: SlangType) -> bool:

@@ -51,7 +51,9 @@ _OWN_PRINTF = (
 )
 # At the end, every line and column stays what it was.
 _IMPORT = "\nimport slangpy_rt;\n"
-_OURS = re.compile(r"\b(?:(?:RW)?Tensor|NDBuffer|(?:RW)?(?:Structured|ByteAddress)Buffer|printf)\b")
+_OURS = re.compile(
+    r"\b(?:(?:RW)?Tensor|(?:RW|W)?DiffTensor|NDBuffer|(?:RW)?(?:Structured|ByteAddress)Buffer|printf)\b"
+)
 _LIBRARY = re.compile(r"^(?:module|implementing) slangpy_rt;", re.M)
 
 
@@ -395,7 +397,7 @@ class Session:
         self._native()
         native, cases = self._library.native, self._enum_cases()
         layout = self._modules[module].call("IComponentType.getLayout", 0, None)
-        return Lookup(native, reflect.Reflector(native, cases), layout, docs(self._texts[module]))
+        return Lookup(native, reflect.Reflector(native, cases, layout), layout, docs(self._texts[module]))
 
     def _refused(
         self, module: str, name: str, what: str, candidates: tuple[FunctionSig, ...] = (), owner: str = ""

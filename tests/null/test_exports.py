@@ -16,12 +16,14 @@ PUBLIC = [
     "DeviceInfo",
     "DeviceLostError",
     "DeviceType",
+    "DiffPair",
     "Function",
     "InstanceList",
     "InstanceTensor",
     "Kernel",
     "Module",
     "NDBuffer",
+    "NDDifferentiableBuffer",
     "OutOfBoundsError",
     "OutOfMemoryError",
     "ShapeError",
@@ -33,6 +35,7 @@ PUBLIC = [
     "call_id",
     "create_device",
     "devices",
+    "diff_pair",
     "floatRef",
     "grid",
     "init_device",
@@ -48,19 +51,22 @@ VECTORS = {f"{scalar}{n}" for scalar in ("bool", "int", "uint", "half", "float",
 # Of the classes; what instances add (``module.device``, the functions) is not among them.
 MEMBERS = {
     "Module": "info load_from_file load_from_source name",
-    "Function": "bind call constants dispatch explain forget group_size map return_type return_type_name set "
-    "signature source source_changed type_conformances",
-    "Kernel": "bind call constants dispatch explain forget group_size map of return_type return_type_name set "
-    "signature source source_changed type_conformances",
+    "Function": "bind bwds call constants dispatch explain forget fwds group_size map return_type return_type_name "
+    "set signature source source_changed type_conformances",
+    "Kernel": "bind bwds call constants dispatch explain forget fwds group_size map of return_type return_type_name "
+    "set signature source source_changed type_conformances",
     "Struct": "fields forget name source_changed",
     "InstanceList": "slang_type",
     "InstanceTensor": "construct shape slang_type to_numpy",
     "ValueRef": "value",
+    "DiffPair": "grad primal value",
+    "NDDifferentiableBuffer": "address buffer clear copy_from device dtype flatten_dtype from_numpy grad grad_in "
+    "grad_out is_contiguous layout nbytes ndim numpy of primal shape size summary to_numpy view",
     "NDBuffer": "address buffer clear copy_from device dtype flatten_dtype from_numpy is_contiguous layout nbytes "
     "ndim numpy of shape size summary to_numpy view",
-    "Tensor": "address arange broadcast_to buffer clear copy_from copy_from_numpy device dtype empty empty_like "
-    "flatten_dtype from_numpy full is_contiguous layout nbytes ndim numpy of ones ones_like shape size summary "
-    "to_numpy view zeros zeros_like",
+    "Tensor": "address arange broadcast_to buffer clear copy_from copy_from_numpy detach device dtype empty "
+    "empty_like flatten_dtype from_numpy full grad grad_in grad_out is_contiguous layout nbytes ndim numpy of ones "
+    "ones_like shape size summary to_numpy view with_grads zeros zeros_like",
 }
 
 

@@ -22,7 +22,7 @@ BASE = {"backends.base", "config", "errors"}
 ALLOWED = {
     "": {
         *("device", "errors", "function", "generators", "instances", "kernel", "module", "ndbuffer"),
-        *("random_numbers", "refs", "struct", "tensor", "vectors"),
+        *("pairs", "random_numbers", "refs", "struct", "tensor", "vectors"),
     },
     "errors": set(),
     "config": set(),
@@ -52,7 +52,7 @@ ALLOWED = {
     "slang._abi": set(),
     "slang.locate": {"errors"},
     "slang.com": {"errors", "slang._abi"},
-    "slang.reflect": {"errors", "slang._abi", "slang.com", "slang.text", "types"},
+    "slang.reflect": {"dtypes", "errors", "slang._abi", "slang.com", "slang.text", "types"},
     "slang.text": set(),
     "slang.lookup": {"slang._abi", "slang.reflect", "types"},
     "slang.emitted": {"errors"},
@@ -73,13 +73,18 @@ ALLOWED = {
     "feeds": {"backends.base", "dtypes", "errors", "records", "types"},
     "ndbuffer": {"backends.base", "broadcast", "dtypes", "errors", "layout", "picture", "records", "types"},
     "tensor": {"dtypes", "errors", "ndbuffer", "records"},
+    "pairs": {"errors", "ndbuffer", "refs", "tensor"},
+    "gradients": {
+        *("arrays", "binding", "bound", "dtypes", "errors", "feeds", "mapping", "ndbuffer", "pairs", "records"),
+        *("scope", "types", "values"),
+    },
     "bound": {"feeds", "generator", "types"},
     "values": {"errors", "generators", "ndbuffer", "records"},
     "arrays": {
         *("bound", "broadcast", "dtypes", "errors", "feeds", "layout", "ndbuffer", "records", "scope", "tensor"),
         *("types", "values"),
     },
-    "args": {"dtypes", "errors", "generator", "ndbuffer", "records", "refs", "tensor", "values"},
+    "args": {"dtypes", "errors", "generator", "ndbuffer", "pairs", "records", "refs", "tensor", "values"},
     "binding": {
         *(
             "arrays",
@@ -91,6 +96,7 @@ ALLOWED = {
             "generator",
             "mapping",
             "ndbuffer",
+            "pairs",
             "records",
         ),
         *("refs", "scope", "types", "values"),
@@ -107,10 +113,22 @@ ALLOWED = {
     "describe": {"bound", "broadcast", "dtypes", "errors", "options", "scope", "source", "types"},
     "plan": {
         *("backends.base", "binding", "bound", "broadcast", "describe", "diagnostics", "dtypes", "errors"),
-        *("ndbuffer", "options", "prepared", "records", "scope", "tensor", "types"),
+        *("gradients", "ndbuffer", "options", "pairs", "prepared", "records", "scope", "tensor", "types"),
     },
     "function": {
-        *("args", "binding", "bound", "errors", "mapping", "options", "plan", "prepared", "resolve", "scope"),
+        *(
+            "args",
+            "binding",
+            "bound",
+            "errors",
+            "gradients",
+            "mapping",
+            "options",
+            "plan",
+            "prepared",
+            "resolve",
+            "scope",
+        ),
         *("source", "types"),
     },
     "kernel": {

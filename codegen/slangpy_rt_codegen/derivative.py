@@ -1,0 +1,124 @@
+"""Derivatives of a call: what Slang differentiates, and the code of one element around its derivative.
+
+Slang differentiates ``primal``, a function that takes every struct apart, so that a gradient has the type of
+what it belongs to: Slang's own ``Differential`` types are never written. What has no gradient is ``no_diff``
+there, and costs nothing. How gradients are added up is in shaders/gradients.slang.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from slangpy_rt_codegen.spec import CallSpec, Operand
+from slangpy_rt_codegen.variables import drain, fill
+
+_FLOATS = frozenset({"half", "float", "double"})
+
+
+def primal(spec: CallSpec) -> str:
+    """The function that is differentiated."""
+    parameters = [p for o in spec.operands for p in _parameters(spec, o)]
+    forward = spec.derivative == "forward"
+    before, arguments, after = [], [], []
+    for o in spec.operands:
+        variable = f"x_{o.name}"
+        if o.mode == "parts" or o.mode == "unused" or (o.access == "inout" and not forward and not _dual(spec, o)):
+            variable = f"v_{o.name}"
+            before += [f"{o.type} {variable};", *fill(o, variable, lambda p: f"x_{p.name}")]
+            after += [line for p, line in _kept(o, variable) if forward or _dual(spec, p)]
+        arguments.append(variable)
+    owner = f"{arguments.pop(0)}." if spec.method else ""
+    call = f"{owner}{spec.function}({', '.join(arguments)})"
+    if spec.result is None or spec.result.mode == "unused":
+        call = f"{call};"
+    else:
+        parameters += _parameters(spec, spec.result)
+        if spec.result.mode == "parts":
+            after = [line for _, line in _kept(spec.result, "v__result")] + after
+            call = f"let v__result = {call};"
+        else:
+            call = f"x_{spec.result.name} = {call};"
+    lines = "".join(f"    {line}\n" for line in (*before, call, *after))
+    return f"[Differentiable]\nvoid primal({', '.join(parameters)})\n{{\n{lines}}}\n"
+
+
+def derivative_body(
+    spec: CallSpec, load: Callable[[Operand], str], store: Callable[[Operand, str], str]
+) -> list[str]:
+    """The lines that load the arguments and gradients, call the derivative and store what it says."""
+    forward = spec.derivative == "forward"
+    before, arguments, after = [], [], []
+    for name, o in spec.assigned:
+        before += fill(o, name, load)
+    for o in spec.operands + ((spec.result,) if spec.result else ()):
+        for p in o.places:
+            if p.mode == "unused":
+                continue
+            variable = f"d_{p.name}"
+            if p.mode in ("tensor", "pointer"):
+                arguments.append(load(p))
+                continue
+            if not _dual(spec, p) or p.access == "seed":
+                if p.access in ("in", "seed") or not forward:
+                    # An initializer list needs a type.
+                    typed = load(p).startswith("{")
+                    before += [f"{p.type} {variable} = {load(p)};"] if typed else []
+                    arguments.append(variable if typed else load(p))
+                else:
+                    before.append(f"{p.type} {variable}{f' = {load(p)}' if p.access == 'inout' else ''};")
+                    arguments.append(variable)
+                    after.append(store(p, variable))
+                continue
+            arguments.append(variable)
+            pair = f"DifferentialPair<{p.type}> {variable}"
+            if p.access == "out":
+                before.append(f"{pair};")
+            else:
+                value = load(p)
+                if value.startswith("{"):
+                    before.append(f"{p.type} v_{p.name} = {value};")
+                    value = f"v_{p.name}"
+                gradient = f", {load(p.grad_in)}" if p.grad_in is not None else ""
+                before.append(f"var {variable} = diffPair({value}{gradient});")
+            if forward and p.access != "in":
+                after.append(store(p, f"{variable}.p"))
+            if p.grad_out is not None:
+                after.append(store(p.grad_out, f"{variable}.d"))
+    function = "fwd_diff" if forward else "bwd_diff"
+    return [*before, f"{function}(primal)({', '.join(arguments)});", *after]
+
+
+def _parameters(spec: CallSpec, o: Operand) -> list[str]:
+    """How ``primal`` declares the places of an operand."""
+    out = []
+    for p in o.places:
+        if p.mode == "unused":
+            continue
+        direction = ""
+        if p.access in ("out", "seed"):
+            direction = "out "
+        elif p.access == "inout" and (_dual(spec, p) or spec.derivative == "forward"):
+            direction = "inout "
+        constant = p.mode not in ("tensor", "pointer") and not _dual(spec, p)
+        out.append(f"{'no_diff ' if constant else ''}{direction}{p.type} x_{p.name}")
+    return out
+
+
+def _dual(spec: CallSpec, p: Operand) -> bool:
+    """Whether ``primal`` is differentiated with respect to a place."""
+    if p.mode in ("tensor", "pointer", "unused", "parts"):
+        return False
+    if spec.derivative == "forward" and p.access != "in":
+        return p.scalar in _FLOATS and not p.via
+    return p.access == "seed" or p.grad_in is not None or p.grad_out is not None
+
+
+def _kept(o: Operand, name: str) -> list[tuple[Operand, str]]:
+    """The places that a variable's parts go to, each with the assignment."""
+    places: list[Operand] = []
+
+    def assign(p: Operand, value: str) -> str:
+        places.append(p)
+        return f"x_{p.name} = {value};"
+
+    return list(zip(places, drain(o, name, assign), strict=True))

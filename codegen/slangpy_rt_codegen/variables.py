@@ -1,0 +1,39 @@
+"""Local variables of a kernel: how one is put together from its parts, and what is kept of it afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from slangpy_rt_codegen.spec import Operand
+
+
+def fill(o: Operand, name: str, load: Callable[[Operand], str]) -> list[str]:
+    """Assignments of what the function reads."""
+    if o.mode != "parts":
+        return [] if o.access in ("out", "seed") or o.mode == "unused" else [f"{name} = {load(o)};"]
+    if not is_pair(o):
+        return [line for path, part in o.parts for line in fill(part, f"{name}{path}", load)]
+    # The parts of a pair cannot be assigned one by one.
+    lines, names = [], []
+    for path, part in o.parts:
+        names.append(name.replace(".", "_").replace("[", "_").replace("]", "") + path.replace(".", "_"))
+        lines += [f"{part.type} {names[-1]};", *fill(part, names[-1], load)]
+    return [*lines, f"{name} = {o.type}({', '.join(names)});"]
+
+
+def drain(o: Operand, name: str, store: Callable[[Operand, str], str]) -> list[str]:
+    """Stores of what the function wrote."""
+    if o.mode == "parts":
+        return [line for path, part in o.parts for line in drain(part, f"{name}{path}", store)]
+    kept = o.access != "in" and o.mode not in ("tensor", "pointer", "unused")
+    return [store(o, name)] if kept else []
+
+
+def is_array(o: Operand) -> bool:
+    """Whether it is an array, which some expressions need a typed variable for."""
+    return o.type.startswith("Array<")
+
+
+def is_pair(o: Operand) -> bool:
+    """Whether it is a value and its derivative, as Slang pairs them."""
+    return o.type.startswith("DifferentialPair<")

@@ -1,0 +1,347 @@
+"""Gradients of arguments: a pass over bound arguments that adds what a derivative reads and writes.
+
+Arguments are bound for the function itself first; here each place that Slang differentiates gets its gradients, and
+structs in arrays are taken apart for it. What Slang does not differentiate, and what carries no gradient, stays as it
+is: a constant. How gradients are added up is decided in ``describe``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from operator import attrgetter
+from typing import Any
+
+import numpy as np
+
+from slangpy_rt.arrays import as_tensor, bind_array, container, stored_as
+from slangpy_rt.binding import bind
+from slangpy_rt.bound import Bound
+from slangpy_rt.dtypes import NUMPY_OF, storage
+from slangpy_rt.errors import BindError, UnsupportedError
+from slangpy_rt.feeds import ConvertedFeed, FieldFeed, GradientFeed, NoFeed, PartsFeed, RefFeed, ValueFeed
+from slangpy_rt.mapping import Map
+from slangpy_rt.ndbuffer import NDBuffer
+from slangpy_rt.pairs import DiffPair
+from slangpy_rt.records import fields_of
+from slangpy_rt.scope import Scope
+from slangpy_rt.types import FunctionSig, Param, SlangType, StructInfo
+from slangpy_rt.values import describe
+
+_GRAD_IN, _GRAD_OUT = attrgetter("grad_in"), attrgetter("grad_out")
+_HOW_IN = "pass a Tensor as tensor.with_grads(grad_in=gradient), or diff_pair(None, gradient)"
+
+
+def check_differentiable(sig: FunctionSig, modifier: str) -> None:
+    """Refuse functions that Slang does not differentiate."""
+    if not sig.differentiable:
+        raise BindError(f"{sig}: .{modifier} needs a derivative; mark the function [Differentiable].")
+
+
+def with_gradients(
+    where: str, scope: Scope, param: Param, bound: Bound, value: Any, how: Map, derivative: str
+) -> Bound:
+    """An argument with the gradients that its value carries.
+
+    Parameters
+    ----------
+    where : str
+        ``"f.bwds(float a): argument 'a'"``, the start of every message.
+    bound : Bound
+        The argument as bound for the function itself.
+    derivative : str
+        ``"backward"`` or ``"forward"``.
+
+    Raises
+    ------
+    BindError
+        If a value that is differentiated cannot have a gradient, or one is missing.
+    """
+    type_ = scope.struct(bound.type)
+    active = not param.no_diff and differentiates(scope, type_)
+    if derivative == "backward" and param.direction == "out" and bound.mode != "tensor":
+        return _seed(where, scope, param, type_, value, how) if active else _unused(bound)
+    return _walk(where, scope, type_, bound, value, active, derivative)
+
+
+def bind_seed(where: str, scope: Scope, returns: SlangType, value: Any, how: Map) -> Bound | None:
+    """The result's gradient, which ``bwds`` reads; None if Slang does not differentiate the result.
+
+    Raises
+    ------
+    BindError
+        If it is missing.
+    """
+    type_ = scope.struct(returns)
+    if returns.kind == "void" or not differentiates(scope, type_):
+        return None
+    if value is None:
+        raise BindError(f"{where}: the gradient of the result is missing; {_HOW_IN}, as _result.")
+    return _seed(f"{where}: _result", scope, Param("_result", returns), type_, value, how)
+
+
+def tangent_of(where: str, scope: Scope, bound: Bound, value: Any) -> Bound:
+    """A result with the tangent that ``fwds`` writes.
+
+    Raises
+    ------
+    BindError
+        If it has no room for one.
+    """
+    type_ = scope.struct(bound.type)
+    if not differentiates(scope, type_):
+        return bound
+    if isinstance(value, NDBuffer) and (value.layout.grads is None or value.layout.grads.out is None):
+        raise BindError(f"{where} is {describe(value)} without room for the tangent; use tensor.with_grads().")
+    return _walk(where, scope, type_, bound, value, True, "forward")
+
+
+def differentiates(scope: Scope, type_: SlangType) -> bool:
+    """Whether Slang differentiates values of a type."""
+    if type_.kind == "array" and type_.element is not None:
+        return differentiates(scope, scope.struct(type_.element))
+    if type_.kind == "struct":
+        return scope.source.conforms(type_.name, "IDifferentiable")
+    return type_.kind in ("scalar", "vector", "matrix") and type_.scalar in ("half", "float", "double")
+
+
+def aliased(values: tuple[Any, ...]) -> bool:
+    """Whether two of the values add to gradients in one buffer."""
+    buffers = [id(buffer) for value in values for buffer in _written(value)]
+    return len(set(buffers)) < len(buffers)
+
+
+def _written(value: Any) -> list[Any]:
+    if isinstance(value, NDBuffer):
+        grads = value.layout.grads
+        return [] if grads is None or grads.out is None else [_GRAD_OUT(value).buffer]
+    if isinstance(value, (list, tuple)):
+        return [buffer for item in value for buffer in _written(item)]
+    fields = fields_of(value)
+    return [] if fields is None else [buffer for item in fields.values() for buffer in _written(item)]
+
+
+def _walk(
+    where: str, scope: Scope, type_: SlangType, bound: Bound, value: Any, active: bool, derivative: str
+) -> Bound:
+    """Gradients for every place of an argument that is differentiated."""
+    feed = bound.feed
+    if isinstance(feed, ConvertedFeed) and not isinstance(value, DiffPair):
+        inner = _walk(where, scope, type_, replace(bound, feed=feed.inner), feed.convert(value), active, derivative)
+        return replace(inner, feed=ConvertedFeed(feed.convert, inner.feed, False))
+    if bound.mode == "parts" and isinstance(feed, PartsFeed):
+        inside = _active_fields(scope, type_) if active else None
+        parts = []
+        for (place, part), item in zip(bound.parts, feed.parts(value), strict=True):
+            name = place.strip(".")
+            live = active and (inside is None or name in inside) and differentiates(scope, scope.struct(part.type))
+            at = f"{where[:-1]}{place}'" if where.endswith("'") else f"{where}{place}"
+            parts.append((place, _walk(at, scope, scope.struct(part.type), part, item, live, derivative)))
+        return replace(bound, parts=tuple(parts), feed=PartsFeed(feed.parts, [p.feed for _, p in parts]))
+    if bound.mode == "tensor":
+        return _whole(where, scope, bound, value, derivative)
+    if not active or bound.mode == "computed":
+        return bound
+    if isinstance(value, np.ndarray):
+        raise BindError(
+            f"{where} is {describe(value)}, which has no gradient; make it a Tensor with Tensor.from_numpy(...), "
+            "and add .with_grads() if its gradient is wanted."
+        )
+    if isinstance(value, DiffPair):
+        return _cell(where, scope, bound, value, derivative)
+    grads = value.layout.grads if isinstance(value, NDBuffer) else None
+    wants_in = bound.access == "inout" if derivative == "backward" else bound.access != "out"
+    if wants_in and derivative == "backward" and (grads is None or grads.into is None):
+        raise BindError(
+            f"{where} is written, and the gradient of what is written there is missing; pass it with "
+            "tensor.with_grads(grad_in=..., grad_out=...)."
+        )
+    if grads is None:
+        return bound
+    writes = grads.out is not None and (bound.access != "in" or derivative == "backward")
+    into = _gradient(where, scope, bound, type_, value.grad_in, "in") if wants_in and grads.into else None
+    # What was one variable before and after the call has one gradient, which the call carries from after to before.
+    access = "accumulate" if derivative == "backward" and not (wants_in and grads.shared) else "out"
+    out = _gradient(where, scope, bound, type_, value.grad_out, access) if writes else None
+    if into is None and out is None:
+        return bound
+    return _attach(scope, _apart(bound, type_), into, out)
+
+
+def _attach(scope: Scope, bound: Bound, grad_in: Bound | None, grad_out: Bound | None) -> Bound:
+    """Gradients joined to the places of an array, all taken apart alike."""
+    if bound.mode == "parts":
+        inside = _active_fields(scope, bound.type)
+        parts = []
+        for k, (place, part) in enumerate(bound.parts):
+            live = inside is None or place.strip(".") in inside
+            inner = (
+                _attach(scope, part, grad_in and grad_in.parts[k][1], grad_out and grad_out.parts[k][1])
+                if live and differentiates(scope, part.type)
+                else part
+            )
+            parts.append((place, inner))
+        assert isinstance(bound.feed, PartsFeed)
+        return replace(bound, parts=tuple(parts), feed=PartsFeed(bound.feed.parts, [p.feed for _, p in parts]))
+    gradients = [(find, g.feed) for find, g in ((_GRAD_IN, grad_in), (_GRAD_OUT, grad_out)) if g is not None]
+    return replace(bound, grad_in=grad_in, grad_out=grad_out, feed=GradientFeed(bound.feed, *gradients))
+
+
+def _gradient(where: str, scope: Scope, bound: Bound, type_: SlangType, array: Any, access: str) -> Bound:
+    """A gradient along the call as its argument is."""
+    stored = stored_as(where, type_)
+    name = f"{bound.name}.grad_{'in' if access == 'in' else 'out'}"
+    found = bind_array(f"{where}: gradient", scope.device, name, type_, stored, "in", array)
+    return _apart(replace(found, access=access, mapped=bound.mapped), type_)
+
+
+def _whole(where: str, scope: Scope, bound: Bound, value: Any, derivative: str) -> Bound:
+    """A whole array that knows where its gradients are."""
+    found = container(bound.type)
+    if found is None or not bound.type.name.partition("<")[0].endswith("DiffTensor") or derivative == "forward":
+        return bound
+    element, rank, writable = found
+    grads = value.layout.grads if isinstance(value, NDBuffer) else None
+    if writable and (grads is None or grads.into is None):
+        raise BindError(
+            f"{where} is {describe(value)}; the gradient of what '{bound.type.name}' writes there is missing: "
+            "pass it with tensor.with_grads(grad_in=...)."
+        )
+    if grads is None:
+        return bound
+    stored = stored_as(where, element)
+
+    def bind_grad(array: Any, access: str) -> Bound:
+        name = f"{bound.name}.grad_{'in' if access == 'in' else 'out'}"
+        flat = bind_array(where, scope.device, name, element, stored, "in", array)
+        return replace(as_tensor(flat, bound.type, rank), access=access, mapped=bound.mapped)
+
+    into = bind_grad(value.grad_in, "in") if writable else None
+    out = bind_grad(value.grad_out, "inout") if grads.out is not None else None
+    gradients = [(find, g.feed) for find, g in ((_GRAD_IN, into), (_GRAD_OUT, out)) if g is not None]
+    return replace(bound, grad_in=into, grad_out=out, feed=GradientFeed(bound.feed, *gradients))
+
+
+def _cell(where: str, scope: Scope, bound: Bound, value: DiffPair, derivative: str) -> Bound:
+    """One value whose gradient is a cell of its own."""
+    stored = stored_as(where, bound.type)
+    if stored.record:
+        raise UnsupportedError(f"{where}: a pair of structs is not supported; give a dict of pairs, one a field.")
+    reads = bound.access == "inout" if derivative == "backward" else bound.access != "out"
+    if reads and value.grad is None:
+        if derivative == "backward":
+            raise BindError(f"{where} is {value!r} and written; its gradient is missing.")
+        return bound
+    plain: Any = replace(bound, shape=(), strides=(), aligned=True)
+    into = out = None
+    gradients: list[tuple[Callable[[Any], Any], Any]] = []
+    if reads:
+        into = replace(plain, name=f"{bound.name}.grad_in", mode="value", access="in")
+        gradients.append((attrgetter("grad"), ValueFeed(f"{where}: gradient", bound.type, bound.scalar)))
+    if derivative == "backward" or bound.access != "in":
+        adds = derivative == "backward" and not reads
+        access = "accumulate" if adds else "out"
+        out = replace(plain, name=f"{bound.name}.grad_out", mode="array", access=access)
+        cell = RefFeed(scope.device, stored.dtype, stored.dims, "inout" if adds else "out", "grad")
+        gradients.append((lambda v: v, cell))
+    return replace(bound, grad_in=into, grad_out=out, feed=GradientFeed(bound.feed, *gradients))
+
+
+def _seed(where: str, scope: Scope, param: Param, type_: SlangType, value: Any, how: Map) -> Bound:
+    """The gradient of something the function writes."""
+
+    def seed(v: Any) -> Any:
+        return _gradients_in(where, v)
+
+    bound = bind(where, scope, Param(f"{param.name}.grad_in", type_), seed(value), how)
+    seeds = _as_seeds(scope, bound, type_)
+    return replace(seeds, feed=ConvertedFeed(seed, seeds.feed, False))
+
+
+def _gradients_in(where: str, value: Any) -> Any:
+    """What a value, or each of its parts, holds as the gradient to read."""
+    if isinstance(value, NDBuffer):
+        if value.layout.grads is None or value.layout.grads.into is None:
+            raise BindError(f"{where} is {describe(value)} without a gradient to read; {_HOW_IN}.")
+        return _GRAD_IN(value)
+    if isinstance(value, DiffPair):
+        if value.grad is None:
+            raise BindError(f"{where} is {value!r}, whose gradient is missing; {_HOW_IN}.")
+        return value.grad
+    if isinstance(value, dict):
+        return {k: v if k == "_type" else _gradients_in(f"{where}.{k}", v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_gradients_in(f"{where}[{k}]", v) for k, v in enumerate(value)]
+    raise BindError(f"{where} is {describe(value)}, which has no gradient to read; {_HOW_IN}.")
+
+
+def _as_seeds(scope: Scope, bound: Bound, type_: SlangType) -> Bound:
+    """Every place that Slang differentiates a seed, and the others unused."""
+    bound = _apart(bound, type_)
+    if bound.mode == "parts":
+        inside = _active_fields(scope, type_)
+        parts = []
+        for place, part in bound.parts:
+            live = inside is None or place.strip(".") in inside
+            inner = scope.struct(part.type)
+            parts.append((place, _as_seeds(scope, part, inner) if live else _unused(part)))
+        assert isinstance(bound.feed, PartsFeed)
+        return replace(
+            bound, parts=tuple(parts), access="seed", feed=PartsFeed(bound.feed.parts, [p.feed for _, p in parts])
+        )
+    return replace(bound, access="seed") if differentiates(scope, type_) else _unused(bound)
+
+
+def _unused(bound: Bound) -> Bound:
+    return replace(
+        bound, mode="unused", access="out", shape=(), strides=(), feed=NoFeed(), record=None, parts=(), host=""
+    )
+
+
+def _active_fields(scope: Scope, type_: SlangType) -> set[str] | None:
+    """The fields that Slang differentiates a struct in; None for all of a type."""
+    if type_.kind != "struct":
+        return None
+    found = scope.source.type(f"{type_.name}.Differential")
+    own = {f.name for f in type_.fields}
+    names = {f.name for f in found.type.fields} & own if isinstance(found, StructInfo) else set()
+    # A Differential by hand may use other names; Slang then knows which is for which.
+    return names or own
+
+
+def _apart(bound: Bound, type_: SlangType) -> Bound:
+    """An array of structs as a struct of arrays, which lie in the same memory."""
+    if bound.mode != "array" or bound.record is None:
+        return bound
+    stored = storage(type_)
+    assert stored is not None
+    return _fields(bound, type_, stored.dtype, stored.dims, 0)
+
+
+def _fields(bound: Bound, type_: SlangType, dtype: np.dtype[Any], dims: tuple[int, ...], offset: int) -> Bound:
+    if type_.kind == "struct":
+        assert dtype.fields is not None
+        parts = []
+        for f in type_.fields:
+            inner, at = dtype.fields[f.name][:2]
+            item, shape = inner.subdtype or (inner, ())
+            parts.append((f".{f.name}", _fields(bound, f.type, item, shape, offset + at)))
+    elif type_.kind == "array" and type_.element is not None and dtype.names is not None:
+        step = dtype.itemsize * int(np.prod(dims[1:]))
+        parts = [
+            (f"[{k}]", _fields(bound, type_.element, dtype, dims[1:], offset + k * step))
+            for k in range(type_.shape[0])
+        ]
+    else:
+        stored = stored_as(bound.name, type_)
+        unit = NUMPY_OF[stored.scalar].itemsize
+        return replace(
+            bound, type=type_, scalar=stored.scalar, count=stored.count, aligned=False, record=None,
+            strides=tuple(s // unit for s in bound.strides), feed=FieldFeed(offset),
+        )  # fmt: skip
+    feeds = [p.feed for _, p in parts]
+    n = len(parts)
+    return replace(
+        bound, type=type_, mode="parts", shape=(), strides=(), scalar="", count=0, record=None, parts=tuple(parts),
+        feed=PartsFeed(lambda v: (v,) * n, feeds),
+    )  # fmt: skip
