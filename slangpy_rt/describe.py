@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from math import prod
+from math import gcd, prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -104,6 +104,9 @@ def describe_call(
         for b, f in zip(leaves, facts.values(), strict=True)
     }
     operands, width = (operands, 1) if tiled or aliased else _widen(device, facts, operands, merged)
+    most = _MAX_WALKING
+    if options.derivative and not tiled:
+        operands, most = _add_rows(device, facts, operands, merged, width * prod(options.group or (GROUP_SIZE,)))
     trees = [_tree(b, _identifier(b.name), operands) for b in every]
     count = prod(shape)
     reach = max([count, *(_reach(merged.shape, s) for s in merged.strides)])
@@ -133,7 +136,7 @@ def describe_call(
         derivative=options.derivative,
     )
     if spec.walks:
-        groups, spec = (min(-(-count // (width * prod(group))), _MAX_WALKING), 1, 1), replace(spec, rows=False)
+        groups, spec = (min(-(-count // (width * prod(group))), most), 1, 1), replace(spec, rows=False)
     values: dict[str, Shape] = {"count": (count,), "row": (groups[0] * prod(group),), "shape": merged.shape}
     values["step"] = (groups[0] * prod(group) * width,)
     for f in facts.values():
@@ -370,6 +373,31 @@ def _widen(
         wide[key] = o
     some = any(o.mode == "linear" or o.step == "next" for o in wide.values())
     return (wide, width) if some else (operands, 1)
+
+
+def _add_rows(
+    device: Device, facts: dict[int, _Leaf], operands: dict[int, Operand], merged: Coalesced, slots: int
+) -> tuple[dict[int, Operand], int]:
+    """The operands with gradients that are added up by rows or columns of the call, and how many groups may walk.
+
+    A column is added up by threads that walk whole rows: each takes elements that are a multiple of a row apart.
+    """
+    columns = device.backend.target.entry != "range"
+    # Groups for whole rows: of 64 elements, any number of groups of 1024; of 1000 elements, a multiple of 125.
+    unit = merged.shape[-1] // gcd(merged.shape[-1], slots)
+    most = max(_MAX_WALKING // unit, 1) * unit
+    pays = unit <= _MAX_WALKING and prod(merged.shape) > most * slots
+    out = {}
+    for key, o in operands.items():
+        strides = facts[key].strides
+        outer = [s for s, n in zip(strides[:-1], merged.shape, strict=False) if n > 1]
+        if o.access == "scatter" and o.mode == "strided":
+            if columns and pays and not any(outer) and abs(strides[-1]) >= o.count:
+                o = replace(o, access="column")
+            elif not columns and strides[-1] == 0:
+                o = replace(o, access="row")
+        out[key] = o
+    return out, most if any(o.access == "column" for o in out.values()) else _MAX_WALKING
 
 
 def _reach(shape: Shape, strides: Shape) -> int:

@@ -83,6 +83,8 @@ def _neighbours(spec: CallSpec) -> str:
     w = spec.width
     before, after = [], []
     for o in spec.leaves:
+        if o in spec.sums:
+            continue
         if o.access == "scatter":
             # Neighbours are added up first, or else added in one go.
             type_ = f"vector<{o.scalar}, {w}>" if _is_wide(o) else o.type
@@ -101,7 +103,7 @@ def _neighbours(spec: CallSpec) -> str:
     inside = _body(
         spec,
         lambda o: _pick(o) if _is_wide(o) else _load(spec, o),
-        lambda o, value: _put(o, value) if _is_wide(o) or o.access == "scatter" else _store(spec, o, value),
+        lambda o, value: _put(spec, o, value) if _is_wide(o) or o.access == "scatter" else _store(spec, o, value),
     )
     lines = "".join(f"    {line}\n" for line in before)
     lines += f"    [ForceUnroll]\n    for (int k = 0; k < {w}; ++k)\n    {{\n"
@@ -143,8 +145,8 @@ def _body(spec: CallSpec, load: Callable[[Operand], str], store: Callable[[Opera
 
 def _thread_entry(spec: CallSpec) -> str:
     pointer, system = spec.entry == "pointer", ""
-    parameter = "uniform Call *address" if pointer else "uniform Call call"
-    fetch = "    let call = *address;\n" if pointer else ""
+    parameter = "uniform Call *block" if pointer else "uniform Call call"
+    fetch = "    let call = *block;\n" if pointer else ""
     thread = f"{spec.index}(thread.y) * call.row + thread.x" if spec.rows else f"{spec.index}(thread.x)"
     index = f", {_index(spec)}" if spec.indexed else ""
     index += "".join(f", s_{o.name}" for o in spec.sums)
@@ -174,8 +176,15 @@ def _thread_entry(spec: CallSpec) -> str:
         x, y, _ = group = (*spec.group, 1, 1)[:3]
         system += ", uint3 local : SV_GroupThreadID"
         flat = "local.x" if group[1:] == (1, 1) else f"(local.z * {y} + local.y) * {x} + local.x"
-        body = _sums(spec) + body
-        body += "".join(f"    scatterGroup<{o.type}>(call.{o.name}, s_{o.name}, {flat});\n" for o in spec.sums)
+        body = _variables(spec, "sum", "column") + body
+        columns = [o for o in spec.sums if o.access == "column"]
+        if columns:
+            body += f"    let i = {first if spec.width > 1 else thread};\n    if (i < call.count)\n    {{\n"
+            body += f"        let index = {_index(spec)};\n"
+            body += "".join(f"        {_added(spec, o)}\n" for o in columns) + "    }\n"
+        for o in spec.sums:
+            if o.access == "sum":
+                body += f"    scatterGroup<{o.type}>(call.{o.name}, s_{o.name}, {flat});\n"
     group_text = ", ".join(map(str, (*spec.group, 1, 1)[:3]))
     return (
         f'[shader("compute")]\n[numthreads({group_text})]\n'
@@ -196,9 +205,19 @@ def _walk(spec: CallSpec, first: str, index: str) -> str:
     )
 
 
-def _sums(spec: CallSpec) -> str:
-    """Variables for what one thread has for gradients that all threads add to."""
-    return "".join(f"    var s_{o.name} = {o.type}.zero();\n" for o in spec.sums)
+def _variables(spec: CallSpec, *accesses: str) -> str:
+    """Variables for what one thread has for gradients of that kind."""
+    return "".join(f"    var s_{o.name} = {_summed(spec, o)}.zero();\n" for o in spec.sums if o.access in accesses)
+
+
+def _summed(spec: CallSpec, o: Operand) -> str:
+    """The type of what a thread adds up for a gradient."""
+    return f"vector<{o.scalar}, {spec.width}>" if spec.width > 1 and _is_wide(o) else o.type
+
+
+def _added(spec: CallSpec, o: Operand) -> str:
+    """The addition to memory of what a thread has for a gradient."""
+    return f"{_summed(spec, o)}.scatter({_address(spec, o)}, s_{o.name});"
 
 
 def _tile(spec: CallSpec) -> str:
@@ -224,7 +243,7 @@ def _tile(spec: CallSpec) -> str:
 
 def _range_entry(spec: CallSpec) -> str:
     # A local copy of the block: through the pointer, every store might change it, and nothing would vectorize.
-    fetch = "    let call = *address;\n" + _sums(spec)
+    fetch = "    let call = *block;\n" + _variables(spec, "sum")
     sums = "".join(f", s_{o.name}" for o in spec.sums)
     if spec.raw:
         x, y, z = spec.group
@@ -241,16 +260,18 @@ def _range_entry(spec: CallSpec) -> str:
         loop = f"    for (int64_t i = begin; i < end; ++i)\n        element(call, i{sums});\n"
     else:
         last = spec.rank - 1
+        rows = "".join(f"    {line}\n" for line in _variables(spec, "row").splitlines())
+        after = "".join(f"        {_added(spec, o)}\n" for o in spec.sums if o.access == "row")
         # Row by row: one division a row, and an inner loop that the C++ compiler can vectorize.
         loop = (
             "    for (int64_t i = begin; i < end;)\n    {\n"
             f"        var index = {_index(spec)};\n"
-            f"        let stop = min(end, i + call.shape[{last}] - index[{last}]);\n"
+            f"        let stop = min(end, i + call.shape[{last}] - index[{last}]);\n{rows}"
             f"        for (; i < stop; ++i, ++index[{last}])\n"
-            f"            element(call, i, index{sums});\n    }}\n"
+            f"            element(call, i, index{sums});\n{after}    }}\n"
         )
-    loop += "".join(f"    {o.type}.scatter(call.{o.name}, s_{o.name});\n" for o in spec.sums)
-    return f"export __extern_cpp void run(int64_t begin, int64_t end, Call *address)\n{{\n{fetch}{loop}}}\n"
+    loop += "".join(f"    {_added(spec, o)}\n" for o in spec.sums if o.access == "sum")
+    return f"export __extern_cpp void run(int64_t begin, int64_t end, Call *block)\n{{\n{fetch}{loop}}}\n"
 
 
 def _index(spec: CallSpec) -> str:
@@ -302,7 +323,7 @@ def _gradient_of(spec: CallSpec, o: Operand, g: Operand | None) -> str:
 
 
 def _store(spec: CallSpec, o: Operand, value: str) -> str:
-    if o.access == "sum":
+    if o in spec.sums:
         return _plus(f"s_{o.name}", o.type, value)
     if o.access in ("accumulate", "scatter"):
         return f"{o.type}.{o.access}({_address(spec, o)}, {value});"
@@ -346,10 +367,12 @@ def _pick(o: Operand) -> str:
     return f"{o.type}({value})" if o.via else _build(o.type, iter([value]), o.scalar)
 
 
-def _put(o: Operand, value: str) -> str:
+def _put(spec: CallSpec, o: Operand, value: str) -> str:
     """Assignment of a scalar to its place among its neighbours, or addition to a gradient there."""
     if o.access == "scatter" and not _is_wide(o):
         return _plus(f"p_{o.name}", o.type, value)
+    if o in spec.sums:
+        return f"s_{o.name}[k] += {value};"
     if o.access in ("accumulate", "scatter"):
         return f"p_{o.name}[k] += {value};"
     if o.type == "bool":
@@ -362,7 +385,7 @@ def _plus(name: str, type_: str, value: str) -> str:
 
 
 def _sum_parameters(spec: CallSpec) -> str:
-    return "".join(f", inout {o.type} s_{o.name}" for o in spec.sums)
+    return "".join(f", inout {_summed(spec, o)} s_{o.name}" for o in spec.sums)
 
 
 def _index_parameter(spec: CallSpec) -> str:

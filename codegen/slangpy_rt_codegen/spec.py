@@ -32,7 +32,8 @@ class Operand:
     access : str
         ``"in"``, ``"out"`` or ``"inout"``. In a backward derivative ``"seed"``: it is what the function writes, and
         the array holds its gradient. Of a gradient that is written also ``"accumulate"`` (added to by one thread
-        alone), ``"scatter"`` (by several) or ``"sum"`` (by all of them).
+        alone), ``"scatter"`` (by several), ``"sum"`` (by all of them), ``"column"`` (each row of the call adds to
+        the same ones; threads walk whole rows) or ``"row"`` (each row of the call adds to one; in a range).
     mode : str
         ``"value"``: in the argument block. ``"linear"``: an array whose elements follow each other in call
         order. ``"constant"``: one element of an array for all calls. ``"strided"``: an array with a stride per
@@ -203,12 +204,12 @@ class CallSpec:
 
     @property
     def sums(self) -> tuple[Operand, ...]:
-        """Gradients that all threads add to."""
-        return tuple(o for o in self.leaves if o.access == "sum")
+        """Gradients for which a thread adds up what it has before it adds that to memory."""
+        return tuple(o for o in self.leaves if o.access in ("sum", "column", "row"))
 
     @property
     def walks(self) -> bool:
-        """Whether a thread takes elements that are ``step`` apart, so that it can add up what it has for all."""
+        """Whether a thread takes elements that are ``step`` apart, so that it has something to add up."""
         return bool(self.sums) and self.entry != "range" and len(self.group) == 1
 
     @property

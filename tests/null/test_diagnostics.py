@@ -55,12 +55,12 @@ void element(Call call, INDEX i)
 }
 """
 ENTRIES = {
-    "range": "export __extern_cpp void run(int64_t begin, int64_t end, Call *address)\n"
-    "{ let call = *address; for (int64_t i = begin; i < end; ++i) element(call, i); }\n",
+    "range": "export __extern_cpp void run(int64_t begin, int64_t end, Call *block)\n"
+    "{ let call = *block; for (int64_t i = begin; i < end; ++i) element(call, i); }\n",
     "value": '[shader("compute")] [numthreads(256, 1, 1)] void kernel(uint3 thread : SV_DispatchThreadID, '
     "uniform Call call) { if (thread.x < call.count) element(call, thread.x); }\n",
     "pointer": '[shader("compute")] [numthreads(256, 1, 1)] void kernel(uint3 thread : SV_DispatchThreadID, '
-    "uniform Call *address) { let call = *address; if (thread.x < call.count) element(call, thread.x); }\n",
+    "uniform Call *block) { let call = *block; if (thread.x < call.count) element(call, thread.x); }\n",
 }
 
 
