@@ -382,19 +382,19 @@ def _add_rows(
 
     A column is added up by threads that walk whole rows: each takes elements that are a multiple of a row apart.
     """
-    columns = device.backend.target.entry != "range"
+    host = device.backend.target.entry == "range"
     # Groups for whole rows: of 64 elements, any number of groups of 1024; of 1000 elements, a multiple of 125.
     unit = merged.shape[-1] // gcd(merged.shape[-1], slots)
     most = max(_MAX_WALKING // unit, 1) * unit
-    pays = unit <= _MAX_WALKING and prod(merged.shape) > most * slots
+    pays = not host and unit <= _MAX_WALKING and prod(merged.shape) > most * slots
     out = {}
     for key, o in operands.items():
         strides = facts[key].strides
         outer = [s for s, n in zip(strides[:-1], merged.shape, strict=False) if n > 1]
         if o.access == "scatter" and o.mode == "strided":
-            if columns and pays and not any(outer) and abs(strides[-1]) >= o.count:
+            if (pays or host) and not any(outer) and abs(strides[-1]) >= o.count:
                 o = replace(o, access="column")
-            elif not columns and strides[-1] == 0:
+            elif host and strides[-1] == 0:
                 o = replace(o, access="row")
         out[key] = o
     return out, most if any(o.access == "column" for o in out.values()) else _MAX_WALKING

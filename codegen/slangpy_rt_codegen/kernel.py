@@ -15,6 +15,8 @@ from slangpy_rt_codegen.spec import CallSpec, Operand, Record
 from slangpy_rt_codegen.variables import drain, fill, is_array
 
 _LOCALS = frozenset({"call", "i", "index", "k", "thread"})
+# Columns of a call that a range works on at a time, where their gradients are added up.
+_COLUMNS = 64
 # Whole arrays that know where their gradients are, and how many gradients those are.
 _DIFFERENTIABLE = {"DiffTensor": 1, "WDiffTensor": 2, "RWDiffTensor": 2}
 _SIZED = re.compile(r"(.*?[a-z_])([1-4])(?:x([1-4]))?$")
@@ -258,6 +260,8 @@ def _range_entry(spec: CallSpec) -> str:
         )
     elif not spec.indexed:
         loop = f"    for (int64_t i = begin; i < end; ++i)\n        element(call, i{sums});\n"
+    elif any(o.access == "column" for o in spec.sums):
+        loop = _columns(spec)
     else:
         last = spec.rank - 1
         rows = "".join(f"    {line}\n" for line in _variables(spec, "row").splitlines())
@@ -272,6 +276,32 @@ def _range_entry(spec: CallSpec) -> str:
         )
     loop += "".join(f"    {_added(spec, o)}\n" for o in spec.sums if o.access == "sum")
     return f"export __extern_cpp void run(int64_t begin, int64_t end, Call *block)\n{{\n{fetch}{loop}}}\n"
+
+
+def _columns(spec: CallSpec) -> str:
+    """A range by blocks of columns, each with variables for what all rows add to it."""
+    last, n = spec.rank - 1, _COLUMNS
+    columns = [o for o in spec.sums if o.access == "column"]
+    rows = "".join(f"        {line}\n" for line in _variables(spec, "row").splitlines())
+    after = "".join(f"            {_added(spec, o)}\n" for o in spec.sums if o.access == "row")
+    sums = "".join(f", s_{o.name}" + "[i - row - column]" * (o.access == "column") for o in spec.sums)
+    zeros = "".join(
+        f"        {o.type} s_{o.name}[{n}];\n"
+        f"        for (int k = 0; k < {n}; ++k)\n            s_{o.name}[k] = {o.type}.zero();\n"
+        for o in columns
+    )
+    adds = "".join(f"            {o.type}.scatter({_address(spec, o)}, s_{o.name}[k]);\n" for o in columns)
+    width = f"call.shape[{last}]"
+    return (
+        f"    for (int64_t column = 0; column < {width}; column += {n})\n    {{\n{zeros}"
+        f"        let stop = min(column + {n}, {width});\n"
+        f"        for (int64_t row = begin / {width} * {width}; row < end; row += {width})\n        {{\n"
+        f"            var i = max(begin, row + column);\n            var index = {_index(spec)};\n{rows}"
+        f"            for (; i < min(end, row + stop); ++i, ++index[{last}])\n"
+        f"                element(call, i, index{sums});\n{after}        }}\n"
+        f"        for (int64_t k = 0; k < stop - column; ++k)\n        {{\n"
+        f"            int64_t index[{spec.rank}] = {{{'0, ' * last}column + k}};\n{adds}        }}\n    }}\n"
+    )
 
 
 def _index(spec: CallSpec) -> str:
