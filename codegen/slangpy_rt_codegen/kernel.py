@@ -17,6 +17,9 @@ from slangpy_rt_codegen.variables import drain, fill, is_array
 _LOCALS = frozenset({"call", "i", "index", "k", "thread"})
 # Columns of a call that a range works on at a time, where their gradients are added up.
 _COLUMNS = 64
+# Variables of a sum in a range. So many stay a loop, which g++ vectorizes; 8 it unrolls and shuffles: one gradient
+# for 2^24 products takes 15 ms with 1 or 8 of them and 2.2 with 64.
+_LANES = 64
 # Whole arrays that know where their gradients are, and how many gradients those are.
 _DIFFERENTIABLE = {"DiffTensor": 1, "WDiffTensor": 2, "RWDiffTensor": 2}
 _SIZED = re.compile(r"(.*?[a-z_])([1-4])(?:x([1-4]))?$")
@@ -258,6 +261,8 @@ def _range_entry(spec: CallSpec) -> str:
             "                          uint(of / (call.shape[0] * call.shape[1])));\n"
             f"        element(call, group * uint3({x}, {y}, {z}) + local, local, group);\n    }}\n"
         )
+    elif not spec.indexed and spec.sums and all(o.count <= 4 for o in spec.sums):
+        loop = _lanes(spec)
     elif not spec.indexed:
         loop = f"    for (int64_t i = begin; i < end; ++i)\n        element(call, i{sums});\n"
     elif any(o.access == "column" for o in spec.sums):
@@ -276,6 +281,24 @@ def _range_entry(spec: CallSpec) -> str:
         )
     loop += "".join(f"    {_added(spec, o)}\n" for o in spec.sums if o.access == "sum")
     return f"export __extern_cpp void run(int64_t begin, int64_t end, Call *block)\n{{\n{fetch}{loop}}}\n"
+
+
+def _lanes(spec: CallSpec) -> str:
+    """A range whose sums have several variables each: in one, every addition waits for the one before."""
+    n = _LANES
+    zeros = "".join(
+        f"    {o.type} t_{o.name}[{n}];\n"
+        f"    for (int k = 0; k < {n}; ++k)\n        t_{o.name}[k] = {o.type}.zero();\n"
+        for o in spec.sums
+    )
+    lanes, sums = ("".join(f", {v}_{o.name}{at}" for o in spec.sums) for v, at in (("t", "[k]"), ("s", "")))
+    total = "".join(f"        {_plus(f's_{o.name}', o.type, f't_{o.name}[k]')}\n" for o in spec.sums)
+    return (
+        f"{zeros}    var i = begin;\n    for (; i + {n} <= end; i += {n})\n"
+        f"        for (int k = 0; k < {n}; ++k)\n            element(call, i + k{lanes});\n"
+        f"    for (; i < end; ++i)\n        element(call, i{sums});\n"
+        f"    for (int k = 0; k < {n}; ++k)\n    {{\n{total}    }}\n"
+    )
 
 
 def _columns(spec: CallSpec) -> str:
