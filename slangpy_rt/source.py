@@ -28,6 +28,10 @@ Defines = tuple[tuple[str, str], ...]
 Conformances = tuple[tuple[str, str, int], ...]
 
 
+# Part of the key of what reflection found: raise it when reflection finds more, or something else, in the same text.
+_REFLECTION = 2
+
+
 class Source:
     """One module's text for one target. An edited text needs another Source, with a compiler session of its own.
 
@@ -95,7 +99,8 @@ class Source:
         self._found: dict[tuple[str, ...], Any] = {}
         self._lock = threading.Lock()
         key = cache.key(
-            *("module", self.name, path, text, self._search_paths, defines, compiler_version(), target.format),
+            *("module", _REFLECTION, self.name, path, text, self._search_paths, defines, compiler_version()),
+            target.format,
             tuple(source.digest for source in self._linked),
         )
         info = _cached_info(cache, key)

@@ -276,3 +276,55 @@ def test_an_array_on_another_gpu_is_refused(device: spy.Device) -> None:
         f"float same(float a): argument 'a' is a {__name__}.ByDlpack, which DLPack cannot share as host memory (the "
         "memory is on a GPU); bring it to the host first."
     )
+
+
+# Numbers that a type does not hold.
+
+
+def test_a_number_beyond_a_half(device: spy.Device, requires: Any) -> None:
+    requires("half")
+    text = """
+    struct Thin { half x; float y; }
+    float wide(half x) { return x; }
+    float sum(half2 v) { return v.x + v.y; }
+    float thin(Thin t) { return t.x + t.y; }
+    """
+    module = spy.Module.load_from_source(device, "test_beyond_half", text)
+    for x in (65504.0, -65504.0, np.nan, np.inf, -np.inf, 7, True, np.float64(-65504), np.float16(np.inf)):
+        np.testing.assert_equal(module.wide(x), float(np.float16(x)))
+    # A driver may leave the rounding to a half out.
+    assert module.wide(65519.0) in (65504, 65519)
+    # The last but one is infinite in two steps, by way of a float; no NumPy number holds the last.
+    twice = np.nextafter(65520.0, 0)
+    with np.errstate(over="ignore"):
+        assert np.float16(twice) == 65504 and np.isinf(np.float16(np.float32(twice)))
+    for x in (65520.0, -65520.0, 70000, 1e30, np.float64(1e300), np.int64(-(2**40)), twice, 10**400):
+        with pytest.raises(spy.BindError) as refusal:
+            module.wide(x)
+        message = f"float wide(half x): argument 'x' is {x}, which does not fit 'half' (-65504 to 65504)."
+        assert str(refusal.value) == message
+    for call, name in (
+        (lambda: module.sum([1.0, 7e4]), "argument 'v' is 70000.0, which does not fit 'half2'"),
+        (lambda: module.sum(np.array([7e4, np.inf])), "argument 'v' is 70000.0, which does not fit 'half2'"),
+        (lambda: module.sum.map("half2")(1e5), "argument 'v' is 100000.0, which does not fit 'half2'"),
+        (lambda: module.thin({"x": 7e4, "y": 0.0}), "argument 't.x' is 70000.0, which does not fit 'half'"),
+    ):
+        with pytest.raises(spy.BindError) as refusal:
+            call()
+        assert name in str(refusal.value)
+    # A call that was made before is refused as well, and one after it works.
+    assert module.sum([1.0, 2.0]) == 3
+    with pytest.raises(spy.BindError, match="does not fit 'half2'"):
+        module.sum([1.0, 7e4])
+    assert module.sum([1.0, 4.0]) == 5
+
+
+def test_the_number_that_is_named_is_the_one_that_does_not_fit(device: spy.Device, requires: Any) -> None:
+    requires("double")
+    text = "float f(double a, float b, float c) { return float(a) + b + c; }"
+    module = spy.Module.load_from_source(device, "test_beyond_float", text)
+    assert module.f(1.0, np.inf, 2.0) == np.inf
+    for x in (1e39, -1e39, 10**39):
+        with pytest.raises(spy.BindError) as refusal:
+            module.f(1e300, -np.inf, x)
+        assert f"argument 'c' is {x!r}, which does not fit 'float'." in str(refusal.value)

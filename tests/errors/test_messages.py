@@ -323,7 +323,7 @@ REFUSED: dict[str, tuple[Call, type[Exception], str]] = {
     "vector dtype of 5": (
         lambda m, a: spy.Tensor.zeros(m.device, 3, "float5"),
         _BIND,
-        f"Tensor.full: dtype 'float5' is not an element type. {ELEMENT}",
+        f"Tensor.zeros: dtype 'float5' is not an element type. {ELEMENT}",
     ),
     "complex dtype": (
         lambda m, a: spy.Tensor.from_numpy(m.device, np.ones(3, complex)),

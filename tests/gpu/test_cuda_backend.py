@@ -123,6 +123,29 @@ def test_an_upload_touches_nothing_else(cuda: CudaBackend) -> None:
     assert received[101:108].min() == 255
 
 
+@pytest.mark.parametrize("nbytes", [1, 3, 4096, 65_537, (40 << 20) + 1, 5 << 30])
+@pytest.mark.parametrize("offset", [0, 1, 4099])
+def test_a_clear_touches_nothing_else(cuda: CudaBackend, nbytes: int, offset: int) -> None:
+    sent = pattern(nbytes + offset + 9) | 1
+    buffer = put(cuda, sent)
+    cuda.clear(buffer, offset, nbytes)
+    received = np.empty_like(sent)
+    cuda.download(buffer, 0, memoryview(received))
+    assert not received[offset : offset + nbytes].any()
+    assert np.array_equal(received[:offset], sent[:offset])
+    assert np.array_equal(received[offset + nbytes :], sent[offset + nbytes :])
+
+
+def test_a_clear_behind_slow_work_takes_effect_after_it(cuda: CudaBackend, kernel: CudaKernel) -> None:
+    n = 4 << 20
+    a, r = put(cuda, np.ones(n, np.float32)), put(cuda, np.zeros(n, np.float32))
+    for _ in range(200):
+        add(cuda, kernel, n, a, r, r)
+    cuda.clear(r, 0, 4 * n)
+    add(cuda, kernel, n, a, r, r)
+    assert (get(cuda, r, n) == 1).all()
+
+
 @pytest.mark.parametrize("nbytes", [1000, 40 << 20])
 def test_the_source_may_change_after_an_upload(cuda: CudaBackend, nbytes: int) -> None:
     sent = pattern(nbytes)
@@ -219,6 +242,14 @@ def test_a_threads_first_call_may_be_a_launch(cuda: CudaBackend, kernel: CudaKer
     thread.start()
     thread.join()
     assert (get(cuda, r, 10) == 2).all()
+
+
+def test_a_threads_first_call_may_be_a_clear(cuda: CudaBackend) -> None:
+    r = put(cuda, np.ones(10, np.float32))
+    thread = threading.Thread(target=cuda.clear, args=(r, 0, 20))
+    thread.start()
+    thread.join()
+    assert get(cuda, r, 10).tolist() == [0] * 5 + [1] * 5
 
 
 def test_a_threads_first_call_may_ask_for_shared_memory(binary: bytes) -> None:
