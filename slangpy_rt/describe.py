@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from slangpy_rt.device import Device
 
 _MAX_32 = 2**31 - 1
+# Scalars of a gradient that a range of a call on the CPU keeps a copy of.
+_MAX_OWN = 1 << 15
 # Thread groups of a kernel in which every thread adds up what it has for a gradient: each ends in one atomic.
 _MAX_WALKING = 1024
 Uniforms = tuple[tuple[str, Bound], ...]
@@ -100,7 +102,7 @@ def describe_call(
     per_array = dict(zip((id(b) for b in arrays), merged.strides, strict=True))
     facts = {id(b): _Leaf(b, names[k], per_array.get(id(b), ())) for k, b in enumerate(leaves)}
     operands = {
-        id(b): _operand(f, merged.shape, len(shape), str(sig), aliased)
+        id(b): _operand(f, merged.shape, len(shape), str(sig), aliased, device.backend.target.entry == "range")
         for b, f in zip(leaves, facts.values(), strict=True)
     }
     operands, width = (operands, 1) if tiled or aliased else _widen(device, facts, operands, merged)
@@ -119,7 +121,7 @@ def describe_call(
     title = f"{options.derivative} derivative of {sig}" if options.derivative else str(sig)
     spec = CallSpec(
         title=title,
-        modules=(source.name,),
+        modules=(source.name, *source.imports),
         function=f"{sig.owner}.{sig.name}" if sig.owner and sig.static else sig.name,
         operands=tuple(trees[len(uniforms) : len(trees) - bool(result)]),
         result=trees[-1] if result else None,
@@ -175,7 +177,7 @@ def describe_dispatch(
     count = prod(entry.group_size) * x * y * z
     spec = CallSpec(
         title=title,
-        modules=(scope.source.name,),
+        modules=(scope.source.name, *scope.source.imports),
         function=entry.name,
         operands=tuple(_system_value(entry, p) if p.semantic else next(given) for p in entry.params),
         result=None,
@@ -235,7 +237,7 @@ class _Leaf:
         return {f"{self.member}_stride": self.strides} if self.bound.mode == "array" else {}
 
 
-def _operand(leaf: _Leaf, shape: Shape, rank: int, where: str, aliased: bool = False) -> Operand:
+def _operand(leaf: _Leaf, shape: Shape, rank: int, where: str, aliased: bool = False, host: bool = False) -> Operand:
     b, member = leaf.bound, leaf.member
     name, via = source_name(b.type), b.scalar if b.type.kind == "enum" else ""
     if b.generator is not None:
@@ -252,6 +254,8 @@ def _operand(leaf: _Leaf, shape: Shape, rank: int, where: str, aliased: bool = F
             assert b.type.element is not None
             return Operand(member, name, source_name(b.type.element), 1, b.access, "pointer")
         walked = "next" if b.mode == "tensor" and any(leaf.strides) else ""
+        if host and b.access == "accumulate" and not walked and _is_small(b):
+            walked = "own"
         return Operand(member, name, scalar, b.count, b.access, b.mode, len(b.view[0]), walked, via)
     if not any(leaf.strides):
         mode = "constant" if prod(shape) > 1 else "linear"
@@ -261,6 +265,15 @@ def _operand(leaf: _Leaf, shape: Shape, rank: int, where: str, aliased: bool = F
         mode = "strided"
     access = _adding(leaf.strides, shape, b.count, aliased) if b.access == "accumulate" else b.access
     return Operand(member, name, scalar, b.count, access, mode, via=via)
+
+
+def _is_small(b: Bound) -> bool:
+    """Whether a range may have a copy of a whole gradient, which is to be zeroed and added up each time."""
+    shape, strides = b.view
+    dense = contiguous(shape, b.count)
+    return prod(shape) * b.count <= _MAX_OWN and all(
+        n == 1 or s == d for n, s, d in zip(shape, strides, dense, strict=True)
+    )
 
 
 def _adding(strides: Shape, shape: Shape, count: int, aliased: bool) -> str:
@@ -384,7 +397,7 @@ def _add_rows(
     """
     host = device.backend.target.entry == "range"
     # Groups for whole rows: of 64 elements, any number of groups of 1024; of 1000 elements, a multiple of 125.
-    unit = merged.shape[-1] // gcd(merged.shape[-1], slots)
+    unit = max(merged.shape[-1], 1) // gcd(max(merged.shape[-1], 1), slots)
     most = max(_MAX_WALKING // unit, 1) * unit
     pays = not host and unit <= _MAX_WALKING and prod(merged.shape) > most * slots
     out = {}

@@ -217,7 +217,7 @@ def _whole(where: str, scope: Scope, bound: Bound, value: Any, derivative: str) 
         return replace(as_tensor(flat, bound.type, rank), access=access, mapped=bound.mapped)
 
     into = bind_grad(value.grad_in, "in") if writable else None
-    out = bind_grad(value.grad_out, "inout") if grads.out is not None else None
+    out = bind_grad(value.grad_out, "accumulate") if grads.out is not None else None
     gradients = [(find, g.feed) for find, g in ((_GRAD_IN, into), (_GRAD_OUT, out)) if g is not None]
     return replace(bound, grad_in=into, grad_out=out, feed=GradientFeed(bound.feed, *gradients))
 

@@ -30,6 +30,8 @@ Conformances = tuple[tuple[str, str, int], ...]
 
 # Part of the key of what reflection found: raise it when reflection finds more, or something else, in the same text.
 _REFLECTION = 2
+# A line that begins so is none of a comment; what an inactive #if hides is no dependency.
+_IMPORTS = re.compile(r"^[ \t]*(?:__exported[ \t]+)?import[ \t]+([\w.]+)[ \t]*;", re.M)
 
 
 class Source:
@@ -115,6 +117,13 @@ class Source:
         self.digest: str = cache.key(key, info.dependencies, _shader_digest(), tuple(self._exports.values()))
         files = (path for source in (*self._linked, self) for path, _ in source.info.dependencies)
         self._stats = {path: _stat(path) for path in files}
+
+    @property
+    def imports(self) -> tuple[str, ...]:
+        """What its text imports, by name; kernels import that too, as types of parameters come from there."""
+        found = {Path(path).stem.replace("-", "_") for path, _ in self.info.dependencies}
+        named = dict.fromkeys(_IMPORTS.findall(self.text))
+        return tuple(name for name in named if name.rpartition(".")[2] in found)
 
     def session(self) -> Session:
         """The compiler session with this module and those it is linked with."""

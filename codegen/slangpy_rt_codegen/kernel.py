@@ -248,7 +248,12 @@ def _tile(spec: CallSpec) -> str:
 
 def _range_entry(spec: CallSpec) -> str:
     # A local copy of the block: through the pointer, every store might change it, and nothing would vectorize.
-    fetch = "    let call = *block;\n" + _variables(spec, "sum")
+    own = [p for o in spec.all_operands for p in o.places if p.grad_out is not None and p.grad_out.step == "own"]
+    fetch = f"    {'var' if own else 'let'} call = *block;\n" + _variables(spec, "sum")
+    for o in own:
+        assert o.grad_out is not None
+        name, count = o.grad_out.name, _scalars(o)
+        fetch += f"    call.{name} = ownGradients<{o.scalar}>({count});\n"
     sums = "".join(f", s_{o.name}" for o in spec.sums)
     if spec.raw:
         x, y, z = spec.group
@@ -280,7 +285,16 @@ def _range_entry(spec: CallSpec) -> str:
             f"            element(call, i, index{sums});\n{after}    }}\n"
         )
     loop += "".join(f"    {_added(spec, o)}\n" for o in spec.sums if o.access == "sum")
+    for o in own:
+        assert o.grad_out is not None
+        name = o.grad_out.name
+        loop += f"    mergeGradients<{o.scalar}>(block->{name}, call.{name}, {_scalars(o)});\n"
     return f"export __extern_cpp void run(int64_t begin, int64_t end, Call *block)\n{{\n{fetch}{loop}}}\n"
+
+
+def _scalars(o: Operand) -> str:
+    """How many scalars a whole array has."""
+    return " * ".join(["int64_t(1)", *(f"call.{o.name}_shape[{d}]" for d in range(o.rank)), str(o.count)])
 
 
 def _lanes(spec: CallSpec) -> str:
@@ -371,7 +385,7 @@ def _tensor_gradients(o: Operand) -> tuple[Operand | None, ...]:
 def _gradient_of(spec: CallSpec, o: Operand, g: Operand | None) -> str:
     if g is None:
         return f"0, call.{o.name}_stride"
-    data = f"address(call.{g.name}, index, call.{g.name}_step)" if g.step else f"call.{g.name}"
+    data = f"address(call.{g.name}, index, call.{g.name}_step)" if g.step == "next" else f"call.{g.name}"
     return f"uint64_t({data}), call.{g.name}_stride"
 
 

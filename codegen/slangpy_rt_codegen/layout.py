@@ -72,7 +72,7 @@ def block_fields(spec: CallSpec) -> tuple[BlockField, ...]:
         elif o.mode == "tensor":
             members.append((f"{o.name}_shape", "int", o.rank, True))
             members.append((f"{o.name}_stride", "int64_t", o.rank, True))
-            if o.step:
+            if o.step == "next":
                 members.append((f"{o.name}_step", stride, spec.rank, True))
     for o in spec.leaves:
         if o.mode == "value":

@@ -45,7 +45,7 @@ class Operand:
     step : str
         Of a ``"strided"`` operand in a kernel of several elements a thread: whether neighbours in the last
         dimension are the ``"next"`` in memory or the ``"same"`` element. Of a ``"tensor"`` ``"next"`` if elements
-        of the call see different ones.
+        of the call see different ones; of its gradient ``"own"`` where a range adds to a copy of its own first.
     via : str
         Scalar type that loads and stores go through where arrays cannot hold ``type`` itself: that of an enum.
     code : str
