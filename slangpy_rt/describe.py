@@ -254,8 +254,9 @@ def _operand(leaf: _Leaf, shape: Shape, rank: int, where: str, aliased: bool = F
             assert b.type.element is not None
             return Operand(member, name, source_name(b.type.element), 1, b.access, "pointer")
         walked = "next" if b.mode == "tensor" and any(leaf.strides) else ""
-        if host and b.access == "accumulate" and not walked and _is_small(b):
-            walked = "own"
+        if b.mode == "tensor" and b.access in ("seed", "accumulate"):
+            walked = "own" if host and b.access == "accumulate" and not walked and _is_small(b) else walked
+            return Operand(member, name, scalar, b.count, b.access, "gradient", len(b.view[0]), walked)
         return Operand(member, name, scalar, b.count, b.access, b.mode, len(b.view[0]), walked, via)
     if not any(leaf.strides):
         mode = "constant" if prod(shape) > 1 else "linear"
@@ -379,7 +380,7 @@ def _widen(
             if merged.shape[-1] % width or not (in_order or strides[-1] == 0):
                 return operands, 1
             o = replace(o, step="next" if in_order else "same")
-        if o.mode in ("tensor", "pointer", "computed"):
+        if o.mode in ("tensor", "gradient", "pointer", "computed"):
             return operands, 1
         if in_order and not (b.aligned and b.type.kind in ("scalar", "enum")):
             return operands, 1

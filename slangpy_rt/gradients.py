@@ -212,11 +212,11 @@ def _whole(where: str, scope: Scope, bound: Bound, value: Any, derivative: str) 
     stored = stored_as(where, element)
 
     def bind_grad(array: Any, access: str) -> Bound:
-        name = f"{bound.name}.grad_{'in' if access == 'in' else 'out'}"
+        name = f"{bound.name}.grad_{'in' if access == 'seed' else 'out'}"
         flat = bind_array(where, scope.device, name, element, stored, "in", array)
         return replace(as_tensor(flat, bound.type, rank), access=access, mapped=bound.mapped)
 
-    into = bind_grad(value.grad_in, "in") if writable else None
+    into = bind_grad(value.grad_in, "seed") if writable else None
     out = bind_grad(value.grad_out, "accumulate") if grads.out is not None else None
     gradients = [(find, g.feed) for find, g in ((_GRAD_IN, into), (_GRAD_OUT, out)) if g is not None]
     return replace(bound, grad_in=into, grad_out=out, feed=GradientFeed(bound.feed, *gradients))

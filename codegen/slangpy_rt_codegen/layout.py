@@ -69,8 +69,9 @@ def block_fields(spec: CallSpec) -> tuple[BlockField, ...]:
     for o in spec.leaves:
         if o.mode == "strided":
             members.append((f"{o.name}_stride", stride, spec.rank, True))
-        elif o.mode == "tensor":
-            members.append((f"{o.name}_shape", "int", o.rank, True))
+        elif o.mode in ("tensor", "gradient"):
+            if o.mode == "tensor":
+                members.append((f"{o.name}_shape", "int", o.rank, True))
             members.append((f"{o.name}_stride", "int64_t", o.rank, True))
             if o.step == "next":
                 members.append((f"{o.name}_step", stride, spec.rank, True))

@@ -37,15 +37,16 @@ class Operand:
     mode : str
         ``"value"``: in the argument block. ``"linear"``: an array whose elements follow each other in call
         order. ``"constant"``: one element of an array for all calls. ``"strided"``: an array with a stride per
-        call dimension. ``"tensor"``: a whole array, passed as a view. ``"pointer"``: an array's address.
-        ``"computed"``: what ``code`` says, of values that are its ``parts``. ``"parts"``: a local variable put
-        together from ``parts``. ``"unused"``: nothing is kept of what the function writes there.
+        call dimension. ``"tensor"``: a whole array, passed as a view. ``"gradient"``: of such. ``"pointer"``:
+        an array's address. ``"computed"``: what ``code`` says, of values that are its ``parts``. ``"parts"``: a local
+        variable put together from ``parts``. ``"unused"``: nothing is kept of what the function writes there.
     rank : int
-        Dimensions of a ``"tensor"``.
+        Dimensions of a ``"tensor"`` or ``"gradient"``.
     step : str
         Of a ``"strided"`` operand in a kernel of several elements a thread: whether neighbours in the last
         dimension are the ``"next"`` in memory or the ``"same"`` element. Of a ``"tensor"`` ``"next"`` if elements
-        of the call see different ones; of its gradient ``"own"`` where a range adds to a copy of its own first.
+        of the call see different ones; of a ``"gradient"`` also ``"own"`` where a range adds to a copy of its own
+        first.
     via : str
         Scalar type that loads and stores go through where arrays cannot hold ``type`` itself: that of an enum.
     code : str
@@ -220,4 +221,4 @@ class CallSpec:
 
 def _moves(o: Operand) -> bool:
     """Whether it depends on the element's index in each dimension."""
-    return o.mode == "strided" or (o.mode == "tensor" and bool(o.step)) or "index[" in o.code
+    return o.mode == "strided" or (o.mode in ("tensor", "gradient") and o.step == "next") or "index[" in o.code
