@@ -183,10 +183,7 @@ def _thread_entry(spec: CallSpec) -> str:
         flat = "local.x" if group[1:] == (1, 1) else f"(local.z * {y} + local.y) * {x} + local.x"
         body = _variables(spec, "sum", "column") + body
         columns = [o for o in spec.sums if o.access == "column"]
-        if columns:
-            body += f"    let i = {first if spec.width > 1 else thread};\n    if (i < call.count)\n    {{\n"
-            body += f"        let index = {_index(spec)};\n"
-            body += "".join(f"        {_added(spec, o)}\n" for o in columns) + "    }\n"
+        body += "".join(_group_columns(spec, o, flat, first if spec.width > 1 else thread) for o in columns)
         for o in spec.sums:
             if o.access == "sum":
                 body += f"    scatterGroup<{o.type}>(call.{o.name}, s_{o.name}, {flat});\n"
@@ -223,6 +220,17 @@ def _summed(spec: CallSpec, o: Operand) -> str:
 def _added(spec: CallSpec, o: Operand) -> str:
     """The addition to memory of what a thread has for a gradient."""
     return f"{_summed(spec, o)}.scatter({_address(spec, o)}, s_{o.name});"
+
+
+def _group_columns(spec: CallSpec, o: Operand, thread: str, first: str) -> str:
+    """What the threads of a group have for columns, added to memory."""
+    last, threads = spec.rank - 1, spec.group[0]
+    items = [f"s_{o.name}[{k}]" for k in range(spec.width)] if _summed(spec, o) != o.type else [f"s_{o.name}"]
+    return (
+        f"    {o.type} t_{o.name}[{len(items)}] = {{ {', '.join(items)} }};\n"
+        f"    scatterColumns<{o.type}, {len(items)}>(call.{o.name}, call.{o.name}_stride[{last}], t_{o.name}, "
+        f"{thread}, {threads}, call.shape[{last}], {first}, call.count);\n"
+    )
 
 
 def _tile(spec: CallSpec) -> str:
