@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from tools import gen_cuda_ffi
@@ -31,6 +32,45 @@ PRELUDE = """
 #include <cuda_fp16.h>
 #endif
 """
+
+SHADERS = str(Path(__file__).resolve().parents[2] / "shaders")
+GRADIENTS = """
+import slangpy_rt;
+struct Call { uint n; float* a; double* d; half* h; };
+[Differentiable]
+float2 go(DiffTensor<float2, 1> t, RWDiffTensor<double, 1> u, WDiffTensor<float, 1> w, int i)
+{
+    int index[1] = { i };
+    float2 x = t[i] * t.loadOnce(index) + t.loadUniform(index);
+    u[i] = u[i + 1] * double(x.x);
+    w[i] = x.y;
+    return x;
+}
+void tensors(Call call, int i)
+{
+    int shape[1] = { 8 };
+    int64_t stride[1] = { 8 };
+    let t = DiffTensor<float2, 1>(uint64_t(call.a), shape, stride, uint64_t(call.a), stride);
+    let u = RWDiffTensor<double, 1>(
+        uint64_t(call.d), shape, stride, uint64_t(call.d), stride, uint64_t(call.d), stride);
+    let w = WDiffTensor<float, 1>(uint64_t(call.a), shape, stride, uint64_t(call.a), stride, 0, stride);
+    bwd_diff(go)(t, u, w, i, float2(1));
+}
+[shader("compute")] [numthreads(100, 1, 1)]
+void kernel(uint3 t: SV_DispatchThreadID, uint thread : SV_GroupIndex, uniform Call call) { BODY }
+"""
+BODIES = {
+    "float": "if (t.x < call.n) float.scatter(call.a + t.x / 8, call.a[t.x]);",
+    "half": "vector<half, 2>.scatter(call.h + t.x, vector<half, 2>.load(call.h)); half.accumulate(call.h, 1);",
+    "double": "double.scatterUniform(call.d, call.d[t.x] + double.waveSum(2));",
+    "matrix": "float2x2.scatter(call.a, float2x2.load(call.a + t.x)); float2x2.accumulate(call.a, float2x2.zero());",
+    "array": "Array<double3, 2>.scatter(call.d + t.x, Array<double3, 2>.load(call.d));",
+    "groups of float": "scatterGroup<float>(call.a, call.a[t.x], thread);",
+    "groups of half": "scatterGroup<vector<half, 4>>(call.h, vector<half, 4>.load(call.h + t.x), thread);",
+    "groups of double": "scatterGroup<double>(call.d, call.d[t.x], thread);",
+    "groups of arrays": "scatterGroup<Array<float, 17>>(call.a, Array<float, 17>.load(call.a + t.x), thread);",
+    "tensors": "if (t.x < call.n) tensors(call, int(t.x));",
+}
 
 
 def needs_headers() -> None:
@@ -77,6 +117,23 @@ void kernel(uint3 t: SV_DispatchThreadID, uniform Call call) {{
     cubin = nvrtc_compile(session.compile(text, "doubled", "kernel").code, "sm_90")
     session.close()
     assert b"\0kernel\0" in cubin
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_gradients_compile(name: str) -> None:
+    if "half" in name:
+        needs_headers()
+    try:
+        session = Session(Library(), Target("cuda", "", "value"), (SHADERS,))
+    except UnsupportedError as error:
+        pytest.skip(str(error))
+    code = session.compile(GRADIENTS.replace("BODY", BODIES[name]), "gradients", "kernel").code
+    session.close()
+    assert b"\0kernel\0" in nvrtc_compile(code, "sm_90")
+    kernel = code[code.rindex(b"#endif") :]  # what follows Slang's prelude
+    assert b"atomicAdd(" in kernel
+    # Slang's own wave intrinsics would bring a vote at each branch, in the whole kernel.
+    assert b"__ballot_sync" not in kernel
 
 
 def test_half_without_its_header_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
