@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from slangpy_rt.feeds import Feed
+from slangpy_rt.feeds import ConvertedFeed, Feed, GradientFeed, PartsFeed
 from slangpy_rt.generator import Generator
 from slangpy_rt.types import SlangType
 
@@ -78,10 +78,25 @@ class Bound:
         return tuple(g for g in (self.grad_in, self.grad_out) if g is not None)
 
     @property
+    def whole_feed(self) -> Feed:
+        """The feed with those of its gradients."""
+        return _with_gradients(self.feed, self) if any(p.gradients for p in self.places) else self.feed
+
+    @property
     def cost(self) -> tuple[int, int]:
         """How badly it fits: dimensions left to vectorize over, then conversions; worst leaf first."""
         fits = ((len(b.shape) if b.mode in ("array", "tensor") else 0, b.fit) for b in self.leaves)
         return max(fits, default=(0, EXACT))
+
+
+def _with_gradients(feed: Feed, bound: Bound) -> Feed:
+    if bound.gradients:
+        return GradientFeed(feed, *[g.feed for g in bound.gradients])
+    if isinstance(feed, ConvertedFeed):
+        return ConvertedFeed(feed.convert, _with_gradients(feed.inner, bound), feed.written)
+    if isinstance(feed, PartsFeed):
+        return PartsFeed(feed.parts, [part.whole_feed for _, part in bound.parts])
+    return feed
 
 
 def result_kind(bound: Sequence[Bound]) -> str:

@@ -20,7 +20,7 @@ from slangpy_rt.dtypes import NUMPY_OF, source_name, storage
 from slangpy_rt.errors import BindError, UnsupportedError
 from slangpy_rt.options import Options
 from slangpy_rt.scope import Scope
-from slangpy_rt.source import export_constants
+from slangpy_rt.source import Source, export_constants
 from slangpy_rt.types import EntryPoint, FunctionSig, Param, SlangType
 
 if TYPE_CHECKING:
@@ -31,6 +31,9 @@ _MAX_32 = 2**31 - 1
 _MAX_OWN = 1 << 15
 # Thread groups of a kernel in which every thread adds up what it has for a gradient: each ends in one atomic.
 _MAX_WALKING = 1024
+# Words of an exact sum, as in shaders/exact.slang.
+EXACT_WORDS = {"half": 10, "float": 10, "double": 67}
+_DETERMINISTIC = "export static const bool slangpy_rt_deterministic = true;"
 Uniforms = tuple[tuple[str, Bound], ...]
 
 
@@ -102,7 +105,7 @@ def describe_call(
     per_array = dict(zip((id(b) for b in arrays), merged.strides, strict=True))
     facts = {id(b): _Leaf(b, names[k], per_array.get(id(b), ())) for k, b in enumerate(leaves)}
     operands = {
-        id(b): _operand(f, merged.shape, len(shape), str(sig), aliased, device.backend.target.entry == "range")
+        id(b): _operand(device, f, merged.shape, len(shape), str(sig), aliased)
         for b, f in zip(leaves, facts.values(), strict=True)
     }
     operands, width = (operands, 1) if tiled or aliased else _widen(device, facts, operands, merged)
@@ -118,10 +121,11 @@ def describe_call(
     groups, rows = (
         _groups(device, -(-count // width), prod(group)) if not tiled else (_tiles(device, group, shape), False)
     )
+    backward = options.derivative == "backward"
     title = f"{options.derivative} derivative of {sig}" if options.derivative else str(sig)
     spec = CallSpec(
         title=title,
-        modules=(source.name, *source.imports),
+        modules=_modules(source),
         function=f"{sig.owner}.{sig.name}" if sig.owner and sig.static else sig.name,
         operands=tuple(trees[len(uniforms) : len(trees) - bool(result)]),
         result=trees[-1] if result else None,
@@ -133,7 +137,7 @@ def describe_call(
         method=bool(sig.owner) and not sig.static,
         group=group,
         records=_records(leaves),
-        constants=_constants(str(sig), scope, options),
+        constants=_constants(str(sig), scope, options) + (_DETERMINISTIC,) * (device.deterministic and backward),
         assigned=tuple((name, trees[k]) for k, (name, _) in enumerate(uniforms)),
         derivative=options.derivative,
     )
@@ -171,13 +175,13 @@ def describe_dispatch(
     leaves = [leaf for b in every for leaf in b.leaves]
     facts = [_Leaf(b, name, ()) for b, name in zip(leaves, _members([b.name for b in leaves]), strict=True)]
     # As of a call of two elements: an array of one is not walked, every thread reads the same element.
-    operands = {id(f.bound): _operand(f, (2,), 3, title) for f in facts}
+    operands = {id(f.bound): _operand(device, f, (2,), 3, title) for f in facts}
     trees = [_tree(b, _identifier(b.name), operands) for b in every]
     given = iter(trees[len(uniforms) :])
     count = prod(entry.group_size) * x * y * z
     spec = CallSpec(
         title=title,
-        modules=(scope.source.name, *scope.source.imports),
+        modules=_modules(scope.source),
         function=entry.name,
         operands=tuple(_system_value(entry, p) if p.semantic else next(given) for p in entry.params),
         result=None,
@@ -237,7 +241,8 @@ class _Leaf:
         return {f"{self.member}_stride": self.strides} if self.bound.mode == "array" else {}
 
 
-def _operand(leaf: _Leaf, shape: Shape, rank: int, where: str, aliased: bool = False, host: bool = False) -> Operand:
+def _operand(device: Device, leaf: _Leaf, shape: Shape, rank: int, where: str, aliased: bool = False) -> Operand:
+    host = device.backend.target.entry == "range"
     b, member = leaf.bound, leaf.member
     name, via = source_name(b.type), b.scalar if b.type.kind == "enum" else ""
     if b.generator is not None:
@@ -255,7 +260,8 @@ def _operand(leaf: _Leaf, shape: Shape, rank: int, where: str, aliased: bool = F
             return Operand(member, name, source_name(b.type.element), 1, b.access, "pointer")
         walked = "next" if b.mode == "tensor" and any(leaf.strides) else ""
         if b.mode == "tensor" and b.access in ("seed", "accumulate"):
-            walked = "own" if host and b.access == "accumulate" and not walked and _is_small(b) else walked
+            if host and b.access == "accumulate" and not walked and _is_small(device, b):
+                walked = "own"
             return Operand(member, name, scalar, b.count, b.access, "gradient", len(b.view[0]), walked)
         return Operand(member, name, scalar, b.count, b.access, b.mode, len(b.view[0]), walked, via)
     if not any(leaf.strides):
@@ -264,20 +270,24 @@ def _operand(leaf: _Leaf, shape: Shape, rank: int, where: str, aliased: bool = F
         mode = "linear"
     else:
         mode = "strided"
-    access = _adding(leaf.strides, shape, b.count, aliased) if b.access == "accumulate" else b.access
+    access = adding(leaf.strides, shape, b.count, aliased) if b.access == "accumulate" else b.access
     return Operand(member, name, scalar, b.count, access, mode, via=via)
 
 
-def _is_small(b: Bound) -> bool:
+def _is_small(device: Device, b: Bound) -> bool:
     """Whether a range may have a copy of a whole gradient, which is to be zeroed and added up each time."""
     shape, strides = b.view
-    dense = contiguous(shape, b.count)
-    return prod(shape) * b.count <= _MAX_OWN and all(
-        n == 1 or s == d for n, s, d in zip(shape, strides, dense, strict=True)
-    )
+    dense = contiguous(shape, b.count * (spacing(b.scalar) if device.deterministic else 1))
+    gaps = any(n != 1 and s != d for n, s, d in zip(shape, strides, dense, strict=True))
+    return prod(shape) * b.count <= _MAX_OWN and not gaps
 
 
-def _adding(strides: Shape, shape: Shape, count: int, aliased: bool) -> str:
+def spacing(scalar: str) -> int:
+    """How many scalars the sum of a scalar takes on a deterministic device."""
+    return EXACT_WORDS[scalar] * 8 // NUMPY_OF[scalar].itemsize
+
+
+def adding(strides: Shape, shape: Shape, count: int, aliased: bool) -> str:
     """How threads add to a gradient: each to places of its own, all to one, or several to some."""
     moving = sorted((abs(s), n) for s, n in zip(strides, shape, strict=True) if n > 1)
     if moving and not any(s for s, _ in moving):
@@ -355,7 +365,15 @@ def _item_record(type_: SlangType) -> bool:
 
 def _constants(where: str, scope: Scope, options: Options) -> tuple[str, ...]:
     """Link-time constants as text, in the types that the module declares them with."""
-    return tuple(export_constants(where, scope.source.info.constants, dict(options.constants)).values())
+    lines = tuple(export_constants(where, scope.source.info.constants, dict(options.constants)).values())
+    device = scope.device
+    poor = device.backend.target.format == "spirv" and "atomic_float" not in device.caps.features
+    return lines + ("export static const bool slangpy_rt_float_atomics = false;",) * poor
+
+
+def _modules(source: Source) -> tuple[str, ...]:
+    """What the text imports besides slangpy_rt."""
+    return (source.name, *(name for name in source.imports if name != "slangpy_rt"))
 
 
 def _widen(

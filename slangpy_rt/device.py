@@ -78,6 +78,10 @@ class Device:
         Which device of that kind.
     hot_reload : bool
         Whether a call looks for edited files of its module first.
+    deterministic : bool
+        Whether ``bwds`` computes the same bits each time. Where threads add to one place, floats depend on who comes
+        first; here the sums are exact instead, which takes longer and, while a call runs, 80 bytes for each float
+        and half of such a gradient, 536 for each double.
 
     Raises
     ------
@@ -92,12 +96,14 @@ class Device:
         debug: bool = False,
         index: int = 0,
         hot_reload: bool = True,
+        deterministic: bool = False,
     ) -> None:
         started = time.perf_counter()
         self.backend: Backend = _open_backend(type, index, debug)
         self.name = name = self.backend.name
         self.caps: Caps = self.backend.caps
         self.debug = debug
+        self.deterministic = self.backend.deterministic = deterministic
         self.diagnostics = Diagnostics(self.backend)
         self.launch = self.backend.launch if CONFIG.debug < 2 else self._launch_logged
         self.include_paths = tuple(str(Path(p).resolve()) for p in include_paths)
@@ -107,6 +113,7 @@ class Device:
         self._layouts: WeakValueDictionary[Any, Layout] = WeakValueDictionary()
         self._kernels: dict[str, Kernel] = {}
         self._toolchain: str | None = None
+        self._folds: Module | None = None
         self.closed = False
         self._lock = threading.RLock()
         self.log(1, f"{name}: {self.backend.description}, opened in {_ms(started)}")
@@ -194,6 +201,15 @@ class Device:
             with self._lock:
                 found = self._layouts.setdefault(key, Layout(self, kind, element, shape, strides, aligned, grads))
         return found
+
+    @property
+    def folds(self) -> Any:
+        """The module that adds exact sums to gradients."""
+        if self._folds is None:
+            from slangpy_rt.exact import FOLDS
+
+            self._folds = self.load_module_from_source("slangpy_rt_folds", FOLDS)
+        return self._folds
 
     def alloc(self, nbytes: int) -> Buffer:
         """Memory for an array; an empty one gets a byte, so that it has an address."""
@@ -362,9 +378,10 @@ def create_device(
     debug: bool = False,
     index: int = 0,
     hot_reload: bool = True,
+    deterministic: bool = False,
 ) -> Device:
     """Open a device; see Device."""
-    return Device(type, include_paths, debug, index, hot_reload)
+    return Device(type, include_paths, debug, index, hot_reload, deterministic)
 
 
 def init_device(include_paths: Sequence[str | Path] = ()) -> Device:

@@ -68,26 +68,22 @@ class FieldFeed(Feed):
 
 
 class GradientFeed(Feed):
-    """A value, and then its gradients, each found in the value and moved by a feed of its own."""
+    """A value, and then its gradients, for each of which a feed finds its own in the value."""
 
-    def __init__(self, primal: Feed, *gradients: tuple[Callable[[Any], Any], Feed]) -> None:
-        self._primal = primal
-        self._gradients = gradients
-        self.buffers = primal.buffers + sum(feed.buffers for _, feed in gradients)
-        self.returns = primal.returns or any(feed.returns for _, feed in gradients)
+    def __init__(self, *feeds: Feed) -> None:
+        self._feeds = feeds
+        self.buffers = sum(feed.buffers for feed in feeds)
+        self.returns = any(feed.returns for feed in feeds)
 
     def feed(self, value: Any, block: list[Any], buffers: list[Buffer]) -> None:
-        self._primal.feed(value, block, buffers)
-        for find, feed in self._gradients:
-            feed.feed(find(value), block, buffers)
+        for feed in self._feeds:
+            feed.feed(value, block, buffers)
 
     def finish(self, value: Any, buffers: Sequence[Buffer]) -> None:
-        at = self._primal.buffers
-        if self._primal.returns:
-            self._primal.finish(value, buffers[:at])
-        for find, feed in self._gradients:
+        at = 0
+        for feed in self._feeds:
             if feed.returns:
-                feed.finish(find(value), buffers[at : at + feed.buffers])
+                feed.finish(value, buffers[at : at + feed.buffers])
             at += feed.buffers
 
 
@@ -294,7 +290,7 @@ class ConvertedFeed(Feed):
     def __init__(self, convert: Callable[[Any], Any], inner: Feed, written: bool) -> None:
         self.convert = convert
         self.inner = inner
-        self._written = written
+        self.written = written
         self.buffers = inner.buffers
         self.returns = inner.returns or written
 
@@ -305,7 +301,7 @@ class ConvertedFeed(Feed):
         inner = self.convert(value)
         if self.inner.returns:
             self.inner.finish(inner, buffers)
-        if self._written and hasattr(value, "update_this"):
+        if self.written and hasattr(value, "update_this"):
             value.update_this(inner)
 
 

@@ -308,10 +308,12 @@ class Function:
         call = self._prepared(args, _result, named)
         rows = [("argument", "Slang type", "call dimensions", "mode", "access")]
         leaves = [b for bound in call.bound for b in bound.places]
-        modes = [o.mode for tree in call.spec.all_operands for o in tree.places]
-        for b, mode in zip(leaves, modes, strict=True):
+        places = [o for tree in call.spec.all_operands for o in tree.places]
+        for b, o in zip(leaves, places, strict=True):
             whole = f"{b.shape} of whole {b.view[0]}" if b.mode == "tensor" else str(b.shape)
-            rows.append((b.name, b.type.name, whole, mode, b.access))
+            rows.append((b.name, b.type.name, whole, o.mode, b.access))
+            for g, gradient in zip(b.gradients, o.gradients, strict=True):
+                rows.append((g.name, g.type.name, whole, gradient.mode, gradient.access))
         widths = [max(len(row[k]) for row in rows) for k in range(5)]
         table = "\n".join("  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in rows)
         return (
@@ -416,7 +418,7 @@ class Function:
         bound, shared = chosen.bound, False
         if options.derivative:
             modifier = "bwds" if options.derivative == "backward" else "fwds"
-            check_differentiable(chosen.sig, modifier)
+            check_differentiable(scope, chosen.sig, modifier)
             bound = tuple(
                 with_gradients(
                     f"{chosen.sig}: .{modifier}: argument '{p.name}'", scope, p, b, args[k],

@@ -7,6 +7,7 @@ is: a constant. How gradients are added up is decided in ``describe``.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from operator import attrgetter
@@ -19,7 +20,7 @@ from slangpy_rt.binding import bind
 from slangpy_rt.bound import Bound
 from slangpy_rt.dtypes import NUMPY_OF, storage
 from slangpy_rt.errors import BindError, UnsupportedError
-from slangpy_rt.feeds import ConvertedFeed, FieldFeed, GradientFeed, NoFeed, PartsFeed, RefFeed, ValueFeed
+from slangpy_rt.feeds import ConvertedFeed, FieldFeed, NoFeed, PartsFeed, RefFeed, ValueFeed
 from slangpy_rt.mapping import Map
 from slangpy_rt.ndbuffer import NDBuffer
 from slangpy_rt.pairs import DiffPair
@@ -32,9 +33,11 @@ _GRAD_IN, _GRAD_OUT = attrgetter("grad_in"), attrgetter("grad_out")
 _HOW_IN = "pass a Tensor as tensor.with_grads(grad_in=gradient), or diff_pair(None, gradient)"
 
 
-def check_differentiable(sig: FunctionSig, modifier: str) -> None:
+def check_differentiable(scope: Scope, sig: FunctionSig, modifier: str) -> None:
     """Refuse functions that Slang does not differentiate."""
-    if not sig.differentiable:
+    # Reflection does not say that another function is the derivative of this one.
+    named = re.search(rf"DerivativeOf\(\s*{re.escape(sig.name.partition('<')[0])}\s*\)", scope.source.text)
+    if not sig.differentiable and named is None:
         raise BindError(f"{sig}: .{modifier} needs a derivative; mark the function [Differentiable].")
 
 
@@ -128,7 +131,7 @@ def _walk(
     feed = bound.feed
     if isinstance(feed, ConvertedFeed) and not isinstance(value, DiffPair):
         inner = _walk(where, scope, type_, replace(bound, feed=feed.inner), feed.convert(value), active, derivative)
-        return replace(inner, feed=ConvertedFeed(feed.convert, inner.feed, False))
+        return _found_by(feed.convert, inner)
     if bound.mode == "parts" and isinstance(feed, PartsFeed):
         inside = _active_fields(scope, type_) if active else None
         parts = []
@@ -137,7 +140,7 @@ def _walk(
             live = active and (inside is None or name in inside) and differentiates(scope, scope.struct(part.type))
             at = f"{where[:-1]}{place}'" if where.endswith("'") else f"{where}{place}"
             parts.append((place, _walk(at, scope, scope.struct(part.type), part, item, live, derivative)))
-        return replace(bound, parts=tuple(parts), feed=PartsFeed(feed.parts, [p.feed for _, p in parts]))
+        return replace(bound, parts=tuple(parts))
     if bound.mode == "tensor":
         return _whole(where, scope, bound, value, derivative)
     if not active or bound.mode == "computed":
@@ -157,14 +160,14 @@ def _walk(
             "tensor.with_grads(grad_in=..., grad_out=...)."
         )
     if grads is None:
-        return bound
+        return _apart(bound, type_)
     writes = grads.out is not None and (bound.access != "in" or derivative == "backward")
     into = _gradient(where, scope, bound, type_, value.grad_in, "in") if wants_in and grads.into else None
     # What was one variable before and after the call has one gradient, which the call carries from after to before.
     access = "accumulate" if derivative == "backward" and not (wants_in and grads.shared) else "out"
     out = _gradient(where, scope, bound, type_, value.grad_out, access) if writes else None
     if into is None and out is None:
-        return bound
+        return _apart(bound, type_)
     return _attach(scope, _apart(bound, type_), into, out)
 
 
@@ -181,10 +184,21 @@ def _attach(scope: Scope, bound: Bound, grad_in: Bound | None, grad_out: Bound |
                 else part
             )
             parts.append((place, inner))
-        assert isinstance(bound.feed, PartsFeed)
-        return replace(bound, parts=tuple(parts), feed=PartsFeed(bound.feed.parts, [p.feed for _, p in parts]))
-    gradients = [(find, g.feed) for find, g in ((_GRAD_IN, grad_in), (_GRAD_OUT, grad_out)) if g is not None]
-    return replace(bound, grad_in=grad_in, grad_out=grad_out, feed=GradientFeed(bound.feed, *gradients))
+        return replace(bound, parts=tuple(parts))
+    return replace(bound, grad_in=_found(_GRAD_IN, grad_in), grad_out=_found(_GRAD_OUT, grad_out))
+
+
+def _found(find: Callable[[Any], Any], gradient: Bound | None) -> Bound | None:
+    """A gradient that is found in its argument's value."""
+    return gradient and replace(gradient, feed=ConvertedFeed(find, gradient.feed, False))
+
+
+def _found_by(convert: Callable[[Any], Any], bound: Bound) -> Bound:
+    """An argument, and its own gradients, of what values are converted to."""
+    grads = [_found(convert, g) for g in (bound.grad_in, bound.grad_out)]
+    return replace(
+        bound, feed=ConvertedFeed(convert, bound.feed, False), grad_in=grads[0], grad_out=grads[1]
+    )  # fmt: skip
 
 
 def _gradient(where: str, scope: Scope, bound: Bound, type_: SlangType, array: Any, access: str) -> Bound:
@@ -198,10 +212,12 @@ def _gradient(where: str, scope: Scope, bound: Bound, type_: SlangType, array: A
 def _whole(where: str, scope: Scope, bound: Bound, value: Any, derivative: str) -> Bound:
     """A whole array that knows where its gradients are."""
     found = container(bound.type)
-    if found is None or not bound.type.name.partition("<")[0].endswith("DiffTensor") or derivative == "forward":
+    if found is None or not bound.type.name.partition("<")[0].endswith("DiffTensor"):
         return bound
     element, rank, writable = found
     grads = value.layout.grads if isinstance(value, NDBuffer) else None
+    if derivative == "forward":
+        return _whole_tangents(where, scope, bound, value, element, rank)
     if writable and (grads is None or grads.into is None):
         raise BindError(
             f"{where} is {describe(value)}; the gradient of what '{bound.type.name}' writes there is missing: "
@@ -209,17 +225,33 @@ def _whole(where: str, scope: Scope, bound: Bound, value: Any, derivative: str) 
         )
     if grads is None:
         return bound
-    stored = stored_as(where, element)
+    into = _whole_gradient(where, scope, bound, value.grad_in, "seed", element, rank) if writable else None
+    out = None
+    if grads.out is not None:
+        out = _whole_gradient(where, scope, bound, value.grad_out, "accumulate", element, rank)
+    return replace(bound, grad_in=_found(_GRAD_IN, into), grad_out=_found(_GRAD_OUT, out))
 
-    def bind_grad(array: Any, access: str) -> Bound:
-        name = f"{bound.name}.grad_{'in' if access == 'seed' else 'out'}"
-        flat = bind_array(where, scope.device, name, element, stored, "in", array)
-        return replace(as_tensor(flat, bound.type, rank), access=access, mapped=bound.mapped)
 
-    into = bind_grad(value.grad_in, "seed") if writable else None
-    out = bind_grad(value.grad_out, "accumulate") if grads.out is not None else None
-    gradients = [(find, g.feed) for find, g in ((_GRAD_IN, into), (_GRAD_OUT, out)) if g is not None]
-    return replace(bound, grad_in=into, grad_out=out, feed=GradientFeed(bound.feed, *gradients))
+def _whole_tangents(where: str, scope: Scope, bound: Bound, value: Any, element: SlangType, rank: int) -> Bound:
+    """A whole array with the tangents that loads read, in place of what ``bwds`` adds to, and that stores write."""
+    grads = value.layout.grads if isinstance(value, NDBuffer) else None
+    if grads is None:
+        return bound
+    reads, writes = (bound.type.name.partition("<")[0] != w for w in ("WDiffTensor", "DiffTensor"))
+    into = out = None
+    if reads and grads.into is not None:
+        out = _found(_GRAD_IN, _whole_gradient(where, scope, bound, value.grad_in, "accumulate", element, rank))
+    if writes and grads.out is not None:
+        into = _found(_GRAD_OUT, _whole_gradient(where, scope, bound, value.grad_out, "seed", element, rank))
+    return replace(bound, grad_in=into, grad_out=out)
+
+
+def _whole_gradient(
+    where: str, scope: Scope, bound: Bound, array: Any, access: str, element: SlangType, rank: int
+) -> Bound:
+    name = f"{bound.name}.grad_{'in' if access == 'seed' else 'out'}"
+    flat = bind_array(where, scope.device, name, element, stored_as(where, element), "in", array)
+    return replace(as_tensor(flat, bound.type, rank), access=access, mapped=bound.mapped)
 
 
 def _cell(where: str, scope: Scope, bound: Bound, value: DiffPair, derivative: str) -> Bound:
@@ -234,32 +266,30 @@ def _cell(where: str, scope: Scope, bound: Bound, value: DiffPair, derivative: s
         return bound
     plain: Any = replace(bound, shape=(), strides=(), aligned=True)
     into = out = None
-    gradients: list[tuple[Callable[[Any], Any], Any]] = []
     if reads:
-        into = replace(plain, name=f"{bound.name}.grad_in", mode="value", access="in")
-        gradients.append((attrgetter("grad"), ValueFeed(f"{where}: gradient", bound.type, bound.scalar)))
+        number = ConvertedFeed(attrgetter("grad"), ValueFeed(f"{where}: gradient", bound.type, bound.scalar), False)
+        into = replace(plain, name=f"{bound.name}.grad_in", mode="value", access="in", feed=number)
     if derivative == "backward" or bound.access != "in":
         adds = derivative == "backward" and not reads
         access = "accumulate" if adds else "out"
-        out = replace(plain, name=f"{bound.name}.grad_out", mode="array", access=access)
         cell = RefFeed(scope.device, stored.dtype, stored.dims, "inout" if adds else "out", "grad")
-        gradients.append((lambda v: v, cell))
-    return replace(bound, grad_in=into, grad_out=out, feed=GradientFeed(bound.feed, *gradients))
+        out = replace(plain, name=f"{bound.name}.grad_out", mode="array", access=access, feed=cell)
+    return replace(bound, grad_in=into, grad_out=out)
 
 
 def _seed(where: str, scope: Scope, param: Param, type_: SlangType, value: Any, how: Map) -> Bound:
     """The gradient of something the function writes."""
 
     def seed(v: Any) -> Any:
-        return _gradients_in(where, v)
+        return _gradients_in(where, scope, type_, v)
 
     bound = bind(where, scope, Param(f"{param.name}.grad_in", type_), seed(value), how)
     seeds = _as_seeds(scope, bound, type_)
     return replace(seeds, feed=ConvertedFeed(seed, seeds.feed, False))
 
 
-def _gradients_in(where: str, value: Any) -> Any:
-    """What a value, or each of its parts, holds as the gradient to read."""
+def _gradients_in(where: str, scope: Scope, type_: SlangType, value: Any) -> Any:
+    """What a value, or each of its parts, holds as the gradient to read; 0 for fields that have none."""
     if isinstance(value, NDBuffer):
         if value.layout.grads is None or value.layout.grads.into is None:
             raise BindError(f"{where} is {describe(value)} without a gradient to read; {_HOW_IN}.")
@@ -268,11 +298,26 @@ def _gradients_in(where: str, value: Any) -> Any:
         if value.grad is None:
             raise BindError(f"{where} is {value!r}, whose gradient is missing; {_HOW_IN}.")
         return value.grad
-    if isinstance(value, dict):
-        return {k: v if k == "_type" else _gradients_in(f"{where}.{k}", v) for k, v in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_gradients_in(f"{where}[{k}]", v) for k, v in enumerate(value)]
+    if isinstance(value, dict) and type_.kind == "struct":
+        live, fields = _active_fields(scope, type_) or set(), {f.name: scope.struct(f.type) for f in type_.fields}
+        found = {name: _zeros(t) for name, t in fields.items() if name not in live or not differentiates(scope, t)}
+        for name, v in value.items():
+            if name not in found:
+                known = name != "_type" and name in fields
+                found[name] = _gradients_in(f"{where}.{name}", scope, fields[name], v) if known else v
+        return found
+    if isinstance(value, (list, tuple)) and type_.kind == "array" and type_.element is not None:
+        item = scope.struct(type_.element)
+        return [_gradients_in(f"{where}[{k}]", scope, item, v) for k, v in enumerate(value)]
     raise BindError(f"{where} is {describe(value)}, which has no gradient to read; {_HOW_IN}.")
+
+
+def _zeros(type_: SlangType) -> Any:
+    """A value of a type of which nothing is used."""
+    if type_.kind == "struct":
+        return {f.name: _zeros(f.type) for f in type_.fields}
+    stored = storage(type_)
+    return np.zeros(stored.dims).tolist() if stored is not None and stored.dims else 0
 
 
 def _as_seeds(scope: Scope, bound: Bound, type_: SlangType) -> Bound:
@@ -306,7 +351,7 @@ def _active_fields(scope: Scope, type_: SlangType) -> set[str] | None:
     own = {f.name for f in type_.fields}
     names = {f.name for f in found.type.fields} & own if isinstance(found, StructInfo) else set()
     # A Differential by hand may use other names; Slang then knows which is for which.
-    return names or own
+    return names or own - {f.name for f in type_.fields if f.no_diff}
 
 
 def _apart(bound: Bound, type_: SlangType) -> Bound:

@@ -108,8 +108,8 @@ class GradientRef(ValueRef):
 
     @property
     def value(self) -> Any:
-        """What the pair holds."""
-        return self._pair.grad
+        """What the pair holds; zero where it holds none."""
+        return 0.0 if self._pair.grad is None else self._pair.grad
 
     @value.setter
     def value(self, gradient: Any) -> None:

@@ -23,6 +23,7 @@ from slangpy_rt.describe import Description, Uniforms, describe_call, describe_d
 from slangpy_rt.diagnostics import Checked, Launcher
 from slangpy_rt.dtypes import NUMPY_OF, storage
 from slangpy_rt.errors import BindError, ShapeError, UnsupportedError
+from slangpy_rt.exact import exactly
 from slangpy_rt.gradients import bind_seed, differentiates, tangent_of
 from slangpy_rt.ndbuffer import NDBuffer
 from slangpy_rt.options import NO_OPTIONS, Options
@@ -101,6 +102,8 @@ def prepare(
             where, scope, sig, arguments, result or options.returns, shape, result is not None, options.derivative
         )
     )
+    if scope.device.deterministic and options.derivative == "backward":
+        arguments = tuple(exactly(scope.device, b, shape, aliased) for b in arguments)
     bound = (*arguments, outcome.bound) if outcome.bound else arguments
     _check_written(where, [leaf for b in bound for leaf in b.leaves], shape)
     description = describe_call(scope, sig, arguments, outcome.bound, shape, options, uniforms, aliased)

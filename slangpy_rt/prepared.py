@@ -72,7 +72,7 @@ class PreparedCall:
         self._prefix = prefix
         self._pack = pack
         self._order = order
-        self._feeds = tuple(b.feed for b in bound)
+        self._feeds = tuple(b.whole_feed for b in bound)
         # The feeds' values stand in their order, but for a result that is made.
         self._straight = order == tuple(range(len(order))) and not result.named
         # Only arrays, in the order of the parameters: their addresses are all that a call has to pack.

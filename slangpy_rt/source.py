@@ -29,7 +29,7 @@ Conformances = tuple[tuple[str, str, int], ...]
 
 
 # Part of the key of what reflection found: raise it when reflection finds more, or something else, in the same text.
-_REFLECTION = 2
+_REFLECTION = 3
 # A line that begins so is none of a comment; what an inactive #if hides is no dependency.
 _IMPORTS = re.compile(r"^[ \t]*(?:__exported[ \t]+)?import[ \t]+([\w.]+)[ \t]*;", re.M)
 

@@ -221,13 +221,18 @@ class Tensor(NDBuffer):
 def check_gradient(where: str, name: str, array: NDBuffer, grad: Any) -> None:
     """Refuse a gradient that does not fit an array."""
     if not isinstance(grad, NDBuffer):
-        raise BindError(f"{where}: {name} is {grad!r}; a tensor like this {array.summary} was expected.")
+        raise BindError(f"{where}: {name} is {_words(grad)}; a tensor like this {array.summary} was expected.")
     if grad.device is not array.device:
         raise BindError(f"{where}: {name} lives on {grad.device!r}; this tensor on {array.device!r}.")
     if grad.dtype != array.dtype:
         raise BindError(f"{where}: {name} is a {grad.summary}; '{array.dtype.name}' was expected, as of the tensor.")
     if grad.shape != array.shape:
         raise ShapeError(f"{where}: {name} is a {grad.summary}; shape {array.shape} was expected, as of the tensor.")
+
+
+def _words(value: Any) -> str:
+    """Not all of an array."""
+    return f"an array of shape {value.shape}" if isinstance(value, np.ndarray) else repr(value)
 
 
 def has_floats(type_: SlangType) -> bool:

@@ -17,6 +17,7 @@ class Field:
     name: str
     type: SlangType
     doc: str = field(default="", compare=False)
+    no_diff: bool = False
 
 
 @dataclass(frozen=True)

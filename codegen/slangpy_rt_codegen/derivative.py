@@ -24,7 +24,7 @@ def primal(spec: CallSpec) -> str:
         variable = f"x_{o.name}"
         if o.mode == "parts" or o.mode == "unused" or (o.access == "inout" and not forward and not _dual(spec, o)):
             variable = f"v_{o.name}"
-            before += [f"{o.type} {variable};", *fill(o, variable, lambda p: f"x_{p.name}")]
+            before += [f"{o.type} {variable};", *fill(o, variable, lambda p: _constant(spec, p))]
             after += [line for p, line in _kept(o, variable) if forward or _dual(spec, p)]
         arguments.append(variable)
     owner = f"{arguments.pop(0)}." if spec.method else ""
@@ -95,7 +95,9 @@ def _parameters(spec: CallSpec, o: Operand) -> list[str]:
         if p.mode == "unused":
             continue
         direction = ""
-        if p.access in ("out", "seed"):
+        if p.mode in ("tensor", "pointer"):
+            pass
+        elif p.access in ("out", "seed"):
             direction = "out "
         elif p.access == "inout" and (_dual(spec, p) or spec.derivative == "forward"):
             direction = "inout "
@@ -111,6 +113,12 @@ def _dual(spec: CallSpec, p: Operand) -> bool:
     if spec.derivative == "forward" and p.access != "in":
         return p.scalar in _FLOATS and not p.via
     return p.access == "seed" or p.grad_in is not None or p.grad_out is not None
+
+
+def _constant(spec: CallSpec, p: Operand) -> str:
+    """A place to be put into a variable: Slang 2026.12 fails on a no_diff number in a field of a field."""
+    number = p.scalar in _FLOATS and not p.via and p.mode not in ("tensor", "pointer")
+    return f"detach(x_{p.name})" if number and not _dual(spec, p) else f"x_{p.name}"
 
 
 def _kept(o: Operand, name: str) -> list[tuple[Operand, str]]:

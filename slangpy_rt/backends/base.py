@@ -152,12 +152,15 @@ class Backend(ABC):
         What the device can do.
     description : str
         The device in words, for people.
+    deterministic : bool
+        Whether a launch divides its work the same way each time.
     """
 
     name: ClassVar[str]
     target: Target
     caps: Caps
     description: str
+    deterministic: bool = False
 
     @classmethod
     @abstractmethod

@@ -63,6 +63,7 @@ _PROBE_ENOUGH = 4096
 _PROBE_SECONDS = 200e-6
 _WORTH_SECONDS = 60e-6
 _CHUNK_SECONDS = 250e-6
+_EVEN_CHUNKS = 64
 _CACHE_LIMIT = 1 << 30
 
 
@@ -188,6 +189,9 @@ class CpuBackend(Backend):
     def launch(self, kernel: Kernel, groups: tuple[int, int, int], args: bytes, buffers: Sequence[Buffer]) -> None:
         run = kernel.run  # type: ignore[attr-defined]
         count, done, size = groups[0], 0, _PROBE
+        if self.deterministic:
+            self._launch_evenly(run, count, args)
+            return
         if self._threads == 1 or count <= size:
             run(0, count, args)
             return
@@ -205,10 +209,22 @@ class CpuBackend(Backend):
         # Whole cache lines a chunk, enough chunks for uneven work, few enough that handing them out is free.
         share = -(-(count - done) // (8 * self._threads))
         chunk = max(64, min(share, int(_CHUNK_SECONDS * size / seconds)) // 64 * 64)
+        self._started_pool().run(run, done, count, chunk, args)
+
+    def _launch_evenly(self, run: Callable[[int, int, bytes], None], count: int, args: bytes) -> None:
+        """In pieces that depend on nothing but their number, neither on threads nor on the time that they take."""
+        chunk = max(_PROBE_ENOUGH, -(-count // _EVEN_CHUNKS))
+        if count <= chunk or self._threads == 1:
+            for start in range(0, count, chunk):
+                run(start, min(start + chunk, count), args)
+        else:
+            self._started_pool().run(run, 0, count, chunk, args)
+
+    def _started_pool(self) -> _Pool:
         if self._pool is None:
             with self._lock:
                 self._pool = self._pool or _Pool(self._threads - 1)
-        self._pool.run(run, done, count, chunk, args)
+        return self._pool
 
     def sync(self) -> None:
         pass

@@ -300,7 +300,8 @@ class Reflector:
         for index in range(native.spReflectionType_GetFieldCount(address) if whole else 0):
             variable = native.spReflectionType_GetFieldByIndex(address, index)
             kind = self.type(native.spReflectionVariable_GetType(variable))
-            fields.append(Field(self._variable_name(variable), kind))
+            constant = bool(native.spReflectionVariable_FindModifier(variable, _abi.SLANG_MODIFIER_NO_DIFF))
+            fields.append(Field(self._variable_name(variable), kind, no_diff=constant))
         parent = self._base(address) if whole else None
         if parent is not None:
             fields = _with_inherited(full, parent, fields)

@@ -10,7 +10,7 @@ import hashlib
 import re
 import sys
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -299,8 +299,9 @@ class Session:
             if session is not None:
                 session.close()
 
-    def __del__(self) -> None:
-        if getattr(self, "_session", None) is not None and not sys.is_finalizing():
+    def __del__(self, _exiting: Callable[[], bool] = sys.is_finalizing) -> None:
+        # At exit this module may be torn down already.
+        if getattr(self, "_session", None) is not None and not _exiting():
             self.close()
 
     def _native(self) -> ComPtr:

@@ -78,6 +78,9 @@ ALLOWED = {
         *("arrays", "binding", "bound", "dtypes", "errors", "feeds", "mapping", "ndbuffer", "pairs", "records"),
         *("scope", "types", "values"),
     },
+    "exact": {
+        *("backends.base", "bound", "broadcast", "describe", "dtypes", "feeds", "ndbuffer"),
+    },
     "bound": {"feeds", "generator", "types"},
     "values": {"errors", "generators", "ndbuffer", "records"},
     "arrays": {
@@ -106,14 +109,15 @@ ALLOWED = {
         "values",
     },
     "device": {
-        *("backends", "backends.base", "cache", "config", "diagnostics", "errors", "layout", "module", "ndbuffer"),
+        *("backends", "backends.base", "cache", "config", "diagnostics", "errors", "exact", "layout", "module"),
+        "ndbuffer",
         *("source", "types"),
     },
     "prepared": {"backends.base", "bound", "broadcast", "diagnostics", "errors", "feeds"},
     "describe": {"bound", "broadcast", "dtypes", "errors", "options", "scope", "source", "types"},
     "plan": {
         *("backends.base", "binding", "bound", "broadcast", "describe", "diagnostics", "dtypes", "errors"),
-        *("gradients", "ndbuffer", "options", "pairs", "prepared", "records", "scope", "tensor", "types"),
+        *("exact", "gradients", "ndbuffer", "options", "pairs", "prepared", "records", "scope", "tensor", "types"),
     },
     "function": {
         *(

@@ -1,0 +1,92 @@
+"""Gradients of a deterministic device: where threads add to one place, they add integers, in whatever order.
+
+``shaders/exact.slang`` has the arithmetic. Here a gradient is replaced by a row of integers a scalar, which a second
+kernel turns into the number that is added to the gradient. Gradients that one thread alone adds to stay as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from slangpy_rt.backends.base import Buffer
+from slangpy_rt.bound import Bound
+from slangpy_rt.broadcast import Shape, align, contiguous
+from slangpy_rt.describe import EXACT_WORDS, adding, spacing
+from slangpy_rt.dtypes import element_type, scalar_type, storage
+from slangpy_rt.feeds import Feed
+from slangpy_rt.ndbuffer import NDBuffer
+
+if TYPE_CHECKING:
+    from slangpy_rt.device import Device
+
+FOLDS = "import slangpy_rt;\n" + "".join(
+    f"void fold_{s}(inout {s} gradient, int64_t words[{n}]) {{ gradient += {s}(totalOf(words)); }}\n"
+    for s, n in EXACT_WORDS.items()
+)
+
+
+class ExactFeed(Feed):
+    """Zeroed sums in place of a gradient, which they are added to after the kernel.
+
+    Parameters
+    ----------
+    inner : Feed
+        Of the gradient.
+    shape, strides : tuple of int
+        Of all its scalars; strides in scalars.
+    """
+
+    buffers = 1
+    returns = True
+
+    def __init__(self, device: Device, inner: Feed, scalar: str, shape: Shape, strides: Shape) -> None:
+        self._device = device
+        self._inner = inner
+        self._scalar = scalar
+        self._words = device.layout(NDBuffer, element_type("", f"int64_t[{EXACT_WORDS[scalar]}]"), shape)
+        self._target = device.layout(NDBuffer, scalar_type(scalar), shape, strides, aligned=False)
+
+    def feed(self, value: Any, block: list[Any], buffers: list[Buffer]) -> None:
+        words = self._device.alloc(self._words.nbytes)
+        NDBuffer.of(self._words, words, words.address).clear()
+        block.append(words.address)
+        buffers.append(words)
+
+    def finish(self, value: Any, buffers: Sequence[Buffer]) -> None:
+        block: list[Any] = []
+        target: list[Buffer] = []
+        self._inner.feed(value, block, target)
+        words = NDBuffer.of(self._words, buffers[0], buffers[0].address)
+        gradient = NDBuffer.of(self._target, target[0], block[0])
+        fold = getattr(self._device.folds, f"fold_{self._scalar}")
+        fold(gradient, words)
+        if self._inner.returns:
+            self._inner.finish(value, target)
+
+
+def exactly(device: Device, bound: Bound, shape: Shape, aliased: bool) -> Bound:
+    """An argument whose gradients are exact sums where several threads add to them, in a call of that shape."""
+    if bound.mode == "parts":
+        parts = tuple((place, exactly(device, part, shape, aliased)) for place, part in bound.parts)
+        return replace(bound, parts=parts)
+    g = bound.grad_out
+    if g is None or g.access != "accumulate":
+        return bound
+    if g.mode == "array":
+        strides = align(g.shape, g.strides, shape, g.mapped)
+        if adding(strides, shape, g.count, aliased) == "accumulate":
+            return bound
+    stored = storage(bound.type.arguments[0] if g.mode == "tensor" else bound.type)  # type: ignore[arg-type]
+    assert stored is not None
+    inner, outer = g.view if g.mode == "tensor" else ((), ())
+    whole = g.shape + inner + stored.dims
+    spaced = tuple(s * spacing(g.scalar) for s in contiguous(whole))
+    kept = g.strides + outer + contiguous(stored.dims)
+    rank = len(g.shape)
+    feed = ExactFeed(device, g.feed, g.scalar, whole, kept)
+    exact = replace(
+        g, strides=spaced[:rank], view=(inner, spaced[rank : rank + len(inner)]), aligned=False, feed=feed
+    )
+    return replace(bound, grad_out=exact)
