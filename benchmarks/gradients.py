@@ -3,6 +3,10 @@
 Backward passes bound by memory are given in GB/s of what has to move: 28 bytes an element of the product (three
 reads, two gradients read and written). A shared number or row is compared with the forward pass of the same product,
 which moves 12 bytes an element where the backward pass needs 8. Waits are counted; gradients accumulate.
+
+The network has four layers of 64 x 64 with biases, ReLU between them; a step is the mean squared error of a batch,
+its gradient and Adam. It takes 6 x 64 x 64 x 4 floating-point operations a sample, the floor given beside it by
+matrix products of torch's of as many operations. All numbers are 32-bit floats; torch's products also with TF32.
 """
 
 from __future__ import annotations
@@ -19,6 +23,51 @@ from _cuda_floor import CudaFloor
 import slangpy_rt as spy
 
 SOURCE = "[Differentiable] float product(float a, float b) { return a * b; }\n"
+NETWORK = """
+import mlp;
+[Differentiable]
+float loss(Network<64, 64, 64, 3> network, no_diff float x[64], no_diff float target[64])
+{
+    return l2Loss(network.run(x), target);
+}
+"""
+# The same in slangpy, which has no library for it: weights (4, 65, 64), the bias last.
+_SLANGPY_NETWORK = """
+import "slangpy";
+[Differentiable]
+float loss(IDiffTensor<float, 3> weights, no_diff float x[64], no_diff float target[64])
+{
+    float y[64];
+    [ForceUnroll] for (int i = 0; i < 64; ++i)
+        y[i] = x[i];
+    [MaxIters(4)]
+    for (int k = 0; k < 4; ++k)
+    {
+        float z[64];
+        [MaxIters(64)]
+        for (int o = 0; o < 64; ++o)
+        {
+            float sum = weights[k, 64, o];
+            [MaxIters(64)]
+            for (int i = 0; i < 64; ++i)
+                sum += y[i] * weights[k, i, o];
+            z[o] = k < 3 ? max(sum, 0) : sum;
+        }
+        y = z;
+    }
+    float error = 0;
+    [MaxIters(64)]
+    for (int i = 0; i < 64; ++i)
+        error += (y[i] - target[i]) * (y[i] - target[i]);
+    return error / 64;
+}
+void adam(inout float p, float g, inout float m, inout float v, float rate, int step)
+{
+    m = 0.9 * m + 0.1 * g;
+    v = 0.999 * v + 0.001 * g * g;
+    p -= rate * (m / (1 - pow(0.9, float(step)))) / (sqrt(v / (1 - pow(0.999, float(step)))) + 1e-8);
+}
+"""
 _COLUMNS = 64
 
 Sampler = Callable[[], float]
@@ -33,6 +82,8 @@ def main() -> int:
         if bench.quick:
             size //= 4
         _products(bench, device, size, host)
+        bench.save()
+        _training(bench, device, 2**14 if bench.quick or (host and device != "cpu") else 2**18)
         bench.save()
     return bench.finish()
 
@@ -124,6 +175,128 @@ def _torch(device: str, a: tuple[int, ...], b: tuple[int, ...]) -> tuple[Callabl
     y = ta * tb
     sync = torch.cuda.synchronize if device == "cuda" else lambda: None
     return (lambda: torch.autograd.grad(y, wanted, g, retain_graph=True)), sync
+
+
+def _training(bench: Bench, device: str, batch: int) -> None:
+    """Steps that train a network."""
+    rng = np.random.default_rng(0)
+    x, target = (rng.standard_normal((batch, 64), np.float32) for _ in range(2))
+    weights = rng.standard_normal((4, 65, 64), np.float32) * np.float32(np.sqrt(2 / 64))
+    weights[:, 64] = 0
+    makers: dict[str, Callable[[], tuple[Callable[[], Any], Callable[[], Any]]]] = {
+        OURS: lambda: _our_training(device, x, target, weights)
+    }
+    if device != "vulkan":
+        makers["torch, eager"] = lambda: _torch_training(device, x, target, weights)
+        makers["torch, compiled"] = lambda: _torch_training(device, x, target, weights, compiled=True)
+    if device == "cuda":
+        makers["torch, eager, TF32"] = lambda: _torch_training(device, x, target, weights, tf32=True)
+        makers["torch, compiled, TF32"] = lambda: _torch_training(device, x, target, weights, True, True)
+        makers["floor: matrix products"] = lambda: _matrix_products(batch)
+    if device != "cpu":
+        makers["slangpy"] = lambda: _slangpy_training(device, x, target, weights)
+    samplers: dict[str, Sampler] = {}
+    for who, make in makers.items():
+        try:
+            call, sync = make()
+            call()
+            sync()
+        except Exception as error:  # a peer may raise whatever it likes
+            bench.miss(device, who, f"training: {' '.join(str(error).split())[:200]}")
+            continue
+        samplers[who] = whole(call, sync, 1 if who == "slangpy" or device == "cpu" else 10, 1e3)
+    bench.compare(device, f"training step, 2^{batch.bit_length() - 1}", "ms", samplers, 3)
+
+
+def _our_training(device: str, x: Any, target: Any, weights: Any) -> tuple[Callable[[], Any], Callable[[], Any]]:
+    opened = spy.Device(device)
+    module = spy.Module.load_from_source(opened, "network", NETWORK)
+    mlp: Any = spy.Module.load_from_file(opened, "mlp.slang")
+    batch = len(x)
+    network = spy.Tensor.from_numpy(opened, weights.reshape(-1)).with_grads()
+    tx, tt = (spy.Tensor.from_numpy(opened, a, "float[64]") for a in (x, target))
+    share = spy.Tensor.full(opened, (1,), 1 / batch).broadcast_to((batch,))
+    result = spy.Tensor.empty(opened, (batch,)).with_grads(grad_in=share)
+    mean, variance = spy.Tensor.zeros_like(network), spy.Tensor.zeros_like(network)
+    steps = iter(range(1, 1 << 30))
+
+    def step() -> None:
+        assert network.grad is not None
+        network.grad.clear()
+        module.loss.bwds(network, tx, tt, _result=result)
+        mlp.adam(network, network.grad, mean, variance, 1e-3, next(steps))
+
+    before = float(module.loss(network, tx, tt).to_numpy().mean())
+    for _ in range(5):
+        step()
+    after = float(module.loss(network, tx, tt).to_numpy().mean())
+    assert after < before, (before, after)
+    return step, opened.synchronize
+
+
+def _torch_training(
+    device: str, x: Any, target: Any, weights: Any, compiled: bool = False, tf32: bool = False
+) -> tuple[Callable[[], Any], Callable[[], Any]]:
+    torch: Any = importlib.import_module("torch")
+    linear, relu = torch.nn.Linear, torch.nn.ReLU
+    layers = [linear(64, 64), relu(), linear(64, 64), relu(), linear(64, 64), relu(), linear(64, 64)]
+    with torch.no_grad():
+        for layer, w in zip(layers[::2], weights, strict=True):
+            layer.weight.copy_(torch.from_numpy(w[:64].T.copy()))
+            layer.bias.copy_(torch.from_numpy(w[64]))
+    network = torch.nn.Sequential(*layers).to(device)
+    optimizer = torch.optim.Adam(network.parameters(), 1e-3, fused=True)
+    tx, tt = (torch.from_numpy(a).to(device) for a in (x, target))
+
+    def loss(a: Any, b: Any) -> Any:
+        return torch.nn.functional.mse_loss(network(a), b)
+
+    loss_of = torch.compile(loss) if compiled else loss
+
+    def step() -> None:
+        torch.backends.cuda.matmul.allow_tf32 = tf32
+        optimizer.zero_grad()
+        loss_of(tx, tt).backward()
+        optimizer.step()
+
+    return step, torch.cuda.synchronize if device == "cuda" else lambda: None
+
+
+def _matrix_products(batch: int) -> tuple[Callable[[], Any], Callable[[], Any]]:
+    """Twelve products of as many operations as the step's, TF32 allowed."""
+    torch: Any = importlib.import_module("torch")
+    a, b = torch.randn(batch, 64, device="cuda"), torch.randn(64, 64, device="cuda")
+    out = torch.empty(batch, 64, device="cuda")
+
+    def products() -> None:
+        torch.backends.cuda.matmul.allow_tf32 = True
+        for _ in range(12):
+            torch.matmul(a, b, out=out)
+
+    return products, torch.cuda.synchronize
+
+
+def _slangpy_training(device: str, x: Any, target: Any, weights: Any) -> tuple[Callable[[], Any], Callable[[], Any]]:
+    sp = importlib.import_module("slangpy")
+    opened = sp.Device(
+        type=getattr(sp.DeviceType, device),
+        enable_rhi_validation=False,
+        compiler_options={"include_paths": [sp.SHADER_PATH]},
+    )
+    module = sp.Module.load_from_source(opened, "network", _SLANGPY_NETWORK)
+    w = sp.Tensor.from_numpy(opened, weights).with_grads(zero=True)
+    tx, tt = (sp.Tensor.from_numpy(opened, a) for a in (x, target))
+    share = sp.Tensor.from_numpy(opened, np.full(len(x), 1 / len(x), np.float32))
+    result = sp.Tensor.zeros(opened, (len(x),), "float").with_grads(grad_in=share, zero=False)
+    mean, variance = (sp.Tensor.zeros(opened, weights.shape, "float") for _ in range(2))
+    steps = iter(range(1, 1 << 30))
+
+    def step() -> None:
+        w.grad_out.clear()
+        module.loss.bwds(w, tx, tt, result)
+        module.adam(w, w.grad_out, mean, variance, 1e-3, next(steps))
+
+    return step, opened.wait
 
 
 def _check(gradient: Any, other: Any, seed: Any, shape: tuple[int, ...]) -> None:

@@ -259,7 +259,7 @@ def _operand(device: Device, leaf: _Leaf, shape: Shape, rank: int, where: str, a
             assert b.type.element is not None
             return Operand(member, name, source_name(b.type.element), 1, b.access, "pointer")
         walked = "next" if b.mode == "tensor" and any(leaf.strides) else ""
-        if b.mode == "tensor" and b.access in ("seed", "accumulate"):
+        if b.mode == "tensor" and b.access in ("seed", "accumulate", "tangent"):
             if host and b.access == "accumulate" and not walked and _is_small(device, b):
                 walked = "own"
             return Operand(member, name, scalar, b.count, b.access, "gradient", len(b.view[0]), walked)
@@ -367,8 +367,13 @@ def _constants(where: str, scope: Scope, options: Options) -> tuple[str, ...]:
     """Link-time constants as text, in the types that the module declares them with."""
     lines = tuple(export_constants(where, scope.source.info.constants, dict(options.constants)).values())
     device = scope.device
-    poor = device.backend.target.format == "spirv" and "atomic_float" not in device.caps.features
-    return lines + ("export static const bool slangpy_rt_float_atomics = false;",) * poor
+    if device.backend.target.format != "spirv":
+        return lines
+    if "atomic_float" not in device.caps.features:
+        lines += ("export static const bool slangpy_rt_float_atomics = false;",)
+    if options.derivative == "backward" and device.caps.lanes in (8, 16, 32, 64):
+        lines += (f"export static const uint slangpy_rt_lanes = {device.caps.lanes};",)
+    return lines
 
 
 def _modules(source: Source) -> tuple[str, ...]:

@@ -240,7 +240,7 @@ def _whole_tangents(where: str, scope: Scope, bound: Bound, value: Any, element:
     reads, writes = (bound.type.name.partition("<")[0] != w for w in ("WDiffTensor", "DiffTensor"))
     into = out = None
     if reads and grads.into is not None:
-        out = _found(_GRAD_IN, _whole_gradient(where, scope, bound, value.grad_in, "accumulate", element, rank))
+        out = _found(_GRAD_IN, _whole_gradient(where, scope, bound, value.grad_in, "tangent", element, rank))
     if writes and grads.out is not None:
         into = _found(_GRAD_OUT, _whole_gradient(where, scope, bound, value.grad_out, "seed", element, rank))
     return replace(bound, grad_in=into, grad_out=out)

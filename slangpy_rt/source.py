@@ -248,14 +248,14 @@ class Source:
 
 
 def read_source(where: str, path: str | Path, folders: tuple[str, ...]) -> tuple[str, str]:
-    """Absolute path and text of a Slang file, looked up as given and then in folders.
+    """Absolute path and text of a Slang file, looked up as given, in folders, and among those of this package.
 
     Raises
     ------
     CompileError
         If it is in none of them or is not UTF-8 text.
     """
-    tried = [Path(path), *(Path(folder) / path for folder in folders)]
+    tried = [Path(path), *(Path(folder) / path for folder in (*folders, shader_directory()))]
     for candidate in tried:
         if candidate.is_file():
             try:

@@ -195,7 +195,7 @@ class VkDevice:
         if "shaderBufferFloat32AtomicAdd" in present:
             features.add("atomic_float")
         x, y, z = core.limits.maxComputeWorkGroupCount
-        self.caps = Caps((x, y, z), _scalars(present), frozenset(features))
+        self.caps = Caps((x, y, z), _scalars(present), frozenset(features), first.subgroupSize)
 
 
 class Block:

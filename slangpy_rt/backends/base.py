@@ -58,11 +58,14 @@ class Caps:
     features : frozenset of str
         Further capabilities: ``"zero_copy"`` (host arrays are device memory), ``"wave"``,
         ``"group_shared"``, ``"atomic_float"``.
+    lanes : int
+        Threads of a wave, 0 where there are no waves or their size is not known.
     """
 
     max_groups: tuple[int, int, int]
     scalars: frozenset[str]
     features: frozenset[str]
+    lanes: int = 0
 
 
 @dataclass(frozen=True)
