@@ -440,7 +440,17 @@ class _GeneralFunction(Function):
 
     def __call__(self, *args: Any, _result: Any = None, **named: Any) -> Any:
         """As ``Function``'s."""
-        return self._call_named(args, _result, named)
+        if named or self._values:
+            return self._call_named(args, _result, named)
+        self._scope.look()
+        values, calls = (args, self._calls) if _result is None else ((*args, _result), self._calls_into)
+        key = tuple([a.layout if type(a) in ARRAYS else signature(a) for a in values])
+        if self._options.derivative:
+            key = (*key, aliased(values))
+        call = calls.get(key)
+        if call is None:
+            call = self._prepare(key, args, (), _result)
+        return call.run(values)
 
     call = __call__
 

@@ -110,14 +110,14 @@ def differentiates(scope: Scope, type_: SlangType) -> bool:
 
 def aliased(values: tuple[Any, ...]) -> bool:
     """Whether two of the values add to gradients in one buffer."""
-    buffers = [id(buffer) for value in values for buffer in _written(value)]
-    return len(set(buffers)) < len(buffers)
+    buffers = [buffer for value in values if type(value) is not float for buffer in _written(value)]
+    return len(buffers) > 1 and len({id(buffer) for buffer in buffers}) < len(buffers)
 
 
 def _written(value: Any) -> list[Any]:
     if isinstance(value, NDBuffer):
         grads = value.layout.grads
-        return [] if grads is None or grads.out is None else [_GRAD_OUT(value).buffer]
+        return [] if grads is None or grads.out is None else [value._grads[1].buffer]  # type: ignore[union-attr]
     if isinstance(value, (list, tuple)):
         return [buffer for item in value for buffer in _written(item)]
     fields = fields_of(value)
