@@ -19,12 +19,21 @@ from _common import OURS, on_host
 from _peers import ALLOCATED, GIVEN
 
 _ROOT = Path(__file__).resolve().parent.parent
-_FLOORS = ("floor", "device copy", "memcpy", "pinned copies", "cuLaunchKernel, empty kernel")
+_FLOORS = (
+    "floor",
+    "floor: matrix products",
+    f"{OURS}, forward",
+    "device copy",
+    "memcpy",
+    "pinned copies",
+    "cuLaunchKernel, empty kernel",
+)
 _TITLES = {
     "launch": "Host time of a cached call, `add` on 1000 floats",
     "args": "Host time of a cached call by kind of argument and modifier, 1000 elements",
     "throughput": "Throughput",
     "transfer": "NumPy in and out",
+    "gradients": "Derivatives, and training with them",
     "startup": "Fresh process to first result",
 }
 _NAMES = {"cuda": "CUDA", "vulkan": "Vulkan", "cpu": "CPU", "null": "null device (Python alone)"}
@@ -34,11 +43,13 @@ _HEADLINES = (
     ("launch", ALLOCATED, "call, result allocated"),
     ("throughput", "add", "throughput of"),
     ("transfer", "2^", "NumPy in and out,"),
+    ("gradients", "backward, one number", "gradient of"),
+    ("gradients", "training", "a network of 4 x 64 x 64,"),
     ("startup", "first result", "new process to first result"),
 )
 _COLD = (f"{OURS}, cold cache", "slangpy, default")
 _VARIANTS = (", drained", ", until done")
-_SIZED = ("throughput", "transfer")
+_SIZED = ("throughput", "transfer", "gradients")
 # Upper bounds, but lower ones in GB/s, for GPUs; set before the first line of code was written.
 _TARGETS = {
     ("launch", "cuda", GIVEN): 4.0,
@@ -166,7 +177,12 @@ def _headlines(machine: Machine) -> Iterable[tuple[str, str, str, str]]:
         for device in machine.devices():
             for case, rows in machine.table(script, device).items():
                 if device != "null" and OURS in rows and case.startswith(start) and not case.endswith(_VARIANTS):
-                    yield device, script, case, f"{label} {case}" if script in _SIZED else label
+                    yield (
+                        device,
+                        script,
+                        case,
+                        f"{label} {case.removeprefix('backward, ')}" if script in _SIZED else label,
+                    )
 
 
 def _targets(machines: list[Machine]) -> str:

@@ -37,6 +37,7 @@ from slangpy_rt.types import EntryPoint, FunctionSig, LayoutField, Param, SlangT
 if TYPE_CHECKING:
     from slangpy_rt.device import Device
 
+_READ = ("in", "seed", "tangent")
 _RESULTS: dict[Any, str] = {
     "numpy": "numpy", "tensor": "tensor", "ndbuffer": "ndbuffer",
     np.ndarray: "numpy", Tensor: "tensor", NDBuffer: "ndbuffer",
@@ -229,7 +230,7 @@ def _check_strict(where: str, scope: Scope, leaves: Sequence[Bound], shape: Shap
 def _check_written(where: str, leaves: Sequence[Bound], shape: Shape) -> None:
     """Refuse outputs that several elements of the call would write to."""
     for b in leaves:
-        if b.access in ("in", "seed", "accumulate") or b.mode != "array":
+        if b.access in (*_READ, "accumulate") or b.mode != "array":
             continue
         if spread(b.name, b.shape, b.mapped, len(shape)) != shape:
             raise ShapeError(
@@ -261,7 +262,8 @@ def _finish(
             "run" if spec.entry == "range" else "kernel",
             (1, 1, 1) if spec.entry == "range" else (x, y, z),
             fields[-1].offset + fields[-1].size,
-            tuple(b.access != "in" for b in leaves if b.feed.buffers) + ((True,) if reports else ()),
+            tuple(b.access not in _READ for b in leaves if b.feed.buffers) + ((True,) if reports else ()),
+            any(o.mode == "gradient" and o.step == "own" for o in spec.leaves),
         )
         block = tuple(LayoutField(f.name, f.offset, f.size) for f in fields)
         kernel = device.kernel(scope.source, text, spec.title, info, block, options.conformances)

@@ -82,12 +82,15 @@ class KernelInfo:
         Bytes of the argument block.
     written : tuple of bool
         For each buffer of a launch, whether the kernel writes to it.
+    coarse : bool
+        Of a range kernel, whether each range costs something by itself, so that a few large ones are best.
     """
 
     entry: str
     group_size: tuple[int, int, int]
     args_size: int
     written: tuple[bool, ...]
+    coarse: bool = False
 
 
 class Buffer:

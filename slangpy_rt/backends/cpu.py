@@ -208,7 +208,8 @@ class CpuBackend(Backend):
             size = min(4 * size, count - done)
         # Whole cache lines a chunk, enough chunks for uneven work, few enough that handing them out is free.
         share = -(-(count - done) // (8 * self._threads))
-        chunk = max(64, min(share, int(_CHUNK_SECONDS * size / seconds)) // 64 * 64)
+        most = share if kernel.info.coarse else min(share, int(_CHUNK_SECONDS * size / seconds))
+        chunk = max(64, most // 64 * 64)
         self._started_pool().run(run, done, count, chunk, args)
 
     def _launch_evenly(self, run: Callable[[int, int, bytes], None], count: int, args: bytes) -> None:
