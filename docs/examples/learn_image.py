@@ -2,7 +2,7 @@
 
 Run it from anywhere, on any device:
 
-    python docs/examples/learn_image.py [--device cpu] [--seconds 60] [--picture FILE] [--out FOLDER]
+    python docs/examples/learn_image.py [--device cpu] [--seconds 60 | --steps 500] [--picture FILE] [--out FOLDER]
 
 It shows its progress, and writes the reconstructions next to the photograph (``learn_image.png``) and the error over
 time (``learn_image_loss.png``). It needs Pillow and rich. The photograph is Chelsea the cat, by Stéfan van der Walt,
@@ -50,7 +50,7 @@ class Model:
 
 
 def main() -> None:
-    """Train until the time is up."""
+    """Train until the time is up, or the steps are done."""
     options = _options()
     picture = np.asarray(Image.open(options.picture).convert("RGB"), np.float32) / 255
     device = spy.create_device(options.device)
@@ -71,10 +71,10 @@ def main() -> None:
         TimeRemainingColumn(),
     )  # fmt: skip
     with bar:
-        task = bar.add_task("", total=options.seconds, step=0, psnr=0.0)
-        while (spent := time.perf_counter() - started) < options.seconds:
+        task = bar.add_task("", total=1.0, step=0, psnr=0.0)
+        while (done := _share(options, time.perf_counter() - started, step)) < 1:
             step += 1
-            rate = RATE * 0.5 ** (4 * spent / options.seconds)
+            rate = RATE * 0.5 ** (4 * done)
             positions = spy.rand_float(0, 1, 2, seed=step)
             module.loss.bwds(model.argument, positions, wanted, _result=losses)
             model.update(step, rate)
@@ -82,7 +82,7 @@ def main() -> None:
                 drawn = _draw(module, model, picture)
                 curve.append((time.perf_counter() - started, _psnr(drawn, picture)))
                 strip += [drawn] if step in SNAPSHOTS else []
-                bar.update(task, completed=spent, step=step, psnr=curve[-1][1])
+                bar.update(task, completed=done, step=step, psnr=curve[-1][1])
     drawn = _draw(module, model, picture)
     psnr = _psnr(drawn, picture)
     curve.append((time.perf_counter() - started, psnr))
@@ -97,11 +97,17 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="automatic", help="cuda, vulkan, cpu, or the best there is")
     parser.add_argument("--seconds", type=float, default=60, help="how long to train")
+    parser.add_argument("--steps", type=int, help="train so many steps, however long they take")
     parser.add_argument("--batch", type=int, default=1 << 16, help="samples a step")
     parser.add_argument("--look", type=int, default=16, help="steps between two looks at the whole picture")
     parser.add_argument("--picture", type=Path, default=HERE / "cat.jpg")
     parser.add_argument("--out", type=Path, default=Path())
     return parser.parse_args()
+
+
+def _share(options: argparse.Namespace, seconds: float, steps: int) -> float:
+    """How much of the training is done."""
+    return steps / options.steps if options.steps else seconds / options.seconds
 
 
 def _draw(module: Any, model: Model, picture: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
@@ -123,18 +129,24 @@ def _write_strip(path: Path, pictures: list[npt.NDArray[np.float32]]) -> None:
 
 
 def _write_curve(path: Path, curve: list[tuple[float, float]]) -> None:
-    """PSNR over seconds, with a line at each 5 dB."""
-    width, height, margin = 640, 360, 40
+    """The mean squared error over seconds, with a line at each power of ten."""
+    width, height, margin = 640, 360, 48
     image = Image.new("RGB", (width, height), "white")
     draw = ImageDraw.Draw(image)
-    top = 5 * (max(p for _, p in curve) // 5 + 1)
-    x = [margin + t / curve[-1][0] * (width - 2 * margin) for t, _ in curve]
-    y = [height - margin - p / top * (height - 2 * margin) for _, p in curve]
-    for level in range(0, int(top) + 1, 5):
-        at = height - margin - level / top * (height - 2 * margin)
-        draw.line([(margin, at), (width - margin, at)], fill="lightgray")
-        draw.text((4, at - 5), f"{level} dB", fill="black")
-    draw.line(list(zip(x, y, strict=True)), fill="steelblue", width=2)
+    powers = [-psnr / 10 for _, psnr in curve]
+    low, high = int(np.floor(min(powers))), int(np.ceil(max(powers)))
+
+    def level(power: float) -> float:
+        return height - margin - (power - low) / max(high - low, 1) * (height - 2 * margin)
+
+    for power in range(low, high + 1):
+        draw.line([(margin, level(power)), (width - margin, level(power))], fill="lightgray")
+        draw.text((4, level(power) - 5), f"{10.0**power:g}", fill="black")
+    points = [
+        (margin + t / curve[-1][0] * (width - 2 * margin), level(p)) for (t, _), p in zip(curve, powers, strict=True)
+    ]
+    draw.line(points, fill="steelblue", width=2)
+    draw.text((margin, 16), "mean squared error", fill="black")
     draw.text((width - margin - 40, height - margin + 8), f"{curve[-1][0]:.0f} s", fill="black")
     image.save(path)
 
