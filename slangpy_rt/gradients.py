@@ -27,7 +27,7 @@ from slangpy_rt.pairs import DiffPair
 from slangpy_rt.records import fields_of
 from slangpy_rt.scope import Scope
 from slangpy_rt.types import FunctionSig, Param, SlangType, StructInfo
-from slangpy_rt.values import describe
+from slangpy_rt.values import converter, describe
 
 _GRAD_IN, _GRAD_OUT = attrgetter("grad_in"), attrgetter("grad_out")
 _HOW_IN = "pass a Tensor as tensor.with_grads(grad_in=gradient), or diff_pair(None, gradient)"
@@ -120,6 +120,11 @@ def _written(value: Any) -> list[Any]:
         return [] if grads is None or grads.out is None else [value._grads[1].buffer]  # type: ignore[union-attr]
     if isinstance(value, (list, tuple)):
         return [buffer for item in value for buffer in _written(item)]
+    if isinstance(value, (bool, int, float, np.ndarray, np.generic, DiffPair)):
+        return []
+    stand_in = converter(type(value))
+    if stand_in is not None:
+        return _written(stand_in(value))
     fields = fields_of(value)
     return [] if fields is None else [buffer for item in fields.values() for buffer in _written(item)]
 

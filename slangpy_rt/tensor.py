@@ -226,8 +226,15 @@ def check_gradient(where: str, name: str, array: NDBuffer, grad: Any) -> None:
         raise BindError(f"{where}: {name} lives on {grad.device!r}; this tensor on {array.device!r}.")
     if grad.dtype != array.dtype:
         raise BindError(f"{where}: {name} is a {grad.summary}; '{array.dtype.name}' was expected, as of the tensor.")
+    if array.nbytes and array.is_contiguous and grad.is_contiguous and _overlap(grad, array):
+        raise BindError(f"{where}: {name} lies in the tensor's own memory; give it memory of its own.")
     if grad.shape != array.shape:
         raise ShapeError(f"{where}: {name} is a {grad.summary}; shape {array.shape} was expected, as of the tensor.")
+
+
+def _overlap(a: NDBuffer, b: NDBuffer) -> bool:
+    """Whether two contiguous arrays share memory."""
+    return a.address < b.address + b.nbytes and b.address < a.address + a.nbytes
 
 
 def _words(value: Any) -> str:
