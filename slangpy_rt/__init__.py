@@ -10,6 +10,7 @@ The public names are those below; everything else may change. Importing this ope
 compiler, no driver and no torch.
 """
 
+from slangpy_rt.command_list import CommandList
 from slangpy_rt.device import Device, DeviceInfo, DeviceType, create_device, devices, init_device
 from slangpy_rt.errors import (
     BindError,
@@ -67,6 +68,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "BindError",
+    "CommandList",
     "CompileError",
     "Device",
     "DeviceError",

@@ -31,6 +31,7 @@ from slangpy_rt.source import Source, compiler_version
 from slangpy_rt.types import LayoutField, SlangType
 
 if TYPE_CHECKING:
+    from slangpy_rt.command_list import CommandList
     from slangpy_rt.module import Module
     from slangpy_rt.scope import Scope
 
@@ -114,6 +115,7 @@ class Device:
         self._kernels: dict[str, Kernel] = {}
         self._toolchain: str | None = None
         self._folds: Module | None = None
+        self._moves: Module | None = None
         self.closed = False
         self._lock = threading.RLock()
         self.log(1, f"{name}: {self.backend.description}, opened in {_ms(started)}")
@@ -201,6 +203,22 @@ class Device:
             with self._lock:
                 found = self._layouts.setdefault(key, Layout(self, kind, element, shape, strides, aligned, grads))
         return found
+
+    def command_list(self) -> CommandList:
+        """A new list for ``function.append_to(list, ...)``; as a context manager it is submitted at its end."""
+        from slangpy_rt.command_list import CommandList
+
+        self.check_open()
+        return CommandList(self)
+
+    @property
+    def moves(self) -> Any:
+        """The module that copies and clears in command lists."""
+        if self._moves is None:
+            from slangpy_rt.command_list import MOVES
+
+            self._moves = self.load_module_from_source("slangpy_rt_moves", MOVES)
+        return self._moves
 
     @property
     def folds(self) -> Any:

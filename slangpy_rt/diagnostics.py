@@ -156,13 +156,40 @@ class Launcher:
         if outside is not None:
             raise OutOfBoundsError(f"{self._title}: {self._describe(outside, args)}")
 
-    def _describe(self, outside: Outside, args: bytes) -> str:
-        same = [
+    def with_buffer(self, buffers: Sequence[Buffer]) -> tuple[Buffer, ...]:
+        """The buffers of a launch that does not come through this launcher."""
+        return (*buffers, self._diagnostics.buffer)
+
+    @staticmethod
+    def around(launchers: Sequence[tuple[Launcher, bytes]], work: Callable[[], None]) -> None:
+        """Do something that runs the kernels of several launchers, each with its arguments.
+
+        Raises
+        ------
+        OutOfBoundsError
+            As a call does.
+        """
+        first = launchers[0][0]
+        diagnostics = first._diagnostics
+        with diagnostics.lock:
+            diagnostics.pending = True
+            work()
+            checks = any(launcher._arrays for launcher, _ in launchers)
+            outside = diagnostics.flush() if first._wait or checks else None
+        if outside is not None:
+            found = next(((x, a) for x, a in launchers if x._same(outside, a)), launchers[0])
+            raise OutOfBoundsError(f"{found[0]._title}: {found[0]._describe(outside, found[1])}")
+
+    def _same(self, outside: Outside, args: bytes) -> list[str]:
+        return [
             f"'{a.name}'"
             for a in self._arrays
             if a.shape == outside.shape
             and a.first <= outside.address - struct.unpack_from("<Q", args, a.offset)[0] <= a.last
         ]
+
+    def _describe(self, outside: Outside, args: bytes) -> str:
+        same = self._same(outside, args)
         who = f"argument {' or '.join(same)}" if same else "an array made in the function,"
         more = f", one of {outside.count} such accesses" if outside.count > 1 else ""
         return (

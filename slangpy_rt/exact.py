@@ -40,6 +40,7 @@ class ExactFeed(Feed):
 
     buffers = 1
     returns = True
+    lasting = False
 
     def __init__(self, device: Device, inner: Feed, scalar: str, shape: Shape, strides: Shape) -> None:
         self._device = device

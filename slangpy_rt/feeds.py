@@ -35,6 +35,8 @@ class Feed(ABC):
     # How many buffers it adds, and whether ``finish`` has anything to do.
     buffers = 0
     returns = False
+    # Whether what it adds holds for as long as the value lives, with nothing to move at each call.
+    lasting = True
 
     @abstractmethod
     def feed(self, value: Any, block: list[Any], buffers: list[Buffer]) -> None:
@@ -74,6 +76,7 @@ class GradientFeed(Feed):
         self._feeds = feeds
         self.buffers = sum(feed.buffers for feed in feeds)
         self.returns = any(feed.returns for feed in feeds)
+        self.lasting = all(feed.lasting for feed in feeds)
 
     def feed(self, value: Any, block: list[Any], buffers: list[Buffer]) -> None:
         for feed in self._feeds:
@@ -162,6 +165,7 @@ class HostViewFeed(Feed):
     """A NumPy array used in place, on a device that shares the host's memory."""
 
     buffers = 1
+    lasting = False
 
     def __init__(self, device: Device, as_array: Callable[[Any], npt.NDArray[Any]]) -> None:
         self._wrap = device.backend.wrap
@@ -192,6 +196,7 @@ class HostCopyFeed(Feed):
         access: str,
         shared_bytes: int = _SHARED_BYTES,
     ) -> None:
+        self.lasting = False
         self._device = device
         self._as_array = as_array
         self._access = access
@@ -241,6 +246,7 @@ class PartsFeed(Feed):
         self._feeds = tuple(feeds)
         self.buffers = sum(feed.buffers for feed in feeds)
         self.returns = any(feed.returns for feed in feeds)
+        self.lasting = all(feed.lasting for feed in feeds)
 
     def feed(self, value: Any, block: list[Any], buffers: list[Buffer]) -> None:
         for part, feed in zip(self.parts(value), self._feeds, strict=True):
@@ -262,6 +268,7 @@ class RefFeed(Feed):
     def __init__(
         self, device: Device, dtype: np.dtype[Any], dims: tuple[int, ...], access: str, name: str = "value"
     ) -> None:
+        self.lasting = False
         self._name = name
         self._device = device
         self._dtype = dtype
@@ -293,6 +300,7 @@ class ConvertedFeed(Feed):
         self.written = written
         self.buffers = inner.buffers
         self.returns = inner.returns or written
+        self.lasting = inner.lasting
 
     def feed(self, value: Any, block: list[Any], buffers: list[Buffer]) -> None:
         self.inner.feed(self.convert(value), block, buffers)

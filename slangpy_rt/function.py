@@ -15,6 +15,7 @@ import numpy as np
 from slangpy_rt.args import ARRAYS, signature
 from slangpy_rt.binding import bind_whole
 from slangpy_rt.bound import Bound
+from slangpy_rt.command_list import Call, CommandList
 from slangpy_rt.errors import BindError, CompileError
 from slangpy_rt.gradients import aliased, check_differentiable, with_gradients
 from slangpy_rt.mapping import read_map
@@ -289,6 +290,43 @@ class Function:
         values = self._all_values(args, _result, named)
         return self._prepared(args, _result, named).bound_to(values)
 
+    def append_to(self, commands: CommandList, *args: Any, _result: Any = None, **named: Any) -> Any:
+        """Record a call in a command list instead of running it.
+
+        Parameters
+        ----------
+        commands : CommandList
+            Of the same device.
+        *args, _result, **named
+            As of a call, but arrays are on the device.
+
+        Returns
+        -------
+        Tensor, NDBuffer or None
+            Where the result will be.
+
+        Raises
+        ------
+        BindError
+            As a call; also if an argument is a NumPy array or a ValueRef, which nothing would bring back.
+        """
+        if not isinstance(commands, CommandList) or commands.device is not self._device:
+            raise BindError(f"{self.name}.append_to: {commands!r} is no command list of {self._device!r}.")
+        call = self.recorded(args, _result, named)
+        commands._add(call)
+        return call.result
+
+    def recorded(self, args: tuple[Any, ...], result: Any, named: dict[str, Any]) -> Call:
+        """A call as a command list keeps it; for its use."""
+        self._device.check_open()
+        prepared = self._prepared(args, result, named)
+        if result is None and prepared.returns_host_data:
+            result = "tensor"
+            prepared = self._prepared(args, result, named)
+        values = args if result is None else (*args, result)
+        dispatch, out = prepared.recorded(self._all_values(args, result, named) if named or self._values else values)
+        return Call(prepared.spec.title, dispatch, out, self, prepared, prepared.launcher)
+
     def dispatch(self, threads: Any, *args: Any, **named: Any) -> None:
         """Of kernels alone; see ``Kernel.dispatch``.
 
@@ -347,6 +385,8 @@ class Function:
         return found._with_values(self._values) if self._values else found
 
     def _call_named(self, args: tuple[Any, ...], result: Any, named: dict[str, Any]) -> Any:
+        if "_append_to" in named:
+            return self.append_to(named.pop("_append_to"), *args, _result=result, **named)
         return self._prepared(args, result, named).run(self._all_values(args, result, named))
 
     def _all_values(self, args: tuple[Any, ...], result: Any, named: dict[str, Any]) -> tuple[Any, ...]:
@@ -356,9 +396,12 @@ class Function:
         return values if result is None else (*values, result)
 
     def _prepared(self, args: tuple[Any, ...], result: Any, named: dict[str, Any]) -> PreparedCall:
-        self._scope.look()
-        values = self._all_values(args, result, named)
-        result, named = self._take_out(result, named)
+        if self._watched is not None and monotonic() >= self._watched.due:
+            self._watched.check()
+        values = args if result is None else (*args, result)
+        if named or self._values:
+            values = self._all_values(args, result, named)
+            result, named = self._take_out(result, named)
         key = (*[a.layout if type(a) in ARRAYS else signature(a) for a in values], *named)
         if self._options.derivative:
             key = (*key, aliased(values))

@@ -10,6 +10,7 @@ import numpy as np
 
 from slangpy_rt.args import ARRAYS, signature
 from slangpy_rt.binding import bind_whole
+from slangpy_rt.command_list import Call, CommandList
 from slangpy_rt.errors import BindError
 from slangpy_rt.function import Function, gone
 from slangpy_rt.options import Options
@@ -78,7 +79,22 @@ class Kernel(Function):
         UnsupportedError
             If the kernel shares memory or waits within a group and the device has no groups.
         """
+        if "_append_to" in named:
+            commands = named.pop("_append_to")
+            self.append_to(commands, threads, *args, **named)
+            return
         self._dispatched(threads, args, named).run((*args, *named.values(), *self._values))
+
+    def append_to(self, commands: CommandList, threads: Any, *args: Any, **named: Any) -> None:  # type: ignore[override]
+        """Record a dispatch in a command list instead of running it; the arguments are those of ``dispatch``."""
+        super().append_to(commands, threads, *args, **named)
+
+    def recorded(self, args: tuple[Any, ...], result: Any, named: dict[str, Any]) -> Call:
+        """A dispatch as a command list keeps it; for its use."""
+        self._device.check_open()
+        prepared = self._dispatched(args[0], args[1:], named)
+        dispatch, _ = prepared.recorded((*args[1:], *named.values(), *self._values))
+        return Call(prepared.spec.title, dispatch, None, self, prepared, prepared.launcher)
 
     def source(self, threads: int | Sequence[int], *args: Any, **named: Any) -> str:  # type: ignore[override]
         """The Slang text that this dispatch would run."""

@@ -11,10 +11,10 @@ from itertools import accumulate
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from slangpy_rt.backends.base import Buffer, Kernel
+from slangpy_rt.backends.base import Buffer, Dispatch, Kernel
 from slangpy_rt.bound import Bound
 from slangpy_rt.broadcast import Shape
-from slangpy_rt.diagnostics import Launch
+from slangpy_rt.diagnostics import Launch, Launcher
 from slangpy_rt.errors import BindError
 from slangpy_rt.feeds import ArrayFeed
 
@@ -40,11 +40,13 @@ class PreparedCall:
         The arguments, then the result if there is one.
     shape : tuple of int
         The call's shape before dimensions were merged.
+    launcher : Launcher or None
+        What a launch has to go through, if the kernel may print or checks its accesses.
     """
 
     __slots__ = (
         "_alloc", "_device", "_feeds", "_finishes", "_groups", "_into", "_kernel", "_launch", "_make", "_order",
-        "_pack", "_plain", "_prefix", "_result", "_straight", "_unwrap", "bound", "shape", "spec", "text",
+        "_pack", "_plain", "_prefix", "_result", "_straight", "_unwrap", "bound", "launcher", "shape", "spec", "text",
     )  # fmt: skip
 
     def __init__(
@@ -83,6 +85,7 @@ class PreparedCall:
         )
         self._into = result.into
         self._launch = launch
+        self.launcher = launch if isinstance(launch, Launcher) else None
         self._alloc = device.backend.alloc
         self._result = result.layout
         self._make = result.make
@@ -139,6 +142,45 @@ class PreparedCall:
             return out
 
         return replay
+
+    def recorded(self, values: tuple[Any, ...]) -> tuple[Dispatch | None, Any]:
+        """What would be launched on these arguments, None without elements, and the result.
+
+        Raises
+        ------
+        BindError
+            If an argument has to be moved at each call.
+        """
+        if self._plain and self._make is None and self.launcher is None:
+            block = self._prefix + self._pack(*[a.address for a in values])
+            out = values[-1] if self._into else None
+            return Dispatch(self._kernel, self._groups, block, tuple([a.buffer for a in values])), out
+        for b, feed in zip(self.bound, self._feeds, strict=True):
+            if not feed.lasting:
+                name = next((leaf.name for leaf in b.leaves if not leaf.feed.lasting), b.name)
+                raise BindError(
+                    f"{self.spec.title}: a command list does not take '{name}': nothing would move it when the list "
+                    "runs. Use a Tensor or an NDBuffer; of a deterministic device, bwds has to be called by itself."
+                )
+        out = values[-1] if self._into else self._make() if self._make is not None else None
+        if self._kernel is None:
+            return None, out
+        if not self._straight:
+            values = (*[values[k] for k in self._order], out)
+        elif self._make is not None:
+            values = (*values, out)
+        items: list[Any] = []
+        buffers: list[Buffer] = []
+        for feed, value in zip(self._feeds, values, strict=False):
+            feed.feed(value, items, buffers)
+        every = self.launcher.with_buffer(buffers) if self.launcher is not None else tuple(buffers)
+        out = None if self._unwrap is not None else out
+        return Dispatch(self._kernel, self._groups, self._prefix + self._packed(items), every), out
+
+    @property
+    def returns_host_data(self) -> bool:
+        """Whether the result it makes is a number or a NumPy array."""
+        return self._make is not None and not self._feeds[-1].lasting
 
     def _run_any(self, values: tuple[Any, ...]) -> Any:
         out = values[-1] if self._into else self._make() if self._make is not None else None

@@ -22,7 +22,7 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 
 @dataclass(frozen=True)
@@ -145,6 +145,30 @@ class Kernel:
         self.info = info
 
 
+class Dispatch(NamedTuple):
+    """A launch to be kept: what ``Backend.launch`` takes."""
+
+    kernel: Kernel
+    groups: tuple[int, int, int]
+    args: bytes
+    buffers: tuple[Buffer, ...]
+
+
+class Recording:
+    """Launches as a backend keeps them; backends derive from it to hold more.
+
+    Attributes
+    ----------
+    dispatches : list of Dispatch
+        In the order of a program.
+    """
+
+    __slots__ = ("dispatches",)
+
+    def __init__(self, dispatches: list[Dispatch]) -> None:
+        self.dispatches = dispatches
+
+
 class Backend(ABC):
     """One open device.
 
@@ -237,6 +261,23 @@ class Backend(ABC):
     @abstractmethod
     def close(self) -> None:
         """Wait for queued work, then release the device. Calling it again does nothing."""
+
+    def record(self, dispatches: Sequence[Dispatch], waits: Sequence[tuple[int, ...]]) -> Recording:
+        """Keep launches to be replayed.
+
+        ``waits`` has for each the places of those that have to be done before it. Others may run at the same time.
+        The recording keeps all buffers alive.
+        """
+        return Recording(list(dispatches))
+
+    def update(self, recording: Recording, place: int, dispatch: Dispatch) -> None:
+        """Put another launch of the same kernel in a recording, which waits for what the old one waited for."""
+        recording.dispatches[place] = dispatch
+
+    def replay(self, recording: Recording) -> None:
+        """Queue the launches of a recording."""
+        for d in recording.dispatches:
+            self.launch(d.kernel, d.groups, d.args, d.buffers)
 
     def wrap(self, address: int, nbytes: int, owner: Any) -> Buffer | None:
         """View host memory as a buffer without a copy, or None where the device cannot."""

@@ -8,6 +8,7 @@ not exist here: Slang refuses functions that need them.
 from __future__ import annotations
 
 import ctypes
+import functools
 import importlib.util
 import itertools
 import os
@@ -25,13 +26,14 @@ from typing import Any
 
 import numpy as np
 
-from slangpy_rt.backends.base import Backend, Buffer, Caps, Kernel, KernelInfo, Target
+from slangpy_rt.backends.base import Backend, Buffer, Caps, Dispatch, Kernel, KernelInfo, Recording, Target
 from slangpy_rt.config import CONFIG, child_environment
 from slangpy_rt.errors import CompileError, DeviceError, OutOfMemoryError, UnsupportedError
 
 # ctypes, whose calls cost 0.2 us more than those of cffi: importing cffi and parsing a declaration takes 15 ms, more
 # than all else that opening this device takes.
 _RUN = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_char_p)
+_RUN_RANGES = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)
 
 # -fno-math-errno lets sqrt vectorize and changes no result. Hidden symbols, or else the compiler may not inline
 # across functions of a shared library: x + x over 16M floats takes 40 ms instead of 4.
@@ -67,6 +69,19 @@ _EVEN_CHUNKS = 64
 _CACHE_LIMIT = 1 << 30
 
 
+# Goes into every kernel's library: the small kernels of a recording run in one foreign call.
+_RUN_LIST = b"""
+struct RecordedRange { void (*run)(long long, long long, const void *); long long count; const void *args; };
+extern "C" __attribute__((visibility("default"))) void run_list(const RecordedRange *ranges, long long count)
+{
+    for (long long k = 0; k < count; ++k)
+        ranges[k].run(0, ranges[k].count, ranges[k].args);
+}
+"""
+# Elements up to which a recorded kernel is not split over threads.
+_SMALL = 1024
+
+
 class CpuBuffer(Buffer):
     """Host memory; ``owner`` keeps it alive, ``pooled`` says that it came from ``alloc``."""
 
@@ -81,12 +96,34 @@ class CpuBuffer(Buffer):
 class CpuKernel(Kernel):
     """A loaded shared library and its ``run``."""
 
-    __slots__ = ("library", "run")
+    __slots__ = ("address", "library", "run", "run_list")
 
     def __init__(self, info: KernelInfo, library: ctypes.CDLL) -> None:
         super().__init__(info)
         self.library = library
         self.run: Callable[[int, int, bytes], None] = _RUN((info.entry, library))
+        self.run_list: Callable[[Any, int], None] = _RUN_RANGES(("run_list", library))
+        self.address = ctypes.cast(self.run, ctypes.c_void_p).value
+
+
+class CpuRecording(Recording):
+    """Launches, small ones that follow each other as one table.
+
+    Attributes
+    ----------
+    steps : list of callable
+        What a replay calls.
+    """
+
+    __slots__ = ("steps",)
+
+    def __init__(self, dispatches: list[Dispatch], steps: list[Callable[[], None]]) -> None:
+        super().__init__(dispatches)
+        self.steps = steps
+
+
+class _Range(ctypes.Structure):
+    _fields_ = (("run", ctypes.c_void_p), ("count", ctypes.c_int64), ("args", ctypes.c_char_p))
 
 
 class CpuBackend(Backend):
@@ -117,7 +154,8 @@ class CpuBackend(Backend):
         if command is None:
             return "no compiler"
         stat = Path(command[0]).stat()
-        return f"{' '.join(command)} {stat.st_size} {stat.st_mtime_ns} {' '.join(_FLAGS)} {_cpu_identity()}"
+        facts = (stat.st_size, stat.st_mtime_ns, *_FLAGS, _cpu_identity(), f"{zlib.crc32(_RUN_LIST):08x}")
+        return " ".join(map(str, (*command, *facts)))
 
     def compile(self, code: bytes, entry: str) -> bytes:
         command = find_compiler()
@@ -130,7 +168,7 @@ class CpuBackend(Backend):
 
         with tempfile.TemporaryDirectory(prefix="slangpy_rt-") as folder:
             source, library = Path(folder) / "kernel.cpp", Path(folder) / "kernel.so"
-            source.write_bytes(code)
+            source.write_bytes(code + _RUN_LIST)
             result = subprocess.run(
                 [*command, *_FLAGS, *_machine_flags(command), str(source), "-o", str(library), "-lm"],
                 capture_output=True,
@@ -227,6 +265,25 @@ class CpuBackend(Backend):
                 self._pool = self._pool or _Pool(self._threads - 1)
         return self._pool
 
+    def record(self, dispatches: Sequence[Dispatch], waits: Sequence[tuple[int, ...]]) -> Recording:
+        kept, steps = list(dispatches), []
+        for small, group in itertools.groupby(range(len(kept)), lambda k: kept[k].groups[0] <= _SMALL):
+            places = list(group)
+            if small:
+                steps.append(_table([kept[k] for k in places]))
+            else:
+                steps += [functools.partial(self.launch, *kept[k]) for k in places]
+        return CpuRecording(kept, steps)
+
+    def update(self, recording: Recording, place: int, dispatch: Dispatch) -> None:
+        recording.dispatches[place] = dispatch
+        fresh = self.record(recording.dispatches, ())
+        recording.steps = fresh.steps  # type: ignore[attr-defined]
+
+    def replay(self, recording: Recording) -> None:
+        for step in recording.steps:  # type: ignore[attr-defined]
+            step()
+
     def sync(self) -> None:
         pass
 
@@ -249,6 +306,20 @@ class CpuBackend(Backend):
                 f"device cpu: {nbytes:,} bytes could not be allocated; free some arrays or use smaller ones."
             ) from None
         return (owner.ctypes.data + 255) & ~255, owner
+
+
+def _table(dispatches: list[Dispatch]) -> Callable[[], None]:
+    """One foreign call for kernels that run one after the other."""
+    ranges = [_Range(d.kernel.address, d.groups[0], d.args) for d in dispatches]  # type: ignore[attr-defined]
+    table = (_Range * len(ranges))(*ranges)
+    run_list = dispatches[0].kernel.run_list  # type: ignore[attr-defined]
+    call = functools.partial(run_list, ctypes.addressof(table), len(dispatches))
+    # The table holds the argument blocks, and nothing else holds the table.
+    return functools.partial(_call_with, call, table)
+
+
+def _call_with(call: Callable[[], None], kept: Any) -> None:
+    call()
 
 
 class _Pool:

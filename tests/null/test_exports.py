@@ -10,6 +10,7 @@ import slangpy_rt as spy
 
 PUBLIC = [
     "BindError",
+    "CommandList",
     "CompileError",
     "Device",
     "DeviceError",
@@ -51,13 +52,14 @@ VECTORS = {f"{scalar}{n}" for scalar in ("bool", "int", "uint", "half", "float",
 # Of the classes; what instances add (``module.device``, the functions) is not among them.
 MEMBERS = {
     "Module": "info load_from_file load_from_source name",
-    "Function": "bind bwds call constants dispatch explain forget fwds group_size map return_type return_type_name "
-    "set signature source source_changed type_conformances",
-    "Kernel": "bind bwds call constants dispatch explain forget fwds group_size map of return_type return_type_name "
-    "set signature source source_changed type_conformances",
+    "Function": "append_to bind bwds call constants dispatch explain forget fwds group_size map recorded return_type "
+    "return_type_name set signature source source_changed type_conformances",
+    "Kernel": "append_to bind bwds call constants dispatch explain forget fwds group_size map of recorded "
+    "return_type return_type_name set signature source source_changed type_conformances",
     "Struct": "fields forget name source_changed",
     "InstanceList": "slang_type",
     "InstanceTensor": "construct shape slang_type to_numpy",
+    "CommandList": "append clear copy explain submit update waits",
     "ValueRef": "value",
     "DiffPair": "grad primal value",
     "NDDifferentiableBuffer": "address buffer clear copy_from device dtype flatten_dtype from_numpy grad grad_in "

@@ -21,7 +21,7 @@ BASE = {"backends.base", "config", "errors"}
 # Module of slangpy_rt -> modules of slangpy_rt that it may import, wherever in the file.
 ALLOWED = {
     "": {
-        *("device", "errors", "function", "generators", "instances", "kernel", "module", "ndbuffer"),
+        *("command_list", "device", "errors", "function", "generators", "instances", "kernel", "module", "ndbuffer"),
         *("pairs", "random_numbers", "refs", "struct", "tensor", "vectors"),
     },
     "errors": set(),
@@ -78,6 +78,7 @@ ALLOWED = {
         *("arrays", "binding", "bound", "dtypes", "errors", "feeds", "mapping", "ndbuffer", "pairs", "records"),
         *("scope", "types", "values"),
     },
+    "command_list": {"backends.base", "diagnostics", "dtypes", "errors", "ndbuffer"},
     "exact": {
         *("backends.base", "bound", "broadcast", "describe", "dtypes", "feeds", "ndbuffer"),
     },
@@ -109,6 +110,7 @@ ALLOWED = {
         "values",
     },
     "device": {
+        "command_list",
         *("backends", "backends.base", "cache", "config", "diagnostics", "errors", "exact", "layout", "module"),
         "ndbuffer",
         *("source", "types"),
@@ -120,6 +122,7 @@ ALLOWED = {
         *("exact", "gradients", "ndbuffer", "options", "pairs", "prepared", "records", "scope", "tensor", "types"),
     },
     "function": {
+        "command_list",
         *(
             "args",
             "binding",
@@ -136,6 +139,7 @@ ALLOWED = {
         *("source", "types"),
     },
     "kernel": {
+        "command_list",
         *("args", "binding", "errors", "function", "options", "plan", "prepared", "resolve", "scope", "types"),
         "values",
     },

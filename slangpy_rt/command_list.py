@@ -1,0 +1,270 @@
+"""Command lists: calls recorded once and run together, as often as one likes.
+
+What a call reads and writes says which calls have to wait for which; the others may run at the same time. How a list
+is kept and replayed is the backend's business. Nothing is run, and no argument is checked again, before ``submit``.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from slangpy_rt.backends.base import Dispatch, Recording
+from slangpy_rt.diagnostics import Launcher
+from slangpy_rt.dtypes import element_type
+from slangpy_rt.errors import BindError, ShapeError
+from slangpy_rt.ndbuffer import NDBuffer
+
+if TYPE_CHECKING:
+    from slangpy_rt.device import Device
+
+MOVES = "uint copy(uint x) { return x; }\nuint8_t copyByte(uint8_t x) { return x; }\nuint zero() { return 0; }\n" + (
+    "uint8_t zeroByte() { return 0; }\n"
+)
+
+
+class Call:
+    """A recorded call.
+
+    Attributes
+    ----------
+    title : str
+        The function, and how it is called.
+    dispatch : Dispatch
+        What runs; None of a call without elements.
+    """
+
+    __slots__ = ("dispatch", "function", "launcher", "prepared", "result", "title")
+
+    def __init__(
+        self, title: str, dispatch: Dispatch | None, result: Any, function: Any, prepared: Any, launcher: Any
+    ) -> None:
+        self.title = title
+        self.dispatch = dispatch
+        self.result = result
+        self.function = function
+        self.prepared = prepared
+        self.launcher: Launcher | None = launcher
+
+
+class CommandList:
+    """Calls in the order of a program, to be submitted together; made by ``Device.command_list()``.
+
+    A list can be submitted again and again, and sees what its arrays hold then; numbers stay as they were. It keeps
+    all that its calls use. As a context manager it is submitted at the end of the block, unless that raised.
+    """
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+        self.calls: list[Call] = []
+        self._recording: Recording | None = None
+        self._waits: tuple[tuple[int, ...], ...] = ()
+
+    def submit(self) -> None:
+        """Run the calls; the host does not wait for them.
+
+        Raises
+        ------
+        DeviceError
+            If the device is closed or lost.
+        OutOfBoundsError
+            On a debug device, if a call reached outside of an array.
+        """
+        device = self.device
+        if device.closed:
+            device.check_open()
+        recording = self._recording
+        if recording is None:
+            ran = [c for c in self.calls if c.dispatch is not None]
+            places = {id(c): k for k, c in enumerate(ran)}
+            before = dict(zip(map(id, self.calls), self.waits, strict=True))
+            waits = [tuple(places[id(self.calls[w])] for w in before[id(c)]) for c in ran]
+            recording = device.backend.record([c.dispatch for c in ran if c.dispatch is not None], waits)
+            self._recording = recording
+        launchers = [(c.launcher, c.dispatch.args) for c in self.calls if c.launcher is not None and c.dispatch]
+        if not launchers:
+            device.backend.replay(recording)
+            return
+        Launcher.around(launchers, lambda: device.backend.replay(recording))
+
+    def append(self, other: CommandList) -> None:
+        """Add the calls that another list holds now.
+
+        Raises
+        ------
+        BindError
+            If it is no list of this device.
+        """
+        if not isinstance(other, CommandList) or other.device is not self.device:
+            raise BindError(f"CommandList.append: {other!r} is no command list of {self.device!r}.")
+        for c in list(other.calls):
+            self._add(Call(c.title, c.dispatch, c.result, c.function, c.prepared, c.launcher))
+
+    def copy(self, to: NDBuffer, source: NDBuffer) -> None:
+        """Copy an array to another of the same size in bytes, both contiguous.
+
+        Raises
+        ------
+        BindError
+            If one is no contiguous array of this device.
+        ShapeError
+            If their sizes differ.
+        """
+        words = self._words("copy", to, source)
+        if to.nbytes != source.nbytes:
+            raise ShapeError(f"CommandList.copy: {source.summary} does not fill {to.summary}; their sizes differ.")
+        moves = self.device.moves
+        copy = moves.copy if words[0].dtype.scalar == "uint" else moves.copyByte
+        copy.append_to(self, words[1], _result=words[0])
+
+    def clear(self, array: NDBuffer) -> None:
+        """Set all bytes of a contiguous array to zero.
+
+        Raises
+        ------
+        BindError
+            If it is no contiguous array of this device.
+        """
+        (words,) = self._words("clear", array)
+        moves = self.device.moves
+        (moves.zero if words.dtype.scalar == "uint" else moves.zeroByte).append_to(self, _result=words)
+
+    def update(self, place: int, *args: Any, _result: Any = None, **named: Any) -> None:
+        """Give a recorded call other arguments of the same layouts; the list is not recorded again.
+
+        Parameters
+        ----------
+        place : int
+            Of the call in the list; -1 is the last one.
+
+        Raises
+        ------
+        BindError
+            If there is no such call, or the arguments make another call of it.
+        """
+        if not -len(self.calls) <= place < len(self.calls):
+            raise BindError(f"CommandList.update: there is no call {place}; the list has {len(self.calls)}.")
+        place %= len(self.calls)
+        old = self.calls[place]
+        new: Call = old.function.recorded(args, _result, named)
+        if new.prepared is not old.prepared:
+            raise BindError(
+                f"CommandList.update: {old.title} has other layouts with these arguments; append it anew."
+            )
+        before = self.waits
+        self.calls[place] = new
+        self._waits = ()
+        if before != self.waits:
+            self._recording = None
+        elif self._recording is not None and new.dispatch is not None:
+            ran = sum(c.dispatch is not None for c in self.calls[:place])
+            self.device.backend.update(self._recording, ran, new.dispatch)
+
+    @property
+    def waits(self) -> tuple[tuple[int, ...], ...]:
+        """For each call the places of those that have to be done before: they touch an array that one writes."""
+        if len(self._waits) != len(self.calls):
+            self._waits = tuple(_hazards(self.calls))
+        return self._waits
+
+    def explain(self, path: str | Path | None = None) -> str:
+        """The calls and what each waits for; as a drawing too, if a file is named.
+
+        Parameters
+        ----------
+        path : path, optional
+            Of an SVG file: calls as boxes, those that may run at the same time side by side.
+        """
+        rows = [("call", "function", "waits for")]
+        rows += [
+            (str(k), c.title, ", ".join(map(str, waits)) or "nothing in the list")
+            for k, (c, waits) in enumerate(zip(self.calls, self.waits, strict=True))
+        ]
+        widths = [max(len(row[k]) for row in rows) for k in range(3)]
+        table = "\n".join("  ".join(t.ljust(w) for t, w in zip(row, widths, strict=True)).rstrip() for row in rows)
+        if path is not None:
+            Path(path).write_text(_drawing([c.title for c in self.calls], self.waits), encoding="utf-8")
+        return f"{len(self.calls)} calls on {self.device.name}\n\n{table}"
+
+    def __len__(self) -> int:
+        return len(self.calls)
+
+    def __enter__(self) -> CommandList:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        if kind is None:
+            self.submit()
+
+    def __repr__(self) -> str:
+        return f"<CommandList of {len(self.calls)} calls on {self.device.name}>"
+
+    def _add(self, call: Call) -> None:
+        """Record a call at the end."""
+        self.calls.append(call)
+        self._recording = None
+
+    def _words(self, method: str, *arrays: NDBuffer) -> list[NDBuffer]:
+        """Arrays' memory as words, or as bytes where one is not made of words."""
+        for array in arrays:
+            if not isinstance(array, NDBuffer) or array.device is not self.device or not array.is_contiguous:
+                what = array.summary if isinstance(array, NDBuffer) else repr(array)
+                raise BindError(f"CommandList.{method}: {what} is no contiguous array of {self.device!r}.")
+        size = 4 if all(n % 4 == 0 for a in arrays for n in (a.address, a.nbytes)) else 1
+        kind = element_type(method, "uint" if size == 4 else "uint8_t")
+        words = []
+        for a in arrays:
+            layout = self.device.layout(NDBuffer, kind, (a.nbytes // size,), None, a.address % 32 == 0)
+            words.append(NDBuffer.of(layout, a.buffer, a.address))
+        return words
+
+
+def _hazards(calls: Sequence[Call]) -> Iterator[tuple[int, ...]]:
+    """What each call waits for: who wrote what it touches, and who read what it writes."""
+    written: dict[int, int] = {}
+    read: dict[int, list[int]] = {}
+    for k, call in enumerate(calls):
+        waits: set[int] = set()
+        if call.dispatch is not None:
+            flags = call.dispatch.kernel.info.written
+            for buffer, writes in zip(call.dispatch.buffers, flags, strict=True):
+                key = buffer.address
+                if key in written:
+                    waits.add(written[key])
+                if writes:
+                    waits.update(read.pop(key, ()))
+                    written[key] = k
+                else:
+                    read.setdefault(key, []).append(k)
+        yield tuple(sorted(waits - {k}))
+
+
+def _drawing(titles: Sequence[str], waits: Sequence[tuple[int, ...]]) -> str:
+    """Boxes, one row for calls that wait for the row above at most."""
+    rows: list[int] = []
+    for before in waits:
+        rows.append(max((rows[w] + 1 for w in before), default=0))
+    columns: dict[int, int] = {}
+    places = []
+    for row in rows:
+        column = columns.get(row, 0)
+        columns[row] = column + 1
+        places.append((20 + column * 260, 20 + row * 70))
+    width = max((x for x, _ in places), default=0) + 260
+    height = max((y for _, y in places), default=0) + 60
+    lines = []
+    for before, (x, y) in zip(waits, places, strict=True):
+        for w in before:
+            fx, fy = places[w]
+            lines.append(f'<line x1="{fx + 120}" y1="{fy + 34}" x2="{x + 120}" y2="{y}" stroke="#888"/>')
+    for k, (title, (x, y)) in enumerate(zip(titles, places, strict=True)):
+        title = title if len(title) <= 34 else f"{title[:33]}…"
+        lines.append(f'<rect x="{x}" y="{y}" width="240" height="34" rx="5" fill="#e8f0f8" stroke="#30638e"/>')
+        lines.append(f'<text x="{x + 8}" y="{y + 21}">{k}: {html.escape(title)}</text>')
+    body = "\n".join(lines)
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" font-family="sans-serif" '
+        f'font-size="12">\n{body}\n</svg>\n'
+    )
