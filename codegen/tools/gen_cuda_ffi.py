@@ -53,6 +53,21 @@ typedef struct {
     unsigned int attribute_count;
 } CUlaunchConfig;
 int cuLaunchKernelEx(const CUlaunchConfig *config, uintptr_t function, void **params, void **extra);
+typedef struct {
+    uintptr_t function;
+    unsigned int gx, gy, gz, bx, by, bz, shared_bytes;
+    void **params, **extra;
+    uintptr_t kernel, context;
+} CUDA_KERNEL_NODE_PARAMS;
+int cuGraphCreate(uintptr_t *graph, unsigned int flags);
+int cuGraphDestroy(uintptr_t graph);
+int cuGraphAddKernelNode_v2(uintptr_t *node, uintptr_t graph, const uintptr_t *before, size_t count,
+                            const CUDA_KERNEL_NODE_PARAMS *params);
+int cuGraphInstantiateWithFlags(uintptr_t *executable, uintptr_t graph, unsigned long long flags);
+int cuGraphExecDestroy(uintptr_t executable);
+int cuGraphExecKernelNodeSetParams_v2(uintptr_t executable, uintptr_t node,
+                                      const CUDA_KERNEL_NODE_PARAMS *params);
+int cuGraphLaunch(uintptr_t executable, uintptr_t stream);
 int cuLaunchKernel(uintptr_t function, unsigned int gx, unsigned int gy, unsigned int gz,
                    unsigned int bx, unsigned int by, unsigned int bz, unsigned int shared_bytes,
                    uintptr_t stream, void **params, void **extra);

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from weakref import WeakSet
 
 from slangpy_rt.backends._cuda_driver import (
     FFI_CUDA,
@@ -21,9 +22,20 @@ from slangpy_rt.backends._cuda_driver import (
     driver,
     query,
 )
+from slangpy_rt.backends._cuda_graph import CudaGraph
 from slangpy_rt.backends._cuda_staging import Staging
 from slangpy_rt.backends._shared_pool import LARGEST, PooledBuffer, SharedBlock, SharedPool
-from slangpy_rt.backends.base import Backend, Buffer, Caps, Kernel, KernelInfo, SharedBuffer, Target
+from slangpy_rt.backends.base import (
+    Backend,
+    Buffer,
+    Caps,
+    Dispatch,
+    Kernel,
+    KernelInfo,
+    Recording,
+    SharedBuffer,
+    Target,
+)
 from slangpy_rt.errors import CompileError, DeviceError, OutOfMemoryError, UnsupportedError
 
 _SCALARS = frozenset(
@@ -134,6 +146,7 @@ class CudaBackend(Backend):
         self._memset = cu.cuMemsetD8Async
         self._block = _Block()
         self._modules: list[int] = []
+        self._graphs: WeakSet[CudaGraph] = WeakSet()
         # Guards growth only. Free lists are popped and appended in single steps, because ``free`` runs from
         # the garbage collector at any moment, also while this thread holds the lock.
         self._lock = threading.Lock()
@@ -243,6 +256,27 @@ class CudaBackend(Backend):
             if self._debug:
                 check(self._cu.cuStreamSynchronize(self.stream), what)
 
+    def record(self, dispatches: Sequence[Dispatch], waits: Sequence[tuple[int, ...]]) -> Recording:
+        self._enter()
+        graph = CudaGraph(list(dispatches), waits)
+        self._graphs.add(graph)
+        return graph
+
+    def update(self, recording: Recording, place: int, dispatch: Dispatch) -> None:
+        assert isinstance(recording, CudaGraph)
+        self._enter()
+        recording.update(place, dispatch)
+
+    def replay(self, recording: Recording) -> None:
+        assert isinstance(recording, CudaGraph)
+        what = f"launching {len(recording.dispatches)} recorded kernels"
+        if recording.launch(self.stream):
+            # As for a launch.
+            self._enter()
+            check(recording.launch(self.stream), what)
+        if self._debug:
+            check(self._cu.cuStreamSynchronize(self.stream), what)
+
     def sync(self) -> None:
         self._enter()
         retired = self._shared.retired()
@@ -265,6 +299,8 @@ class CudaBackend(Backend):
         cu.cuCtxSetCurrent(self._context)
         cu.cuStreamSynchronize(self.stream)
         self._staging.close()
+        for graph in list(self._graphs):
+            graph.destroy()
         for module in self._modules:
             cu.cuModuleUnload(module)
         for address in self._allocations:

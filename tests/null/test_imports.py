@@ -37,7 +37,9 @@ ALLOWED = {
     "backends.null": BASE,
     "backends.cpu": BASE,
     "backends._shared_pool": BASE,
-    "backends.cuda": BASE | {"backends._cuda_driver", "backends._cuda_staging", "backends._shared_pool"},
+    "backends.cuda": BASE
+    | {"backends._cuda_driver", "backends._cuda_graph", "backends._cuda_staging", "backends._shared_pool"},
+    "backends._cuda_graph": BASE | {"backends._cuda_driver"},
     "backends._cuda_driver": BASE | {"backends._cuda_ffi"},
     "backends._cuda_ffi": set(),
     "backends._cuda_staging": BASE | {"backends._cuda_driver"},
