@@ -25,8 +25,9 @@ from slangpy_rt.backends._shared_pool import LARGEST, PooledBuffer, SharedBlock,
 from slangpy_rt.backends._vk_device import DEVICE, RING, STAGING, Block, VkDevice
 from slangpy_rt.backends._vk_heap import Chunk, Heap
 from slangpy_rt.backends._vk_instance import find_fault
+from slangpy_rt.backends._vk_recording import VulkanRecording, places
 from slangpy_rt.backends._vk_timeline import Timeline
-from slangpy_rt.backends.base import Backend, Buffer, Kernel, KernelInfo, SharedBuffer, Target
+from slangpy_rt.backends.base import Backend, Buffer, Dispatch, Kernel, KernelInfo, Recording, SharedBuffer, Target
 from slangpy_rt.errors import DeviceError, OutOfMemoryError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -264,6 +265,58 @@ class VulkanBackend(Backend):
             if self._pending == _BATCH:
                 self._submit()
 
+    def record(self, dispatches: Sequence[Dispatch], waits: Sequence[tuple[int, ...]]) -> Recording:
+        kept = list(dispatches)
+        offsets, size = places(kept)
+        blocks = self.alloc(size) if size else None
+        if blocks is not None:
+            packed = bytearray(size)
+            for d, at in zip(kept, offsets, strict=True):
+                packed[at : at + len(d.args)] = d.args
+            self.upload(blocks, 0, memoryview(packed))
+        with self._lock:
+            self._require_open()
+            command = self._command_buffer()
+            # 4: VK_COMMAND_BUFFER_USAGE_SIMULTANEOUS_USE_BIT, since it may be submitted again while it runs.
+            begin = self._device.struct("VkCommandBufferBeginInfo", flags=4)
+            self._device.check(self._vk_begin(command[0], begin), "beginning a command buffer")
+            bound, ordered = None, 0
+            for k, (d, at, before) in enumerate(zip(kept, offsets, waits, strict=True)):
+                # One barrier is for all that was recorded before it.
+                if any(w >= ordered for w in before):
+                    self._cmd_barrier(command[0], *self._between)
+                    ordered = k
+                if d.kernel is not bound:
+                    bound = d.kernel
+                    self._cmd_bind(command[0], 1, bound.pipeline)  # type: ignore[attr-defined]
+                assert blocks is not None
+                self._push[0] = blocks.address + at
+                self._cmd_push(command[0], self._layout, _COMPUTE, 0, 8, self._push)
+                self._cmd_dispatch(command[0], *d.groups)
+            self._cmd_barrier(command[0], *self._last)
+            self._device.check(self._vk_end(command[0]), "ending a command buffer")
+        return VulkanRecording(kept, command, blocks, offsets, self._retired)
+
+    def update(self, recording: Recording, place: int, dispatch: Dispatch) -> None:
+        assert isinstance(recording, VulkanRecording) and recording.blocks is not None
+        recording.dispatches[place] = dispatch
+        # In order with submissions before and after.
+        self.upload(recording.blocks, recording.offsets[place], memoryview(dispatch.args))
+
+    def replay(self, recording: Recording) -> None:
+        assert isinstance(recording, VulkanRecording)
+        with self._lock:
+            if self._closed:
+                self._require_open()
+            self._submit()
+            self._signal[0] = self._value + 1
+            self._submit_info.pCommandBuffers = recording.command
+            self._device.check(
+                self._vk_submit(self._device.queue, 1, self._submit_info, self._device.ffi.NULL), "submitting a list"
+            )
+            self._value += 1
+            recording.value = self._value
+
     def sync(self) -> None:
         retired = self._shared.retired()
         try:
@@ -326,6 +379,8 @@ class VulkanBackend(Backend):
         pool = ffi.new("VkCommandPool*")
         device.check(lib.vkCreateCommandPool(device.handle, info, ffi.NULL, pool), "creating a command pool")
         device.on_close(lib.vkDestroyCommandPool, device.handle, pool[0], ffi.NULL)
+        self._command_pool = pool[0]
+        self._retired: list[tuple[int, Any]] = []
         self._commands = ffi.new("VkCommandBuffer[]", _FRAMES)
         info = device.struct("VkCommandBufferAllocateInfo", commandPool=pool[0], commandBufferCount=_FRAMES)
         device.check(lib.vkAllocateCommandBuffers(device.handle, info, self._commands), "allocating command buffers")
@@ -358,6 +413,18 @@ class VulkanBackend(Backend):
             signalSemaphoreCount=1,
             pSignalSemaphores=self._timeline.handle,
         )
+
+    def _command_buffer(self) -> Any:
+        """One for a recording: that of a recording which is gone and done, or a new one."""
+        device = self._device
+        for k, (value, command) in enumerate(self._retired):
+            if value <= self._timeline.reached:
+                del self._retired[k]
+                return command
+        command = device.ffi.new("VkCommandBuffer[]", 1)
+        info = device.struct("VkCommandBufferAllocateInfo", commandPool=self._command_pool, commandBufferCount=1)
+        device.check(device.lib.vkAllocateCommandBuffers(device.handle, info, command), "allocating a command buffer")
+        return command
 
     def _begin(self) -> None:
         """Open the current frame's command buffer, which the GPU must have finished."""

@@ -44,8 +44,9 @@ ALLOWED = {
     "backends._cuda_ffi": set(),
     "backends._cuda_staging": BASE | {"backends._cuda_driver"},
     "backends.vulkan": BASE
-    | {"backends._shared_pool", "backends._vk_timeline"}
+    | {"backends._shared_pool", "backends._vk_recording", "backends._vk_timeline"}
     | {"backends._vk_device", "backends._vk_heap", "backends._vk_instance"},
+    "backends._vk_recording": BASE,
     "backends._vk_device": BASE | {"backends._vk_instance"},
     "backends._vk_heap": BASE | {"backends._vk_device", "backends._vk_instance"},
     "backends._vk_instance": BASE,
