@@ -32,7 +32,7 @@ _MAX_OWN = 1 << 15
 # Thread groups of a kernel in which every thread adds up what it has for a gradient: each ends in one atomic.
 _MAX_WALKING = 1024
 # Words of an exact sum, as in shaders/exact.slang.
-EXACT_WORDS = {"half": 10, "float": 10, "double": 67}
+EXACT_WORDS = {"half": 12, "float": 12, "double": 69}
 _DETERMINISTIC = "export static const bool slangpy_rt_deterministic = true;"
 Uniforms = tuple[tuple[str, Bound], ...]
 

@@ -81,8 +81,8 @@ class Device:
         Whether a call looks for edited files of its module first.
     deterministic : bool
         Whether ``bwds`` computes the same bits each time. Where threads add to one place, floats depend on who comes
-        first; here the sums are exact instead, which takes longer and, while a call runs, 80 bytes for each float
-        and half of such a gradient, 536 for each double.
+        first; here the sums are exact instead, which takes longer and, while a call runs, 96 bytes for each float
+        and half of such a gradient, 552 for each double.
 
     Raises
     ------
