@@ -284,7 +284,7 @@ class VulkanBackend(Backend):
             for k, (d, at, before) in enumerate(zip(kept, offsets, waits, strict=True)):
                 # One barrier is for all that was recorded before it.
                 if any(w >= ordered for w in before):
-                    self._cmd_barrier(command[0], *self._between)
+                    self._cmd_barrier(command[0], *self._kernels_between)
                     ordered = k
                 if d.kernel is not bound:
                     bound = d.kernel
@@ -399,6 +399,9 @@ class VulkanBackend(Backend):
         # Argument lists of vkCmdPipelineBarrier after its command buffer.
         between = device.struct("VkMemoryBarrier", srcAccessMask=_WRITES, dstAccessMask=_ANY)
         self._between = (_WORK, _WORK, 0, 1, between, 0, ffi.NULL, 0, ffi.NULL)
+        # Of a recording, where there are kernels alone. 0x800: COMPUTE_SHADER; 0x20 and 0x40: SHADER_READ and _WRITE.
+        kernels = device.struct("VkMemoryBarrier", srcAccessMask=0x40, dstAccessMask=0x60)
+        self._kernels_between = (0x800, 0x800, 0, 1, kernels, 0, ffi.NULL, 0, ffi.NULL)
         last = device.struct("VkMemoryBarrier", srcAccessMask=_WRITES, dstAccessMask=_ANY_AND_HOST)
         self._last = (_WORK, _WORK_AND_HOST, 0, 1, last, 0, ffi.NULL, 0, ffi.NULL)
         # 1: VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT.
