@@ -371,7 +371,8 @@ class Function:
         return "\n".join(map(str, self.overloads))
 
     def __repr__(self) -> str:
-        return f"<Slang function {'; '.join(map(str, self.overloads))}>"
+        kind = f"{self._options.derivative} derivative of" if self._options.derivative else "Slang function"
+        return f"<{kind} {'; '.join(map(str, self.overloads))}>"
 
     def _variant(self, key: Any, options: Callable[[], Options]) -> Function:
         """The function with other options; the same object for the same modifier, so that its calls stay prepared."""

@@ -162,7 +162,9 @@ class Module:
     def _names(self) -> list[str]:
         info = self.info
         names = [*(f.name for f in info.functions), *(e.name for e in info.entry_points)]
-        return list(dict.fromkeys([*names, *(s.type.name for s in info.structs)]))
+        # Slang makes the Differential of a struct that has none.
+        structs = (s.type.name for s in info.structs if not s.type.name.endswith(".Differential"))
+        return list(dict.fromkeys([*names, *structs]))
 
     def _nothing(self, name: str) -> str:
         return f"module '{self.name}' has no function or type '{name}'; it has {', '.join(self._names()) or 'none'}."
