@@ -82,9 +82,10 @@ def exactly(device: Device, bound: Bound, shape: Shape, aliased: bool) -> Bound:
     stored = storage(bound.type.arguments[0] if g.mode == "tensor" else bound.type)  # type: ignore[arg-type]
     assert stored is not None
     inner, outer = g.view if g.mode == "tensor" else ((), ())
-    whole = g.shape + inner + stored.dims
-    spaced = tuple(s * spacing(g.scalar) for s in contiguous(whole))
     kept = g.strides + outer + contiguous(stored.dims)
+    # Of a stretched view one place is there once.
+    whole = tuple(1 if s == 0 and n else n for n, s in zip(g.shape + inner + stored.dims, kept, strict=True))
+    spaced = tuple(spacing(g.scalar) * s if stride else 0 for s, stride in zip(contiguous(whole), kept, strict=True))
     rank = len(g.shape)
     feed = ExactFeed(device, g.feed, g.scalar, whole, kept)
     exact = replace(

@@ -302,14 +302,16 @@ class Reflector:
             kind = self.type(native.spReflectionVariable_GetType(variable))
             constant = bool(native.spReflectionVariable_FindModifier(variable, _abi.SLANG_MODIFIER_NO_DIFF))
             fields.append(Field(self._variable_name(variable), kind, no_diff=constant))
-        parent = self._base(address) if whole else None
+        base, texts = _split(full) if full.endswith(">") else (full, [])
+        arguments = self._arguments(address, texts) if texts else ()
+        # Slang 2026.12 ends the process when asked for the layout of some types that depend on a parameter.
+        known = "<" not in base and not any(isinstance(a, SlangType) and a.kind == "generic" for a in arguments)
+        parent = self._base(address) if whole and known else None
         if parent is not None:
             fields = _with_inherited(full, parent, fields)
         self._inside = inside
-        if not full.endswith(">"):
+        if not texts:
             return SlangType("struct", full, fields=tuple(fields))
-        base, texts = _split(full)
-        arguments = self._arguments(address, texts)
         if len(arguments) != len(texts):  # a pack such as Tuple's, which Slang does not take apart
             return SlangType("struct", full, fields=tuple(fields))
         names = (a.name if isinstance(a, SlangType) else str(a) for a in arguments)

@@ -416,13 +416,38 @@ CASES = {
 }  # fmt: skip
 
 
+# Cases that share a kernel: most of the half second that one takes to compile is the same for any.
+TOGETHER = 14
+DOUBLES = {name: case for name, case in CASES.items() if case.double}
+
+
+def groups(cases: dict[str, Case]) -> list[list[Case]]:
+    """Those that share a kernel."""
+    every = list(cases.values())
+    return [every[k : k + TOGETHER] for k in range(0, len(every), TOGETHER)]
+
+
+def together(g: int, group: list[Case]) -> str:
+    """A function of the parameters of all cases, which returns all their results."""
+    fields, parameters, calls, lines = [], [], [], []
+    for k, case in enumerate(group):
+        body = case.body if case.body.startswith("{") else f"{{ return {case.body}; }}"
+        lines.append(f"[Differentiable] {case.returns} case{g}_{k}({case.parameters}) {body}")
+        fields.append(f"{case.returns} r{k};")
+        parameters.append(re.sub(r"(S\S*) (\w+)", rf"\1 \2_{k}", case.parameters))
+        names = re.findall(r"S\S* (\w+)", parameters[-1])
+        calls.append(f"case{g}_{k}({', '.join(names)})")
+    lines.append(f"struct Results{g} : IDifferentiable {{ {' '.join(fields)} }}")
+    lines.append(
+        f"[Differentiable] Results{g} group{g}({', '.join(parameters)}) {{ return {{ {', '.join(calls)} }}; }}"
+    )
+    return "\n".join(lines)
+
+
 def program(scalar: str) -> str:
     """The functions in Slang."""
-    lines = [HELPERS]
-    for k, case in enumerate(CASES.values()):
-        if scalar == "float" or case.double:
-            body = case.body if case.body.startswith("{") else f"{{ return {case.body}; }}"
-            lines.append(f"[Differentiable] {case.returns} case{k}({case.parameters}) {body}")
+    cases = CASES if scalar == "float" else DOUBLES
+    lines = [HELPERS, *(together(g, group) for g, group in enumerate(groups(cases)))]
     if scalar == "float":
         for name, group in SCALARS.items():
             all_of = ", ".join(case.body for case in group.values())
@@ -435,12 +460,6 @@ def program(scalar: str) -> str:
 def module(device: spy.Device) -> spy.Module:
     """All of them in float."""
     return spy.Module.load_from_source(device, "gradient_functions", program("float"))
-
-
-@pytest.fixture(scope="module")
-def doubles(device: spy.Device) -> spy.Module:
-    """Those that need nothing but arithmetic, in double."""
-    return spy.Module.load_from_source(device, "gradient_functions_double", program("double"))
 
 
 @dataclass(frozen=True)
@@ -481,41 +500,86 @@ def known(case: Case, low: float, high: float) -> Known:
     return Known(tuple(inputs), tuple(tangents), seed.numpy(), value.detach().numpy(), tuple(gradients), tangent)
 
 
-def close(found: Any, expected: Array, error: float) -> None:
-    """Alike to a part of the largest value."""
-    values = found.to_numpy()
-    assert values.shape == expected.shape
-    np.testing.assert_allclose(values, expected, rtol=error, atol=error * max(float(np.abs(expected).max()), 1))
+@dataclass(frozen=True)
+class Found:
+    """What the device makes of the samples."""
+
+    value: Array
+    gradients: tuple[Array, ...]
+    tangent: Array
 
 
-def check(module: spy.Module, function: spy.Function, case: Case, error: float, scalar: str = "float") -> None:
-    """Both derivatives of a function."""
-    dtype = np.dtype({"float": "f4", "double": "f8"}[scalar])
+def found_for(module: spy.Module, cases: dict[str, Case], dtype: str) -> Callable[[str], Found]:
+    """The derivatives of a case, by its name; those of a group are computed together."""
+    every = groups(cases)
 
     def tensor(values: Array) -> spy.Tensor:
         return spy.Tensor.from_numpy(module.device, values.astype(dtype))
 
+    @cache
+    def run(g: int) -> list[Found]:
+        samples = [known(case, case.low, case.high) for case in every[g]]
+        arguments = [[tensor(x).with_grads() for x in k.inputs] for k in samples]
+        seeds = [tensor(k.seed) for k in samples]
+        results = {f"r{n}": spy.Tensor.empty_like(s).with_grads(grad_in=s) for n, s in enumerate(seeds)}
+        function = module[f"group{g}"]
+        function.bwds(*(x for group in arguments for x in group), _result=results)
+        moving = [
+            tensor(x).with_grads(grad_in=tensor(v))
+            for k in samples
+            for x, v in zip(k.inputs, k.tangents, strict=True)
+        ]
+        result = function.fwds(*moving)
+        values, tangents = result.to_numpy(), result.grad.to_numpy()
+        return [
+            Found(values[f"r{n}"], tuple(np.asarray(x.grad) for x in group), tangents[f"r{n}"])
+            for n, group in enumerate(arguments)
+        ]
+
+    def of(name: str) -> Found:
+        g, n = divmod(list(cases).index(name), TOGETHER)
+        return run(g)[n]
+
+    return of
+
+
+@pytest.fixture(scope="module")
+def floats(module: spy.Module) -> Callable[[str], Found]:
+    """Derivatives in float."""
+    return found_for(module, CASES, "f4")
+
+
+@pytest.fixture(scope="module")
+def doubles(device: spy.Device) -> Callable[[str], Found]:
+    """Derivatives in double of cases that need nothing but arithmetic."""
+    module = spy.Module.load_from_source(device, "gradient_functions_double", program("double"))
+    return found_for(module, DOUBLES, "f8")
+
+
+def close(found: Array, expected: Array, error: float) -> None:
+    """Alike to a part of the largest value."""
+    assert found.shape == expected.shape
+    np.testing.assert_allclose(found, expected, rtol=error, atol=error * max(float(np.abs(expected).max()), 1))
+
+
+def check(found: Found, case: Case, error: float) -> None:
+    """Both derivatives of a function."""
     k = known(case, case.low, case.high)
-    arguments = [tensor(x).with_grads() for x in k.inputs]
-    seed = tensor(k.seed)
-    function.bwds(*arguments, _result=spy.Tensor.empty_like(seed).with_grads(grad_in=seed))
-    for x, gradient in zip(arguments, k.gradients, strict=True):
-        close(x.grad, gradient, error)
-    moving = [tensor(x).with_grads(grad_in=tensor(v)) for x, v in zip(k.inputs, k.tangents, strict=True)]
-    result = function.fwds(*moving)
-    close(result, k.value, error)
-    close(result.grad, k.tangent, max(error, DIFFERENCE_ERROR))
+    for gradient, expected in zip(found.gradients, k.gradients, strict=True):
+        close(gradient, expected, error)
+    close(found.value, k.value, error)
+    close(found.tangent, k.tangent, max(error, DIFFERENCE_ERROR))
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_derivatives(module: spy.Module, name: str) -> None:
-    check(module, module[f"case{list(CASES).index(name)}"], CASES[name], FLOAT_ERROR)
+def test_derivatives(floats: Callable[[str], Found], name: str) -> None:
+    check(floats(name), CASES[name], FLOAT_ERROR)
 
 
-@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.double])
-def test_derivatives_in_double(doubles: spy.Module, requires: Requires, name: str) -> None:
+@pytest.mark.parametrize("name", DOUBLES)
+def test_derivatives_in_double(requires: Requires, request: pytest.FixtureRequest, name: str) -> None:
     requires("double")
-    check(doubles, doubles[f"case{list(CASES).index(name)}"], CASES[name], DOUBLE_ERROR, "double")
+    check(request.getfixturevalue("doubles")(name), DOUBLES[name], DOUBLE_ERROR)
 
 
 @pytest.fixture(scope="module")
@@ -548,14 +612,10 @@ def test_derivatives_of_numbers(scalars: Callable[[str], Any], group: str, name:
     values, tangents, gradients = scalars(group)
     n, k = list(SCALARS[group]).index(name), known(SCALARS[group][name], *RANGES[group])
 
-    def close_to(found: Array, expected: Array) -> None:
-        scale = max(float(np.abs(expected).max()), 1)
-        np.testing.assert_allclose(found, expected, rtol=FLOAT_ERROR, atol=FLOAT_ERROR * scale)
-
-    close_to(values[:, n], k.value)
-    close_to(tangents[:, n], k.tangent)
+    close(values[:, n], k.value, FLOAT_ERROR)
+    close(tangents[:, n], k.tangent, FLOAT_ERROR)
     for found, expected in zip(gradients, k.gradients, strict=True):
-        close_to(found[n], expected)
+        close(found[n], expected, FLOAT_ERROR)
 
 
 @pytest.mark.parametrize(

@@ -252,8 +252,7 @@ def numbers(type_: str, shape: Shape, seed: int) -> Array:
     return out
 
 
-@pytest.fixture(scope="module")
-def module(device: spy.Device) -> spy.Module:
+def load(device: spy.Device) -> spy.Module:
     """The pool, without what the device has no type for."""
     kept = [line for line in SLANG.splitlines() if "double" not in line or "double" in device.caps.scalars]
     return spy.Module.load_from_source(device, "test_gradient_property", "\n".join(kept))
@@ -419,8 +418,17 @@ class Run:
         np.testing.assert_array_equal(slope, slopes.numpy())
 
 
-def explore(config: pytest.Config, test: Callable[[Case], None], functions: Sequence[Pooled], examples: int) -> None:
-    """Run a test on random cases: the same in every run, unless the run is a long one."""
+def explore(config: pytest.Config, module: spy.Module, examples: int) -> None:
+    """Check random cases: the same in every run, unless the run is a long one."""
+    kept = [f for f in POOL if "double" not in f.parameters or "double" in module.device.caps.scalars]
+
+    def test(case: Case) -> None:
+        run = Run(module, case)
+        if case.forward:
+            run.check_forward()
+        else:
+            run.check()
+
     long = config.getoption("--long")
     settings = hypothesis.settings(
         max_examples=examples * 20 if long else examples,
@@ -429,16 +437,24 @@ def explore(config: pytest.Config, test: Callable[[Case], None], functions: Sequ
         deadline=None,
         suppress_health_check=list(hypothesis.HealthCheck),
     )
-    settings(hypothesis.given(case=cases(functions))(test))()
+    settings(hypothesis.given(case=cases(kept))(test))()
 
 
-def test_derivatives(module: spy.Module, pytestconfig: pytest.Config) -> None:
-    def test(case: Case) -> None:
-        run = Run(module, case)
-        if case.forward:
-            run.check_forward()
-        else:
-            run.check()
+def test_derivatives(device: spy.Device, pytestconfig: pytest.Config) -> None:
+    explore(pytestconfig, load(device), 90)
 
-    kept = [f for f in POOL if "double" not in f.parameters or "double" in module.device.caps.scalars]
-    explore(pytestconfig, test, kept, 150)
+
+def test_derivatives_of_a_deterministic_device(backend_name: str, pytestconfig: pytest.Config) -> None:
+    with spy.Device(backend_name, deterministic=True) as device:
+        explore(pytestconfig, load(device), 30)
+
+
+def test_a_stretched_gradient_of_a_deterministic_device(backend_name: str) -> None:
+    with spy.Device(backend_name, deterministic=True) as device:
+        module = load(device)
+        b, g = (np.arange(k, k + 64, dtype=np.float32) for k in (0, 1))
+        x = spy.Tensor.ones(device, 1).with_grads()
+        seed = spy.Tensor.from_numpy(device, g)
+        result = spy.Tensor.empty_like(seed).with_grads(grad_in=seed)
+        module.mul.bwds(x.broadcast_to(64), spy.Tensor.from_numpy(device, b), _result=result)
+        np.testing.assert_array_equal(np.asarray(x.grad), [(b * g).sum()])

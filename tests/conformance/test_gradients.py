@@ -6,7 +6,10 @@ Structs, methods and Slang's own ways to write derivatives are in test_gradient_
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,12 +20,15 @@ import slangpy_rt as spy
 
 Array = npt.NDArray[Any]
 Requires = Callable[..., None]
+# Longer than a device waits between two looks at a file.
+PAUSE = 0.02
 
 SLANG = """
 import slangpy_rt;
 [Differentiable] float mul(float a, float b) { return a * b; }
 [Differentiable] float copy(float a) { return 3 * a; }
 [Differentiable] float three(float a, float b, float c) { return a * b + b * c; }
+[Differentiable] float four(float a, float b, float c, float d) { return a * b + c * d; }
 [Differentiable] float scaled(float a, no_diff float by) { return a * by; }
 [Differentiable] float repeated(int n, float a, uint m) { return a * n + m; }
 [Differentiable] float3 scale(float3 v, float s) { return v * s; }
@@ -98,6 +104,29 @@ def test_gradients_are_added(module: spy.Module) -> None:
     same(x, a)
     same(y, b)
     same(r.grad_in, g)
+
+
+def test_clearing_keeps_its_place_among_calls(module: spy.Module) -> None:
+    # Nothing is waited for in between; each gradient says what was added since the last clear.
+    a, g = integers(100_003), integers(100_003, seed=1)
+    x, one, r = tensor(module, a).with_grads(), tensor(module, [2.0]).with_grads(), seed_of(module, g)
+    assert x.grad is not None and one.grad is not None
+    for times in range(1, 6):
+        x.grad.clear()
+        for _ in range(times):
+            one.grad.clear()
+            module.mul.bwds(x, one, _result=r)
+    same(x.grad, 5 * 2 * g)
+    same(one.grad, [(a * g).sum()])
+    # Part of a gradient, and the seed, which is what the next call reads.
+    x.grad[1000:2000].clear()
+    module.mul.bwds(x, 1.0, _result=r)
+    expected = 11 * g
+    expected[1000:2000] = g[1000:2000]
+    same(x.grad, expected)
+    r.grad_in.clear()  # type: ignore[union-attr]
+    module.mul.bwds(x, 1.0, _result=r)
+    same(x.grad, expected)
 
 
 def test_cleared_gradients_start_again(module: spy.Module) -> None:
@@ -264,6 +293,103 @@ def test_sizes(module: spy.Module, size: int) -> None:
     module.mul.bwds(rows, wide, _result=seed_of(module, seed))
     same(rows.grad, (seed * wide.to_numpy()).sum(1, keepdims=True))
     same(wide.grad, seed * [[1.0], [2], [3]])
+
+
+# Calls of more than a million elements: on a GPU groups walk over them, and add columns up
+
+
+@pytest.mark.parametrize("columns", [64, 12, 7, 1000])
+def test_columns_and_rows_of_large_calls(module: spy.Module, columns: int) -> None:
+    rows = 1_200_000 // columns
+    b, g = integers(rows, columns), integers(rows, columns, seed=1)
+    y, r = tensor(module, b), seed_of(module, g)
+    for shape in ((columns,), (1, columns), (rows, 1)):
+        x = tensor(module, integers(*shape, seed=2)).with_grads()
+        for times in (1, 2):
+            module.mul.bwds(x, y, _result=r)
+            same(x.grad, times * folded(b * g, shape))
+        if shape == (columns,):
+            assert "column" in modes(module.mul.bwds.explain(x, y, _result=r))["a.grad_out"]
+
+
+@pytest.mark.parametrize("size", [32, 100, 1024])
+def test_large_calls_in_groups_of_any_size(module: spy.Module, size: int) -> None:
+    rows, columns = 80_000, 60
+    b, g = integers(rows, columns), integers(rows, columns, seed=1)
+    y, r = tensor(module, b), seed_of(module, g)
+    for shape in ((columns,), (rows, 1), (1,)):
+        x = tensor(module, integers(*shape, seed=2)).with_grads()
+        module.mul.group_size(size).bwds(x, y, _result=r)
+        same(x.grad, folded(b * g, shape))
+
+
+def test_columns_that_are_views(module: spy.Module) -> None:
+    rows, columns = 18_750, 64
+    b, g = integers(rows, columns), integers(rows, columns, seed=1)
+    y, r = tensor(module, b), seed_of(module, g)
+    x = tensor(module, integers(2 * columns + 1, seed=2)).with_grads()
+    module.mul.bwds(x[-2::-2], y, _result=r)
+    expected = np.zeros(2 * columns + 1)
+    expected[-2::-2] = (b * g).sum(0)
+    same(x.grad, expected)
+    # A column whose values run along both dimensions, and rows of the seed that are one.
+    into = spy.Tensor.zeros(module.device, columns)
+    z = tensor(module, b).with_grads(grad_out=into.broadcast_to((rows, columns)))
+    module.mul.bwds(z, y, _result=seed_of(module, g[:1]))
+    same(into, (b * g[0]).sum(0))
+    # Three dimensions of which the first two are one walk, and a column of both.
+    deep = tensor(module, b.reshape(50, 375, 64)).with_grads()
+    a = tensor(module, integers(375, 64, seed=3)).with_grads()
+    module.mul.bwds(a, deep, _result=seed_of(module, g.reshape(50, 375, 64)))
+    same(a.grad, (b * g).reshape(50, 375, 64).sum(0))
+    same(deep.grad, g.reshape(50, 375, 64) * integers(375, 64, seed=3))
+
+
+def test_columns_of_doubles(module: spy.Module, requires: Requires) -> None:
+    requires("double")
+    b, g = (integers(18_750, 64, seed=k).astype(np.float64) for k in range(2))
+    x = tensor(module, np.ones(64)).with_grads()
+    module.mean.bwds(x, tensor(module, b), _result=seed_of(module, g))
+    same(x.grad, (b * g).sum(0))
+
+
+def test_vectors_of_large_calls(module: spy.Module) -> None:
+    for rows, columns in ((100_000, 3), (5000, 64)):
+        s, g = integers(rows, columns), integers(rows, columns, 3, seed=1)
+        y, r = tensor(module, s), seed_of(module, g, "float3")
+        for shape in ((columns,), (rows, 1), (1,)):
+            x = tensor(module, integers(*shape, 3, seed=2), "float3").with_grads()
+            module.scale.bwds(x, y, _result=r)
+            same(x.grad, folded(s[..., None] * g, (*shape, 3)))
+            if shape == (columns,):
+                assert "column" in modes(module.scale.bwds.explain(x, y, _result=r))["v.grad_out"]
+
+
+# The second is small: ranges on the CPU end within rows, and a GPU does not walk.
+@pytest.mark.parametrize(("rows", "columns"), [(18_750, 64), (997, 130)])
+def test_gradients_of_every_kind_in_one_call(module: spy.Module, rows: int, columns: int) -> None:
+    a, b, c, d = (integers(*s, seed=k) for k, s in enumerate(((1,), (columns,), (rows, 1), (rows, columns))))
+    g = integers(rows, columns, seed=4)
+    arguments = [tensor(module, x).with_grads() for x in (a, b, c, d)]
+    number = spy.diff_pair(float(a[0]))
+    r = seed_of(module, g)
+    module.four.bwds(*arguments, _result=r)
+    module.four.bwds(number, *arguments[1:], _result=r)
+    for x, times, term in zip(arguments, (1, 2, 2, 2), (b * g, a * g, d * g, c * g), strict=True):
+        same(x.grad, times * folded(term, x.shape))
+    assert number.grad == (b * g).sum()
+    found = modes(module.four.bwds.explain(*arguments, _result=r))
+    host, large = module.device.name == "cpu", rows * columns > 1 << 20
+    assert found["a.grad_out"] == ("constant", "sum")
+    assert found["b.grad_out"] == ("strided", "column" if host or large else "scatter")
+    assert found["c.grad_out"] == ("strided", "row" if host else "scatter")
+    assert found["d.grad_out"] == ("linear", "accumulate")
+
+
+def modes(told: str) -> dict[str, tuple[str, str]]:
+    """Mode and access of each argument and gradient in what ``explain`` says."""
+    table = told.split("\n\n")[1].splitlines()[1:]
+    return {row.split()[0]: (row.split()[-2], row.split()[-1]) for row in table}
 
 
 # Maps
@@ -719,6 +845,15 @@ def test_source_and_explain(module: spy.Module) -> None:
     told = module.mul.bwds.explain(x, 2.0, _result=r)
     assert told.startswith("backward derivative of float mul(float a, float b) on ") and text in told
     assert "fwd_diff(primal)" in module.mul.fwds.source(x, 2.0)
+    # Each gradient has a line of its own, with how it is moved.
+    rows = modes(module.split.bwds.explain(x, tensor(module, [1.0]).with_grads(), r, r))
+    assert {name: access for name, (_, access) in rows.items()} == {
+        "a": "in", "a.grad_out": "accumulate", "b": "in", "b.grad_out": "sum",
+        "sum.grad_in": "seed", "product.grad_in": "seed",
+    }  # fmt: skip
+    assert list(modes(module.mul.fwds.explain(x, 2.0))) == [
+        "a", "a.grad_in", "b", "_result", "_result.grad_out",
+    ]  # fmt: skip
     # Asking runs nothing.
     same(x.grad, np.zeros(12))
 
@@ -735,6 +870,84 @@ def test_a_gradient_in_ndbuffers(module: spy.Module) -> None:
     same(x.primal, integers(12, seed=2))
     assert type(x.primal) is spy.NDBuffer
     same(x[3:5].grad, (b * g)[3:5])
+
+
+# Devices, files and threads
+
+
+def test_an_edited_function_has_the_new_derivative(device: spy.Device, tmp_path: Path) -> None:
+    path = tmp_path / "edited.slang"
+
+    def write(text: str) -> None:
+        time.sleep(PAUSE)
+        path.write_text(text)
+
+    write("[Differentiable] float f(float x) { return x * x; }")
+    module = spy.Module.load_from_file(device, path)
+    a, g = integers(30), integers(30, seed=1)
+    bwds, fwds, mapped = module.f.bwds, module.f.fwds, module.f.map((0,)).bwds
+    x, r = tensor(module, a).with_grads(), seed_of(module, g)
+    bwds(x, _result=r)
+    mapped(x, _result=r)
+    same(x.grad, 4 * a * g)
+    write("[Differentiable] float f(float x) { return 5 * x; }")
+    bwds(x, _result=r)
+    mapped(x, _result=r)
+    same(x.grad, 4 * a * g + 10 * g)
+    same(fwds(x.with_grads(grad_in=tensor(module, g))).grad, 5 * g)
+    # What it no longer has, or no longer is, it says.
+    write("float f(float x) { return 5 * x; }")
+    with pytest.raises(spy.BindError, match=r"\.bwds needs a derivative; mark the function \[Differentiable\]"):
+        bwds(x, _result=r)
+    write("[Differentiable] float f(float x, float y) { return x * y; }")
+    bwds(x, 3.0, _result=r)
+    same(x.grad, 4 * a * g + 13 * g)
+
+
+def test_a_closed_device_refuses_derivatives(backend_name: str) -> None:
+    with spy.Device(backend_name) as device:
+        module = spy.Module.load_from_source(device, "closing", "[Differentiable] float f(float x) { return 2 * x; }")
+        x, r = tensor(module, integers(30)).with_grads(), seed_of(module, integers(30, seed=1))
+        bwds, replay = module.f.bwds, module.f.bwds.bind(x, _result=r)
+        bwds(x, _result=r)
+        replay()
+        same(x.grad, 4 * integers(30, seed=1))
+        bwds(x, _result=r)
+    for call in (lambda: bwds(x, _result=r), replay, lambda: module.f.bwds(x, _result=r)):
+        with pytest.raises(spy.DeviceError, match="was closed"):
+            call()
+
+
+def test_threads_with_arrays_of_their_own(device: spy.Device, module: spy.Module) -> None:
+    count, times = 4, 25
+    b, g = integers(5000, 7), integers(5000, 7, seed=1)
+    y, r = tensor(module, b), seed_of(module, g)
+    shapes = ((5000, 7), (7,), (5000, 1), (1,))
+    start, failed = threading.Barrier(count), []
+
+    def work(k: int) -> None:
+        try:
+            a = [integers(*shape, seed=k) for shape in shapes]
+            x = [tensor(module, values).with_grads() for values in a]
+            number = spy.diff_pair(0.0)
+            start.wait()
+            for _ in range(times):
+                for one in x:
+                    module.mul.bwds(one, y, _result=r)
+                module.mul.bwds(number, y, _result=r)
+            for one, shape in zip(x, shapes, strict=True):
+                same(one.grad, times * folded(b * g, shape))
+            assert number.grad == times * (b * g).sum()
+        except BaseException as error:
+            failed.append(error)
+            start.abort()
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failed, failed
 
 
 # Forwards

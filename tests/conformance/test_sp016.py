@@ -1,10 +1,11 @@
 """Every snippet of Slang's proposal 016 as it stands there, its typing errors aside, with the values it implies.
 
-Not here: the part on MLPs and gradients, and torch.
+Not here: torch.
 """
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -214,3 +215,104 @@ def test_tensor_numpy_and_result(device: spy.Device, module: spy.Module) -> None
     np.testing.assert_array_equal(outputTensor.to_numpy(), host + host)
     zeros = spy.Tensor.zeros(device, dtype=module.float, shape=(N,))
     assert zeros.shape == (N,) and zeros.dtype.name == "float"
+
+
+# Training an MLP. The text leaves `square` to the reader, and has `loss` take inputs of 8 numbers for an MLP of 32.
+# Slang asks for an attribute at loops that it differentiates.
+TRAINING = """
+import mlp;
+
+[Differentiable]
+float[8] compute(MLP<32,8> mlp, float input[32])
+{
+     return mlp.run(input);
+}
+
+[Differentiable]
+float square(float x, float y) { return (x - y) * (x - y); }
+
+[Differentiable]
+float loss(MLP<32,8> mlp, float input[32], float target[8])
+{
+    float result = 0.0;
+    let output = compute(mlp, input);
+    [ForceUnroll]
+    for (int i = 0; i < 8; i++) result += square(output[i], target[i]);
+    return result;
+}
+
+void updateWeights(inout float param, float grad, float step)
+{
+    param -= grad * step;
+}
+
+void squareBackward(inout DifferentialPair<float> x, float dOut)
+{
+    x = diffPair(x.p, 2 * x.p * dOut);
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def training(device: spy.Device, tmp_path_factory: pytest.TempPathFactory) -> spy.Module:
+    """The proposal's second example.slang."""
+    path = tmp_path_factory.mktemp("sp016_training") / "example.slang"
+    path.write_text(TRAINING)
+    return spy.Module.load_from_file(device, path)
+
+
+def test_computing_with_an_mlp(device: spy.Device, training: spy.Module) -> None:
+    N = 128
+    random = np.random.default_rng(5)
+    weights, inputs = random.random((32, 8), dtype=np.float32), random.random((N, 32), dtype=np.float32)
+    inputTensor = spy.Tensor.numpy(device, inputs)
+    for mlp_weights in (spy.Tensor.numpy(device, weights), {"weights": spy.Tensor.numpy(device, weights)}):
+        outputTensor = training.compute(mlp_weights, inputTensor, _result=spy.Tensor)
+        assert type(outputTensor) is spy.Tensor and outputTensor.shape == (N,)
+        np.testing.assert_allclose(outputTensor.to_numpy(), inputs @ weights, rtol=1e-5)
+
+
+def test_training_an_mlp(device: spy.Device, training: spy.Module) -> None:
+    N, iterations, learning_rate = 128, 50, 1e-4
+    random = np.random.default_rng(6)
+    w = random.random((32, 8)).astype(np.float32)
+    x, t = random.random((N, 32)).astype(np.float32), random.random((N, 8)).astype(np.float32)
+    mlp_weights = spy.Tensor.from_numpy(device, w)
+    mlp_weights = mlp_weights.with_grads()
+    inputTensor, targetOutput = spy.Tensor.from_numpy(device, x), spy.Tensor.from_numpy(device, t)
+    lossBuffer = spy.Tensor.zeros(device, dtype=training.float, shape=(N,))
+    lossGrad = spy.Tensor.from_numpy(device, np.ones(shape=(N,), dtype=np.float32))
+    lossBuffer = lossBuffer.with_grads(grad_in=lossGrad)
+    losses = []
+    host = w.astype(np.float64)
+    for _ in range(iterations):
+        mlp_weights.grad_out.clear()
+        training.loss.bwds(mlp_weights, inputTensor, targetOutput, _result=lossBuffer)
+        # The loss of a sample is the sum of squares of x W - t.
+        d = 2 * (x @ host - t)
+        np.testing.assert_allclose(mlp_weights.grad_out.to_numpy(), x.T @ d, rtol=1e-4, atol=1e-3)
+        training.updateWeights(mlp_weights.flatten_dtype(), mlp_weights.grad_out.flatten_dtype(), learning_rate)
+        host -= learning_rate * (x.T @ d)
+        np.testing.assert_allclose(mlp_weights.to_numpy(), host, rtol=1e-4, atol=1e-5)
+        # A derivative does not compute the loss itself: see docs/gradients.md.
+        training.loss(mlp_weights, inputTensor, targetOutput, _result=lossBuffer)
+        currentLoss = lossBuffer.to_numpy().mean()
+        np.testing.assert_allclose(currentLoss, ((x @ host - t) ** 2).sum(1).mean(), rtol=1e-4)
+        losses.append(currentLoss)
+    assert all(after < before for before, after in pairwise(losses))
+    assert losses[-1] < losses[0] / 10
+
+
+def test_a_differentiable_buffer_for_a_pair(device: spy.Device, training: spy.Module) -> None:
+    values = np.arange(16, dtype=np.float32).reshape(4, 4)
+    buffer = spy.NDDifferentiableBuffer(device, shape=(4, 4))
+    buffer.from_numpy(values)
+    training.squareBackward(buffer, np.full(4, 3))
+    np.testing.assert_array_equal(buffer.to_numpy(), values)
+    np.testing.assert_array_equal(buffer.grad.to_numpy(), 6 * values)
+    # The same pair is what the derivative of a function of floats takes.
+    buffer.grad.clear()
+    loss = spy.NDDifferentiableBuffer(device, shape=(4, 4))
+    loss.grad.from_numpy(np.full(16, 3))
+    training.square.bwds(buffer, 1.0, _result=loss)
+    np.testing.assert_array_equal(buffer.grad.to_numpy(), 6 * (values - 1))

@@ -144,7 +144,7 @@ REFUSED: dict[str, tuple[Call, type[Exception], str]] = {
         "void split(float a, out float b) returns nothing; leave _result out.",
     ),
     "the gradient of another type as the result's": (
-        lambda m, a: m.mul.bwds(a.x, 1.0, _result=a.v.with_grads(grad_in=a.v)),
+        lambda m, a: m.mul.bwds(a.x, 1.0, _result=a.v.with_grads()),
         _BIND,
         f"{MUL}: _result is a Tensor<float3> of shape (3,); 'float' was expected, and device data is not converted. "
         "Make it with dtype='float', or convert it on the host with from_numpy(...).",
@@ -322,6 +322,46 @@ def test_a_gradient_on_another_device(module: spy.Module, backend_name: str) -> 
     arrays.check()
 
 
+def test_arguments_on_a_device_of_another_kind(module: spy.Module, backend_name: str) -> None:
+    kinds = [d.type for d in spy.devices() if d.available and d.type != backend_name]
+    if not kinds:
+        pytest.skip("there is one kind of device here")
+    arrays = Arrays(module)
+    with spy.Device(kinds[0]) as other:
+        far = spy.Tensor.full(other, 3, 7.0).with_grads()
+        assert far.grad is not None
+        r = far.with_grads(grad_in=far.grad)
+        for name, a, b, result in (
+            ("argument 'a'", far, arrays.x, arrays.r),
+            ("argument 'b'", arrays.x, far, arrays.r),
+            ("_result", arrays.x, 1.0, r),
+        ):
+            with pytest.raises(spy.BindError) as error:
+                module.mul.bwds(a, b, _result=result)
+            assert str(error.value) == f"{MUL}: {name} lives on {other!r}; the module runs on {module.device!r}."
+        with pytest.raises(spy.BindError) as error:
+            arrays.t.with_grads(grad_in=far)
+        assert str(error.value) == f"Tensor.with_grads: grad_in lives on {other!r}; this tensor on {module.device!r}."
+        np.testing.assert_array_equal(far.grad.to_numpy(), [0, 0, 0])
+    arrays.check()
+
+
+def test_a_tensor_that_would_be_its_own_gradient(module: spy.Module) -> None:
+    arrays = Arrays(module)
+    for array, gradient in ((arrays.t, arrays.t), (arrays.wide[:3].detach(), arrays.wide[1:].detach())):
+        for name in ("grad_in", "grad_out"):
+            with pytest.raises(spy.BindError) as error:
+                array.with_grads(**{name: gradient})
+            assert str(error.value) == (
+                f"Tensor.with_grads: {name} lies in the tensor's own memory; give it memory of its own."
+            )
+    # Beside each other in one buffer they do not meet.
+    both = spy.Tensor.zeros(module.device, 6)
+    module.mul.bwds(both[:3].with_grads(grad_out=both[3:]), 2.0, _result=arrays.r)
+    np.testing.assert_array_equal(both.to_numpy(), [0, 0, 0, 14, 14, 14])
+    arrays.check()
+
+
 def test_overloads_that_do_not_fit_are_listed(module: spy.Module) -> None:
     arrays = Arrays(module)
     with pytest.raises(spy.BindError) as error:
@@ -351,7 +391,8 @@ def test_an_inout_gradient_that_would_be_written_twice(module: spy.Module) -> No
     # What is carried through a call is stored, not added; two elements cannot share it.
     arrays = Arrays(module)
     one = spy.Tensor.full(module.device, 1, 7.0)
-    shared = one.with_grads(grad_in=one, grad_out=one)
+    gradient = spy.Tensor.full(module.device, 1, 7.0)
+    shared = one.with_grads(grad_in=gradient, grad_out=gradient)
     with pytest.raises(
         spy.ShapeError, match=r"'x(\.grad_out)?' of shape \(1,\) is written by a call of shape \(3,\)"
     ):
@@ -360,6 +401,7 @@ def test_an_inout_gradient_that_would_be_written_twice(module: spy.Module) -> No
     with pytest.raises(spy.ShapeError, match="is a broadcast view and would be written to"):
         module.grow.bwds(wide, arrays.x)
     np.testing.assert_array_equal(one.to_numpy(), [7])
+    np.testing.assert_array_equal(gradient.to_numpy(), [7])
     arrays.check()
 
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,15 @@ void decay(inout float x, float rate, out float lost) { lost = x * rate; x -= lo
 float blur(Tensor<float, 2> image, int2 at) { return image[at]; }
 void scatter(RWTensor<float, 1> to, int at, float value) { to[at] = value; }
 void step(inout float3 position, float3 velocity, out float speed) { speed = length(velocity); position += velocity; }
+[Differentiable] float mul(float a, float b) { return a * b; }
+[Differentiable] float3 scale(float3 v, float s) { return v * s; }
+[Differentiable] void grow(inout float x, float by) { x *= by; }
+struct Light : IDifferentiable { float3 color; float power; int id; }
+[Differentiable] float3 shine(Light light, float far) { return light.color * light.power / far; }
+[Differentiable] Light dim(Light light, float by) { return { light.color, light.power * by, light.id }; }
+[Differentiable] float pick(DiffTensor<float, 2> image, int2 at) { return image[at]; }
+[Differentiable] void put(WDiffTensor<float, 1> to, int at, float value) { to[at] = value; }
+void square(inout DifferentialPair<float> x, float gradient) { x = diffPair(x.p, 2 * x.p * gradient); }
 """
 
 
@@ -60,10 +70,14 @@ def call(
     width: int = 1,
     index: str = "uint",
     rows: bool = False,
+    derivative: str = "",
 ) -> CallSpec:
     """A call of one of the functions above."""
     index = "int64_t" if entry == "range" else index
-    return CallSpec(f"{function}(...)", ("golden",), function, operands, result, rank, index, width, entry, rows)
+    title = f"{derivative} derivative of {function}(...)" if derivative else f"{function}(...)"
+    return CallSpec(
+        title, ("golden",), function, operands, result, rank, index, width, entry, rows, derivative=derivative
+    )
 
 
 def result(type_: str = "float", mode: str = "linear", **more: Any) -> Operand:
@@ -71,7 +85,31 @@ def result(type_: str = "float", mode: str = "linear", **more: Any) -> Operand:
     return operand("_result", type_, mode, "out", **more)
 
 
+def dual(o: Operand, access: str = "accumulate") -> Operand:
+    """An argument with a gradient that lies as it does."""
+    return replace(o, grad_out=replace(o, name=f"{o.name}_grad_out", access=access))
+
+
+def backward(function: str, *operands: Operand, seed: str = "float", **more: Any) -> CallSpec:
+    """The backward derivative of one of the functions above that return something."""
+    gradient = operand("_result_grad_in", seed, "linear", "seed")
+    return call(function, *operands, result=gradient, derivative="backward", **more)
+
+
+def parts(name: str, type_: str, access: str, *inside: Operand) -> Operand:
+    """A struct put together from fields, whose names end with theirs."""
+    places = tuple((f".{o.name.rpartition('_')[2]}", o) for o in inside)
+    return Operand(name, type_, "", 0, access, "parts", parts=places)
+
+
 A, B = operand("a", "float", "linear"), operand("b", "float", "linear")
+# Along the last of two dimensions of a call, and along the first.
+COLUMN, ROW = operand("a", "float", "strided"), operand("b", "float", "strided")
+LIGHT = (
+    dual(operand("light_color", "float3", "strided")),
+    dual(operand("light_power", "float", "constant"), "sum"),
+    operand("light_id", "int", "strided"),
+)
 SPECS = {
     "add_range": call("add", A, B, result=result(), entry="range"),
     "add_value": call("add", A, B, result=result(), entry="value"),
@@ -126,6 +164,89 @@ SPECS = {
     "decay_wide": call(
         "decay", operand("x", "float", "linear", "inout"), operand("rate", "float", "value"),
         operand("lost", "float", "linear", "out"), entry="value", width=4,
+    ),
+    "mul_backward_wide": backward("mul", dual(A), operand("b", "float", "value"), width=4),
+    "mul_backward_sum_range": backward(
+        "mul", dual(A), dual(operand("b", "float", "constant"), "sum"), entry="range"
+    ),
+    "mul_backward_sum_wide": backward(
+        "mul", dual(A), dual(operand("b", "float", "constant"), "sum"), entry="value", width=4
+    ),
+    "scale_backward_sums": backward(
+        "scale", dual(operand("v", "float3", "constant"), "sum"), dual(operand("s", "float", "linear")),
+        seed="float3",
+    ),
+    "mul_backward_columns_and_rows_range": backward(
+        "mul", dual(COLUMN, "column"), dual(ROW, "row"), rank=2, entry="range"
+    ),
+    "mul_backward_rows_range": backward("mul", A, dual(ROW, "row"), rank=2, entry="range"),
+    "scale_backward_columns": backward(
+        "scale", dual(operand("v", "float3", "strided"), "column"), operand("s", "float", "strided"),
+        seed="float3", rank=2, entry="value",
+    ),
+    "mul_backward_columns_and_rows_wide": backward(
+        "mul", dual(replace(COLUMN, step="next"), "column"), dual(replace(ROW, step="same"), "scatter"),
+        rank=2, width=4,
+    ),
+    "mul_backward_scatter": backward("mul", dual(A, "scatter"), dual(B, "scatter"), entry="value"),
+    "shine_backward_struct": backward(
+        "shine", parts("light", "Light", "in", *LIGHT), operand("far", "float", "value"), seed="float3"
+    ),
+    "dim_backward_struct_result": call(
+        "dim", parts("light", "Light", "in", *LIGHT), dual(operand("by", "float", "linear")),
+        result=parts(
+            "_result", "Light", "seed", operand("_result_grad_in_color", "float3", "strided", "seed"),
+            operand("_result_grad_in_power", "float", "strided", "seed"),
+            operand("_result_grad_in_id", "int", "unused", "out"),
+        ),
+        derivative="backward", entry="value",
+    ),
+    "grow_backward_inout": call(
+        "grow",
+        replace(
+            dual(operand("x", "float", "linear", "inout")), grad_in=operand("x_grad_in", "float", "linear")
+        ),
+        operand("by", "float", "value", grad_out=operand("by_grad_out", "float", "constant", "sum")),
+        derivative="backward", entry="range",
+    ),
+    "mul_forward": call(
+        "mul", operand("a", "float", "linear", grad_in=operand("a_grad_in", "float", "linear")), B,
+        result=result(grad_out=operand("_result_grad_out", "float", "linear", "out")),
+        derivative="forward", entry="value", width=4,
+    ),
+    "grow_forward_range": call(
+        "grow",
+        operand(
+            "x", "float", "linear", "inout", grad_in=operand("x_grad_in", "float", "linear"),
+            grad_out=operand("x_grad_out", "float", "linear", "out"),
+        ),
+        operand("by", "float", "constant"),
+        derivative="forward", entry="range",
+    ),
+    "pick_backward_own_range": backward(
+        "pick",
+        operand(
+            "image", "DiffTensor<float, 2>", "tensor", rank=2,
+            grad_out=operand("image_grad_out", "float", "gradient", "accumulate", rank=2, step="own"),
+        ),
+        operand("at", "int2", "computed", code="int2(int(index[1]), int(index[0]))"),
+        rank=2, entry="range",
+    ),
+    "put_backward_rows_of_tensors": call(
+        "put",
+        operand(
+            "to", "WDiffTensor<float, 1>", "tensor", "inout", rank=1, step="next",
+            grad_in=operand("to_grad_in", "float", "gradient", "seed", rank=1, step="next"),
+        ),
+        operand("at", "int", "constant"), dual(operand("value", "float", "linear")), derivative="backward",
+    ),
+    "square_pair": call(
+        "square",
+        parts(
+            "x", "DifferentialPair<float>", "inout", operand("x_p", "float", "linear", "inout"),
+            operand("x_d", "float", "linear", "inout"),
+        ),
+        operand("gradient", "float", "value"),
     ),
 }  # fmt: skip
 
