@@ -108,13 +108,18 @@ class CommandList:
         Raises
         ------
         BindError
-            If one is no contiguous array of this device.
+            If one is no contiguous array of this device, or they share a part of their memory.
         ShapeError
             If their sizes differ.
         """
         words = self._words("copy", to, source)
         if to.nbytes != source.nbytes:
             raise ShapeError(f"CommandList.copy: {source.summary} does not fill {to.summary}; their sizes differ.")
+        if 0 < abs(to.address - source.address) < to.nbytes:
+            # All elements are copied at once, some of them before they are read.
+            raise BindError(
+                f"CommandList.copy: {source.summary} and {to.summary} share memory; copy to a third array first."
+            )
         moves = self.device.moves
         copy = moves.copy if words[0].dtype.scalar == "uint" else moves.copyByte
         copy.append_to(self, words[1], _result=words[0])
@@ -134,6 +139,8 @@ class CommandList:
     def update(self, place: int, *args: Any, _result: Any = None, **named: Any) -> None:
         """Give a recorded call other arguments of the same layouts; the list is not recorded again.
 
+        An array that the call made for its result remains that.
+
         Parameters
         ----------
         place : int
@@ -149,14 +156,20 @@ class CommandList:
         place %= len(self.calls)
         old = self.calls[place]
         new: Call = old.function.recorded(args, _result, named)
-        if new.prepared is not old.prepared:
+        if new.prepared is old.prepared and new.result is not None and _result is None and "out" not in named:
+            # Later calls and the caller know the array that the call made when it was recorded.
+            into: Call = old.function.recorded(args, old.result, named)
+            new = Call(new.title, into.dispatch, old.result, old.function, old.prepared, into.launcher)
+        if new.prepared is not old.prepared or _shape(new) != _shape(old):
             raise BindError(
                 f"CommandList.update: {old.title} has other layouts with these arguments; append it anew."
             )
-        before = self.waits
+        # Finding out who waits for whom takes 1 us for each call of the list.
+        before = None if _addresses(new) == _addresses(old) else self.waits
         self.calls[place] = new
-        self._waits = ()
-        if before != self.waits:
+        if before is not None:
+            self._waits = ()
+        if before is not None and before != self.waits:
             self._recording = None
         elif self._recording is not None and new.dispatch is not None:
             ran = sum(c.dispatch is not None for c in self.calls[:place])
@@ -239,6 +252,16 @@ def _hazards(calls: Sequence[Call]) -> Iterator[tuple[int, ...]]:
                 else:
                     read.setdefault(key, []).append(k)
         yield tuple(sorted(waits - {k}))
+
+
+def _shape(call: Call) -> Any:
+    """What a backend does not change in a recording."""
+    return None if call.dispatch is None else (id(call.dispatch.kernel), call.dispatch.groups)
+
+
+def _addresses(call: Call) -> list[int]:
+    """Of the buffers that a call touches; which of them it writes to, its kernel says."""
+    return [] if call.dispatch is None else [b.address for b in call.dispatch.buffers]
 
 
 def _drawing(titles: Sequence[str], waits: Sequence[tuple[int, ...]]) -> str:

@@ -367,6 +367,8 @@ def _constants(where: str, scope: Scope, options: Options) -> tuple[str, ...]:
     """Link-time constants as text, in the types that the module declares them with."""
     lines = tuple(export_constants(where, scope.source.info.constants, dict(options.constants)).values())
     device = scope.device
+    if "cooperative_matrix" in device.caps.features:
+        lines += ("export static const bool slangpy_rt_cooperative = true;",)
     if device.backend.target.format != "spirv":
         return lines
     if "atomic_float" not in device.caps.features:

@@ -21,8 +21,10 @@ from slangpy_rt.ndbuffer import NDBuffer
 if TYPE_CHECKING:
     from slangpy_rt.device import Device
 
+# Gradients are folded as integers of their size.
+_BITS = {"half": "uint16_t", "float": "uint", "double": "uint64_t"}
 FOLDS = "import slangpy_rt;\n" + "".join(
-    f"void fold_{s}(inout {s} gradient, int64_t words[{n}]) {{ gradient += {s}(totalOf(words)); }}\n"
+    f"void fold_{s}(inout {_BITS[s]} gradient, int64_t words[{n}]) {{ gradient = added(gradient, words); }}\n"
     for s, n in EXACT_WORDS.items()
 )
 
@@ -47,7 +49,7 @@ class ExactFeed(Feed):
         self._inner = inner
         self._scalar = scalar
         self._words = device.layout(NDBuffer, element_type("", f"int64_t[{EXACT_WORDS[scalar]}]"), shape)
-        self._target = device.layout(NDBuffer, scalar_type(scalar), shape, strides, aligned=False)
+        self._target = device.layout(NDBuffer, scalar_type(_BITS[scalar]), shape, strides, aligned=False)
 
     def feed(self, value: Any, block: list[Any], buffers: list[Buffer]) -> None:
         words = self._device.alloc(self._words.nbytes)

@@ -57,7 +57,7 @@ class Caps:
         Slang scalar types that kernels may load, store and compute with.
     features : frozenset of str
         Further capabilities: ``"zero_copy"`` (host arrays are device memory), ``"wave"``,
-        ``"group_shared"``, ``"atomic_float"``.
+        ``"group_shared"``, ``"atomic_float"``, ``"cooperative_matrix"`` (waves multiply matrices).
     lanes : int
         Threads of a wave, 0 where there are no waves or their size is not known.
     """

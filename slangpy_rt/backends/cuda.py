@@ -131,7 +131,9 @@ class CudaBackend(Backend):
         memory = query(cu.cuDeviceTotalMem_v2, "size_t *", self._device, what="asking for its memory")
 
         self.target = Target("cuda", "", "value")
-        self.caps = Caps(_MAX_GROUPS, _SCALARS, _FEATURES, 32)
+        # From 8.0 on, tensor cores multiply TF32.
+        features = _FEATURES | {"cooperative_matrix"} if major >= 8 else _FEATURES
+        self.caps = Caps(_MAX_GROUPS, _SCALARS, features, 32)
         self.description = (
             f"{FFI_CUDA.string(name).decode()}, compute capability {major}.{minor}, {memory / 2**30:.0f} GiB"
         )

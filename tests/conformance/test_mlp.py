@@ -115,6 +115,36 @@ float[20] activations(float x)
     return result;
 }
 
+// What waves compute together, where the device has matrix units for it.
+typealias Narrow = Network<20, 7, 48, 3, Sine>;
+typealias Wide = Network<64, 64, 64, 1, Sine, Tanh>;
+[Differentiable] float[7] narrow_run(Narrow net, float x[20]) { return net.run(x); }
+[Differentiable] float[64] wide_run(Wide net, float x[64]) { return net.run(x); }
+float[7] narrow(float x[20], float *p, int which)
+{
+    return Narrow(row(p + Narrow.count * which, nullptr, Narrow.count, 1)).run(x);
+}
+float[64] wide(float x[64], float *p, int which)
+{
+    return Wide(row(p + Wide.count * which, nullptr, Wide.count, 1)).run(x);
+}
+float[20] narrow_back(float input[20], float d[7], float *p, float *dp, int which, bool chosen)
+{
+    var x = diffPair(input);
+    let at = Narrow.count * which;
+    if (chosen)
+        bwd_diff(narrow_run)(Narrow(row(p + at, dp + at, Narrow.count, 1)), x, d);
+    return x.d;
+}
+float[64] wide_back(float input[64], float d[64], float *p, float *dp, int which, bool chosen)
+{
+    var x = diffPair(input);
+    let at = Wide.count * which;
+    if (chosen)
+        bwd_diff(wide_run)(Wide(row(p + at, dp + at, Wide.count, 1)), x, d);
+    return x.d;
+}
+
 typealias One = Network<3, 2, 5, 1, Sine, Cube>;
 typealias Three = Network<5, 3, 40, 3, SiLU, Sigmoid>;
 int one_count() { return One.count; }
@@ -485,6 +515,62 @@ def test_a_network_of_three_hidden_layers(device: spy.Device, module: spy.Module
     if step == 1:
         along = normal(4, 17, 5)
         close(module.three_forward(x, along, p.data), np.einsum("noi,ni->no", slopes(model, x), along), 1e-4)
+
+
+def by_hand(sizes: list[int], p: Array, x: Array, d: Array, tanh: bool) -> tuple[Array, Array, Array]:
+    """The outputs of a network of sines, and of their products with `d` the gradients by inputs and by parameters."""
+    layers, at = [], 0
+    for rows, columns in pairwise(sizes):
+        end = at + rows * columns
+        layers.append((p[at:end].reshape(rows, columns), p[end : end + columns]))
+        at = end + columns
+    inputs, sums = [x.astype(np.float64)], []
+    for weights, bias in layers:
+        sums.append(inputs[-1] @ weights + bias)
+        inputs.append(np.sin(sums[-1]))
+    y = np.tanh(sums[-1]) if tanh else sums[-1]
+    dz = d * (1 - y**2) if tanh else d
+    parts: list[Array] = []
+    for k in reversed(range(len(layers))):
+        parts = [(inputs[k].T @ dz).ravel(), dz.sum(0), *parts]
+        dx = dz @ layers[k][0].T
+        dz = dx * np.cos(sums[k - 1]) if k else dx
+    return y, dz, np.concatenate(parts)
+
+
+# Whole waves and a part of one; lanes that leave; lanes that have networks of their own; a narrow network that begins
+# where vectors do not; gradients far below what half precision holds.
+@pytest.mark.parametrize("case", ["all", "some", "several", "second", "small"])
+@pytest.mark.parametrize(("name", "sizes"), [("narrow", [20, 48, 48, 48, 7]), ("wide", [64, 64, 64])])
+def test_networks_that_waves_compute(
+    device: spy.Device, module: spy.Module, name: str, sizes: list[int], case: str
+) -> None:
+    n, random = 331, np.random.default_rng(1)
+    count = sum((a + 1) * b for a, b in pairwise(sizes))
+    x, d = normal(2, n, sizes[0]), normal(3, n, sizes[-1]) * np.float32(1e-20 if case == "small" else 1)
+    p = Parameters(device, normal(4, 3, count) * np.float32(np.sqrt(1 / sizes[1])))
+    which = np.full(n, 1 if case == "second" else 0, np.int32)
+    if case == "several":
+        which = random.integers(0, 3, n).astype(np.int32)
+    chosen = random.random(n) < 0.5 if case == "some" else np.ones(n, bool)
+    y, dx, dp = np.zeros(d.shape), np.zeros(x.shape), np.zeros(p.host.shape)
+    for k in range(3):
+        mine = which == k
+        y[mine], dx[mine], _ = by_hand(sizes, p.host[k], x[mine], d[mine], name == "wide")
+        *_, dp[k] = by_hand(sizes, p.host[k], x[mine & chosen], d[mine & chosen], name == "wide")
+    close(module[name](x, p.data, which), y)
+    result = np.asarray(module[f"{name}_back"](x, d, p.data, p.zeros, which, chosen))
+    close(result[chosen], dx[chosen])
+    close(p.gradient(), dp)
+    if case == "all":
+        close(module[f"{name}_back"](x, d, p.data, 0, which, chosen), dx)
+
+
+def test_matrix_units_are_asked_for_where_they_are(device: spy.Device, module: spy.Module) -> None:
+    p = Parameters(device, normal(1, 3, 10000))
+    text = module.wide.source(normal(2, 4, 64), p.data, np.zeros(4, np.int32))
+    asked = "export static const bool slangpy_rt_cooperative = true;" in text
+    assert asked == ("cooperative_matrix" in device.caps.features)
 
 
 def test_where_parameters_start(module: spy.Module) -> None:
