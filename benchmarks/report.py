@@ -34,6 +34,7 @@ _TITLES = {
     "throughput": "Throughput",
     "transfer": "NumPy in and out",
     "gradients": "Derivatives, and training with them",
+    "batching": "Command lists: 1000 calls of `add` on 1000 floats",
     "startup": "Fresh process to first result",
 }
 _NAMES = {"cuda": "CUDA", "vulkan": "Vulkan", "cpu": "CPU", "null": "null device (Python alone)"}
@@ -45,6 +46,9 @@ _HEADLINES = (
     ("transfer", "2^", "NumPy in and out,"),
     ("gradients", "backward, one number", "gradient of"),
     ("gradients", "training", "a network of 4 x 64 x 64,"),
+    ("batching", "append_to", "recording a call"),
+    ("batching", "chain", "a call of 1000 replayed that wait for each other"),
+    ("batching", "independent", "a call of 1000 replayed that do not"),
     ("startup", "first result", "new process to first result"),
 )
 _COLD = (f"{OURS}, cold cache", "slangpy, default")
@@ -62,6 +66,12 @@ _TARGETS = {
     ("transfer", "vulkan", "2^24 floats"): 15.0,
     ("transfer", "cuda", "1000 floats"): 40.0,
     ("transfer", "vulkan", "1000 floats"): 40.0,
+    ("batching", "cuda", "append_to"): 3.5,
+    ("batching", "vulkan", "append_to"): 3.5,
+    ("batching", "cuda", "chain"): 1.0,
+    ("batching", "vulkan", "chain"): 1.0,
+    ("batching", "cuda", "one submit"): 5.0,
+    ("batching", "vulkan", "one submit"): 5.0,
 }
 _STARTUP_TARGET = 1.25  # times the floor, on every device
 _COLOURS = {OURS: "#d1495b", "slangpy": "#30638e", "floor": "#b8b8b8", "other": "#8fb8d6"}

@@ -113,13 +113,18 @@ class CpuRecording(Recording):
     ----------
     steps : list of callable
         What a replay calls.
+    entries : dict
+        Of a small launch its table and its place there.
     """
 
-    __slots__ = ("steps",)
+    __slots__ = ("entries", "steps")
 
-    def __init__(self, dispatches: list[Dispatch], steps: list[Callable[[], None]]) -> None:
+    def __init__(
+        self, dispatches: list[Dispatch], steps: list[Callable[[], None]], entries: dict[int, tuple[Any, int]]
+    ) -> None:
         super().__init__(dispatches)
         self.steps = steps
+        self.entries = entries
 
 
 class _Range(ctypes.Structure):
@@ -266,19 +271,27 @@ class CpuBackend(Backend):
         return self._pool
 
     def record(self, dispatches: Sequence[Dispatch], waits: Sequence[tuple[int, ...]]) -> Recording:
-        kept, steps = list(dispatches), []
+        kept, steps, entries = list(dispatches), [], {}
         for small, group in itertools.groupby(range(len(kept)), lambda k: kept[k].groups[0] <= _SMALL):
             places = list(group)
             if small:
-                steps.append(_table([kept[k] for k in places]))
+                table, step = _table([kept[k] for k in places])
+                entries.update((k, (table, n)) for n, k in enumerate(places))
+                steps.append(step)
             else:
                 steps += [functools.partial(self.launch, *kept[k]) for k in places]
-        return CpuRecording(kept, steps)
+        return CpuRecording(kept, steps, entries)
 
     def update(self, recording: Recording, place: int, dispatch: Dispatch) -> None:
+        assert isinstance(recording, CpuRecording)
         recording.dispatches[place] = dispatch
-        fresh = self.record(recording.dispatches, ())
-        recording.steps = fresh.steps  # type: ignore[attr-defined]
+        if place in recording.entries and dispatch.groups[0] <= _SMALL:
+            table, n = recording.entries[place]
+            table[n] = _range_of(dispatch)
+        else:
+            fresh = self.record(recording.dispatches, ())
+            assert isinstance(fresh, CpuRecording)
+            recording.steps, recording.entries = fresh.steps, fresh.entries
 
     def replay(self, recording: Recording) -> None:
         for step in recording.steps:  # type: ignore[attr-defined]
@@ -308,14 +321,17 @@ class CpuBackend(Backend):
         return (owner.ctypes.data + 255) & ~255, owner
 
 
-def _table(dispatches: list[Dispatch]) -> Callable[[], None]:
-    """One foreign call for kernels that run one after the other."""
-    ranges = [_Range(d.kernel.address, d.groups[0], d.args) for d in dispatches]  # type: ignore[attr-defined]
-    table = (_Range * len(ranges))(*ranges)
+def _table(dispatches: list[Dispatch]) -> tuple[Any, Callable[[], None]]:
+    """A table of kernels that run one after the other, and the foreign call that runs them."""
+    table = (_Range * len(dispatches))(*map(_range_of, dispatches))
     run_list = dispatches[0].kernel.run_list  # type: ignore[attr-defined]
     call = functools.partial(run_list, ctypes.addressof(table), len(dispatches))
     # The table holds the argument blocks, and nothing else holds the table.
-    return functools.partial(_call_with, call, table)
+    return table, functools.partial(_call_with, call, table)
+
+
+def _range_of(d: Dispatch) -> _Range:
+    return _Range(d.kernel.address, d.groups[0], d.args)  # type: ignore[attr-defined]
 
 
 def _call_with(call: Callable[[], None], kept: Any) -> None:

@@ -95,6 +95,8 @@ def test_the_smallest_numbers(device: spy.Device) -> None:
 def test_edges(device: spy.Device, terms: list[float]) -> None:
     module = spy.Module.load_from_source(device, "m", SOURCE)
     g = np.array(terms, np.float32)
+    if device.name == "vulkan" and "llvmpipe" not in device.info and not np.all(np.isfinite(g)):
+        pytest.skip("SPIR-V without SignedZeroInfNanPreserve: NVIDIA's driver takes every float for a finite number")
     table = spy.Tensor.ones(device, LARGE).with_grads()
     index = spy.Tensor.zeros(device, len(g), "int")
     module.pick.bwds(table, index, _result=seeded(device, g, "float"))
