@@ -271,7 +271,9 @@ class CpuBackend(Backend):
         return self._pool
 
     def record(self, dispatches: Sequence[Dispatch], waits: Sequence[tuple[int, ...]]) -> Recording:
-        kept, steps, entries = list(dispatches), [], {}
+        kept = list(dispatches)
+        steps: list[Callable[[], None]] = []
+        entries: dict[int, tuple[Any, int]] = {}
         for small, group in itertools.groupby(range(len(kept)), lambda k: kept[k].groups[0] <= _SMALL):
             places = list(group)
             if small:
