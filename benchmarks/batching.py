@@ -82,7 +82,7 @@ def _measure(bench: Bench, device: str) -> None:
     bench.compare(device, "independent", "us", {p.who: whole(p.independent, p.sync, times, scale) for p in peers})
     if device != "cpu":
         # There a submission is the work itself. Elsewhere a wait after every 4 keeps queues from filling.
-        seconds = 0.005 if bench.quick else 0.05
+        seconds = 0.0005 if bench.quick else 0.002
         submits = {p.who: per_call(p.chain, p.sync, seconds, 4) for p in peers if p.replays}
         bench.compare(device, "one submit", "us", submits)
 

@@ -47,9 +47,9 @@ _HEADLINES = (
     ("gradients", "backward, one number", "gradient of"),
     ("gradients", "training", "a network of 4 x 64 x 64,"),
     ("batching", "append_to", "recording a call"),
-    ("batching", "chain", "a call of 1000 replayed that wait for each other"),
-    ("batching", "independent", "a call of 1000 replayed that do not"),
-    ("startup", "first result", "new process to first result"),
+    ("batching", "chain", "a call in a replayed chain"),
+    ("batching", "independent", "a call in a replayed list"),
+    ("startup", "first result", "process to first result"),
 )
 _COLD = (f"{OURS}, cold cache", "slangpy, default")
 _VARIANTS = (", drained", ", until done")
@@ -261,7 +261,8 @@ def _unit(unit: str) -> str:
 
 def _number(value: float) -> str:
     """Three digits that count."""
-    return f"{value:.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+    digits = 0 if value >= 100 else 1 if value >= 10 else 2 if value >= 0.1 else 4
+    return f"{value:.{digits}f}"
 
 
 def _plot(machines: list[Machine], path: Path) -> None:
@@ -269,11 +270,11 @@ def _plot(machines: list[Machine], path: Path) -> None:
     matplotlib: Any = importlib.import_module("matplotlib")
     matplotlib.use("Agg")
     plt: Any = importlib.import_module("matplotlib.pyplot")
-    panels = [(s, start, label) for s, start, label in _HEADLINES if start != ALLOCATED]
+    panels = [h for h in _HEADLINES if h[1] not in (ALLOCATED, "append_to", "independent")]
     shown = [[_bars(m, script, start) for script, start, _ in panels] for m in machines]
     most = [max(len(bars) for bars in row) for row in shown]
     heights = [n * 0.23 + 1.2 for n in most]
-    figure = plt.figure(figsize=(17, sum(heights)), layout="constrained")
+    figure = plt.figure(figsize=(3.2 * len(panels), sum(heights)), layout="constrained")
     figures = figure.subfigures(len(machines), 1, height_ratios=heights, squeeze=False)[:, 0]
     for machine, part, bars_of, n in zip(machines, figures, shown, most, strict=True):
         part.suptitle(machine.title, fontsize=13, fontweight="bold", x=0.01, ha="left")
