@@ -98,15 +98,15 @@ def adders(bench: Bench, device: str, a: Array, b: Array, only: tuple[str, ...] 
     return peers
 
 
-def open_slangpy(device: str) -> tuple[Any, Any, Any]:
-    """slangpy itself, its device with RHI validation off, and its module of the benchmarks' functions."""
+def open_slangpy(device: str, source: str = SOURCE) -> tuple[Any, Any, Any]:
+    """slangpy itself, its device with RHI validation off, and its module of the benchmarks' functions or others."""
     sp = importlib.import_module("slangpy")
     opened = sp.Device(
         type=getattr(sp.DeviceType, device),
         enable_rhi_validation=False,
         compiler_options={"include_paths": [sp.SHADER_PATH]},
     )
-    return sp, opened, sp.Module.load_from_source(opened, "bench", SOURCE)
+    return sp, opened, sp.Module.load_from_source(opened, "bench", source)
 
 
 def _ours(device: str, a: Array, b: Array) -> Peer:

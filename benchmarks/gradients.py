@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from _common import OURS, Bench, on_host, whole
 from _cuda_floor import CudaFloor
+from _peers import open_slangpy
 
 import slangpy_rt as spy
 
@@ -113,13 +114,7 @@ def _filled(device: spy.Device, shape: tuple[int, ...]) -> spy.Tensor:
 
 
 def _slangpy(device: str, a: tuple[int, ...], b: tuple[int, ...]) -> tuple[Callable[[], Any], Callable[[], Any]]:
-    sp = importlib.import_module("slangpy")
-    opened = sp.Device(
-        type=getattr(sp.DeviceType, device),
-        enable_rhi_validation=False,
-        compiler_options={"include_paths": [sp.SHADER_PATH]},
-    )
-    module = sp.Module.load_from_source(opened, "bench", 'import "slangpy";\n' + SOURCE)
+    sp, opened, module = open_slangpy(device, 'import "slangpy";\n' + SOURCE)
     rng = np.random.default_rng
     ta, tb, g = (sp.Tensor.from_numpy(opened, rng(0).random(s, np.float32)) for s in (a, b, b))
     ta = ta.with_grads(zero=True)

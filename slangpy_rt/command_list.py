@@ -61,6 +61,8 @@ class CommandList:
         self.calls: list[Call] = []
         self._recording: Recording | None = None
         self._waits: tuple[tuple[int, ...], ...] = ()
+        # Of the calls that may print or check their accesses, with their arguments.
+        self._launchers: list[tuple[Launcher, bytes]] = []
 
     def submit(self) -> None:
         """Run the calls; the host does not wait for them.
@@ -83,11 +85,11 @@ class CommandList:
             waits = [tuple(places[id(self.calls[w])] for w in before[id(c)]) for c in ran]
             recording = device.backend.record([c.dispatch for c in ran if c.dispatch is not None], waits)
             self._recording = recording
-        launchers = [(c.launcher, c.dispatch.args) for c in self.calls if c.launcher is not None and c.dispatch]
-        if not launchers:
+            self._launchers = _launchers(self.calls)
+        if not self._launchers:
             device.backend.replay(recording)
             return
-        Launcher.around(launchers, lambda: device.backend.replay(recording))
+        Launcher.around(self._launchers, lambda: device.backend.replay(recording))
 
     def append(self, other: CommandList) -> None:
         """Add the calls that another list holds now.
@@ -174,6 +176,8 @@ class CommandList:
         elif self._recording is not None and new.dispatch is not None:
             ran = sum(c.dispatch is not None for c in self.calls[:place])
             self.device.backend.update(self._recording, ran, new.dispatch)
+            if new.launcher is not None:
+                self._launchers = _launchers(self.calls)
 
     @property
     def waits(self) -> tuple[tuple[int, ...], ...]:
@@ -232,6 +236,10 @@ class CommandList:
             layout = self.device.layout(NDBuffer, kind, (a.nbytes // size,), None, a.address % 32 == 0)
             words.append(NDBuffer.of(layout, a.buffer, a.address))
         return words
+
+
+def _launchers(calls: Sequence[Call]) -> list[tuple[Launcher, bytes]]:
+    return [(c.launcher, c.dispatch.args) for c in calls if c.launcher is not None and c.dispatch is not None]
 
 
 def _hazards(calls: Sequence[Call]) -> Iterator[tuple[int, ...]]:

@@ -323,8 +323,7 @@ class Function:
         if result is None and prepared.returns_host_data:
             result = "tensor"
             prepared = self._prepared(args, result, named)
-        values = args if result is None else (*args, result)
-        dispatch, out = prepared.recorded(self._all_values(args, result, named) if named or self._values else values)
+        dispatch, out = prepared.recorded(self._all_values(args, result, named))
         return Call(prepared.spec.title, dispatch, out, self, prepared, prepared.launcher)
 
     def dispatch(self, threads: Any, *args: Any, **named: Any) -> None:
@@ -392,6 +391,8 @@ class Function:
 
     def _all_values(self, args: tuple[Any, ...], result: Any, named: dict[str, Any]) -> tuple[Any, ...]:
         """Positional values, keyword values, those of uniforms, and then ``_result`` if one was given."""
+        if not named and not self._values:
+            return args if result is None else (*args, result)
         result, named = self._take_out(result, named)
         values = (*args, *named.values(), *self._values)
         return values if result is None else (*values, result)
@@ -399,10 +400,8 @@ class Function:
     def _prepared(self, args: tuple[Any, ...], result: Any, named: dict[str, Any]) -> PreparedCall:
         if self._watched is not None and monotonic() >= self._watched.due:
             self._watched.check()
-        values = args if result is None else (*args, result)
-        if named or self._values:
-            values = self._all_values(args, result, named)
-            result, named = self._take_out(result, named)
+        values = self._all_values(args, result, named)
+        result, named = self._take_out(result, named)
         key = (*[a.layout if type(a) in ARRAYS else signature(a) for a in values], *named)
         if self._options.derivative:
             key = (*key, aliased(values))
@@ -484,17 +483,7 @@ class _GeneralFunction(Function):
 
     def __call__(self, *args: Any, _result: Any = None, **named: Any) -> Any:
         """As ``Function``'s."""
-        if named or self._values:
-            return self._call_named(args, _result, named)
-        self._scope.look()
-        values, calls = (args, self._calls) if _result is None else ((*args, _result), self._calls_into)
-        key = tuple([a.layout if type(a) in ARRAYS else signature(a) for a in values])
-        if self._options.derivative:
-            key = (*key, aliased(values))
-        call = calls.get(key)
-        if call is None:
-            call = self._prepare(key, args, (), _result)
-        return call.run(values)
+        return self._call_named(args, _result, named)
 
     call = __call__
 

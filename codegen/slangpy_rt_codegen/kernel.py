@@ -18,7 +18,7 @@ _LOCALS = frozenset({"call", "i", "index", "k", "thread"})
 # Columns of a call that a range works on at a time, where their gradients are added up.
 _COLUMNS = 64
 # Variables of a sum in a range. So many stay a loop, which g++ vectorizes; 8 it unrolls and shuffles: one gradient
-# for 2^24 products takes 15 ms with 1 or 8 of them and 2.2 with 64.
+# for 2^24 products takes 15 ms with 1 or 8 of them and 2.8 with 64.
 _LANES = 64
 # Whole arrays that know where their gradients are, and how many gradients those are.
 _DIFFERENTIABLE = {"DiffTensor": 1, "WDiffTensor": 2, "RWDiffTensor": 2}
@@ -302,7 +302,8 @@ def _range_entry(spec: CallSpec) -> str:
 
 def _scalars(o: Operand) -> str:
     """How many scalars a whole array has."""
-    return " * ".join(["int64_t(1)", *(f"call.{o.name}_shape[{d}]" for d in range(o.rank)), str(o.count)])
+    sizes = [f"call.{o.name}_shape[{d}]" for d in range(o.rank)]
+    return " * ".join([f"int64_t({sizes[0]})", *sizes[1:], *([str(o.count)] if o.count > 1 else [])])
 
 
 def _lanes(spec: CallSpec) -> str:
