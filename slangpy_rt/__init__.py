@@ -30,8 +30,10 @@ from slangpy_rt.kernel import Kernel
 from slangpy_rt.module import Module
 from slangpy_rt.ndbuffer import NDBuffer
 from slangpy_rt.pairs import DiffPair, NDDifferentiableBuffer, diff_pair
+from slangpy_rt.profile import Profile, profile
 from slangpy_rt.random_numbers import rand_float, wang_hash
 from slangpy_rt.refs import ValueRef, floatRef, intRef
+from slangpy_rt.stream import Event, Stream, Timer
 from slangpy_rt.struct import Struct
 from slangpy_rt.tensor import Tensor
 from slangpy_rt.vectors import (
@@ -76,6 +78,7 @@ __all__ = [
     "DeviceLostError",
     "DeviceType",
     "DiffPair",
+    "Event",
     "Function",
     "InstanceList",
     "InstanceTensor",
@@ -85,10 +88,13 @@ __all__ = [
     "NDDifferentiableBuffer",
     "OutOfBoundsError",
     "OutOfMemoryError",
+    "Profile",
     "ShapeError",
     "SlangPyRtError",
+    "Stream",
     "Struct",
     "Tensor",
+    "Timer",
     "UnsupportedError",
     "ValueRef",
     "bool2",
@@ -123,6 +129,7 @@ __all__ = [
     "int3",
     "int4",
     "intRef",
+    "profile",
     "rand_float",
     "thread_id",
     "uint2",

@@ -11,14 +11,16 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from slangpy_rt.backends.base import Dispatch, Recording
+from slangpy_rt.backends.base import Buffer, Dispatch, Recording
 from slangpy_rt.diagnostics import Launcher
 from slangpy_rt.dtypes import element_type
 from slangpy_rt.errors import BindError, ShapeError
 from slangpy_rt.ndbuffer import NDBuffer
+from slangpy_rt.order import Touches
 
 if TYPE_CHECKING:
     from slangpy_rt.device import Device
+    from slangpy_rt.stream import Stream
 
 MOVES = "uint copy(uint x) { return x; }\nuint8_t copyByte(uint8_t x) { return x; }\nuint zero() { return 0; }\n" + (
     "uint8_t zeroByte() { return 0; }\n"
@@ -63,9 +65,15 @@ class CommandList:
         self._waits: tuple[tuple[int, ...], ...] = ()
         # Of the calls that may print or check their accesses, with their arguments.
         self._launchers: list[tuple[Launcher, bytes]] = []
+        self._touched: Touches | None = None
 
-    def submit(self) -> None:
+    def submit(self, stream: Stream | None = None) -> None:
         """Run the calls; the host does not wait for them.
+
+        Parameters
+        ----------
+        stream : Stream, optional
+            Where; on the device's own queue otherwise.
 
         Raises
         ------
@@ -85,11 +93,14 @@ class CommandList:
             waits = [tuple(places[id(self.calls[w])] for w in before[id(c)]) for c in ran]
             recording = device.backend.record([c.dispatch for c in ran if c.dispatch is not None], waits)
             self._recording = recording
+            self._touched = None
             self._launchers = _launchers(self.calls)
-        if not self._launchers:
+        if device.plain and stream is None and not self._launchers:
             device.backend.replay(recording)
-            return
-        Launcher.around(self._launchers, lambda: device.backend.replay(recording))
+        elif not self._launchers:
+            device.replay(recording, self._touches, stream)
+        else:
+            Launcher.around(self._launchers, lambda: device.replay(recording, self._touches, stream))
 
     def append(self, other: CommandList) -> None:
         """Add the calls that another list holds now.
@@ -171,6 +182,7 @@ class CommandList:
         self.calls[place] = new
         if before is not None:
             self._waits = ()
+            self._touched = None
         if before is not None and before != self.waits:
             self._recording = None
         elif self._recording is not None and new.dispatch is not None:
@@ -222,6 +234,16 @@ class CommandList:
         """Record a call at the end."""
         self.calls.append(call)
         self._recording = None
+
+    def _touches(self) -> Touches:
+        """The buffers that the calls use, and which of them one writes to."""
+        if self._touched is None:
+            found: dict[int, tuple[Buffer, bool]] = {}
+            for d in (c.dispatch for c in self.calls if c.dispatch is not None):
+                for buffer, writes in zip(d.buffers, d.kernel.info.written, strict=True):
+                    found[id(buffer)] = buffer, writes or (id(buffer) in found and found[id(buffer)][1])
+            self._touched = tuple(b for b, _ in found.values()), tuple(w for _, w in found.values())
+        return self._touched
 
     def _words(self, method: str, *arrays: NDBuffer) -> list[NDBuffer]:
         """Arrays' memory as words, or as bytes where one is not made of words."""

@@ -4,6 +4,7 @@ SLANGPY_RT_DEVICE      device type that ``init_device`` opens: cuda, vulkan, cpu
 SLANGPY_RT_CACHE_DIR   where the kernel cache lives; empty turns the cache off
 SLANGPY_RT_CACHE_SIZE  its size cap in bytes (1 GiB)
 SLANGPY_RT_DEBUG       0..5: devices, launches, cache, Slang text, target text, to stderr
+SLANGPY_RT_LABELS      1: profilers such as Nsight show each call under its function's name (needs the nvtx package)
 SLANGPY_RT_OVERRIDE    directory of edited kernels (<key>.slang) to use instead of the generated ones
 SLANGPY_RT_SLANG_LIB   path of the Slang library to load
 SLANGPY_RT_CXX         C++ compiler for the cpu device; "zig" for the ziglang wheel
@@ -25,6 +26,7 @@ class Config:
     cache_dir: str | None
     cache_size: int
     debug: int
+    labels: int
     override: str | None
     slang_lib: str | None
     cxx: str | None
@@ -45,6 +47,7 @@ def read_config(env: Mapping[str, str]) -> Config:
         cache_dir=env.get("SLANGPY_RT_CACHE_DIR"),
         cache_size=_number(env, "SLANGPY_RT_CACHE_SIZE", 1 << 30),
         debug=_number(env, "SLANGPY_RT_DEBUG", 0),
+        labels=_number(env, "SLANGPY_RT_LABELS", 0),
         override=env.get("SLANGPY_RT_OVERRIDE"),
         slang_lib=env.get("SLANGPY_RT_SLANG_LIB"),
         cxx=env.get("SLANGPY_RT_CXX"),

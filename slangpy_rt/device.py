@@ -5,12 +5,14 @@ Everything that a backend trusts its caller with is checked at this level or abo
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,20 +22,31 @@ import numpy as np
 import numpy.typing as npt
 
 from slangpy_rt.backends import REGISTRY, backend_class
-from slangpy_rt.backends.base import Backend, Buffer, Caps, Kernel, KernelInfo, SharedBuffer
+from slangpy_rt.backends.base import Backend, Buffer, Caps, Kernel, KernelInfo, Queue, Recording, SharedBuffer
 from slangpy_rt.cache import DiskCache, default_directory
 from slangpy_rt.config import CONFIG
 from slangpy_rt.diagnostics import Diagnostics
-from slangpy_rt.errors import BindError, CompileError, DeviceError, SlangPyRtError, UnsupportedError
+from slangpy_rt.errors import (
+    BindError,
+    CompileError,
+    DeviceError,
+    OutOfMemoryError,
+    SlangPyRtError,
+    UnsupportedError,
+)
 from slangpy_rt.layout import Gradients, Layout, Shape
 from slangpy_rt.ndbuffer import dense_strides
+from slangpy_rt.order import Lane, Order, Touches
 from slangpy_rt.source import Source, compiler_version
 from slangpy_rt.types import LayoutField, SlangType
 
 if TYPE_CHECKING:
     from slangpy_rt.command_list import CommandList
     from slangpy_rt.module import Module
+    from slangpy_rt.profile import Watch
     from slangpy_rt.scope import Scope
+    from slangpy_rt.stream import Event, Stream, Timer
+    from slangpy_rt.transfer import Transfers
 
 
 _POOLED_BYTES = 1 << 20
@@ -106,7 +119,16 @@ class Device:
         self.debug = debug
         self.deterministic = self.backend.deterministic = deterministic
         self.diagnostics = Diagnostics(self.backend)
-        self.launch = self.backend.launch if CONFIG.debug < 2 else self._launch_logged
+        self.closed = self._forked = False
+        self.order = Order(self.backend.queue)
+        # Whether there are streams besides the device's own queue.
+        self.ordered = False
+        self.profile: Watch | None = None
+        self._transfers: Transfers | None = None
+        # Whether calls take the shortest way: nobody looks on, nothing has to be ordered, and it is open.
+        self.plain = False
+        self._ranges: Any = _nvtx() if CONFIG.labels else None
+        self.relink()
         self.include_paths = tuple(str(Path(p).resolve()) for p in include_paths)
         self.cache = DiskCache.open(cache_directory(), CONFIG.cache_size)
         self.hot_reload = hot_reload
@@ -116,8 +138,8 @@ class Device:
         self._toolchain: str | None = None
         self._folds: Module | None = None
         self._moves: Module | None = None
-        self.closed = False
         self._lock = threading.RLock()
+        LIVE.add(self)
         self.log(1, f"{name}: {self.backend.description}, opened in {_ms(started)}")
 
     @property
@@ -151,26 +173,76 @@ class Device:
             scope.reload()
 
     def synchronize(self) -> None:
-        """Wait until all work given to this device is done, and show what it printed."""
+        """Wait until all work given to this device, on any stream, is done, and show what it printed."""
         self.check_open()
         self.backend.sync()
-        if self.diagnostics.pending:
-            self.diagnostics.flush()
+        if self.ordered:
+            self.order.settle()
+        self.show_printed()
 
     wait = synchronize
+
+    def stream(self, external: Any = None) -> Stream:
+        """A queue of work beside the device's own; see ``Stream``.
+
+        Parameters
+        ----------
+        external : stream of another library or int, optional
+            A CUDA stream to use instead of a new one: anything with ``__cuda_stream__``, a stream of PyTorch or
+            CuPy, or a ``CUstream`` as a number. It has to outlive its use here. What its library does on it, and in
+            which order with work of this device, is not known here: order that with events.
+
+        Raises
+        ------
+        UnsupportedError
+            If the device has no streams of other libraries.
+        BindError
+            If ``external`` is no stream.
+        """
+        from slangpy_rt.stream import Stream, stream_handle
+
+        self.check_open()
+        if external is None:
+            lane = self.order.lane(self.backend.open_queue)
+        else:
+            lane = self.order.adopt(self.backend.open_queue(stream_handle("Device.stream", external)))
+        if not self.ordered:
+            self.ordered = True
+            self.relink()
+        return Stream(self, self.order, lane, external is not None)
+
+    def event(self) -> Event:
+        """A new event; ``record`` puts it into the order of a stream or of the device's own queue."""
+        from slangpy_rt.stream import Event
+
+        self.check_open()
+        return Event(self)
+
+    def timer(self, stream: Stream | None = None) -> Timer:
+        """A context manager that measures, on the device's clock, the work that its block queues.
+
+        Parameters
+        ----------
+        stream : Stream, optional
+            Whose work; the device's own queue otherwise.
+        """
+        from slangpy_rt.stream import Timer
+
+        self.lane_of("Device.timer", stream)
+        return Timer(self, stream)
 
     def close(self) -> None:
         """Wait for its work and release it. Arrays on it lose their contents; calling again does nothing."""
         with self._lock:
             if not self.closed:
                 self.closed = True
-                for scope in list(self.scopes):
-                    scope.forget()
-                self._kernels.clear()
+                self.plain = False
+                self._forget()
                 try:
                     self.diagnostics.flush()
                 finally:
                     self.backend.close()
+                    self.order.close()
 
     def __enter__(self) -> Device:
         return self
@@ -233,6 +305,14 @@ class Device:
         """Memory for an array; an empty one gets a byte, so that it has an address."""
         if self.closed:
             self.check_open()
+        try:
+            return self.backend.alloc(nbytes or 1)
+        except OutOfMemoryError:
+            if not self.ordered:
+                raise
+        # Streams keep what their work uses.
+        self.backend.sync()
+        self.order.settle()
         return self.backend.alloc(nbytes or 1)
 
     def alloc_shared(self, nbytes: int) -> SharedBuffer | None:
@@ -244,14 +324,122 @@ class Device:
     def upload(self, buffer: Buffer, address: int, array: npt.NDArray[Any]) -> None:
         """Copy a contiguous host array to an address inside a buffer."""
         self.check_open()
-        if array.nbytes:
+        if not array.nbytes:
+            return
+        if not self.ordered:
+            self.backend.upload(buffer, address - buffer.address, array.data)
+            return
+        with self.order.lock:
+            self.order.touch(self.order.main, (buffer,), (True,))
             self.backend.upload(buffer, address - buffer.address, array.data)
 
     def download(self, buffer: Buffer, address: int, array: npt.NDArray[Any]) -> None:
         """Copy from an address inside a buffer into a contiguous host array."""
         self.check_open()
         if array.nbytes:
+            if self.ordered:
+                with self.order.lock:
+                    self.order.touch(self.order.main, (buffer,), (False,))
             self.backend.download(buffer, address - buffer.address, array.data)
+        self.show_printed()
+
+    async def download_async(self, buffer: Buffer, address: int, array: npt.NDArray[Any]) -> None:
+        """Copy as ``download`` does, what is there at the time of the call, without holding up an event loop."""
+        self.check_open()
+        if not array.nbytes:
+            return
+        if not self.backend.queue.deferred:
+            self.backend.download(buffer, address - buffer.address, array.data)
+            return
+        if self._transfers is None:
+            from slangpy_rt.transfer import Transfers
+
+            self._transfers = Transfers(self.backend, self.order)
+        await self._transfers.fetch(buffer, address - buffer.address, array)
+
+    def clear(self, buffer: Buffer, address: int, nbytes: int) -> None:
+        """Set bytes from an address inside a buffer to zero."""
+        self.check_open()
+        if not nbytes:
+            return
+        if not self.ordered:
+            self.backend.clear(buffer, address - buffer.address, nbytes)
+            return
+        with self.order.lock:
+            self.order.touch(self.order.main, (buffer,), (True,))
+            self.backend.clear(buffer, address - buffer.address, nbytes)
+
+    def replay(self, recording: Recording, touches: Callable[[], Touches], stream: Stream | None) -> None:
+        """Run a recording; ``touches`` says which buffers it uses, where there are several queues."""
+        order, lane = self.lane_of("CommandList.submit", stream)
+        replay = self.backend.replay if lane is order.main else lane.queue.replay
+        if CONFIG.labels:
+            replay = partial(self._replay_labelled, replay)
+        if self.profile is not None:
+            replay = partial(self.profile.replay, lane.queue, replay)
+        if self.ordered:
+            order.replay(lane, replay, recording, touches())
+        else:
+            replay(recording)
+
+    def lane_of(self, where: str, stream: Stream | None) -> tuple[Order, Lane]:
+        """The lane of a stream, or that of the device's own queue.
+
+        Raises
+        ------
+        BindError
+            If it is no stream of this device.
+        """
+        self.check_open()
+        if stream is None:
+            return self.order, self.order.main
+        if getattr(stream, "device", None) is not self or not hasattr(stream, "launch"):
+            raise BindError(f"{where}: {stream!r} is no stream of {self!r}; make one with its stream().")
+        return self.order, stream._lane
+
+    def open_shared(self, where: str, buffer: Buffer, owner: Device) -> Buffer:
+        """Memory of another device as a buffer of this one; work of both on it is ordered.
+
+        Raises
+        ------
+        UnsupportedError
+            If this device cannot reach it.
+        """
+        self.check_open()
+        owner.check_open()
+        shared = owner.backend.share(buffer)
+        if shared is None:
+            raise UnsupportedError(f"{where}: memory of {owner!r} cannot be opened by other devices; copy the array.")
+        found = self.backend.open_shared(*shared, buffer.nbytes, buffer)
+        if found is None:
+            raise UnsupportedError(
+                f"{where}: {self!r} cannot open memory of {owner!r}; that takes Vulkan memory, CUDA, and one GPU."
+            )
+        for device in (self, owner):
+            device.ordered = True
+            device.relink()
+        self.order.share(owner.order, found, buffer)
+        return found
+
+    def relink(self) -> None:
+        """Let calls take the way that streams and a profile ask for."""
+        self.launch = self._main_launch()
+        looked_at = self.profile is not None or CONFIG.labels or CONFIG.debug >= 2
+        self.plain = not (self.closed or self.ordered or looked_at)
+
+    def queue_launch(self, queue: Queue) -> Callable[..., None]:
+        """What launches on a queue, noticed by who looks on."""
+        launch = self.backend.launch if queue is self.backend.queue else queue.launch
+        if CONFIG.labels:
+            launch = partial(self._launch_labelled, queue, launch)
+        if CONFIG.debug >= 2:
+            launch = partial(self._launch_logged, queue, launch)
+        if self.profile is not None:
+            launch = partial(self.profile.launch, queue, launch)
+        return launch
+
+    def show_printed(self) -> None:
+        """Show what kernels have printed since the last look."""
         if self.diagnostics.pending:
             self.diagnostics.flush()
 
@@ -306,16 +494,70 @@ class Device:
 
     def check_open(self) -> None:
         """Raise DeviceError when closed."""
+        if self._forked:
+            raise DeviceError(
+                f"this {self.name} device was opened before os.fork() and does not exist in the child process; open "
+                "one there. Of multiprocessing use the start method 'spawn' or 'forkserver'."
+            )
         if self.closed:
             raise DeviceError(f"this {self.name} device was closed; open another with create_device('{self.name}').")
 
+    def forked(self) -> None:
+        """Become unusable, and leave the driver alone: this process is a child of the one that opened the device."""
+        self.closed = self._forked = True
+        self.plain = False
+        self._lock = threading.RLock()
+        self._forget()
+        self.backend.abandon()
+
+    def _forget(self) -> None:
+        """Let every call look at the device's state again."""
+        for scope in list(self.scopes):
+            scope.forget()
+        self._kernels.clear()
+
+    def _main_launch(self) -> Callable[..., None]:
+        launch = self.queue_launch(self.backend.queue)
+        return partial(self.order.launch, self.order.main, launch) if self.ordered else launch
+
+    def _launch_labelled(
+        self,
+        queue: Queue,
+        launch: Callable[..., None],
+        kernel: Kernel,
+        groups: tuple[int, int, int],
+        args: bytes,
+        buffers: Sequence[Buffer],
+    ) -> None:
+        title = kernel.info.title
+        self._ranges.push_range(title)
+        queue.label(title)
+        try:
+            launch(kernel, groups, args, buffers)
+        finally:
+            queue.unlabel()
+            self._ranges.pop_range()
+
+    def _replay_labelled(self, replay: Callable[[Recording], None], recording: Recording) -> None:
+        self._ranges.push_range(f"command list of {len(recording.dispatches)} calls")
+        try:
+            replay(recording)
+        finally:
+            self._ranges.pop_range()
+
     def _launch_logged(
-        self, kernel: Kernel, groups: tuple[int, int, int], args: bytes, buffers: Sequence[Buffer]
+        self,
+        queue: Queue,
+        launch: Callable[..., None],
+        kernel: Kernel,
+        groups: tuple[int, int, int],
+        args: bytes,
+        buffers: Sequence[Buffer],
     ) -> None:
         started = time.perf_counter()
-        self.backend.launch(kernel, groups, args, buffers)
-        self.backend.sync()
-        self.log(2, f"{self.name}: {kernel.info.entry} over {groups} groups took {_ms(started)}, waiting included")
+        launch(kernel, groups, args, buffers)
+        queue.sync()
+        self.log(2, f"{self.name}: {kernel.info.title} over {groups} groups took {_ms(started)}, waiting included")
 
     def _load(
         self,
@@ -378,6 +620,30 @@ class Device:
         binary = self.backend.compile(compiled.code, info.entry)
         self.log(3, f"{title}: compiled in {_ms(started)}, key {key}")
         return binary, compiled.strings if source.prints else ()
+
+
+# Devices that were not closed, for ``fork`` and for a profile of all of them.
+LIVE: WeakSet[Device] = WeakSet()
+
+
+def _nvtx() -> Any:
+    try:
+        import nvtx
+    except ImportError as error:
+        raise UnsupportedError(
+            "SLANGPY_RT_LABELS: the nvtx package, by which profilers learn names, is missing. "
+            f"`pip install nvtx`.\n{error}"
+        ) from error
+    return nvtx
+
+
+def _after_fork() -> None:
+    for device in list(LIVE):
+        device.forked()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 class _HostMemory:

@@ -90,6 +90,8 @@ class Diagnostics:
             if not self.pending:
                 return None
             self.pending = False
+            # Kernels of other queues write to the buffer too.
+            self._backend.sync()
             buffer = self.buffer
             head = np.empty(_FIRST, np.uint32)
             self._backend.download(buffer, 0, head.data)
@@ -114,7 +116,7 @@ class Diagnostics:
 
 
 class Launcher:
-    """Launches a kernel that may print or that checks its accesses; it is called as ``Backend.launch`` is.
+    """Launches a kernel that may print or that checks its accesses.
 
     Parameters
     ----------
@@ -129,19 +131,19 @@ class Launcher:
     def __init__(
         self,
         diagnostics: Diagnostics,
-        launch: Launch,
         title: str,
         arrays: tuple[Checked, ...],
         wait: bool,
     ) -> None:
         self._diagnostics = diagnostics
-        self._launch = launch
         self._title = title
         self._arrays = arrays
         self._wait = wait
 
-    def __call__(self, kernel: Kernel, groups: tuple[int, int, int], args: bytes, buffers: Sequence[Buffer]) -> None:
-        """Launch it.
+    def launch(
+        self, launch: Launch, kernel: Kernel, groups: tuple[int, int, int], args: bytes, buffers: Sequence[Buffer]
+    ) -> None:
+        """Launch it by a function that is called as ``Backend.launch`` is.
 
         Raises
         ------
@@ -151,7 +153,7 @@ class Launcher:
         diagnostics = self._diagnostics
         with diagnostics.lock:
             diagnostics.pending = True
-            self._launch(kernel, groups, args, (*buffers, diagnostics.buffer))
+            launch(kernel, groups, args, (*buffers, diagnostics.buffer))
             outside = diagnostics.flush() if self._wait or self._arrays else None
         if outside is not None:
             raise OutOfBoundsError(f"{self._title}: {self._describe(outside, args)}")

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from math import inf
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -26,6 +26,9 @@ from slangpy_rt.resolve import resolve
 from slangpy_rt.scope import Scope
 from slangpy_rt.source import Source
 from slangpy_rt.types import FunctionSig, Param, SlangType, StructInfo
+
+if TYPE_CHECKING:
+    from slangpy_rt.stream import Stream
 
 # Forgetting all is simpler than forgetting the oldest, and as good for a program with that many layouts.
 _MAX_CALLS = 4096
@@ -60,7 +63,9 @@ class Function:
         self._variants: dict[Any, Function] = {}
         # What ``set`` gave to uniforms, in the order of the options' names.
         self._values: tuple[Any, ...] = ()
-        # Of a function with such values the one that follows the module's text.
+        # Where its calls run; None is the device's own queue.
+        self._stream: Stream | None = None
+        # Of a function with such values, or with a stream, the one that follows the module's text.
         self._base: Function | None = None
         scope.followers.add(self)
         self._describe()
@@ -199,7 +204,9 @@ class Function:
         given = dict(zip(self._options.uniforms, self._values, strict=True)) | dict(values or {}) | named
         self._check_uniforms(given)
         found = self._variant(("set", tuple(given)), lambda: replace(self._options, uniforms=tuple(given)))
-        return found._with_values(tuple(given.values()))
+        out = found._with_values(tuple(given.values()))
+        out._stream = self._stream
+        return out
 
     def return_type(self, kind: Any) -> Function:
         """Say as what results come: ``Tensor``, ``NDBuffer``, ``numpy.ndarray`` or their names in lower case."""
@@ -246,6 +253,23 @@ class Function:
         items = tuple((str(c[0]), str(c[1]), int(c[2]) if len(c) > 2 else k) for k, c in enumerate(conformances))
         return self._variant(("conformances", items), lambda: replace(self._options, conformances=items))
 
+    def stream(self, stream: Stream) -> Function:
+        """Say on which stream calls run.
+
+        Raises
+        ------
+        BindError
+            If it is no stream of the function's device.
+        """
+        self._device.lane_of(f"{self.name}.stream", stream)
+        if stream is None:
+            raise BindError(
+                f"{self.name}.stream: None is no stream; without one calls run on the device's own queue."
+            )
+        out = self._with_values(self._values)
+        out._stream = stream
+        return out
+
     @property
     def bwds(self) -> Function:
         """The backward derivative: adds to the gradients of its arguments, and returns None.
@@ -288,7 +312,7 @@ class Function:
         Arrays are taken by reference: replaying sees what they hold then. Numbers stay as they are now.
         """
         values = self._all_values(args, _result, named)
-        return self._prepared(args, _result, named).bound_to(values)
+        return self._prepared(args, _result, named).bound_to(values, self._stream)
 
     def append_to(self, commands: CommandList, *args: Any, _result: Any = None, **named: Any) -> Any:
         """Record a call in a command list instead of running it.
@@ -312,6 +336,8 @@ class Function:
         """
         if not isinstance(commands, CommandList) or commands.device is not self._device:
             raise BindError(f"{self.name}.append_to: {commands!r} is no command list of {self._device!r}.")
+        if self._stream is not None:
+            raise BindError(f"{self.name}.append_to: a list runs on one stream as a whole: commands.submit(stream).")
         call = self.recorded(args, _result, named)
         commands._add(call)
         return call.result
@@ -382,12 +408,19 @@ class Function:
             found = self._variants.get(key)
         if found is None:
             found = self._variants[key] = self._variant_of(options())
-        return found._with_values(self._values) if self._values else found
+        if not self._values and self._stream is None:
+            return found
+        found = found._with_values(self._values)
+        found._stream = self._stream
+        return found
 
     def _call_named(self, args: tuple[Any, ...], result: Any, named: dict[str, Any]) -> Any:
         if "_append_to" in named:
             return self.append_to(named.pop("_append_to"), *args, _result=result, **named)
-        return self._prepared(args, result, named).run(self._all_values(args, result, named))
+        return self._ran(self._prepared(args, result, named), self._all_values(args, result, named))
+
+    def _ran(self, call: PreparedCall, values: tuple[Any, ...]) -> Any:
+        return call.run(values) if self._stream is None else call.run_on(self._stream, values)
 
     def _all_values(self, args: tuple[Any, ...], result: Any, named: dict[str, Any]) -> tuple[Any, ...]:
         """Positional values, keyword values, those of uniforms, and then ``_result`` if one was given."""
@@ -474,12 +507,12 @@ class Function:
         remembered = self._calls if result is None else self._calls_into
         if len(remembered) >= _MAX_CALLS:
             remembered.clear()
-        remembered[key] = call
-        return call
+        # Another thread may have been first; a list knows calls of one layout by their being one.
+        return remembered.setdefault(key, call)
 
 
 class _GeneralFunction(Function):
-    """A function whose calls are more than its arguments: with values for uniforms, or a derivative."""
+    """A function whose calls are more than its arguments: with values for uniforms, a stream, or a derivative."""
 
     def __call__(self, *args: Any, _result: Any = None, **named: Any) -> Any:
         """As ``Function``'s."""

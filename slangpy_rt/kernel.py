@@ -83,7 +83,7 @@ class Kernel(Function):
             commands = named.pop("_append_to")
             self.append_to(commands, threads, *args, **named)
             return
-        self._dispatched(threads, args, named).run((*args, *named.values(), *self._values))
+        self._ran(self._dispatched(threads, args, named), (*args, *named.values(), *self._values))
 
     def append_to(self, commands: CommandList, threads: Any, *args: Any, **named: Any) -> None:  # type: ignore[override]
         """Record a dispatch in a command list instead of running it; the arguments are those of ``dispatch``."""
@@ -107,7 +107,7 @@ class Kernel(Function):
 
     def bind(self, threads: int | Sequence[int], *args: Any, **named: Any) -> Callable[[], Any]:  # type: ignore[override]
         """Prepare a dispatch once, to be replayed by calling what this returns, without arguments."""
-        return self._dispatched(threads, args, named).bound_to((*args, *named.values(), *self._values))
+        return self._dispatched(threads, args, named).bound_to((*args, *named.values(), *self._values), self._stream)
 
     def _dispatched(self, threads: int | Sequence[int], args: tuple[Any, ...], named: dict[str, Any]) -> PreparedCall:
         given = threads if isinstance(threads, (tuple, list)) else (threads,)
@@ -122,7 +122,7 @@ class Kernel(Function):
         key = (size, *[a.layout if type(a) in ARRAYS else signature(a) for a in values], *named)
         call = self._calls.get(key)
         if call is None:
-            call = self._calls[key] = self._prepare_dispatch(size, args, named)
+            call = self._calls.setdefault(key, self._prepare_dispatch(size, args, named))
         return call
 
     def _variant_of(self, options: Options) -> Function:

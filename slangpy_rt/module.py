@@ -156,7 +156,8 @@ class Module:
             scope.look()
             found = _find(scope, name)
             if found is not None:
-                self._items[name] = found
+                # Another thread may have been first: a name stands for one function, with one set of prepared calls.
+                found = self._items.setdefault(name, found)
         return found
 
     def _names(self) -> list[str]:

@@ -154,21 +154,20 @@ class NDBuffer:
 
     def to_numpy(self) -> npt.NDArray[Any]:
         """Copy it to a new NumPy array of ``shape``, with the element's dimensions last."""
-        layout = self.layout
-        if layout.contiguous:
-            out = np.empty(layout.full_shape, layout.numpy_dtype)
-            layout.device.download(self.buffer, self.address, out)
-            return out
-        # A view: bring over the span it covers and look at that through its strides.
-        reach = [(n - 1) * s for n, s in zip(layout.full_shape, layout.strides, strict=True)]
-        unit, dtype = layout.unit, layout.numpy_dtype
-        first, last = sum(min(r, 0) for r in reach) * unit, sum(max(r, 0) for r in reach) * unit
-        span = np.empty(last - first + dtype.itemsize, np.uint8)
-        layout.device.download(self.buffer, self.address + first, span)
-        view = np.ndarray(layout.full_shape, dtype, span.data, -first, tuple(s * unit for s in layout.strides))
-        return view.copy()
+        host, first = self._host()
+        self.layout.device.download(self.buffer, self.address + first, host)
+        return self._seen_in(host, first)
 
     numpy = to_numpy
+
+    async def numpy_async(self) -> npt.NDArray[Any]:
+        """What ``to_numpy`` returns, with its contents at the time of the call, while the event loop goes on.
+
+        No thread waits for the device: the loop looks now and then whether a part has come, and copies it.
+        """
+        host, first = self._host()
+        await self.layout.device.download_async(self.buffer, self.address + first, host)
+        return self._seen_in(host, first)
 
     def clear(self) -> None:
         """Set every scalar to zero.
@@ -182,10 +181,22 @@ class NDBuffer:
         if not layout.contiguous:
             where = f"{type(self).__name__}.clear"
             raise BindError(f"{where}: this is a non-contiguous view; clear the array it was made from.")
-        device = layout.device
-        device.check_open()
-        if layout.nbytes:
-            device.backend.clear(self.buffer, self.address - self.buffer.address, layout.nbytes)
+        layout.device.clear(self.buffer, self.address, layout.nbytes)
+
+    def share(self: A, device: Device) -> A:
+        """The same memory as an array of another device on the same GPU: Vulkan's as CUDA's.
+
+        Work of both devices on it runs in the order of the program; nothing is copied. Its gradients stay behind.
+
+        Raises
+        ------
+        UnsupportedError
+            If that device cannot reach this memory.
+        """
+        own = self.layout
+        buffer = device.open_shared(f"{type(self).__name__}.share", self.buffer, own.device)
+        layout = device.layout(type(self), own.element, own.shape, own.strides, own.aligned)
+        return type(self).of(layout, buffer, buffer.address + self.address - self.buffer.address)
 
     def view(self: A, shape: int | Sequence[int]) -> A:
         """The same memory under another shape of as many elements.
@@ -251,6 +262,27 @@ class NDBuffer:
         address = self.address + start
         new = layout.device.layout(type(self), layout.element, picked.shape, strides, address % 32 == 0)
         return self._seen(new, address, lambda a: a[key])
+
+    def _host(self) -> tuple[npt.NDArray[Any], int]:
+        """Host memory for its contents, and from where on, in bytes from its address: a view's whole span."""
+        layout = self.layout
+        if layout.contiguous:
+            return np.empty(layout.full_shape, layout.numpy_dtype), 0
+        reach = [(n - 1) * s * layout.unit for n, s in zip(layout.full_shape, layout.strides, strict=True)]
+        first, last = sum(min(r, 0) for r in reach), sum(max(r, 0) for r in reach)
+        # Without elements a span has no beginning.
+        size = last - first + layout.numpy_dtype.itemsize if 0 not in layout.full_shape else 0
+        return np.empty(size, np.uint8), first
+
+    def _seen_in(self, host: npt.NDArray[Any], first: int) -> npt.NDArray[Any]:
+        """Host memory that was filled, as the array."""
+        layout = self.layout
+        if layout.contiguous:
+            return host
+        strides = tuple(s * layout.unit for s in layout.strides)
+        if not host.nbytes:
+            return np.empty(layout.full_shape, layout.numpy_dtype)
+        return np.ndarray(layout.full_shape, layout.numpy_dtype, host.data, -first, strides).copy()
 
     def _seen(self: A, layout: Layout, address: int, same: Callable[[Any], Any]) -> A:
         """A view, its gradients seen the same way."""

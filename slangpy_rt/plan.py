@@ -264,18 +264,20 @@ def _finish(
             fields[-1].offset + fields[-1].size,
             tuple(b.access not in _READ for b in leaves if b.feed.buffers) + ((True,) if reports else ()),
             any(o.mode == "gradient" and o.step == "own" for o in spec.leaves),
+            spec.title,
         )
         block = tuple(LayoutField(f.name, f.offset, f.size) for f in fields)
         kernel = device.kernel(scope.source, text, spec.title, info, block, options.conformances)
-    prefix, pack, launch = _prefix(fields, description.fixed), _packer(fields), device.launch
+    prefix, pack, launcher = _prefix(fields, description.fixed), _packer(fields), None
     if reports:
         pack = partial(pack, device.diagnostics.buffer.address)
         checked = _checked(device, spec, fields, every)
         # What a kernel does in the host's own memory nobody has to wait for.
         wait = "zero_copy" in device.caps.features
-        launch = Launcher(device.diagnostics, device.launch, spec.title, checked, wait)
+        launcher = Launcher(device.diagnostics, spec.title, checked, wait)
     return PreparedCall(
-        device, spec, text, every, description.shape, kernel, description.groups, prefix, pack, order, outcome, launch
+        device, spec, text, every, description.shape, kernel, description.groups, prefix, pack, order, outcome,
+        launcher,
     )  # fmt: skip
 
 

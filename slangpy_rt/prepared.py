@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from functools import partial
 from itertools import accumulate
 from math import inf
 from typing import TYPE_CHECKING, Any
@@ -14,14 +15,15 @@ from typing import TYPE_CHECKING, Any
 from slangpy_rt.backends.base import Buffer, Dispatch, Kernel
 from slangpy_rt.bound import Bound
 from slangpy_rt.broadcast import Shape
-from slangpy_rt.diagnostics import Launch, Launcher
-from slangpy_rt.errors import BindError
+from slangpy_rt.diagnostics import Launcher
+from slangpy_rt.errors import BindError, OutOfMemoryError
 from slangpy_rt.feeds import ArrayFeed
 
 if TYPE_CHECKING:
     from slangpy_rt_codegen import CallSpec
 
     from slangpy_rt.device import Device
+    from slangpy_rt.stream import Stream
 
 
 _MAX_FLOAT = 3.4028234663852886e38  # of 32 bits
@@ -45,7 +47,7 @@ class PreparedCall:
     """
 
     __slots__ = (
-        "_alloc", "_device", "_feeds", "_finishes", "_groups", "_into", "_kernel", "_launch", "_make", "_order",
+        "_alloc", "_device", "_feeds", "_finishes", "_groups", "_into", "_kernel", "_make", "_order",
         "_pack", "_plain", "_prefix", "_result", "_straight", "_unwrap", "bound", "launcher", "shape", "spec", "text",
     )  # fmt: skip
 
@@ -62,7 +64,7 @@ class PreparedCall:
         pack: Callable[..., bytes],
         order: tuple[int, ...],
         result: Result,
-        launch: Launch,
+        launcher: Launcher | None,
     ) -> None:
         self.spec = spec
         self.text = text
@@ -78,14 +80,14 @@ class PreparedCall:
         # The feeds' values stand in their order, but for a result that is made.
         self._straight = order == tuple(range(len(order))) and not result.named
         # Only arrays, in the order of the parameters: their addresses are all that a call has to pack.
-        self._plain = kernel is not None and all(type(feed) is ArrayFeed for feed in self._feeds) and self._straight
+        arrays = kernel is not None and all(type(feed) is ArrayFeed for feed in self._feeds) and self._straight
+        self._plain = arrays and launcher is None
         ends = list(accumulate(feed.buffers for feed in self._feeds))
         self._finishes = tuple(
             (k, feed, ends[k] - feed.buffers, ends[k]) for k, feed in enumerate(self._feeds) if feed.returns
         )
         self._into = result.into
-        self._launch = launch
-        self.launcher = launch if isinstance(launch, Launcher) else None
+        self.launcher = launcher
         self._alloc = device.backend.alloc
         self._result = result.layout
         self._make = result.make
@@ -100,11 +102,14 @@ class PreparedCall:
             Positional values, keyword values, and then ``_result`` if one was given.
         """
         if not self._plain:
-            return self._run_any(values)
+            return self._run_any(values, self._device.launch)
         out = None
         layout = self._result
         if layout is not None:
-            buffer = self._alloc(layout.nbytes)
+            try:
+                buffer = self._alloc(layout.nbytes)
+            except OutOfMemoryError:
+                buffer = self._device.alloc(layout.nbytes)
             kind = layout.kind
             out = kind.__new__(kind)
             out.layout = layout
@@ -113,7 +118,8 @@ class PreparedCall:
             values = (*values, out)
         elif self._into:
             out = values[-1]
-        self._launch(
+        # The device's: who looks on, or orders streams, changes it.
+        self._device.launch(
             self._kernel,
             self._groups,
             self._prefix + self._pack(*[a.address for a in values]),
@@ -121,24 +127,32 @@ class PreparedCall:
         )
         return out
 
-    def bound_to(self, values: tuple[Any, ...]) -> Callable[[], Any]:
+    def run_on(self, stream: Stream, values: tuple[Any, ...]) -> Any:
+        """As ``run``, on a stream."""
+        return self._run_any(values, stream.launch)
+
+    def bound_to(self, values: tuple[Any, ...], stream: Stream | None) -> Callable[[], Any]:
         """This call on these arguments, packed once where no data has to be moved for it."""
         if not self._plain or self._result is not None:
 
             def run() -> Any:
                 self._device.check_open()
-                return self.run(values)
+                return self.run(values) if stream is None else self.run_on(stream, values)
 
             return run
-        device, launch, kernel, groups = self._device, self._launch, self._kernel, self._groups
+        device = self._device
         args = self._prefix + self._pack(*[a.address for a in values])
-        buffers = [a.buffer for a in values]
+        dispatch = Dispatch(self._kernel, self._groups, args, tuple([a.buffer for a in values]))
         out = values[-1] if self._into else None
+        launches: Any = device if stream is None else stream
+        again = device.backend.queue.prepare(dispatch) if stream is None else None
 
         def replay() -> Any:
-            if device.closed:
-                device.check_open()
-            launch(kernel, groups, args, buffers)
+            if device.plain and again is not None:
+                again()
+                return out
+            device.check_open()
+            launches.launch(*dispatch)
             return out
 
         return replay
@@ -151,7 +165,7 @@ class PreparedCall:
         BindError
             If an argument has to be moved at each call.
         """
-        if self._plain and self._make is None and self.launcher is None:
+        if self._plain and self._make is None:
             block = self._prefix + self._pack(*[a.address for a in values])
             out = values[-1] if self._into else None
             return Dispatch(self._kernel, self._groups, block, tuple([a.buffer for a in values])), out
@@ -182,7 +196,7 @@ class PreparedCall:
         """Whether the result it makes is a number or a NumPy array."""
         return self._make is not None and not self._feeds[-1].lasting
 
-    def _run_any(self, values: tuple[Any, ...]) -> Any:
+    def _run_any(self, values: tuple[Any, ...], launch: Callable[..., None]) -> Any:
         out = values[-1] if self._into else self._make() if self._make is not None else None
         if self._kernel is not None:
             if not self._straight:
@@ -193,7 +207,9 @@ class PreparedCall:
             buffers: list[Buffer] = []
             for feed, value in zip(self._feeds, values, strict=False):
                 feed.feed(value, block, buffers)
-            self._launch(self._kernel, self._groups, self._prefix + self._packed(block), buffers)
+            if self.launcher is not None:
+                launch = partial(self.launcher.launch, launch)
+            launch(self._kernel, self._groups, self._prefix + self._packed(block), buffers)
             for k, feed, first, end in self._finishes:
                 feed.finish(values[k], buffers[first:end])
         return self._unwrap(out) if self._unwrap is not None else out

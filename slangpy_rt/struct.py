@@ -93,9 +93,9 @@ class Struct:
                 raise AttributeError(str(error)) from None
         else:
             function = Function(self._scope, f"{self.name}.{name}", tuple(overloads[name]))
-        # The next look-up finds it without coming here.
-        self.__dict__[name] = function
-        return function
+        # The next look-up finds it without coming here. Another thread may have been first.
+        found: Function = self.__dict__.setdefault(name, function)
+        return found
 
     def __getitem__(self, name: str) -> Function:
         if name in self._overloads:

@@ -30,10 +30,14 @@ int cuCtxSetCurrent(uintptr_t context);
 int cuStreamCreate(uintptr_t *stream, unsigned int flags);
 int cuStreamDestroy_v2(uintptr_t stream);
 int cuStreamSynchronize(uintptr_t stream);
+int cuStreamGetCtx(uintptr_t stream, uintptr_t *context);
+int cuStreamWaitEvent(uintptr_t stream, uintptr_t event, unsigned int flags);
 int cuEventCreate(uintptr_t *event, unsigned int flags);
 int cuEventDestroy_v2(uintptr_t event);
 int cuEventRecord(uintptr_t event, uintptr_t stream);
 int cuEventSynchronize(uintptr_t event);
+int cuEventQuery(uintptr_t event);
+int cuEventElapsedTime(float *milliseconds, uintptr_t start, uintptr_t end);
 int cuMemGetInfo_v2(size_t *free, size_t *total);
 int cuMemAlloc_v2(uintptr_t *address, size_t nbytes);
 int cuMemFree_v2(uintptr_t address);
@@ -42,6 +46,7 @@ int cuMemFreeHost(uintptr_t address);
 int cuMemHostGetDevicePointer_v2(uintptr_t *device, uintptr_t host, unsigned int flags);
 int cuMemcpyHtoDAsync_v2(uintptr_t device, uintptr_t host, size_t nbytes, uintptr_t stream);
 int cuMemcpyDtoHAsync_v2(uintptr_t host, uintptr_t device, size_t nbytes, uintptr_t stream);
+int cuMemcpyAsync(uintptr_t dst, uintptr_t src, size_t nbytes, uintptr_t stream);
 int cuMemsetD8Async(uintptr_t device, unsigned char value, size_t count, uintptr_t stream);
 int cuModuleLoadData(uintptr_t *module, const char *image);
 int cuModuleGetFunction(uintptr_t *function, uintptr_t module, const char *name);
@@ -67,6 +72,51 @@ int cuGraphInstantiateWithFlags(uintptr_t *executable, uintptr_t graph, unsigned
 int cuGraphExecDestroy(uintptr_t executable);
 int cuGraphExecKernelNodeSetParams_v2(uintptr_t executable, uintptr_t node,
                                       const CUDA_KERNEL_NODE_PARAMS *params);
+int cuDeviceGetUuid_v2(unsigned char *uuid, int device);
+typedef union { int fd; struct { void *handle; const void *name; } win32; } CUexternalHandle;
+typedef struct {
+    int type;
+    CUexternalHandle handle;
+    unsigned long long size;
+    unsigned int flags, reserved[16];
+} CUDA_EXTERNAL_MEMORY_HANDLE_DESC;
+typedef struct {
+    unsigned long long offset, size;
+    unsigned int flags, reserved[16];
+} CUDA_EXTERNAL_MEMORY_BUFFER_DESC;
+typedef struct {
+    int type;
+    CUexternalHandle handle;
+    unsigned int flags, reserved[16];
+} CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC;
+typedef struct { unsigned long long value; } CUexternalFence;
+typedef struct {
+    struct {
+        CUexternalFence fence;
+        unsigned long long sync, key;
+        unsigned int reserved[12];
+    } params;
+    unsigned int flags, reserved[16];
+} CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS;
+typedef struct {
+    struct {
+        CUexternalFence fence;
+        unsigned long long sync;
+        struct { unsigned long long key; unsigned int timeout_ms; } mutex;
+        unsigned int reserved[10];
+    } params;
+    unsigned int flags, reserved[16];
+} CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS;
+int cuImportExternalMemory(uintptr_t *memory, const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *told);
+int cuExternalMemoryGetMappedBuffer(uintptr_t *address, uintptr_t memory,
+                                    const CUDA_EXTERNAL_MEMORY_BUFFER_DESC *part);
+int cuDestroyExternalMemory(uintptr_t memory);
+int cuImportExternalSemaphore(uintptr_t *semaphore, const CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC *told);
+int cuSignalExternalSemaphoresAsync(const uintptr_t *semaphores, const CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS *params,
+                                    unsigned int count, uintptr_t stream);
+int cuWaitExternalSemaphoresAsync(const uintptr_t *semaphores, const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS *params,
+                                  unsigned int count, uintptr_t stream);
+int cuDestroyExternalSemaphore(uintptr_t semaphore);
 int cuGraphLaunch(uintptr_t executable, uintptr_t stream);
 int cuLaunchKernel(uintptr_t function, unsigned int gx, unsigned int gy, unsigned int gz,
                    unsigned int bx, unsigned int by, unsigned int bz, unsigned int shared_bytes,

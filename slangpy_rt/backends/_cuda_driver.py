@@ -19,6 +19,7 @@ FFI_CUDA: Any = _cuda_ffi.ffi
 # Numbers of CUresult in cuda.h.
 OUT_OF_MEMORY = 2
 NO_DEVICE = 100
+NOT_READY = 600
 # After these the context answers every call with an error: uncorrectable ECC and NVLink errors, a kernel's
 # bad address, time-out, assert, stack, instruction, alignment, address space, program counter, trap or leak.
 _LOST = {214, 220, 226, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721}

@@ -41,22 +41,38 @@ class Staging:
         """Queue a copy to the device; the host memory may change once this returns."""
         with self._lock:
             if nbytes > INLINE:
-                self._upload_chunks(device, host, nbytes)
-                return
-            at = self._room(nbytes)
-            memmove(at, host, nbytes)
-            check(self._cu.cuMemcpyHtoDAsync_v2(device, at, nbytes, self._stream), "a copy to the device")
+                try:
+                    self._upload_chunks(device, host, nbytes)
+                    return
+                except RuntimeError:
+                    if threading.main_thread().is_alive():
+                        raise
+                    # The process ends: Python starts no threads any more, and copies go on without.
+            for start in range(0, nbytes, CHUNK):
+                size = min(CHUNK, nbytes - start)
+                at = self._room(size)
+                memmove(at, host + start, size)
+                status = self._cu.cuMemcpyHtoDAsync_v2(device + start, at, size, self._stream)
+                check(status, "a copy to the device")
 
     def download(self, host: int, device: int, nbytes: int) -> None:
         """Copy from the device after all queued work."""
         with self._lock:
             if nbytes > INLINE:
-                self._download_chunks(host, device, nbytes)
-                return
-            at = self._room(nbytes)
-            check(self._cu.cuMemcpyDtoHAsync_v2(at, device, nbytes, self._stream), "a copy from the device")
-            check(self._cu.cuStreamSynchronize(self._stream), "waiting for queued work")
-            memmove(host, at, nbytes)
+                try:
+                    self._download_chunks(host, device, nbytes)
+                    return
+                except RuntimeError:
+                    if threading.main_thread().is_alive():
+                        raise
+                    # The process ends: Python starts no threads any more, and copies go on without.
+            for start in range(0, nbytes, CHUNK):
+                size = min(CHUNK, nbytes - start)
+                at = self._room(size)
+                status = self._cu.cuMemcpyDtoHAsync_v2(at, device + start, size, self._stream)
+                check(status, "a copy from the device")
+                check(self._cu.cuStreamSynchronize(self._stream), "waiting for queued work")
+                memmove(host + start, at, size)
 
     def close(self) -> None:
         """Give page-locked memory back; the stream is idle."""

@@ -1,4 +1,4 @@
-"""A logical Vulkan device with one compute queue, and memory in whole blocks.
+"""A logical Vulkan device with compute queues of one family, and memory in whole blocks.
 
 It refuses to record commands, to know of kernels and to hand out parts of a block.
 """
@@ -8,10 +8,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from slangpy_rt.backends._vk_instance import ATOMIC_FLOAT, MAINTENANCE_8, VkInstance
-from slangpy_rt.backends.base import Caps
+from slangpy_rt.backends._vk_instance import ATOMIC_FLOAT, COOPERATIVE_MATRIX, EXTERNAL, MAINTENANCE_8, VkInstance
+from slangpy_rt.backends.base import Caps, Shared
+from slangpy_rt.config import CONFIG
 from slangpy_rt.errors import OutOfMemoryError, UnsupportedError
 
+_OPAQUE_FD = 1  # VK_EXTERNAL_MEMORY_HANDLE_TYPE_ and VK_EXTERNAL_SEMAPHORE_HANDLE_TYPE_OPAQUE_FD_BIT
+_QUEUES = 8  # streams beyond take turns on them
 _DEVICE_LOCAL, _VISIBLE, _COHERENT, _CACHED = 1, 2, 4, 8  # VkMemoryPropertyFlagBits
 
 # Memory properties by purpose, best first. Cached device memory is the host's own memory, found with software
@@ -29,12 +32,20 @@ class VkDevice:
     ----------
     ffi, lib, struct, check, on_close, messages
         Those of its ``VkInstance``.
-    handle, queue : Any
-        ``VkDevice`` and ``VkQueue``.
+    handle : Any
+        ``VkDevice``.
+    queues : list
+        Each a ``VkQueue``.
     family : int
-        Queue family of ``queue``.
+        Their queue family.
+    clock_seconds, clock_mask : float, int
+        Of time stamps that its queues take: seconds of one tick, and the bits that count; none without a clock.
     caps, description
         As in ``Backend``.
+    uuid : bytes
+        What the GPU is called by every API.
+    exports : bool
+        Whether other APIs can open its memory and semaphores.
     max_bytes : int
         Largest single allocation in bytes.
     heap_bytes : int
@@ -48,9 +59,10 @@ class VkDevice:
         try:
             physical = instance.physical(index)
             features, present = instance.features(physical)
-            self.family = self._compute_family(physical)
+            self.family, self._queue_count, bits = self._compute_family(physical)
+            self.clock_mask = (1 << bits) - 1
             self.handle = self._open(physical, features, present)
-            self.queue = self._queue()
+            self.queues = [self._queue(k) for k in range(self._queue_count)]
             self._memory = self.ffi.new("VkPhysicalDeviceMemoryProperties*")
             self.lib.vkGetPhysicalDeviceMemoryProperties(physical, self._memory)
             heaps = self._memory.memoryHeaps[0 : self._memory.memoryHeapCount]
@@ -65,6 +77,13 @@ class VkDevice:
     def close(self) -> None:
         """Wait for the device, then destroy everything in reverse order. Again: nothing."""
         self._instance.close()
+
+    def label_functions(self) -> tuple[Any, Any] | None:
+        """What begins and ends a label in a command buffer, where labels were asked for."""
+        if not CONFIG.labels:
+            return None
+        find = self._instance.function
+        return find("vkCmdBeginDebugUtilsLabelEXT"), find("vkCmdEndDebugUtilsLabelEXT")
 
     def function(self, name: str) -> Any:
         """Fetch a device-level function pointer, which skips the loader's dispatch."""
@@ -87,12 +106,20 @@ class VkDevice:
             )
         # VkBufferUsageFlagBits: 0x20000 SHADER_DEVICE_ADDRESS, 0x20 STORAGE, 0x2 TRANSFER_DST, 0x1 _SRC.
         info = self.struct("VkBufferCreateInfo", size=nbytes, usage=0x20023)
+        # Host memory is not for other APIs to open.
+        exported = self.exports and purpose[0] & _DEVICE_LOCAL and purpose is not RING
+        if exported:
+            shared_buffer = self.struct("VkExternalMemoryBufferCreateInfo", handleTypes=_OPAQUE_FD)
+            info.pNext = shared_buffer
         buffer = ffi.new("VkBuffer*")
         self.check(lib.vkCreateBuffer(self.handle, info, none, buffer), f"creating a buffer of {nbytes} bytes")
         needs = ffi.new("VkMemoryRequirements*")
         lib.vkGetBufferMemoryRequirements(self.handle, buffer[0], needs)
         # 2: VK_MEMORY_ALLOCATE_DEVICE_ADDRESS_BIT.
         addressable = self.struct("VkMemoryAllocateFlagsInfo", flags=2)
+        if exported:
+            shared_memory = self.struct("VkExportMemoryAllocateInfo", handleTypes=_OPAQUE_FD)
+            addressable.pNext = shared_memory
         ask = self.struct("VkMemoryAllocateInfo", pNext=addressable, allocationSize=needs.size)
         memory = ffi.new("VkDeviceMemory*")
         result = int(lib.VK_ERROR_OUT_OF_DEVICE_MEMORY)
@@ -104,11 +131,34 @@ class VkDevice:
                 ask.memoryTypeIndex = i
                 result = lib.vkAllocateMemory(self.handle, ask, none, memory)
                 if result == 0:
-                    return self._bind(Block(buffer[0], memory[0], nbytes), bool(flags & _VISIBLE))
+                    block = Block(buffer[0], memory[0], nbytes, needs.size)
+                    return self._bind(block, bool(flags & _VISIBLE))
                 break
         lib.vkDestroyBuffer(self.handle, buffer[0], none)
         self.check(result, f"allocating {nbytes} bytes")
         raise AssertionError("check raises for every result but VK_SUCCESS")
+
+    def shared_memory(self, block: Block) -> Shared:
+        """A block for other APIs to open; for a device that exports."""
+        if block.shared is None:
+            info = self.struct("VkMemoryGetFdInfoKHR", memory=block.memory, handleType=_OPAQUE_FD)
+            block.shared = self._shared("vkGetMemoryFdKHR", info, block.nbytes)
+        return block.shared
+
+    def shared_semaphore(self, semaphore: Any) -> Shared:
+        """A semaphore, made to be exported, for other APIs to open."""
+        info = self.struct("VkSemaphoreGetFdInfoKHR", semaphore=semaphore, handleType=_OPAQUE_FD)
+        return self._shared("vkGetSemaphoreFdKHR", info, 0)
+
+    def _shared(self, name: str, info: Any, nbytes: int) -> Shared:
+        get = self.function(name)
+
+        def open() -> int:
+            out = self.ffi.new("int*")
+            self.check(get(self.handle, info, out), "sharing with another API")
+            return int(out[0])
+
+        return Shared(self.uuid, nbytes, open)
 
     def bytes(self, block: Block) -> Any:
         """All of a mapped block, as a writable buffer that is valid until its release."""
@@ -138,12 +188,14 @@ class VkDevice:
 
     def _open(self, physical: Any, features: Any, present: frozenset[str]) -> Any:
         ffi, lib = self.ffi, self.lib
-        priority = ffi.new("float*", 1.0)
+        count = self._queue_count
+        priorities = ffi.new("float[]", [1.0] * count)
         queue = self.struct(
-            "VkDeviceQueueCreateInfo", queueFamilyIndex=self.family, queueCount=1, pQueuePriorities=priority
+            "VkDeviceQueueCreateInfo", queueFamilyIndex=self.family, queueCount=count, pQueuePriorities=priorities
         )
         extensions = [ATOMIC_FLOAT] if "shaderBufferFloat32AtomicAdd" in present else []
-        extensions += {MAINTENANCE_8} & present
+        extensions += [COOPERATIVE_MATRIX] if "cooperativeMatrix" in present else []
+        extensions += {MAINTENANCE_8, *EXTERNAL} & present
         info = self.struct(
             "VkDeviceCreateInfo",
             pNext=features,
@@ -157,20 +209,23 @@ class VkDevice:
         self.on_close(lib.vkDestroyDevice, out[0], ffi.NULL)
         return out[0]
 
-    def _compute_family(self, physical: Any) -> int:
+    def _compute_family(self, physical: Any) -> tuple[int, int, int]:
+        """Its index, the queues to use, and the bits of its clock."""
         ffi, get = self.ffi, self.lib.vkGetPhysicalDeviceQueueFamilyProperties
         count = ffi.new("uint32_t*")
         get(physical, count, ffi.NULL)
         families = ffi.new("VkQueueFamilyProperties[]", count[0])
         get(physical, count, families)
-        for i, family in enumerate(families):
-            if family.queueFlags & self.lib.VK_QUEUE_COMPUTE_BIT:
-                return i
+        computing = [i for i, family in enumerate(families) if family.queueFlags & self.lib.VK_QUEUE_COMPUTE_BIT]
+        # On NVIDIA only the queues of a family without graphics run at the same time.
+        computing.sort(key=lambda i: families[i].queueFlags & self.lib.VK_QUEUE_GRAPHICS_BIT)
+        for i in computing:
+            return i, min(families[i].queueCount, _QUEUES), int(families[i].timestampValidBits)
         raise UnsupportedError("vulkan: the device has no compute queue; pick another device")
 
-    def _queue(self) -> Any:
+    def _queue(self, index: int) -> Any:
         out = self.ffi.new("VkQueue*")
-        self.lib.vkGetDeviceQueue(self.handle, self.family, 0, out)
+        self.lib.vkGetDeviceQueue(self.handle, self.family, index, out)
         return out[0]
 
     def _describe(self, physical: Any, present: frozenset[str]) -> None:
@@ -185,8 +240,12 @@ class VkDevice:
         self.description = f"{name}, {driver} {version}".strip()
         if self._instance.unheard:
             self.description += ", without the Vulkan validation layers, which are not installed"
+        self.clock_seconds = float(core.limits.timestampPeriod) * 1e-9
+        self.uuid = bytes(self.ffi.buffer(first.deviceUUID))
         self.max_bytes = int(first.maxMemoryAllocationSize)
         self.is_software = core.deviceType == self.lib.VK_PHYSICAL_DEVICE_TYPE_CPU
+        # Mesa's software driver would keep all its memory in files for that.
+        self.exports = set(EXTERNAL) <= present and not self.is_software
         features = {"group_shared"}
         # 0x20: COMPUTE of VkShaderStageFlagBits. 0x1F: BASIC, VOTE, ARITHMETIC, BALLOT and SHUFFLE of
         # VkSubgroupFeatureFlagBits, which Slang's wave intrinsics compile to.
@@ -194,6 +253,11 @@ class VkDevice:
             features.add("wave")
         if "shaderBufferFloat32AtomicAdd" in present:
             features.add("atomic_float")
+        # What shaders/mlp_cooperative.slang takes: waves of 32, and 20 KiB of a group's memory beside 8 of others.
+        fits = first.subgroupSize == 32 and core.limits.maxComputeSharedMemorySize >= 32 << 10
+        needed = {"cooperativeMatrix", "shaderFloat16", "vulkanMemoryModel"}
+        if "wave" in features and fits and needed <= present and self._instance.multiplies_tiles(physical):
+            features.add("cooperative_matrix")
         x, y, z = core.limits.maxComputeWorkGroupCount
         self.caps = Caps((x, y, z), _scalars(present), frozenset(features), first.subgroupSize)
 
@@ -211,15 +275,21 @@ class Block:
         Device address of its first byte.
     host : int
         Host address of its first byte, 0 when it is not mapped.
+    nbytes : int
+        Of the memory, which may be more than the buffer's.
+    shared : Shared or None
+        The memory for other APIs, once one has asked for it.
     """
 
-    __slots__ = ("address", "handle", "host", "memory", "size")
+    __slots__ = ("address", "handle", "host", "memory", "nbytes", "shared", "size")
 
-    def __init__(self, handle: Any, memory: Any, size: int) -> None:
+    def __init__(self, handle: Any, memory: Any, size: int, nbytes: int | None = None) -> None:
         self.handle = handle
         self.memory = memory
         self.size = size
         self.address = self.host = 0
+        self.nbytes = size if nbytes is None else nbytes
+        self.shared: Shared | None = None
 
 
 def _scalars(present: frozenset[str]) -> frozenset[str]:

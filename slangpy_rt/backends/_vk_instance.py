@@ -11,13 +11,18 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from slangpy_rt.config import CONFIG
 from slangpy_rt.errors import DeviceError, DeviceLostError, OutOfMemoryError, UnsupportedError
 
 ATOMIC_FLOAT = "VK_EXT_shader_atomic_float"
 # Without it, the remainder of negative integers is undefined, and wrong on NVIDIA's driver (580): -5 % 3 gives 2.
 MAINTENANCE_8 = "VK_KHR_maintenance8"
+COOPERATIVE_MATRIX = "VK_KHR_cooperative_matrix"
+# File descriptors of memory and semaphores, for other APIs on the same GPU.
+EXTERNAL = ("VK_KHR_external_memory_fd", "VK_KHR_external_semaphore_fd")
 
 _API_1_2 = 1 << 22 | 2 << 12  # VK_API_VERSION_1_2
+_API_1_3_255 = 1 << 22 | 3 << 12 | 255  # the first specification with VK_KHR_cooperative_matrix
 _API_1_4_304 = 1 << 22 | 4 << 12 | 304  # the first specification with VK_KHR_maintenance8
 _LAYER = "VK_LAYER_KHRONOS_validation"
 _NEEDED = frozenset({"bufferDeviceAddress", "timelineSemaphore", "shaderInt64"})
@@ -53,6 +58,11 @@ _WANTED = {
         "shaderSharedFloat32Atomics",
         "shaderSharedFloat32AtomicAdd",
     },
+    "VkPhysicalDeviceCooperativeMatrixFeaturesKHR": {"cooperativeMatrix"},
+}
+_EXTENSION_OF = {
+    "VkPhysicalDeviceShaderAtomicFloatFeaturesEXT": ATOMIC_FLOAT,
+    "VkPhysicalDeviceCooperativeMatrixFeaturesKHR": COOPERATIVE_MATRIX,
 }
 
 
@@ -162,15 +172,14 @@ class VkInstance:
             "VkExtensionProperties", self.lib.vkEnumerateDeviceExtensionProperties, physical, ffi.NULL
         )
         names = {ffi.string(entry.extensionName).decode() for entry in extensions}
+        names -= self._unknown
         chain = last = self.struct("VkPhysicalDeviceFeatures2")
         parts = {"VkPhysicalDeviceFeatures": chain.features}
         for name in list(_WANTED)[1:]:
-            if name.endswith("EXT") and ATOMIC_FLOAT not in names:
+            if not {_EXTENSION_OF.get(name)} <= names | {None}:
                 continue
             last.pNext = parts[name] = self.struct(name)
             last = parts[name]
-        if not self._maintenance_8:
-            names.discard(MAINTENANCE_8)
         if MAINTENANCE_8 in names:
             # The package's vulkan.h is older than the extension; this struct has the same three members.
             # 1000574000: VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MAINTENANCE_8_FEATURES_KHR.
@@ -178,7 +187,7 @@ class VkInstance:
             self._keep.append(exact)
         self._keep.append(parts)
         self.lib.vkGetPhysicalDeviceFeatures2(physical, chain)
-        present = {MAINTENANCE_8} & names
+        present = {MAINTENANCE_8, *EXTERNAL} & names
         for name, part in parts.items():
             for field, _ in ffi.typeof(name).fields:
                 if field in ("sType", "pNext"):
@@ -189,9 +198,24 @@ class VkInstance:
                     setattr(part, field, 0)
         return chain, frozenset(present)
 
+    def multiplies_tiles(self, physical: Any) -> bool:
+        """Tell whether waves multiply 16 x 16 matrices of halves and add up floats; the extension has to be there."""
+        ffi, get = self.ffi, self.function("vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR")
+        count = ffi.new("uint32_t*")
+        self.check(get(physical, count, ffi.NULL), "counting cooperative matrices")
+        found = ffi.new("VkCooperativeMatrixPropertiesKHR[]", count[0])
+        for entry in found:
+            entry.sType = self.lib.VK_STRUCTURE_TYPE_COOPERATIVE_MATRIX_PROPERTIES_KHR
+        self.check(get(physical, count, found), "listing cooperative matrices")
+        # 0, 1: FLOAT16, FLOAT32 of VkComponentTypeKHR. 3: SUBGROUP of VkScopeKHR.
+        wanted = (16, 16, 16, 0, 0, 1, 1, 3)
+        return any(
+            (m.MSize, m.NSize, m.KSize, m.AType, m.BType, m.CType, m.ResultType, m.scope) == wanted for m in found
+        )
+
     def _open(self, debug: bool) -> None:
         ffi, lib = self.ffi, self.lib
-        self._maintenance_8 = True
+        self._unknown: set[str] = set()
         version = ffi.new("uint32_t*")
         lib.vkEnumerateInstanceVersion(version)
         if version[0] < _API_1_2:
@@ -204,8 +228,9 @@ class VkInstance:
             self.unheard = _LAYER not in versions
         validated = debug and not self.unheard
         if validated:
-            # A layer older than the extension reports the struct that enables it as an error.
-            self._maintenance_8 = versions[_LAYER] >= _API_1_4_304
+            # A layer older than an extension reports the struct that enables it as an error.
+            since = {MAINTENANCE_8: _API_1_4_304, COOPERATIVE_MATRIX: _API_1_3_255}
+            self._unknown = {name for name, first in since.items() if versions[_LAYER] < first}
             checks = ffi.new(
                 "VkValidationFeatureEnableEXT[]",
                 [lib.VK_VALIDATION_FEATURE_ENABLE_SYNCHRONIZATION_VALIDATION_EXT],
@@ -217,6 +242,7 @@ class VkInstance:
             )
             info.pNext = extra
             info.enabledLayerCount, info.ppEnabledLayerNames = 1, self.strings([_LAYER])
+        if validated or CONFIG.labels:
             info.enabledExtensionCount = 1
             info.ppEnabledExtensionNames = self.strings(["VK_EXT_debug_utils"])
         out = ffi.new("VkInstance*")
@@ -227,15 +253,16 @@ class VkInstance:
         if validated:
             self._listen()
 
+    def function(self, name: str) -> Any:
+        """Fetch a function pointer of an instance's extension."""
+        return self.ffi.cast(f"PFN_{name}", self.lib.vkGetInstanceProcAddr(self._handle, name.encode()))
+
     def _listen(self) -> None:
         ffi, messages = self.ffi, self.messages
 
         def collect(severity: int, kinds: int, data: Any, user: Any) -> int:
             messages.append(ffi.string(data.pMessage).decode(errors="replace"))
             return 0
-
-        def find(name: str) -> Any:
-            return ffi.cast(f"PFN_{name}", self.lib.vkGetInstanceProcAddr(self._handle, name.encode()))
 
         callback = ffi.callback("PFN_vkDebugUtilsMessengerCallbackEXT", collect)
         self._keep.append(callback)
@@ -246,9 +273,9 @@ class VkInstance:
             pfnUserCallback=callback,
         )
         out = ffi.new("VkDebugUtilsMessengerEXT*")
-        result = find("vkCreateDebugUtilsMessengerEXT")(self._handle, info, ffi.NULL, out)
+        result = self.function("vkCreateDebugUtilsMessengerEXT")(self._handle, info, ffi.NULL, out)
         self.check(result, "creating a debug messenger")
-        self.on_close(find("vkDestroyDebugUtilsMessengerEXT"), self._handle, out[0], ffi.NULL)
+        self.on_close(self.function("vkDestroyDebugUtilsMessengerEXT"), self._handle, out[0], ffi.NULL)
 
     def _list(self, kind: str, enumerate_them: Callable[..., int], *head: Any) -> Any:
         """Call a Vulkan enumeration twice, for its count and for its entries; keep the returned array."""

@@ -1,12 +1,16 @@
-"""A recording as a Vulkan command buffer that is submitted again and again, its argument blocks in device memory."""
+"""Recordings as Vulkan command buffers that are submitted again and again, their argument blocks in device memory."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
+from slangpy_rt.backends._vk_commands import COMPUTE, VkCommands
 from slangpy_rt.backends.base import Buffer, Dispatch, Recording
+
+if TYPE_CHECKING:
+    from slangpy_rt.backends._vk_queue import VulkanQueue
 
 
 class VulkanRecording(Recording):
@@ -20,27 +24,80 @@ class VulkanRecording(Recording):
         The argument blocks of all launches, one after the other.
     offsets : list of int
         Where each begins.
+    home : VulkanQueue
+        That which used the blocks last.
     value : int
-        Timeline value of the last submission.
+        Timeline value there of the last submission.
     retired : list
-        The backend's, which takes the command buffer back when the recording goes.
+        The recorder's, which takes the command buffer back when the recording goes.
     """
 
-    __slots__ = ("blocks", "command", "offsets", "retired", "value")
+    __slots__ = ("blocks", "command", "home", "offsets", "retired", "value")
 
     def __init__(
-        self, dispatches: list[Dispatch], command: Any, blocks: Buffer | None, offsets: list[int], retired: list[Any]
+        self,
+        dispatches: list[Dispatch],
+        command: Any,
+        blocks: Buffer | None,
+        offsets: list[int],
+        home: VulkanQueue,
+        retired: list[Any],
     ) -> None:
         super().__init__(dispatches)
         self.command = command
         self.blocks = blocks
         self.offsets = offsets
+        self.home = home
         self.value = 0
         self.retired = retired
 
     def __del__(self, _exiting: Callable[[], bool] = sys.is_finalizing) -> None:
         if not _exiting():
-            self.retired.append((self.value, self.command))
+            self.retired.append((self.home, self.value, self.command))
+
+
+class Recorder:
+    """Makes command buffers for recordings; for one caller at a time."""
+
+    def __init__(self, commands: VkCommands) -> None:
+        self._commands = commands
+        self._push = commands.device.ffi.new("uint64_t*")
+        # 4: VK_COMMAND_BUFFER_USAGE_SIMULTANEOUS_USE_BIT, since it may be submitted again while it runs.
+        self._begin_info = commands.device.struct("VkCommandBufferBeginInfo", flags=4)
+        self.retired: list[tuple[VulkanQueue, int, Any]] = []
+
+    def record(
+        self, dispatches: Sequence[Dispatch], waits: Sequence[tuple[int, ...]], address: int, offsets: Sequence[int]
+    ) -> Any:
+        """A command buffer with launches whose argument blocks are at ``address`` and their offsets."""
+        c = self._commands
+        command = self._command_buffer()
+        c.device.check(c.begin(command[0], self._begin_info), "beginning a command buffer")
+        bound, ordered = None, 0
+        for k, (d, at, before) in enumerate(zip(dispatches, offsets, waits, strict=True)):
+            # One barrier is for all that was recorded before it.
+            if any(w >= ordered for w in before):
+                c.barrier(command[0], *c.kernels)
+                ordered = k
+            if d.kernel is not bound:
+                bound = d.kernel
+                c.bind(command[0], 1, bound.pipeline)  # type: ignore[attr-defined]
+            self._push[0] = address + at
+            c.label(command[0], d.kernel.info.title)
+            c.push(command[0], c.layout, COMPUTE, 0, 8, self._push)
+            c.dispatch(command[0], *d.groups)
+            c.unlabel(command[0])
+        c.barrier(command[0], *c.last)
+        c.device.check(c.end(command[0]), "ending a command buffer")
+        return command
+
+    def _command_buffer(self) -> Any:
+        """That of a recording which is gone and done, or a new one."""
+        for k, (queue, value, command) in enumerate(self.retired):
+            if value <= queue.timeline.reached:
+                del self.retired[k]
+                return command
+        return self._commands.allocate(1)
 
 
 def places(dispatches: list[Dispatch]) -> tuple[list[int], int]:

@@ -5,10 +5,12 @@ It refuses to submit: the values that it waits for are signalled by its owner's 
 
 from __future__ import annotations
 
+import functools
 import time
 from typing import Any
 
 from slangpy_rt.backends._vk_device import VkDevice
+from slangpy_rt.backends.base import Shared
 
 _SPIN_SECONDS = 100e-6  # two small transfers
 
@@ -30,6 +32,9 @@ class Timeline:
         self._device = device
         self._idle: list[_Wait] = []
         kind = device.struct("VkSemaphoreTypeCreateInfo", semaphoreType=device.lib.VK_SEMAPHORE_TYPE_TIMELINE)
+        if device.exports:
+            exported = device.struct("VkExportSemaphoreCreateInfo", handleTypes=1)  # OPAQUE_FD
+            kind.pNext = exported
         info = device.struct("VkSemaphoreCreateInfo", pNext=kind)
         device.check(
             device.lib.vkCreateSemaphore(device.handle, info, device.ffi.NULL, self.handle), "creating a semaphore"
@@ -37,6 +42,11 @@ class Timeline:
         device.on_close(device.lib.vkDestroySemaphore, device.handle, self.handle[0], device.ffi.NULL)
         self._read = device.function("vkGetSemaphoreCounterValue")
         self._wait = device.function("vkWaitSemaphores")
+
+    @functools.cached_property
+    def shared(self) -> Shared:
+        """For other APIs, of a device that exports."""
+        return self._device.shared_semaphore(self.handle[0])
 
     def wait(self, value: int) -> None:
         """Wait until the device has passed ``value``."""
@@ -57,6 +67,14 @@ class Timeline:
             self._idle.append(memory)
         # Another thread may have set a higher value; a lower one only makes a later wait look again.
         self.reached = value
+
+    def passed(self, value: int) -> bool:
+        """Whether the device has passed ``value``; asking does not wait."""
+        if value > self.reached:
+            device, seen = self._device, self._device.ffi.new("uint64_t*")
+            device.check(self._read(device.handle, self.handle[0], seen), "reading a semaphore")
+            self.reached = max(self.reached, int(seen[0]))
+        return value <= self.reached
 
     def _spin(self, seen: Any, value: int) -> bool:
         """Look often for a short while: waking a sleeping thread costs as much as a small transfer.

@@ -5,9 +5,10 @@ it validates nothing that its caller could have validated: a ``Device`` never la
 passes a buffer of another device and never reads past a buffer's end. What only the driver can know
 (memory, device loss, an unusable compiler) a backend raises as an error of ``slangpy_rt.errors``.
 
-Order: one in-order queue per backend. A launch, an upload, a clear and a download take effect in the order
-of the calls, whether or not the backend defers the work. ``upload`` and ``download`` are complete when they
-return; ``launch`` and ``clear`` need not be.
+Order: each backend has an in-order queue of its own. A launch, an upload, a clear and a download take effect in
+the order of the calls, whether or not the backend defers the work. ``upload`` and ``download`` are complete when
+they return; ``launch`` and ``clear`` need not be. Further queues (``open_queue``) run beside it and beside each
+other; only marks order them, and who uses several of them keeps buffers alive until their work is done.
 
 Threads: every method may be called from any thread. A backend whose driver wants one caller at a time
 takes its own lock.
@@ -18,11 +19,15 @@ To add a backend copy ``null.py``, fill in the methods, add a line to ``backends
 
 from __future__ import annotations
 
+import functools
 import sys
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
+
+from slangpy_rt.errors import UnsupportedError
 
 
 @dataclass(frozen=True)
@@ -84,6 +89,8 @@ class KernelInfo:
         For each buffer of a launch, whether the kernel writes to it.
     coarse : bool
         Of a range kernel, whether each range costs something by itself, so that a few large ones are best.
+    title : str
+        What it does, for people: in errors and in profilers.
     """
 
     entry: str
@@ -91,6 +98,7 @@ class KernelInfo:
     args_size: int
     written: tuple[bool, ...]
     coarse: bool = False
+    title: str = "kernel"
 
 
 class Buffer:
@@ -102,9 +110,13 @@ class Buffer:
         What a kernel dereferences.
     nbytes : int
         Usable size in bytes.
+    uses : Uses
+        Who uses it on which queue; set by ``order.py`` where there are several.
     """
 
-    __slots__ = ("address", "backend", "nbytes")
+    __slots__ = ("address", "backend", "nbytes", "uses")
+
+    uses: Any
 
     def __init__(self, backend: Backend, address: int, nbytes: int) -> None:
         self.backend = backend
@@ -169,6 +181,116 @@ class Recording:
         self.dispatches = dispatches
 
 
+class Shared:
+    """Memory or a semaphore that other APIs on the same GPU can open.
+
+    Attributes
+    ----------
+    gpu : bytes
+        Its UUID.
+    nbytes : int
+        Of memory, all of it.
+    open : callable
+        Returns a new file descriptor, which belongs to who opens it.
+    """
+
+    __slots__ = ("__weakref__", "gpu", "nbytes", "open")
+
+    def __init__(self, gpu: bytes, nbytes: int, open: Callable[[], int]) -> None:
+        self.gpu = gpu
+        self.nbytes = nbytes
+        self.open = open
+
+
+class Mark:
+    """A point in the order of a queue: all that was queued before.
+
+    This class is right where work is done when the call that queues it returns.
+    """
+
+    __slots__ = ("_seconds",)
+
+    def __init__(self) -> None:
+        self._seconds = time.perf_counter()
+
+    @property
+    def done(self) -> bool:
+        """Whether that work is done; asking does not wait."""
+        return True
+
+    def sync(self) -> None:
+        """Wait until that work is done."""
+
+    def since(self, earlier: Mark) -> float:
+        """Seconds from another mark to this one by the device's clock, once both are done; both were timed."""
+        return self._seconds - earlier._seconds
+
+    def shared(self) -> tuple[Shared, int] | None:
+        """A semaphore, and the value that it has from this mark on, for queues of another backend on the same GPU."""
+        return None
+
+    def signal(self, semaphore: Shared, value: int) -> bool:
+        """Have a semaphore of another backend set to a value from this mark on; False where that cannot be."""
+        return False
+
+
+class Queue:
+    """Work that runs in the order in which it is queued.
+
+    This class is right where work is done when the call that queues it returns; then all queues are one.
+
+    Attributes
+    ----------
+    handle : int or None
+        What the driver calls it, for other libraries.
+    deferred : bool
+        Whether work may still run when the call that queued it has returned.
+    """
+
+    handle: int | None = None
+    deferred: ClassVar[bool] = False
+
+    def __init__(self, backend: Backend) -> None:
+        self.backend = backend
+
+    def launch(self, kernel: Kernel, groups: tuple[int, int, int], args: bytes, buffers: Sequence[Buffer]) -> None:
+        """As ``Backend.launch``."""
+        self.backend.launch(kernel, groups, args, buffers)
+
+    def prepare(self, dispatch: Dispatch) -> Callable[[], None]:
+        """A launch to be repeated often: what calling the result does. It keeps the buffers."""
+        return functools.partial(self.launch, *dispatch)
+
+    def replay(self, recording: Recording) -> None:
+        """As ``Backend.replay``."""
+        self.backend.replay(recording)
+
+    def copy(self, dst: Buffer, dst_offset: int, src: Buffer, src_offset: int, nbytes: int) -> None:
+        """Copy ``nbytes`` > 0 bytes from one buffer to another, or to another place in it that does not overlap."""
+        piece = memoryview(bytearray(nbytes))
+        self.backend.download(src, src_offset, piece)
+        self.backend.upload(dst, dst_offset, piece)
+
+    def mark(self, timed: bool = False) -> Mark:
+        """The point that the queue has come to; ``timed`` if the device is to look at its clock there."""
+        return Mark()
+
+    def wait(self, mark: Mark) -> None:
+        """Let what is queued from now on wait for a mark; the host does not.
+
+        The mark is of any queue of the backend, or of a backend that shared memory with it.
+        """
+
+    def label(self, title: str) -> None:
+        """Begin work that the API's own tools show under a title, where there are such."""
+
+    def unlabel(self) -> None:
+        """End it."""
+
+    def sync(self) -> None:
+        """Wait until all that was queued here is done."""
+
+
 class Backend(ABC):
     """One open device.
 
@@ -182,6 +304,8 @@ class Backend(ABC):
         What the device can do.
     description : str
         The device in words, for people.
+    queue : Queue
+        The backend's own, to which ``launch`` and the copies go.
     deterministic : bool
         Whether a launch divides its work the same way each time.
     """
@@ -190,6 +314,7 @@ class Backend(ABC):
     target: Target
     caps: Caps
     description: str
+    queue: Queue
     deterministic: bool = False
 
     @classmethod
@@ -256,11 +381,26 @@ class Backend(ABC):
 
     @abstractmethod
     def sync(self) -> None:
-        """Wait until all queued work is done."""
+        """Wait until all work of all queues is done."""
 
     @abstractmethod
     def close(self) -> None:
         """Wait for queued work, then release the device. Calling it again does nothing."""
+
+    def open_queue(self, handle: int | None = None) -> Queue:
+        """Make a further queue, which lives as long as the backend, or take one of another library by its handle.
+
+        Raises
+        ------
+        UnsupportedError
+            If a handle means nothing to the backend.
+        """
+        if handle is not None:
+            raise UnsupportedError(f"device {self.name}: it has no streams of other libraries to take over.")
+        return Queue(self)
+
+    def abandon(self) -> None:  # noqa: B027 - most have nothing to let go
+        """Never talk to the driver again: this is a forked child, where the device does not exist."""
 
     def record(self, dispatches: Sequence[Dispatch], waits: Sequence[tuple[int, ...]]) -> Recording:
         """Keep launches to be replayed.
@@ -281,6 +421,14 @@ class Backend(ABC):
 
     def wrap(self, address: int, nbytes: int, owner: Any) -> Buffer | None:
         """View host memory as a buffer without a copy, or None where the device cannot."""
+        return None
+
+    def share(self, buffer: Buffer) -> tuple[Shared, int] | None:
+        """The memory that a buffer is in, and where in it; None where other APIs cannot open it."""
+        return None
+
+    def open_shared(self, shared: Shared, offset: int, nbytes: int, owner: Any) -> Buffer | None:
+        """A buffer in memory of another backend on the same GPU, which ``owner`` keeps alive; None on another GPU."""
         return None
 
     def alloc_shared(self, nbytes: int) -> SharedBuffer | None:

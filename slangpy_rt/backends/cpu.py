@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from slangpy_rt.backends.base import Backend, Buffer, Caps, Dispatch, Kernel, KernelInfo, Recording, Target
+from slangpy_rt.backends.base import Backend, Buffer, Caps, Dispatch, Kernel, KernelInfo, Queue, Recording, Target
 from slangpy_rt.config import CONFIG, child_environment
 from slangpy_rt.errors import CompileError, DeviceError, OutOfMemoryError, UnsupportedError
 
@@ -144,6 +144,7 @@ class CpuBackend(Backend):
         self._threads = max(1, CONFIG.threads)
         self.description = f"{platform.processor() or platform.machine()}, {self._threads} threads"
         self._pool: _Pool | None = None
+        self.queue = Queue(self)
         self._lock = threading.Lock()
         self._blocks: dict[int, list[tuple[int, Any]]] = {}
         self._cached_bytes = 0

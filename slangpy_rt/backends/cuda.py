@@ -1,8 +1,8 @@
-"""CUDA backend: one device, its primary context and one stream, through the driver library.
+"""CUDA backend: one device, its primary context and streams, through the driver library.
 
 Arguments are a by-value kernel parameter; what Slang emits is compiled by NVRTC, which a process that finds
 its kernels in the cache never loads. Memory is ordinary device memory from a caching allocator. Device
-settings are never changed, and no other stream is ever waited for.
+settings are never changed, and no stream of another library is waited for unless it was handed over.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ from slangpy_rt.backends._cuda_driver import (
     driver,
     query,
 )
+from slangpy_rt.backends._cuda_external import uuid_of
 from slangpy_rt.backends._cuda_graph import CudaGraph
+from slangpy_rt.backends._cuda_queue import MAX_ARGUMENTS, NON_BLOCKING, CudaKernel, CudaQueue, Events
 from slangpy_rt.backends._cuda_staging import Staging
 from slangpy_rt.backends._shared_pool import LARGEST, PooledBuffer, SharedBlock, SharedPool
 from slangpy_rt.backends.base import (
@@ -33,6 +35,7 @@ from slangpy_rt.backends.base import (
     Kernel,
     KernelInfo,
     Recording,
+    Shared,
     SharedBuffer,
     Target,
 )
@@ -61,34 +64,11 @@ _SMALL_STEP = 512
 _LARGE_STEP = 2 << 20
 _SLAB = 8 << 20
 
-_MAX_ARGUMENTS = 4096  # bytes of kernel parameters that every CUDA device takes
-
-_NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING
 _SHARED = 3  # CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP
 _MAJOR, _MINOR = 75, 76  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, _MINOR
 
 _NULL = FFI_CUDA.NULL
 _bytes_at = FFI_CUDA.from_buffer
-
-
-class CudaKernel(Kernel):
-    """A function of a loaded module; ``last`` is the latest grid and its ``CUlaunchConfig``."""
-
-    __slots__ = ("function", "last")
-
-    def __init__(self, info: KernelInfo, function: int) -> None:
-        super().__init__(info)
-        self.function = function
-        self.last: tuple[tuple[int, int, int], Any] = ((0, 0, 0), None)
-
-
-class _Block(threading.local):
-    """Where a thread's argument block lies during a launch; making its pointers anew each time costs 0.5 us."""
-
-    def __init__(self) -> None:
-        block = FFI_CUDA.new("char[]", _MAX_ARGUMENTS)
-        self.bytes = FFI_CUDA.buffer(block)
-        self.params = FFI_CUDA.new("void *[]", [block])
 
 
 class CudaBackend(Backend):
@@ -113,6 +93,7 @@ class CudaBackend(Backend):
     """
 
     name = "cuda"
+    queue: CudaQueue
 
     def __init__(self, index: int = 0, *, debug: bool = False) -> None:
         if reason := self.why_unavailable():
@@ -142,13 +123,17 @@ class CudaBackend(Backend):
         self._closed = False
         self._context = query(cu.cuDevicePrimaryCtxRetain, "uintptr_t *", self._device, what="creating a context")
         self._enter()
-        self.stream = query(cu.cuStreamCreate, "uintptr_t *", _NON_BLOCKING, what="creating a stream")
-        self._staging = Staging(self._context, self.stream)
-        self._launch_kernel = cu.cuLaunchKernelEx
-        self._memset = cu.cuMemsetD8Async
-        self._block = _Block()
-        self._modules: list[int] = []
+        self._events = Events(self._context)
         self._graphs: WeakSet[CudaGraph] = WeakSet()
+        self._own_streams: list[int] = []
+        self._queues: list[CudaQueue] = []
+        queue = self.open_queue()
+        self.queue, self.stream = queue, queue.handle
+        # One Python call less in the path of every call.
+        self.launch, self.replay = queue.launch, queue.replay  # type: ignore[method-assign]
+        self._staging = Staging(self._context, self.stream)
+        self._memset = cu.cuMemsetD8Async
+        self._modules: list[int] = []
         # Guards growth only. Free lists are popped and appended in single steps, because ``free`` runs from
         # the garbage collector at any moment, also while this thread holds the lock.
         self._lock = threading.Lock()
@@ -183,10 +168,10 @@ class CudaBackend(Backend):
         return nvrtc_compile(code, self._arch)
 
     def load(self, binary: bytes, info: KernelInfo) -> Kernel:
-        if info.args_size > _MAX_ARGUMENTS:
+        if info.args_size > MAX_ARGUMENTS:
             raise UnsupportedError(
                 f"device cuda: kernel {info.entry!r} has {info.args_size} bytes of arguments, at most "
-                f"{_MAX_ARGUMENTS} fit; pass large values as arrays."
+                f"{MAX_ARGUMENTS} fit; pass large values as arrays."
             )
         self._enter()
         what = f"loading kernel {info.entry!r}"
@@ -210,7 +195,16 @@ class CudaBackend(Backend):
         chunk = self._shared.take(nbytes) or self._find_shared(nbytes)
         return None if chunk is None else PooledBuffer(self, chunk)
 
+    def open_shared(self, shared: Shared, offset: int, nbytes: int, owner: Any) -> Buffer | None:
+        if shared.gpu != uuid_of(self._device):
+            return None
+        self._enter()
+        memory = self._events.externals.memory(shared)
+        return ForeignBuffer(self, memory.address + offset, nbytes, (owner, memory))
+
     def free(self, buffer: Buffer) -> None:
+        if type(buffer) is ForeignBuffer:
+            return
         if type(buffer) is PooledBuffer:
             self._shared.freed.append(buffer.chunk)
             return
@@ -236,27 +230,37 @@ class CudaBackend(Backend):
             check(self._memset(at, 0, nbytes, self.stream), f"clearing {nbytes:,} bytes")
 
     def launch(self, kernel: Kernel, groups: tuple[int, int, int], args: bytes, buffers: Sequence[Buffer]) -> None:
-        # The driver copies the block before it returns, and the stream's order keeps the buffers' memory from
-        # being reused too early, so that nothing is kept here.
-        grid, config = kernel.last  # type: ignore[attr-defined]
-        function: int = kernel.function  # type: ignore[attr-defined]
-        if grid != groups:
-            # One pointer to a filled-in config is 1.0 us cheaper to pass than eight integers (H200).
-            size = kernel.info.group_size
-            config = FFI_CUDA.new("CUlaunchConfig *", (*groups, *size, 0, self.stream))
-            kernel.last = (groups, config)  # type: ignore[attr-defined]
-        block = self._block
-        block.bytes[: len(args)] = args
-        status = self._launch_kernel(config, function, block.params, _NULL)
-        if status or self._debug:
-            what = f"kernel {kernel.info.entry!r} over {groups} groups"
-            if status:
-                # A thread's first launch, or another library made its own context current: finding out by
-                # the error costs the other launches nothing. Any other cause fails the same way again.
-                self._enter()
-                check(self._launch_kernel(config, function, block.params, _NULL), f"launching {what}")
-            if self._debug:
-                check(self._cu.cuStreamSynchronize(self.stream), what)
+        self.queue.launch(kernel, groups, args, buffers)
+
+    def open_queue(self, handle: int | None = None) -> CudaQueue:
+        """A new stream, or one of the same context that another library made.
+
+        Raises
+        ------
+        DeviceError
+            If that stream is of another device or context.
+        """
+        self._enter()
+        own = handle is None
+        if handle is None:
+            handle = query(self._cu.cuStreamCreate, "uintptr_t *", NON_BLOCKING, what="creating a stream")
+            self._own_streams.append(handle)
+        known = next((q for q in self._queues if q.handle == handle), None)
+        if known is not None:
+            return known
+        # 0, 1 and 2 are the default streams of whatever context is current.
+        if handle > 2:
+            context = self._context_of(handle)
+            if context != self._context:
+                raise DeviceError("device cuda: that stream is of another device or context.")
+        queue = CudaQueue(self, self._context, handle, self._events, self._graphs, own, self._debug)
+        self._queues.append(queue)
+        return queue
+
+    def abandon(self) -> None:
+        self._closed = True
+        for graph in list(self._graphs):
+            graph.abandon()
 
     def record(self, dispatches: Sequence[Dispatch], waits: Sequence[tuple[int, ...]]) -> Recording:
         self._enter()
@@ -270,20 +274,13 @@ class CudaBackend(Backend):
         recording.update(place, dispatch)
 
     def replay(self, recording: Recording) -> None:
-        assert isinstance(recording, CudaGraph)
-        what = f"launching {len(recording.dispatches)} recorded kernels"
-        if recording.launch(self.stream):
-            # As for a launch.
-            self._enter()
-            check(recording.launch(self.stream), what)
-        if self._debug:
-            check(self._cu.cuStreamSynchronize(self.stream), what)
+        self.queue.replay(recording)
 
     def sync(self) -> None:
-        self._enter()
         retired = self._shared.retired()
         try:
-            check(self._cu.cuStreamSynchronize(self.stream), "waiting for queued work")
+            for queue in list(self._queues):
+                queue.sync()
         except BaseException:
             self._shared.freed.extend(retired)
             raise
@@ -299,7 +296,9 @@ class CudaBackend(Backend):
         # Statuses are ignored: a lost device refuses all of this, and there is nothing left to be done.
         cu = self._cu
         cu.cuCtxSetCurrent(self._context)
-        cu.cuStreamSynchronize(self.stream)
+        for queue in self._queues:
+            queue.close()
+            cu.cuStreamSynchronize(queue.handle)
         self._staging.close()
         for graph in list(self._graphs):
             graph.destroy()
@@ -309,13 +308,20 @@ class CudaBackend(Backend):
             cu.cuMemFree_v2(address)
         for address in self._shared_slabs:
             cu.cuMemFreeHost(address)
-        cu.cuStreamDestroy_v2(self.stream)
+        self._events.close()
+        for stream in self._own_streams:
+            cu.cuStreamDestroy_v2(stream)
         cu.cuCtxSetCurrent(0)
         cu.cuDevicePrimaryCtxRelease_v2(self._device)
 
     def _enter(self) -> None:
         """Make the context current; other libraries may have changed it since the last call."""
         check(self._cu.cuCtxSetCurrent(self._context), "entering the context")
+
+    def _context_of(self, stream: int) -> int:
+        out = FFI_CUDA.new("uintptr_t *")
+        check(self._cu.cuStreamGetCtx(stream, out), "asking a stream for its context")
+        return int(out[0])
 
     def _require_open(self) -> None:
         if self._closed:
@@ -359,7 +365,7 @@ class CudaBackend(Backend):
         out = FFI_CUDA.new("uintptr_t *")
         status = self._cu.cuMemAlloc_v2(out, nbytes)
         if status == OUT_OF_MEMORY:
-            check(self._cu.cuStreamSynchronize(self.stream), "waiting for queued work")
+            self.sync()
             for size, blocks in self._free.items():
                 while size > _SMALL and blocks:
                     address = blocks.pop()
@@ -376,6 +382,16 @@ class CudaBackend(Backend):
         check(status, f"allocating {nbytes:,} bytes")
         self._allocations.add(int(out[0]))
         return int(out[0])
+
+
+class ForeignBuffer(Buffer):
+    """Memory of another API; ``owner`` keeps it."""
+
+    __slots__ = ("owner",)
+
+    def __init__(self, backend: Backend, address: int, nbytes: int, owner: Any) -> None:
+        super().__init__(backend, address, nbytes)
+        self.owner = owner
 
 
 def nvrtc_compile(code: bytes, arch: str) -> bytes:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from slangpy_rt.backends.base import Backend, Buffer, Caps, Kernel, KernelInfo, SharedBuffer, Target
+from slangpy_rt.backends.base import Backend, Buffer, Caps, Kernel, KernelInfo, Queue, SharedBuffer, Target
 
 _SCALARS = frozenset(
     "bool int8_t int16_t int int64_t uint8_t uint16_t uint uint64_t half float double".split()  # noqa: SIM905
@@ -36,6 +36,7 @@ class NullBackend(Backend):
         self.description = "null (runs nothing)"
         self.launches: list[tuple[Kernel, tuple[int, int, int], bytes]] = []
         self.live = 0
+        self.queue = Queue(self)
         self._next_address = 0x1000
 
     @classmethod

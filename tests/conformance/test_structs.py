@@ -1,27 +1,23 @@
-"""Structs as arguments and results: from dicts to arrays of them, member by member, checked by NumPy."""
+"""Structs as arguments and results: from what Python has to arrays of them, checked by NumPy."""
 
 from __future__ import annotations
 
 from collections import namedtuple
 from dataclasses import dataclass
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pytest
+from _structs import assert_same
 
 import slangpy_rt as spy
-from slangpy_rt.arrays import check_native
-from slangpy_rt.dtypes import element_type
-from slangpy_rt.types import Field, SlangType
 
 SLANG = """
 import slangpy_rt;
 
 struct Point { float x; float y; }
 struct Ray { float3 origin; float3 direction; float reach; }
-struct Inner { int8_t tag; double2 d; uint16_t word; }
 struct Scene { Point corners[2]; Ray ray; bool on; }
 
 float norm(Point p) { return p.x + 10 * p.y; }
@@ -47,103 +43,19 @@ Scene scene(float size, bool on)
 float sum(Point p[2]) { return p[0].x + 10 * p[0].y + 100 * p[1].x + 1000 * p[1].y; }
 void split(float2 v, out Point p) { p.x = v.x; p.y = v.y; }
 void advance(inout Ray r, float t) { r.origin += t * r.direction; r.reach -= t; }
-
-struct Every
-{
-    bool flag;
-    int8_t i8; int16_t i16; int i32; int64_t i64;
-    uint8_t u8; uint16_t u16; uint u32; uint64_t u64;
-    float f32; double f64;
-#ifdef HALF
-    half f16; half3 h3;
-#endif
-    float2 f2; bool flag2; float3 f3; uint8_t tag; float4 f4; bool3 b3; uint8_t_4 u84;
-    int8_t tag2; float2x3 m23; bool on; float4x4 m44; double3 d3;
-    int16_t a3[3]; float3 af[2]; int8_t last[2][3];
-    Inner inner; bool after; Inner inners[2]; uint8_t end;
-}
-Every every(
-    bool flag, int8_t i8, int16_t i16, int i32, int64_t i64, uint8_t u8, uint16_t u16, uint u32, uint64_t u64,
-    float f32, double f64,
-#ifdef HALF
-    half f16, half3 h3,
-#endif
-    float2 f2, bool flag2, float3 f3, uint8_t tag, float4 f4, bool3 b3, uint8_t_4 u84,
-    int8_t tag2, float2x3 m23, bool on, float4x4 m44, double3 d3, int16_t a3[3], float3 af[2], int8_t last[2][3],
-    Inner inner, bool after, Inner inners[2], uint8_t end)
-{
-    Every e;
-    e.flag = flag; e.i8 = i8; e.i16 = i16; e.i32 = i32; e.i64 = i64; e.u8 = u8; e.u16 = u16; e.u32 = u32; e.u64 = u64;
-    e.f32 = f32; e.f64 = f64;
-#ifdef HALF
-    e.f16 = f16; e.h3 = h3;
-#endif
-    e.f2 = f2; e.flag2 = flag2; e.f3 = f3; e.tag = tag; e.f4 = f4; e.b3 = b3; e.u84 = u84;
-    e.tag2 = tag2; e.m23 = m23; e.on = on; e.m44 = m44; e.d3 = d3; e.a3 = a3; e.af = af; e.last = last;
-    e.inner = inner; e.after = after; e.inners = inners; e.end = end;
-    return e;
-}
-void members(
-    Every e,
-    out bool flag, out int8_t i8, out int16_t i16, out int i32, out int64_t i64,
-    out uint8_t u8, out uint16_t u16, out uint u32, out uint64_t u64, out float f32, out double f64,
-#ifdef HALF
-    out half f16, out half3 h3,
-#endif
-    out float2 f2, out bool flag2, out float3 f3, out uint8_t tag, out float4 f4, out bool3 b3, out uint8_t_4 u84,
-    out int8_t tag2, out float2x3 m23, out bool on, out float4x4 m44, out double3 d3,
-    out Array<int16_t, 3> a3, out Array<float3, 2> af, out Array<Array<int8_t, 3>, 2> last,
-    out Inner inner, out bool after, out Array<Inner, 2> inners, out uint8_t end)
-{
-    flag = e.flag; i8 = e.i8; i16 = e.i16; i32 = e.i32; i64 = e.i64; u8 = e.u8; u16 = e.u16; u32 = e.u32; u64 = e.u64;
-    f32 = e.f32; f64 = e.f64;
-#ifdef HALF
-    f16 = e.f16; h3 = e.h3;
-#endif
-    f2 = e.f2; flag2 = e.flag2; f3 = e.f3; tag = e.tag; f4 = e.f4; b3 = e.b3; u84 = e.u84;
-    tag2 = e.tag2; m23 = e.m23; on = e.on; m44 = e.m44; d3 = e.d3; a3 = e.a3; af = e.af; last = e.last;
-    inner = e.inner; after = e.after; inners = e.inners; end = e.end;
-}
-
-struct Plain { float3 v; int n; uint8_t tag; double d; }
-struct Wide { float2 uv; int n; }
-struct Flagged { int n; bool on; }
-double plain_tensor(Tensor<Plain, 1> t, int k) { return t[k].v.y + 10 * t[k].n + 1000 * t[k].tag + t[k].d; }
-void plain_buffer(NDBuffer<Plain, 1> t, int k) { Plain p = t[k]; p.v.z += 5; p.n = -p.n; t[k] = p; }
-double plain_pointer(Plain *p, int k) { return p[k].v.y + 10 * p[k].n + 1000 * p[k].tag + p[k].d; }
-float wide_tensor(Tensor<Wide, 1> t, int k) { return t[k].uv.y + t[k].n; }
-int flagged_tensor(Tensor<Flagged, 1> t, int k) { return t[k].n + (t[k].on ? 100 : 0); }
-float wide_pointer(Wide *p, int k) { return p[k].uv.y + p[k].n; }
-int flagged_pointer(Flagged *p, int k) { return p[k].n + (p[k].on ? 100 : 0); }
 struct Holder { float *p; Tensor<float, 1> t; int n; }
 float held(Holder h, int k) { return h.p[k] * h.n + 100 * h.t[k]; }
 struct Nothing { float twice(float x) { return 2 * x; } }
-float wide_value(Wide w) { return w.uv.y + w.n; }
-int flagged_value(Flagged w) { return w.n + (w.on ? 100 : 0); }
-""".replace("uint8_t_4", "vector<uint8_t, 4>")
+"""
 
 POINT = np.dtype([("x", "f4"), ("y", "f4")])
 RAY = np.dtype([("origin", "f4", 3), ("direction", "f4", 3), ("reach", "f4")])
-INNER = np.dtype([("tag", "i1"), ("d", "f8", 2), ("word", "u2")], align=True)
-PLAIN = np.dtype([("v", "f4", 3), ("n", "i4"), ("tag", "u1"), ("d", "f8")], align=True)
-HALVES = [("f16", "f2"), ("h3", "f2", 3)]
-EVERY: list[Any] = [
-    ("flag", "?"), ("i8", "i1"), ("i16", "i2"), ("i32", "i4"), ("i64", "i8"),
-    ("u8", "u1"), ("u16", "u2"), ("u32", "u4"), ("u64", "u8"), ("f32", "f4"), ("f64", "f8"),
-    *HALVES,
-    ("f2", "f4", 2), ("flag2", "?"), ("f3", "f4", 3), ("tag", "u1"), ("f4", "f4", 4), ("b3", "?", 3),
-    ("u84", "u1", 4),
-    ("tag2", "i1"), ("m23", "f4", (2, 3)), ("on", "?"), ("m44", "f4", (4, 4)), ("d3", "f8", 3),
-    ("a3", "i2", 3), ("af", "f4", (2, 3)), ("last", "i1", (2, 3)),
-    ("inner", INNER), ("after", "?"), ("inners", INNER, 2), ("end", "u1"),
-]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def module(device: spy.Device) -> spy.Module:
-    """The functions above; half only where there is one."""
-    defines = {"HALF": 1} if "half" in device.caps.scalars else {}
-    return spy.Module.load_from_source(device, "test_structs", SLANG, defines=defines)
+    """The functions above."""
+    return spy.Module.load_from_source(device, "test_structs", SLANG)
 
 
 def points(*shape: int) -> npt.NDArray[Any]:
@@ -161,33 +73,6 @@ def rays(count: int) -> npt.NDArray[Any]:
     for name in RAY.names or ():
         out[name] = rng.integers(-50, 50, out[name].shape)
     return out
-
-
-def random_bits(shape: tuple[int, ...], dtype: np.dtype[Any], seed: int) -> npt.NDArray[Any]:
-    """Values over the whole range of a dtype, structured ones included; floats are finite."""
-    rng = np.random.default_rng(seed)
-    out = np.zeros(shape, dtype)
-    if dtype.names is not None:
-        for k, name in enumerate(dtype.names):
-            base, dims = dtype[name].subdtype or (dtype[name], ())
-            out[name] = random_bits(shape + dims, base, seed * 31 + k)
-        return out
-    if dtype.kind == "b":
-        return rng.integers(0, 2, shape).astype(bool)
-    if dtype.kind == "f":
-        return rng.standard_normal(shape).astype(dtype)
-    info = np.iinfo(dtype)
-    return rng.integers(info.min, info.max, shape, dtype, endpoint=True)
-
-
-def assert_same(got: Any, expected: npt.NDArray[Any]) -> None:
-    """Equal field by field, whatever lies between the fields."""
-    if expected.dtype.names is None:
-        np.testing.assert_array_equal(got, expected)
-        return
-    assert got.dtype.names == expected.dtype.names and got.shape == expected.shape
-    for name in expected.dtype.names:
-        assert_same(got[name], expected[name])
 
 
 # What a struct may be given as.
@@ -303,17 +188,6 @@ def test_structured_arrays_of_other_layouts(device: spy.Device, module: spy.Modu
     np.testing.assert_array_equal(module.norm(other[::-2]), (p["x"] + 10 * p["y"])[::-2])
     tensor = spy.Tensor.from_numpy(device, other, module.Point)
     assert_same(tensor.to_numpy(), p)
-
-
-def test_packed_and_aligned(device: spy.Device, module: spy.Module) -> None:
-    aligned = random_bits((5,), PLAIN, 3)
-    packed = np.zeros(5, [(name, PLAIN[name]) for name in PLAIN.names or ()])
-    for name in PLAIN.names or ():
-        packed[name] = aligned[name]
-    assert packed.itemsize < aligned.itemsize
-    for source in (aligned, packed):
-        tensor = spy.Tensor.from_numpy(device, source, module.Plain)
-        assert_same(tensor.to_numpy(), aligned)
 
 
 def test_nested_structured_arrays(device: spy.Device, module: spy.Module) -> None:
@@ -473,139 +347,6 @@ def test_a_struct_without_fields(module: spy.Module) -> None:
     assert module.Nothing.twice(module.Nothing(), 3) == 6
 
 
-# Member by member: a wrong offset, size or padding anywhere shows, because loads and stores are told apart.
-
-
-def every_dtype(device: spy.Device) -> np.dtype[Any]:
-    """The struct as NumPy lays it out."""
-    fields = [f for f in EVERY if "half" in device.caps.scalars or f not in HALVES]
-    return np.dtype(fields, align=True)
-
-
-def test_echo_members_in(device: spy.Device, module: spy.Module) -> None:
-    dtype = every_dtype(device)
-    data = random_bits((5,), dtype, 1)
-    for source in (data, spy.Tensor.from_numpy(device, data, module.Every)):
-        out = np.zeros(5, dtype)
-        separate = {name: np.zeros_like(out[name]) for name in dtype.names or ()}
-        module.members(source, *separate.values())
-        for name, got in separate.items():
-            assert_same(got, data[name])
-
-
-def test_echo_members_out(device: spy.Device, module: spy.Module) -> None:
-    dtype = every_dtype(device)
-    data = random_bits((5,), dtype, 2)
-    args = [np.ascontiguousarray(data[name]) for name in dtype.names or ()]
-    got = module.every(*args)
-    assert got.dtype == dtype
-    assert_same(got, data)
-    tensor = spy.Tensor(device, module.Every, 5)
-    assert module.every(*args, _result=tensor) is tensor
-    assert tensor.nbytes == 5 * dtype.itemsize
-    assert_same(tensor.to_numpy(), data)
-
-
-def test_echo_members_by_value(device: spy.Device, module: spy.Module) -> None:
-    dtype = every_dtype(device)
-    data = random_bits((1,), dtype, 4)
-    fields = {name: data[name][0] for name in dtype.names or ()}
-    separate = {name: np.zeros_like(data[name]) for name in dtype.names or ()}
-    module.members(fields, *separate.values())
-    for name, got in separate.items():
-        assert_same(got, data[name])
-
-
-# Whole containers of structs, where Slang's own rules for memory apply.
-
-
-def test_whole_containers_of_structs_that_lie_alike_everywhere(device: spy.Device, module: spy.Module) -> None:
-    data = np.zeros(4, PLAIN)
-    data["v"] = np.arange(12).reshape(4, 3)
-    data["n"], data["tag"], data["d"] = [5, 6, 7, 8], [200, 1, 2, 3], [0.5, 0.25, 0.125, 2.0**-40]
-    k = np.arange(4, dtype=np.int32)
-    expected = data["v"][:, 1] + 10 * data["n"] + 1000.0 * data["tag"] + data["d"]
-    tensor = spy.Tensor.from_numpy(device, data, module.Plain)
-    np.testing.assert_array_equal(module.plain_tensor(tensor, k).to_numpy(), expected)
-    np.testing.assert_array_equal(module.plain_tensor(tensor[::-1], k).to_numpy(), expected[::-1])
-    np.testing.assert_array_equal(module.plain_tensor(data, k), expected)
-    np.testing.assert_array_equal(module.plain_pointer(tensor, k).to_numpy(), expected)
-    buffer = spy.NDBuffer(device, module.Plain, 4)
-    buffer.from_numpy(data)
-    module.plain_buffer(buffer, k[1:3])
-    changed = data.copy()
-    changed["v"][1:3, 2] += 5
-    changed["n"][1:3] *= -1
-    assert_same(buffer.to_numpy(), changed)
-
-
-@pytest.mark.parametrize(
-    ("struct", "dtype", "refusing", "where"),
-    [
-        (
-            "Wide",
-            [("uv", "f4", 2), ("n", "i4")],
-            "cuda",
-            "finds 'uv' of type 'float2' at multiples of 8 bytes",
-        ),
-        ("Flagged", [("n", "i4"), ("on", "?")], "vulkan", "finds 'on' of type 'bool' at 4 bytes"),
-    ],
-)
-def test_whole_containers_of_structs_that_differ(
-    device: spy.Device, module: spy.Module, struct: str, dtype: Any, refusing: str, where: str
-) -> None:
-    low = struct.lower()
-    data = random_bits((4,), np.dtype(dtype, align=True), 7)
-    data["n"] = [3, 1, 4, 1]
-    if struct == "Wide":
-        data["uv"] = np.arange(8).reshape(4, 2)
-    k = np.arange(4, dtype=np.int32)
-    second = data["uv"][:, 1] if struct == "Wide" else 100 * data["on"]
-    expected = second + data["n"]
-    tensor = spy.Tensor.from_numpy(device, data, module[struct])
-    # One at a time they are loaded scalar by scalar, which is the same everywhere.
-    np.testing.assert_array_equal(module[f"{low}_value"](tensor).to_numpy(), expected)
-    for whole in (module[f"{low}_tensor"], module[f"{low}_pointer"]):
-        if device.name != refusing:
-            np.testing.assert_array_equal(whole(tensor, k).to_numpy(), expected)
-            continue
-        with pytest.raises(spy.UnsupportedError) as caught:
-            whole(tensor, k)
-        kind = whole.overloads[0].params[0].type.name
-        assert str(caught.value) == (
-            f"{whole.signature}: argument '{whole.overloads[0].params[0].name}': on {device.name}, '{kind}' {where}, "
-            f"and arrays of '{struct}' keep it elsewhere; use scalars or vectors of 3, or pass the struct itself."
-        )
-
-
-@pytest.mark.parametrize(
-    ("target", "fields", "told"),
-    [
-        ("cuda", ["float", "float3", "double3", "bool3", "Mode", "float[4]", "uint8_t"], None),
-        ("cuda", ["float3", "float2"], "finds 'f1' of type 'float2' at multiples of 8 bytes"),
-        ("cuda", ["double4"], "finds 'f0' of type 'double4' at multiples of 32 bytes"),
-        ("cuda", ["float4x4"], "finds 'f0' of type 'float4x4' at multiples of 16 bytes"),
-        ("cuda", ["half3"], "finds 'f0' of type 'half3' at multiples of 4 bytes"),
-        ("cuda", ["half4"], "finds 'f0' of type 'half4' at multiples of 4 bytes"),
-        ("cuda", ["float2[3]"], "finds 'f0' of type 'float2' at multiples of 8 bytes"),
-        ("spirv", ["float2", "half3", "float4x4", "Mode"], None),
-        ("spirv", ["int", "bool3"], "finds 'f1' of type 'bool3' at 4 bytes"),
-        ("cpp", ["float2", "bool", "bool4", "float4x4", "Mode"], None),
-    ],
-)
-def test_what_lies_elsewhere_behind_pointers(target: str, fields: list[str], told: str | None) -> None:
-    known = {"Mode": SlangType("enum", "Mode", "int", cases=(("Off", 0),))}
-    types = [known.get(name) or element_type("test", name) for name in fields]
-    struct = SlangType("struct", "S", fields=tuple(Field(f"f{k}", type_) for k, type_ in enumerate(types)))
-    device: Any = SimpleNamespace(name="here", backend=SimpleNamespace(target=SimpleNamespace(format=target)))
-    if told is None:
-        check_native("f(S *p)", device, struct, "'S*'")
-        return
-    with pytest.raises(spy.UnsupportedError) as caught:
-        check_native("f(S *p)", device, struct, "'S*'")
-    assert str(caught.value).startswith(f"f(S *p): on here, 'S*' {told}, ")
-
-
 def test_structs_of_the_same_name_in_two_modules(device: spy.Device, module: spy.Module) -> None:
     other = spy.Module.load_from_source(
         device, "test_structs_2", "struct Point { int n; float m; }\nfloat norm(Point p) { return p.n + 10 * p.m; }"
@@ -619,98 +360,3 @@ def test_structs_of_the_same_name_in_two_modules(device: spy.Device, module: spy
     for function, wrong in ((module.norm, there), (other.norm, here)):
         with pytest.raises(spy.BindError):
             function(wrong)
-
-
-# Inheritance, which Slang still has for structs.
-
-
-INHERITED = """
-import slangpy_rt;
-struct Base { float a; int n; float sum() { return a + n; } }
-struct Next : Base { float3 b; }
-struct Last : Next { float c; }
-typedef Base Other;
-struct Of<T> : Other { T t; }
-struct Nothing : Base {}
-struct Holder { float first; Next next; }
-interface ISum { float total(); }
-struct Both : Base, ISum { float w; float total() { return a + n + w; } }
-float next(Next x) { return x.a + 10 * x.n + 100 * x.b.y + 1000 * x.sum(); }
-float last(Last x) { return x.a + 10 * x.n + 100 * x.b.y + 1000 * x.c; }
-float of(Of<float> x) { return x.a + 10 * x.n + 100 * x.t; }
-float nothing(Nothing x) { return x.a + 10 * x.n; }
-float holder(Holder h) { return h.first + 10 * h.next.a + 100 * h.next.b.z; }
-float both(Both x) { return x.total(); }
-Last make(float a, int n) { Last x; x.a = a; x.n = n; x.b = float3(a + 1, a + 2, a + 3); x.c = a + 4; return x; }
-void grow(inout Last x) { x.a *= 2; x.c *= 2; }
-float all(Tensor<Last, 1> t) { Last x = t[1]; return x.a + 10 * x.n + 100 * x.b.y + 1000 * x.c; }
-
-struct Padded { double x; int k; }
-struct Behind : Padded { int l; }
-struct Hides : Base { float a; }
-struct Empty {}
-struct Marked : Empty { float a; }
-float behind(Behind x) { return x.l; }
-float hides(Hides x) { return x.a; }
-float marked(Marked x) { return x.a; }
-"""
-
-
-def test_inherited_fields_come_first(device: spy.Device) -> None:
-    module = spy.Module.load_from_source(device, "test_inherited", INHERITED.replace("double x", "float2 x"))
-    b = [2.0, 3.0, 4.0]
-    assert module.next({"a": 5.0, "n": 7, "b": b}) == 5 + 70 + 300 + 12000
-    assert module.last((5.0, 7, b, 1.0)) == 5 + 70 + 300 + 1000
-    assert module.of({"a": 5.0, "n": 7, "t": 2.0}) == 5 + 70 + 200
-    assert module.nothing({"a": 5.0, "n": 7}) == 75
-    assert module.holder({"first": 1.0, "next": {"a": 2.0, "n": 0, "b": b}}) == 1 + 20 + 400
-    assert module.both({"a": 1.0, "n": 2, "w": 4.0}) == 7
-    with pytest.raises(spy.BindError, match="argument 'x' lacks a, n; 'Next' has a, n, b"):
-        module.next({"b": b})
-    fields = [("a", "f4"), ("n", "i4"), ("b", "f4", 3), ("c", "f4")]
-    host = np.zeros(4, fields)
-    host["a"], host["n"], host["c"] = np.arange(4), np.arange(4) + 5, np.arange(4) * 2
-    host["b"] = np.arange(12).reshape(4, 3)
-    expected = host["a"] + 10 * host["n"] + 100 * host["b"][:, 1] + 1000 * host["c"]
-    tensor = spy.Tensor.from_numpy(device, host, dtype=module.Last)
-    np.testing.assert_array_equal(module.last(tensor).to_numpy(), expected)
-    np.testing.assert_array_equal(module.last(host), expected)
-    assert module.all(tensor) == expected[1]
-    module.grow(tensor)
-    back = tensor.to_numpy()
-    np.testing.assert_array_equal(back["a"], 2 * host["a"])
-    np.testing.assert_array_equal(back["c"], 2 * host["c"])
-    np.testing.assert_array_equal(back["b"], host["b"])
-    made = module.make(np.arange(3, dtype=np.float32), 9)
-    np.testing.assert_array_equal(made["a"], [0, 1, 2])
-    np.testing.assert_array_equal(made["n"], [9, 9, 9])
-    np.testing.assert_array_equal(made["b"][:, 2], [3, 4, 5])
-    np.testing.assert_array_equal(made["c"], [4, 5, 6])
-
-
-def test_inherited_fields_that_text_or_arrays_cannot_reach(device: spy.Device) -> None:
-    text = INHERITED.replace("double x", "int64_t x")  # doubles need not be there
-    module = spy.Module.load_from_source(device, "test_unreachable", text)
-    for call, message in (
-        (
-            lambda: module.hides({"a": 1.0, "n": 2}),
-            "float hides(Hides x): argument 'x.a': parameters of type "
-            "'float (hidden by Hides.a; make Base a field)' ",
-        ),
-        (
-            lambda: module.behind({"x": 1, "k": 2, "l": 3}),
-            "float behind(Behind x): argument 'x.l': parameters of type "
-            "'int (behind Padded, which ends in padding or is empty; make Padded a field)' ",
-        ),
-        (
-            lambda: module.marked({"a": 1.0}),
-            "float marked(Marked x): argument 'x.a': parameters of type "
-            "'float (behind Empty, which ends in padding or is empty; make Empty a field)' ",
-        ),
-        (lambda: module.behind(np.zeros(3, np.int32)), "parameters of type 'Behind' are not supported"),
-    ):
-        with pytest.raises(spy.UnsupportedError) as refusal:
-            call()
-        assert message in str(refusal.value)
-    with pytest.raises(spy.BindError, match="is not an element type"):
-        spy.Tensor.zeros(device, 3, dtype=module.Behind)

@@ -181,8 +181,8 @@ def test_uploads_between_launches_take_effect_in_order(backend: VulkanBackend, l
 def count_barriers(backend: VulkanBackend, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Return a list that grows by one with each barrier from now on."""
     seen: list[int] = []
-    real = backend._cmd_barrier
-    monkeypatch.setattr(backend, "_cmd_barrier", lambda *args: (seen.append(1), real(*args)))
+    real = backend.queue._cmd_barrier
+    monkeypatch.setattr(backend.queue, "_cmd_barrier", lambda *args: (seen.append(1), real(*args)))
     return seen
 
 
@@ -215,8 +215,8 @@ def test_submission_waits_for_64_commands_or_for_somebody(
     a, b, r = (put(backend, np.ones(64, np.float32)) for _ in range(3))
     backend.sync()
     counted: list[int] = []
-    real = backend._vk_submit
-    monkeypatch.setattr(backend, "_vk_submit", lambda *args: (counted.append(1), real(*args))[1])
+    real = backend.queue._vk_submit
+    monkeypatch.setattr(backend.queue, "_vk_submit", lambda *args: (counted.append(1), real(*args))[1])
     for _ in range(63):
         launch(a, b, r, 1.0)
     assert counted == []
@@ -485,7 +485,7 @@ def test_a_failed_submission_raises_and_leaves_a_usable_recorder(
     backend = VulkanBackend()
     buffer = put(backend, np.zeros(4, np.float32))
     with monkeypatch.context() as patch:
-        patch.setattr(backend, "_vk_submit", lambda *args: driver_says)
+        patch.setattr(backend.queue, "_vk_submit", lambda *args: driver_says)
         with pytest.raises(error, match=text):
             backend.sync()
     backend.upload(buffer, 0, memoryview(np.ones(4, np.float32)))
@@ -550,6 +550,6 @@ def test_the_layer_speaks_up_when_it_should() -> None:
     if "without the Vulkan validation layers" in backend.description:
         backend.close()
         pytest.skip(backend.description)
-    backend._copy(backend._ring, 0, backend._ring, 8, 16)  # the regions overlap
+    backend.queue.locked_copy(backend.queue.ring, 0, backend.queue.ring, 8, 16)  # the regions overlap
     backend.close()
     assert any("vkCmdCopyBuffer" in text for text in backend.messages)

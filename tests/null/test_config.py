@@ -16,6 +16,7 @@ def test_silence_gives_defaults() -> None:
         cache_dir=None,
         cache_size=1 << 30,
         debug=0,
+        labels=0,
         override=None,
         slang_lib=None,
         cxx=None,
@@ -30,13 +31,14 @@ def test_every_variable_is_read() -> None:
         "SLANGPY_RT_CACHE_DIR": "/cache",
         "SLANGPY_RT_CACHE_SIZE": "1000",
         "SLANGPY_RT_DEBUG": "3",
+        "SLANGPY_RT_LABELS": "1",
         "SLANGPY_RT_OVERRIDE": "/edited",
         "SLANGPY_RT_SLANG_LIB": "/lib/libslang.so",
         "SLANGPY_RT_CXX": "zig",
         "SLANGPY_RT_THREADS": "6",
         "PATH": "/bin",
     }
-    assert read_config(env) == Config("cpu", "/cache", 1000, 3, "/edited", "/lib/libslang.so", "zig", 6, "/bin")
+    assert read_config(env) == Config("cpu", "/cache", 1000, 3, 1, "/edited", "/lib/libslang.so", "zig", 6, "/bin")
 
 
 def test_an_empty_cache_directory_is_kept_apart_from_none() -> None:

@@ -18,6 +18,7 @@ PUBLIC = [
     "DeviceLostError",
     "DeviceType",
     "DiffPair",
+    "Event",
     "Function",
     "InstanceList",
     "InstanceTensor",
@@ -27,10 +28,13 @@ PUBLIC = [
     "NDDifferentiableBuffer",
     "OutOfBoundsError",
     "OutOfMemoryError",
+    "Profile",
     "ShapeError",
     "SlangPyRtError",
+    "Stream",
     "Struct",
     "Tensor",
+    "Timer",
     "UnsupportedError",
     "ValueRef",
     "call_id",
@@ -41,6 +45,7 @@ PUBLIC = [
     "grid",
     "init_device",
     "intRef",
+    "profile",
     "rand_float",
     "thread_id",
     "wang_hash",
@@ -53,22 +58,26 @@ VECTORS = {f"{scalar}{n}" for scalar in ("bool", "int", "uint", "half", "float",
 MEMBERS = {
     "Module": "info load_from_file load_from_source name",
     "Function": "append_to bind bwds call constants dispatch explain forget fwds group_size map recorded return_type "
-    "return_type_name set signature source source_changed type_conformances",
+    "return_type_name set signature source source_changed stream type_conformances",
     "Kernel": "append_to bind bwds call constants dispatch explain forget fwds group_size map of recorded "
-    "return_type return_type_name set signature source source_changed type_conformances",
+    "return_type return_type_name set signature source source_changed stream type_conformances",
     "Struct": "fields forget name source_changed",
     "InstanceList": "slang_type",
     "InstanceTensor": "construct shape slang_type to_numpy",
     "CommandList": "append clear copy explain submit update waits",
+    "Event": "done elapsed record synchronize wait",
+    "Profile": "rows save",
+    "Stream": "handle launch number record synchronize wait",
+    "Timer": "seconds",
     "ValueRef": "value",
     "DiffPair": "grad primal value",
     "NDDifferentiableBuffer": "address buffer clear copy_from device dtype flatten_dtype from_numpy grad grad_in "
-    "grad_out is_contiguous layout nbytes ndim numpy of primal shape size summary to_numpy view",
+    "grad_out is_contiguous layout nbytes ndim numpy numpy_async of primal share shape size summary to_numpy view",
     "NDBuffer": "address buffer clear copy_from device dtype flatten_dtype from_numpy is_contiguous layout nbytes "
-    "ndim numpy of shape size summary to_numpy view",
+    "ndim numpy numpy_async of share shape size summary to_numpy view",
     "Tensor": "address arange broadcast_to buffer clear copy_from copy_from_numpy detach device dtype empty "
-    "empty_like flatten_dtype from_numpy full grad grad_in grad_out is_contiguous layout nbytes ndim numpy of ones "
-    "ones_like shape size summary to_numpy view with_grads zeros zeros_like",
+    "empty_like flatten_dtype from_numpy full grad grad_in grad_out is_contiguous layout nbytes ndim numpy "
+    "numpy_async of ones ones_like share shape size summary to_numpy view with_grads zeros zeros_like",
 }
 
 

@@ -22,7 +22,7 @@ BASE = {"backends.base", "config", "errors"}
 ALLOWED = {
     "": {
         *("command_list", "device", "errors", "function", "generators", "instances", "kernel", "module", "ndbuffer"),
-        *("pairs", "random_numbers", "refs", "struct", "tensor", "vectors"),
+        *("pairs", "profile", "random_numbers", "refs", "stream", "struct", "tensor", "vectors"),
     },
     "errors": set(),
     "config": set(),
@@ -38,15 +38,22 @@ ALLOWED = {
     "backends.cpu": BASE,
     "backends._shared_pool": BASE,
     "backends.cuda": BASE
-    | {"backends._cuda_driver", "backends._cuda_graph", "backends._cuda_staging", "backends._shared_pool"},
+    | {"backends._cuda_driver", "backends._cuda_external", "backends._cuda_graph", "backends._cuda_queue"}
+    | {"backends._cuda_staging"}
+    | {"backends._shared_pool"},
+    "backends._cuda_external": BASE | {"backends._cuda_driver"},
+    "backends._cuda_queue": BASE | {"backends._cuda_driver", "backends._cuda_external", "backends._cuda_graph"},
     "backends._cuda_graph": BASE | {"backends._cuda_driver"},
     "backends._cuda_driver": BASE | {"backends._cuda_ffi"},
     "backends._cuda_ffi": set(),
     "backends._cuda_staging": BASE | {"backends._cuda_driver"},
     "backends.vulkan": BASE
-    | {"backends._shared_pool", "backends._vk_recording", "backends._vk_timeline"}
+    | {"backends._shared_pool", "backends._vk_commands", "backends._vk_queue", "backends._vk_recording"}
     | {"backends._vk_device", "backends._vk_heap", "backends._vk_instance"},
-    "backends._vk_recording": BASE,
+    "backends._vk_commands": BASE | {"backends._vk_device"},
+    "backends._vk_queue": BASE
+    | {"backends._vk_commands", "backends._vk_device", "backends._vk_recording", "backends._vk_timeline"},
+    "backends._vk_recording": BASE | {"backends._vk_commands"},
     "backends._vk_device": BASE | {"backends._vk_instance"},
     "backends._vk_heap": BASE | {"backends._vk_device", "backends._vk_instance"},
     "backends._vk_instance": BASE,
@@ -81,7 +88,11 @@ ALLOWED = {
         *("arrays", "binding", "bound", "dtypes", "errors", "feeds", "mapping", "ndbuffer", "pairs", "records"),
         *("scope", "types", "values"),
     },
-    "command_list": {"backends.base", "diagnostics", "dtypes", "errors", "ndbuffer"},
+    "command_list": {"backends.base", "diagnostics", "dtypes", "errors", "ndbuffer", "order"},
+    "order": {"backends.base"},
+    "stream": {"backends.base", "errors", "order"},
+    "transfer": {"backends.base", "errors", "order", "stream"},
+    "profile": {"backends.base", "device", "errors"},
     "exact": {
         *("backends.base", "bound", "broadcast", "describe", "dtypes", "feeds", "ndbuffer"),
     },
@@ -115,8 +126,7 @@ ALLOWED = {
     "device": {
         "command_list",
         *("backends", "backends.base", "cache", "config", "diagnostics", "errors", "exact", "layout", "module"),
-        "ndbuffer",
-        *("source", "types"),
+        *("ndbuffer", "order", "source", "stream", "transfer", "types"),
     },
     "prepared": {"backends.base", "bound", "broadcast", "diagnostics", "errors", "feeds"},
     "describe": {"bound", "broadcast", "dtypes", "errors", "options", "scope", "source", "types"},
@@ -166,6 +176,7 @@ OUTSIDE = {
     "filelock": {"slangpy_rt.cache"},
     "platformdirs": {"slangpy_rt.cache", "slangpy_rt.backends.cpu"},
     "torch": {"slangpy_rt.interop."},
+    "nvtx": {"slangpy_rt.device"},
     "ziglang": {"slangpy_rt.backends.cpu"},
     "rich": {"slangpy_rt.demo.", "slangpy_rt.cli"},
     "PIL": {"slangpy_rt.demo.", "slangpy_rt.picture"},

@@ -1,0 +1,51 @@
+"""Memory stays flat: the long runs of benchmarks/soak.py, short; and that they would notice if it did not."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import slangpy_rt as spy
+
+ROOT = Path(__file__).resolve().parents[2]
+needs_proc = pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="it reads Linux's /proc")
+
+
+@pytest.fixture
+def soak(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The script as a module."""
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    return importlib.import_module("soak")
+
+
+@needs_proc
+def test_no_kind_of_call_grows(backend_name: str, tmp_path: Path) -> None:
+    # A process of its own: what other tests left behind would hide a growth.
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
+    script = [sys.executable, str(ROOT / "benchmarks" / "soak.py"), "--quick", "--device", backend_name]
+    done = subprocess.run([*script, "--out", str(tmp_path)], capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (path,) = tmp_path.iterdir()
+    facts = json.loads(path.read_text())["facts"]
+    assert sum(facts["calls"].values()) > 20_000 and len(facts["growth_bytes"][backend_name]) == len(facts["calls"])
+
+
+@needs_proc
+def test_a_leak_is_noticed(device: spy.Device, soak: Any) -> None:
+    kept: list[Any] = []
+    leaks = {
+        "device": lambda: kept.append(spy.Tensor.ones(device, 1 << 18)),
+        "host": lambda: kept.append(np.ones(1 << 18, np.float32)),
+    }
+    for whose, leak in leaks.items():
+        # 1 MiB each, of which some were in the process's hands before.
+        memory = soak.soak(device, soak.Kind(whose, leak, 400))
+        assert memory.growth[whose if memory.device else "host"] > soak.ALLOWED, memory
