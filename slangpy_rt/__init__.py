@@ -11,7 +11,7 @@ compiler, no driver and no torch.
 """
 
 from slangpy_rt.command_list import CommandList
-from slangpy_rt.device import Device, DeviceInfo, DeviceType, create_device, devices, init_device
+from slangpy_rt.device import Device, create_device, init_device
 from slangpy_rt.errors import (
     BindError,
     CompileError,
@@ -33,6 +33,7 @@ from slangpy_rt.pairs import DiffPair, NDDifferentiableBuffer, diff_pair
 from slangpy_rt.profile import Profile, profile
 from slangpy_rt.random_numbers import rand_float, wang_hash
 from slangpy_rt.refs import ValueRef, floatRef, intRef
+from slangpy_rt.selection import DeviceInfo, DeviceType, devices
 from slangpy_rt.stream import Event, Stream, Timer
 from slangpy_rt.struct import Struct
 from slangpy_rt.tensor import Tensor

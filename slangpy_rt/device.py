@@ -10,8 +10,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from enum import Enum
 from functools import partial
 from math import prod
 from pathlib import Path
@@ -21,24 +19,23 @@ from weakref import WeakSet, WeakValueDictionary
 import numpy as np
 import numpy.typing as npt
 
-from slangpy_rt.backends import REGISTRY, backend_class
-from slangpy_rt.backends.base import Backend, Buffer, Caps, Kernel, KernelInfo, Queue, Recording, SharedBuffer
+from slangpy_rt.backends.base import Backend, Buffer, Caps, Kernel, Queue, Recording, SharedBuffer
 from slangpy_rt.cache import DiskCache, default_directory
 from slangpy_rt.config import CONFIG
 from slangpy_rt.diagnostics import Diagnostics
 from slangpy_rt.errors import (
     BindError,
-    CompileError,
     DeviceError,
     OutOfMemoryError,
-    SlangPyRtError,
     UnsupportedError,
 )
+from slangpy_rt.kernels import Kernels
+from slangpy_rt.labels import Labels
 from slangpy_rt.layout import Gradients, Layout, Shape
 from slangpy_rt.ndbuffer import dense_strides
 from slangpy_rt.order import Lane, Order, Touches
-from slangpy_rt.source import Source, compiler_version
-from slangpy_rt.types import LayoutField, SlangType
+from slangpy_rt.selection import DeviceType, open_backend
+from slangpy_rt.types import SlangType
 
 if TYPE_CHECKING:
     from slangpy_rt.command_list import CommandList
@@ -50,28 +47,6 @@ if TYPE_CHECKING:
 
 
 _POOLED_BYTES = 1 << 20
-# Interface, struct, number.
-Conformances = tuple[tuple[str, str, int], ...]
-Strings = tuple[tuple[int, str], ...]
-
-
-class DeviceType(str, Enum):
-    """Kinds of device; their names as strings serve as well."""
-
-    automatic = "automatic"
-    cuda = "cuda"
-    vulkan = "vulkan"
-    cpu = "cpu"
-    null = "null"
-
-
-@dataclass(frozen=True)
-class DeviceInfo:
-    """What ``devices()`` tells of a kind of device; ``reason`` says why there is none."""
-
-    type: str
-    available: bool
-    reason: str | None
 
 
 class Device:
@@ -113,7 +88,7 @@ class Device:
         deterministic: bool = False,
     ) -> None:
         started = time.perf_counter()
-        self.backend: Backend = _open_backend(type, index, debug)
+        self.backend: Backend = open_backend(type, index, debug)
         self.name = name = self.backend.name
         self.caps: Caps = self.backend.caps
         self.debug = debug
@@ -127,15 +102,14 @@ class Device:
         self._transfers: Transfers | None = None
         # Whether calls take the shortest way: nobody looks on, nothing has to be ordered, and it is open.
         self.plain = False
-        self._ranges: Any = _nvtx() if CONFIG.labels else None
+        self._labels = Labels() if CONFIG.labels else None
         self.relink()
         self.include_paths = tuple(str(Path(p).resolve()) for p in include_paths)
         self.cache = DiskCache.open(cache_directory(), CONFIG.cache_size)
+        self.kernels = Kernels(self, self.cache)
         self.hot_reload = hot_reload
         self.scopes: WeakSet[Scope] = WeakSet()
         self._layouts: WeakValueDictionary[Any, Layout] = WeakValueDictionary()
-        self._kernels: dict[str, Kernel] = {}
-        self._toolchain: str | None = None
         self._folds: Module | None = None
         self._moves: Module | None = None
         self._lock = threading.RLock()
@@ -373,8 +347,8 @@ class Device:
         """Run a recording; ``touches`` says which buffers it uses, where there are several queues."""
         order, lane = self.lane_of("CommandList.submit", stream)
         replay = self.backend.replay if lane is order.main else lane.queue.replay
-        if CONFIG.labels:
-            replay = partial(self._replay_labelled, replay)
+        if self._labels is not None:
+            replay = partial(self._labels.replay, replay)
         if self.profile is not None:
             replay = partial(self.profile.replay, lane.queue, replay)
         if self.ordered:
@@ -430,8 +404,8 @@ class Device:
     def queue_launch(self, queue: Queue) -> Callable[..., None]:
         """What launches on a queue, noticed by who looks on."""
         launch = self.backend.launch if queue is self.backend.queue else queue.launch
-        if CONFIG.labels:
-            launch = partial(self._launch_labelled, queue, launch)
+        if self._labels is not None:
+            launch = partial(self._labels.launch, queue, launch)
         if CONFIG.debug >= 2:
             launch = partial(self._launch_logged, queue, launch)
         if self.profile is not None:
@@ -453,39 +427,6 @@ class Device:
         if nbytes < _POOLED_BYTES or "zero_copy" not in self.caps.features:
             return np.empty(shape, dtype)
         return np.asarray(_HostMemory(self.alloc(nbytes), shape, np.dtype(dtype)))
-
-    def kernel(
-        self,
-        source: Source,
-        text: str,
-        title: str,
-        info: KernelInfo,
-        block: tuple[LayoutField, ...],
-        conformances: Conformances = (),
-    ) -> Kernel:
-        """A loaded kernel for generated text: from memory, from the disk cache, or compiled now.
-
-        Raises
-        ------
-        CompileError
-            If a compiler refuses it, or lays the argument block out otherwise than ``block`` says.
-        """
-        self.check_open()
-        key = self.kernel_key(source, text, conformances)
-        with self._lock:
-            if key not in self._kernels:
-                self._kernels[key] = self._load(key, source, text, title, info, block, conformances)
-            return self._kernels[key]
-
-    def kernel_key(self, source: Source, text: str, conformances: Conformances = ()) -> str:
-        """The cache key of generated text: everything that changes its binary is in it."""
-        if self._toolchain is None:
-            self._toolchain = self.backend.toolchain()
-        target = self.backend.target
-        return DiskCache.key(
-            "kernel", source.digest, text, target.format, target.profile, target.entry,
-            self._toolchain, compiler_version(), conformances,
-        )  # fmt: skip
 
     def log(self, level: int, text: str) -> None:
         """Write a line to stderr when SLANGPY_RT_DEBUG is at least ``level``."""
@@ -514,36 +455,11 @@ class Device:
         """Let every call look at the device's state again."""
         for scope in list(self.scopes):
             scope.forget()
-        self._kernels.clear()
+        self.kernels.forget()
 
     def _main_launch(self) -> Callable[..., None]:
         launch = self.queue_launch(self.backend.queue)
         return partial(self.order.launch, self.order.main, launch) if self.ordered else launch
-
-    def _launch_labelled(
-        self,
-        queue: Queue,
-        launch: Callable[..., None],
-        kernel: Kernel,
-        groups: tuple[int, int, int],
-        args: bytes,
-        buffers: Sequence[Buffer],
-    ) -> None:
-        title = kernel.info.title
-        self._ranges.push_range(title)
-        queue.label(title)
-        try:
-            launch(kernel, groups, args, buffers)
-        finally:
-            queue.unlabel()
-            self._ranges.pop_range()
-
-    def _replay_labelled(self, replay: Callable[[Recording], None], recording: Recording) -> None:
-        self._ranges.push_range(f"command list of {len(recording.dispatches)} calls")
-        try:
-            replay(recording)
-        finally:
-            self._ranges.pop_range()
 
     def _launch_logged(
         self,
@@ -559,82 +475,9 @@ class Device:
         queue.sync()
         self.log(2, f"{self.name}: {kernel.info.title} over {groups} groups took {_ms(started)}, waiting included")
 
-    def _load(
-        self,
-        key: str,
-        source: Source,
-        text: str,
-        title: str,
-        info: KernelInfo,
-        block: tuple[LayoutField, ...],
-        conformances: Conformances,
-    ) -> Kernel:
-        edited = Path(CONFIG.override) / f"{key}.slang" if CONFIG.override else None
-        if edited is not None and edited.is_file():
-            self.log(3, f"{title}: using {edited}")
-            binary, strings = self._compile(source, edited.read_text(), key, title, info, block, conformances)
-            self.diagnostics.learn(strings)
-            return self.backend.load(binary, info)
-        entry = self.cache.get(key)
-        if entry is None:
-            with self.cache.lock(key):
-                entry = self.cache.get(key)
-                if entry is None:
-                    binary, strings = self._compile(source, text, key, title, info, block, conformances)
-                    meta = {"kind": "kernel", "title": title, "device": self.name, "text": text}
-                    self.cache.put(key, meta | ({"strings": strings} if strings else {}), binary)
-                    self.diagnostics.learn(strings)
-                    return self.backend.load(binary, info)
-        self.log(3, f"{title}: cache hit {key}")
-        self.diagnostics.learn(entry.meta.get("strings", ()))
-        return self.backend.load(entry.payload, info)
-
-    def _compile(
-        self,
-        source: Source,
-        text: str,
-        key: str,
-        title: str,
-        info: KernelInfo,
-        block: tuple[LayoutField, ...],
-        conformances: Conformances,
-    ) -> tuple[bytes, Strings]:
-        started = time.perf_counter()
-        self.log(4, f"{title}:\n{text}")
-        try:
-            compiled = source.compile(text, f"kernel_{key[:16]}", info.entry, conformances)
-        except CompileError as error:
-            unset = [c.name for c in source.info.constants if not c.has_default]
-            if unset and "unresolved external symbol" in str(error):
-                raise CompileError(
-                    f"{title}: the module declares {', '.join(unset)} without a value; give one with "
-                    f".constants({{'{unset[0]}': ...}}), or with constants= when the module is loaded."
-                ) from error
-            raise
-        if compiled.layout != block:
-            raise CompileError(
-                f"{title}: Slang lays the argument block out as {compiled.layout} on {self.name}; "
-                f"{block} was expected. This is a defect of slangpy_rt."
-            )
-        self.log(5, f"{title}:\n{compiled.code.decode('utf-8', 'replace')}")
-        binary = self.backend.compile(compiled.code, info.entry)
-        self.log(3, f"{title}: compiled in {_ms(started)}, key {key}")
-        return binary, compiled.strings if source.prints else ()
-
 
 # Devices that were not closed, for ``fork`` and for a profile of all of them.
 LIVE: WeakSet[Device] = WeakSet()
-
-
-def _nvtx() -> Any:
-    try:
-        import nvtx
-    except ImportError as error:
-        raise UnsupportedError(
-            "SLANGPY_RT_LABELS: the nvtx package, by which profilers learn names, is missing. "
-            f"`pip install nvtx`.\n{error}"
-        ) from error
-    return nvtx
 
 
 def _after_fork() -> None:
@@ -671,46 +514,6 @@ def create_device(
 def init_device(include_paths: Sequence[str | Path] = ()) -> Device:
     """Open the best device there is: cuda, then vulkan, then cpu; ``SLANGPY_RT_DEVICE`` wins."""
     return Device(DeviceType.automatic, include_paths)
-
-
-def devices() -> list[DeviceInfo]:
-    """What kinds of device this machine has, and for the others why not."""
-    found = []
-    for name in REGISTRY:
-        if name != "null":
-            reason = _why_not(name)
-            found.append(DeviceInfo(name, reason is None, reason))
-    return found
-
-
-def _open_backend(type: DeviceType | str, index: int, debug: bool) -> Backend:
-    name = type.value if isinstance(type, DeviceType) else type
-    if name == "automatic" and CONFIG.device:
-        name = CONFIG.device
-    if name != "automatic" and name not in REGISTRY:
-        raise BindError(f"Device: type {type!r} is not one of {', '.join(REGISTRY)}, automatic.")
-    # Asking first why it could not be opened would start the driver twice.
-    reasons = []
-    for candidate in [n for n in REGISTRY if n != "null"] if name == "automatic" else [name]:
-        try:
-            return backend_class(candidate)(index, debug=debug)  # type: ignore[call-arg]
-        except (ImportError, SlangPyRtError) as error:
-            reason = _why_not(candidate)
-            if reason is None and name != "automatic":
-                raise
-            reasons.append((candidate, reason or str(error)))
-    if name != "automatic":
-        raise UnsupportedError(f"Device: no {name} device can be opened here: {reasons[0][1]}.")
-    listed = "\n".join(f"{candidate}: {reason}" for candidate, reason in reasons)
-    raise UnsupportedError(f"Device: this machine has none.\n{listed}")
-
-
-def _why_not(name: str) -> str | None:
-    try:
-        reason = backend_class(name).why_unavailable()
-    except (ImportError, SlangPyRtError) as error:
-        reason = str(error)
-    return reason.rstrip(".") if reason else reason
 
 
 def cache_directory() -> Path | None:

@@ -16,7 +16,7 @@ from slangpy_rt.args import ARRAYS, signature
 from slangpy_rt.binding import bind_whole
 from slangpy_rt.bound import Bound
 from slangpy_rt.command_list import Call, CommandList
-from slangpy_rt.errors import BindError, CompileError
+from slangpy_rt.errors import BindError, CompileError, SlangPyRtError
 from slangpy_rt.gradients import aliased, check_differentiable, with_gradients
 from slangpy_rt.mapping import read_map
 from slangpy_rt.options import NO_OPTIONS, Options
@@ -479,6 +479,30 @@ class Function:
         )
 
     def _prepare(self, key: Any, args: tuple[Any, ...], names: tuple[str, ...], result: Any) -> PreparedCall:
+        calls = self._calls if result is None else self._calls_into
+        return self._remembered(calls, key, lambda: self._prepare_anew(args, names, result))
+
+    def _remembered(self, calls: dict[Any, PreparedCall], key: Any, make: Callable[[], PreparedCall]) -> PreparedCall:
+        """Prepare a call of the module as it is now, and remember it."""
+        scope = self._scope
+        while True:
+            forgotten = scope.forgotten
+            try:
+                call = make()
+            except SlangPyRtError:
+                if scope.forgotten == forgotten:
+                    raise
+                continue
+            if len(calls) >= _MAX_CALLS:
+                calls.clear()
+            # Another thread may have been first; a list knows calls of one layout by their being one.
+            call = calls.setdefault(key, call)
+            # After an edit, or when the device closes, all calls are forgotten: one in the making then must not stay.
+            if scope.forgotten == forgotten:
+                return call
+            calls.pop(key, None)
+
+    def _prepare_anew(self, args: tuple[Any, ...], names: tuple[str, ...], result: Any) -> PreparedCall:
         self._device.check_open()
         scope, options = self._scope, self._options
         if self._base is not None:
@@ -503,12 +527,7 @@ class Function:
                 for p, b, k in zip(chosen.sig.params, bound, chosen.order, strict=False)
             )  # fmt: skip
             shared = aliased(args)
-        call = prepare(scope, chosen.sig, bound, order, result, options, uniforms, shared)
-        remembered = self._calls if result is None else self._calls_into
-        if len(remembered) >= _MAX_CALLS:
-            remembered.clear()
-        # Another thread may have been first; a list knows calls of one layout by their being one.
-        return remembered.setdefault(key, call)
+        return prepare(scope, chosen.sig, bound, order, result, options, uniforms, shared)
 
 
 class _GeneralFunction(Function):

@@ -122,7 +122,7 @@ class Kernel(Function):
         key = (size, *[a.layout if type(a) in ARRAYS else signature(a) for a in values], *named)
         call = self._calls.get(key)
         if call is None:
-            call = self._calls.setdefault(key, self._prepare_dispatch(size, args, named))
+            call = self._remembered(self._calls, key, lambda: self._prepare_dispatch(size, args, named))
         return call
 
     def _variant_of(self, options: Options) -> Function:

@@ -267,7 +267,7 @@ def _finish(
             spec.title,
         )
         block = tuple(LayoutField(f.name, f.offset, f.size) for f in fields)
-        kernel = device.kernel(scope.source, text, spec.title, info, block, options.conformances)
+        kernel = device.kernels.get(scope.source, text, spec.title, info, block, options.conformances)
     prefix, pack, launcher = _prefix(fields, description.fixed), _packer(fields), None
     if reports:
         pack = partial(pack, device.diagnostics.buffer.address)

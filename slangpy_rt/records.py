@@ -103,8 +103,12 @@ def host_record(dtype: np.dtype[Any], dims: tuple[int, ...], value: Any) -> Arra
     """
     if dtype.names is None or dims:
         try:
-            return np.broadcast_to(np.asarray(value, dtype), dims).copy()
-        except (OverflowError, ValueError) as error:
+            if dtype.kind != "f":
+                return np.broadcast_to(np.asarray(value, dtype), dims).copy()
+            # NumPy would make infinity of a number that is too large.
+            with np.errstate(over="raise"):
+                return np.broadcast_to(np.asarray(value, np.float64).astype(dtype), dims).copy()
+        except (OverflowError, ValueError, FloatingPointError) as error:
             raise BindError(f"ValueRef: what it holds does not make one {dtype} ({error}).") from None
     out = np.zeros((), dtype)
     given = fields_of(value) or {}

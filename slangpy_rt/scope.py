@@ -41,6 +41,8 @@ class Scope:
     ----------
     due : float
         When, by ``time.monotonic``, ``check`` has to be called before a call.
+    forgotten : int
+        How often all prepared calls were dropped: one that was begun before that is not to be kept.
     followers : WeakSet
         What is made of the module: ``source_changed`` is called after a change, ``forget`` when the device closes.
     """
@@ -49,6 +51,7 @@ class Scope:
         self.device = device
         self.source = source
         self.strict = strict
+        self.forgotten = 0
         self.followers: WeakSet[Any] = WeakSet()
         self.due = 0.0 if watch and source.watched else inf
         self._lock = threading.RLock()
@@ -84,11 +87,17 @@ class Scope:
             old.close()
             # First all of them forget: none may run the old text because another could not follow.
             self.forget()
-            for follower in list(self.followers):
-                follower.source_changed()
+            try:
+                for follower in list(self.followers):
+                    follower.source_changed()
+            finally:
+                # What other threads made meanwhile is of both texts.
+                self.forget()
 
     def forget(self) -> None:
         """Drop all prepared calls."""
+        with self._lock:
+            self.forgotten += 1
         for follower in list(self.followers):
             follower.forget()
 

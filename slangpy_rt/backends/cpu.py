@@ -26,6 +26,7 @@ from typing import Any
 
 import numpy as np
 
+from slangpy_rt.backends._cpu_prelude import Prelude
 from slangpy_rt.backends.base import Backend, Buffer, Caps, Dispatch, Kernel, KernelInfo, Queue, Recording, Target
 from slangpy_rt.config import CONFIG, child_environment
 from slangpy_rt.errors import CompileError, DeviceError, OutOfMemoryError, UnsupportedError
@@ -143,6 +144,7 @@ class CpuBackend(Backend):
         self.caps = Caps((2**62, 1, 1), _SCALARS, frozenset({"zero_copy"}))
         self._threads = max(1, CONFIG.threads)
         self.description = f"{platform.processor() or platform.machine()}, {self._threads} threads"
+        self._prelude = Prelude()
         self._pool: _Pool | None = None
         self.queue = Queue(self)
         self._lock = threading.Lock()
@@ -174,9 +176,11 @@ class CpuBackend(Backend):
 
         with tempfile.TemporaryDirectory(prefix="slangpy_rt-") as folder:
             source, library = Path(folder) / "kernel.cpp", Path(folder) / "kernel.so"
-            source.write_bytes(code + _RUN_LIST)
+            flags = [*_FLAGS, *_machine_flags(command)]
+            text, including = self._prelude.without(code, command, flags)
+            source.write_bytes(text + _RUN_LIST)
             result = subprocess.run(
-                [*command, *_FLAGS, *_machine_flags(command), str(source), "-o", str(library), "-lm"],
+                [*command, *flags, *including, str(source), "-o", str(library), "-lm"],
                 capture_output=True,
                 text=True,
                 env=child_environment(_zig_caches(folder)) if command[1:] else None,

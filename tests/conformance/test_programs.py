@@ -311,7 +311,7 @@ def test_programs(module: spy.Module, pytestconfig: pytest.Config) -> None:
     long = pytestconfig.getoption("--long")
 
     @hypothesis.settings(
-        max_examples=500 * 40 if long else 500,
+        max_examples=1000 * 40 if long else 1000,
         derandomize=not long,
         database=None,
         deadline=None,

@@ -328,3 +328,16 @@ def test_the_number_that_is_named_is_the_one_that_does_not_fit(device: spy.Devic
         with pytest.raises(spy.BindError) as refusal:
             module.f(1e300, -np.inf, x)
         assert f"argument 'c' is {x!r}, which does not fit 'float'." in str(refusal.value)
+
+
+def test_a_cell_that_is_too_small_for_its_number(device: spy.Device, requires: Any) -> None:
+    module = spy.Module.load_from_source(device, "cells", "void twice(inout float x) { x *= 2; }")
+    with pytest.raises(spy.BindError, match="does not make one float32"):
+        module.twice(spy.ValueRef(1e300))
+    cell = spy.ValueRef(float("inf"))
+    module.twice(cell)
+    assert cell.value == float("inf")
+    requires("half")
+    halves = spy.Module.load_from_source(device, "half_cells", "void twice(inout half x) { x *= 2; }")
+    with pytest.raises(spy.BindError, match="does not make one float16"):
+        halves.twice(spy.ValueRef(70000.0))

@@ -22,7 +22,7 @@ BASE = {"backends.base", "config", "errors"}
 ALLOWED = {
     "": {
         *("command_list", "device", "errors", "function", "generators", "instances", "kernel", "module", "ndbuffer"),
-        *("pairs", "profile", "random_numbers", "refs", "stream", "struct", "tensor", "vectors"),
+        *("pairs", "profile", "random_numbers", "refs", "selection", "stream", "struct", "tensor", "vectors"),
     },
     "errors": set(),
     "config": set(),
@@ -35,7 +35,8 @@ ALLOWED = {
     "backends": {"backends.base"},
     "backends.base": {"errors"},
     "backends.null": BASE,
-    "backends.cpu": BASE,
+    "backends.cpu": BASE | {"backends._cpu_prelude"},
+    "backends._cpu_prelude": BASE,
     "backends._shared_pool": BASE,
     "backends.cuda": BASE
     | {"backends._cuda_driver", "backends._cuda_external", "backends._cuda_graph", "backends._cuda_queue"}
@@ -123,9 +124,13 @@ ALLOWED = {
         *("binding", "bound", "dtypes", "errors", "mapping", "ndbuffer", "options", "refs", "scope", "types"),
         "values",
     },
+    "selection": {"backends", "backends.base", "config", "errors"},
+    "kernels": {"backends.base", "cache", "config", "errors", "source", "types"},
+    "labels": {"backends.base", "errors"},
     "device": {
         "command_list",
-        *("backends", "backends.base", "cache", "config", "diagnostics", "errors", "exact", "layout", "module"),
+        *("backends.base", "cache", "config", "diagnostics", "errors", "exact", "kernels", "labels", "layout"),
+        *("module", "selection"),
         *("ndbuffer", "order", "source", "stream", "transfer", "types"),
     },
     "prepared": {"backends.base", "bound", "broadcast", "diagnostics", "errors", "feeds"},
@@ -176,7 +181,7 @@ OUTSIDE = {
     "filelock": {"slangpy_rt.cache"},
     "platformdirs": {"slangpy_rt.cache", "slangpy_rt.backends.cpu"},
     "torch": {"slangpy_rt.interop."},
-    "nvtx": {"slangpy_rt.device"},
+    "nvtx": {"slangpy_rt.labels"},
     "ziglang": {"slangpy_rt.backends.cpu"},
     "rich": {"slangpy_rt.demo.", "slangpy_rt.cli"},
     "PIL": {"slangpy_rt.demo.", "slangpy_rt.picture"},

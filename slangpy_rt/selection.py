@@ -1,0 +1,79 @@
+"""Which kinds of device a machine has, why it lacks the others, and opening one of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from slangpy_rt.backends import REGISTRY, backend_class
+from slangpy_rt.backends.base import Backend
+from slangpy_rt.config import CONFIG
+from slangpy_rt.errors import BindError, SlangPyRtError, UnsupportedError
+
+
+class DeviceType(str, Enum):
+    """Kinds of device; their names as strings serve as well."""
+
+    automatic = "automatic"
+    cuda = "cuda"
+    vulkan = "vulkan"
+    cpu = "cpu"
+    null = "null"
+
+
+@dataclass(frozen=True)
+class DeviceInfo:
+    """What ``devices()`` tells of a kind of device; ``reason`` says why there is none."""
+
+    type: str
+    available: bool
+    reason: str | None
+
+
+def devices() -> list[DeviceInfo]:
+    """What kinds of device this machine has, and for the others why not."""
+    found = []
+    for name in REGISTRY:
+        if name != "null":
+            reason = _why_not(name)
+            found.append(DeviceInfo(name, reason is None, reason))
+    return found
+
+
+def open_backend(type: DeviceType | str, index: int, debug: bool) -> Backend:
+    """The backend of a device type, or the first that works here.
+
+    Raises
+    ------
+    BindError
+        If there is no such type.
+    UnsupportedError
+        If it cannot be opened here; the message says why.
+    """
+    name = type.value if isinstance(type, DeviceType) else type
+    if name == "automatic" and CONFIG.device:
+        name = CONFIG.device
+    if name != "automatic" and name not in REGISTRY:
+        raise BindError(f"Device: type {type!r} is not one of {', '.join(REGISTRY)}, automatic.")
+    # Asking first why it could not be opened would start the driver twice.
+    reasons = []
+    for candidate in [n for n in REGISTRY if n != "null"] if name == "automatic" else [name]:
+        try:
+            return backend_class(candidate)(index, debug=debug)  # type: ignore[call-arg]
+        except (ImportError, SlangPyRtError) as error:
+            reason = _why_not(candidate)
+            if reason is None and name != "automatic":
+                raise
+            reasons.append((candidate, reason or str(error)))
+    if name != "automatic":
+        raise UnsupportedError(f"Device: no {name} device can be opened here: {reasons[0][1]}.")
+    listed = "\n".join(f"{candidate}: {reason}" for candidate, reason in reasons)
+    raise UnsupportedError(f"Device: this machine has none.\n{listed}")
+
+
+def _why_not(name: str) -> str | None:
+    try:
+        reason = backend_class(name).why_unavailable()
+    except (ImportError, SlangPyRtError) as error:
+        reason = str(error)
+    return reason.rstrip(".") if reason else reason

@@ -1,0 +1,38 @@
+"""The CPU backend's own ways: a prelude that is compiled once."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+import slangpy_rt as spy
+
+PROGRAM = """
+import os
+import numpy as np
+import slangpy_rt as spy
+from slangpy_rt.backends.cpu import find_compiler
+device = spy.Device("cpu")
+x = np.linspace(-2, 2, 999, dtype=np.float32)
+for k in range(8):
+    text = f"float3 f(float x) {{ return float3(sin(x), max(x, {k}), floor(x) + {k}); }}"
+    module = spy.Module.load_from_source(device, f"prelude_{k}", text)
+    expected = np.stack([np.sin(x), np.maximum(x, k), np.floor(x) + k], -1)
+    np.testing.assert_allclose(module.f(x), expected, rtol=1e-6, atol=1e-7)
+folder = device.backend._prelude._folder
+assert (folder is not None) == os.path.basename(find_compiler()[0]).startswith("g++")
+print(folder.name if folder else "")
+"""
+
+
+@pytest.mark.skipif("cpu" not in [d.type for d in spy.devices() if d.available], reason="no C++ compiler")
+@pytest.mark.parametrize("compiler", ["g++", "zig"])
+def test_kernels_after_the_prelude_was_compiled(compiler: str) -> None:
+    env = {**os.environ, "SLANGPY_RT_CACHE_DIR": "", "SLANGPY_RT_CXX": compiler}
+    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, env=env, timeout=300)
+    assert done.returncode == 0, done.stderr
+    folder = done.stdout.strip()
+    assert not folder or not os.path.exists(folder)
