@@ -486,11 +486,11 @@ class Function:
         """Prepare a call of the module as it is now, and remember it."""
         scope = self._scope
         while True:
-            forgotten = scope.forgotten
+            age = scope.age
             try:
                 call = make()
             except SlangPyRtError:
-                if scope.forgotten == forgotten:
+                if scope.age is age:
                     raise
                 continue
             if len(calls) >= _MAX_CALLS:
@@ -498,7 +498,7 @@ class Function:
             # Another thread may have been first; a list knows calls of one layout by their being one.
             call = calls.setdefault(key, call)
             # After an edit, or when the device closes, all calls are forgotten: one in the making then must not stay.
-            if scope.forgotten == forgotten:
+            if scope.age is age:
                 return call
             calls.pop(key, None)
 

@@ -41,8 +41,8 @@ class Scope:
     ----------
     due : float
         When, by ``time.monotonic``, ``check`` has to be called before a call.
-    forgotten : int
-        How often all prepared calls were dropped: one that was begun before that is not to be kept.
+    age : object
+        Another one each time that all prepared calls are dropped: one that was begun before is not to be kept.
     followers : WeakSet
         What is made of the module: ``source_changed`` is called after a change, ``forget`` when the device closes.
     """
@@ -51,7 +51,7 @@ class Scope:
         self.device = device
         self.source = source
         self.strict = strict
-        self.forgotten = 0
+        self.age = object()
         self.followers: WeakSet[Any] = WeakSet()
         self.due = 0.0 if watch and source.watched else inf
         self._lock = threading.RLock()
@@ -96,8 +96,7 @@ class Scope:
 
     def forget(self) -> None:
         """Drop all prepared calls."""
-        with self._lock:
-            self.forgotten += 1
+        self.age = object()
         for follower in list(self.followers):
             follower.forget()
 

@@ -27,7 +27,7 @@ class Prelude:
         self._folder: tempfile.TemporaryDirectory[str] | None = None
 
     def without(self, code: bytes, command: Sequence[str], flags: Sequence[str]) -> tuple[bytes, list[str]]:
-        """C++ text that includes the compiled prelude, and the flags for that; the text as it is where it does not."""
+        """C++ text that includes the compiled prelude, and the flags for that; elsewhere the text as it is."""
         text, mark, rest = code.partition(_MARK)
         if not mark or len(command) > 1 or not Path(command[0]).name.startswith("g++"):
             return code, []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -35,4 +36,4 @@ def test_kernels_after_the_prelude_was_compiled(compiler: str) -> None:
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, env=env, timeout=300)
     assert done.returncode == 0, done.stderr
     folder = done.stdout.strip()
-    assert not folder or not os.path.exists(folder)
+    assert not folder or not Path(folder).exists()
