@@ -18,7 +18,7 @@ from slangpy_rt.pairs import DiffPair
 from slangpy_rt.records import fields_of
 from slangpy_rt.refs import ValueRef
 from slangpy_rt.tensor import Tensor
-from slangpy_rt.values import converter, is_plain_sequence
+from slangpy_rt.values import converter, is_plain_sequence, is_torch
 
 ARRAYS = frozenset({Tensor, NDBuffer})
 
@@ -46,6 +46,8 @@ def _signer(kind: type) -> Callable[[Any], Any]:
     if issubclass(kind, Enum):
         return _kind
     stand_in = converter(kind)
+    if is_torch(kind):
+        return partial(_sign_torch, stand_in)
     if stand_in is not None:
         return partial(_sign_stand_in, stand_in)
     if issubclass(kind, DiffPair):
@@ -128,6 +130,12 @@ def _sign_stand_in(stand_in: Callable[[Any], Any], value: Any) -> Any:
         return type(value), signature(stand_in(value))
     except BindError:
         return _refused(value)
+
+
+def _sign_torch(as_array: Any, value: Any) -> Any:
+    if as_array.asks_for_autograd(value):
+        return "autograd", value.dtype, value.shape, value.stride()
+    return "torch", _sign_stand_in(as_array, value)
 
 
 def _layout(value: NDBuffer) -> Any:

@@ -49,7 +49,7 @@ from slangpy_rt.records import fields_of, host_record
 from slangpy_rt.refs import ValueRef
 from slangpy_rt.scope import Scope
 from slangpy_rt.types import Field, Param, SlangType
-from slangpy_rt.values import converter, describe, is_plain_sequence
+from slangpy_rt.values import converter, describe, is_plain_sequence, is_torch
 
 if TYPE_CHECKING:
     from slangpy_rt.device import Device
@@ -85,7 +85,8 @@ def bind(where: str, scope: Scope, param: Param, value: Any, how: Map = NO_MAP) 
         except BindError as error:
             raise BindError(f"{where} is {error}") from None
         inner = bind(where, scope, param, other, how)
-        return replace(inner, feed=ConvertedFeed(stand_in, inner.feed, inner.access != "in"))
+        feed = ConvertedFeed(stand_in, inner.feed, inner.access != "in")
+        return replace(inner, feed=feed, host=getattr(stand_in, "host", inner.host))
     if how.type is not None:
         type_ = how.type if isinstance(how.type, SlangType) else scope.named(f"{where}: map", how.type)
         if type_.name != param.type.name:
@@ -161,6 +162,14 @@ def _slang_converts(type_: SlangType, param: Param) -> bool:
 
 def bind_result(where: str, scope: Scope, type_: SlangType, value: Any, how: Map = NO_MAP) -> Bound:
     """Fit an array given as ``_result`` to the function's return type."""
+    if is_torch(type(value)):
+        stand_in = converter(type(value))
+        assert stand_in is not None
+        try:
+            inner = bind_result(where, scope, type_, stand_in(value), how)
+        except BindError as error:
+            raise error if str(error).startswith(where) else BindError(f"{where} is {error}") from None
+        return replace(inner, feed=ConvertedFeed(stand_in, inner.feed, False), host="torch")
     if not isinstance(value, (NDBuffer, np.ndarray)):
         raise BindError(f"{where}: pass a Tensor, an NDBuffer, a NumPy array, or one of their types, not {value!r}.")
     stored = stored_as(where, scope.struct(type_))

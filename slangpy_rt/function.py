@@ -26,6 +26,7 @@ from slangpy_rt.resolve import resolve
 from slangpy_rt.scope import Scope
 from slangpy_rt.source import Source
 from slangpy_rt.types import FunctionSig, Param, SlangType, StructInfo
+from slangpy_rt.values import asks_for_autograd
 
 if TYPE_CHECKING:
     from slangpy_rt.stream import Stream
@@ -512,6 +513,9 @@ class Function:
         for interface, struct, _ in options.conformances:
             if not scope.source.conforms(struct, interface):
                 raise BindError(f"{self.name}.type_conformances: '{struct}' does not implement '{interface}'.")
+        if any(asks_for_autograd(a) for a in args):
+            call: PreparedCall = self._autograd_call(args, names)
+            return call
         chosen = resolve(scope, self.name, self.overloads, args, names, options)
         uniforms = self._uniforms()
         order = (*range(len(args), len(args) + len(uniforms)), *chosen.order)
@@ -528,6 +532,29 @@ class Function:
             )  # fmt: skip
             shared = aliased(args)
         return prepare(scope, chosen.sig, bound, order, result, options, uniforms, shared)
+
+    def _autograd_call(self, args: tuple[Any, ...], names: tuple[str, ...]) -> Any:
+        """A call in PyTorch's graph, checked as far as it can be before it runs."""
+        if self._options.derivative:
+            raise BindError(
+                f"{self.name}: derivatives take Tensors with_grads, not torch tensors that require a gradient; torch "
+                "calls them itself, in tensor.backward()."
+            )
+        from slangpy_rt.interop.autograd import AutogradCall
+
+        plain = [a.detach() if asks_for_autograd(a) else a for a in args]
+        chosen = resolve(self._scope, self.name, self.overloads, tuple(plain), names, self._options)
+        check_differentiable(self._scope, chosen.sig, "an argument that requires a gradient")
+        if any(p.direction != "in" for p in chosen.sig.params):
+            raise BindError(
+                f"{chosen.sig}: autograd does not see what is written to 'out' and 'inout' parameters; return the "
+                "result, or call within torch.no_grad()."
+            )
+        if chosen.sig.returns.kind == "void":
+            raise BindError(f"{chosen.sig}: a function without a result has no place in autograd.")
+        # Calls are remembered for all that share the options, whatever their uniforms and streams.
+        plainly, uniforms = self._base or self, len(self._options.uniforms)
+        return AutogradCall(plainly, self._device, len(args) - len(names), names, uniforms, str(chosen.sig))
 
 
 class _GeneralFunction(Function):

@@ -38,7 +38,8 @@ def check_differentiable(scope: Scope, sig: FunctionSig, modifier: str) -> None:
     # Reflection does not say that another function is the derivative of this one.
     named = re.search(rf"DerivativeOf\(\s*{re.escape(sig.name.partition('<')[0])}\s*\)", scope.source.text)
     if not sig.differentiable and named is None:
-        raise BindError(f"{sig}: .{modifier} needs a derivative; mark the function [Differentiable].")
+        what = f".{modifier}" if modifier in ("bwds", "fwds") else modifier
+        raise BindError(f"{sig}: {what} needs a derivative; mark the function [Differentiable].")
 
 
 def with_gradients(

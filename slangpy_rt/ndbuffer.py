@@ -15,7 +15,7 @@ import numpy.typing as npt
 from slangpy_rt.backends.base import Buffer
 from slangpy_rt.broadcast import contiguous
 from slangpy_rt.dtypes import convertible, element_type, storage
-from slangpy_rt.errors import BindError, ShapeError
+from slangpy_rt.errors import BindError, ShapeError, UnsupportedError
 from slangpy_rt.layout import Gradients, Layout, Shape
 from slangpy_rt.records import fill_record
 from slangpy_rt.types import SlangType
@@ -159,6 +159,46 @@ class NDBuffer:
         return self._seen_in(host, first)
 
     numpy = to_numpy
+
+    def host_view(self) -> npt.NDArray[Any]:
+        """Its memory as a NumPy array, without a copy, on a device that works in host memory.
+
+        Raises
+        ------
+        UnsupportedError
+            On other devices.
+        """
+        layout = self.layout
+        layout.device.check_open()
+        if "zero_copy" not in layout.device.caps.features:
+            raise UnsupportedError(f"{self.summary} lies in memory of {layout.device!r}; copy it with to_numpy().")
+        strides = tuple(s * layout.unit for s in layout.strides)
+        return np.asarray(_HostView(self.buffer, self.address, layout.full_shape, strides, layout.numpy_dtype))
+
+    def torch(self) -> Any:
+        """The same memory as a tensor of PyTorch; scalars only, the element's dimensions last.
+
+        Raises
+        ------
+        UnsupportedError
+            On a device that does not work in host memory: there, ``torch.from_numpy(array.to_numpy())`` copies.
+        """
+        from slangpy_rt.interop.torch import tensor_of
+
+        return tensor_of(self.host_view())
+
+    def __dlpack__(self, **options: Any) -> Any:
+        """The array for other libraries, by DLPack, where it lies in host memory."""
+        try:
+            return self.host_view().__dlpack__(**options)
+        except UnsupportedError as error:
+            raise BufferError(str(error)) from None
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """1 is host memory."""
+        if "zero_copy" not in self.device.caps.features:
+            raise BufferError(f"{self.summary} lies in memory of {self.device!r}; copy it with to_numpy().")
+        return 1, 0
 
     async def numpy_async(self) -> npt.NDArray[Any]:
         """What ``to_numpy`` returns, with its contents at the time of the call, while the event loop goes on.
@@ -338,6 +378,17 @@ class NDBuffer:
         if not image or self.ndim != 2 or element.scalar not in ("float", "half", "uint8_t"):
             return None
         return png(self.to_numpy())
+
+
+class _HostView:
+    """Keeps a buffer for as long as an array looks at it."""
+
+    def __init__(self, buffer: Buffer, address: int, shape: Shape, strides: Shape, dtype: np.dtype[Any]) -> None:
+        self._buffer = buffer
+        self.__array_interface__ = {
+            "version": 3, "shape": shape, "strides": strides, "typestr": dtype.str, "descr": dtype.descr,
+            "data": (address, False),
+        }  # fmt: skip
 
 
 def _is_whole(index: Any) -> bool:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 _READ = ("in", "seed", "tangent")
 _RESULTS: dict[Any, str] = {
-    "numpy": "numpy", "tensor": "tensor", "ndbuffer": "ndbuffer",
+    "torch": "torch", "numpy": "numpy", "tensor": "tensor", "ndbuffer": "ndbuffer",
     np.ndarray: "numpy", Tensor: "tensor", NDBuffer: "ndbuffer",
 }  # fmt: skip
 
@@ -153,7 +153,7 @@ def _result(
         raise UnsupportedError(f"{where}: results of type '{returns.name}' are not supported.")
     kind = _RESULTS.get(asked) if asked is not None else None
     if asked is not None and kind is None:
-        raise BindError(f"{where}: _result={asked!r} is not one of 'numpy', 'tensor', 'ndbuffer'.")
+        raise BindError(f"{where}: _result={asked!r} is not one of 'numpy', 'tensor', 'ndbuffer', 'torch'.")
     kind = kind or result_kind(arguments)
     if not kind and shape:
         kind = "numpy" if any(leaf.mode == "array" for b in arguments for leaf in b.leaves) else "tensor"
@@ -169,6 +169,9 @@ def _result(
         bound = bind_result(where, scope, returns, sample)
         return Result(bound, layout, make, named=named)
     dtype, full = stored.dtype, shape + stored.dims
+    if kind == "torch":
+        make_torch = partial(_torch_empty, full, dtype)
+        return Result(bind_result(where, scope, returns, make_torch()), None, make_torch, named=named)
 
     def make_host() -> Any:
         return device.host_array(full, dtype)
@@ -205,6 +208,12 @@ def _result_with_tangent(
     else:
         bound = bind(where, scope, Param("_result", returns, "out"), sample)
     return Result(tangent_of(where, scope, bound, sample), None, make, named=named)
+
+
+def _torch_empty(shape: Shape, dtype: np.dtype[Any]) -> Any:
+    from slangpy_rt.interop.torch import empty
+
+    return empty(shape, dtype)
 
 
 def _nothing(out: Any) -> None:

@@ -18,6 +18,10 @@ def converter(kind: type) -> Callable[[Any], Any] | None:
     """What turns values of a type into those they stand for, or None when they stand for themselves."""
     if kind is range:
         return range_of
+    if is_torch(kind):
+        from slangpy_rt.interop.torch import AsArray
+
+        return AsArray()
     if hasattr(kind, "__slang_arg__"):
         return methodcaller("__slang_arg__")
     if hasattr(kind, "get_this"):
@@ -27,6 +31,16 @@ def converter(kind: type) -> Callable[[Any], Any] | None:
     if kind is memoryview or hasattr(kind, "__array_interface__"):
         return np.asarray
     return _from_dlpack if hasattr(kind, "__dlpack__") else None
+
+
+def is_torch(kind: type) -> bool:
+    """Whether values of a type are tensors of PyTorch, which is imported if they are."""
+    return any(base.__module__ == "torch" and base.__name__ == "Tensor" for base in kind.__mro__)
+
+
+def asks_for_autograd(value: Any) -> bool:
+    """Whether a call on a value has to be seen by PyTorch's autograd."""
+    return is_torch(type(value)) and bool(converter(type(value)).asks_for_autograd(value))  # type: ignore[union-attr]
 
 
 def describe(value: Any) -> str:

@@ -6,8 +6,10 @@ It knows g++ alone: other compilers include a compiled header in ways of their o
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 import threading
+import weakref
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -24,7 +26,7 @@ class Prelude:
         self._lock = threading.Lock()
         self._kernels = 0
         self._text = b""
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._folder: Path | None = None
 
     def without(self, code: bytes, command: Sequence[str], flags: Sequence[str]) -> tuple[bytes, list[str]]:
         """C++ text that includes the compiled prelude, and the flags for that; elsewhere the text as it is."""
@@ -37,13 +39,15 @@ class Prelude:
                 self._compile(text + mark, command, flags)
             if self._folder is None or text + mark != self._text:
                 return code, []
-            return b'#include "prelude.h"\n' + rest, [f"-I{self._folder.name}"]
+            return b'#include "prelude.h"\n' + rest, [f"-I{self._folder}"]
 
     def _compile(self, text: bytes, command: Sequence[str], flags: Sequence[str]) -> None:
         import subprocess  # 10 ms
 
-        folder = tempfile.TemporaryDirectory(prefix="slangpy_rt-prelude-", ignore_cleanup_errors=True)
-        header = Path(folder.name) / "prelude.h"
+        folder = Path(tempfile.mkdtemp(prefix="slangpy_rt-prelude-"))
+        # Not a TemporaryDirectory, which warns when it goes with a device that nobody closed.
+        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        header = folder / "prelude.h"
         header.write_bytes(text)
         made = [*command, *flags, "-x", "c++-header", str(header), "-o", f"{header}.gch"]
         # A header that cannot be compiled by itself is no reason not to compile kernels.

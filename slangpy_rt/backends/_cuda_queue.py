@@ -85,10 +85,21 @@ class CudaQueue(Queue):
         if status or self._debug:
             self._settle(node, status)
 
+    def record(self, dispatches: Sequence[Dispatch], waits: Sequence[tuple[int, ...]]) -> CudaGraph:
+        """As ``Backend.record``."""
+        with self._lock:
+            self._require_open()
+            self.enter()
+            graph = CudaGraph(list(dispatches), waits)
+            self._graphs.add(graph)
+            return graph
+
     def prepare(self, dispatch: Dispatch) -> Callable[[], None]:
-        self.enter()
-        node = CudaNode(dispatch, self.handle)
-        self._graphs.add(node)
+        with self._lock:
+            self._require_open()
+            self.enter()
+            node = CudaNode(dispatch, self.handle)
+            self._graphs.add(node)
         lock, launch, handle, debug = self._lock, self._launch_graph, self.handle, self._debug
         set_context, context = self._set_context, self._context
 
@@ -169,15 +180,16 @@ class CudaQueue(Queue):
         return node
 
     def _launch_once(self, kernel: Kernel, groups: tuple[int, int, int], args: bytes) -> None:
-        self._require_open()
-        self.enter()
         block = FFI_CUDA.new("char[]", args or 1)
         pointers = FFI_CUDA.new("void *[]", [block])
         function: int = kernel.function  # type: ignore[attr-defined]
         what = f"{kernel.info.title} over {groups} groups"
-        status = self._cu.cuLaunchKernel(
-            function, *groups, *kernel.info.group_size, 0, self.handle, pointers, FFI_CUDA.NULL
-        )
+        with self._lock:
+            self._require_open()
+            self.enter()
+            status = self._cu.cuLaunchKernel(
+                function, *groups, *kernel.info.group_size, 0, self.handle, pointers, FFI_CUDA.NULL
+            )
         check(status, f"launching {what}")
         if self._debug:
             check(self._cu.cuStreamSynchronize(self.handle), what)

@@ -148,6 +148,8 @@ class CpuBackend(Backend):
         self._pool: _Pool | None = None
         self.queue = Queue(self)
         self._lock = threading.Lock()
+        # Held by whoever works on arrays: threads take turns, as on a device with a queue. A replay launches too.
+        self._turn = threading.RLock()
         self._blocks: dict[int, list[tuple[int, Any]]] = {}
         self._cached_bytes = 0
 
@@ -178,13 +180,20 @@ class CpuBackend(Backend):
             source, library = Path(folder) / "kernel.cpp", Path(folder) / "kernel.so"
             flags = [*_FLAGS, *_machine_flags(command)]
             text, including = self._prelude.without(code, command, flags)
-            source.write_bytes(text + _RUN_LIST)
-            result = subprocess.run(
-                [*command, *flags, *including, str(source), "-o", str(library), "-lm"],
-                capture_output=True,
-                text=True,
-                env=child_environment(_zig_caches(folder)) if command[1:] else None,
-            )
+
+            def run(text: bytes, including: list[str]) -> subprocess.CompletedProcess[str]:
+                source.write_bytes(text + _RUN_LIST)
+                return subprocess.run(
+                    [*command, *flags, *including, str(source), "-o", str(library), "-lm"],
+                    capture_output=True,
+                    text=True,
+                    env=child_environment(_zig_caches(folder)) if command[1:] else None,
+                )
+
+            result = run(text, including)
+            if result.returncode and including:
+                # The header may be gone: it goes as soon as the process begins to end.
+                result = run(code, [])
             if result.returncode:
                 raise CompileError(f"{Path(command[0]).name} refused the C++ that Slang emitted:\n{result.stderr}")
             return library.read_bytes()
@@ -225,40 +234,44 @@ class CpuBackend(Backend):
 
     def upload(self, dst: Buffer, offset: int, src: memoryview) -> None:
         source = np.frombuffer(src, np.uint8)
-        ctypes.memmove(dst.address + offset, source.ctypes.data, source.nbytes)
+        with self._turn:
+            ctypes.memmove(dst.address + offset, source.ctypes.data, source.nbytes)
 
     def download(self, src: Buffer, offset: int, dst: memoryview) -> None:
         target = np.frombuffer(dst, np.uint8)
-        ctypes.memmove(target.ctypes.data, src.address + offset, target.nbytes)
+        with self._turn:
+            ctypes.memmove(target.ctypes.data, src.address + offset, target.nbytes)
 
     def clear(self, dst: Buffer, offset: int, nbytes: int) -> None:
-        ctypes.memset(dst.address + offset, 0, nbytes)
+        with self._turn:
+            ctypes.memset(dst.address + offset, 0, nbytes)
 
     def launch(self, kernel: Kernel, groups: tuple[int, int, int], args: bytes, buffers: Sequence[Buffer]) -> None:
-        run = kernel.run  # type: ignore[attr-defined]
-        count, done, size = groups[0], 0, _PROBE
-        if self.deterministic:
-            self._launch_evenly(run, count, args)
-            return
-        if self._threads == 1 or count <= size:
-            run(0, count, args)
-            return
-        while True:
-            start = time.perf_counter()
-            run(done, done + size, args)
-            seconds = time.perf_counter() - start
-            done += size
-            if (count - done) * seconds < size * _WORTH_SECONDS:
-                run(done, count, args)
+        with self._turn:
+            run = kernel.run  # type: ignore[attr-defined]
+            count, done, size = groups[0], 0, _PROBE
+            if self.deterministic:
+                self._launch_evenly(run, count, args)
                 return
-            if seconds > _PROBE_SECONDS or size >= _PROBE_ENOUGH:
-                break
-            size = min(4 * size, count - done)
-        # Whole cache lines a chunk, enough chunks for uneven work, few enough that handing them out is free.
-        share = -(-(count - done) // (8 * self._threads))
-        most = share if kernel.info.coarse else min(share, int(_CHUNK_SECONDS * size / seconds))
-        chunk = max(64, most // 64 * 64)
-        self._started_pool().run(run, done, count, chunk, args)
+            if self._threads == 1 or count <= size:
+                run(0, count, args)
+                return
+            while True:
+                start = time.perf_counter()
+                run(done, done + size, args)
+                seconds = time.perf_counter() - start
+                done += size
+                if (count - done) * seconds < size * _WORTH_SECONDS:
+                    run(done, count, args)
+                    return
+                if seconds > _PROBE_SECONDS or size >= _PROBE_ENOUGH:
+                    break
+                size = min(4 * size, count - done)
+            # Whole cache lines a chunk, enough chunks for uneven work, few enough that handing them out is free.
+            share = -(-(count - done) // (8 * self._threads))
+            most = share if kernel.info.coarse else min(share, int(_CHUNK_SECONDS * size / seconds))
+            chunk = max(64, most // 64 * 64)
+            self._started_pool().run(run, done, count, chunk, args)
 
     def _launch_evenly(self, run: Callable[[int, int, bytes], None], count: int, args: bytes) -> None:
         """In pieces that depend on nothing but their number, neither on threads nor on the time that they take."""
@@ -301,8 +314,9 @@ class CpuBackend(Backend):
             recording.steps, recording.entries = fresh.steps, fresh.entries
 
     def replay(self, recording: Recording) -> None:
-        for step in recording.steps:  # type: ignore[attr-defined]
-            step()
+        with self._turn:
+            for step in recording.steps:  # type: ignore[attr-defined]
+                step()
 
     def sync(self) -> None:
         pass

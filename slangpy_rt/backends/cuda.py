@@ -263,10 +263,7 @@ class CudaBackend(Backend):
             graph.abandon()
 
     def record(self, dispatches: Sequence[Dispatch], waits: Sequence[tuple[int, ...]]) -> Recording:
-        self._enter()
-        graph = CudaGraph(list(dispatches), waits)
-        self._graphs.add(graph)
-        return graph
+        return self.queue.record(dispatches, waits)
 
     def update(self, recording: Recording, place: int, dispatch: Dispatch) -> None:
         assert isinstance(recording, CudaGraph)

@@ -25,7 +25,7 @@ for k in range(8):
     np.testing.assert_allclose(module.f(x), expected, rtol=1e-6, atol=1e-7)
 folder = device.backend._prelude._folder
 assert (folder is not None) == os.path.basename(find_compiler()[0]).startswith("g++")
-print(folder.name if folder else "")
+print(folder or "")
 """
 
 

@@ -51,14 +51,6 @@ def impatient() -> Iterator[None]:
     sys.setswitchinterval(before)
 
 
-@pytest.fixture
-def one_array(device: spy.Device, request: pytest.FixtureRequest) -> None:
-    """All threads write to one array: each call comes before or after another one, where there is a queue."""
-    if device.name == "cpu":
-        reason = "calls of several threads run at the same time there, so that additions get lost now and then"
-        request.applymarker(pytest.mark.xfail(strict=False, reason=reason))
-
-
 @pytest.fixture(scope="module")
 def module(device: spy.Device) -> spy.Module:
     """The functions above."""
@@ -480,7 +472,7 @@ def test_arguments_changed_between_submissions(device: spy.Device, module: spy.M
     together(work)
 
 
-def test_one_list_submitted_by_all(device: spy.Device, module: spy.Module, one_array: None) -> None:
+def test_one_list_submitted_by_all(device: spy.Device, module: spy.Module) -> None:
     # Each submission sees what the one before left, whoever made it: none is lost, and none runs beside another.
     x, once, big = spy.Tensor.zeros(device, 500), spy.Tensor.zeros(device, 500), spy.Tensor.zeros(device, 200_000)
     commands = device.command_list()
@@ -501,7 +493,7 @@ def test_one_list_submitted_by_all(device: spy.Device, module: spy.Module, one_a
 
 
 @pytest.mark.parametrize("size", [1, 1000, 200_000])
-def test_calls_on_one_array(device: spy.Device, module: spy.Module, one_array: None, size: int) -> None:
+def test_calls_on_one_array(device: spy.Device, module: spy.Module, size: int) -> None:
     # A device has one queue: a call of another thread comes before or after this one.
     x = spy.Tensor.zeros(device, size)
     turns = 100 if size < 10_000 else 25
@@ -514,7 +506,7 @@ def test_calls_on_one_array(device: spy.Device, module: spy.Module, one_array: N
     np.testing.assert_array_equal(x.to_numpy(), np.full(size, turns * THREADS, np.float32))
 
 
-def test_gradients_of_all_threads_in_one_array(device: spy.Device, module: spy.Module, one_array: None) -> None:
+def test_gradients_of_all_threads_in_one_array(device: spy.Device, module: spy.Module) -> None:
     one, many = on(device, [2.0]).with_grads(), on(device, numbers(1, 3000)).with_grads()
     result = spy.Tensor.empty(device, 3000).with_grads(grad_in=spy.Tensor.ones(device, 3000))
 

@@ -82,7 +82,9 @@ ALLOWED = {
     "options": {"mapping"},
     "scope": {"dtypes", "errors", "source", "types"},
     "feeds": {"backends.base", "dtypes", "errors", "records", "types"},
-    "ndbuffer": {"backends.base", "broadcast", "dtypes", "errors", "layout", "picture", "records", "types"},
+    "ndbuffer": {
+        *("backends.base", "broadcast", "dtypes", "errors", "interop.torch", "layout", "picture", "records", "types"),
+    },
     "tensor": {"dtypes", "errors", "ndbuffer", "records"},
     "pairs": {"errors", "ndbuffer", "refs", "tensor"},
     "gradients": {
@@ -98,7 +100,7 @@ ALLOWED = {
         *("backends.base", "bound", "broadcast", "describe", "dtypes", "feeds", "ndbuffer"),
     },
     "bound": {"feeds", "generator", "types"},
-    "values": {"errors", "generators", "ndbuffer", "records"},
+    "values": {"errors", "generators", "interop.torch", "ndbuffer", "records"},
     "arrays": {
         *("bound", "broadcast", "dtypes", "errors", "feeds", "layout", "ndbuffer", "records", "scope", "tensor"),
         *("types", "values"),
@@ -137,7 +139,8 @@ ALLOWED = {
     "describe": {"bound", "broadcast", "dtypes", "errors", "options", "scope", "source", "types"},
     "plan": {
         *("backends.base", "binding", "bound", "broadcast", "describe", "diagnostics", "dtypes", "errors"),
-        *("exact", "gradients", "ndbuffer", "options", "pairs", "prepared", "records", "scope", "tensor", "types"),
+        *("exact", "gradients", "interop.torch", "ndbuffer", "options", "pairs", "prepared", "records", "scope"),
+        *("tensor", "types"),
     },
     "function": {
         "command_list",
@@ -154,7 +157,7 @@ ALLOWED = {
             "resolve",
             "scope",
         ),
-        *("source", "types"),
+        *("interop.autograd", "source", "types", "values"),
     },
     "kernel": {
         "command_list",
@@ -167,7 +170,8 @@ ALLOWED = {
     "stubs": {"dtypes", "function", "module", "types"},
     "picture": set(),
     "interop": set(),
-    "interop.torch": {"args", "device", "errors", "function"},
+    "interop.torch": {"errors"},
+    "interop.autograd": {"dtypes", "errors", "interop.torch", "layout", "tensor"},
     "cli": ANY,
     "__main__": {"cli"},
     "demo": ANY,

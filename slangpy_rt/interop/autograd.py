@@ -1,0 +1,155 @@
+"""Slang functions in PyTorch's autograd: a call whose arguments require gradients, and its backward pass.
+
+Tensors lie in host memory. A device that works there uses them in place; for others they are copied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from slangpy_rt.dtypes import SLANG_OF, scalar_type
+from slangpy_rt.errors import BindError
+from slangpy_rt.interop.torch import AsArray, described, tensor_of
+from slangpy_rt.layout import contiguous_in
+from slangpy_rt.tensor import Tensor
+
+if TYPE_CHECKING:
+    from slangpy_rt.device import Device
+    from slangpy_rt.function import Function
+
+
+class AutogradCall:
+    """A call whose arguments require gradients: what a function's calls go through then.
+
+    Its gradients are those that ``function.bwds`` computes. The result is the call's only output.
+
+    Parameters
+    ----------
+    function : Function
+        Without values for uniforms, and on the device's own queue.
+    positional, names, uniforms
+        How many values come by position, the names of those that come by name, and how many uniforms follow.
+    """
+
+    def __init__(
+        self, function: Function, device: Device, positional: int, names: tuple[str, ...], uniforms: int, title: str
+    ) -> None:
+        self.device = device
+        self._function = function
+        self._positional = positional
+        self._names = names
+        self._uniforms = uniforms
+        self._title = title
+
+    def run(self, values: tuple[Any, ...]) -> Any:
+        """Run it on arguments of the signature it was made for."""
+        return self._applied(self._function, values)
+
+    def run_on(self, stream: Any, values: tuple[Any, ...]) -> Any:
+        """As ``run``; the gradients are computed on that stream too."""
+        return self._applied(self._function.stream(stream), values)
+
+    def bound_to(self, values: tuple[Any, ...], stream: Any) -> Any:
+        """Refused.
+
+        Raises
+        ------
+        BindError
+            Always: a bound call would not be recorded again.
+        """
+        raise BindError(f"{self._title}: bind does not take tensors that require a gradient; pass tensor.detach().")
+
+    @property
+    def returns_host_data(self) -> bool:
+        """As of a prepared call, which asks for it before it is recorded.
+
+        Raises
+        ------
+        BindError
+            Always: nobody would compute the gradients of a list.
+        """
+        raise BindError(
+            f"{self._title}: a command list does not take tensors that require a gradient; pass tensor.detach()."
+        )
+
+    def called(self, function: Any, values: Sequence[Any], **more: Any) -> Any:
+        """The function, or its derivative, on values that stand in the order of the call's."""
+        named = dict(zip(self._names, values[self._positional :], strict=True))
+        return function(*values[: self._positional], **named, **more)
+
+    def _applied(self, function: Any, values: tuple[Any, ...]) -> Any:
+        given = self._positional + len(self._names)
+        end = given + self._uniforms
+        if any(value is not None for value in values[end:]):
+            raise BindError(
+                f"{self._title}: an argument requires a gradient, and autograd does not see what is written to "
+                "_result; leave it out, or call within torch.no_grad()."
+            )
+        if self._uniforms:
+            function = function._with_values(values[given:end])
+        return _Apply.apply(self, function, *values[:given])  # type: ignore[no-untyped-call]
+
+
+class _Apply(torch.autograd.Function):
+    """A Slang function in torch's graph."""
+
+    @staticmethod
+    def forward(ctx: Any, call: AutogradCall, function: Any, *values: Any) -> torch.Tensor:
+        seen = [on_device(call.device, v) if isinstance(v, torch.Tensor) else v for v in values]
+        out = call.called(function, seen, _result="tensor")
+        ctx.call, ctx.function, ctx.result = call, function, out
+        ctx.others = [None if isinstance(v, torch.Tensor) else v for v in values]
+        ctx.places = [k for k, v in enumerate(values) if isinstance(v, torch.Tensor)]
+        # torch notices if one is written to before the gradient is asked for.
+        ctx.save_for_backward(*[v for v in values if isinstance(v, torch.Tensor)])
+        return on_host(out)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad: torch.Tensor) -> tuple[Any, ...]:
+        call, device = ctx.call, ctx.call.device
+        values: list[Any] = list(ctx.others)
+        gradients: list[Any] = [None] * len(values)
+        for k, tensor in zip(ctx.places, ctx.saved_tensors, strict=True):
+            values[k] = on_device(device, tensor)
+            if ctx.needs_input_grad[k + 2]:
+                gradients[k] = Tensor.zeros(device, tuple(tensor.shape), values[k].dtype)
+                values[k] = values[k].with_grads(grad_out=gradients[k])
+        result = ctx.result
+        into = on_device(device, grad.contiguous())
+        layout = device.layout(Tensor, result.dtype, result.shape)
+        seeded = result.with_grads(grad_in=Tensor.of(layout, into.buffer, into.address))
+        call.called(ctx.function.bwds, values, _result=seeded)
+        return (None, None, *[None if g is None else on_host(g) for g in gradients])
+
+
+def on_device(device: Device, value: torch.Tensor) -> Tensor:
+    """A host tensor as one of a device: the same memory where the device works in the host's, else a copy.
+
+    Raises
+    ------
+    BindError
+        If Slang has no such element type.
+    """
+    array = AsArray()(value.detach())
+    name = SLANG_OF.get(array.dtype)
+    if name is None:
+        raise BindError(f"{described(value)}; Slang has no such element type.")
+    element = scalar_type(name)
+    if "zero_copy" not in device.caps.features:
+        copied: Tensor = Tensor.from_numpy(device, array, dtype=element)
+        return copied
+    address = value.data_ptr()
+    layout = device.layout(Tensor, element, array.shape, contiguous_in(array), address % 32 == 0)
+    buffer = device.backend.wrap(address, array.nbytes or 1, value)
+    assert buffer is not None
+    found: Tensor = Tensor.of(layout, buffer, address)
+    return found
+
+
+def on_host(array: Tensor) -> torch.Tensor:
+    """A device's array as a host tensor: the same memory where the device works in the host's, else a copy."""
+    return tensor_of(array.host_view() if "zero_copy" in array.device.caps.features else array.numpy())

@@ -1,0 +1,263 @@
+"""PyTorch's tensors as arguments, as results and in autograd: against PyTorch's own values and gradients."""
+
+from __future__ import annotations
+
+import gc
+import re
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from _gradient_functions import CASES, HELPERS, shapes
+
+import slangpy_rt as spy
+
+Requires = Callable[..., None]
+
+SOURCE = """
+[Differentiable] float mul(float a, float b) { return a * b * b; }
+[Differentiable] double cubic(double a, no_diff double b) { return a * a * a * b; }
+[Differentiable] float3 unit(float3 v) { return v / length(v); }
+[Differentiable] float weighted(float3 v, float w = 2) { return w * (v.x + v.y * v.z); }
+[Differentiable] float pick(DiffTensor<float, 1> x, int k) { return x[k] * x[k]; }
+struct Line { float slope; float offset; }
+float along(Line line, float x) { return line.slope * x + line.offset; }
+Line through(float a, float b) { return { a, b }; }
+uniform float scale;
+[Differentiable] float scaled(float x) { return scale * x * x; }
+void grow(inout float a, float b) { a += b; }
+[Differentiable] void put(float a, out float b) { b = a; }
+int two(int x) { return 2 * x; }
+int widen(int8_t x) { return x; }
+"""
+
+
+@pytest.fixture(scope="module")
+def module(device: spy.Device) -> spy.Module:
+    return spy.Module.load_from_source(device, "torched", SOURCE)
+
+
+def same(got: Any, expected: torch.Tensor, tolerance: float = 1e-5) -> None:
+    assert isinstance(got, torch.Tensor) and got.dtype == expected.dtype and got.shape == expected.shape
+    torch.testing.assert_close(got, expected, rtol=tolerance, atol=tolerance)
+
+
+def test_tensors_in_tensors_out(module: spy.Module) -> None:
+    a = torch.linspace(-1, 1, 12).reshape(3, 4)
+    same(module.mul(a, 2.0), 4 * a)
+    same(module.mul(a, torch.tensor([1.0, 2, 3, 4])), a * torch.tensor([1.0, 4, 9, 16]))
+    same(module.mul(a.T, a.T), a.T**3)
+    same(module.mul(a[::2, 1:3], 1.0), a[::2, 1:3])
+    same(module.mul(torch.tensor(3.0), 2.0), torch.tensor(12.0))
+    same(module.mul(torch.ones(1).expand(5), 3.0), torch.full((5,), 9.0))
+    same(module.mul(torch.empty(0, 4), 1.0), torch.empty(0, 4))
+    same(module.mul(a, np.ones(4)), a)
+    same(module.two(torch.arange(3, dtype=torch.int32)), torch.tensor([0, 2, 4], dtype=torch.int32))
+    same(module.mul(torch.nn.Parameter(a).detach(), b=1.0), a)
+    same(module.unit(torch.tensor([[3.0, 0, 4]])), torch.tensor([[0.6, 0, 0.8]]))
+
+
+def test_results_and_what_is_written(module: spy.Module) -> None:
+    a, out = torch.arange(4.0), torch.zeros(4)
+    assert module.mul(a, 3.0, _result=out) is out
+    same(out, 9 * a)
+    assert module.mul(a, 2.0, out=out) is out
+    module.grow(out, 1.0)
+    same(out, 4 * a + 1)
+    wide = torch.zeros(4, 6)
+    module.grow(wide[:, ::2], a[:, None])
+    assert wide.sum() == 3 * a.sum() and (wide[:, 1::2] == 0).all()
+    same(module.mul(np.arange(4.0), 1.0, _result="torch"), a)
+    assert isinstance(module.mul(a, 1.0, _result="numpy"), np.ndarray)
+    assert isinstance(module.mul.return_type(spy.Tensor)(a, 1.0), spy.Tensor)
+    same(module.mul.map((0,), (1,))(a, a), a[:, None] * a**2)
+    line = {"slope": torch.arange(3.0), "offset": 1.0}
+    same(module.along(line, 2.0), 2 * torch.arange(3.0) + 1)
+
+
+# Slang has dst on GPUs alone.
+@pytest.mark.parametrize("name", [name for name in CASES if name != "dst"][:40])
+def test_gradients_are_torchs(device: spy.Device, name: str) -> None:
+    case = CASES[name]
+    body = case.body if case.body.startswith("{") else f"{{ return {case.body}; }}"
+    text = f"{HELPERS}\n[Differentiable] {case.returns} f({case.parameters}) {body}"
+    # S, S3 and S2x2 are scalars, vectors and matrices of the type.
+    text = re.sub(r"\bS(?=\d|\b)", "float", text)
+    f = spy.Module.load_from_source(device, f"torch_{name}", text).f
+    torch.manual_seed(1)
+    samples = [torch.rand(20, *dims) * (case.high - case.low) + case.low for dims in shapes(case.parameters)]
+    mine, theirs = ([s.clone().requires_grad_() for s in samples] for _ in range(2))
+    got, expected = f(*mine), case.formula(*[t.double() for t in theirs]).float()
+    same(got.detach().reshape(expected.shape), expected.detach(), 1e-3)
+    weights = torch.rand(expected.shape)
+    (got.reshape(expected.shape) * weights).sum().backward()
+    (expected * weights).sum().backward()
+    for m, t in zip(mine, theirs, strict=True):
+        scale = float(t.grad.abs().max()) if t.grad is not None else 1.0
+        torch.testing.assert_close(m.grad, t.grad, rtol=2e-3, atol=2e-3 * max(scale, 1e-3))
+
+
+def test_gradcheck(module: spy.Module, requires: Requires) -> None:
+    requires("double")
+    x = torch.rand(3, 4, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda t: module.cubic(t, 2.0), (x,))
+    assert torch.autograd.gradcheck(lambda t: module.cubic(t.T[1:], 2.0).sum(0), (x,))
+
+
+def test_broadcast_views_and_several_uses(module: spy.Module) -> None:
+    def both(f: Callable[[Any, Any], Any]) -> list[torch.Tensor]:
+        x = torch.linspace(0.5, 1.5, 6, requires_grad=True)
+        w = torch.tensor([2.0], requires_grad=True)
+        total = f(x.reshape(2, 3), w) + f(x[::2], x[1::2]) + f(x, x) + f(w.expand(4), 3.0)
+        total.backward()
+        assert x.grad is not None and w.grad is not None
+        return [total.detach(), x.grad, w.grad]
+
+    for got, expected in zip(
+        both(lambda a, b: module.mul(a, b).sum()), both(lambda a, b: (a * b * b).sum()), strict=True
+    ):
+        torch.testing.assert_close(got, expected)
+
+
+def test_keywords_uniforms_maps_and_streams(module: spy.Module) -> None:
+    v = torch.rand(5, 3, requires_grad=True)
+    s = module.device.stream()
+    module.weighted(w=3.0, v=v).sum().backward()
+    module.weighted.stream(s)(v).sum().backward()
+    expected = torch.stack([torch.ones(5), v[:, 2], v[:, 1]], -1).detach()
+    same(v.grad, 5 * expected)
+    x = torch.rand(4, requires_grad=True)
+    for scale in (1.0, 10.0):
+        module.scaled.set(scale=scale)(x).sum().backward()
+    same(x.grad, 22 * x.detach())
+    y = torch.rand(3, requires_grad=True)
+    module.mul.map((0,), (1,))(x.detach(), y).sum().backward()
+    same(y.grad, 2 * x.detach().sum() * y.detach())
+
+
+def test_whole_tensors(module: spy.Module) -> None:
+    x = torch.rand(10, requires_grad=True)
+    k = torch.tensor([1, 1, 4], dtype=torch.int32)
+    module.pick(x, k).sum().backward()
+    expected = torch.zeros(10)
+    expected[1], expected[4] = 4 * x[1].item(), 2 * x[4].item()
+    same(x.grad, expected)
+
+
+def test_no_grad_and_what_needs_none(module: spy.Module) -> None:
+    x = torch.rand(4, requires_grad=True)
+    with torch.no_grad():
+        assert not module.mul(x, 2.0).requires_grad
+        module.grow(x, 1.0)
+    y = module.mul(x, torch.ones(4))
+    assert y.requires_grad and y.grad_fn is not None
+    y.sum().backward()
+    same(x.grad, torch.ones(4))
+    frozen = module.mul(x.detach(), 2.0)
+    assert not frozen.requires_grad
+
+
+def test_a_changed_argument_is_noticed(module: spy.Module) -> None:
+    x = torch.rand(4, requires_grad=True)
+    z = x * 1
+    y = module.mul(z, 2.0)
+    z.add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.sum().backward()
+
+
+def test_a_training_loop(module: spy.Module) -> None:
+    """The same steps as with torch's own operations."""
+    torch.manual_seed(0)
+    x = torch.rand(200)
+    starts = torch.tensor([0.3]), torch.tensor([0.7])
+
+    def train(f: Callable[[Any, Any], Any]) -> list[float]:
+        a, b = (torch.nn.Parameter(s.clone()) for s in starts)
+        optimizer = torch.optim.Adam([a, b], lr=0.05)
+        losses = []
+        for _ in range(40):
+            optimizer.zero_grad()
+            loss = ((f(a * x, b) - 2 * x) ** 2).mean()
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+        return losses
+
+    got, expected = train(module.mul), train(lambda p, q: p * q * q)
+    assert got[-1] < got[0] / 10
+    np.testing.assert_allclose(got, expected, rtol=1e-3, atol=1e-6)
+
+
+def test_memory_is_flat_and_threads_agree(module: spy.Module) -> None:
+    def steps(n: int) -> torch.Tensor:
+        x = torch.linspace(0, 1, 500, requires_grad=True)
+        for _ in range(n):
+            module.mul(x, 2.0).sum().backward()
+        assert x.grad is not None
+        return x.grad
+
+    steps(5)
+    gc.collect()
+    before = sum(isinstance(o, (torch.Tensor, spy.Tensor)) for o in gc.get_objects())
+    results: list[torch.Tensor] = []
+    threads = [threading.Thread(target=lambda: results.append(steps(50))) for _ in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    for r in results:
+        same(r, torch.full((500,), 200.0))
+    results.clear()
+    gc.collect()
+    assert sum(isinstance(o, (torch.Tensor, spy.Tensor)) for o in gc.get_objects()) <= before + 4
+
+
+def test_what_is_refused(module: spy.Module) -> None:
+    x = torch.rand(3, requires_grad=True)
+    for call, message in [
+        (lambda: module.two(x.to(torch.float32)), "does not convert to 'int'"),
+        (lambda: module.through(x, 1.0), r"needs a derivative; mark the function \[Differentiable\]"),
+        (lambda: module.put(x, torch.zeros(3)), "autograd does not see what is written to 'out'"),
+        (lambda: module.mul(x, 1.0, _result=torch.zeros(3)), "leave it out, or call within torch.no_grad"),
+        (lambda: module.mul.bind(x, 1.0), r"pass tensor\.detach\(\)"),
+        (lambda: module.mul.append_to(module.device.command_list(), x, 1.0), r"pass tensor\.detach\(\)"),
+        (lambda: module.mul.bwds(x, 1.0), r"pass tensor\.detach\(\)"),
+        (lambda: module.along({"slope": x, "offset": 1.0}, 2.0), r"pass tensor\.detach\(\)"),
+        (lambda: module.mul(torch.ones(2, dtype=torch.bfloat16), 1.0), "torch.bfloat16"),
+        (lambda: module.mul(torch.ones(2).to_sparse(), 1.0), "whose memory cannot be used"),
+        (lambda: module.mul(torch.ones(2, device="meta"), 1.0), "on meta"),
+        (lambda: module.mul(torch.ones(2), 1.0, _result=torch.zeros(3)), "zeros|shape|\\(3,\\)"),
+        (lambda: module.mul(torch.ones(2, dtype=torch.complex64), 1.0), "complex64"),
+    ]:
+        with pytest.raises((spy.BindError, spy.ShapeError), match=message):
+            call()
+    same(module.mul(torch.ones(2), 1.0), torch.ones(2))
+
+
+def test_arrays_for_other_libraries(device: spy.Device) -> None:
+    data = np.arange(24, dtype=np.float32).reshape(4, 6)
+    x = spy.Tensor.from_numpy(device, data)
+    if "zero_copy" not in device.caps.features:
+        for use in (x.torch, x.host_view):
+            with pytest.raises(spy.UnsupportedError, match="to_numpy"):
+                use()
+        with pytest.raises(BufferError, match="to_numpy"):
+            np.from_dlpack(x)
+        return
+    for view, expected in ((x, data), (x[1:, ::-2], data[1:, ::-2]), (x[2], data[2])):
+        np.testing.assert_array_equal(view.host_view(), expected)
+    t = x.torch()
+    t += 1
+    np.testing.assert_array_equal(x.numpy(), data + 1)
+    np.testing.assert_array_equal(np.from_dlpack(x), data + 1)
+    again = torch.from_dlpack(x)
+    assert again.data_ptr() == x.address
+    # The memory stays while somebody looks at it.
+    del x, view
+    gc.collect()
+    spy.Tensor.zeros(device, (4, 6))
+    np.testing.assert_array_equal(again.numpy(), data + 1)
