@@ -26,6 +26,7 @@ from slangpy_rt.errors import (
 from slangpy_rt.function import Function
 from slangpy_rt.generators import call_id, grid, thread_id
 from slangpy_rt.instances import InstanceList, InstanceTensor
+from slangpy_rt.interop import torch_module, torch_operator
 from slangpy_rt.kernel import Kernel
 from slangpy_rt.module import Module
 from slangpy_rt.ndbuffer import NDBuffer
@@ -133,6 +134,8 @@ __all__ = [
     "profile",
     "rand_float",
     "thread_id",
+    "torch_module",
+    "torch_operator",
     "uint2",
     "uint3",
     "uint4",

@@ -47,7 +47,8 @@ def _signer(kind: type) -> Callable[[Any], Any]:
         return _kind
     stand_in = converter(kind)
     if is_torch(kind):
-        return partial(_sign_torch, stand_in)
+        sign: Callable[[Any], Any] = stand_in.signature  # type: ignore[union-attr]
+        return sign
     if stand_in is not None:
         return partial(_sign_stand_in, stand_in)
     if issubclass(kind, DiffPair):
@@ -130,12 +131,6 @@ def _sign_stand_in(stand_in: Callable[[Any], Any], value: Any) -> Any:
         return type(value), signature(stand_in(value))
     except BindError:
         return _refused(value)
-
-
-def _sign_torch(as_array: Any, value: Any) -> Any:
-    if as_array.asks_for_autograd(value):
-        return "autograd", value.dtype, value.shape, value.stride()
-    return "torch", _sign_stand_in(as_array, value)
 
 
 def _layout(value: NDBuffer) -> Any:

@@ -36,7 +36,9 @@ from slangpy_rt.feeds import (
     Feed,
     GeneratorFeed,
     HostCopyFeed,
+    HostViewFeed,
     PartsFeed,
+    PointerFeed,
     RefFeed,
     SplatFeed,
     ValueFeed,
@@ -85,7 +87,7 @@ def bind(where: str, scope: Scope, param: Param, value: Any, how: Map = NO_MAP) 
         except BindError as error:
             raise BindError(f"{where} is {error}") from None
         inner = bind(where, scope, param, other, how)
-        feed = ConvertedFeed(stand_in, inner.feed, inner.access != "in")
+        feed = _stand_in_feed(scope.device, value, stand_in, inner)
         return replace(inner, feed=feed, host=getattr(stand_in, "host", inner.host))
     if how.type is not None:
         type_ = how.type if isinstance(how.type, SlangType) else scope.named(f"{where}: map", how.type)
@@ -123,6 +125,13 @@ def bind(where: str, scope: Scope, param: Param, value: Any, how: Map = NO_MAP) 
             f"{describe(value)} has {len(free)} beside those of '{param.type.name}'."
         )
     return _mapped(bound, how.dims)
+
+
+def _stand_in_feed(device: Device, value: Any, stand_in: Callable[[Any], Any], inner: Bound) -> Feed:
+    """How what a value stands for reaches the kernel, if need be by converting the value at each call."""
+    if is_torch(type(value)) and isinstance(inner.feed, HostViewFeed) and inner.feed.plain:
+        return PointerFeed(device)
+    return ConvertedFeed(stand_in, inner.feed, inner.access != "in")
 
 
 def bind_whole(where: str, scope: Scope, param: Param, value: Any) -> Bound:
@@ -169,7 +178,7 @@ def bind_result(where: str, scope: Scope, type_: SlangType, value: Any, how: Map
             inner = bind_result(where, scope, type_, stand_in(value), how)
         except BindError as error:
             raise error if str(error).startswith(where) else BindError(f"{where} is {error}") from None
-        return replace(inner, feed=ConvertedFeed(stand_in, inner.feed, False), host="torch")
+        return replace(inner, feed=_stand_in_feed(scope.device, value, stand_in, inner), host="torch")
     if not isinstance(value, (NDBuffer, np.ndarray)):
         raise BindError(f"{where}: pass a Tensor, an NDBuffer, a NumPy array, or one of their types, not {value!r}.")
     stored = stored_as(where, scope.struct(type_))

@@ -170,11 +170,30 @@ class HostViewFeed(Feed):
     def __init__(self, device: Device, as_array: Callable[[Any], npt.NDArray[Any]]) -> None:
         self._wrap = device.backend.wrap
         self._as_array = as_array
+        # Whether values are used as they are.
+        self.plain = as_array is np.asarray
 
     def feed(self, value: Any, block: list[Any], buffers: list[Buffer]) -> None:
         array = self._as_array(value)
         address = array.__array_interface__["data"][0]
         buffer = self._wrap(address, array.nbytes, array)
+        assert buffer is not None
+        block.append(address)
+        buffers.append(buffer)
+
+
+class PointerFeed(Feed):
+    """A host array of another library that is used in place, by its ``data_ptr()``."""
+
+    buffers = 1
+    lasting = False
+
+    def __init__(self, device: Device) -> None:
+        self._wrap = device.backend.wrap
+
+    def feed(self, value: Any, block: list[Any], buffers: list[Buffer]) -> None:
+        address = value.data_ptr()
+        buffer = self._wrap(address, value.nbytes, value)
         assert buffer is not None
         block.append(address)
         buffers.append(buffer)

@@ -16,6 +16,7 @@ from slangpy_rt.args import ARRAYS, signature
 from slangpy_rt.binding import bind_whole
 from slangpy_rt.bound import Bound
 from slangpy_rt.command_list import Call, CommandList
+from slangpy_rt.dtypes import storage
 from slangpy_rt.errors import BindError, CompileError, SlangPyRtError
 from slangpy_rt.gradients import aliased, check_differentiable, with_gradients
 from slangpy_rt.mapping import read_map
@@ -29,6 +30,7 @@ from slangpy_rt.types import FunctionSig, Param, SlangType, StructInfo
 from slangpy_rt.values import asks_for_autograd
 
 if TYPE_CHECKING:
+    from slangpy_rt.device import Device
     from slangpy_rt.stream import Stream
 
 # Forgetting all is simpler than forgetting the oldest, and as good for a program with that many layouts.
@@ -353,6 +355,13 @@ class Function:
         dispatch, out = prepared.recorded(self._all_values(args, result, named))
         return Call(prepared.spec.title, dispatch, out, self, prepared, prepared.launcher)
 
+    def result_of(self, args: tuple[Any, ...]) -> tuple[tuple[int, ...], Any]:
+        """Shape and NumPy dtype of what a call would return, without running it; for the rest of the package."""
+        call = self._prepared(args, None, {})
+        stored = storage(call.bound[-1].type)
+        assert stored is not None
+        return call.shape + stored.dims, stored.dtype
+
     def dispatch(self, threads: Any, *args: Any, **named: Any) -> None:
         """Of kernels alone; see ``Kernel.dispatch``.
 
@@ -385,6 +394,11 @@ class Function:
             f"call shape {call.shape}, {call.spec.rank} dimension(s) once merged, "
             f"{call.spec.width} element(s) a thread, {call.spec.index} indices\n\n{table}\n\n{call.text}"
         )
+
+    @property
+    def device(self) -> Device:
+        """Where it runs."""
+        return self._device
 
     @property
     def return_type_name(self) -> str:

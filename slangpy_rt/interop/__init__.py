@@ -1,0 +1,58 @@
+"""Other libraries. Nothing here imports one of them before something of it is asked for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from slangpy_rt.function import Function
+
+
+def torch_module(function: Function, **parameters: Any) -> Any:
+    """A ``torch.nn.Module`` of a Slang function whose named parameters are learned.
+
+    Parameters
+    ----------
+    function : Function
+        ``[Differentiable]``.
+    **parameters : torch.Tensor
+        First values of what is learned, by the parameters' names in Slang.
+
+    Returns
+    -------
+    torch.nn.Module
+        Called with the other arguments.
+
+    Raises
+    ------
+    BindError
+        If the function has no parameter of a name, or a value is no tensor.
+    """
+    from slangpy_rt.interop.operators import SlangModule
+
+    return SlangModule(function, **parameters)
+
+
+def torch_operator(function: Function, arguments: str | None = None) -> Any:
+    """A Slang function as an operator of PyTorch, which ``torch.compile`` does not look into and does not break at.
+
+    Parameters
+    ----------
+    function : Function
+        With one declaration that returns its result. It is differentiable if the function is.
+    arguments : str, optional
+        What it takes, as PyTorch's schemas say it: ``"Tensor x, float exposure"``. All are tensors by default.
+
+    Returns
+    -------
+    torch.library.CustomOpDef
+        To be called with positional arguments. PyTorch keeps it until the process ends.
+
+    Raises
+    ------
+    BindError
+        If the function has overloads, writes to its parameters or returns nothing.
+    """
+    from slangpy_rt.interop.operators import operator_of
+
+    return operator_of(function, arguments)

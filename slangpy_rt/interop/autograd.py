@@ -5,7 +5,7 @@ Tensors lie in host memory. A device that works there uses them in place; for ot
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -110,20 +110,56 @@ class _Apply(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: torch.Tensor) -> tuple[Any, ...]:
-        call, device = ctx.call, ctx.call.device
+        call: AutogradCall = ctx.call
         values: list[Any] = list(ctx.others)
-        gradients: list[Any] = [None] * len(values)
         for k, tensor in zip(ctx.places, ctx.saved_tensors, strict=True):
-            values[k] = on_device(device, tensor)
-            if ctx.needs_input_grad[k + 2]:
-                gradients[k] = Tensor.zeros(device, tuple(tensor.shape), values[k].dtype)
-                values[k] = values[k].with_grads(grad_out=gradients[k])
-        result = ctx.result
-        into = on_device(device, grad.contiguous())
-        layout = device.layout(Tensor, result.dtype, result.shape)
-        seeded = result.with_grads(grad_in=Tensor.of(layout, into.buffer, into.address))
-        call.called(ctx.function.bwds, values, _result=seeded)
-        return (None, None, *[None if g is None else on_host(g) for g in gradients])
+            values[k] = tensor
+        wanted = [k for k in ctx.places if ctx.needs_input_grad[k + 2]]
+
+        def derivative(seen: list[Any], seeded: Any) -> None:
+            call.called(ctx.function.bwds, seen, _result=seeded)
+
+        found = _propagated(call.device, derivative, values, grad, wanted, ctx.result)
+        gradients: list[Any] = [None] * len(values)
+        for k, gradient in zip(wanted, found, strict=True):
+            gradients[k] = gradient
+        return (None, None, *gradients)
+
+
+def gradients_of(
+    function: Function, args: Sequence[Any], grad: torch.Tensor, places: Sequence[int]
+) -> list[torch.Tensor | None]:
+    """Gradients of the tensors at those places among the arguments, None of those that are no floats."""
+    device = function.device
+    wanted = [k for k in places if args[k].is_floating_point()]
+    found = iter(_propagated(device, lambda v, r: function.bwds(*v, _result=r), args, grad, wanted, None))
+    return [next(found) if k in wanted else None for k in places]
+
+
+def _propagated(
+    device: Device,
+    derivative: Callable[[list[Any], Any], None],
+    args: Sequence[Any],
+    grad: torch.Tensor,
+    wanted: Sequence[int],
+    result: Tensor | None,
+) -> list[torch.Tensor]:
+    """The gradients of some arguments: what the derivative adds to zeros.
+
+    ``result`` is what the function returned, where that is known.
+    """
+    values = [on_device(device, v) if isinstance(v, torch.Tensor) else v for v in args]
+    gradients = [Tensor.zeros(device, values[k].shape, values[k].dtype) for k in wanted]
+    for k, gradient in zip(wanted, gradients, strict=True):
+        values[k] = values[k].with_grads(grad_out=gradient)
+    seed = on_device(device, grad.contiguous())
+    if result is None:
+        # Its values have no part in a derivative.
+        result = Tensor(device, seed.dtype, seed.shape)
+    layout = device.layout(Tensor, result.dtype, result.shape)
+    seeded = result.with_grads(grad_in=Tensor.of(layout, seed.buffer, seed.address))
+    derivative(values, seeded)
+    return [on_host(g) for g in gradients]
 
 
 def on_device(device: Device, value: torch.Tensor) -> Tensor:

@@ -46,6 +46,15 @@ class AsArray:
         """Whether a call on it has to be differentiable; part of its signature."""
         return value.requires_grad and torch.is_grad_enabled()
 
+    def signature(self, value: torch.Tensor) -> tuple[Any, ...]:
+        """What tells calls apart; looked at without making a NumPy array, which takes 2 us."""
+        autograd = value.requires_grad and torch.is_grad_enabled()
+        strides = value.stride() if value.layout is _STRIDED else value.layout
+        return "torch", value.dtype, value.shape, strides, value.device, value.is_neg(), autograd
+
+
+_STRIDED = torch.strided
+
 
 def tensor_of(array: np.ndarray[Any, Any]) -> torch.Tensor:
     """A NumPy array's memory as a tensor."""
@@ -61,10 +70,21 @@ def empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> torch.Tensor:
     UnsupportedError
         If torch has no such element type.
     """
+    return torch.empty(shape, dtype=dtype_of(dtype))
+
+
+def dtype_of(dtype: np.dtype[Any]) -> torch.dtype:
+    """PyTorch's name of a NumPy dtype.
+
+    Raises
+    ------
+    UnsupportedError
+        If it has none.
+    """
     found = getattr(torch, dtype.name, None)
     if dtype.names is not None or not isinstance(found, torch.dtype):
         raise UnsupportedError(f"torch has no element type for results of {dtype}; ask for another kind of _result.")
-    return torch.empty(shape, dtype=found)
+    return found
 
 
 def described(value: torch.Tensor) -> str:

@@ -261,3 +261,62 @@ def test_arrays_for_other_libraries(device: spy.Device) -> None:
     gc.collect()
     spy.Tensor.zeros(device, (4, 6))
     np.testing.assert_array_equal(again.numpy(), data + 1)
+
+
+def test_a_module_learns(module: spy.Module) -> None:
+    torch.manual_seed(0)
+    layer = spy.torch_module(module.mul, b=torch.tensor([0.5]))
+    assert [name for name, _ in layer.named_parameters()] == ["b"] and "float mul" in repr(layer)
+    x = torch.rand(100)
+    optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
+    for _ in range(200):
+        optimizer.zero_grad()
+        ((layer(x) - 4 * x) ** 2).mean().backward()
+        optimizer.step()
+    assert abs(layer.b.item() - 2) < 1e-3
+    copied = spy.torch_module(module.mul, b=torch.tensor([7.0]))
+    copied.load_state_dict(layer.state_dict())
+    assert copied.b.item() == layer.b.item()
+    with pytest.raises(spy.BindError, match="has no parameter 'c'; it has a, b"):
+        spy.torch_module(module.mul, c=torch.ones(1))
+    with pytest.raises(spy.BindError, match="a parameter that is learned is a torch tensor"):
+        spy.torch_module(module.mul, b=1.0)
+
+
+def test_an_operator_in_a_compiled_model(module: spy.Module) -> None:
+    mul = spy.torch_operator(module.mul)
+    unit = spy.torch_operator(module.unit)
+    weighted = spy.torch_operator(module.weighted, "Tensor v, float w")
+
+    def model(a: torch.Tensor, b: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        return (torch.relu(mul(a * 2, b)).sum() + weighted(unit(v), 3.0).sum()) * 0.5
+
+    def reference(a: torch.Tensor, b: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        u = v / v.norm(dim=-1, keepdim=True)
+        return (torch.relu(2 * a * b * b).sum() + 3 * (u[:, 0] + u[:, 1] * u[:, 2]).sum()) * 0.5
+
+    def run(f: Callable[..., torch.Tensor]) -> list[torch.Tensor]:
+        torch.manual_seed(2)
+        inputs = [torch.randn(4, 3), torch.randn(3), torch.randn(5, 3)]
+        for x in inputs:
+            x.requires_grad_()
+        out = f(*inputs)
+        out.backward()
+        return [out.detach(), *(x.grad for x in inputs if x.grad is not None)]
+
+    expected = run(reference)
+    # fullgraph: a break is an error.
+    for f in (model, torch.compile(model, fullgraph=True, backend="aot_eager")):
+        for got, want in zip(run(f), expected, strict=True):
+            torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-5)
+
+
+def test_operators_hold_what_torch_asks_of_them(module: spy.Module) -> None:
+    mul = spy.torch_operator(module.mul)
+    a, b = torch.rand(3, 4, requires_grad=True), torch.rand(4, requires_grad=True)
+    torch.library.opcheck(mul, (a, b))
+    for refused, message in [(module.grow, "writes to its parameters"), (module.put, "writes to its parameters")]:
+        with pytest.raises(spy.BindError, match=message):
+            spy.torch_operator(refused)
+    plain = spy.torch_operator(module.two)
+    same(plain(torch.arange(3, dtype=torch.int32)), torch.tensor([0, 2, 4], dtype=torch.int32))

@@ -48,6 +48,8 @@ PUBLIC = [
     "profile",
     "rand_float",
     "thread_id",
+    "torch_module",
+    "torch_operator",
     "wang_hash",
 ]
 # Vectors and matrices by their Slang names; too many for a star import.
@@ -57,10 +59,10 @@ VECTORS = {f"{scalar}{n}" for scalar in ("bool", "int", "uint", "half", "float",
 # Of the classes; what instances add (``module.device``, the functions) is not among them.
 MEMBERS = {
     "Module": "info load_from_file load_from_source name",
-    "Function": "append_to bind bwds call constants dispatch explain forget fwds group_size map recorded return_type "
-    "return_type_name set signature source source_changed stream type_conformances",
-    "Kernel": "append_to bind bwds call constants dispatch explain forget fwds group_size map of recorded "
-    "return_type return_type_name set signature source source_changed stream type_conformances",
+    "Function": "append_to bind bwds call constants device dispatch explain forget fwds group_size map recorded "
+    "result_of return_type return_type_name set signature source source_changed stream type_conformances",
+    "Kernel": "append_to bind bwds call constants device dispatch explain forget fwds group_size map of recorded "
+    "result_of return_type return_type_name set signature source source_changed stream type_conformances",
     "Struct": "fields forget name source_changed",
     "InstanceList": "slang_type",
     "InstanceTensor": "construct shape slang_type to_numpy",

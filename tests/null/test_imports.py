@@ -21,8 +21,19 @@ BASE = {"backends.base", "config", "errors"}
 # Module of slangpy_rt -> modules of slangpy_rt that it may import, wherever in the file.
 ALLOWED = {
     "": {
-        *("command_list", "device", "errors", "function", "generators", "instances", "kernel", "module", "ndbuffer"),
-        *("pairs", "profile", "random_numbers", "refs", "selection", "stream", "struct", "tensor", "vectors"),
+        *("command_list", "device", "errors", "function", "generators", "instances", "interop", "kernel", "module"),
+        *(
+            "ndbuffer",
+            "pairs",
+            "profile",
+            "random_numbers",
+            "refs",
+            "selection",
+            "stream",
+            "struct",
+            "tensor",
+            "vectors",
+        ),
     },
     "errors": set(),
     "config": set(),
@@ -157,7 +168,7 @@ ALLOWED = {
             "resolve",
             "scope",
         ),
-        *("interop.autograd", "source", "types", "values"),
+        *("dtypes", "interop.autograd", "source", "types", "values"),
     },
     "kernel": {
         "command_list",
@@ -169,7 +180,8 @@ ALLOWED = {
     "module": {"dtypes", "errors", "function", "kernel", "scope", "source", "struct", "types"},
     "stubs": {"dtypes", "function", "module", "types"},
     "picture": set(),
-    "interop": set(),
+    "interop": {"interop.operators"},
+    "interop.operators": {"errors", "interop.autograd", "interop.torch"},
     "interop.torch": {"errors"},
     "interop.autograd": {"dtypes", "errors", "interop.torch", "layout", "tensor"},
     "cli": ANY,

@@ -1,0 +1,116 @@
+"""Slang functions as operators and modules of PyTorch, for ``torch.compile`` and for models."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from slangpy_rt.errors import BindError
+from slangpy_rt.interop.autograd import gradients_of
+from slangpy_rt.interop.torch import dtype_of
+
+if TYPE_CHECKING:
+    from slangpy_rt.function import Function
+
+# PyTorch knows operators by name and keeps them until the process ends, so that no name comes twice.
+_NUMBERS = itertools.count()
+
+
+class SlangModule(torch.nn.Module):
+    """A Slang function whose parameters, or some of them, are learned.
+
+    Parameters
+    ----------
+    function : Function
+        ``[Differentiable]``, and without ``out`` parameters.
+    **parameters : torch.Tensor
+        First values by the parameters' names in Slang.
+    """
+
+    def __init__(self, function: Function, **parameters: Any) -> None:
+        super().__init__()
+        self._function = function
+        known = [p.name for sig in function.overloads for p in sig.params]
+        for name, value in parameters.items():
+            if name not in known:
+                raise BindError(
+                    f"torch_module: {function.name} has no parameter '{name}'; it has {', '.join(known)}."
+                )
+            if not isinstance(value, torch.Tensor):
+                raise BindError(
+                    f"torch_module: '{name}' is {value!r}; a parameter that is learned is a torch tensor."
+                )
+            self.register_parameter(name, torch.nn.Parameter(value.detach().clone()))
+
+    def forward(self, *args: Any, **named: Any) -> Any:
+        """Call the function on the other arguments, and on the parameters."""
+        return self._function(*args, **named, **dict(self.named_parameters(recurse=False)))
+
+    def extra_repr(self) -> str:
+        """The function, in the module's repr."""
+        return self._function.signature
+
+
+def operator_of(function: Function, arguments: str | None) -> Any:
+    """A function as an operator of PyTorch; see ``slangpy_rt.torch_operator``."""
+    if len(function.overloads) != 1:
+        raise BindError(f"torch_operator: {function.name} has overloads; an operator stands for one function.")
+    sig = function.overloads[0]
+    if any(p.direction != "in" for p in sig.params) or sig.returns.kind == "void":
+        raise BindError(f"torch_operator: {sig} writes to its parameters or returns nothing; return the result.")
+    arguments = arguments or ", ".join(f"Tensor {p.name}" for p in sig.params)
+    kinds = [part.split()[0] for part in arguments.split(",")]
+    plain = re.sub(r"\W", "_", function.name)
+    name = f"slangpy_rt::{plain}_{next(_NUMBERS)}"
+    tensors = [k for k, kind in enumerate(kinds) if kind == "Tensor"]
+
+    def forward(*args: Any) -> torch.Tensor:
+        with torch.no_grad():
+            out: torch.Tensor = function(*args, _result="torch")
+        return out
+
+    def fake(*args: Any) -> torch.Tensor:
+        # Of tensors without contents: shapes and types say what comes out.
+        models = [np.empty(tuple(map(int, a.shape)), _numpy_of(a)) if k in tensors else a for k, a in enumerate(args)]
+        shape, dtype = function.result_of(tuple(models))
+        first = args[tensors[0]] if tensors else None
+        return torch.empty(shape, dtype=dtype_of(dtype), device=None if first is None else first.device)
+
+    def backward(grad: torch.Tensor, *args: Any) -> list[torch.Tensor]:
+        found = gradients_of(function, args, grad, tensors)
+        return [torch.zeros_like(args[k]) if g is None else g for k, g in zip(tensors, found, strict=True)]
+
+    def fake_backward(grad: torch.Tensor, *args: Any) -> list[torch.Tensor]:
+        return [torch.empty_like(args[k], memory_format=torch.contiguous_format) for k in tensors]
+
+    operator = torch.library.custom_op(name, forward, mutates_args=(), schema=f"({arguments}) -> Tensor")
+    operator.register_fake(fake)
+    backwards = torch.library.custom_op(
+        f"{name}_backward", backward, mutates_args=(), schema=f"(Tensor gradient, {arguments}) -> Tensor[]"
+    )
+    backwards.register_fake(fake_backward)
+
+    def keep(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
+        ctx.others = [None if k in tensors else v for k, v in enumerate(inputs)]
+        ctx.save_for_backward(*[inputs[k] for k in tensors])
+
+    def propagate(ctx: Any, grad: torch.Tensor) -> tuple[Any, ...]:
+        args = list(ctx.others)
+        for k, saved in zip(tensors, ctx.saved_tensors, strict=True):
+            args[k] = saved
+        gradients: list[Any] = [None] * len(args)
+        for k, found in zip(tensors, backwards(grad, *args), strict=True):
+            gradients[k] = found if args[k].is_floating_point() else None
+        return tuple(gradients)
+
+    if sig.differentiable:
+        operator.register_autograd(propagate, setup_context=keep)
+    return operator
+
+
+def _numpy_of(tensor: torch.Tensor) -> Any:
+    return np.dtype(str(tensor.dtype).removeprefix("torch."))
