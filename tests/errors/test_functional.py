@@ -588,7 +588,7 @@ REFUSED: dict[str, tuple[Call, type[Exception], str]] = {
     "unknown return type": (
         lambda m, a: m.add.return_type("jax")(1, 2),
         _BIND,
-        f"{ADD}: _result='jax' is not one of 'numpy', 'tensor', 'ndbuffer'.",
+        f"{ADD}: _result='jax' is not one of 'numpy', 'tensor', 'ndbuffer', 'torch'.",
     ),
     "group of no threads": (lambda m, a: m.add.group_size(0), _BIND, f"add.group_size: 0 {GROUP}"),
     "group too large": (lambda m, a: m.add.group_size((64, 32)), _BIND, f"add.group_size: (64, 32) {GROUP}"),
