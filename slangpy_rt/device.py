@@ -163,8 +163,8 @@ class Device:
         ----------
         external : stream of another library or int, optional
             A CUDA stream to use instead of a new one: anything with ``__cuda_stream__``, a stream of PyTorch or
-            CuPy, or a ``CUstream`` as a number. It has to outlive its use here. What its library does on it, and in
-            which order with work of this device, is not known here: order that with events.
+            CuPy, which is kept, or a ``CUstream`` as a number, which has to outlive the device. What its library does
+            on it, and in which order with work of this device, is not known here: order that with events.
 
         Raises
         ------
@@ -180,6 +180,8 @@ class Device:
             lane = self.order.lane(self.backend.open_queue)
         else:
             lane = self.order.adopt(self.backend.open_queue(stream_handle("Device.stream", external)))
+            if not isinstance(external, (int, Stream)):
+                lane.queue.owner = external
         if not self.ordered:
             self.ordered = True
             self.relink()

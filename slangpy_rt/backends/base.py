@@ -245,9 +245,12 @@ class Queue:
         What the driver calls it, for other libraries.
     deferred : bool
         Whether work may still run when the call that queued it has returned.
+    owner : object
+        Of a stream of another library, what keeps it.
     """
 
     handle: int | None = None
+    owner: Any = None
     deferred: ClassVar[bool] = False
 
     def __init__(self, backend: Backend) -> None:
