@@ -34,6 +34,7 @@ _TITLES = {
     "throughput": "Throughput",
     "transfer": "NumPy in and out",
     "gradients": "Derivatives, and training with them",
+    "pytorch": "PyTorch tensors in Slang functions",
     "batching": "Command lists: 1000 calls of `add` on 1000 floats",
     "startup": "Fresh process to first result",
 }

@@ -112,10 +112,3 @@ def same_walk(shape: Shape, strides: Shape, step: int = 1) -> bool:
         return True
     dense = contiguous(shape, step)
     return all(size == 1 or a == b for size, a, b in zip(shape, strides, dense, strict=True))
-
-
-def contiguous_in(array: Any) -> Shape:
-    """Strides of a NumPy array, in items."""
-    if not array.size:
-        return contiguous(array.shape)
-    return tuple(stride // array.itemsize for stride in array.strides)

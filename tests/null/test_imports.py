@@ -183,7 +183,7 @@ ALLOWED = {
     "interop": {"interop.operators"},
     "interop.operators": {"errors", "interop.autograd", "interop.torch"},
     "interop.torch": {"errors"},
-    "interop.autograd": {"dtypes", "errors", "interop.torch", "layout", "tensor"},
+    "interop.autograd": {"dtypes", "errors", "interop.torch", "tensor"},
     "cli": ANY,
     "__main__": {"cli"},
     "demo": ANY,
