@@ -74,10 +74,12 @@ def bind_seed(where: str, scope: Scope, returns: SlangType, value: Any, how: Map
     Raises
     ------
     BindError
-        If it is missing.
+        If it is missing, or there is none.
     """
     type_ = scope.struct(returns)
     if returns.kind == "void" or not differentiates(scope, type_):
+        if value is not None:
+            raise BindError(f"{where}: '{returns.name}' has no gradient to propagate back; leave _result out.")
         return None
     if value is None:
         raise BindError(f"{where}: the gradient of the result is missing; {_HOW_IN}, as _result.")

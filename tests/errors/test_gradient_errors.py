@@ -30,6 +30,7 @@ float plain(float a) { return a; }
 [Differentiable] float over(float a, float b) { return a * b; }
 [Differentiable] float over(float3 a, float b) { return a.x * b; }
 float both(DifferentialPair<float> p) { return p.p + p.d; }
+[Differentiable] int rounded(float a) { return int(a); }
 [Differentiable] float weigh(float w[2], float x) { return w[0] * x + w[1]; }
 [numthreads(1, 1, 1)] void kernel(uint3 i : SV_DispatchThreadID, RWTensor<float, 1> to) { to[0] = 1; }
 """
@@ -97,6 +98,11 @@ REFUSED: dict[str, tuple[Call, type[Exception], str]] = {
         lambda m, a: m.mul.bwds(a.x, 1.0),
         _BIND,
         f"{MUL}: the gradient of the result is missing; {HOW}, as _result.",
+    ),
+    "a result that has no gradient": (
+        lambda m, a: m.rounded.bwds(a.x, _result=a.r),
+        _BIND,
+        "int rounded(float a): 'int' has no gradient to propagate back; leave _result out.",
     ),
     "a result that carries none": (
         lambda m, a: m.mul.bwds(a.x, 1.0, _result=a.t),
