@@ -463,19 +463,11 @@ class Device:
         launch = self.queue_launch(self.backend.queue)
         return partial(self.order.launch, self.order.main, launch) if self.ordered else launch
 
-    def _launch_logged(
-        self,
-        queue: Queue,
-        launch: Callable[..., None],
-        kernel: Kernel,
-        groups: tuple[int, int, int],
-        args: bytes,
-        buffers: Sequence[Buffer],
-    ) -> None:
+    def _launch_logged(self, queue: Queue, launch: Callable[..., None], kernel: Kernel, *rest: Any) -> None:
         started = time.perf_counter()
-        launch(kernel, groups, args, buffers)
+        launch(kernel, *rest)
         queue.sync()
-        self.log(2, f"{self.name}: {kernel.info.title} over {groups} groups took {_ms(started)}, waiting included")
+        self.log(2, f"{self.name}: {kernel.info.title} over {rest[0]} groups took {_ms(started)}, waiting included")
 
 
 # Devices that were not closed, for ``fork`` and for a profile of all of them.

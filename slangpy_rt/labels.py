@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
-from slangpy_rt.backends.base import Buffer, Kernel, Queue, Recording
+from slangpy_rt.backends.base import Kernel, Queue, Recording
 from slangpy_rt.errors import UnsupportedError
 
 
@@ -21,21 +21,13 @@ class Labels:
     def __init__(self) -> None:
         self._ranges = _nvtx()
 
-    def launch(
-        self,
-        queue: Queue,
-        launch: Callable[..., None],
-        kernel: Kernel,
-        groups: tuple[int, int, int],
-        args: bytes,
-        buffers: Sequence[Buffer],
-    ) -> None:
-        """Launch on a queue."""
+    def launch(self, queue: Queue, launch: Callable[..., None], kernel: Kernel, *rest: Any) -> None:
+        """Launch on a queue; ``rest`` is as of ``Backend.launch``."""
         title = kernel.info.title
         self._ranges.push_range(title)
         queue.label(title)
         try:
-            launch(kernel, groups, args, buffers)
+            launch(kernel, *rest)
         finally:
             queue.unlabel()
             self._ranges.pop_range()

@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from slangpy_rt.backends.base import Buffer, Kernel, Mark, Queue, Recording
+from slangpy_rt.backends.base import Kernel, Mark, Queue, Recording
 from slangpy_rt.errors import BindError
 
 if TYPE_CHECKING:
@@ -180,17 +180,9 @@ class Watch:
         self._offset = time.perf_counter() - began
         self._began = began
 
-    def launch(
-        self,
-        queue: Queue,
-        launch: Callable[..., None],
-        kernel: Kernel,
-        groups: tuple[int, int, int],
-        args: bytes,
-        buffers: Sequence[Buffer],
-    ) -> None:
-        """Launch, and look at the clocks before and after."""
-        self._timed(queue, kernel.info.title, lambda: launch(kernel, groups, args, buffers))
+    def launch(self, queue: Queue, launch: Callable[..., None], kernel: Kernel, *rest: Any) -> None:
+        """Launch, and look at the clocks before and after; ``rest`` is as of ``Backend.launch``."""
+        self._timed(queue, kernel.info.title, lambda: launch(kernel, *rest))
 
     def replay(self, queue: Queue, replay: Callable[[Recording], None], recording: Recording) -> None:
         """Run a recording, and look at the clocks before and after."""
