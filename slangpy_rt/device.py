@@ -9,7 +9,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from math import prod
 from pathlib import Path
@@ -32,7 +32,7 @@ from slangpy_rt.errors import (
 from slangpy_rt.kernels import Kernels
 from slangpy_rt.labels import Labels
 from slangpy_rt.layout import Gradients, Layout, Shape
-from slangpy_rt.ndbuffer import dense_strides
+from slangpy_rt.ndbuffer import dense_strides, host_view
 from slangpy_rt.order import Lane, Order, Touches
 from slangpy_rt.selection import DeviceType, open_backend
 from slangpy_rt.types import SlangType
@@ -149,9 +149,7 @@ class Device:
     def synchronize(self) -> None:
         """Wait until all work given to this device, on any stream, is done, and show what it printed."""
         self.check_open()
-        self.backend.sync()
-        if self.ordered:
-            self.order.settle()
+        self._drain()
         self.show_printed()
 
     wait = synchronize
@@ -287,8 +285,7 @@ class Device:
             if not self.ordered:
                 raise
         # Streams keep what their work uses.
-        self.backend.sync()
-        self.order.settle()
+        self._drain()
         return self.backend.alloc(nbytes or 1)
 
     def alloc_shared(self, nbytes: int) -> SharedBuffer | None:
@@ -319,19 +316,17 @@ class Device:
             self.backend.download(buffer, address - buffer.address, array.data)
         self.show_printed()
 
-    async def download_async(self, buffer: Buffer, address: int, array: npt.NDArray[Any]) -> None:
-        """Copy as ``download`` does, what is there at the time of the call, without holding up an event loop."""
+    def download_async(self, buffer: Buffer, address: int, array: npt.NDArray[Any]) -> Coroutine[Any, Any, None]:
+        """Copy as ``download`` does, what is there at the time of the call, once what this returns is awaited."""
         self.check_open()
-        if not array.nbytes:
-            return
-        if not self.backend.queue.deferred:
-            self.backend.download(buffer, address - buffer.address, array.data)
-            return
+        if not array.nbytes or not self.backend.queue.deferred:
+            self.download(buffer, address, array)
+            return _nothing()
         if self._transfers is None:
             from slangpy_rt.transfer import Transfers
 
             self._transfers = Transfers(self.backend, self.order)
-        await self._transfers.fetch(buffer, address - buffer.address, array)
+        return self._transfers.fetch(buffer, address - buffer.address, array)
 
     def clear(self, buffer: Buffer, address: int, nbytes: int) -> None:
         """Set bytes from an address inside a buffer to zero."""
@@ -428,7 +423,7 @@ class Device:
         nbytes = prod(shape) * np.dtype(dtype).itemsize
         if nbytes < _POOLED_BYTES or "zero_copy" not in self.caps.features:
             return np.empty(shape, dtype)
-        return np.asarray(_HostMemory(self.alloc(nbytes), shape, np.dtype(dtype)))
+        return host_view(self.alloc(nbytes), shape, np.dtype(dtype))
 
     def log(self, level: int, text: str) -> None:
         """Write a line to stderr when SLANGPY_RT_DEBUG is at least ``level``."""
@@ -452,6 +447,14 @@ class Device:
         self._lock = threading.RLock()
         self._forget()
         self.backend.abandon()
+
+    def _drain(self) -> None:
+        """Wait for all work, and let go of what it used: by marks that the wait has passed."""
+        if self.ordered:
+            self.order.settle()
+        self.backend.sync()
+        if self.ordered:
+            self.order.settle()
 
     def _forget(self) -> None:
         """Let every call look at the device's state again."""
@@ -483,14 +486,8 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 
 
-class _HostMemory:
-    """Keeps a buffer for as long as an array looks at it."""
-
-    def __init__(self, buffer: Buffer, shape: Shape, dtype: np.dtype[Any]) -> None:
-        self._buffer = buffer
-        self.__array_interface__ = {
-            "version": 3, "shape": shape, "typestr": dtype.str, "data": (buffer.address, False)
-        }  # fmt: skip
+async def _nothing() -> None:
+    """What there is to wait for when everything is done."""
 
 
 def create_device(

@@ -5,7 +5,7 @@ Gradients that a derived kind carries along go through the same views.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -173,7 +173,7 @@ class NDBuffer:
         if "zero_copy" not in layout.device.caps.features:
             raise UnsupportedError(f"{self.summary} lies in memory of {layout.device!r}; copy it with to_numpy().")
         strides = tuple(s * layout.unit for s in layout.strides)
-        return np.asarray(_HostView(self.buffer, self.address, layout.full_shape, strides, layout.numpy_dtype))
+        return host_view(self.buffer, layout.full_shape, layout.numpy_dtype, self.address, strides)
 
     def torch(self) -> Any:
         """The same memory as a tensor of PyTorch; scalars only, the element's dimensions last.
@@ -200,14 +200,19 @@ class NDBuffer:
             raise BufferError(f"{self.summary} lies in memory of {self.device!r}; copy it with to_numpy().")
         return 1, 0
 
-    async def numpy_async(self) -> npt.NDArray[Any]:
-        """What ``to_numpy`` returns, with its contents at the time of the call, while the event loop goes on.
+    def numpy_async(self) -> Coroutine[Any, Any, npt.NDArray[Any]]:
+        """What ``to_numpy`` returns, with its contents at the time of the call, to be awaited.
 
-        No thread waits for the device: the loop looks now and then whether a part has come, and copies it.
+        No thread waits for the device: the event loop looks now and then whether a part has come, and copies it.
         """
         host, first = self._host()
-        await self.layout.device.download_async(self.buffer, self.address + first, host)
-        return self._seen_in(host, first)
+        coming = self.layout.device.download_async(self.buffer, self.address + first, host)
+
+        async def come() -> npt.NDArray[Any]:
+            await coming
+            return self._seen_in(host, first)
+
+        return come()
 
     def clear(self) -> None:
         """Set every scalar to zero.
@@ -383,12 +388,20 @@ class NDBuffer:
 class _HostView:
     """Keeps a buffer for as long as an array looks at it."""
 
-    def __init__(self, buffer: Buffer, address: int, shape: Shape, strides: Shape, dtype: np.dtype[Any]) -> None:
+    def __init__(self, buffer: Buffer, interface: dict[str, Any]) -> None:
         self._buffer = buffer
-        self.__array_interface__ = {
-            "version": 3, "shape": shape, "strides": strides, "typestr": dtype.str, "descr": dtype.descr,
-            "data": (address, False),
-        }  # fmt: skip
+        self.__array_interface__ = interface
+
+
+def host_view(
+    buffer: Buffer, shape: Shape, dtype: np.dtype[Any], address: int | None = None, strides: Shape | None = None
+) -> npt.NDArray[Any]:
+    """Host memory of a buffer as an array that keeps it: all of it, contiguous, if nothing else is said."""
+    interface = {
+        "version": 3, "shape": shape, "strides": strides, "typestr": dtype.str, "descr": dtype.descr,
+        "data": (buffer.address if address is None else address, False),
+    }  # fmt: skip
+    return np.asarray(_HostView(buffer, interface))
 
 
 def _is_whole(index: Any) -> bool:

@@ -15,6 +15,7 @@ from slangpy_rt.backends.base import Buffer, Kernel, Mark, Queue, Recording
 
 # Launches whose buffers are kept alive together, until a mark behind them is reached.
 _TURN = 64
+# Marks that a lane remembers: who waits for an earlier turn waits for the first of these.
 _LEFT = 16
 # Which of a launch's buffers a recording writes to, in one go.
 Touches = tuple[tuple[Buffer, ...], tuple[bool, ...]]
@@ -35,8 +36,8 @@ class Order:
         self.lock = threading.RLock()
         self.main = self._last = Lane(main)
         self.lanes: list[Lane] = [self.main]
-        # Whether another device's memory is in use here, which has to be kept on the device's own queue too.
-        self.shares = False
+        # Orders of devices that share memory, this one among them; they have one lock.
+        self.peers: list[Order] = [self]
         # Lanes that nobody has a stream on any more; their work may still run.
         self.idle: deque[Lane] = deque()
 
@@ -69,7 +70,8 @@ class Order:
         with self.lock:
             self.touch(lane, buffers, kernel.info.written)
             launch(kernel, groups, args, buffers)
-            if lane is not self.main or self.shares:
+            # Memory of another device has to be kept on the device's own queue too.
+            if lane is not self.main or len(self.peers) > 1:
                 lane.keep(buffers)
 
     def replay(self, lane: Lane, replay: Callable[[Recording], None], recording: Recording, touches: Touches) -> None:
@@ -77,14 +79,15 @@ class Order:
         with self.lock:
             self.touch(lane, *touches)
             replay(recording)
-            if lane is not self.main or self.shares:
+            if lane is not self.main or len(self.peers) > 1:
                 lane.keep(recording)
 
     def share(self, other: Order, mine: Buffer, theirs: Buffer) -> None:
         """Order work on a buffer of this device and on one of another device that is the same memory."""
         with self.lock, other.lock:
-            other.lock = self.lock
-            self.shares = other.shares = True
+            peers = list(dict.fromkeys(self.peers + other.peers))
+            for peer in peers:
+                peer.lock, peer.peers = self.lock, peers
             try:
                 uses = theirs.uses
             except AttributeError:

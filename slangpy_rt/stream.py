@@ -76,6 +76,8 @@ class Stream:
             If its work failed.
         """
         self.device.check_open()
+        # First the marks behind its work, which are reached then.
+        self._order.settle()
         self._lane.queue.sync()
         self._order.settle()
         self.device.show_printed()

@@ -63,12 +63,11 @@ class Transfers:
                 size = min(_PIECE, len(host) - start)
                 with self._order.lock:
                     lane.queue.copy(block, 0, snapshot, start, size)
-                    flying.append(_Piece(block, lane.queue.mark(), start, size))
-                    lane.keep((snapshot, block))
+                    flying.append(_Piece(snapshot, block, lane.queue.mark(), start, size))
             while flying:
                 await self._land(host, flying)
         finally:
-            # Of a copy that was cancelled.
+            # Of a copy that was cancelled; the device may still write to them.
             self._late.extend(flying)
 
     async def _land(self, host: memoryview, flying: deque[_Piece]) -> None:
@@ -80,12 +79,12 @@ class Transfers:
 
     def _block(self) -> SharedBuffer | None:
         """A block that nothing uses, None while there is none."""
+        if self._late and self._late[0].mark.done:
+            return self._late.popleft().block
         try:
             return self._free.popleft()
         except IndexError:
             pass
-        if self._late and self._late[0].mark.done:
-            return self._late.popleft().block
         if self._made == _BLOCKS:
             return None
         block = self._backend.alloc_shared(_PIECE)
@@ -96,8 +95,9 @@ class Transfers:
 
 
 class _Piece(NamedTuple):
-    """A piece on its way into a block."""
+    """A piece of a snapshot on its way into a block."""
 
+    snapshot: Buffer
     block: SharedBuffer
     mark: Mark
     start: int

@@ -26,7 +26,7 @@ from slangpy_rt.errors import DeviceError, UnsupportedError
 FRAME_BYTES = 1 << 20  # 64 argument blocks of 16 KiB
 _BATCH = 64  # commands in a submission
 _FRAMES = 8  # command buffers in flight, so the host runs at most 512 launches ahead
-_STAMPS = 8192  # of the clock, in use at a time
+_STAMPS = 1 << 16  # of the clock, in use at a time; half a MiB
 
 
 class VulkanQueue(Queue):
@@ -81,7 +81,7 @@ class VulkanQueue(Queue):
         self._foreign: Timeline | None = None
         self._foreign_value = 0
         self._stamps: Any = None
-        self._free_stamps: list[int] = list(range(_STAMPS - 1, -1, -1))
+        self._free_stamps: list[int] = []
 
         self._push = ffi.new("uint64_t*")
         self._signal = ffi.new("uint64_t*")
@@ -396,6 +396,7 @@ class VulkanQueue(Queue):
             create = device.lib.vkCreateQueryPool
             device.check(create(device.handle, info, device.ffi.NULL, out), "creating a query pool")
             self._stamps = out[0]
+            self._free_stamps = list(range(_STAMPS - 1, -1, -1))
             device.on_close(device.lib.vkDestroyQueryPool, device.handle, self._stamps, device.ffi.NULL)
         try:
             return self._free_stamps.pop()

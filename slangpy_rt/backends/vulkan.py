@@ -270,9 +270,11 @@ class VulkanBackend(Backend):
         recording.dispatches[place] = dispatch
         if recording.home is not self.queue:
             self.queue.wait(recording.home.mark())
-            recording.home, recording.value = self.queue, 0
+            recording.home = self.queue
         # In order with submissions before and after.
         self.upload(recording.blocks, recording.offsets[place], memoryview(dispatch.args))
+        # Behind it, the command buffer is in use nowhere any more.
+        recording.value = self.queue.value + 1
 
     def replay(self, recording: Recording) -> None:
         self.queue.replay(recording)

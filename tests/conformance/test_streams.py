@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import slangpy_rt as spy
+from slangpy_rt.backends.base import Buffer
 
 SOURCE = """
 float add(float a, float b) { return a + b; }
@@ -369,3 +371,25 @@ def test_a_forked_child_is_told(backend_name: str) -> None:
         [sys.executable, "-W", "ignore", "-c", FORK, backend_name], capture_output=True, text=True, timeout=120
     )
     assert done.returncode == 0 and not done.stderr, done.stderr
+
+
+def test_what_streams_and_copies_used_goes_with_a_wait(module: spy.Module) -> None:
+    def buffers() -> int:
+        gc.collect()
+        return sum(isinstance(o, Buffer) for o in gc.get_objects())
+
+    device = module.device
+    s = device.stream()
+    x = tensor(module, np.ones(1 << 18))
+    asyncio.run(x.numpy_async())  # makes the blocks that copies go through
+    device.synchronize()
+    before = buffers()
+    for _ in range(10):
+        module.add.stream(s)(x, 1.0)
+    device.synchronize()
+    assert buffers() == before
+    for _ in range(10):
+        module.add.stream(s)(x, 1.0)
+    s.synchronize()
+    asyncio.run(x.numpy_async())
+    assert buffers() == before
