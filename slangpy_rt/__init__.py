@@ -26,7 +26,7 @@ from slangpy_rt.errors import (
 from slangpy_rt.function import Function
 from slangpy_rt.generators import call_id, grid, thread_id
 from slangpy_rt.instances import InstanceList, InstanceTensor
-from slangpy_rt.interop import torch_module, torch_operator
+from slangpy_rt.interop import create_torch_device, torch_module, torch_operator
 from slangpy_rt.kernel import Kernel
 from slangpy_rt.module import Module
 from slangpy_rt.ndbuffer import NDBuffer
@@ -104,6 +104,7 @@ __all__ = [
     "bool4",
     "call_id",
     "create_device",
+    "create_torch_device",
     "devices",
     "diff_pair",
     "double2",

@@ -18,7 +18,7 @@ from slangpy_rt.pairs import DiffPair
 from slangpy_rt.records import fields_of
 from slangpy_rt.refs import ValueRef
 from slangpy_rt.tensor import Tensor
-from slangpy_rt.values import converter, is_plain_sequence, is_torch
+from slangpy_rt.values import converter, is_plain_sequence
 
 ARRAYS = frozenset({Tensor, NDBuffer})
 
@@ -46,8 +46,8 @@ def _signer(kind: type) -> Callable[[Any], Any]:
     if issubclass(kind, Enum):
         return _kind
     stand_in = converter(kind)
-    if is_torch(kind):
-        sign: Callable[[Any], Any] = stand_in.signature  # type: ignore[union-attr]
+    if hasattr(stand_in, "on"):
+        sign: Callable[[Any], Any] = stand_in.signature
         return sign
     if stand_in is not None:
         return partial(_sign_stand_in, stand_in)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from enum import Enum
+from functools import partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +32,7 @@ from slangpy_rt.broadcast import contiguous
 from slangpy_rt.dtypes import NUMPY_OF, Storage, scalar_type
 from slangpy_rt.errors import BindError
 from slangpy_rt.feeds import (
+    ArrayFeed,
     ConvertedFeed,
     EnumFeed,
     Feed,
@@ -38,7 +40,6 @@ from slangpy_rt.feeds import (
     HostCopyFeed,
     HostViewFeed,
     PartsFeed,
-    PointerFeed,
     RefFeed,
     SplatFeed,
     ValueFeed,
@@ -80,14 +81,14 @@ def bind(where: str, scope: Scope, param: Param, value: Any, how: Map = NO_MAP) 
     UnsupportedError
         If the parameter's type, or the device, has no way to take it.
     """
-    stand_in = converter(type(value))
+    stand_in: Any = converter(type(value))
     if stand_in is not None:
         try:
-            other = stand_in(value)
+            other = stand_in.on(scope.device, value) if hasattr(stand_in, "on") else stand_in(value)
         except BindError as error:
             raise BindError(f"{where} is {error}") from None
         inner = bind(where, scope, param, other, how)
-        feed = _stand_in_feed(scope.device, value, stand_in, inner)
+        feed = _stand_in_feed(where, scope.device, value, stand_in, inner)
         return replace(inner, feed=feed, host=getattr(stand_in, "host", inner.host))
     if how.type is not None:
         type_ = how.type if isinstance(how.type, SlangType) else scope.named(f"{where}: map", how.type)
@@ -127,11 +128,20 @@ def bind(where: str, scope: Scope, param: Param, value: Any, how: Map = NO_MAP) 
     return _mapped(bound, how.dims)
 
 
-def _stand_in_feed(device: Device, value: Any, stand_in: Callable[[Any], Any], inner: Bound) -> Feed:
+def _stand_in_feed(where: str, device: Device, value: Any, stand_in: Any, inner: Bound) -> Feed:
     """How what a value stands for reaches the kernel, if need be by converting the value at each call."""
-    if is_torch(type(value)) and isinstance(inner.feed, HostViewFeed) and inner.feed.plain:
-        return PointerFeed(device)
-    return ConvertedFeed(stand_in, inner.feed, inner.access != "in")
+    if not hasattr(stand_in, "on"):
+        return ConvertedFeed(stand_in, inner.feed, inner.access != "in")
+    try:
+        feed: Feed | None = stand_in.feed(device, value, inner.access)
+    except BindError as error:
+        raise BindError(f"{where} is {error}") from None
+    if isinstance(inner.feed, ArrayFeed):
+        assert feed is not None
+        return feed
+    if feed is not None and isinstance(inner.feed, HostViewFeed) and inner.feed.plain:
+        return feed
+    return ConvertedFeed(partial(stand_in.on, device), inner.feed, inner.access != "in")
 
 
 def bind_whole(where: str, scope: Scope, param: Param, value: Any) -> Bound:
@@ -172,13 +182,12 @@ def _slang_converts(type_: SlangType, param: Param) -> bool:
 def bind_result(where: str, scope: Scope, type_: SlangType, value: Any, how: Map = NO_MAP) -> Bound:
     """Fit an array given as ``_result`` to the function's return type."""
     if is_torch(type(value)):
-        stand_in = converter(type(value))
-        assert stand_in is not None
+        stand_in: Any = converter(type(value))
         try:
-            inner = bind_result(where, scope, type_, stand_in(value), how)
+            inner = bind_result(where, scope, type_, stand_in.on(scope.device, value), how)
         except BindError as error:
             raise error if str(error).startswith(where) else BindError(f"{where} is {error}") from None
-        return replace(inner, feed=_stand_in_feed(scope.device, value, stand_in, inner), host="torch")
+        return replace(inner, feed=_stand_in_feed(where, scope.device, value, stand_in, inner), host="torch")
     if not isinstance(value, (NDBuffer, np.ndarray)):
         raise BindError(f"{where}: pass a Tensor, an NDBuffer, a NumPy array, or one of their types, not {value!r}.")
     stored = stored_as(where, scope.struct(type_))

@@ -41,6 +41,8 @@ class Bound:
         Where in the parameter each part goes (``".x"``), and the part.
     grad_in, grad_out : Bound or None
         In a derivative, gradients of what it is no part of: one that is read and one that is written.
+    fresh : bool
+        Of a gradient, whether its contents may be lost: what is added to them may be written instead.
     """
 
     name: str
@@ -62,6 +64,7 @@ class Bound:
     view: tuple[Shape, Shape] = ((), ())
     grad_in: Bound | None = None
     grad_out: Bound | None = None
+    fresh: bool = False
 
     @property
     def places(self) -> tuple[Bound, ...]:

@@ -19,7 +19,7 @@ from weakref import WeakSet, WeakValueDictionary
 import numpy as np
 import numpy.typing as npt
 
-from slangpy_rt.backends.base import Backend, Buffer, Caps, Kernel, Queue, Recording, SharedBuffer
+from slangpy_rt.backends.base import Backend, Buffer, Caps, GuestBuffer, Kernel, Queue, Recording, SharedBuffer
 from slangpy_rt.cache import DiskCache, default_directory
 from slangpy_rt.config import CONFIG
 from slangpy_rt.diagnostics import Diagnostics
@@ -34,11 +34,12 @@ from slangpy_rt.labels import Labels
 from slangpy_rt.layout import Gradients, Layout, Shape
 from slangpy_rt.ndbuffer import dense_strides, host_view
 from slangpy_rt.order import Lane, Order, Touches
-from slangpy_rt.selection import DeviceType, open_backend
+from slangpy_rt.selection import DeviceType, named, open_backend
 from slangpy_rt.types import SlangType
 
 if TYPE_CHECKING:
     from slangpy_rt.command_list import CommandList
+    from slangpy_rt.guests import Guests
     from slangpy_rt.module import Module
     from slangpy_rt.profile import Watch
     from slangpy_rt.scope import Scope
@@ -56,7 +57,7 @@ class Device:
     ----------
     type : DeviceType or str
         ``"cuda"``, ``"vulkan"``, ``"cpu"``, or ``"automatic"`` for the first of these that works here
-        (``SLANGPY_RT_DEVICE`` wins over automatic).
+        (``SLANGPY_RT_DEVICE`` wins over automatic); ``"cuda:1"`` for the second of a kind.
     include_paths : sequence of path
         Where ``import`` and ``#include`` look, besides the folder of the file itself.
     debug : bool
@@ -71,6 +72,9 @@ class Device:
         Whether ``bwds`` computes the same bits each time. Where threads add to one place, floats depend on who comes
         first; here the sums are exact instead, which takes longer and, while a call runs, 96 bytes for each float
         and half of such a gradient, 552 for each double.
+    stream : stream of another library or int, optional
+        A CUDA stream to be the device's own queue, as of ``Device.stream``: work given to the device is in the order
+        of what that library does there.
 
     Raises
     ------
@@ -86,12 +90,21 @@ class Device:
         index: int = 0,
         hot_reload: bool = True,
         deterministic: bool = False,
+        stream: Any = None,
     ) -> None:
         started = time.perf_counter()
-        self.backend: Backend = open_backend(type, index, debug)
+        kind, index = named(type, index)
+        if stream is None:
+            self.backend: Backend = open_backend(kind, index, debug)
+        else:
+            from slangpy_rt.stream import stream_handle
+
+            self.backend = open_backend(kind, index, debug, stream_handle("Device", stream))
+            self.backend.queue.owner = stream
         self.name = name = self.backend.name
         self.caps: Caps = self.backend.caps
         self.debug = debug
+        self.index = index
         self.deterministic = self.backend.deterministic = deterministic
         self.diagnostics = Diagnostics(self.backend)
         self.closed = self._forked = False
@@ -102,6 +115,9 @@ class Device:
         self._transfers: Transfers | None = None
         # Whether calls take the shortest way: nobody looks on, nothing has to be ordered, and it is open.
         self.plain = False
+        # Stands for memory of other libraries in launches, and how work on it is launched, by their streams.
+        self.guest = GuestBuffer(self.backend)
+        self._guests: dict[int, Guests] = {}
         self._labels = Labels() if CONFIG.labels else None
         self.relink()
         self.include_paths = tuple(str(Path(p).resolve()) for p in include_paths)
@@ -395,8 +411,20 @@ class Device:
     def relink(self) -> None:
         """Let calls take the way that streams and a profile ask for."""
         self.launch = self._main_launch()
+        self._guests.clear()
         looked_at = self.profile is not None or CONFIG.labels or CONFIG.debug >= 2
         self.plain = not (self.closed or self.ordered or looked_at)
+
+    def guests(self, handle: int) -> Guests:
+        """How to launch on the stream that another library works on, by its number."""
+        found = self._guests.get(handle)
+        if found is None:
+            from slangpy_rt.guests import Guests
+
+            self.check_open()
+            with self._lock:
+                found = self._guests[handle] = Guests(self, self.backend.open_queue(handle))
+        return found
 
     def queue_launch(self, queue: Queue) -> Callable[..., None]:
         """What launches on a queue, noticed by who looks on."""

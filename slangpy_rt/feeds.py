@@ -37,6 +37,8 @@ class Feed(ABC):
     returns = False
     # Whether what it adds holds for as long as the value lives, with nothing to move at each call.
     lasting = True
+    # Of arrays of another library on a GPU: finds the stream that a value is worked on just then.
+    stream: Callable[[Any], int] | None = None
 
     @abstractmethod
     def feed(self, value: Any, block: list[Any], buffers: list[Buffer]) -> None:
@@ -77,6 +79,7 @@ class GradientFeed(Feed):
         self.buffers = sum(feed.buffers for feed in feeds)
         self.returns = any(feed.returns for feed in feeds)
         self.lasting = all(feed.lasting for feed in feeds)
+        self.stream = next((feed.stream for feed in feeds if feed.stream is not None), None)
 
     def feed(self, value: Any, block: list[Any], buffers: list[Buffer]) -> None:
         for feed in self._feeds:
@@ -183,20 +186,18 @@ class HostViewFeed(Feed):
 
 
 class PointerFeed(Feed):
-    """A host array of another library that is used in place, by its ``data_ptr()``."""
+    """An array of another library that is used in place, by its ``data_ptr()``."""
 
     buffers = 1
     lasting = False
 
-    def __init__(self, device: Device) -> None:
-        self._wrap = device.backend.wrap
+    def __init__(self, device: Device, stream: Callable[[Any], int] | None) -> None:
+        self._guest = device.guest
+        self.stream = stream
 
     def feed(self, value: Any, block: list[Any], buffers: list[Buffer]) -> None:
-        address = value.data_ptr()
-        buffer = self._wrap(address, value.nbytes, value)
-        assert buffer is not None
-        block.append(address)
-        buffers.append(buffer)
+        block.append(value.data_ptr())
+        buffers.append(self._guest)
 
 
 class HostCopyFeed(Feed):
@@ -266,6 +267,7 @@ class PartsFeed(Feed):
         self.buffers = sum(feed.buffers for feed in feeds)
         self.returns = any(feed.returns for feed in feeds)
         self.lasting = all(feed.lasting for feed in feeds)
+        self.stream = next((_of_part(parts, k, f.stream) for k, f in enumerate(feeds) if f.stream), None)
 
     def feed(self, value: Any, block: list[Any], buffers: list[Buffer]) -> None:
         for part, feed in zip(self.parts(value), self._feeds, strict=True):
@@ -320,6 +322,8 @@ class ConvertedFeed(Feed):
         self.buffers = inner.buffers
         self.returns = inner.returns or written
         self.lasting = inner.lasting
+        found = inner.stream
+        self.stream = None if found is None else lambda value: found(convert(value))
 
     def feed(self, value: Any, block: list[Any], buffers: list[Buffer]) -> None:
         self.inner.feed(self.convert(value), block, buffers)
@@ -330,6 +334,11 @@ class ConvertedFeed(Feed):
             self.inner.finish(inner, buffers)
         if self.written and hasattr(value, "update_this"):
             value.update_this(inner)
+
+
+def _of_part(parts: Callable[[Any], Sequence[Any]], place: int, find: Callable[[Any], int]) -> Callable[[Any], int]:
+    """What a function finds of a part, found of the whole."""
+    return lambda value: find(parts(value)[place])
 
 
 _NUMBERS = frozenset({int, float, bool})

@@ -27,7 +27,7 @@ from slangpy_rt.resolve import resolve
 from slangpy_rt.scope import Scope
 from slangpy_rt.source import Source
 from slangpy_rt.types import FunctionSig, Param, SlangType, StructInfo
-from slangpy_rt.values import asks_for_autograd
+from slangpy_rt.values import asks_for_autograd, is_torch
 
 if TYPE_CHECKING:
     from slangpy_rt.device import Device
@@ -554,10 +554,13 @@ class Function:
                 f"{self.name}: derivatives take Tensors with_grads, not torch tensors that require a gradient; torch "
                 "calls them itself, in tensor.backward()."
             )
-        from slangpy_rt.interop.autograd import AutogradCall
+        from slangpy_rt.interop.autograd import AutogradCall, as_tensor
 
-        plain = [a.detach() if asks_for_autograd(a) else a for a in args]
-        chosen = resolve(self._scope, self.name, self.overloads, tuple(plain), names, self._options)
+        plain = tuple([a.detach() if is_torch(type(a)) else a for a in args])
+        resolve(self._scope, self.name, self.overloads, plain, names, self._options)
+        # As the backward pass sees them: not converted.
+        plain = tuple([as_tensor(self._device, a) if is_torch(type(a)) else a for a in plain])
+        chosen = resolve(self._scope, self.name, self.overloads, plain, names, self._options)
         check_differentiable(self._scope, chosen.sig, "an argument that requires a gradient")
         if any(p.direction != "in" for p in chosen.sig.params):
             raise BindError(
@@ -568,7 +571,7 @@ class Function:
             raise BindError(f"{chosen.sig}: a function without a result has no place in autograd.")
         # Calls are remembered for all that share the options, whatever their uniforms and streams.
         plainly, uniforms = self._base or self, len(self._options.uniforms)
-        return AutogradCall(plainly, self._device, len(args) - len(names), names, uniforms, str(chosen.sig))
+        return AutogradCall(plainly, len(args) - len(names), names, uniforms, chosen.sig)
 
 
 class _GeneralFunction(Function):

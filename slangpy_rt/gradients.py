@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from math import prod
 from operator import attrgetter
 from typing import Any
 
@@ -18,6 +19,8 @@ import numpy as np
 from slangpy_rt.arrays import as_tensor, bind_array, container, stored_as
 from slangpy_rt.binding import bind
 from slangpy_rt.bound import Bound
+from slangpy_rt.broadcast import Shape, align
+from slangpy_rt.describe import adding
 from slangpy_rt.dtypes import NUMPY_OF, storage
 from slangpy_rt.errors import BindError, UnsupportedError
 from slangpy_rt.feeds import ConvertedFeed, FieldFeed, NoFeed, PartsFeed, RefFeed, ValueFeed
@@ -111,6 +114,22 @@ def differentiates(scope: Scope, type_: SlangType) -> bool:
     return type_.kind in ("scalar", "vector", "matrix") and type_.scalar in ("half", "float", "double")
 
 
+def assigned(bound: Bound, shape: Shape, together: bool) -> Bound:
+    """An argument whose fresh gradients are written where a call of that shape has exactly one value for each place.
+
+    ``together`` says that several arguments add to gradients in one buffer.
+    """
+    if bound.mode == "parts":
+        parts = tuple((place, assigned(part, shape, together)) for place, part in bound.parts)
+        return replace(bound, parts=parts)
+    g = bound.grad_out
+    if g is None or not g.fresh or g.access != "accumulate" or g.mode != "array" or prod(g.shape) != prod(shape):
+        return bound
+    if adding(align(g.shape, g.strides, shape, g.mapped), shape, g.count, together) != "accumulate":
+        return bound
+    return replace(bound, grad_out=replace(g, access="out"))
+
+
 def aliased(values: tuple[Any, ...]) -> bool:
     """Whether two of the values add to gradients in one buffer."""
     buffers = [buffer for value in values if type(value) is not float for buffer in _written(value)]
@@ -120,12 +139,16 @@ def aliased(values: tuple[Any, ...]) -> bool:
 def _written(value: Any) -> list[Any]:
     if isinstance(value, NDBuffer):
         grads = value.layout.grads
-        return [] if grads is None or grads.out is None else [value._grads[1].buffer]  # type: ignore[union-attr]
+        # New memory is nobody else's.
+        fresh = grads is None or grads.out is None or grads.fresh
+        return [] if fresh else [value._grads[1].buffer]  # type: ignore[union-attr]
     if isinstance(value, (list, tuple)):
         return [buffer for item in value for buffer in _written(item)]
     if isinstance(value, (bool, int, float, np.ndarray, np.generic, DiffPair)):
         return []
     stand_in = converter(type(value))
+    if hasattr(stand_in, "on"):
+        return []
     if stand_in is not None:
         return _written(stand_in(value))
     fields = fields_of(value)
@@ -174,6 +197,8 @@ def _walk(
     # What was one variable before and after the call has one gradient, which the call carries from after to before.
     access = "accumulate" if derivative == "backward" and not (wants_in and grads.shared) else "out"
     out = _gradient(where, scope, bound, type_, value.grad_out, access) if writes else None
+    if out is not None and grads.fresh:
+        out = replace(out, fresh=True)
     if into is None and out is None:
         return _apart(bound, type_)
     return _attach(scope, _apart(bound, type_), into, out)

@@ -99,11 +99,14 @@ class Gradients:
         Of ``grad_in`` and ``grad_out``.
     shared : bool
         Whether they are one array.
+    fresh : bool
+        Whether ``grad_out`` has no contents yet.
     """
 
     into: Layout | None
     out: Layout | None
     shared: bool
+    fresh: bool = False
 
 
 def same_walk(shape: Shape, strides: Shape, step: int = 1) -> bool:

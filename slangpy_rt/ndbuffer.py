@@ -178,27 +178,62 @@ class NDBuffer:
     def torch(self) -> Any:
         """The same memory as a tensor of PyTorch; scalars only, the element's dimensions last.
 
+        What PyTorch does next waits for the device's work on it; how later work of both is ordered is up to you,
+        unless the device works on PyTorch's stream (``create_torch_device``).
+
         Raises
         ------
         UnsupportedError
-            On a device that does not work in host memory: there, ``torch.from_numpy(array.to_numpy())`` copies.
+            On Vulkan, whose memory PyTorch does not know: there, ``torch.from_numpy(array.to_numpy())`` copies.
         """
+        if self.device.name == "cuda":
+            from slangpy_rt.interop.exchange import as_torch
+
+            return as_torch(self)
         from slangpy_rt.interop.torch import tensor_of
 
         return tensor_of(self.host_view())
 
-    def __dlpack__(self, **options: Any) -> Any:
-        """The array for other libraries, by DLPack, where it lies in host memory."""
+    def __dlpack__(
+        self,
+        *,
+        stream: int | None = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
+        """The array for other libraries, by DLPack, where it lies: in host memory, or on a CUDA GPU.
+
+        Raises
+        ------
+        BufferError
+            If it lies in memory of Vulkan, holds structs, or is to be copied.
+        """
+        if self.device.name == "cuda":
+            from slangpy_rt.interop.exchange import capsule
+
+            return capsule(self, stream, max_version, dl_device, copy)
         try:
-            return self.host_view().__dlpack__(**options)
+            return self.host_view().__dlpack__(max_version=max_version, dl_device=dl_device, copy=copy)
         except UnsupportedError as error:
             raise BufferError(str(error)) from None
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        """1 is host memory."""
+        """1 is host memory, 2 a CUDA GPU."""
+        if self.device.name == "cuda":
+            return 2, self.device.index
         if "zero_copy" not in self.device.caps.features:
             raise BufferError(f"{self.summary} lies in memory of {self.device!r}; copy it with to_numpy().")
         return 1, 0
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        """The array for other libraries, where it lies on a CUDA GPU."""
+        if self.device.name != "cuda":
+            raise AttributeError(f"{self.summary} lies on {self.device!r}, no CUDA GPU.")
+        from slangpy_rt.interop.exchange import interface
+
+        return interface(self)
 
     def numpy_async(self) -> Coroutine[Any, Any, npt.NDArray[Any]]:
         """What ``to_numpy`` returns, with its contents at the time of the call, to be awaited.
@@ -334,9 +369,10 @@ class NDBuffer:
         out = type(self).of(layout, self.buffer, address)
         if self.layout.grads is None:
             return out
-        return out._carrying(*[None if g is None else same(g) for g in self._grads])
+        grad_in, grad_out = (None if g is None else same(g) for g in self._grads)
+        return out._carrying(grad_in, grad_out)
 
-    def _carrying(self: A, grad_in: NDBuffer | None, grad_out: NDBuffer | None) -> A:
+    def _carrying(self: A, grad_in: NDBuffer | None, grad_out: NDBuffer | None, fresh: bool = False) -> A:
         """The same memory with those gradients, which fit it."""
         own = self.layout
         shared = grad_in is grad_out or (
@@ -345,7 +381,7 @@ class NDBuffer:
             and (grad_in.layout, grad_in.address) == (grad_out.layout, grad_out.address)
         )
         read, written = (None if g is None else g.layout for g in (grad_in, grad_out))
-        grads = Gradients(read, written, shared)
+        grads = Gradients(read, written, shared, fresh)
         layout = own.device.layout(type(self), own.element, own.shape, own.strides, own.aligned, grads)
         out = type(self).of(layout, self.buffer, self.address)
         out._grads = grad_in, grad_out

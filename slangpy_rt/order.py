@@ -105,10 +105,12 @@ class Order:
         turn = lane.turn = lane.turn + 1
         for buffer, writes in zip(buffers, written):  # noqa: B905 (the keyword costs 0.1 us)
             try:
-                uses: Uses = buffer.uses
+                uses: Uses | None = buffer.uses
             except AttributeError:
                 # Its memory may be what the device's own queue had for another buffer, and still uses.
                 uses = buffer.uses = Uses(self.main, self.main.turn)
+            if uses is None:
+                continue
             writer, readers = uses.writer, uses.readers
             if writer is not lane and seen.get(writer, -1) < uses.written:
                 lane.wait(writer, uses.written)
@@ -182,6 +184,12 @@ class Lane:
             self._fresh.append(used)
             if len(self._fresh) >= _TURN:
                 self.settle()
+
+    def hold(self, used: Any) -> None:
+        """Keep something until all is done that is queued by now."""
+        if self.queue.deferred:
+            self._fresh.append(used)
+            self.settle()
 
     def settle(self) -> None:
         """Let go of what is not in use any more."""

@@ -24,7 +24,7 @@ from slangpy_rt.diagnostics import Checked, Launcher
 from slangpy_rt.dtypes import NUMPY_OF, storage
 from slangpy_rt.errors import BindError, ShapeError, UnsupportedError
 from slangpy_rt.exact import exactly
-from slangpy_rt.gradients import bind_seed, differentiates, tangent_of
+from slangpy_rt.gradients import assigned, bind_seed, differentiates, tangent_of
 from slangpy_rt.ndbuffer import NDBuffer
 from slangpy_rt.options import NO_OPTIONS, Options
 from slangpy_rt.pairs import DiffPair, NDDifferentiableBuffer
@@ -103,6 +103,8 @@ def prepare(
             where, scope, sig, arguments, result or options.returns, shape, result is not None, options.derivative
         )
     )
+    if options.derivative == "backward":
+        arguments = tuple(assigned(b, shape, aliased) for b in arguments)
     if scope.device.deterministic and options.derivative == "backward":
         arguments = tuple(exactly(scope.device, b, shape, aliased) for b in arguments)
     bound = (*arguments, outcome.bound) if outcome.bound else arguments
@@ -170,7 +172,8 @@ def _result(
         return Result(bound, layout, make, named=named)
     dtype, full = stored.dtype, shape + stored.dims
     if kind == "torch":
-        make_torch = partial(_torch_empty, full, dtype)
+        there = any(b.whole_feed.stream is not None for b in arguments)
+        make_torch = partial(_torch_empty, device, full, dtype, there)
         return Result(bind_result(where, scope, returns, make_torch()), None, make_torch, named=named)
 
     def make_host() -> Any:
@@ -210,10 +213,10 @@ def _result_with_tangent(
     return Result(tangent_of(where, scope, bound, sample), None, make, named=named)
 
 
-def _torch_empty(shape: Shape, dtype: np.dtype[Any]) -> Any:
-    from slangpy_rt.interop.torch import empty
+def _torch_empty(device: Device, shape: Shape, dtype: np.dtype[Any], there: bool) -> Any:
+    from slangpy_rt.interop.torch import empty, empty_there
 
-    return empty(shape, dtype)
+    return (empty_there if there else empty)(device, shape, dtype)
 
 
 def _nothing(out: Any) -> None:

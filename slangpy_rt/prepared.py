@@ -17,12 +17,13 @@ from slangpy_rt.bound import Bound
 from slangpy_rt.broadcast import Shape
 from slangpy_rt.diagnostics import Launcher
 from slangpy_rt.errors import BindError, OutOfMemoryError
-from slangpy_rt.feeds import ArrayFeed
+from slangpy_rt.feeds import ArrayFeed, PointerFeed
 
 if TYPE_CHECKING:
     from slangpy_rt_codegen import CallSpec
 
     from slangpy_rt.device import Device
+    from slangpy_rt.guests import Guests
     from slangpy_rt.stream import Stream
 
 
@@ -48,7 +49,8 @@ class PreparedCall:
 
     __slots__ = (
         "_alloc", "_device", "_feeds", "_finishes", "_groups", "_into", "_kernel", "_make", "_order",
-        "_pack", "_plain", "_prefix", "_result", "_straight", "_unwrap", "bound", "launcher", "shape", "spec", "text",
+        "_pack", "_plain", "_pointers", "_prefix", "_result", "_straight", "_stream", "_unwrap", "_where",
+        "bound", "launcher", "shape", "spec", "text",
     )  # fmt: skip
 
     def __init__(
@@ -80,8 +82,15 @@ class PreparedCall:
         # The feeds' values stand in their order, but for a result that is made.
         self._straight = order == tuple(range(len(order))) and not result.named
         # Only arrays, in the order of the parameters: their addresses are all that a call has to pack.
-        arrays = kernel is not None and all(type(feed) is ArrayFeed for feed in self._feeds) and self._straight
-        self._plain = arrays and launcher is None
+        kinds = {type(feed) for feed in self._feeds}
+        direct = kernel is not None and self._straight and launcher is None
+        self._plain = direct and kinds <= {ArrayFeed}
+        # The same with another library's arrays.
+        self._pointers = direct and kinds == {PointerFeed}
+        # Which value says on what stream it is worked on, and how.
+        found = [(k, feed.stream) for k, feed in zip(order, self._feeds, strict=False) if feed.stream is not None]
+        self._where = found[0][0] if found else 0
+        self._stream = found[0][1] if found else None
         ends = list(accumulate(feed.buffers for feed in self._feeds))
         self._finishes = tuple(
             (k, feed, ends[k] - feed.buffers, ends[k]) for k, feed in enumerate(self._feeds) if feed.returns
@@ -102,7 +111,9 @@ class PreparedCall:
             Positional values, keyword values, and then ``_result`` if one was given.
         """
         if not self._plain:
-            return self._run_any(values, self._device.launch)
+            if self._pointers:
+                return self._run_pointers(values)
+            return self.run_with(self._device.launch if self._stream is None else self._theirs(values).launch, values)
         out = None
         layout = self._result
         if layout is not None:
@@ -129,7 +140,13 @@ class PreparedCall:
 
     def run_on(self, stream: Stream, values: tuple[Any, ...]) -> Any:
         """As ``run``, on a stream."""
-        return self._run_any(values, stream.launch)
+        if self._stream is None:
+            return self.run_with(stream.launch, values)
+        theirs = self._device.stream(self._stream(values[self._where]))
+        stream.wait(theirs)
+        out = self.run_with(stream.launch, values)
+        theirs.wait(stream)
+        return out
 
     def bound_to(self, values: tuple[Any, ...], stream: Stream | None) -> Callable[[], Any]:
         """This call on these arguments, packed once where no data has to be moved for it."""
@@ -196,7 +213,34 @@ class PreparedCall:
         """Whether the result it makes is a number or a NumPy array."""
         return self._make is not None and not self._feeds[-1].lasting
 
-    def _run_any(self, values: tuple[Any, ...], launch: Callable[..., None]) -> Any:
+    def adds_to_gradients_of(self, place: int) -> bool:
+        """Whether the value at a place among the call's gets gradients added; False if they are written, all of them.
+
+        A gradient that the kernel does not touch counts as added to.
+        """
+        if self._kernel is None or place not in self._order:
+            return True
+        leaves = self.bound[self._order.index(place)].places
+        return not all(leaf.grad_out is not None and leaf.grad_out.access == "out" for leaf in leaves)
+
+    def _theirs(self, values: tuple[Any, ...]) -> Guests:
+        assert self._stream is not None
+        return self._device.guests(self._stream(values[self._where]))
+
+    def _run_pointers(self, values: tuple[Any, ...]) -> Any:
+        """With arrays of another library only: on the stream that it works on, in its order."""
+        out = None
+        if self._make is not None:
+            out = self._make()
+            values = (*values, out)
+        elif self._into:
+            out = values[-1]
+        launch = self._device.launch if self._stream is None else self._theirs(values).direct
+        launch(self._kernel, self._groups, self._prefix + self._pack(*[v.data_ptr() for v in values]), ())
+        return out
+
+    def run_with(self, launch: Callable[..., None], values: tuple[Any, ...]) -> Any:
+        """As ``run``, launched by a function."""
         out = values[-1] if self._into else self._make() if self._make is not None else None
         if self._kernel is not None:
             if not self._straight:

@@ -40,26 +40,43 @@ def devices() -> list[DeviceInfo]:
     return found
 
 
-def open_backend(type: DeviceType | str, index: int, debug: bool) -> Backend:
-    """The backend of a device type, or the first that works here.
+def named(type: DeviceType | str, index: int) -> tuple[str, int]:
+    """The name of a device type, and which device of it: ``"cuda:1"`` says both.
 
     Raises
     ------
     BindError
         If there is no such type.
+    """
+    name, colon, number = (type.value if isinstance(type, DeviceType) else type).partition(":")
+    if name == "automatic" and CONFIG.device:
+        name, colon, number = CONFIG.device.partition(":")
+    if name not in ("automatic", *REGISTRY) or (colon and not number.isdecimal()):
+        raise BindError(f"Device: type {type!r} is not one of {', '.join(REGISTRY)}, automatic, or such as 'cuda:1'.")
+    return name, int(number) if colon else index
+
+
+def open_backend(name: str, index: int, debug: bool, stream: int | None = None) -> Backend:
+    """The backend of a device type, or the first that works here.
+
+    Parameters
+    ----------
+    stream : int, optional
+        A CUDA stream to be its own queue.
+
+    Raises
+    ------
     UnsupportedError
         If it cannot be opened here; the message says why.
     """
-    name = type.value if isinstance(type, DeviceType) else type
-    if name == "automatic" and CONFIG.device:
-        name = CONFIG.device
-    if name != "automatic" and name not in REGISTRY:
-        raise BindError(f"Device: type {type!r} is not one of {', '.join(REGISTRY)}, automatic.")
+    if stream is not None and name != "cuda":
+        raise UnsupportedError(f"Device: stream= is for cuda; a {name} device has no streams of other libraries.")
+    more = {} if stream is None else {"stream": stream}
     # Asking first why it could not be opened would start the driver twice.
     reasons = []
     for candidate in [n for n in REGISTRY if n != "null"] if name == "automatic" else [name]:
         try:
-            return backend_class(candidate)(index, debug=debug)  # type: ignore[call-arg]
+            return backend_class(candidate)(index, debug=debug, **more)  # type: ignore[call-arg]
         except (ImportError, SlangPyRtError) as error:
             reason = _why_not(candidate)
             if reason is None and name != "automatic":

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from operator import methodcaller
 from typing import Any
 
 import numpy as np
 
-from slangpy_rt.errors import BindError
 from slangpy_rt.generators import range_of
 from slangpy_rt.ndbuffer import NDBuffer
 
 
-def converter(kind: type) -> Callable[[Any], Any] | None:
-    """What turns values of a type into those they stand for, or None when they stand for themselves."""
+def converter(kind: type) -> Any:
+    """What turns values of a type into those they stand for, or None when they stand for themselves.
+
+    It is a function of the value; or of the value and a device, by its method ``on``, for arrays of other libraries.
+    """
     if kind is range:
         return range_of
     if is_torch(kind):
@@ -30,7 +31,11 @@ def converter(kind: type) -> Callable[[Any], Any] | None:
         return None
     if kind is memoryview or hasattr(kind, "__array_interface__"):
         return np.asarray
-    return _from_dlpack if hasattr(kind, "__dlpack__") else None
+    if not hasattr(kind, "__dlpack__") and not hasattr(kind, "__cuda_array_interface__"):
+        return None
+    from slangpy_rt.interop.foreign import Foreign
+
+    return Foreign()
 
 
 def is_torch(kind: type) -> bool:
@@ -40,7 +45,7 @@ def is_torch(kind: type) -> bool:
 
 def asks_for_autograd(value: Any) -> bool:
     """Whether a call on a value has to be seen by PyTorch's autograd."""
-    return is_torch(type(value)) and bool(converter(type(value)).asks_for_autograd(value))  # type: ignore[union-attr]
+    return is_torch(type(value)) and bool(converter(type(value)).asks_for_autograd(value))
 
 
 def describe(value: Any) -> str:
@@ -62,14 +67,3 @@ def is_plain_sequence(value: Any) -> bool:
         isinstance(v, (bool, int, float, np.generic)) or (isinstance(v, (list, tuple)) and is_plain_sequence(v))
         for v in value
     )
-
-
-def _from_dlpack(value: Any) -> Any:
-    """Another library's array, where it lies."""
-    try:
-        return np.from_dlpack(value)
-    except (BufferError, RuntimeError, TypeError, ValueError) as error:
-        name = f"{type(value).__module__}.{type(value).__qualname__}"
-        raise BindError(
-            f"a {name}, which DLPack cannot share as host memory ({error}); bring it to the host first."
-        ) from None

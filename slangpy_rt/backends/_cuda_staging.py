@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from ctypes import memmove
 
@@ -44,10 +45,8 @@ class Staging:
                 try:
                     self._upload_chunks(device, host, nbytes)
                     return
-                except RuntimeError:
-                    if threading.main_thread().is_alive():
-                        raise
-                    # The process ends: Python starts no threads any more, and copies go on without.
+                except _NoThreadError:
+                    pass
             for start in range(0, nbytes, CHUNK):
                 size = min(CHUNK, nbytes - start)
                 at = self._room(size)
@@ -62,10 +61,8 @@ class Staging:
                 try:
                     self._download_chunks(host, device, nbytes)
                     return
-                except RuntimeError:
-                    if threading.main_thread().is_alive():
-                        raise
-                    # The process ends: Python starts no threads any more, and copies go on without.
+                except _NoThreadError:
+                    pass
             for start in range(0, nbytes, CHUNK):
                 size = min(CHUNK, nbytes - start)
                 at = self._room(size)
@@ -86,7 +83,7 @@ class Staging:
             self._slots.clear()
 
     def _upload_chunks(self, device: int, host: int, nbytes: int) -> None:
-        first, pool = self._open_turn(), self._threads()
+        first = self._open_turn()
         jobs: list[Future[None]] = []
         starts = range(0, nbytes, CHUNK)
         self._turn += len(starts)
@@ -104,13 +101,13 @@ class Staging:
                     status = self._cu.cuMemcpyHtoDAsync_v2(device + start, at, size, self._stream)
                     check(status or self._cu.cuEventRecord(event, self._stream), "a copy to the device")
                 if i < len(starts):
-                    jobs.append(pool.submit(fill, self._slot(first + i), starts[i]))
+                    jobs.append(self._begin(fill, self._slot(first + i), starts[i]))
         finally:
             # After an error no thread may go on reading memory that the caller can free.
             _settle(jobs)
 
     def _download_chunks(self, host: int, device: int, nbytes: int) -> None:
-        first, pool = self._open_turn(), self._threads()
+        first = self._open_turn()
         jobs: list[Future[None]] = []
         starts = range(0, nbytes, CHUNK)
         self._turn += len(starts)
@@ -128,7 +125,7 @@ class Staging:
                 # No wait for an upload that still reads the slot: it is ahead on the same stream.
                 status = self._cu.cuMemcpyDtoHAsync_v2(at, device + start, size, self._stream)
                 check(status or self._cu.cuEventRecord(event, self._stream), "a copy from the device")
-                jobs.append(pool.submit(drain, slot, start))
+                jobs.append(self._begin(drain, slot, start))
             for job in jobs[-SLOTS:]:
                 job.result()
         finally:
@@ -162,12 +159,20 @@ class Staging:
             self._slots.append((at, event))
         return self._slots[index]
 
-    def _threads(self) -> ThreadPoolExecutor:
+    def _begin(self, job: Callable[[tuple[int, int], int], None], slot: tuple[int, int], start: int) -> Future[None]:
+        """Let another thread do it."""
         if self._pool is None:
             self._pool = ThreadPoolExecutor(
                 THREADS, "slangpy_rt-copy", initializer=self._cu.cuCtxSetCurrent, initargs=(self._context,)
             )
-        return self._pool
+        try:
+            return self._pool.submit(job, slot, start)
+        except RuntimeError as error:
+            raise _NoThreadError from error
+
+
+class _NoThreadError(Exception):
+    """Python starts no thread: the process has its fill of them, or ends, as other threads see it by this alone."""
 
 
 def _settle(jobs: list[Future[None]]) -> None:

@@ -110,8 +110,8 @@ class Buffer:
         What a kernel dereferences.
     nbytes : int
         Usable size in bytes.
-    uses : Uses
-        Who uses it on which queue; set by ``order.py`` where there are several.
+    uses : Uses or None
+        Who uses it on which queue; set by ``order.py`` where there are several. None is never looked at.
     """
 
     __slots__ = ("address", "backend", "nbytes", "uses")
@@ -146,6 +146,19 @@ class SharedBuffer(Buffer):
     def __init__(self, backend: Backend, address: int, nbytes: int, view: memoryview) -> None:
         super().__init__(backend, address, nbytes)
         self.view = view
+
+
+class GuestBuffer(Buffer):
+    """Stands for memory of another library, which keeps it and orders its own work on it."""
+
+    __slots__ = ()
+
+    def __init__(self, backend: Backend) -> None:
+        super().__init__(backend, 0, 0)
+        self.uses = None
+
+    def __del__(self, _exiting: Callable[[], bool] = sys.is_finalizing) -> None:
+        """Nothing goes back."""
 
 
 class Kernel:

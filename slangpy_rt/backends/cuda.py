@@ -80,6 +80,8 @@ class CudaBackend(Backend):
         Which device, in the driver's order.
     debug : bool
         Wait after each launch, so that an error names the kernel that caused it.
+    stream : int, optional
+        A ``CUstream`` of another library for what would go to a new one.
 
     Attributes
     ----------
@@ -95,7 +97,7 @@ class CudaBackend(Backend):
     name = "cuda"
     queue: CudaQueue
 
-    def __init__(self, index: int = 0, *, debug: bool = False) -> None:
+    def __init__(self, index: int = 0, *, debug: bool = False, stream: int | None = None) -> None:
         if reason := self.why_unavailable():
             raise DeviceError(f"device cuda: {reason}.")
         cu = self._cu = driver()
@@ -127,7 +129,7 @@ class CudaBackend(Backend):
         self._graphs: WeakSet[CudaGraph] = WeakSet()
         self._own_streams: list[int] = []
         self._queues: list[CudaQueue] = []
-        queue = self.open_queue()
+        queue = self.open_queue(stream)
         self.queue, self.stream = queue, queue.handle
         # One Python call less in the path of every call.
         self.launch, self.replay = queue.launch, queue.replay  # type: ignore[method-assign]

@@ -5,7 +5,35 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from slangpy_rt.device import Device
     from slangpy_rt.function import Function
+
+
+def create_torch_device(type: str = "automatic", **options: Any) -> Device:
+    """Open a device for work on PyTorch's tensors, in the order of PyTorch's own work.
+
+    Parameters
+    ----------
+    type : str
+        ``"cuda"`` for the GPU that PyTorch uses just now, ``"cuda:1"`` for another, ``"cpu"``, or ``"automatic"``:
+        the GPU if PyTorch has one, else the CPU.
+    **options
+        As of ``Device``.
+
+    Returns
+    -------
+    Device
+        On CUDA it shares PyTorch's context, and its own queue is the stream that PyTorch works on just now; calls on
+        PyTorch's tensors always run on the stream that it works on at that moment.
+
+    Raises
+    ------
+    UnsupportedError
+        If PyTorch has no such device.
+    """
+    from slangpy_rt.interop.torch import torch_device
+
+    return torch_device(type, options)
 
 
 def torch_module(function: Function, **parameters: Any) -> Any:

@@ -1,27 +1,35 @@
 """Slang functions in PyTorch's autograd: a call whose arguments require gradients, and its backward pass.
 
-Tensors lie in host memory. A device that works there uses them in place; for others they are copied.
+Tensors are used where they lie if the device works there; on others they are copied.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from slangpy_rt.dtypes import SLANG_OF, scalar_type
 from slangpy_rt.errors import BindError
-from slangpy_rt.interop.torch import AsArray, described, tensor_of
+from slangpy_rt.interop.torch import (
+    AsArray,
+    current_stream,
+    element_of,
+    empty,
+    empty_there,
+    in_place,
+    lies_on,
+    tensor_of,
+)
 from slangpy_rt.tensor import Tensor
 
 if TYPE_CHECKING:
     from slangpy_rt.device import Device
     from slangpy_rt.function import Function
-
-
-# Larger gradients come from the device's pool, whose pages are there already: 3.7 ms instead of 6.7 for 2^22 floats.
-_SMALL = 256 << 10
+    from slangpy_rt.layout import Layout
+    from slangpy_rt.prepared import PreparedCall
+    from slangpy_rt.stream import Stream
+    from slangpy_rt.types import FunctionSig
 
 
 class AutogradCall:
@@ -35,25 +43,30 @@ class AutogradCall:
         Without values for uniforms, and on the device's own queue.
     positional, names, uniforms
         How many values come by position, the names of those that come by name, and how many uniforms follow.
+    sig : FunctionSig
+        Which of its declarations is called.
     """
 
     def __init__(
-        self, function: Function, device: Device, positional: int, names: tuple[str, ...], uniforms: int, title: str
+        self, function: Function, positional: int, names: tuple[str, ...], uniforms: int, sig: FunctionSig
     ) -> None:
-        self.device = device
         self._function = function
         self._positional = positional
         self._names = names
+        self._given = positional + len(names)
         self._uniforms = uniforms
-        self._title = title
+        self._sig = sig
+        self._forward: PreparedCall | None = None
+        # By the arguments that get gradients, and how the gradient of the result lies.
+        self._backward: dict[Any, Backward] = {}
 
     def run(self, values: tuple[Any, ...]) -> Any:
         """Run it on arguments of the signature it was made for."""
-        return self._applied(self._function, values)
+        return self._applied(None, values)
 
-    def run_on(self, stream: Any, values: tuple[Any, ...]) -> Any:
+    def run_on(self, stream: Stream, values: tuple[Any, ...]) -> Any:
         """As ``run``; the gradients are computed on that stream too."""
-        return self._applied(self._function.stream(stream), values)
+        return self._applied(stream, values)
 
     def bound_to(self, values: tuple[Any, ...], stream: Any) -> Any:
         """Refused.
@@ -63,7 +76,7 @@ class AutogradCall:
         BindError
             Always: a bound call would not be recorded again.
         """
-        raise BindError(f"{self._title}: bind does not take tensors that require a gradient; pass tensor.detach().")
+        raise BindError(f"{self._sig}: bind does not take tensors that require a gradient; pass tensor.detach().")
 
     @property
     def returns_host_data(self) -> bool:
@@ -75,130 +88,200 @@ class AutogradCall:
             Always: nobody would compute the gradients of a list.
         """
         raise BindError(
-            f"{self._title}: a command list does not take tensors that require a gradient; pass tensor.detach()."
+            f"{self._sig}: a command list does not take tensors that require a gradient; pass tensor.detach()."
         )
 
-    def called(self, function: Any, values: Sequence[Any], **more: Any) -> Any:
-        """The function, or its derivative, on values that stand in the order of the call's."""
-        named = dict(zip(self._names, values[self._positional :], strict=True))
-        return function(*values[: self._positional], **named, **more)
+    def forward(self, stream: Stream | None, values: tuple[Any, ...], uniforms: tuple[Any, ...]) -> torch.Tensor:
+        """Run the function; autograd does not look."""
+        call = self._forward
+        if call is None:
+            function, args, named = self._split(values, uniforms)
+            call = self._forward = function._prepared(args, "torch", named)
+        every = (*values, *uniforms, "torch")
+        out: torch.Tensor = call.run(every) if stream is None else call.run_on(stream, every)
+        return out
 
-    def _applied(self, function: Any, values: tuple[Any, ...]) -> Any:
-        given = self._positional + len(self._names)
-        end = given + self._uniforms
+    def backward(
+        self,
+        stream: Stream | None,
+        values: tuple[Any, ...],
+        uniforms: tuple[Any, ...],
+        grad: torch.Tensor,
+        wanted: tuple[int, ...],
+    ) -> list[torch.Tensor]:
+        """The gradients of the values at those places."""
+        key = wanted, *AsArray().signature(grad)
+        found = self._backward.get(key)
+        if found is None:
+            function, args, named = self._split(values, uniforms)
+            found = self._backward[key] = Backward(function, self._sig, args, named, grad, wanted)
+        return found.run(stream, values, uniforms, grad)
+
+    def _split(self, values: tuple[Any, ...], uniforms: tuple[Any, ...]) -> tuple[Function, Any, dict[str, Any]]:
+        function = self._function._with_values(uniforms) if uniforms else self._function
+        return function, values[: self._positional], dict(zip(self._names, values[self._positional :], strict=True))
+
+    def _applied(self, stream: Stream | None, values: tuple[Any, ...]) -> Any:
+        end = self._given + self._uniforms
         if any(value is not None for value in values[end:]):
             raise BindError(
-                f"{self._title}: an argument requires a gradient, and autograd does not see what is written to "
+                f"{self._sig}: an argument requires a gradient, and autograd does not see what is written to "
                 "_result; leave it out, or call within torch.no_grad()."
             )
-        if self._uniforms:
-            function = function._with_values(values[given:end])
-        return _Apply.apply(self, function, *values[:given])  # type: ignore[no-untyped-call]
+        return _Apply.apply(self, stream, values[self._given : end], *values[: self._given])  # type: ignore[no-untyped-call]
 
 
 class _Apply(torch.autograd.Function):
     """A Slang function in torch's graph."""
 
     @staticmethod
-    def forward(ctx: Any, call: AutogradCall, function: Any, *values: Any) -> torch.Tensor:
-        seen = [on_device(call.device, v) if isinstance(v, torch.Tensor) else v for v in values]
-        out = call.called(function, seen, _result="tensor")
-        ctx.call, ctx.function, ctx.result = call, function, out
+    def forward(
+        ctx: Any, call: AutogradCall, stream: Stream | None, uniforms: tuple[Any, ...], *values: Any
+    ) -> torch.Tensor:
+        ctx.call = call, stream, uniforms
         ctx.others = [None if isinstance(v, torch.Tensor) else v for v in values]
-        ctx.places = [k for k, v in enumerate(values) if isinstance(v, torch.Tensor)]
         # torch notices if one is written to before the gradient is asked for.
         ctx.save_for_backward(*[v for v in values if isinstance(v, torch.Tensor)])
-        return on_host(out)
+        return call.forward(stream, values, uniforms)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: torch.Tensor) -> tuple[Any, ...]:
-        call: AutogradCall = ctx.call
-        values: list[Any] = list(ctx.others)
-        for k, tensor in zip(ctx.places, ctx.saved_tensors, strict=True):
-            values[k] = tensor
-        wanted = [k for k in ctx.places if ctx.needs_input_grad[k + 2]]
-
-        def derivative(seen: list[Any], seeded: Any) -> None:
-            call.called(ctx.function.bwds, seen, _result=seeded)
-
-        found = _propagated(call.device, derivative, values, grad, wanted, ctx.result)
-        gradients: list[Any] = [None] * len(values)
-        for k, gradient in zip(wanted, found, strict=True):
-            gradients[k] = gradient
-        return (None, None, *gradients)
+        call, stream, uniforms = ctx.call
+        saved = iter(ctx.saved_tensors)
+        values = tuple([next(saved) if v is None else v for v in ctx.others])
+        wanted = tuple([k for k, needed in enumerate(ctx.needs_input_grad[3:]) if needed])
+        gradients: list[Any] = [None] * (len(values) + 3)
+        for k, gradient in zip(wanted, call.backward(stream, values, uniforms, grad, wanted), strict=True):
+            gradients[k + 3] = gradient
+        return tuple(gradients)
 
 
-def gradients_of(
-    function: Function, args: Sequence[Any], grad: torch.Tensor, places: Sequence[int]
-) -> list[torch.Tensor | None]:
-    """Gradients of the tensors at those places among the arguments, None of those that are no floats."""
-    device = function.device
-    wanted = [k for k in places if args[k].is_floating_point()]
-    found = iter(_propagated(device, lambda v, r: function.bwds(*v, _result=r), args, grad, wanted, None))
-    return [next(found) if k in wanted else None for k in places]
+class Backward:
+    """The derivative of a call, prepared for tensors that lie as the ones it was made with.
 
+    Gradients come into new memory: written where every element of it gets one value, else added to zeros.
 
-def _propagated(
-    device: Device,
-    derivative: Callable[[list[Any], Any], None],
-    args: Sequence[Any],
-    grad: torch.Tensor,
-    wanted: Sequence[int],
-    result: Tensor | None,
-) -> list[torch.Tensor]:
-    """The gradients of some arguments: what the derivative adds to zeros.
-
-    ``result`` is what the function returned, where that is known.
+    Parameters
+    ----------
+    function : Function
+        With values for its uniforms.
+    sig : FunctionSig
+        Which of its declarations is called.
+    args, named
+        What the call was given.
+    grad : torch.Tensor
+        The gradient of its result.
+    wanted : tuple of int
+        Places of the arguments, in their order, that get gradients.
     """
-    values = [on_device(device, v) if isinstance(v, torch.Tensor) else v for v in args]
-    in_place = "zero_copy" in device.caps.features
-    sums: list[Any] = []
-    for k in wanted:
-        if in_place and args[k].nbytes <= _SMALL:
-            sums.append(torch.zeros(args[k].shape, dtype=args[k].dtype))
-            gradient = on_device(device, sums[-1])
+
+    def __init__(
+        self,
+        function: Function,
+        sig: FunctionSig,
+        args: tuple[Any, ...],
+        named: dict[str, Any],
+        grad: torch.Tensor,
+        wanted: Sequence[int],
+    ) -> None:
+        device = self._device = function.device
+        values = (*args, *named.values())
+        self._wanted = tuple(wanted)
+        self._tensors = [k for k, v in enumerate(values) if isinstance(v, torch.Tensor)]
+        self._in_place = all(lies_on(device, t) for t in (grad, *(values[k] for k in self._tensors)))
+        # The scalars of a vector lie side by side, and what is copied has no gaps.
+        self._dense = not self._in_place or sig.returns.kind != "scalar"
+        self._on_gpu = grad.is_cuda
+        self._stream = current_stream(grad.device.index) if grad.is_cuda and self._in_place else None
+        # What is the same for all: how values, their gradients and the result's gradient lie.
+        self._layouts: dict[int, Layout] = {}
+        self._gradients: dict[int, Layout] = {}
+        self._adds: dict[int, bool] = dict.fromkeys(wanted, True)
+        seen, seed, _ = self._arrays(values, grad)
+        given = seen[: len(args)], dict(zip(named, seen[len(args) :], strict=True))
+        self._call = function.bwds._prepared(tuple(given[0]), seed, given[1])
+        self._adds = {k: self._call.adds_to_gradients_of(k) for k in wanted}
+
+    def run(
+        self, stream: Stream | None, values: tuple[Any, ...], uniforms: tuple[Any, ...], grad: torch.Tensor
+    ) -> list[torch.Tensor]:
+        """The gradients of the wanted arguments."""
+        device = self._device
+        device.check_open()
+        seen, seed, gradients = self._arrays(values, grad)
+        every = (*seen, *uniforms, seed)
+        if stream is not None:
+            if self._stream is None:
+                self._call.run_on(stream, every)
+            else:
+                theirs = device.stream(self._stream(grad))
+                stream.wait(theirs)
+                self._call.run_on(stream, every)
+                theirs.wait(stream)
+        elif self._stream is None:
+            self._call.run(every)
         else:
-            gradient = Tensor.zeros(device, values[k].shape, values[k].dtype)
-            sums.append(gradient)
-        # Not with_grads, whose checks take 5 us: what is made here fits.
-        values[k] = values[k]._carrying(None, gradient)
-    seed = on_device(device, grad.contiguous())
-    if result is None:
-        # Its values have no part in a derivative.
-        result = Tensor(device, seed.dtype, seed.shape)
-    layout = device.layout(Tensor, result.dtype, result.shape)
-    derivative(values, result._carrying(Tensor.of(layout, seed.buffer, seed.address), None))
-    return [on_host(g) if isinstance(g, Tensor) else g for g in sums]
+            self._call.run_with(device.guests(self._stream(grad)).launch, every)
+            if device.deterministic:
+                # Exact sums are added to the gradients by the device's own queue.
+                device.stream(self._stream(grad)).wait(device)
+        return [tensor_of(g.numpy()) if isinstance(g, Tensor) else g for g in gradients]
+
+    def _arrays(self, values: tuple[Any, ...], grad: torch.Tensor) -> tuple[list[Any], Tensor, list[Any]]:
+        """The values as Tensors with gradients, the result's gradient, and the gradients that were made."""
+        if self._dense:
+            grad = grad.contiguous()
+        seen, made = list(values), []
+        for k in self._tensors:
+            seen[k] = self._seen(k, values[k])
+        for k in self._wanted:
+            gradient, array = self._gradient(k, values[k])
+            made.append(gradient)
+            if self._adds[k]:
+                gradient.zero_() if gradient is not array else array.clear()
+            seen[k]._grads = None, array
+        seed = self._seen(-1, grad)
+        assert seed.layout.grads is not None and seed.layout.grads.into is not None
+        seed._grads = Tensor.of(seed.layout.grads.into, seed.buffer, seed.address), None
+        return seen, seed, made
+
+    def _seen(self, place: int, value: torch.Tensor) -> Tensor:
+        """A value as a Tensor, its layout saying that it carries gradients; the result is -1."""
+        device, layout = self._device, self._layouts.get(place)
+        if layout is not None and self._in_place:
+            return Tensor.of(layout, device.guest, value.data_ptr())
+        plain = as_tensor(device, value)
+        if layout is None:
+            layout = plain.layout
+            if place < 0:
+                layout = plain._carrying(plain, None).layout
+            elif place in self._wanted:
+                dense = device.layout(Tensor, layout.element, layout.shape)
+                self._gradients[place] = dense
+                layout = plain._carrying(None, Tensor.of(dense, device.guest, 0), fresh=True).layout
+            self._layouts[place] = layout
+        return Tensor.of(layout, plain.buffer, plain.address)
+
+    def _gradient(self, place: int, value: torch.Tensor) -> tuple[Any, Tensor]:
+        """New memory for a gradient: as it is returned, and as a Tensor."""
+        device, layout = self._device, self._gradients[place]
+        if not self._in_place:
+            array = Tensor(device, layout.element, layout.shape)
+            return array, array
+        made = (empty_there if self._on_gpu else empty)(device, layout.shape, layout.numpy_dtype)
+        return made, Tensor.of(layout, device.guest, made.data_ptr())
 
 
-def on_device(device: Device, value: torch.Tensor) -> Tensor:
-    """A host tensor as one of a device: the same memory where the device works in the host's, else a copy.
+def as_tensor(device: Device, value: torch.Tensor) -> Tensor:
+    """A tensor as one of a device: its own memory where the device works there, else a copy of host memory.
 
     Raises
     ------
     BindError
-        If Slang has no such element type.
+        If it lies on a GPU where the device does not work, or Slang has no such element type.
     """
-    element = _ELEMENTS.get(value.dtype)
-    if element is None:
-        raise BindError(f"{described(value)}; Slang has no such element type.")
-    if "zero_copy" not in device.caps.features:
-        copied: Tensor = Tensor.from_numpy(device, AsArray()(value.detach()), dtype=element)
-        return copied
-    address = value.data_ptr()
-    layout = device.layout(Tensor, element, tuple(value.shape), value.stride(), address % 32 == 0)
-    buffer = device.backend.wrap(address, value.nbytes or 1, value)
-    assert buffer is not None
-    found: Tensor = Tensor.of(layout, buffer, address)
-    return found
-
-
-def on_host(array: Tensor) -> torch.Tensor:
-    """A device's array as a host tensor: the same memory where the device works in the host's, else a copy."""
-    return tensor_of(array.host_view() if "zero_copy" in array.device.caps.features else array.numpy())
-
-
-_ELEMENTS = {
-    getattr(torch, dtype.name): scalar_type(name) for dtype, name in SLANG_OF.items() if hasattr(torch, dtype.name)
-}
+    if value.is_cuda or lies_on(device, value):
+        return in_place(device, value)
+    copied: Tensor = Tensor.from_numpy(device, AsArray()(value.detach()), dtype=element_of(value))
+    return copied

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from slangpy_rt.errors import BindError
-from slangpy_rt.interop.autograd import gradients_of
+from slangpy_rt.interop.autograd import Backward
 from slangpy_rt.interop.torch import dtype_of
 
 if TYPE_CHECKING:
@@ -81,8 +81,10 @@ def operator_of(function: Function, arguments: str | None) -> Any:
         return torch.empty(shape, dtype=dtype_of(dtype), device=None if first is None else first.device)
 
     def backward(grad: torch.Tensor, *args: Any) -> list[torch.Tensor]:
-        found = gradients_of(function, args, grad, tensors)
-        return [torch.zeros_like(args[k]) if g is None else g for k, g in zip(tensors, found, strict=True)]
+        wanted = [k for k in tensors if args[k].is_floating_point()]
+        found = Backward(function, sig, args, {}, grad, wanted).run(None, args, (), grad)
+        gradients = dict(zip(wanted, found, strict=True))
+        return [gradients[k] if k in gradients else torch.zeros_like(args[k]) for k in tensors]
 
     def fake_backward(grad: torch.Tensor, *args: Any) -> list[torch.Tensor]:
         return [torch.empty_like(args[k], memory_format=torch.contiguous_format) for k in tensors]

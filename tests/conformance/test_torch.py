@@ -225,7 +225,7 @@ def test_what_is_refused(module: spy.Module) -> None:
         (lambda: module.mul(x, 1.0, _result=torch.zeros(3)), "leave it out, or call within torch.no_grad"),
         (lambda: module.mul.bind(x, 1.0), r"pass tensor\.detach\(\)"),
         (lambda: module.mul.append_to(module.device.command_list(), x, 1.0), r"pass tensor\.detach\(\)"),
-        (lambda: module.mul.bwds(x, 1.0), r"pass tensor\.detach\(\)"),
+        (lambda: module.mul.bwds(x, 1.0), r"torch calls them itself"),
         (lambda: module.along({"slope": x, "offset": 1.0}, 2.0), r"pass tensor\.detach\(\)"),
         (lambda: module.mul(torch.ones(2, dtype=torch.bfloat16), 1.0), "torch.bfloat16"),
         (lambda: module.mul(torch.ones(2).to_sparse(), 1.0), "whose memory cannot be used"),

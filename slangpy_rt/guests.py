@@ -1,0 +1,38 @@
+"""Guests: calls on arrays of another library, which run on the stream that it works on, in its order.
+
+A kernel that touches this device's memory as well goes through the order of its queues.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from slangpy_rt.backends.base import Buffer, Kernel, Queue
+
+if TYPE_CHECKING:
+    from slangpy_rt.device import Device
+
+
+class Guests:
+    """How to launch on one stream of another library.
+
+    Attributes
+    ----------
+    direct : callable
+        As ``Backend.launch``, for kernels that touch no memory of the device.
+    """
+
+    def __init__(self, device: Device, queue: Queue) -> None:
+        self._device = device
+        self._own = queue is device.backend.queue
+        self._queue = queue
+        self.direct = device.launch if self._own else device.queue_launch(queue)
+
+    def launch(self, kernel: Kernel, groups: tuple[int, int, int], args: bytes, buffers: Sequence[Buffer]) -> None:
+        """As ``Backend.launch``, for any kernel."""
+        guest = self._device.guest
+        if self._own or all(buffer is guest for buffer in buffers):
+            self.direct(kernel, groups, args, buffers)
+        else:
+            self._device.stream(self._queue.handle).launch(kernel, groups, args, buffers)
