@@ -1,11 +1,13 @@
-"""PyTorch's tensors in Slang functions, beside PyTorch's own operations, on the CPU.
+"""PyTorch's tensors in Slang functions, beside PyTorch's own operations: on the CPU, on CUDA, on Vulkan.
 
-- "call": host microseconds of ``c = a + b`` into a given tensor and into a new one, 1000 floats.
-- "forward and backward": ``a * b`` and its gradients by autograd, 1000 floats in microseconds, 2^22 in milliseconds.
-- "ten operations": an expression of ten operations on 2^22 floats, forward and backward: one Slang function beside
-  PyTorch's operations one by one and compiled.
+- "call": host microseconds of ``c = a + b`` into a given tensor and into a new one, 1000 floats. On a GPU the loop
+  queues and does not wait.
+- "forward and backward": ``a * b``, and ``a + b``, with gradients by autograd: 1000 floats in microseconds, 2^22 on
+  the CPU and 2^26 on a GPU in milliseconds, until done.
+- "ten operations": an expression of ten operations on as many floats, forward and backward: one Slang function beside
+  PyTorch's operations one by one and compiled; on a GPU the most memory that was in use as well, arguments included.
 
-Every result and gradient is compared with PyTorch's before it is timed.
+Every result and gradient is compared with PyTorch's before it is timed. Vulkan's calls copy the tensors on the GPU.
 """
 
 from __future__ import annotations
@@ -19,9 +21,9 @@ from _common import OURS, Bench, per_call, whole
 
 import slangpy_rt as spy
 
-_SMALL, _LARGE = 1000, 1 << 22
+_SMALL = 1000
 SOURCE = """
-float add(float a, float b) { return a + b; }
+[Differentiable] float add(float a, float b) { return a + b; }
 [Differentiable] float mul(float a, float b) { return a * b; }
 [Differentiable] float shade(float a, float b)
 {
@@ -34,11 +36,14 @@ float add(float a, float b) { return a + b; }
 
 def main() -> int:
     """Run the benchmark; the exit status is 1 when ours could not be measured."""
-    bench = Bench("pytorch", __doc__ or "", ("cpu",))
-    bench.facts = {"elements": [_SMALL, _LARGE]}
+    bench = Bench("pytorch", __doc__ or "", ("cpu", "cuda", "vulkan"))
     torch: Any = importlib.import_module("torch")
     for device in bench.devices:
-        module = spy.Module.load_from_source(spy.Device(device), "bench_pytorch", SOURCE)
+        if device != "cpu" and not torch.cuda.is_available():
+            bench.miss(device, OURS, "PyTorch sees no GPU")
+            continue
+        opened = spy.Device("vulkan") if device == "vulkan" else spy.create_torch_device(device)
+        module = spy.Module.load_from_source(opened, "bench_pytorch", SOURCE)
         _calls(bench, device, torch, module)
         _derivatives(bench, device, torch, module)
         bench.save()
@@ -46,14 +51,18 @@ def main() -> int:
 
 
 def _calls(bench: Bench, device: str, torch: Any, module: Any) -> None:
-    a, b, c = (torch.rand(_SMALL) for _ in range(3))
+    where = "cpu" if device == "cpu" else "cuda"
+    a, b, c = (torch.rand(_SMALL, device=where) for _ in range(3))
     assert torch.equal(module.add(a, b), a + b)
     given = {OURS: lambda: module.add(a, b, _result=c), "torch": lambda: torch.add(a, b, out=c)}
     made = {OURS: lambda: module.add(a, b), "torch": lambda: torch.add(a, b)}
     seconds = 0.01 if bench.quick else 0.1
     for case, calls in (("call, result given", given), ("call, result allocated", made)):
         bench.compare(
-            device, case, "us", {who: per_call(call, _nothing, seconds, 1000) for who, call in calls.items()}
+            device,
+            case,
+            "us",
+            {who: per_call(call, _wait(torch, device), seconds, 1000) for who, call in calls.items()},
         )
 
 
@@ -63,19 +72,21 @@ def _derivatives(bench: Bench, device: str, torch: Any, module: Any) -> None:
         y = torch.exp(-x * x) + torch.sqrt(torch.abs(b) + 1)
         return y / (1 + x * x) - a
 
+    where = "cpu" if device == "cpu" else "cuda"
+    power = 22 if device == "cpu" else 26
     product = {OURS: module.mul, "torch": lambda a, b: a * b}
+    total = {OURS: module.add, "torch": lambda a, b: a + b}
+    ten = {OURS: module.shade, "torch": shade, "torch, compiled": torch.compile(shade)}
     work: dict[str, tuple[int, str, dict[str, Callable[[Any, Any], Any]]]] = {
-        f"forward and backward, {_SMALL}": (_SMALL, "us", product),
-        "forward and backward, 2^22": (_LARGE, "ms", product),
-        "ten operations, 2^22": (
-            _LARGE,
-            "ms",
-            {OURS: module.shade, "torch": shade, "torch, compiled": torch.compile(shade)},
-        ),
+        f"forward and backward, add, {_SMALL}": (_SMALL, "us", total),
+        f"forward and backward, mul, {_SMALL}": (_SMALL, "us", product),
+        f"forward and backward, add, 2^{power}": (1 << power, "ms", total),
+        f"forward and backward, mul, 2^{power}": (1 << power, "ms", product),
+        f"ten operations, 2^{power}": (1 << power, "ms", ten),
     }
     for case, (size, unit, functions) in work.items():
         torch.manual_seed(0)
-        a, b, grad = (torch.rand(size) for _ in range(3))
+        a, b, grad = (torch.rand(size, device=where) for _ in range(3))
         a.requires_grad_()
         b.requires_grad_()
 
@@ -94,13 +105,37 @@ def _derivatives(bench: Bench, device: str, torch: Any, module: Any) -> None:
                 bench.miss(device, who, f"{case}: {' '.join(str(error).split())[:200]}")
                 continue
             samplers[who] = whole(
-                lambda f=f: step(f), _nothing, 200 if unit == "us" else 3, 1e6 if unit == "us" else 1e3
+                lambda f=f: step(f), _wait(torch, device), 200 if unit == "us" else 3, 1e6 if unit == "us" else 1e3
             )
         bench.compare(device, case, unit, samplers)
+        if case.startswith("ten") and device != "cpu":
+            del expected
+            bench.compare(
+                device, f"{case}, memory", "GiB", {who: _peak(torch, step, functions[who]) for who in samplers}
+            )
+
+
+def _peak(torch: Any, step: Callable[[Any], Any], f: Any) -> Callable[[], float]:
+    """The most that PyTorch had in use; what Vulkan copies to is its own and not counted."""
+
+    def measure() -> float:
+        torch.cuda.synchronize()
+        torch.cuda.reset_peak_memory_stats()
+        step(f)
+        torch.cuda.synchronize()
+        return float(torch.cuda.max_memory_allocated()) / 2**30
+
+    return measure
+
+
+def _wait(torch: Any, device: str) -> Callable[[], None]:
+    """Until the GPU is done; on the CPU everything is."""
+    found: Callable[[], None] = _nothing if device == "cpu" else torch.cuda.synchronize
+    return found
 
 
 def _nothing() -> None:
-    """On the CPU everything is done."""
+    pass
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from enum import Enum
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -26,11 +26,14 @@ ARRAYS = frozenset({Tensor, NDBuffer})
 def signature(value: Any) -> Any:
     """A hashable value that is equal for arguments which one prepared call can serve."""
     kind: Any = type(value)
-    sign = _SIGNERS.get(kind)
-    return sign(value) if sign is not None else _signer(kind)(value)
+    sign = _SIGNERS.get(kind) or _FOUND.get(kind)
+    if sign is None:
+        if len(_FOUND) >= _MOST:
+            _FOUND.clear()
+        sign = _FOUND[kind] = _signer(kind)
+    return sign(value)
 
 
-@lru_cache(maxsize=1024)
 def _signer(kind: type) -> Callable[[Any], Any]:
     """How values of a type sign."""
     if issubclass(kind, NDBuffer):
@@ -150,6 +153,9 @@ def _itself(value: Any) -> Any:
 
 
 _FLOATS = {float}
+# How values of further types sign, and how many types are remembered.
+_FOUND: dict[type, Callable[[Any], Any]] = {}
+_MOST = 1024
 _SIGNERS: dict[type, Callable[[Any], Any]] = {
     float: type,
     int: type,

@@ -89,7 +89,8 @@ def bind(where: str, scope: Scope, param: Param, value: Any, how: Map = NO_MAP) 
             raise BindError(f"{where} is {error}") from None
         inner = bind(where, scope, param, other, how)
         feed = _stand_in_feed(where, scope.device, value, stand_in, inner)
-        return replace(inner, feed=feed, host=getattr(stand_in, "host", inner.host))
+        kind = stand_in.result_kind(value) if is_torch(type(value)) else inner.host
+        return replace(inner, feed=feed, host=kind)
     if how.type is not None:
         type_ = how.type if isinstance(how.type, SlangType) else scope.named(f"{where}: map", how.type)
         if type_.name != param.type.name:
@@ -187,7 +188,8 @@ def bind_result(where: str, scope: Scope, type_: SlangType, value: Any, how: Map
             inner = bind_result(where, scope, type_, stand_in.on(scope.device, value), how)
         except BindError as error:
             raise error if str(error).startswith(where) else BindError(f"{where} is {error}") from None
-        return replace(inner, feed=_stand_in_feed(where, scope.device, value, stand_in, inner), host="torch")
+        feed = _stand_in_feed(where, scope.device, value, stand_in, inner)
+        return replace(inner, feed=feed, host=stand_in.result_kind(value))
     if not isinstance(value, (NDBuffer, np.ndarray)):
         raise BindError(f"{where}: pass a Tensor, an NDBuffer, a NumPy array, or one of their types, not {value!r}.")
     stored = stored_as(where, scope.struct(type_))

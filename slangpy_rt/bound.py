@@ -29,7 +29,7 @@ class Bound:
     view : tuple of (tuple of int, tuple of int)
         Shape and strides of the tensor that one element of the call sees.
     host : str
-        What kind of result it asks for: ``"torch"``, ``"tensor"``, ``"ndbuffer"``, ``"numpy"`` or
+        What kind of result it asks for: ``"torch_gpu"``, ``"torch"``, ``"tensor"``, ``"ndbuffer"``, ``"numpy"`` or
         ``""``.
     fit : int
         ``EXACT`` to ``SPLAT``.
@@ -106,4 +106,4 @@ def _with_gradients(feed: Feed, bound: Bound) -> Feed:
 def result_kind(bound: Sequence[Bound]) -> str:
     """What kind of array the arguments ask for, or ``""``."""
     hosts = {b.host for b in bound}
-    return next((k for k in ("torch", "tensor", "ndbuffer", "numpy") if k in hosts), "")
+    return next((k for k in ("torch_gpu", "torch", "tensor", "ndbuffer", "numpy") if k in hosts), "")

@@ -115,6 +115,8 @@ class Device:
         self._transfers: Transfers | None = None
         # Whether calls take the shortest way: nobody looks on, nothing has to be ordered, and it is open.
         self.plain = False
+        # To PyTorch's tensors on the GPU of a Vulkan device.
+        self.bridge: Any = None
         # Stands for memory of other libraries in launches, and how work on it is launched, by their streams.
         self.guest = GuestBuffer(self.backend)
         self._guests: dict[int, Guests] = {}

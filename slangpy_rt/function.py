@@ -562,16 +562,18 @@ class Function:
         plain = tuple([as_tensor(self._device, a) if is_torch(type(a)) else a for a in plain])
         chosen = resolve(self._scope, self.name, self.overloads, plain, names, self._options)
         check_differentiable(self._scope, chosen.sig, "an argument that requires a gradient")
-        if any(p.direction != "in" for p in chosen.sig.params):
+        params = chosen.sig.params
+        if any(p.direction == "inout" for p in params):
             raise BindError(
-                f"{chosen.sig}: autograd does not see what is written to 'out' and 'inout' parameters; return the "
-                "result, or call within torch.no_grad()."
+                f"{chosen.sig}: of an 'inout' parameter, autograd would need what was there before; return the "
+                "result, write it to an 'out' parameter, or call within torch.no_grad()."
             )
-        if chosen.sig.returns.kind == "void":
+        outs = tuple(k for p, k in zip(params, chosen.order, strict=False) if p.direction == "out")
+        if chosen.sig.returns.kind == "void" and not outs:
             raise BindError(f"{chosen.sig}: a function without a result has no place in autograd.")
         # Calls are remembered for all that share the options, whatever their uniforms and streams.
         plainly, uniforms = self._base or self, len(self._options.uniforms)
-        return AutogradCall(plainly, len(args) - len(names), names, uniforms, chosen.sig)
+        return AutogradCall(plainly, len(args) - len(names), names, uniforms, chosen.sig, outs)
 
 
 class _GeneralFunction(Function):

@@ -186,13 +186,9 @@ class NDBuffer:
         UnsupportedError
             On Vulkan, whose memory PyTorch does not know: there, ``torch.from_numpy(array.to_numpy())`` copies.
         """
-        if self.device.name == "cuda":
-            from slangpy_rt.interop.exchange import as_torch
+        from slangpy_rt.interop.exchange import as_torch
 
-            return as_torch(self)
-        from slangpy_rt.interop.torch import tensor_of
-
-        return tensor_of(self.host_view())
+        return as_torch(self)
 
     def __dlpack__(
         self,

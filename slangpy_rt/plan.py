@@ -171,9 +171,9 @@ def _result(
         bound = bind_result(where, scope, returns, sample)
         return Result(bound, layout, make, named=named)
     dtype, full = stored.dtype, shape + stored.dims
-    if kind == "torch":
-        there = any(b.whole_feed.stream is not None for b in arguments)
-        make_torch = partial(_torch_empty, device, full, dtype, there)
+    if kind in ("torch", "torch_gpu"):
+        there = "torch_gpu" in (kind, result_kind(arguments))
+        make_torch = _torch_maker(device, full, dtype, there)
         return Result(bind_result(where, scope, returns, make_torch()), None, make_torch, named=named)
 
     def make_host() -> Any:
@@ -213,10 +213,10 @@ def _result_with_tangent(
     return Result(tangent_of(where, scope, bound, sample), None, make, named=named)
 
 
-def _torch_empty(device: Device, shape: Shape, dtype: np.dtype[Any], there: bool) -> Any:
-    from slangpy_rt.interop.torch import empty, empty_there
+def _torch_maker(device: Device, shape: Shape, dtype: np.dtype[Any], there: bool) -> Callable[[], Any]:
+    from slangpy_rt.interop.torch import maker
 
-    return (empty_there if there else empty)(device, shape, dtype)
+    return maker(device, shape, dtype, there)
 
 
 def _nothing(out: Any) -> None:

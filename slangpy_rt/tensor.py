@@ -133,9 +133,11 @@ class Tensor(NDBuffer):
         BindError
             If the device does not work in that memory.
         """
-        from slangpy_rt.interop.foreign import tensor_from
+        from slangpy_rt.interop.memory import kept_memory
 
-        return tensor_from(device, array)
+        found, buffer = kept_memory(device, array)
+        aligned = found.address % 32 == 0
+        return cls.of(device.layout(cls, found.element, found.shape, found.strides, aligned), buffer, found.address)
 
     copy_from_numpy = NDBuffer.copy_from
     # On the class these make a tensor, on a tensor they are what they are on an NDBuffer; SP#016 writes both.

@@ -31,6 +31,7 @@ int cuStreamCreate(uintptr_t *stream, unsigned int flags);
 int cuStreamDestroy_v2(uintptr_t stream);
 int cuStreamSynchronize(uintptr_t stream);
 int cuStreamGetCtx(uintptr_t stream, uintptr_t *context);
+int cuStreamIsCapturing(uintptr_t stream, int *status);
 int cuStreamWaitEvent(uintptr_t stream, uintptr_t event, unsigned int flags);
 int cuEventCreate(uintptr_t *event, unsigned int flags);
 int cuEventDestroy_v2(uintptr_t event);

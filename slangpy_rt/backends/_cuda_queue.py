@@ -34,7 +34,7 @@ class CudaQueue(Queue):
     graphs : WeakSet
         Takes all that are made, for the backend to destroy.
     own : bool
-        Whether nobody else puts work on the stream, or captures it.
+        Whether nobody else puts work on the stream, or captures it in a graph.
     debug : bool
         Wait after each launch, so that an error names the kernel that caused it.
     """
@@ -57,7 +57,10 @@ class CudaQueue(Queue):
         self._context = context
         self._events = events
         self._graphs = graphs
-        self._own = own
+        # Nobody can capture the default stream.
+        self._watched = not own and handle != 0
+        self._capturing = FFI_CUDA.new("int *")
+        self._is_capturing = self._cu.cuStreamIsCapturing
         self._debug = debug
         self._closed = False
         self._lock = threading.Lock()
@@ -74,6 +77,10 @@ class CudaQueue(Queue):
             if node is None:
                 self._launch_once(kernel, groups, args)
                 return
+        # Of a graph in the making, a graph cannot be a part, but a launch can.
+        if self._watched and self._captured():
+            self._launch_once(kernel, groups, args)
+            return
         # A graph is for one caller at a time. Without a current context the driver (580) ends the process, and this
         # may be a thread's first launch, or another library may have made its own current.
         with self._lock:
@@ -159,8 +166,6 @@ class CudaQueue(Queue):
     def _node(self, kernel: Kernel, groups: tuple[int, int, int], args: bytes) -> CudaNode | None:
         """The graph of a kernel that was launched a few times here; None of others."""
         assert isinstance(kernel, CudaKernel)
-        if not self._own:
-            return None
         node = kernel.nodes.get(self.handle)
         if node is None:
             kernel.launches += 1
@@ -178,6 +183,10 @@ class CudaQueue(Queue):
                     self._kernels.append(kernel)
         kernel.node = node
         return node
+
+    def _captured(self) -> bool:
+        """Whether the stream's work is being recorded; after an error it is launched plainly, which has the error."""
+        return bool(self._is_capturing(self.handle, self._capturing) or self._capturing[0])
 
     def _launch_once(self, kernel: Kernel, groups: tuple[int, int, int], args: bytes) -> None:
         block = FFI_CUDA.new("char[]", args or 1)

@@ -31,7 +31,7 @@ def create_torch_device(type: str = "automatic", **options: Any) -> Device:
     UnsupportedError
         If PyTorch has no such device.
     """
-    from slangpy_rt.interop.torch import torch_device
+    from slangpy_rt.interop.devices import torch_device
 
     return torch_device(type, options)
 

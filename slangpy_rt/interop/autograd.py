@@ -5,7 +5,7 @@ Tensors are used where they lie if the device works there; on others they are co
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -14,13 +14,13 @@ from slangpy_rt.errors import BindError
 from slangpy_rt.interop.torch import (
     AsArray,
     current_stream,
-    element_of,
-    empty,
-    empty_there,
     in_place,
     lies_on,
+    maker,
+    placed,
     tensor_of,
 )
+from slangpy_rt.interop.torch_types import element_of
 from slangpy_rt.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 class AutogradCall:
     """A call whose arguments require gradients: what a function's calls go through then.
 
-    Its gradients are those that ``function.bwds`` computes. The result is the call's only output.
+    Its gradients are those that ``function.bwds`` computes. Its outputs are the result and what goes to ``out``
+    parameters, where the tensors that were passed become part of the graph.
 
     Parameters
     ----------
@@ -45,10 +46,18 @@ class AutogradCall:
         How many values come by position, the names of those that come by name, and how many uniforms follow.
     sig : FunctionSig
         Which of its declarations is called.
+    outs : tuple of int
+        Places of the values for ``out`` parameters.
     """
 
     def __init__(
-        self, function: Function, positional: int, names: tuple[str, ...], uniforms: int, sig: FunctionSig
+        self,
+        function: Function,
+        positional: int,
+        names: tuple[str, ...],
+        uniforms: int,
+        sig: FunctionSig,
+        outs: tuple[int, ...],
     ) -> None:
         self._function = function
         self._positional = positional
@@ -56,7 +65,10 @@ class AutogradCall:
         self._given = positional + len(names)
         self._uniforms = uniforms
         self._sig = sig
+        self.outs = outs
+        self.returns = sig.returns.kind != "void"
         self._forward: PreparedCall | None = None
+        self._kind: tuple[str, ...] = ()
         # By the arguments that get gradients, and how the gradient of the result lies.
         self._backward: dict[Any, Backward] = {}
 
@@ -91,31 +103,38 @@ class AutogradCall:
             f"{self._sig}: a command list does not take tensors that require a gradient; pass tensor.detach()."
         )
 
-    def forward(self, stream: Stream | None, values: tuple[Any, ...], uniforms: tuple[Any, ...]) -> torch.Tensor:
-        """Run the function; autograd does not look."""
+    def forward(self, stream: Stream | None, values: tuple[Any, ...], uniforms: tuple[Any, ...]) -> Any:
+        """Run the function; autograd does not look. Returns its outputs, one by itself."""
         call = self._forward
         if call is None:
             function, args, named = self._split(values, uniforms)
-            call = self._forward = function._prepared(args, "torch", named)
-        every = (*values, *uniforms, "torch")
-        out: torch.Tensor = call.run(every) if stream is None else call.run_on(stream, every)
-        return out
+            # What a modifier says the result shall be is no tensor.
+            kind = None if function._options.returns is None else "torch"
+            self._kind = () if kind is None else (kind,)
+            call = self._forward = function._prepared(args, kind, named)
+        every = (*values, *uniforms, *self._kind)
+        out = call.run(every) if stream is None else call.run_on(stream, every)
+        if not self.outs:
+            return out
+        return (*((out,) if self.returns else ()), *[values[k] for k in self.outs])
 
     def backward(
         self,
         stream: Stream | None,
         values: tuple[Any, ...],
         uniforms: tuple[Any, ...],
-        grad: torch.Tensor,
+        grads: tuple[torch.Tensor, ...],
         wanted: tuple[int, ...],
     ) -> list[torch.Tensor]:
-        """The gradients of the values at those places."""
-        key = wanted, *AsArray().signature(grad)
+        """The gradients of the values at those places, from those of the outputs."""
+        key = wanted, *[AsArray().signature(grad) for grad in grads]
         found = self._backward.get(key)
         if found is None:
             function, args, named = self._split(values, uniforms)
-            found = self._backward[key] = Backward(function, self._sig, args, named, grad, wanted)
-        return found.run(stream, values, uniforms, grad)
+            found = self._backward[key] = Backward(
+                function, self._sig, args, named, grads, wanted, self.outs
+            )  # fmt: skip
+        return found.run(stream, values, uniforms, grads)
 
     def _split(self, values: tuple[Any, ...], uniforms: tuple[Any, ...]) -> tuple[Function, Any, dict[str, Any]]:
         function = self._function._with_values(uniforms) if uniforms else self._function
@@ -128,33 +147,73 @@ class AutogradCall:
                 f"{self._sig}: an argument requires a gradient, and autograd does not see what is written to "
                 "_result; leave it out, or call within torch.no_grad()."
             )
-        return _Apply.apply(self, stream, values[self._given : end], *values[: self._given])  # type: ignore[no-untyped-call]
+        given = values[: self._given]
+        for k in self.outs:
+            if not isinstance(given[k], torch.Tensor):
+                raise BindError(
+                    f"{self._sig}: an argument requires a gradient, and what goes to an 'out' parameter then goes to "
+                    "a torch tensor; pass one, or call within torch.no_grad()."
+                )
+        found = _Apply.apply(self, stream, values[self._given : end], *given)  # type: ignore[no-untyped-call]
+        if not self.outs:
+            return found
+        return (found if isinstance(found, torch.Tensor) else found[0]) if self.returns else None
+
+
+# Stands for what a call writes to, of which the backward pass needs nothing.
+_WRITTEN: Any = object()
 
 
 class _Apply(torch.autograd.Function):
     """A Slang function in torch's graph."""
 
     @staticmethod
-    def forward(
-        ctx: Any, call: AutogradCall, stream: Stream | None, uniforms: tuple[Any, ...], *values: Any
-    ) -> torch.Tensor:
+    def forward(ctx: Any, call: AutogradCall, stream: Stream | None, uniforms: tuple[Any, ...], *values: Any) -> Any:
         ctx.call = call, stream, uniforms
         ctx.others = [None if isinstance(v, torch.Tensor) else v for v in values]
+        for k in call.outs:
+            ctx.others[k] = _WRITTEN
         # torch notices if one is written to before the gradient is asked for.
-        ctx.save_for_backward(*[v for v in values if isinstance(v, torch.Tensor)])
-        return call.forward(stream, values, uniforms)
+        ctx.save_for_backward(*[v for v, o in zip(values, ctx.others, strict=True) if o is None])
+        found = call.forward(stream, values, uniforms)
+        if call.outs:
+            ctx.mark_dirty(*[values[k] for k in call.outs])
+        return found
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, grad: torch.Tensor) -> tuple[Any, ...]:
-        call, stream, uniforms = ctx.call
-        saved = iter(ctx.saved_tensors)
-        values = tuple([next(saved) if v is None else v for v in ctx.others])
-        wanted = tuple([k for k, needed in enumerate(ctx.needs_input_grad[3:]) if needed])
-        gradients: list[Any] = [None] * (len(values) + 3)
-        for k, gradient in zip(wanted, call.backward(stream, values, uniforms, grad, wanted), strict=True):
-            gradients[k + 3] = gradient
-        return tuple(gradients)
+    def backward(ctx: Any, *grads: torch.Tensor) -> tuple[Any, ...]:
+        if not torch.is_grad_enabled():
+            return _backward(ctx, grads)
+        # A graph of the backward pass is made: whoever comes back to here is told. torch's once_differentiable looks
+        # at ``grad`` alone, and would let gradients pass for constants that depend on the saved tensors.
+        with torch.no_grad():
+            found = _backward(ctx, grads)
+        return tuple([None if g is None else _Once.apply(g, *grads, *ctx.saved_tensors) for g in found])  # type: ignore[no-untyped-call]
+
+
+class _Once(torch.autograd.Function):
+    """A gradient that depends on others, and that cannot be differentiated."""
+
+    @staticmethod
+    def forward(ctx: Any, gradient: torch.Tensor, *sources: torch.Tensor) -> torch.Tensor:
+        return gradient.view_as(gradient)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: torch.Tensor) -> Any:
+        raise RuntimeError(
+            "Slang functions have no second derivatives; this gradient depends on one's backward pass."
+        )
+
+
+def _backward(ctx: Any, grads: tuple[torch.Tensor, ...]) -> tuple[Any, ...]:
+    call, stream, uniforms = ctx.call
+    saved = iter(ctx.saved_tensors)
+    values = tuple([next(saved) if v is None else v for v in ctx.others])
+    wanted = tuple([k for k, needed in enumerate(ctx.needs_input_grad[3:]) if needed])
+    gradients: list[Any] = [None] * (len(values) + 3)
+    for k, gradient in zip(wanted, call.backward(stream, values, uniforms, grads, wanted), strict=True):
+        gradients[k + 3] = gradient
+    return tuple(gradients)
 
 
 class Backward:
@@ -170,10 +229,10 @@ class Backward:
         Which of its declarations is called.
     args, named
         What the call was given.
-    grad : torch.Tensor
-        The gradient of its result.
-    wanted : tuple of int
-        Places of the arguments, in their order, that get gradients.
+    grads : tuple of torch.Tensor
+        The gradients of its outputs: the result, if there is one, and ``out`` parameters.
+    wanted, outs : sequence of int
+        Places of the arguments, in their order, that get gradients, and of those for ``out`` parameters.
     """
 
     def __init__(
@@ -182,56 +241,74 @@ class Backward:
         sig: FunctionSig,
         args: tuple[Any, ...],
         named: dict[str, Any],
-        grad: torch.Tensor,
+        grads: tuple[torch.Tensor, ...],
         wanted: Sequence[int],
+        outs: Sequence[int] = (),
     ) -> None:
         device = self._device = function.device
         values = (*args, *named.values())
         self._wanted = tuple(wanted)
-        self._tensors = [k for k, v in enumerate(values) if isinstance(v, torch.Tensor)]
-        self._in_place = all(lies_on(device, t) for t in (grad, *(values[k] for k in self._tensors)))
+        # Where the gradients of outputs belong; the result is at -1.
+        self._seeds = (*((-1,) if sig.returns.kind != "void" else ()), *outs)
+        self._tensors = [k for k, v in enumerate(values) if isinstance(v, torch.Tensor) and k not in outs]
+        self._in_place = all(lies_on(device, t) for t in (*grads, *(values[k] for k in self._tensors)))
         # The scalars of a vector lie side by side, and what is copied has no gaps.
         self._dense = not self._in_place or sig.returns.kind != "scalar"
-        self._on_gpu = grad.is_cuda
-        self._stream = current_stream(grad.device.index) if grad.is_cuda and self._in_place else None
+        self._on_gpu = grads[0].is_cuda
+        self._stream = current_stream(grads[0].device.index) if self._on_gpu and self._in_place else None
         # What is the same for all: how values, their gradients and the result's gradient lie.
         self._layouts: dict[int, Layout] = {}
         self._gradients: dict[int, Layout] = {}
+        self._makers: dict[int, Callable[[], torch.Tensor]] = {}
         self._adds: dict[int, bool] = dict.fromkeys(wanted, True)
-        seen, seed, _ = self._arrays(values, grad)
-        given = seen[: len(args)], dict(zip(named, seen[len(args) :], strict=True))
-        self._call = function.bwds._prepared(tuple(given[0]), seed, given[1])
+        seen, result, _, _ = self._arrays(values, grads)
+        given = tuple(seen[: len(args)]), dict(zip(named, seen[len(args) :], strict=True))
+        self._call = function.bwds._prepared(given[0], result, given[1])
         self._adds = {k: self._call.adds_to_gradients_of(k) for k in wanted}
 
     def run(
-        self, stream: Stream | None, values: tuple[Any, ...], uniforms: tuple[Any, ...], grad: torch.Tensor
+        self,
+        stream: Stream | None,
+        values: tuple[Any, ...],
+        uniforms: tuple[Any, ...],
+        grads: tuple[torch.Tensor, ...],
     ) -> list[torch.Tensor]:
         """The gradients of the wanted arguments."""
         device = self._device
         device.check_open()
-        seen, seed, gradients = self._arrays(values, grad)
-        every = (*seen, *uniforms, seed)
+        seen, result, gradients, _kept = self._arrays(values, grads)
+        every = (*seen, *uniforms, *(() if result is None else (result,)))
         if stream is not None:
             if self._stream is None:
                 self._call.run_on(stream, every)
             else:
-                theirs = device.stream(self._stream(grad))
+                theirs = device.stream(self._stream(grads))
                 stream.wait(theirs)
                 self._call.run_on(stream, every)
                 theirs.wait(stream)
         elif self._stream is None:
             self._call.run(every)
         else:
-            self._call.run_with(device.guests(self._stream(grad)).launch, every)
+            self._call.run_with(device.guests(self._stream(grads)).launch, every)
             if device.deterministic:
                 # Exact sums are added to the gradients by the device's own queue.
-                device.stream(self._stream(grad)).wait(device)
-        return [tensor_of(g.numpy()) if isinstance(g, Tensor) else g for g in gradients]
+                device.stream(self._stream(grads)).wait(device)
+        return [self._brought(g) if isinstance(g, Tensor) else g for g in gradients]
 
-    def _arrays(self, values: tuple[Any, ...], grad: torch.Tensor) -> tuple[list[Any], Tensor, list[Any]]:
-        """The values as Tensors with gradients, the result's gradient, and the gradients that were made."""
+    def _brought(self, array: Tensor) -> torch.Tensor:
+        """A gradient from where the device works to where the tensors lie."""
+        if not self._on_gpu:
+            return tensor_of(array.numpy())
+        out = maker(self._device, array.shape, array.layout.numpy_dtype, True)()
+        self._device.bridge.fetch(array, out)
+        return out
+
+    def _arrays(
+        self, values: tuple[Any, ...], grads: tuple[torch.Tensor, ...]
+    ) -> tuple[list[Any], Tensor | None, list[Any], Any]:
+        """The values as Tensors with gradients, the result, the gradients that were made, and what has to be kept."""
         if self._dense:
-            grad = grad.contiguous()
+            grads = tuple([grad.contiguous() for grad in grads])
         seen, made = list(values), []
         for k in self._tensors:
             seen[k] = self._seen(k, values[k])
@@ -241,20 +318,26 @@ class Backward:
             if self._adds[k]:
                 gradient.zero_() if gradient is not array else array.clear()
             seen[k]._grads = None, array
-        seed = self._seen(-1, grad)
-        assert seed.layout.grads is not None and seed.layout.grads.into is not None
-        seed._grads = Tensor.of(seed.layout.grads.into, seed.buffer, seed.address), None
-        return seen, seed, made
+        result = None
+        for place, grad in zip(self._seeds, grads, strict=True):
+            seed = self._seen(place, grad)
+            assert seed.layout.grads is not None and seed.layout.grads.into is not None
+            seed._grads = Tensor.of(seed.layout.grads.into, seed.buffer, seed.address), None
+            if place < 0:
+                result = seed
+            else:
+                seen[place] = seed
+        return seen, result, made, grads
 
     def _seen(self, place: int, value: torch.Tensor) -> Tensor:
-        """A value as a Tensor, its layout saying that it carries gradients; the result is -1."""
+        """A value as a Tensor whose layout says that it carries gradients; of an output, its gradient."""
         device, layout = self._device, self._layouts.get(place)
         if layout is not None and self._in_place:
             return Tensor.of(layout, device.guest, value.data_ptr())
         plain = as_tensor(device, value)
         if layout is None:
             layout = plain.layout
-            if place < 0:
+            if place in self._seeds:
                 layout = plain._carrying(plain, None).layout
             elif place in self._wanted:
                 dense = device.layout(Tensor, layout.element, layout.shape)
@@ -269,7 +352,10 @@ class Backward:
         if not self._in_place:
             array = Tensor(device, layout.element, layout.shape)
             return array, array
-        made = (empty_there if self._on_gpu else empty)(device, layout.shape, layout.numpy_dtype)
+        make = self._makers.get(place)
+        if make is None:
+            make = self._makers[place] = maker(device, layout.shape, layout.numpy_dtype, self._on_gpu)
+        made = make()
         return made, Tensor.of(layout, device.guest, made.data_ptr())
 
 
@@ -281,7 +367,9 @@ def as_tensor(device: Device, value: torch.Tensor) -> Tensor:
     BindError
         If it lies on a GPU where the device does not work, or Slang has no such element type.
     """
-    if value.is_cuda or lies_on(device, value):
+    if value.is_cuda:
+        return placed(device, value)
+    if lies_on(device, value):
         return in_place(device, value)
     copied: Tensor = Tensor.from_numpy(device, AsArray()(value.detach()), dtype=element_of(value))
     return copied

@@ -7,10 +7,12 @@ https://dmlc.github.io/dlpack/latest/c_api.html
 from __future__ import annotations
 
 import ctypes
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from slangpy_rt.errors import BindError
-from slangpy_rt.ndbuffer import NDBuffer
+
+if TYPE_CHECKING:
+    from slangpy_rt.ndbuffer import NDBuffer
 
 CUDA = 2  # kDLCUDA
 _CODES = {"i": 0, "u": 1, "f": 2, "b": 6}  # kDLInt, kDLUInt, kDLFloat, kDLBool

@@ -5,10 +5,12 @@ Whoever takes one waits for the device's work on it; what both do with it later 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from slangpy_rt.interop.dlpack import CUDA, Export
-from slangpy_rt.ndbuffer import NDBuffer
+
+if TYPE_CHECKING:
+    from slangpy_rt.ndbuffer import NDBuffer
 
 _LEGACY = 1  # what DLPack and the CUDA array interface call the default stream, whose CUstream is 0
 
@@ -65,6 +67,8 @@ def as_torch(array: NDBuffer) -> Any:
     """A tensor of PyTorch in the same memory."""
     import torch
 
+    if array.device.name != "cuda":
+        return torch.from_numpy(array.host_view())
     return torch.from_dlpack(array)  # type: ignore[attr-defined]
 
 

@@ -11,7 +11,7 @@ import torch
 
 from slangpy_rt.errors import BindError
 from slangpy_rt.interop.autograd import Backward
-from slangpy_rt.interop.torch import dtype_of
+from slangpy_rt.interop.torch_types import dtype_of
 
 if TYPE_CHECKING:
     from slangpy_rt.function import Function
@@ -82,7 +82,7 @@ def operator_of(function: Function, arguments: str | None) -> Any:
 
     def backward(grad: torch.Tensor, *args: Any) -> list[torch.Tensor]:
         wanted = [k for k in tensors if args[k].is_floating_point()]
-        found = Backward(function, sig, args, {}, grad, wanted).run(None, args, (), grad)
+        found = Backward(function, sig, args, {}, (grad,), wanted).run(None, args, (), (grad,))
         gradients = dict(zip(wanted, found, strict=True))
         return [gradients[k] if k in gradients else torch.zeros_like(args[k]) for k in tensors]
 

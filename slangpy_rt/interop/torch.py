@@ -6,15 +6,16 @@ Nothing outside of this folder imports torch.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
-from slangpy_rt.dtypes import SLANG_OF, scalar_type
-from slangpy_rt.errors import BindError, UnsupportedError
-from slangpy_rt.feeds import PointerFeed
+from slangpy_rt.errors import BindError
+from slangpy_rt.feeds import Feed, PointerFeed
+from slangpy_rt.interop.torch_types import described, dtype_of, element_of
 from slangpy_rt.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -24,33 +25,12 @@ if TYPE_CHECKING:
 _POOLED_BYTES = 1 << 20
 
 
-def torch_device(type: str, options: dict[str, Any]) -> Device:
-    """As ``slangpy_rt.create_torch_device``."""
-    from slangpy_rt.device import Device
-
-    name, _, number = type.partition(":")
-    if name == "cpu" or (name == "automatic" and not torch.cuda.is_available()):
-        return Device("cpu", **options)
-    if name not in ("cuda", "automatic"):
-        raise UnsupportedError(f"create_torch_device: PyTorch's tensors lie on 'cuda' or 'cpu', not on {type!r}.")
-    if not torch.cuda.is_available():
-        raise UnsupportedError(
-            "create_torch_device: this PyTorch has no CUDA device; torch.cuda.is_available() is False."
-        )
-    index = int(number) if number else torch.cuda.current_device()
-    return Device("cuda", index=index, stream=torch.cuda.current_stream(index), **options)
-
-
 class AsArray:
-    """What a tensor is to a call: a NumPy array, or a Tensor of the device that it lies on.
+    """What a tensor is to a call: a NumPy array, or a Tensor of the device that it lies on."""
 
-    Attributes
-    ----------
-    host : str
-        What kind of result it asks for.
-    """
-
-    host = "torch"
+    def result_kind(self, value: torch.Tensor) -> str:
+        """What kind of result it asks for."""
+        return "torch_gpu" if value.is_cuda else "torch"
 
     def __call__(self, value: torch.Tensor) -> np.ndarray[Any, Any]:
         """Its memory, of the host.
@@ -77,10 +57,14 @@ class AsArray:
         if not value.is_cuda:
             return self(value)
         _refuse_autograd(value)
-        return in_place(device, value)
+        return placed(device, value)
 
-    def feed(self, device: Device, value: torch.Tensor, access: str) -> PointerFeed:
+    def feed(self, device: Device, value: torch.Tensor, access: str) -> Feed:
         """How its memory reaches a kernel."""
+        if value.is_cuda and device.name == "vulkan":
+            from slangpy_rt.interop.bridge import StagedFeed
+
+            return StagedFeed(device, value, access)
         return PointerFeed(device, current_stream(value.device.index) if value.is_cuda else None)
 
     def asks_for_autograd(self, value: torch.Tensor) -> bool:
@@ -114,6 +98,22 @@ def lies_on(device: Device, value: torch.Tensor) -> bool:
     return value.device.type == "cpu" and "zero_copy" in device.caps.features
 
 
+def placed(device: Device, value: torch.Tensor) -> Tensor:
+    """A tensor on a GPU as one of a device: in its own memory, or on Vulkan a copy.
+
+    Raises
+    ------
+    BindError
+        As ``in_place``.
+    """
+    if device.name != "vulkan":
+        return in_place(device, value)
+    from slangpy_rt.interop.bridge import bridge_of
+
+    copied: Tensor = bridge_of(device, value).send(value.detach())
+    return copied
+
+
 def in_place(device: Device, value: torch.Tensor) -> Tensor:
     """A tensor's memory as a Tensor of the device that works there; nothing keeps it.
 
@@ -131,20 +131,6 @@ def in_place(device: Device, value: torch.Tensor) -> Tensor:
     return Tensor.of(layout, device.guest, address)
 
 
-def element_of(value: torch.Tensor) -> Any:
-    """The Slang type of a tensor's elements.
-
-    Raises
-    ------
-    BindError
-        If there is none.
-    """
-    found = _ELEMENTS.get(value.dtype)
-    if found is None:
-        raise BindError(f"{described(value)}; Slang has no such element type.")
-    return found
-
-
 def current_stream(index: int) -> Callable[[Any], int]:
     """What finds the stream that PyTorch works on just then, on a GPU, whatever it is given."""
     # 0.1 us; torch.cuda.current_stream takes 2.
@@ -158,50 +144,19 @@ def tensor_of(array: np.ndarray[Any, Any]) -> torch.Tensor:
     return found
 
 
-def empty(device: Device, shape: tuple[int, ...], dtype: np.dtype[Any]) -> torch.Tensor:
-    """A new host tensor for a result.
+def maker(device: Device, shape: tuple[int, ...], dtype: np.dtype[Any], there: bool) -> Callable[[], torch.Tensor]:
+    """What makes new tensors for a result, in host memory or ``there``, on the GPU of a device.
 
     Raises
     ------
     UnsupportedError
         If torch has no such element type.
     """
+    # 10 us: NumPy puts the name together each time.
+    kind = dtype_of(dtype)
+    if there:
+        index = device.index if device.name == "cuda" else device.bridge.index
+        return partial(torch.empty, shape, dtype=kind, device=torch.device("cuda", index))
     if prod(shape) * dtype.itemsize < _POOLED_BYTES:
-        return torch.empty(shape, dtype=dtype_of(dtype))
-    dtype_of(dtype)
-    return tensor_of(device.host_array(shape, dtype))
-
-
-def empty_there(device: Device, shape: tuple[int, ...], dtype: np.dtype[Any]) -> torch.Tensor:
-    """A new tensor on the GPU of a device.
-
-    Raises
-    ------
-    UnsupportedError
-        If torch has no such element type.
-    """
-    return torch.empty(shape, dtype=dtype_of(dtype), device=torch.device("cuda", device.index))
-
-
-def dtype_of(dtype: np.dtype[Any]) -> torch.dtype:
-    """PyTorch's name of a NumPy dtype.
-
-    Raises
-    ------
-    UnsupportedError
-        If it has none.
-    """
-    found = getattr(torch, dtype.name, None)
-    if dtype.names is not None or not isinstance(found, torch.dtype):
-        raise UnsupportedError(f"torch has no element type for results of {dtype}; ask for another kind of _result.")
-    return found
-
-
-def described(value: torch.Tensor) -> str:
-    """A tensor in a few words, for messages."""
-    return f"a torch tensor of {value.dtype} and shape {tuple(value.shape)} on {value.device}"
-
-
-_ELEMENTS = {
-    getattr(torch, dtype.name): scalar_type(name) for dtype, name in SLANG_OF.items() if hasattr(torch, dtype.name)
-}
+        return partial(torch.empty, shape, dtype=kind)
+    return lambda: tensor_of(device.host_array(shape, dtype))

@@ -28,6 +28,13 @@ float along(Line line, float x) { return line.slope * x + line.offset; }
 Line through(float a, float b) { return { a, b }; }
 uniform float scale;
 [Differentiable] float scaled(float x) { return scale * x * x; }
+[Differentiable] void follow(inout float a, float b) { a = a * b; }
+[Differentiable] float split(float a, float b, out float c, out float3 d)
+{
+    c = a * a;
+    d = float3(a, b, a * b);
+    return a + 2 * b;
+}
 void grow(inout float a, float b) { a += b; }
 [Differentiable] void put(float a, out float b) { b = a; }
 int two(int x) { return 2 * x; }
@@ -160,6 +167,40 @@ def test_no_grad_and_what_needs_none(module: spy.Module) -> None:
     assert not frozen.requires_grad
 
 
+def test_several_outputs(module: spy.Module) -> None:
+    def both(f: Callable[..., Any], x: torch.Tensor, y: torch.Tensor) -> list[Any]:
+        outs = f(x, y)
+        assert all(out.requires_grad for out in outs)
+        sum((k + 1) * (out * out).sum() for k, out in enumerate(outs)).backward()
+        return [*[out.detach() for out in outs], x.grad, y.grad]
+
+    def ours(x: torch.Tensor, y: torch.Tensor) -> Any:
+        c, d = torch.zeros(6), torch.zeros(6, 3)
+        first = module.split(x, y, c, d)
+        return first, c, d
+
+    def ours_without_result(x: torch.Tensor, y: torch.Tensor) -> Any:
+        c = torch.zeros(6)
+        assert module.put(x, c) is None
+        return x + 2 * y, c * x, torch.stack([x, y, x * y], -1)
+
+    def theirs(x: torch.Tensor, y: torch.Tensor) -> Any:
+        return x + 2 * y, x * x, torch.stack([x, y, x * y], -1)
+
+    def inputs() -> list[torch.Tensor]:
+        torch.manual_seed(4)
+        return [torch.rand(6, requires_grad=True), torch.rand(6, requires_grad=True)]
+
+    for f in (ours, ours_without_result):
+        for got, expected in zip(both(f, *inputs()), both(theirs, *inputs()), strict=True):
+            same(got, expected)
+    # Only one of them is used.
+    x, c, d = torch.rand(6, requires_grad=True), torch.zeros(6), torch.zeros(6, 3)
+    module.split(x, 1.0, c, d)
+    c.sum().backward()
+    same(x.grad, 2 * x.detach())
+
+
 def test_a_changed_argument_is_noticed(module: spy.Module) -> None:
     x = torch.rand(4, requires_grad=True)
     z = x * 1
@@ -167,6 +208,14 @@ def test_a_changed_argument_is_noticed(module: spy.Module) -> None:
     z.add_(1)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         y.sum().backward()
+
+
+def test_a_second_derivative_is_refused(module: spy.Module) -> None:
+    x = torch.rand(4, requires_grad=True)
+    (first,) = torch.autograd.grad(module.mul(x, x).sum(), x, create_graph=True)
+    same(first.detach(), 3 * x.detach() ** 2)
+    with pytest.raises(RuntimeError, match="no second derivatives"):
+        (first * x).sum().backward()
 
 
 def test_a_training_loop(module: spy.Module) -> None:
@@ -221,7 +270,8 @@ def test_what_is_refused(module: spy.Module) -> None:
     for call, message in [
         (lambda: module.two(x.to(torch.float32)), "does not convert to 'int'"),
         (lambda: module.through(x, 1.0), r"needs a derivative; mark the function \[Differentiable\]"),
-        (lambda: module.put(x, torch.zeros(3)), "autograd does not see what is written to 'out'"),
+        (lambda: module.put(x, np.zeros(3, np.float32)), "goes to a torch tensor; pass one"),
+        (lambda: module.follow(x, 1.0), "autograd would need what was there before"),
         (lambda: module.mul(x, 1.0, _result=torch.zeros(3)), "leave it out, or call within torch.no_grad"),
         (lambda: module.mul.bind(x, 1.0), r"pass tensor\.detach\(\)"),
         (lambda: module.mul.append_to(module.device.command_list(), x, 1.0), r"pass tensor\.detach\(\)"),
@@ -242,11 +292,15 @@ def test_arrays_for_other_libraries(device: spy.Device) -> None:
     data = np.arange(24, dtype=np.float32).reshape(4, 6)
     x = spy.Tensor.from_numpy(device, data)
     if "zero_copy" not in device.caps.features:
-        for use in (x.torch, x.host_view):
+        with pytest.raises(spy.UnsupportedError, match="to_numpy"):
+            x.host_view()
+        if device.name != "cuda":  # whose memory other libraries know
             with pytest.raises(spy.UnsupportedError, match="to_numpy"):
-                use()
-        with pytest.raises(BufferError, match="to_numpy"):
-            np.from_dlpack(x)
+                x.torch()
+            with pytest.raises(BufferError, match="to_numpy"):
+                np.from_dlpack(x)
+            with pytest.raises(AttributeError, match="no CUDA GPU"):
+                _ = x.__cuda_array_interface__
         return
     for view, expected in ((x, data), (x[1:, ::-2], data[1:, ::-2]), (x[2], data[2])):
         np.testing.assert_array_equal(view.host_view(), expected)

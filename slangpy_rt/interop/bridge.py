@@ -1,0 +1,112 @@
+"""PyTorch's tensors on a CUDA GPU for a Vulkan device on the same GPU.
+
+PyTorch's memory is not Vulkan's, and the driver does not open it there: tensors are copied on the GPU, to and from
+memory of Vulkan that CUDA sees too. Semaphores order the copies; the host waits for none of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from slangpy_rt.backends.base import Buffer
+from slangpy_rt.errors import BindError
+from slangpy_rt.feeds import Feed
+from slangpy_rt.interop.exchange import capsule
+from slangpy_rt.interop.torch_types import described, element_of
+from slangpy_rt.tensor import Tensor
+
+if TYPE_CHECKING:
+    from slangpy_rt.device import Device
+
+
+class Bridge:
+    """Between a Vulkan device and PyTorch's tensors on one CUDA GPU.
+
+    Attributes
+    ----------
+    index : int
+        Of the GPU, as CUDA counts.
+    """
+
+    def __init__(self, device: Device, index: int) -> None:
+        self._device = device
+        self._cuda = type(device)("cuda", index=index)
+        self.index = index
+
+    def send(self, value: torch.Tensor) -> Tensor:
+        """A tensor's copy on the Vulkan device."""
+        array = Tensor(self._device, element_of(value), tuple(value.shape))
+        if value.numel():
+            seen = self._seen(array, True)
+            seen.copy_(value)
+        return array
+
+    def fetch(self, array: Tensor, out: torch.Tensor) -> None:
+        """Copy an array of the Vulkan device to a tensor."""
+        if not out.numel():
+            return
+        out.copy_(self._seen(array, False))
+        order, lane = self._lane()
+        with order.lock:
+            # Until the copy is done its memory must not be another array's.
+            lane.hold(array.buffer)
+
+    def _seen(self, array: Tensor, written: bool) -> torch.Tensor:
+        """The same memory for PyTorch, whose stream waits for the Vulkan device's work on it."""
+        seen = array.share(self._cuda)
+        order, lane = self._lane()
+        with order.lock:
+            order.touch(lane, (seen.buffer,), (written,))
+        found: torch.Tensor = torch.utils.dlpack.from_dlpack(capsule(seen, -1, None, None, None))
+        return found
+
+    def _lane(self) -> Any:
+        stream = self._cuda.stream(torch._C._cuda_getCurrentRawStream(self.index))
+        return self._cuda.lane_of("", stream)
+
+
+class StagedFeed(Feed):
+    """A tensor that is copied to the Vulkan device, and back if the kernel writes it."""
+
+    buffers = 1
+    lasting = False
+
+    def __init__(self, device: Device, sample: torch.Tensor, access: str) -> None:
+        self._device = device
+        self._access = access
+        self._layout = device.layout(Tensor, element_of(sample), tuple(sample.shape))
+        self.returns = access != "in"
+
+    def feed(self, value: torch.Tensor, block: list[Any], buffers: list[Buffer]) -> None:
+        if self._access == "out":
+            buffer = self._device.alloc(self._layout.nbytes)
+        else:
+            buffer = bridge_of(self._device, value).send(value).buffer
+        block.append(buffer.address)
+        buffers.append(buffer)
+
+    def finish(self, value: torch.Tensor, buffers: Sequence[Buffer]) -> None:
+        array = Tensor.of(self._layout, buffers[0], buffers[0].address)
+        bridge_of(self._device, value).fetch(array, value)
+
+
+def bridge_of(device: Device, value: torch.Tensor) -> Bridge:
+    """What leads from a tensor's GPU to a Vulkan device; made when it is first asked for.
+
+    Raises
+    ------
+    BindError
+        If the device is on another GPU.
+    """
+    found: Bridge | None = device.bridge
+    if found is None:
+        found = Bridge(device, value.device.index)
+        # Says whether memory can be shared at all.
+        Tensor(device, "float", 1).share(found._cuda)
+        device.bridge = found
+    if found.index != value.device.index:
+        raise BindError(f"{described(value)}; {device!r} works on GPU {found.index}.")
+    return found

@@ -1,0 +1,49 @@
+"""PyTorch's element types beside Slang's and NumPy's, and its tensors in words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from slangpy_rt.dtypes import SLANG_OF, scalar_type
+from slangpy_rt.errors import BindError, UnsupportedError
+
+
+def element_of(value: torch.Tensor) -> Any:
+    """The Slang type of a tensor's elements.
+
+    Raises
+    ------
+    BindError
+        If there is none.
+    """
+    found = _ELEMENTS.get(value.dtype)
+    if found is None:
+        raise BindError(f"{described(value)}; Slang has no such element type.")
+    return found
+
+
+def dtype_of(dtype: np.dtype[Any]) -> torch.dtype:
+    """PyTorch's name of a NumPy dtype.
+
+    Raises
+    ------
+    UnsupportedError
+        If it has none.
+    """
+    found = getattr(torch, dtype.name, None)
+    if dtype.names is not None or not isinstance(found, torch.dtype):
+        raise UnsupportedError(f"torch has no element type for results of {dtype}; ask for another kind of _result.")
+    return found
+
+
+def described(value: torch.Tensor) -> str:
+    """A tensor in a few words, for messages."""
+    return f"a torch tensor of {value.dtype} and shape {tuple(value.shape)} on {value.device}"
+
+
+_ELEMENTS = {
+    getattr(torch, dtype.name): scalar_type(name) for dtype, name in SLANG_OF.items() if hasattr(torch, dtype.name)
+}
