@@ -1,4 +1,5 @@
-"""Long runs: memory of host and device over 100,000 calls of each kind, 1,000 submissions and 200 command lists.
+"""Long runs: memory of host and device over 100,000 calls of each kind, 1,000 submissions and 200 command lists,
+and 10,000 forward and backward passes of PyTorch's autograd, where that is installed.
 
 Each kind of call runs in five parts. After all but the first the device is waited for, garbage is collected, and
 memory is looked at: the process's resident set, and its share of the device. For CUDA that is what nvidia-smi says,
@@ -13,6 +14,7 @@ host, and one array of 16 KiB in 312 calls. If one grows more, the exit status i
 from __future__ import annotations
 
 import gc
+import importlib.util
 import os
 import shutil
 import subprocess
@@ -154,6 +156,7 @@ def kinds(device: spy.Device, quick: bool) -> list[Kind]:
     y = a.with_grads(grad_in=spy.Tensor.ones(device, _SHAPE))
     result = out.with_grads(grad_in=spy.Tensor.ones(device, _SHAPE))
     cell, numbers = spy.ValueRef(1.0), count()
+    tensors, seed = _tensors(device)
     for _ in range(3000):
         # 48 MiB: rings of page-locked memory have all of their 32 MiB once they have gone round.
         out.copy_from(host)
@@ -191,6 +194,10 @@ def kinds(device: spy.Device, quick: bool) -> list[Kind]:
         way = module.biased.set(bias=next(numbers) * 0.1)(a)
         module.at(rays, way[:100])
 
+    def autograd() -> None:
+        tensors[0].grad = tensors[1].grad = None
+        module.mul(*tensors).backward(seed)
+
     def gradients() -> None:
         module.mul.bwds(x, one, _result=result)
 
@@ -213,7 +220,17 @@ def kinds(device: spy.Device, quick: bool) -> list[Kind]:
         Kind("list submitted", kept.submit, lists),
         Kind("list updated", updated, lists),
         Kind("list made and dropped", made_and_dropped, dropped),
+        *([Kind("autograd", autograd, calls // 10)] if tensors else []),
     ]  # fmt: skip
+
+
+def _tensors(device: spy.Device) -> tuple[list[Any], Any]:
+    """PyTorch's, where it is installed, on the device's GPU if it has that; two that get gradients, and another."""
+    if importlib.util.find_spec("torch") is None:
+        return [], None
+    torch: Any = importlib.import_module("torch")
+    where = "cuda" if device.name != "cpu" and torch.cuda.is_available() else "cpu"
+    return [torch.ones(_SHAPE, device=where, requires_grad=True) for _ in range(2)], torch.ones(_SHAPE, device=where)
 
 
 def host_memory() -> int:

@@ -198,9 +198,7 @@ class Device:
             lane = self.order.adopt(self.backend.open_queue(stream_handle("Device.stream", external)))
             if not isinstance(external, (int, Stream)):
                 lane.queue.owner = external
-        if not self.ordered:
-            self.ordered = True
-            self.relink()
+        self._begin_order()
         return Stream(self, self.order, lane, external is not None)
 
     def event(self) -> Event:
@@ -405,8 +403,7 @@ class Device:
                 f"{where}: {self!r} cannot open memory of {owner!r}; that takes Vulkan memory, CUDA, and one GPU."
             )
         for device in (self, owner):
-            device.ordered = True
-            device.relink()
+            device._begin_order()
         self.order.share(owner.order, found, buffer)
         return found
 
@@ -425,8 +422,16 @@ class Device:
 
             self.check_open()
             with self._lock:
-                found = self._guests[handle] = Guests(self, self.backend.open_queue(handle))
+                found = self._guests[handle] = Guests(self, self.backend.guest_queue(handle))
         return found
+
+    def stream_on(self, queue: Queue) -> Stream:
+        """A stream on a queue of another library."""
+        from slangpy_rt.stream import Stream
+
+        lane = self.order.adopt(queue)
+        self._begin_order()
+        return Stream(self, self.order, lane, True)
 
     def queue_launch(self, queue: Queue) -> Callable[..., None]:
         """What launches on a queue, noticed by who looks on."""
@@ -477,6 +482,12 @@ class Device:
         self._lock = threading.RLock()
         self._forget()
         self.backend.abandon()
+
+    def _begin_order(self) -> None:
+        """From here on there are several queues."""
+        if not self.ordered:
+            self.ordered = True
+            self.relink()
 
     def _drain(self) -> None:
         """Wait for all work, and let go of what it used: by marks that the wait has passed."""

@@ -1,6 +1,7 @@
 """Guests: calls on arrays of another library, which run on the stream that it works on, in its order.
 
-A kernel that touches this device's memory as well goes through the order of its queues.
+Kernels that touch this device's memory as well go through the order of its queues. The stream may be gone with the
+next call: nothing is asked of it later.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from slangpy_rt.backends.base import Buffer, Kernel, Queue
 
 if TYPE_CHECKING:
     from slangpy_rt.device import Device
+    from slangpy_rt.stream import Stream
 
 
 class Guests:
@@ -34,5 +36,10 @@ class Guests:
         guest = self._device.guest
         if self._own or all(buffer is guest for buffer in buffers):
             self.direct(kernel, groups, args, buffers)
-        else:
-            self._device.stream(self._queue.handle).launch(kernel, groups, args, buffers)
+            return
+        self.stream().launch(kernel, groups, args, buffers)
+        self._device.order.part(self._queue)
+
+    def stream(self) -> Stream:
+        """The stream, for what is not a launch; the device's queues are ordered from here on."""
+        return self._device.stream_on(self._queue)

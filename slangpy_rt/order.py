@@ -103,6 +103,8 @@ class Order:
             self._last = lane
         seen = lane.seen
         turn = lane.turn = lane.turn + 1
+        # One wait for each lane, for the last of its turns that matters.
+        behind: dict[Lane, int] = {}
         for buffer, writes in zip(buffers, written):  # noqa: B905 (the keyword costs 0.1 us)
             try:
                 uses: Uses | None = buffer.uses
@@ -113,15 +115,26 @@ class Order:
                 continue
             writer, readers = uses.writer, uses.readers
             if writer is not lane and seen.get(writer, -1) < uses.written:
-                lane.wait(writer, uses.written)
+                behind[writer] = max(uses.written, behind.get(writer, 0))
             if writes:
                 for other, read in readers.items():
                     if other is not lane and seen.get(other, -1) < read:
-                        lane.wait(other, read)
+                        behind[other] = max(read, behind.get(other, 0))
                 readers.clear()
                 uses.writer, uses.written = lane, turn
             else:
                 readers[lane] = turn
+        for other, until in behind.items():
+            lane.wait(other, until)
+
+    def part(self, queue: Queue) -> None:
+        """Ask nothing of a queue any more, now that work is queued there: its stream may be gone the next time."""
+        with self.lock:
+            lane = self.adopt(queue)
+            lane.leave()
+            lane.settle()
+            if self._last is lane:
+                self._last = self.main
 
     def close(self) -> None:
         """Let go of all buffers: the device is closed."""

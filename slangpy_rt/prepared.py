@@ -142,10 +142,10 @@ class PreparedCall:
         """As ``run``, on a stream."""
         if self._stream is None:
             return self.run_with(stream.launch, values)
-        theirs = self._device.stream(self._stream(values[self._where]))
-        stream.wait(theirs)
+        theirs = self._theirs(values)
+        stream.wait(theirs.stream())
         out = self.run_with(stream.launch, values)
-        theirs.wait(stream)
+        theirs.stream().wait(stream)
         return out
 
     def bound_to(self, values: tuple[Any, ...], stream: Stream | None) -> Callable[[], Any]:

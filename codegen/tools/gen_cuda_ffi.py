@@ -27,6 +27,7 @@ int cuDeviceTotalMem_v2(size_t *nbytes, int device);
 int cuDevicePrimaryCtxRetain(uintptr_t *context, int device);
 int cuDevicePrimaryCtxRelease_v2(int device);
 int cuCtxSetCurrent(uintptr_t context);
+int cuCtxSynchronize(void);
 int cuStreamCreate(uintptr_t *stream, unsigned int flags);
 int cuStreamDestroy_v2(uintptr_t stream);
 int cuStreamSynchronize(uintptr_t stream);

@@ -415,6 +415,10 @@ class Backend(ABC):
             raise UnsupportedError(f"device {self.name}: it has no streams of other libraries to take over.")
         return Queue(self)
 
+    def guest_queue(self, handle: int) -> Queue:
+        """As ``open_queue``, of a stream that may be gone any time after a call: ``sync`` does not look at it."""
+        return self.open_queue(handle)
+
     def abandon(self) -> None:  # noqa: B027 - most have nothing to let go
         """Never talk to the driver again: this is a forked child, where the device does not exist."""
 

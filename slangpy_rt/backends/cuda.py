@@ -129,6 +129,8 @@ class CudaBackend(Backend):
         self._graphs: WeakSet[CudaGraph] = WeakSet()
         self._own_streams: list[int] = []
         self._queues: list[CudaQueue] = []
+        # On streams of other libraries, which may be gone.
+        self._guests: list[CudaQueue] = []
         queue = self.open_queue(stream)
         self.queue, self.stream = queue, queue.handle
         # One Python call less in the path of every call.
@@ -250,14 +252,17 @@ class CudaBackend(Backend):
         known = next((q for q in self._queues if q.handle == handle), None)
         if known is not None:
             return known
-        # 0, 1 and 2 are the default streams of whatever context is current.
-        if handle > 2:
-            context = self._context_of(handle)
-            if context != self._context:
-                raise DeviceError("device cuda: that stream is of another device or context.")
-        queue = CudaQueue(self, self._context, handle, self._events, self._graphs, own, self._debug)
+        queue = self._queue(handle, own)
         self._queues.append(queue)
         return queue
+
+    def guest_queue(self, handle: int) -> CudaQueue:
+        """As ``open_queue``; its work is waited for by waiting for the whole context."""
+        found = next((q for q in (*self._queues, *self._guests) if q.handle == handle), None)
+        if found is None:
+            found = self._queue(handle, own=False)
+            self._guests.append(found)
+        return found
 
     def abandon(self) -> None:
         self._closed = True
@@ -280,6 +285,9 @@ class CudaBackend(Backend):
         try:
             for queue in list(self._queues):
                 queue.sync()
+            if self._guests:
+                self._enter()
+                check(self._cu.cuCtxSynchronize(), "waiting for queued work")
         except BaseException:
             self._shared.freed.extend(retired)
             raise
@@ -295,9 +303,9 @@ class CudaBackend(Backend):
         # Statuses are ignored: a lost device refuses all of this, and there is nothing left to be done.
         cu = self._cu
         cu.cuCtxSetCurrent(self._context)
-        for queue in self._queues:
+        for queue in (*self._queues, *self._guests):
             queue.close()
-            cu.cuStreamSynchronize(queue.handle)
+        cu.cuCtxSynchronize()
         self._staging.close()
         for graph in list(self._graphs):
             graph.destroy()
@@ -312,6 +320,15 @@ class CudaBackend(Backend):
             cu.cuStreamDestroy_v2(stream)
         cu.cuCtxSetCurrent(0)
         cu.cuDevicePrimaryCtxRelease_v2(self._device)
+
+    def _queue(self, handle: int, own: bool) -> CudaQueue:
+        self._enter()
+        # 0, 1 and 2 are the default streams of whatever context is current.
+        if handle > 2:
+            context = self._context_of(handle)
+            if context != self._context:
+                raise DeviceError("device cuda: that stream is of another device or context.")
+        return CudaQueue(self, self._context, handle, self._events, self._graphs, own, self._debug)
 
     def _enter(self) -> None:
         """Make the context current; other libraries may have changed it since the last call."""

@@ -282,7 +282,7 @@ class Backward:
             if self._stream is None:
                 self._call.run_on(stream, every)
             else:
-                theirs = device.stream(self._stream(grads))
+                theirs = device.guests(self._stream(grads)).stream()
                 stream.wait(theirs)
                 self._call.run_on(stream, every)
                 theirs.wait(stream)
@@ -292,7 +292,7 @@ class Backward:
             self._call.run_with(device.guests(self._stream(grads)).launch, every)
             if device.deterministic:
                 # Exact sums are added to the gradients by the device's own queue.
-                device.stream(self._stream(grads)).wait(device)
+                device.guests(self._stream(grads)).stream().wait(device)
         return [self._brought(g) if isinstance(g, Tensor) else g for g in gradients]
 
     def _brought(self, array: Tensor) -> torch.Tensor:

@@ -53,6 +53,8 @@ class Bridge:
         with order.lock:
             # Until the copy is done its memory must not be another array's.
             lane.hold(array.buffer)
+        # Large ones wait for nobody to be taken again.
+        self._device.order.settle()
 
     def _seen(self, array: Tensor, written: bool) -> torch.Tensor:
         """The same memory for PyTorch, whose stream waits for the Vulkan device's work on it."""
@@ -64,8 +66,8 @@ class Bridge:
         return found
 
     def _lane(self) -> Any:
-        stream = self._cuda.stream(torch._C._cuda_getCurrentRawStream(self.index))
-        return self._cuda.lane_of("", stream)
+        stream = self._cuda.guests(torch._C._cuda_getCurrentRawStream(self.index)).stream()
+        return self._cuda.lane_of("Bridge", stream)
 
 
 class StagedFeed(Feed):

@@ -354,6 +354,18 @@ def test_other_libraries(module: spy.Module) -> None:
     c = cupy.zeros(1000, cupy.float32)
     module.grow(c, a)
     assert (c == a).all()
+    own = spy.Tensor.zeros(module.device, 1000)
+    for _ in range(40):
+        with cupy.cuda.Stream(non_blocking=True) as stream:
+            d = cupy.ones(1000, cupy.float32)
+            module.grow(own, d)
+            module.grow(d, own)
+            stream.synchronize()
+        # The stream is gone, and nobody misses it.
+        del stream
+        module.grow(own, 0.0)
+    module.device.synchronize()
+    assert (own.numpy() == 40).all() and (d == 41).all()
 
 
 def test_jax(module: spy.Module) -> None:
