@@ -82,13 +82,19 @@ def bind(where: str, scope: Scope, param: Param, value: Any, how: Map = NO_MAP) 
         If the parameter's type, or the device, has no way to take it.
     """
     stand_in: Any = converter(type(value))
+    if hasattr(stand_in, "on"):
+        whole = scope.struct(param.type)
+        if container(whole) is None and _holds_one_array(whole):
+            return _bind_parts(where, scope, replace(param, type=whole), value, how, *_one_part(whole))
     if stand_in is not None:
         try:
+            if param.direction != "in" and hasattr(stand_in, "check_writable"):
+                stand_in.check_writable(value)
             other = stand_in.on(scope.device, value) if hasattr(stand_in, "on") else stand_in(value)
         except BindError as error:
             raise BindError(f"{where} is {error}") from None
         inner = bind(where, scope, param, other, how)
-        feed = _stand_in_feed(where, scope.device, value, stand_in, inner)
+        feed = _stand_in_feed(where, scope.device, value, other, stand_in, inner)
         kind = stand_in.result_kind(value) if is_torch(type(value)) else inner.host
         return replace(inner, feed=feed, host=kind)
     if how.type is not None:
@@ -129,7 +135,7 @@ def bind(where: str, scope: Scope, param: Param, value: Any, how: Map = NO_MAP) 
     return _mapped(bound, how.dims)
 
 
-def _stand_in_feed(where: str, device: Device, value: Any, stand_in: Any, inner: Bound) -> Feed:
+def _stand_in_feed(where: str, device: Device, value: Any, other: Any, stand_in: Any, inner: Bound) -> Feed:
     """How what a value stands for reaches the kernel, if need be by converting the value at each call."""
     if not hasattr(stand_in, "on"):
         return ConvertedFeed(stand_in, inner.feed, inner.access != "in")
@@ -142,6 +148,8 @@ def _stand_in_feed(where: str, device: Device, value: Any, stand_in: Any, inner:
         return feed
     if feed is not None and isinstance(inner.feed, HostViewFeed) and inner.feed.plain:
         return feed
+    # What lies on a GPU is an array there, and its feed knows the order of work on it.
+    assert not isinstance(other, NDBuffer), inner
     return ConvertedFeed(partial(stand_in.on, device), inner.feed, inner.access != "in")
 
 
@@ -185,13 +193,16 @@ def bind_result(where: str, scope: Scope, type_: SlangType, value: Any, how: Map
     if is_torch(type(value)):
         stand_in: Any = converter(type(value))
         try:
-            inner = bind_result(where, scope, type_, stand_in.on(scope.device, value), how)
+            other = stand_in.on(scope.device, value)
+            inner = bind_result(where, scope, type_, other, how)
         except BindError as error:
             raise error if str(error).startswith(where) else BindError(f"{where} is {error}") from None
-        feed = _stand_in_feed(where, scope.device, value, stand_in, inner)
+        feed = _stand_in_feed(where, scope.device, value, other, stand_in, inner)
         return replace(inner, feed=feed, host=stand_in.result_kind(value))
     if not isinstance(value, (NDBuffer, np.ndarray)):
-        raise BindError(f"{where}: pass a Tensor, an NDBuffer, a NumPy array, or one of their types, not {value!r}.")
+        raise BindError(
+            f"{where}: pass a Tensor, an NDBuffer, a NumPy array, or one of their types, not {describe(value)}."
+        )
     stored = stored_as(where, scope.struct(type_))
     bound = bind_array(where, scope.device, "_result", scope.struct(type_), stored, "out", value)
     if how.dims is not None and len(how.dims) != len(bound.shape):
@@ -324,8 +335,8 @@ def _parts_of(where: str, param: Param, value: Any) -> Parts | None:
     type_ = param.type
     if type_.name.startswith(_PAIR):
         return _pair_parts(where, type_, value)
-    if isinstance(value, NDBuffer) and _holds_one_array(type_):
-        return (lambda v: (v,)), [(f".{f.name}", f.name, f.type) for f in type_.fields]
+    if isinstance(value, (NDBuffer, np.ndarray)) and _holds_one_array(type_):
+        return _one_part(type_)
     # To what is no struct, a named tuple is a tuple.
     fields = fields_of(value) if type_.kind == "struct" or not isinstance(value, tuple) else None
     if fields is not None:
@@ -373,6 +384,11 @@ def _pair_parts(where: str, type_: SlangType, value: Any) -> Parts:
 def _holds_one_array(type_: SlangType) -> bool:
     """Whether a struct is a whole array in disguise, as ``MLP`` is: what it is made of is one array parameter."""
     return type_.kind == "struct" and len(type_.fields) == 1 and container(type_.fields[0].type) is not None
+
+
+def _one_part(type_: SlangType) -> Parts:
+    """A value for the only field of a struct."""
+    return (lambda v: (v,)), [(f".{f.name}", f.name, f.type) for f in type_.fields]
 
 
 def _bind_records(where: str, scope: Scope, param: Param, value: list[Any], stored: Storage) -> Bound:

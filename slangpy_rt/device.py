@@ -233,6 +233,8 @@ class Device:
                 finally:
                     self.backend.close()
                     self.order.close()
+                    if self.bridge is not None:
+                        self.bridge.close()
 
     def __enter__(self) -> Device:
         return self
@@ -429,7 +431,7 @@ class Device:
         """A stream on a queue of another library."""
         from slangpy_rt.stream import Stream
 
-        lane = self.order.adopt(queue)
+        lane = self.order.adopt(queue, brief=queue is not self.backend.queue)
         self._begin_order()
         return Stream(self, self.order, lane, True)
 

@@ -48,12 +48,12 @@ class Order:
         except IndexError:
             return self.adopt(make())
 
-    def adopt(self, queue: Queue) -> Lane:
-        """The lane of a queue."""
+    def adopt(self, queue: Queue, brief: bool = False) -> Lane:
+        """The lane of a queue; ``brief`` if its stream may be gone with the next call."""
         with self.lock:
             found = next((x for x in self.lanes if x.queue is queue), None)
             if found is None:
-                found = Lane(queue)
+                found = Lane(queue, brief)
                 self.lanes.append(found)
             return found
 
@@ -158,10 +158,13 @@ class Lane:
         How much was queued so far.
     seen : dict
         Up to which turn it has waited for others.
+    brief : bool
+        Whether its stream may be gone: nothing is asked of it but by a call.
     """
 
-    def __init__(self, queue: Queue) -> None:
+    def __init__(self, queue: Queue, brief: bool = False) -> None:
         self.queue = queue
+        self.brief = brief
         self.turn = 0
         self.seen: dict[Lane, int] = {}
         # Marks where the program left it for another lane, so that nobody waits for more than he has to.

@@ -15,7 +15,7 @@ from slangpy_rt.backends.base import Buffer
 from slangpy_rt.errors import BindError
 from slangpy_rt.feeds import Feed
 from slangpy_rt.interop.exchange import capsule
-from slangpy_rt.interop.torch_types import described, element_of
+from slangpy_rt.interop.torch_types import check_plain, described, element_of
 from slangpy_rt.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ class Bridge:
 
     def send(self, value: torch.Tensor) -> Tensor:
         """A tensor's copy on the Vulkan device."""
+        check_plain(value)
         array = Tensor(self._device, element_of(value), tuple(value.shape))
         if value.numel():
             seen = self._seen(array, True)
@@ -55,6 +56,10 @@ class Bridge:
             lane.hold(array.buffer)
         # Large ones wait for nobody to be taken again.
         self._device.order.settle()
+
+    def close(self) -> None:
+        """Close CUDA's side."""
+        self._cuda.close()
 
     def _seen(self, array: Tensor, written: bool) -> torch.Tensor:
         """The same memory for PyTorch, whose stream waits for the Vulkan device's work on it."""

@@ -1,8 +1,8 @@
 """Arrays of other libraries by protocol: DLPack and the CUDA array interface, in host memory or on a CUDA GPU.
 
-On a GPU, a call runs on the stream that the array names in its interface, as CuPy's and Numba's do. Where it names
-none, as JAX's, its library lets the device's own queue wait until it is ready, and the array is kept until the call
-is done with it.
+On a GPU, a call runs on the stream that the array names in its interface, as CuPy's and Numba's do. Without such an
+interface, as JAX's, its library lets the device's own queue wait until it is ready, and the array is kept until the
+call is done with it.
 """
 
 from __future__ import annotations
@@ -17,9 +17,11 @@ from slangpy_rt.interop.memory import (
     HOST,
     LEGACY,
     KeptBuffer,
+    Memory,
     as_numpy,
     described,
     interface_of,
+    is_read_only,
     memory_of,
     place_of,
     taken,
@@ -41,16 +43,18 @@ class Foreign:
         BindError
             If its memory cannot be had, or the device does not work there.
         """
-        if _place(value)[0] in HOST:
+        if place_of(value)[0] in HOST:
             return as_numpy(value)
         found = memory_of(device, value)
-        layout = device.layout(Tensor, found.element, found.shape, found.strides, found.address % 32 == 0)
+        # The signature does not say where it begins, without an interface.
+        aligned = interface_of(value) is not None and found.address % 32 == 0
+        layout = device.layout(Tensor, found.element, found.shape, found.strides, aligned)
         return Tensor.of(layout, device.guest, found.address)
 
     def signature(self, value: Any) -> Any:
         """What tells calls apart; like no other for what ``on`` refuses, which knows how to say it."""
         try:
-            kind, index = _place(value)
+            kind, index = place_of(value)
             array = as_numpy(value) if kind in HOST else None
         except BindError:
             return object()
@@ -70,13 +74,27 @@ class Foreign:
         BindError
             If it would be written to and must not be.
         """
+        if access != "in":
+            self.check_writable(value)
         if place_of(value)[0] in HOST:
             return None
-        told = interface_of(value)
-        read_only = told["data"][1] if told is not None else False
-        if access != "in" and (read_only or type(value).__module__.partition(".")[0] in ("jax", "jaxlib")):
-            raise BindError(f"{described(value)} that must not be changed, and would be written to.")
-        return InterfaceFeed(device) if told is not None and told.get("stream") is not None else CapsuleFeed(device)
+        if interface_of(value) is not None:
+            return InterfaceFeed(device)
+        return CapsuleFeed(device, memory_of(device, value))
+
+    def check_writable(self, value: Any) -> None:
+        """Refuse what must not be changed, where it would be written to.
+
+        Raises
+        ------
+        BindError
+            Of JAX's arrays, and others that say so.
+        """
+        if is_read_only(value):
+            raise BindError(
+                f"{described(value)} that must not be changed, and would be written to; pass a Tensor, or a writable "
+                "array."
+            )
 
 
 class InterfaceFeed(Feed):
@@ -101,11 +119,14 @@ class CapsuleFeed(Feed):
     lasting = False
     returns = True
 
-    def __init__(self, device: Device) -> None:
+    def __init__(self, device: Device, sample: Memory) -> None:
         self._device = device
+        self._strides = sample.strides
 
     def feed(self, value: Any, block: list[Any], buffers: list[Buffer]) -> None:
         found = taken(self._device, value)
+        if found.strides != self._strides:
+            raise BindError(f"{described(value)} with strides {found.strides} instead of {self._strides} as before.")
         block.append(found.address)
         buffers.append(KeptBuffer(self._device, found))
 
@@ -113,22 +134,11 @@ class CapsuleFeed(Feed):
         order = self._device.order
         with order.lock:
             for lane in order.lanes:
-                lane.hold(buffers[0])
+                if not lane.brief:
+                    lane.hold(buffers[0])
 
 
 def _stream_of(value: Any) -> int:
-    stream = value.__cuda_array_interface__["stream"]
-    return 0 if stream == LEGACY else int(stream)
-
-
-def _place(value: Any) -> tuple[int, int | None]:
-    """``place_of`` an array that has a place: JAX's tracers have none, nor its arrays of several devices."""
-    if not hasattr(value, "__dlpack_device__") and not hasattr(value, "__cuda_array_interface__"):
-        raise BindError(
-            f"{described(value)}, which has no values yet; within jax.jit, jax.grad and jax.vmap a call goes through "
-            "jax.pure_callback."
-        )
-    try:
-        return place_of(value)
-    except (BufferError, RuntimeError, TypeError, ValueError) as error:
-        raise BindError(f"{described(value)}, whose memory DLPack cannot share ({error}).") from None
+    # Numba says None of the default stream too, which waits for other streams, and they for it.
+    stream = value.__cuda_array_interface__.get("stream")
+    return 0 if stream in (None, LEGACY) else int(stream)

@@ -68,8 +68,13 @@ def kept_memory(device: Device, value: Any) -> tuple[Memory, Buffer]:
     Raises
     ------
     BindError
-        If the device does not work there.
+        If the device does not work there, Slang has no such element type, or the array must not be changed.
     """
+    if is_read_only(value):
+        raise BindError(
+            f"Tensor.from_dlpack: {described(value)} that must not be changed, as a Tensor may be; copy it with "
+            "Tensor.from_numpy(device, numpy.asarray(array)). Calls take the array itself."
+        )
     if place_of(value)[0] not in HOST:
         found = memory_of(device, value)
         kept = KeptBuffer(device, taken(device, value))
@@ -77,6 +82,8 @@ def kept_memory(device: Device, value: Any) -> tuple[Memory, Buffer]:
     array = as_numpy(value)
     if "zero_copy" not in device.caps.features:
         raise BindError(f"{described(value)} in host memory; copy it with Tensor.from_numpy(device, array).")
+    if array.dtype not in SLANG_OF:
+        raise BindError(f"{described(value)} of dtype {array.dtype}; Slang has no such element type.")
     address = array.__array_interface__["data"][0]
     buffer = device.backend.wrap(address, array.nbytes or 1, (array, value))
     assert buffer is not None
@@ -112,24 +119,49 @@ def _facts(device: Device, value: Any) -> tuple[str, tuple[int, ...], tuple[int,
 def interface_of(value: Any) -> dict[str, Any] | None:
     """Its CUDA array interface, if it has one that says all that a call has to know."""
     told = getattr(value, "__cuda_array_interface__", None)
-    return told if told is not None and told.get("mask") is None and "stream" in told else None
+    if told is None or told.get("mask") is not None:
+        return None
+    # JAX's says nothing of streams; its DLPack does.
+    return told if "stream" in told or not hasattr(value, "__dlpack__") else None
 
 
 def place_of(value: Any) -> tuple[int, int | None]:
-    """Where it lies, as DLPack says it: kind and number of the device."""
+    """Where it lies, as DLPack says it: kind and number of the device.
+
+    Raises
+    ------
+    BindError
+        If it has no place: JAX's tracers have none, nor its arrays of several devices.
+    """
     if hasattr(value, "__dlpack_device__"):
-        kind, index = value.__dlpack_device__()
+        try:
+            kind, index = value.__dlpack_device__()
+        except (BufferError, RuntimeError, TypeError, ValueError) as error:
+            raise BindError(f"{described(value)}, whose memory DLPack cannot share ({error}).") from None
         return int(kind), index
-    return CUDA, None
+    if hasattr(value, "__cuda_array_interface__"):
+        return CUDA, None
+    raise BindError(
+        f"{described(value)}, which has no values yet; within jax.jit, jax.grad and jax.vmap a call goes through "
+        "jax.pure_callback."
+    )
+
+
+def is_read_only(value: Any) -> bool:
+    """Whether an array says that it must not be changed; JAX's never may."""
+    if type(value).__module__.partition(".")[0] in ("jax", "jaxlib"):
+        return True
+    if place_of(value)[0] in HOST:
+        return not as_numpy(value).flags.writeable
+    told = interface_of(value)
+    return told is not None and bool(told["data"][1])
 
 
 def as_numpy(value: Any) -> Any:
     try:
         return np.from_dlpack(value)
     except (BufferError, RuntimeError, TypeError, ValueError) as error:
-        raise BindError(
-            f"{described(value)}, which DLPack cannot share as host memory ({error}); bring it to the host first."
-        ) from None
+        raise BindError(f"{described(value)}, which DLPack cannot share as host memory ({error}).") from None
 
 
 def described(value: Any) -> str:

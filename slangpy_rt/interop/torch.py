@@ -15,7 +15,7 @@ import torch
 
 from slangpy_rt.errors import BindError
 from slangpy_rt.feeds import Feed, PointerFeed
-from slangpy_rt.interop.torch_types import described, dtype_of, element_of
+from slangpy_rt.interop.torch_types import check_plain, described, dtype_of, element_of
 from slangpy_rt.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -124,8 +124,7 @@ def in_place(device: Device, value: torch.Tensor) -> Tensor:
     """
     if not lies_on(device, value):
         raise BindError(f"{described(value)}; {device!r} does not work there. Move it with tensor.to(...).")
-    if value.layout is not torch.strided or value.is_neg():
-        raise BindError(f"{described(value)}, whose memory does not hold its values; pass tensor.contiguous().")
+    check_plain(value)
     address = value.data_ptr()
     layout = device.layout(Tensor, element_of(value), tuple(value.shape), value.stride(), address % 32 == 0)
     return Tensor.of(layout, device.guest, address)

@@ -25,6 +25,18 @@ def element_of(value: torch.Tensor) -> Any:
     return found
 
 
+def check_plain(value: torch.Tensor) -> None:
+    """Refuse tensors whose memory does not hold their values.
+
+    Raises
+    ------
+    BindError
+        Of sparse ones, and of those that are to be negated.
+    """
+    if value.layout is not torch.strided or value.is_neg():
+        raise BindError(f"{described(value)}, whose memory does not hold its values; pass a dense copy of it.")
+
+
 def dtype_of(dtype: np.dtype[Any]) -> torch.dtype:
     """PyTorch's name of a NumPy dtype.
 

@@ -374,3 +374,20 @@ def test_operators_hold_what_torch_asks_of_them(module: spy.Module) -> None:
             spy.torch_operator(refused)
     plain = spy.torch_operator(module.two)
     same(plain(torch.arange(3, dtype=torch.int32)), torch.tensor([0, 2, 4], dtype=torch.int32))
+
+
+def test_a_struct_that_is_one_array(device: spy.Device) -> None:
+    """What it takes is what its field takes."""
+    module = spy.Module.load_from_source(
+        device,
+        "torch_weights",
+        "struct Weights { DiffTensor<float, 1> values; }; [Differentiable] float at(Weights w, int k)"
+        " { return w.values[k] * w.values[k]; }",
+    )
+    k = torch.tensor([2, 0, 2], dtype=torch.int32)
+    w = torch.tensor([1.0, 2.0, 3.0], requires_grad=True)
+    got = module.at(w, k)
+    same(got.detach(), torch.tensor([9.0, 1.0, 9.0]))
+    got.sum().backward()
+    same(w.grad, torch.tensor([2.0, 0.0, 12.0]))
+    np.testing.assert_array_equal(module.at(w.detach().numpy(), k.numpy()), [9, 1, 9])
