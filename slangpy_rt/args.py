@@ -26,11 +26,12 @@ ARRAYS = frozenset({Tensor, NDBuffer})
 def signature(value: Any) -> Any:
     """A hashable value that is equal for arguments which one prepared call can serve."""
     kind: Any = type(value)
-    sign = _SIGNERS.get(kind) or _FOUND.get(kind)
+    sign = _found.get(kind)
     if sign is None:
-        if len(_FOUND) >= _MOST:
-            _FOUND.clear()
-        sign = _FOUND[kind] = _signer(kind)
+        if len(_found) >= _MOST:
+            _found.clear()
+            _found.update(_SIGNERS)
+        sign = _found[kind] = _signer(kind)
     return sign(value)
 
 
@@ -153,9 +154,6 @@ def _itself(value: Any) -> Any:
 
 
 _FLOATS = {float}
-# How values of further types sign, and how many types are remembered.
-_FOUND: dict[type, Callable[[Any], Any]] = {}
-_MOST = 1024
 _SIGNERS: dict[type, Callable[[Any], Any]] = {
     float: type,
     int: type,
@@ -167,3 +165,6 @@ _SIGNERS: dict[type, Callable[[Any], Any]] = {
     tuple: _sign_sequence,
     dict: _sign_dict,
 }
+# How values of these and of further types sign, and how many types are remembered.
+_found = dict(_SIGNERS)
+_MOST = 1024

@@ -119,7 +119,7 @@ class Device:
         self.bridge: Any = None
         # Stands for memory of other libraries in launches, and how work on it is launched, by their streams.
         self.guest = GuestBuffer(self.backend)
-        self._guests: dict[int, Guests] = {}
+        self.guests_of: dict[int, Guests] = {}
         self._labels = Labels() if CONFIG.labels else None
         self.relink()
         self.include_paths = tuple(str(Path(p).resolve()) for p in include_paths)
@@ -412,19 +412,19 @@ class Device:
     def relink(self) -> None:
         """Let calls take the way that streams and a profile ask for."""
         self.launch = self._main_launch()
-        self._guests.clear()
+        self.guests_of.clear()
         looked_at = self.profile is not None or CONFIG.labels or CONFIG.debug >= 2
         self.plain = not (self.closed or self.ordered or looked_at)
 
     def guests(self, handle: int) -> Guests:
         """How to launch on the stream that another library works on, by its number."""
-        found = self._guests.get(handle)
+        found = self.guests_of.get(handle)
         if found is None:
             from slangpy_rt.guests import Guests
 
             self.check_open()
             with self._lock:
-                found = self._guests[handle] = Guests(self, self.backend.guest_queue(handle))
+                found = self.guests_of[handle] = Guests(self, self.backend.guest_queue(handle))
         return found
 
     def stream_on(self, queue: Queue) -> Stream:

@@ -235,7 +235,12 @@ class PreparedCall:
             values = (*values, out)
         elif self._into:
             out = values[-1]
-        launch = self._device.launch if self._stream is None else self._theirs(values).direct
+        stream = self._stream
+        if stream is None:
+            launch = self._device.launch
+        else:
+            handle = stream(values[self._where])
+            launch = (self._device.guests_of.get(handle) or self._device.guests(handle)).direct
         launch(self._kernel, self._groups, self._prefix + self._pack(*[v.data_ptr() for v in values]), ())
         return out
 

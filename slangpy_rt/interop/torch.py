@@ -75,7 +75,8 @@ class AsArray:
         """What tells calls apart; looked at without making an array of it, which takes 2 us."""
         autograd = value.requires_grad and torch.is_grad_enabled()
         try:
-            strides: Any = value.stride()
+            # Of dense tensors the shape says it all, and a bool is hashed faster than a tuple.
+            strides: Any = value.is_contiguous() or value.stride()
             # Kernels read several elements at once where they lie at multiples of 32 bytes.
             place = value.is_cuda and value.data_ptr() % 32
         except RuntimeError:  # a sparse one
