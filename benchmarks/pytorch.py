@@ -111,7 +111,7 @@ def _derivatives(bench: Bench, device: str, torch: Any, module: Any) -> None:
         if case.startswith("ten") and device != "cpu":
             del expected
             bench.compare(
-                device, f"{case}, memory", "GiB", {who: _peak(torch, step, functions[who]) for who in samplers}
+                device, f"memory of {case}", "GiB", {who: _peak(torch, step, functions[who]) for who in samplers}
             )
 
 

@@ -50,11 +50,14 @@ _HEADLINES = (
     ("batching", "append_to", "recording a call"),
     ("batching", "chain", "a call in a replayed chain"),
     ("batching", "independent", "a call in a replayed list"),
+    ("pytorch", "call, result given", "call on torch tensors"),
+    ("pytorch", "ten operations, 2^", "autograd of"),
     ("startup", "first result", "process to first result"),
 )
 _COLD = (f"{OURS}, cold cache", "slangpy, default")
 _VARIANTS = (", drained", ", until done")
 _SIZED = ("throughput", "transfer", "gradients")
+_SIZED_CASES = ("ten operations",)
 # Upper bounds, but lower ones in GB/s, for GPUs; set before the first line of code was written.
 _TARGETS = {
     ("launch", "cuda", GIVEN): 4.0,
@@ -67,6 +70,7 @@ _TARGETS = {
     ("transfer", "vulkan", "2^24 floats"): 15.0,
     ("transfer", "cuda", "1000 floats"): 40.0,
     ("transfer", "vulkan", "1000 floats"): 40.0,
+    ("pytorch", "cuda", "call, result given"): 5.5,
     ("batching", "cuda", "append_to"): 3.5,
     ("batching", "vulkan", "append_to"): 3.5,
     ("batching", "cuda", "chain"): 1.0,
@@ -192,8 +196,13 @@ def _headlines(machine: Machine) -> Iterable[tuple[str, str, str, str]]:
                         device,
                         script,
                         case,
-                        f"{label} {case.removeprefix('backward, ')}" if script in _SIZED else label,
+                        f"{label} {case.removeprefix('backward, ')}" if _sized(script, case) else label,
                     )
+
+
+def _sized(script: str, case: str) -> bool:
+    """Whether a case's name says how large the work is."""
+    return script in _SIZED or case.startswith(_SIZED_CASES)
 
 
 def _targets(machines: list[Machine]) -> str:
@@ -291,7 +300,7 @@ def _bars(machine: Machine, script: str, start: str) -> list[tuple[str, dict[str
     for device, of, case, _ in _headlines(machine):
         if of == script and case.startswith(start):
             rows = machine.table(script, device)[case]
-            suffix = f": {case.removeprefix('add, ')}" if script in _SIZED else ""
+            suffix = f": {case.removeprefix('add, ')}" if _sized(script, case) else ""
             bars.append((machine.name(device) + suffix, None))
             bars += [(who, row) for who, row in rows.items() if row is not None]
     return bars

@@ -21,7 +21,8 @@ def element_of(value: torch.Tensor) -> Any:
     """
     found = _ELEMENTS.get(value.dtype)
     if found is None:
-        raise BindError(f"{described(value)}; Slang has no such element type.")
+        hint = "; pass tensor.float()" if value.dtype == torch.bfloat16 else ""
+        raise BindError(f"{described(value)}, an element type that arrays do not have{hint}.")
     return found
 
 
