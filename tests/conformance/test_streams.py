@@ -154,17 +154,19 @@ def test_timers_agree_with_the_clock(module: spy.Module) -> None:
     import time
 
     x = tensor(module, np.ones(N), np.int32)
-    seconds = {}
+    # The best of several, since others may use the device too.
+    seconds: dict[int, float] = {}
     for times in (2_000, 40_000):
         for stream in (None, module.device.stream()):
             work = module.slow if stream is None else module.slow.stream(stream)
             work(x, times, _result=x)
-            module.device.synchronize()
-            started = time.perf_counter()
-            with module.device.timer(stream) as timer:
-                work(x, times, _result=x)
-            seconds[times] = timer.seconds
-            assert 0 < timer.seconds <= time.perf_counter() - started
+            for _ in range(5):
+                module.device.synchronize()
+                started = time.perf_counter()
+                with module.device.timer(stream) as timer:
+                    work(x, times, _result=x)
+                assert 0 < timer.seconds <= time.perf_counter() - started
+                seconds[times] = min(timer.seconds, seconds.get(times, timer.seconds))
     assert seconds[40_000] > 5 * seconds[2_000]
 
 
