@@ -223,6 +223,14 @@ class NDBuffer:
         return 1, 0
 
     @property
+    def __array_interface__(self) -> dict[str, Any]:
+        """The array for NumPy and others, where it lies in host memory: ``numpy.asarray(array)`` is a view of it."""
+        if "zero_copy" not in self.device.caps.features:
+            raise AttributeError(f"{self.summary} lies in memory of {self.device!r}.")
+        found: dict[str, Any] = self.host_view().__array_interface__
+        return found
+
+    @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
         """The array for other libraries, where it lies on a CUDA GPU."""
         if self.device.name != "cuda":

@@ -52,7 +52,10 @@ def named(type: DeviceType | str, index: int) -> tuple[str, int]:
     if name == "automatic" and CONFIG.device:
         name, colon, number = CONFIG.device.partition(":")
     if name not in ("automatic", *REGISTRY) or (colon and not number.isdecimal()):
-        raise BindError(f"Device: type {type!r} is not one of {', '.join(REGISTRY)}, automatic, or such as 'cuda:1'.")
+        raise BindError(
+            f"Device: type {type!r} is not one of {', '.join(REGISTRY)}, automatic, or one with a number, such as "
+            "'cuda:1'."
+        )
     return name, int(number) if colon else index
 
 

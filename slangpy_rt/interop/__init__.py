@@ -15,8 +15,8 @@ def create_torch_device(type: str = "automatic", **options: Any) -> Device:
     Parameters
     ----------
     type : str
-        ``"cuda"`` for the GPU that PyTorch uses just now, ``"cuda:1"`` for another, ``"cpu"``, or ``"automatic"``:
-        the GPU if PyTorch has one, else the CPU.
+        ``"cuda"`` for the GPU that PyTorch uses just now, ``"cuda:1"`` for another, ``"cpu"``, ``"vulkan"``, which
+        copies PyTorch's tensors, or ``"automatic"``: the GPU by CUDA if PyTorch has one, else the CPU.
     **options
         As of ``Device``.
 

@@ -15,8 +15,10 @@ def torch_device(type: str, options: dict[str, Any]) -> Device:
     name, _, number = type.partition(":")
     if name == "cpu" or (name == "automatic" and not torch.cuda.is_available()):
         return Device("cpu", **options)
+    if name == "vulkan":
+        return Device(type, **options)
     if name not in ("cuda", "automatic"):
-        raise UnsupportedError(f"create_torch_device: PyTorch's tensors lie on 'cuda' or 'cpu', not on {type!r}.")
+        raise UnsupportedError(f"create_torch_device: {type!r} is not one of 'cuda', 'vulkan', 'cpu', 'automatic'.")
     if not torch.cuda.is_available():
         raise UnsupportedError(
             "create_torch_device: this PyTorch has no CUDA device; torch.cuda.is_available() is False."

@@ -294,6 +294,9 @@ def test_arrays_for_other_libraries(device: spy.Device) -> None:
     if "zero_copy" not in device.caps.features:
         with pytest.raises(spy.UnsupportedError, match="to_numpy"):
             x.host_view()
+        with pytest.raises(AttributeError, match="lies in memory of"):
+            _ = x.__array_interface__
+        np.testing.assert_array_equal(np.asarray(x), data)
         if device.name != "cuda":  # whose memory other libraries know
             with pytest.raises(spy.UnsupportedError, match="to_numpy"):
                 x.torch()
@@ -304,6 +307,11 @@ def test_arrays_for_other_libraries(device: spy.Device) -> None:
         return
     for view, expected in ((x, data), (x[1:, ::-2], data[1:, ::-2]), (x[2], data[2])):
         np.testing.assert_array_equal(view.host_view(), expected)
+    seen = np.asarray(x[1:, ::2])
+    seen[...] = 7
+    assert seen.ctypes.data == x.address + 24 and (x.numpy()[1:, ::2] == 7).all()
+    x.copy_from(data)
+    del seen
     t = x.torch()
     t += 1
     np.testing.assert_array_equal(x.numpy(), data + 1)

@@ -88,8 +88,14 @@ def test_a_closed_device(backend_name: str) -> None:
 
 
 def test_an_unknown_device_type() -> None:
-    expected = "Device: type 'gpu' is not one of cuda, vulkan, cpu, null, automatic."
-    assert refused(spy.BindError, lambda: spy.Device("gpu")) == expected
+    for type_ in ("gpu", "gpu:0", "cpu:", "cpu:x", ":1"):
+        expected = (
+            f"Device: type {type_!r} is not one of cuda, vulkan, cpu, null, automatic, or one with a number, such as "
+            "'cuda:1'."
+        )
+        assert refused(spy.BindError, lambda t=type_: spy.Device(t)) == expected
+    with spy.Device("cpu:0") as device:
+        assert device.name == "cpu" and device.index == 0
 
 
 def test_no_cpp_compiler_when_opening(monkeypatch: pytest.MonkeyPatch) -> None:
