@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
-import keyword
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from math import inf
@@ -21,12 +19,12 @@ from slangpy_rt.errors import BindError, CompileError, SlangPyRtError
 from slangpy_rt.gradients import aliased, check_differentiable, with_gradients
 from slangpy_rt.mapping import read_map
 from slangpy_rt.options import NO_OPTIONS, Options
+from slangpy_rt.overloads import find_overloads, gone, python_signature
 from slangpy_rt.plan import prepare
 from slangpy_rt.prepared import PreparedCall
 from slangpy_rt.resolve import resolve
 from slangpy_rt.scope import Scope
-from slangpy_rt.source import Source
-from slangpy_rt.types import FunctionSig, Param, SlangType, StructInfo
+from slangpy_rt.types import FunctionSig
 from slangpy_rt.values import asks_for_autograd, is_torch
 
 if TYPE_CHECKING:
@@ -77,7 +75,7 @@ class Function:
         overloads = self.overloads
         self.__doc__ = "\n\n".join(f"{sig}\n{sig.doc}".strip() for sig in overloads)
         if len(overloads) == 1:
-            self.__signature__ = _python_signature(overloads[0])
+            self.__signature__ = python_signature(overloads[0])
 
     def forget(self) -> None:
         """Drop the prepared calls: the next call looks whether the device is still open."""
@@ -554,13 +552,12 @@ class Function:
                 f"{self.name}: derivatives take Tensors with_grads, not torch tensors that require a gradient; torch "
                 "calls them itself, in tensor.backward()."
             )
-        from slangpy_rt.interop.autograd import AutogradCall, as_tensor
+        from slangpy_rt.interop.autograd import AutogradCall, as_tensors
 
         plain = tuple([a.detach() if is_torch(type(a)) else a for a in args])
         resolve(self._scope, self.name, self.overloads, plain, names, self._options)
-        # As the backward pass sees them: not converted.
-        plain = tuple([as_tensor(self._device, a) if is_torch(type(a)) else a for a in plain])
-        chosen = resolve(self._scope, self.name, self.overloads, plain, names, self._options)
+        seen = as_tensors(self.name, self._device, plain)
+        chosen = resolve(self._scope, self.name, self.overloads, seen, names, self._options)
         check_differentiable(self._scope, chosen.sig, "an argument that requires a gradient")
         params = chosen.sig.params
         if any(p.direction == "inout" for p in params):
@@ -584,45 +581,3 @@ class _GeneralFunction(Function):
         return self._call_named(args, _result, named)
 
     call = __call__
-
-
-def find_overloads(source: Source, name: str) -> tuple[FunctionSig, ...]:
-    """Declarations by a name such as ``"add"``, ``"copy<float>"``, ``"Ray"`` or ``"Ray.advance"``; empty if none."""
-    plain = tuple(sig for sig in source.info.functions if sig.name == name)
-    if plain:
-        return plain
-    for struct in source.info.structs:
-        if struct.type.name == name:
-            return struct.constructors
-    owner = name.rpartition(".")[0]
-    found = source.functions(name)
-    type_ = source.type(owner) if owner and found else None
-    if isinstance(type_, StructInfo):
-        return tuple(with_this(type_.type, sig) for sig in found)
-    return found
-
-
-def with_this(type_: SlangType, sig: FunctionSig) -> FunctionSig:
-    """A method as a function of its object."""
-    if sig.static:
-        return replace(sig, owner=type_.name)
-    this = Param("this", type_, "inout" if sig.mutating else "in")
-    return replace(sig, owner=type_.name, params=(this, *sig.params))
-
-
-def gone(name: str, source: Source) -> CompileError:
-    """The error for what an edited module no longer declares."""
-    known = ", ".join(dict.fromkeys(sig.name for sig in source.info.functions)) or "no functions"
-    return CompileError(f"{name}: '{source.path}' was edited and no longer declares it; it has {known}.")
-
-
-def _python_signature(sig: FunctionSig) -> inspect.Signature:
-    parameters = []
-    for p in sig.params:
-        # `in` is a fine name in Slang; inspect refuses it, and help() is better with `in_` than without.
-        name = f"{p.name}_" if keyword.iskeyword(p.name) else p.name
-        # What Slang fills in is not known here, only that it does.
-        default = ... if p.has_default else inspect.Parameter.empty
-        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-        parameters.append(inspect.Parameter(name, kind, default=default, annotation=p.type.name))
-    return inspect.Signature(parameters, return_annotation=sig.returns.name)

@@ -12,8 +12,9 @@ from slangpy_rt.args import ARRAYS, signature
 from slangpy_rt.binding import bind_whole
 from slangpy_rt.command_list import Call, CommandList
 from slangpy_rt.errors import BindError
-from slangpy_rt.function import Function, gone
+from slangpy_rt.function import Function
 from slangpy_rt.options import Options
+from slangpy_rt.overloads import gone
 from slangpy_rt.plan import prepare_dispatch
 from slangpy_rt.prepared import PreparedCall
 from slangpy_rt.resolve import match

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from slangpy_rt.dtypes import element_type
 from slangpy_rt.errors import BindError
-from slangpy_rt.function import Function, find_overloads
+from slangpy_rt.function import Function
 from slangpy_rt.kernel import Kernel
+from slangpy_rt.overloads import find_overloads
 from slangpy_rt.scope import Scope
 from slangpy_rt.source import Source, read_source
 from slangpy_rt.struct import Struct

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from slangpy_rt.errors import BindError, CompileError
-from slangpy_rt.function import Function, with_this
+from slangpy_rt.function import Function
+from slangpy_rt.overloads import with_this
 from slangpy_rt.scope import Scope
 from slangpy_rt.types import FunctionSig, SlangType, StructInfo
 

@@ -359,6 +359,23 @@ class Backward:
         return made, Tensor.of(layout, device.guest, made.data_ptr())
 
 
+def as_tensors(where: str, device: Device, values: Sequence[Any]) -> tuple[Any, ...]:
+    """Arguments as the backward pass sees them: tensors of PyTorch as Tensors, not converted.
+
+    Raises
+    ------
+    BindError
+        If some tensors lie in host memory and others on a GPU, or as ``as_tensor``.
+    """
+    tensors = [v for v in values if isinstance(v, torch.Tensor)]
+    if len({v.device.type for v in tensors}) > 1:
+        places = ", ".join(str(v.device) for v in tensors)
+        raise BindError(
+            f"{where}: with a gradient, torch tensors have to lie in one place, not on {places}; move them."
+        )
+    return tuple([as_tensor(device, v) if isinstance(v, torch.Tensor) else v for v in values])
+
+
 def as_tensor(device: Device, value: torch.Tensor) -> Tensor:
     """A tensor as one of a device: its own memory where the device works there, else a copy of host memory.
 

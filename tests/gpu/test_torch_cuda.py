@@ -291,6 +291,7 @@ def test_what_is_refused(module: spy.Module) -> None:
         (lambda: module.slow(plain, plain), "'int' was expected"),
         (lambda: module.mul(plain.double(), 1.0), "'float' was expected"),
         (lambda: module.grow(x, 1.0), "needs a derivative"),
+        (lambda: module.mul(x, torch.ones(3)), "lie in one place for a gradient, not on cuda:0, cpu"),
         (lambda: module.mul(x, 1.0, _result=plain), "leave it out, or call within torch.no_grad"),
         (lambda: module.mul.append_to(module.device.command_list(), plain, 1.0), "a command list does not take"),
         (lambda: module.mul(plain.bfloat16(), 1.0), r"arrays do not have; pass tensor\.float\(\)"),
