@@ -87,7 +87,10 @@ def test_results_and_what_is_written(module: spy.Module) -> None:
 
 # Slang has dst on GPUs alone.
 @pytest.mark.parametrize("name", [name for name in CASES if name != "dst"][:40])
-def test_gradients_are_torchs(device: spy.Device, name: str) -> None:
+@pytest.mark.parametrize("place", ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"])
+def test_gradients_are_torchs(device: spy.Device, place: str, name: str) -> None:
+    if place == "cuda" and device.name == "cpu":
+        pytest.skip("it does not work on the GPU")
     case = CASES[name]
     body = case.body if case.body.startswith("{") else f"{{ return {case.body}; }}"
     text = f"{HELPERS}\n[Differentiable] {case.returns} f({case.parameters}) {body}"
@@ -95,11 +98,13 @@ def test_gradients_are_torchs(device: spy.Device, name: str) -> None:
     text = re.sub(r"\bS(?=\d|\b)", "float", text)
     f = spy.Module.load_from_source(device, f"torch_{name}", text).f
     torch.manual_seed(1)
-    samples = [torch.rand(20, *dims) * (case.high - case.low) + case.low for dims in shapes(case.parameters)]
+    samples = [
+        (torch.rand(20, *dims) * (case.high - case.low) + case.low).to(place) for dims in shapes(case.parameters)
+    ]
     mine, theirs = ([s.clone().requires_grad_() for s in samples] for _ in range(2))
     got, expected = f(*mine), case.formula(*[t.double() for t in theirs]).float()
     same(got.detach().reshape(expected.shape), expected.detach(), 1e-3)
-    weights = torch.rand(expected.shape)
+    weights = torch.rand(expected.shape).to(place)
     (got.reshape(expected.shape) * weights).sum().backward()
     (expected * weights).sum().backward()
     for m, t in zip(mine, theirs, strict=True):
