@@ -28,10 +28,9 @@ def signature(value: Any) -> Any:
     kind: Any = type(value)
     sign = _found.get(kind)
     if sign is None:
-        if len(_found) >= _MOST:
-            _found.clear()
-            _found.update(_SIGNERS)
-        sign = _found[kind] = _signer(kind)
+        sign = _signer(kind)
+        if len(_found) < _MOST:
+            _found[kind] = sign
     return sign(value)
 
 

@@ -37,7 +37,6 @@ from slangpy_rt.feeds import (
     EnumFeed,
     Feed,
     GeneratorFeed,
-    HostCopyFeed,
     HostViewFeed,
     PartsFeed,
     RefFeed,
@@ -145,7 +144,8 @@ def _stand_in_feed(where: str, device: Device, value: Any, other: Any, stand_in:
         raise BindError(f"{where} is {error}") from None
     if isinstance(inner.feed, ArrayFeed):
         assert feed is not None
-        return feed
+        part = inner.access != "in" and inner.mapped is not None and len(set(inner.mapped)) < len(inner.mapped)
+        return feed.kept() if part else feed
     if feed is not None and isinstance(inner.feed, HostViewFeed) and inner.feed.plain:
         return feed
     # What lies on a GPU is an array there, and its feed knows the order of work on it.
@@ -213,7 +213,7 @@ def bind_result(where: str, scope: Scope, type_: SlangType, value: Any, how: Map
 def _mapped(bound: Bound, dims: tuple[int, ...]) -> Bound:
     """The argument along those call dimensions. A diagonal is not all of an array: the rest has to stay."""
     feed = bound.feed
-    if len(set(dims)) < len(dims) and isinstance(feed, HostCopyFeed) and bound.access != "in":
+    if len(set(dims)) < len(dims) and bound.access != "in":
         feed = feed.kept()
     return replace(bound, mapped=dims, feed=feed)
 

@@ -29,10 +29,11 @@ from slangpy_rt.errors import (
     OutOfMemoryError,
     UnsupportedError,
 )
+from slangpy_rt.host_view import host_view
 from slangpy_rt.kernels import Kernels
 from slangpy_rt.labels import Labels
 from slangpy_rt.layout import Gradients, Layout, Shape
-from slangpy_rt.ndbuffer import dense_strides, host_view
+from slangpy_rt.ndbuffer import dense_strides
 from slangpy_rt.order import Lane, Order, Touches
 from slangpy_rt.selection import DeviceType, named, open_backend
 from slangpy_rt.types import SlangType
@@ -493,11 +494,9 @@ class Device:
 
     def _drain(self) -> None:
         """Wait for all work, and let go of what it used: by marks that the wait has passed."""
-        if self.ordered:
-            self.order.settle()
+        self.order.settle()
         self.backend.sync()
-        if self.ordered:
-            self.order.settle()
+        self.order.settle()
 
     def _forget(self) -> None:
         """Let every call look at the device's state again."""

@@ -37,12 +37,16 @@ class Feed(ABC):
     returns = False
     # Whether what it adds holds for as long as the value lives, with nothing to move at each call.
     lasting = True
-    # Of arrays of another library on a GPU: finds the stream that a value is worked on just then.
-    stream: Callable[[Any], int] | None = None
+    # Of arrays of another library on a GPU: what find the streams that a value is worked on just then.
+    streams: tuple[Callable[[Any], int], ...] = ()
 
     @abstractmethod
     def feed(self, value: Any, block: list[Any], buffers: list[Buffer]) -> None:
         """Append what the block packs for this argument, and the buffers that the kernel touches."""
+
+    def kept(self) -> Feed:
+        """The same for an array of which the kernel writes a part."""
+        return self
 
     def finish(self, value: Any, buffers: Sequence[Buffer]) -> None:  # noqa: B027 - most have nothing to bring back
         """Bring back what the kernel wrote, given the buffers that ``feed`` added."""
@@ -79,7 +83,7 @@ class GradientFeed(Feed):
         self.buffers = sum(feed.buffers for feed in feeds)
         self.returns = any(feed.returns for feed in feeds)
         self.lasting = all(feed.lasting for feed in feeds)
-        self.stream = next((feed.stream for feed in feeds if feed.stream is not None), None)
+        self.streams = tuple(find for feed in feeds for find in feed.streams)
 
     def feed(self, value: Any, block: list[Any], buffers: list[Buffer]) -> None:
         for feed in self._feeds:
@@ -193,7 +197,7 @@ class PointerFeed(Feed):
 
     def __init__(self, device: Device, stream: Callable[[Any], int] | None) -> None:
         self._guest = device.guest
-        self.stream = stream
+        self.streams = () if stream is None else (stream,)
 
     def feed(self, value: Any, block: list[Any], buffers: list[Buffer]) -> None:
         block.append(value.data_ptr())
@@ -267,7 +271,7 @@ class PartsFeed(Feed):
         self.buffers = sum(feed.buffers for feed in feeds)
         self.returns = any(feed.returns for feed in feeds)
         self.lasting = all(feed.lasting for feed in feeds)
-        self.stream = next((_of_part(parts, k, f.stream) for k, f in enumerate(feeds) if f.stream), None)
+        self.streams = tuple(_of_part(parts, k, find) for k, feed in enumerate(feeds) for find in feed.streams)
 
     def feed(self, value: Any, block: list[Any], buffers: list[Buffer]) -> None:
         for part, feed in zip(self.parts(value), self._feeds, strict=True):
@@ -322,8 +326,7 @@ class ConvertedFeed(Feed):
         self.buffers = inner.buffers
         self.returns = inner.returns or written
         self.lasting = inner.lasting
-        found = inner.stream
-        self.stream = None if found is None else lambda value: found(convert(value))
+        self.streams = tuple(_of_converted(convert, find) for find in inner.streams)
 
     def feed(self, value: Any, block: list[Any], buffers: list[Buffer]) -> None:
         self.inner.feed(self.convert(value), block, buffers)
@@ -339,6 +342,11 @@ class ConvertedFeed(Feed):
 def _of_part(parts: Callable[[Any], Sequence[Any]], place: int, find: Callable[[Any], int]) -> Callable[[Any], int]:
     """What a function finds of a part, found of the whole."""
     return lambda value: find(parts(value)[place])
+
+
+def _of_converted(convert: Callable[[Any], Any], find: Callable[[Any], int]) -> Callable[[Any], int]:
+    """What a function finds of what a value is converted to, found of the value."""
+    return lambda value: find(convert(value))
 
 
 _NUMBERS = frozenset({int, float, bool})

@@ -16,6 +16,7 @@ from slangpy_rt.backends.base import Buffer
 from slangpy_rt.broadcast import contiguous
 from slangpy_rt.dtypes import convertible, element_type, storage
 from slangpy_rt.errors import BindError, ShapeError, UnsupportedError
+from slangpy_rt.host_view import host_view
 from slangpy_rt.layout import Gradients, Layout, Shape
 from slangpy_rt.records import fill_record
 from slangpy_rt.types import SlangType
@@ -210,7 +211,9 @@ class NDBuffer:
 
             return capsule(self, stream, max_version, dl_device, copy)
         try:
-            return self.host_view().__dlpack__(max_version=max_version, dl_device=dl_device, copy=copy)
+            # NumPy knows these from 2.1 on.
+            asked: dict[str, Any] = {"max_version": max_version, "dl_device": dl_device, "copy": copy}
+            return self.host_view().__dlpack__(**{k: v for k, v in asked.items() if v is not None})
         except UnsupportedError as error:
             raise BufferError(str(error)) from None
 
@@ -227,6 +230,9 @@ class NDBuffer:
         """The array for NumPy and others, where it lies in host memory: ``numpy.asarray(array)`` is a view of it."""
         if "zero_copy" not in self.device.caps.features:
             raise AttributeError(f"{self.summary} lies in memory of {self.device!r}.")
+        # NumPy would show the gaps of a struct as fields.
+        if self.layout.numpy_dtype.names is not None:
+            raise AttributeError(f"{self.summary} holds structs.")
         found: dict[str, Any] = self.host_view().__array_interface__
         return found
 
@@ -423,25 +429,6 @@ class NDBuffer:
         if not image or self.ndim != 2 or element.scalar not in ("float", "half", "uint8_t"):
             return None
         return png(self.to_numpy())
-
-
-class _HostView:
-    """Keeps a buffer for as long as an array looks at it."""
-
-    def __init__(self, buffer: Buffer, interface: dict[str, Any]) -> None:
-        self._buffer = buffer
-        self.__array_interface__ = interface
-
-
-def host_view(
-    buffer: Buffer, shape: Shape, dtype: np.dtype[Any], address: int | None = None, strides: Shape | None = None
-) -> npt.NDArray[Any]:
-    """Host memory of a buffer as an array that keeps it: all of it, contiguous, if nothing else is said."""
-    interface = {
-        "version": 3, "shape": shape, "strides": strides, "typestr": dtype.str, "descr": dtype.descr,
-        "data": (buffer.address if address is None else address, False),
-    }  # fmt: skip
-    return np.asarray(_HostView(buffer, interface))
 
 
 def _is_whole(index: Any) -> bool:

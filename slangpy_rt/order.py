@@ -38,6 +38,8 @@ class Order:
         self.lanes: list[Lane] = [self.main]
         # Orders of devices that share memory, this one among them; they have one lock.
         self.peers: list[Order] = [self]
+        # What was let go of while work that uses it may still run; held at the next look.
+        self.orphans: deque[Any] = deque()
         # Lanes that nobody has a stream on any more; their work may still run.
         self.idle: deque[Lane] = deque()
 
@@ -142,9 +144,20 @@ class Order:
             for lane in self.lanes:
                 lane.close()
 
+    def hold(self, *used: Any) -> None:
+        """Keep something until all is done that is queued by now, on queues that will still be there."""
+        with self.lock:
+            while self.orphans:
+                used = (*used, self.orphans.popleft())
+            if used:
+                for lane in self.lanes:
+                    if not lane.brief:
+                        lane.hold(used)
+
     def settle(self) -> None:
         """Let go of buffers whose work is done."""
         with self.lock:
+            self.hold()
             for lane in self.lanes:
                 lane.settle()
 

@@ -49,7 +49,7 @@ class PreparedCall:
 
     __slots__ = (
         "_alloc", "_device", "_feeds", "_finishes", "_groups", "_into", "_kernel", "_make", "_order",
-        "_pack", "_plain", "_pointers", "_prefix", "_result", "_straight", "_stream", "_unwrap", "_where",
+        "_others", "_pack", "_plain", "_pointers", "_prefix", "_result", "_straight", "_stream", "_unwrap", "_where",
         "bound", "launcher", "shape", "spec", "text",
     )  # fmt: skip
 
@@ -87,10 +87,13 @@ class PreparedCall:
         self._plain = direct and kinds <= {ArrayFeed}
         # The same with another library's arrays.
         self._pointers = direct and kinds == {PointerFeed}
-        # Which value says on what stream it is worked on, and how.
-        found = [(k, feed.stream) for k, feed in zip(order, self._feeds, strict=False) if feed.stream is not None]
+        # Which values say on what stream they are worked on, and how; the result that was given is the last.
+        found = [(k, find) for k, feed in zip((*order, -1), self._feeds, strict=False) for find in feed.streams]
+        # Of PyTorch's tensors all say the same.
+        found = list({find: (k, find) for k, find in found}.values()) if self._pointers else found
         self._where = found[0][0] if found else 0
         self._stream = found[0][1] if found else None
+        self._others = tuple(found[1:])
         ends = list(accumulate(feed.buffers for feed in self._feeds))
         self._finishes = tuple(
             (k, feed, ends[k] - feed.buffers, ends[k]) for k, feed in enumerate(self._feeds) if feed.returns
@@ -113,7 +116,9 @@ class PreparedCall:
         if not self._plain:
             if self._pointers:
                 return self._run_pointers(values)
-            return self.run_with(self._device.launch if self._stream is None else self._theirs(values).launch, values)
+            if self._stream is None:
+                return self.run_with(self._device.launch, values)
+            return self._run_among(values)
         out = None
         layout = self._result
         if layout is not None:
@@ -142,10 +147,11 @@ class PreparedCall:
         """As ``run``, on a stream."""
         if self._stream is None:
             return self.run_with(stream.launch, values)
-        theirs = self._theirs(values)
-        stream.wait(theirs.stream())
+        for guests in self._all_theirs(values):
+            stream.wait(guests.stream())
         out = self.run_with(stream.launch, values)
-        theirs.stream().wait(stream)
+        for guests in self._all_theirs(values):
+            guests.stream().wait(stream)
         return out
 
     def bound_to(self, values: tuple[Any, ...], stream: Stream | None) -> Callable[[], Any]:
@@ -223,9 +229,20 @@ class PreparedCall:
         leaves = self.bound[self._order.index(place)].places
         return not all(leaf.grad_out is not None and leaf.grad_out.access == "out" for leaf in leaves)
 
-    def _theirs(self, values: tuple[Any, ...]) -> Guests:
+    def _run_among(self, values: tuple[Any, ...]) -> Any:
+        """On the stream that another library works on; others, if there are any, wait for it and it for them."""
+        first, *others = self._all_theirs(values)
+        for other in others:
+            first.stream().wait(other.stream())
+        out = self.run_with(first.launch, values)
+        for other in others:
+            other.stream().wait(first.stream())
+        return out
+
+    def _all_theirs(self, values: tuple[Any, ...]) -> list[Guests]:
         assert self._stream is not None
-        return self._device.guests(self._stream(values[self._where]))
+        handles = [self._stream(values[self._where]), *[find(values[k]) for k, find in self._others]]
+        return [self._device.guests(handle) for handle in dict.fromkeys(handles)]
 
     def _run_pointers(self, values: tuple[Any, ...]) -> Any:
         """With arrays of another library only: on the stream that it works on, in its order."""

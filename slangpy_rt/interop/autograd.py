@@ -154,6 +154,12 @@ class AutogradCall:
                     f"{self._sig}: an argument requires a gradient, and what goes to an 'out' parameter then goes to "
                     "a torch tensor; pass one, or call within torch.no_grad()."
                 )
+            # What autograd itself would say once they are written.
+            if given[k]._is_view() and len(self.outs) + self.returns > 1:
+                raise BindError(
+                    f"{self._sig}: of several outputs none may be a view of a torch tensor; pass tensor.clone(), or "
+                    "call within torch.no_grad()."
+                )
         found = _Apply.apply(self, stream, values[self._given : end], *given)  # type: ignore[no-untyped-call]
         if not self.outs:
             return found
@@ -178,6 +184,9 @@ class _Apply(torch.autograd.Function):
         found = call.forward(stream, values, uniforms)
         if call.outs:
             ctx.mark_dirty(*[values[k] for k in call.outs])
+        whole = [t for t in (found if call.outs else (found,)) if not t.is_floating_point()]
+        if whole:
+            ctx.mark_non_differentiable(*whole)
         return found
 
     @staticmethod
@@ -248,12 +257,15 @@ class Backward:
         device = self._device = function.device
         values = (*args, *named.values())
         self._wanted = tuple(wanted)
-        # Where the gradients of outputs belong; the result is at -1.
-        self._seeds = (*((-1,) if sig.returns.kind != "void" else ()), *outs)
+        check_places(sig.name, (*grads, *values))
+        # Where the gradients of outputs belong, None of whole numbers; the result is at -1.
+        places = (*((-1,) if sig.returns.kind != "void" else ()), *outs)
+        self._seeds = tuple(p if g.is_floating_point() else None for p, g in zip(places, grads, strict=True))
         self._tensors = [k for k, v in enumerate(values) if isinstance(v, torch.Tensor) and k not in outs]
         self._in_place = all(lies_on(device, t) for t in (*grads, *(values[k] for k in self._tensors)))
         # The scalars of a vector lie side by side, and what is copied has no gaps.
-        self._dense = not self._in_place or sig.returns.kind != "scalar"
+        written = (sig.returns, *[p.type for p in sig.params if p.direction == "out"])
+        self._dense = not self._in_place or any(t.kind not in ("scalar", "void") for t in written)
         self._on_gpu = grads[0].is_cuda
         self._stream = current_stream(grads[0].device.index) if self._on_gpu and self._in_place else None
         # What is the same for all: how values, their gradients and the result's gradient lie.
@@ -320,6 +332,8 @@ class Backward:
             seen[k]._grads = None, array
         result = None
         for place, grad in zip(self._seeds, grads, strict=True):
+            if place is None:
+                continue
             seed = self._seen(place, grad)
             assert seed.layout.grads is not None and seed.layout.grads.into is not None
             seed._grads = Tensor.of(seed.layout.grads.into, seed.buffer, seed.address), None
@@ -359,6 +373,21 @@ class Backward:
         return made, Tensor.of(layout, device.guest, made.data_ptr())
 
 
+def check_places(where: str, values: Sequence[Any]) -> None:
+    """Refuse tensors of which some lie in host memory and others on a GPU.
+
+    Raises
+    ------
+    BindError
+        Then.
+    """
+    places = list(dict.fromkeys(str(v.device) for v in values if isinstance(v, torch.Tensor)))
+    if len(places) > 1:
+        raise BindError(
+            f"{where}: torch tensors have to lie in one place for a gradient, not on {', '.join(places)}; move them."
+        )
+
+
 def as_tensors(where: str, device: Device, values: Sequence[Any]) -> tuple[Any, ...]:
     """Arguments as the backward pass sees them: tensors of PyTorch as Tensors, not converted.
 
@@ -367,12 +396,7 @@ def as_tensors(where: str, device: Device, values: Sequence[Any]) -> tuple[Any, 
     BindError
         If some tensors lie in host memory and others on a GPU, or as ``as_tensor``.
     """
-    tensors = [v for v in values if isinstance(v, torch.Tensor)]
-    if len({v.device.type for v in tensors}) > 1:
-        places = ", ".join(str(v.device) for v in tensors)
-        raise BindError(
-            f"{where}: with a gradient, torch tensors have to lie in one place, not on {places}; move them."
-        )
+    check_places(where, values)
     return tuple([as_tensor(device, v) if isinstance(v, torch.Tensor) else v for v in values])
 
 

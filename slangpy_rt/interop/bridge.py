@@ -6,13 +6,14 @@ memory of Vulkan that CUDA sees too. Semaphores order the copies; the host waits
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from slangpy_rt.backends.base import Buffer
-from slangpy_rt.errors import BindError
+from slangpy_rt.errors import BindError, SlangPyRtError
 from slangpy_rt.feeds import Feed
 from slangpy_rt.interop.exchange import capsule
 from slangpy_rt.interop.torch_types import check_plain, described, element_of
@@ -41,17 +42,18 @@ class Bridge:
         check_plain(value)
         array = Tensor(self._device, element_of(value), tuple(value.shape))
         if value.numel():
-            seen = self._seen(array, True)
-            seen.copy_(value)
+            # Together, so that nobody marks the stream in between.
+            with self._cuda.order.lock:
+                self._seen(array, True).copy_(value)
         return array
 
     def fetch(self, array: Tensor, out: torch.Tensor) -> None:
         """Copy an array of the Vulkan device to a tensor."""
         if not out.numel():
             return
-        out.copy_(self._seen(array, False))
         order, lane = self._lane()
         with order.lock:
+            out.copy_(self._seen(array, False))
             # Until the copy is done its memory must not be another array's.
             lane.hold(array.buffer)
         # Large ones wait for nobody to be taken again.
@@ -65,8 +67,7 @@ class Bridge:
         """The same memory for PyTorch, whose stream waits for the Vulkan device's work on it."""
         seen = array.share(self._cuda)
         order, lane = self._lane()
-        with order.lock:
-            order.touch(lane, (seen.buffer,), (written,))
+        order.touch(lane, (seen.buffer,), (written,))
         found: torch.Tensor = torch.utils.dlpack.from_dlpack(capsule(seen, -1, None, None, None))
         return found
 
@@ -86,6 +87,12 @@ class StagedFeed(Feed):
         self._access = access
         self._layout = device.layout(Tensor, element_of(sample), tuple(sample.shape))
         self.returns = access != "in"
+
+    def kept(self) -> StagedFeed:
+        """The same for a tensor of which the kernel writes a part."""
+        whole = copy.copy(self)
+        whole._access = "inout"
+        return whole
 
     def feed(self, value: torch.Tensor, block: list[Any], buffers: list[Buffer]) -> None:
         if self._access == "out":
@@ -108,12 +115,17 @@ def bridge_of(device: Device, value: torch.Tensor) -> Bridge:
     BindError
         If the device is on another GPU.
     """
-    found: Bridge | None = device.bridge
-    if found is None:
-        found = Bridge(device, value.device.index)
-        # Says whether memory can be shared at all.
-        Tensor(device, "float", 1).share(found._cuda)
-        device.bridge = found
+    with device.order.lock:
+        found: Bridge | None = device.bridge
+        if found is None:
+            found = Bridge(device, value.device.index)
+            try:
+                # Says whether memory can be shared at all.
+                Tensor(device, "float", 1).share(found._cuda)
+            except SlangPyRtError:
+                found.close()
+                raise
+            device.bridge = found
     if found.index != value.device.index:
         raise BindError(f"{described(value)}; {device!r} works on GPU {found.index}.")
     return found

@@ -8,20 +8,21 @@ import torch
 
 from slangpy_rt.device import Device
 from slangpy_rt.errors import UnsupportedError
+from slangpy_rt.selection import named
 
 
 def torch_device(type: str, options: dict[str, Any]) -> Device:
     """As ``slangpy_rt.create_torch_device``."""
-    name, _, number = type.partition(":")
+    name, index = named(type, options.pop("index", -1))
     if name == "cpu" or (name == "automatic" and not torch.cuda.is_available()):
         return Device("cpu", **options)
     if name == "vulkan":
-        return Device(type, **options)
+        return Device("vulkan", index=max(index, 0), **options)
     if name not in ("cuda", "automatic"):
         raise UnsupportedError(f"create_torch_device: {type!r} is not one of 'cuda', 'vulkan', 'cpu', 'automatic'.")
     if not torch.cuda.is_available():
         raise UnsupportedError(
             "create_torch_device: this PyTorch has no CUDA device; torch.cuda.is_available() is False."
         )
-    index = int(number) if number else torch.cuda.current_device()
+    index = torch.cuda.current_device() if index < 0 else index
     return Device("cuda", index=index, stream=torch.cuda.current_stream(index), **options)

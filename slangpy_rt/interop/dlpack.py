@@ -7,12 +7,9 @@ https://dmlc.github.io/dlpack/latest/c_api.html
 from __future__ import annotations
 
 import ctypes
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from slangpy_rt.errors import BindError
-
-if TYPE_CHECKING:
-    from slangpy_rt.ndbuffer import NDBuffer
 
 CUDA = 2  # kDLCUDA
 _CODES = {"i": 0, "u": 1, "f": 2, "b": 6}  # kDLInt, kDLUInt, kDLFloat, kDLBool
@@ -53,31 +50,17 @@ class _Versioned(ctypes.Structure):
 _KINDS = {b"dltensor": _Managed, b"dltensor_versioned": _Versioned}
 
 
-class Export:
-    """An array that another library uses; it lives until that library lets go of it."""
+def handed_over(view: Any, device_index: int, max_version: tuple[int, int] | None) -> Any:
+    """A capsule of memory on a CUDA GPU, of which NumPy has a view that it cannot look at.
 
-    def __init__(self, array: NDBuffer, versioned: bool) -> None:
-        layout = array.layout
-        dtype, rank = layout.numpy_dtype, len(layout.full_shape)
-        self._array = array
-        self._shape = (ctypes.c_int64 * rank)(*layout.full_shape)
-        self._strides = (ctypes.c_int64 * rank)(*layout.strides)
-        tensor = _Tensor(
-            array.address, CUDA, layout.device.index, rank, _CODES[dtype.kind], dtype.itemsize * 8, 1,
-            self._shape, self._strides, 0,
-        )  # fmt: skip
-        deleter = ctypes.cast(_VERSIONED_DELETER if versioned else _DELETER, ctypes.c_void_p)
-        if versioned:
-            self.managed: Any = _Versioned(1, 0, id(self), deleter, 0, tensor)
-        else:
-            self.managed = _Managed(tensor, id(self), deleter)
-
-    def capsule(self) -> Any:
-        """A new capsule, by which this object lives."""
-        name = b"dltensor_versioned" if isinstance(self.managed, _Versioned) else b"dltensor"
-        made = _new_capsule(ctypes.addressof(self.managed), name, _DESTRUCTOR)
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self))
-        return made
+    NumPy's capsule is taken, and says the GPU instead: its functions that let go are written in C, and run whatever
+    the interpreter does just then.
+    """
+    made = view.__dlpack__(**({} if max_version is None else {"max_version": max_version}))
+    name = next(n for n in _KINDS if _is_capsule(made, n))
+    tensor = _KINDS[name].from_address(_pointer(made, name)).tensor
+    tensor.device_type, tensor.device_id = CUDA, device_index
+    return made
 
 
 class Import:
@@ -127,42 +110,15 @@ class Import:
             _Deleter(managed.deleter)(ctypes.addressof(managed))
 
 
-def _release(context: int) -> None:
-    ctypes.pythonapi.Py_DecRef(ctypes.cast(context, ctypes.py_object))
-
-
 _Deleter: Any = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
-_Destructor: Any = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)
-
-
-def _delete(managed: int) -> None:
-    _release(_Managed.from_address(managed).context)
-
-
-def _delete_versioned(managed: int) -> None:
-    _release(_Versioned.from_address(managed).context)
-
-
-def _destruct(capsule: int) -> None:
-    """Of a capsule that nobody took the array from."""
-    for name, kind in _KINDS.items():
-        if _IS_VALID(capsule, name):
-            _release(kind.from_address(_GET_POINTER(capsule, name)).context)
-
-
-_DELETER, _VERSIONED_DELETER, _DESTRUCTOR = _Deleter(_delete), _Deleter(_delete_versioned), _Destructor(_destruct)
 
 
 def _function(name: str, result: Any, *arguments: Any) -> Any:
     return ctypes.PYFUNCTYPE(result, *arguments)((name, ctypes.pythonapi))
 
 
-_new_capsule = _function("PyCapsule_New", ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, _Destructor)
 _is_capsule = _function("PyCapsule_IsValid", ctypes.c_int, ctypes.py_object, ctypes.c_char_p)
 _pointer = _function("PyCapsule_GetPointer", ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)
 # Capsules keep the pointer to their name.
 _USED = {name: ctypes.c_char_p(b"used_" + name) for name in _KINDS}
 _set_name = _function("PyCapsule_SetName", ctypes.c_int, ctypes.py_object, ctypes.c_char_p)
-# While a capsule is taken down it must not become a Python object again.
-_IS_VALID = _function("PyCapsule_IsValid", ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p)
-_GET_POINTER = _function("PyCapsule_GetPointer", ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p)

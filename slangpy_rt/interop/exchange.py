@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from slangpy_rt.interop.dlpack import CUDA, Export
+from slangpy_rt.host_view import host_view
+from slangpy_rt.interop.dlpack import CUDA, handed_over
 
 if TYPE_CHECKING:
     from slangpy_rt.ndbuffer import NDBuffer
@@ -36,7 +37,11 @@ def capsule(
     # -1 says that the consumer orders its work itself.
     if stream != -1:
         wait_for(array, 0 if stream in (None, _LEGACY) else int(stream))
-    return Export(array, max_version is not None and max_version[0] >= 1).capsule()
+    layout = array.layout
+    strides = tuple(s * layout.unit for s in layout.strides)
+    # Looks at memory of the GPU, which nobody reads through it.
+    view = host_view(array.buffer, layout.full_shape, layout.numpy_dtype, array.address, strides)
+    return handed_over(view, device.index, max_version)
 
 
 def interface(array: NDBuffer) -> dict[str, Any]:
@@ -77,7 +82,7 @@ def wait_for(array: NDBuffer, stream: int) -> None:
     device = array.device
     device.check_open()
     _gather(array)
-    queue, own = device.backend.open_queue(stream), device.backend.queue
+    queue, own = device.backend.guest_queue(stream), device.backend.queue
     if queue is not own:
         queue.wait(own.mark())
 

@@ -62,7 +62,9 @@ class Foreign:
             return type(value), array.dtype, array.shape, array.strides, array.flags.writeable, array.flags.aligned
         told = interface_of(value)
         if told is None:
-            return type(value), kind, index, getattr(value, "dtype", None), tuple(getattr(value, "shape", ()))
+            strides = getattr(value, "strides", None)
+            shape = tuple(getattr(value, "shape", ()))
+            return type(value), kind, index, getattr(value, "dtype", None), shape, strides and tuple(strides)
         place = told["data"][0] % 32, told["data"][1]
         return type(value), index, told["typestr"], told["shape"], told.get("strides"), *place
 
@@ -80,6 +82,11 @@ class Foreign:
             return None
         if interface_of(value) is not None:
             return InterfaceFeed(device)
+        if access != "in":
+            raise BindError(
+                f"{described(value)}, which names no stream that would wait for what is written; pass a Tensor, as "
+                "Tensor.from_dlpack(device, array) is one."
+            )
         return CapsuleFeed(device, memory_of(device, value))
 
     def check_writable(self, value: Any) -> None:
@@ -105,7 +112,7 @@ class InterfaceFeed(Feed):
 
     def __init__(self, device: Device) -> None:
         self._guest = device.guest
-        self.stream = _stream_of
+        self.streams = (_stream_of,)
 
     def feed(self, value: Any, block: list[Any], buffers: list[Buffer]) -> None:
         block.append(value.__cuda_array_interface__["data"][0])
@@ -131,11 +138,7 @@ class CapsuleFeed(Feed):
         buffers.append(KeptBuffer(self._device, found))
 
     def finish(self, value: Any, buffers: Sequence[Buffer]) -> None:
-        order = self._device.order
-        with order.lock:
-            for lane in order.lanes:
-                if not lane.brief:
-                    lane.hold(buffers[0])
+        self._device.order.hold(buffers[0])
 
 
 def _stream_of(value: Any) -> int:

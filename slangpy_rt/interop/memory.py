@@ -33,14 +33,16 @@ class Memory(NamedTuple):
 class KeptBuffer(Buffer):
     """Memory of another library that goes back to it with this object."""
 
-    __slots__ = ("owner",)
+    __slots__ = ("_orphans", "owner")
 
     def __init__(self, device: Device, owner: Import) -> None:
         super().__init__(device.backend, owner.address, 0)
         self.owner = owner
+        self._orphans = device.order.orphans
 
     def __del__(self, _exiting: Any = None) -> None:
-        """Nothing goes back to the device."""
+        # Queued work may still use it, and this is no place to ask the driver.
+        self._orphans.append(self.owner)
 
 
 def memory_of(device: Device, value: Any) -> Memory:
@@ -101,7 +103,14 @@ def taken(device: Device, value: Any) -> Import:
             capsule = value.__dlpack__(stream=stream)
     except (BufferError, RuntimeError, TypeError, ValueError) as error:
         raise BindError(f"{described(value)}, whose memory DLPack cannot share ({error}).") from None
-    return Import(capsule)
+    found = Import(capsule)
+    order = device.order
+    with order.lock:
+        order.hold()
+        if device.ordered:
+            # Its queue has more to wait for than before, which other queues have to know.
+            order.touch(order.main, (), ())
+    return found
 
 
 def _facts(device: Device, value: Any) -> tuple[str, tuple[int, ...], tuple[int, ...] | None, int]:

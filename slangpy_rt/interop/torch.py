@@ -5,6 +5,7 @@ Nothing outside of this folder imports torch.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from functools import partial
 from math import prod
@@ -131,6 +132,7 @@ def in_place(device: Device, value: torch.Tensor) -> Tensor:
     return Tensor.of(layout, device.guest, address)
 
 
+@functools.cache
 def current_stream(index: int) -> Callable[[Any], int]:
     """What finds the stream that PyTorch works on just then, on a GPU, whatever it is given."""
     # 0.1 us; torch.cuda.current_stream takes 2.

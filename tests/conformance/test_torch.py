@@ -206,6 +206,25 @@ def test_several_outputs(module: spy.Module) -> None:
     same(x.grad, 2 * x.detach())
 
 
+def test_outputs_of_other_kinds(device: spy.Device) -> None:
+    text = """
+[Differentiable] int rounded(float x, out float y) { y = x * x; return int(detach(x)); }
+[Differentiable] float spread(float x, out float3 y) { y = float3(x, 2 * x, x * x); return x; }
+"""
+    module = spy.Module.load_from_source(device, "torch_outputs", text)
+    x, y = torch.tensor([1.5, 2.5], requires_grad=True), torch.zeros(2)
+    n = module.rounded(x, y)
+    assert n.tolist() == [1, 2] and not n.requires_grad
+    y.sum().backward()
+    same(x.grad, 2 * x.detach())
+    x.grad, z = None, torch.zeros(2, 3)
+    module.spread(x, z)
+    z.sum().backward()  # an expanded gradient
+    same(x.grad, 3 + 2 * x.detach())
+    with pytest.raises(spy.BindError, match="none may be a view"):
+        module.spread(x, torch.zeros(4, 3)[::2])
+
+
 def test_a_changed_argument_is_noticed(module: spy.Module) -> None:
     x = torch.rand(4, requires_grad=True)
     z = x * 1

@@ -1,0 +1,31 @@
+"""Memory of a buffer as a NumPy array that keeps it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from slangpy_rt.backends.base import Buffer
+
+Shape = tuple[int, ...]
+
+
+class _HostView:
+    """Keeps a buffer for as long as an array looks at it."""
+
+    def __init__(self, buffer: Buffer, interface: dict[str, Any]) -> None:
+        self._buffer = buffer
+        self.__array_interface__ = interface
+
+
+def host_view(
+    buffer: Buffer, shape: Shape, dtype: np.dtype[Any], address: int | None = None, strides: Shape | None = None
+) -> npt.NDArray[Any]:
+    """Host memory of a buffer as an array that keeps it: all of it, contiguous, if nothing else is said."""
+    interface = {
+        "version": 3, "shape": shape, "strides": strides, "typestr": dtype.str, "descr": dtype.descr,
+        "data": (buffer.address if address is None else address, False),
+    }  # fmt: skip
+    return np.asarray(_HostView(buffer, interface))
