@@ -37,7 +37,8 @@ class Feed(ABC):
     returns = False
     # Whether what it adds holds for as long as the value lives, with nothing to move at each call.
     lasting = True
-    # Of arrays of another library on a GPU: what find the streams that a value is worked on just then.
+    # Of arrays of another library on a GPU: what find the streams that a value is worked on just then. What two feeds
+    # share finds the same for both.
     streams: tuple[Callable[[Any], int], ...] = ()
 
     @abstractmethod

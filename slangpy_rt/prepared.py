@@ -87,10 +87,12 @@ class PreparedCall:
         self._plain = direct and kinds <= {ArrayFeed}
         # The same with another library's arrays.
         self._pointers = direct and kinds == {PointerFeed}
-        # Which values say on what stream they are worked on, and how; the result that was given is the last.
-        found = [(k, find) for k, feed in zip((*order, -1), self._feeds, strict=False) for find in feed.streams]
-        # Of PyTorch's tensors all say the same.
-        found = list({find: (k, find) for k, find in found}.values()) if self._pointers else found
+        # What find streams, and in which value; the result that was given is the last.
+        streams: dict[Callable[[Any], int], int] = {}
+        for k, feed in zip((*order, -1), self._feeds, strict=False):
+            for find in feed.streams:
+                streams.setdefault(find, k)
+        found = [(k, find) for find, k in streams.items()]
         self._where = found[0][0] if found else 0
         self._stream = found[0][1] if found else None
         self._others = tuple(found[1:])
@@ -118,7 +120,9 @@ class PreparedCall:
                 return self._run_pointers(values)
             if self._stream is None:
                 return self.run_with(self._device.launch, values)
-            return self._run_among(values)
+            if self._others:
+                return self._run_among(values)
+            return self.run_with(self._device.guests(self._stream(values[self._where])).launch, values)
         out = None
         layout = self._result
         if layout is not None:

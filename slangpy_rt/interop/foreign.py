@@ -8,6 +8,7 @@ call is done with it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from slangpy_rt.backends.base import Buffer
@@ -112,7 +113,8 @@ class InterfaceFeed(Feed):
 
     def __init__(self, device: Device) -> None:
         self._guest = device.guest
-        self.streams = (_stream_of,)
+        # One of its own: of two arrays with one function, both are taken to be on one stream.
+        self.streams = (partial(_stream_of),)
 
     def feed(self, value: Any, block: list[Any], buffers: list[Buffer]) -> None:
         block.append(value.__cuda_array_interface__["data"][0])
