@@ -12,6 +12,9 @@ from typing import Any
 from slangpy_rt.errors import BindError
 
 CUDA = 2  # kDLCUDA
+# The default stream, whose CUstream is 0, here and in the CUDA array interface:
+# https://numba.readthedocs.io/en/stable/cuda/cuda_array_interface.html
+LEGACY = 1
 _CODES = {"i": 0, "u": 1, "f": 2, "b": 6}  # kDLInt, kDLUInt, kDLFloat, kDLBool
 
 

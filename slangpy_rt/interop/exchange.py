@@ -8,12 +8,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from slangpy_rt.host_view import host_view
-from slangpy_rt.interop.dlpack import CUDA, handed_over
+from slangpy_rt.interop.dlpack import CUDA, LEGACY, handed_over
 
 if TYPE_CHECKING:
     from slangpy_rt.ndbuffer import NDBuffer
-
-_LEGACY = 1  # what DLPack and the CUDA array interface call the default stream, whose CUstream is 0
 
 
 def capsule(
@@ -36,7 +34,7 @@ def capsule(
     _refuse_structs(array)
     # -1 says that the consumer orders its work itself.
     if stream != -1:
-        wait_for(array, 0 if stream in (None, _LEGACY) else int(stream))
+        wait_for(array, 0 if stream in (None, LEGACY) else int(stream))
     layout = array.layout
     strides = tuple(s * layout.unit for s in layout.strides)
     # Looks at memory of the GPU, which nobody reads through it.
@@ -64,7 +62,7 @@ def interface(array: NDBuffer) -> dict[str, Any]:
         "typestr": layout.numpy_dtype.str,
         "strides": None if layout.contiguous else tuple(s * layout.unit for s in layout.strides),
         "data": (array.address, False),
-        "stream": layout.device.backend.queue.handle or _LEGACY,
+        "stream": layout.device.backend.queue.handle or LEGACY,
     }
 
 

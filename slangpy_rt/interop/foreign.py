@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 from slangpy_rt.backends.base import Buffer
 from slangpy_rt.errors import BindError
 from slangpy_rt.feeds import Feed
+from slangpy_rt.interop.dlpack import LEGACY
 from slangpy_rt.interop.memory import (
     HOST,
-    LEGACY,
-    KeptBuffer,
+    CallBuffer,
     Memory,
     as_numpy,
     described,
@@ -137,7 +137,7 @@ class CapsuleFeed(Feed):
         if found.strides != self._strides:
             raise BindError(f"{described(value)} with strides {found.strides} instead of {self._strides} as before.")
         block.append(found.address)
-        buffers.append(KeptBuffer(self._device, found))
+        buffers.append(CallBuffer(self._device, found))
 
     def finish(self, value: Any, buffers: Sequence[Buffer]) -> None:
         self._device.order.hold(buffers[0])

@@ -9,7 +9,7 @@ import numpy as np
 from slangpy_rt.backends.base import Buffer
 from slangpy_rt.dtypes import SLANG_OF, scalar_type
 from slangpy_rt.errors import BindError
-from slangpy_rt.interop.dlpack import CUDA, Import
+from slangpy_rt.interop.dlpack import CUDA, LEGACY, Import
 
 if TYPE_CHECKING:
     from slangpy_rt.device import Device
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
 HOST = (1, 3, 11)  # kDLCPU, kDLCUDAHost, kDLROCMHost: memory that the CPU reads
 _MANAGED = 13  # kDLCUDAManaged
-# What the interface calls the default stream: https://numba.readthedocs.io/en/stable/cuda/cuda_array_interface.html
-LEGACY = 1
 
 
 class Memory(NamedTuple):
@@ -30,18 +28,30 @@ class Memory(NamedTuple):
     address: int
 
 
-class KeptBuffer(Buffer):
-    """Memory of another library that goes back to it with this object."""
+class CallBuffer(Buffer):
+    """Memory of another library for one call, whose queue keeps it; it goes back with this object."""
 
-    __slots__ = ("_orphans", "owner")
+    __slots__ = ("owner",)
 
     def __init__(self, device: Device, owner: Import) -> None:
         super().__init__(device.backend, owner.address, 0)
         self.owner = owner
+
+    def __del__(self, _exiting: Any = None) -> None:
+        """Nothing goes back to the device."""
+
+
+class KeptBuffer(CallBuffer):
+    """Memory of another library for a Tensor: it goes back once work is done that was queued while there was one."""
+
+    __slots__ = ("_orphans",)
+
+    def __init__(self, device: Device, owner: Import) -> None:
+        super().__init__(device, owner)
         self._orphans = device.order.orphans
 
     def __del__(self, _exiting: Any = None) -> None:
-        # Queued work may still use it, and this is no place to ask the driver.
+        # This is no place to ask the driver how far its work is.
         self._orphans.append(self.owner)
 
 

@@ -208,7 +208,7 @@ ALLOWED = {
     "interop.dlpack": {"errors"},
     "interop.exchange": {"host_view", "interop.dlpack"},
     "interop.memory": {"backends.base", "dtypes", "errors", "interop.dlpack"},
-    "interop.foreign": {"backends.base", "errors", "feeds", "interop.memory", "tensor"},
+    "interop.foreign": {"backends.base", "errors", "feeds", "interop.dlpack", "interop.memory", "tensor"},
     "cli": ANY,
     "__main__": {"cli"},
     "demo": ANY,
