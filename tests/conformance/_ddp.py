@@ -37,7 +37,9 @@ def _train(processes: int, folder: Path, options: list[str]) -> list[dict[str, n
     folder.mkdir()
     launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
     command = [sys.executable, *(launcher if processes > 1 else []), __file__, str(folder), *options]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    # A process that aborts says where.
+    env = {**os.environ, "PYTHONFAULTHANDLER": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=env)
     assert done.returncode == 0, done.stdout + done.stderr
     return [dict(np.load(folder / f"{rank}.npz")) for rank in range(processes)]
 
