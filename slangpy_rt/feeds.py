@@ -191,14 +191,26 @@ class HostViewFeed(Feed):
 
 
 class PointerFeed(Feed):
-    """An array of another library that is used in place, by its ``data_ptr()``."""
+    """An array of another library that is used in place, by its ``data_ptr()``.
+
+    Attributes
+    ----------
+    alike : callable
+        Makes of a call's arrays what tells in one look whether others would sign as they do, or None.
+    """
 
     buffers = 1
     lasting = False
 
-    def __init__(self, device: Device, stream: Callable[[Any], int] | None) -> None:
+    def __init__(
+        self,
+        device: Device,
+        stream: Callable[[Any], int] | None,
+        alike: Callable[[tuple[Any, ...]], Callable[..., bool] | None],
+    ) -> None:
         self._guest = device.guest
         self.streams = () if stream is None else (stream,)
+        self.alike = alike
 
     def feed(self, value: Any, block: list[Any], buffers: list[Buffer]) -> None:
         block.append(value.data_ptr())

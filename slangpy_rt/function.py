@@ -21,7 +21,7 @@ from slangpy_rt.mapping import read_map
 from slangpy_rt.options import NO_OPTIONS, Options
 from slangpy_rt.overloads import find_overloads, gone, python_signature
 from slangpy_rt.plan import prepare
-from slangpy_rt.prepared import PreparedCall
+from slangpy_rt.prepared import MISS, PreparedCall
 from slangpy_rt.resolve import resolve
 from slangpy_rt.scope import Scope
 from slangpy_rt.types import FunctionSig
@@ -60,6 +60,9 @@ class Function:
         # By the signatures of the arguments, and of arguments and _result.
         self._calls: dict[Any, PreparedCall] = {}
         self._calls_into: dict[Any, PreparedCall] = {}
+        # What runs the last call again if the values are like its values, without and with _result.
+        self._again: Callable[[tuple[Any, ...]], Any] | None = None
+        self._again_into: Callable[[tuple[Any, ...]], Any] | None = None
         # Functions that modifiers made of this one, by what they were given.
         self._variants: dict[Any, Function] = {}
         # What ``set`` gave to uniforms, in the order of the options' names.
@@ -81,6 +84,7 @@ class Function:
         """Drop the prepared calls: the next call looks whether the device is still open."""
         self._calls.clear()
         self._calls_into.clear()
+        self._again = self._again_into = None
 
     def source_changed(self) -> None:
         """Follow the module's new text."""
@@ -122,13 +126,19 @@ class Function:
         if named:
             return self._call_named(args, _result, named)
         if _result is None:
-            values, calls = args, self._calls
+            values, calls, again = args, self._calls, self._again
         else:
-            values, calls = (*args, _result), self._calls_into
+            values, calls, again = (*args, _result), self._calls_into, self._again_into
+        if again is not None:
+            out = again(values)
+            if out is not MISS:
+                return out
         key = tuple([a.layout if type(a) in ARRAYS else signature(a) for a in values])
         call = calls.get(key)
         if call is None:
             call = self._prepare(key, args, (), _result)
+        elif call.pointers:
+            self._expect(key, call, values, _result is not None)
         return call.run(values)
 
     call = __call__
@@ -462,6 +472,16 @@ class Function:
             raise BindError(f"{self.name}: out and _result are the same thing; give one of them.")
         rest = {key: value for key, value in named.items() if key != "out"}
         return named["out"], rest
+
+    def _expect(self, key: Any, call: PreparedCall, values: tuple[Any, ...], into: bool) -> None:
+        """Expect further calls like this one."""
+        if into:
+            self._again_into = call.again(values, self._again_into)
+        else:
+            self._again = call.again(values, self._again)
+        # Another thread may have forgotten all calls in between.
+        if (self._calls_into if into else self._calls).get(key) is not call:
+            self._again = self._again_into = None
 
     def _variant_of(self, options: Options) -> Function:
         kind = _GeneralFunction if options.derivative else Function

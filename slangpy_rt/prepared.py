@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 
 _MAX_FLOAT = 3.4028234663852886e38  # of 32 bits
+# That a call's values are not like those of the one before.
+MISS: Any = object()
 
 
 class PreparedCall:
@@ -45,12 +47,14 @@ class PreparedCall:
         The call's shape before dimensions were merged.
     launcher : Launcher or None
         What a launch has to go through, if the kernel may print or checks its accesses.
+    pointers : bool
+        Whether all its arguments are arrays of another library, in place.
     """
 
     __slots__ = (
-        "_alloc", "_device", "_feeds", "_finishes", "_groups", "_into", "_kernel", "_make", "_order",
-        "_others", "_pack", "_plain", "_pointers", "_prefix", "_result", "_straight", "_stream", "_unwrap", "_where",
-        "bound", "launcher", "shape", "spec", "text",
+        "_again", "_alloc", "_device", "_feeds", "_finishes", "_groups", "_into", "_kernel", "_make", "_order",
+        "_others", "_pack", "_plain", "_prefix", "_result", "_straight", "_stream", "_unwrap", "_where",
+        "bound", "launcher", "pointers", "shape", "spec", "text",
     )  # fmt: skip
 
     def __init__(
@@ -86,7 +90,8 @@ class PreparedCall:
         direct = kernel is not None and self._straight and launcher is None
         self._plain = direct and kinds <= {ArrayFeed}
         # The same with another library's arrays.
-        self._pointers = direct and kinds == {PointerFeed}
+        self.pointers = direct and kinds == {PointerFeed}
+        self._again: Callable[[tuple[Any, ...]], Any] | None = None
         # What find streams, and in which value; the result that was given is the last.
         streams: dict[Callable[[Any], int], int] = {}
         for k, feed in zip((*order, -1), self._feeds, strict=False):
@@ -116,7 +121,7 @@ class PreparedCall:
             Positional values, keyword values, and then ``_result`` if one was given.
         """
         if not self._plain:
-            if self._pointers:
+            if self.pointers:
                 return self._run_pointers(values)
             if self._stream is None:
                 return self.run_with(self._device.launch, values)
@@ -232,6 +237,65 @@ class PreparedCall:
             return True
         leaves = self.bound[self._order.index(place)].places
         return not all(leaf.grad_out is not None and leaf.grad_out.access == "out" for leaf in leaves)
+
+    def addresses(self, values: tuple[Any, ...]) -> list[Any] | None:
+        """What the block holds of these arguments; None if data has to be moved for it or nothing is launched."""
+        if self._kernel is None or self.launcher is not None or not all(feed.lasting for feed in self._feeds):
+            return None
+        block: list[Any] = []
+        for k, feed in zip((*self._order, -1), self._feeds, strict=False):
+            feed.feed(values[k], block, [])
+        return block
+
+    def launch_at(self, launch: Callable[..., None], block: list[Any]) -> None:
+        """Launch it on memory that other libraries keep: what ``addresses`` returned, of other arguments."""
+        launch(self._kernel, self._groups, self._prefix + self._pack(*block), ())
+
+    def again(self, values: tuple[Any, ...], failed: Any) -> Callable[[tuple[Any, ...]], Any] | None:
+        """What runs it on values that are like these, told in one look at all of them, or else returns ``MISS``.
+
+        ``failed`` is what did not know these values: it is not returned again. Of calls with ``pointers``; None where
+        there is no such look.
+        """
+        if self._again is None or self._again is failed:
+            feed: Any = self._feeds[0]
+            self._again = self._looked_at(feed.alike(values), values)
+        return self._again
+
+    def _looked_at(
+        self, alike: Callable[..., bool] | None, values: tuple[Any, ...]
+    ) -> Callable[[tuple[Any, ...]], Any] | None:
+        stream = self._stream
+        # The signature has their alignment, but on the CPU.
+        if alike is None or (stream is not None and any(v.data_ptr() % 32 for v in values)):
+            return None
+        kernel, groups, prefix, pack, make, into = (
+            self._kernel, self._groups, self._prefix, self._pack, self._make, self._into
+        )  # fmt: skip
+        device = self._device
+        known = device.guests_of
+
+        def run(values: tuple[Any, ...]) -> Any:
+            if not alike(*values):
+                return MISS
+            places = [v.data_ptr() for v in values]
+            launch = device.launch
+            if stream is not None:
+                for place in places:
+                    if place & 31:
+                        return MISS
+                handle = stream(None)
+                launch = (known.get(handle) or device.guests(handle)).direct
+            out = None
+            if make is not None:
+                out = make()
+                places.append(out.data_ptr())
+            elif into:
+                out = values[-1]
+            launch(kernel, groups, prefix + pack(*places), ())
+            return out
+
+        return run
 
     def _run_among(self, values: tuple[Any, ...]) -> Any:
         """On the stream that another library works on; others, if there are any, wait for it and it for them."""

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Sequence
 from weakref import WeakSet
 
+from slangpy_rt.backends._cuda_context import keep_current, restoring
 from slangpy_rt.backends._cuda_driver import FFI_CUDA, NOT_READY, check, driver, query
 from slangpy_rt.backends._cuda_external import Externals
 from slangpy_rt.backends._cuda_graph import CudaGraph, CudaNode
@@ -163,6 +164,12 @@ class CudaQueue(Queue):
                 kernel.node = None
                 kernel.nodes.clear()
 
+    def keep_current(self) -> None:
+        """From now on leave the context current that is so when a method is called, as several GPUs ask for."""
+        keep_current(self, self._context, ("launch", "record", "replay", "copy", "mark", "wait", "sync"))
+        prepare = restoring(self.prepare, self._context)
+        self.prepare = lambda dispatch: restoring(prepare(dispatch), self._context)  # type: ignore[method-assign]
+
     def _node(self, kernel: Kernel, groups: tuple[int, int, int], args: bytes) -> CudaNode | None:
         """The graph of a kernel that was launched a few times here; None of others."""
         assert isinstance(kernel, CudaKernel)
@@ -283,6 +290,9 @@ class Events:
 
     def signal(self, event: int, semaphore: Shared, value: int) -> None:
         """Set a semaphore after an event, whatever else the event's stream is given meanwhile."""
+        restoring(self._signal, self._context)(event, semaphore, value)
+
+    def _signal(self, event: int, semaphore: Shared, value: int) -> None:
         cu = driver()
         check(cu.cuCtxSetCurrent(self._context), "entering the context")
         if not self._bridge:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 from weakref import WeakSet
 
+from slangpy_rt.backends._cuda_context import keep_current
 from slangpy_rt.backends._cuda_driver import (
     FFI_CUDA,
     NO_DEVICE,
@@ -68,6 +69,11 @@ _SHARED = 3  # CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP
 _MAJOR, _MINOR = 75, 76  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, _MINOR
 
 _NULL = FFI_CUDA.NULL
+# What makes the context current.
+_ENTERING = (
+    "load", "open_shared", "upload", "download", "clear", "open_queue", "guest_queue", "update", "record", "sync",
+    "close", "_find_shared", "_grow",
+)  # fmt: skip
 _bytes_at = FFI_CUDA.from_buffer
 
 
@@ -124,6 +130,10 @@ class CudaBackend(Backend):
         self._debug = debug
         self._closed = False
         self._context = query(cu.cuDevicePrimaryCtxRetain, "uintptr_t *", self._device, what="creating a context")
+        before = query(cu.cuCtxGetCurrent, "uintptr_t *", what="asking for the current context")
+        self._several = count > 1
+        if self._several:
+            keep_current(self, self._context, _ENTERING)
         self._enter()
         self._events = Events(self._context)
         self._graphs: WeakSet[CudaGraph] = WeakSet()
@@ -146,6 +156,8 @@ class CudaBackend(Backend):
         self._slab = self._slab_end = 0
         self._shared = SharedPool()
         self._shared_slabs: list[int] = []
+        if self._several:
+            check(cu.cuCtxSetCurrent(before), "leaving the context")
 
     @classmethod
     def why_unavailable(cls) -> str | None:
@@ -328,7 +340,10 @@ class CudaBackend(Backend):
             context = self._context_of(handle)
             if context != self._context:
                 raise DeviceError("device cuda: that stream is of another device or context.")
-        return CudaQueue(self, self._context, handle, self._events, self._graphs, own, self._debug)
+        queue = CudaQueue(self, self._context, handle, self._events, self._graphs, own, self._debug)
+        if self._several:
+            queue.keep_current()
+        return queue
 
     def _enter(self) -> None:
         """Make the context current; other libraries may have changed it since the last call."""

@@ -72,6 +72,9 @@ class AutogradCall:
         # By the arguments that get gradients, and how the gradient of the result lies.
         self._backward: dict[Any, Backward] = {}
 
+    # Which calls it serves, the gradients that are asked for say too.
+    pointers = False
+
     def run(self, values: tuple[Any, ...]) -> Any:
         """Run it on arguments of the signature it was made for."""
         return self._applied(None, values)
@@ -277,6 +280,8 @@ class Backward:
         given = tuple(seen[: len(args)]), dict(zip(named, seen[len(args) :], strict=True))
         self._call = function.bwds._prepared(given[0], result, given[1])
         self._adds = {k: self._call.adds_to_gradients_of(k) for k in wanted}
+        # Uniforms may be values of the host, which a trial could not tell.
+        self._sources = self._find_sources(values, grads) if self._in_place and not function._values else None
 
     def run(
         self,
@@ -288,6 +293,8 @@ class Backward:
         """The gradients of the wanted arguments."""
         device = self._device
         device.check_open()
+        if self._sources is not None and stream is None:
+            return self._run_in_place(values, grads)
         seen, result, gradients, _kept = self._arrays(values, grads)
         every = (*seen, *uniforms, *(() if result is None else (result,)))
         if stream is not None:
@@ -306,6 +313,50 @@ class Backward:
                 # Exact sums are added to the gradients by the device's own queue.
                 device.guests(self._stream(grads)).stream().wait(device)
         return [self._brought(g) if isinstance(g, Tensor) else g for g in gradients]
+
+    def _find_sources(self, values: tuple[Any, ...], grads: tuple[torch.Tensor, ...]) -> tuple[int, ...] | None:
+        """Which of values, gradients of outputs and new gradients each address of the block is, by a trial.
+
+        None if the block holds anything else.
+        """
+        many = len(values)
+        places = range(1, 1 + many + len(grads) + len(self._wanted))
+        seen: list[Any] = [None] * many
+        for k in self._tensors:
+            seen[k] = Tensor.of(self._layouts[k], self._device.guest, places[k])
+        if None in [s for k, s in enumerate(seen) if k not in self._seeds]:
+            return None
+        for n, k in enumerate(self._wanted, many + len(grads)):
+            seen[k]._grads = None, Tensor.of(self._gradients[k], self._device.guest, places[n])
+        result: tuple[Tensor, ...] = ()
+        for n, place in enumerate(self._seeds, many):
+            if place is None:
+                continue
+            layout = self._layouts[place]
+            assert layout.grads is not None and layout.grads.into is not None
+            seed = Tensor.of(layout, self._device.guest, places[n])
+            seed._grads = Tensor.of(layout.grads.into, self._device.guest, places[n]), None
+            if place < 0:
+                result = (seed,)
+            else:
+                seen[place] = seed
+        block = self._call.addresses((*seen, *result))
+        return None if block is None else tuple(places.index(address) for address in block)
+
+    def _run_in_place(self, values: tuple[Any, ...], grads: tuple[torch.Tensor, ...]) -> list[torch.Tensor]:
+        """As ``run``, where the block is nothing but addresses of tensors."""
+        device = self._device
+        assert self._sources is not None
+        if self._dense:
+            grads = tuple([grad.contiguous() for grad in grads])
+        made = [self._makers[k]() for k in self._wanted]
+        for k, gradient in zip(self._wanted, made, strict=True):
+            if self._adds[k]:
+                gradient.zero_()
+        launch = device.launch if self._stream is None else device.guests(self._stream(grads)).direct
+        every = (*values, *grads, *made)
+        self._call.launch_at(launch, [every[k].data_ptr() for k in self._sources])
+        return made
 
     def _brought(self, array: Tensor) -> torch.Tensor:
         """A gradient from where the device works to where the tensors lie."""

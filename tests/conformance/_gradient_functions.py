@@ -281,7 +281,7 @@ CASES = {
     ),
     "unrolled loop": Case(
         "S v[4]", "{ S s = 0; [ForceUnroll] for (int k = 0; k < 4; ++k) s += v[k] * v[k] * k; return sqrt(1 + s); }",
-        lambda v: torch.sqrt(1 + (v * v * torch.arange(4)).sum(-1)),
+        lambda v: torch.sqrt(1 + (v * v * torch.arange(4, device=v.device)).sum(-1)),
     ),
     "nested loops": Case(
         "S v[3]",

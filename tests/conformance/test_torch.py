@@ -67,6 +67,41 @@ def test_tensors_in_tensors_out(module: spy.Module) -> None:
     same(module.unit(torch.tensor([[3.0, 0, 4]])), torch.tensor([[0.6, 0, 0.8]]))
 
 
+def test_calls_after_calls_are_told_apart(module: spy.Module) -> None:
+    # Each kind twice in a row and after the others: the second is expected to be like the first.
+    a = torch.linspace(1, 2, 12)
+    kinds: list[Callable[[], tuple[torch.Tensor, torch.Tensor]]] = [
+        lambda: (a + 1, a),
+        lambda: (a[:6].clone(), a[6:].clone()),
+        lambda: (a.reshape(3, 4), a.reshape(3, 4) + 1),
+        lambda: (a.reshape(3, 4), a.reshape(4, 3).T),
+        lambda: (a[:3].reshape(3, 1), a[:4] * 2),
+        lambda: (torch._neg_view(a.clone()), a),
+        lambda: (a.double(), a.double()),
+        lambda: (a.detach().requires_grad_(), a),
+        lambda: (torch.nn.Parameter(a), a),
+        lambda: (a[1:], a[:-1]),
+    ]
+    for _ in range(3):
+        for kind in kinds:
+            for _ in range(2):
+                x, y = kind()
+                if x.is_neg():
+                    with pytest.raises(spy.BindError, match="negative bit"):
+                        module.mul(x, y)
+                    continue
+                got = module.mul(x, y)
+                assert got.requires_grad == x.requires_grad
+                same(got.detach(), (x * y * y).detach().float())
+                out = torch.full_like(got, 7)
+                with torch.no_grad():
+                    assert module.mul(x, y, _result=out) is out
+                same(out.detach(), (x * y * y).detach().float())
+    with torch.inference_mode():
+        for _ in range(4):
+            same(module.mul(a + 1, a), (a + 1) * a * a)
+
+
 def test_results_and_what_is_written(module: spy.Module) -> None:
     a, out = torch.arange(4.0), torch.zeros(4)
     assert module.mul(a, 3.0, _result=out) is out

@@ -21,7 +21,11 @@ mkdir -p "$LOGS"
 tests=tests/conformance
 OMITTED="--deselect $tests/test_mlp.py::test_weights_that_are_too_small_are_noticed"
 OMITTED+=" --deselect $tests/test_streams.py::test_timers_agree_with_the_clock"
-export OMITTED+=" --deselect $tests/test_profile.py::test_times"
+OMITTED+=" --deselect $tests/test_profile.py::test_times"
+# Threads that run one kernel each beside the others: the tool stops at them for minutes, and the kernels are others'.
+[ "$TOOL" = racecheck ] &&
+    OMITTED+=" --deselect $tests/test_gradient_calls.py::test_threads_with_arrays_of_their_own"
+export OMITTED
 
 one() {
     name=$(basename "$1" .py)

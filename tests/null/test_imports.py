@@ -51,10 +51,13 @@ ALLOWED = {
     "backends._shared_pool": BASE,
     "backends.cuda": BASE
     | {"backends._cuda_driver", "backends._cuda_external", "backends._cuda_graph", "backends._cuda_queue"}
+    | {"backends._cuda_context"}
     | {"backends._cuda_staging"}
     | {"backends._shared_pool"},
     "backends._cuda_external": BASE | {"backends._cuda_driver"},
-    "backends._cuda_queue": BASE | {"backends._cuda_driver", "backends._cuda_external", "backends._cuda_graph"},
+    "backends._cuda_context": BASE | {"backends._cuda_driver"},
+    "backends._cuda_queue": BASE
+    | {"backends._cuda_context", "backends._cuda_driver", "backends._cuda_external", "backends._cuda_graph"},
     "backends._cuda_graph": BASE | {"backends._cuda_driver"},
     "backends._cuda_driver": BASE | {"backends._cuda_ffi"},
     "backends._cuda_ffi": set(),
