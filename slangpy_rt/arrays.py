@@ -14,10 +14,10 @@ import numpy.typing as npt
 
 from slangpy_rt.bound import CONVERTED, EXACT, PROMOTED, Bound, Shape
 from slangpy_rt.broadcast import contiguous
-from slangpy_rt.dtypes import NUMPY_OF, Storage, convertible, storage
+from slangpy_rt.dtypes import BFLOAT16, NUMPY_OF, Storage, convertible, storage
 from slangpy_rt.errors import BindError, UnsupportedError
 from slangpy_rt.feeds import ArrayFeed, Feed, HostCopyFeed, HostViewFeed, ValueFeed
-from slangpy_rt.layout import same_walk
+from slangpy_rt.layout import Layout, same_walk
 from slangpy_rt.ndbuffer import NDBuffer
 from slangpy_rt.records import as_record, dtype_text
 from slangpy_rt.scope import Scope
@@ -53,7 +53,10 @@ def bind_array(
     layout, inner = value.layout, stored.dims
     if layout.device is not device:
         raise BindError(f"{where} lives on {layout.device!r}; the module runs on {device!r}.")
-    if not _holds(layout.element, type_) or layout.numpy_dtype != stored.dtype:
+    via = _widened(where, layout, type_, access)
+    if via:
+        stored = replace(stored, scalar=layout.scalar, dtype=layout.numpy_dtype)
+    elif not _holds(layout.element, type_) or layout.numpy_dtype != stored.dtype:
         raise BindError(
             f"{where} is {describe(value)}; '{type_.name}' was expected, and device data is not converted. "
             f"Make it with dtype={_as_dtype(type_)}, or convert it on the host with from_numpy(...)."
@@ -65,7 +68,7 @@ def bind_array(
     host = "tensor" if isinstance(value, Tensor) else "ndbuffer"
     return Bound(
         name, type_, stored.scalar, stored.count, access, "array", outer, strides, layout.aligned, host, ArrayFeed(),
-        record=stored.record,
+        PROMOTED if via else EXACT, record=stored.record, via=via,
     )  # fmt: skip
 
 
@@ -176,6 +179,22 @@ def check_native(where: str, device: Device, element: SlangType, what: str) -> N
                 f"{where}: on {device.name}, {what} finds '{path}' of type '{field.name}' at {odd}, and arrays of "
                 f"'{element.name}' keep it elsewhere; use scalars or vectors of 3, or pass the struct itself."
             )
+
+
+def _widened(where: str, layout: Layout, type_: SlangType, access: str) -> str:
+    """What loads elements as ``type_`` that are kept as bfloat16; empty for other arrays."""
+    if layout.element is not BFLOAT16:
+        return ""
+    if type_.scalar not in ("float", "double") or type_.kind not in ("scalar", "vector") or access != "in":
+        what = (
+            "nothing is written to it. Pass a tensor of float32"
+            if access != "in"
+            else (f"'{type_.name}' was expected. Pass tensor.to(...)")
+        )
+        raise BindError(
+            f"{where} is an array of bfloat16, which kernels read as floats, one by one or in vectors; {what}."
+        )
+    return "bfloat16" if type_.kind == "scalar" else f"bfloat16s<{type_.shape[0]}>"
 
 
 def _holds(element: SlangType, type_: SlangType) -> bool:

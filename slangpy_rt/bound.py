@@ -41,6 +41,8 @@ class Bound:
         Where in the parameter each part goes (``".x"``), and the part.
     grad_in, grad_out : Bound or None
         In a derivative, gradients of what it is no part of: one that is read and one that is written.
+    via : str
+        What loads its elements where arrays of another kind are converted on the way.
     fresh : bool
         Of a gradient, whether its contents may be lost: what is added to them may be written instead.
     """
@@ -64,6 +66,7 @@ class Bound:
     view: tuple[Shape, Shape] = ((), ())
     grad_in: Bound | None = None
     grad_out: Bound | None = None
+    via: str = ""
     fresh: bool = False
 
     @property

@@ -244,7 +244,7 @@ class _Leaf:
 def _operand(device: Device, leaf: _Leaf, shape: Shape, rank: int, where: str, aliased: bool = False) -> Operand:
     host = device.backend.target.entry == "range"
     b, member = leaf.bound, leaf.member
-    name, via = source_name(b.type), b.scalar if b.type.kind == "enum" else ""
+    name, via = source_name(b.type), b.scalar if b.type.kind == "enum" else b.via
     if b.generator is not None:
         scalars = b.generator.scalars()
         values = [Operand(f"{member}_{k}", s, s, 1, "in", "value") for k, s in enumerate(scalars)]

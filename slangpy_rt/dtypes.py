@@ -34,6 +34,9 @@ NUMPY_OF = {
         "double": "f8",
     }.items()
 }
+# What arrays of other libraries hold and kernels read as floats: Slang computes with it on few devices. Its scalar is
+# that of its memory.
+BFLOAT16 = SlangType("storage", "bfloat16", "uint16_t")
 SLANG_OF = {dtype: name for name, dtype in NUMPY_OF.items()}
 _ALIASES = {
     "int32_t": "int",
@@ -151,7 +154,7 @@ class Storage:
 
 def storage(type_: SlangType) -> Storage | None:
     """How arrays hold that type, or None if they cannot."""
-    if type_.kind in ("scalar", "vector", "matrix", "enum") and type_.scalar in NUMPY_OF:
+    if type_.kind in ("scalar", "vector", "matrix", "enum", "storage") and type_.scalar in NUMPY_OF:
         return Storage(type_.scalar, type_.shape, NUMPY_OF[type_.scalar])
     if type_.kind == "array" and type_.element is not None and type_.shape[0] > 0:
         inner = storage(type_.element)

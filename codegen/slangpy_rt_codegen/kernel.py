@@ -440,6 +440,8 @@ def _build(type_: str, scalars: Iterator[str], stored: str) -> str:
 def _pick(o: Operand) -> str:
     """A scalar out of its neighbours."""
     value = f"p_{o.name}[k]"
+    if o.via.startswith("bfloat16"):
+        return f"{o.type}({o.via}.of({value}))"
     return f"{o.type}({value})" if o.via else _build(o.type, iter([value]), o.scalar)
 
 

@@ -48,7 +48,8 @@ class Operand:
         of the call see different ones; of a ``"gradient"`` also ``"own"`` where a range adds to a copy of its own
         first.
     via : str
-        Scalar type that loads and stores go through where arrays cannot hold ``type`` itself: that of an enum.
+        Type that loads and stores go through where arrays do not hold ``type`` itself: the scalar of an enum;
+        ``"bfloat16"`` and ``"bfloat16s<3>"``, whose loads are floats.
     code : str
         Of a ``"computed"`` operand, its Slang expression; ``i``, ``index`` and ``call`` stand for the element's
         flat index, its index in each dimension and the argument block.

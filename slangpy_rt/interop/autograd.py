@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from slangpy_rt.dtypes import BFLOAT16, scalar_type
 from slangpy_rt.errors import BindError
 from slangpy_rt.interop.torch import (
     AsArray,
@@ -405,7 +406,9 @@ class Backward:
             if place in self._seeds:
                 layout = plain._carrying(plain, None).layout
             elif place in self._wanted:
-                dense = device.layout(Tensor, layout.element, layout.shape)
+                # What is read as floats has gradients of floats, which torch rounds.
+                element = scalar_type("float") if layout.element is BFLOAT16 else layout.element
+                dense = device.layout(Tensor, element, layout.shape)
                 self._gradients[place] = dense
                 layout = plain._carrying(None, Tensor.of(dense, device.guest, 0), fresh=True).layout
             self._layouts[place] = layout
@@ -463,5 +466,7 @@ def as_tensor(device: Device, value: torch.Tensor) -> Tensor:
         return placed(device, value)
     if lies_on(device, value):
         return in_place(device, value)
+    if value.dtype == torch.bfloat16:
+        value = value.float()
     copied: Tensor = Tensor.from_numpy(device, AsArray()(value.detach()), dtype=element_of(value))
     return copied

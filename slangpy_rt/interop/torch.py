@@ -44,6 +44,8 @@ class AsArray:
         """
         _refuse_autograd(value)
         try:
+            if value.dtype == torch.bfloat16:
+                return _of_bfloat16(value.detach())
             return value.detach().numpy()
         except (TypeError, RuntimeError) as error:
             raise BindError(f"{described(value)}, whose memory cannot be used ({error}).") from None
@@ -56,7 +58,7 @@ class AsArray:
         BindError
             As above, or if it lies where the device does not work.
         """
-        if not value.is_cuda:
+        if not value.is_cuda and not (value.dtype == torch.bfloat16 and lies_on(device, value)):
             return self(value)
         _refuse_autograd(value)
         return placed(device, value)
@@ -92,6 +94,17 @@ def _refuse_autograd(value: torch.Tensor) -> None:
             f"{described(value)} that requires a gradient, which only arguments of a function's plain call may; "
             "pass tensor.detach() here."
         )
+
+
+def _of_bfloat16(value: torch.Tensor) -> np.ndarray[Any, Any]:
+    try:
+        from ml_dtypes import bfloat16
+    except ImportError:
+        raise BindError(
+            f"{described(value)}, which NumPy knows with the package ml_dtypes alone; install that, or pass "
+            "tensor.float()."
+        ) from None
+    return value.view(torch.uint16).numpy().view(bfloat16)
 
 
 def lies_on(device: Device, value: torch.Tensor) -> bool:

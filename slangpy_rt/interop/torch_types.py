@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from slangpy_rt.dtypes import SLANG_OF, scalar_type
+from slangpy_rt.dtypes import BFLOAT16, SLANG_OF, scalar_type
 from slangpy_rt.errors import BindError, UnsupportedError
 
 
@@ -21,8 +21,7 @@ def element_of(value: torch.Tensor) -> Any:
     """
     found = _ELEMENTS.get(value.dtype)
     if found is None:
-        hint = "; pass tensor.float()" if value.dtype == torch.bfloat16 else ""
-        raise BindError(f"{described(value)}, an element type that arrays do not have{hint}.")
+        raise BindError(f"{described(value)}, an element type that arrays do not have.")
     return found
 
 
@@ -59,4 +58,4 @@ def described(value: torch.Tensor) -> str:
 
 _ELEMENTS = {
     getattr(torch, dtype.name): scalar_type(name) for dtype, name in SLANG_OF.items() if hasattr(torch, dtype.name)
-}
+} | {torch.bfloat16: BFLOAT16}

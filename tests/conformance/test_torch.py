@@ -169,6 +169,39 @@ def test_broadcast_views_and_several_uses(module: spy.Module) -> None:
         torch.testing.assert_close(got, expected)
 
 
+@pytest.mark.parametrize("place", ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"])
+def test_bfloat16_is_read_as_floats(module: spy.Module, device: spy.Device, place: str) -> None:
+    if place == "cuda" and device.name == "cpu":
+        pytest.skip("the CPU does not work in a GPU's memory")
+    # Not exact in bfloat16 were they not so to begin with.
+    a = torch.linspace(-3, 3, 24).bfloat16().reshape(2, 4, 3).to(place)
+    b = torch.tensor([1.5, -0.25, 1e30], dtype=torch.bfloat16, device=place)
+    bits = torch.tensor([0, 0x8000, 1, 0x7F80, 0xFF80, 0x7F7F, 0x3F80], dtype=torch.uint16, device=place)
+    odd = bits.view(torch.bfloat16)
+    for got, expected in [
+        (module.mul(a, b[:2].sum()), a.float() * 1.25**2),
+        (module.mul(a.transpose(0, 2), 2.0), a.transpose(0, 2).float() * 4),
+        (module.mul(a.flatten()[1:], 1.0), a.flatten()[1:].float()),
+        (module.mul(odd, 1.0), odd.float()),
+        (module.mul(a.float(), b), a.float() * b.float() ** 2),
+        (module.mul(b.expand(5, 3), 1.0), b.expand(5, 3).float()),
+        (module.weighted(a, 1.0), a.float()[..., 0] + a.float()[..., 1] * a.float()[..., 2]),
+        (module.mul(a[:0], 1.0), a[:0].float()),
+    ]:
+        same(got, expected)
+
+    def gradients(f: Callable[..., torch.Tensor]) -> list[torch.Tensor]:
+        x, y = a.detach().clone().requires_grad_(), b[:1].detach().clone().requires_grad_()
+        f(x, y).square().sum().backward()
+        assert x.grad is not None and y.grad is not None
+        return [x.grad, y.grad]
+
+    # torch rounds what is added up for one element of b once more often.
+    for mine, theirs in zip(gradients(module.mul), gradients(lambda x, y: x.float() * y.float() ** 2), strict=True):
+        assert mine.dtype == torch.bfloat16
+        torch.testing.assert_close(mine.float(), theirs.float(), rtol=2**-7, atol=1e-6)
+
+
 def test_keywords_uniforms_maps_and_streams(module: spy.Module) -> None:
     v = torch.rand(5, 3, requires_grad=True)
     s = module.device.stream()
@@ -336,7 +369,9 @@ def test_what_is_refused(module: spy.Module) -> None:
         (lambda: module.mul.append_to(module.device.command_list(), x, 1.0), r"pass tensor\.detach\(\)"),
         (lambda: module.mul.bwds(x, 1.0), r"torch calls them itself"),
         (lambda: module.along({"slope": x, "offset": 1.0}, 2.0), r"pass tensor\.detach\(\)"),
-        (lambda: module.mul(torch.ones(2, dtype=torch.bfloat16), 1.0), "torch.bfloat16"),
+        (lambda: module.two(torch.ones(2, dtype=torch.bfloat16)), "bfloat16"),
+        (lambda: module.mul(torch.ones(2), 1.0, _result=torch.zeros(2, dtype=torch.bfloat16)), "float32"),
+        (lambda: module.put(torch.ones(2), torch.zeros(2, dtype=torch.bfloat16)), "float32"),
         (lambda: module.mul(torch.ones(2).to_sparse(), 1.0), "whose memory cannot be used"),
         (lambda: module.mul(torch.ones(2, device="meta"), 1.0), "on meta"),
         (lambda: module.mul(torch.ones(2), 1.0, _result=torch.zeros(3)), "zeros|shape|\\(3,\\)"),

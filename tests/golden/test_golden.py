@@ -61,6 +61,11 @@ def operand(name: str, type_: str, mode: str, access: str = "in", **more: Any) -
     return Operand(name, type_, stored, count, access, mode, **more)
 
 
+def narrow(mode: str) -> Operand:
+    """An array of bfloat16 for a float."""
+    return replace(operand("a", "float", mode), scalar="uint16_t", via="bfloat16")
+
+
 def call(
     function: str,
     *operands: Operand,
@@ -115,6 +120,8 @@ SPECS = {
     "add_value": call("add", A, B, result=result(), entry="value"),
     "add_pointer": call("add", A, B, result=result()),
     "add_wide": call("add", A, operand("b", "float", "value"), result=result(), width=4),
+    "add_bfloat16": call("add", narrow("strided"), B, result=result(), rank=2),
+    "add_wide_bfloat16": call("add", narrow("linear"), B, result=result(), width=4),
     "add_wide_rows_of_groups": call("add", A, B, result=result(), width=4, rows=True),
     "add_64_bit_rows_of_groups": call("add", A, B, result=result(), entry="value", index="int64_t", rows=True),
     "add_strided": call("add", operand("a", "float", "strided"), B, result=result(), rank=2),
