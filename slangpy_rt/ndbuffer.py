@@ -60,6 +60,12 @@ class NDBuffer:
 
     def __init__(self, device: Device, dtype: Any = "float", shape: int | Sequence[int] = ()) -> None:
         where = type(self).__name__
+        if not hasattr(device, "backend"):
+            raise BindError(
+                f"{where}: a {type(device).__name__} was given where the device is expected: "
+                f"{where}(device, dtype, shape), {where}.from_numpy(device, array) or, for an array of another library "
+                f"in place, {where}.from_dlpack(device, array)."
+            )
         element = element_type(where, dtype)
         self.layout = device.layout(type(self), element, as_shape(where, shape))
         self.buffer = device.alloc(self.layout.nbytes)
@@ -73,6 +79,24 @@ class NDBuffer:
         array.buffer = buffer
         array.address = address
         return array
+
+    @classmethod
+    def from_dlpack(cls: type[A], device: Device, array: Any) -> A:
+        """An array in the memory of another library's array, which is kept; nothing is copied.
+
+        The device's own queue waits for what that library does with the array just then. How later work of both is
+        ordered is up to you; calls with the array itself as an argument see to it.
+
+        Raises
+        ------
+        BindError
+            If the device does not work in that memory.
+        """
+        from slangpy_rt.interop.memory import kept_memory
+
+        found, buffer = kept_memory(device, array)
+        aligned = found.address % 32 == 0
+        return cls.of(device.layout(cls, found.element, found.shape, found.strides, aligned), buffer, found.address)
 
     @property
     def summary(self) -> str:

@@ -121,24 +121,6 @@ class Tensor(NDBuffer):
         tensor.copy_from(source)
         return tensor
 
-    @classmethod
-    def from_dlpack(cls, device: Device, array: Any) -> Tensor:
-        """A tensor in the memory of another library's array, which is kept; nothing is copied.
-
-        The device's own queue waits for what that library does with the array just then. How later work of both is
-        ordered is up to you; calls with the array itself as an argument see to it.
-
-        Raises
-        ------
-        BindError
-            If the device does not work in that memory.
-        """
-        from slangpy_rt.interop.memory import kept_memory
-
-        found, buffer = kept_memory(device, array)
-        aligned = found.address % 32 == 0
-        return cls.of(device.layout(cls, found.element, found.shape, found.strides, aligned), buffer, found.address)
-
     copy_from_numpy = NDBuffer.copy_from
     # On the class these make a tensor, on a tensor they are what they are on an NDBuffer; SP#016 writes both.
     from_numpy: Any = _Both(_from_host, NDBuffer.copy_from)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from slangpy_rt.backends.base import Buffer
+from slangpy_rt.dtypes import BFLOAT16
 from slangpy_rt.errors import BindError, SlangPyRtError
 from slangpy_rt.feeds import Feed
 from slangpy_rt.interop.exchange import capsule
@@ -40,7 +41,11 @@ class Bridge:
     def send(self, value: torch.Tensor) -> Tensor:
         """A tensor's copy on the Vulkan device."""
         check_plain(value)
-        array = Tensor(self._device, element_of(value), tuple(value.shape))
+        element = element_of(value)
+        array = Tensor(self._device, element, tuple(value.shape))
+        if element is BFLOAT16:
+            # Its memory, not its numbers.
+            value = value.view(torch.uint16)
         if value.numel():
             # Together, so that nobody marks the stream in between.
             with self._cuda.order.lock:

@@ -283,6 +283,7 @@ def test_out_of_memory_leaves_the_device_usable(cuda: CudaBackend, kernel: CudaK
 
 def test_cached_memory_is_given_back_when_it_is_needed() -> None:
     backend = CudaBackend()
+    backend._enter()
     free, total = FFI_CUDA.new("size_t *"), FFI_CUDA.new("size_t *")
     check(driver().cuMemGetInfo_v2(free, total), "asking for free memory")
     most = int(free[0] * 0.6)

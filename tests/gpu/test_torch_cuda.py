@@ -294,7 +294,7 @@ def test_what_is_refused(module: spy.Module) -> None:
         (lambda: module.mul(x, torch.ones(3)), "lie in one place for a gradient, not on cuda:0, cpu"),
         (lambda: module.mul(x, 1.0, _result=plain), "leave it out, or call within torch.no_grad"),
         (lambda: module.mul.append_to(module.device.command_list(), plain, 1.0), "a command list does not take"),
-        (lambda: module.slow(plain.bfloat16(), plain), "an array of bfloat16, which kernels read as floats"),
+        (lambda: module.halves(plain.bfloat16(), 1), "an array of bfloat16, which kernels read as floats"),
         (lambda: module.mul(plain, 1.0, _result=plain.bfloat16()), "Pass a tensor of float32"),
         (lambda: module.mul(plain.to_sparse(), 1.0), "does not hold its values"),
         (lambda: module.mul(plain, torch.ones(4, device="cuda")), "do not broadcast|shape"),

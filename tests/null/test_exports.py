@@ -74,11 +74,11 @@ MEMBERS = {
     "Timer": "seconds",
     "ValueRef": "value",
     "DiffPair": "grad primal value",
-    "NDDifferentiableBuffer": "address buffer clear copy_from device dtype flatten_dtype from_numpy grad "
+    "NDDifferentiableBuffer": "address buffer clear copy_from device dtype flatten_dtype from_dlpack from_numpy grad "
     "grad_in grad_out host_view is_contiguous layout nbytes ndim numpy numpy_async of primal share shape size "
     "summary to_numpy torch view",
-    "NDBuffer": "address buffer clear copy_from device dtype flatten_dtype from_numpy host_view is_contiguous layout "
-    "nbytes ndim numpy numpy_async of share shape size summary to_numpy torch view",
+    "NDBuffer": "address buffer clear copy_from device dtype flatten_dtype from_dlpack from_numpy host_view "
+    "is_contiguous layout nbytes ndim numpy numpy_async of share shape size summary to_numpy torch view",
     "Tensor": "address arange broadcast_to buffer clear copy_from copy_from_numpy detach device dtype empty "
     "empty_like flatten_dtype from_dlpack from_numpy full grad grad_in grad_out host_view is_contiguous layout "
     "nbytes ndim numpy numpy_async of ones ones_like share shape size summary to_numpy torch view with_grads zeros "
