@@ -62,9 +62,8 @@ class NDBuffer:
         where = type(self).__name__
         if not hasattr(device, "backend"):
             raise BindError(
-                f"{where}: a {type(device).__name__} was given where the device is expected: "
-                f"{where}(device, dtype, shape), {where}.from_numpy(device, array) or, for an array of another library "
-                f"in place, {where}.from_dlpack(device, array)."
+                f"{where}: a {type(device).__name__} was given where the device is expected. Write {where}(device, "
+                f"dtype, shape), or {where}.from_dlpack(device, array) for the memory of another library's array."
             )
         element = element_type(where, dtype)
         self.layout = device.layout(type(self), element, as_shape(where, shape))

@@ -129,6 +129,8 @@ def test_memory_by_dlpack(opened: tuple[spy.Module, list[Any]]) -> None:
     assert y.address == x.tensor.address and y.shape == (2, 3)
     module.grow(y, 1.0)
     assert x.tensor.numpy()[1, 2] == 7
+    z = spy.NDBuffer.from_dlpack(device, x)
+    assert type(z) is spy.NDBuffer and z.address == x.tensor.address and z.numpy()[1, 2] == 7
     with pytest.raises(spy.BindError, match="names no stream that would wait"):
         module.grow(x, 1.0)
     x.tensor = x.tensor[:, ::2]

@@ -251,6 +251,12 @@ REFUSED: dict[str, tuple[Call, type[Exception], str]] = {
         _BIND,
         f"{ADD}: argument 'a' is a masked array, and Slang knows no masks; pass array.filled(value).",
     ),
+    "an array instead of the device": (
+        lambda m, a: spy.NDBuffer(a.h),
+        _BIND,
+        "NDBuffer: a ndarray was given where the device is expected. Write NDBuffer(device, dtype, shape), or "
+        "NDBuffer.from_dlpack(device, array) for the memory of another library's array.",
+    ),
     "None": (
         lambda m, a: m.add(1, None),
         _BIND,

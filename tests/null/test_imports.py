@@ -98,9 +98,9 @@ ALLOWED = {
     "feeds": {"backends.base", "dtypes", "errors", "records", "types"},
     "ndbuffer": {
         *("backends.base", "broadcast", "dtypes", "errors", "host_view", "interop.exchange", "layout", "picture"),
-        *("records", "types"),
+        *("interop.memory", "records", "types"),
     },
-    "tensor": {"dtypes", "errors", "interop.memory", "ndbuffer", "records"},
+    "tensor": {"dtypes", "errors", "ndbuffer", "records"},
     "pairs": {"errors", "ndbuffer", "refs", "tensor"},
     "gradients": {
         *("arrays", "binding", "bound", "broadcast", "describe", "dtypes", "errors", "feeds", "mapping", "ndbuffer"),
