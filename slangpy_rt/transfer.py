@@ -47,7 +47,19 @@ class Transfers:
             order.touch(order.main, (buffer,), (False,))
             order.main.queue.copy(snapshot, 0, buffer, offset, nbytes)
             self._lane.wait_all(order.main)
-        return self._fetch(snapshot, array.reshape(-1).view(np.uint8).data, self._lane)
+            host = array.reshape(-1).view(np.uint8).data
+            if not self._made:
+                block = self._backend.alloc_shared(_PIECE)
+                if block is None:
+                    return self._fetch_whole(snapshot, host, self._lane.queue.mark())
+                self._made = 1
+                self._free.append(block)
+        return self._fetch(snapshot, host, self._lane)
+
+    async def _fetch_whole(self, snapshot: Buffer, host: memoryview, mark: Mark) -> None:
+        """Where host and kernels share no memory the copy itself is waited for, but nothing before it."""
+        await reached(mark)
+        self._backend.download(snapshot, 0, host)
 
     async def _fetch(self, snapshot: Buffer, host: memoryview, lane: Lane) -> None:
         flying: deque[_Piece] = deque()

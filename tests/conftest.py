@@ -35,6 +35,13 @@ UNSUPPORTED = {
     ): "Slang writes make_char3(signed char, char, signed char), ambiguous in CUDA's headers",
 }
 
+UNSUPPORTED |= {
+    ("rhi-vulkan", "shared memory"): "slangpy's binding of slang-rhi maps no memory",
+    ("rhi-cuda", "shared memory"): "slangpy's binding of slang-rhi maps no memory",
+    ("rhi-vulkan", "cooperative_matrix"): "slang-rhi enables no fixed size of tiles that the kernels could rely on",
+    ("rhi-cuda", "cooperative_matrix"): "slang-rhi says nothing about its tensor cores",
+}
+
 Requires = Callable[..., None]
 
 
@@ -88,8 +95,10 @@ def requires(device: spy.Device) -> Requires:
         # Thread groups follow from how kernels are entered, not from what a device reports.
         if device.backend.target.entry != "range":
             has |= {"groups"}
-        if device.name != "cuda":
+        if device.backend.target.format != "cuda":
             has |= {"int8_t vectors"}
+        if not device.name.startswith("rhi-"):
+            has |= {"shared memory"}
         for capability in capabilities:
             if capability not in has:
                 reason = UNSUPPORTED.get((device.name, capability))

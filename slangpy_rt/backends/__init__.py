@@ -11,6 +11,9 @@ REGISTRY = {
     "cuda": "slangpy_rt.backends.cuda:CudaBackend",
     "vulkan": "slangpy_rt.backends.vulkan:VulkanBackend",
     "cpu": "slangpy_rt.backends.cpu:CpuBackend",
+    "metal": "slangpy_rt.backends.rhi:RhiMetal",
+    "rhi-vulkan": "slangpy_rt.backends.rhi:RhiVulkan",
+    "rhi-cuda": "slangpy_rt.backends.rhi:RhiCuda",
     "null": "slangpy_rt.backends.null:NullBackend",
 }
 

@@ -43,11 +43,15 @@ class Target:
     entry : str
         How the argument block reaches the kernel: ``"range"`` (``run(begin, end, call*)``), ``"value"``
         (a by-value kernel parameter) or ``"pointer"`` (its address, pushed).
+    program : bool
+        Whether the backend compiles by itself: ``compile`` gets the Slang program, as ``Session.compile`` puts it
+        down, and the format says what the compiler checks it for.
     """
 
     format: str
     profile: str
     entry: str
+    program: bool = False
 
 
 @dataclass(frozen=True)

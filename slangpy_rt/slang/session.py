@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import json
 import re
 import sys
 import threading
@@ -92,6 +93,9 @@ class Session:
         self._library_found = any((Path(folder) / "slangpy_rt.slang").is_file() for folder in search_paths)
         self._session: ComPtr | None = None
         self._loaded: dict[str, tuple[str, str]] = {}
+        self._folders, self._defines = search_paths, defines
+        # Of loaded modules: name, path, text and the digests of its files, for a program.
+        self._sources: list[tuple[str, str, str, tuple[tuple[str, str], ...]]] = []
         self._modules: dict[str, ComPtr] = {}
         self._texts: dict[str, str] = {}
         self._cases: dict[str, reflect.Cases] = {}
@@ -132,11 +136,13 @@ class Session:
                 )
             prepared, prints = prepare(source), _prints(source)
             ours = self._library_found and _needs_library(source)
-            module = self._load(name, path, prepared.text + _IMPORT if ours else prepared.text)
+            whole = prepared.text + _IMPORT if ours else prepared.text
+            module = self._load(name, path, whole)
             self._loaded[name] = loaded
             self._modules[name], self._texts[name] = module, source
             info = reflect.module_info(self._library.native, module, name, source, prepared, self._enum_cases())
             files = _dependencies(module)
+            self._sources.append((name, path, whole, files))
             prints = prints or any(_prints(Path(file).read_text("utf-8", "replace")) for file, _ in files)
             return replace(info, dependencies=files, prints=prints)
 
@@ -244,7 +250,9 @@ class Session:
         Returns
         -------
         Compiled
-            The layout is that of struct ``Call``, empty if the kernel takes none.
+            The layout is that of struct ``Call``, empty if the kernel takes none. The code of a target with
+            ``program`` is JSON: ``modules`` (name, path, text, files), ``folders``, ``defines``, ``kernel`` (name,
+            text), ``entry``, ``link``, ``exports``, ``conformances``.
 
         Raises
         ------
@@ -290,7 +298,15 @@ class Session:
                 code = exported(code, entry)
             layout = linked.call("IComponentType.getLayout", 0, None)
             fields, size = reflect.call_layout(self._library.native, layout, whole)
-            return Compiled(code, fields, size, _strings(self._library.native, layout))
+            strings = _strings(self._library.native, layout)
+            if self.target.program:
+                program = {
+                    "modules": self._sources, "folders": self._folders, "defines": self._defines,
+                    "kernel": (unique, text), "entry": entry, "link": link, "exports": exports,
+                    "conformances": conformances,
+                }  # fmt: skip
+                code = json.dumps(program).encode()
+            return Compiled(code, fields, size, strings)
 
     def close(self) -> None:
         """Release the session with all its modules. Calling it again does nothing."""

@@ -40,12 +40,13 @@ Launch = Callable[..., None]
 
 
 @pytest.fixture
-def backend(device: spy.Device) -> Backend:
+def backend(device: spy.Device, requires: Callable[..., None]) -> Backend:
     """One that has shared memory."""
     backend = device.backend
     if "zero_copy" in device.caps.features:
         assert backend.alloc_shared(1000) is None
         pytest.skip(f"{device.name}: kernels work on host arrays in place")
+    requires("shared memory")
     return backend
 
 
@@ -53,6 +54,8 @@ def backend(device: spy.Device) -> Backend:
 def launch(device: spy.Device) -> Launch:
     """``launch(a, b, r, n, factor=1, rounds=0)``."""
     backend = device.backend
+    if backend.alloc_shared(64) is None:
+        pytest.skip(f"{device.name} has no such memory")
     text = _TEXT.replace("CALL", "Call*" if backend.target.entry == "pointer" else "Call")
     code = Session(Library(), backend.target).compile(text, "shared_memory_test", "kernel").code
     info = KernelInfo("kernel", (64, 1, 1), 40, (False, False, True))

@@ -1,0 +1,133 @@
+"""Devices of slang-rhi, by the slangpy package: whether there is one, opening it, and what it can do."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from slangpy_rt.backends.base import Caps, Dispatch, Recording
+from slangpy_rt.errors import DeviceError, UnsupportedError
+
+# What every device that Slang knows has; the rest is asked for.
+_ALWAYS = frozenset({"bool", "int", "uint", "float"})
+# By slang-rhi's name of a feature. 8-bit integers come with the 16-bit ones, as on our Vulkan.
+_SCALARS = {
+    "int16": {"int16_t", "uint16_t", "int8_t", "uint8_t"},
+    "int64": {"int64_t", "uint64_t"},
+    "half": {"half"},
+    "double": {"double"},
+}
+# slang-rhi's list of Metal's features has none of these, and MSL has all of them; it has no double.
+_METAL = frozenset({"int8_t", "uint8_t", "int16_t", "uint16_t", "int64_t", "uint64_t", "half"})
+_PLATFORMS = {"d3d12": ("win32", "Windows"), "metal": ("darwin", "macOS")}
+
+
+@dataclass(frozen=True)
+class Opened:
+    """An open device.
+
+    Attributes
+    ----------
+    slangpy, device
+        The package, and its Device.
+    timestamps : bool
+        Whether the device has a clock.
+    """
+
+    slangpy: Any
+    device: Any
+    caps: Caps
+    description: str
+    timestamps: bool
+
+
+class RhiRecording(Recording):
+    """Launches with what each waits for."""
+
+    __slots__ = ("waits",)
+
+    def __init__(self, dispatches: list[Dispatch], waits: Sequence[tuple[int, ...]]) -> None:
+        super().__init__(dispatches)
+        # A barrier is for all that is before it: who waits for something behind the last one needs another.
+        self.waits: list[bool] = []
+        last = -1
+        for k, before in enumerate(waits):
+            needs = k == 0 or max(before, default=-1) >= last
+            self.waits.append(needs)
+            last = k if needs else last
+
+
+def why_missing(kind: str) -> str | None:
+    """One sentence on why this machine has no device of slang-rhi for an API, or None."""
+    platform, system = _PLATFORMS.get(kind, (sys.platform, ""))
+    if sys.platform != platform:
+        return f"{kind} is there on {system} only"
+    if find_spec("slangpy") is None:
+        return "the slangpy package is not installed; pip install 'slangpy_rt[rhi]'"
+    if kind == "vulkan":
+        from slangpy_rt.backends._vk_instance import find_fault
+
+        return find_fault()
+    if kind == "cuda":
+        from slangpy_rt.backends.cuda import CudaBackend
+
+        return CudaBackend.why_unavailable()
+    return None
+
+
+def open_device(name: str, kind: str, index: int, debug: bool) -> Opened:
+    """Open the adapter of that number.
+
+    Raises
+    ------
+    UnsupportedError
+        If the machine has no such API.
+    DeviceError
+        If there is no such adapter, or it does not open.
+    """
+    if reason := why_missing(kind):
+        raise UnsupportedError(f"device {name}: {reason}.")
+    spy = importlib.import_module("slangpy")
+    type_ = getattr(spy.DeviceType, kind)
+    adapters = spy.Device.enumerate_adapters(type_)
+    if not 0 <= index < len(adapters):
+        raise DeviceError(f"device {name}: there is no device {index}; this machine has {len(adapters)}.")
+    try:
+        device = spy.Device(
+            type=type_,
+            enable_debug_layers=debug,
+            enable_rhi_validation=debug,
+            enable_hot_reload=False,
+            enable_ray_tracing=False,
+            adapter_luid=adapters[index].luid,
+        )
+    except RuntimeError as error:
+        raise DeviceError(f"device {name}: it does not open: {error}") from None
+    features = {feature.name for feature in device.features}
+    scalars = _ALWAYS | (_METAL if kind == "metal" else frozenset())
+    for feature, found in _SCALARS.items():
+        if feature in features:
+            scalars |= found
+    limits = device.info.limits
+    more = {"group_shared"} | ({"wave"} if "wave_ops" in features else set())
+    if "atomic_float" in features or kind == "metal":
+        more.add("atomic_float")
+    lanes = limits.min_wave_size if limits.min_wave_size == limits.max_wave_size else 0
+    most = limits.max_compute_dispatch_thread_groups
+    caps = Caps((int(most.x), int(most.y), int(most.z)), scalars, frozenset(more), lanes)
+    description = f"{device.info.adapter_name}, {device.info.api_name} by slang-rhi"
+    return Opened(spy, device, caps, description, "timestamp_query" in features and kind != "metal")
+
+
+@functools.cache
+def package_version() -> str:
+    """Of slangpy, without importing it."""
+    found = find_spec("slangpy")
+    folder = Path(found.origin).parents[1] if found is not None and found.origin else Path()
+    return next((p.name.split("-")[1] for p in sorted(folder.glob("slangpy-*.dist-info"))), "unknown")

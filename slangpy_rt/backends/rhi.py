@@ -1,0 +1,621 @@
+"""D3D12 and Metal, and Vulkan and CUDA to try it on, through slang-rhi as the slangpy package has it.
+
+Kernels come as Slang programs, which slang-rhi compiles for its device. They find their arguments behind one pointer,
+as on our own Vulkan; that is what Metal, Vulkan and CUDA can do. Work gathers in one command encoder at a time, and
+all queues are one. ``_rhi_device.py`` opens devices and says what they can do.
+
+It refuses D3D12: that has no pointers, and the storage that goes by descriptors is not written yet. It shares no memory
+with other APIs, and takes no streams.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import json
+import sys
+import threading
+import time
+import weakref
+from collections import deque
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from slangpy_rt.backends._rhi_device import Opened, open_device, package_version, why_missing
+from slangpy_rt.backends.base import Backend, Buffer, Kernel, KernelInfo, Mark, Queue, Shared, Target
+from slangpy_rt.errors import CompileError, DeviceError, DeviceLostError, OutOfMemoryError, UnsupportedError
+
+if TYPE_CHECKING:
+    from slangpy_rt.backends.base import Dispatch, Recording
+
+# Blocks up to this many bytes are cut from larger ones: making one of slang-rhi's buffers costs 5 us.
+_SMALL = 1 << 20
+_STEP = 256
+_SLAB = 8 << 20
+# Argument blocks of one submission; a longer block has one of its own.
+_FRAME = 64 << 10
+# Launches that gather while the device is busy; an idle one gets each at once.
+_MOST = 64
+# Beyond this, host memory goes through a buffer that both sides see: 64 MiB in 9 ms instead of 33 (lavapipe, 2 cores).
+_STAGED = 1 << 20
+_ZEROS = 1 << 20
+_QUERIES = 256
+# Sessions that are kept: each reads its modules again, slangpy_rt among them, in 60 to 400 ms.
+_SESSIONS = 16
+
+
+class RhiBackend(Backend):
+    """A device of slang-rhi. Not itself one: ``RhiVulkan`` and its like are.
+
+    Parameters
+    ----------
+    index : int
+        Which of the API's adapters.
+    debug : bool
+        Whether slang-rhi's validation and the API's debug layers are on.
+
+    Raises
+    ------
+    DeviceError
+        If there is no such adapter, or the device does not open.
+    """
+
+    kind: ClassVar[str]
+    format: ClassVar[str]
+    profile: ClassVar[str] = ""
+
+    def __init__(self, index: int = 0, *, debug: bool = False) -> None:
+        self._opened: Opened = open_device(self.name, self.kind, index, debug)
+        self._spy, self._device = self._opened.slangpy, self._opened.device
+        self.target = Target(self.format, self.profile, "pointer", program=True)
+        self.caps, self.description = self._opened.caps, self._opened.description
+        self._lock = threading.RLock()
+        self._closed = self._leaving = False
+        spy = self._spy
+        use = spy.BufferUsage
+        self._usage = use.unordered_access | use.shader_resource | use.copy_source | use.copy_destination
+        self._ready = spy.ResourceState.unordered_access
+        self._fence = self._device.create_fence()
+        # What the fence has come to, as far as is known, and what the last submission brings it to.
+        self._done = self._value = 0
+        self._encoder: Any = None
+        self._frame: _Frame | None = None
+        self._idle: list[_Frame] = []
+        self._flying: deque[tuple[int, list[_Frame]]] = deque()
+        self._full: list[_Frame] = []
+        self._pending = 0
+        self._free: dict[int, list[_Block]] = {}
+        self._slab: _Memory | None = None
+        self._slab_at = 0
+        self._zeros: Any = None
+        self._sessions: dict[str, Any] = {}
+        self._pools: list[Any] = []
+        # Numbers of timestamps that no mark has.
+        self._queries: list[int] = []
+        self._word = np.zeros(1, np.uint64)
+        self.queue = RhiQueue(self)
+        self._leave = functools.partial(_leave, weakref.ref(self))
+        atexit.register(self._leave)
+
+    @classmethod
+    def why_unavailable(cls) -> str | None:
+        return why_missing(cls.kind)
+
+    def toolchain(self) -> str:
+        return f"slangpy {package_version()} {self.kind}"
+
+    def compile(self, code: bytes, entry: str) -> bytes:
+        return code
+
+    def load(self, binary: bytes, info: KernelInfo) -> RhiKernel:
+        program = json.loads(binary)
+        with self._lock:
+            self._require_open()
+            try:
+                return self._load(program, info)
+            except RuntimeError as error:
+                raise CompileError(f"device {self.name}: kernel {info.title} was refused: {error}") from None
+
+    def alloc(self, nbytes: int) -> RhiBuffer:
+        if nbytes <= _SMALL:
+            size = nbytes + _STEP - 1 & -_STEP
+        else:
+            size = nbytes + _SMALL - 1 & -_SMALL
+        try:
+            # A block may still be in use by queued work; whatever is queued next runs after that.
+            block = self._free[size].pop()
+        except (KeyError, IndexError):
+            block = self._grow(size)
+        return RhiBuffer(self, block, size)
+
+    def free(self, buffer: Buffer) -> None:
+        assert isinstance(buffer, RhiBuffer)
+        blocks = self._free.get(buffer.nbytes)
+        if blocks is not None:  # None once closed
+            blocks.append(buffer.block)
+
+    def upload(self, dst: Buffer, offset: int, src: memoryview) -> None:
+        assert isinstance(dst, RhiBuffer)
+        data = np.frombuffer(src, np.uint8)
+        if not data.size:
+            return
+        memory, at = dst.block.memory.buffer, dst.block.offset + offset
+        # slang-rhi's binding takes no array that is read-only.
+        data = data if data.flags.writeable else data.copy()
+        with self._lock:
+            encoder = self._begin()
+            if data.size <= _STAGED:
+                encoder.upload_buffer_data(memory, at, data)
+            else:
+                stage = self._make(data.size, self._spy.MemoryType.upload)
+                stage.copy_from_numpy(data)
+                encoder.copy_buffer(memory, at, stage, 0, data.size)
+            encoder.set_buffer_state(memory, self._ready)
+            self._queued()
+
+    def download(self, src: Buffer, offset: int, dst: memoryview) -> None:
+        assert isinstance(src, RhiBuffer)
+        nbytes = dst.nbytes
+        if not nbytes:
+            return
+        with self._lock:
+            encoder = self._begin()
+            back = self._make(nbytes, self._spy.MemoryType.read_back)
+            encoder.copy_buffer(back, 0, src.block.memory.buffer, src.block.offset + offset, nbytes)
+            encoder.set_buffer_state(src.block.memory.buffer, self._ready)
+            value = self._submit()
+        self.wait(value)
+        np.frombuffer(dst, np.uint8)[:] = back.to_numpy().view(np.uint8).ravel()[:nbytes]
+
+    def clear(self, dst: Buffer, offset: int, nbytes: int) -> None:
+        assert isinstance(dst, RhiBuffer)
+        memory, at = dst.block.memory.buffer, dst.block.offset + offset
+        with self._lock:
+            encoder = self._begin()
+            if self._zeros is None:
+                self._zeros = self._make(_ZEROS, self._spy.MemoryType.device_local)
+                encoder.clear_buffer(self._zeros)
+            for done in range(0, nbytes, _ZEROS):
+                encoder.copy_buffer(memory, at + done, self._zeros, 0, min(_ZEROS, nbytes - done))
+            encoder.set_buffer_state(memory, self._ready)
+            self._queued()
+
+    def copy(self, dst: Buffer, dst_offset: int, src: Buffer, src_offset: int, nbytes: int) -> None:
+        """As ``Queue.copy``."""
+        assert isinstance(dst, RhiBuffer) and isinstance(src, RhiBuffer)
+        to, at = dst.block.memory.buffer, dst.block.offset + dst_offset
+        with self._lock:
+            encoder = self._begin()
+            encoder.copy_buffer(to, at, src.block.memory.buffer, src.block.offset + src_offset, nbytes)
+            encoder.set_buffer_state(to, self._ready)
+            encoder.set_buffer_state(src.block.memory.buffer, self._ready)
+            self._queued()
+
+    def launch(self, kernel: Kernel, groups: tuple[int, int, int], args: bytes, buffers: Sequence[Buffer]) -> None:
+        with self._lock:
+            self._dispatch(kernel, groups, args, True)  # type: ignore[arg-type]
+            self._queued()
+
+    def replay(self, recording: Recording) -> None:
+        with self._lock:
+            for dispatch, waits in zip(recording.dispatches, recording.waits, strict=True):  # type: ignore[attr-defined]
+                self._dispatch(dispatch.kernel, dispatch.groups, dispatch.args, waits)  # type: ignore[arg-type]
+                self._pending += 1
+            self._queued()
+
+    def record(self, dispatches: Sequence[Dispatch], waits: Sequence[tuple[int, ...]]) -> Recording:
+        """As ``Backend.record``: slang-rhi submits a command buffer once, so that a replay encodes again."""
+        from slangpy_rt.backends._rhi_device import RhiRecording
+
+        return RhiRecording(list(dispatches), waits)
+
+    def open_queue(self, handle: int | None = None) -> RhiQueue:
+        """A queue in name: slang-rhi has one, and what is queued on any of them runs in order."""
+        if handle is not None:
+            raise UnsupportedError(f"device {self.name}: it has no streams of other libraries to take over.")
+        return RhiQueue(self)
+
+    def sync(self) -> None:
+        with self._lock:
+            value = self._submit()
+        self.wait(value)
+
+    def wait(self, value: int) -> None:
+        """Wait until the fence has come to a value. slang-rhi's own waits keep Python's lock, so this asks instead."""
+        pause = 0.0
+        while not self.reached(value):
+            # Threads that wait for a short kernel are back at once, others cost nothing.
+            time.sleep(pause)
+            pause = min(pause + 2e-6, 2e-4)
+
+    def reached(self, value: int) -> bool:
+        """Whether the fence has come to a value."""
+        if self._done < value:
+            with self._lock:
+                self._require_open()
+                self._done = self._fence.current_value
+        return self._done >= value
+
+    def mark(self, timed: bool) -> RhiMark:
+        """As ``Queue.mark``.
+
+        Raises
+        ------
+        UnsupportedError
+            If the device has no clock.
+        """
+        with self._lock:
+            self._require_open()
+            if not timed:
+                return RhiMark(self, self._submit(), -1)
+            if not self._opened.timestamps:
+                raise UnsupportedError(f"device {self.name}: slang-rhi has no clock of this device.")
+            if not self._queries:
+                self._pools.append(self._device.create_query_pool(self._spy.QueryType.timestamp, _QUERIES))
+                end = len(self._pools) * _QUERIES
+                self._queries.extend(range(end - _QUERIES, end))
+            query = self._queries.pop()
+            self._begin().write_timestamp(self._pools[query // _QUERIES], query % _QUERIES)
+            return RhiMark(self, self._submit(), query)
+
+    def seconds(self, query: int) -> float:
+        """The device's clock at a timed mark."""
+        with self._lock:
+            self._require_open()
+            return float(self._pools[query // _QUERIES].get_timestamp_result(query % _QUERIES))
+
+    def release(self, query: int) -> None:
+        """A timed mark is gone."""
+        self._queries.append(query)
+
+    def close(self) -> None:
+        with self._lock:
+            if self._closed:
+                return
+            try:
+                self.wait(self._submit())
+            finally:
+                self._closed = True
+                self._free = {}
+                self._sessions.clear()
+                self._pools.clear()
+                self._frame = self._slab = self._zeros = self._encoder = None
+                atexit.unregister(self._leave)
+                self._idle.clear()
+                self._flying.clear()
+                self._device.close()
+
+    def leave(self) -> None:
+        """The process ends: nothing may be in flight when slangpy goes.
+
+        Daemon threads, which nothing else stops, stop at their next call.
+        """
+        with self._lock:
+            if self._closed:
+                return
+            value = self._submit()
+            if any(thread.daemon for thread in threading.enumerate()):
+                self._closed = self._leaving = True
+            while self._fence.current_value < value:
+                time.sleep(2e-5)
+
+    def abandon(self) -> None:
+        self._closed = True
+
+    def _load(self, program: dict[str, Any], info: KernelInfo) -> RhiKernel:
+        session = self._session(program)
+        name, text = program["kernel"]
+        kernel = session.load_module_from_source(name, text, f"{name}.slang")
+        modules = [kernel]
+        for other, path, source, _ in program["modules"]:
+            if other in program["link"]:
+                modules.append(session.load_module_from_source(other, source, path))
+        if program["exports"]:
+            unique = f"{name}_exports"
+            modules.append(session.load_module_from_source(unique, program["exports"], f"{unique}.slang"))
+        conformances = [self._spy.TypeConformance(*item) for item in program["conformances"]]
+        entry = kernel.entry_point(program["entry"], conformances)
+        linked = session.link_program(modules, [entry])
+        pipeline = self._device.create_compute_pipeline(linked)
+        root = self._device.create_root_shader_object(linked)
+        cursor = self._spy.ShaderCursor(root).find_entry_point(0)
+        return RhiKernel(info, pipeline, root, cursor["block"] if info.args_size else None)
+
+    def _session(self, program: dict[str, Any]) -> Any:
+        """A compiler session with the program's modules, one for all programs that have the same."""
+        key = json.dumps([program["modules"], program["folders"], program["defines"]])
+        found = self._sessions.get(key)
+        if found is None:
+            spy = self._spy
+            found = self._device.create_slang_session(
+                compiler_options={
+                    "include_paths": program["folders"],
+                    "defines": dict(program["defines"]),
+                    "matrix_layout": spy.SlangMatrixLayout.row_major,
+                }
+            )
+            for name, path, text, _ in program["modules"]:
+                found.load_module_from_source(name, text, path)
+            while len(self._sessions) >= _SESSIONS:
+                del self._sessions[next(iter(self._sessions))]
+            self._sessions[key] = found
+        return found
+
+    def _make(self, nbytes: int, memory: Any) -> Any:
+        # slang-rhi's views count words.
+        size = nbytes + 3 & -4
+        usage, use = self._usage, self._spy.BufferUsage
+        if memory == self._spy.MemoryType.upload:
+            usage = use.shader_resource | use.copy_source
+        elif memory == self._spy.MemoryType.read_back:
+            usage = use.copy_destination
+        try:
+            if memory == self._spy.MemoryType.device_local:
+                return self._device.create_buffer(
+                    size=size, usage=usage, memory_type=memory, default_state=self._ready
+                )
+            return self._device.create_buffer(size=size, usage=usage, memory_type=memory)
+        except (RuntimeError, MemoryError) as error:
+            raise OutOfMemoryError(
+                f"device {self.name}: {nbytes:,} bytes could not be allocated ({error}). Free some arrays or use "
+                "smaller ones."
+            ) from None
+
+    def _grow(self, size: int) -> _Block:
+        """A new block."""
+        with self._lock:
+            self._require_open()
+            self._free.setdefault(size, [])
+            if size > _SMALL:
+                try:
+                    return _Block(_Memory(self._make(size, self._spy.MemoryType.device_local)), 0)
+                except OutOfMemoryError:
+                    self.sync()
+                    for other, blocks in self._free.items():
+                        if other > _SMALL:
+                            blocks.clear()
+                    self._device.wait()
+                    return _Block(_Memory(self._make(size, self._spy.MemoryType.device_local)), 0)
+            if self._slab is None or self._slab_at + size > _SLAB:
+                self._slab, self._slab_at = _Memory(self._make(_SLAB, self._spy.MemoryType.device_local)), 0
+            self._slab_at += size
+            return _Block(self._slab, self._slab_at - size)
+
+    def _begin(self) -> Any:
+        """The encoder, behind what is in it. Only with the lock."""
+        if self._closed or sys.is_finalizing():
+            self._require_open()
+        encoder = self._encoder
+        if encoder is None:
+            encoder = self._encoder = self._device.create_command_encoder()
+        encoder.global_barrier()
+        return encoder
+
+    def _dispatch(self, kernel: RhiKernel, groups: tuple[int, int, int], args: bytes, waits: Any) -> None:
+        if self._closed or sys.is_finalizing():
+            self._require_open()
+        encoder = self._encoder
+        if encoder is None:
+            encoder = self._encoder = self._device.create_command_encoder()
+            encoder.global_barrier()
+        elif waits:
+            encoder.global_barrier()
+        if kernel.cursor is not None:
+            self._word[0] = self._place(args)
+            kernel.cursor.set_data(self._word)
+        work = encoder.begin_compute_pass()
+        work.bind_pipeline(kernel.pipeline, kernel.root)
+        work.dispatch_compute(groups)
+        work.end()
+
+    def _place(self, args: bytes) -> int:
+        """Where the device will find an argument block."""
+        frame, size = self._frame, len(args)
+        if frame is None or frame.used + size > frame.size:
+            if frame is not None:
+                self._full.append(frame)
+            if size > _FRAME:
+                frame = _Frame(self._make(size, self._spy.MemoryType.upload), size)
+            elif self._idle:
+                frame = self._idle.pop()
+            else:
+                frame = _Frame(self._make(_FRAME, self._spy.MemoryType.upload), _FRAME)
+            self._frame = frame
+        at = frame.used
+        frame.data[at : at + size] = args
+        frame.used = at + size + 63 & -64
+        return frame.address + at
+
+    def _queued(self) -> None:
+        """Something was queued: an idle device gets it now."""
+        self._pending += 1
+        if self._pending >= _MOST or self._done >= self._value:
+            self._submit()
+        else:
+            self._done = self._fence.current_value
+            if self._done >= self._value:
+                self._submit()
+
+    def _submit(self) -> int:
+        """Send what gathered; returns what the fence comes to when it is done. Only with the lock."""
+        self._require_open()
+        encoder = self._encoder
+        if encoder is None:
+            return self._value
+        self._encoder = None
+        self._pending = 0
+        frames = self._full
+        if self._frame is not None:
+            frames.append(self._frame)
+        self._full, self._frame = [], None
+        for frame in frames:
+            frame.memory.copy_from_numpy(frame.array[: frame.used])
+        encoder.global_barrier()
+        self._value += 1
+        try:
+            self._device.submit_command_buffers(
+                [encoder.finish()], signal_fences=[self._fence], signal_fence_values=[self._value]
+            )
+        except RuntimeError as error:
+            self._value -= 1
+            raise DeviceLostError(
+                f"device {self.name}: work was refused ({error}). This process cannot use the device any more; start a "
+                "new one."
+            ) from None
+        self._flying.append((self._value, frames))
+        while self._flying and self._flying[0][0] <= self._done:
+            for frame in self._flying.popleft()[1]:
+                if frame.size == _FRAME:
+                    frame.used = 0
+                    self._idle.append(frame)
+        return self._value
+
+    def _require_open(self) -> None:
+        if self._leaving and threading.current_thread().daemon:
+            raise SystemExit
+        # slangpy is torn down with Python's modules, whoever still uses its devices.
+        if self._closed or sys.is_finalizing():
+            raise DeviceError(f"device {self.name}: this device is closed; open a new one.")
+
+
+class RhiVulkan(RhiBackend):
+    """Vulkan, by slang-rhi."""
+
+    name = "rhi-vulkan"
+    kind = "vulkan"
+    format = "spirv"
+    profile = "spirv_1_5"
+
+
+class RhiCuda(RhiBackend):
+    """CUDA, by slang-rhi."""
+
+    name = "rhi-cuda"
+    kind = "cuda"
+    format = "cuda"
+
+
+class RhiMetal(RhiBackend):
+    """Metal, by slang-rhi."""
+
+    name = "metal"
+    kind = "metal"
+    format = "metal"
+
+
+class RhiQueue(Queue):
+    """A name for the one queue of slang-rhi."""
+
+    deferred = True
+    backend: RhiBackend
+
+    def copy(self, dst: Buffer, dst_offset: int, src: Buffer, src_offset: int, nbytes: int) -> None:
+        self.backend.copy(dst, dst_offset, src, src_offset, nbytes)
+
+    def mark(self, timed: bool = False) -> Mark:
+        return self.backend.mark(timed)
+
+    def wait(self, mark: Mark) -> None:
+        """As ``Queue.wait``: what was queued before runs before."""
+
+    def label(self, title: str) -> None:
+        pass
+
+    def unlabel(self) -> None:
+        pass
+
+    def sync(self) -> None:
+        self.backend.sync()
+
+
+class RhiMark(Mark):
+    """A value of the fence, and of a timed one the number of its query."""
+
+    __slots__ = ("_backend", "_query", "_value")
+
+    def __init__(self, backend: RhiBackend, value: int, query: int) -> None:
+        self._backend = backend
+        self._value = value
+        self._query = query
+
+    @property
+    def done(self) -> bool:
+        return self._backend.reached(self._value)
+
+    def sync(self) -> None:
+        self._backend.wait(self._value)
+
+    def since(self, earlier: Mark) -> float:
+        assert isinstance(earlier, RhiMark)
+        return self._backend.seconds(self._query) - self._backend.seconds(earlier._query)
+
+    def shared(self) -> tuple[Shared, int] | None:
+        return None
+
+    def __del__(self) -> None:
+        if self._query >= 0:
+            self._backend.release(self._query)
+
+
+class RhiKernel(Kernel):
+    """A pipeline, and where it takes the address of its arguments."""
+
+    __slots__ = ("cursor", "pipeline", "root")
+
+    def __init__(self, info: KernelInfo, pipeline: Any, root: Any, cursor: Any) -> None:
+        super().__init__(info)
+        self.pipeline = pipeline
+        self.root = root
+        self.cursor = cursor
+
+
+class RhiBuffer(Buffer):
+    """A block of slang-rhi's memory."""
+
+    __slots__ = ("block",)
+
+    def __init__(self, backend: RhiBackend, block: _Block, nbytes: int) -> None:
+        super().__init__(backend, block.memory.address + block.offset, nbytes)
+        self.block = block
+
+
+class _Memory:
+    """A buffer of slang-rhi's, and its address."""
+
+    __slots__ = ("address", "buffer")
+
+    def __init__(self, buffer: Any) -> None:
+        self.buffer = buffer
+        self.address: int = buffer.device_address
+
+
+class _Block:
+    """A part of one."""
+
+    __slots__ = ("memory", "offset")
+
+    def __init__(self, memory: _Memory, offset: int) -> None:
+        self.memory = memory
+        self.offset = offset
+
+
+class _Frame:
+    """Argument blocks of one submission, which go to the device together."""
+
+    __slots__ = ("address", "array", "data", "memory", "size", "used")
+
+    def __init__(self, memory: Any, size: int) -> None:
+        self.memory = memory
+        self.address: int = memory.device_address
+        self.size = size
+        self.used = 0
+        self.array = np.zeros(size, np.uint8)
+        self.data = memoryview(self.array)
+
+
+def _leave(backend: weakref.ref[RhiBackend]) -> None:
+    found = backend()
+    if found is not None:
+        found.leave()
