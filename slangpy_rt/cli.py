@@ -32,6 +32,8 @@ from slangpy_rt.stubs import HEADER, stub_text
 from slangpy_rt.types import Param, SlangType
 
 _BINARIES = {"cpu": "kernel.so", "cuda": "kernel.cubin", "vulkan": "kernel.spv"}
+# Of devices that compile by themselves.
+_PROGRAM = "program.json"
 _DESCRIPTION = re.compile(r"(?P<name>\w+)(?:\[(?P<shape>[\d,\s]*)\])?")
 _INTERRUPTED = 130  # what shells report for a command that Ctrl-C ended: 128 + SIGINT
 _PIPE_CLOSED = 141  # 128 + SIGPIPE
@@ -140,7 +142,7 @@ def _info(args: argparse.Namespace) -> int:
     print(f"{platform.system()} {platform.machine()}\n\ndevices")
     found = _attempt(spy.devices)
     for info in [] if isinstance(found, str) else found:
-        print(f"  {info.type:8}{'yes' if info.available else 'no   ' + str(info.reason)}")
+        print(f"  {info.type:12}{'yes' if info.available else 'no   ' + str(info.reason)}")
         if info.available:
             _print_rows(12, _attempt(partial(_device_rows, info.type)))
     if isinstance(found, str):
@@ -263,7 +265,7 @@ def _cache_show(args: argparse.Namespace) -> int:
     if isinstance(text, str):
         files["kernel.slang"] = text.encode()
     if entry.payload:
-        files[_BINARIES.get(str(meta.get("device")), "payload.bin")] = entry.payload
+        files[_BINARIES.get(str(meta.get("device")), _PROGRAM)] = entry.payload
     files["meta.json"] = json.dumps(meta, indent=2).encode()
     out: Path = args.out or Path(f"slangpy_rt_{info.key[:12]}")
     try:

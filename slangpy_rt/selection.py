@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from slangpy_rt.backends import REGISTRY, backend_class
+from slangpy_rt.backends import AUTOMATIC, REGISTRY, backend_class
 from slangpy_rt.backends.base import Backend
 from slangpy_rt.config import CONFIG
 from slangpy_rt.errors import BindError, SlangPyRtError, UnsupportedError
@@ -16,8 +16,11 @@ class DeviceType(str, Enum):
 
     automatic = "automatic"
     cuda = "cuda"
+    metal = "metal"
     vulkan = "vulkan"
     cpu = "cpu"
+    rhi_vulkan = "rhi-vulkan"
+    rhi_cuda = "rhi-cuda"
     null = "null"
 
 
@@ -77,7 +80,7 @@ def open_backend(name: str, index: int, debug: bool, stream: int | None = None) 
     more = {} if stream is None else {"stream": stream}
     # Asking first why it could not be opened would start the driver twice.
     reasons = []
-    for candidate in [n for n in REGISTRY if n != "null"] if name == "automatic" else [name]:
+    for candidate in AUTOMATIC if name == "automatic" else [name]:
         try:
             return backend_class(candidate)(index, debug=debug, **more)  # type: ignore[call-arg]
         except (ImportError, SlangPyRtError) as error:

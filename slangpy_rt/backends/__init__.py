@@ -6,16 +6,18 @@ import importlib
 
 from slangpy_rt.backends.base import Backend
 
-# In the order in which the best available device is chosen.
+# In the order in which the best available device is chosen: on Windows CUDA and then D3D12, on macOS Metal.
 REGISTRY = {
     "cuda": "slangpy_rt.backends.cuda:CudaBackend",
+    "metal": "slangpy_rt.backends.rhi:RhiMetal",
     "vulkan": "slangpy_rt.backends.vulkan:VulkanBackend",
     "cpu": "slangpy_rt.backends.cpu:CpuBackend",
-    "metal": "slangpy_rt.backends.rhi:RhiMetal",
     "rhi-vulkan": "slangpy_rt.backends.rhi:RhiVulkan",
     "rhi-cuda": "slangpy_rt.backends.rhi:RhiCuda",
     "null": "slangpy_rt.backends.null:NullBackend",
 }
+# Who wants one of the others says so: they reach the same hardware another way, or none.
+AUTOMATIC = tuple(name for name in REGISTRY if name != "null" and not name.startswith("rhi-"))
 
 
 def backend_class(name: str) -> type[Backend]:

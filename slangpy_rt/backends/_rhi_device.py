@@ -69,7 +69,7 @@ def why_missing(kind: str) -> str | None:
     if sys.platform != platform:
         return f"{kind} is there on {system} only"
     if find_spec("slangpy") is None:
-        return "the slangpy package is not installed; pip install 'slangpy_rt[rhi]'"
+        return "the slangpy package is not installed; pip install slangpy"
     if kind == "vulkan":
         from slangpy_rt.backends._vk_instance import find_fault
 
@@ -130,4 +130,4 @@ def package_version() -> str:
     """Of slangpy, without importing it."""
     found = find_spec("slangpy")
     folder = Path(found.origin).parents[1] if found is not None and found.origin else Path()
-    return next((p.name.split("-")[1] for p in sorted(folder.glob("slangpy-*.dist-info"))), "unknown")
+    return next((p.stem.removeprefix("slangpy-") for p in sorted(folder.glob("slangpy-*.dist-info"))), "unknown")

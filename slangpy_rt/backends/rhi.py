@@ -4,8 +4,7 @@ Kernels come as Slang programs, which slang-rhi compiles for its device. They fi
 as on our own Vulkan; that is what Metal, Vulkan and CUDA can do. Work gathers in one command encoder at a time, and
 all queues are one. ``_rhi_device.py`` opens devices and says what they can do.
 
-It refuses D3D12: that has no pointers, and the storage that goes by descriptors is not written yet. It shares no memory
-with other APIs, and takes no streams.
+It shares no memory with other APIs or the host, and takes no streams. D3D12 has no pointers, and is not here yet.
 """
 
 from __future__ import annotations
@@ -38,8 +37,12 @@ _SLAB = 8 << 20
 _FRAME = 64 << 10
 # Launches that gather while the device is busy; an idle one gets each at once.
 _MOST = 64
-# Beyond this, host memory goes through a buffer that both sides see: 64 MiB in 9 ms instead of 33 (lavapipe, 2 cores).
+# Submissions whose commands slang-rhi keeps.
+_FLYING = 16
+# Beyond this, host memory goes through a buffer that both sides see: 64 MiB in 9 ms, not 33 (lavapipe, 2 cores).
 _STAGED = 1 << 20
+# Most bytes of such a buffer; two of them take turns.
+_STAGE = 16 << 20
 _ZEROS = 1 << 20
 _QUERIES = 256
 # Sessions that are kept: each reads its modules again, slangpy_rt among them, in 60 to 400 ms.
@@ -90,6 +93,8 @@ class RhiBackend(Backend):
         self._slab: _Memory | None = None
         self._slab_at = 0
         self._zeros: Any = None
+        self._stages: deque[_Stage] = deque()
+        self._backs: dict[int, list[Any]] = {}
         self._sessions: dict[str, Any] = {}
         self._pools: list[Any] = []
         # Numbers of timestamps that no mark has.
@@ -145,29 +150,37 @@ class RhiBackend(Backend):
         # slang-rhi's binding takes no array that is read-only.
         data = data if data.flags.writeable else data.copy()
         with self._lock:
-            encoder = self._begin()
             if data.size <= _STAGED:
-                encoder.upload_buffer_data(memory, at, data)
-            else:
-                stage = self._make(data.size, self._spy.MemoryType.upload)
-                stage.copy_from_numpy(data)
-                encoder.copy_buffer(memory, at, stage, 0, data.size)
-            encoder.set_buffer_state(memory, self._ready)
-            self._queued()
+                self._begin().upload_buffer_data(memory, at, data)
+                self._encoder.set_buffer_state(memory, self._ready)
+                self._queued()
+                return
+            for done in range(0, data.size, _STAGE):
+                piece = data[done : done + _STAGE]
+                stage = self._staging()
+                stage.buffer.copy_from_numpy(piece)
+                self._begin().copy_buffer(memory, at + done, stage.buffer, 0, piece.size)
+                self._encoder.set_buffer_state(memory, self._ready)
+                stage.value = self._submit()
 
     def download(self, src: Buffer, offset: int, dst: memoryview) -> None:
         assert isinstance(src, RhiBuffer)
-        nbytes = dst.nbytes
-        if not nbytes:
-            return
-        with self._lock:
-            encoder = self._begin()
-            back = self._make(nbytes, self._spy.MemoryType.read_back)
-            encoder.copy_buffer(back, 0, src.block.memory.buffer, src.block.offset + offset, nbytes)
-            encoder.set_buffer_state(src.block.memory.buffer, self._ready)
-            value = self._submit()
-        self.wait(value)
-        np.frombuffer(dst, np.uint8)[:] = back.to_numpy().view(np.uint8).ravel()[:nbytes]
+        data = np.frombuffer(dst, np.uint8)
+        memory, at = src.block.memory.buffer, src.block.offset + offset
+        for done in range(0, data.size, _STAGE):
+            size = min(_STAGE, data.size - done)
+            # ``to_numpy`` takes all of a buffer, so that one is kept for each power of two.
+            whole = max(1 << (size - 1).bit_length(), 256)
+            with self._lock:
+                kept = self._backs.setdefault(whole, [])
+                back = kept.pop() if kept else self._make(whole, self._spy.MemoryType.read_back)
+                self._begin().copy_buffer(back, 0, memory, at + done, size)
+                self._encoder.set_buffer_state(memory, self._ready)
+                value = self._submit()
+            self.wait(value)
+            data[done : done + size] = back.to_numpy().view(np.uint8).ravel()[:size]
+            with self._lock:
+                kept.append(back)
 
     def clear(self, dst: Buffer, offset: int, nbytes: int) -> None:
         assert isinstance(dst, RhiBuffer)
@@ -203,6 +216,8 @@ class RhiBackend(Backend):
             for dispatch, waits in zip(recording.dispatches, recording.waits, strict=True):  # type: ignore[attr-defined]
                 self._dispatch(dispatch.kernel, dispatch.groups, dispatch.args, waits)  # type: ignore[arg-type]
                 self._pending += 1
+                if self._pending >= _MOST:
+                    self._submit()
             self._queued()
 
     def record(self, dispatches: Sequence[Dispatch], waits: Sequence[tuple[int, ...]]) -> Recording:
@@ -223,7 +238,10 @@ class RhiBackend(Backend):
         self.wait(value)
 
     def wait(self, value: int) -> None:
-        """Wait until the fence has come to a value. slang-rhi's own waits keep Python's lock, so this asks instead."""
+        """Wait until the fence has come to a value.
+
+        slang-rhi's own waits keep Python's lock, so this asks again and again.
+        """
         pause = 0.0
         while not self.reached(value):
             # Threads that wait for a short kernel are back at once, others cost nothing.
@@ -279,7 +297,8 @@ class RhiBackend(Backend):
             finally:
                 self._closed = True
                 self._free = {}
-                self._sessions.clear()
+                for kept in (self._sessions, self._stages, self._backs):
+                    kept.clear()
                 self._pools.clear()
                 self._frame = self._slab = self._zeros = self._encoder = None
                 atexit.unregister(self._leave)
@@ -362,6 +381,16 @@ class RhiBackend(Backend):
                 f"device {self.name}: {nbytes:,} bytes could not be allocated ({error}). Free some arrays or use "
                 "smaller ones."
             ) from None
+
+    def _staging(self) -> _Stage:
+        """Memory that the host writes and the device is done with. Only with the lock."""
+        if len(self._stages) < 2:
+            stage = _Stage(self._make(_STAGE, self._spy.MemoryType.upload))
+        else:
+            stage = self._stages.popleft()
+            self.wait(stage.value)
+        self._stages.append(stage)
+        return stage
 
     def _grow(self, size: int) -> _Block:
         """A new block."""
@@ -461,10 +490,12 @@ class RhiBackend(Backend):
         except RuntimeError as error:
             self._value -= 1
             raise DeviceLostError(
-                f"device {self.name}: work was refused ({error}). This process cannot use the device any more; start a "
-                "new one."
+                f"device {self.name}: work was refused ({error}). This process cannot use the device any more; start "
+                "a new one."
             ) from None
         self._flying.append((self._value, frames))
+        if len(self._flying) > _FLYING:
+            self.wait(self._flying[0][0])
         while self._flying and self._flying[0][0] <= self._done:
             for frame in self._flying.popleft()[1]:
                 if frame.size == _FRAME:
@@ -601,6 +632,16 @@ class _Block:
         self.offset = offset
 
 
+class _Stage:
+    """Memory for copies from the host, and what the fence comes to when it is free again."""
+
+    __slots__ = ("buffer", "value")
+
+    def __init__(self, buffer: Any) -> None:
+        self.buffer = buffer
+        self.value = 0
+
+
 class _Frame:
     """Argument blocks of one submission, which go to the device together."""
 
@@ -612,7 +653,7 @@ class _Frame:
         self.size = size
         self.used = 0
         self.array = np.zeros(size, np.uint8)
-        self.data = memoryview(self.array)
+        self.data = self.array.data
 
 
 def _leave(backend: weakref.ref[RhiBackend]) -> None:

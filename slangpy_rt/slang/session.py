@@ -300,12 +300,12 @@ class Session:
             fields, size = reflect.call_layout(self._library.native, layout, whole)
             strings = _strings(self._library.native, layout)
             if self.target.program:
-                program = {
+                everything = {
                     "modules": self._sources, "folders": self._folders, "defines": self._defines,
                     "kernel": (unique, text), "entry": entry, "link": link, "exports": exports,
                     "conformances": conformances,
                 }  # fmt: skip
-                code = json.dumps(program).encode()
+                code = json.dumps(everything).encode()
             return Compiled(code, fields, size, strings)
 
     def close(self) -> None:

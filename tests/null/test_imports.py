@@ -62,6 +62,8 @@ ALLOWED = {
     "backends._cuda_driver": BASE | {"backends._cuda_ffi"},
     "backends._cuda_ffi": set(),
     "backends._cuda_staging": BASE | {"backends._cuda_driver"},
+    "backends.rhi": BASE | {"backends._rhi_device"},
+    "backends._rhi_device": BASE | {"backends._vk_instance", "backends.cuda"},
     "backends.vulkan": BASE
     | {"backends._shared_pool", "backends._vk_commands", "backends._vk_queue", "backends._vk_recording"}
     | {"backends._vk_device", "backends._vk_heap", "backends._vk_instance"},
@@ -235,6 +237,7 @@ OUTSIDE = {
     "ml_dtypes": {"slangpy_rt.interop.torch"},
     "torch": {"slangpy_rt.interop."},
     "nvtx": {"slangpy_rt.labels"},
+    "slangpy": {"slangpy_rt.backends._rhi_device"},
     "ziglang": {"slangpy_rt.backends.cpu"},
     "rich": {"slangpy_rt.demo.", "slangpy_rt.cli"},
     "PIL": {"slangpy_rt.demo.", "slangpy_rt.picture"},
