@@ -182,7 +182,7 @@ class Bench:
     def finish(self) -> int:
         """Save, print the table, and return the exit status."""
         path = self.save()
-        print(f"\n{'device':8}{'case':34}{'who':30}{'median':>10}  {'low':>9} {'high':>9}  unit  ours is")
+        print(f"\n{'device':11}{'case':34}{'who':30}{'median':>10}  {'low':>9} {'high':>9}  unit  ours is")
         for row in self.rows:
             print(self._line(row))
         for device, reasons in self.missing.items():
@@ -201,7 +201,7 @@ class Bench:
     def _line(self, row: Row) -> str:
         ratio = self.ratio(row)
         return (
-            f"{row.device:8}{row.case:34}{row.who:30}{row.median:10.4g}  {row.low:9.4g} {row.high:9.4g}"
+            f"{row.device:11}{row.case:34}{row.who:30}{row.median:10.4g}  {row.low:9.4g} {row.high:9.4g}"
             f"  {row.unit:5} {'' if ratio is None else f'{ratio:.2f}x'}"
         ).rstrip()
 

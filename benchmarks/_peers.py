@@ -76,8 +76,8 @@ def adders(bench: Bench, device: str, a: Array, b: Array, only: tuple[str, ...] 
     if device == "cpu":
         makers["NumPy"] = _numpy
         makers["slangpy"] = _no_slangpy
-    if device in ("cuda", "vulkan"):
-        makers["slangpy"] = lambda a, b: _slangpy(device, a, b)
+    if device not in ("cpu", "null"):
+        makers["slangpy"] = lambda a, b: _slangpy(device.removeprefix("rhi-"), a, b)
     if device == "cuda":
         makers |= {"torch": _torch, "CuPy": _cupy, "Warp": _warp, "Warp, recorded launch": _warp_recorded}
         makers["Triton"] = _triton

@@ -229,7 +229,7 @@ def _tensors(device: spy.Device) -> tuple[list[Any], Any]:
     if importlib.util.find_spec("torch") is None:
         return [], None
     torch: Any = importlib.import_module("torch")
-    where = "cuda" if device.name != "cpu" and torch.cuda.is_available() else "cpu"
+    where = "cuda" if device.name in ("cuda", "vulkan") and torch.cuda.is_available() else "cpu"
     return [torch.ones(_SHAPE, device=where, requires_grad=True) for _ in range(2)], torch.ones(_SHAPE, device=where)
 
 
@@ -240,7 +240,7 @@ def host_memory() -> int:
 
 def device_memory(device: spy.Device) -> Callable[[], int] | None:
     """What looks at the bytes that a device has in use; None where they are the host's."""
-    if device.name == "cuda":
+    if device.name == "cuda" or (device.name.startswith("rhi-") and "NVIDIA" in device.info):
         return _cuda_memory
     if device.name == "vulkan":
         return _vulkan_memory(device)

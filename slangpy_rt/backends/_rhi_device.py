@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from slangpy_rt.backends.base import Caps, Dispatch, Recording
+from slangpy_rt.config import CONFIG
 from slangpy_rt.errors import DeviceError, UnsupportedError
 
 # What every device that Slang knows has; the rest is asked for.
@@ -38,6 +39,8 @@ class Opened:
         The package, and its Device.
     timestamps : bool
         Whether the device has a clock.
+    modules : str or None
+        Where compiler sessions keep modules that they read.
     """
 
     slangpy: Any
@@ -45,6 +48,7 @@ class Opened:
     caps: Caps
     description: str
     timestamps: bool
+    modules: str | None
 
 
 class RhiRecording(Recording):
@@ -106,6 +110,7 @@ def open_device(name: str, kind: str, index: int, debug: bool) -> Opened:
             enable_hot_reload=False,
             enable_ray_tracing=False,
             adapter_luid=adapters[index].luid,
+            shader_cache_path=_cache("kernels"),
         )
     except RuntimeError as error:
         raise DeviceError(f"device {name}: it does not open: {error}") from None
@@ -122,7 +127,26 @@ def open_device(name: str, kind: str, index: int, debug: bool) -> Opened:
     most = limits.max_compute_dispatch_thread_groups
     caps = Caps((int(most.x), int(most.y), int(most.z)), scalars, frozenset(more), lanes)
     description = f"{device.info.adapter_name}, {device.info.api_name} by slang-rhi"
-    return Opened(spy, device, caps, description, "timestamp_query" in features and kind != "metal")
+    timestamps = "timestamp_query" in features and kind != "metal"
+    return Opened(spy, device, caps, description, timestamps, _cache("modules"))
+
+
+def _cache(name: str) -> str | None:
+    """A folder where slang-rhi keeps what it compiled; None where none can be."""
+    if CONFIG.cache_dir == "":
+        return None
+    if CONFIG.cache_dir:
+        folder = Path(CONFIG.cache_dir)
+    else:
+        from platformdirs import user_cache_path
+
+        folder = user_cache_path("slangpy_rt", appauthor=False)
+    folder = folder / f"slangpy-{package_version()}" / name
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:  # as with our own cache: slower, and no reason to fail
+        return None
+    return str(folder)
 
 
 @functools.cache

@@ -233,7 +233,7 @@ OUTSIDE = {
     "vulkan": {"slangpy_rt.backends._vk_instance"},
     "cuda": {"slangpy_rt.backends.cuda", "slangpy_rt.backends._cuda_driver", "slangpy_rt.cli"},
     "filelock": {"slangpy_rt.cache"},
-    "platformdirs": {"slangpy_rt.cache", "slangpy_rt.backends.cpu"},
+    "platformdirs": {"slangpy_rt.cache", "slangpy_rt.backends.cpu", "slangpy_rt.backends._rhi_device"},
     "ml_dtypes": {"slangpy_rt.interop.torch"},
     "torch": {"slangpy_rt.interop."},
     "nvtx": {"slangpy_rt.labels"},

@@ -1,0 +1,85 @@
+"""Devices of slang-rhi beside ours in one process: what each computes, and what none may take from another."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+import slangpy_rt as spy
+from slangpy_rt.backends._rhi_device import RhiRecording, why_missing
+from slangpy_rt.backends.base import Dispatch
+
+pytestmark = pytest.mark.skipif(why_missing("vulkan") is not None, reason=str(why_missing("vulkan")))
+
+SOURCE = """
+[Differentiable] float mul(float a, float b) { return a * b; }
+float slow(float x) { for (int k = 0; k < 2000; ++k) x = x * 0.5 + 0.5; return x; }
+"""
+
+
+@pytest.fixture
+def pair() -> Iterator[tuple[spy.Module, spy.Module]]:
+    """A module on the CPU, and the same by slang-rhi."""
+    with spy.Device("cpu") as cpu, spy.Device("rhi-vulkan") as rhi:
+        yield (
+            spy.Module.load_from_source(cpu, "beside", SOURCE),
+            spy.Module.load_from_source(rhi, "beside", SOURCE),
+        )
+
+
+def test_two_devices_in_turns(pair: tuple[spy.Module, spy.Module]) -> None:
+    x = np.linspace(-3, 3, 4000, dtype=np.float32)
+    here, there = (spy.Tensor.from_numpy(m.device, x) for m in pair)
+    for k in range(40):
+        # From one to the other by the host, each behind what the other computed.
+        there = spy.Tensor.from_numpy(pair[1].device, pair[0].mul(here, np.float32(1.5)).to_numpy())
+        here = spy.Tensor.from_numpy(pair[0].device, pair[1].mul(there, np.float32(2 / 3)).to_numpy())
+        assert (there.to_numpy()[2000:] > 0).all(), k
+    np.testing.assert_allclose(here.to_numpy(), x, rtol=1e-4)
+
+
+def test_two_devices_from_two_threads(pair: tuple[spy.Module, spy.Module]) -> None:
+    x = np.arange(3000, dtype=np.float32)
+    wrong: list[str] = []
+
+    def work(module: spy.Module) -> None:
+        for k in range(60):
+            if not np.array_equal(module.mul(x, float(k)), x * k):
+                wrong.append(f"{module.device!r}: {k}")
+
+    threads = [threading.Thread(target=work, args=(m,)) for m in (*pair, *pair)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_memory_of_another_device_is_refused(pair: tuple[spy.Module, spy.Module]) -> None:
+    cpu, rhi = pair
+    x = spy.Tensor.ones(cpu.device, 5)
+    with pytest.raises(spy.BindError, match=r"lives on Device\('cpu'.*the module runs on Device\('rhi-vulkan'"):
+        rhi.mul(x, 2.0)
+    np.testing.assert_array_equal(rhi.mul(np.ones(5, np.float32), 2.0), np.full(5, 2))
+
+
+def test_one_is_closed_while_the_other_works() -> None:
+    first, second = spy.Device("rhi-vulkan"), spy.Device("rhi-vulkan")
+    modules = [spy.Module.load_from_source(d, "beside", SOURCE) for d in (first, second)]
+    x = [spy.Tensor.ones(d, 100_000) for d in (first, second)]
+    kept = [module.slow(t) for module, t in zip(modules, x, strict=True)]
+    first.close()
+    with pytest.raises(spy.SlangPyRtError, match="closed"):
+        modules[0].mul(1.0, 2.0)
+    assert (kept[1].to_numpy() == 1).all() and modules[1].mul(3.0, 2.0) == 6
+    second.close()
+
+
+def test_a_barrier_for_all_that_is_before_it() -> None:
+    launch = Dispatch(None, (1, 1, 1), b"", ())  # type: ignore[arg-type]
+    # 0 and 1 by themselves; 2 waits for 0; 3 too, which is behind the same barrier; 4 waits for 2.
+    recording = RhiRecording([launch] * 5, [(), (), (0,), (0,), (2,)])
+    assert recording.waits == [True, False, True, False, True]

@@ -1,0 +1,59 @@
+"""Which device ``automatic`` opens on which system, with backends that only say whether they are there."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from slangpy_rt import selection
+from slangpy_rt.backends import AUTOMATIC, REGISTRY, _rhi_device
+from slangpy_rt.errors import DeviceError, UnsupportedError
+
+
+@pytest.fixture
+def tried(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names that are tried, none of which opens."""
+    names: list[str] = []
+
+    def refuse(name: str) -> type:
+        class Refusing:
+            def __init__(self, *args: object, **named: object) -> None:
+                names.append(name)
+                raise DeviceError("none")
+
+            @classmethod
+            def why_unavailable(cls) -> str:
+                return "not here"
+
+        return Refusing
+
+    monkeypatch.setattr(selection, "backend_class", refuse)
+    return names
+
+
+def test_the_order(tried: list[str]) -> None:
+    with pytest.raises(UnsupportedError, match="this machine has none"):
+        selection.open_backend("automatic", 0, False)
+    assert tried == list(AUTOMATIC)
+    # CUDA first; what a system's own API is before what has to be installed there; the CPU last.
+    assert tried[0] == "cuda" and tried[-1] == "cpu"
+    assert tried.index("metal") < tried.index("vulkan")
+
+
+def test_who_wants_slang_rhi_or_nothing_says_so() -> None:
+    assert {name for name in REGISTRY if name not in AUTOMATIC} == {
+        name for name in REGISTRY if name.startswith("rhi-") or name == "null"
+    }
+
+
+@pytest.mark.parametrize(("system", "kind"), [("linux", "metal"), ("win32", "metal"), ("linux", "d3d12")])
+def test_an_api_of_another_system(monkeypatch: pytest.MonkeyPatch, system: str, kind: str) -> None:
+    monkeypatch.setattr(sys, "platform", system)
+    reason = _rhi_device.why_missing(kind)
+    assert reason is not None and ("macOS" if kind == "metal" else "Windows") in reason
+
+
+def test_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_rhi_device, "find_spec", lambda name: None)
+    assert _rhi_device.why_missing("vulkan") == "the slangpy package is not installed; pip install slangpy"
