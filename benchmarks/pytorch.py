@@ -3,7 +3,8 @@
 - "call": host microseconds of ``c = a + b`` into a given tensor and into a new one, 1000 floats. On a GPU the loop
   queues and does not wait.
 - "forward and backward": ``a * b``, and ``a + b``, with gradients by autograd: 1000 floats in microseconds, 2^22 on
-  the CPU and 2^26 on a GPU in milliseconds, until done.
+  the CPU and 2^26 on a GPU in milliseconds, until done. "floor" is PyTorch's sum inside a Function in Python, which
+  hands its gradient on: what any operation of autograd costs that is not written in C++.
 - "ten operations": an expression of ten operations on as many floats, forward and backward: one Slang function beside
   PyTorch's operations one by one and compiled; on a GPU the most memory that was in use as well, arguments included.
 
@@ -76,9 +77,10 @@ def _derivatives(bench: Bench, device: str, torch: Any, module: Any) -> None:
     power = 22 if device == "cpu" else 26
     product = {OURS: module.mul, "torch": lambda a, b: a * b}
     total = {OURS: module.add, "torch": lambda a, b: a + b}
+    small = {**total, "floor": _in_python(torch)}
     ten = {OURS: module.shade, "torch": shade, "torch, compiled": torch.compile(shade)}
     work: dict[str, tuple[int, str, dict[str, Callable[[Any, Any], Any]]]] = {
-        f"forward and backward, add, {_SMALL}": (_SMALL, "us", total),
+        f"forward and backward, add, {_SMALL}": (_SMALL, "us", small),
         f"forward and backward, mul, {_SMALL}": (_SMALL, "us", product),
         f"forward and backward, add, 2^{power}": (1 << power, "ms", total),
         f"forward and backward, mul, 2^{power}": (1 << power, "ms", product),
@@ -113,6 +115,22 @@ def _derivatives(bench: Bench, device: str, torch: Any, module: Any) -> None:
             bench.compare(
                 device, f"memory of {case}", "GiB", {who: _peak(torch, step, functions[who]) for who in samplers}
             )
+
+
+def _in_python(torch: Any) -> Callable[[Any, Any], Any]:
+    class Add(torch.autograd.Function):  # type: ignore[misc]
+        @staticmethod
+        def forward(ctx: Any, a: Any, b: Any) -> Any:
+            ctx.save_for_backward(a, b)
+            return torch.add(a, b)
+
+        @staticmethod
+        def backward(ctx: Any, grad: Any) -> Any:
+            ctx.saved_tensors  # noqa: B018 - looks whether they were changed, as every backward has to
+            return grad, grad
+
+    apply: Callable[[Any, Any], Any] = Add.apply
+    return apply
 
 
 def _peak(torch: Any, step: Callable[[Any], Any], f: Any) -> Callable[[], float]:
