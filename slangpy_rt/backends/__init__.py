@@ -14,6 +14,8 @@ REGISTRY = {
     "metal": "slangpy_rt.backends.rhi:RhiMetal",
     "rhi-vulkan": "slangpy_rt.backends.rhi:RhiVulkan",
     "rhi-cuda": "slangpy_rt.backends.rhi:RhiCuda",
+    "d3d12": "slangpy_rt.backends.rhi:RhiD3D12",
+    "rhi-vulkan-handles": "slangpy_rt.backends.rhi:RhiVulkanHandles",
     "null": "slangpy_rt.backends.null:NullBackend",
 }
 

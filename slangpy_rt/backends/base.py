@@ -42,7 +42,8 @@ class Target:
         Slang profile, empty for the format's default.
     entry : str
         How the argument block reaches the kernel: ``"range"`` (``run(begin, end, call*)``), ``"value"``
-        (a by-value kernel parameter) or ``"pointer"`` (its address, pushed).
+        (a by-value kernel parameter), ``"pointer"`` (its address, pushed) or ``"handle"`` (a descriptor's index
+        and an offset, as all addresses in it are: see shaders/slangpy_rt_handles.slang).
     program : bool
         Whether the backend compiles by itself: ``compile`` gets the Slang program, as ``Session.compile`` puts it
         down, and the format says what the compiler checks it for.

@@ -1,11 +1,12 @@
 """D3D12 and Metal, and Vulkan and CUDA to try it on, through slang-rhi as the slangpy package has it.
 
-Kernels come as Slang programs, which slang-rhi compiles for its device. They find their arguments behind one pointer,
-as on our own Vulkan; that is what Metal, Vulkan and CUDA can do. Work gathers in one command encoder at a time, and
-all queues are one. ``_rhi_device.py`` opens devices and says what they can do.
+Kernels come as Slang programs, which slang-rhi compiles for its device. On Metal, Vulkan and CUDA they find their
+arguments behind one pointer, as on our own Vulkan. D3D12 has no pointers: there an address is the index of a bindless
+descriptor, shifted by 40 bits, plus bytes (``shaders/slangpy_rt_handles.slang``); ``RhiVulkanHandles`` tries that on
+Vulkan. Work gathers in one command encoder at a time, and all queues are one. ``_rhi_device.py`` opens devices and
+says what they can do.
 
-It refuses D3D12: that has no pointers, and the storage that goes by descriptors is not written yet. It shares no memory
-with other APIs, and takes no streams.
+It shares no memory with other APIs, and takes no streams.
 """
 
 from __future__ import annotations
@@ -42,6 +43,10 @@ _MOST = 64
 _STAGED = 1 << 20
 _ZEROS = 1 << 20
 _QUERIES = 256
+# Where an address without pointers has its descriptor, and what it may count: shaders/slangpy_rt_handles.slang.
+HANDLE_SHIFT = 40
+OFFSET_MASK = (1 << 32) - 1
+_HANDLES = 1 << 24
 # Sessions that are kept: each reads its modules again, slangpy_rt among them, in 60 to 400 ms.
 _SESSIONS = 16
 
@@ -65,11 +70,12 @@ class RhiBackend(Backend):
     kind: ClassVar[str]
     format: ClassVar[str]
     profile: ClassVar[str] = ""
+    entry: ClassVar[str] = "pointer"
 
     def __init__(self, index: int = 0, *, debug: bool = False) -> None:
-        self._opened: Opened = open_device(self.name, self.kind, index, debug)
+        self._opened: Opened = open_device(self.name, self.kind, index, debug, self.entry)
         self._spy, self._device = self._opened.slangpy, self._opened.device
-        self.target = Target(self.format, self.profile, "pointer", program=True)
+        self.target = Target(self.format, self.profile, self.entry, program=True)
         self.caps, self.description = self._opened.caps, self._opened.description
         self._lock = threading.RLock()
         self._closed = self._leaving = False
@@ -94,7 +100,10 @@ class RhiBackend(Backend):
         self._pools: list[Any] = []
         # Numbers of timestamps that no mark has.
         self._queries: list[int] = []
+        self._handles = self.entry == "handle"
+        # What a kernel takes: the address of its argument block, or the index of a descriptor and an offset.
         self._word = np.zeros(1, np.uint64)
+        self._words = self._word.view(np.uint32)
         self.queue = RhiQueue(self)
         self._leave = functools.partial(_leave, weakref.ref(self))
         atexit.register(self._leave)
@@ -321,7 +330,8 @@ class RhiBackend(Backend):
         pipeline = self._device.create_compute_pipeline(linked)
         root = self._device.create_root_shader_object(linked)
         cursor = self._spy.ShaderCursor(root).find_entry_point(0)
-        return RhiKernel(info, pipeline, root, cursor["block"] if info.args_size else None)
+        block = cursor["block"] if info.args_size else None
+        return RhiKernel(info, pipeline, root, block.dereference() if block is not None and self._handles else block)
 
     def _session(self, program: dict[str, Any]) -> Any:
         """A compiler session with the program's modules, one for all programs that have the same."""
@@ -370,18 +380,32 @@ class RhiBackend(Backend):
             self._free.setdefault(size, [])
             if size > _SMALL:
                 try:
-                    return _Block(_Memory(self._make(size, self._spy.MemoryType.device_local)), 0)
+                    return _Block(self._memory(size), 0)
                 except OutOfMemoryError:
                     self.sync()
                     for other, blocks in self._free.items():
                         if other > _SMALL:
                             blocks.clear()
                     self._device.wait()
-                    return _Block(_Memory(self._make(size, self._spy.MemoryType.device_local)), 0)
+                    return _Block(self._memory(size), 0)
             if self._slab is None or self._slab_at + size > _SLAB:
-                self._slab, self._slab_at = _Memory(self._make(_SLAB, self._spy.MemoryType.device_local)), 0
+                self._slab, self._slab_at = self._memory(_SLAB), 0
             self._slab_at += size
             return _Block(self._slab, self._slab_at - size)
+
+    def _memory(self, size: int) -> _Memory:
+        if self._handles and size > OFFSET_MASK:
+            raise OutOfMemoryError(
+                f"device {self.name}: {size:,} bytes are more than an array may have here, which is less than 4 GiB. "
+                "Use smaller ones."
+            )
+        buffer = self._make(size, self._spy.MemoryType.device_local)
+        return _Memory(buffer, pack_address(buffer.descriptor_handle_rw.value) if self._handles else buffer.device_address)
+
+    def _new_frame(self, size: int) -> _Frame:
+        buffer = self._make(size, self._spy.MemoryType.upload)
+        address = pack_address(buffer.descriptor_handle_ro.value) if self._handles else buffer.device_address
+        return _Frame(buffer, address, size)
 
     def _begin(self) -> Any:
         """The encoder, behind what is in it. Only with the lock."""
@@ -403,8 +427,13 @@ class RhiBackend(Backend):
         elif waits:
             encoder.global_barrier()
         if kernel.cursor is not None:
-            self._word[0] = self._place(args)
-            kernel.cursor.set_data(self._word)
+            address = self._place(args)
+            if self._handles:
+                self._words[:] = address >> HANDLE_SHIFT, address & OFFSET_MASK
+                kernel.cursor.set_data(self._words)
+            else:
+                self._word[0] = address
+                kernel.cursor.set_data(self._word)
         work = encoder.begin_compute_pass()
         work.bind_pipeline(kernel.pipeline, kernel.root)
         work.dispatch_compute(groups)
@@ -417,11 +446,11 @@ class RhiBackend(Backend):
             if frame is not None:
                 self._full.append(frame)
             if size > _FRAME:
-                frame = _Frame(self._make(size, self._spy.MemoryType.upload), size)
+                frame = self._new_frame(size)
             elif self._idle:
                 frame = self._idle.pop()
             else:
-                frame = _Frame(self._make(_FRAME, self._spy.MemoryType.upload), _FRAME)
+                frame = self._new_frame(_FRAME)
             self._frame = frame
         at = frame.used
         frame.data[at : at + size] = args
@@ -505,6 +534,26 @@ class RhiMetal(RhiBackend):
     format = "metal"
 
 
+class RhiD3D12(RhiBackend):
+    """D3D12, by slang-rhi."""
+
+    name = "d3d12"
+    kind = "d3d12"
+    format = "hlsl"
+    profile = "sm_6_6"
+    entry = "handle"
+
+
+class RhiVulkanHandles(RhiBackend):
+    """Vulkan, by slang-rhi, used like D3D12: for tests of what that needs where there is none."""
+
+    name = "rhi-vulkan-handles"
+    kind = "vulkan"
+    format = "spirv"
+    profile = "spirv_1_5"
+    entry = "handle"
+
+
 class RhiQueue(Queue):
     """A name for the one queue of slang-rhi."""
 
@@ -586,9 +635,9 @@ class _Memory:
 
     __slots__ = ("address", "buffer")
 
-    def __init__(self, buffer: Any) -> None:
+    def __init__(self, buffer: Any, address: int) -> None:
         self.buffer = buffer
-        self.address: int = buffer.device_address
+        self.address = address
 
 
 class _Block:
@@ -606,13 +655,26 @@ class _Frame:
 
     __slots__ = ("address", "array", "data", "memory", "size", "used")
 
-    def __init__(self, memory: Any, size: int) -> None:
+    def __init__(self, memory: Any, address: int, size: int) -> None:
         self.memory = memory
-        self.address: int = memory.device_address
+        self.address = address
         self.size = size
         self.used = 0
         self.array = np.zeros(size, np.uint8)
         self.data = memoryview(self.array)
+
+
+def pack_address(handle: int, offset: int = 0) -> int:
+    """The address of a byte behind a descriptor.
+
+    Raises
+    ------
+    ValueError
+        If the descriptor's index has more than 24 bits or the offset more than 32.
+    """
+    if not (0 <= handle < _HANDLES and 0 <= offset <= OFFSET_MASK):
+        raise ValueError(f"descriptor {handle} and byte {offset}: an address has 24 bits of one and 32 of the other.")
+    return handle << HANDLE_SHIFT | offset
 
 
 def _leave(backend: weakref.ref[RhiBackend]) -> None:
