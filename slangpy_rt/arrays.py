@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from slangpy_rt.bound import CONVERTED, EXACT, PROMOTED, Bound, Shape
 from slangpy_rt.broadcast import contiguous
-from slangpy_rt.dtypes import BFLOAT16, NUMPY_OF, Storage, convertible, storage
+from slangpy_rt.dtypes import BFLOAT16, NUMPY_OF, Storage, convertible, scalars_of, storage
 from slangpy_rt.errors import BindError, UnsupportedError
 from slangpy_rt.feeds import ArrayFeed, Feed, HostCopyFeed, HostViewFeed, ValueFeed
 from slangpy_rt.layout import Layout, same_walk
@@ -47,7 +47,7 @@ def bind_array(
     access: str,
     value: Any,
 ) -> Bound:
-    check_scalar(where, device, stored.scalar)
+    check_scalars(where, device, stored)
     if not isinstance(value, NDBuffer):
         return _bind_host(where, device, name, type_, stored, access, value)
     layout, inner = value.layout, stored.dims
@@ -99,6 +99,11 @@ def bind_pointer(where: str, scope: Scope, param: Param, value: Any) -> Bound:
     """An array's address, or a number that is one."""
     type_ = param.type
     assert type_.element is not None
+    if "pointers" not in scope.device.caps.features:
+        raise UnsupportedError(
+            f"{where} is a pointer, which {scope.device.info} does not have; declare a RWTensor or a "
+            "RWStructuredBuffer instead."
+        )
     if isinstance(value, (bool, float)) or not isinstance(value, (NDBuffer, int, np.integer)):
         raise BindError(f"{where} is {describe(value)}; '{type_.name}' takes a Tensor, an NDBuffer or an address.")
     if not isinstance(value, NDBuffer):
@@ -147,6 +152,12 @@ def stored_as(where: str, type_: SlangType) -> Storage:
             "(RW)ByteAddressBuffer are."
         )
     return found
+
+
+def check_scalars(where: str, device: Device, stored: Storage) -> None:
+    """Refuse what the device cannot load, of structs in any field."""
+    for scalar in sorted(scalars_of(stored.dtype)) if stored.record else (stored.scalar,):
+        check_scalar(where, device, scalar)
 
 
 def check_scalar(where: str, device: Device, scalar: str) -> None:

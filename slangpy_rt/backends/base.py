@@ -67,7 +67,8 @@ class Caps:
         Slang scalar types that kernels may load, store and compute with.
     features : frozenset of str
         Further capabilities: ``"zero_copy"`` (host arrays are device memory), ``"wave"``,
-        ``"group_shared"``, ``"atomic_float"``, ``"cooperative_matrix"`` (waves multiply matrices).
+        ``"group_shared"``, ``"atomic_float"``, ``"cooperative_matrix"`` (waves multiply matrices), ``"pointers"``
+        (functions may take and follow them).
     lanes : int
         Threads of a wave, 0 where there are no waves or their size is not known.
     """
