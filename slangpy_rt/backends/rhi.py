@@ -104,6 +104,10 @@ class RhiBackend(Backend):
         # What a kernel takes: the address of its argument block, or the index of a descriptor and an offset.
         self._word = np.zeros(1, np.uint64)
         self._words = self._word.view(np.uint32)
+        # Address 0 means that there is no array: whatever has the first descriptor must not be one.
+        self._first = self._make(_STEP, spy.MemoryType.device_local) if self._handles else None
+        if self._first is not None:
+            self._first.descriptor_handle_rw  # noqa: B018
         self.queue = RhiQueue(self)
         self._leave = functools.partial(_leave, weakref.ref(self))
         atexit.register(self._leave)
@@ -290,7 +294,7 @@ class RhiBackend(Backend):
                 self._free = {}
                 self._sessions.clear()
                 self._pools.clear()
-                self._frame = self._slab = self._zeros = self._encoder = None
+                self._frame = self._slab = self._zeros = self._encoder = self._first = None
                 atexit.unregister(self._leave)
                 self._idle.clear()
                 self._flying.clear()
