@@ -18,12 +18,12 @@ _OP_NAME, _OP_TYPE_POINTER, _PHYSICAL_STORAGE = 5, 32, 5349
 _BOUND_BY_US = (b"__slang_resource_heap", b"entryPointParams.block")
 
 
-def uses_groups(code: bytes) -> str:
-    """Name of an intrinsic in C++ of Slang's that only a thread group can run; empty if there is none.
+def has_no_body(code: bytes) -> str:
+    """Name of a function in C++, HLSL or MSL of Slang's that the language has nothing for; empty if there is none.
 
-    Slang 2026.12 writes one that C++ lacks as a function without statements.
+    Slang 2026.12 writes it without statements; one that is meant to be empty returns.
     """
-    match = re.search(rb"^static [^\n;={}]*?\b(\w+?)_\d+\([^\n;{}]*\)\n\{\n\}\n", code, re.M)
+    match = re.search(rb"^[^\n;={}]*?\b(\w+?)_\d+\([^\n;{}]*\)\n\{\n\}\n", code, re.M)
     return match[1].decode() if match else ""
 
 

@@ -24,8 +24,8 @@ from slangpy_rt.slang.emitted import (
     calls_printf,
     context_variables,
     exported,
+    has_no_body,
     reads_bindings,
-    uses_groups,
     uses_pointers,
 )
 from slangpy_rt.slang.locate import find_library
@@ -54,6 +54,9 @@ _UNFILLED = (
 )
 _NO_POINTERS = (
     "the function uses {used}; this device has no pointers. Pass arrays as RWTensor or RWStructuredBuffer."
+)
+_NOTHING = (
+    "the function uses {used}, for which Slang writes nothing in {form}. Run it on a device of another type."
 )
 _OWN_PRINTF = (
     "this printf is Slang's own, whose lines this device would lose. slangpy_rt's takes numbers, bools, vectors of "
@@ -305,10 +308,12 @@ class Session:
                 raise UnsupportedError(_UNFILLED)
             if self.target.entry == "handle" and (used := uses_pointers(code, self.target.format)):
                 raise UnsupportedError(_NO_POINTERS.format(used=used))
+            if self.target.format in ("hlsl", "metal") and (used := has_no_body(code)):
+                raise UnsupportedError(_NOTHING.format(used=used, form=self.target.format))
             if calls_printf(code, self.target.format):
                 raise CompileError(f"Slang could not compile {name} for {self.target.format}:\n{_OWN_PRINTF}")
             if whole:
-                _check_groups(uses_groups(code))
+                _check_groups(has_no_body(code))
                 self._check_globals(context_variables(code))
                 code = exported(code, entry)
             layout = linked.call("IComponentType.getLayout", 0, None)
