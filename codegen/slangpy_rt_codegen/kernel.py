@@ -39,7 +39,9 @@ def emit(spec: CallSpec) -> str:
     if spec.width > 1:
         code.append(_neighbours(spec))
     code.append(_range_entry(spec) if spec.entry == "range" else _thread_entry(spec))
-    moves = [move for r in spec.records for name, move in _record(spec, r) if any(f"{name}(" in part for part in code)]
+    moves = [
+        move for r in spec.records for name, move in _record(spec, r) if any(f"{name}(" in part for part in code)
+    ]
     function = [primal(spec)] if spec.derivative else []
     text = "\n".join([_head(spec), *moves, _struct(spec), *function, *code])
     if spec.function in _LOCALS:

@@ -119,7 +119,11 @@ def open_device(name: str, kind: str, index: int, debug: bool, entry: str) -> Op
         # HLSL has no 8-bit types. Bools are stored in bytes, but reached as words.
         scalars -= _BYTES
     limits = device.info.limits
-    more = {"group_shared"} | ({"pointers"} if entry == "pointer" else set()) | ({"wave"} if "wave_ops" in features else set())
+    more = (
+        {"group_shared"}
+        | ({"pointers"} if entry == "pointer" else set())
+        | ({"wave"} if "wave_ops" in features else set())
+    )
     if "atomic_float" in features or kind == "metal" or entry == "handle":
         more.add("atomic_float")
     lanes = limits.min_wave_size if limits.min_wave_size == limits.max_wave_size else 0

@@ -404,7 +404,9 @@ class RhiBackend(Backend):
                 "Use smaller ones."
             )
         buffer = self._make(size, self._spy.MemoryType.device_local)
-        return _Memory(buffer, pack_address(buffer.descriptor_handle_rw.value) if self._handles else buffer.device_address)
+        return _Memory(
+            buffer, pack_address(buffer.descriptor_handle_rw.value) if self._handles else buffer.device_address
+        )
 
     def _new_frame(self, size: int) -> _Frame:
         buffer = self._make(size, self._spy.MemoryType.upload)

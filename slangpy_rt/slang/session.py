@@ -52,12 +52,8 @@ _UNFILLED = (
     "file, which nothing can fill. Declare data in the module itself as: uniform float name; and pass arrays as "
     "parameters."
 )
-_NO_POINTERS = (
-    "the function uses {used}; this device has no pointers. Pass arrays as RWTensor or RWStructuredBuffer."
-)
-_NOTHING = (
-    "the function uses {used}, for which Slang writes nothing in {form}. Run it on a device of another type."
-)
+_NO_POINTERS = "the function uses {used}; this device has no pointers. Pass arrays as RWTensor or RWStructuredBuffer."
+_NOTHING = "the function uses {used}, for which Slang writes nothing in {form}. Run it on a device of another type."
 _OWN_PRINTF = (
     "this printf is Slang's own, whose lines this device would lose. slangpy_rt's takes numbers, bools, vectors of "
     "these and strings that stand in the call: pass nothing else, and put 'import slangpy_rt;' into a file that is "
@@ -304,7 +300,9 @@ class Session:
             if status < 0 or not code:
                 raise _failure(note, f"compile {name} for {self.target.format}")
             note.bytes()
-            if reads_bindings(code, self.target.format):
+            # Other kernels in HLSL come as they are: no device of ours runs them.
+            known = self.target.entry == "handle" or self.target.format != "hlsl"
+            if known and reads_bindings(code, self.target.format):
                 raise UnsupportedError(_UNFILLED)
             if self.target.entry == "handle" and (used := uses_pointers(code, self.target.format)):
                 raise UnsupportedError(_NO_POINTERS.format(used=used))
