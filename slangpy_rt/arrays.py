@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from slangpy_rt.bound import CONVERTED, EXACT, PROMOTED, Bound, Shape
 from slangpy_rt.broadcast import contiguous
-from slangpy_rt.dtypes import BFLOAT16, NUMPY_OF, Storage, convertible, storage
+from slangpy_rt.dtypes import BFLOAT16, NUMPY_OF, Storage, convertible, scalars_of, storage
 from slangpy_rt.errors import BindError, UnsupportedError
 from slangpy_rt.feeds import ArrayFeed, Feed, HostCopyFeed, HostViewFeed, ValueFeed
 from slangpy_rt.layout import Layout, same_walk
@@ -34,6 +34,8 @@ _CONTAINERS = {
     "DiffTensor": 2, "WDiffTensor": 2, "RWDiffTensor": 2,
 }  # fmt: skip
 
+# What arrays of bfloat16 are for.
+_NARROW = "which functions read where they take floats or vectors of floats, and do not write"
 # Host values up to this many scalars travel in the argument block: two float4x4.
 _MAX_VALUE_SCALARS = 32
 
@@ -47,7 +49,7 @@ def bind_array(
     access: str,
     value: Any,
 ) -> Bound:
-    check_scalar(where, device, stored.scalar)
+    check_scalars(where, device, stored)
     if not isinstance(value, NDBuffer):
         return _bind_host(where, device, name, type_, stored, access, value)
     layout, inner = value.layout, stored.dims
@@ -99,6 +101,11 @@ def bind_pointer(where: str, scope: Scope, param: Param, value: Any) -> Bound:
     """An array's address, or a number that is one."""
     type_ = param.type
     assert type_.element is not None
+    if "pointers" not in scope.device.caps.features:
+        raise UnsupportedError(
+            f"{where} is a pointer, which {scope.device.info} does not have; declare a RWTensor or a "
+            "RWStructuredBuffer instead."
+        )
     if isinstance(value, (bool, float)) or not isinstance(value, (NDBuffer, int, np.integer)):
         raise BindError(f"{where} is {describe(value)}; '{type_.name}' takes a Tensor, an NDBuffer or an address.")
     if not isinstance(value, NDBuffer):
@@ -120,6 +127,8 @@ def as_tensor(bound: Bound, type_: SlangType, rank: int) -> Bound:
     """
     if bound.mode != "array":
         raise BindError(f"argument '{bound.name}': '{type_.name}' takes an array with dimensions.")
+    if bound.via:
+        raise BindError(f"argument '{bound.name}' is an array of bfloat16, {_NARROW}; pass tensor.float() here.")
     feed = bound.feed.whole() if isinstance(bound.feed, HostCopyFeed) else bound.feed
     outer = len(bound.shape) - rank
     return replace(
@@ -147,6 +156,12 @@ def stored_as(where: str, type_: SlangType) -> Storage:
             "(RW)ByteAddressBuffer are."
         )
     return found
+
+
+def check_scalars(where: str, device: Device, stored: Storage) -> None:
+    """Refuse what the device cannot load, of structs in any field."""
+    for scalar in sorted(scalars_of(stored.dtype)) if stored.record else (stored.scalar,):
+        check_scalar(where, device, scalar)
 
 
 def check_scalar(where: str, device: Device, scalar: str) -> None:
@@ -185,15 +200,8 @@ def _widened(where: str, layout: Layout, type_: SlangType, access: str) -> str:
     """What loads elements as ``type_`` that are kept as bfloat16; empty for other arrays."""
     if layout.element is not BFLOAT16:
         return ""
-    if type_.scalar not in ("float", "double") or type_.kind not in ("scalar", "vector") or access != "in":
-        what = (
-            "nothing is written to it. Pass a tensor of float32"
-            if access != "in"
-            else (f"'{type_.name}' was expected. Pass tensor.to(...)")
-        )
-        raise BindError(
-            f"{where} is an array of bfloat16, which kernels read as floats, one by one or in vectors; {what}."
-        )
+    if type_.scalar != "float" or type_.kind not in ("scalar", "vector") or access != "in":
+        raise BindError(f"{where} is an array of bfloat16, {_NARROW}; pass a tensor of another type here.")
     return "bfloat16" if type_.kind == "scalar" else f"bfloat16s<{type_.shape[0]}>"
 
 

@@ -23,6 +23,7 @@ from slangpy_rt.arrays import (
     bind_pointer,
     check_native,
     check_scalar,
+    check_scalars,
     container,
     fit_of,
     stored_as,
@@ -322,7 +323,7 @@ def _bind_ref(where: str, scope: Scope, param: Param, value: ValueRef) -> Bound:
         raise BindError(f"{where} is {value!r}; it takes one '{param.type.name}'.")
     if inner is not None and param.direction == "in":
         return replace(inner, feed=ConvertedFeed(lambda v: v.value, inner.feed, False))
-    check_scalar(where, scope.device, stored.scalar)
+    check_scalars(where, scope.device, stored)
     feed = RefFeed(scope.device, stored.dtype, stored.dims, param.direction)
     return Bound(
         param.name, param.type, stored.scalar, stored.count, param.direction, "array", (), (), True, "", feed,

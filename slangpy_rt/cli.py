@@ -142,9 +142,9 @@ def _info(args: argparse.Namespace) -> int:
     print(f"{platform.system()} {platform.machine()}\n\ndevices")
     found = _attempt(spy.devices)
     for info in [] if isinstance(found, str) else found:
-        print(f"  {info.type:12}{'yes' if info.available else 'no   ' + str(info.reason)}")
+        print(f"  {info.type:20}{'yes' if info.available else 'no   ' + str(info.reason)}")
         if info.available:
-            _print_rows(12, _attempt(partial(_device_rows, info.type)))
+            _print_rows(20, _attempt(partial(_device_rows, info.type)))
     if isinstance(found, str):
         print(f"  {found}")
     print("\ncompilers")

@@ -57,9 +57,9 @@ class Device:
     Parameters
     ----------
     type : DeviceType or str
-        ``"cuda"``, ``"metal"``, ``"vulkan"``, ``"cpu"``, or ``"automatic"`` for the first of these that works here
-        (``SLANGPY_RT_DEVICE`` wins over automatic); ``"cuda:1"`` for the second of a kind. ``"rhi-vulkan"`` and
-        ``"rhi-cuda"`` are those APIs by slang-rhi, as Metal is.
+        ``"cuda"``, ``"d3d12"``, ``"metal"``, ``"vulkan"``, ``"cpu"``, or ``"automatic"`` for the first of these that
+        works here (``SLANGPY_RT_DEVICE`` wins over automatic); ``"cuda:1"`` for the second of a kind.
+        ``"rhi-vulkan"`` and ``"rhi-cuda"`` are those APIs by slang-rhi, as D3D12 and Metal are.
     include_paths : sequence of path
         Where ``import`` and ``#include`` look, besides the folder of the file itself.
     debug : bool

@@ -169,6 +169,14 @@ def storage(type_: SlangType) -> Storage | None:
     return None
 
 
+def scalars_of(dtype: np.dtype[Any]) -> frozenset[str]:
+    """The Slang scalars that items of a dtype are made of."""
+    fields = dtype.base.fields
+    if fields is None:
+        return frozenset({SLANG_OF[dtype.base]})
+    return frozenset(scalar for field in fields.values() for scalar in scalars_of(field[0]))
+
+
 def source_name(type_: SlangType) -> str:
     """A type as Slang source can write it anywhere: ``float[2][3]`` as ``Array<Array<float, 2>, 3>``."""
     if type_.kind == "array" and type_.element is not None:

@@ -62,6 +62,20 @@ class NDDifferentiableBuffer(NDBuffer):
         plain = layout.device.layout(NDBuffer, layout.element, layout.shape, layout.strides, layout.aligned)
         return NDBuffer.of(plain, self.buffer, self.address)
 
+    @classmethod
+    def from_dlpack(cls, device: Any, array: Any) -> Any:
+        """Refused: the other library's array has no gradient.
+
+        Raises
+        ------
+        BindError
+            Always.
+        """
+        raise BindError(
+            f"{cls.__name__}.from_dlpack: an array of another library has no gradient beside it; use "
+            "NDBuffer.from_dlpack(device, array), or Tensor.from_dlpack(device, array).with_grads()."
+        )
+
     @property
     def grad(self) -> NDBuffer:
         """The gradient."""

@@ -273,10 +273,10 @@ class PreparedCall:
             self._kernel, self._groups, self._prefix, self._pack, self._make, self._into
         )  # fmt: skip
         device = self._device
-        known = device.guests_of
+        known, count = device.guests_of, len(values)
 
         def run(values: tuple[Any, ...]) -> Any:
-            if not alike(*values):
+            if len(values) != count or not alike(*values):
                 return MISS
             places = [v.data_ptr() for v in values]
             launch = device.launch

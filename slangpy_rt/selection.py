@@ -16,11 +16,13 @@ class DeviceType(str, Enum):
 
     automatic = "automatic"
     cuda = "cuda"
+    d3d12 = "d3d12"
     metal = "metal"
     vulkan = "vulkan"
     cpu = "cpu"
     rhi_vulkan = "rhi-vulkan"
     rhi_cuda = "rhi-cuda"
+    rhi_vulkan_handles = "rhi-vulkan-handles"
     null = "null"
 
 

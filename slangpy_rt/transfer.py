@@ -6,6 +6,7 @@ The array is copied on the device first, so that later work may change it. It re
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -51,15 +52,15 @@ class Transfers:
             if not self._made:
                 block = self._backend.alloc_shared(_PIECE)
                 if block is None:
-                    return self._fetch_whole(snapshot, host, self._lane.queue.mark())
+                    return self._fetch_whole(host, *self._backend.read_later(snapshot, nbytes))
                 self._made = 1
                 self._free.append(block)
         return self._fetch(snapshot, host, self._lane)
 
-    async def _fetch_whole(self, snapshot: Buffer, host: memoryview, mark: Mark) -> None:
-        """Where host and kernels share no memory the copy itself is waited for, but nothing before it."""
+    async def _fetch_whole(self, host: memoryview, mark: Mark, read: Callable[[memoryview], None]) -> None:
+        """Where host and kernels share no memory."""
         await reached(mark)
-        self._backend.download(snapshot, 0, host)
+        read(host)
 
     async def _fetch(self, snapshot: Buffer, host: memoryview, lane: Lane) -> None:
         flying: deque[_Piece] = deque()

@@ -41,6 +41,14 @@ UNSUPPORTED |= {
     ("rhi-vulkan", "cooperative_matrix"): "slang-rhi enables no fixed size of tiles that the kernels could rely on",
     ("rhi-cuda", "cooperative_matrix"): "slang-rhi says nothing about its tensor cores",
 }
+for _name in ("d3d12", "rhi-vulkan-handles"):
+    UNSUPPORTED |= {
+        (_name, "int8_t"): "HLSL has no 8-bit types",
+        (_name, "uint8_t"): "HLSL has no 8-bit types",
+        (_name, "pointers"): "D3D12 has no pointers",
+        (_name, "shared memory"): "slangpy's binding of slang-rhi maps no memory",
+        (_name, "cooperative_matrix"): "slang-rhi enables no fixed size of tiles that the kernels could rely on",
+    }
 
 Requires = Callable[..., None]
 
@@ -97,7 +105,7 @@ def requires(device: spy.Device) -> Requires:
             has |= {"groups"}
         if device.backend.target.format != "cuda":
             has |= {"int8_t vectors"}
-        if not device.name.startswith("rhi-"):
+        if not device.name.startswith(("rhi-", "d3d12", "metal")):
             has |= {"shared memory"}
         for capability in capabilities:
             if capability not in has:

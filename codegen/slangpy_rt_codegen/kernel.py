@@ -20,6 +20,12 @@ _COLUMNS = 64
 # Variables of a sum in a range. So many stay a loop, which g++ vectorizes; 8 it unrolls and shuffles: one gradient
 # for 2^24 products takes 15 ms with 1 or 8 of them and 2.8 with 64.
 _LANES = 64
+# How a kernel of threads takes its argument block, and the line that reads it.
+_BLOCKS = {
+    "value": ("uniform Call call", ""),
+    "pointer": ("uniform Call *block", "    let call = *block;\n"),
+    "handle": ("ConstantBuffer<BlockAt> block", "    let call = fetch<Call>(block);\n"),
+}
 # Whole arrays that know where their gradients are, and how many gradients those are.
 _DIFFERENTIABLE = {"DiffTensor": 1, "WDiffTensor": 2, "RWDiffTensor": 2}
 _SIZED = re.compile(r"(.*?[a-z_])([1-4])(?:x([1-4]))?$")
@@ -33,7 +39,9 @@ def emit(spec: CallSpec) -> str:
     if spec.width > 1:
         code.append(_neighbours(spec))
     code.append(_range_entry(spec) if spec.entry == "range" else _thread_entry(spec))
-    moves = [move for r in spec.records for name, move in _record(r) if any(f"{name}(" in part for part in code)]
+    moves = [
+        move for r in spec.records for name, move in _record(spec, r) if any(f"{name}(" in part for part in code)
+    ]
     function = [primal(spec)] if spec.derivative else []
     text = "\n".join([_head(spec), *moves, _struct(spec), *function, *code])
     if spec.function in _LOCALS:
@@ -48,7 +56,7 @@ def _head(spec: CallSpec) -> str:
     return f"// {spec.title}\n{imports}{constants}"
 
 
-def _record(record: Record) -> tuple[tuple[str, str], tuple[str, str]]:
+def _record(spec: CallSpec, record: Record) -> tuple[tuple[str, str], tuple[str, str]]:
     """Functions that read and write a struct field by field, as each target lays structs out in its own way.
 
     Their names and their texts. The address is a number: NVIDIA's Vulkan driver (580) crashes on a pointer to
@@ -57,7 +65,7 @@ def _record(record: Record) -> tuple[tuple[str, str], tuple[str, str]]:
     name = _record_name(record.type)
     loads, stores = "", ""
     for f in record.fields:
-        at = f"({f.scalar} *)(at + {f.offset})"
+        at = f"{_pointer(spec, f.scalar)}(at + {f.offset})"
         loads += f"    value{f.path} = {_load_from(f.type, f.via, at)};\n"
         stores += f"    {_store_to(f.type, f.via, at, f'value{f.path}')}\n"
     load = f"{record.type} load_{name}(uint64_t at)\n{{\n    {record.type} value;\n{loads}    return value;\n}}\n"
@@ -99,12 +107,12 @@ def _neighbours(spec: CallSpec) -> str:
         if not _is_wide(o):
             continue
         if o.access == "out":
-            before.append(f"vector<{o.scalar}, {w}> p_{o.name};")
+            before.append(f"vector<{'uint' if _as_words(spec, o) else o.scalar}, {w}> p_{o.name};")
         else:
             keyword = "let" if o.access in ("in", "seed") else "var"
-            before.append(f"{keyword} p_{o.name} = loadWide<{o.scalar}, {w}>({_address(spec, o)});")
+            before.append(f"{keyword} p_{o.name} = {_load_wide(spec, o)};")
         if o.access not in ("in", "seed"):
-            after.append(f"storeWide<{o.scalar}, {w}>({_address(spec, o)}, p_{o.name});")
+            after.append(_store_wide(spec, o))
     inside = _body(
         spec,
         lambda o: _pick(o) if _is_wide(o) else _load(spec, o),
@@ -149,9 +157,8 @@ def _body(spec: CallSpec, load: Callable[[Operand], str], store: Callable[[Opera
 
 
 def _thread_entry(spec: CallSpec) -> str:
-    pointer, system = spec.entry == "pointer", ""
-    parameter = "uniform Call *block" if pointer else "uniform Call call"
-    fetch = "    let call = *block;\n" if pointer else ""
+    system = ""
+    parameter, fetch = _BLOCKS[spec.entry]
     thread = f"{spec.index}(thread.y) * call.row + thread.x" if spec.rows else f"{spec.index}(thread.x)"
     index = f", {_index(spec)}" if spec.indexed else ""
     index += "".join(f", s_{o.name}" for o in spec.sums)
@@ -362,6 +369,16 @@ def _address(spec: CallSpec, o: Operand) -> str:
     return f"call.{o.name}"
 
 
+def _pointer(spec: CallSpec, scalar: str) -> str:
+    """What makes an address out of a number."""
+    return f"Address<{scalar}>" if spec.entry == "handle" else f"({scalar} *)"
+
+
+def _bits(spec: CallSpec, address: str) -> str:
+    """An address as a number."""
+    return f"({address}).bits" if spec.entry == "handle" else f"uint64_t({address})"
+
+
 def _load(spec: CallSpec, o: Operand) -> str:
     if o.mode == "value":
         names = [f"call.{o.name}[{k}]" for k in range(o.count)] if o.count > 1 else [f"call.{o.name}"]
@@ -375,11 +392,11 @@ def _load(spec: CallSpec, o: Operand) -> str:
     if o.mode == "tensor":
         data = f"address(call.{o.name}, index, call.{o.name}_step)" if o.step else f"call.{o.name}"
         gradients = "".join(f", {_gradient_of(spec, o, g)}" for g in _tensor_gradients(o))
-        return f"{o.type}(uint64_t({data}), call.{o.name}_shape, call.{o.name}_stride{gradients})"
+        return f"{o.type}({_bits(spec, data)}, call.{o.name}_shape, call.{o.name}_stride{gradients})"
     record = _record_of(spec, o)
     if record is None:
         return _load_from(o.type, o.via, _address(spec, o))
-    name, at = _record_name(record.type), f"uint64_t({_address(spec, o)})"
+    name, at = _record_name(record.type), _bits(spec, _address(spec, o))
     if not is_array(o):
         return f"load_{name}({at})"
     return "{" + ", ".join(f"load_{name}({at} + {k})" for k in range(0, o.count, record.size)) + "}"
@@ -395,7 +412,7 @@ def _gradient_of(spec: CallSpec, o: Operand, g: Operand | None) -> str:
     if g is None:
         return f"0, call.{o.name}_stride"
     data = f"address(call.{g.name}, index, call.{g.name}_step)" if g.step == "next" else f"call.{g.name}"
-    return f"uint64_t({data}), call.{g.name}_stride"
+    return f"{_bits(spec, data)}, call.{g.name}_stride"
 
 
 def _store(spec: CallSpec, o: Operand, value: str) -> str:
@@ -406,7 +423,7 @@ def _store(spec: CallSpec, o: Operand, value: str) -> str:
     record = _record_of(spec, o)
     if record is None:
         return _store_to(o.type, o.via, _address(spec, o), value)
-    name, at = _record_name(record.type), f"uint64_t({_address(spec, o)})"
+    name, at = _record_name(record.type), _bits(spec, _address(spec, o))
     if not is_array(o):
         return f"store_{name}({at}, {value});"
     ends = enumerate(range(0, o.count, record.size))
@@ -437,6 +454,25 @@ def _build(type_: str, scalars: Iterator[str], stored: str) -> str:
     return f"{type_}({', '.join(items)})"
 
 
+def _as_words(spec: CallSpec, o: Operand) -> bool:
+    """Whether bytes are handled as words, for a language without a type for them."""
+    return spec.entry == "handle" and o.type == "bool"
+
+
+def _load_wide(spec: CallSpec, o: Operand) -> str:
+    at = _address(spec, o)
+    if _as_words(spec, o):
+        return f"loadBytes<{spec.width}>({_bits(spec, at)})"
+    return f"loadWide<{o.scalar}, {spec.width}>({at})"
+
+
+def _store_wide(spec: CallSpec, o: Operand) -> str:
+    at, value = _address(spec, o), f"p_{o.name}"
+    if _as_words(spec, o):
+        return f"storeBytes<{spec.width}>({_bits(spec, at)}, {value});"
+    return f"storeWide<{o.scalar}, {spec.width}>({at}, {value});"
+
+
 def _pick(o: Operand) -> str:
     """A scalar out of its neighbours."""
     value = f"p_{o.name}[k]"
@@ -454,7 +490,7 @@ def _put(spec: CallSpec, o: Operand, value: str) -> str:
     if o.access in ("accumulate", "scatter"):
         return f"p_{o.name}[k] += {value};"
     if o.type == "bool":
-        value = f"uint8_t({value} ? 1 : 0)"
+        value = f"{'uint' if _as_words(spec, o) else 'uint8_t'}({value} ? 1 : 0)"
     return f"p_{o.name}[k] = {f'{o.via}({value})' if o.via else value};"
 
 

@@ -80,10 +80,10 @@ def block_fields(spec: CallSpec) -> tuple[BlockField, ...]:
             scalar = VALUE_STORAGE.get(o.scalar, o.scalar)
             members.append((o.name, scalar, o.count if o.count > 1 else 0, False))
         elif o.mode not in ("computed", "unused"):
-            members.append((o.name, f"{o.scalar} *", 0, False))
+            members.append((o.name, f"Address<{o.scalar}> " if spec.entry == "handle" else f"{o.scalar} *", 0, False))
     fields, at = [], 0
     for name, scalar, repeat, fixed in members:
-        pointer = scalar.endswith("*")
+        pointer = scalar.endswith(("*", "> "))
         code, size = SCALARS["pointer" if pointer else scalar]
         at = -(-at // size) * size
         total = size * max(1, repeat)

@@ -155,7 +155,8 @@ class CallSpec:
         Neighbouring elements of one thread. More than 1 needs arrays that are linear, constant or strided with
         a ``step``; with strided ones, the last dimension must be a multiple of it.
     entry : str
-        How the kernel is entered: ``"range"``, ``"value"`` or ``"pointer"`` (see ``backends.base.Target``).
+        How the kernel is entered: ``"range"``, ``"value"``, ``"pointer"`` or ``"handle"`` (see
+        ``backends.base.Target``).
     rows : bool
         Whether the groups also run in y, as counts beyond the x limit of a device need.
     method : bool

@@ -145,6 +145,7 @@ ENUMS = {
     ],
     "SlangLayoutRules": [
         "SLANG_LAYOUT_RULES_DEFAULT",
+        "SLANG_LAYOUT_RULES_DEFAULT_STRUCTURED_BUFFER",
     ],
     "SlangLineDirectiveMode": [
         "SLANG_LINE_DIRECTIVE_MODE_NONE",

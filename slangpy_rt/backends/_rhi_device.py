@@ -26,6 +26,7 @@ _SCALARS = {
 }
 # slang-rhi's list of Metal's features has none of these, and MSL has all of them; it has no double.
 _METAL = frozenset({"int8_t", "uint8_t", "int16_t", "uint16_t", "int64_t", "uint64_t", "half"})
+_BYTES = frozenset({"int8_t", "uint8_t"})
 _PLATFORMS = {"d3d12": ("win32", "Windows"), "metal": ("darwin", "macOS")}
 
 
@@ -85,7 +86,7 @@ def why_missing(kind: str) -> str | None:
     return None
 
 
-def open_device(name: str, kind: str, index: int, debug: bool) -> Opened:
+def open_device(name: str, kind: str, index: int, debug: bool, entry: str) -> Opened:
     """Open the adapter of that number.
 
     Raises
@@ -119,9 +120,16 @@ def open_device(name: str, kind: str, index: int, debug: bool) -> Opened:
     for feature, found in _SCALARS.items():
         if feature in features:
             scalars |= found
+    if entry == "handle":
+        # HLSL has no 8-bit types. Bools are stored in bytes, but reached as words.
+        scalars -= _BYTES
     limits = device.info.limits
-    more = {"group_shared"} | ({"wave"} if "wave_ops" in features else set())
-    if "atomic_float" in features or kind == "metal":
+    more = (
+        {"group_shared"}
+        | ({"pointers"} if entry == "pointer" else set())
+        | ({"wave"} if "wave_ops" in features else set())
+    )
+    if "atomic_float" in features or kind == "metal" or entry == "handle":
         more.add("atomic_float")
     lanes = limits.min_wave_size if limits.min_wave_size == limits.max_wave_size else 0
     most = limits.max_compute_dispatch_thread_groups

@@ -246,7 +246,7 @@ class VkDevice:
         self.is_software = core.deviceType == self.lib.VK_PHYSICAL_DEVICE_TYPE_CPU
         # Mesa's software driver would keep all its memory in files for that.
         self.exports = set(EXTERNAL) <= present and not self.is_software
-        features = {"group_shared"}
+        features = {"group_shared", "pointers"}
         # 0x20: COMPUTE of VkShaderStageFlagBits. 0x1F: BASIC, VOTE, ARITHMETIC, BALLOT and SHUFFLE of
         # VkSubgroupFeatureFlagBits, which Slang's wave intrinsics compile to.
         if first.subgroupSupportedStages & 0x20 and first.subgroupSupportedOperations & 0x1F == 0x1F:

@@ -42,7 +42,8 @@ class Target:
         Slang profile, empty for the format's default.
     entry : str
         How the argument block reaches the kernel: ``"range"`` (``run(begin, end, call*)``), ``"value"``
-        (a by-value kernel parameter) or ``"pointer"`` (its address, pushed).
+        (a by-value kernel parameter), ``"pointer"`` (its address, pushed) or ``"handle"`` (a descriptor's index
+        and an offset, as all addresses in it are: see shaders/slangpy_rt_handles.slang).
     program : bool
         Whether the backend compiles by itself: ``compile`` gets the Slang program, as ``Session.compile`` puts it
         down, and the format says what the compiler checks it for.
@@ -66,7 +67,8 @@ class Caps:
         Slang scalar types that kernels may load, store and compute with.
     features : frozenset of str
         Further capabilities: ``"zero_copy"`` (host arrays are device memory), ``"wave"``,
-        ``"group_shared"``, ``"atomic_float"``, ``"cooperative_matrix"`` (waves multiply matrices).
+        ``"group_shared"``, ``"atomic_float"``, ``"cooperative_matrix"`` (waves multiply matrices), ``"pointers"``
+        (functions may take and follow them).
     lanes : int
         Threads of a wave, 0 where there are no waves or their size is not known.
     """
@@ -442,6 +444,18 @@ class Backend(ABC):
         """Queue the launches of a recording."""
         for d in recording.dispatches:
             self.launch(d.kernel, d.groups, d.args, d.buffers)
+
+    def read_later(self, src: Buffer, nbytes: int) -> tuple[Mark, Callable[[memoryview], None]]:
+        """Queue a copy of a buffer's first bytes to where the host reads them; for backends without shared memory.
+
+        Returns the point after which that is done, and what then writes them to host memory.
+
+        Raises
+        ------
+        UnsupportedError
+            If the backend has shared memory for that.
+        """
+        raise UnsupportedError(f"device {self.name}: this goes through memory shared with the host.")
 
     def wrap(self, address: int, nbytes: int, owner: Any) -> Buffer | None:
         """View host memory as a buffer without a copy, or None where the device cannot."""

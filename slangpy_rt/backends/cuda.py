@@ -46,7 +46,7 @@ _SCALARS = frozenset(
     {"bool", "int8_t", "int16_t", "int", "int64_t", "uint8_t", "uint16_t", "uint", "uint64_t"}
     | {"half", "float", "double"}
 )
-_FEATURES = frozenset({"wave", "group_shared", "atomic_float"})
+_FEATURES = frozenset({"wave", "group_shared", "atomic_float", "pointers"})
 _MAX_GROUPS = (2**31 - 1, 65535, 65535)
 
 # -w: Slang's prelude alone causes hundreds of warnings about vector types that CUDA 13 deprecates.

@@ -32,7 +32,7 @@ class NullBackend(Backend):
 
     def __init__(self, index: int = 0, *, debug: bool = False) -> None:
         self.target = Target("cuda", "", "value")
-        self.caps = Caps((2**31 - 1, 65535, 65535), _SCALARS, frozenset())
+        self.caps = Caps((2**31 - 1, 65535, 65535), _SCALARS, frozenset({"pointers"}))
         self.description = "null (runs nothing)"
         self.launches: list[tuple[Kernel, tuple[int, int, int], bytes]] = []
         self.live = 0

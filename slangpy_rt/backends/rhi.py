@@ -1,10 +1,12 @@
 """D3D12 and Metal, and Vulkan and CUDA to try it on, through slang-rhi as the slangpy package has it.
 
-Kernels come as Slang programs, which slang-rhi compiles for its device. They find their arguments behind one pointer,
-as on our own Vulkan; that is what Metal, Vulkan and CUDA can do. Work gathers in one command encoder at a time, and
-all queues are one. ``_rhi_device.py`` opens devices and says what they can do.
+Kernels come as Slang programs, which slang-rhi compiles for its device. On Metal, Vulkan and CUDA they find their
+arguments behind one pointer, as on our own Vulkan. D3D12 has no pointers: there an address is the index of a bindless
+descriptor, shifted by 40 bits, plus bytes (``shaders/slangpy_rt_handles.slang``); ``RhiVulkanHandles`` tries that on
+Vulkan. Work gathers in one command encoder at a time, and all queues are one. ``_rhi_device.py`` opens devices and
+says what they can do.
 
-It shares no memory with other APIs or the host, and takes no streams. D3D12 has no pointers, and is not here yet.
+It shares no memory with other APIs or the host, and takes no streams.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -47,6 +49,10 @@ _STAGED = 1 << 20
 _STAGE = 16 << 20
 _ZEROS = 1 << 20
 _QUERIES = 256
+# Where an address without pointers has its descriptor, and what it may count: shaders/slangpy_rt_handles.slang.
+HANDLE_SHIFT = 40
+OFFSET_MASK = (1 << 32) - 1
+_HANDLES = 1 << 24
 # Sessions that are kept: each reads its modules again, slangpy_rt among them, in 60 to 400 ms.
 _SESSIONS = 16
 
@@ -70,11 +76,12 @@ class RhiBackend(Backend):
     kind: ClassVar[str]
     format: ClassVar[str]
     profile: ClassVar[str] = ""
+    entry: ClassVar[str] = "pointer"
 
     def __init__(self, index: int = 0, *, debug: bool = False) -> None:
-        self._opened: Opened = open_device(self.name, self.kind, index, debug)
+        self._opened: Opened = open_device(self.name, self.kind, index, debug, self.entry)
         self._spy, self._device = self._opened.slangpy, self._opened.device
-        self.target = Target(self.format, self.profile, "pointer", program=True)
+        self.target = Target(self.format, self.profile, self.entry, program=True)
         self.caps, self.description = self._opened.caps, self._opened.description
         self._lock = threading.RLock()
         self._closed = self._leaving = False
@@ -100,7 +107,14 @@ class RhiBackend(Backend):
         self._pools: list[Any] = []
         # Numbers of timestamps that no mark has.
         self._queries: list[int] = []
+        self._handles = self.entry == "handle"
+        # What a kernel takes: the address of its argument block, or the index of a descriptor and an offset.
         self._word = np.zeros(1, np.uint64)
+        self._words = self._word.view(np.uint32)
+        # Address 0 means that there is no array: whatever has the first descriptor must not be one.
+        self._first = self._make(_STEP, spy.MemoryType.device_local) if self._handles else None
+        if self._first is not None:
+            self._first.descriptor_handle_rw  # noqa: B018
         self.queue = RhiQueue(self)
         self._leave = functools.partial(_leave, weakref.ref(self))
         atexit.register(self._leave)
@@ -162,7 +176,10 @@ class RhiBackend(Backend):
                 stage.buffer.copy_from_numpy(piece)
                 self._begin().copy_buffer(memory, at + done, stage.buffer, 0, piece.size)
                 self._encoder.set_buffer_state(memory, self._ready)
-                stage.value = self._submit()
+                try:
+                    self._submit()
+                finally:  # Ctrl-C, while it waits for an earlier one
+                    stage.value = self._value
 
     def download(self, src: Buffer, offset: int, dst: memoryview) -> None:
         assert isinstance(src, RhiBuffer)
@@ -183,13 +200,31 @@ class RhiBackend(Backend):
             with self._lock:
                 kept.append(back)
 
+    def read_later(self, src: Buffer, nbytes: int) -> tuple[Mark, Callable[[memoryview], None]]:
+        assert isinstance(src, RhiBuffer)
+        memory = src.block.memory.buffer
+        with self._lock:
+            back = self._make(nbytes, self._spy.MemoryType.read_back)
+            self._begin().copy_buffer(back, 0, memory, src.block.offset, nbytes)
+            self._encoder.set_buffer_state(memory, self._ready)
+            mark = RhiMark(self, self._submit(), -1)
+
+        def read(dst: memoryview) -> None:
+            with self._lock:
+                self._require_open()
+                np.frombuffer(dst, np.uint8)[:] = back.to_numpy().view(np.uint8).ravel()[:nbytes]
+
+        return mark, read
+
     def clear(self, dst: Buffer, offset: int, nbytes: int) -> None:
         assert isinstance(dst, RhiBuffer)
         memory, at = dst.block.memory.buffer, dst.block.offset + offset
         with self._lock:
-            encoder = self._begin()
-            if self._zeros is None:
+            fresh = self._zeros is None
+            if fresh:
                 self._zeros = self._make(_ZEROS, self._spy.MemoryType.device_local)
+            encoder = self._begin()
+            if fresh:
                 encoder.clear_buffer(self._zeros)
             for done in range(0, nbytes, _ZEROS):
                 encoder.copy_buffer(memory, at + done, self._zeros, 0, min(_ZEROS, nbytes - done))
@@ -285,6 +320,7 @@ class RhiBackend(Backend):
 
     def seconds(self, query: int) -> float:
         """The device's clock at a timed mark."""
+        assert query >= 0
         with self._lock:
             self._require_open()
             return float(self._pools[query // _QUERIES].get_timestamp_result(query % _QUERIES))
@@ -305,7 +341,7 @@ class RhiBackend(Backend):
                 for kept in (self._sessions, self._stages, self._backs):
                     kept.clear()
                 self._pools.clear()
-                self._frame = self._slab = self._zeros = self._encoder = None
+                self._frame = self._slab = self._zeros = self._encoder = self._first = None
                 atexit.unregister(self._leave)
                 self._idle.clear()
                 self._flying.clear()
@@ -316,6 +352,9 @@ class RhiBackend(Backend):
 
         Daemon threads, which nothing else stops, stop at their next call.
         """
+        # Before the lock, which another thread may have held when this process was forked.
+        if self._closed:
+            return
         with self._lock:
             if self._closed:
                 return
@@ -345,7 +384,8 @@ class RhiBackend(Backend):
         pipeline = self._device.create_compute_pipeline(linked)
         root = self._device.create_root_shader_object(linked)
         cursor = self._spy.ShaderCursor(root).find_entry_point(0)
-        return RhiKernel(info, pipeline, root, cursor["block"] if info.args_size else None)
+        block = cursor["block"] if info.args_size else None
+        return RhiKernel(info, pipeline, root, block.dereference() if block is not None and self._handles else block)
 
     def _session(self, program: dict[str, Any]) -> Any:
         """A compiler session with the program's modules, one for all programs that have the same."""
@@ -376,17 +416,29 @@ class RhiBackend(Backend):
             usage = use.shader_resource | use.copy_source
         elif memory == self._spy.MemoryType.read_back:
             usage = use.copy_destination
+        told: dict[str, Any] = {"size": size, "usage": usage, "memory_type": memory}
+        if memory == self._spy.MemoryType.device_local:
+            told["default_state"] = self._ready
         try:
-            if memory == self._spy.MemoryType.device_local:
-                return self._device.create_buffer(
-                    size=size, usage=usage, memory_type=memory, default_state=self._ready
-                )
-            return self._device.create_buffer(size=size, usage=usage, memory_type=memory)
+            return self._device.create_buffer(**told)
+        except (RuntimeError, MemoryError):
+            self._give_back()
+        try:
+            return self._device.create_buffer(**told)
         except (RuntimeError, MemoryError) as error:
             raise OutOfMemoryError(
                 f"device {self.name}: {nbytes:,} bytes could not be allocated ({error}). Free some arrays or use "
                 "smaller ones."
             ) from None
+
+    def _give_back(self) -> None:
+        """Free blocks that nobody has any more, once the device is done with them. Only with the lock."""
+        self.wait(self._submit())
+        for size, blocks in self._free.items():
+            if size > _SMALL:
+                blocks.clear()
+        self._backs.clear()
+        self._device.wait()
 
     def _staging(self) -> _Stage:
         """Memory that the host writes and the device is done with. Only with the lock."""
@@ -404,19 +456,27 @@ class RhiBackend(Backend):
             self._require_open()
             self._free.setdefault(size, [])
             if size > _SMALL:
-                try:
-                    return _Block(_Memory(self._make(size, self._spy.MemoryType.device_local)), 0)
-                except OutOfMemoryError:
-                    self.sync()
-                    for other, blocks in self._free.items():
-                        if other > _SMALL:
-                            blocks.clear()
-                    self._device.wait()
-                    return _Block(_Memory(self._make(size, self._spy.MemoryType.device_local)), 0)
+                return _Block(self._memory(size), 0)
             if self._slab is None or self._slab_at + size > _SLAB:
-                self._slab, self._slab_at = _Memory(self._make(_SLAB, self._spy.MemoryType.device_local)), 0
+                self._slab, self._slab_at = self._memory(_SLAB), 0
             self._slab_at += size
             return _Block(self._slab, self._slab_at - size)
+
+    def _memory(self, size: int) -> _Memory:
+        if self._handles and size > OFFSET_MASK:
+            raise OutOfMemoryError(
+                f"device {self.name}: {size:,} bytes are more than an array may have here, which is less than 4 GiB. "
+                "Use smaller ones."
+            )
+        buffer = self._make(size, self._spy.MemoryType.device_local)
+        return _Memory(
+            buffer, pack_address(buffer.descriptor_handle_rw.value) if self._handles else buffer.device_address
+        )
+
+    def _new_frame(self, size: int) -> _Frame:
+        buffer = self._make(size, self._spy.MemoryType.upload)
+        address = pack_address(buffer.descriptor_handle_ro.value) if self._handles else buffer.device_address
+        return _Frame(buffer, address, size)
 
     def _begin(self) -> Any:
         """The encoder, behind what is in it. Only with the lock."""
@@ -431,6 +491,8 @@ class RhiBackend(Backend):
     def _dispatch(self, kernel: RhiKernel, groups: tuple[int, int, int], args: bytes, waits: Any) -> None:
         if self._closed or sys.is_finalizing():
             self._require_open()
+        # First, since for want of memory it may submit.
+        address = self._place(args) if kernel.cursor is not None else 0
         encoder = self._encoder
         if encoder is None:
             encoder = self._encoder = self._device.create_command_encoder()
@@ -438,8 +500,12 @@ class RhiBackend(Backend):
         elif waits:
             encoder.global_barrier()
         if kernel.cursor is not None:
-            self._word[0] = self._place(args)
-            kernel.cursor.set_data(self._word)
+            if self._handles:
+                self._words[:] = address >> HANDLE_SHIFT, address & OFFSET_MASK
+                kernel.cursor.set_data(self._words)
+            else:
+                self._word[0] = address
+                kernel.cursor.set_data(self._word)
         work = encoder.begin_compute_pass()
         work.bind_pipeline(kernel.pipeline, kernel.root)
         work.dispatch_compute(groups)
@@ -451,12 +517,13 @@ class RhiBackend(Backend):
         if frame is None or frame.used + size > frame.size:
             if frame is not None:
                 self._full.append(frame)
+                self._frame = None
             if size > _FRAME:
-                frame = _Frame(self._make(size, self._spy.MemoryType.upload), size)
+                frame = self._new_frame(size)
             elif self._idle:
                 frame = self._idle.pop()
             else:
-                frame = _Frame(self._make(_FRAME, self._spy.MemoryType.upload), _FRAME)
+                frame = self._new_frame(_FRAME)
             self._frame = frame
         at = frame.used
         frame.data[at : at + size] = args
@@ -532,6 +599,26 @@ class RhiMetal(RhiBackend):
     name = "metal"
     kind = "metal"
     format = "metal"
+
+
+class RhiD3D12(RhiBackend):
+    """D3D12, by slang-rhi."""
+
+    name = "d3d12"
+    kind = "d3d12"
+    format = "hlsl"
+    profile = "sm_6_6"
+    entry = "handle"
+
+
+class RhiVulkanHandles(RhiBackend):
+    """Vulkan, by slang-rhi, used like D3D12: for tests of what that needs where there is none."""
+
+    name = "rhi-vulkan-handles"
+    kind = "vulkan"
+    format = "spirv"
+    profile = "spirv_1_5"
+    entry = "handle"
 
 
 class RhiQueue(Queue):
@@ -615,9 +702,9 @@ class _Memory:
 
     __slots__ = ("address", "buffer")
 
-    def __init__(self, buffer: Any) -> None:
+    def __init__(self, buffer: Any, address: int) -> None:
         self.buffer = buffer
-        self.address: int = buffer.device_address
+        self.address = address
 
 
 class _Block:
@@ -645,13 +732,26 @@ class _Frame:
 
     __slots__ = ("address", "array", "data", "memory", "size", "used")
 
-    def __init__(self, memory: Any, size: int) -> None:
+    def __init__(self, memory: Any, address: int, size: int) -> None:
         self.memory = memory
-        self.address: int = memory.device_address
+        self.address = address
         self.size = size
         self.used = 0
         self.array = np.zeros(size, np.uint8)
         self.data = self.array.data
+
+
+def pack_address(handle: int, offset: int = 0) -> int:
+    """The address of a byte behind a descriptor.
+
+    Raises
+    ------
+    ValueError
+        If the descriptor's index has more than 24 bits or the offset more than 32.
+    """
+    if not (0 <= handle < _HANDLES and 0 <= offset <= OFFSET_MASK):
+        raise ValueError(f"descriptor {handle} and byte {offset}: an address has 24 bits of one and 32 of the other.")
+    return handle << HANDLE_SHIFT | offset
 
 
 def _leave(backend: weakref.ref[RhiBackend]) -> None:

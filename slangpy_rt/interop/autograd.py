@@ -131,7 +131,8 @@ class AutogradCall:
         wanted: tuple[int, ...],
     ) -> list[torch.Tensor]:
         """The gradients of the values at those places, from those of the outputs."""
-        key = wanted, *[AsArray().signature(grad) for grad in grads]
+        # Hooks may bring saved tensors back in another layout than the call had.
+        key = wanted, *[_SIGN(t) for t in (*grads, *values) if isinstance(t, torch.Tensor)]
         found = self._backward.get(key)
         if found is None:
             function, args, named = self._split(values, uniforms)
@@ -170,6 +171,7 @@ class AutogradCall:
         return (found if isinstance(found, torch.Tensor) else found[0]) if self.returns else None
 
 
+_SIGN = AsArray().signature
 # Stands for what a call writes to, of which the backward pass needs nothing.
 _WRITTEN: Any = object()
 
@@ -223,6 +225,7 @@ def _backward(ctx: Any, grads: tuple[torch.Tensor, ...]) -> tuple[Any, ...]:
     saved = iter(ctx.saved_tensors)
     values = tuple([next(saved) if v is None else v for v in ctx.others])
     wanted = tuple([k for k, needed in enumerate(ctx.needs_input_grad[3:]) if needed])
+    grads = tuple([grad.resolve_neg() for grad in grads])
     gradients: list[Any] = [None] * (len(values) + 3)
     for k, gradient in zip(wanted, call.backward(stream, values, uniforms, grads, wanted), strict=True):
         gradients[k + 3] = gradient

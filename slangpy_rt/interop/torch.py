@@ -155,11 +155,14 @@ def current_stream(index: int) -> Callable[[Any], int]:
 
 
 def alike(values: tuple[torch.Tensor, ...]) -> Callable[..., bool] | None:
-    """What tells whether tensors have the types, shapes, strides, places and need of gradients of these.
+    """What tells whether as many tensors have the types, shapes, strides and places of these, and need no gradients.
 
-    It does not look at addresses. None where this version of torch has none: it is what compiled models look at
-    before each call (``torch._C._dynamo.guards``).
+    It does not look at addresses. None where it would not do, and where this version of torch has none: it is what
+    compiled models look at before each call (``torch._C._dynamo.guards``).
     """
+    # What it looks at says nothing of ``no_grad``, and one tensor in two places is never like itself.
+    if any(v.requires_grad for v in values) or len(set(map(id, values))) < len(values):
+        return None
     # Three tensors: 0.2 us, 1.6 for their signatures.
     try:
         guards: Any = importlib.import_module("torch._C._dynamo.guards")
@@ -191,5 +194,6 @@ def maker(device: Device, shape: tuple[int, ...], dtype: np.dtype[Any], there: b
         index = device.index if device.name == "cuda" else device.bridge.index
         return partial(torch.empty, shape, dtype=kind, device=torch.device("cuda", index))
     if prod(shape) * dtype.itemsize < _POOLED_BYTES:
-        return partial(torch.empty, shape, dtype=kind)
+        # Not PyTorch's default, which may be a GPU.
+        return partial(torch.empty, shape, dtype=kind, device=torch.device("cpu"))
     return lambda: tensor_of(device.host_array(shape, dtype))

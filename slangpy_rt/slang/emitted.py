@@ -7,33 +7,67 @@ nothing itself, but a text without that function.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from slangpy_rt.errors import CompileError
 
 _OP_VARIABLE = 59  # SPIR-V, as the storage classes UniformConstant, Uniform and StorageBuffer
 _BOUND = (0, 2, 12)
+_OP_NAME, _OP_TYPE_POINTER, _PHYSICAL_STORAGE = 5, 32, 5349
+# What a kernel with handles has bound: all buffers there are, and where its argument block is.
+_BOUND_BY_US = (b"__slang_resource_heap", b"entryPointParams.block")
 
 
-def uses_groups(code: bytes) -> str:
-    """Name of an intrinsic in C++ of Slang's that only a thread group can run; empty if there is none.
+def has_no_body(code: bytes) -> str:
+    """Name of a function in C++, HLSL or MSL of Slang's that the language has nothing for; empty if there is none.
 
-    Slang 2026.12 writes one that C++ lacks as a function without statements.
+    Slang 2026.12 writes it without statements; one that is meant to be empty returns.
     """
-    match = re.search(rb"^static [^\n;={}]*?\b(\w+?)_\d+\([^\n;{}]*\)\n\{\n\}\n", code, re.M)
+    match = re.search(rb"^[^\n;={}]*?\b(\w+?)_\d+\([^\n;{}]*\)\n\{\n\}\n", code, re.M)
     return match[1].decode() if match else ""
 
 
 def reads_bindings(code: bytes, form: str) -> bool:
-    """Whether CUDA or SPIR-V reads a global resource or constant buffer, which only a binding could fill."""
+    """Whether CUDA, HLSL or SPIR-V reads a global resource or constant buffer, which only a binding could fill."""
     if form == "cuda":
         return b" SLANG_globalParams;" in code
-    words = memoryview(code).cast("I") if form == "spirv" else memoryview(b"")
+    if form == "hlsl":
+        return any(not name.startswith(b"entryPointParams") for name in re.findall(rb"(\w+) : register\(", code))
+    ours = set()
+    for op, words in _instructions(code) if form == "spirv" else ():
+        if op == _OP_NAME and bytes(words[2:]).rstrip(b"\0") in _BOUND_BY_US:
+            ours.add(words[1])
+        if op == _OP_VARIABLE and words[3] in _BOUND and words[2] not in ours:
+            return True
+    return False
+
+
+def uses_pointers(code: bytes, form: str) -> str:
+    """What in HLSL or SPIR-V is a pointer to memory; empty if there is none.
+
+    Slang 2026.12 writes pointers into HLSL, which has none, without a word.
+    """
+    if form == "hlsl":
+        # Of a function the line that begins it, of anything else its own.
+        found = re.search(rb"^.*?\b(?:(\w+?)_\d+\([^;\n]*)?\bPtr<([^,<>\n]+)", code, re.M)
+        if found is None:
+            return ""
+        kind = f"{found[2].decode()}*"
+        return f"{kind} in '{found[1].decode()}'" if found[1] else kind
+    for op, words in _instructions(code) if form == "spirv" else ():
+        if op == _OP_TYPE_POINTER and words[2] == _PHYSICAL_STORAGE:
+            return "a pointer"
+    return ""
+
+
+def _instructions(code: bytes) -> Iterator[tuple[int, memoryview]]:
+    """The instructions of SPIR-V: the number of each, and its words."""
+    words = memoryview(code).cast("I")
     at = 5  # words of the header
     while at < len(words):
-        if words[at] & 0xFFFF == _OP_VARIABLE and words[at + 3] in _BOUND:
-            return True
-        at += words[at] >> 16
-    return False
+        end = at + (words[at] >> 16)
+        yield words[at] & 0xFFFF, words[at:end]
+        at = end
 
 
 def calls_printf(code: bytes, form: str) -> bool:

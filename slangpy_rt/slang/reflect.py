@@ -55,6 +55,11 @@ _RESOURCES = {
 }
 _PLAIN_POINTER = ", Access.ReadWrite, AddressSpace.Device, DefaultDataLayout>"
 CONSTRUCTOR = "$init"  # __init and what Slang makes of the fields alike
+# Entries of kernels whose parameters do not show the struct, and how it lies where they read it.
+_BY_NAME = {
+    "range": _abi.SLANG_LAYOUT_RULES_DEFAULT,
+    "handle": _abi.SLANG_LAYOUT_RULES_DEFAULT_STRUCTURED_BUFFER,
+}
 _OPERATOR = re.compile(r"(?:operator)?[-+*/%<>=!&|^~]+")
 _CBUFFER = "SLANG_ParameterGroup_"  # the struct that Slang makes of a cbuffer's members
 _BASE = "$base"  # the first member of a layout, of the struct that another one inherits from
@@ -469,9 +474,9 @@ def with_doc(sig: FunctionSig, notes: Mapping[str, Iterator[str]], prefix: str =
     return replace(sig, doc=next(notes.get(prefix + bare(sig.name), iter(())), ""))
 
 
-def call_layout(native: ctypes.CDLL, layout: int, whole: bool) -> tuple[tuple[LayoutField, ...], int]:
+def call_layout(native: ctypes.CDLL, layout: int, entry: str) -> tuple[tuple[LayoutField, ...], int]:
     """Members and size, in bytes, of struct ``Call`` where the kernel gets it; empty without one."""
-    block = _find_call(native, layout, whole)
+    block = _find_call(native, layout, entry)
     if not block:
         return (), 0
     uniform = _abi.SLANG_PARAMETER_CATEGORY_UNIFORM
@@ -491,10 +496,10 @@ def call_layout(native: ctypes.CDLL, layout: int, whole: bool) -> tuple[tuple[La
     return tuple(fields), native.spReflectionTypeLayout_GetSize(block, uniform)
 
 
-def _find_call(native: ctypes.CDLL, layout: int, whole: bool) -> Any:
-    if whole:
+def _find_call(native: ctypes.CDLL, layout: int, entry: str) -> Any:
+    if entry in _BY_NAME:
         found = native.spReflection_FindTypeByName(layout, b"Call")
-        rules = _abi.SLANG_LAYOUT_RULES_DEFAULT
+        rules = _BY_NAME[entry]
         return native.spReflection_GetTypeLayout(layout, found, rules) if found else None
     entry = native.spReflection_getEntryPointByIndex(layout, 0)
     for index in range(native.spReflectionEntryPoint_getParameterCount(entry)):

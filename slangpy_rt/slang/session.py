@@ -20,7 +20,14 @@ from slangpy_rt.backends.base import Target
 from slangpy_rt.errors import CompileError, UnsupportedError
 from slangpy_rt.slang import _abi, reflect
 from slangpy_rt.slang.com import ComPtr, Out, load_library
-from slangpy_rt.slang.emitted import calls_printf, context_variables, exported, reads_bindings, uses_groups
+from slangpy_rt.slang.emitted import (
+    calls_printf,
+    context_variables,
+    exported,
+    has_no_body,
+    reads_bindings,
+    uses_pointers,
+)
 from slangpy_rt.slang.locate import find_library
 from slangpy_rt.slang.lookup import Lookup, last_part, parse
 from slangpy_rt.slang.text import blank, docs, prepare
@@ -45,6 +52,8 @@ _UNFILLED = (
     "file, which nothing can fill. Declare data in the module itself as: uniform float name; and pass arrays as "
     "parameters."
 )
+_NO_POINTERS = "the function uses {used}; this device has no pointers. Pass arrays as RWTensor or RWStructuredBuffer."
+_NOTHING = "the function uses {used}, for which Slang writes nothing in {form}. Run it on a device of another type."
 _OWN_PRINTF = (
     "this printf is Slang's own, whose lines this device would lose. slangpy_rt's takes numbers, bools, vectors of "
     "these and strings that stand in the call: pass nothing else, and put 'import slangpy_rt;' into a file that is "
@@ -89,6 +98,8 @@ class Session:
         defines: tuple[tuple[str, str], ...] = (),
     ) -> None:
         self.target = target
+        # shaders/storage.slang looks for it.
+        defines += (("SLANGPY_RT_HANDLES", "1"),) if target.entry == "handle" else ()
         self._library = library
         self._library_found = any((Path(folder) / "slangpy_rt.slang").is_file() for folder in search_paths)
         self._session: ComPtr | None = None
@@ -259,7 +270,8 @@ class Session:
         CompileError
             If Slang refuses the text or cannot express it on the target.
         UnsupportedError
-            If the kernel needs thread groups and the target is ``"range"``, which has none.
+            If the kernel needs thread groups and the target is ``"range"``, which has none, or pointers and the
+            target is ``"handle"``; if it reads what only a binding could fill.
         """
         # Slang hands back the loaded module of an equal name whatever the text, and fails on an equal path.
         unique = f"{name}_{_digest(text)[:12]}"
@@ -288,16 +300,22 @@ class Session:
             if status < 0 or not code:
                 raise _failure(note, f"compile {name} for {self.target.format}")
             note.bytes()
-            if reads_bindings(code, self.target.format):
+            # Other kernels in HLSL come as they are: no device of ours runs them.
+            known = self.target.entry == "handle" or self.target.format != "hlsl"
+            if known and reads_bindings(code, self.target.format):
                 raise UnsupportedError(_UNFILLED)
+            if self.target.entry == "handle" and (used := uses_pointers(code, self.target.format)):
+                raise UnsupportedError(_NO_POINTERS.format(used=used))
+            if self.target.format in ("hlsl", "metal") and (used := has_no_body(code)):
+                raise UnsupportedError(_NOTHING.format(used=used, form=self.target.format))
             if calls_printf(code, self.target.format):
                 raise CompileError(f"Slang could not compile {name} for {self.target.format}:\n{_OWN_PRINTF}")
             if whole:
-                _check_groups(uses_groups(code))
+                _check_groups(has_no_body(code))
                 self._check_globals(context_variables(code))
                 code = exported(code, entry)
             layout = linked.call("IComponentType.getLayout", 0, None)
-            fields, size = reflect.call_layout(self._library.native, layout, whole)
+            fields, size = reflect.call_layout(self._library.native, layout, self.target.entry)
             strings = _strings(self._library.native, layout)
             if self.target.program:
                 everything = {

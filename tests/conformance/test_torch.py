@@ -100,6 +100,53 @@ def test_calls_after_calls_are_told_apart(module: spy.Module) -> None:
     with torch.inference_mode():
         for _ in range(4):
             same(module.mul(a + 1, a), (a + 1) * a * a)
+    # Gradients are not lost after calls without them, nor errors after calls that were right.
+    p = torch.nn.Parameter(a.clone())
+    for _ in range(2):
+        with torch.no_grad():
+            for _ in range(4):
+                assert not module.mul(p, a).requires_grad
+        for _ in range(4):
+            assert module.mul(p, a).requires_grad
+    for _ in range(3):
+        same(module.weighted(a.reshape(4, 3)), 2 * (a.reshape(4, 3)[:, 0] + a[1::3] * a[2::3]))
+        same(module.weighted(a.reshape(4, 3), a[:4]), a[:4] * (a.reshape(4, 3)[:, 0] + a[1::3] * a[2::3]))
+        with pytest.raises(spy.BindError):
+            module.mul(a)
+        with pytest.raises(spy.BindError):
+            module.mul(a, a, a)
+    for _ in range(3):
+        same(module.mul(a, a), a**3)
+    x = torch.ones(12)
+    module.mul(x, a, _result=x)
+    module.mul(x, a, _result=x)
+    same(x, a**4)
+
+
+def test_saved_tensors_that_come_back_otherwise(module: spy.Module) -> None:
+    a, b = torch.linspace(1, 2, 12).reshape(3, 4).T, torch.linspace(2, 3, 12).reshape(4, 3)
+
+    def gradients(f: Callable[..., torch.Tensor]) -> list[torch.Tensor | None]:
+        x, y = a.detach().requires_grad_(), b.detach().clone().requires_grad_()
+        f(x, y).sum().backward()
+        return [x.grad, y.grad]
+
+    expected = gradients(lambda x, y: x * y * y)
+    for _ in range(2):
+        torch.testing.assert_close(gradients(module.mul), expected)
+        with torch.autograd.graph.saved_tensors_hooks(lambda t: t.contiguous(), lambda t: t):
+            torch.testing.assert_close(gradients(module.mul), expected)
+    # A gradient that is to be negated.
+    x = torch.linspace(1, 2, 4).requires_grad_()
+    weights = torch.complex(torch.ones(4), torch.arange(4.0))
+    (torch.complex(torch.zeros(4), module.mul(x, 2.0)).conj() * weights).sum().real.backward()
+    torch.testing.assert_close(x.grad, 4 * torch.arange(4.0))
+
+
+def test_new_results_are_where_the_call_ran(module: spy.Module) -> None:
+    with torch.device("meta"):
+        found = module.mul(torch.ones(3, device="cpu"), torch.ones(3, device="cpu"))
+    assert found.device.type == "cpu" and found.tolist() == [1, 1, 1]
 
 
 def test_results_and_what_is_written(module: spy.Module) -> None:
@@ -370,8 +417,8 @@ def test_what_is_refused(module: spy.Module) -> None:
         (lambda: module.mul.bwds(x, 1.0), r"torch calls them itself"),
         (lambda: module.along({"slope": x, "offset": 1.0}, 2.0), r"pass tensor\.detach\(\)"),
         (lambda: module.two(torch.ones(2, dtype=torch.bfloat16)), "bfloat16"),
-        (lambda: module.mul(torch.ones(2), 1.0, _result=torch.zeros(2, dtype=torch.bfloat16)), "float32"),
-        (lambda: module.put(torch.ones(2), torch.zeros(2, dtype=torch.bfloat16)), "float32"),
+        (lambda: module.mul(torch.ones(2), 1.0, _result=torch.zeros(2, dtype=torch.bfloat16)), "bfloat16"),
+        (lambda: module.put(torch.ones(2), torch.zeros(2, dtype=torch.bfloat16)), "bfloat16"),
         (lambda: module.mul(torch.ones(2).to_sparse(), 1.0), "whose memory cannot be used"),
         (lambda: module.mul(torch.ones(2, device="meta"), 1.0), "on meta"),
         (lambda: module.mul(torch.ones(2), 1.0, _result=torch.zeros(3)), "zeros|shape|\\(3,\\)"),
@@ -380,6 +427,10 @@ def test_what_is_refused(module: spy.Module) -> None:
         with pytest.raises((spy.BindError, spy.ShapeError), match=message):
             call()
     same(module.mul(torch.ones(2), 1.0), torch.ones(2))
+    if "zero_copy" in module.device.caps.features:
+        # Elsewhere the copy is converted.
+        with pytest.raises(spy.BindError, match="an array of bfloat16"):
+            module.pick(torch.ones(2, dtype=torch.bfloat16), 0)
 
 
 def test_arrays_for_other_libraries(device: spy.Device) -> None:

@@ -90,8 +90,8 @@ def test_a_closed_device(backend_name: str) -> None:
 def test_an_unknown_device_type() -> None:
     for type_ in ("gpu", "gpu:0", "cpu:", "cpu:x", ":1"):
         expected = (
-            f"Device: type {type_!r} is not one of cuda, metal, vulkan, cpu, rhi-vulkan, rhi-cuda, null, automatic, "
-            "or one with a number, such as 'cuda:1'."
+            f"Device: type {type_!r} is not one of cuda, d3d12, metal, vulkan, cpu, rhi-vulkan, rhi-cuda, "
+            "rhi-vulkan-handles, null, automatic, or one with a number, such as 'cuda:1'."
         )
         assert refused(spy.BindError, lambda t=type_: spy.Device(t)) == expected
     with spy.Device("cpu:0") as device:

@@ -23,6 +23,7 @@ TARGETS = {
     "range": Target("cpp", "", "range"),
     "value": Target("cuda", "", "value"),
     "pointer": Target("spirv", "spirv_1_5", "pointer"),
+    "handle": Target("hlsl", "sm_6_6", "handle"),
 }
 # What the kernels call.
 SLANG = """
@@ -255,6 +256,14 @@ SPECS = {
         ),
         operand("gradient", "float", "value"),
     ),
+}  # fmt: skip
+# Those that say where values lie in all the ways there are, without pointers.
+SPECS |= {
+    f"{name}_handle": replace(SPECS[name], entry="handle")
+    for name in (
+        "add_pointer", "add_wide_strided", "apply_matrix", "invert_bool3", "invert_bool_wide", "blur_tensor",
+        "mul_backward_sum_wide", "put_backward_rows_of_tensors",
+    )
 }  # fmt: skip
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from slangpy_rt.backends.base import Target
 from slangpy_rt.errors import CompileError, UnsupportedError
-from slangpy_rt.slang.emitted import uses_groups
+from slangpy_rt.slang.emitted import has_no_body
 from slangpy_rt.slang.session import Library, Session
 from slangpy_rt.types import EntryPoint
 
@@ -153,10 +153,10 @@ def test_what_only_a_binding_could_fill_is_refused(target: Target, name: str, se
         compile_call(sessions[target.format], name)
 
 
-def test_uses_groups_reads_emitted_text() -> None:
+def test_has_no_body_reads_emitted_text() -> None:
     missing = b"static float WaveActiveSum_0(float expr_0)\n{\n}\n\nstatic void f_0()\n{\n    return;\n}\n"
-    assert uses_groups(missing) == "WaveActiveSum"
-    assert uses_groups(missing.partition(b"\n\n")[2]) == ""
+    assert has_no_body(missing) == "WaveActiveSum"
+    assert has_no_body(missing.partition(b"\n\n")[2]) == ""
 
 
 def test_kernels_of_included_files_are_neither_listed_nor_called(tmp_path: Path) -> None:
