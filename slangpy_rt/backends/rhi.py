@@ -469,9 +469,10 @@ class RhiBackend(Backend):
                 "Use smaller ones."
             )
         buffer = self._make(size, self._spy.MemoryType.device_local)
-        return _Memory(
-            buffer, pack_address(buffer.descriptor_handle_rw.value) if self._handles else buffer.device_address
-        )
+        address = pack_address(buffer.descriptor_handle_rw.value) if self._handles else buffer.device_address
+        if not address:
+            raise DeviceError(f"device {self.name}: memory came at address 0, which stands for no array.")
+        return _Memory(buffer, address)
 
     def _new_frame(self, size: int) -> _Frame:
         buffer = self._make(size, self._spy.MemoryType.upload)
