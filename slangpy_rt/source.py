@@ -103,6 +103,7 @@ class Source:
         key = cache.key(
             *("module", _REFLECTION, self.name, path, text, self._search_paths, defines, compiler_version()),
             target.format,
+            target.entry,
             tuple(source.digest for source in self._linked),
         )
         info = _cached_info(cache, key)
