@@ -100,7 +100,7 @@ class Memory:
 
 def main() -> int:
     """Run all kinds on all devices; the exit status is 1 if one of them grew."""
-    bench = Bench("soak", __doc__ or "", ("cuda", "vulkan", "cpu", "rhi-vulkan", "rhi-cuda"))
+    bench = Bench("soak", __doc__ or "", ("cuda", "vulkan", "cpu", "rhi-vulkan", "rhi-cuda", "rhi-vulkan-handles"))
     bench.facts = {"allowed_bytes": ALLOWED, "parts": PARTS, "calls": {}, "bytes": {}, "growth_bytes": {}}
     grown = []
     for name in bench.devices:

@@ -6,6 +6,7 @@ import functools
 import importlib
 import sys
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -103,16 +104,20 @@ def open_device(name: str, kind: str, index: int, debug: bool, entry: str) -> Op
     adapters = spy.Device.enumerate_adapters(type_)
     if not 0 <= index < len(adapters):
         raise DeviceError(f"device {name}: there is no device {index}; this machine has {len(adapters)}.")
+    told = {
+        "type": type_,
+        "enable_debug_layers": debug,
+        "enable_rhi_validation": debug,
+        "enable_hot_reload": False,
+        "enable_ray_tracing": False,
+        "adapter_luid": adapters[index].luid,
+        "shader_cache_path": _cache("kernels"),
+    }
     try:
-        device = spy.Device(
-            type=type_,
-            enable_debug_layers=debug,
-            enable_rhi_validation=debug,
-            enable_hot_reload=False,
-            enable_ray_tracing=False,
-            adapter_luid=adapters[index].luid,
-            shader_cache_path=_cache("kernels"),
-        )
+        # Each device brings a compiler of its own, which Slang (2026.12) makes the thread's default and forgets to take
+        # back when it goes: reflection in that thread crashed once a device was closed. So the thread goes at once.
+        with ThreadPoolExecutor(1, "slangpy_rt-open") as pool:
+            device = pool.submit(lambda: spy.Device(**told)).result()
     except RuntimeError as error:
         raise DeviceError(f"device {name}: it does not open: {error}") from None
     features = {feature.name for feature in device.features}

@@ -53,8 +53,6 @@ _QUERIES = 256
 HANDLE_SHIFT = 40
 OFFSET_MASK = (1 << 32) - 1
 _HANDLES = 1 << 24
-# Sessions that are kept: each reads its modules again, slangpy_rt among them, in 60 to 400 ms.
-_SESSIONS = 16
 
 
 class RhiBackend(Backend):
@@ -403,8 +401,6 @@ class RhiBackend(Backend):
             )
             for name, path, text, _ in program["modules"]:
                 found.load_module_from_source(name, text, path)
-            while len(self._sessions) >= _SESSIONS:
-                del self._sessions[next(iter(self._sessions))]
             self._sessions[key] = found
         return found
 
