@@ -114,7 +114,7 @@ def open_device(name: str, kind: str, index: int, debug: bool, entry: str) -> Op
         "shader_cache_path": _cache("kernels"),
     }
     try:
-        # Each device brings a compiler of its own, which Slang (2026.12) makes the thread's default and forgets to take
+        # Each brings a compiler of its own, which Slang (2026.12) makes the thread's default and forgets to take
         # back when it goes: reflection in that thread crashed once a device was closed. So the thread goes at once.
         with ThreadPoolExecutor(1, "slangpy_rt-open") as pool:
             device = pool.submit(lambda: spy.Device(**told)).result()
