@@ -359,8 +359,8 @@ class RhiBackend(Backend):
             value = self._submit()
             if any(thread.daemon for thread in threading.enumerate()):
                 self._closed = self._leaving = True
-            while value >= 0 and not self._device.is_submit_finished(value):
-                time.sleep(2e-5)
+            if value >= 0:
+                self._device.wait()
 
     def abandon(self) -> None:
         self._closed = True
@@ -583,11 +583,45 @@ class RhiVulkan(RhiBackend):
 
 
 class RhiCuda(RhiBackend):
-    """CUDA, by slang-rhi."""
+    """CUDA, by slang-rhi.
+
+    slang-rhi (0.43.1) wants its context to be current to whoever calls, and says at once of each submission that it is
+    done: only its own wait is right, which keeps Python's lock.
+    """
 
     name = "rhi-cuda"
     kind = "cuda"
     format = "cuda"
+
+    def reached(self, value: int) -> bool:
+        """Whether a submission is done; waits for it, since there is no way to ask."""
+        if self._done < value:
+            with self._lock:
+                self._require_open()
+                self._device.set_cuda_context_current()
+                self._device.wait()
+                self._done = max(self._done, value)
+        return True
+
+    def _load(self, program: dict[str, Any], info: KernelInfo) -> RhiKernel:
+        self._device.set_cuda_context_current()
+        return super()._load(program, info)
+
+    def _make(self, nbytes: int, memory: Any) -> Any:
+        self._device.set_cuda_context_current()
+        return super()._make(nbytes, memory)
+
+    def _begin(self) -> Any:
+        self._device.set_cuda_context_current()
+        return super()._begin()
+
+    def _dispatch(self, kernel: RhiKernel, groups: tuple[int, int, int], args: bytes, waits: Any) -> None:
+        self._device.set_cuda_context_current()
+        super()._dispatch(kernel, groups, args, waits)
+
+    def _submit(self) -> int:
+        self._device.set_cuda_context_current()
+        return super()._submit()
 
 
 class RhiMetal(RhiBackend):
