@@ -39,6 +39,7 @@ UNSUPPORTED |= {
     ("rhi-vulkan", "shared memory"): "slangpy's binding of slang-rhi maps no memory",
     ("rhi-cuda", "shared memory"): "slangpy's binding of slang-rhi maps no memory",
     ("rhi-vulkan", "cooperative_matrix"): "slang-rhi enables no fixed size of tiles that the kernels could rely on",
+    ("rhi-cuda", "int8_t vectors"): UNSUPPORTED["cuda", "int8_t vectors"],
     ("rhi-cuda", "cooperative_matrix"): "slang-rhi says nothing about its tensor cores",
 }
 for _name in ("d3d12", "rhi-vulkan-handles"):

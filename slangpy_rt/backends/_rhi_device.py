@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import importlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -117,7 +117,7 @@ def open_device(name: str, kind: str, index: int, debug: bool, entry: str) -> Op
         # Each brings a compiler of its own, which Slang (2026.12) makes the thread's default and forgets to take
         # back when it goes: reflection in that thread crashed once a device was closed. So the thread goes at once.
         with ThreadPoolExecutor(1, "slangpy_rt-open") as pool:
-            device = pool.submit(lambda: spy.Device(**told)).result()
+            device = pool.submit(_quietly, spy, lambda: spy.Device(**told)).result()
     except RuntimeError as error:
         raise DeviceError(f"device {name}: it does not open: {error}") from None
     features = {feature.name for feature in device.features}
@@ -142,6 +142,16 @@ def open_device(name: str, kind: str, index: int, debug: bool, entry: str) -> Op
     description = f"{device.info.adapter_name}, {device.info.api_name} by slang-rhi"
     timestamps = "timestamp_query" in features and kind != "metal"
     return Opened(spy, device, caps, description, timestamps, _cache("modules"))
+
+
+def _quietly(spy: Any, work: Callable[[], Any]) -> Any:
+    """Do something without slangpy's warnings on standard output, such as that CUDA has no shader model."""
+    logger = spy.Logger.get()
+    before, logger.level = logger.level, spy.LogLevel.error
+    try:
+        return work()
+    finally:
+        logger.level = before
 
 
 def _cache(name: str) -> str | None:

@@ -585,8 +585,8 @@ class RhiVulkan(RhiBackend):
 class RhiCuda(RhiBackend):
     """CUDA, by slang-rhi.
 
-    slang-rhi (0.43.1) wants its context to be current to whoever calls, and says at once of each submission that it is
-    done: only its own wait is right, which keeps Python's lock.
+    slang-rhi (of slangpy 0.43.1) wants its context to be current to whoever calls, and says at once that a submission
+    is done, which may take long: only its own wait is right, and that keeps Python's lock.
     """
 
     name = "rhi-cuda"
