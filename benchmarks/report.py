@@ -38,7 +38,10 @@ _TITLES = {
     "batching": "Command lists: 1000 calls of `add` on 1000 floats",
     "startup": "Fresh process to first result",
 }
-_NAMES = {"cuda": "CUDA", "vulkan": "Vulkan", "cpu": "CPU", "null": "null device (Python alone)"}
+_NAMES = {
+    "cuda": "CUDA", "vulkan": "Vulkan", "cpu": "CPU", "null": "null device (Python alone)",
+    "rhi-vulkan": "Vulkan by slang-rhi", "rhi-cuda": "CUDA by slang-rhi",
+}  # fmt: skip
 # Script, start of the case, what the short table and the plot call it.
 _HEADLINES = (
     ("launch", GIVEN, "call, result given"),
