@@ -4,7 +4,7 @@ Kernels come as Slang programs, which slang-rhi compiles for its device. On Meta
 arguments behind one pointer, as on our own Vulkan. D3D12 has no pointers: there an address is the index of a bindless
 descriptor, shifted by 40 bits, plus bytes (``shaders/slangpy_rt_handles.slang``); ``RhiVulkanHandles`` tries that on
 Vulkan. Work gathers in one command encoder at a time, and all queues are one. ``_rhi_device.py`` opens devices and
-says what they can do.
+says what they can do, ``_rhi_memory.py`` has the parts that memory is cut into.
 
 It shares no memory with other APIs or the host, and takes no streams.
 """
@@ -25,7 +25,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from slangpy_rt.backends._rhi_device import Opened, open_device, package_version, why_missing
-from slangpy_rt.backends.base import Backend, Buffer, Kernel, KernelInfo, Mark, Queue, Shared, Target
+from slangpy_rt.backends._rhi_memory import HANDLE_SHIFT, OFFSET_MASK, Block, Frame, Memory, Stage, pack_address
+from slangpy_rt.backends.base import Backend, Buffer, Kernel, KernelInfo, Mark, Queue, Target
 from slangpy_rt.errors import CompileError, DeviceError, DeviceLostError, OutOfMemoryError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ _STEP = 256
 _SLAB = 8 << 20
 # Argument blocks of one submission; a longer block has one of its own.
 _FRAME = 64 << 10
-# Launches and copies that gather before the device gets them. slang-rhi takes 2 us to submit on Vulkan, 6 on CUDA.
+# Launches and copies that gather before the device gets them.
 _MOST = 16
 # Thread groups that make a launch long enough to begin with it at once.
 _LONG = 4096
@@ -49,10 +50,6 @@ _STAGED = 1 << 20
 _STAGE = 16 << 20
 _ZEROS = 1 << 20
 _QUERIES = 256
-# Where an address without pointers has its descriptor, and what it may count: shaders/slangpy_rt_handles.slang.
-HANDLE_SHIFT = 40
-OFFSET_MASK = (1 << 32) - 1
-_HANDLES = 1 << 24
 
 
 class RhiBackend(Backend):
@@ -90,16 +87,16 @@ class RhiBackend(Backend):
         # Submissions are counted: the last that is done, as far as is known, and the last there is.
         self._done = self._value = -1
         self._encoder: Any = None
-        self._frame: _Frame | None = None
-        self._idle: list[_Frame] = []
-        self._flying: deque[tuple[int, list[_Frame]]] = deque()
-        self._full: list[_Frame] = []
+        self._frame: Frame | None = None
+        self._idle: list[Frame] = []
+        self._flying: deque[tuple[int, list[Frame]]] = deque()
+        self._full: list[Frame] = []
         self._pending = 0
-        self._free: dict[int, list[_Block]] = {}
-        self._slab: _Memory | None = None
+        self._free: dict[int, list[Block]] = {}
+        self._slab: Memory | None = None
         self._slab_at = 0
         self._zeros: Any = None
-        self._stages: deque[_Stage] = deque()
+        self._stages: deque[Stage] = deque()
         self._backs: dict[int, list[Any]] = {}
         self._sessions: dict[str, Any] = {}
         self._pools: list[Any] = []
@@ -436,29 +433,29 @@ class RhiBackend(Backend):
         self._backs.clear()
         self._device.wait()
 
-    def _staging(self) -> _Stage:
+    def _staging(self) -> Stage:
         """Memory that the host writes and the device is done with. Only with the lock."""
         if len(self._stages) < 2:
-            stage = _Stage(self._make(_STAGE, self._spy.MemoryType.upload))
+            stage = Stage(self._make(_STAGE, self._spy.MemoryType.upload))
         else:
             stage = self._stages.popleft()
             self.wait(stage.value)
         self._stages.append(stage)
         return stage
 
-    def _grow(self, size: int) -> _Block:
+    def _grow(self, size: int) -> Block:
         """A new block."""
         with self._lock:
             self._require_open()
             self._free.setdefault(size, [])
             if size > _SMALL:
-                return _Block(self._memory(size), 0)
+                return Block(self._memory(size), 0)
             if self._slab is None or self._slab_at + size > _SLAB:
                 self._slab, self._slab_at = self._memory(_SLAB), 0
             self._slab_at += size
-            return _Block(self._slab, self._slab_at - size)
+            return Block(self._slab, self._slab_at - size)
 
-    def _memory(self, size: int) -> _Memory:
+    def _memory(self, size: int) -> Memory:
         if self._handles and size > OFFSET_MASK:
             raise OutOfMemoryError(
                 f"device {self.name}: {size:,} bytes are more than an array may have here, which is less than 4 GiB. "
@@ -468,12 +465,12 @@ class RhiBackend(Backend):
         address = pack_address(buffer.descriptor_handle_rw.value) if self._handles else buffer.device_address
         if not address:
             raise DeviceError(f"device {self.name}: memory came at address 0, which stands for no array.")
-        return _Memory(buffer, address)
+        return Memory(buffer, address)
 
-    def _new_frame(self, size: int) -> _Frame:
+    def _new_frame(self, size: int) -> Frame:
         buffer = self._make(size, self._spy.MemoryType.upload)
         address = pack_address(buffer.descriptor_handle_ro.value) if self._handles else buffer.device_address
-        return _Frame(buffer, address, size)
+        return Frame(buffer, address, size)
 
     def _begin(self) -> Any:
         """The encoder, behind what is in it. Only with the lock."""
@@ -667,12 +664,6 @@ class RhiQueue(Queue):
     def wait(self, mark: Mark) -> None:
         """As ``Queue.wait``: what was queued before runs before."""
 
-    def label(self, title: str) -> None:
-        pass
-
-    def unlabel(self) -> None:
-        pass
-
     def sync(self) -> None:
         self.backend.sync()
 
@@ -698,9 +689,6 @@ class RhiMark(Mark):
         assert isinstance(earlier, RhiMark)
         return self._backend.seconds(self._query) - self._backend.seconds(earlier._query)
 
-    def shared(self) -> tuple[Shared, int] | None:
-        return None
-
     def __del__(self) -> None:
         if self._query >= 0:
             self._backend.release(self._query)
@@ -723,66 +711,9 @@ class RhiBuffer(Buffer):
 
     __slots__ = ("block",)
 
-    def __init__(self, backend: RhiBackend, block: _Block, nbytes: int) -> None:
+    def __init__(self, backend: RhiBackend, block: Block, nbytes: int) -> None:
         super().__init__(backend, block.memory.address + block.offset, nbytes)
         self.block = block
-
-
-class _Memory:
-    """A buffer of slang-rhi's, and its address."""
-
-    __slots__ = ("address", "buffer")
-
-    def __init__(self, buffer: Any, address: int) -> None:
-        self.buffer = buffer
-        self.address = address
-
-
-class _Block:
-    """A part of one."""
-
-    __slots__ = ("memory", "offset")
-
-    def __init__(self, memory: _Memory, offset: int) -> None:
-        self.memory = memory
-        self.offset = offset
-
-
-class _Stage:
-    """Memory for copies from the host, and the submission after which it is free again."""
-
-    __slots__ = ("buffer", "value")
-
-    def __init__(self, buffer: Any) -> None:
-        self.buffer = buffer
-        self.value = -1
-
-
-class _Frame:
-    """Argument blocks of one submission, which go to the device together."""
-
-    __slots__ = ("address", "array", "data", "memory", "size", "used")
-
-    def __init__(self, memory: Any, address: int, size: int) -> None:
-        self.memory = memory
-        self.address = address
-        self.size = size
-        self.used = 0
-        self.array = np.zeros(size, np.uint8)
-        self.data = self.array.data
-
-
-def pack_address(handle: int, offset: int = 0) -> int:
-    """The address of a byte behind a descriptor.
-
-    Raises
-    ------
-    ValueError
-        If the descriptor's index has more than 24 bits or the offset more than 32.
-    """
-    if not (0 <= handle < _HANDLES and 0 <= offset <= OFFSET_MASK):
-        raise ValueError(f"descriptor {handle} and byte {offset}: an address has 24 bits of one and 32 of the other.")
-    return handle << HANDLE_SHIFT | offset
 
 
 def _leave(backend: weakref.ref[RhiBackend]) -> None:

@@ -12,9 +12,9 @@ import pytest
 from slangpy_rt_codegen import block_fields, emit
 
 import slangpy_rt as spy
+from slangpy_rt.backends._rhi_memory import HANDLE_SHIFT, OFFSET_MASK, pack_address
 from slangpy_rt.backends.base import Caps, Kernel, KernelInfo, Target
 from slangpy_rt.backends.null import NullBackend
-from slangpy_rt.backends.rhi import HANDLE_SHIFT, OFFSET_MASK, pack_address
 from slangpy_rt.dtypes import NUMPY_OF
 from slangpy_rt.errors import UnsupportedError
 from slangpy_rt.slang.emitted import has_no_body, reads_bindings, uses_pointers

@@ -62,7 +62,8 @@ ALLOWED = {
     "backends._cuda_driver": BASE | {"backends._cuda_ffi"},
     "backends._cuda_ffi": set(),
     "backends._cuda_staging": BASE | {"backends._cuda_driver"},
-    "backends.rhi": BASE | {"backends._rhi_device"},
+    "backends.rhi": BASE | {"backends._rhi_device", "backends._rhi_memory"},
+    "backends._rhi_memory": set(),
     "backends._rhi_device": BASE | {"backends._vk_instance", "backends.cuda"},
     "backends.vulkan": BASE
     | {"backends._shared_pool", "backends._vk_commands", "backends._vk_queue", "backends._vk_recording"}

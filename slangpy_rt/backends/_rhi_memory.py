@@ -1,0 +1,69 @@
+"""What the memory of a device of slang-rhi is cut into, and its addresses. Nothing here calls slang-rhi."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+# Where an address without pointers has its descriptor, and what it may count: shaders/slangpy_rt_handles.slang.
+HANDLE_SHIFT = 40
+OFFSET_MASK = (1 << 32) - 1
+_HANDLES = 1 << 24
+
+
+class Memory:
+    """A buffer of slang-rhi's, and its address."""
+
+    __slots__ = ("address", "buffer")
+
+    def __init__(self, buffer: Any, address: int) -> None:
+        self.buffer = buffer
+        self.address = address
+
+
+class Block:
+    """A part of one."""
+
+    __slots__ = ("memory", "offset")
+
+    def __init__(self, memory: Memory, offset: int) -> None:
+        self.memory = memory
+        self.offset = offset
+
+
+class Stage:
+    """Memory for copies from the host, and the submission after which it is free again."""
+
+    __slots__ = ("buffer", "value")
+
+    def __init__(self, buffer: Any) -> None:
+        self.buffer = buffer
+        self.value = -1
+
+
+class Frame:
+    """Argument blocks of one submission, which go to the device together."""
+
+    __slots__ = ("address", "array", "data", "memory", "size", "used")
+
+    def __init__(self, memory: Any, address: int, size: int) -> None:
+        self.memory = memory
+        self.address = address
+        self.size = size
+        self.used = 0
+        self.array = np.zeros(size, np.uint8)
+        self.data = self.array.data
+
+
+def pack_address(handle: int, offset: int = 0) -> int:
+    """The address of a byte behind a descriptor.
+
+    Raises
+    ------
+    ValueError
+        If the descriptor's index has more than 24 bits or the offset more than 32.
+    """
+    if not (0 <= handle < _HANDLES and 0 <= offset <= OFFSET_MASK):
+        raise ValueError(f"descriptor {handle} and byte {offset}: an address has 24 bits of one and 32 of the other.")
+    return handle << HANDLE_SHIFT | offset
