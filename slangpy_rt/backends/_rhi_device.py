@@ -5,16 +5,16 @@ from __future__ import annotations
 import functools
 import importlib
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from slangpy_rt.backends.base import Caps, Dispatch, Recording
+from slangpy_rt.backends.base import Caps
 from slangpy_rt.config import CONFIG
-from slangpy_rt.errors import DeviceError, UnsupportedError
+from slangpy_rt.errors import DeviceError, OutOfMemoryError, UnsupportedError
 
 # What every device that Slang knows has; the rest is asked for.
 _ALWAYS = frozenset({"bool", "int", "uint", "float"})
@@ -37,6 +37,8 @@ class Opened:
 
     Attributes
     ----------
+    name : str
+        What we call it.
     slangpy, device
         The package, and its Device.
     timestamps : bool
@@ -45,6 +47,7 @@ class Opened:
         Where compiler sessions keep modules that they read.
     """
 
+    name: str
     slangpy: Any
     device: Any
     caps: Caps
@@ -52,21 +55,31 @@ class Opened:
     timestamps: bool
     modules: str | None
 
+    def memory(self, nbytes: int, kind: str) -> Any:
+        """One of slang-rhi's buffers, ``"device_local"``, ``"upload"`` or ``"read_back"``.
 
-class RhiRecording(Recording):
-    """Launches with what each waits for."""
-
-    __slots__ = ("waits",)
-
-    def __init__(self, dispatches: list[Dispatch], waits: Sequence[tuple[int, ...]]) -> None:
-        super().__init__(dispatches)
-        # A barrier is for all that is before it: who waits for something behind the last one needs another.
-        self.waits: list[bool] = []
-        last = -1
-        for k, before in enumerate(waits):
-            needs = k == 0 or max(before, default=-1) >= last
-            self.waits.append(needs)
-            last = k if needs else last
+        Raises
+        ------
+        OutOfMemoryError
+            If there is no such amount left.
+        """
+        use, type_ = self.slangpy.BufferUsage, self.slangpy.MemoryType
+        told: dict[str, Any]
+        if kind == "upload":
+            told = {"usage": use.shader_resource | use.copy_source}
+        elif kind == "read_back":
+            told = {"usage": use.copy_destination}
+        else:
+            everything = use.unordered_access | use.shader_resource | use.copy_source | use.copy_destination
+            told = {"usage": everything, "default_state": self.slangpy.ResourceState.unordered_access}
+        try:
+            # slang-rhi's views count words.
+            return self.device.create_buffer(size=nbytes + 3 & -4, memory_type=getattr(type_, kind), **told)
+        except (RuntimeError, MemoryError) as error:
+            raise OutOfMemoryError(
+                f"device {self.name}: {nbytes:,} bytes could not be allocated ({error}). Free some arrays or use "
+                "smaller ones."
+            ) from None
 
 
 def why_missing(kind: str) -> str | None:
@@ -141,7 +154,7 @@ def open_device(name: str, kind: str, index: int, debug: bool, entry: str) -> Op
     caps = Caps((int(most.x), int(most.y), int(most.z)), scalars, frozenset(more), lanes)
     description = f"{device.info.adapter_name}, {device.info.api_name} by slang-rhi"
     timestamps = "timestamp_query" in features and kind != "metal"
-    return Opened(spy, device, caps, description, timestamps, _cache("modules"))
+    return Opened(name, spy, device, caps, description, timestamps, _cache("modules"))
 
 
 def _quietly(spy: Any, work: Callable[[], Any]) -> Any:

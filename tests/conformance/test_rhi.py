@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import slangpy_rt as spy
-from slangpy_rt.backends._rhi_device import RhiRecording, why_missing
+from slangpy_rt.backends._rhi_device import why_missing
+from slangpy_rt.backends._rhi_queue import RhiRecording
 from slangpy_rt.backends.base import Dispatch
 
 pytestmark = pytest.mark.skipif(why_missing("vulkan") is not None, reason=str(why_missing("vulkan")))

@@ -62,7 +62,10 @@ ALLOWED = {
     "backends._cuda_driver": BASE | {"backends._cuda_ffi"},
     "backends._cuda_ffi": set(),
     "backends._cuda_staging": BASE | {"backends._cuda_driver"},
-    "backends.rhi": BASE | {"backends._rhi_device", "backends._rhi_memory"},
+    "backends.rhi": BASE
+    | {"backends._rhi_cuda", "backends._rhi_device", "backends._rhi_memory", "backends._rhi_queue"},
+    "backends._rhi_cuda": BASE | {"backends._cuda_driver", "backends._cuda_queue", "backends._rhi_queue"},
+    "backends._rhi_queue": BASE | {"backends._rhi_device", "backends._rhi_memory", "backends.rhi"},
     "backends._rhi_memory": set(),
     "backends._rhi_device": BASE | {"backends._vk_instance", "backends.cuda"},
     "backends.vulkan": BASE

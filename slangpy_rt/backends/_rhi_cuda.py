@@ -1,0 +1,91 @@
+"""What slang-rhi leaves open on CUDA: when its work is done, and whose context is current.
+
+Its fences have their value when work is queued, not when it is done (slangpy 0.43.1). So each submission is followed
+by an event of ours on its stream, which is CUDA's default one. The driver's waits leave Python's lock to others.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from slangpy_rt.backends._cuda_driver import FFI_CUDA, check, driver, query
+from slangpy_rt.backends._cuda_queue import CudaMark, Events
+from slangpy_rt.backends._rhi_queue import Submissions
+
+if TYPE_CHECKING:
+    from slangpy_rt.backends._rhi_device import Opened
+    from slangpy_rt.backends.base import Mark
+
+# The legacy default stream, to which slang-rhi's first queue goes.
+_STREAM = 0
+
+
+class CudaSubmissions(Submissions):
+    """Submissions with an event after each."""
+
+    def __init__(self, opened: Opened, name: str, handles: bool) -> None:
+        super().__init__(opened, name, handles)
+        cu = driver()
+        before = query(cu.cuCtxGetCurrent, "uintptr_t *", what="asking for the current context")
+        opened.device.set_cuda_context_current()
+        context = query(cu.cuCtxGetCurrent, "uintptr_t *", what="asking for the current context")
+        check(cu.cuCtxSetCurrent(before), "leaving the context")
+        self.lock = ContextLock(context)
+        self._events = Events(context)
+        self._ends: deque[tuple[int, Mark]] = deque()
+
+    def mark(self, timed: bool) -> Mark:
+        self.submit()
+        return self._mark(timed)
+
+    def wait(self, value: int) -> None:
+        """Wait until a submission is done."""
+        with self.lock:
+            self.require_open()
+            end = next((mark for number, mark in self._ends if number >= value), None)
+        if end is not None:
+            end.sync()
+        self.reached(value)
+
+    def close(self) -> None:
+        super().close()
+        self._ends.clear()
+        self._events.close()
+
+    def _send(self, commands: Any) -> int:
+        value = super()._send(commands)
+        self._ends.append((value, self._mark(False)))
+        return value
+
+    def _is_done(self, value: int) -> bool:
+        while self._ends and self._ends[0][0] <= value and self._ends[0][1].done:
+            self._ends.popleft()
+        return not self._ends or self._ends[0][0] > value
+
+    def _mark(self, timed: bool) -> CudaMark:
+        event = self._events.take(timed)
+        check(driver().cuEventRecord(event, _STREAM), "recording an event")
+        return CudaMark(event, timed, self._events)
+
+
+class ContextLock:
+    """A lock that also keeps a context current, which slang-rhi wants of whoever calls it."""
+
+    def __init__(self, context: int) -> None:
+        self._lock = threading.RLock()
+        self._context = context
+        self._before: list[int] = []
+        self._found = FFI_CUDA.new("uintptr_t *")
+        self._current, self._make_current = driver().cuCtxGetCurrent, driver().cuCtxSetCurrent
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+        self._current(self._found)
+        self._before.append(self._found[0])
+        self._make_current(self._context)
+
+    def __exit__(self, *error: object) -> None:
+        self._make_current(self._before.pop())
+        self._lock.release()
