@@ -1,7 +1,7 @@
 """The disk cache: metadata and payload under a key, shared by all processes of one user.
 
 It holds bytes and JSON and refuses to know what they mean: what goes into a key and into an entry is the
-caller's business. Nothing in it is pickled or run, and no failure of the disk becomes an exception: what
+caller's business. A compiler that keeps files of its own has a folder here, into which nobody else looks. Nothing in it is pickled or run, and no failure of the disk becomes an exception: what
 cannot be read is a miss, what cannot be written is not stored.
 
 Threats: entries become code in the process that reads them, so whoever can write the directory can run
@@ -20,6 +20,7 @@ import errno
 import hashlib
 import json
 import os
+import shutil
 import stat
 import time
 from collections.abc import Iterable, Iterator
@@ -27,6 +28,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
+from slangpy_rt.config import CONFIG
 from slangpy_rt.errors import SlangPyRtError
 
 Part: TypeAlias = "bytes | str | int | bool | tuple[Part, ...] | None"
@@ -45,6 +47,7 @@ _LOW_WATER = 0.9  # an eviction frees this much more than it must, so that the n
 _FLAGS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 _READ = os.O_RDONLY | _FLAGS
 _WRITE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FLAGS
+_FOLDER = ".kept"
 _HEX = frozenset("0123456789abcdef")
 
 
@@ -195,10 +198,37 @@ class DiskCache:
         """Read every entry and return the keys of those that ``get`` would refuse."""
         return [key for key, found in self._read_all() if found is None]
 
+    def folder(self, name: str) -> Path | None:
+        """A folder for what another compiler keeps, made if need be; None where there can be none.
+
+        It does not count for the size cap. ``clear`` removes it.
+        """
+        if self.directory is None:
+            return None
+        folder = self.directory / f"{name}{_FOLDER}"
+        try:
+            folder.mkdir(mode=0o700, exist_ok=True)
+            return None if _why_unsafe(folder, folder.lstat()) else folder
+        except OSError:
+            return None
+
+    def folders(self) -> list[Path]:
+        """All such folders, by name."""
+        if self.directory is None:
+            return []
+        try:
+            return sorted(
+                path for path in self.directory.glob(f"*{_FOLDER}") if path.is_dir() and not path.is_symlink()
+            )
+        except OSError:
+            return []
+
     def clear(self) -> int:
         """Remove everything and return how many entries went."""
         for item in self._scan(".tmp", ".lock"):
             _remove(item.path)
+        for folder in self.folders():
+            shutil.rmtree(folder, ignore_errors=True)
         self._total = 0
         return sum(_remove(item.path) for item in self._scan(".bin"))
 
@@ -335,6 +365,13 @@ class DiskCache:
         except OSError:
             return []
         return sorted(found, key=lambda item: item.name)
+
+
+def cache_directory() -> Path | None:
+    """Where the cache is, by the configuration; None if that turns it off."""
+    if CONFIG.cache_dir is None:
+        return default_directory()
+    return Path(CONFIG.cache_dir) if CONFIG.cache_dir else None
 
 
 def default_directory() -> Path:

@@ -22,9 +22,8 @@ import numpy as np
 
 import slangpy_rt as spy
 from slangpy_rt.backends import REGISTRY
-from slangpy_rt.cache import DiskCache, EntryInfo
+from slangpy_rt.cache import DiskCache, EntryInfo, cache_directory
 from slangpy_rt.config import CONFIG
-from slangpy_rt.device import cache_directory
 from slangpy_rt.dtypes import NUMPY_OF, element_type, storage
 from slangpy_rt.errors import BindError, SlangPyRtError
 from slangpy_rt.source import compiler_version
@@ -215,6 +214,7 @@ def _cache_rows(cache: DiskCache) -> list[tuple[str, str]]:
         ("directory", str(cache.directory)),
         ("entries", str(len(entries))),
         ("size", f"{_bytes(used)} of at most {_bytes(cache.max_bytes)}"),
+        *(("beside it", f"{_bytes(_held(folder))} that {folder.stem} keeps") for folder in cache.folders()),
     ]
 
 
@@ -412,6 +412,10 @@ def _bytes(n: int) -> str:
             return f"{n:.0f} {unit}" if unit == "B" else f"{n:.1f} {unit}"
         n /= 1024  # type: ignore[assignment]
     return f"{n:.1f} GiB"
+
+
+def _held(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
 def _age(seconds: float) -> str:

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from slangpy_rt.backends.base import Backend, Buffer, Caps, GuestBuffer, Kernel, Queue, Recording, SharedBuffer
-from slangpy_rt.cache import DiskCache, default_directory
+from slangpy_rt.cache import DiskCache, cache_directory
 from slangpy_rt.config import CONFIG
 from slangpy_rt.diagnostics import Diagnostics
 from slangpy_rt.errors import (
@@ -548,12 +548,6 @@ def create_device(
 def init_device(include_paths: Sequence[str | Path] = ()) -> Device:
     """Open the best device there is: cuda, then vulkan, then cpu; ``SLANGPY_RT_DEVICE`` wins."""
     return Device(DeviceType.automatic, include_paths)
-
-
-def cache_directory() -> Path | None:
-    if CONFIG.cache_dir is None:
-        return default_directory()
-    return Path(CONFIG.cache_dir) if CONFIG.cache_dir else None
 
 
 def _ms(started: float) -> str:

@@ -49,6 +49,11 @@ class CudaSubmissions(Submissions):
             end.sync()
         self.reached(value)
 
+    def leave(self) -> None:
+        # slangpy's own end waits in the context that is current, and says so if that is not its device's.
+        self.lock.keeps = True
+        super().leave()
+
     def close(self) -> None:
         super().close()
         self._ends.clear()
@@ -71,9 +76,16 @@ class CudaSubmissions(Submissions):
 
 
 class ContextLock:
-    """A lock that also keeps a context current, which slang-rhi wants of whoever calls it."""
+    """A lock that makes a context current while it is held, as slang-rhi wants it of whoever calls it.
+
+    Attributes
+    ----------
+    keeps : bool
+        Whether it stays so afterwards. A thread that had none keeps it anyway, as with CUDA's runtime.
+    """
 
     def __init__(self, context: int) -> None:
+        self.keeps = False
         self._lock = threading.RLock()
         self._context = context
         self._before: list[int] = []
@@ -87,5 +99,7 @@ class ContextLock:
         self._make_current(self._context)
 
     def __exit__(self, *error: object) -> None:
-        self._make_current(self._before.pop())
+        before = self._before.pop()
+        if before and not self.keeps:
+            self._make_current(before)
         self._lock.release()

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from slangpy_rt.backends.base import Caps
+from slangpy_rt.cache import DiskCache, cache_directory
 from slangpy_rt.config import CONFIG
 from slangpy_rt.errors import DeviceError, OutOfMemoryError, UnsupportedError
 
@@ -124,7 +125,7 @@ def open_device(name: str, kind: str, index: int, debug: bool, entry: str) -> Op
         "enable_hot_reload": False,
         "enable_ray_tracing": False,
         "adapter_luid": adapters[index].luid,
-        "shader_cache_path": _cache("kernels"),
+        "shader_cache_path": _kept("kernels"),
     }
     try:
         # Each brings a compiler of its own, which Slang (2026.12) makes the thread's default and forgets to take
@@ -154,7 +155,7 @@ def open_device(name: str, kind: str, index: int, debug: bool, entry: str) -> Op
     caps = Caps((int(most.x), int(most.y), int(most.z)), scalars, frozenset(more), lanes)
     description = f"{device.info.adapter_name}, {device.info.api_name} by slang-rhi"
     timestamps = "timestamp_query" in features and kind != "metal"
-    return Opened(name, spy, device, caps, description, timestamps, _cache("modules"))
+    return Opened(name, spy, device, caps, description, timestamps, _kept("modules"))
 
 
 def _quietly(spy: Any, work: Callable[[], Any]) -> Any:
@@ -167,22 +168,16 @@ def _quietly(spy: Any, work: Callable[[], Any]) -> Any:
         logger.level = before
 
 
-def _cache(name: str) -> str | None:
-    """A folder where slang-rhi keeps what it compiled; None where none can be."""
-    if CONFIG.cache_dir == "":
+def _kept(name: str) -> str | None:
+    """A folder where slang-rhi keeps what it compiled; None where none can be: slower, and no reason to fail."""
+    folder = DiskCache.open(cache_directory(), CONFIG.cache_size).folder(f"slangpy-{package_version()}")
+    if folder is None:
         return None
-    if CONFIG.cache_dir:
-        folder = Path(CONFIG.cache_dir)
-    else:
-        from platformdirs import user_cache_path
-
-        folder = user_cache_path("slangpy_rt", appauthor=False)
-    folder = folder / f"slangpy-{package_version()}" / name
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError:  # as with our own cache: slower, and no reason to fail
+        (folder / name).mkdir(exist_ok=True)
+    except OSError:
         return None
-    return str(folder)
+    return str(folder / name)
 
 
 @functools.cache

@@ -196,6 +196,11 @@ class Submissions:
         if self.closed or sys.is_finalizing():
             raise DeviceError(f"device {self._name}: this device is closed; open a new one.")
 
+    def leave(self) -> None:
+        """Wait for all that was sent, as the process ends."""
+        if self.last >= 0:
+            self.device.wait()
+
     def close(self) -> None:
         """Let go what slang-rhi made; nothing is in flight."""
         self.closed = True

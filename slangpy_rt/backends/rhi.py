@@ -272,11 +272,10 @@ class RhiBackend(Backend):
         with self._lock:
             if submissions.closed:
                 return
-            value = submissions.submit()
+            submissions.submit()
             if any(thread.daemon for thread in threading.enumerate()):
                 submissions.closed = submissions.leaving = True
-            if value >= 0:
-                self._device.wait()
+            submissions.leave()
 
     def abandon(self) -> None:
         self._submissions.closed = True

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+from _gaps import narrowest
 
 import slangpy_rt as spy
 from slangpy_rt.dtypes import NUMPY_OF
@@ -232,15 +233,25 @@ def test_a_function_named_out_parameter_keeps_it(module: spy.Module) -> None:
 
 
 def test_out_parameters(device: spy.Device, module: spy.Module) -> None:
-    a, b = np.arange(17, dtype=np.int32) - 5, np.full(17, 3, np.int32)
+    a, b = np.arange(17, dtype=np.int32), np.full(17, 3, np.int32)
     quotient, remainder = np.zeros(17, np.int32), np.zeros(17, np.int32)
     assert module.divide(a, b, quotient, remainder) is None
-    np.testing.assert_array_equal(quotient, np.trunc(a / b).astype(np.int32))
-    np.testing.assert_array_equal(remainder, np.fmod(a, b))
+    np.testing.assert_array_equal(quotient, a // 3)
+    np.testing.assert_array_equal(remainder, a % 3)
     q, r = spy.Tensor.zeros(device, 17, "int"), spy.NDBuffer(device, "int", 17)
     module.divide(spy.Tensor.from_numpy(device, a), 3, q, r)
     np.testing.assert_array_equal(q.to_numpy(), quotient)
     np.testing.assert_array_equal(r.to_numpy(), remainder)
+
+
+def test_negative_numbers_divide_towards_zero(module: spy.Module, requires: Any) -> None:
+    requires("negative remainders")
+    a, b = np.arange(-20, 20, dtype=np.int32), np.full(40, 3, np.int32)
+    b[::2] = -7
+    quotient, remainder = np.zeros(40, np.int32), np.zeros(40, np.int32)
+    module.divide(a, b, quotient, remainder)
+    np.testing.assert_array_equal(quotient, np.trunc(a / b).astype(np.int32))
+    np.testing.assert_array_equal(remainder, np.fmod(a, b))
 
 
 def test_inout_parameters(device: spy.Device, module: spy.Module) -> None:
@@ -343,7 +354,11 @@ def test_lists_and_tuples(module: spy.Module, add: spy.Function) -> None:
     np.testing.assert_array_equal(add([[1.5], [2]], [1, 2]), np.array([[2.5, 3.5], [3, 4]], np.float32))
     np.testing.assert_array_equal(module.swap2((1, 2)), np.array([2, 1], np.float32))
     np.testing.assert_array_equal(module.swap2([(1, 2), (3, 4)]), np.array([[2, 1], [4, 3]], np.float32))
-    np.testing.assert_array_equal(module.add_uint8_t([1, 255], 1), np.array([2, 0], np.uint8))
+    scalar = narrowest(module.device)
+    most = np.iinfo(NUMPY_OF[scalar]).max
+    np.testing.assert_array_equal(
+        module[f"add_{scalar}"]([1, most], 1), np.array([2, 0], NUMPY_OF[scalar]), strict=True
+    )
 
 
 def test_kinds_of_arrays_that_come_from_numpys(add: spy.Function, tmp_path: Path) -> None:

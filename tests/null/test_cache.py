@@ -603,6 +603,35 @@ def test_clear_removes_the_cache_s_files_alone(cache: DiskCache) -> None:
     assert names(cache) == kept
 
 
+def test_another_compiler_has_a_folder_of_its_own(cache: DiskCache, tmp_path: Path) -> None:
+    folder = cache.folder("other-1.2")
+    assert folder is not None and folder == cache.folder("other-1.2") and cache.folders() == [folder]
+    assert os.name == "nt" or folder.stat().st_mode & 0o777 == 0o700
+    (folder / "deep").mkdir()
+    (folder / "deep" / "file").write_bytes(b"x")
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "file").touch()
+    assert cache.directory is not None
+    if os.name != "nt":
+        (cache.directory / "link.kept").symlink_to(elsewhere)
+        assert cache.folder("link") is None and cache.folders() == [folder]
+    cache.put(KEY, META, PAYLOAD)
+    assert cache.clear() == 1
+    assert not folder.exists() and (elsewhere / "file").exists()
+    (cache.directory / "taken.kept").touch()
+    assert cache.folder("taken") is None
+    assert DiskCache.open(None, CAP).folder("other") is None and DiskCache.open(None, CAP).folders() == []
+
+
+@pytest.mark.skipif(os.name == "nt", reason="modes are not checked on Windows")
+def test_a_folder_that_others_may_write_is_not_used(cache: DiskCache) -> None:
+    folder = cache.folder("other")
+    assert folder is not None
+    folder.chmod(0o777)
+    assert cache.folder("other") is None
+
+
 def test_a_bundle_carries_entries_to_another_cache(cache: DiskCache, tmp_path: Path) -> None:
     cache.put(KEY, META, PAYLOAD)
     cache.put(OTHER, {}, b"")

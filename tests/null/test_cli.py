@@ -30,7 +30,7 @@ OTHER = "c" * 64
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DiskCache:
     """A cache with three entries, which the command line uses."""
     folder = tmp_path / "cache"
-    monkeypatch.setattr("slangpy_rt.device.CONFIG", replace(CONFIG, cache_dir=str(folder)))
+    monkeypatch.setattr("slangpy_rt.cache.CONFIG", replace(CONFIG, cache_dir=str(folder)))
     cache = DiskCache.open(folder, 1 << 20)
     for key in ALIKE:
         cache.put(key, KERNEL, b"binary")
@@ -95,7 +95,13 @@ def test_export_clear_import(cache: DiskCache, tmp_path: Path, capsys: pytest.Ca
     assert cli.main(["cache", "export", str(some), "ab0"]) == 0
     assert capsys.readouterr().out == f"wrote 1 entry to {some}\n"
     assert cli.main(["cache", "export", str(everything)]) == 0
+    folder = cache.folder("other-1.2")
+    assert folder is not None
+    (folder / "file").write_bytes(bytes(2048))
+    assert cli.main(["cache", "info"]) == 0
+    assert "beside it  2.0 KiB that other-1.2 keeps\n" in capsys.readouterr().out
     assert cli.main(["cache", "clear"]) == 0
+    assert not folder.exists()
     assert f"removed 3 entries from {cache.directory}\n" in capsys.readouterr().out
     assert cli.main(["cache", "import", str(some)]) == 0
     assert [entry.key for entry in cache.entries()] == [ALIKE[0]]
@@ -115,7 +121,7 @@ def test_verify_names_damaged_entries(cache: DiskCache, capsys: pytest.CaptureFi
 
 
 def test_a_cache_that_is_off_says_why(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr("slangpy_rt.device.CONFIG", replace(CONFIG, cache_dir=""))
+    monkeypatch.setattr("slangpy_rt.cache.CONFIG", replace(CONFIG, cache_dir=""))
     assert cli.main(["cache", "list"]) == 1
     assert capsys.readouterr() == ("", "cache: the disk cache is turned off.\n")
     assert cli.main(["cache", "info"]) == 0

@@ -67,7 +67,7 @@ ALLOWED = {
     "backends._rhi_cuda": BASE | {"backends._cuda_driver", "backends._cuda_queue", "backends._rhi_queue"},
     "backends._rhi_queue": BASE | {"backends._rhi_device", "backends._rhi_memory", "backends.rhi"},
     "backends._rhi_memory": set(),
-    "backends._rhi_device": BASE | {"backends._vk_instance", "backends.cuda"},
+    "backends._rhi_device": BASE | {"backends._vk_instance", "backends.cuda", "cache"},
     "backends.vulkan": BASE
     | {"backends._shared_pool", "backends._vk_commands", "backends._vk_queue", "backends._vk_recording"}
     | {"backends._vk_device", "backends._vk_heap", "backends._vk_instance"},
@@ -237,7 +237,7 @@ OUTSIDE = {
     "vulkan": {"slangpy_rt.backends._vk_instance"},
     "cuda": {"slangpy_rt.backends.cuda", "slangpy_rt.backends._cuda_driver", "slangpy_rt.cli"},
     "filelock": {"slangpy_rt.cache"},
-    "platformdirs": {"slangpy_rt.cache", "slangpy_rt.backends.cpu", "slangpy_rt.backends._rhi_device"},
+    "platformdirs": {"slangpy_rt.cache", "slangpy_rt.backends.cpu"},
     "ml_dtypes": {"slangpy_rt.interop.torch"},
     "torch": {"slangpy_rt.interop."},
     "nvtx": {"slangpy_rt.labels"},
