@@ -61,7 +61,9 @@ class Submissions:
         # Submissions are counted.
         self.last = self._done = -1
         self._encoder: Any = None
+        self._batch = Batch()
         self._pending = 0
+        self._lost = ""
         self._frame: Frame | None = None
         self._full: list[Frame] = []
         self._idle: list[Frame] = []
@@ -80,6 +82,7 @@ class Submissions:
         encoder = self._encoder
         if encoder is None:
             encoder = self._encoder = self.device.create_command_encoder()
+            self._batch = Batch()
             waits = True
         if waits:
             encoder.global_barrier()
@@ -123,10 +126,9 @@ class Submissions:
         try:
             self.last = self._send(encoder.finish())
         except RuntimeError as error:
-            raise DeviceLostError(
-                f"device {self._name}: work was refused ({error}). This process cannot use the device any more; "
-                "start a new one."
-            ) from None
+            self._lost = str(error)
+            self.require_open()
+        self._batch.number = self.last
         self._flying.append((self.last, frames))
         if len(self._flying) > _FLYING:
             self.wait(self._flying[0][0])
@@ -138,7 +140,7 @@ class Submissions:
         return self.last
 
     def mark(self, timed: bool) -> Mark:
-        """As ``Queue.mark``.
+        """As ``Queue.mark``. With a timed one work goes on to gather: between two of them the device does not idle.
 
         Raises
         ------
@@ -146,7 +148,7 @@ class Submissions:
             If the device has no clock.
         """
         if not timed:
-            return RhiMark(self, self.submit(), -1)
+            return RhiMark(self, Batch(self.submit()), -1)
         if not self._opened.timestamps:
             raise UnsupportedError(f"device {self._name}: slang-rhi has no clock of this device.")
         if not self._queries:
@@ -155,7 +157,16 @@ class Submissions:
             self._queries.extend(range(end - _QUERIES, end))
         query = self._queries.pop()
         self.encoder().write_timestamp(self._pools[query // _QUERIES], query % _QUERIES)
-        return RhiMark(self, self.submit(), query)
+        return RhiMark(self, self._batch, query)
+
+    def number(self, batch: Batch) -> int:
+        """The number of a batch, which is sent if it has not been."""
+        if batch.number is None:
+            with self.lock:
+                if batch.number is None:
+                    self.submit()
+        assert batch.number is not None
+        return batch.number
 
     def seconds(self, query: int) -> float:
         """The device's clock at a timed mark."""
@@ -189,12 +200,17 @@ class Submissions:
             pause = min(pause + 2e-6, 2e-4)
 
     def require_open(self) -> None:
-        """Raise if the device is closed; end daemon threads once the process ends."""
+        """Raise if the device is closed or lost; end daemon threads once the process ends."""
         if self.leaving and threading.current_thread().daemon:
             raise SystemExit
         # slangpy is torn down with Python's modules, whoever still uses its devices.
         if self.closed or sys.is_finalizing():
             raise DeviceError(f"device {self._name}: this device is closed; open a new one.")
+        if self._lost:
+            raise DeviceLostError(
+                f"device {self._name}: work was refused ({self._lost}). This process cannot use the device any more; "
+                "start a new one."
+            )
 
     def leave(self) -> None:
         """Wait for all that was sent, as the process ends."""
@@ -275,22 +291,31 @@ class RhiQueue(Queue):
         self.backend.sync()
 
 
+class Batch:
+    """Work that goes to the device together; it has a number once it went."""
+
+    __slots__ = ("number",)
+
+    def __init__(self, number: int | None = None) -> None:
+        self.number = number
+
+
 class RhiMark(Mark):
-    """The end of a submission, and of a timed mark the number of its query."""
+    """The end of a batch. A timed mark lies somewhere in it, and has the number of a query."""
 
-    __slots__ = ("_query", "_submissions", "_value")
+    __slots__ = ("_batch", "_query", "_submissions")
 
-    def __init__(self, submissions: Submissions, value: int, query: int) -> None:
+    def __init__(self, submissions: Submissions, batch: Batch, query: int) -> None:
         self._submissions = submissions
-        self._value = value
+        self._batch = batch
         self._query = query
 
     @property
     def done(self) -> bool:
-        return self._submissions.reached(self._value)
+        return self._submissions.reached(self._submissions.number(self._batch))
 
     def sync(self) -> None:
-        self._submissions.wait(self._value)
+        self._submissions.wait(self._submissions.number(self._batch))
 
     def since(self, earlier: Mark) -> float:
         assert isinstance(earlier, RhiMark)

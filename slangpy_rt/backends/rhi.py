@@ -25,7 +25,7 @@ import numpy as np
 from slangpy_rt.backends._rhi_cuda import CudaSubmissions
 from slangpy_rt.backends._rhi_device import Opened, open_device, package_version, why_missing
 from slangpy_rt.backends._rhi_memory import OFFSET_MASK, Block, Memory, Stage, pack_address
-from slangpy_rt.backends._rhi_queue import RhiKernel, RhiMark, RhiQueue, RhiRecording, Submissions
+from slangpy_rt.backends._rhi_queue import RhiKernel, RhiQueue, RhiRecording, Submissions
 from slangpy_rt.backends.base import Backend, Buffer, Kernel, KernelInfo, Mark, Target
 from slangpy_rt.errors import CompileError, DeviceError, OutOfMemoryError, UnsupportedError
 
@@ -181,7 +181,7 @@ class RhiBackend(Backend):
             encoder = self._submissions.encoder()
             encoder.copy_buffer(back, 0, memory, src.block.offset, nbytes)
             encoder.set_buffer_state(memory, self._ready)
-            mark = RhiMark(self._submissions, self._submissions.submit(), -1)
+            mark = self._submissions.mark(False)
 
         def read(dst: memoryview) -> None:
             with self._lock:

@@ -12,6 +12,7 @@ import slangpy_rt as spy
 from slangpy_rt.backends._rhi_device import why_missing
 from slangpy_rt.backends._rhi_queue import RhiRecording
 from slangpy_rt.backends.base import Dispatch
+from slangpy_rt.backends.rhi import RhiBackend
 
 pytestmark = pytest.mark.skipif(why_missing("vulkan") is not None, reason=str(why_missing("vulkan")))
 
@@ -77,6 +78,43 @@ def test_one_is_closed_while_the_other_works() -> None:
         modules[0].mul(1.0, 2.0)
     assert (kept[1].to_numpy() == 1).all() and modules[1].mul(3.0, 2.0) == 6
     second.close()
+
+
+def test_a_lost_device_says_so_from_then_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    device = spy.Device("rhi-vulkan")
+    module = spy.Module.load_from_source(device, "lost", SOURCE)
+    x = spy.Tensor.from_numpy(device, np.ones(8, np.float32))
+    backend = device.backend
+    assert isinstance(backend, RhiBackend)
+
+    def refuse(commands: object) -> int:
+        raise RuntimeError("it fell off the bus")
+
+    monkeypatch.setattr(backend._submissions, "_send", refuse)
+    for _ in range(2):
+        with pytest.raises(spy.DeviceLostError, match=r"rhi-vulkan: work was refused \(it fell off the bus\)"):
+            module.mul(x, x).to_numpy()
+    with pytest.raises(spy.DeviceLostError):
+        device.close()
+    with pytest.raises(spy.DeviceError, match="closed"):
+        module.mul(x, x)
+
+
+def test_timed_marks_gather_with_the_work_between_them() -> None:
+    with spy.Device("rhi-vulkan") as device:
+        module = spy.Module.load_from_source(device, "timed", SOURCE)
+        x = spy.Tensor.from_numpy(device, np.ones(4, np.float32))
+        module.mul(x, x, _result=x)
+        device.synchronize()
+        queue = device.backend.queue
+        first, unsent = queue.mark(timed=True), queue.mark(timed=True)
+        for _ in range(3):
+            module.mul(x, x, _result=x)
+        last = queue.mark(timed=True)
+        # Nobody has asked yet: whoever does has it sent.
+        last.sync()
+        assert first.done and unsent.done and last.done
+        assert last.since(first) >= last.since(unsent) > 0
 
 
 def test_a_barrier_for_all_that_is_before_it() -> None:
