@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import importlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -29,6 +29,9 @@ _SCALARS = {
 # slang-rhi's list of Metal's features has none of these, and MSL has all of them; it has no double.
 _METAL = frozenset({"int8_t", "uint8_t", "int16_t", "uint16_t", "int64_t", "uint64_t", "half"})
 _BYTES = frozenset({"int8_t", "uint8_t"})
+# Where arrays have descriptors: one for each beyond 1 MiB, 128 GiB at least. D3D12 has a million, slang-rhi 1,024
+# unless it is told.
+DESCRIPTORS = 1 << 17
 _PLATFORMS = {"d3d12": ("win32", "Windows"), "metal": ("darwin", "macOS")}
 
 
@@ -101,6 +104,16 @@ def why_missing(kind: str) -> str | None:
     return None
 
 
+def why_unfit(kind: str, entry: str, features: Set[str]) -> str:
+    """What slang-rhi says that an open device lacks, and kernels cannot do without; empty if nothing."""
+    if entry == "handle" and "bindless" not in features:
+        return "has no bindless descriptors, by which kernels reach arrays: they need shader model 6.6"
+    if kind == "metal" and "residency_set" not in features:
+        # Without them slang-rhi makes resident what it finds in a kernel's own parameters, and not what those point to.
+        return "has no residency sets, by which kernels reach arrays: they need macOS 15 and an Apple GPU"
+    return ""
+
+
 def open_device(name: str, kind: str, index: int, debug: bool, entry: str) -> Opened:
     """Open the adapter of that number.
 
@@ -127,6 +140,8 @@ def open_device(name: str, kind: str, index: int, debug: bool, entry: str) -> Op
         "adapter_luid": adapters[index].luid,
         "shader_cache_path": _kept("kernels"),
     }
+    if entry == "handle":
+        told["bindless_options"] = spy.BindlessDesc(buffer_count=DESCRIPTORS)
     try:
         # Each brings a compiler of its own, which Slang (2026.12) makes the thread's default and forgets to take
         # back when it goes: reflection in that thread crashed once a device was closed. So the thread goes at once.
@@ -135,6 +150,9 @@ def open_device(name: str, kind: str, index: int, debug: bool, entry: str) -> Op
     except RuntimeError as error:
         raise DeviceError(f"device {name}: it does not open: {error}") from None
     features = {feature.name for feature in device.features}
+    if reason := why_unfit(kind, entry, features):
+        device.close()
+        raise UnsupportedError(f"device {name}: {device.info.adapter_name} {reason}.")
     scalars = _ALWAYS | (_METAL if kind == "metal" else frozenset())
     for feature, found in _SCALARS.items():
         if feature in features:

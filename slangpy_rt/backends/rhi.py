@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from slangpy_rt.backends._rhi_cuda import CudaSubmissions
-from slangpy_rt.backends._rhi_device import Opened, open_device, package_version, why_missing
+from slangpy_rt.backends._rhi_device import DESCRIPTORS, Opened, open_device, package_version, why_missing
 from slangpy_rt.backends._rhi_memory import OFFSET_MASK, Block, Memory, Stage, pack_address
 from slangpy_rt.backends._rhi_queue import RhiKernel, RhiQueue, RhiRecording, Submissions
 from slangpy_rt.backends.base import Backend, Buffer, Kernel, KernelInfo, Mark, Target
@@ -364,10 +364,23 @@ class RhiBackend(Backend):
                 "Use smaller ones."
             )
         buffer = self._make(size, "device_local")
-        address = pack_address(buffer.descriptor_handle_rw.value) if self._handles else buffer.device_address
+        address = pack_address(self._descriptor(buffer)) if self._handles else buffer.device_address
         if not address:
             raise DeviceError(f"device {self.name}: memory came at address 0, which stands for no array.")
         return Memory(buffer, address)
+
+    def _descriptor(self, buffer: Any) -> int:
+        try:
+            return int(buffer.descriptor_handle_rw.value)
+        except RuntimeError:
+            self._give_back()
+        try:
+            return int(buffer.descriptor_handle_rw.value)
+        except RuntimeError:
+            raise OutOfMemoryError(
+                f"device {self.name}: {DESCRIPTORS:,} arrays of more than 1 MiB are the most that it takes. Free some, "
+                "or use fewer and larger ones."
+            ) from None
 
 
 class RhiVulkan(RhiBackend):

@@ -55,3 +55,20 @@ def test_an_api_of_another_system(monkeypatch: pytest.MonkeyPatch, system: str, 
 def test_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_rhi_device, "find_spec", lambda name: None)
     assert _rhi_device.why_missing("vulkan") == "the slangpy package is not installed; pip install slangpy"
+
+
+@pytest.mark.parametrize(
+    ("kind", "entry", "features", "message"),
+    [
+        ("vulkan", "pointer", set(), ""),
+        ("cuda", "pointer", set(), ""),
+        ("d3d12", "handle", {"bindless"}, ""),
+        ("d3d12", "handle", {"residency_set"}, "shader model 6.6"),
+        ("vulkan", "handle", set(), "no bindless descriptors"),
+        ("metal", "pointer", {"residency_set"}, ""),
+        ("metal", "pointer", {"bindless"}, "macOS 15"),
+    ],
+)
+def test_what_kernels_cannot_do_without(kind: str, entry: str, features: set[str], message: str) -> None:
+    reason = _rhi_device.why_unfit(kind, entry, features)
+    assert message in reason and bool(reason) == bool(message)
