@@ -1,8 +1,9 @@
 """The disk cache: metadata and payload under a key, shared by all processes of one user.
 
 It holds bytes and JSON and refuses to know what they mean: what goes into a key and into an entry is the
-caller's business. A compiler that keeps files of its own has a folder here, into which nobody else looks. Nothing in it is pickled or run, and no failure of the disk becomes an exception: what
-cannot be read is a miss, what cannot be written is not stored.
+caller's business. A compiler that keeps files of its own has a folder here, into which nobody else looks.
+Nothing in it is pickled or run, and no failure of the disk becomes an exception: what cannot be read is a
+miss, what cannot be written is not stored.
 
 Threats: entries become code in the process that reads them, so whoever can write the directory can run
 code. The directory therefore belongs to the user alone, and an entry that is a link, has another owner or

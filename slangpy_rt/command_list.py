@@ -22,9 +22,34 @@ if TYPE_CHECKING:
     from slangpy_rt.device import Device
     from slangpy_rt.stream import Stream
 
-MOVES = "uint copy(uint x) { return x; }\nuint8_t copyByte(uint8_t x) { return x; }\nuint zero() { return 0; }\n" + (
-    "uint8_t zeroByte() { return 0; }\n"
-)
+MOVES = """
+import slangpy_rt;
+uint copy(uint x) { return x; }
+uint8_t copyByte(uint8_t x) { return x; }
+uint zero() { return 0; }
+uint8_t zeroByte() { return 0; }
+
+// Where memory has no 8-bit integers. Word `k` of an array gets those of its bytes that are from `first` to before
+// `last`; in `source` they are `away` further on. A word has one thread, and calls that touch one buffer wait for
+// each other: the rest of it needs no atomics.
+void copyPart(int k, inout uint word, Tensor<uint, 1> source, int64_t first, int64_t last, int64_t away)
+{
+    for (uint b = 0; b < 4; ++b)
+    {
+        let at = 4 * int64_t(k) + b;
+        if (at < first || at >= last)
+            continue;
+        let bits = source[int(at + away >> 2)] >> uint(at + away & 3) * 8 & 0xff;
+        word = word & ~(0xffu << b * 8) | bits << b * 8;
+    }
+}
+void zeroPart(int k, inout uint word, int64_t first, int64_t last)
+{
+    for (uint b = 0; b < 4; ++b)
+        if (4 * int64_t(k) + b >= first && 4 * int64_t(k) + b < last)
+            word &= ~(0xffu << b * 8);
+}
+"""
 
 
 class Call:
@@ -134,8 +159,12 @@ class CommandList:
                 f"CommandList.copy: {source.summary} and {to.summary} share memory; copy to a third array first."
             )
         moves = self.device.moves
-        copy = moves.copy if words[0].dtype.scalar == "uint" else moves.copyByte
-        copy.append_to(self, words[1], _result=words[0])
+        if self._in_parts(to, source):
+            first, begin = to.address % 4, source.address % 4
+            moves.copyPart.append_to(self, range(words[0].shape[0]), *words, first, first + to.nbytes, begin - first)
+        else:
+            copy = moves.copy if words[0].dtype.scalar == "uint" else moves.copyByte
+            copy.append_to(self, words[1], _result=words[0])
 
     def clear(self, array: NDBuffer) -> None:
         """Set all bytes of a contiguous array to zero.
@@ -147,7 +176,11 @@ class CommandList:
         """
         (words,) = self._words("clear", array)
         moves = self.device.moves
-        (moves.zero if words.dtype.scalar == "uint" else moves.zeroByte).append_to(self, _result=words)
+        if self._in_parts(array):
+            first = array.address % 4
+            moves.zeroPart.append_to(self, range(words.shape[0]), words, first, first + array.nbytes)
+        else:
+            (moves.zero if words.dtype.scalar == "uint" else moves.zeroByte).append_to(self, _result=words)
 
     def update(self, place: int, *args: Any, _result: Any = None, **named: Any) -> None:
         """Give a recorded call other arguments of the same layouts; the list is not recorded again.
@@ -246,18 +279,30 @@ class CommandList:
         return self._touched
 
     def _words(self, method: str, *arrays: NDBuffer) -> list[NDBuffer]:
-        """Arrays' memory as words, or as bytes where one is not made of words."""
+        """Arrays' memory as words, or as bytes where one is not made of words; see ``_in_parts``."""
         for array in arrays:
             if not isinstance(array, NDBuffer) or array.device is not self.device or not array.is_contiguous:
                 what = array.summary if isinstance(array, NDBuffer) else repr(array)
                 raise BindError(f"CommandList.{method}: {what} is no contiguous array of {self.device!r}.")
-        size = 4 if all(n % 4 == 0 for a in arrays for n in (a.address, a.nbytes)) else 1
+        parts = self._in_parts(*arrays)
+        size = 4 if parts or _are_words(arrays) else 1
         kind = element_type(method, "uint" if size == 4 else "uint8_t")
         words = []
         for a in arrays:
-            layout = self.device.layout(NDBuffer, kind, (a.nbytes // size,), None, a.address % 32 == 0)
-            words.append(NDBuffer.of(layout, a.buffer, a.address))
+            # Blocks of memory begin and end at words, so that those around an array are in its block.
+            before, after = (a.address % 4, -(a.address + a.nbytes) % 4) if parts else (0, 0)
+            address, count = a.address - before, (before + a.nbytes + after) // size
+            layout = self.device.layout(NDBuffer, kind, (count,), None, address % 32 == 0)
+            words.append(NDBuffer.of(layout, a.buffer, address))
         return words
+
+    def _in_parts(self, *arrays: NDBuffer) -> bool:
+        """Whether arrays are reached by the words they have a part of, since the device cannot reach bytes."""
+        return "uint8_t" not in self.device.caps.scalars and not _are_words(arrays)
+
+
+def _are_words(arrays: Sequence[NDBuffer]) -> bool:
+    return all(n % 4 == 0 for a in arrays for n in (a.address, a.nbytes))
 
 
 def _launchers(calls: Sequence[Call]) -> list[tuple[Launcher, bytes]]:

@@ -1,9 +1,9 @@
 """What every test shares: the devices, the rule for what a device may lack, and a kernel cache of its own.
 
 A backend that is absent is left out, unless ``--backend`` or ``SLANGPY_RT_REQUIRE`` ("cpu,vulkan") names it:
-then its tests fail. A capability that is absent skips a test only if ``UNSUPPORTED`` gives the reason in
-writing. pytest-xdist runs the tests in several processes; each has devices and a cache of its own. Nothing here is
-a test.
+then its tests fail. The same goes for ``dxc``, a compiler. A capability that is absent skips a test only if
+``UNSUPPORTED`` gives the reason in writing. pytest-xdist runs the tests in several processes; each has devices and a
+cache of its own. Nothing here is a test.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ for _name in ("SLANGPY_RT_DEVICE", "SLANGPY_RT_OVERRIDE", "SLANGPY_RT_DEBUG", "S
     os.environ.pop(_name, None)
 
 import slangpy_rt as spy  # noqa: E402
+from tests.dxc import Dxc  # noqa: E402
 
 # (backend, capability) -> why it will never be there. A gap without an entry fails.
 UNSUPPORTED = {
@@ -42,6 +43,10 @@ UNSUPPORTED |= {
     ("rhi-cuda", "int8_t vectors"): UNSUPPORTED["cuda", "int8_t vectors"],
     ("rhi-cuda", "cooperative_matrix"): "slang-rhi says nothing about its tensor cores",
 }
+for _name in ("rhi-vulkan", "rhi-vulkan-handles"):
+    UNSUPPORTED[_name, "negative remainders"] = (
+        "slang-rhi leaves VK_KHR_maintenance8 off, without which Vulkan leaves them undefined"
+    )
 for _name in ("d3d12", "rhi-vulkan-handles"):
     UNSUPPORTED |= {
         (_name, "int8_t"): "HLSL has no 8-bit types",
@@ -50,6 +55,9 @@ for _name in ("d3d12", "rhi-vulkan-handles"):
         (_name, "shared memory"): "slangpy's binding of slang-rhi maps no memory",
         (_name, "cooperative_matrix"): "slang-rhi enables no fixed size of tiles that the kernels could rely on",
     }
+UNSUPPORTED["rhi-vulkan-handles", "large derivatives"] = (
+    "Mesa's llvmpipe compiles a derivative of three hidden layers for one to two minutes without pointers"
+)
 
 Requires = Callable[..., None]
 
@@ -60,7 +68,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     parser.addoption("--validation", action="store_true", help="open Vulkan with its layers; any message fails")
     parser.addoption("--long", action="store_true", help="property tests: many more cases, of any layout")
+    parser.addoption(
+        "--texts", action="store_true", help="kernels of slang-rhi's devices also as D3D12 and Metal have them"
+    )
     parser.addoption("--regenerate-golden", action="store_true", help="rewrite tests/golden/*.slang")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--texts"):
+        from tests.texts import from_options
+
+        config.pluginmanager.register(from_options(config, _required()))
 
 
 def pytest_report_header() -> list[str]:
@@ -95,6 +113,18 @@ def device(backend_name: str, pytestconfig: pytest.Config) -> Iterator[spy.Devic
         assert not said, "the validation layer had something to say:\n" + "\n".join(said)
 
 
+@pytest.fixture(scope="session")
+def dxc() -> Dxc:
+    """The compiler of D3D12's kernels, where ``SLANGPY_RT_DXC`` says that there is one."""
+    path = os.environ.get("SLANGPY_RT_DXC")
+    if not path:
+        reason = "SLANGPY_RT_DXC names no library of DXC; CONTRIBUTING.md says where to get one"
+        if "dxc" in _required():
+            pytest.fail(f"dxc is required and absent: {reason}")
+        pytest.skip(reason)
+    return Dxc(path)
+
+
 @pytest.fixture
 def requires(device: spy.Device) -> Requires:
     """``requires("half", "double")`` skips the test on a backend that is known never to have them."""
@@ -108,6 +138,11 @@ def requires(device: spy.Device) -> Requires:
             has |= {"int8_t vectors"}
         if not device.name.startswith(("rhi-", "d3d12", "metal")):
             has |= {"shared memory"}
+        if device.name != "rhi-vulkan-handles" or "llvmpipe" not in device.info:
+            has |= {"large derivatives"}
+        # Mesa's driver defines what Vulkan leaves open.
+        if not device.name.startswith("rhi-vulkan") or "llvmpipe" in device.info:
+            has |= {"negative remainders"}
         for capability in capabilities:
             if capability not in has:
                 reason = UNSUPPORTED.get((device.name, capability))
@@ -122,7 +157,11 @@ def _chosen(config: pytest.Config) -> list[str]:
     asked: list[str] = config.getoption("--backend")
     if asked:
         return asked
-    required = [name for name in os.environ.get("SLANGPY_RT_REQUIRE", "").split(",") if name]
+    required = [name for name in _required() if name != "dxc"]
     # The same hardware another way; asked for by name.
     present = [d.type for d in spy.devices() if d.available and not d.type.startswith("rhi-")]
     return list(dict.fromkeys([*required, *present]))
+
+
+def _required() -> list[str]:
+    return [name for name in os.environ.get("SLANGPY_RT_REQUIRE", "").split(",") if name]

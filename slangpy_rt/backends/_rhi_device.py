@@ -109,7 +109,7 @@ def why_unfit(kind: str, entry: str, features: Set[str]) -> str:
     if entry == "handle" and "bindless" not in features:
         return "has no bindless descriptors, by which kernels reach arrays: they need shader model 6.6"
     if kind == "metal" and "residency_set" not in features:
-        # Without them slang-rhi makes resident what it finds in a kernel's own parameters, and not what those point to.
+        # Without them slang-rhi makes resident what a kernel's own parameters point to, but not what that points to.
         return "has no residency sets, by which kernels reach arrays: they need macOS 15 and an Apple GPU"
     return ""
 

@@ -378,8 +378,8 @@ class RhiBackend(Backend):
             return int(buffer.descriptor_handle_rw.value)
         except RuntimeError:
             raise OutOfMemoryError(
-                f"device {self.name}: {DESCRIPTORS:,} arrays of more than 1 MiB are the most that it takes. Free some, "
-                "or use fewer and larger ones."
+                f"device {self.name}: {DESCRIPTORS:,} arrays of more than 1 MiB are the most that it takes. Free "
+                "some, or use fewer and larger ones."
             ) from None
 
 

@@ -16,6 +16,7 @@ from _model import Array, CallId, Data, Grid, Shape, Type
 from hypothesis import strategies as st
 
 import slangpy_rt as spy
+from slangpy_rt.dtypes import NUMPY_OF
 
 SLANG = """
 import slangpy_rt;
@@ -25,8 +26,8 @@ uint mix(uint a, uint b) { return a * 31 + (b ^ (a >> 3)); }
 float3 turn(float3 v, float s) { return float3(v.z, s, v.x); }
 void count_up(inout int x, int by) { x += by; }
 
-int64_t widen(int a, int64_t b, uint8_t c) { return b * 3 - a + c; }
-uint8_t wrap(uint8_t a, uint8_t b) { return uint8_t(a * 3 + b); }
+int64_t widen(int a, int64_t b, NARROWEST c) { return b * 3 - a + c; }
+NARROWEST wrap(NARROWEST a, NARROWEST b) { return NARROWEST(a * 3 + b); }
 float blend(float a, float b, float c) { return a * b - c; }
 float ratio(float a, float b) { return a / (b * b + 1); }
 double mean(double a, float b) { return a * 0.5 + b; }
@@ -43,7 +44,7 @@ void trade(inout Ball a, inout Ball b) { let c = a; a = b; b = c; }
 
 FLOAT, DOUBLE, BOOL = model.scalar("float", "f4"), model.scalar("double", "f8"), model.scalar("bool", "?")
 INT, LONG = model.scalar("int", "i4"), model.scalar("int64_t", "i8")
-UINT, BYTE = model.scalar("uint", "u4"), model.scalar("uint8_t", "u1")
+UINT = model.scalar("uint", "u4")
 INT2, FLOAT2, FLOAT3 = model.vector(INT, 2), model.vector(FLOAT, 2), model.vector(FLOAT, 3)
 FLOATS, MATRIX = model.array(FLOAT, 3), model.matrix(FLOAT, 2, 3)
 BALL = model.struct("Ball", at=FLOAT3, n=INT)
@@ -104,28 +105,42 @@ def both(a: Array, x: Array, v: Array) -> tuple[Array, ...]:
 
 
 UU, FF = (("a", UINT, "in"), ("b", UINT, "in")), (("a", FLOAT, "in"), ("b", FLOAT, "in"))
-POOL = [
-    Pooled("mix", UU, UINT, lambda a, b: a * np.uint32(31) + (b ^ (a >> 3)), wild=True),
-    Pooled("turn", (("v", FLOAT3, "in"), ("s", FLOAT, "in")), FLOAT3, turned, wild=True),
-    Pooled("count_up", (("x", INT, "inout"), ("by", INT, "in")), None, lambda x, by: (None, x + by), wild=True),
-    Pooled("widen", (("a", INT, "in"), ("b", LONG, "in"), ("c", BYTE, "in")), LONG, lambda a, b, c: b * 3 - a + c),
-    Pooled("wrap", (("a", BYTE, "in"), ("b", BYTE, "in")), BYTE, lambda a, b: a * np.uint8(3) + b),
-    Pooled("blend", (*FF, ("c", FLOAT, "in")), FLOAT, lambda a, b, c: a * b - c),
-    Pooled("ratio", FF, FLOAT, lambda a, b: a / (b * b + np.float32(1)), DIVISION_ULPS),
-    Pooled("mean", (("a", DOUBLE, "in"), ("b", FLOAT, "in")), DOUBLE, lambda a, b: a * 0.5 + b),
-    Pooled("less", (("a", INT, "in"), ("b", FLOAT, "in")), BOOL, lambda a, b: a < b),
-    Pooled("put", (("p", INT2, "in"), ("k", INT, "in")), INT2, lambda p, k: (p * k[..., None] + [1, 2]).astype("i4")),
-    Pooled("twice", (("p", INT, "in"),), INT, lambda p: p * 2),
-    Pooled("reverse", (("x", FLOATS, "in"),), FLOATS, lambda x: x[..., ::-1]),
-    Pooled(
-        "outer", (("a", FLOAT2, "in"), ("b", FLOAT3, "in")), MATRIX, lambda a, b: a[..., :, None] * b[..., None, :]
-    ),
-    Pooled("move", (("b", BALL, "in"), ("by", FLOAT3, "in"), ("k", INT, "in")), BALL, moved),
-    Pooled("pick", (("t", model.tensor(FLOAT, 1), "in"), ("i", UINT, "in")), FLOAT, picked),
-    Pooled("both", (("a", INT, "in"), ("x", INT, "inout"), ("v", FLOAT3, "out")), INT, both),
-    Pooled("trade", (("a", BALL, "inout"), ("b", BALL, "inout")), None, lambda a, b: (None, b.copy(), a.copy())),
-]
-MAPPED = [f for f in POOL if f.wild]
+
+
+def pool(narrowest: str) -> list[Pooled]:
+    """The functions, with a type in the place of ``NARROWEST``."""
+    narrow = model.scalar(narrowest, NUMPY_OF[narrowest].str[1:])
+    return [
+        Pooled("mix", UU, UINT, lambda a, b: a * np.uint32(31) + (b ^ (a >> 3)), wild=True),
+        Pooled("turn", (("v", FLOAT3, "in"), ("s", FLOAT, "in")), FLOAT3, turned, wild=True),
+        Pooled("count_up", (("x", INT, "inout"), ("by", INT, "in")), None, lambda x, by: (None, x + by), wild=True),
+        Pooled(
+            "widen", (("a", INT, "in"), ("b", LONG, "in"), ("c", narrow, "in")), LONG, lambda a, b, c: b * 3 - a + c
+        ),
+        Pooled("wrap", (("a", narrow, "in"), ("b", narrow, "in")), narrow, lambda a, b: a * a.dtype.type(3) + b),
+        Pooled("blend", (*FF, ("c", FLOAT, "in")), FLOAT, lambda a, b, c: a * b - c),
+        Pooled("ratio", FF, FLOAT, lambda a, b: a / (b * b + np.float32(1)), DIVISION_ULPS),
+        Pooled("mean", (("a", DOUBLE, "in"), ("b", FLOAT, "in")), DOUBLE, lambda a, b: a * 0.5 + b),
+        Pooled("less", (("a", INT, "in"), ("b", FLOAT, "in")), BOOL, lambda a, b: a < b),
+        Pooled(
+            "put", (("p", INT2, "in"), ("k", INT, "in")), INT2, lambda p, k: (p * k[..., None] + [1, 2]).astype("i4")
+        ),
+        Pooled("twice", (("p", INT, "in"),), INT, lambda p: p * 2),
+        Pooled("reverse", (("x", FLOATS, "in"),), FLOATS, lambda x: x[..., ::-1]),
+        Pooled(
+            "outer",
+            (("a", FLOAT2, "in"), ("b", FLOAT3, "in")),
+            MATRIX,
+            lambda a, b: a[..., :, None] * b[..., None, :],
+        ),
+        Pooled("move", (("b", BALL, "in"), ("by", FLOAT3, "in"), ("k", INT, "in")), BALL, moved),
+        Pooled("pick", (("t", model.tensor(FLOAT, 1), "in"), ("i", UINT, "in")), FLOAT, picked),
+        Pooled("both", (("a", INT, "in"), ("x", INT, "inout"), ("v", FLOAT3, "out")), INT, both),
+        Pooled("trade", (("a", BALL, "inout"), ("b", BALL, "inout")), None, lambda a, b: (None, b.copy(), a.copy())),
+    ]
+
+
+MAPPED = [f for f in pool("uint8_t") if f.wild]
 # Host data of these dtypes converts to a parameter of that kind; the last of each list does not.
 CONVERTIBLE = {
     "f": ["f2", "f4", "f8", ">f4", "i2", "u1", "i8", "c8"],
@@ -200,7 +215,9 @@ class Draw:
             return self.contents.integers(-64, 64, shape).astype(dtype)
         if code and dtype != type_.dtype:
             return self.contents.integers(0, 100, shape).astype(dtype)
-        low, high = {"u4": (0, 2**32), "u1": (0, 256), "i8": (-(2**40), 2**40)}.get(dtype.str[1:], (-1000, 1000))
+        low, high = {"u4": (0, 2**32), "u1": (0, 256), "u2": (0, 2**16), "i8": (-(2**40), 2**40)}.get(
+            dtype.str[1:], (-1000, 1000)
+        )
         return self.contents.integers(low, high, shape).astype(dtype)
 
     def array(self, type_: Type, shape: Shape, on: str, written: bool = False, wild: bool | None = None) -> Data:

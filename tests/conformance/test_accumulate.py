@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+from _gaps import pointer
 
 import slangpy_rt as spy
 from slangpy_rt.backends.base import Target
@@ -22,17 +23,18 @@ SHADERS = Path(__file__).resolve().parents[2] / "shaders"
 
 SLANG = """
 import slangpy_rt;
+#include "storage.slang"
 
-void scatter_float(float *at, int i, float x) { float.scatter(at + i, x); }
-void scatter_half(half *at, int i, half x) { half.scatter(at + i, x); }
-void scatter_double(double *at, int i, double x) { double.scatter(at + i, x); }
-void scatter_float3(float *at, int i, float3 x) { float3.scatter(at + 3 * i, x); }
-void scatter_matrix(float *at, int i, float2x3 x) { float2x3.scatter(at + 6 * i, x); }
-void scatter_array(float *at, int i, float2 x[3]) { Array<float2, 3>.scatter(at + 6 * i, x); }
+void scatter_float(POINTER(float) at, int i, float x) { float.scatter(at + i, x); }
+void scatter_half(POINTER(half) at, int i, half x) { half.scatter(at + i, x); }
+void scatter_double(POINTER(double) at, int i, double x) { double.scatter(at + i, x); }
+void scatter_float3(POINTER(float) at, int i, float3 x) { float3.scatter(at + 3 * i, x); }
+void scatter_matrix(POINTER(float) at, int i, float2x3 x) { float2x3.scatter(at + 6 * i, x); }
+void scatter_array(POINTER(float) at, int i, float2 x[3]) { Array<float2, 3>.scatter(at + 6 * i, x); }
 
-void uniform_float3(float *at, float3 x) { float3.scatterUniform(at, x); }
-void accumulate(float *at, int i, float2x3 x) { float2x3.accumulate(at + 6 * i, x); }
-void branches(float *at, int i, float x)
+void uniform_float3(POINTER(float) at, float3 x) { float3.scatterUniform(at, x); }
+void accumulate(POINTER(float) at, int i, float2x3 x) { float2x3.accumulate(at + 6 * i, x); }
+void branches(POINTER(float) at, int i, float x)
 {
     if (i % 3 == 0)
         float.scatter(at, x);
@@ -106,7 +108,7 @@ def test_scatter(device: spy.Device, module: spy.Module, requires: Requires, kin
     expected = integers(elements, *shape, seed=2)
     at = spy.Tensor.from_numpy(device, expected.astype(dtype).reshape(-1))
     np.add.at(expected, index[:count], x)
-    getattr(module, f"scatter_{kind}")(at, index[:count], x.astype(dtype))
+    getattr(module, f"scatter_{kind}")(pointer(at), index[:count], x.astype(dtype))
     np.testing.assert_array_equal(at.to_numpy().reshape(expected.shape), expected)
 
 
@@ -119,13 +121,13 @@ def test_scatter_of_runs(device: spy.Device, module: spy.Module, run: int) -> No
     expected = np.zeros((index[-1] + 1, 3))
     np.add.at(expected, index, x)
     at = spy.Tensor.zeros(device, expected.size)
-    module.scatter_float3(at, index, x.astype(np.float32))
+    module.scatter_float3(pointer(at), index, x.astype(np.float32))
     np.testing.assert_array_equal(at.to_numpy().reshape(-1, 3), expected)
 
 
 def test_scatter_loses_nothing_under_contention(device: spy.Device, module: spy.Module) -> None:
     at = spy.Tensor.zeros(device, 3)
-    module.scatter_float(at, np.arange(300_000, dtype=np.int32) % 3, np.float32(1))
+    module.scatter_float(pointer(at), np.arange(300_000, dtype=np.int32) % 3, np.float32(1))
     np.testing.assert_array_equal(at.to_numpy(), [100_000] * 3)
 
 
@@ -140,7 +142,7 @@ def test_scatter_in_branches_and_loops(device: spy.Device, module: spy.Module) -
             if k != 2:
                 expected[2 + (k if n % 7 == 0 else 0)] += v
     at = spy.Tensor.zeros(device, 8)
-    module.branches(at, i, x.astype(np.float32))
+    module.branches(pointer(at), i, x.astype(np.float32))
     np.testing.assert_array_equal(at.to_numpy(), expected)
 
 
@@ -152,28 +154,30 @@ def test_scatter_onto_what_is_no_number_ends(
     requires(kind)
     dtype = KINDS[kind][0]
     at = spy.Tensor.from_numpy(device, np.array([np.nan, np.inf, 1, -np.inf], dtype))
-    getattr(module, f"scatter_{kind}")(at, np.arange(64, dtype=np.int32) % 4, np.ones(64, dtype))
+    getattr(module, f"scatter_{kind}")(pointer(at), np.arange(64, dtype=np.int32) % 4, np.ones(64, dtype))
     np.testing.assert_array_equal(at.to_numpy(), [np.nan, np.inf, 17, -np.inf])
 
 
 def test_halves_of_one_word_are_added_apart(device: spy.Device, module: spy.Module, requires: Requires) -> None:
     requires("half")
     at = spy.Tensor.from_numpy(device, np.array([1, -2, 3, 65504], np.float16))
-    module.scatter_half(at, np.array([0, 1] * 300 + [2], np.int32), np.array([-1, 1] * 300 + [0.5], np.float16))
+    module.scatter_half(
+        pointer(at), np.array([0, 1] * 300 + [2], np.int32), np.array([-1, 1] * 300 + [0.5], np.float16)
+    )
     np.testing.assert_array_equal(at.to_numpy(), [-299, 298, 3.5, 65504])
 
 
 def test_scatter_to_one_element(device: spy.Device, module: spy.Module) -> None:
     x = integers(1003, 3)
     at = spy.Tensor.full(device, 3, 5.0)
-    module.uniform_float3(at, x.astype(np.float32))
+    module.uniform_float3(pointer(at), x.astype(np.float32))
     np.testing.assert_array_equal(at.to_numpy(), 5 + x.sum(0))
 
 
 def test_accumulate(device: spy.Device, module: spy.Module) -> None:
     x, start = integers(101, 2, 3), integers(101, 2, 3, seed=1)
     at = spy.Tensor.from_numpy(device, start.astype(np.float32).reshape(-1))
-    module.accumulate(at, np.arange(101, dtype=np.int32)[::-1], x.astype(np.float32))
+    module.accumulate(pointer(at), np.arange(101, dtype=np.int32)[::-1], x.astype(np.float32))
     np.testing.assert_array_equal(at.to_numpy().reshape(101, 2, 3), start + x[::-1])
 
 
@@ -186,11 +190,11 @@ def test_sum_and_zero(module: spy.Module) -> None:
 def test_without_float_atomics(device: spy.Device, requires: Requires, native: bool) -> None:
     # Both ways that Vulkan devices add a float; elsewhere the constant changes nothing.
     source = f"export static const bool slangpy_rt_float_atomics = {str(native).lower()};" + SLANG.split("void")[0]
-    source += "void scatter_float(float *at, int i, float x) { float.scatter(at + i, x); }"
+    source += "void scatter_float(POINTER(float) at, int i, float x) { float.scatter(at + i, x); }"
     module = spy.Module.load_from_source(device, f"atomics_{native}", source)
     at = spy.Tensor.zeros(device, 5)
     index, x = np.random.default_rng(4).integers(0, 5, 4000).astype(np.int32), integers(4000)
-    module.scatter_float(at, index, x.astype(np.float32))
+    module.scatter_float(pointer(at), index, x.astype(np.float32))
     np.testing.assert_array_equal(at.to_numpy(), np.bincount(index, x, 5))
 
 
@@ -221,9 +225,11 @@ def test_wave_sum(device: spy.Device, requires: Requires) -> None:
 
 GROUP = """
 import slangpy_rt;
+#include "storage.slang"
 [numthreads(SIZE)]
 void add(
-    uint3 group : SV_GroupID, uint thread : SV_GroupIndex, int size, SCALAR *x, SCALAR *all, SCALAR *own)
+    uint3 group : SV_GroupID, uint thread : SV_GroupIndex, int size, POINTER(SCALAR) x, POINTER(SCALAR) all,
+    POINTER(SCALAR) own)
 {
     // Threads without a value bring zero.
     KIND value = KIND.zero();
@@ -258,7 +264,7 @@ def test_scatter_group(device: spy.Device, requires: Requires, kind: str, size: 
     dtype = {"half": np.float16, "double": np.float64}.get(scalar, np.float32)
     every, own = (spy.Tensor.full(device, n * int(np.prod(shape)), 1, scalar) for n in (1, groups))
     flat = spy.Tensor.from_numpy(device, x.astype(dtype).reshape(-1))
-    module.add.dispatch((groups * size[0], *size[1:]), threads, flat, every, own)
+    module.add.dispatch((groups * size[0], *size[1:]), threads, pointer(flat), pointer(every), pointer(own))
     sums = x[:, np.arange(threads) % 3 != 1].sum(1)
     np.testing.assert_array_equal(every.to_numpy().reshape(shape), 1 + sums.sum(0))
     np.testing.assert_array_equal(own.to_numpy().reshape(groups, *shape), 1 + 2 * sums)
@@ -266,6 +272,7 @@ def test_scatter_group(device: spy.Device, requires: Requires, kind: str, size: 
 
 TENSORS = """
 import slangpy_rt;
+#include "storage.slang"
 
 [Differentiable]
 float3 mix(DiffTensor<float3, 2> t, DiffTensor<float3, 2> u, DiffTensor<float, 2> w, int i, int j)
@@ -275,16 +282,17 @@ float3 mix(DiffTensor<float3, 2> t, DiffTensor<float3, 2> u, DiffTensor<float, 2
     return t[i, j] * t[int2(0, i)] + 3 * u.loadOnce(here) * w.loadUniform(last) + w[here] * 2;
 }
 void mix_backward(
-    float *t, float *t_gradient, float *u_gradient, float *w, float *w_gradient, bool both, int i, int j, float3 d)
+    POINTER(float) t, POINTER(float) t_gradient, POINTER(float) u_gradient, POINTER(float) w,
+    POINTER(float) w_gradient, bool both, int i, int j, float3 d)
 {
     int shape[2] = { 2, 3 };
     int64_t wide[2] = { 36, 12 };
     // This gradient has its rows from last to first.
     int64_t flipped[2] = { -36, 12 };
     int64_t narrow[2] = { 12, 4 };
-    let a = DiffTensor<float3, 2>(uint64_t(t), shape, wide, uint64_t(t_gradient) + 36, flipped);
-    let b = DiffTensor<float3, 2>(uint64_t(t), shape, wide, uint64_t(u_gradient), wide);
-    let c = DiffTensor<float, 2>(uint64_t(w), shape, narrow, both ? uint64_t(w_gradient) : 0, narrow);
+    let a = DiffTensor<float3, 2>(BITS(t), shape, wide, BITS(t_gradient) + 36, flipped);
+    let b = DiffTensor<float3, 2>(BITS(t), shape, wide, BITS(u_gradient), wide);
+    let c = DiffTensor<float, 2>(BITS(w), shape, narrow, both ? BITS(w_gradient) : 0, narrow);
     bwd_diff(mix)(a, b, c, i, j, d);
 }
 
@@ -296,14 +304,15 @@ void move(RWDiffTensor<float2, 1> t, WDiffTensor<float, 1> w, int i, float x)
     w[i] = v.x + v.y * x;
 }
 float move_backward(
-    float *t, float *t_in, float *t_out, float *w, float *w_in, bool seeded, int i, float x)
+    POINTER(float) t, POINTER(float) t_in, POINTER(float) t_out, POINTER(float) w, POINTER(float) w_in,
+    bool seeded, int i, float x)
 {
     int shape[1] = { 200 };
     int64_t two[1] = { 8 };
     int64_t one[1] = { 4 };
     let a = RWDiffTensor<float2, 1>(
-        uint64_t(t), shape, two, seeded ? uint64_t(t_in) : 0, two, uint64_t(t_out), two);
-    let b = WDiffTensor<float, 1>(uint64_t(w), shape, one, uint64_t(w_in), one, 0, one);
+        BITS(t), shape, two, seeded ? BITS(t_in) : 0, two, BITS(t_out), two);
+    let b = WDiffTensor<float, 1>(BITS(w), shape, one, BITS(w_in), one, 0, one);
     var p = diffPair(x, 0.0f);
     bwd_diff(move)(a, b, i, p);
     return p.d;
@@ -313,14 +322,14 @@ float4 corners(DiffTensor<float, 3> t, DiffTensor<float, 1> line, int i)
 {
     return float4(t[1, 2, 3], t[int3(2, 1, 0)], line[i], 0) * t.shape[2];
 }
-float4 read(float *t)
+float4 read(POINTER(float) t)
 {
     int shape[3] = { 2, 3, 4 };
     int64_t stride[3] = { 48, 16, 4 };
     int size[1] = { 24 };
     int64_t step[1] = { 4 };
-    let a = DiffTensor<float, 3>(uint64_t(t), shape, stride, uint64_t(t), stride);
-    let b = DiffTensor<float, 1>(uint64_t(t), size, step, 0, step);
+    let a = DiffTensor<float, 3>(BITS(t), shape, stride, BITS(t), stride);
+    let b = DiffTensor<float, 1>(BITS(t), size, step, 0, step);
     return corners(a, b, 5);
 }
 """
@@ -347,7 +356,7 @@ def test_loads_carry_gradients_back(device: spy.Device, tensors: spy.Module, bot
             w_expected[1, 2] += 3 * (d[i, j] * t[i, j]).sum()
             w_expected[i, j] += 2 * d[i, j].sum()
     i, j = np.indices((2, 3), np.int32)
-    tensors.mix_backward(*flat, both, i, j, d.astype(np.float32))
+    tensors.mix_backward(*map(pointer, flat), both, i, j, d.astype(np.float32))
     np.testing.assert_array_equal(flat[1].to_numpy().reshape(2, 3, 3)[::-1], t_expected)
     np.testing.assert_array_equal(flat[2].to_numpy().reshape(2, 3, 3), u_expected)
     np.testing.assert_array_equal(flat[4].to_numpy().reshape(2, 3), w_expected)
@@ -359,7 +368,7 @@ def test_stores_take_their_gradient(device: spy.Device, tensors: spy.Module, see
     w_in, x = integers(200, seed=3), integers(100, seed=4)
     starts = (t, t_in, t_start, np.zeros(200), w_in)
     flat = [spy.Tensor.from_numpy(device, a.astype(np.float32).reshape(-1)) for a in starts]
-    slope = tensors.move_backward(*flat, seeded, np.arange(100, dtype=np.int32), x.astype(np.float32))
+    slope = tensors.move_backward(*map(pointer, flat), seeded, np.arange(100, dtype=np.int32), x.astype(np.float32))
     # a[i + 100] = v x and w[i] = v.x + v.y x, where v = a[i].
     v, seed, seed_w = t[:100], t_in[100:] * seeded, w_in[:100]
     expected = t_start.copy()
@@ -374,7 +383,7 @@ def test_stores_take_their_gradient(device: spy.Device, tensors: spy.Module, see
 def test_subscripts_and_shape(device: spy.Device, tensors: spy.Module) -> None:
     t = integers(2, 3, 4)
     flat = spy.Tensor.from_numpy(device, t.astype(np.float32).reshape(-1))
-    value = np.asarray(tensors.read(flat)).reshape(-1)
+    value = np.asarray(tensors.read(pointer(flat))).reshape(-1)
     np.testing.assert_array_equal(value, 4 * np.array([t[1, 2, 3], t[0, 1, 2], t.ravel()[5], 0]))
 
 
@@ -384,18 +393,19 @@ def test_a_debug_device_checks_both_ways(backend_name: str) -> None:
         module = spy.Module.load_from_source(checked, "checked", CHECKED)
         t, gradient = spy.Tensor.from_numpy(checked, np.arange(8, dtype=np.float32)), spy.Tensor.zeros(checked, 12)
         with pytest.raises(spy.OutOfBoundsError):
-            module.triple_backward(t, gradient, np.array([1, 6, 7, 8, 11, -1], np.int32), t)
+            module.triple_backward(pointer(t), pointer(gradient), np.array([1, 6, 7, 8, 11, -1], np.int32), t)
         np.testing.assert_array_equal(gradient.to_numpy(), [0, 3, 0, 0, 0, 0, 3, 3, 0, 0, 0, 0])
 
 
 CHECKED = """
 import slangpy_rt;
+#include "storage.slang"
 [Differentiable] float triple(DiffTensor<float, 1> t, int i) { return 3 * t[i]; }
 // Only kernels that take a Tensor are checked.
-void triple_backward(float *t, float *gradient, int i, Tensor<float, 1> tensor)
+void triple_backward(POINTER(float) t, POINTER(float) gradient, int i, Tensor<float, 1> tensor)
 {
     int shape[1] = { 8 };
     int64_t stride[1] = { 4 };
-    bwd_diff(triple)(DiffTensor<float, 1>(uint64_t(t), shape, stride, uint64_t(gradient), stride), i, 1);
+    bwd_diff(triple)(DiffTensor<float, 1>(BITS(t), shape, stride, BITS(gradient), stride), i, 1);
 }
 """

@@ -7,11 +7,13 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 import pytest
+from _gaps import pointer
 
 import slangpy_rt as spy
 
 SLANG = """
 import slangpy_rt;
+#include "storage.slang"
 
 float pick(Tensor<float, 2> image, int i, int j) { return image[i, j]; }
 float pixel(Tensor<float, 2> image, int2 at) { return image[at]; }
@@ -22,7 +24,7 @@ void put(RWTensor<float, 1> to, int i, float x) { to[i] = x; }
 void move(RWTensor<float, 1> to, Tensor<float, 1> source, int i) { to[i] = source[i + 1]; }
 float both(Tensor<float, 1> a, Tensor<float, 1> b, int i) { return a[i] + b[i + 1]; }
 float add(float a, float b) { return a + b; }
-float raw(float *p, int i) { return p[i]; }
+float raw(POINTER(float) p, int i) { return p[i]; }
 struct Pixel { float grey; int count; }
 int total(Tensor<Pixel, 1> pixels, int i) { return pixels[i].count + int(pixels[i].grey); }
 float4x4 matrix(Tensor<float4x4, 1> m, int i) { return m[i]; }
@@ -199,7 +201,7 @@ def test_nothing_else_is_checked(checked: spy.Device, module: spy.Module) -> Non
     line = "export static const bool slangpy_rt_checks = true;"
     assert line in module.pick.source(ramp(2, 2), 0, 0)
     assert line not in module.add.source(1.0, 2.0)
-    assert line not in module.raw.source(spy.Tensor.zeros(checked, 4), 0)
+    assert line not in module.raw.source(pointer(spy.Tensor.zeros(checked, 4)), 0)
     with spy.Device(checked.name) as plain:
         text = "import slangpy_rt; float pick(Tensor<float, 2> image, int i, int j) { return image[i, j]; }"
         source = spy.Module.load_from_source(plain, "test_unchecked", text).pick.source(ramp(2, 2), 0, 0)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+from _gaps import narrowest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -17,6 +18,8 @@ SLANG = """
 float sub(float a, float b) { return a - b; }
 int sub_int(int a, int b) { return a - b; }
 uint8_t sub_uint8_t(uint8_t a, uint8_t b) { return uint8_t(a - b); }
+uint16_t sub_uint16_t(uint16_t a, uint16_t b) { return uint16_t(a - b); }
+int64_t signed_(bool plus, inout bool odd, int64_t x) { odd = odd != (x % 2 != 0); return plus ? x : -x; }
 float3 shade(float3 colour, float gain) { return colour * gain; }
 float3 mix3(float3 a, float3 b) { return a - b; }
 float three(float a, float b, float c) { return a * 100 + b * 10 + c; }
@@ -273,10 +276,22 @@ def test_lengths_of_vectors(device: spy.Device, module: spy.Module, n: int) -> N
     np.testing.assert_array_equal(tensor.to_numpy(), a - b)
 
 
+@pytest.mark.parametrize("n", [1, 2, 3, 5, 1023, 1025])
+def test_bools_beside_64_bits(device: spy.Device, module: spy.Module, n: int) -> None:
+    # A thread has two neighbours of these: two bytes, half of a word.
+    rng = np.random.default_rng(n)
+    plus, odd = (rng.integers(0, 2, n).astype(bool) for _ in range(2))
+    x = rng.integers(0, 2**62, n)
+    tensor = spy.Tensor.from_numpy(device, odd)
+    result = module.signed_(spy.Tensor.from_numpy(device, plus), tensor, spy.Tensor.from_numpy(device, x))
+    np.testing.assert_array_equal(result.to_numpy(), np.where(plus, x, -x))
+    np.testing.assert_array_equal(tensor.to_numpy(), odd != (x % 2 != 0))
+
+
 @st.composite
 def layouts(draw: st.DrawFn) -> tuple[str, tuple[int, ...], list[tuple[tuple[slice, ...], tuple[int, ...]]]]:
     """A scalar type, a call shape and for each of two arrays its slices and the dimensions it stretches."""
-    scalar = draw(st.sampled_from(["int", "uint8_t"]))
+    scalar = draw(st.sampled_from(["int", "narrowest"]))
     shape = tuple(draw(st.lists(st.sampled_from([0, 1, 2, 3, 4, 5, 7, 8]), max_size=3)))
     arrays = []
     for _ in range(2):
@@ -307,6 +322,8 @@ def test_any_layout_equals_numpy(
     device: spy.Device, module: spy.Module, case: Any, transposed: bool, on_device: bool
 ) -> None:
     scalar, _, arrays = case
+    if scalar == "narrowest":
+        scalar = narrowest(device)
     bases = [strided(scalar, slices, own, seed) for seed, (slices, own) in enumerate(arrays)]
     a, b = (base[key] for base, key in bases)
     if transposed:

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+import numpy.typing as npt
 import pytest
+from _gaps import narrowest
 
 import slangpy_rt as spy
+from slangpy_rt.dtypes import NUMPY_OF
 
 SLANG = """
-struct Item { float a; uint8_t b; float3 c; }
+struct Item { float a; NARROWEST b; float3 c; }
 void add(inout float x, float y) { x += y; }
 uint8_t byte_of(int i) { return uint8_t(i % 251 + 1); }
+bool flag_of(int i) { return i % 3 != 1; }
 int sum(Item i) { return int(i.a) + int(i.b) + int(i.c.z); }
 """
 
@@ -18,7 +24,7 @@ int sum(Item i) { return int(i.a) + int(i.b) + int(i.c.z); }
 @pytest.fixture(scope="module")
 def module(device: spy.Device) -> spy.Module:
     """The functions above."""
-    return spy.Module.load_from_source(device, "test_clear", SLANG)
+    return spy.Module.load_from_source(device, "test_clear", SLANG, defines={"NARROWEST": narrowest(device)})
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 7, 8, 255, 4097, 100_003, (20 << 20) + 1])
@@ -49,7 +55,7 @@ def test_element_types(device: spy.Device, module: spy.Module, dtype: str) -> No
 
 
 def test_structs(device: spy.Device, module: spy.Module) -> None:
-    host = np.zeros(7, [("a", "f4"), ("b", "u1"), ("c", "f4", 3)])
+    host = np.zeros(7, [("a", "f4"), ("b", NUMPY_OF[narrowest(device)]), ("c", "f4", 3)])
     host["a"], host["b"], host["c"] = 1, 2, 3
     tensor = spy.Tensor.from_numpy(device, host, dtype=module.Item)
     tensor[:3].clear()
@@ -72,15 +78,19 @@ def test_order_with_kernels(device: spy.Device, module: spy.Module, n: int) -> N
 
 def test_order_with_kernels_at_ragged_ends(device: spy.Device, module: spy.Module) -> None:
     numbers = spy.Tensor.arange(device, 1003)
-    bytes_ = spy.Tensor.empty(device, 1003, "uint8_t")
-    host = (np.arange(1003) % 251 + 1).astype(np.uint8)
+    host: npt.NDArray[Any] = (np.arange(1003) % 251 + 1).astype(np.uint8)
+    if narrowest(device) == "uint8_t":
+        bytes_, fill = spy.Tensor.empty(device, 1003, "uint8_t"), module.byte_of
+    else:
+        # Bools are bytes everywhere.
+        bytes_, fill, host = spy.Tensor.empty(device, 1003, "bool"), module.flag_of, np.arange(1003) % 3 != 1
     for start, stop in ((1, 1002), (3, 6), (0, 1003), (501, 502), (2, 1001)) * 20:
-        module.byte_of(numbers, _result=bytes_)
+        fill(numbers, _result=bytes_)
         bytes_[start:stop].clear()
         expected = host.copy()
         expected[start:stop] = 0
         np.testing.assert_array_equal(bytes_.to_numpy(), expected)
-        module.byte_of(numbers, _result=bytes_)
+        fill(numbers, _result=bytes_)
         np.testing.assert_array_equal(bytes_.to_numpy(), host)
         bytes_[start:stop].clear()
 

@@ -100,6 +100,43 @@ def test_copies_and_lists_in_lists(module: spy.Module) -> None:
         inner.clear(b[::2])
 
 
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 7, 4099])
+def test_any_bytes_and_no_others(device: spy.Device, size: int) -> None:
+    # Devices without 8-bit integers reach them by words, of which others' bytes are a part.
+    source, before = (np.random.default_rng(size + k).integers(1, 256, size + 9).astype(np.uint8) for k in (0, 1))
+    read = spy.Tensor.from_numpy(device, source)
+    for to in (0, 1, 2, 3, 5):
+        cleared = spy.Tensor.from_numpy(device, before)
+        commands = device.command_list()
+        commands.clear(cleared[to : to + size])
+        commands.submit()
+        expected = before.copy()
+        expected[to : to + size] = 0
+        np.testing.assert_array_equal(cleared.numpy(), expected)
+        for at in (0, 1, 2, 3, 6):
+            written = spy.Tensor.from_numpy(device, before)
+            with device.command_list() as commands:
+                commands.copy(written[to : to + size], read[at : at + size])
+            expected[to : to + size] = source[at : at + size]
+            np.testing.assert_array_equal(written.numpy(), expected)
+    np.testing.assert_array_equal(read.numpy(), source)
+
+
+@pytest.mark.parametrize("size", [1, 3, 4099])
+def test_bytes_within_one_array(device: spy.Device, size: int) -> None:
+    # Neighbours, so that a word is read and written by one copy; then what was copied last is copied on.
+    host = np.random.default_rng(size).integers(1, 256, 3 * size + 5).astype(np.uint8)
+    array = spy.Tensor.from_numpy(device, host)
+    with device.command_list() as commands:
+        commands.copy(array[2 + size : 2 + 2 * size], array[2 : 2 + size])
+        commands.clear(array[1:2])
+        commands.copy(array[3 + 2 * size : 3 + 3 * size], array[2 + size : 2 + 2 * size])
+    host[2 + size : 2 + 2 * size] = host[2 : 2 + size]
+    host[1] = 0
+    host[3 + 2 * size : 3 + 3 * size] = host[2 : 2 + size]
+    np.testing.assert_array_equal(array.numpy(), host)
+
+
 def test_other_arguments(module: spy.Module) -> None:
     a, b, c, d = (tensor(module, x) for x in ([1, 2], [3, 4], [0, 0], [0, 0]))
     commands = module.device.command_list()

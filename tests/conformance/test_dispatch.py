@@ -6,11 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from _gaps import pointer
 
 import slangpy_rt as spy
 
 SLANG = """
 import slangpy_rt;
+#include "storage.slang"
 uniform float gain;
 extern static const int factor = 2;
 struct P { float a; int b; }
@@ -40,7 +42,7 @@ void scale(uint t : SV_DispatchThreadID, NDBuffer<float, 1> x, float by = 3)
 [numthreads(4, 1, 1)]
 void plane(int2 t : SV_DispatchThreadID, NDBuffer<int, 2> x) { x[t.y, t.x] = t.x - t.y; }
 [numthreads(1, 1, 1)]
-void all_kinds(P p, float3 v, float *q, NDBuffer<P, 1> b, float m[2], float2x2 x, bool on)
+void all_kinds(P p, float3 v, POINTER(float) q, NDBuffer<P, 1> b, float m[2], float2x2 x, bool on)
 {
     q[0] = p.a + p.b;
     q[1] = v.z;
@@ -140,10 +142,11 @@ def test_defaults_uniforms_and_constants(device: spy.Device, module: spy.Module)
 def test_every_kind_of_argument(device: spy.Device, module: spy.Module) -> None:
     q, b = spy.NDBuffer(device, "float", 5), spy.NDBuffer(device, module.P, 2)
     b.from_numpy(np.array([(0, 1), (2, 3)], [("a", "f4"), ("b", "i4")]))
-    module.all_kinds.dispatch(1, {"a": 2.5, "b": 4}, [1, 2, 3], q, b, [8, 9], [[1, 2], [3, 4]], True)
+    module.all_kinds.dispatch(1, {"a": 2.5, "b": 4}, [1, 2, 3], pointer(q), b, [8, 9], [[1, 2], [3, 4]], True)
     np.testing.assert_array_equal(q.to_numpy(), [6.5, 3, 9, 23, 1])
     np.testing.assert_array_equal(b.to_numpy()["b"], [1, 8])
-    module.all_kinds.dispatch(1, (1, 1), spy.float3(4), q.address, b, np.array([1, 2]), spy.float2x2(5), False)
+    where = q.address if "pointers" in device.caps.features else pointer(q)
+    module.all_kinds.dispatch(1, (1, 1), spy.float3(4), where, b, np.array([1, 2]), spy.float2x2(5), False)
     np.testing.assert_array_equal(q.to_numpy(), [2, 4, 2, 55, -1])
     np.testing.assert_array_equal(b.to_numpy()["b"], [1, 13])
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+from _gaps import narrowest
 
 import slangpy_rt as spy
 from slangpy_rt.dtypes import NUMPY_OF
@@ -18,7 +19,7 @@ from slangpy_rt.dtypes import NUMPY_OF
 SLANG = """
 #define ECHO(T)                                                                                              \\
     void echo_##T(                                                                                           \\
-        uint8_t tag, T s, vector<T, 2> v2, bool flag, vector<T, 3> v3, uint8_t tag2, vector<T, 4> v4,        \\
+        TAG tag, T s, vector<T, 2> v2, bool flag, vector<T, 3> v3, TAG tag2, vector<T, 4> v4,                \\
         out T s_out, out vector<T, 2> v2_out, out vector<T, 3> v3_out, out vector<T, 4> v4_out,              \\
         out uint3 tags)                                                                                      \\
     {                                                                                                        \\
@@ -28,8 +29,8 @@ SLANG = """
     void pass_##T(T a, vector<T, 3> v, out T a_out, out vector<T, 3> v_out) { a_out = a; v_out = v; }
 #define MORE(T)                                                                                              \\
     void more_##T(                                                                                           \\
-        matrix<T, 2, 3> m, uint8_t tag, T x[3], matrix<T, 4, 4> q,                                           \\
-        out matrix<T, 2, 3> m_out, out Array<T, 3> x_out, out matrix<T, 4, 4> q_out, out uint8_t tag_out)    \\
+        matrix<T, 2, 3> m, TAG tag, T x[3], matrix<T, 4, 4> q,                                               \\
+        out matrix<T, 2, 3> m_out, out Array<T, 3> x_out, out matrix<T, 4, 4> q_out, out TAG tag_out)        \\
     {                                                                                                        \\
         m_out = m; q_out = q; tag_out = tag;                                                                 \\
         for (int k = 0; k < 3; ++k) x_out[k] = x[k];                                                         \\
@@ -42,7 +43,7 @@ MORE(int) MORE(uint) MORE(float)
 ECHO(half)
 #endif
 import slangpy_rt;
-int64_t shapes(Tensor<uint8_t, 3> a, RWTensor<int64_t, 2> b, int d, uint8_t odd, int k)
+int64_t shapes(Tensor<TAG, 3> a, RWTensor<int64_t, 2> b, int d, TAG odd, int k)
 {
     return int64_t(a.shape[d]) * 1000 + b.shape[d % 2] * 10 + odd + int64_t(a[1, 2, k]) * 1000000 + b[1, 1];
 }
@@ -53,7 +54,9 @@ SCALARS = list(NUMPY_OF)
 @pytest.fixture(scope="module")
 def module(device: spy.Device) -> spy.Module:
     """The functions above; half only where there is one."""
-    defines = {"HALF": 1} if "half" in device.caps.scalars else {}
+    defines: dict[str, Any] = {"TAG": narrowest(device)}
+    if "half" in device.caps.scalars:
+        defines["HALF"] = 1
     return spy.Module.load_from_source(device, "test_echo", SLANG, defines=defines)
 
 
@@ -119,14 +122,14 @@ def test_pointers(device: spy.Device, module: spy.Module, requires: Any, scalar:
 
 
 @pytest.mark.parametrize("scalar", ["int", "uint", "float"])
-def test_matrices_and_arrays(module: spy.Module, scalar: str) -> None:
-    dtype = NUMPY_OF[scalar]
+def test_matrices_and_arrays(device: spy.Device, module: spy.Module, scalar: str) -> None:
+    dtype, tag = NUMPY_OF[scalar], NUMPY_OF[narrowest(device)]
     pool = extremes(scalar)
     flat = np.array([pool[k % len(pool)] for k in range(25)], dtype)
     m, x, q = flat[:6].reshape(2, 3), flat[6:9], flat[9:].reshape(4, 4)
-    out = [np.zeros_like(m), np.zeros_like(x), np.zeros_like(q), np.zeros((), np.uint8)]
+    out = [np.zeros_like(m), np.zeros_like(x), np.zeros_like(q), np.zeros((), tag)]
     module[f"more_{scalar}"](m, 77, x, q, *out)
-    for got, expected in zip(out, (m, x, q, np.uint8(77)), strict=True):
+    for got, expected in zip(out, (m, x, q, tag.type(77)), strict=True):
         assert_same_bits(got, np.asarray(expected))
 
 
@@ -147,7 +150,7 @@ def test_doubles_keep_all_their_bits(module: spy.Module) -> None:
 
 
 def test_shapes_and_strides_of_whole_arrays(device: spy.Device, module: spy.Module) -> None:
-    a = np.arange(3 * 5 * 7, dtype=np.uint8).reshape(3, 5, 7)
+    a = np.arange(3 * 5 * 7, dtype=NUMPY_OF[narrowest(device)]).reshape(3, 5, 7)
     b = np.arange(12, dtype=np.int64).reshape(3, 4) << 33
     for left, right in ((a, b), (a[:, ::-1], b[::-1, ::2]), (a.transpose(2, 1, 0)[:, :, ::-1], b.T)):
         index = (1, 2, min(3, left.shape[2] - 1))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from _gaps import narrowest
 from _gradients import Requires, filled, integers, same, seed_of, tensor
 
 import slangpy_rt as spy
@@ -19,7 +20,7 @@ struct Ray : IDifferentiable { float3 o; float3 d; int id; }
 [Differentiable] void move(inout Ray r, float by) { r.o = r.o + r.d * by; r.id += 1; }
 
 struct Leaf : IDifferentiable { float2 at; no_diff float kept; double wide; }
-struct Tree : IDifferentiable { Leaf left; float w[2]; Leaf others[2]; uint8_t tag; }
+struct Tree : IDifferentiable { Leaf left; float w[2]; Leaf others[2]; TAG tag; }
 [Differentiable] float fold(Tree t, float x)
 {
     return (dot(t.left.at, float2(1, 2)) * t.left.kept + float(t.left.wide)) * x + t.w[0] * t.w[1]
@@ -43,7 +44,7 @@ struct Plain { float a; float b; }
 @pytest.fixture(scope="module")
 def module(device: spy.Device) -> spy.Module:
     """The functions above."""
-    return spy.Module.load_from_source(device, "test_gradient_structs", SLANG)
+    return spy.Module.load_from_source(device, "test_gradient_structs", SLANG, defines={"TAG": narrowest(device)})
 
 
 def test_arrays_of_structs(module: spy.Module) -> None:

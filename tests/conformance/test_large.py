@@ -8,13 +8,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from _gaps import narrowest
 
 import slangpy_rt as spy
 from slangpy_rt import describe
+from slangpy_rt.dtypes import NUMPY_OF
 
 SLANG = """
 float sub(float a, float b) { return a - b; }
-uint8_t next(uint8_t x) { return uint8_t(x * 3 + 1); }
+NARROWEST next(NARROWEST x) { return NARROWEST(x * 3 + 1); }
 float3 tint(float3 c, float s) { return c * s; }
 int2 where(int2 p) { return p; }
 """
@@ -30,7 +32,7 @@ def load(device: spy.Device, monkeypatch: pytest.MonkeyPatch) -> Load:
             monkeypatch.setattr(device, "caps", replace(device.caps, max_groups=groups))
         if last is not None:
             monkeypatch.setattr(describe, "_MAX_32", last)
-        return spy.Module.load_from_source(device, "test_large", SLANG)
+        return spy.Module.load_from_source(device, "test_large", SLANG, defines={"NARROWEST": narrowest(device)})
 
     return lowered
 
@@ -110,8 +112,9 @@ def test_long_calls_done_in_pieces(load: Load) -> None:
 
 def test_more_elements_than_65535_groups_hold(device: spy.Device, load: Load) -> None:
     n = 65535 * 256 * 4 + 5
-    tensor = spy.Tensor.from_numpy(device, np.arange(n, dtype=np.uint32).astype(np.uint8))
+    dtype = NUMPY_OF[narrowest(device)]
+    tensor = spy.Tensor.from_numpy(device, np.arange(n, dtype=np.uint32).astype(np.uint8).astype(dtype))
     got = load().next(tensor).to_numpy()
-    pattern = (np.arange(256, dtype=np.uint32) * 3 + 1).astype(np.uint8)
+    pattern = (np.arange(256, dtype=np.uint32) * 3 + 1).astype(dtype)
     np.testing.assert_array_equal(got[: n // 256 * 256].reshape(-1, 256), np.broadcast_to(pattern, (n // 256, 256)))
     np.testing.assert_array_equal(got[n // 256 * 256 :], pattern[: n % 256])

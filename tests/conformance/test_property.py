@@ -15,8 +15,9 @@ import _model as model
 import hypothesis
 import numpy as np
 import pytest
+from _gaps import narrowest
 from _model import Array, CallId, Data, Fit, Grid, Mismatch, Refused, Shape, Type, Unspecified
-from _random_calls import MAPPED, POOL, SLANG, Case, calls, mapped_calls
+from _random_calls import MAPPED, SLANG, Case, calls, mapped_calls, pool
 from hypothesis import strategies as st
 
 import slangpy_rt as spy
@@ -199,7 +200,7 @@ def check(module: spy.Module, case: Case) -> None:
 @pytest.fixture(scope="module")
 def module(device: spy.Device) -> spy.Module:
     """The pool."""
-    return spy.Module.load_from_source(device, "test_property", SLANG)
+    return spy.Module.load_from_source(device, "test_property", SLANG, defines={"NARROWEST": narrowest(device)})
 
 
 def explore(
@@ -221,7 +222,7 @@ def test_calls(module: spy.Module, pytestconfig: pytest.Config) -> None:
     def test(case: Case) -> None:
         check(module, case)
 
-    explore(pytestconfig, test, calls(POOL, pytestconfig.getoption("--long")), 1200)
+    explore(pytestconfig, test, calls(pool(narrowest(module.device)), pytestconfig.getoption("--long")), 1200)
 
 
 def test_maps(module: spy.Module, pytestconfig: pytest.Config) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from _gaps import narrowest
 from _random_calls import SLANG
 
 import slangpy_rt as spy
@@ -12,7 +13,7 @@ import slangpy_rt as spy
 @pytest.fixture(scope="module")
 def module(device: spy.Device) -> spy.Module:
     """The pool."""
-    return spy.Module.load_from_source(device, "test_property", SLANG)
+    return spy.Module.load_from_source(device, "test_property", SLANG, defines={"NARROWEST": narrowest(device)})
 
 
 @pytest.mark.parametrize("layout", ["fortran", "gaps", "unaligned"])

@@ -19,9 +19,11 @@ import numpy as np
 import pytest
 
 import slangpy_rt as spy
+from slangpy_rt.dtypes import NUMPY_OF
 
 sys.path.insert(0, str(Path(__file__).parent))
 import _model as model
+from _gaps import narrowest
 from _model import CallId, Data, Grid, Mismatch, Refused, Type, Unspecified
 
 SLANG = """
@@ -32,6 +34,7 @@ struct S { float a; int b; };
 float of_float(float x) { return x; }
 int of_int(int x) { return x; }
 uint8_t of_uint8_t(uint8_t x) { return x; }
+uint16_t of_uint16_t(uint16_t x) { return x; }
 #ifdef HALF
 half of_half(half x) { return x; }
 #endif
@@ -297,6 +300,12 @@ def call(module: spy.Module, function: str, *values: Any) -> Any:
     return module[function](*placed, _result="tensor")
 
 
+def narrow_function(module: spy.Module) -> tuple[spy.Function, np.dtype[Any], int]:
+    """The function of the shortest unsigned integers, their dtype and the largest of them."""
+    scalar = narrowest(module.device)
+    return module[f"of_{scalar}"], NUMPY_OF[scalar], int(np.iinfo(NUMPY_OF[scalar]).max)
+
+
 def test_the_table_is_worth_its_name() -> None:
     assert len(TABLE) >= 1000
     assert sum(row.error is None for row in TABLE) >= 300
@@ -320,6 +329,10 @@ def test_values(device: spy.Device, module: spy.Module, requires: Any, row: Row)
     type_ = PARAMETERS[row.function]
     if HALF in (type_, getattr(row.argument, "type", None)):
         requires("half")
+    if BYTE in (type_, getattr(row.argument, "type", None)):
+        requires("uint8_t")
+    if type_.kind == "pointer":
+        requires("pointers")
     assert row.fit is not None and row.fit.values is not None
     wanted = row.fit.values
     if type_.kind == "tensor":
@@ -491,7 +504,8 @@ def test_a_map_settles_a_tie(module: spy.Module) -> None:
 def test_what_generics_stand_for(module: spy.Module) -> None:
     x = ramp("f4", 5, 3)
     tensor = spy.Tensor.from_numpy(module.device, x)
-    for value, scalar in ((3, "int"), (2.5, "float"), (True, "bool"), (np.uint8(3), "uint8_t")):
+    narrow = narrowest(module.device)
+    for value, scalar in ((3, "int"), (2.5, "float"), (True, "bool"), (NUMPY_OF[narrow].type(3), narrow)):
         result = module.echo(value, _result="tensor")
         assert result.dtype.name == scalar and result.to_numpy() == value
     for function, element, shape in (
@@ -522,22 +536,24 @@ def test_a_call_is_not_taken_for_another(module: spy.Module) -> None:
     for other in ({"a": 1, "b": 2}, Plain(1, 2)):
         with pytest.raises(spy.BindError, match="struct's value"):
             module.of_float(other)
-    assert module.of_uint8_t(3) == 3
-    for number in (300, -1):
+    function, dtype, most = narrow_function(module)
+    assert function(3) == 3
+    for number in (most + 45, -1):
         with pytest.raises(spy.BindError, match="does not fit"):
-            module.of_uint8_t(number)
-    np.testing.assert_array_equal(module.of_uint8_t([1, 255]), np.array([1, 255], np.uint8))
+            function(number)
+    np.testing.assert_array_equal(function([1, most]), np.array([1, most], dtype))
     with pytest.raises(spy.BindError):
-        module.of_uint8_t([1, 256])
+        function([1, most + 1])
     assert module.of_float(2.5) == 2.5
     with pytest.raises(spy.BindError):
         module.of_float(float)
 
 
 def test_a_named_tuple_is_not_taken_for_another(module: spy.Module) -> None:
-    np.testing.assert_array_equal(module.of_uint8_t(Named(1, 255)), np.array([1, 255], np.uint8))
+    function, dtype, most = narrow_function(module)
+    np.testing.assert_array_equal(function(Named(1, most)), np.array([1, most], dtype))
     with pytest.raises(spy.BindError):
-        module.of_uint8_t(Named(1, 256))
+        function(Named(1, most + 1))
 
 
 @pytest.mark.xfail(strict=True, reason="Slang chooses again, and finds two")

@@ -9,12 +9,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pytest
+from _gaps import pointer
 from _structs import assert_same
 
 import slangpy_rt as spy
 
 SLANG = """
 import slangpy_rt;
+#include "storage.slang"
 
 struct Point { float x; float y; }
 struct Ray { float3 origin; float3 direction; float reach; }
@@ -43,7 +45,7 @@ Scene scene(float size, bool on)
 float sum(Point p[2]) { return p[0].x + 10 * p[0].y + 100 * p[1].x + 1000 * p[1].y; }
 void split(float2 v, out Point p) { p.x = v.x; p.y = v.y; }
 void advance(inout Ray r, float t) { r.origin += t * r.direction; r.reach -= t; }
-struct Holder { float *p; Tensor<float, 1> t; int n; }
+struct Holder { POINTER(float) p; Tensor<float, 1> t; int n; }
 float held(Holder h, int k) { return h.p[k] * h.n + 100 * h.t[k]; }
 struct Nothing { float twice(float x) { return 2 * x; } }
 """
@@ -334,10 +336,11 @@ def test_structs_of_pointers_and_containers(device: spy.Device, module: spy.Modu
     t, k = np.array([4, 5, 6], np.float32), np.array([2, 0], np.int32)
     n = np.array([[1], [10]], np.int32)
     expected = np.array([3, 1]) * n + 100 * np.array([6, 4])
+    where = p.address if "pointers" in device.caps.features else pointer(p)
     for holder in (
-        {"p": p, "t": t, "n": n},
-        (p, spy.Tensor.from_numpy(device, t), n),
-        (p.address, t[::-1].copy()[::-1], n),
+        {"p": pointer(p), "t": t, "n": n},
+        (pointer(p), spy.Tensor.from_numpy(device, t), n),
+        (where, t[::-1].copy()[::-1], n),
     ):
         np.testing.assert_array_equal(np.asarray(module.held(holder, k)), expected)
 

@@ -14,6 +14,8 @@ import pytest
 
 import slangpy_rt as spy
 
+Requires = Callable[..., None]
+
 SLANG = """
 import slangpy_rt;
 float add(float a, float b) { return a + b; }
@@ -682,14 +684,29 @@ def refused(error: type[Exception], action: Callable[[], Any]) -> str:
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_refusals(module: spy.Module, name: str) -> None:
+def test_refusals(module: spy.Module, requires: Requires, name: str) -> None:
     action, error, message = REFUSED[name]
+    if message.startswith(AT):
+        requires("pointers")
     arrays = Arrays(module)
     # Twice: a refusal must not be remembered as a call that works.
     for _ in range(2):
         assert refused(error, lambda: action(module, arrays)) == message
     arrays.check()
     np.testing.assert_array_equal(module.add(arrays.t, arrays.h).to_numpy(), np.full(3, 14))
+
+
+def test_a_pointer_where_there_are_none(device: spy.Device, module: spy.Module) -> None:
+    if "pointers" in device.caps.features:
+        pytest.skip(f"{device.name} has pointers")
+    arrays = Arrays(module)
+    expected = (
+        f"{AT}: argument 'p' is a pointer, which {device.info} does not have; declare a RWTensor or a "
+        "RWStructuredBuffer instead."
+    )
+    for value in (arrays.t, arrays.t.address, arrays.h):
+        assert refused(spy.UnsupportedError, lambda v=value: module.at(v, 0)) == expected  # type: ignore[misc]
+    arrays.check()
 
 
 def test_a_late_case_that_there_is_not(module: spy.Module) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import re
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import given, settings
@@ -43,7 +45,8 @@ def specs(draw: st.DrawFn) -> CallSpec:
     result = Operand("_result", "float", "float", 1, "out", "linear") if draw(st.booleans()) else None
     return CallSpec(
         "f()", ("m",), "f", tuple(operands), result, draw(st.integers(1, 5)),
-        draw(st.sampled_from(["uint", "int64_t"])), 1, "pointer", draw(st.booleans()),
+        draw(st.sampled_from(["uint", "int64_t"])), 1, draw(st.sampled_from(["pointer", "handle"])),
+        draw(st.booleans()),
     )  # fmt: skip
 
 
@@ -63,6 +66,22 @@ def test_offsets_are_those_of_c(spec: CallSpec) -> None:
     for field in block_fields(spec):
         member = getattr(block, field.name)
         assert (field.offset, field.size) == (member.offset, member.size), field
+
+
+@settings(max_examples=300, deadline=None, database=None)
+@given(specs())
+def test_without_pointers_it_is_the_same_block(spec: CallSpec) -> None:
+    there = block_fields(replace(spec, entry="pointer"))
+    here = block_fields(replace(spec, entry="handle"))
+    assert [replace(f, declaration="") for f in here] == [replace(f, declaration="") for f in there]
+    for field, other in zip(here, there, strict=True):
+        # ByteAddressBuffer.Load<T> wants a multiple of T's size; the block itself begins at one of 64.
+        assert field.offset % ctypes.sizeof(C_TYPES[field.code[-1]]) == 0
+        if "*" in other.declaration:
+            assert field.code == "1Q"
+            assert field.declaration == re.sub(r"^(\w+) \*", r"Address<\1> ", other.declaration)
+        else:
+            assert field.declaration == other.declaration
 
 
 @settings(max_examples=200, deadline=None, database=None)

@@ -5,14 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from slangpy_rt_codegen import block_fields, emit
 
 import slangpy_rt as spy
 from slangpy_rt.backends._rhi_memory import HANDLE_SHIFT, OFFSET_MASK, pack_address
+from slangpy_rt.backends._rhi_queue import Submissions
 from slangpy_rt.backends.base import Caps, Kernel, KernelInfo, Target
 from slangpy_rt.backends.null import NullBackend
 from slangpy_rt.dtypes import NUMPY_OF
@@ -25,6 +29,7 @@ from tests.golden.test_golden import SLANG, SPECS
 
 HLSL, METAL = Target("hlsl", "sm_6_6", "handle"), Target("metal", "", "pointer")
 CALLS = {name: spec for name, spec in SPECS.items() if spec.entry in ("value", "pointer")}
+SIZES = {"int": 4, "uint": 4, "float": 4, "double": 8, "int64_t": 8, "uint64_t": 8}
 
 MODULE = """
 import slangpy_rt;
@@ -101,6 +106,26 @@ def test_golden_kernels_in_hlsl(sessions: dict[str, Session], name: str) -> None
 
 
 @pytest.mark.parametrize("name", CALLS)
+def test_blocks_are_read_where_fields_lie(sessions: dict[str, Session], name: str) -> None:
+    spec = replace(CALLS[name], entry="handle")
+    code = sessions["hlsl"].compile(emit(spec), name, "kernel").code.decode()
+    body = re.search(r"^Call_0 fetch_0\(\)\n\{(.*?)^\}", code, re.M | re.S)
+    assert body is not None
+    (at,) = re.findall(r"uint (\w+) = entryPointParams_block_0\.at_0\.y;", body[1])
+    # Slang reads a struct scalar by scalar; without a type a word is meant.
+    reads = re.findall(rf"\.Load(?:<(\w+) >)?\({at}(?: \+ (\d+)U)?\)", body[1])
+    assert len(reads) == body[1].count("Load")
+    found = [(SIZES[type_ or "uint"], int(offset or 0)) for type_, offset in reads]
+    wanted = []
+    for field in block_fields(spec):
+        size = field.size // int(field.code[:-1])
+        wanted += [(size, offset) for offset in range(field.offset, field.offset + field.size, size)]
+    assert found == wanted
+    # D3D12 has loads of a type at multiples of its size alone.
+    assert all(offset % size == 0 for size, offset in found)
+
+
+@pytest.mark.parametrize("name", CALLS)
 def test_golden_kernels_in_metal(sessions: dict[str, Session], name: str) -> None:
     spec = replace(CALLS[name], entry="pointer")
     if any(o.scalar == "double" for o in spec.leaves):
@@ -159,23 +184,24 @@ def seed(written: Written, shape: tuple[int, ...], dtype: str) -> spy.Tensor:
     return spy.Tensor.zeros(written.device, shape, dtype).with_grads(grad_in=gradient)
 
 
-@pytest.mark.parametrize(
-    ("name", "args", "wanted"),
-    [
-        ("add", (floats(64), floats(64)), [r"Load<float4 >", r"\.Store\("]),
-        ("add", (floats(3, 5)[:, ::-1], floats(5)), [r"Load<float >"]),
-        ("turn", (np.ones((7, 3), np.float16),), [r"InterlockedAnd", r"InterlockedOr", r"\.Load\("]),
-        ("count", (np.ones(64, np.uint16),), [r"uint16_t"]),
-        ("halve", (np.ones(7),), [r"Load<double >"]),
-        ("far", (np.ones(7, np.int64),), [r"Load<int64_t >"]),
-        ("both", (np.ones(64, bool), np.ones(64, bool)), [r"loadBytes_0", r"storeBytes_0"]),
-        ("both", (np.ones((3, 5), bool)[:, ::-1], True), [r"loadByte_0", r"InterlockedAnd", r"InterlockedOr"]),
-        ("none", (np.ones((7, 3), bool),), [r"loadByte_0", r"storeByte_0"]),
-        ("blur", (floats(4, 4), np.arange(4, dtype=np.int32)), [r"Load<float >"]),
-        ("words", (floats(8), floats(8), np.arange(8, dtype=np.int32)), [r"\.Load\(", r"\.Store\("]),
-        ("say", (floats(4),), [r"InterlockedAdd"]),
-    ],
-)
+# Function, arguments, and what the text has to have.
+CALLED: list[tuple[str, tuple[Any, ...], list[str]]] = [
+    ("add", (floats(64), floats(64)), [r"Load<float4 >", r"\.Store\("]),
+    ("add", (floats(3, 5)[:, ::-1], floats(5)), [r"Load<float >"]),
+    ("turn", (np.ones((7, 3), np.float16),), [r"InterlockedAnd", r"InterlockedOr", r"\.Load\("]),
+    ("count", (np.ones(64, np.uint16),), [r"uint16_t"]),
+    ("halve", (np.ones(7),), [r"Load<double >"]),
+    ("far", (np.ones(7, np.int64),), [r"Load<int64_t >"]),
+    ("both", (np.ones(64, bool), np.ones(64, bool)), [r"loadBytes_0", r"storeBytes_0"]),
+    ("both", (np.ones((3, 5), bool)[:, ::-1], True), [r"loadByte_0", r"InterlockedAnd", r"InterlockedOr"]),
+    ("none", (np.ones((7, 3), bool),), [r"loadByte_0", r"storeByte_0"]),
+    ("blur", (floats(4, 4), np.arange(4, dtype=np.int32)), [r"Load<float >"]),
+    ("words", (floats(8), floats(8), np.arange(8, dtype=np.int32)), [r"\.Load\(", r"\.Store\("]),
+    ("say", (floats(4),), [r"InterlockedAdd"]),
+]
+
+
+@pytest.mark.parametrize(("name", "args", "wanted"), CALLED)
 def test_calls_in_hlsl(written: Written, name: str, args: tuple[Any, ...], wanted: list[str]) -> None:
     written.module[name](*args)
     check_hlsl(written.codes[-1])
@@ -183,13 +209,36 @@ def test_calls_in_hlsl(written: Written, name: str, args: tuple[Any, ...], wante
         assert re.search(pattern, written.codes[-1]), pattern
 
 
-def test_structs_and_whole_arrays_in_hlsl(written: Written) -> None:
+def advance(written: Written) -> None:
+    """Structs of all there is in them."""
     rays = np.zeros(5, np.dtype([("origin", "f4", 3), ("hit", "?"), ("weight", "f2"), ("far", "f8")], align=True))
     written.module.advance(rays, 1.0)
-    check_hlsl(written.codes[-1])
-    assert {"loadByte_0", "storeByte_0"} <= set(re.findall(r"\b(?:load|store)Byte_0\b", written.codes[-1]))
+
+
+def fill(written: Written) -> None:
+    """A whole array that is written."""
     to = spy.Tensor.zeros(written.device, (5,), "float3")
     written.module.fill(to, np.arange(5, dtype=np.int32), floats(5, 3))
+
+
+def reduce(written: Written, name: str, dtype: str) -> None:
+    """A gradient that all threads add to."""
+    a = spy.Tensor.zeros(written.device, (4, 64), dtype).with_grads()
+    b = spy.Tensor.zeros(written.device, (), dtype).with_grads()
+    written.module[name].bwds(a, b, _result=seed(written, (4, 64), dtype))
+
+
+def scatter(written: Written) -> None:
+    """A gradient that threads add to where an index says."""
+    t = spy.Tensor.zeros(written.device, (9,), "float").with_grads()
+    written.module.pick.bwds(t, np.arange(5, dtype=np.int32), _result=seed(written, (5,), "float"))
+
+
+def test_structs_and_whole_arrays_in_hlsl(written: Written) -> None:
+    advance(written)
+    check_hlsl(written.codes[-1])
+    assert {"loadByte_0", "storeByte_0"} <= set(re.findall(r"\b(?:load|store)Byte_0\b", written.codes[-1]))
+    fill(written)
     check_hlsl(written.codes[-1])
 
 
@@ -202,9 +251,7 @@ def test_structs_and_whole_arrays_in_hlsl(written: Written) -> None:
     ],
 )
 def test_gradients_that_many_add_to_in_hlsl(written: Written, name: str, dtype: str, exchange: str) -> None:
-    a = spy.Tensor.zeros(written.device, (4, 64), dtype).with_grads()
-    b = spy.Tensor.zeros(written.device, (), dtype).with_grads()
-    written.module[name].bwds(a, b, _result=seed(written, (4, 64), dtype))
+    reduce(written, name, dtype)
     check_hlsl(written.codes[-1])
     assert exchange in written.codes[-1]
     # No wave tells which it is in its group: each adds to memory what its lanes have.
@@ -212,8 +259,7 @@ def test_gradients_that_many_add_to_in_hlsl(written: Written, name: str, dtype: 
 
 
 def test_scattered_gradients_in_hlsl(written: Written) -> None:
-    t = spy.Tensor.zeros(written.device, (9,), "float").with_grads()
-    written.module.pick.bwds(t, np.arange(5, dtype=np.int32), _result=seed(written, (5,), "float"))
+    scatter(written)
     check_hlsl(written.codes[-1])
     assert "InterlockedCompareExchange(" in written.codes[-1]
 
@@ -275,3 +321,24 @@ def test_addresses_are_a_descriptor_and_bytes() -> None:
     for handle, offset in ((2**24, 0), (0, 2**32), (-1, 0), (0, -1)):
         with pytest.raises(ValueError, match="24 bits"):
             pack_address(handle, offset)
+
+
+@settings(max_examples=100, deadline=None, database=None)
+@given(st.lists(st.integers(1, 100_000), max_size=30))
+def test_argument_blocks_begin_at_multiples_of_64(sizes: list[int]) -> None:
+    # For numbers of 8 bytes in a block; blocks of one submission lie in buffers of 64 KiB, longer ones alone.
+    made: list[int] = []
+
+    def memory(size: int, kind: str) -> Any:
+        assert kind == "upload"
+        made.append(size)
+        return SimpleNamespace(descriptor_handle_ro=SimpleNamespace(value=len(made)))
+
+    submissions = Submissions(SimpleNamespace(device=None, memory=memory), "test", True)  # type: ignore[arg-type]
+    taken: dict[int, int] = {}
+    for size in sizes:
+        address = submissions._place(bytes(size))
+        handle, offset = address >> HANDLE_SHIFT, address & OFFSET_MASK
+        assert offset % 64 == 0
+        assert taken.get(handle, 0) <= offset and offset + size <= made[handle - 1], "beside the others, inside"
+        taken[handle] = offset + size

@@ -1,0 +1,220 @@
+"""Each kernel that tests compile for a device of slang-rhi, once more as the text D3D12 or Metal would get.
+
+A plugin of pytest, on with ``--texts``: kernels of ``rhi-vulkan-handles`` become HLSL and, by DXC, valid DXIL; those
+of ``rhi-vulkan`` become MSL, for which there is no compiler here. A text that will not do fails the test that made
+the kernel. What a language cannot have is listed in ``GAPS`` and counted; nothing else is let through. No text runs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from slangpy_rt.backends.base import Target
+from slangpy_rt.backends.rhi import RhiBackend
+from slangpy_rt.errors import CompileError, UnsupportedError
+from slangpy_rt.slang.session import Session
+from slangpy_rt.source import new_session
+from tests.dxc import Dxc, DxcError
+from tests.null.test_hlsl import HLSL, METAL, check_hlsl, check_metal
+
+# By device, what its kernels become.
+LANGUAGES = {"rhi-vulkan-handles": "HLSL", "rhi-vulkan": "MSL"}
+TARGETS = {"HLSL": HLSL, "MSL": METAL}
+# What a language cannot have: by a pattern of what Slang says, the reason.
+GAPS: dict[str, dict[str, str]] = {
+    "HLSL": {},
+    "MSL": {
+        r"unexpected: 'double' type emitted": "MSL has no double",
+        r"^the function uses addToPartOfWord, for which Slang writes nothing": "Slang adds no halves atomically",
+    },
+}
+# Sessions kept, of 31 MB and more each. Tests of one file come one after another.
+_SESSIONS = 4
+
+
+class Texts:
+    """What became of the kernels so far.
+
+    Parameters
+    ----------
+    dxc : Dxc or None
+        None where kernels stay HLSL.
+    wanted : set of str
+        Languages of which there must be some.
+    """
+
+    def __init__(self, dxc: Dxc | None, wanted: set[str]) -> None:
+        self._dxc, self._wanted = dxc, wanted
+        self._patch, self._lock = pytest.MonkeyPatch(), threading.Lock()
+        # (language, what) -> how many, or how many seconds. Sent from process to process.
+        self.counts: Counter[str] = Counter()
+        self._seen: dict[str, str] = {}
+        self._failures: list[str] = []
+        self._kept: deque[_Kept] = deque()
+
+    def pytest_sessionstart(self) -> None:
+        """See what devices compile from now on."""
+        compile_ = RhiBackend.compile
+
+        def compile_also(backend: RhiBackend, code: bytes, entry: str) -> bytes:
+            if backend.name in LANGUAGES:
+                self._look(LANGUAGES[backend.name], code)
+            return compile_(backend, code, entry)
+
+        self._patch.setattr(RhiBackend, "compile", compile_also)
+
+    def pytest_unconfigure(self) -> None:
+        self._patch.undo()
+        while self._kept:
+            self._kept.pop().session.close()
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_call(self) -> Generator[None, object, object]:
+        # Not where the kernel is compiled: a test that expects an error, or is in a thread, would not fail.
+        try:
+            return (yield)
+        finally:
+            failures, self._failures = self._failures, []
+            if failures:
+                raise AssertionError("\n\n".join(failures))
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Hand over what this process counted, or decide on what all did."""
+        output = getattr(session.config, "workeroutput", None)
+        if output is not None:
+            output["texts"] = dict(self.counts)
+        elif any(not self.counts[f"{language} compiled"] for language in self._wanted):
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        """Take over what a process of xdist counted."""
+        self.counts.update(getattr(node, "workeroutput", {}).get("texts", {}))
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        terminalreporter.section("texts")
+        for language in sorted(self._wanted):
+            terminalreporter.line(self._line(language))
+
+    def _line(self, language: str) -> str:
+        counts = {k.removeprefix(f"{language} "): n for k, n in self.counts.items() if k.startswith(f"{language} ")}
+        line = f"{language}: {counts.get('compiled', 0)} kernels in {counts.get('seconds', 0):.1f} s"
+        if language == "HLSL":
+            valid, seconds = counts.get("valid", 0), counts.get("DXC seconds", 0)
+            line += (
+                f"; DXIL: {valid} valid in {seconds:.1f} s" if self._dxc else "; no DXIL: SLANGPY_RT_DXC is not set"
+            )
+        refused = [f"{n} {k.removeprefix('refused: ')}" for k, n in sorted(counts.items()) if k.startswith("refused")]
+        line += f"; refused: {', '.join(refused)}" if refused else ""
+        failed = counts.get("failed", 0)
+        line += f"; FAILED: {failed}" if failed else ""
+        return line + ("" if counts.get("compiled") else "; there must be some")
+
+    def _look(self, language: str, code: bytes) -> None:
+        """Emit one kernel and check it; once, however many tests have it."""
+        digest = hashlib.sha256(code).hexdigest() + language
+        # Devices of several threads compile side by side.
+        with self._lock:
+            if digest not in self._seen:
+                self._seen[digest] = self._check(language, json.loads(code))
+            if self._seen[digest]:
+                self._failures.append(self._seen[digest])
+
+    def _check(self, language: str, program: dict[str, Any]) -> str:
+        """What is wrong with a kernel in a language; empty if nothing is."""
+        started = time.perf_counter()
+        text = ""
+        try:
+            text = self._emit(TARGETS[language], program)
+            self.counts[f"{language} seconds"] += time.perf_counter() - started
+            (check_hlsl if language == "HLSL" else check_metal)(text)
+            self.counts[f"{language} compiled"] += 1
+            if language == "HLSL" and self._dxc is not None:
+                started = time.perf_counter()
+                self._dxc.validate(self._dxc.compile(text))
+                self.counts["HLSL DXC seconds"] += time.perf_counter() - started
+                self.counts["HLSL valid"] += 1
+        except (CompileError, UnsupportedError) as error:
+            self.counts[f"{language} seconds"] += time.perf_counter() - started
+            reason = next((why for said, why in GAPS[language].items() if re.search(said, str(error))), "")
+            if not reason:
+                return self._failed(language, program, str(error), text)
+            self.counts[f"{language} refused: {reason}"] += 1
+        except (AssertionError, DxcError) as error:
+            return self._failed(language, program, str(error), text)
+        return ""
+
+    def _emit(self, target: Target, program: dict[str, Any]) -> str:
+        session = self._session(target, program)
+        name, text = program["kernel"]
+        conformances = tuple(tuple(item) for item in program["conformances"])
+        return session.compile(
+            text, name, program["entry"], conformances, tuple(program["link"]), program["exports"]
+        ).code.decode()
+
+    def _session(self, target: Target, program: dict[str, Any]) -> Session:
+        """A session with a program's modules. It may have others, which no kernel sees that does not import them.
+
+        Reading slangpy_rt, once a session, takes as long as five kernels.
+        """
+        # A session with handles defines this itself.
+        defines = tuple((name, value) for name, value in program["defines"] if name != "SLANGPY_RT_HANDLES")
+        key = (target, tuple(program["folders"]), defines)
+        texts = {}
+        for name, path, source, files in program["modules"]:
+            texts |= {("name", name): source, ("path", path): source}
+            texts |= {("file", file): digest for file, digest in files}
+        fits = (k for k in self._kept if k.key == key and all(k.texts.get(w, t) == t for w, t in texts.items()))
+        found = next(fits, None)
+        if found is None:
+            found = _Kept(key, new_session(target, *key[1:]), {})
+            self._kept.append(found)
+            if len(self._kept) > _SESSIONS:
+                self._kept.popleft().session.close()
+        for name, path, source, _ in program["modules"]:
+            if ("name", name) not in found.texts:
+                found.session.load_module(name, path, source)
+        found.texts.update(texts)
+        return found.session
+
+    def _failed(self, language: str, program: dict[str, Any], said: str, text: str) -> str:
+        self.counts[f"{language} failed"] += 1
+        name, kernel = program["kernel"]
+        return f"{name} in {language}:\n{said}\n\nof the kernel\n{kernel}\n\nwritten as\n{text or 'nothing'}"
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """A session, what it was opened with, and the texts it has read, by what they are known as."""
+
+    key: tuple[Any, ...]
+    session: Session
+    texts: dict[tuple[str, str], str]
+
+
+def from_options(config: pytest.Config, required: list[str]) -> Texts:
+    """The plugin for a run.
+
+    Raises
+    ------
+    pytest.UsageError
+        If no kernel of this run would be looked at, or DXC is required and absent.
+    """
+    wanted = {LANGUAGES[name] for name in config.getoption("--backend") if name in LANGUAGES}
+    if not wanted:
+        raise pytest.UsageError(f"--texts looks at kernels of {' and '.join(LANGUAGES)}: name one by --backend.")
+    path = os.environ.get("SLANGPY_RT_DXC")
+    if not path and "dxc" in required and "HLSL" in wanted:
+        raise pytest.UsageError("dxc is required, and SLANGPY_RT_DXC names no library of it.")
+    return Texts(Dxc(path) if path else None, wanted)
