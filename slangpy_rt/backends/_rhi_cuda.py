@@ -1,4 +1,4 @@
-"""What slang-rhi leaves open on CUDA: when its work is done, and whose context is current.
+"""What slang-rhi leaves open on CUDA: when its work is done, and which context is current.
 
 Its fences have their value when work is queued, not when it is done (slangpy 0.43.1). So each submission is followed
 by an event of ours on its stream, which is CUDA's default one. The driver's waits leave Python's lock to others.
@@ -25,6 +25,9 @@ _STREAM = 0
 class CudaSubmissions(Submissions):
     """Submissions with an event after each."""
 
+    # A stream runs in order.
+    barriers = False
+
     def __init__(self, opened: Opened, name: str, handles: bool) -> None:
         super().__init__(opened, name, handles)
         cu = driver()
@@ -32,14 +35,22 @@ class CudaSubmissions(Submissions):
         opened.device.set_cuda_context_current()
         context = query(cu.cuCtxGetCurrent, "uintptr_t *", what="asking for the current context")
         check(cu.cuCtxSetCurrent(before), "leaving the context")
-        self.lock = ContextLock(context)
+        # With one GPU there is but one primary context, which may stay.
+        self._several = query(cu.cuDeviceGetCount, "int *", what="counting devices") > 1
+        if self._several:
+            self.lock = ContextLock(context)
+        self._context, self._make_current = context, cu.cuCtxSetCurrent
         self._events = Events(context)
         self._ends: deque[tuple[int, Mark]] = deque()
+
+    def enter(self) -> None:
+        self._make_current(self._context)
 
     def mark(self, timed: bool) -> Mark:
         if not timed:
             return super().mark(timed)
         self.submit()
+        self.enter()
         return self._mark(timed)
 
     def wait(self, value: int) -> None:
@@ -53,7 +64,9 @@ class CudaSubmissions(Submissions):
 
     def leave(self) -> None:
         # slangpy's own end waits in the context that is current, and says so if that is not its device's.
-        self.lock.keeps = True
+        if self._several:
+            self.lock.keeps = True
+        self.enter()
         super().leave()
 
     def close(self) -> None:

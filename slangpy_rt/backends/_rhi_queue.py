@@ -11,7 +11,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -49,7 +49,11 @@ class Submissions:
         Whether the process is about to end, so that daemon threads stop here.
     last : int
         Number of the last submission; -1 before the first.
+    barriers : bool
+        Whether launches need barriers to run one after the other.
     """
+
+    barriers: ClassVar[bool] = True
 
     def __init__(self, opened: Opened, name: str, handles: bool) -> None:
         self.lock: Any = threading.RLock()
@@ -61,6 +65,8 @@ class Submissions:
         # Submissions are counted.
         self.last = self._done = -1
         self._encoder: Any = None
+        # Of compute, that is open in the encoder: launches that wait for nothing share one.
+        self._pass: Any = None
         self._batch = Batch()
         self._pending = 0
         self._lost = ""
@@ -75,16 +81,21 @@ class Submissions:
         self._word = np.zeros(1, np.uint64)
         self._words = self._word.view(np.uint32)
 
+    def enter(self) -> None:
+        """Make the thread ready that is about to call slang-rhi."""
+
     def encoder(self, waits: bool = True) -> Any:
         """The encoder that gathers work; what comes next waits for what is in it unless that may run beside it."""
         if self.closed or sys.is_finalizing():
             self.require_open()
+        self.enter()
+        self._end_pass()
         encoder = self._encoder
         if encoder is None:
             encoder = self._encoder = self.device.create_command_encoder()
             self._batch = Batch()
             waits = True
-        if waits:
+        if waits and self.barriers:
             encoder.global_barrier()
         return encoder
 
@@ -94,19 +105,37 @@ class Submissions:
         if self._pending >= _MOST:
             self.submit()
 
-    def launch(self, kernel: RhiKernel, groups: tuple[int, int, int], args: bytes) -> None:
-        """As ``Backend.launch``."""
-        self._dispatch(kernel, groups, args, True)
-        if groups[0] * groups[1] * groups[2] >= _LONG:
-            self.submit()
+    def launch(self, kernel: RhiKernel, groups: tuple[int, int, int], args: bytes, waits: bool = True) -> None:
+        """As ``Backend.launch``; ``waits`` as for ``encoder``."""
+        work = self._pass
+        if work is None or (waits and self.barriers) or self.closed or sys.is_finalizing():
+            work = self._pass = self.encoder(waits).begin_compute_pass()
         else:
-            self.queued()
+            self.enter()
+        if kernel.cursor is not None:
+            frame, size = self._frame, len(args)
+            if frame is None or frame.used + size > frame.size:
+                frame = self._next_frame(size)
+            at = frame.used
+            frame.data[at : at + size] = args
+            frame.used = at + size + 63 & -64
+            at += frame.address
+            if self._handles:
+                self._words[:] = at >> HANDLE_SHIFT, at & OFFSET_MASK
+                kernel.cursor.set_data(self._words)
+            else:
+                self._word[0] = at
+                kernel.cursor.set_data(self._word)
+        work.bind_pipeline(kernel.pipeline, kernel.root)
+        work.dispatch_compute(groups)
+        self._pending += 1
+        if self._pending >= _MOST or groups[0] * groups[1] * groups[2] >= _LONG:
+            self.submit()
 
     def replay(self, recording: RhiRecording) -> None:
         """As ``Backend.replay``."""
         for dispatch, waits in zip(recording.dispatches, recording.waits, strict=True):
-            self._dispatch(dispatch.kernel, dispatch.groups, dispatch.args, waits)  # type: ignore[arg-type]
-            self.queued()
+            self.launch(dispatch.kernel, dispatch.groups, dispatch.args, waits)  # type: ignore[arg-type]
 
     def submit(self) -> int:
         """Send what gathered; returns the number of the submission with which it is done."""
@@ -114,6 +143,8 @@ class Submissions:
         encoder = self._encoder
         if encoder is None:
             return self.last
+        self.enter()
+        self._end_pass()
         self._encoder = None
         self._pending = 0
         frames = self._full
@@ -122,7 +153,8 @@ class Submissions:
         self._full, self._frame = [], None
         for frame in frames:
             frame.memory.copy_from_numpy(frame.array[: frame.used])
-        encoder.global_barrier()
+        if self.barriers:
+            encoder.global_barrier()
         try:
             self.last = self._send(encoder.finish())
         except RuntimeError as error:
@@ -221,7 +253,7 @@ class Submissions:
         """Let go what slang-rhi made; nothing is in flight."""
         self.closed = True
         self._pools.clear()
-        self._frame = self._encoder = None
+        self._frame = self._encoder = self._pass = None
         self._idle.clear()
         self._flying.clear()
 
@@ -232,39 +264,21 @@ class Submissions:
     def _is_done(self, value: int) -> bool:
         return bool(self.device.is_submit_finished(value))
 
-    def _dispatch(self, kernel: RhiKernel, groups: tuple[int, int, int], args: bytes, waits: bool) -> None:
-        encoder = self.encoder(waits)
-        if kernel.cursor is not None:
-            address = self._place(args)
-            if self._handles:
-                self._words[:] = address >> HANDLE_SHIFT, address & OFFSET_MASK
-                kernel.cursor.set_data(self._words)
-            else:
-                self._word[0] = address
-                kernel.cursor.set_data(self._word)
-        work = encoder.begin_compute_pass()
-        work.bind_pipeline(kernel.pipeline, kernel.root)
-        work.dispatch_compute(groups)
-        work.end()
+    def _end_pass(self) -> None:
+        if self._pass is not None:
+            self._pass.end()
+            self._pass = None
 
-    def _place(self, args: bytes) -> int:
-        """Where the device will find an argument block."""
-        frame, size = self._frame, len(args)
-        if frame is None or frame.used + size > frame.size:
-            if frame is not None:
-                self._full.append(frame)
-                self._frame = None
-            if size > _FRAME:
-                frame = self._new_frame(size)
-            elif self._idle:
-                frame = self._idle.pop()
-            else:
-                frame = self._new_frame(_FRAME)
-            self._frame = frame
-        at = frame.used
-        frame.data[at : at + size] = args
-        frame.used = at + size + 63 & -64
-        return frame.address + at
+    def _next_frame(self, size: int) -> Frame:
+        """A frame that has room for an argument block."""
+        if self._frame is not None:
+            self._full.append(self._frame)
+            self._frame = None
+        if size > _FRAME:
+            self._frame = self._new_frame(size)
+        else:
+            self._frame = self._idle.pop() if self._idle else self._new_frame(_FRAME)
+        return self._frame
 
     def _new_frame(self, size: int) -> Frame:
         memory = self._opened.memory(size, "upload")

@@ -103,6 +103,7 @@ class RhiBackend(Backend):
         program = json.loads(binary)
         with self._lock:
             self._submissions.require_open()
+            self._submissions.enter()
             try:
                 return self._load(program, info)
             except RuntimeError as error:
@@ -249,6 +250,7 @@ class RhiBackend(Backend):
         with self._lock:
             if submissions.closed:
                 return
+            submissions.enter()
             try:
                 submissions.wait(submissions.submit())
             finally:
@@ -320,6 +322,7 @@ class RhiBackend(Backend):
         return found
 
     def _make(self, nbytes: int, kind: str) -> Any:
+        self._submissions.enter()
         try:
             return self._opened.memory(nbytes, kind)
         except OutOfMemoryError:
