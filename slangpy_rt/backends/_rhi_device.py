@@ -108,6 +108,8 @@ def why_unfit(kind: str, entry: str, features: Set[str]) -> str:
     """What slang-rhi says that an open device lacks, and kernels cannot do without; empty if nothing."""
     if entry == "handle" and "bindless" not in features:
         return "has no bindless descriptors, by which kernels reach arrays: they need shader model 6.6"
+    if entry == "handle" and "int64" not in features:
+        return "has no 64-bit integers, which addresses are here"
     if kind == "metal" and "residency_set" not in features:
         # Without them slang-rhi makes resident what a kernel's own parameters point to, but not what that points to.
         return "has no residency sets, by which kernels reach arrays: they need macOS 15 and an Apple GPU"

@@ -113,18 +113,12 @@ class Submissions:
         else:
             self.enter()
         if kernel.cursor is not None:
-            frame, size = self._frame, len(args)
-            if frame is None or frame.used + size > frame.size:
-                frame = self._next_frame(size)
-            at = frame.used
-            frame.data[at : at + size] = args
-            frame.used = at + size + 63 & -64
-            at += frame.address
+            address = self._place(args)
             if self._handles:
-                self._words[:] = at >> HANDLE_SHIFT, at & OFFSET_MASK
+                self._words[:] = address >> HANDLE_SHIFT, address & OFFSET_MASK
                 kernel.cursor.set_data(self._words)
             else:
-                self._word[0] = at
+                self._word[0] = address
                 kernel.cursor.set_data(self._word)
         work.bind_pipeline(kernel.pipeline, kernel.root)
         work.dispatch_compute(groups)
@@ -269,8 +263,18 @@ class Submissions:
             self._pass.end()
             self._pass = None
 
+    def _place(self, args: bytes) -> int:
+        """Where the device will find an argument block."""
+        frame, size = self._frame, len(args)
+        if frame is None or frame.used + size > frame.size:
+            frame = self._next_frame(size)
+        at = frame.used
+        frame.data[at : at + size] = args
+        frame.used = at + size + 63 & -64
+        return frame.address + at
+
     def _next_frame(self, size: int) -> Frame:
-        """A frame that has room for an argument block."""
+        """A frame with room for an argument block."""
         if self._frame is not None:
             self._full.append(self._frame)
             self._frame = None

@@ -60,6 +60,12 @@ def uses_pointers(code: bytes, form: str) -> str:
     return ""
 
 
+def uses_bytes(code: bytes) -> str:
+    """What in HLSL is an 8-bit integer, which HLSL has not; empty if there is none."""
+    found = re.search(rb"\bu?int8_t\d?\b", code)
+    return found[0].decode() if found else ""
+
+
 def _instructions(code: bytes) -> Iterator[tuple[int, memoryview]]:
     """The instructions of SPIR-V: the number of each, and its words."""
     words = memoryview(code).cast("I")

@@ -26,6 +26,7 @@ from slangpy_rt.slang.emitted import (
     exported,
     has_no_body,
     reads_bindings,
+    uses_bytes,
     uses_pointers,
 )
 from slangpy_rt.slang.locate import find_library
@@ -53,6 +54,7 @@ _UNFILLED = (
     "parameters."
 )
 _NO_POINTERS = "the function uses {used}; this device has no pointers. Pass arrays as RWTensor or RWStructuredBuffer."
+_NO_BYTES = "the function uses {used}; HLSL has no 8-bit integers. Use wider ones."
 _NOTHING = "the function uses {used}, for which Slang writes nothing in {form}. Run it on a device of another type."
 _OWN_PRINTF = (
     "this printf is Slang's own, whose lines this device would lose. slangpy_rt's takes numbers, bools, vectors of "
@@ -306,6 +308,8 @@ class Session:
                 raise UnsupportedError(_UNFILLED)
             if self.target.entry == "handle" and (used := uses_pointers(code, self.target.format)):
                 raise UnsupportedError(_NO_POINTERS.format(used=used))
+            if self.target.entry == "handle" and self.target.format == "hlsl" and (used := uses_bytes(code)):
+                raise UnsupportedError(_NO_BYTES.format(used=used))
             if self.target.format in ("hlsl", "metal") and (used := has_no_body(code)):
                 raise UnsupportedError(_NOTHING.format(used=used, form=self.target.format))
             if calls_printf(code, self.target.format):

@@ -62,7 +62,8 @@ def test_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         ("vulkan", "pointer", set(), ""),
         ("cuda", "pointer", set(), ""),
-        ("d3d12", "handle", {"bindless"}, ""),
+        ("d3d12", "handle", {"bindless", "int64"}, ""),
+        ("d3d12", "handle", {"bindless"}, "64-bit integers"),
         ("d3d12", "handle", {"residency_set"}, "shader model 6.6"),
         ("vulkan", "handle", set(), "no bindless descriptors"),
         ("metal", "pointer", {"residency_set"}, ""),

@@ -58,6 +58,7 @@ struct Tagged { float x; uint8_t tag; };
 float untag(Tagged t) { return t.x; }
 float sneaky(uint64_t address, int i) { return ((float *)address)[i]; }
 float through(float *p, int i) { return p[i]; }
+float inner(float x) { uint8_t n = uint8_t(x); n += uint8_t(200); return n; }
 float sneakier(uint64_t address, int i) { return through((float *)address, i); }
 """
 
@@ -280,6 +281,7 @@ def test_a_debug_device_checks_bounds_in_hlsl(monkeypatch: pytest.MonkeyPatch) -
         ("byte", (np.ones(4, np.uint8),), "argument 'x': null.* has no 'uint8_t' in memory"),
         ("untag", (np.zeros(4, np.dtype([("x", "f4"), ("tag", "u1")], align=True)),), "no 'uint8_t' in memory"),
         ("sneaky", (np.ones(4, np.uint64), 0), r"the function uses float\*; this device has no pointers"),
+        ("inner", (floats(4),), "the function uses uint8_t; HLSL has no 8-bit integers"),
         ("sneakier", (np.ones(4, np.uint64), 0), r"the function uses float\* in 'through'; this device has no"),
     ],
 )
