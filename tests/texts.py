@@ -1,8 +1,9 @@
 """Each kernel that tests compile for a device of slang-rhi, once more as the text D3D12 or Metal would get.
 
-A plugin of pytest, on with ``--texts``: kernels of ``rhi-vulkan-handles`` become HLSL and, by DXC, valid DXIL; those
-of ``rhi-vulkan`` become MSL, for which there is no compiler here. A text that will not do fails the test that made
-the kernel. What a language cannot have is listed in ``GAPS`` and counted; nothing else is let through. No text runs.
+A plugin of pytest, on with ``--texts``: kernels of ``rhi-vulkan`` and ``rhi-vulkan-handles`` become HLSL and, by DXC,
+valid DXIL; those of ``rhi-vulkan`` also MSL, for which there is no compiler here. A text that will not do fails the
+test that made the kernel. What a language cannot have is listed in ``GAPS`` or taken by ``refused_before``, and
+counted; nothing else is let through. No text runs.
 """
 
 from __future__ import annotations
@@ -15,11 +16,13 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
+from slangpy_rt_codegen import CallSpec, emit
 
+from slangpy_rt import plan
 from slangpy_rt.backends.base import Target
 from slangpy_rt.backends.rhi import RhiBackend
 from slangpy_rt.errors import CompileError, UnsupportedError
@@ -29,11 +32,15 @@ from tests.dxc import Dxc, DxcError
 from tests.null.test_hlsl import HLSL, METAL, check_hlsl, check_metal
 
 # By device, what its kernels become.
-LANGUAGES = {"rhi-vulkan-handles": "HLSL", "rhi-vulkan": "MSL"}
+LANGUAGES = {"rhi-vulkan-handles": ("HLSL",), "rhi-vulkan": ("HLSL", "MSL")}
 TARGETS = {"HLSL": HLSL, "MSL": METAL}
+_NO_POINTERS, _NO_BYTES = "D3D12 has no pointers", "HLSL has no 8-bit integers"
 # What a language cannot have: by a pattern of what Slang says, the reason.
 GAPS: dict[str, dict[str, str]] = {
-    "HLSL": {},
+    "HLSL": {
+        r"^the function uses .*; this device has no pointers": _NO_POINTERS,
+        r"^the function uses u?int8_t": _NO_BYTES,
+    },
     "MSL": {
         r"unexpected: 'double' type emitted": "MSL has no double",
         r"^the function uses addToPartOfWord, for which Slang writes nothing": "Slang adds no halves atomically",
@@ -60,6 +67,8 @@ class Texts:
         # (language, what) -> how many, or how many seconds. Sent from process to process.
         self.counts: Counter[str] = Counter()
         self._seen: dict[str, str] = {}
+        # What kernels were written from, by their text.
+        self._specs: dict[str, CallSpec] = {}
         self._failures: list[str] = []
         self._kept: deque[_Kept] = deque()
 
@@ -68,11 +77,17 @@ class Texts:
         compile_ = RhiBackend.compile
 
         def compile_also(backend: RhiBackend, code: bytes, entry: str) -> bytes:
-            if backend.name in LANGUAGES:
-                self._look(LANGUAGES[backend.name], code)
+            for language in LANGUAGES.get(backend.name, ()):
+                self._look(language, code)
             return compile_(backend, code, entry)
 
+        def emit_also(spec: CallSpec) -> str:
+            text = emit(spec)
+            self._specs[text] = spec
+            return text
+
         self._patch.setattr(RhiBackend, "compile", compile_also)
+        self._patch.setattr(plan, "emit", emit_also)
 
     def pytest_unconfigure(self) -> None:
         self._patch.undo()
@@ -133,6 +148,9 @@ class Texts:
 
     def _check(self, language: str, program: dict[str, Any]) -> str:
         """What is wrong with a kernel in a language; empty if nothing is."""
+        if language == "HLSL" and (reason := refused_before(self._specs[program["kernel"][1]])):
+            self.counts[f"{language} refused: {reason}"] += 1
+            return ""
         started = time.perf_counter()
         text = ""
         try:
@@ -148,7 +166,9 @@ class Texts:
         except (CompileError, UnsupportedError) as error:
             self.counts[f"{language} seconds"] += time.perf_counter() - started
             reason = next((why for said, why in GAPS[language].items() if re.search(said, str(error))), "")
-            if not reason:
+            # Bytes that the function has not would be ours.
+            sources = [*(source for _, _, source, _ in program["modules"]), str(program["defines"])]
+            if not reason or (reason == _NO_BYTES and not any("int8_t" in source for source in sources)):
                 return self._failed(language, program, str(error), text)
             self.counts[f"{language} refused: {reason}"] += 1
         except (AssertionError, DxcError) as error:
@@ -158,6 +178,8 @@ class Texts:
     def _emit(self, target: Target, program: dict[str, Any]) -> str:
         session = self._session(target, program)
         name, text = program["kernel"]
+        if target.entry == "handle":
+            text = emit(replace(self._specs[text], entry=target.entry))
         conformances = tuple(tuple(item) for item in program["conformances"])
         return session.compile(
             text, name, program["entry"], conformances, tuple(program["link"]), program["exports"]
@@ -203,6 +225,16 @@ class _Kept:
     texts: dict[tuple[str, str], str]
 
 
+def refused_before(spec: CallSpec) -> str:
+    """Why a device of D3D12 refuses a call before there is a kernel; empty if it does not."""
+    fields = [field for record in spec.records for field in record.fields]
+    types = [(leaf.type, leaf.via) for leaf in spec.leaves] + [(field.type, field.via) for field in fields]
+    if any("*" in type_ or "Ptr<" in type_ for type_, _ in types):
+        return _NO_POINTERS
+    # Of a bool only the storage is a byte, which is reached as a part of a word.
+    return _NO_BYTES if any("int8_t" in type_ + via for type_, via in types) else ""
+
+
 def from_options(config: pytest.Config, required: list[str]) -> Texts:
     """The plugin for a run.
 
@@ -211,7 +243,7 @@ def from_options(config: pytest.Config, required: list[str]) -> Texts:
     pytest.UsageError
         If no kernel of this run would be looked at, or DXC is required and absent.
     """
-    wanted = {LANGUAGES[name] for name in config.getoption("--backend") if name in LANGUAGES}
+    wanted = {language for name in config.getoption("--backend") for language in LANGUAGES.get(name, ())}
     if not wanted:
         raise pytest.UsageError(f"--texts looks at kernels of {' and '.join(LANGUAGES)}: name one by --backend.")
     path = os.environ.get("SLANGPY_RT_DXC")
