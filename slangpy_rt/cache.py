@@ -48,7 +48,7 @@ _LOW_WATER = 0.9  # an eviction frees this much more than it must, so that the n
 _FLAGS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 _READ = os.O_RDONLY | _FLAGS
 _WRITE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FLAGS
-_FOLDER = ".kept"
+_FOLDER = ".slangpy_rt-kept"  # nobody else names a folder so: ``clear`` removes all of it
 _HEX = frozenset("0123456789abcdef")
 
 

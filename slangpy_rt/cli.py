@@ -249,7 +249,8 @@ def _cache_verify(args: argparse.Namespace) -> int:
 
 def _cache_clear(args: argparse.Namespace) -> int:
     cache = _usable_cache()
-    print(f"removed {_count(cache.clear())} from {cache.directory}")
+    others = "".join(f" and what {folder.stem} kept" for folder in cache.folders())
+    print(f"removed {_count(cache.clear())}{others} from {cache.directory}")
     return 0
 
 

@@ -109,7 +109,8 @@ class Texts:
         output = getattr(session.config, "workeroutput", None)
         if output is not None:
             output["texts"] = dict(self.counts)
-        elif any(not self.counts[f"{language} compiled"] for language in self._wanted):
+        elif any(not self.counts[f"{name} compiled"] or self.counts[f"{name} failed"] for name in self._wanted):
+            # Also of kernels that were made when no test ran any more.
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     @pytest.hookimpl(optionalhook=True)

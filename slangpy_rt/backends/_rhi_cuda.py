@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from slangpy_rt.backends._cuda_driver import FFI_CUDA, check, driver, query
 from slangpy_rt.backends._cuda_queue import CudaMark, Events
@@ -41,7 +41,9 @@ class CudaSubmissions(Submissions):
             self.lock = ContextLock(context)
         self._context, self._make_current = context, cu.cuCtxSetCurrent
         self._events = Events(context)
+        # Submissions by number with the events behind them, and the last that has one.
         self._ends: deque[tuple[int, Mark]] = deque()
+        self._marked = -1
 
     def enter(self) -> None:
         self._make_current(self._context)
@@ -57,6 +59,7 @@ class CudaSubmissions(Submissions):
         """Wait until a submission is done."""
         with self.lock:
             self.require_open()
+            self._sent()
             end = next((mark for number, mark in self._ends if number >= value), None)
         if end is not None:
             end.sync()
@@ -74,12 +77,15 @@ class CudaSubmissions(Submissions):
         self._ends.clear()
         self._events.close()
 
-    def _send(self, commands: Any) -> int:
-        value = super()._send(commands)
-        self._ends.append((value, self._mark(False)))
-        return value
+    def _sent(self) -> None:
+        # Also asked before a wait, since Ctrl-C may come behind the submission.
+        if self._marked < self.last:
+            self.enter()
+            self._ends.append((self.last, self._mark(False)))
+            self._marked = self.last
 
     def _is_done(self, value: int) -> bool:
+        self._sent()
         while self._ends and self._ends[0][0] <= value and self._ends[0][1].done:
             self._ends.popleft()
         return not self._ends or self._ends[0][0] > value
@@ -109,9 +115,13 @@ class ContextLock:
 
     def __enter__(self) -> None:
         self._lock.acquire()
-        self._current(self._found)
-        self._before.append(self._found[0])
-        self._make_current(self._context)
+        try:
+            self._current(self._found)
+            self._before.append(self._found[0])
+            self._make_current(self._context)
+        except BaseException:  # Ctrl-C: without this nobody would get the lock any more
+            self._lock.release()
+            raise
 
     def __exit__(self, *error: object) -> None:
         before = self._before.pop()

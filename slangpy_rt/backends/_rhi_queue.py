@@ -6,11 +6,12 @@ frames of memory, which the host fills and which go with it. All queues are one.
 
 from __future__ import annotations
 
+import operator
 import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -32,6 +33,7 @@ _LONG = 4096
 # Submissions whose commands slang-rhi keeps.
 _FLYING = 16
 _QUERIES = 256
+_FINISH = operator.methodcaller("finish")
 
 
 class Submissions:
@@ -47,8 +49,8 @@ class Submissions:
         Whether the device takes nothing more.
     leaving : bool
         Whether the process is about to end, so that daemon threads stop here.
-    last : int
-        Number of the last submission; -1 before the first.
+    lost : str
+        Why the device refused work, for good.
     barriers : bool
         Whether launches need barriers to run one after the other.
     """
@@ -62,18 +64,18 @@ class Submissions:
         self._opened = opened
         self._name = name
         self._handles = handles
-        # Submissions are counted.
-        self.last = self._done = -1
-        self._encoder: Any = None
-        # Of compute, that is open in the encoder: launches that wait for nothing share one.
+        self.lost = ""
+        # Submissions are counted: the last that is done, as far as is known, and the last that nobody needs any more.
+        self._done = self._retired = -1
+        # What gathers, or was sent last.
+        self._batch: Batch | None = None
+        # Of compute, that is open in its encoder: launches that wait for nothing share one.
         self._pass: Any = None
-        self._batch = Batch()
         self._pending = 0
-        self._lost = ""
         self._frame: Frame | None = None
-        self._full: list[Frame] = []
         self._idle: list[Frame] = []
-        self._flying: deque[tuple[int, list[Frame]]] = deque()
+        self._flying: deque[Batch] = deque()
+        self._send: Callable[[Any], int] = opened.device.submit_command_buffer
         self._pools: list[Any] = []
         # Numbers of timestamps that no mark has.
         self._queries: list[int] = []
@@ -84,31 +86,36 @@ class Submissions:
     def enter(self) -> None:
         """Make the thread ready that is about to call slang-rhi."""
 
+    @property
+    def last(self) -> int:
+        """Number of the last submission; -1 before the first."""
+        return next((batch.numbers[0] for batch in reversed(self._flying) if batch.numbers), self._retired)
+
     def encoder(self, waits: bool = True) -> Any:
         """The encoder that gathers work; what comes next waits for what is in it unless that may run beside it."""
-        if self.closed or sys.is_finalizing():
+        if self.closed or self.lost or sys.is_finalizing():
             self.require_open()
         self.enter()
         self._end_pass()
-        encoder = self._encoder
-        if encoder is None:
-            encoder = self._encoder = self.device.create_command_encoder()
-            self._batch = Batch()
+        batch = self._batch
+        if batch is None or batch.numbers:
+            self._frame = None
+            batch = self._batch = Batch(self.device.create_command_encoder())
             waits = True
         if waits and self.barriers:
-            encoder.global_barrier()
-        return encoder
+            batch.encoder.global_barrier()
+        return batch.encoder
 
-    def queued(self) -> None:
-        """Something was encoded: so much goes to the device together."""
+    def queued(self, groups: int = 0) -> None:
+        """Something was encoded: so much goes to the device together, and what takes long at once."""
         self._pending += 1
-        if self._pending >= _MOST:
+        if self._pending >= _MOST or groups >= _LONG:
             self.submit()
 
     def launch(self, kernel: RhiKernel, groups: tuple[int, int, int], args: bytes, waits: bool = True) -> None:
         """As ``Backend.launch``; ``waits`` as for ``encoder``."""
         work = self._pass
-        if work is None or (waits and self.barriers) or self.closed or sys.is_finalizing():
+        if work is None or (waits and self.barriers) or self.closed or self.lost or sys.is_finalizing():
             work = self._pass = self.encoder(waits).begin_compute_pass()
         else:
             self.enter()
@@ -122,48 +129,47 @@ class Submissions:
                 kernel.cursor.set_data(self._word)
         work.bind_pipeline(kernel.pipeline, kernel.root)
         work.dispatch_compute(groups)
-        self._pending += 1
-        if self._pending >= _MOST or groups[0] * groups[1] * groups[2] >= _LONG:
-            self.submit()
+        self.queued(groups[0] * groups[1] * groups[2])
 
     def replay(self, recording: RhiRecording) -> None:
         """As ``Backend.replay``."""
         for dispatch, waits in zip(recording.dispatches, recording.waits, strict=True):
             self.launch(dispatch.kernel, dispatch.groups, dispatch.args, waits)  # type: ignore[arg-type]
 
-    def submit(self) -> int:
-        """Send what gathered; returns the number of the submission with which it is done."""
+    def submit(self, waits: bool = True) -> int:
+        """Send what gathered; returns the number of the submission with which it is done.
+
+        It waits for an earlier one where slang-rhi keeps too many, unless ``waits`` says that it must not.
+        """
         self.require_open()
-        encoder = self._encoder
-        if encoder is None:
+        batch = self._batch
+        if batch is None or batch.numbers:
             return self.last
         self.enter()
         self._end_pass()
-        self._encoder = None
-        self._pending = 0
-        frames = self._full
-        if self._frame is not None:
-            frames.append(self._frame)
-        self._full, self._frame = [], None
-        for frame in frames:
+        for frame in batch.frames:
             frame.memory.copy_from_numpy(frame.array[: frame.used])
         if self.barriers:
-            encoder.global_barrier()
+            batch.encoder.global_barrier()
+        if not self._flying or self._flying[-1] is not batch:
+            self._flying.append(batch)
         try:
-            self.last = self._send(encoder.finish())
+            # No step of Python's lies between these three, so that Ctrl-C comes before all of them or after.
+            batch.numbers.extend(map(self._send, map(_FINISH, (batch.encoder,))))
         except RuntimeError as error:
-            self._lost = str(error)
+            self.lost = str(error)
             self.require_open()
-        self._batch.number = self.last
-        self._flying.append((self.last, frames))
-        if len(self._flying) > _FLYING:
-            self.wait(self._flying[0][0])
-        while self._flying and self._flying[0][0] <= self._done:
-            for frame in self._flying.popleft()[1]:
+        self._pending = 0
+        self._sent()
+        if waits and len(self._flying) > _FLYING:
+            self.wait(self._flying[0].numbers[0])
+        while self._flying and self._flying[0].numbers and self._flying[0].numbers[0] <= self._done:
+            self._retired = self._flying[0].numbers[0]
+            for frame in self._flying.popleft().frames:
                 if frame.size == _FRAME:
                     frame.used = 0
                     self._idle.append(frame)
-        return self.last
+        return batch.numbers[0]
 
     def mark(self, timed: bool) -> Mark:
         """As ``Queue.mark``. With a timed one work goes on to gather: between two of them the device does not idle.
@@ -174,7 +180,8 @@ class Submissions:
             If the device has no clock.
         """
         if not timed:
-            return RhiMark(self, Batch(self.submit()), -1)
+            self.submit()
+            return RhiMark(self, self._batch, -1)
         if not self._opened.timestamps:
             raise UnsupportedError(f"device {self._name}: slang-rhi has no clock of this device.")
         if not self._queries:
@@ -183,16 +190,16 @@ class Submissions:
             self._queries.extend(range(end - _QUERIES, end))
         query = self._queries.pop()
         self.encoder().write_timestamp(self._pools[query // _QUERIES], query % _QUERIES)
-        return RhiMark(self, self._batch, query)
+        mark = RhiMark(self, self._batch, query)
+        self.queued()
+        return mark
 
-    def number(self, batch: Batch) -> int:
-        """The number of a batch, which is sent if it has not been."""
-        if batch.number is None:
+    def number(self, batch: Batch, waits: bool) -> int:
+        """The number of a batch, which is sent if it has not been; ``waits`` as for ``submit``."""
+        if not batch.numbers:
             with self.lock:
-                if batch.number is None:
-                    self.submit()
-        assert batch.number is not None
-        return batch.number
+                self.submit(waits)
+        return batch.numbers[0]
 
     def seconds(self, query: int) -> float:
         """The device's clock at a timed mark."""
@@ -232,9 +239,9 @@ class Submissions:
         # slangpy is torn down with Python's modules, whoever still uses its devices.
         if self.closed or sys.is_finalizing():
             raise DeviceError(f"device {self._name}: this device is closed; open a new one.")
-        if self._lost:
+        if self.lost:
             raise DeviceLostError(
-                f"device {self._name}: work was refused ({self._lost}). This process cannot use the device any more; "
+                f"device {self._name}: work was refused ({self.lost}). This process cannot use the device any more; "
                 "start a new one."
             )
 
@@ -247,21 +254,20 @@ class Submissions:
         """Let go what slang-rhi made; nothing is in flight."""
         self.closed = True
         self._pools.clear()
-        self._frame = self._encoder = self._pass = None
+        self._frame = self._batch = self._pass = None
         self._idle.clear()
         self._flying.clear()
 
-    def _send(self, commands: Any) -> int:
-        """Give the device a command buffer; returns the number of the submission."""
-        return int(self.device.submit_command_buffers([commands]))
+    def _sent(self) -> None:
+        """A submission has its number."""
 
     def _is_done(self, value: int) -> bool:
         return bool(self.device.is_submit_finished(value))
 
     def _end_pass(self) -> None:
-        if self._pass is not None:
-            self._pass.end()
-            self._pass = None
+        work, self._pass = self._pass, None
+        if work is not None:
+            work.end()
 
     def _place(self, args: bytes) -> int:
         """Where the device will find an argument block."""
@@ -275,14 +281,14 @@ class Submissions:
 
     def _next_frame(self, size: int) -> Frame:
         """A frame with room for an argument block."""
-        if self._frame is not None:
-            self._full.append(self._frame)
-            self._frame = None
         if size > _FRAME:
-            self._frame = self._new_frame(size)
+            frame = self._new_frame(size)
         else:
-            self._frame = self._idle.pop() if self._idle else self._new_frame(_FRAME)
-        return self._frame
+            frame = self._idle.pop() if self._idle else self._new_frame(_FRAME)
+        assert self._batch is not None
+        self._batch.frames.append(frame)
+        self._frame = frame
+        return frame
 
     def _new_frame(self, size: int) -> Frame:
         memory = self._opened.memory(size, "upload")
@@ -310,30 +316,43 @@ class RhiQueue(Queue):
 
 
 class Batch:
-    """Work that goes to the device together; it has a number once it went."""
+    """Work that goes to the device together.
 
-    __slots__ = ("number",)
+    Attributes
+    ----------
+    encoder
+        Where it gathers.
+    frames : list of Frame
+        Its argument blocks.
+    numbers : list of int
+        The number of its submission, once it has been sent.
+    """
 
-    def __init__(self, number: int | None = None) -> None:
-        self.number = number
+    __slots__ = ("encoder", "frames", "numbers")
+
+    def __init__(self, encoder: Any) -> None:
+        self.encoder = encoder
+        self.frames: list[Frame] = []
+        self.numbers: list[int] = []
 
 
 class RhiMark(Mark):
-    """The end of a batch. A timed mark lies somewhere in it, and has the number of a query."""
+    """The end of a batch, if there was one. A timed mark lies somewhere in it, and has the number of a query."""
 
     __slots__ = ("_batch", "_query", "_submissions")
 
-    def __init__(self, submissions: Submissions, batch: Batch, query: int) -> None:
+    def __init__(self, submissions: Submissions, batch: Batch | None, query: int) -> None:
         self._submissions = submissions
         self._batch = batch
         self._query = query
 
     @property
     def done(self) -> bool:
-        return self._submissions.reached(self._submissions.number(self._batch))
+        return self._batch is None or self._submissions.reached(self._submissions.number(self._batch, waits=False))
 
     def sync(self) -> None:
-        self._submissions.wait(self._submissions.number(self._batch))
+        if self._batch is not None:
+            self._submissions.wait(self._submissions.number(self._batch, waits=True))
 
     def since(self, earlier: Mark) -> float:
         assert isinstance(earlier, RhiMark)

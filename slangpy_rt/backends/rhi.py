@@ -88,6 +88,9 @@ class RhiBackend(Backend):
         self.queue = RhiQueue(self)
         self._leave = functools.partial(_leave, weakref.ref(self))
         atexit.register(self._leave)
+        # Also of a device that is dropped; at exit ``leave`` is enough.
+        self._release = weakref.finalize(self, _release, self._submissions, self._leave)
+        self._release.atexit = False
 
     @classmethod
     def why_unavailable(cls) -> str | None:
@@ -246,21 +249,13 @@ class RhiBackend(Backend):
             return self._submissions.mark(timed)
 
     def close(self) -> None:
-        submissions = self._submissions
-        with self._lock:
-            if submissions.closed:
-                return
-            submissions.enter()
-            try:
-                submissions.wait(submissions.submit())
-            finally:
-                submissions.close()
-                self._free = {}
-                for kept in (self._sessions, self._stages, self._backs):
-                    kept.clear()
-                self._slab = self._zeros = self._first = None
-                atexit.unregister(self._leave)
-                self._device.close()
+        try:
+            self._release()
+        finally:
+            self._free = {}
+            for kept in (self._sessions, self._stages, self._backs):
+                kept.clear()
+            self._slab = self._zeros = self._first = None
 
     def leave(self) -> None:
         """The process ends: nothing may be in flight when slangpy goes.
@@ -272,7 +267,7 @@ class RhiBackend(Backend):
         if submissions.closed:
             return
         with self._lock:
-            if submissions.closed:
+            if submissions.closed or submissions.lost:
                 return
             submissions.submit()
             if any(thread.daemon for thread in threading.enumerate()):
@@ -440,6 +435,20 @@ class RhiBuffer(Buffer):
     def __init__(self, backend: RhiBackend, block: Block, nbytes: int) -> None:
         super().__init__(backend, block.memory.address + block.offset, nbytes)
         self.block = block
+
+
+def _release(submissions: Submissions, leave: Callable[[], None]) -> None:
+    """Wait for queued work and give the device back."""
+    with submissions.lock:
+        if submissions.closed:
+            return
+        submissions.enter()
+        try:
+            submissions.wait(submissions.submit())
+        finally:
+            submissions.close()
+            atexit.unregister(leave)
+            submissions.device.close()
 
 
 def _leave(backend: weakref.ref[RhiBackend]) -> None:

@@ -614,12 +614,13 @@ def test_another_compiler_has_a_folder_of_its_own(cache: DiskCache, tmp_path: Pa
     (elsewhere / "file").touch()
     assert cache.directory is not None
     if os.name != "nt":
-        (cache.directory / "link.kept").symlink_to(elsewhere)
+        (cache.directory / "link.slangpy_rt-kept").symlink_to(elsewhere)
         assert cache.folder("link") is None and cache.folders() == [folder]
+    (cache.directory / "photos.kept").mkdir()
     cache.put(KEY, META, PAYLOAD)
     assert cache.clear() == 1
-    assert not folder.exists() and (elsewhere / "file").exists()
-    (cache.directory / "taken.kept").touch()
+    assert (cache.directory / "photos.kept").is_dir() and not folder.exists() and (elsewhere / "file").exists()
+    (cache.directory / "taken.slangpy_rt-kept").touch()
     assert cache.folder("taken") is None
     assert DiskCache.open(None, CAP).folder("other") is None and DiskCache.open(None, CAP).folders() == []
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
@@ -336,7 +337,9 @@ def test_argument_blocks_begin_at_multiples_of_64(sizes: list[int]) -> None:
         made.append(size)
         return SimpleNamespace(descriptor_handle_ro=SimpleNamespace(value=len(made)))
 
-    submissions = Submissions(SimpleNamespace(device=None, memory=memory), "test", True)  # type: ignore[arg-type]
+    opened = SimpleNamespace(device=MagicMock(), memory=memory)
+    submissions = Submissions(opened, "test", True)  # type: ignore[arg-type]
+    submissions.encoder()
     taken: dict[int, int] = {}
     for size in sizes:
         address = submissions._place(bytes(size))
