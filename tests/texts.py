@@ -46,8 +46,10 @@ GAPS: dict[str, dict[str, str]] = {
         r"^the function uses addToPartOfWord, for which Slang writes nothing": "Slang adds no halves atomically",
     },
 }
-# Sessions kept, of 31 MB and more each. Tests of one file come one after another.
+# Sessions kept, of 31 MB and more each; tests of one file come one after another. A kernel stays in its session with
+# 1 MB and more, so that one is closed after so many. A new one costs 0.35 s.
 _SESSIONS = 4
+_KERNELS = 64
 
 
 class Texts:
@@ -200,8 +202,12 @@ class Texts:
             texts |= {("file", file): digest for file, digest in files}
         fits = (k for k in self._kept if k.key == key and all(k.texts.get(w, t) == t for w, t in texts.items()))
         found = next(fits, None)
+        if found is not None and len(found.kernels) == _KERNELS:
+            self._kept.remove(found)
+            found.session.close()
+            found = None
         if found is None:
-            found = _Kept(key, new_session(target, *key[1:]), {})
+            found = _Kept(key, new_session(target, *key[1:]), {}, [])
             self._kept.append(found)
             if len(self._kept) > _SESSIONS:
                 self._kept.popleft().session.close()
@@ -209,6 +215,7 @@ class Texts:
             if ("name", name) not in found.texts:
                 found.session.load_module(name, path, source)
         found.texts.update(texts)
+        found.kernels.append(program["kernel"][0])
         return found.session
 
     def _failed(self, language: str, program: dict[str, Any], said: str, text: str) -> str:
@@ -219,11 +226,12 @@ class Texts:
 
 @dataclass(frozen=True)
 class _Kept:
-    """A session, what it was opened with, and the texts it has read, by what they are known as."""
+    """A session, what it was opened with, the texts it has read, by what they are known as, and its kernels."""
 
     key: tuple[Any, ...]
     session: Session
     texts: dict[tuple[str, str], str]
+    kernels: list[str]
 
 
 def refused_before(spec: CallSpec) -> str:
