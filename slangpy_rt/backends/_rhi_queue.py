@@ -359,7 +359,8 @@ class RhiMark(Mark):
         return self._submissions.seconds(self._query) - self._submissions.seconds(earlier._query)
 
     def __del__(self) -> None:
-        if self._query >= 0:
+        # Without one where Ctrl-C came before it was made.
+        if getattr(self, "_query", -1) >= 0:
             self._submissions.release(self._query)
 
 

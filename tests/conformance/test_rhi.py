@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import random
+import signal
 import threading
+import time
 from collections.abc import Iterator
 
 import numpy as np
@@ -100,6 +103,45 @@ def test_a_lost_device_says_so_from_then_on(monkeypatch: pytest.MonkeyPatch) -> 
         device.close()
     with pytest.raises(spy.DeviceError, match="closed"):
         module.mul(x, x)
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no timers that interrupt")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_interrupts_at_any_moment_lose_nothing() -> None:
+    chance = random.Random(7)
+    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    try:
+        with spy.Device("rhi-vulkan") as device:
+            module = spy.Module.load_from_source(device, "interrupted", SOURCE)
+            x, y = (spy.Tensor.from_numpy(device, np.ones(8, np.float32)) for _ in range(2))
+            commands = device.command_list()
+            for _ in range(12):
+                module.mul.append_to(commands, x, 1.0, _result=x)
+            commands.submit()
+            module.mul(y, 1.0, _result=y)
+            device.synchronize()
+            interrupted = 0
+            for k in range(400):
+                y.copy_from(np.full(8, k, np.float32))
+                for _ in range(5):
+                    module.mul(y, 2.0, _result=y)
+                try:
+                    signal.setitimer(signal.ITIMER_REAL, chance.uniform(1e-5, 2e-3))
+                    end = time.perf_counter() + 5e-3
+                    while time.perf_counter() < end:
+                        commands.submit()
+                        device.event().record()
+                        device.synchronize()
+                except KeyboardInterrupt:
+                    interrupted += 1
+                signal.setitimer(signal.ITIMER_REAL, 0)
+                # What was called before is done, and what is called now works.
+                np.testing.assert_array_equal(y.to_numpy(), np.full(8, 32 * k, np.float32))
+            # Some come inside of __del__, where Python drops them.
+            assert interrupted > 300
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def test_timed_marks_gather_with_the_work_between_them() -> None:
