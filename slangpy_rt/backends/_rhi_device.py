@@ -153,8 +153,9 @@ def open_device(name: str, kind: str, index: int, debug: bool, entry: str) -> Op
         raise DeviceError(f"device {name}: it does not open: {error}") from None
     features = {feature.name for feature in device.features}
     if reason := why_unfit(kind, entry, features):
+        adapter = device.info.adapter_name
         device.close()
-        raise UnsupportedError(f"device {name}: {device.info.adapter_name} {reason}.")
+        raise UnsupportedError(f"device {name}: {adapter} {reason}.")
     scalars = _ALWAYS | (_METAL if kind == "metal" else frozenset())
     for feature, found in _SCALARS.items():
         if feature in features:

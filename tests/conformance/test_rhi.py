@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import slangpy_rt as spy
+from slangpy_rt.backends import _rhi_device
 from slangpy_rt.backends._rhi_device import why_missing
 from slangpy_rt.backends._rhi_queue import RhiRecording
 from slangpy_rt.backends.base import Dispatch
@@ -103,6 +104,12 @@ def test_a_lost_device_says_so_from_then_on(monkeypatch: pytest.MonkeyPatch) -> 
         device.close()
     with pytest.raises(spy.DeviceError, match="closed"):
         module.mul(x, x)
+
+
+def test_a_device_that_cannot_reach_arrays_does_not_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_rhi_device, "why_unfit", lambda kind, entry, features: "has no memory")
+    with pytest.raises(spy.UnsupportedError, match=r"^device rhi-vulkan: .+ has no memory\.$"):
+        _rhi_device.open_device("rhi-vulkan", "vulkan", 0, False, "pointer")
 
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no timers that interrupt")
