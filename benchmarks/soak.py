@@ -209,6 +209,7 @@ def kinds(device: spy.Device, quick: bool) -> list[Kind]:
     return [
         Kind("result given", lambda: module.add(a, b, _result=out), calls),
         Kind("result made", lambda: module.add(a, b), calls),
+        Kind("overlap", lambda: module.add(a, a[::-1], _result=a), calls),
         Kind("views", lambda: module.add(a[::2], b[1::2]), calls),
         Kind("NumPy", lambda: module.add(host, 1.0), calls),
         Kind("NumPy, result given", lambda: module.add(a, host, _result=out), calls),

@@ -17,8 +17,10 @@ from slangpy_rt.ndbuffer import NDBuffer
 from slangpy_rt.pairs import DiffPair
 from slangpy_rt.records import fields_of
 from slangpy_rt.refs import ValueRef
+from slangpy_rt.stand_ins import stands_in
 from slangpy_rt.tensor import Tensor
 from slangpy_rt.values import converter, is_plain_sequence
+from slangpy_rt.wording import describe
 
 ARRAYS = frozenset({Tensor, NDBuffer})
 
@@ -32,6 +34,12 @@ def signature(value: Any) -> Any:
         if len(_found) < _MOST:
             _found[kind] = sign
     return sign(value)
+
+
+def endless(where: str, values: tuple[Any, ...]) -> BindError:
+    """The error for arguments that hold themselves, or more levels than Python goes down."""
+    found = next((v for v in values if isinstance(v, (list, tuple, Mapping))), values)
+    return BindError(f"{where}: an argument holds lists or dicts in each other without an end: {describe(found)}.")
 
 
 def _signer(kind: type) -> Callable[[Any], Any]:
@@ -49,6 +57,9 @@ def _signer(kind: type) -> Callable[[Any], Any]:
     if issubclass(kind, Enum):
         return _kind
     stand_in = converter(kind)
+    # What it stands for is asked once a call, after its signature was found to be unknown.
+    if stands_in(kind) and not hasattr(stand_in, "on"):
+        return _refused
     if hasattr(stand_in, "on"):
         sign: Callable[[Any], Any] = stand_in.signature
         return sign
@@ -107,12 +118,16 @@ def _sign_sequence(value: Any) -> Any:
 
 
 def _sign_dict(value: dict[Any, Any]) -> Any:
-    # _type may be a struct of a module, which is itself and has no signature.
+    # _type may be a struct or a type of a module, which is itself and has no signature.
     return (
         dict,
         tuple(value),
         *[
-            item.layout if type(item) in ARRAYS else item if name == "_type" else signature(item)
+            item.layout
+            if type(item) in ARRAYS
+            else item
+            if name == "_type" and hasattr(item, "slang_type")
+            else signature(item)
             for name, item in value.items()
         ],
     )

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from slangpy_rt.bound import CONVERTED, EXACT, PROMOTED, Bound, Shape
+from slangpy_rt.bound import EXACT, PROMOTED, Bound, Shape, fit_of
 from slangpy_rt.broadcast import contiguous
-from slangpy_rt.dtypes import BFLOAT16, NUMPY_OF, Storage, convertible, scalars_of, storage
+from slangpy_rt.conversion import as_array
+from slangpy_rt.dtypes import BFLOAT16, NUMPY_OF, Storage, cast, convertible, scalars_of, storage
 from slangpy_rt.errors import BindError, UnsupportedError
 from slangpy_rt.feeds import ArrayFeed, Feed, HostCopyFeed, HostViewFeed, ValueFeed
 from slangpy_rt.layout import Layout, same_walk
@@ -70,7 +71,7 @@ def bind_array(
     host = "tensor" if isinstance(value, Tensor) else "ndbuffer"
     return Bound(
         name, type_, stored.scalar, stored.count, access, "array", outer, strides, layout.aligned, host, ArrayFeed(),
-        PROMOTED if via else EXACT, record=stored.record, via=via,
+        PROMOTED if via else EXACT, record=stored.record, via=via, own=layout.nbytes if layout.own else 0,
     )  # fmt: skip
 
 
@@ -140,11 +141,16 @@ def as_tensor(bound: Bound, type_: SlangType, rank: int) -> Bound:
 def container(type_: SlangType) -> tuple[SlangType, int, bool] | None:
     """Element, rank and writability of a parameter that takes a whole array."""
     head = type_.name.partition("<")[0]
-    if type_.kind != "struct" or len(type_.arguments) != _CONTAINERS.get(head):
+    if type_.kind != "struct" or len(type_.arguments) != _CONTAINERS.get(head) or not is_ours(type_):
         return None
     element, rank = (*type_.arguments, 1)[:2]
     assert isinstance(element, SlangType) and isinstance(rank, int), type_
     return element, rank, head not in ("Tensor", "StructuredBuffer", "DiffTensor")
+
+
+def is_ours(type_: SlangType) -> bool:
+    """Whether a struct with the name of one of ours is that, and not a user's: the fields of ours have such names."""
+    return not type_.fields or type_.fields[0].name.startswith("_spy_")
 
 
 def stored_as(where: str, type_: SlangType) -> Storage:
@@ -167,12 +173,6 @@ def check_scalars(where: str, device: Device, stored: Storage) -> None:
 def check_scalar(where: str, device: Device, scalar: str) -> None:
     if scalar not in device.caps.scalars:
         raise UnsupportedError(f"{where}: {device.info} has no '{scalar}' in memory.")
-
-
-def fit_of(source: np.dtype[Any], target: np.dtype[Any]) -> int:
-    if source == target:
-        return EXACT
-    return PROMOTED if np.can_cast(source, target, "safe") else CONVERTED
 
 
 def check_native(where: str, device: Device, element: SlangType, what: str) -> None:
@@ -202,7 +202,7 @@ def _widened(where: str, layout: Layout, type_: SlangType, access: str) -> str:
         return ""
     if type_.scalar != "float" or type_.kind not in ("scalar", "vector") or access != "in":
         raise BindError(f"{where} is an array of bfloat16, {_NARROW}; pass a tensor of another type here.")
-    return "bfloat16" if type_.kind == "scalar" else f"bfloat16s<{type_.shape[0]}>"
+    return "_spy_bfloat16" if type_.kind == "scalar" else f"_spy_bfloat16s<{type_.shape[0]}>"
 
 
 def _holds(element: SlangType, type_: SlangType) -> bool:
@@ -224,13 +224,7 @@ def _bind_host(
     """Host data: an array, or a list or tuple that makes one."""
     scalar, inner, dtype = stored.scalar, stored.dims, stored.dtype
     is_array = isinstance(value, np.ndarray)
-    # Not by its class: numpy.ma takes 15 ms to import.
-    if is_array and hasattr(value, "mask"):
-        raise BindError(f"{where} is a masked array, and Slang knows no masks; pass array.filled(value).")
-    try:
-        array = np.asarray(value)
-    except ValueError:
-        raise BindError(f"{where} is a list with rows of different lengths: {describe(value)}.") from None
+    array = as_array(where, value)
     what = describe(value)
     convert: Callable[[Any], npt.NDArray[Any]]
     if stored.record and array.dtype.names is not None and access == "in" and array.dtype != dtype:
@@ -242,12 +236,13 @@ def _bind_host(
         _check_dtype(where, type_, dtype, access, array, is_array, what)
 
         def convert(v: Any) -> npt.NDArray[Any]:
-            return np.ascontiguousarray(v, dtype)
+            return cast(where, type_.name, np.asarray(v), dtype, not is_array)
 
     if access != "in" and not (is_array and array.flags.writeable):
         raise BindError(f"{where} is {what} and would be written to; pass a writable array.")
     outer = _split(where, type_, array.shape, inner, what)
-    fit = fit_of(_list_dtype(array.dtype) if not is_array else array.dtype, dtype)
+    alike = array.dtype if is_array else _list_dtype(array.dtype)
+    fit = fit_of(alike, dtype)
     own_type = getattr(value, "slang_type", None)
     host = "numpy" if is_array and own_type is None else ""
     if not outer and access == "in" and stored.count <= _MAX_VALUE_SCALARS and not stored.record:

@@ -25,11 +25,21 @@ from slangpy_rt.arrays import (
     check_scalar,
     check_scalars,
     container,
-    fit_of,
+    is_ours,
     stored_as,
 )  # fmt: skip
-from slangpy_rt.bound import CONVERTED, SPLAT, Bound, result_kind
+from slangpy_rt.bound import CONVERTED, SPLAT, Bound, number_fit, result_kind
 from slangpy_rt.broadcast import contiguous
+from slangpy_rt.conversion import (
+    Named,
+    as_element,
+    as_number,
+    case_of,
+    check_fields,
+    check_type,
+    item_type,
+    kind_of,
+)  # fmt: skip
 from slangpy_rt.dtypes import NUMPY_OF, Storage, scalar_type
 from slangpy_rt.errors import BindError
 from slangpy_rt.feeds import (
@@ -46,9 +56,9 @@ from slangpy_rt.feeds import (
 )  # fmt: skip
 from slangpy_rt.generator import Generator
 from slangpy_rt.mapping import NO_MAP, Map
-from slangpy_rt.ndbuffer import NDBuffer
+from slangpy_rt.ndbuffer import MOST_DIMENSIONS, NDBuffer
 from slangpy_rt.pairs import DiffPair, GradientRef
-from slangpy_rt.records import fields_of, host_record
+from slangpy_rt.records import fields_of
 from slangpy_rt.refs import ValueRef
 from slangpy_rt.scope import Scope
 from slangpy_rt.types import Field, Param, SlangType
@@ -236,13 +246,13 @@ def _bind(where: str, scope: Scope, param: Param, value: Any, how: Map) -> Bound
         if bound.record is not None:
             check_native(where, device, element, f"'{type_.name}'")
         return as_tensor(bound, type_, rank)
-    if type_.kind == "struct" and type_.name in _BYTES:
+    if type_.kind == "struct" and type_.name in _BYTES and is_ours(type_):
         return bind_bytes(where, scope, param, value)
     if type_.kind == "pointer":
         return bind_pointer(where, scope, param, value)
     if isinstance(value, ValueRef) and not type_.name.startswith(_PAIR):
         return _bind_ref(where, scope, param, value)
-    parts = _parts_of(where, param, value)
+    parts = _parts_of(where, scope, param, value)
     if parts is not None:
         return _bind_parts(where, scope, param, value, how, *parts)
     stored = stored_as(where, type_)
@@ -255,7 +265,7 @@ def _bind(where: str, scope: Scope, param: Param, value: Any, how: Map) -> Bound
     if param.direction != "in":
         raise BindError(
             f"{where} is '{param.direction}' and would be written to; pass an array or a ValueRef instead of "
-            f"{value!r}."
+            f"{describe(value)}."
         )
     return _bind_scalar(where, device, param.name, type_, stored, value)
 
@@ -265,7 +275,7 @@ def _bind_generator(where: str, param: Param, value: Generator) -> Bound:
     if param.direction != "in":
         raise BindError(
             f"{where} is '{param.direction}' and would be written to; pass an array or a ValueRef instead of "
-            f"{value!r}."
+            f"{describe(value)}."
         )
     value.check(where, type_)
     shape = value.shape
@@ -277,42 +287,29 @@ def _bind_generator(where: str, param: Param, value: Generator) -> Bound:
 
 def _bind_scalar(where: str, device: Device, name: str, type_: SlangType, stored: Storage, value: Any) -> Bound:
     scalar = stored.scalar
-    # Of a subclass of int, such as an IntEnum, NumPy knows no dtype.
-    kind = next((k for k in (bool, int, float) if isinstance(value, k)), type(value))
-    source = value.dtype if isinstance(value, np.generic) else np.dtype(kind)
-    # A Python number has no width of its own: 3 fits a uint8_t, 0.5 a half.
-    kinds = {"f": "iufb", "i": "iub", "u": "iub", "b": "b"}[NUMPY_OF[scalar].kind]
-    if source.kind not in kinds or stored.record:
+    if stored.record or kind_of(value) == "O":
         raise BindError(
             f"{where} is {describe(value)} of type {type(value).__name__}, which does not convert to '{type_.name}'."
         )
+    number = scalar_type(scalar)
+    as_number(where, type_ if type_.kind in ("scalar", "enum") else replace(number, name=type_.name), value)
     if type_.kind == "array":
-        raise BindError(f"{where} is {value!r}; '{type_.name}' takes {stored.dims[0]} values in a list or an array.")
+        raise BindError(
+            f"{where} is {describe(value)}; '{type_.name}' takes {stored.dims[0]} values in a list or an array."
+        )
     check_scalar(where, device, scalar)
-    # To overloads a Python int is an int, and a float a float.
-    alike = source if isinstance(value, np.generic) else np.dtype({"b": "?", "i": "i4"}.get(source.kind, "f4"))
-    fit = fit_of(alike, NUMPY_OF[scalar])
+    fit, far = number_fit(value, NUMPY_OF[scalar])
     feed: Feed = ValueFeed(where, type_, scalar)
     if stored.count > 1:
         feed, fit = SplatFeed(where, type_, scalar, stored.count), SPLAT
-    return Bound(name, type_, scalar, stored.count, "in", "value", (), (), True, "", feed, fit)
+    return Bound(name, type_, scalar, stored.count, "in", "value", (), (), True, "", feed, fit, far=far)
 
 
 def _bind_enum(where: str, param: Param, value: Any) -> Bound:
     """A case by its name, or a Python enum by its value."""
     type_ = param.type
-    cases = dict(type_.cases)
-
-    def number(v: Any) -> int:
-        if isinstance(v, Enum) and isinstance(v.value, (int, np.integer)):
-            return int(v.value)
-        name = v.name if isinstance(v, Enum) else v
-        if name not in cases:
-            raise BindError(f"{where} is {v!r}; '{type_.name}' has {', '.join(cases) or 'no cases by name'}.")
-        return cases[name]
-
-    number(value)
-    feed = EnumFeed(number)
+    case_of(where, type_, value)
+    feed = EnumFeed(lambda v: case_of(where, type_, v))
     return Bound(param.name, type_, type_.scalar, 1, "in", "value", (), (), True, "", feed)
 
 
@@ -320,31 +317,33 @@ def _bind_ref(where: str, scope: Scope, param: Param, value: ValueRef) -> Bound:
     stored = stored_as(where, param.type)
     inner = bind(where, scope, replace(param, direction="in"), value.value) if param.direction != "out" else None
     if inner is not None and any(leaf.shape for leaf in inner.leaves):
-        raise BindError(f"{where} is {value!r}; it takes one '{param.type.name}'.")
+        raise BindError(f"{where} is {describe(value)}; it takes one '{param.type.name}'.")
     if inner is not None and param.direction == "in":
         return replace(inner, feed=ConvertedFeed(lambda v: v.value, inner.feed, False))
     check_scalars(where, scope.device, stored)
-    feed = RefFeed(scope.device, stored.dtype, stored.dims, param.direction)
+    if inner is not None:
+        as_element(where, param.type, value.value, scope.named)
+    feed = RefFeed(where, scope.device, param.type, param.direction)
     return Bound(
         param.name, param.type, stored.scalar, stored.count, param.direction, "array", (), (), True, "", feed,
         record=stored.record,
     )  # fmt: skip
 
 
-def _parts_of(where: str, param: Param, value: Any) -> Parts | None:
+def _parts_of(where: str, scope: Scope, param: Param, value: Any) -> Parts | None:
     """How to take a value apart for a parameter, or None for one that stays whole."""
     type_ = param.type
     if type_.name.startswith(_PAIR):
-        return _pair_parts(where, type_, value)
+        return _pair_parts(where, scope, type_, value)
     if isinstance(value, (NDBuffer, np.ndarray)) and _holds_one_array(type_):
         return _one_part(type_)
     # To what is no struct, a named tuple is a tuple.
     fields = fields_of(value) if type_.kind == "struct" or not isinstance(value, tuple) else None
     if fields is not None:
-        return _named_parts(where, type_, value)
+        return _named_parts(where, scope, type_, value)
     if not isinstance(value, (list, tuple)):
         return None
-    if type_.kind == "struct" and isinstance(value, list) and value and all(fields_of(v) is not None for v in value):
+    if type_.kind == "struct" and _lists_structs(value):
         return None
     if type_.kind == "struct":
         if value and not type_.fields:  # of Slang's own, such as Tuple
@@ -362,7 +361,7 @@ def _parts_of(where: str, param: Param, value: Any) -> Parts | None:
     return (lambda v: v), [(f"[{k}]", f"{k}", inner) for k in range(type_.shape[0])]
 
 
-def _pair_parts(where: str, type_: SlangType, value: Any) -> Parts:
+def _pair_parts(where: str, scope: Scope, type_: SlangType, value: Any) -> Parts:
     """A value and its derivative for a parameter that takes both as a pair."""
     primal = type_.arguments[0]
     assert isinstance(primal, SlangType)
@@ -373,7 +372,9 @@ def _pair_parts(where: str, type_: SlangType, value: Any) -> Parts:
     if isinstance(value, DiffPair):
         return (lambda v: (v, GradientRef(v))), places
     if fields_of(value) is not None:
-        return _named_parts(where, replace(type_, fields=tuple(Field(name, t) for _, name, t in places)), value)
+        return _named_parts(
+            where, scope, replace(type_, fields=tuple(Field(name, t) for _, name, t in places)), value
+        )
     if isinstance(value, (list, tuple)) and len(value) == 2:
         return (lambda v: v), places
     raise BindError(
@@ -399,17 +400,51 @@ def _bind_records(where: str, scope: Scope, param: Param, value: list[Any], stor
             f"{where} is {describe(value)} and would be written to; pass a structured array, a Tensor or a dict of "
             "arrays."
         )
-    for k, item in enumerate(value):
-        _named_parts(f"{where}[{k}]", param.type, item)
+    shape = _rows_of(where, value)
 
     def build(v: list[Any]) -> npt.NDArray[Any]:
-        return np.stack([host_record(stored.dtype, (), item) for item in v])
+        return _records(where, param.type, v, stored, shape)
 
-    inner = bind(where, scope, param, build(value))
+    inner = bind(where, scope, param, _records(where, param.type, value, stored, shape, scope.named))
     return replace(inner, host="", feed=ConvertedFeed(build, inner.feed, False))
 
 
-def _named_parts(where: str, type_: SlangType, value: Any) -> Parts:
+def _records(
+    where: str,
+    type_: SlangType,
+    value: list[Any],
+    stored: Storage,
+    shape: tuple[int, ...],
+    named: Named | None = None,
+) -> npt.NDArray[Any]:
+    """Structs' values in nested lists as a structured array."""
+    out = np.zeros(shape, stored.dtype)
+    for place in np.ndindex(*shape):
+        item: Any = value
+        for k in place:
+            item = item[k]
+        out[place] = as_element(where + "".join(f"[{k}]" for k in place), type_, item, named)
+    return out
+
+
+def _rows_of(where: str, value: Any) -> tuple[int, ...]:
+    """The shape of nested lists of structs' values."""
+    if not isinstance(value, list):
+        return ()
+    inner = {_rows_of(f"{where}[{k}]", item) for k, item in enumerate(value)}
+    if len(inner) > 1:
+        raise BindError(f"{where} is a list with rows of different lengths: {describe(value)}.")
+    return (len(value), *inner.pop())
+
+
+def _lists_structs(value: Any, depth: int = 0) -> bool:
+    """Whether nested lists hold structs' values only, by their fields."""
+    if depth == MOST_DIMENSIONS or not isinstance(value, list) or not value:
+        return False
+    return all(fields_of(v) is not None or _lists_structs(v, depth + 1) for v in value)
+
+
+def _named_parts(where: str, scope: Scope, type_: SlangType, value: Any) -> Parts:
     fields: Any = fields_of(value)
     if type_.kind == "vector":
         wanted = [(name, scalar_type(type_.scalar)) for name in "xyzw"[: type_.shape[0]]]
@@ -417,18 +452,9 @@ def _named_parts(where: str, type_: SlangType, value: Any) -> Parts:
         wanted = [(f.name, f.type) for f in type_.fields]
     else:
         raise BindError(f"{where} is {describe(value)}, a struct's value; '{type_.name}' was expected.")
-    asked = fields.get("_type") if isinstance(value, dict) else None
-    given = getattr(getattr(asked, "slang_type", asked), "name", asked)
-    if asked is not None and given != type_.name:
-        raise BindError(f"{where} has _type '{given}'; '{type_.name}' was expected.")
     names = [name for name, _ in wanted]
-    missing = [name for name in names if name not in fields]
-    extra = [str(name) for name in fields if name not in names and name != "_type"]
-    if missing or extra:
-        problem = (
-            f"lacks {', '.join(missing)}" if missing else f"has {', '.join(extra)}, which '{type_.name}' has not"
-        )
-        raise BindError(f"{where} {problem}; '{type_.name}' has {', '.join(names)}.")
+    check_type(where, type_, value, scope.named)
+    check_fields(where, type_.name, names, value, fields)
 
     def parts(v: Any) -> list[Any]:
         found = fields_of(v)
@@ -484,16 +510,6 @@ def _concrete(where: str, scope: Scope, type_: SlangType, value: Any) -> SlangTy
     if not scope.source.conforms(found.name, type_.name):
         raise BindError(f"{where} is a '{found.name}', which does not implement '{type_.name}'.")
     return found
-
-
-def item_type(type_: SlangType) -> SlangType:
-    """What ``x[0]`` of a vector, matrix or array is."""
-    if type_.kind == "array":
-        assert type_.element is not None
-        return type_.element
-    if type_.kind == "matrix":
-        return SlangType("vector", f"{type_.scalar}{type_.shape[1]}", type_.scalar, type_.shape[1:])
-    return scalar_type(type_.scalar)
 
 
 def _holds_structs(type_: SlangType) -> bool:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
 
 from slangpy_rt.feeds import ConvertedFeed, Feed, GradientFeed, PartsFeed
 from slangpy_rt.generator import Generator
@@ -43,6 +46,10 @@ class Bound:
         In a derivative, gradients of what it is no part of: one that is read and one that is written.
     via : str
         What loads its elements where arrays of another kind are converted on the way.
+    own : int
+        Bytes of its buffer, of an array on the device that has all of it; else 0.
+    far : int
+        Among equal fits, 1 of a whole number of NumPy for a float: an integer parameter is nearer.
     fresh : bool
         Of a gradient, whether its contents may be lost: what is added to them may be written instead.
     """
@@ -68,6 +75,8 @@ class Bound:
     grad_out: Bound | None = None
     via: str = ""
     fresh: bool = False
+    own: int = 0
+    far: int = 0
 
     @property
     def places(self) -> tuple[Bound, ...]:
@@ -77,11 +86,15 @@ class Bound:
     @property
     def leaves(self) -> tuple[Bound, ...]:
         """Its places, each with its gradients behind it."""
+        if self.mode != "parts" and self.grad_in is None and self.grad_out is None:
+            return (self,)
         return tuple(leaf for place in self.places for leaf in (place, *place.gradients))
 
     @property
     def gradients(self) -> tuple[Bound, ...]:
         """Those of its gradients that there are."""
+        if self.grad_in is None and self.grad_out is None:
+            return ()
         return tuple(g for g in (self.grad_in, self.grad_out) if g is not None)
 
     @property
@@ -90,10 +103,36 @@ class Bound:
         return _with_gradients(self.feed, self) if any(p.gradients for p in self.places) else self.feed
 
     @property
-    def cost(self) -> tuple[int, int]:
+    def cost(self) -> tuple[int, int, int]:
         """How badly it fits: dimensions left to vectorize over, then conversions; worst leaf first."""
-        fits = ((len(b.shape) if b.mode in ("array", "tensor") else 0, b.fit) for b in self.leaves)
-        return max(fits, default=(0, EXACT))
+        fits = ((len(b.shape) if b.mode in ("array", "tensor") else 0, b.fit, b.far) for b in self.leaves)
+        return max(fits, default=(0, EXACT, 0))
+
+
+def fit_of(source: np.dtype[Any], target: np.dtype[Any]) -> int:
+    """How well data of one dtype fits another one."""
+    if source == target:
+        return EXACT
+    return PROMOTED if np.can_cast(source, target, "safe") else CONVERTED
+
+
+def number_fit(value: Any, target: np.dtype[Any]) -> tuple[int, int]:
+    """How well a number fits a scalar: its fit, and ``far`` of ``Bound``.
+
+    A Python int is an ``int``, a float a ``float``. A number of NumPy is its own type, and next to that what a Python
+    number of its kind is: where there is no ``int64_t``, ``numpy.int64(3)`` is an ``int``.
+    """
+    if not isinstance(value, np.generic):
+        return fit_of(_PYTHON["b" if isinstance(value, bool) else "i" if isinstance(value, int) else "f"], target), 0
+    source = value.dtype
+    fit = fit_of(source, target)
+    if target == _PYTHON[source.kind]:
+        return min(fit, PROMOTED), 0
+    return fit, int(source.kind in "iu" and target.kind == "f")
+
+
+# What numbers of each kind are to overloads, where nothing else says.
+_PYTHON = {"b": np.dtype("?"), "i": np.dtype("i4"), "u": np.dtype("u4"), "f": np.dtype("f4")}
 
 
 def _with_gradients(feed: Feed, bound: Bound) -> Feed:

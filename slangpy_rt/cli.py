@@ -23,17 +23,21 @@ import numpy as np
 import slangpy_rt as spy
 from slangpy_rt.backends import REGISTRY
 from slangpy_rt.cache import DiskCache, EntryInfo, cache_directory
+from slangpy_rt.checks import path
 from slangpy_rt.config import CONFIG
 from slangpy_rt.dtypes import NUMPY_OF, element_type, storage
 from slangpy_rt.errors import BindError, SlangPyRtError
+from slangpy_rt.ndbuffer import as_shape
 from slangpy_rt.source import compiler_version
 from slangpy_rt.stubs import HEADER, stub_text
 from slangpy_rt.types import Param, SlangType
+from slangpy_rt.wording import describe
 
 _BINARIES = {"cpu": "kernel.so", "cuda": "kernel.cubin", "vulkan": "kernel.spv"}
 # Of devices that compile by themselves.
 _PROGRAM = "program.json"
 _DESCRIPTION = re.compile(r"(?P<name>\w+)(?:\[(?P<shape>[\d,\s]*)\])?")
+_MOST_TEXT = 100
 _INTERRUPTED = 130  # what shells report for a command that Ctrl-C ended: 128 + SIGINT
 _PIPE_CLOSED = 141  # 128 + SIGPIPE
 
@@ -285,13 +289,13 @@ def _cache_export(args: argparse.Namespace) -> int:
     cache = _usable_cache()
     entries = cache.entries() if args.keys else []
     keys = [_find(entries, key).key for key in args.keys] or None
-    print(f"wrote {_count(cache.export(args.file, keys))} to {args.file}")
+    print(f"wrote {_count(cache.export(path('cache export', 'FILE', args.file), keys))} to {args.file}")
     return 0
 
 
 def _cache_import(args: argparse.Namespace) -> int:
     cache = _usable_cache()
-    print(f"stored {_count(cache.import_(args.file))} in {cache.directory}")
+    print(f"stored {_count(cache.import_(path('cache import', 'FILE', args.file)))} in {cache.directory}")
     return 0
 
 
@@ -332,6 +336,8 @@ def _value(text: str) -> Any:
     """What an argument's description stands for."""
     if text in ("true", "false"):
         return text == "true"
+    if len(text) > _MOST_TEXT:
+        raise BindError(f"--args: {describe(text)} has {len(text)} characters, more than {_MOST_TEXT}.")
     for number in (int, float):
         try:
             return number(text)
@@ -355,8 +361,11 @@ def _array(type_: SlangType, shape: tuple[int, ...]) -> Any:
     stored = storage(type_)
     if stored is None:
         raise BindError(f"explain: there is no array of '{type_.name}' to stand in; say with --args what to pass.")
-    # Empty parentheses turn an array without dimensions into a NumPy scalar.
-    return np.ones(shape + stored.dims, stored.dtype)[()]
+    try:
+        # Empty parentheses turn an array without dimensions into a NumPy scalar.
+        return np.ones(as_shape("--args", shape) + stored.dims, stored.dtype)[()]
+    except (MemoryError, ValueError) as error:
+        raise BindError(f"explain: no array of shape {describe(shape)} can stand in ({error}).") from None
 
 
 def _stubs(args: argparse.Namespace) -> int:

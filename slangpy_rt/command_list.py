@@ -12,11 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from slangpy_rt.backends.base import Buffer, Dispatch, Recording
+from slangpy_rt.checks import write_text
 from slangpy_rt.diagnostics import Launcher
 from slangpy_rt.dtypes import element_type
 from slangpy_rt.errors import BindError, ShapeError
+from slangpy_rt.generator import is_whole
 from slangpy_rt.ndbuffer import NDBuffer
 from slangpy_rt.order import Touches
+from slangpy_rt.wording import describe
 
 if TYPE_CHECKING:
     from slangpy_rt.device import Device
@@ -61,15 +64,25 @@ class Call:
         The function, and how it is called.
     dispatch : Dispatch
         What runs; None of a call without elements.
+    copies : tuple of Dispatch
+        What copies arguments that share memory with what the call writes, before it.
     """
 
-    __slots__ = ("dispatch", "function", "launcher", "prepared", "result", "title")
+    __slots__ = ("copies", "dispatch", "function", "launcher", "prepared", "result", "title")
 
     def __init__(
-        self, title: str, dispatch: Dispatch | None, result: Any, function: Any, prepared: Any, launcher: Any
+        self,
+        title: str,
+        dispatch: Dispatch | None,
+        result: Any,
+        function: Any,
+        prepared: Any,
+        launcher: Any,
+        copies: tuple[Dispatch, ...] = (),
     ) -> None:
         self.title = title
         self.dispatch = dispatch
+        self.copies = copies
         self.result = result
         self.function = function
         self.prepared = prepared
@@ -112,12 +125,7 @@ class CommandList:
             device.check_open()
         recording = self._recording
         if recording is None:
-            ran = [c for c in self.calls if c.dispatch is not None]
-            places = {id(c): k for k, c in enumerate(ran)}
-            before = dict(zip(map(id, self.calls), self.waits, strict=True))
-            waits = [tuple(places[id(self.calls[w])] for w in before[id(c)]) for c in ran]
-            recording = device.backend.record([c.dispatch for c in ran if c.dispatch is not None], waits)
-            self._recording = recording
+            recording = self._recording = device.backend.record(*self._steps())
             self._touched = None
             self._launchers = _launchers(self.calls)
         if device.plain and stream is None and not self._launchers:
@@ -136,9 +144,9 @@ class CommandList:
             If it is no list of this device.
         """
         if not isinstance(other, CommandList) or other.device is not self.device:
-            raise BindError(f"CommandList.append: {other!r} is no command list of {self.device!r}.")
+            raise BindError(f"CommandList.append: {describe(other)} is no command list of {self.device!r}.")
         for c in list(other.calls):
-            self._add(Call(c.title, c.dispatch, c.result, c.function, c.prepared, c.launcher))
+            self._add(Call(c.title, c.dispatch, c.result, c.function, c.prepared, c.launcher, c.copies))
 
     def copy(self, to: NDBuffer, source: NDBuffer) -> None:
         """Copy an array to another of the same size in bytes, both contiguous.
@@ -197,29 +205,31 @@ class CommandList:
         BindError
             If there is no such call, or the arguments make another call of it.
         """
-        if not -len(self.calls) <= place < len(self.calls):
-            raise BindError(f"CommandList.update: there is no call {place}; the list has {len(self.calls)}.")
+        if not is_whole(place) or not -len(self.calls) <= place < len(self.calls):
+            raise BindError(
+                f"CommandList.update: there is no call {describe(place)}; the list has {len(self.calls)}."
+            )
         place %= len(self.calls)
         old = self.calls[place]
         new: Call = old.function.recorded(args, _result, named)
-        if new.prepared is old.prepared and new.result is not None and _result is None and "out" not in named:
-            # Later calls and the caller know the array that the call made when it was recorded.
-            into: Call = old.function.recorded(args, old.result, named)
-            new = Call(new.title, into.dispatch, old.result, old.function, old.prepared, into.launcher)
-        if new.prepared is not old.prepared or _shape(new) != _shape(old):
+        if not new.prepared.is_like(old.prepared) or _shape(new) != _shape(old):
             raise BindError(
                 f"CommandList.update: {old.title} has other layouts with these arguments; append it anew."
             )
+        if new.result is not None and _result is None and "out" not in named:
+            # Later calls and the caller know the array that the call made when it was recorded.
+            into: Call = old.function.recorded(args, old.result, named)
+            new = Call(new.title, into.dispatch, old.result, old.function, old.prepared, into.launcher, into.copies)
         # Finding out who waits for whom takes 1 us for each call of the list.
         before = None if _addresses(new) == _addresses(old) else self.waits
         self.calls[place] = new
         if before is not None:
             self._waits = ()
             self._touched = None
-        if before is not None and before != self.waits:
+        if (before is not None and before != self.waits) or new.copies or old.copies:
             self._recording = None
         elif self._recording is not None and new.dispatch is not None:
-            ran = sum(c.dispatch is not None for c in self.calls[:place])
+            ran = sum(len(c.copies) + (c.dispatch is not None) for c in self.calls[:place])
             self.device.backend.update(self._recording, ran, new.dispatch)
             if new.launcher is not None:
                 self._launchers = _launchers(self.calls)
@@ -247,7 +257,7 @@ class CommandList:
         widths = [max(len(row[k]) for row in rows) for k in range(3)]
         table = "\n".join("  ".join(t.ljust(w) for t, w in zip(row, widths, strict=True)).rstrip() for row in rows)
         if path is not None:
-            Path(path).write_text(_drawing([c.title for c in self.calls], self.waits), encoding="utf-8")
+            write_text("CommandList.explain", path, _drawing([c.title for c in self.calls], self.waits))
         return f"{len(self.calls)} calls on {self.device.name}\n\n{table}"
 
     def __len__(self) -> int:
@@ -268,13 +278,27 @@ class CommandList:
         self.calls.append(call)
         self._recording = None
 
+    def _steps(self) -> tuple[list[Dispatch], list[tuple[int, ...]]]:
+        """All dispatches, each with the places of those that have to be done before it."""
+        dispatches: list[Dispatch] = []
+        waits: list[tuple[int, ...]] = []
+        # Where the dispatch of a call is; copies come before it.
+        places: dict[int, int] = {}
+        for k, (c, before) in enumerate(zip(self.calls, self.waits, strict=True)):
+            if c.dispatch is None:
+                continue
+            first, earlier = len(dispatches), tuple(places[w] for w in before)
+            dispatches += (*c.copies, c.dispatch)
+            places[k] = first + len(c.copies)
+            waits += [*[earlier] * len(c.copies), (*earlier, *range(first, places[k]))]
+        return dispatches, waits
+
     def _touches(self) -> Touches:
         """The buffers that the calls use, and which of them one writes to."""
         if self._touched is None:
             found: dict[int, tuple[Buffer, bool]] = {}
-            for d in (c.dispatch for c in self.calls if c.dispatch is not None):
-                for buffer, writes in zip(d.buffers, d.kernel.info.written, strict=True):
-                    found[id(buffer)] = buffer, writes or (id(buffer) in found and found[id(buffer)][1])
+            for buffer, writes in (touched for c in self.calls for touched in _buffers(c)):
+                found[id(buffer)] = buffer, writes or (id(buffer) in found and found[id(buffer)][1])
             self._touched = tuple(b for b, _ in found.values()), tuple(w for _, w in found.values())
         return self._touched
 
@@ -282,7 +306,7 @@ class CommandList:
         """Arrays' memory as words, or as bytes where one is not made of words; see ``_in_parts``."""
         for array in arrays:
             if not isinstance(array, NDBuffer) or array.device is not self.device or not array.is_contiguous:
-                what = array.summary if isinstance(array, NDBuffer) else repr(array)
+                what = array.summary if isinstance(array, NDBuffer) else describe(array)
                 raise BindError(f"CommandList.{method}: {what} is no contiguous array of {self.device!r}.")
         parts = self._in_parts(*arrays)
         size = 4 if parts or _are_words(arrays) else 1
@@ -315,18 +339,23 @@ def _hazards(calls: Sequence[Call]) -> Iterator[tuple[int, ...]]:
     read: dict[int, list[int]] = {}
     for k, call in enumerate(calls):
         waits: set[int] = set()
-        if call.dispatch is not None:
-            flags = call.dispatch.kernel.info.written
-            for buffer, writes in zip(call.dispatch.buffers, flags, strict=True):
-                key = buffer.address
-                if key in written:
-                    waits.add(written[key])
-                if writes:
-                    waits.update(read.pop(key, ()))
-                    written[key] = k
-                else:
-                    read.setdefault(key, []).append(k)
+        for buffer, writes in _buffers(call):
+            # Memory of another library has no size: any two arrays there may be one.
+            key = buffer.address if buffer.nbytes else 0
+            if key in written:
+                waits.add(written[key])
+            if writes:
+                waits.update(read.pop(key, ()))
+                written[key] = k
+            else:
+                read.setdefault(key, []).append(k)
         yield tuple(sorted(waits - {k}))
+
+
+def _buffers(call: Call) -> Iterator[tuple[Buffer, bool]]:
+    """What a call touches, copies included, and whether it writes to it."""
+    for d in (*call.copies, *((call.dispatch,) if call.dispatch is not None else ())):
+        yield from zip(d.buffers, d.kernel.info.written, strict=True)
 
 
 def _shape(call: Call) -> Any:
@@ -336,7 +365,7 @@ def _shape(call: Call) -> Any:
 
 def _addresses(call: Call) -> list[int]:
     """Of the buffers that a call touches; which of them it writes to, its kernel says."""
-    return [] if call.dispatch is None else [b.address for b in call.dispatch.buffers]
+    return [buffer.address for buffer, _ in _buffers(call)]
 
 
 def _drawing(titles: Sequence[str], waits: Sequence[tuple[int, ...]]) -> str:

@@ -7,6 +7,9 @@ SLANGPY_RT_DEBUG       0..5: devices, launches, cache, Slang text, target text, 
 SLANGPY_RT_LABELS      1: profilers such as Nsight show each call under its function's name (needs the nvtx package)
 SLANGPY_RT_OVERRIDE    directory of edited kernels (<key>.slang) to use instead of the generated ones
 SLANGPY_RT_SLANG_LIB   path of the Slang library to load
+SLANGPY_RT_COMPILE_IN  Python that runs the Slang compiler in a process of its own (the one that runs this); empty
+                       runs the compiler in this process, which a text that the compiler cannot bear then ends
+SLANGPY_RT_COMPILE_SECONDS  of a processor that one compilation by Slang may take (60)
 SLANGPY_RT_CXX         C++ compiler for the cpu device; "zig" for the ziglang wheel
 SLANGPY_RT_THREADS     threads of the cpu device
 """
@@ -14,8 +17,10 @@ SLANGPY_RT_THREADS     threads of the cpu device
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 
 @dataclass(frozen=True)
@@ -29,6 +34,8 @@ class Config:
     labels: int
     override: str | None
     slang_lib: str | None
+    compiler_python: str
+    compile_seconds: int
     cxx: str | None
     threads: int
     path: str
@@ -50,6 +57,8 @@ def read_config(env: Mapping[str, str]) -> Config:
         labels=_number(env, "SLANGPY_RT_LABELS", 0),
         override=env.get("SLANGPY_RT_OVERRIDE"),
         slang_lib=env.get("SLANGPY_RT_SLANG_LIB"),
+        compiler_python=env.get("SLANGPY_RT_COMPILE_IN", _interpreter()),
+        compile_seconds=_number(env, "SLANGPY_RT_COMPILE_SECONDS", 60),
         cxx=env.get("SLANGPY_RT_CXX"),
         threads=_number(env, "SLANGPY_RT_THREADS", os.cpu_count() or 1),
         path=env.get("PATH", ""),
@@ -59,6 +68,15 @@ def read_config(env: Mapping[str, str]) -> Config:
 def child_environment(extra: Mapping[str, str]) -> dict[str, str]:
     """This process's environment with some variables set, for a program that it starts."""
     return {**os.environ, **extra}
+
+
+def _interpreter() -> str:
+    """A Python like this one; empty inside programs that have Python built in and none beside them."""
+    own = sys.executable or ""
+    if not getattr(sys, "frozen", False) and Path(own).stem.lower().startswith(("python", "pypy")):
+        return own
+    beside = Path(sys.exec_prefix) / ("python.exe" if sys.platform == "win32" else "bin/python3")
+    return str(beside) if beside.is_file() else ""
 
 
 def _number(env: Mapping[str, str], name: str, default: int) -> int:

@@ -16,11 +16,12 @@ from slangpy_rt_codegen import GROUP_SIZE, CallSpec, Operand, Record, RecordFiel
 
 from slangpy_rt.bound import Bound
 from slangpy_rt.broadcast import Coalesced, Shape, align, coalesce, contiguous
-from slangpy_rt.dtypes import NUMPY_OF, source_name, storage
+from slangpy_rt.dtypes import NUMPY_OF, storage
 from slangpy_rt.errors import BindError, UnsupportedError
 from slangpy_rt.options import Options
 from slangpy_rt.scope import Scope
 from slangpy_rt.source import Source, export_constants
+from slangpy_rt.spelling import Spelling
 from slangpy_rt.types import EntryPoint, FunctionSig, Param, SlangType
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ _MAX_OWN = 1 << 15
 _MAX_WALKING = 1024
 # Words of an exact sum, as in shaders/exact.slang.
 EXACT_WORDS = {"half": 12, "float": 12, "double": 69}
-_DETERMINISTIC = "export static const bool slangpy_rt_deterministic = true;"
+_DETERMINISTIC = "export static const bool _spy_deterministic = true;"
 Uniforms = tuple[tuple[str, Bound], ...]
 
 
@@ -88,9 +89,10 @@ def describe_call(
         If the device cannot run so many threads.
     """
     device, source = scope.device, scope.source
+    spell = Spelling(str(sig), source, bool(options.derivative))
     every = (*(b for _, b in uniforms), *bound, *((result,) if result else ()))
     leaves = [leaf for b in every for leaf in b.leaves]
-    names = _members([leaf.name for leaf in leaves])
+    names = _names(every)
     arrays = [b for b in leaves if b.mode == "array" or (b.mode == "tensor" and b.shape)]
     strides = [align(b.shape, b.strides, shape, b.mapped) for b in arrays]
     tiled = len(options.group) > 1 and device.backend.target.entry != "range"
@@ -103,16 +105,16 @@ def describe_call(
     else:
         merged = coalesce(shape, strides)
     per_array = dict(zip((id(b) for b in arrays), merged.strides, strict=True))
-    facts = {id(b): _Leaf(b, names[k], per_array.get(id(b), ())) for k, b in enumerate(leaves)}
+    facts = {id(b): _Leaf(b, names[id(b)], per_array.get(id(b), ())) for b in leaves}
     operands = {
-        id(b): _operand(device, f, merged.shape, len(shape), str(sig), aliased)
+        id(b): _operand(device, f, merged.shape, len(shape), str(sig), spell, aliased)
         for b, f in zip(leaves, facts.values(), strict=True)
     }
     operands, width = (operands, 1) if tiled or aliased else _widen(device, facts, operands, merged)
     most = _MAX_WALKING
     if options.derivative and not tiled:
         operands, most = _add_rows(device, facts, operands, merged, width * prod(options.group or (GROUP_SIZE,)))
-    trees = [_tree(b, _identifier(b.name), operands) for b in every]
+    trees = [_tree(b, names, operands, spell) for b in every]
     count = prod(shape)
     reach = max([count, *(_reach(merged.shape, s) for s in merged.strides)])
     entry = device.backend.target.entry
@@ -126,7 +128,7 @@ def describe_call(
     spec = CallSpec(
         title=title,
         modules=_modules(source),
-        function=f"{sig.owner}.{sig.name}" if sig.owner and sig.static else sig.name,
+        function=_called(sig, spell),
         operands=tuple(trees[len(uniforms) : len(trees) - bool(result)]),
         result=trees[-1] if result else None,
         rank=len(merged.shape),
@@ -136,12 +138,16 @@ def describe_call(
         rows=rows,
         method=bool(sig.owner) and not sig.static,
         group=group,
-        records=_records(leaves),
-        constants=_constants(str(sig), scope, options) + (_DETERMINISTIC,) * (device.deterministic and backward),
-        assigned=tuple((name, trees[k]) for k, (name, _) in enumerate(uniforms)),
+        records=_records(leaves, spell),
+        constants=(
+            *_constants(str(sig), scope, options, spell),
+            *((_DETERMINISTIC,) if device.deterministic and backward else ()),
+        ),
+        assigned=tuple((spell.own(name), trees[k]) for k, (name, _) in enumerate(uniforms)),
         derivative=options.derivative,
+        hidden=spell.hidden,
     )
-    if spec.walks:
+    if options.derivative and spec.walks:
         groups, spec = (min(-(-count // (width * prod(group))), most), 1, 1), replace(spec, rows=False)
     values: dict[str, Shape] = {"count": (count,), "row": (groups[0] * prod(group),), "shape": merged.shape}
     values["step"] = (groups[0] * prod(group) * width,)
@@ -173,17 +179,18 @@ def describe_dispatch(
     title = f"{entry.name} over threads in groups of {entry.group_size}"
     every = (*(b for _, b in uniforms), *arguments)
     leaves = [leaf for b in every for leaf in b.leaves]
-    facts = [_Leaf(b, name, ()) for b, name in zip(leaves, _members([b.name for b in leaves]), strict=True)]
+    names, spell = _names(every), Spelling(title, scope.source)
+    facts = [_Leaf(b, names[id(b)], ()) for b in leaves]
     # As of a call of two elements: an array of one is not walked, every thread reads the same element.
-    operands = {id(f.bound): _operand(device, f, (2,), 3, title) for f in facts}
-    trees = [_tree(b, _identifier(b.name), operands) for b in every]
+    operands = {id(f.bound): _operand(device, f, (2,), 3, title, spell) for f in facts}
+    trees = [_tree(b, names, operands, spell) for b in every]
     given = iter(trees[len(uniforms) :])
     count = prod(entry.group_size) * x * y * z
     spec = CallSpec(
         title=title,
         modules=_modules(scope.source),
-        function=entry.name,
-        operands=tuple(_system_value(entry, p) if p.semantic else next(given) for p in entry.params),
+        function=spell.function(title, entry.name),
+        operands=tuple(_system_value(entry, p, spell) if p.semantic else next(given) for p in entry.params),
         result=None,
         rank=3,
         index="int64_t" if target.entry == "range" else "uint",
@@ -191,9 +198,10 @@ def describe_dispatch(
         entry=target.entry,
         group=entry.group_size,
         raw=True,
-        records=_records(leaves),
-        constants=_constants(title, scope, options),
-        assigned=tuple((name, trees[k]) for k, (name, _) in enumerate(uniforms)),
+        records=_records(leaves, spell),
+        constants=_constants(title, scope, options, spell),
+        assigned=tuple((spell.own(name), trees[k]) for k, (name, _) in enumerate(uniforms)),
+        hidden=spell.hidden,
     )
     groups = (count, 1, 1) if target.entry == "range" else (x, y, z)
     values: dict[str, Shape] = {"count": (count,), "shape": (x, y, z)}
@@ -202,12 +210,19 @@ def describe_dispatch(
     return Description(spec, every, (x, y, z), groups, count, values)
 
 
-def _system_value(entry: EntryPoint, param: Param) -> Operand:
+def _called(sig: FunctionSig, spell: Spelling) -> str:
+    """What calls a function; a method is called of its object."""
+    if not sig.owner:
+        return spell.function(str(sig), sig.name, sig.returns.name)
+    return spell.own(f"{sig.owner}.{sig.name}" if sig.static else sig.name)
+
+
+def _system_value(entry: EntryPoint, param: Param, spell: Spelling) -> Operand:
     """What the API tells a thread about itself, as the parameter's type takes it."""
-    vectors = {"SV_DispatchThreadID": "thread", "SV_GroupThreadID": "local", "SV_GroupID": "group"}
+    vectors = {"SV_DispatchThreadID": "_spy_thread", "SV_GroupThreadID": "_spy_local", "SV_GroupID": "_spy_group"}
     x, y, _ = entry.group_size
     if param.semantic == "SV_GroupIndex":
-        code = f"{param.type.name}((local.z * {y} + local.y) * {x} + local.x)"
+        code = f"{param.type.name}((_spy_local.z * {y} + _spy_local.y) * {x} + _spy_local.x)"
     elif param.semantic in vectors:
         code = f"{param.type.name}({vectors[param.semantic]}.{'xyz'[: (param.type.shape or (1,))[0]]})"
     else:
@@ -215,7 +230,7 @@ def _system_value(entry: EntryPoint, param: Param) -> Operand:
             f"{entry.name}: parameter '{param.name}' has the semantic {param.semantic}; "
             f"{', '.join((*vectors, 'SV_GroupIndex'))} are supported."
         )
-    return Operand(_identifier(param.name), source_name(param.type), "", 0, "in", "computed", code=code)
+    return Operand(_identifier(param.name), spell.type(param.type), "", 0, "in", "computed", code=code)
 
 
 class _Leaf:
@@ -234,22 +249,25 @@ class _Leaf:
             unit = NUMPY_OF[self.bound.scalar].itemsize
             shape, strides = self.bound.view
             return {
-                f"{self.member}_shape": shape,
-                f"{self.member}_stride": tuple(s * unit for s in strides),
-                f"{self.member}_step": self.strides,
+                f"shape_{self.member}": shape,
+                f"stride_{self.member}": tuple(s * unit for s in strides),
+                f"step_{self.member}": self.strides,
             }
-        return {f"{self.member}_stride": self.strides} if self.bound.mode == "array" else {}
+        return {f"stride_{self.member}": self.strides} if self.bound.mode == "array" else {}
 
 
-def _operand(device: Device, leaf: _Leaf, shape: Shape, rank: int, where: str, aliased: bool = False) -> Operand:
+def _operand(
+    device: Device, leaf: _Leaf, shape: Shape, rank: int, where: str, spell: Spelling, aliased: bool = False
+) -> Operand:
     host = device.backend.target.entry == "range"
     b, member = leaf.bound, leaf.member
-    name, via = source_name(b.type), b.scalar if b.type.kind == "enum" else b.via
+    name, via = spell.type(b.type), b.scalar if b.type.kind == "enum" else b.via
     if b.generator is not None:
         scalars = b.generator.scalars()
-        values = [Operand(f"{member}_{k}", s, s, 1, "in", "value") for k, s in enumerate(scalars)]
+        # No parameter's name begins with a digit.
+        values = [Operand(f"{k}_{member}", s, s, 1, "in", "value") for k, s in enumerate(scalars)]
         text = b.generator.expression(
-            f"{where}: argument '{b.name}'", b.type, [f"call.{v.name}" for v in values], rank, b.mapped
+            f"{where}: argument '{b.name}'", b.type, [f"_spy_call.v_{v.name}" for v in values], rank, b.mapped
         )
         return Operand(member, name, "", 0, "in", "computed", code=text, parts=tuple(("", v) for v in values))
     # bool is stored in bytes, but travels by value as a word.
@@ -257,7 +275,7 @@ def _operand(device: Device, leaf: _Leaf, shape: Shape, rank: int, where: str, a
     if b.mode != "array":
         if b.mode == "pointer":
             assert b.type.element is not None
-            return Operand(member, name, source_name(b.type.element), 1, b.access, "pointer")
+            return Operand(member, name, spell.type(b.type.element), 1, b.access, "pointer")
         walked = "next" if b.mode == "tensor" and any(leaf.strides) else ""
         if b.mode == "tensor" and b.access in ("seed", "accumulate", "tangent"):
             if host and b.access == "accumulate" and not walked and _is_small(device, b):
@@ -301,61 +319,66 @@ def adding(strides: Shape, shape: Shape, count: int, aliased: bool) -> str:
     return "scatter" if aliased else "accumulate"
 
 
-def _tree(b: Bound, member: str, operands: dict[int, Operand]) -> Operand:
+def _tree(b: Bound, names: dict[int, str], operands: dict[int, Operand], spell: Spelling) -> Operand:
     """The operand of an argument, put together from those of its leaves."""
     if b.mode != "parts":
         grads = [operands[id(g)] if g is not None else None for g in (b.grad_in, b.grad_out)]
         return replace(operands[id(b)], grad_in=grads[0], grad_out=grads[1]) if any(grads) else operands[id(b)]
-    parts = tuple((place, _tree(part, "", operands)) for place, part in b.parts)
-    return Operand(member, source_name(b.type), "", 0, b.access, "parts", parts=parts)
+    parts = tuple((place, _tree(part, names, operands, spell)) for place, part in b.parts)
+    return Operand(names[id(b)], spell.type(b.type), "", 0, b.access, "parts", parts=parts)
 
 
-def _members(names: Sequence[str]) -> list[str]:
-    """Names in the argument block: parameters', kept apart from each other and from the block's own."""
-    out: list[str] = []
-    for name in names:
-        member = _identifier(name)
-        if member in ("count", "row", "shape", "step", "this") or re.search(r"_(shape|stride|step|\d+)?$", member):
-            member += "_"
-        while member in out:
-            member += "_"
-        out.append(member)
+def _names(every: Sequence[Bound]) -> dict[int, str]:
+    """An identifier for each argument and each of its parts and gradients, of which no two are alike."""
+    out: dict[int, str] = {}
+    taken: set[str] = set()
+    todo = list(every)
+    # Parameters first: theirs stay as they are.
+    for b in todo:
+        name = _identifier(b.name)
+        while name in taken:
+            name += "_"
+        taken.add(name)
+        out[id(b)] = name
+        todo += (*(part for _, part in b.parts), *b.gradients)
     return out
 
 
 def _identifier(name: str) -> str:
-    return re.sub(r"\W+", "_", name)
+    return name if name.isidentifier() and name.isascii() else re.sub(r"\W+", "_", name)
 
 
-def _records(leaves: Sequence[Bound]) -> tuple[Record, ...]:
+def _records(leaves: Sequence[Bound], spell: Spelling) -> tuple[Record, ...]:
     """The structs that arrays hold, each once."""
     found = {b.record.name: b.record for b in leaves if b.record is not None and b.mode == "array"}
-    return tuple(_record(type_) for type_ in found.values())
+    return tuple(_record(type_, spell) for type_ in found.values())
 
 
-def _record(type_: SlangType) -> Record:
+def _record(type_: SlangType, spell: Spelling) -> Record:
     stored = storage(type_)
     assert stored is not None
-    return Record(type_.name, stored.dtype.itemsize, tuple(_record_fields(type_, stored.dtype, "", 0)))
+    return Record(spell.type(type_), stored.dtype.itemsize, tuple(_record_fields(type_, stored.dtype, "", 0, spell)))
 
 
-def _record_fields(type_: SlangType, dtype: np.dtype[Any], path: str, at: int) -> Iterator[RecordField]:
+def _record_fields(
+    type_: SlangType, dtype: np.dtype[Any], path: str, at: int, spell: Spelling
+) -> Iterator[RecordField]:
     """Fields that are no structs, those of structs and of arrays of structs inside included."""
     if type_.kind == "struct":
         assert dtype.fields is not None
         for field in type_.fields:
             inner, offset = dtype.fields[field.name][:2]
-            yield from _record_fields(field.type, inner, f"{path}.{field.name}", at + offset)
+            yield from _record_fields(field.type, inner, f"{path}.{field.name}", at + offset, spell)
     elif type_.kind == "array" and type_.element is not None and _item_record(type_):
         item, dims = dtype.subdtype or (dtype, ())
         inner = np.dtype((item, dims[1:])) if len(dims) > 1 else item
         for k in range(type_.shape[0]):
-            yield from _record_fields(type_.element, inner, f"{path}[{k}]", at + k * inner.itemsize)
+            yield from _record_fields(type_.element, inner, f"{path}[{k}]", at + k * inner.itemsize, spell)
     else:
         stored = storage(type_)
         assert stored is not None
         scalar = "uint8_t" if stored.scalar == "bool" else stored.scalar
-        yield RecordField(path, source_name(type_), scalar, scalar if type_.kind == "enum" else "", at)
+        yield RecordField(path, spell.type(type_), scalar, scalar if type_.kind == "enum" else "", at)
 
 
 def _item_record(type_: SlangType) -> bool:
@@ -363,24 +386,27 @@ def _item_record(type_: SlangType) -> bool:
     return stored is not None and stored.record is not None
 
 
-def _constants(where: str, scope: Scope, options: Options) -> tuple[str, ...]:
+def _constants(where: str, scope: Scope, options: Options, spell: Spelling) -> tuple[str, ...]:
     """Link-time constants as text, in the types that the module declares them with."""
-    lines = tuple(export_constants(where, scope.source.info.constants, dict(options.constants)).values())
+    lines = tuple(
+        map(spell.own, export_constants(where, scope.source.info.constants, dict(options.constants)).values())
+    )
     device = scope.device
     if "cooperative_matrix" in device.caps.features:
-        lines += ("export static const bool slangpy_rt_cooperative = true;",)
+        lines += ("export static const bool _spy_cooperative = true;",)
     if device.backend.target.format != "spirv":
         return lines
     if "atomic_float" not in device.caps.features:
-        lines += ("export static const bool slangpy_rt_float_atomics = false;",)
+        lines += ("export static const bool _spy_float_atomics = false;",)
     if options.derivative == "backward" and device.caps.lanes in (8, 16, 32, 64):
-        lines += (f"export static const uint slangpy_rt_lanes = {device.caps.lanes};",)
+        lines += (f"export static const uint _spy_lanes = {device.caps.lanes};",)
     return lines
 
 
 def _modules(source: Source) -> tuple[str, ...]:
-    """What the text imports besides slangpy_rt."""
-    return (source.name, *(name for name in source.imports if name != "slangpy_rt"))
+    """What the text imports besides our own library; of slangpy_rt the names that users write."""
+    public = ("slangpy_rt",) if source.uses_library else ()
+    return (*public, source.name, *(name for name in source.imports if name != "slangpy_rt"))
 
 
 def _widen(

@@ -14,13 +14,13 @@ from functools import partial
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from weakref import WeakSet, WeakValueDictionary
 
 import numpy as np
 import numpy.typing as npt
 
 from slangpy_rt.backends.base import Backend, Buffer, Caps, GuestBuffer, Kernel, Queue, Recording, SharedBuffer
 from slangpy_rt.cache import DiskCache, cache_directory
+from slangpy_rt.checks import flag, paths
 from slangpy_rt.config import CONFIG
 from slangpy_rt.diagnostics import Diagnostics
 from slangpy_rt.errors import (
@@ -30,6 +30,7 @@ from slangpy_rt.errors import (
     UnsupportedError,
 )
 from slangpy_rt.host_view import host_view
+from slangpy_rt.interrupts import apart
 from slangpy_rt.kernels import Kernels
 from slangpy_rt.labels import Labels
 from slangpy_rt.layout import Gradients, Layout, Shape
@@ -37,6 +38,8 @@ from slangpy_rt.ndbuffer import dense_strides
 from slangpy_rt.order import Lane, Order, Touches
 from slangpy_rt.selection import DeviceType, named, open_backend
 from slangpy_rt.types import SlangType
+from slangpy_rt.weak import WeakMembers, WeakValues
+from slangpy_rt.wording import describe
 
 if TYPE_CHECKING:
     from slangpy_rt.command_list import CommandList
@@ -96,12 +99,15 @@ class Device:
     ) -> None:
         started = time.perf_counter()
         kind, index = named(type, index)
+        folders = paths("Device", "include_paths", include_paths)
+        debug, hot_reload = flag("Device", "debug", debug), flag("Device", "hot_reload", hot_reload)
+        deterministic = flag("Device", "deterministic", deterministic)
         if stream is None:
-            self.backend: Backend = open_backend(kind, index, debug)
+            self.backend: Backend = apart(open_backend, kind, index, debug)
         else:
             from slangpy_rt.stream import stream_handle
 
-            self.backend = open_backend(kind, index, debug, stream_handle("Device", stream))
+            self.backend = apart(open_backend, kind, index, debug, stream_handle("Device", stream))
             self.backend.queue.owner = stream
         self.name = name = self.backend.name
         self.caps: Caps = self.backend.caps
@@ -124,15 +130,16 @@ class Device:
         self.guests_of: dict[int, Guests] = {}
         self._labels = Labels() if CONFIG.labels else None
         self.relink()
-        self.include_paths = tuple(str(Path(p).resolve()) for p in include_paths)
+        self.include_paths = tuple(str(folder.absolute()) for folder in folders)  # a link may be set anew
         self.cache = DiskCache.open(cache_directory(), CONFIG.cache_size)
         self.kernels = Kernels(self, self.cache)
         self.hot_reload = hot_reload
-        self.scopes: WeakSet[Scope] = WeakSet()
-        self._layouts: WeakValueDictionary[Any, Layout] = WeakValueDictionary()
+        self.scopes: WeakMembers[Scope] = WeakMembers()
+        self._layouts: WeakValues[Layout] = WeakValues()
         self._folds: Module | None = None
         self._moves: Module | None = None
         self._lock = threading.RLock()
+        self._closing = threading.RLock()
         LIVE.add(self)
         self.log(1, f"{name}: {self.backend.description}, opened in {_ms(started)}")
 
@@ -224,19 +231,24 @@ class Device:
         return Timer(self, stream)
 
     def close(self) -> None:
-        """Wait for its work and release it. Arrays on it lose their contents; calling again does nothing."""
-        with self._lock:
-            if not self.closed:
-                self.closed = True
-                self.plain = False
-                self._forget()
-                try:
-                    self.diagnostics.flush()
-                finally:
-                    self.backend.close()
-                    self.order.close()
-                    if self.bridge is not None:
-                        self.bridge.close()
+        """Wait for its work, and for calls of other threads, and release it. Calling again does nothing.
+
+        Arrays on it lose their contents. Whatever is called later, in any thread, raises DeviceError. After an
+        interrupt it can be called again, to do the rest.
+        """
+        self.closed = True
+        self.plain = False
+        self._forget()
+        try:
+            # Before the lock: what is printed may be printed by a function that closes the device.
+            if not self.backend.closed:
+                self.diagnostics.flush()
+        finally:
+            with self._closing:
+                self.backend.close()
+                self.order.close()
+                if self.bridge is not None:
+                    self.bridge.close()
 
     def __enter__(self) -> Device:
         return self
@@ -257,17 +269,20 @@ class Device:
         strides: Shape | None = None,
         aligned: bool = True,
         grads: Gradients | None = None,
+        own: bool = False,
     ) -> Layout:
         """The interned layout of an array; contiguous when ``strides`` is None."""
         if strides is None:
             strides = dense_strides(element, shape)
         # Two modules may each have a struct of one name.
         type_ = element if element.kind in ("struct", "array") else element.name
-        key = (kind, type_, shape, strides, aligned, grads)
+        key = (kind, type_, shape, strides, aligned, grads, own)
         found = self._layouts.get(key)
         if found is None:
             with self._lock:
-                found = self._layouts.setdefault(key, Layout(self, kind, element, shape, strides, aligned, grads))
+                found = self._layouts.setdefault(
+                    key, Layout(self, kind, element, shape, strides, aligned, grads, own)
+                )
         return found
 
     def command_list(self) -> CommandList:
@@ -292,7 +307,7 @@ class Device:
         if self._folds is None:
             from slangpy_rt.exact import FOLDS
 
-            self._folds = self.load_module_from_source("slangpy_rt_folds", FOLDS)
+            self._folds = self.load_module_from_file(FOLDS)
         return self._folds
 
     def alloc(self, nbytes: int) -> Buffer:
@@ -385,7 +400,7 @@ class Device:
         if stream is None:
             return self.order, self.order.main
         if getattr(stream, "device", None) is not self or not hasattr(stream, "launch"):
-            raise BindError(f"{where}: {stream!r} is no stream of {self!r}; make one with its stream().")
+            raise BindError(f"{where}: {describe(stream)} is no stream of {self!r}; make one with its stream().")
         return self.order, stream._lane
 
     def open_shared(self, where: str, buffer: Buffer, owner: Device) -> Buffer:
@@ -517,7 +532,7 @@ class Device:
 
 
 # Devices that were not closed, for ``fork`` and for a profile of all of them.
-LIVE: WeakSet[Device] = WeakSet()
+LIVE: WeakMembers[Device] = WeakMembers()
 
 
 def _after_fork() -> None:

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from slangpy_rt.errors import BindError
 from slangpy_rt.types import SlangType
+from slangpy_rt.wording import describe
 
 NUMPY_OF = {
     name: np.dtype(code)
@@ -57,6 +58,8 @@ _ALIASES = {
     "float16": "half",
 }
 _PYTHON = {float: "float", int: "int", bool: "bool"}
+# What lies beyond becomes infinity, once rounded to a float (here up to 65520, the tie to even) and then to a half.
+_HALF = 65519.99804687499
 _NAME = re.compile(r"(?P<scalar>[a-z]+[0-9]*_t|[a-z]+)(?P<rows>[1-4])?(?:x(?P<columns>[1-4]))?$")
 
 
@@ -101,17 +104,17 @@ def element_type(where: str, dtype: Any) -> SlangType:
         found: SlangType | None = dtype
     elif isinstance(dtype, str):
         found = _named(dtype)
-    elif dtype in _PYTHON:
+    elif isinstance(dtype, type) and dtype in _PYTHON:
         found = scalar_type(_PYTHON[dtype])
     else:
-        try:
+        name = None
+        if isinstance(dtype, np.dtype) or (isinstance(dtype, type) and issubclass(dtype, np.generic)):
             name = SLANG_OF.get(np.dtype(dtype).newbyteorder("="))
-        except TypeError:
-            name = None
         found = scalar_type(name) if name else None
     if found is None or storage(found) is None:
         raise BindError(
-            f"{where}: dtype {dtype!r} is not an element type. Give a Slang name such as 'float' or 'float3', "
+            f"{where}: dtype {describe(dtype)} is not an element type. Give a Slang name such as "
+            "'float' or 'float3', "
             "a struct of a module (module.Pixel), a NumPy dtype, or float, int or bool."
         )
     return found
@@ -188,3 +191,69 @@ def convertible(source: npt.DTypeLike, target: npt.DTypeLike) -> bool:
     """Whether host data converts without a cast by the user: 'same_kind', and integers to floats."""
     a, b = np.dtype(source), np.dtype(target)
     return np.can_cast(a, b, "same_kind") or (a.kind in "iu" and b.kind == "f")
+
+
+def limits(scalar: str) -> tuple[float, float] | None:
+    """The least and the largest finite number of a Slang scalar; None where every Python number fits or is packed."""
+    dtype = NUMPY_OF[scalar]
+    if dtype.kind in "iu":
+        bounds = np.iinfo(dtype)
+        return int(bounds.min), int(bounds.max)
+    # Packing refuses a number beyond a float, but a half is packed as a float and narrowed on the device.
+    return (-_HALF, _HALF) if scalar == "half" else None
+
+
+def span(low: float, high: float) -> str:
+    """The numbers from ``low`` to ``high`` in words."""
+    return "-65504 to 65504" if high == _HALF else f"{low} to {high}"
+
+
+@lru_cache(maxsize=256)
+def _conversion(source: np.dtype[Any], target: np.dtype[Any]) -> tuple[bool, bool]:
+    """Whether one dtype converts to another, and whether that keeps every value."""
+    return convertible(source, target), np.can_cast(source, target, "safe")
+
+
+def cast(
+    what: str, type_name: str, array: npt.NDArray[Any], dtype: np.dtype[Any], listed: bool = False
+) -> npt.NDArray[Any]:
+    """A host array as another dtype, in C order.
+
+    Parameters
+    ----------
+    what : str
+        What the array is, as the subject of a message: ``"Tensor.from_numpy: data"``.
+    type_name : str
+        What the user knows the dtype by.
+    listed : bool
+        Whether the array was a list: its whole numbers have no width and no sign of their own.
+
+    Raises
+    ------
+    BindError
+        If the dtype is of a kind that does not convert, or a number is beyond its range.
+    """
+    if array.dtype == dtype:
+        return np.asarray(array, dtype, order="C")
+    free = listed and (array.size == 0 or array.dtype.kind + dtype.kind in ("ii", "iu", "ui", "uu"))
+    converts, safely = _conversion(array.dtype, dtype)
+    if not free and not converts:
+        raise BindError(
+            f"{what} of dtype {array.dtype} does not convert to '{type_name}'. "
+            f"Cast it yourself: array.astype(numpy.{dtype.name})."
+        )
+    if safely:
+        return np.asarray(array, dtype, order="C")
+    if dtype.kind in "iu" and array.size:
+        bounds = np.iinfo(dtype)
+        for x in (array.min(), array.max()):
+            if not bounds.min <= x <= bounds.max:
+                raise BindError(f"{what} holds {x}, which does not fit '{type_name}' ({bounds.min} to {bounds.max}).")
+    try:
+        # NumPy would make infinity of a number that is too large.
+        with np.errstate(over="raise"):
+            return np.asarray(array, dtype, order="C")
+    except FloatingPointError:
+        with np.errstate(over="ignore", invalid="ignore"):
+            lost = ~np.isfinite(array.astype(dtype)) & np.isfinite(array)
+        raise BindError(f"{what} holds {array[lost].flat[0]}, which does not fit '{type_name}'.") from None

@@ -14,19 +14,18 @@ from slangpy_rt.backends.base import Buffer
 from slangpy_rt.bound import Bound
 from slangpy_rt.broadcast import Shape, align, contiguous
 from slangpy_rt.describe import EXACT_WORDS, adding, spacing
-from slangpy_rt.dtypes import element_type, scalar_type, storage
+from slangpy_rt.dtypes import NUMPY_OF, element_type, scalar_type, storage
+from slangpy_rt.errors import ShapeError
 from slangpy_rt.feeds import Feed
 from slangpy_rt.ndbuffer import NDBuffer
+from slangpy_rt.overlap import Walk, repeats
 
 if TYPE_CHECKING:
     from slangpy_rt.device import Device
 
-# Gradients are folded as integers of their size.
+# The module that adds sums to gradients, those as integers of their size.
+FOLDS = "_spy_folds.slang"
 _BITS = {"half": "uint16_t", "float": "uint", "double": "uint64_t"}
-FOLDS = "import slangpy_rt;\n" + "".join(
-    f"void fold_{s}(inout {_BITS[s]} gradient, int64_t words[{n}]) {{ gradient = added(gradient, words); }}\n"
-    for s, n in EXACT_WORDS.items()
-)
 
 
 class ExactFeed(Feed):
@@ -41,12 +40,13 @@ class ExactFeed(Feed):
     """
 
     buffers = 1
+    private = True
     returns = True
     lasting = False
 
     def __init__(self, device: Device, inner: Feed, scalar: str, shape: Shape, strides: Shape) -> None:
         self._device = device
-        self._inner = inner
+        self._inner = inner.kept()
         self._scalar = scalar
         self._words = device.layout(NDBuffer, element_type("", f"int64_t[{EXACT_WORDS[scalar]}]"), shape)
         self._target = device.layout(NDBuffer, scalar_type(_BITS[scalar]), shape, strides, aligned=False)
@@ -69,10 +69,16 @@ class ExactFeed(Feed):
             self._inner.finish(value, target)
 
 
-def exactly(device: Device, bound: Bound, shape: Shape, aliased: bool) -> Bound:
-    """An argument whose gradients are exact sums where several threads add to them, in a call of that shape."""
+def exactly(where: str, device: Device, bound: Bound, shape: Shape, aliased: bool) -> Bound:
+    """An argument whose gradients are exact sums where several threads add to them, in a call of that shape.
+
+    Raises
+    ------
+    ShapeError
+        If such a gradient overlaps itself, but for what is stretched.
+    """
     if bound.mode == "parts":
-        parts = tuple((place, exactly(device, part, shape, aliased)) for place, part in bound.parts)
+        parts = tuple((place, exactly(where, device, part, shape, aliased)) for place, part in bound.parts)
         return replace(bound, parts=parts)
     g = bound.grad_out
     if g is None or g.access != "accumulate":
@@ -89,6 +95,13 @@ def exactly(device: Device, bound: Bound, shape: Shape, aliased: bool) -> Bound:
     whole = tuple(1 if s == 0 and n else n for n, s in zip(g.shape + inner + stored.dims, kept, strict=True))
     spaced = tuple(spacing(g.scalar) * s if stride else 0 for s, stride in zip(contiguous(whole), kept, strict=True))
     rank = len(g.shape)
+    unit = NUMPY_OF[g.scalar].itemsize
+    if repeats(Walk(tuple(s * unit for s in kept), (), unit), whole):
+        raise ShapeError(
+            f"{where}: '{g.name}' of shape {whole} and byte strides {tuple(s * unit for s in kept)} overlaps itself, "
+            "and a deterministic device adds exact sums to places of their own; give the argument a gradient "
+            "without overlaps."
+        )
     feed = ExactFeed(device, g.feed, g.scalar, whole, kept)
     exact = replace(
         g, strides=spaced[:rank], view=(inner, spaced[rank : rank + len(inner)]), aligned=False, feed=feed

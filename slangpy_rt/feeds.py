@@ -7,17 +7,20 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from copy import copy
 from math import inf, prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from slangpy_rt.backends.base import Buffer, SharedBuffer
-from slangpy_rt.dtypes import NUMPY_OF
+from slangpy_rt.conversion import as_element
+from slangpy_rt.dtypes import limits, span, storage
 from slangpy_rt.errors import BindError
-from slangpy_rt.records import host_record, to_python
+from slangpy_rt.records import to_python
 from slangpy_rt.types import SlangType
+from slangpy_rt.wording import describe
 
 if TYPE_CHECKING:
     from slangpy_rt.device import Device
@@ -25,8 +28,31 @@ if TYPE_CHECKING:
 
 # Larger arrays gain little: at 256 KiB, CUDA takes 74 us so, and 95 with copies (H200).
 _SHARED_BYTES = 1 << 18
-# What lies beyond becomes infinity, once rounded to a float (here up to 65520, the tie to even) and then to a half.
-_HALF = 65519.99804687499
+
+
+class Region(NamedTuple):
+    """Memory outside of the device, or a value of Python's, by its address.
+
+    Attributes
+    ----------
+    shape, strides : tuple of int
+        Of an array, strides in bytes.
+    nbytes : int
+        Of one item.
+    """
+
+    address: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    nbytes: int
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """From which address to before which it reaches."""
+        low = high = self.address
+        for n, stride in zip(self.shape, self.strides, strict=True):
+            low, high = low + min((n - 1) * stride, 0), high + max((n - 1) * stride, 0)
+        return low, high + self.nbytes
 
 
 class Feed(ABC):
@@ -37,6 +63,10 @@ class Feed(ABC):
     returns = False
     # Whether what it adds holds for as long as the value lives, with nothing to move at each call.
     lasting = True
+    # Whether the kernel works in memory of this call alone.
+    private = False
+    # How many places outside of the device it writes to after the call: what ``regions`` returns.
+    brings = 0
     # Of arrays of another library on a GPU: what find the streams that a value is worked on just then. What two feeds
     # share finds the same for both.
     streams: tuple[Callable[[Any], int], ...] = ()
@@ -48,6 +78,10 @@ class Feed(ABC):
     def kept(self) -> Feed:
         """The same for an array of which the kernel writes a part."""
         return self
+
+    def regions(self, value: Any) -> list[Region]:
+        """Where ``finish`` writes to."""
+        return []
 
     def finish(self, value: Any, buffers: Sequence[Buffer]) -> None:  # noqa: B027 - most have nothing to bring back
         """Bring back what the kernel wrote, given the buffers that ``feed`` added."""
@@ -69,10 +103,10 @@ class FieldFeed(Feed):
     buffers = 1
 
     def __init__(self, offset: int) -> None:
-        self._offset = offset
+        self.offset = offset
 
     def feed(self, value: Any, block: list[Any], buffers: list[Buffer]) -> None:
-        block.append(value.address + self._offset)
+        block.append(value.address + self.offset)
         buffers.append(value.buffer)
 
 
@@ -82,6 +116,7 @@ class GradientFeed(Feed):
     def __init__(self, *feeds: Feed) -> None:
         self._feeds = feeds
         self.buffers = sum(feed.buffers for feed in feeds)
+        self.brings = sum(feed.brings for feed in feeds)
         self.returns = any(feed.returns for feed in feeds)
         self.lasting = all(feed.lasting for feed in feeds)
         self.streams = tuple(find for feed in feeds for find in feed.streams)
@@ -89,6 +124,9 @@ class GradientFeed(Feed):
     def feed(self, value: Any, block: list[Any], buffers: list[Buffer]) -> None:
         for feed in self._feeds:
             feed.feed(value, block, buffers)
+
+    def regions(self, value: Any) -> list[Region]:
+        return [region for feed in self._feeds if feed.brings for region in feed.regions(value)]
 
     def finish(self, value: Any, buffers: Sequence[Buffer]) -> None:
         at = 0
@@ -118,13 +156,7 @@ class ValueFeed(Feed):
     def __init__(self, where: str, type_: SlangType, scalar: str) -> None:
         self._where = where
         self._type = type_
-        dtype = NUMPY_OF[scalar]
-        # Packing refuses a number beyond a float, but a half is packed as a float and narrowed on the device.
-        if dtype.kind in "iu":
-            limits = np.iinfo(dtype)
-            self._bounds: tuple[float, float] | None = (limits.min, limits.max)
-        else:
-            self._bounds = (-_HALF, _HALF) if scalar == "half" else None
+        self._bounds = limits(scalar)
 
     def feed(self, value: Any, block: list[Any], buffers: list[Buffer]) -> None:
         if type(value) in _NUMBERS:
@@ -141,8 +173,10 @@ class ValueFeed(Feed):
         for x in scalars:
             # NaN and infinity are a half's too.
             if not low <= x <= high and x == x and abs(x) != inf:
-                span = "-65504 to 65504" if high == _HALF else f"{low} to {high}"
-                raise BindError(f"{self._where} is {x}, which does not fit '{self._type.name}' ({span}).")
+                text = describe(x)
+                raise BindError(
+                    f"{self._where} is {text}, which does not fit '{self._type.name}' ({span(low, high)})."
+                )
 
 
 class SplatFeed(ValueFeed):
@@ -225,6 +259,7 @@ class HostCopyFeed(Feed):
     """
 
     buffers = 1
+    private = True
 
     def __init__(
         self,
@@ -239,6 +274,7 @@ class HostCopyFeed(Feed):
         self._access = access
         self._shared_bytes = shared_bytes
         self.returns = access != "in"
+        self.brings = int(self.returns)
 
     def whole(self) -> HostCopyFeed:
         """The same for an array that threads read anywhere, again and again: in the device's own memory."""
@@ -254,7 +290,7 @@ class HostCopyFeed(Feed):
         buffer: Buffer | None = device.alloc_shared(nbytes) if 0 < nbytes <= self._shared_bytes else None
         if isinstance(buffer, SharedBuffer):
             if self._access != "out":
-                np.frombuffer(buffer.view, array.dtype, array.size)[...] = array.reshape(-1)
+                buffer.write(array)
         else:
             buffer = device.alloc(nbytes)
             if self._access != "out":
@@ -262,11 +298,15 @@ class HostCopyFeed(Feed):
         block.append(buffer.address)
         buffers.append(buffer)
 
+    def regions(self, value: Any) -> list[Region]:
+        address = value.__array_interface__["data"][0]
+        return [Region(address, value.shape, value.strides, value.itemsize)] if value.size else []
+
     def finish(self, value: Any, buffers: Sequence[Buffer]) -> None:
         buffer = buffers[0]
         if isinstance(buffer, SharedBuffer):
             self._device.synchronize()
-            value[...] = np.frombuffer(buffer.view, value.dtype, value.size).reshape(value.shape)
+            buffer.read(value)
         elif value.flags.c_contiguous:
             self._device.download(buffer, buffer.address, value)
         else:
@@ -282,6 +322,7 @@ class PartsFeed(Feed):
         self.parts = parts
         self._feeds = tuple(feeds)
         self.buffers = sum(feed.buffers for feed in feeds)
+        self.brings = sum(feed.brings for feed in feeds)
         self.returns = any(feed.returns for feed in feeds)
         self.lasting = all(feed.lasting for feed in feeds)
         self.streams = tuple(_of_part(parts, k, find) for k, feed in enumerate(feeds) for find in feed.streams)
@@ -289,6 +330,10 @@ class PartsFeed(Feed):
     def feed(self, value: Any, block: list[Any], buffers: list[Buffer]) -> None:
         for part, feed in zip(self.parts(value), self._feeds, strict=True):
             feed.feed(part, block, buffers)
+
+    def regions(self, value: Any) -> list[Region]:
+        parts = zip(self.parts(value), self._feeds, strict=True)
+        return [region for part, feed in parts if feed.brings for region in feed.regions(part)]
 
     def finish(self, value: Any, buffers: Sequence[Buffer]) -> None:
         at = 0
@@ -299,33 +344,59 @@ class PartsFeed(Feed):
 
 
 class RefFeed(Feed):
-    """A ValueRef, or the gradient in a DiffPair: a cell of device memory, read back after the call."""
+    """A ValueRef, or the gradient in a DiffPair: a cell of device memory, read back after the call.
+
+    What a kernel ``accumulate``s in it is added to what the value holds then: one pair may stand for two arguments.
+    """
 
     buffers = 1
+    private = True
 
-    def __init__(
-        self, device: Device, dtype: np.dtype[Any], dims: tuple[int, ...], access: str, name: str = "value"
-    ) -> None:
+    def __init__(self, where: str, device: Device, type_: SlangType, access: str, name: str = "value") -> None:
+        stored = storage(type_)
+        assert stored is not None, type_
         self.lasting = False
+        self._where = where
+        self._type = type_
         self._name = name
         self._device = device
-        self._dtype = dtype
-        self._dims = dims
+        self._dtype = stored.dtype
+        self._dims = stored.dims
         self._access = access
         self.returns = access != "in"
+        self.brings = int(access in ("out", "inout"))
+
+    def kept(self) -> RefFeed:
+        """The same with a cell that begins as the value."""
+        other = copy(self)
+        other._access, other.brings = "inout", 1
+        return other
 
     def feed(self, value: Any, block: list[Any], buffers: list[Buffer]) -> None:
         buffer = self._device.alloc(prod(self._dims) * self._dtype.itemsize)
         if self._access != "out":
-            start = getattr(value, self._name)
-            cell = host_record(self._dtype, self._dims, np.zeros(self._dims) if start is None else start)
+            start = getattr(value, self._name) if self._access != "accumulate" else None
+            # A gradient that nobody gave is zero, and so is what is added up for one.
+            cell = (
+                np.zeros(self._dims, self._dtype)
+                if start is None and (self._name == "grad" or self._access == "accumulate")
+                else as_element(self._where, self._type, start)
+            )
             self._device.upload(buffer, buffer.address, cell)
         block.append(buffer.address)
         buffers.append(buffer)
 
+    def regions(self, value: Any) -> list[Region]:
+        # A pair has two values; so do those that stand for its gradient.
+        pair, second = getattr(value, "_pair", value), self._name == "grad" or hasattr(value, "_pair")
+        return [Region(id(pair) + second, (), (), 1)]
+
     def finish(self, value: Any, buffers: Sequence[Buffer]) -> None:
         cell = np.empty(self._dims, self._dtype)
         self._device.download(buffers[0], buffers[0].address, cell)
+        before = getattr(value, self._name) if self._access == "accumulate" else None
+        if before is not None:
+            cell = cell + np.asarray(before, self._dtype)
         setattr(value, self._name, to_python(cell))
 
 
@@ -339,10 +410,18 @@ class ConvertedFeed(Feed):
         self.buffers = inner.buffers
         self.returns = inner.returns or written
         self.lasting = inner.lasting
+        self.private = inner.private
+        self.brings = inner.brings
         self.streams = tuple(_of_converted(convert, find) for find in inner.streams)
+
+    def kept(self) -> ConvertedFeed:
+        return ConvertedFeed(self.convert, self.inner.kept(), self.written)
 
     def feed(self, value: Any, block: list[Any], buffers: list[Buffer]) -> None:
         self.inner.feed(self.convert(value), block, buffers)
+
+    def regions(self, value: Any) -> list[Region]:
+        return self.inner.regions(self.convert(value))
 
     def finish(self, value: Any, buffers: Sequence[Buffer]) -> None:
         inner = self.convert(value)

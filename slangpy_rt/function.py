@@ -4,33 +4,40 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from math import inf
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from slangpy_rt.args import ARRAYS, signature
+from slangpy_rt.args import ARRAYS, endless, signature
 from slangpy_rt.binding import bind_whole
 from slangpy_rt.bound import Bound
+from slangpy_rt.checks import table, text, whole
 from slangpy_rt.command_list import Call, CommandList
+from slangpy_rt.conversion import describe_name, kind_of
 from slangpy_rt.dtypes import storage
 from slangpy_rt.errors import BindError, CompileError, SlangPyRtError
 from slangpy_rt.gradients import aliased, check_differentiable, with_gradients
 from slangpy_rt.mapping import read_map
 from slangpy_rt.options import NO_OPTIONS, Options
 from slangpy_rt.overloads import find_overloads, gone, python_signature
-from slangpy_rt.plan import prepare
+from slangpy_rt.plan import check_result_kind, prepare
 from slangpy_rt.prepared import MISS, PreparedCall
 from slangpy_rt.resolve import resolve
 from slangpy_rt.scope import Scope
+from slangpy_rt.stand_ins import Asked, ask, hand_back, want_back
 from slangpy_rt.types import FunctionSig
 from slangpy_rt.values import asks_for_autograd, is_torch
+from slangpy_rt.wording import describe
 
 if TYPE_CHECKING:
     from slangpy_rt.device import Device
     from slangpy_rt.stream import Stream
 
+# A prepared call, its values, and the stand-ins that were asked for them.
+Known = tuple[PreparedCall, tuple[Any, ...], tuple[Asked, ...]]
 # Forgetting all is simpler than forgetting the oldest, and as good for a program with that many layouts.
 _MAX_CALLS = 4096
 
@@ -133,11 +140,14 @@ class Function:
             out = again(values)
             if out is not MISS:
                 return out
-        key = tuple([a.layout if type(a) in ARRAYS else signature(a) for a in values])
+        try:
+            key = tuple([a.layout if type(a) in ARRAYS else signature(a) for a in values])
+        except RecursionError:
+            raise endless(self.name, values) from None
         call = calls.get(key)
         if call is None:
-            call = self._prepare(key, args, (), _result)
-        elif call.pointers:
+            return self._ran(*self._unknown(values, len(args), (), _result is not None))
+        if call.pointers:
             self._expect(key, call, values, _result is not None)
         return call.run(values)
 
@@ -165,15 +175,12 @@ class Function:
         of its second; ``transpose = copy.map((1, 0))``; ``trace = copy.map((0, 0))`` reads a diagonal.
         """
 
-        def options() -> Options:
-            where = f"{self.name}.map"
-            return replace(
-                self._options,
-                maps=tuple(read_map(f"{where}: entry {k}", v) for k, v in enumerate(args)),
-                named_maps=tuple((name, read_map(f"{where}: {name}", v)) for name, v in named.items()),
-            )
-
-        return self._variant(("map", args, tuple(named.items())), options)
+        where = f"{self.name}.map"
+        maps = tuple(read_map(f"{where}: entry {k}", v) for k, v in enumerate(args))
+        named_maps = tuple((name, read_map(f"{where}: {name}", v)) for name, v in named.items())
+        return self._variant(
+            ("map", maps, named_maps), lambda: replace(self._options, maps=maps, named_maps=named_maps)
+        )
 
     def constants(self, values: Mapping[str, Any]) -> Function:
         """Give values to ``extern static const`` declarations; each set of values is a kernel of its own.
@@ -189,8 +196,9 @@ class Function:
             At the call, if the module declares no constant of that name.
         """
         if not isinstance(values, Mapping):
-            raise BindError(f"{self.name}.constants: {values!r} is no dict of values by name.")
-        frozen = {name: tuple(v) if isinstance(v, (list, tuple)) else v for name, v in values.items()}
+            raise BindError(f"{self.name}.constants: {describe(values)} is no dict of values by name.")
+        where = f"{self.name}.constants"
+        frozen = {name: _frozen(f"{where}: '{name}'", v) for name, v in table(where, "values", values).items()}
 
         def options() -> Options:
             return replace(self._options, constants=tuple({**dict(self._options.constants), **frozen}.items()))
@@ -211,7 +219,7 @@ class Function:
             At once, if the module has no such variable.
         """
         if values is not None and not isinstance(values, Mapping):
-            raise BindError(f"{self.name}.set: {values!r} is no dict of values by name.")
+            raise BindError(f"{self.name}.set: {describe(values)} is no dict of values by name.")
         given = dict(zip(self._options.uniforms, self._values, strict=True)) | dict(values or {}) | named
         self._check_uniforms(given)
         found = self._variant(("set", tuple(given)), lambda: replace(self._options, uniforms=tuple(given)))
@@ -221,6 +229,8 @@ class Function:
 
     def return_type(self, kind: Any) -> Function:
         """Say as what results come: ``Tensor``, ``NDBuffer``, ``numpy.ndarray`` or their names in lower case."""
+        if not isinstance(kind, (str, type)):
+            check_result_kind(f"{self.name}.return_type", kind)
         return self._variant(("return_type", kind), lambda: replace(self._options, returns=kind))
 
     def group_size(self, size: int | tuple[int, ...]) -> Function:
@@ -243,7 +253,8 @@ class Function:
             product *= int(n) if isinstance(n, (int, np.integer)) and n > 0 else 0
         if not 1 <= len(sizes) <= 3 or not 1 <= product <= 1024:
             raise BindError(
-                f"{self.name}.group_size: {size!r} is not one to three whole numbers whose product is 1 to 1024."
+                f"{self.name}.group_size: {describe(size)} is not one to three whole numbers whose product "
+                "is 1 to 1024."
             )
         sizes = tuple(int(n) for n in sizes)
         return self._variant(("group_size", sizes), lambda: replace(self._options, group=sizes))
@@ -258,10 +269,19 @@ class Function:
         """
         if not all(isinstance(c, tuple) and len(c) in (2, 3) for c in conformances):
             raise BindError(
-                f"{self.name}.type_conformances: {conformances!r} are not tuples of an interface, a struct and, "
+                f"{self.name}.type_conformances: {describe(conformances)} are not tuples of an interface, a "
+                "struct and, "
                 "if need be, a number."
             )
-        items = tuple((str(c[0]), str(c[1]), int(c[2]) if len(c) > 2 else k) for k, c in enumerate(conformances))
+        where = f"{self.name}.type_conformances"
+        items = tuple(
+            (
+                text(where, "an interface", getattr(c[0], "name", c[0])),
+                text(where, "a struct", getattr(c[1], "name", c[1])),
+                whole(where, "the number", c[2], 0, 2**32 - 1) if len(c) > 2 else k,
+            )
+            for k, c in enumerate(conformances)
+        )
         return self._variant(("conformances", items), lambda: replace(self._options, conformances=items))
 
     def stream(self, stream: Stream) -> Function:
@@ -322,8 +342,11 @@ class Function:
 
         Arrays are taken by reference: replaying sees what they hold then. Numbers stay as they are now.
         """
-        values = self._all_values(args, _result, named)
-        return self._prepared(args, _result, named).bound_to(values, self._stream)
+        call, values, asked = self._known(args, _result, named)
+        if asked:
+            # What these stand for is asked at each call.
+            return partial(self._call_named, args, _result, named)
+        return call.bound_to(values, self._stream)
 
     def append_to(self, commands: CommandList, *args: Any, _result: Any = None, **named: Any) -> Any:
         """Record a call in a command list instead of running it.
@@ -346,7 +369,7 @@ class Function:
             As a call; also if an argument is a NumPy array or a ValueRef, which nothing would bring back.
         """
         if not isinstance(commands, CommandList) or commands.device is not self._device:
-            raise BindError(f"{self.name}.append_to: {commands!r} is no command list of {self._device!r}.")
+            raise BindError(f"{self.name}.append_to: {describe(commands)} is no command list of {self._device!r}.")
         if self._stream is not None:
             raise BindError(f"{self.name}.append_to: a list runs on one stream as a whole: commands.submit(stream).")
         call = self.recorded(args, _result, named)
@@ -356,12 +379,13 @@ class Function:
     def recorded(self, args: tuple[Any, ...], result: Any, named: dict[str, Any]) -> Call:
         """A call as a command list keeps it; for its use."""
         self._device.check_open()
-        prepared = self._prepared(args, result, named)
-        if result is None and prepared.returns_host_data:
-            result = "tensor"
-            prepared = self._prepared(args, result, named)
-        dispatch, out = prepared.recorded(self._all_values(args, result, named))
-        return Call(prepared.spec.title, dispatch, out, self, prepared, prepared.launcher)
+        given, _ = ask((*args, *named.values()))
+        args, named = given[: len(args)], dict(zip(named, given[len(args) :], strict=True))
+        prepared, values, _ = self._known(args, result, named)
+        if result is None and "out" not in named and prepared.returns_host_data:
+            prepared, values, _ = self._known(args, "tensor", named)
+        copies, dispatch, out = prepared.recorded(values)
+        return Call(prepared.spec.title, dispatch, out, self, prepared, prepared.launcher, tuple(copies))
 
     def result_of(self, args: tuple[Any, ...]) -> tuple[tuple[int, ...], Any]:
         """Shape and NumPy dtype of what a call would return, without running it; for the rest of the package."""
@@ -424,11 +448,7 @@ class Function:
 
     def _variant(self, key: Any, options: Callable[[], Options]) -> Function:
         """The function with other options; the same object for the same modifier, so that its calls stay prepared."""
-        try:
-            found = self._variants.get(key)
-        except TypeError:  # a dict or a list in it
-            key = repr(key)
-            found = self._variants.get(key)
+        found = self._variants.get(key)
         if found is None:
             found = self._variants[key] = self._variant_of(options())
         if not self._values and self._stream is None:
@@ -440,10 +460,14 @@ class Function:
     def _call_named(self, args: tuple[Any, ...], result: Any, named: dict[str, Any]) -> Any:
         if "_append_to" in named:
             return self.append_to(named.pop("_append_to"), *args, _result=result, **named)
-        return self._ran(self._prepared(args, result, named), self._all_values(args, result, named))
+        return self._ran(*self._known(args, result, named))
 
-    def _ran(self, call: PreparedCall, values: tuple[Any, ...]) -> Any:
-        return call.run(values) if self._stream is None else call.run_on(self._stream, values)
+    def _ran(self, call: PreparedCall, values: tuple[Any, ...], asked: tuple[Asked, ...] = ()) -> Any:
+        out = call.run(values) if self._stream is None else call.run_on(self._stream, values)
+        told = want_back(asked) if asked else ()
+        if told:
+            hand_back(told, call.written(values))
+        return out
 
     def _all_values(self, args: tuple[Any, ...], result: Any, named: dict[str, Any]) -> tuple[Any, ...]:
         """Positional values, keyword values, those of uniforms, and then ``_result`` if one was given."""
@@ -454,15 +478,38 @@ class Function:
         return values if result is None else (*values, result)
 
     def _prepared(self, args: tuple[Any, ...], result: Any, named: dict[str, Any]) -> PreparedCall:
+        return self._known(args, result, named)[0]
+
+    def _known(self, args: tuple[Any, ...], result: Any, named: dict[str, Any]) -> Known:
+        """A call, its values, and the stand-ins that were asked for them."""
         if self._watched is not None and monotonic() >= self._watched.due:
             self._watched.check()
         values = self._all_values(args, result, named)
         result, named = self._take_out(result, named)
-        key = (*[a.layout if type(a) in ARRAYS else signature(a) for a in values], *named)
-        if self._options.derivative:
-            key = (*key, aliased(values))
         calls = self._calls if result is None else self._calls_into
-        return calls.get(key) or self._prepare(key, (*args, *named.values()), tuple(named), result)
+        call = calls.get(self._key(values, tuple(named)))
+        if call is not None:
+            return call, values, ()
+        return self._unknown(values, len(args) + len(named), tuple(named), result is not None)
+
+    def _unknown(self, values: tuple[Any, ...], count: int, names: tuple[str, ...], into: bool) -> Known:
+        """As ``_known``, of values whose signature no prepared call has; the first ``count`` are arguments."""
+        values, asked = ask(values)
+        key = self._key(values, names)
+        calls = self._calls_into if into else self._calls
+        call = calls.get(key)
+        if call is None:
+            uniforms = values[count : len(values) - into]
+            result = values[-1] if into else None
+            call = self._remembered(calls, key, lambda: self._prepare_anew(values[:count], names, result, uniforms))
+        return call, values, asked
+
+    def _key(self, values: tuple[Any, ...], names: tuple[str, ...]) -> Any:
+        try:
+            key = (*[a.layout if type(a) in ARRAYS else signature(a) for a in values], *names)
+        except RecursionError:
+            raise endless(self.name, values) from None
+        return (*key, aliased(values)) if self._options.derivative else key
 
     def _take_out(self, result: Any, named: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
         """``out=`` is ``_result=``, unless the function has a parameter of that name."""
@@ -499,21 +546,18 @@ class Function:
         for name in names:
             if name not in known:
                 raise BindError(
-                    f"{self.name}.set: there is no uniform '{name}'; the module has {', '.join(known) or 'none'}."
+                    f"{self.name}.set: there is no uniform '{describe_name(name)}'; the module has "
+                    f"{', '.join(known) or 'none'}."
                 )
 
-    def _uniforms(self) -> tuple[tuple[str, Bound], ...]:
+    def _uniforms(self, values: tuple[Any, ...]) -> tuple[tuple[str, Bound], ...]:
         """What ``set`` gave, bound."""
         self._check_uniforms(self._options.uniforms)
         known = {p.name: p for p in self._scope.source.info.uniforms}
         return tuple(
             (name, bind_whole(f"{self.name}.set: uniform '{name}'", self._scope, known[name], value))
-            for name, value in zip(self._options.uniforms, self._values, strict=True)
+            for name, value in zip(self._options.uniforms, values, strict=True)
         )
-
-    def _prepare(self, key: Any, args: tuple[Any, ...], names: tuple[str, ...], result: Any) -> PreparedCall:
-        calls = self._calls if result is None else self._calls_into
-        return self._remembered(calls, key, lambda: self._prepare_anew(args, names, result))
 
     def _remembered(self, calls: dict[Any, PreparedCall], key: Any, make: Callable[[], PreparedCall]) -> PreparedCall:
         """Prepare a call of the module as it is now, and remember it."""
@@ -535,7 +579,9 @@ class Function:
                 return call
             calls.pop(key, None)
 
-    def _prepare_anew(self, args: tuple[Any, ...], names: tuple[str, ...], result: Any) -> PreparedCall:
+    def _prepare_anew(
+        self, args: tuple[Any, ...], names: tuple[str, ...], result: Any, values: tuple[Any, ...]
+    ) -> PreparedCall:
         self._device.check_open()
         scope, options = self._scope, self._options
         if self._base is not None:
@@ -549,7 +595,7 @@ class Function:
             call: PreparedCall = self._autograd_call(args, names)
             return call
         chosen = resolve(scope, self.name, self.overloads, args, names, options)
-        uniforms = self._uniforms()
+        uniforms = self._uniforms(values)
         order = (*range(len(args), len(args) + len(uniforms)), *chosen.order)
         bound, shared = chosen.bound, False
         if options.derivative:
@@ -591,6 +637,18 @@ class Function:
         # Calls are remembered for all that share the options, whatever their uniforms and streams.
         plainly, uniforms = self._base or self, len(self._options.uniforms)
         return AutogradCall(plainly, len(args) - len(names), names, uniforms, chosen.sig, outs)
+
+
+def _frozen(where: str, value: Any) -> Any:
+    """A constant's value as one that is compared by what it is."""
+    if isinstance(value, np.ndarray):
+        value = value.tolist() if value.ndim == 1 else value[()] if value.ndim == 0 else value
+    items = value if isinstance(value, (list, tuple)) else (value,)
+    if len(items) > 4 or not all(kind_of(v) in "biuf" for v in items):
+        raise BindError(
+            f"{where} is {describe(value)}; a number, or a list of up to four for a vector, was expected."
+        )
+    return tuple(items) if isinstance(value, (list, tuple)) else value
 
 
 class _GeneralFunction(Function):

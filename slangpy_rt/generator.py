@@ -15,6 +15,7 @@ import numpy as np
 
 from slangpy_rt.errors import BindError
 from slangpy_rt.types import SlangType
+from slangpy_rt.wording import describe
 
 Shape = tuple[int, ...]
 
@@ -100,7 +101,7 @@ class Generator(ABC):
 
     def __repr__(self) -> str:
         said = [(name, getattr(self, f"_{name}"), default) for name, default in self.defaults.items()]
-        fields = ", ".join(f"{name}={value!r}" for name, value, default in said if value != default)
+        fields = ", ".join(f"{name}={describe(value)}" for name, value, default in said if value != default)
         return f"{type(self).__name__}({fields})"
 
 
@@ -147,5 +148,5 @@ def is_whole(value: Any) -> bool:
 
 def dim_of(function: str, name: str, value: Any) -> int:
     if not is_whole(value) or (value != -1 and value < 1):
-        raise BindError(f"{function}: {name} is a whole number of at least 1, or -1, not {value!r}.")
+        raise BindError(f"{function}: {name} is a whole number of at least 1, or -1, not {describe(value)}.")
     return int(value)

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from slangpy_rt.errors import BindError
 from slangpy_rt.generator import Generator, Shape, components, dim_of, is_whole, scalar_of
 from slangpy_rt.types import SlangType
+from slangpy_rt.wording import describe
 
 
 class call_id(Generator):
@@ -32,7 +33,9 @@ class call_id(Generator):
 
     def __init__(self, dims: int = -1) -> None:
         if isinstance(dims, (tuple, list)):
-            raise BindError(f"call_id: dims is a number, not {dims!r}; grid({dims!r}) gives the call a shape.")
+            raise BindError(
+                f"call_id: dims is a number, not {describe(dims)}; grid({describe(dims)}) gives the call a shape."
+            )
         self._dims = dim_of("call_id", "dims", dims)
 
     def key(self) -> Any:
@@ -52,7 +55,7 @@ class call_id(Generator):
                 f"the call has {rank or 'none'}."
             )
         scalar = scalar_of(type_)
-        return _vector_of(type_, ["0"] * spare + [f"{scalar}(index[{d}])" for d in range(rank)])
+        return _vector_of(type_, ["0"] * spare + [f"{scalar}(_spy_index[{d}])" for d in range(rank)])
 
 
 class thread_id(Generator):
@@ -90,7 +93,7 @@ class thread_id(Generator):
         self, where: str, type_: SlangType, values: Sequence[str], rank: int, dims: Shape | None = None
     ) -> str:
         self.check(where, type_)
-        number = f"{scalar_of(type_)}(i)"
+        number = f"{scalar_of(type_)}(_spy_i)"
         return f"{type_.name}({', '.join([number, *['0'] * (type_.shape[0] - 1)])})" if type_.shape else number
 
 
@@ -121,7 +124,7 @@ class grid(Generator):
     ) -> None:
         items = _whole(shape)
         if not items or min(items) < -1:
-            raise BindError(f"grid: a shape is made of whole numbers of at least 0, or -1, not {shape!r}.")
+            raise BindError(f"grid: a shape is made of whole numbers of at least 0, or -1, not {describe(shape)}.")
         self.shape = tuple(1 if n == -1 else n for n in items)
         self._shape = items
         self._offset = _each("offset", 0 if offset is None else offset, items)
@@ -203,7 +206,7 @@ def _vector_of(type_: SlangType, items: Sequence[str]) -> str:
 
 
 def _step(scalar: str, first: str, step: str, d: int) -> str:
-    return f"{scalar}({first}) + {scalar}(index[{d}]) * {scalar}({step})"
+    return f"{scalar}({first}) + {scalar}(_spy_index[{d}]) * {scalar}({step})"
 
 
 def _count(dims: int) -> str:
@@ -237,9 +240,11 @@ def _each(name: str, value: Any, shape: Shape) -> Shape:
     """A whole number for each dimension."""
     items = _whole(value)
     if not items or not _bounds(items):
-        raise BindError(f"grid: {name} is made of whole numbers that fit an 'int', not {value!r}.")
+        raise BindError(f"grid: {name} is made of whole numbers that fit an 'int', not {describe(value)}.")
     if is_whole(value):
         return items * len(shape)
     if len(items) != len(shape):
-        raise BindError(f"grid: {name} {value!r} has {len(items)} numbers; the shape {shape} has {len(shape)}.")
+        raise BindError(
+            f"grid: {name} {describe(value)} has {len(items)} numbers; the shape {shape} has {len(shape)}."
+        )
     return items

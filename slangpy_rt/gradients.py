@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 from math import prod
 from operator import attrgetter
 from typing import Any
@@ -20,6 +21,7 @@ from slangpy_rt.arrays import as_tensor, bind_array, container, stored_as
 from slangpy_rt.binding import bind
 from slangpy_rt.bound import Bound
 from slangpy_rt.broadcast import Shape, align
+from slangpy_rt.conversion import as_element
 from slangpy_rt.describe import adding
 from slangpy_rt.dtypes import NUMPY_OF, storage
 from slangpy_rt.errors import BindError, UnsupportedError
@@ -131,19 +133,26 @@ def assigned(bound: Bound, shape: Shape, together: bool) -> Bound:
 
 
 def aliased(values: tuple[Any, ...]) -> bool:
-    """Whether two of the values add to gradients in one buffer."""
-    buffers = [buffer for value in values if type(value) is not float for buffer in _written(value)]
-    return len(buffers) > 1 and len({id(buffer) for buffer in buffers}) < len(buffers)
+    """Whether two of the values add to gradients in memory that overlaps, by their spans."""
+    spans = [span for value in values if type(value) is not float for span in _written(value)]
+    if len(spans) < 2:
+        return False
+    spans.sort()
+    return any(a[1] > b[0] for a, b in pairwise(spans))
 
 
-def _written(value: Any) -> list[Any]:
+def _written(value: Any) -> list[tuple[int, int]]:
+    """From where to where the gradients lie that a value has added to."""
     if isinstance(value, NDBuffer):
         grads = value.layout.grads
         # New memory is nobody else's.
-        fresh = grads is None or grads.out is None or grads.fresh
-        return [] if fresh else [value._grads[1].buffer]  # type: ignore[union-attr]
+        if grads is None or grads.out is None or grads.fresh:
+            return []
+        low, high = grads.out.span
+        address = value._grads[1].address  # type: ignore[union-attr]
+        return [(address + low, address + high)]
     if isinstance(value, (list, tuple)):
-        return [buffer for item in value for buffer in _written(item)]
+        return [span for item in value for span in _written(item)]
     if isinstance(value, (bool, int, float, np.ndarray, np.generic, DiffPair)):
         return []
     stand_in = converter(type(value))
@@ -152,7 +161,7 @@ def _written(value: Any) -> list[Any]:
     if stand_in is not None:
         return _written(stand_in(value))
     fields = fields_of(value)
-    return [] if fields is None else [buffer for item in fields.values() for buffer in _written(item)]
+    return [] if fields is None else [span for item in fields.values() for span in _written(item)]
 
 
 def _walk(
@@ -295,17 +304,19 @@ def _cell(where: str, scope: Scope, bound: Bound, value: DiffPair, derivative: s
     reads = bound.access == "inout" if derivative == "backward" else bound.access != "out"
     if reads and value.grad is None:
         if derivative == "backward":
-            raise BindError(f"{where} is {value!r} and written; its gradient is missing.")
+            raise BindError(f"{where} is {describe(value)} and written; its gradient is missing.")
         return bound
     plain: Any = replace(bound, shape=(), strides=(), aligned=True)
     into = out = None
+    if value.grad is not None:
+        as_element(f"{where}: gradient", bound.type, value.grad)
     if reads:
         number = ConvertedFeed(attrgetter("grad"), ValueFeed(f"{where}: gradient", bound.type, bound.scalar), False)
         into = replace(plain, name=f"{bound.name}.grad_in", mode="value", access="in", feed=number)
     if derivative == "backward" or bound.access != "in":
         adds = derivative == "backward" and not reads
         access = "accumulate" if adds else "out"
-        cell = RefFeed(scope.device, stored.dtype, stored.dims, "inout" if adds else "out", "grad")
+        cell = RefFeed(f"{where}: gradient", scope.device, bound.type, access, "grad")
         out = replace(plain, name=f"{bound.name}.grad_out", mode="array", access=access, feed=cell)
     return replace(bound, grad_in=into, grad_out=out)
 
@@ -329,7 +340,7 @@ def _gradients_in(where: str, scope: Scope, type_: SlangType, value: Any) -> Any
         return _GRAD_IN(value)
     if isinstance(value, DiffPair):
         if value.grad is None:
-            raise BindError(f"{where} is {value!r}, whose gradient is missing; {_HOW_IN}.")
+            raise BindError(f"{where} is {describe(value)}, whose gradient is missing; {_HOW_IN}.")
         return value.grad
     if isinstance(value, dict) and type_.kind == "struct":
         live, fields = _active_fields(scope, type_) or set(), {f.name: scope.struct(f.type) for f in type_.fields}

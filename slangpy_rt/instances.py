@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from slangpy_rt.checks import table
 from slangpy_rt.errors import BindError
+from slangpy_rt.ndbuffer import as_shape
 from slangpy_rt.struct import Struct
 from slangpy_rt.tensor import Tensor
 from slangpy_rt.types import SlangType
@@ -29,7 +31,8 @@ class InstanceList:
     """
 
     def __init__(self, struct: Struct, data: Mapping[str, Any] | None = None) -> None:
-        given, names = dict(data or {}), list(struct.fields)
+        _check_struct("InstanceList", struct)
+        given, names = dict(table("InstanceList", "data", data)), list(struct.fields)
         if set(given) - set(names):
             extra = ", ".join(sorted(set(given) - set(names)))
             raise BindError(f"InstanceList: '{struct.name}' has no field {extra}; it has {', '.join(names)}.")
@@ -85,9 +88,10 @@ class InstanceTensor:
     """
 
     def __init__(self, struct: Struct, shape: int | Sequence[int], data: Tensor | None = None) -> None:
+        _check_struct("InstanceTensor", struct)
         if data is None:
-            data = Tensor.zeros(struct._scope.device, shape, struct)
-        wanted = (shape,) if isinstance(shape, int) else tuple(shape)
+            data = Tensor.zeros(struct._scope.device, as_shape("InstanceTensor", shape), struct)
+        wanted = as_shape("InstanceTensor", shape)
         if not isinstance(data, Tensor) or data.dtype.name != struct.name or data.shape != wanted:
             raise BindError(
                 f"InstanceTensor: data is {describe(data)}; a Tensor<{struct.name}> of shape {wanted} was expected."
@@ -124,6 +128,13 @@ class InstanceTensor:
 
     def __repr__(self) -> str:
         return f"InstanceTensor({self.struct.name}, shape={self.shape})"
+
+
+def _check_struct(where: str, struct: Any) -> None:
+    if not isinstance(struct, Struct):
+        raise BindError(
+            f"{where}: struct is {describe(struct)}; a struct of a module was expected, as module.Ray is."
+        )
 
 
 def _method(instances: Any, name: str) -> Any:

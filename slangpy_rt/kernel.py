@@ -4,23 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
-import numpy as np
-
-from slangpy_rt.args import ARRAYS, signature
+from slangpy_rt.args import ARRAYS, endless, signature
 from slangpy_rt.binding import bind_whole
 from slangpy_rt.command_list import Call, CommandList
 from slangpy_rt.errors import BindError
-from slangpy_rt.function import Function
+from slangpy_rt.function import Function, Known
+from slangpy_rt.generator import is_whole
 from slangpy_rt.options import Options
 from slangpy_rt.overloads import gone
 from slangpy_rt.plan import prepare_dispatch
 from slangpy_rt.prepared import PreparedCall
 from slangpy_rt.resolve import match
 from slangpy_rt.scope import Scope
+from slangpy_rt.stand_ins import ask
 from slangpy_rt.types import EntryPoint, FunctionSig, Param, SlangType
 from slangpy_rt.values import describe
+
+_MOST_THREADS = 2**31 - 1
 
 
 class Kernel(Function):
@@ -84,7 +87,7 @@ class Kernel(Function):
             commands = named.pop("_append_to")
             self.append_to(commands, threads, *args, **named)
             return
-        self._ran(self._dispatched(threads, args, named), (*args, *named.values(), *self._values))
+        self._ran(*self._dispatched(threads, args, named))
 
     def append_to(self, commands: CommandList, threads: Any, *args: Any, **named: Any) -> None:  # type: ignore[override]
         """Record a dispatch in a command list instead of running it; the arguments are those of ``dispatch``."""
@@ -93,38 +96,55 @@ class Kernel(Function):
     def recorded(self, args: tuple[Any, ...], result: Any, named: dict[str, Any]) -> Call:
         """A dispatch as a command list keeps it; for its use."""
         self._device.check_open()
-        prepared = self._dispatched(args[0], args[1:], named)
-        dispatch, _ = prepared.recorded((*args[1:], *named.values(), *self._values))
+        prepared, values, _ = self._dispatched(args[0], args[1:], named)
+        _, dispatch, _ = prepared.recorded(values)
         return Call(prepared.spec.title, dispatch, None, self, prepared, prepared.launcher)
 
     def source(self, threads: int | Sequence[int], *args: Any, **named: Any) -> str:  # type: ignore[override]
         """The Slang text that this dispatch would run."""
-        return self._dispatched(threads, args, named).text
+        return self._dispatched(threads, args, named)[0].text
 
     def explain(self, threads: int | Sequence[int], *args: Any, **named: Any) -> str:  # type: ignore[override]
         """How this dispatch would run: its groups, then the text."""
-        call = self._dispatched(threads, args, named)
+        call, _, _ = self._dispatched(threads, args, named)
         return f"{call.spec.title} on {self._device.name}\n{call.shape} groups\n\n{call.text}"
 
     def bind(self, threads: int | Sequence[int], *args: Any, **named: Any) -> Callable[[], Any]:  # type: ignore[override]
         """Prepare a dispatch once, to be replayed by calling what this returns, without arguments."""
-        return self._dispatched(threads, args, named).bound_to((*args, *named.values(), *self._values), self._stream)
+        call, values, asked = self._dispatched(threads, args, named)
+        return partial(self.dispatch, threads, *args, **named) if asked else call.bound_to(values, self._stream)
 
-    def _dispatched(self, threads: int | Sequence[int], args: tuple[Any, ...], named: dict[str, Any]) -> PreparedCall:
+    def _dispatched(self, threads: int | Sequence[int], args: tuple[Any, ...], named: dict[str, Any]) -> Known:
         given = threads if isinstance(threads, (tuple, list)) else (threads,)
-        if not 1 <= len(given) <= 3 or not all(isinstance(n, (int, np.integer)) and n >= 0 for n in given):
+        if not 1 <= len(given) <= 3 or not all(is_whole(n) and n >= 0 for n in given):
             raise BindError(
                 f"{self.name}.dispatch: threads is {describe(threads)}; "
                 "give one to three whole numbers of at least 0."
             )
         size = tuple(int(n) for n in given)
+        if max(size) > _MOST_THREADS:
+            raise BindError(
+                f"{self.name}.dispatch: threads is {describe(threads)}; at most {_MOST_THREADS} each way."
+            )
         self._scope.look()
         values = (*args, *named.values(), *self._values)
-        key = (size, *[a.layout if type(a) in ARRAYS else signature(a) for a in values], *named)
+        call = self._calls.get(self._dispatch_key(size, values, tuple(named)))
+        if call is not None:
+            return call, values, ()
+        values, asked = ask(values)
+        key = self._dispatch_key(size, values, tuple(named))
         call = self._calls.get(key)
         if call is None:
-            call = self._remembered(self._calls, key, lambda: self._prepare_dispatch(size, args, named))
-        return call
+            call = self._remembered(
+                self._calls, key, lambda: self._prepare_dispatch(size, values, len(args), tuple(named))
+            )
+        return call, values, asked
+
+    def _dispatch_key(self, size: tuple[int, ...], values: tuple[Any, ...], names: tuple[str, ...]) -> Any:
+        try:
+            return (size, *[a.layout if type(a) in ARRAYS else signature(a) for a in values], *names)
+        except RecursionError:
+            raise endless(self.name, values) from None
 
     def _variant_of(self, options: Options) -> Function:
         if options.maps or options.named_maps or options.returns is not None or options.group:
@@ -143,7 +163,7 @@ class Kernel(Function):
         return out
 
     def _prepare_dispatch(
-        self, threads: tuple[int, ...], args: tuple[Any, ...], named: dict[str, Any]
+        self, threads: tuple[int, ...], values: tuple[Any, ...], positional: int, names: tuple[str, ...]
     ) -> PreparedCall:
         self._device.check_open()
         scope = self._scope
@@ -155,13 +175,13 @@ class Kernel(Function):
         for p in sig.params:
             if p.direction != "in":
                 raise BindError(f"{sig}: all threads would write to '{p.name}'; let it be an NDBuffer or a pointer.")
-        every = (*args, *named.values())
-        order = match(str(sig), sig, len(args), tuple(named))
+        every = values[: positional + len(names)]
+        order = match(str(sig), sig, positional, names)
         bound = tuple(
             bind_whole(f"{sig}: argument '{p.name}'", scope, p, every[k])
             for p, k in zip(sig.params, order, strict=False)
         )
-        uniforms = self._uniforms()
+        uniforms = self._uniforms(values[len(every) :])
         order = (*range(len(every), len(every) + len(uniforms)), *order)
         return prepare_dispatch(
             scope, self._entry_without(sig.params[len(bound) :]), bound, order, threads, self._options, uniforms

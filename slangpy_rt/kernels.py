@@ -13,10 +13,14 @@ from slangpy_rt.config import CONFIG
 from slangpy_rt.errors import CompileError
 from slangpy_rt.source import Source, compiler_version
 from slangpy_rt.types import LayoutField
+from slangpy_rt.weak import WeakValues
 
 if TYPE_CHECKING:
     from slangpy_rt.device import Device
 
+# Part of every key: raise it when a step after Slang (slang/division.py, cpp_functions.py, spirv_math.py,
+# spirv_integers.py) makes another code of the same code.
+_CODE = 2
 # Interface, struct, number.
 Conformances = tuple[tuple[str, str, int], ...]
 Strings = tuple[tuple[int, str], ...]
@@ -29,7 +33,8 @@ class Kernels:
         self._device = device
         self._backend = device.backend
         self._cache = cache
-        self._kernels: dict[str, Kernel] = {}
+        # For as long as a prepared call or a list has them: those of modules that were edited or dropped go.
+        self._kernels: WeakValues[Kernel] = WeakValues()
         self._toolchain: str | None = None
         self._lock = threading.RLock()
 
@@ -51,10 +56,14 @@ class Kernels:
         """
         self._device.check_open()
         key = self.key(source, text, conformances)
+        # A pointer's buffer is known of an array, and not of a number.
+        place = key, info.written
         with self._lock:
-            if key not in self._kernels:
-                self._kernels[key] = self._load(key, source, text, title, info, block, conformances)
-            return self._kernels[key]
+            found = self._kernels.get(place)
+            if found is None:
+                made = self._load(key, source, text, title, info, block, conformances)
+                found = self._kernels.setdefault(place, made)
+            return found
 
     def key(self, source: Source, text: str, conformances: Conformances = ()) -> str:
         """The cache key of generated text: everything that changes its binary is in it."""
@@ -63,7 +72,7 @@ class Kernels:
         target = self._backend.target
         return DiskCache.key(
             "kernel", source.digest, text, target.format, target.profile, target.entry,
-            self._toolchain, compiler_version(), conformances,
+            self._toolchain, compiler_version(), conformances, _CODE,
         )  # fmt: skip
 
     def _load(

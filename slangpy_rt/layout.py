@@ -43,6 +43,10 @@ class Layout:
         Whether the scalars follow each other in row-major order.
     grads : Gradients or None
         How the gradients lie that an array carries along.
+    span : tuple of int
+        From which byte to before which its elements lie, counted from the first.
+    own : bool
+        Whether such an array has all of a buffer that was made for it. Two of them share memory only if they are one.
     """
 
     __slots__ = (
@@ -56,8 +60,10 @@ class Layout:
         "kind",
         "nbytes",
         "numpy_dtype",
+        "own",
         "scalar",
         "shape",
+        "span",
         "strides",
         "unit",
     )
@@ -71,6 +77,7 @@ class Layout:
         strides: Shape,
         aligned: bool,
         grads: Gradients | None = None,
+        own: bool = False,
     ) -> None:
         stored = storage(element)
         assert stored is not None, element
@@ -87,6 +94,12 @@ class Layout:
         self.unit = NUMPY_OF[stored.scalar].itemsize
         self.nbytes = prod(self.full_shape) * stored.dtype.itemsize
         self.grads = grads
+        self.own = own
+        self.span = (0, self.nbytes)
+        if not self.contiguous:
+            reach = [(n - 1) * s * self.unit for n, s in zip(self.full_shape, strides, strict=True)]
+            last = sum(r for r in reach if r > 0)
+            self.span = sum(r for r in reach if r < 0), last + stored.dtype.itemsize
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from slangpy_rt.checks import text
 from slangpy_rt.dtypes import SLANG_OF
 from slangpy_rt.errors import BindError
 from slangpy_rt.types import SlangType
+from slangpy_rt.wording import describe
 
 # Dimensions of a call; NumPy has as many.
 _MOST = 32
@@ -48,7 +50,7 @@ class Map:
 NO_MAP = Map()
 
 
-def read_map(where: str, value: Any) -> Map:
+def read_map(where: str, value: Any, depth: int = 0) -> Map:
     """What a user gives to ``map`` for one argument.
 
     Parameters
@@ -70,21 +72,30 @@ def read_map(where: str, value: Any) -> Map:
     if isinstance(value, tuple):
         if not all(isinstance(d, (int, np.integer)) and 0 <= d < _MOST for d in value):
             last = _MOST - 1
-            raise BindError(f"{where}: {value!r} is not a tuple of call dimensions, which count from 0 to {last}.")
+            raise BindError(
+                f"{where}: {describe(value)} is not a tuple of call dimensions, which count from 0 to {last}."
+            )
         return Map(tuple(int(d) for d in value))
     if isinstance(value, Mapping):
-        fields = tuple((k, read_map(f"{where}.{k}", v)) for k, v in value.items() if k != "$type")
-        own = read_map(where, value["$type"]).type if "$type" in value else None
+        if depth == _MOST:
+            raise BindError(f"{where}: {describe(value)} holds dicts in dicts without an end.")
+        for k in value:
+            text(where, "a field's name", k)
+        fields = tuple((k, read_map(f"{where}.{k}", v, depth + 1)) for k, v in value.items() if k != "$type")
+        own = read_map(where, value["$type"], depth + 1).type if "$type" in value else None
         return Map(type=own, fields=fields)
     named = getattr(value, "slang_type", value)
     if isinstance(named, (SlangType, str)):
-        return Map(type=named)
+        return Map(type=text(where, "the type", named) if isinstance(named, str) else named)
+    if isinstance(value, type) and value in _PYTHON:
+        return Map(type=_PYTHON[value])
     try:
-        if value in _PYTHON:
-            return Map(type=_PYTHON[value])
+        if not isinstance(value, np.dtype) and not (isinstance(value, type) and issubclass(value, np.generic)):
+            raise KeyError
         return Map(type=SLANG_OF[np.dtype(value)])
     except (KeyError, TypeError):
         raise BindError(
-            f"{where}: {value!r} says neither dimensions nor a type; give a tuple of call dimensions, such as (0,), "
+            f"{where}: {describe(value)} says neither dimensions nor a type; give a tuple of call "
+            "dimensions, such as (0,), "
             "a type or its name, such as 'float3', or a dict of these for fields."
         ) from None

@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from slangpy_rt.checks import a_device, flag, table
+from slangpy_rt.checks import path as checked_path
+from slangpy_rt.checks import text as checked_text
+from slangpy_rt.conversion import describe_name, is_number
 from slangpy_rt.dtypes import element_type
 from slangpy_rt.errors import BindError
 from slangpy_rt.function import Function
 from slangpy_rt.kernel import Kernel
 from slangpy_rt.overloads import find_overloads
 from slangpy_rt.scope import Scope
-from slangpy_rt.source import Source, read_source
+from slangpy_rt.source import Places, Source, read_source
 from slangpy_rt.struct import Struct
 from slangpy_rt.types import ModuleInfo, StructInfo
+from slangpy_rt.wording import describe
 
 if TYPE_CHECKING:
     from slangpy_rt.device import Device
+
+# What diagnostics show and a file system can be asked for.
+_PLAIN = re.compile(r"[^/\\\x00-\x1f\x7f\ud800-\udfff]{1,200}")
 
 
 class Module:
@@ -33,6 +44,8 @@ class Module:
         self.device = device
         self._scope = Scope(device, source, device.hot_reload, strict_broadcasting)
         self._items: dict[str, Any] = {}
+        self._names_found = _Names(self.__dict__)
+        self._scope.followers.add(self._names_found)
         device.scopes.add(self._scope)
 
     @classmethod
@@ -71,8 +84,11 @@ class Module:
             If there is no such constant, or its value does not fit.
         """
         where = "Module.load_from_file"
-        found, text = read_source(where, path, device.include_paths)
-        source = _source(device, Path(found).stem, found, text, defines, constants, link)
+        device, strict_broadcasting = a_device(where, device), flag(where, "strict_broadcasting", strict_broadcasting)
+        path = checked_path(where, "path", path)
+        checked_text(where, "path", str(path))
+        found, text, places = read_source(where, path, device.include_paths)
+        source = _source(where, device, Path(found).stem, found, text, defines, constants, link, places)
         return cls(device, source, strict_broadcasting)
 
     @classmethod
@@ -104,9 +120,16 @@ class Module:
         CompileError
             If Slang refuses it; the message has the line and a caret.
         BindError
-            If there is no such constant, or its value does not fit.
+            If the name is none, or there is no such constant, or its value does not fit.
         """
-        made = _source(device, name, f"{name}.slang", source, defines, constants, link)
+        where = "Module.load_from_source"
+        device, strict_broadcasting = a_device(where, device), flag(where, "strict_broadcasting", strict_broadcasting)
+        name, source = checked_text(where, "name", name), checked_text(where, "source", source)
+        if not _PLAIN.fullmatch(name):
+            raise BindError(
+                f"{where}: name is {name[:80]!r}; expected at most 200 characters of one line, none of them a slash."
+            )
+        made = _source(where, device, name, f"{name}.slang", source, defines, constants, link)
         return cls(device, made, strict_broadcasting)
 
     @property
@@ -122,10 +145,11 @@ class Module:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
-        found = self._item(name)
+        found = self._item(name) if name.isidentifier() else None
         if found is None:
             raise AttributeError(self._nothing(name))
-        # The next look-up finds it without coming here.
+        # The next look-up finds it without coming here, until the module's text changes.
+        self._names_found.names.add(name)
         self.__dict__[name] = found
         return found
 
@@ -139,7 +163,7 @@ class Module:
         CompileError
             If there is one that takes no such generic arguments.
         """
-        found = self._item(name)
+        found = self._item(checked_text(f"module '{self.name}'", "the name in []", name))
         if found is None:
             raise BindError(self._nothing(name))
         return found
@@ -159,7 +183,8 @@ class Module:
             if found is not None:
                 # Another thread may have been first: a name stands for one function, with one set of prepared calls.
                 found = self._items.setdefault(name, found)
-        return found
+        # A function that an edit took away stays what callers have, and comes back if its declaration does.
+        return None if isinstance(found, Function) and not found.overloads else found
 
     def _names(self) -> list[str]:
         info = self.info
@@ -169,12 +194,40 @@ class Module:
         return list(dict.fromkeys([*names, *structs]))
 
     def _nothing(self, name: str) -> str:
-        return f"module '{self.name}' has no function or type '{name}'; it has {', '.join(self._names()) or 'none'}."
+        stage = dict(self.info.stages).get(name)
+        if stage:
+            return (
+                f"module '{self.name}': '{name}' is a {stage} shader, and a device of slangpy_rt has no such stage. "
+                f'Take [shader("{stage}")] away to call it as a function.'
+            )
+        listed = ", ".join(self._names()) or "none"
+        if name in self._items:
+            path = self._scope.source.path
+            return f"module '{self.name}': '{path}' was edited and no longer declares '{name}'; it has {listed}."
+        return f"module '{self.name}' has no function or type '{describe_name(name)}'; it has {listed}."
+
+
+class _Names:
+    """The names that a module's attributes were found by."""
+
+    def __init__(self, attributes: dict[str, Any]) -> None:
+        self.names: set[str] = set()
+        self._attributes = attributes
+
+    def forget(self) -> None:
+        """They remember no calls."""
+
+    def source_changed(self) -> None:
+        """Let each of them be looked up anew."""
+        while self.names:
+            self._attributes.pop(self.names.pop(), None)
 
 
 def _find(scope: Scope, name: str) -> Any:
     """Kernels before functions, functions before types; None if the module has nothing of that name."""
     source = scope.source
+    if any(name == shader for shader, _ in source.info.stages):
+        return None
     for entry in source.info.entry_points:
         if entry.name == name:
             return Kernel.of(scope, entry)
@@ -199,6 +252,7 @@ def _find(scope: Scope, name: str) -> Any:
 
 
 def _source(
+    where: str,
     device: Device,
     name: str,
     path: str,
@@ -206,12 +260,38 @@ def _source(
     defines: Mapping[str, Any] | None,
     constants: Mapping[str, Any] | None,
     link: Sequence[Module],
+    places: Places = (),
 ) -> Source:
+    if isinstance(link, Module) or not isinstance(link, Sequence) or not all(isinstance(m, Module) for m in link):
+        raise BindError(f"{where}: link is {describe(link)}; a list of modules was expected.")
     for module in link:
         if module.device is not device:
             raise BindError(f"module '{name}': link has {module!r}, which is for another device than {device!r}.")
-    flags = tuple(sorted((k, str(int(v)) if isinstance(v, bool) else str(v)) for k, v in (defines or {}).items()))
+    flags = tuple(sorted((k, _macro(where, k, v)) for k, v in table(where, "defines", defines).items()))
+    constants = table(where, "constants", constants)
     linked = tuple(module._scope.source for module in link)
     return Source(
-        device.cache, device.backend.target, name, path, text, device.include_paths, flags, constants, linked
+        device.cache,
+        device.backend.target,
+        name,
+        path,
+        text,
+        device.include_paths,
+        flags,
+        constants,
+        linked,
+        places,
     )
+
+
+def _macro(where: str, name: str, value: Any) -> str:
+    """What stands for a preprocessor macro."""
+    if isinstance(value, (bool, np.bool_)):
+        return str(int(value))
+    if isinstance(value, str):
+        return checked_text(where, f"defines['{name}']", value)
+    if not is_number(value):
+        raise BindError(f"{where}: defines['{name}'] is {describe(value)}; a number or text was expected.")
+    if isinstance(value, int) and abs(value) >= 2**64:
+        raise BindError(f"{where}: defines['{name}'] is {describe(value)}; at most 64 bits were expected.")
+    return str(value)

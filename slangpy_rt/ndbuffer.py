@@ -14,17 +14,22 @@ import numpy.typing as npt
 
 from slangpy_rt.backends.base import Buffer
 from slangpy_rt.broadcast import contiguous
-from slangpy_rt.dtypes import convertible, element_type, storage
+from slangpy_rt.checks import a_device
+from slangpy_rt.conversion import as_array
+from slangpy_rt.dtypes import BFLOAT16, cast, element_type, storage
 from slangpy_rt.errors import BindError, ShapeError, UnsupportedError
 from slangpy_rt.host_view import host_view
 from slangpy_rt.layout import Gradients, Layout, Shape
-from slangpy_rt.records import fill_record
+from slangpy_rt.records import as_record, fill_record
 from slangpy_rt.types import SlangType
+from slangpy_rt.wording import describe
 
 if TYPE_CHECKING:
     from slangpy_rt.device import Device
 
 A = TypeVar("A", bound="NDBuffer")
+MOST_DIMENSIONS = 32
+_MOST_ELEMENTS = 2**53
 
 
 class NDBuffer:
@@ -60,13 +65,13 @@ class NDBuffer:
 
     def __init__(self, device: Device, dtype: Any = "float", shape: int | Sequence[int] = ()) -> None:
         where = type(self).__name__
-        if not hasattr(device, "backend"):
+        if not hasattr(type(device), "load_module_from_source"):
             raise BindError(
                 f"{where}: a {type(device).__name__} was given where the device is expected. Write {where}(device, "
                 f"dtype, shape), or {where}.from_dlpack(device, array) for the memory of another library's array."
             )
         element = element_type(where, dtype)
-        self.layout = device.layout(type(self), element, as_shape(where, shape))
+        self.layout = device.layout(type(self), element, as_shape(where, shape), own=True)
         self.buffer = device.alloc(self.layout.nbytes)
         self.address = self.buffer.address
 
@@ -93,7 +98,7 @@ class NDBuffer:
         """
         from slangpy_rt.interop.memory import kept_memory
 
-        found, buffer = kept_memory(device, array)
+        found, buffer = kept_memory(a_device(f"{cls.__name__}.from_dlpack", device), array)
         aligned = found.address % 32 == 0
         return cls.of(device.layout(cls, found.element, found.shape, found.strides, aligned), buffer, found.address)
 
@@ -139,40 +144,42 @@ class NDBuffer:
         return self.layout.contiguous
 
     def copy_from(self, array: npt.ArrayLike) -> None:
-        """Fill it from host data of the same shape, or of the same number of scalars.
+        """Fill it from host data of the same shape.
 
         Parameters
         ----------
         array : array_like
-            Of ``shape`` (element dimensions last), or flat data of the right size; converted to the element's
-            scalar type where NumPy's 'same_kind' rule allows.
+            Of ``shape``, element dimensions last. For structs a structured array of ``shape``, or flat data: all
+            scalars in one dimension, or those of a struct in the last one. Numbers are converted to the element's
+            scalar type where NumPy's 'same_kind' rule allows and the type holds them.
 
         Raises
         ------
         ShapeError
-            If the number of scalars differs.
+            If the shape differs.
         BindError
             If the data does not convert, or this is a non-contiguous view.
         """
         where = f"{type(self).__name__}.from_numpy"
         layout = self.layout
-        source = np.asarray(array)
         target = layout.numpy_dtype
-        if target.names is not None and source.dtype != target:
+        source = as_array(f"{where}: data", array)
+        if target.names is not None and source.dtype.names is None:
             source = fill_record(where, layout.full_shape, target, source)
-        if not convertible(source.dtype, target):
-            raise BindError(
-                f"{where}: data of dtype {source.dtype} does not convert to '{layout.element.name}'. "
-                f"Cast it yourself: array.astype(numpy.{target.name})."
-            )
-        if source.size != prod(layout.full_shape):
+        if source.shape != layout.full_shape:
             raise ShapeError(
-                f"{where}: data of shape {source.shape} does not fill {self.summary}, "
-                f"which holds {prod(layout.full_shape)} scalars in shape {layout.full_shape}."
+                f"{where}: data of shape {source.shape} does not fill {self.summary}: shape {layout.full_shape} was "
+                "expected. Reshape or broadcast it yourself."
             )
+        if target.names is not None:
+            source = as_record(where, target, source)
+        elif layout.element is BFLOAT16:
+            source = _bits(where, source)
+        else:
+            source = cast(f"{where}: data", layout.element.name, source, target)
         if not layout.contiguous:
             raise BindError(f"{where}: this is a non-contiguous view; fill the array it was made from.")
-        layout.device.upload(self.buffer, self.address, np.ascontiguousarray(source, target))
+        layout.device.upload(self.buffer, self.address, np.asarray(source, order="C"))
 
     from_numpy = copy_from
 
@@ -306,6 +313,7 @@ class NDBuffer:
         UnsupportedError
             If that device cannot reach this memory.
         """
+        device = a_device(f"{type(self).__name__}.share", device)
         own = self.layout
         buffer = device.open_shared(f"{type(self).__name__}.share", self.buffer, own.device)
         layout = device.layout(type(self), own.element, own.shape, own.strides, own.aligned)
@@ -326,7 +334,8 @@ class NDBuffer:
                 f"{where}: {self.summary} cannot be seen as shape {new}: "
                 "sizes must agree and the array be contiguous."
             )
-        layout = self.layout.device.layout(type(self), self.layout.element, new, None, self.layout.aligned)
+        own = self.layout
+        layout = own.device.layout(type(self), own.element, new, None, own.aligned, own=own.own)
         return self._seen(layout, self.address, lambda a: a.view(new))
 
     def flatten_dtype(self: A) -> A:
@@ -343,7 +352,9 @@ class NDBuffer:
                 f"{type(self).__name__}.flatten_dtype: {self.summary} holds structs, not one scalar type."
             )
         scalar = element_type("flatten_dtype", layout.scalar)
-        flat = layout.device.layout(type(self), scalar, layout.full_shape, layout.strides, layout.aligned)
+        flat = layout.device.layout(
+            type(self), scalar, layout.full_shape, layout.strides, layout.aligned, own=layout.own
+        )
         return self._seen(flat, self.address, lambda a: a.flatten_dtype())
 
     def __getitem__(self: A, key: Any) -> A:
@@ -359,7 +370,8 @@ class NDBuffer:
         # To NumPy a bool is a mask, and what it picks is a copy.
         if not all(k is None or k is ... or type(k) is slice or _is_whole(k) for k in keys):
             raise IndexError(
-                f"{type(self).__name__}: only integers, slices, None and ... index a device array, not {key!r}."
+                f"{type(self).__name__}: only integers, slices, None and ... index a device array, not "
+                f"{describe(key)}."
             )
         item = layout.unit
         inner = len(layout.full_shape) - len(layout.shape)
@@ -415,7 +427,7 @@ class NDBuffer:
         )
         read, written = (None if g is None else g.layout for g in (grad_in, grad_out))
         grads = Gradients(read, written, shared, fresh)
-        layout = own.device.layout(type(self), own.element, own.shape, own.strides, own.aligned, grads)
+        layout = own.device.layout(type(self), own.element, own.shape, own.strides, own.aligned, grads, own.own)
         out = type(self).of(layout, self.buffer, self.address)
         out._grads = grad_in, grad_out
         return out
@@ -466,10 +478,29 @@ def as_shape(where: str, shape: int | Sequence[int]) -> Shape:
     ShapeError
         If it is not made of whole numbers of at least 0.
     """
-    items = (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
-    if not all(isinstance(n, (int, np.integer)) and n >= 0 for n in items):
-        raise ShapeError(f"{where}: a shape is made of whole numbers of at least 0, not {shape!r}.")
+    items: Any = shape
+    if _is_whole(shape):
+        items = (shape,)
+    elif not isinstance(shape, (tuple, list)):
+        try:
+            items = tuple(shape)  # type: ignore[arg-type]
+        except TypeError:
+            items = ("",)
+    if not all(_is_whole(n) and n >= 0 for n in items):
+        raise ShapeError(f"{where}: a shape is made of whole numbers of at least 0, not {describe(shape)}.")
+    # As many dimensions as arrays of NumPy had before 2.0, and what an int64_t counts in bytes.
+    if len(items) > MOST_DIMENSIONS or prod(n for n in items if n) > _MOST_ELEMENTS:
+        raise ShapeError(
+            f"{where}: {describe(shape)} has more than {MOST_DIMENSIONS} dimensions or {_MOST_ELEMENTS} elements."
+        )
     return tuple(int(n) for n in items)
+
+
+def _bits(where: str, source: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Numbers of bfloat16 as arrays keep them."""
+    if source.dtype.name != "bfloat16":
+        raise BindError(f"{where}: data of dtype {source.dtype} does not convert to 'bfloat16'; cast it yourself.")
+    return source.view(np.uint16)
 
 
 def dense_strides(element: SlangType, shape: Shape) -> Shape:

@@ -59,7 +59,9 @@ class NDDifferentiableBuffer(NDBuffer):
     def primal(self) -> NDBuffer:
         """The values alone, in the same memory."""
         layout = self.layout
-        plain = layout.device.layout(NDBuffer, layout.element, layout.shape, layout.strides, layout.aligned)
+        plain = layout.device.layout(
+            NDBuffer, layout.element, layout.shape, layout.strides, layout.aligned, own=layout.own
+        )
         return NDBuffer.of(plain, self.buffer, self.address)
 
     @classmethod

@@ -9,16 +9,17 @@ import struct
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from slangpy_rt_codegen import CallSpec, Operand, block_fields, emit
 from slangpy_rt_codegen.layout import BlockField
 
-from slangpy_rt.backends.base import KernelInfo
+from slangpy_rt.backends.base import Kernel, KernelInfo
 from slangpy_rt.binding import bind, bind_result
 from slangpy_rt.bound import Bound, result_kind
-from slangpy_rt.broadcast import Shape, align, broadcast, spread
+from slangpy_rt.broadcast import Shape, broadcast, spread
+from slangpy_rt.conflicts import conflicts_of, walk_of, writes_to
 from slangpy_rt.describe import Description, Uniforms, describe_call, describe_dispatch
 from slangpy_rt.diagnostics import Checked, Launcher
 from slangpy_rt.dtypes import NUMPY_OF, storage
@@ -27,17 +28,21 @@ from slangpy_rt.exact import exactly
 from slangpy_rt.gradients import assigned, bind_seed, differentiates, tangent_of
 from slangpy_rt.ndbuffer import NDBuffer
 from slangpy_rt.options import NO_OPTIONS, Options
+from slangpy_rt.overlap import repeats
 from slangpy_rt.pairs import DiffPair, NDDifferentiableBuffer
 from slangpy_rt.prepared import PreparedCall, Result
 from slangpy_rt.records import to_python
 from slangpy_rt.scope import Scope
 from slangpy_rt.tensor import Tensor
 from slangpy_rt.types import EntryPoint, FunctionSig, LayoutField, Param, SlangType
+from slangpy_rt.wording import describe
 
 if TYPE_CHECKING:
     from slangpy_rt.device import Device
 
 _READ = ("in", "seed", "tangent")
+# Descriptions of kernels that a module remembers.
+_MAX_READY = 1024
 _RESULTS: dict[Any, str] = {
     "torch": "torch", "numpy": "numpy", "tensor": "tensor", "ndbuffer": "ndbuffer",
     np.ndarray: "numpy", Tensor: "tensor", NDBuffer: "ndbuffer",
@@ -106,7 +111,7 @@ def prepare(
     if options.derivative == "backward":
         arguments = tuple(assigned(b, shape, aliased) for b in arguments)
     if scope.device.deterministic and options.derivative == "backward":
-        arguments = tuple(exactly(scope.device, b, shape, aliased) for b in arguments)
+        arguments = tuple(exactly(where, scope.device, b, shape, aliased) for b in arguments)
     bound = (*arguments, outcome.bound) if outcome.bound else arguments
     _check_written(where, [leaf for b in bound for leaf in b.leaves], shape)
     description = describe_call(scope, sig, arguments, outcome.bound, shape, options, uniforms, aliased)
@@ -132,6 +137,17 @@ def prepare_dispatch(
     return _finish(scope, description, order, Result(), options)
 
 
+def check_result_kind(where: str, kind: Any) -> None:
+    """Refuse what is no kind of result; None is the one that the arguments ask for.
+
+    Raises
+    ------
+    BindError
+    """
+    if kind is not None and not _is_result_kind(kind):
+        raise BindError(f"{where}: {describe(kind)} is not one of 'numpy', 'tensor', 'ndbuffer', 'torch'.")
+
+
 def _is_result_kind(result: Any) -> bool:
     return isinstance(result, (str, type)) and result in _RESULTS
 
@@ -155,14 +171,14 @@ def _result(
         raise UnsupportedError(f"{where}: results of type '{returns.name}' are not supported.")
     kind = _RESULTS.get(asked) if asked is not None else None
     if asked is not None and kind is None:
-        raise BindError(f"{where}: _result={asked!r} is not one of 'numpy', 'tensor', 'ndbuffer', 'torch'.")
+        raise BindError(f"{where}: _result={describe(asked)} is not one of 'numpy', 'tensor', 'ndbuffer', 'torch'.")
     kind = kind or result_kind(arguments)
     if not kind and shape:
         kind = "numpy" if any(leaf.mode == "array" for b in arguments for leaf in b.leaves) else "tensor"
     if derivative and differentiates(scope, returns):
         return _result_with_tangent(where, scope, returns, kind, shape, named)
     if kind in ("tensor", "ndbuffer"):
-        layout = device.layout(Tensor if kind == "tensor" else NDBuffer, returns, shape)
+        layout = device.layout(Tensor if kind == "tensor" else NDBuffer, returns, shape, own=True)
         sample: Any = _make_array(layout)
 
         def make() -> Any:
@@ -250,12 +266,30 @@ def _check_written(where: str, leaves: Sequence[Bound], shape: Shape) -> None:
                 "elements would overwrite each other. Give it the call's shape."
             )
         # Nothing overlaps in an empty array, to which NumPy gives strides of 0.
-        if 0 not in shape and _repeats(shape, align(b.shape, b.strides, shape, b.mapped)):
+        if 0 in shape:
+            continue
+        walk = walk_of(b, shape)
+        if any(n > 1 and step == 0 for n, step in zip(shape, walk.steps, strict=True)):
             raise ShapeError(f"{where}: '{b.name}' is a broadcast view and would be written to; copy it first.")
+        if repeats(walk, shape):
+            raise ShapeError(
+                f"{where}: '{b.name}' of shape {b.shape} and byte strides {walk.steps} would be written to, and its "
+                f"elements of {walk.nbytes} bytes overlap each other; give the call an array without overlaps."
+            )
 
 
-def _repeats(shape: Shape, strides: Shape) -> bool:
-    return any(n > 1 and stride == 0 for n, stride in zip(shape, strides, strict=True))
+class _Ready(NamedTuple):
+    """A kernel that was emitted and, for calls with elements, loaded: what calls of all shapes have in common."""
+
+    spec: CallSpec
+    reports: bool
+    text: str
+    fields: tuple[BlockField, ...]
+    kernel: Kernel | None
+    pack: Callable[..., bytes]
+    # Of what follows from shapes: the names, and what packs it.
+    fixed: tuple[str, ...]
+    prefix: Callable[..., bytes]
 
 
 def _finish(
@@ -263,34 +297,57 @@ def _finish(
 ) -> PreparedCall:
     """Emit, load, and put together what a call needs; without elements there is nothing to load."""
     device, every, count = scope.device, description.bound, description.count
-    spec, reports = _reporting(scope, description.spec)
+    leaves = [leaf for b in every for leaf in b.leaves]
+    written = tuple([_is_written(b, options.derivative) for b in leaves if b.feed.buffers])
+    key = description.spec, written, options.conformances, count > 0
+    cache = scope.ready
+    ready: _Ready | None = cache.get(key)
+    if ready is None:
+        ready = _make_ready(scope, description.spec, written, count > 0, options)
+        if len(cache) >= _MAX_READY:
+            cache.clear()
+        cache[key] = ready
+    spec, pack, launcher, conflicts = ready.spec, ready.pack, None, None
+    if count and not spec.raw:
+        made = None if outcome.into else outcome.bound
+        conflicts = conflicts_of(device, spec.title, every, made, description.shape, options.derivative)
+    if ready.reports:
+        pack = partial(pack, device.diagnostics.buffer.address)
+        checked = _checked(device, spec, ready.fields, every)
+        # What a kernel does in the host's own memory nobody has to wait for.
+        wait = "zero_copy" in device.caps.features
+        launcher = Launcher(device.diagnostics, spec.title, checked, wait)
+    prefix = ready.prefix(*[n for name in ready.fixed for n in description.fixed[name]])
+    return PreparedCall(
+        device, spec, ready.text, every, description.shape, ready.kernel, description.groups, prefix, pack, order,
+        outcome, launcher, conflicts,
+    )  # fmt: skip
+
+
+def _make_ready(scope: Scope, asked: CallSpec, written: tuple[bool, ...], some: bool, options: Options) -> _Ready:
+    device = scope.device
+    spec, reports = _reporting(scope, asked)
     fields = block_fields(spec)
     text = emit(spec)
     kernel = None
-    if count:
-        leaves = [leaf for b in every for leaf in b.leaves]
+    if some:
         x, y, z = (*spec.group, 1, 1)[:3]
         info = KernelInfo(
-            "run" if spec.entry == "range" else "kernel",
+            "_spy_run" if spec.entry == "range" else "_spy_kernel",
             (1, 1, 1) if spec.entry == "range" else (x, y, z),
             fields[-1].offset + fields[-1].size,
-            tuple(b.access not in _READ for b in leaves if b.feed.buffers) + ((True,) if reports else ()),
+            written + (True,) * reports,
             any(o.mode == "gradient" and o.step == "own" for o in spec.leaves),
             spec.title,
         )
         block = tuple(LayoutField(f.name, f.offset, f.size) for f in fields)
         kernel = device.kernels.get(scope.source, text, spec.title, info, block, options.conformances)
-    prefix, pack, launcher = _prefix(fields, description.fixed), _packer(fields), None
-    if reports:
-        pack = partial(pack, device.diagnostics.buffer.address)
-        checked = _checked(device, spec, fields, every)
-        # What a kernel does in the host's own memory nobody has to wait for.
-        wait = "zero_copy" in device.caps.features
-        launcher = Launcher(device.diagnostics, spec.title, checked, wait)
-    return PreparedCall(
-        device, spec, text, every, description.shape, kernel, description.groups, prefix, pack, order, outcome,
-        launcher,
-    )  # fmt: skip
+    fixed, prefix, pack = packers(fields)
+    return _Ready(spec, reports, text, fields, kernel, pack, fixed, prefix)
+
+
+def _is_written(leaf: Bound, derivative: str) -> bool:
+    return leaf.access not in _READ or writes_to(leaf, derivative, False)
 
 
 def _reporting(scope: Scope, spec: CallSpec) -> tuple[CallSpec, bool]:
@@ -298,8 +355,9 @@ def _reporting(scope: Scope, spec: CallSpec) -> tuple[CallSpec, bool]:
     checks = scope.device.debug and any(o.mode == "tensor" for o in spec.leaves)
     if not checks and not scope.source.prints:
         return spec, False
-    buffer = ("diagnosticsBuffer", Operand("_diagnostics", "uint *", "uint", 1, "inout", "pointer"))
-    constants = (*spec.constants, "export static const bool slangpy_rt_checks = true;") if checks else spec.constants
+    # No parameter's name begins with a digit.
+    buffer = ("_spy_diagnosticsBuffer", Operand("0_diagnostics", "uint *", "uint", 1, "inout", "pointer"))
+    constants = (*spec.constants, "export static const bool _spy_checks = true;") if checks else spec.constants
     return replace(spec, assigned=(buffer, *spec.assigned), constants=constants), True
 
 
@@ -309,7 +367,7 @@ def _checked(
     """The arrays whose accesses the kernel checks."""
     offsets = {f.name: f.offset for f in fields}
     trees = spec.all_operands
-    views = [offsets[p.name] for o in trees for p in o.places if p.mode == "tensor"] if device.debug else []
+    views = [offsets[f"v_{p.name}"] for o in trees for p in o.places if p.mode == "tensor"] if device.debug else []
     bound = [p for b in every for p in b.places if p.mode == "tensor"] if device.debug else []
     out = []
     for b, at in zip(bound, views, strict=True):
@@ -319,21 +377,17 @@ def _checked(
     return tuple(out)
 
 
-def _prefix(fields: tuple[BlockField, ...], values: dict[str, tuple[int, ...]]) -> bytes:
-    """The bytes of the block that follow from shapes, up to where the call's own begin."""
-    fixed = [f for f in fields if f.fixed]
-    end = next((f.offset for f in fields if not f.fixed), fixed[-1].offset + fixed[-1].size)
-    out = bytearray(end)
-    for f in fixed:
-        struct.pack_into(f"<{f.code}", out, f.offset, *values[f.name])
-    return bytes(out)
+def packers(fields: Sequence[BlockField]) -> tuple[tuple[str, ...], Callable[..., bytes], Callable[..., bytes]]:
+    """What packs the block: names of what follows from shapes, what packs these, and what packs a call's own."""
+    fixed, moving = [f for f in fields if f.fixed], [f for f in fields if not f.fixed]
+    begin = moving[0].offset if moving else 0
+    return tuple(f.name for f in fixed), _packer(fixed, 0, begin), _packer(moving, begin)
 
 
-def _packer(fields: tuple[BlockField, ...]) -> Callable[..., bytes]:
-    """Packs what each call brings: pointers and values."""
-    moving = [f for f in fields if not f.fixed]
-    code, at = "<", moving[0].offset if moving else 0
-    for f in moving:
+def _packer(fields: Sequence[BlockField], at: int, end: int = 0) -> Callable[..., bytes]:
+    """Packs members of the block from an offset on, with zeros behind them as far as ``end``."""
+    code = "<"
+    for f in fields:
         code += f"{f.offset - at}x{f.code}"
         at = f.offset + f.size
-    return struct.Struct(code).pack
+    return struct.Struct(f"{code}{max(end - at, 0)}x").pack

@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, Any
 from slangpy_rt.backends.base import Buffer, Dispatch, Kernel
 from slangpy_rt.bound import Bound
 from slangpy_rt.broadcast import Shape
+from slangpy_rt.conflicts import Conflicts, Place, clash_of, clashing
 from slangpy_rt.diagnostics import Launcher
 from slangpy_rt.errors import BindError, OutOfMemoryError
 from slangpy_rt.feeds import ArrayFeed, PointerFeed
+from slangpy_rt.wording import describe
 
 if TYPE_CHECKING:
     from slangpy_rt_codegen import CallSpec
@@ -52,9 +54,9 @@ class PreparedCall:
     """
 
     __slots__ = (
-        "_again", "_alloc", "_device", "_feeds", "_finishes", "_groups", "_into", "_kernel", "_make", "_order",
-        "_others", "_pack", "_plain", "_prefix", "_result", "_straight", "_stream", "_unwrap", "_where",
-        "bound", "launcher", "pointers", "shape", "spec", "text",
+        "_again", "_alloc", "_brought", "_conflicts", "_device", "_feeds", "_finishes", "_groups", "_into",
+        "_kernel", "_known_alone", "_make", "_order", "_others", "_pack", "_packs", "_plain", "_prefix", "_result",
+        "_straight", "_stream", "_unwrap", "_where", "bound", "launcher", "pointers", "shape", "spec", "text",
     )  # fmt: skip
 
     def __init__(
@@ -71,6 +73,7 @@ class PreparedCall:
         order: tuple[int, ...],
         result: Result,
         launcher: Launcher | None,
+        conflicts: Conflicts | None = None,
     ) -> None:
         self.spec = spec
         self.text = text
@@ -88,7 +91,10 @@ class PreparedCall:
         # Only arrays, in the order of the parameters: their addresses are all that a call has to pack.
         kinds = {type(feed) for feed in self._feeds}
         direct = kernel is not None and self._straight and launcher is None
-        self._plain = direct and kinds <= {ArrayFeed}
+        self._packs = direct and kinds <= {ArrayFeed}
+        self._conflicts = conflicts
+        # And they cannot share memory with each other so that it matters.
+        self._plain = self._packs and conflicts is None
         # The same with another library's arrays.
         self.pointers = direct and kinds == {PointerFeed}
         self._again: Callable[[tuple[Any, ...]], Any] | None = None
@@ -105,6 +111,10 @@ class PreparedCall:
         self._finishes = tuple(
             (k, feed, ends[k] - feed.buffers, ends[k]) for k, feed in enumerate(self._feeds) if feed.returns
         )
+        # What writes to memory outside of the device, but for a result that is made.
+        given = self._feeds if result.into or result.bound is None else self._feeds[:-1]
+        self._brought = tuple((k, feed) for k, feed in zip((*order, -1), given, strict=False) if feed.brings)
+        self._known_alone = False
         self._into = result.into
         self.launcher = launcher
         self._alloc = device.backend.alloc
@@ -121,6 +131,8 @@ class PreparedCall:
             Positional values, keyword values, and then ``_result`` if one was given.
         """
         if not self._plain:
+            if self._packs:
+                return self._run_compared(values)
             if self.pointers:
                 return self._run_pointers(values)
             if self._stream is None:
@@ -165,7 +177,9 @@ class PreparedCall:
 
     def bound_to(self, values: tuple[Any, ...], stream: Stream | None) -> Callable[[], Any]:
         """This call on these arguments, packed once where no data has to be moved for it."""
-        if not self._plain or self._result is not None:
+        packs = self._packs and self._result is None
+        places = [a.address for a in values] if packs else []
+        if not packs or (self._conflicts is not None and self._conflicts.found(places)):
 
             def run() -> Any:
                 self._device.check_open()
@@ -173,7 +187,7 @@ class PreparedCall:
 
             return run
         device = self._device
-        args = self._prefix + self._pack(*[a.address for a in values])
+        args = self._prefix + self._pack(*places)
         dispatch = Dispatch(self._kernel, self._groups, args, tuple([a.buffer for a in values]))
         out = values[-1] if self._into else None
         launches: Any = device if stream is None else stream
@@ -189,8 +203,8 @@ class PreparedCall:
 
         return replay
 
-    def recorded(self, values: tuple[Any, ...]) -> tuple[Dispatch | None, Any]:
-        """What would be launched on these arguments, None without elements, and the result.
+    def recorded(self, values: tuple[Any, ...]) -> tuple[list[Dispatch], Dispatch | None, Any]:
+        """What copies arguments, what would be launched on these, None without elements, and the result.
 
         Raises
         ------
@@ -200,7 +214,7 @@ class PreparedCall:
         if self._plain and self._make is None:
             block = self._prefix + self._pack(*[a.address for a in values])
             out = values[-1] if self._into else None
-            return Dispatch(self._kernel, self._groups, block, tuple([a.buffer for a in values])), out
+            return [], Dispatch(self._kernel, self._groups, block, tuple([a.buffer for a in values])), out
         for b, feed in zip(self.bound, self._feeds, strict=True):
             if not feed.lasting:
                 name = next((leaf.name for leaf in b.leaves if not leaf.feed.lasting), b.name)
@@ -210,7 +224,7 @@ class PreparedCall:
                 )
         out = values[-1] if self._into else self._make() if self._make is not None else None
         if self._kernel is None:
-            return None, out
+            return [], None, out
         if not self._straight:
             values = (*[values[k] for k in self._order], out)
         elif self._make is not None:
@@ -219,9 +233,16 @@ class PreparedCall:
         buffers: list[Buffer] = []
         for feed, value in zip(self._feeds, values, strict=False):
             feed.feed(value, items, buffers)
+        found = self._conflicts.found(items) if self._conflicts is not None else []
+        copies = self._conflicts.copies(found, items, buffers) if self._conflicts is not None and found else []
         every = self.launcher.with_buffer(buffers) if self.launcher is not None else tuple(buffers)
         out = None if self._unwrap is not None else out
-        return Dispatch(self._kernel, self._groups, self._prefix + self._packed(items), every), out
+        return copies, Dispatch(self._kernel, self._groups, self._prefix + self._packed(items), every), out
+
+    def is_like(self, other: PreparedCall) -> bool:
+        """Whether it launches the same kernel over arrays that lie alike, wherever they begin."""
+        same = self._kernel is other._kernel and self._groups == other._groups and self._prefix == other._prefix
+        return self is other or same
 
     @property
     def returns_host_data(self) -> bool:
@@ -237,6 +258,11 @@ class PreparedCall:
             return True
         leaves = self.bound[self._order.index(place)].places
         return not all(leaf.grad_out is not None and leaf.grad_out.access == "out" for leaf in leaves)
+
+    def written(self, values: tuple[Any, ...]) -> set[int]:
+        """The places among the call's values of what it writes to."""
+        places = {k for k, b in zip(self._order, self.bound, strict=False) if b.access in ("out", "inout")}
+        return places | {len(values) - 1} if self._into else places
 
     def addresses(self, values: tuple[Any, ...]) -> list[Any] | None:
         """What the block holds of these arguments; None if data has to be moved for it or nothing is launched."""
@@ -269,10 +295,14 @@ class PreparedCall:
         # The signature has their alignment, but on the CPU.
         if alike is None or (stream is not None and any(v.data_ptr() % 32 for v in values)):
             return None
+        # Addresses that are remembered are those of given arrays.
+        if self._conflicts is not None and self._make is not None:
+            return None
         kernel, groups, prefix, pack, make, into = (
             self._kernel, self._groups, self._prefix, self._pack, self._make, self._into
         )  # fmt: skip
         device = self._device
+        apart = None if self._conflicts is None else self._conflicts.apart
         known, count = device.guests_of, len(values)
 
         def run(values: tuple[Any, ...]) -> Any:
@@ -292,7 +322,10 @@ class PreparedCall:
                 places.append(out.data_ptr())
             elif into:
                 out = values[-1]
-            launch(kernel, groups, prefix + pack(*places), ())
+            packed = pack(*places)
+            if apart is not None and packed not in apart:
+                return MISS
+            launch(kernel, groups, prefix + packed, ())
             return out
 
         return run
@@ -320,33 +353,94 @@ class PreparedCall:
             values = (*values, out)
         elif self._into:
             out = values[-1]
+        places = [v.data_ptr() for v in values]
         stream = self._stream
         if stream is None:
             launch = self._device.launch
         else:
             handle = stream(values[self._where])
-            launch = (self._device.guests_of.get(handle) or self._device.guests(handle)).direct
-        launch(self._kernel, self._groups, self._prefix + self._pack(*[v.data_ptr() for v in values]), ())
+            guests = self._device.guests_of.get(handle) or self._device.guests(handle)
+            launch = guests.direct
+        packed = self._pack(*places)
+        conflicts = self._conflicts
+        if conflicts is not None and packed not in conflicts.apart:
+            found = conflicts.found_in(packed, places)
+            if found:
+                self._launch_apart(launch if stream is None else guests.launch, found, places, values)
+                return out
+        launch(self._kernel, self._groups, self._prefix + packed, ())
         return out
+
+    def _run_compared(self, values: tuple[Any, ...]) -> Any:
+        """With arrays only, of which some may share memory."""
+        out = None
+        if self._make is not None:
+            out = self._make()
+            values = (*values, out)
+        elif self._into:
+            out = values[-1]
+        places = [a.address for a in values]
+        buffers = [a.buffer for a in values]
+        conflicts = self._conflicts
+        assert conflicts is not None
+        packed = self._pack(*places)
+        if packed not in conflicts.apart:
+            found = conflicts.found_in(packed, places)
+            if found:
+                for dispatch in conflicts.copies(found, places, buffers):
+                    self._device.launch(*dispatch)
+                packed = self._pack(*places)
+        self._device.launch(self._kernel, self._groups, self._prefix + packed, buffers)
+        return out
+
+    def _launch_apart(
+        self, launch: Callable[..., None], found: list[Place], places: list[Any], values: tuple[Any, ...]
+    ) -> None:
+        """Launch it on arrays of another library at these addresses, some of them copied before."""
+        assert self._conflicts is not None
+        buffers: list[Buffer] = [self._device.guest] * len(values)
+        for dispatch in self._conflicts.copies(found, places, buffers):
+            launch(*dispatch)
+        launch(self._kernel, self._groups, self._prefix + self._pack(*places), buffers)
 
     def run_with(self, launch: Callable[..., None], values: tuple[Any, ...]) -> Any:
         """As ``run``, launched by a function."""
         out = values[-1] if self._into else self._make() if self._make is not None else None
         if self._kernel is not None:
+            given, brought = values, self._brought
             if not self._straight:
                 values = (*[values[k] for k in self._order], out)
             elif self._make is not None:
                 values = (*values, out)
+            if brought:
+                regions = [r for k, feed in brought for r in feed.regions(given[k])]
+                # How each lies, the signature says.
+                clash = clash_of(regions, not self._known_alone)
+                if clash is not None:
+                    raise clashing(self.spec.title, self._names(len(regions)), regions, clash)
+                self._known_alone = True
+                if len(regions) < 2:
+                    self._brought = ()
             block: list[Any] = []
             buffers: list[Buffer] = []
             for feed, value in zip(self._feeds, values, strict=False):
                 feed.feed(value, block, buffers)
+            if self._conflicts is not None:
+                found = self._conflicts.found(block)
+                if found:
+                    for dispatch in self._conflicts.copies(found, block, buffers):
+                        launch(*dispatch)
             if self.launcher is not None:
                 launch = partial(self.launcher.launch, launch)
             launch(self._kernel, self._groups, self._prefix + self._packed(block), buffers)
             for k, feed, first, end in self._finishes:
                 feed.finish(values[k], buffers[first:end])
         return self._unwrap(out) if self._unwrap is not None else out
+
+    def _names(self, count: int) -> list[str]:
+        """Of the arguments that bring something back; those without elements do not."""
+        leaves = (leaf for b in self.bound for leaf in b.leaves if leaf.feed.brings and 0 not in leaf.shape)
+        return [leaf.name for leaf, _ in zip(leaves, range(count), strict=False)]
 
     def _packed(self, block: list[Any]) -> bytes:
         try:
@@ -363,7 +457,7 @@ class PreparedCall:
                 entries = len(leaf.generator.scalars())
             for x in block[at : at + entries] if leaf.mode == "value" else ():
                 if leaf.scalar != "double" and _MAX_FLOAT < abs(x) < inf:
-                    return f"argument '{leaf.name}' is {x!r}, which does not fit '{leaf.type.name}'"
+                    return f"argument '{leaf.name}' is {describe(x)}, which does not fit '{leaf.type.name}'"
             at += entries
         return ""
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from slangpy_rt.backends.base import Kernel, Mark, Queue, Recording
+from slangpy_rt.checks import a_device, write_text
 from slangpy_rt.errors import BindError
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ class Profile:
     """
 
     def __init__(self, *devices: Device) -> None:
-        self._asked = devices
+        self._asked = tuple([a_device("profile", device) for device in devices])
         self._watches: list[Watch] = []
         self._began = 0.0
         self.work: tuple[Work, ...] = ()
@@ -146,7 +147,7 @@ class Profile:
             pid, tid = names.index(w.device) + 1, threads.index(w.thread)
             events.append(_slice(w.title, 0, tid, w.queued, w.host))
             events.append(_slice(w.title, pid, w.stream, w.began, w.seconds))
-        Path(path).write_text(json.dumps({"traceEvents": events, "displayTimeUnit": "ns"}), encoding="utf-8")
+        write_text("Profile.save", path, json.dumps({"traceEvents": events, "displayTimeUnit": "ns"}))
 
     def __str__(self) -> str:
         """The table, times in microseconds."""

@@ -7,9 +7,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from slangpy_rt.checks import flag
+from slangpy_rt.conversion import is_number
 from slangpy_rt.errors import BindError
 from slangpy_rt.generator import FLOATS, Generator, Shape, components, dim_of, is_whole, scalar_of
 from slangpy_rt.types import SlangType
+from slangpy_rt.wording import describe
 
 # Random numbers start from this seed unless another is given; it is SlangPy's.
 _SEED = 2640457667
@@ -46,7 +49,7 @@ class wang_hash(Generator):
         self._dim = dim_of("wang_hash", "dim", dim)
         self._seed = _natural("wang_hash", "seed", seed)
         self._warmup = _natural("wang_hash", "warmup", warmup)
-        self._hash_seed = bool(hash_seed)
+        self._hash_seed = flag("wang_hash", "hash_seed", hash_seed)
 
     def key(self) -> Any:
         return wang_hash, self._dim, self._warmup
@@ -64,7 +67,9 @@ class wang_hash(Generator):
         self, where: str, type_: SlangType, values: Sequence[str], rank: int, dims: Shape | None = None
     ) -> str:
         count = components(where, type_, self, self._dim)
-        return _filled(type_, f"wangHash<{scalar_of(type_)}, {count}>(uint(i), {values[0]}, {self._warmup})")
+        return _filled(
+            type_, f"_spy_wangHash<{scalar_of(type_)}, {count}>(uint(_spy_i), {values[0]}, {self._warmup})"
+        )
 
 
 class rand_float(Generator):
@@ -103,7 +108,7 @@ class rand_float(Generator):
         self._dim = dim_of("rand_float", "dim", dim)
         self._seed = _natural("rand_float", "seed", seed)
         self._warmup = _natural("rand_float", "warmup", warmup)
-        self._hash_seed = bool(hash_seed)
+        self._hash_seed = flag("rand_float", "hash_seed", hash_seed)
         self._spread = _spread(self._min, self._max)
 
     def key(self) -> Any:
@@ -123,26 +128,26 @@ class rand_float(Generator):
     ) -> str:
         count = components(where, type_, self, self._dim, FLOATS)
         seed, *spread = values
-        what = f"randFloat<{scalar_of(type_)}, {count}>"
-        return _filled(type_, f"{what}(uint(i), {seed}, {self._warmup}, {', '.join(spread)})")
+        what = f"_spy_randFloat<{scalar_of(type_)}, {count}>"
+        return _filled(type_, f"{what}(uint(_spy_i), {seed}, {self._warmup}, {', '.join(spread)})")
 
 
 def _filled(type_: SlangType, array: str) -> str:
     """An array of as many numbers as the parameter takes, as it takes them."""
     if type_.kind == "array":
         return array
-    return f"vectorOf({array})" if type_.shape else f"{array}[0]"
+    return f"_spy_vectorOf({array})" if type_.shape else f"{array}[0]"
 
 
 def _natural(function: str, name: str, value: Any) -> int:
     if not is_whole(value) or not 0 <= value <= _MAX_UINT:
-        raise BindError(f"{function}: {name} is a whole number from 0 to {_MAX_UINT}, not {value!r}.")
+        raise BindError(f"{function}: {name} is a whole number from 0 to {_MAX_UINT}, not {describe(value)}.")
     return int(value)
 
 
 def _float(name: str, value: Any) -> float:
-    if not isinstance(value, (int, float, np.integer, np.floating)) or not abs(float(value)) <= _MAX_FLOAT:
-        raise BindError(f"rand_float: {name} is a number that a 32-bit float holds, not {value!r}.")
+    if not is_number(value) or not abs(value) <= _MAX_FLOAT:
+        raise BindError(f"rand_float: {name} is a number that a 32-bit float holds, not {describe(value)}.")
     return float(np.float32(value))
 
 
@@ -157,7 +162,8 @@ def _spread(low: float, high: float) -> tuple[float, float, float]:
     f4 = np.float32
     if not low < high or high - low > _MAX_FLOAT:
         raise BindError(
-            f"rand_float: min {low!r} and max {high!r} are no range of 32-bit floats; min is less than max, and "
+            f"rand_float: min {describe(low)} and max {describe(high)} are no range of 32-bit floats; "
+            "min is less than max, and "
             f"max - min at most {_MAX_FLOAT:.7g}."
         )
     most = f4(high - low)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from slangpy_rt.dtypes import convertible
+from slangpy_rt.dtypes import cast, convertible
 from slangpy_rt.errors import BindError, ShapeError
 
 Array = npt.NDArray[Any]
@@ -32,7 +32,7 @@ def fill_record(where: str, shape: tuple[int, ...], dtype: np.dtype[Any], source
         return as_record(where, dtype, source)
     columns = leaves(dtype)
     needed = scalar_count(dtype)
-    if source.size != prod(shape) * needed:
+    if source.shape not in ((prod(shape) * needed,), (*shape, needed)):
         raise ShapeError(
             f"{where}: data of shape {source.shape} does not fill structs of shape {shape}, which hold "
             f"{needed} scalars each: {', '.join('.'.join(path) for path, _, _ in columns)}."
@@ -48,7 +48,8 @@ def fill_record(where: str, shape: tuple[int, ...], dtype: np.dtype[Any], source
         place = out
         for name in path:
             place = place[name]
-        place[...] = flat[..., at : at + prod(dims)].reshape(shape + dims)
+        columns_of = flat[..., at : at + prod(dims)].reshape(shape + dims)
+        place[...] = cast(f"{where}: {'.'.join(path)}", scalar.name, columns_of, scalar)
         at += prod(dims)
     return out
 
@@ -93,30 +94,6 @@ def to_python(value: Any) -> Any:
     return value.item() if value.ndim == 0 else value
 
 
-def host_record(dtype: np.dtype[Any], dims: tuple[int, ...], value: Any) -> Array:
-    """One element on the host, from a number, nested lists or, for a struct, a dict of such.
-
-    Raises
-    ------
-    BindError
-        If a number does not fit.
-    """
-    if dtype.names is None or dims:
-        try:
-            if dtype.kind != "f":
-                return np.broadcast_to(np.asarray(value, dtype), dims).copy()
-            # NumPy would make infinity of a number that is too large.
-            with np.errstate(over="raise"):
-                return np.broadcast_to(np.asarray(value, np.float64).astype(dtype), dims).copy()
-        except (OverflowError, ValueError, FloatingPointError) as error:
-            raise BindError(f"ValueRef: what it holds does not make one {dtype} ({error}).") from None
-    out = np.zeros((), dtype)
-    given = fields_of(value) or {}
-    for name in dtype.names:
-        out[name] = host_record(*_base(dtype[name]), given[name])
-    return out
-
-
 def dtype_text(dtype: np.dtype[Any]) -> str:
     """A dtype as Python code that makes it, structs as ``align=True`` lays them out."""
     if dtype.names is None:
@@ -155,7 +132,7 @@ def _copy_fields(where: str, out: Array, source: Array, path: str) -> None:
         if to.dtype.names is not None:
             _copy_fields(where, to, of, inner)
         elif convertible(of.dtype, to.dtype):
-            to[...] = of
+            to[...] = cast(f"{where}: field {inner}", to.dtype.name, of, to.dtype)
         else:
             raise BindError(f"{where}: field {inner} of dtype {of.dtype} does not convert to {to.dtype}.")
 

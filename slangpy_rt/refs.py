@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from slangpy_rt.conversion import kind_of
+from slangpy_rt.errors import BindError
+from slangpy_rt.wording import describe
+
 
 class ValueRef:
     """A cell for an ``out`` or ``inout`` parameter of one value.
@@ -25,9 +29,13 @@ class ValueRef:
 
 def intRef(value: int = 0) -> ValueRef:
     """A ValueRef that holds an int."""
+    if kind_of(value) not in "biu":
+        raise BindError(f"intRef: {describe(value)} was given; a whole number was expected.")
     return ValueRef(int(value))
 
 
 def floatRef(value: float = 0.0) -> ValueRef:
     """A ValueRef that holds a float."""
+    if kind_of(value) not in "biuf" or (isinstance(value, int) and value.bit_length() > 1000):
+        raise BindError(f"floatRef: {describe(value)} was given; a number was expected.")
     return ValueRef(float(value))

@@ -86,6 +86,8 @@ def resolve(
         if len(refusals) == 1:
             raise refusals[0]
         raise BindError(f"{name}: no overload takes these arguments:\n" + "\n".join(f"  {e}" for e in refusals))
+    if len(found) == 1:
+        return found[0]
     best = min(c.cost for c in found)
     equal = [c for c in found if c.cost == best]
     if len(equal) > 1:
@@ -289,7 +291,7 @@ def _ambiguous(name: str, equal: Sequence[Candidate]) -> str:
     rows = [("overload", "argument", "taken as", "call dimensions", "fit")]
     for c in equal:
         for n, b in enumerate(c.bound):
-            dims, fit = b.cost
+            dims, fit, _ = b.cost
             rows.append((str(c.sig) if n == 0 else "", b.name, b.type.name, str(dims), _FITS[fit]))
     widths = [max(len(row[k]) for row in rows) for k in range(5)]
     table = "\n".join("  " + "  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in rows)

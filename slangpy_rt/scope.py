@@ -7,20 +7,21 @@ from __future__ import annotations
 
 import threading
 from math import inf
-from time import monotonic
+from time import monotonic, thread_time
 from typing import TYPE_CHECKING, Any
-from weakref import WeakSet
 
 from slangpy_rt.dtypes import element_type
 from slangpy_rt.errors import BindError
 from slangpy_rt.source import Source
 from slangpy_rt.types import SlangType, StructInfo
+from slangpy_rt.weak import WeakMembers
 
 if TYPE_CHECKING:
     from slangpy_rt.device import Device
 
-# Seconds between two looks at the files: a look at one costs 3 us, and nobody edits and calls again sooner.
-_PAUSE = 0.01
+# Seconds between two looks at the files: a look at one costs 3 us, and nobody edits and calls again sooner. For a
+# module of very many files it is this many times what they take.
+_PAUSE, _SHARE = 0.01, 20
 
 
 class Scope:
@@ -43,7 +44,7 @@ class Scope:
         When, by ``time.monotonic``, ``check`` has to be called before a call.
     age : object
         Another one each time that all prepared calls are dropped: one that was begun before is not to be kept.
-    followers : WeakSet
+    followers : WeakMembers
         What is made of the module: ``source_changed`` is called after a change, ``forget`` when the device closes.
     """
 
@@ -52,8 +53,10 @@ class Scope:
         self.source = source
         self.strict = strict
         self.age = object()
-        self.followers: WeakSet[Any] = WeakSet()
+        self.followers: WeakMembers[Any] = WeakMembers()
         self.due = 0.0 if watch and source.watched else inf
+        # Emitted and loaded kernels by their descriptions, which hold no sizes: calls of new shapes find them here.
+        self.ready: dict[Any, Any] = {}
         self._lock = threading.RLock()
 
     def look(self) -> None:
@@ -70,9 +73,12 @@ class Scope:
             If Slang refuses the new text, or a file is gone; the next call tries again.
         """
         with self._lock:
-            if self.source.changed():
+            started = thread_time()
+            changed = self.source.changed()
+            pause = max(_PAUSE, _SHARE * (thread_time() - started))
+            if changed:
                 self.reload()
-            self.due = monotonic() + _PAUSE
+            self.due = monotonic() + pause
 
     def reload(self) -> None:
         """Read the module anew.
@@ -97,6 +103,7 @@ class Scope:
     def forget(self) -> None:
         """Drop all prepared calls."""
         self.age = object()
+        self.ready = {}
         for follower in list(self.followers):
             follower.forget()
 

@@ -7,8 +7,10 @@ from enum import Enum
 
 from slangpy_rt.backends import AUTOMATIC, REGISTRY, backend_class
 from slangpy_rt.backends.base import Backend
+from slangpy_rt.checks import whole
 from slangpy_rt.config import CONFIG
 from slangpy_rt.errors import BindError, SlangPyRtError, UnsupportedError
+from slangpy_rt.wording import describe
 
 
 class DeviceType(str, Enum):
@@ -53,12 +55,16 @@ def named(type: DeviceType | str, index: int) -> tuple[str, int]:
     BindError
         If there is no such type.
     """
+    if not isinstance(type, str):
+        raise BindError(f"Device: type is {describe(type)}; a DeviceType or its name was expected, such as 'cuda'.")
+    index = whole("Device", "index", index, 0, 255)
     name, colon, number = (type.value if isinstance(type, DeviceType) else type).partition(":")
     if name == "automatic" and CONFIG.device:
         name, colon, number = CONFIG.device.partition(":")
-    if name not in ("automatic", *REGISTRY) or (colon and not number.isdecimal()):
+    if name not in ("automatic", *REGISTRY) or (colon and not (number.isdecimal() and len(number) < 4)):
         raise BindError(
-            f"Device: type {type!r} is not one of {', '.join(REGISTRY)}, automatic, or one with a number, such as "
+            f"Device: type {describe(type)} is not one of {', '.join(REGISTRY)}, automatic, or one with "
+            "a number, such as "
             "'cuda:1'."
         )
     return name, int(number) if colon else index
@@ -84,7 +90,7 @@ def open_backend(name: str, index: int, debug: bool, stream: int | None = None) 
     reasons = []
     for candidate in AUTOMATIC if name == "automatic" else [name]:
         try:
-            return backend_class(candidate)(index, debug=debug, **more)  # type: ignore[call-arg]
+            return backend_class(candidate)(index, debug=debug, **more)
         except (ImportError, SlangPyRtError) as error:
             reason = _why_not(candidate)
             if reason is None and name != "automatic":

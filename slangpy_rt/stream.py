@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Generator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from slangpy_rt.backends.base import Buffer, Kernel, Mark
 from slangpy_rt.errors import BindError
+from slangpy_rt.interrupts import finalizer
 from slangpy_rt.order import Lane, Order
+from slangpy_rt.wording import describe
 
 if TYPE_CHECKING:
     from slangpy_rt.device import Device
@@ -37,7 +40,11 @@ class Stream:
         self.device = device
         self._order = order
         self._lane = lane
-        self._shared = shared
+        if not shared:
+            # The next stream goes on where this ends; a lane of another library stays what it is.
+            self._give = partial(order.idle.append, lane)
+
+    __del__ = finalizer("_give")
 
     @property
     def handle(self) -> int | None:
@@ -63,7 +70,7 @@ class Stream:
         device.check_open()
         lane = self._order.main if other is device else getattr(other, "_lane", None)
         if lane is None or getattr(other, "device", other) is not device:
-            raise BindError(f"Stream.wait: {other!r} is no event, no stream and not the device of {self!r}.")
+            raise BindError(f"Stream.wait: {describe(other)} is no event, no stream and not the device of {self!r}.")
         with self._order.lock:
             self._lane.wait_all(lane)
 
@@ -97,11 +104,6 @@ class Stream:
     def number(self) -> int:
         """Which of the device's streams it is; 0 is the device's own queue."""
         return self._order.lanes.index(self._lane)
-
-    def __del__(self) -> None:
-        # The next stream goes on where this ends; a lane of another library stays what it is.
-        if not self._shared:
-            self._order.idle.append(self._lane)
 
 
 class Event:
@@ -142,7 +144,7 @@ class Event:
         """Seconds from this event to a later one, by the device's clock; waits for both."""
         self.device.check_open()
         if not isinstance(later, Event) or later.device is not self.device:
-            raise BindError(f"Event.elapsed: {later!r} is no event of {self.device!r}.")
+            raise BindError(f"Event.elapsed: {describe(later)} is no event of {self.device!r}.")
         first, last = self._reached("elapsed"), later._reached("elapsed")
         first.sync()
         last.sync()
@@ -217,7 +219,7 @@ def stream_handle(where: str, given: Any) -> int:
     BindError
         If it is neither.
     """
-    if isinstance(given, int) and not isinstance(given, bool) and given >= 0:
+    if isinstance(given, int) and not isinstance(given, bool) and 0 <= given < 2**64:
         return given
     if hasattr(given, "__cuda_stream__"):
         _, handle = given.__cuda_stream__()
@@ -226,4 +228,4 @@ def stream_handle(where: str, given: Any) -> int:
     for name in ("cuda_stream", "ptr"):
         if isinstance(getattr(given, name, None), int):
             return int(getattr(given, name))
-    raise BindError(f"{where}: {given!r} is no stream: it has no __cuda_stream__ and is no CUstream number.")
+    raise BindError(f"{where}: {describe(given)} is no stream: it has no __cuda_stream__ and is no CUstream number.")

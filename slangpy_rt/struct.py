@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from slangpy_rt.checks import text
+from slangpy_rt.conversion import describe_name
 from slangpy_rt.errors import BindError, CompileError
 from slangpy_rt.function import Function
 from slangpy_rt.overloads import with_this
@@ -41,6 +43,9 @@ class Struct:
             return
         if isinstance(found, StructInfo):
             self.slang_type = found.type
+            # Methods are looked up anew.
+            for name in [n for n, v in list(self.__dict__.items()) if isinstance(v, Function) and n[0] != "_"]:
+                self.__dict__.pop(name, None)
             self._read(found)
 
     def _read(self, info: StructInfo) -> None:
@@ -85,8 +90,8 @@ class Struct:
     def __getattr__(self, name: str) -> Function:
         overloads = self.__dict__.get("_overloads", {})
         if name not in overloads:
-            if name.startswith("_"):
-                raise AttributeError(name)
+            if name.startswith("_") or not name.isidentifier():
+                raise AttributeError(describe_name(name))
             try:
                 # Methods of extensions are found by their names alone.
                 function = self[name]
@@ -99,13 +104,15 @@ class Struct:
         return found
 
     def __getitem__(self, name: str) -> Function:
+        name = text(f"struct '{self.name}'", "the name in []", name)
         if name in self._overloads:
             found: Function = getattr(self, name)
             return found
         sigs = self._scope.source.functions(f"{self.name}.{name}")
         if not sigs:
             raise BindError(
-                f"struct '{self.name}' has no method '{name}'; it has {', '.join(self._overloads) or 'none'}."
+                f"struct '{self.name}' has no method '{describe_name(name)}'; it has "
+                f"{', '.join(self._overloads) or 'none'}."
             )
         own = tuple(with_this(self.slang_type, sig) for sig in sigs)
         return Function(self._scope, f"{self.name}.{name}", own)

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from slangpy_rt.dtypes import NUMPY_OF, SLANG_OF, element_type, storage
+from slangpy_rt.conversion import as_array, as_element, is_number
+from slangpy_rt.dtypes import NUMPY_OF, SLANG_OF, cast, element_type, storage
 from slangpy_rt.errors import BindError, ShapeError
 from slangpy_rt.ndbuffer import NDBuffer, as_shape
 from slangpy_rt.records import scalar_count
+from slangpy_rt.wording import describe
 
 if TYPE_CHECKING:
     from slangpy_rt.device import Device
@@ -47,15 +49,11 @@ class Tensor(NDBuffer):
     @classmethod
     def full(cls: type[T], device: Device, shape: int | Sequence[int], value: Any, dtype: Any = "float") -> T:
         """A tensor whose every element is ``value`` (broadcast over the element's dimensions)."""
-        element = element_type(f"{cls.__name__}.full", dtype)
-        stored = storage(element)
-        assert stored is not None, element
-        full = as_shape(f"{cls.__name__}.full", shape) + stored.dims
-        try:
-            host = np.full(full, value, stored.dtype)
-        except (OverflowError, TypeError, ValueError) as error:
-            raise BindError(f"{cls.__name__}.full: {value!r} does not fit '{element.name}' ({error}).") from None
-        return cls._from_host(device, host, element)
+        where = f"{cls.__name__}.full"
+        element = element_type(where, dtype)
+        one = as_element(f"{where}: value", element, value, everywhere=True)
+        full = as_shape(where, shape) + one.shape
+        return cls._from_host(device, np.broadcast_to(one, full), element)
 
     @classmethod
     def zeros(cls: type[T], device: Device, shape: int | Sequence[int], dtype: Any = "float") -> T:
@@ -73,9 +71,17 @@ class Tensor(NDBuffer):
     @classmethod
     def arange(cls: type[T], device: Device, *bounds: float, dtype: Any = None) -> T:
         """Evenly spaced values, as ``numpy.arange``; ``int`` for whole bounds, ``float`` for others."""
+        where = f"{cls.__name__}.arange"
+        if not 1 <= len(bounds) <= 3 or not all(is_number(b) for b in bounds):
+            raise BindError(
+                f"{where}: {describe(bounds)} are not one to three numbers: stop, start and stop, or with a step."
+            )
         whole = all(isinstance(b, (int, np.integer)) for b in bounds)
-        element = element_type(f"{cls.__name__}.arange", dtype or ("int" if whole else "float"))
-        values = np.arange(*bounds).astype(NUMPY_OF[element.scalar])
+        element = element_type(where, ("int" if whole else "float") if dtype is None else dtype)
+        try:
+            values = np.arange(*bounds)
+        except (ValueError, ZeroDivisionError, OverflowError, MemoryError) as error:
+            raise BindError(f"{where}: {describe(bounds)} make no array ({error}).") from None
         return cls._from_host(device, values, element)
 
     @classmethod
@@ -99,9 +105,10 @@ class Tensor(NDBuffer):
             If its trailing dimensions are not those of ``dtype``.
         """
         where = f"{cls.__name__}.from_numpy"
-        source = np.asarray(array)
-        if not isinstance(array, (np.ndarray, np.generic)) and dtype is None:
-            source = source.astype({"f": "f4", "i": "i4"}.get(source.dtype.kind, source.dtype))
+        source = as_array(f"{where}: data", array)
+        if isinstance(array, (list, tuple, bool, int, float, range)) and dtype is None:
+            kind = {"f": "float", "i": "int"}.get(source.dtype.kind)
+            source = source if kind is None else cast(f"{where}: data", kind, source, NUMPY_OF[kind])
         if dtype is None and source.dtype.newbyteorder("=") not in SLANG_OF:
             hint = "name the struct: dtype=module.Name" if source.dtype.names else "convert the array first"
             raise BindError(f"{where}: dtype {source.dtype} has no Slang type; {hint}.")
@@ -129,16 +136,19 @@ class Tensor(NDBuffer):
     @classmethod
     def empty_like(cls: type[T], other: NDBuffer) -> T:
         """A tensor of the same device, shape and element type, with undefined contents."""
+        other = _model(f"{cls.__name__}.empty_like", other)
         return cls(other.device, other.dtype, other.shape)
 
     @classmethod
     def zeros_like(cls: type[T], other: NDBuffer) -> T:
         """A tensor of zeros of the same device, shape and element type."""
+        other = _model(f"{cls.__name__}.zeros_like", other)
         return cls.zeros(other.device, other.shape, other.dtype)
 
     @classmethod
     def ones_like(cls: type[T], other: NDBuffer) -> T:
         """A tensor of ones of the same device, shape and element type."""
+        other = _model(f"{cls.__name__}.ones_like", other)
         return cls.ones(other.device, other.shape, other.dtype)
 
     def broadcast_to(self: T, shape: int | Sequence[int]) -> T:
@@ -199,7 +209,9 @@ class Tensor(NDBuffer):
     def detach(self: T) -> T:
         """The same memory without gradients."""
         layout = self.layout
-        plain = layout.device.layout(type(self), layout.element, layout.shape, layout.strides, layout.aligned)
+        plain = layout.device.layout(
+            type(self), layout.element, layout.shape, layout.strides, layout.aligned, own=layout.own
+        )
         return type(self).of(plain, self.buffer, self.address)
 
     @property
@@ -218,10 +230,18 @@ class Tensor(NDBuffer):
         return self.grad_out if self.grad_out is not None else self.grad_in
 
 
+def _model(where: str, other: Any) -> NDBuffer:
+    """An array whose device, shape and element type are to be another's."""
+    if not isinstance(other, NDBuffer):
+        raise BindError(f"{where}: {describe(other)} was given; a Tensor or an NDBuffer was expected.")
+    return other
+
+
 def check_gradient(where: str, name: str, array: NDBuffer, grad: Any) -> None:
     """Refuse a gradient that does not fit an array."""
     if not isinstance(grad, NDBuffer):
-        raise BindError(f"{where}: {name} is {_words(grad)}; a tensor like this {array.summary} was expected.")
+        what = f"an array of shape {grad.shape}" if isinstance(grad, np.ndarray) else describe(grad)
+        raise BindError(f"{where}: {name} is {what}; a tensor like this {array.summary} was expected.")
     if grad.device is not array.device:
         raise BindError(f"{where}: {name} lives on {grad.device!r}; this tensor on {array.device!r}.")
     if grad.dtype != array.dtype:
@@ -235,11 +255,6 @@ def check_gradient(where: str, name: str, array: NDBuffer, grad: Any) -> None:
 def _overlap(a: NDBuffer, b: NDBuffer) -> bool:
     """Whether two contiguous arrays share memory."""
     return a.address < b.address + b.nbytes and b.address < a.address + a.nbytes
-
-
-def _words(value: Any) -> str:
-    """Not all of an array."""
-    return f"an array of shape {value.shape}" if isinstance(value, np.ndarray) else repr(value)
 
 
 def has_floats(type_: SlangType) -> bool:

@@ -86,7 +86,7 @@ class Transfers:
     async def _land(self, host: memoryview, flying: deque[_Piece]) -> None:
         piece = flying[0]
         await reached(piece.mark)
-        host[piece.start : piece.start + piece.size] = piece.block.view[: piece.size]
+        piece.block.read(np.frombuffer(host, np.uint8, piece.size, piece.start))
         flying.popleft()
         self._free.append(piece.block)
 

@@ -159,6 +159,13 @@ class ModuleInfo:
         file.
     prints : bool
         Whether its text, or a file it is made of, calls ``printf``.
+    declares : tuple of str
+        What its outermost scope, and those of modules that it imports, declare: names that hide Slang's own.
+    places : tuple of (str, str)
+        Absolute paths at which one of these files may have been looked for, each with the file that is there, links
+        followed, or an empty string.
+    stages : tuple of (str, str)
+        Shaders of graphics and of ray tracing by name, with their stage; no device runs them.
     """
 
     name: str
@@ -169,6 +176,9 @@ class ModuleInfo:
     uniforms: tuple[Param, ...] = ()
     dependencies: tuple[tuple[str, str], ...] = ()
     prints: bool = False
+    declares: tuple[str, ...] = ()
+    places: tuple[tuple[str, str], ...] = ()
+    stages: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)

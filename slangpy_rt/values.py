@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from operator import methodcaller
 from typing import Any
 
@@ -10,6 +9,10 @@ import numpy as np
 
 from slangpy_rt.generators import range_of
 from slangpy_rt.ndbuffer import NDBuffer
+from slangpy_rt.wording import describe as describe
+
+# Dimensions of a NumPy array, since 2.0. A list that holds itself has no end.
+_DEEPEST = 64
 
 
 def converter(kind: type) -> Any:
@@ -48,22 +51,10 @@ def asks_for_autograd(value: Any) -> bool:
     return is_torch(type(value)) and bool(converter(type(value)).asks_for_autograd(value))
 
 
-def describe(value: Any) -> str:
-    """A value in a few words, for messages."""
-    if isinstance(value, NDBuffer):
-        return f"{'an' if value.summary[0] in 'AEINO' else 'a'} {value.summary}"
-    if isinstance(value, np.ndarray) and value.dtype.names is not None:
-        return f"a structured array with the fields {', '.join(value.dtype.names)} and shape {value.shape}"
-    if isinstance(value, np.ndarray):
-        return f"an array of dtype {value.dtype} and shape {value.shape}"
-    # On one line, and without the address that objects have in their repr.
-    text = re.sub(" at 0x[0-9A-Fa-f]+", "", " ".join(repr(value).split()))
-    return text if len(text) <= 80 else f"{text[:77]}..."
-
-
-def is_plain_sequence(value: Any) -> bool:
-    """Whether a list or tuple holds numbers only, nested or not."""
-    return all(
-        isinstance(v, (bool, int, float, np.generic)) or (isinstance(v, (list, tuple)) and is_plain_sequence(v))
+def is_plain_sequence(value: Any, depth: int = 0) -> bool:
+    """Whether a list or tuple holds numbers only, nested or not; one that is too deep for an array does not."""
+    return depth < _DEEPEST and all(
+        isinstance(v, (bool, int, float, np.generic))
+        or (isinstance(v, (list, tuple)) and is_plain_sequence(v, depth + 1))
         for v in value
     )

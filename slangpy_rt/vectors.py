@@ -10,9 +10,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from slangpy_rt.dtypes import NUMPY_OF, element_type
+from slangpy_rt.conversion import as_array
+from slangpy_rt.dtypes import NUMPY_OF, cast, element_type
 from slangpy_rt.errors import BindError
 from slangpy_rt.types import SlangType
+from slangpy_rt.wording import describe
 
 
 class Vector(np.ndarray):
@@ -30,17 +32,21 @@ class Vector(np.ndarray):
         type_ = cls.slang_type
         given: Any = values[0] if len(values) == 1 else values
         try:
-            numbers = np.asarray(given if values else 0)
+            numbers = as_array(f"{type_.name}: what was given", given if values else 0)
             target = NUMPY_OF[type_.scalar]
             # Slang would cut fractions and wrap around; here numbers are what they are.
-            if target.kind != "f" and not (numbers.dtype.kind in "iub" and np.all(numbers.astype(target) == numbers)):
+            if numbers.dtype.kind not in "iub" + "f" * (target.kind == "f") or (
+                target.kind != "f" and not np.all(numbers.astype(target) == numbers)
+            ):
                 raise ValueError(f"{type_.scalar} does not hold them")
+            if target.kind == "f":
+                numbers = cast(f"{type_.name}: what was given", type_.scalar, numbers, target)
             if numbers.size == 1:
                 numbers = np.broadcast_to(numbers.reshape(()), type_.shape)
             out = np.empty(type_.shape, target)
             out[...] = numbers.reshape(type_.shape)
         except (OverflowError, TypeError, ValueError) as error:
-            raise BindError(f"{type_.name}: {given!r} does not make a {type_.name} ({error}).") from None
+            raise BindError(f"{type_.name}: {describe(given)} does not make a {type_.name} ({error}).") from None
         return out.view(cls)
 
     def __array_finalize__(self, obj: Any) -> None:
@@ -69,12 +75,17 @@ class Vector(np.ndarray):
     @property
     def z(self) -> Any:
         """The third component."""
-        return self[2]
+        return self._component(2)
 
     @property
     def w(self) -> Any:
         """The fourth component."""
-        return self[3]
+        return self._component(3)
+
+    def _component(self, place: int) -> Any:
+        if place >= len(self):
+            raise AttributeError(f"'{self.slang_type.name}' has no component '{'xyzw'[place]}'.")
+        return self[place]
 
 
 def _typed(cls: type[Vector], array: npt.NDArray[Any]) -> Any:

@@ -60,6 +60,24 @@ UNSUPPORTED["rhi-vulkan-handles", "large derivatives"] = (
 )
 
 Requires = Callable[..., None]
+# torch warns of its own names where a test walks all objects.
+WARNINGS = ("error", "ignore:.*torch.distributed.reduce_op:FutureWarning")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """From here on warnings are errors: while tests are collected and run, and not while plugins are configured."""
+    # As an option of pytest, a warning of any plugin about its own settings would end the run: pytest-benchmark gives
+    # one beside pytest-xdist, pytest-asyncio one without a setting of its own.
+    for line in WARNINGS:
+        session.config.addinivalue_line("filterwarnings", line)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """What plugins say of the whole run is theirs."""
+    filters: list[str] = session.config.getini("filterwarnings")
+    filters[:] = [line for line in filters if line not in WARNINGS]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -123,6 +141,15 @@ def dxc() -> Dxc:
             pytest.fail(f"dxc is required and absent: {reason}")
         pytest.skip(reason)
     return Dxc(path)
+
+
+@pytest.fixture(scope="module")
+def internal_names() -> Iterator[None]:
+    """The modules of a test use names that are slangpy_rt's own, and are compiled in this process."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("slangpy_rt.slang.session.check_names", lambda *_: None)
+        patch.setattr("slangpy_rt.source._compiler", lambda: None)
+        yield
 
 
 @pytest.fixture

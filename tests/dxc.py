@@ -14,7 +14,7 @@ from typing import Any
 
 # What Slang 2026.12 hands to DXC 1.8; tests/null/test_dxil.py compares what either makes of that.
 OPTIONS = (
-    "-T", "cs_6_6", "-E", "kernel", "-HV", "2021", "-enable-16bit-types", "-Zpr", "-O1", "-no-warnings",
+    "-T", "cs_6_6", "-E", "_spy_kernel", "-HV", "2021", "-enable-16bit-types", "-Zpr", "-O1", "-no-warnings",
     "-disable-payload-qualifiers",
 )  # fmt: skip
 # Classes and interfaces of dxcapi.h, and the slots that are called here; an interface's own begin at 3.

@@ -1,6 +1,6 @@
 """Derivatives of a call: what Slang differentiates, and the code of one element around its derivative.
 
-Slang differentiates ``primal``, a function that takes every struct apart, so that a gradient has the type of
+Slang differentiates ``_spy_primal``, a function that takes every struct apart, so that a gradient has the type of
 what it belongs to: Slang's own ``Differential`` types are never written. What has no gradient is ``no_diff``
 there, and costs nothing. How gradients are added up is in shaders/gradients.slang.
 """
@@ -21,9 +21,9 @@ def primal(spec: CallSpec) -> str:
     forward = spec.derivative == "forward"
     before, arguments, after = [], [], []
     for o in spec.operands:
-        variable = f"x_{o.name}"
+        variable = f"_spy_x_{o.name}"
         if o.mode == "parts" or o.mode == "unused" or (o.access == "inout" and not forward and not _dual(spec, o)):
-            variable = f"v_{o.name}"
+            variable = f"_spy_v_{o.name}"
             before += [f"{o.type} {variable};", *fill(o, variable, lambda p: _constant(spec, p))]
             after += [line for p, line in _kept(o, variable) if forward or _dual(spec, p)]
         arguments.append(variable)
@@ -34,12 +34,13 @@ def primal(spec: CallSpec) -> str:
     else:
         parameters += _parameters(spec, spec.result)
         if spec.result.mode == "parts":
-            after = [line for _, line in _kept(spec.result, "v__result")] + after
-            call = f"let v__result = {call};"
+            name = f"_spy_v_{spec.result.name}"
+            after = [line for _, line in _kept(spec.result, name)] + after
+            call = f"{spec.result.type} {name} = {call};"
         else:
-            call = f"x_{spec.result.name} = {call};"
+            call = f"_spy_x_{spec.result.name} = {call};"
     lines = "".join(f"    {line}\n" for line in (*before, call, *after))
-    return f"[Differentiable]\nvoid primal({', '.join(parameters)})\n{{\n{lines}}}\n"
+    return f"[Differentiable]\nvoid _spy_primal({', '.join(parameters)})\n{{\n{lines}}}\n"
 
 
 def derivative_body(
@@ -54,7 +55,7 @@ def derivative_body(
         for p in o.places:
             if p.mode == "unused":
                 continue
-            variable = f"d_{p.name}"
+            variable = f"_spy_d_{p.name}"
             if p.mode in ("tensor", "pointer"):
                 arguments.append(load(p))
                 continue
@@ -76,20 +77,20 @@ def derivative_body(
             else:
                 value = load(p)
                 if value.startswith("{"):
-                    before.append(f"{p.type} v_{p.name} = {value};")
-                    value = f"v_{p.name}"
+                    before.append(f"{p.type} _spy_v_{p.name} = {value};")
+                    value = f"_spy_v_{p.name}"
                 gradient = f", {load(p.grad_in)}" if p.grad_in is not None else ""
-                before.append(f"var {variable} = diffPair({value}{gradient});")
+                before.append(f"{pair} = diffPair({value}{gradient});")
             if forward and p.access != "in":
                 after.append(store(p, f"{variable}.p"))
             if p.grad_out is not None:
                 after.append(store(p.grad_out, f"{variable}.d"))
     function = "fwd_diff" if forward else "bwd_diff"
-    return [*before, f"{function}(primal)({', '.join(arguments)});", *after]
+    return [*before, f"{function}(_spy_primal)({', '.join(arguments)});", *after]
 
 
 def _parameters(spec: CallSpec, o: Operand) -> list[str]:
-    """How ``primal`` declares the places of an operand."""
+    """How ``_spy_primal`` declares the places of an operand."""
     out = []
     for p in o.places:
         if p.mode == "unused":
@@ -102,12 +103,12 @@ def _parameters(spec: CallSpec, o: Operand) -> list[str]:
         elif p.access == "inout" and (_dual(spec, p) or spec.derivative == "forward"):
             direction = "inout "
         constant = p.mode not in ("tensor", "pointer") and not _dual(spec, p)
-        out.append(f"{'no_diff ' if constant else ''}{direction}{p.type} x_{p.name}")
+        out.append(f"{'no_diff ' if constant else ''}{direction}{p.type} _spy_x_{p.name}")
     return out
 
 
 def _dual(spec: CallSpec, p: Operand) -> bool:
-    """Whether ``primal`` is differentiated with respect to a place."""
+    """Whether ``_spy_primal`` is differentiated with respect to a place."""
     if p.mode in ("tensor", "pointer", "unused", "parts"):
         return False
     if spec.derivative == "forward" and p.access != "in":
@@ -118,7 +119,7 @@ def _dual(spec: CallSpec, p: Operand) -> bool:
 def _constant(spec: CallSpec, p: Operand) -> str:
     """A place to be put into a variable: Slang 2026.12 fails on a no_diff number in a field of a field."""
     number = p.scalar in _FLOATS and not p.via and p.mode not in ("tensor", "pointer")
-    return f"detach(x_{p.name})" if number and not _dual(spec, p) else f"x_{p.name}"
+    return f"detach(_spy_x_{p.name})" if number and not _dual(spec, p) else f"_spy_x_{p.name}"
 
 
 def _kept(o: Operand, name: str) -> list[tuple[Operand, str]]:
@@ -127,6 +128,6 @@ def _kept(o: Operand, name: str) -> list[tuple[Operand, str]]:
 
     def assign(p: Operand, value: str) -> str:
         places.append(p)
-        return f"x_{p.name} = {value};"
+        return f"_spy_x_{p.name} = {value};"
 
     return list(zip(places, drain(o, name, assign), strict=True))

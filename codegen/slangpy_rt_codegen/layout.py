@@ -57,7 +57,7 @@ class BlockField:
 
 
 def block_fields(spec: CallSpec) -> tuple[BlockField, ...]:
-    """The members of a kernel's ``Call`` struct, in order."""
+    """The members of a kernel's ``_spy_Call`` struct, in order."""
     members: list[tuple[str, str, int, bool]] = [("count", spec.index, 0, True)]
     stride = "int64_t" if spec.index == "int64_t" else "int"
     if spec.rows:
@@ -68,19 +68,20 @@ def block_fields(spec: CallSpec) -> tuple[BlockField, ...]:
         members.append(("shape", spec.index, spec.rank, True))
     for o in spec.leaves:
         if o.mode == "strided":
-            members.append((f"{o.name}_stride", stride, spec.rank, True))
+            members.append((f"stride_{o.name}", stride, spec.rank, True))
         elif o.mode in ("tensor", "gradient"):
             if o.mode == "tensor":
-                members.append((f"{o.name}_shape", "int", o.rank, True))
-            members.append((f"{o.name}_stride", "int64_t", o.rank, True))
+                members.append((f"shape_{o.name}", "int", o.rank, True))
+            members.append((f"stride_{o.name}", "int64_t", o.rank, True))
             if o.step == "next":
-                members.append((f"{o.name}_step", stride, spec.rank, True))
+                members.append((f"step_{o.name}", stride, spec.rank, True))
     for o in spec.leaves:
         if o.mode == "value":
             scalar = VALUE_STORAGE.get(o.scalar, o.scalar)
-            members.append((o.name, scalar, o.count if o.count > 1 else 0, False))
+            members.append((f"v_{o.name}", scalar, o.count if o.count > 1 else 0, False))
         elif o.mode not in ("computed", "unused"):
-            members.append((o.name, f"Address<{o.scalar}> " if spec.entry == "handle" else f"{o.scalar} *", 0, False))
+            kind = f"_spy_Address<{o.scalar}> " if spec.entry == "handle" else f"{o.scalar} *"
+            members.append((f"v_{o.name}", kind, 0, False))
     fields, at = [], 0
     for name, scalar, repeat, fixed in members:
         pointer = scalar.endswith(("*", "> "))

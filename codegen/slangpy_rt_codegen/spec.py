@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 # Part of every cache key: raise it when the same spec begins to emit another text or block.
-VERSION = 3
+VERSION = 4
 
 # Threads of a group. On an H200, 256 threads of one float each reach 3380 GB/s and 64 threads 1272.
 GROUP_SIZE = 256
@@ -21,7 +21,7 @@ class Operand:
     Attributes
     ----------
     name : str
-        The parameter's name; ``"_result"`` for the result.
+        An identifier that no other operand of the kernel has: the parameter's name, ``"_result"`` for the result.
     type : str
         Slang type of one element, as source writes it: ``"float3"``, ``"Array<float, 4>"``. Of a ``"tensor"`` the
         whole type.
@@ -49,10 +49,10 @@ class Operand:
         first.
     via : str
         Type that loads and stores go through where arrays do not hold ``type`` itself: the scalar of an enum;
-        ``"bfloat16"`` and ``"bfloat16s<3>"``, whose loads are floats.
+        ``"_spy_bfloat16"`` and ``"_spy_bfloat16s<3>"``, whose loads are floats.
     code : str
-        Of a ``"computed"`` operand, its Slang expression; ``i``, ``index`` and ``call`` stand for the element's
-        flat index, its index in each dimension and the argument block.
+        Of a ``"computed"`` operand, its Slang expression; ``_spy_i``, ``_spy_index`` and ``_spy_call`` stand for the
+        element's flat index, its index in each dimension and the argument block.
     parts : tuple of (str, Operand)
         Where in the variable each part goes (``".position"``, ``"[2]"``), and the part.
     grad_in, grad_out : Operand or None
@@ -140,7 +140,7 @@ class CallSpec:
     title : str
         Who asked for the kernel; stands in its first line.
     modules : tuple of str
-        Modules that the text imports besides slangpy_rt.
+        Modules that the text imports besides _spy_library.
     function : str
         As the text calls it: ``"add"``, ``"copy<float>"``, ``"Ray.make"``.
     operands : tuple of Operand
@@ -171,9 +171,12 @@ class CallSpec:
         Global variables of the modules and what they hold for this call.
     raw : bool
         Whether the function is itself a kernel of ``group`` threads, to be called once by every thread with
-        ``thread``, ``local`` and ``group``, its place in the dispatch, in its group, and its group's.
+        ``_spy_thread``, ``_spy_local`` and ``_spy_group``, its place in the dispatch, in its group, and its group's.
     derivative : str
         ``"backward"``, ``"forward"``, or ``""`` for the function itself.
+    hidden : tuple of str
+        Names of Slang's core module that mean something else in the modules. Then what is the user's in this
+        description is marked as ``names.own`` does it.
     """
 
     title: str
@@ -193,6 +196,7 @@ class CallSpec:
     assigned: tuple[tuple[str, Operand], ...] = ()
     raw: bool = False
     derivative: str = ""
+    hidden: tuple[str, ...] = ()
 
     @property
     def all_operands(self) -> tuple[Operand, ...]:

@@ -15,8 +15,8 @@ def fill(o: Operand, name: str, load: Callable[[Operand], str]) -> list[str]:
         return [line for path, part in o.parts for line in fill(part, f"{name}{path}", load)]
     # The parts of a pair cannot be assigned one by one.
     lines, names = [], []
-    for path, part in o.parts:
-        names.append(name.replace(".", "_").replace("[", "_").replace("]", "") + path.replace(".", "_"))
+    for _, part in o.parts:
+        names.append(f"_spy_part_{part.name}")
         lines += [f"{part.type} {names[-1]};", *fill(part, names[-1], load)]
     return [*lines, f"{name} = {o.type}({', '.join(names)});"]
 

@@ -26,6 +26,7 @@ int cuDeviceGetAttribute(int *value, int attribute, int device);
 int cuDeviceTotalMem_v2(size_t *nbytes, int device);
 int cuDevicePrimaryCtxRetain(uintptr_t *context, int device);
 int cuDevicePrimaryCtxRelease_v2(int device);
+int cuDevicePrimaryCtxGetState(int device, unsigned int *flags, int *active);
 int cuCtxGetCurrent(uintptr_t *context);
 int cuCtxSetCurrent(uintptr_t context);
 int cuCtxSynchronize(void);

@@ -25,6 +25,7 @@ METHODS = {
         "loadModuleFromSourceString",
     ],
     "IComponentType": ["getLayout", "getEntryPointCode", "getTargetCode", "link"],
+    "IEntryPoint": ["getFunctionReflection"],
     "IModule": [
         "findEntryPointByName",
         "getDefinedEntryPointCount",

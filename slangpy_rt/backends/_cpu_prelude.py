@@ -10,8 +10,9 @@ import shutil
 import tempfile
 import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 # Compiling the prelude takes as long as this many kernels gain by it.
 _FEW = 5
@@ -27,6 +28,7 @@ class Prelude:
         self._kernels = 0
         self._text = b""
         self._folder: Path | None = None
+        self._remove: Callable[[], Any] | None = None
 
     def without(self, code: bytes, command: Sequence[str], flags: Sequence[str]) -> tuple[bytes, list[str]]:
         """C++ text that includes the compiled prelude, and the flags for that; elsewhere the text as it is."""
@@ -41,12 +43,19 @@ class Prelude:
                 return code, []
             return b'#include "prelude.h"\n' + rest, [f"-I{self._folder}"]
 
+    def close(self) -> None:
+        """Remove the folder."""
+        with self._lock:
+            self._folder = None
+            if self._remove is not None:
+                self._remove()
+
     def _compile(self, text: bytes, command: Sequence[str], flags: Sequence[str]) -> None:
         import subprocess  # 10 ms
 
         folder = Path(tempfile.mkdtemp(prefix="slangpy_rt-prelude-"))
         # Not a TemporaryDirectory, which warns when it goes with a device that nobody closed.
-        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        self._remove = weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
         header = folder / "prelude.h"
         header.write_bytes(text)
         made = [*command, *flags, "-x", "c++-header", str(header), "-o", f"{header}.gch"]

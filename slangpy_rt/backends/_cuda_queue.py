@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from weakref import WeakSet
+from functools import partial
+from typing import Any
 
 from slangpy_rt.backends._cuda_context import keep_current, restoring
 from slangpy_rt.backends._cuda_driver import FFI_CUDA, NOT_READY, check, driver, query
 from slangpy_rt.backends._cuda_external import Externals
-from slangpy_rt.backends._cuda_graph import CudaGraph, CudaNode
+from slangpy_rt.backends._cuda_graph import CudaGraph, CudaNode, Graphs
 from slangpy_rt.backends.base import Backend, Buffer, Dispatch, Kernel, KernelInfo, Mark, Queue, Recording, Shared
 from slangpy_rt.errors import DeviceError
+from slangpy_rt.interrupts import Inside, apart, finalizer
 
 NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING
 MAX_ARGUMENTS = 4096  # bytes of kernel parameters that every CUDA device takes
@@ -32,8 +34,8 @@ class CudaQueue(Queue):
         The ``CUstream``.
     events : Events
         Those of the context.
-    graphs : WeakSet
-        Takes all that are made, for the backend to destroy.
+    graphs : Graphs
+        Of the device.
     own : bool
         Whether nobody else puts work on the stream, or captures it in a graph.
     debug : bool
@@ -48,7 +50,7 @@ class CudaQueue(Queue):
         context: int,
         handle: int,
         events: Events,
-        graphs: WeakSet[CudaGraph],
+        graphs: Graphs,
         own: bool,
         debug: bool,
     ) -> None:
@@ -85,6 +87,8 @@ class CudaQueue(Queue):
         # A graph is for one caller at a time. Without a current context the driver (580) ends the process, and this
         # may be a thread's first launch, or another library may have made its own current.
         with self._lock:
+            if self._closed:
+                self._require_open()
             status = self._set_context(self._context)
             if not status and (args != node.args or groups != node.groups):
                 status = node.change(groups, args)
@@ -95,66 +99,84 @@ class CudaQueue(Queue):
 
     def record(self, dispatches: Sequence[Dispatch], waits: Sequence[tuple[int, ...]]) -> CudaGraph:
         """As ``Backend.record``."""
+        return apart(self._record, list(dispatches), waits)
+
+    def _record(self, dispatches: list[Dispatch], waits: Sequence[tuple[int, ...]]) -> CudaGraph:
         with self._lock:
             self._require_open()
             self.enter()
-            graph = CudaGraph(list(dispatches), waits)
-            self._graphs.add(graph)
-            return graph
+            return CudaGraph(self._graphs, dispatches, waits)
 
     def prepare(self, dispatch: Dispatch) -> Callable[[], None]:
-        with self._lock:
-            self._require_open()
-            self.enter()
-            node = CudaNode(dispatch, self.handle)
-            self._graphs.add(node)
+        node = apart(self._prepare, dispatch)
         lock, launch, handle, debug = self._lock, self._launch_graph, self.handle, self._debug
         set_context, context = self._set_context, self._context
 
         def run() -> None:
-            if not node.executable:
-                self._require_open()
             with lock:
+                if self._closed:
+                    self._require_open()
                 status = set_context(context) or launch(node.executable, handle)
             if status or debug:
                 self._settle(node, status)
 
         return run
 
+    def _prepare(self, dispatch: Dispatch) -> CudaNode:
+        with self._lock:
+            self._require_open()
+            self.enter()
+            return CudaNode(self._graphs, dispatch, self.handle)
+
     def replay(self, recording: Recording) -> None:
         assert isinstance(recording, CudaGraph)
         if not recording.dispatches:
             return
-        if not recording.executable:
-            self._require_open()
         with self._lock:
+            if self._closed:
+                self._require_open()
             status = self._set_context(self._context) or self._launch_graph(recording.executable, self.handle)
         if status or self._debug:
             self._settle(recording, status)
 
     def copy(self, dst: Buffer, dst_offset: int, src: Buffer, src_offset: int, nbytes: int) -> None:
-        self.enter()
-        status = self._cu.cuMemcpyAsync(dst.address + dst_offset, src.address + src_offset, nbytes, self.handle)
+        with self.backend.inside[threading.get_ident()]:
+            self._require_open()
+            self.enter()
+            status = self._cu.cuMemcpyAsync(dst.address + dst_offset, src.address + src_offset, nbytes, self.handle)
         check(status, f"copying {nbytes:,} bytes")
 
     def mark(self, timed: bool = False) -> Mark:
-        self.enter()
-        event = self._events.take(timed)
-        check(self._cu.cuEventRecord(event, self.handle), "recording an event")
-        return CudaMark(event, timed, self._events)
+        mark = CudaMark(self._events)
+        with self.backend.inside[threading.get_ident()]:
+            self._require_open()
+            self.enter()
+            self._events.take(mark, timed)
+            check(self._cu.cuEventRecord(mark.event, self.handle), "recording an event")
+        return mark
 
     def wait(self, mark: Mark) -> None:
-        self.enter()
         if not isinstance(mark, CudaMark):
             found = mark.shared()
             assert found is not None
-            self._events.externals.wait(*found, self.handle)
+            apart(self._wait_for, *found)
             return
-        check(self._cu.cuStreamWaitEvent(self.handle, mark.event, 0), "letting a stream wait for an event")
+        with self.backend.inside[threading.get_ident()]:
+            self._require_open()
+            self.enter()
+            check(self._cu.cuStreamWaitEvent(self.handle, mark.event, 0), "letting a stream wait for an event")
+
+    def _wait_for(self, semaphore: Shared, value: int) -> None:
+        with self.backend.inside[threading.get_ident()]:
+            self._require_open()
+            self.enter()
+            self._events.externals.wait(semaphore, value, self.handle)
 
     def sync(self) -> None:
-        self.enter()
-        check(self._cu.cuStreamSynchronize(self.handle), "waiting for queued work")
+        with self.backend.inside[threading.get_ident()]:
+            self._require_open()
+            self.enter()
+            check(self._cu.cuStreamSynchronize(self.handle), "waiting for queued work")
 
     def close(self) -> None:
         """Launch nothing any more; what waits goes on."""
@@ -164,9 +186,14 @@ class CudaQueue(Queue):
                 kernel.node = None
                 kernel.nodes.clear()
 
+    def abandon(self) -> None:
+        """Launch nothing any more, and take no lock: this is a forked child."""
+        self._closed = True
+        self._lock = threading.Lock()
+
     def keep_current(self) -> None:
         """From now on leave the context current that is so when a method is called, as several GPUs ask for."""
-        keep_current(self, self._context, ("launch", "record", "replay", "copy", "mark", "wait", "sync"))
+        keep_current(self, self._context, ("launch", "_record", "replay", "copy", "mark", "wait", "sync"))
         prepare = restoring(self.prepare, self._context)
         self.prepare = lambda dispatch: restoring(prepare(dispatch), self._context)  # type: ignore[method-assign]
 
@@ -178,18 +205,21 @@ class CudaQueue(Queue):
             kernel.launches += 1
             if kernel.launches <= _FEW:
                 return None
-            self.enter()
-            with self._lock:
-                if self._closed or len(self._kernels) >= _MOST:
-                    return None
-                node = kernel.nodes.get(self.handle)
-                if node is None:
-                    node = CudaNode(Dispatch(kernel, groups, args, ()), self.handle)
-                    self._graphs.add(node)
-                    kernel.nodes[self.handle] = node
-                    self._kernels.append(kernel)
+            node = apart(self._new_node, kernel, groups, args)
         kernel.node = node
         return node
+
+    def _new_node(self, kernel: CudaKernel, groups: tuple[int, int, int], args: bytes) -> CudaNode | None:
+        with self._lock:
+            if self._closed or len(self._kernels) >= _MOST:
+                return None
+            node = kernel.nodes.get(self.handle)
+            if node is None:
+                self.enter()
+                node = CudaNode(self._graphs, Dispatch(kernel, groups, args, ()), self.handle)
+                kernel.nodes[self.handle] = node
+                self._kernels.append(kernel)
+            return node
 
     def _captured(self) -> bool:
         """Whether the stream's work is being recorded; after an error it is launched plainly, which has the error."""
@@ -208,7 +238,7 @@ class CudaQueue(Queue):
             )
         check(status, f"launching {what}")
         if self._debug:
-            check(self._cu.cuStreamSynchronize(self.handle), what)
+            self._look(what)
 
     def _settle(self, graph: CudaGraph, status: int) -> None:
         """After an error, or where every launch is waited for."""
@@ -217,7 +247,14 @@ class CudaQueue(Queue):
         if isinstance(graph, CudaNode):
             what += f" over {graph.groups} groups"
         check(status, f"launching {what}")
-        check(self._cu.cuStreamSynchronize(self.handle), what)
+        self._look(what)
+
+    def _look(self, what: str) -> None:
+        """Wait for what was launched, which may have failed."""
+        with self.backend.inside[threading.get_ident()]:
+            self._require_open()
+            self.enter()
+            check(self._cu.cuStreamSynchronize(self.handle), what)
 
     def _require_open(self) -> None:
         if self._closed:
@@ -231,35 +268,49 @@ class CudaQueue(Queue):
 class CudaMark(Mark):
     """An event; it goes back to where it came from with the mark."""
 
-    __slots__ = ("_events", "_timed", "event")
+    __slots__ = ("_events", "held")
 
-    def __init__(self, event: int, timed: bool, events: Events) -> None:
-        self.event = event
-        self._timed = timed
+    held: _Event
+    __del__ = finalizer("held.give")
+
+    def __init__(self, events: Events) -> None:
         self._events = events
 
     @property
+    def event(self) -> int:
+        """The ``CUevent``."""
+        return self.held.handle
+
+    @property
     def done(self) -> bool:
-        status: int = driver().cuEventQuery(self.event)
+        status = self._events.ask(driver().cuEventQuery, self.event)
         if status not in (0, NOT_READY):
             check(status, "looking at an event")
         return status == 0
 
     def sync(self) -> None:
-        check(driver().cuEventSynchronize(self.event), "waiting for an event")
+        check(self._events.ask(driver().cuEventSynchronize, self.event), "waiting for an event")
 
     def since(self, earlier: Mark) -> float:
         assert isinstance(earlier, CudaMark)
         out = FFI_CUDA.new("float *")
-        check(driver().cuEventElapsedTime(out, earlier.event, self.event), "reading the time of an event")
+        status = self._events.ask(driver().cuEventElapsedTime, out, earlier.event, self.event)
+        check(status, "reading the time of an event")
         return float(out[0]) * 1e-3
 
     def signal(self, semaphore: Shared, value: int) -> bool:
         self._events.signal(self.event, semaphore, value)
         return True
 
-    def __del__(self) -> None:
-        self._events.free[self._timed].append(self.event)
+
+class _Event:
+    """A ``CUevent``; ``give`` takes it back."""
+
+    __slots__ = ("give", "handle")
+
+    def __init__(self, handle: int, free: list[_Event]) -> None:
+        self.handle = handle
+        self.give = partial(free.append, self)
 
 
 class Events:
@@ -269,39 +320,75 @@ class Events:
     ----------
     externals : Externals
         Semaphores of other APIs, and memory.
+    inside : Inside
+        Locks of threads that use an event.
     """
 
-    def __init__(self, context: int) -> None:
+    def __init__(self, context: int, inside: Inside) -> None:
         self.externals = Externals()
+        self.inside = inside
         self._context = context
+        self._closed = False
         self._bridge = 0
-        self.free: tuple[list[int], list[int]] = ([], [])
+        self.free: tuple[list[_Event], list[_Event]] = ([], [])
         self._all: list[int] = []
 
-    def take(self, timed: bool) -> int:
-        """An event that no mark has."""
+    def require_open(self) -> None:
+        """Raise DeviceError once they are destroyed, or about to be."""
+        if self._closed:
+            raise DeviceError("device cuda: this device is closed; open a new one.")
+
+    def ask(self, function: Callable[..., int], *args: Any) -> int:
+        """What the driver says of events, with their context current."""
+        cu, found = driver(), FFI_CUDA.new("uintptr_t *")
+        with self.inside[threading.get_ident()]:
+            self.require_open()
+            cu.cuCtxGetCurrent(found)
+            cu.cuCtxSetCurrent(self._context)
+            try:
+                return function(*args)
+            finally:
+                cu.cuCtxSetCurrent(found[0])
+
+    def take(self, mark: CudaMark, timed: bool) -> None:
+        """Give a mark an event that no other has."""
+        free = self.free[timed]
+        if not free:
+            apart(self._make, timed)
+        # From the list to the mark in one step: an interrupt finds the event in one of them.
         try:
-            return self.free[timed].pop()
+            for mark.held in iter(free.pop, None):
+                return
         except IndexError:
-            flags = _TIMED if timed else _UNTIMED
-            event = query(driver().cuEventCreate, "uintptr_t *", flags, what="creating an event")
-            self._all.append(event)
-            return event
+            # Another thread was faster.
+            self.take(mark, timed)
+
+    def _make(self, timed: bool) -> None:
+        self.require_open()
+        check(driver().cuCtxSetCurrent(self._context), "entering the context")
+        flags = _TIMED if timed else _UNTIMED
+        event = query(driver().cuEventCreate, "uintptr_t *", flags, what="creating an event")
+        self._all.append(event)
+        self.free[timed].append(_Event(event, self.free[timed]))
 
     def signal(self, event: int, semaphore: Shared, value: int) -> None:
         """Set a semaphore after an event, whatever else the event's stream is given meanwhile."""
-        restoring(self._signal, self._context)(event, semaphore, value)
+        apart(restoring(self._signal, self._context), event, semaphore, value)
 
     def _signal(self, event: int, semaphore: Shared, value: int) -> None:
         cu = driver()
-        check(cu.cuCtxSetCurrent(self._context), "entering the context")
-        if not self._bridge:
-            self._bridge = query(cu.cuStreamCreate, "uintptr_t *", NON_BLOCKING, what="creating a stream")
-        check(cu.cuStreamWaitEvent(self._bridge, event, 0), "letting a stream wait for an event")
-        self.externals.signal(semaphore, value, self._bridge)
+        with self.inside[threading.get_ident()]:
+            self.require_open()
+            check(cu.cuCtxSetCurrent(self._context), "entering the context")
+            if not self._bridge:
+                self._bridge = query(cu.cuStreamCreate, "uintptr_t *", NON_BLOCKING, what="creating a stream")
+            check(cu.cuStreamWaitEvent(self._bridge, event, 0), "letting a stream wait for an event")
+            self.externals.signal(semaphore, value, self._bridge)
 
     def close(self) -> None:
-        """Destroy them; their context is current."""
+        """Destroy them once no thread uses one; their context is current."""
+        self._closed = True
+        self.inside.wait()
         if self._bridge:
             driver().cuStreamSynchronize(self._bridge)
             driver().cuStreamDestroy_v2(self._bridge)
@@ -322,11 +409,15 @@ class CudaKernel(Kernel):
         How often it was launched before it had one.
     """
 
-    __slots__ = ("function", "launches", "node", "nodes")
+    __slots__ = ("function", "give", "launches", "node", "nodes")
 
-    def __init__(self, info: KernelInfo, function: int) -> None:
+    __del__ = finalizer("give")
+
+    def __init__(self, info: KernelInfo, function: int, give: Callable[[], None]) -> None:
         super().__init__(info)
         self.function = function
+        # To the device, which unloads its module.
+        self.give = give
         self.launches = 0
         self.node: CudaNode | None = None
         self.nodes: dict[int, CudaNode] = {}

@@ -14,6 +14,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from ctypes import memmove
 
 from slangpy_rt.backends._cuda_driver import check, driver, query
+from slangpy_rt.interrupts import apart
 
 CHUNK = 2 << 20  # the size of a slot: 38 us on the bus, more than Python needs to hand out the next
 SLOTS = 16  # 32 MiB page-locked at most; each slot is made when first needed, in about 0.5 ms
@@ -33,20 +34,20 @@ class Staging:
         self._lock = threading.Lock()
         self._slots: list[tuple[int, int]] = []
         self._pool: ThreadPoolExecutor | None = None
-        # Slot in use, counted without wrapping round, and how many of its bytes are taken. An event marks
-        # the end of a slot's use on the stream.
-        self._turn = 0
-        self._used = 0
+        # Slot in use, counted without wrapping round, and how many of its bytes are taken: both change in one step.
+        # An event marks the end of a slot's use on the stream.
+        self._place = 0, 0
 
     def upload(self, device: int, host: int, nbytes: int) -> None:
         """Queue a copy to the device; the host memory may change once this returns."""
+        if nbytes > INLINE:
+            try:
+                # Threads read the caller's memory meanwhile.
+                apart(self._upload_chunks, device, host, nbytes)
+                return
+            except _NoThreadError:
+                pass
         with self._lock:
-            if nbytes > INLINE:
-                try:
-                    self._upload_chunks(device, host, nbytes)
-                    return
-                except _NoThreadError:
-                    pass
             for start in range(0, nbytes, CHUNK):
                 size = min(CHUNK, nbytes - start)
                 at = self._room(size)
@@ -56,13 +57,13 @@ class Staging:
 
     def download(self, host: int, device: int, nbytes: int) -> None:
         """Copy from the device after all queued work."""
+        if nbytes > INLINE:
+            try:
+                apart(self._download_chunks, host, device, nbytes)
+                return
+            except _NoThreadError:
+                pass
         with self._lock:
-            if nbytes > INLINE:
-                try:
-                    self._download_chunks(host, device, nbytes)
-                    return
-                except _NoThreadError:
-                    pass
             for start in range(0, nbytes, CHUNK):
                 size = min(CHUNK, nbytes - start)
                 at = self._room(size)
@@ -83,81 +84,94 @@ class Staging:
             self._slots.clear()
 
     def _upload_chunks(self, device: int, host: int, nbytes: int) -> None:
-        first = self._open_turn()
-        jobs: list[Future[None]] = []
-        starts = range(0, nbytes, CHUNK)
-        self._turn += len(starts)
+        with self._lock:
+            self._enter()
+            first = self._open_turn()
+            jobs: list[Future[None]] = []
+            starts = range(0, nbytes, CHUNK)
+            self._place = first + len(starts), 0
 
-        def fill(slot: tuple[int, int], start: int) -> None:
-            check(self._cu.cuEventSynchronize(slot[1]), "waiting for an earlier copy")
-            memmove(slot[0], host + start, min(CHUNK, nbytes - start))
+            def fill(slot: tuple[int, int], start: int) -> None:
+                check(self._cu.cuEventSynchronize(slot[1]), "waiting for an earlier copy")
+                memmove(slot[0], host + start, min(CHUNK, nbytes - start))
 
-        try:
-            for i in range(len(starts) + _AHEAD):
-                if i >= _AHEAD:
-                    start, (at, event) = starts[i - _AHEAD], self._slot(first + i - _AHEAD)
-                    jobs[i - _AHEAD].result()
-                    size = min(CHUNK, nbytes - start)
-                    status = self._cu.cuMemcpyHtoDAsync_v2(device + start, at, size, self._stream)
-                    check(status or self._cu.cuEventRecord(event, self._stream), "a copy to the device")
-                if i < len(starts):
-                    jobs.append(self._begin(fill, self._slot(first + i), starts[i]))
-        finally:
-            # After an error no thread may go on reading memory that the caller can free.
-            _settle(jobs)
+            try:
+                for i in range(len(starts) + _AHEAD):
+                    if i >= _AHEAD:
+                        start, (at, event) = starts[i - _AHEAD], self._slot(first + i - _AHEAD)
+                        jobs[i - _AHEAD].result()
+                        size = min(CHUNK, nbytes - start)
+                        status = self._cu.cuMemcpyHtoDAsync_v2(device + start, at, size, self._stream)
+                        check(status or self._cu.cuEventRecord(event, self._stream), "a copy to the device")
+                    if i < len(starts):
+                        jobs.append(self._begin(fill, self._slot(first + i), starts[i]))
+            finally:
+                # After an error no thread may go on reading memory that the caller can free.
+                _settle(jobs)
 
     def _download_chunks(self, host: int, device: int, nbytes: int) -> None:
-        first = self._open_turn()
-        jobs: list[Future[None]] = []
-        starts = range(0, nbytes, CHUNK)
-        self._turn += len(starts)
+        with self._lock:
+            self._enter()
+            first = self._open_turn()
+            jobs: list[Future[None]] = []
+            starts = range(0, nbytes, CHUNK)
+            self._place = first + len(starts), 0
 
-        def drain(slot: tuple[int, int], start: int) -> None:
-            check(self._cu.cuEventSynchronize(slot[1]), "a copy from the device")
-            memmove(host + start, slot[0], min(CHUNK, nbytes - start))
+            def drain(slot: tuple[int, int], start: int) -> None:
+                check(self._cu.cuEventSynchronize(slot[1]), "a copy from the device")
+                memmove(host + start, slot[0], min(CHUNK, nbytes - start))
 
-        try:
-            for i, start in enumerate(starts):
-                if i >= SLOTS:
-                    jobs[i - SLOTS].result()
-                at, event = slot = self._slot(first + i)
-                size = min(CHUNK, nbytes - start)
-                # No wait for an upload that still reads the slot: it is ahead on the same stream.
-                status = self._cu.cuMemcpyDtoHAsync_v2(at, device + start, size, self._stream)
-                check(status or self._cu.cuEventRecord(event, self._stream), "a copy from the device")
-                jobs.append(self._begin(drain, slot, start))
-            for job in jobs[-SLOTS:]:
-                job.result()
-        finally:
-            _settle(jobs)
+            try:
+                for i, start in enumerate(starts):
+                    if i >= SLOTS:
+                        jobs[i - SLOTS].result()
+                    at, event = slot = self._slot(first + i)
+                    size = min(CHUNK, nbytes - start)
+                    # No wait for an upload that still reads the slot: it is ahead on the same stream.
+                    status = self._cu.cuMemcpyDtoHAsync_v2(at, device + start, size, self._stream)
+                    check(status or self._cu.cuEventRecord(event, self._stream), "a copy from the device")
+                    jobs.append(self._begin(drain, slot, start))
+                for job in jobs[-SLOTS:]:
+                    job.result()
+            finally:
+                _settle(jobs)
 
     def _room(self, nbytes: int) -> int:
         """Page-locked bytes that nothing queued uses."""
-        if self._used + nbytes > CHUNK:
+        if self._place[1] + nbytes > CHUNK:
             self._open_turn()
-        at, event = self._slot(self._turn)
-        if not self._used:
+        turn, used = self._place
+        at, event = self._slot(turn)
+        if not used:
             check(self._cu.cuEventSynchronize(event), "waiting for an earlier copy")
-        at += self._used
-        self._used += (nbytes + 255) // 256 * 256
-        return at
+        self._place = turn, used + (nbytes + 255) // 256 * 256
+        return at + used
 
     def _open_turn(self) -> int:
         """Mark the end of the slot in use, go on to the next and return its turn."""
-        if self._used:
-            check(self._cu.cuEventRecord(self._slot(self._turn)[1], self._stream), "marking a copy")
-            self._turn += 1
-            self._used = 0
-        return self._turn
+        turn, used = self._place
+        if used:
+            check(self._cu.cuEventRecord(self._slot(turn)[1], self._stream), "marking a copy")
+            turn += 1
+            self._place = turn, 0
+        return turn
+
+    def _enter(self) -> None:
+        check(self._cu.cuCtxSetCurrent(self._context), "entering the context")
 
     def _slot(self, turn: int) -> tuple[int, int]:
         """Address and event of a slot."""
         index = turn % SLOTS
-        while index >= len(self._slots):
+        if index >= len(self._slots):
+            apart(self._make_slots, index + 1)
+        return self._slots[index]
+
+    def _make_slots(self, count: int) -> None:
+        self._enter()
+        while len(self._slots) < count:
             event = query(self._cu.cuEventCreate, "uintptr_t *", _NO_TIMING, what="creating an event")
             at = query(self._cu.cuMemHostAlloc, "uintptr_t *", CHUNK, 0, what="page-locking host memory")
             self._slots.append((at, event))
-        return self._slots[index]
 
     def _begin(self, job: Callable[[tuple[int, int], int], None], slot: tuple[int, int], start: int) -> Future[None]:
         """Let another thread do it."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from slangpy_rt.backends._cuda_driver import FFI_CUDA, check, driver, query
 from slangpy_rt.backends._cuda_queue import CudaMark, Events
 from slangpy_rt.backends._rhi_queue import Submissions
+from slangpy_rt.interrupts import Inside, noted
 
 if TYPE_CHECKING:
     from slangpy_rt.backends._rhi_device import Opened
@@ -40,7 +41,7 @@ class CudaSubmissions(Submissions):
         if self._several:
             self.lock = ContextLock(context)
         self._context, self._make_current = context, cu.cuCtxSetCurrent
-        self._events = Events(context)
+        self._events = Events(context, Inside())
         # Submissions by number with the events behind them, and the last that has one.
         self._ends: deque[tuple[int, Mark]] = deque()
         self._marked = -1
@@ -91,9 +92,10 @@ class CudaSubmissions(Submissions):
         return not self._ends or self._ends[0][0] > value
 
     def _mark(self, timed: bool) -> CudaMark:
-        event = self._events.take(timed)
-        check(driver().cuEventRecord(event, _STREAM), "recording an event")
-        return CudaMark(event, timed, self._events)
+        mark = CudaMark(self._events)
+        self._events.take(mark, timed)
+        check(driver().cuEventRecord(mark.event, _STREAM), "recording an event")
+        return mark
 
 
 class ContextLock:
@@ -114,13 +116,15 @@ class ContextLock:
         self._current, self._make_current = driver().cuCtxGetCurrent, driver().cuCtxSetCurrent
 
     def __enter__(self) -> None:
-        self._lock.acquire()
+        taken: list[bool] = []
         try:
+            noted(taken, self._lock.acquire)
             self._current(self._found)
             self._before.append(self._found[0])
             self._make_current(self._context)
         except BaseException:  # Ctrl-C: without this nobody would get the lock any more
-            self._lock.release()
+            if taken:
+                self._lock.release()
             raise
 
     def __exit__(self, *error: object) -> None:

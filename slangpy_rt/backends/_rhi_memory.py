@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-# Where an address without pointers has its descriptor, and what it may count: shaders/slangpy_rt_handles.slang.
+# Where an address without pointers has its descriptor, and what it may count: shaders/_spy_handles.slang.
 HANDLE_SHIFT = 40
 OFFSET_MASK = (1 << 32) - 1
 _HANDLES = 1 << 24
@@ -23,23 +24,24 @@ class Memory:
 
 
 class Block:
-    """A part of one."""
+    """A part of one; ``give`` puts it among those that can be had again."""
 
-    __slots__ = ("memory", "offset")
+    __slots__ = ("give", "memory", "offset")
 
-    def __init__(self, memory: Memory, offset: int) -> None:
+    def __init__(self, memory: Memory, offset: int, free: list[Block]) -> None:
         self.memory = memory
         self.offset = offset
+        self.give = partial(free.append, self)
 
 
 class Stage:
-    """Memory for copies from the host, and the submission after which it is free again."""
+    """Memory for copies from the host, and the batch with which it is free again."""
 
-    __slots__ = ("buffer", "value")
+    __slots__ = ("batch", "buffer")
 
     def __init__(self, buffer: Any) -> None:
         self.buffer = buffer
-        self.value = -1
+        self.batch: Any = None
 
 
 class Frame:

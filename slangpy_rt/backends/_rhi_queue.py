@@ -12,6 +12,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -19,6 +20,7 @@ import numpy as np
 from slangpy_rt.backends._rhi_memory import HANDLE_SHIFT, OFFSET_MASK, Frame, pack_address
 from slangpy_rt.backends.base import Buffer, Dispatch, Kernel, KernelInfo, Mark, Queue, Recording
 from slangpy_rt.errors import DeviceError, DeviceLostError, UnsupportedError
+from slangpy_rt.interrupts import finalizer, noted
 
 if TYPE_CHECKING:
     from slangpy_rt.backends._rhi_device import Opened
@@ -34,6 +36,7 @@ _LONG = 4096
 _FLYING = 16
 _QUERIES = 256
 _FINISH = operator.methodcaller("finish")
+_END = operator.methodcaller("end")
 
 
 class Submissions:
@@ -67,10 +70,10 @@ class Submissions:
         self.lost = ""
         # Submissions are counted: the last that is done, as far as is known, and the last that nobody needs any more.
         self._done = self._retired = -1
-        # What gathers, or was sent last.
-        self._batch: Batch | None = None
-        # Of compute, that is open in its encoder: launches that wait for nothing share one.
-        self._pass: Any = None
+        # What gathers, or was sent last. Also for those who have to know when what they encode is done.
+        self.batch: Batch | None = None
+        # Of compute, that is open in its encoder, at most one: launches that wait for nothing share it.
+        self._pass: list[Any] = []
         self._pending = 0
         self._frame: Frame | None = None
         self._idle: list[Frame] = []
@@ -78,7 +81,7 @@ class Submissions:
         self._send: Callable[[Any], int] = opened.device.submit_command_buffer
         self._pools: list[Any] = []
         # Numbers of timestamps that no mark has.
-        self._queries: list[int] = []
+        self._queries: list[_Query] = []
         # What a kernel takes: the address of its argument block, or the index of a descriptor and an offset.
         self._word = np.zeros(1, np.uint64)
         self._words = self._word.view(np.uint32)
@@ -97,10 +100,10 @@ class Submissions:
             self.require_open()
         self.enter()
         self._end_pass()
-        batch = self._batch
+        batch = self.batch
         if batch is None or batch.numbers:
             self._frame = None
-            batch = self._batch = Batch(self.device.create_command_encoder())
+            batch = self.batch = Batch(self.device.create_command_encoder())
             waits = True
         if waits and self.barriers:
             batch.encoder.global_barrier()
@@ -114,10 +117,10 @@ class Submissions:
 
     def launch(self, kernel: RhiKernel, groups: tuple[int, int, int], args: bytes, waits: bool = True) -> None:
         """As ``Backend.launch``; ``waits`` as for ``encoder``."""
-        work = self._pass
-        if work is None or (waits and self.barriers) or self.closed or self.lost or sys.is_finalizing():
-            work = self._pass = self.encoder(waits).begin_compute_pass()
+        if not self._pass or (waits and self.barriers) or self.closed or self.lost or sys.is_finalizing():
+            work = noted(self._pass, self.encoder(waits).begin_compute_pass)
         else:
+            work = self._pass[0]
             self.enter()
         if kernel.cursor is not None:
             address = self._place(args)
@@ -142,7 +145,7 @@ class Submissions:
         It waits for an earlier one where slang-rhi keeps too many, unless ``waits`` says that it must not.
         """
         self.require_open()
-        batch = self._batch
+        batch = self.batch
         if batch is None or batch.numbers:
             return self.last
         self.enter()
@@ -181,16 +184,19 @@ class Submissions:
         """
         if not timed:
             self.submit()
-            return RhiMark(self, self._batch, -1)
+            return RhiMark(self, self.batch)
         if not self._opened.timestamps:
             raise UnsupportedError(f"device {self._name}: slang-rhi has no clock of this device.")
         if not self._queries:
-            self._pools.append(self.device.create_query_pool(self._opened.slangpy.QueryType.timestamp, _QUERIES))
-            end = len(self._pools) * _QUERIES
-            self._queries.extend(range(end - _QUERIES, end))
-        query = self._queries.pop()
-        self.encoder().write_timestamp(self._pools[query // _QUERIES], query % _QUERIES)
-        mark = RhiMark(self, self._batch, query)
+            pool = self.device.create_query_pool(self._opened.slangpy.QueryType.timestamp, _QUERIES)
+            self._pools.append(pool)
+            self._queries.extend([_Query(pool, k, self._queries) for k in range(_QUERIES)])
+        encoder = self.encoder()
+        mark = RhiMark(self, self.batch)
+        # From the list to the mark in one step: an interrupt finds the query in one of them.
+        for mark.query in iter(self._queries.pop, None):
+            break
+        encoder.write_timestamp(mark.query.pool, mark.query.place)
         self.queued()
         return mark
 
@@ -201,16 +207,11 @@ class Submissions:
                 self.submit(waits)
         return batch.numbers[0]
 
-    def seconds(self, query: int) -> float:
+    def seconds(self, query: _Query) -> float:
         """The device's clock at a timed mark."""
-        assert query >= 0
         with self.lock:
             self.require_open()
-            return float(self._pools[query // _QUERIES].get_timestamp_result(query % _QUERIES))
-
-    def release(self, query: int) -> None:
-        """A timed mark is gone."""
-        self._queries.append(query)
+            return float(query.pool.get_timestamp_result(query.place))
 
     def reached(self, value: int) -> bool:
         """Whether a submission is done, and all before it."""
@@ -254,7 +255,8 @@ class Submissions:
         """Let go what slang-rhi made; nothing is in flight."""
         self.closed = True
         self._pools.clear()
-        self._frame = self._batch = self._pass = None
+        self._frame = self.batch = None
+        self._pass.clear()
         self._idle.clear()
         self._flying.clear()
 
@@ -265,9 +267,8 @@ class Submissions:
         return bool(self.device.is_submit_finished(value))
 
     def _end_pass(self) -> None:
-        work, self._pass = self._pass, None
-        if work is not None:
-            work.end()
+        if self._pass:
+            any(map(_END, map(list.pop, (self._pass,))))
 
     def _place(self, args: bytes) -> int:
         """Where the device will find an argument block."""
@@ -285,8 +286,8 @@ class Submissions:
             frame = self._new_frame(size)
         else:
             frame = self._idle.pop() if self._idle else self._new_frame(_FRAME)
-        assert self._batch is not None
-        self._batch.frames.append(frame)
+        assert self.batch is not None
+        self.batch.frames.append(frame)
         self._frame = frame
         return frame
 
@@ -336,32 +337,42 @@ class Batch:
         self.numbers: list[int] = []
 
 
+class _Query:
+    """A place for a time, in use by one mark; ``give`` takes it back."""
+
+    __slots__ = ("give", "place", "pool")
+
+    def __init__(self, pool: Any, place: int, free: list[_Query]) -> None:
+        self.pool = pool
+        self.place = place
+        self.give = partial(free.append, self)
+
+
 class RhiMark(Mark):
-    """The end of a batch, if there was one. A timed mark lies somewhere in it, and has the number of a query."""
+    """The end of a batch, if there was one. A timed mark lies somewhere in it, and has a query."""
 
-    __slots__ = ("_batch", "_query", "_submissions")
+    __slots__ = ("_batch", "_submissions", "query")
 
-    def __init__(self, submissions: Submissions, batch: Batch | None, query: int) -> None:
+    query: _Query
+    __del__ = finalizer("query.give")
+
+    def __init__(self, submissions: Submissions, batch: Batch | None) -> None:
         self._submissions = submissions
         self._batch = batch
-        self._query = query
 
     @property
     def done(self) -> bool:
+        self._submissions.require_open()
         return self._batch is None or self._submissions.reached(self._submissions.number(self._batch, waits=False))
 
     def sync(self) -> None:
+        self._submissions.require_open()
         if self._batch is not None:
             self._submissions.wait(self._submissions.number(self._batch, waits=True))
 
     def since(self, earlier: Mark) -> float:
         assert isinstance(earlier, RhiMark)
-        return self._submissions.seconds(self._query) - self._submissions.seconds(earlier._query)
-
-    def __del__(self) -> None:
-        # Without one where Ctrl-C came before it was made.
-        if getattr(self, "_query", -1) >= 0:
-            self._submissions.release(self._query)
+        return self._submissions.seconds(self.query) - self._submissions.seconds(earlier.query)
 
 
 class RhiRecording(Recording):

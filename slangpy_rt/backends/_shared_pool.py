@@ -7,7 +7,11 @@ which knows of the queue, says that a wait that began later is over.
 
 from __future__ import annotations
 
+import threading
 from collections import deque
+from collections.abc import Callable, Iterator
+from functools import partial
+from operator import methodcaller
 from typing import Any
 
 from slangpy_rt.backends.base import Backend, SharedBuffer
@@ -17,6 +21,7 @@ LARGEST = 1 << 20
 # Slabs of 64 KiB to 4 MiB: 32 MiB together, should one process ever ask for every size.
 _SLAB = 4 << 20
 _MOST_BLOCKS = 256  # arguments of one size that wait at a time before somebody has to
+_CALL = methodcaller("__call__")
 
 
 class SharedPool:
@@ -27,24 +32,35 @@ class SharedPool:
 
     Attributes
     ----------
-    freed : deque of SharedBlock
-        Append a block to give it back.
+    freed : deque of callable
+        The blocks that were given back: what puts each among those that may be handed out.
     """
 
     def __init__(self) -> None:
-        self.freed: deque[SharedBlock] = deque()
+        self.freed: deque[Callable[[], Any]] = deque()
         # By the bit length of the size less one; sizes up to ALIGN share a list.
-        smallest: list[SharedBlock] = []
         least, most = (ALIGN - 1).bit_length(), (LARGEST - 1).bit_length()
+        smallest: list[SharedBlock] = []
         self._free = [smallest] * (least + 1) + [[] for _ in range(most - least)]
+        self._takes: list[Iterator[SharedBlock]] = [iter(free.pop, None) for free in self._free]
         self._cut: set[int] = set()
+        self._reusing = threading.Lock()
 
-    def take(self, nbytes: int) -> SharedBlock | None:
+    def take(self, backend: Backend, nbytes: int) -> PooledBuffer | None:
         """Hand out at least ``nbytes`` > 0 bytes, or None."""
+        buffer = PooledBuffer.__new__(PooledBuffer)
         try:
-            return self._free[(nbytes - 1).bit_length()].pop()
+            # From the list to the buffer in one step: an interrupt finds the block in one of them.
+            for buffer.chunk in self._takes[(nbytes - 1).bit_length()]:
+                break
         except IndexError:
             return None
+        chunk = buffer.chunk
+        buffer.backend = backend
+        buffer.address = chunk.address
+        buffer.nbytes = chunk.nbytes
+        buffer.view = chunk.view
+        return buffer
 
     def missing(self, nbytes: int) -> int:
         """Bytes of the slab to ``add`` for this size: 0 if there is one."""
@@ -54,7 +70,7 @@ class SharedPool:
         return min(_SLAB, _MOST_BLOCKS * size) + ALIGN
 
     def add(self, nbytes: int, memory: Any, address: int, view: memoryview) -> None:
-        """Cut a slab into blocks for ``nbytes`` bytes; for one caller at a time.
+        """Cut a slab into blocks for ``nbytes`` bytes; for one caller at a time, whom no interrupt stops.
 
         Parameters
         ----------
@@ -66,31 +82,32 @@ class SharedPool:
             All of its bytes.
         """
         size = _size_class(nbytes)
+        free = self._free[(size - 1).bit_length()]
         starts = range(-address % ALIGN, len(view) - size + 1, size)
         # Reversed: a list gives out its last first, and memory is used from the start.
         blocks = [SharedBlock(memory, address + at, at, view[at : at + size]) for at in reversed(starts)]
+        for block in blocks:
+            block.give = partial(self.freed.append, partial(free.append, block))
         self._cut.add(size)
-        self._free[(size - 1).bit_length()].extend(blocks)
+        free.extend(blocks)
 
-    def retired(self) -> list[SharedBlock]:
-        """Blocks that were given back, for ``reuse`` once a wait for all queued work, begun after this, is over."""
-        blocks = []
-        try:
-            while True:
-                blocks.append(self.freed.popleft())
-        except IndexError:
-            return blocks
+    def retired(self) -> Callable[[], Any]:
+        """Mark what was given back by now, for ``reuse`` once a wait for all queued work, begun later, is over."""
+        mark: Callable[[], Any] = partial(bool)
+        self.freed.append(mark)
+        return mark
 
-    def reuse(self, blocks: list[SharedBlock]) -> None:
-        """Let retired blocks be handed out again."""
-        free = self._free
-        if free:
-            for block in blocks:
-                free[(block.nbytes - 1).bit_length()].append(block)
+    def reuse(self, mark: Callable[[], Any]) -> None:
+        """Let the blocks before a mark be handed out again."""
+        with self._reusing:
+            # Another thread, whose wait began later, may have been here.
+            if mark in self.freed:
+                # One step: an interrupt finds each block in one place.
+                any(map(_CALL, iter(self.freed.popleft, mark)))
 
     def close(self) -> None:
         """Hand out nothing any more, also when a wait in another thread ends later."""
-        self._free = []
+        self._takes = []
 
 
 class SharedBlock:
@@ -106,9 +123,13 @@ class SharedBlock:
         Device address of its first byte.
     view : memoryview
         Its bytes.
+    give : callable
+        Takes it back.
     """
 
-    __slots__ = ("address", "block", "nbytes", "offset", "view")
+    __slots__ = ("address", "block", "give", "nbytes", "offset", "view")
+
+    give: Callable[[], None]
 
     def __init__(self, block: Any, address: int, offset: int, view: memoryview) -> None:
         self.block = block
@@ -119,16 +140,9 @@ class SharedBlock:
 
 
 class PooledBuffer(SharedBuffer):
-    """A block in use; its backend gives ``chunk`` back to the pool."""
+    """A block in use."""
 
-    __slots__ = ("chunk",)
-
-    def __init__(self, backend: Backend, chunk: SharedBlock) -> None:
-        self.backend = backend
-        self.address = chunk.address
-        self.nbytes = chunk.nbytes
-        self.view = chunk.view
-        self.chunk = chunk
+    __slots__ = ()
 
 
 def _size_class(nbytes: int) -> int:

@@ -8,7 +8,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from slangpy_rt.backends._vk_instance import ATOMIC_FLOAT, COOPERATIVE_MATRIX, EXTERNAL, MAINTENANCE_8, VkInstance
+from slangpy_rt.backends._vk_instance import (
+    ATOMIC_FLOAT,
+    COOPERATIVE_MATRIX,
+    DOT_PRODUCT,
+    EXTERNAL,
+    MAINTENANCE_8,
+    VkInstance,
+)
 from slangpy_rt.backends.base import Caps, Shared
 from slangpy_rt.config import CONFIG
 from slangpy_rt.errors import OutOfMemoryError, UnsupportedError
@@ -195,6 +202,7 @@ class VkDevice:
         )
         extensions = [ATOMIC_FLOAT] if "shaderBufferFloat32AtomicAdd" in present else []
         extensions += [COOPERATIVE_MATRIX] if "cooperativeMatrix" in present else []
+        extensions += [DOT_PRODUCT] if "shaderIntegerDotProduct" in present else []
         extensions += {MAINTENANCE_8, *EXTERNAL} & present
         info = self.struct(
             "VkDeviceCreateInfo",

@@ -8,10 +8,13 @@ and ``trim`` only when that is safe.
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
-from collections.abc import Sequence
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import repeat
 
 from slangpy_rt.backends._vk_device import Block, VkDevice
+from slangpy_rt.backends.base import Buffer
 
 ALIGN = 256
 _BLOCK = 64 << 20
@@ -26,8 +29,7 @@ class Heap:
     Attributes
     ----------
     freed : deque of Chunk
-        Append a chunk to give it back: work queued before may still use it, work queued later may get it
-        again. Appending is atomic and takes no lock, so a garbage collection may do it anywhere.
+        What buffers gave back.
     """
 
     def __init__(self, device: VkDevice, purpose: Sequence[int]) -> None:
@@ -38,24 +40,27 @@ class Heap:
         self._arenas: list[_Arena] = []
         self._arena: _Arena | None = None
 
-    def take(self, nbytes: int) -> Chunk | None:
-        """Hand out at least ``nbytes`` bytes at a 256-byte aligned address; None asks for ``grow``."""
-        if self.freed:
+    def take(self, buffer: Buffer, nbytes: int) -> bool:
+        """Give a buffer its chunk: at least ``nbytes`` bytes, 256-byte aligned; False asks for ``grow``."""
+        size, freed = _size_class(nbytes), self.freed
+        # From the list to the buffer in one step: an interrupt finds the chunk in one of them.
+        if freed:
+            if freed[0].size == size:
+                for buffer.chunk in iter(freed.popleft, None):
+                    return True
             self._collect()
-        size = _size_class(nbytes)
         free = self._free[size]
-        while free:
-            chunk = free.pop()
-            if chunk.epoch == chunk.arena.epoch:
-                chunk.arena.live += 1
-                return chunk
-        arena = self._arena
-        if arena is None or arena.top + size > arena.block.size or size > _OWN_BLOCK:
-            return None
-        return arena.cut(size)
+        if not free:
+            arena = self._arena
+            if arena is None or arena.top + size > arena.block.size or size > _OWN_BLOCK:
+                return False
+            arena.cut(size, free, self.freed)
+        for buffer.chunk in iter(free.pop, None):
+            break
+        return True
 
-    def grow(self, nbytes: int) -> Chunk:
-        """Allocate a block and hand out at least ``nbytes`` bytes of it.
+    def grow(self, nbytes: int) -> None:
+        """Allocate a block, from which ``take`` then finds ``nbytes`` bytes; not to be interrupted.
 
         Raises
         ------
@@ -69,37 +74,41 @@ class Heap:
         self._arenas.append(arena)
         if not own:
             self._arena = arena
-        return arena.cut(size)
+        arena.cut(size, self._free[size], self.freed)
 
-    def recycle(self, nbytes: int) -> Chunk | None:
-        """Empty a shared block that nobody uses and hand out a part of it; None if there is no such block.
+    def recycle(self, nbytes: int) -> bool:
+        """Empty a shared block that nobody uses, for ``take``; whether there was one; not to be interrupted.
 
         Its memory then goes out in other pieces than before, so queued work that uses the old ones must be
         ordered before any later work.
         """
         size = _size_class(nbytes)
         if size > _OWN_BLOCK:
-            return None
-        for arena in self._arenas:
-            if arena.live == 0 and arena.block.size == _BLOCK + ALIGN:
-                arena.clear()
+            return False
+        for arena in self._idle():
+            if arena.block.size == _BLOCK + ALIGN:
+                self._empty([arena])
                 self._arena = arena
-                return arena.cut(size)
-        return None
+                arena.cut(size, self._free[size], self.freed)
+                return True
+        return False
 
     def idle(self) -> int:
         """Bytes of blocks in which nothing is in use."""
         self._collect()
-        return sum(arena.block.size for arena in self._arenas if arena.live == 0)
+        return sum(arena.block.size for arena in self._idle())
 
     def trim(self) -> None:
-        """Give blocks in which nothing is in use back to the driver; no queued work may use them."""
+        """Give blocks in which nothing is in use back to the driver; not to be interrupted.
+
+        No queued work may use them.
+        """
         self._collect()
-        for arena in self._arenas:
-            if arena.live == 0:
-                arena.clear()
-                self._device.release(arena.block)
-        self._arenas = [arena for arena in self._arenas if arena.live]
+        idle = self._idle()
+        self._empty(idle)
+        for arena in idle:
+            self._arenas.remove(arena)
+            self._device.release(arena.block)
         if self._arena not in self._arenas:
             self._arena = None
 
@@ -112,10 +121,22 @@ class Heap:
         self._arena = None
 
     def _collect(self) -> None:
-        while self.freed:
-            chunk = self.freed.popleft()
-            chunk.arena.live -= 1
-            self._free[chunk.size].append(chunk)
+        freed = self.freed
+        while freed:
+            # One step: an interrupt finds the chunk in one of the lists.
+            any(map(list.append, (self._free[freed[0].size],), map(deque.popleft, (freed,))))
+
+    def _idle(self) -> list[_Arena]:
+        """Blocks all of whose chunks are free."""
+        free = Counter(chunk.arena for chunks in self._free.values() for chunk in chunks)
+        return [arena for arena in self._arenas if free[arena] == len(arena.chunks)]
+
+    def _empty(self, arenas: Sequence[_Arena]) -> None:
+        """Forget the chunks of blocks in which nothing is in use."""
+        for arena in arenas:
+            for size in {chunk.size for chunk in arena.chunks}:
+                self._free[size] = [chunk for chunk in self._free[size] if chunk.arena is not arena]
+            arena.clear()
 
 
 class Chunk:
@@ -123,45 +144,50 @@ class Chunk:
 
     Attributes
     ----------
-    arena, epoch
-        Whose it is, and how often that had been emptied when this was cut.
+    arena
+        Whose it is.
     block : Block
         What it is a part of.
     offset, size : int
         Where it lies in the block, in bytes.
     address : int
         Device address of its first byte.
+    give : callable
+        Takes it back: work queued before may still use it, work queued later may get it again. That is one step of C,
+        which a garbage collection may do anywhere.
     """
 
-    __slots__ = ("address", "arena", "block", "epoch", "offset", "size")
+    __slots__ = ("address", "arena", "block", "give", "offset", "size")
 
-    def __init__(self, arena: _Arena, offset: int, size: int) -> None:
+    def __init__(self, arena: _Arena, offset: int, size: int, freed: deque[Chunk]) -> None:
         self.arena = arena
         self.block = arena.block
-        self.epoch = arena.epoch
         self.offset = offset
         self.address = arena.block.address + offset
         self.size = size
+        self.give: Callable[[], None] = partial(freed.append, self)
 
 
 class _Arena:
-    """A block with the end of its used part, its number of chunks in use and of times it was emptied."""
+    """A block with its chunks and the end of its used part."""
 
-    __slots__ = ("block", "epoch", "live", "top")
+    __slots__ = ("block", "chunks", "top")
 
     def __init__(self, block: Block) -> None:
         self.block = block
-        self.epoch = self.live = 0
+        self.chunks: list[Chunk] = []
         self.top = -block.address % ALIGN
 
-    def cut(self, size: int) -> Chunk:
-        chunk = Chunk(self, self.top, size)
-        self.top += size
-        self.live += 1
-        return chunk
+    def cut(self, size: int, free: list[Chunk], freed: deque[Chunk]) -> None:
+        """Cut a chunk off, which is free."""
+        at = self.top
+        self.top = at + size
+        chunk = Chunk(self, at, size, freed)
+        # Both in one step: after an interrupt it is known to both or to none.
+        any(map(list.append, (self.chunks, free), repeat(chunk)))
 
     def clear(self) -> None:
-        self.epoch += 1
+        self.chunks = []
         self.top = -self.block.address % ALIGN
 
 

@@ -19,6 +19,7 @@ ATOMIC_FLOAT = "VK_EXT_shader_atomic_float"
 MAINTENANCE_8 = "VK_KHR_maintenance8"
 COOPERATIVE_MATRIX = "VK_KHR_cooperative_matrix"
 # File descriptors of memory and semaphores, for other APIs on the same GPU.
+DOT_PRODUCT = "VK_KHR_shader_integer_dot_product"
 EXTERNAL = ("VK_KHR_external_memory_fd", "VK_KHR_external_semaphore_fd")
 
 _API_1_2 = 1 << 22 | 2 << 12  # VK_API_VERSION_1_2
@@ -59,10 +60,12 @@ _WANTED = {
         "shaderSharedFloat32AtomicAdd",
     },
     "VkPhysicalDeviceCooperativeMatrixFeaturesKHR": {"cooperativeMatrix"},
+    "VkPhysicalDeviceShaderIntegerDotProductFeatures": {"shaderIntegerDotProduct"},
 }
 _EXTENSION_OF = {
     "VkPhysicalDeviceShaderAtomicFloatFeaturesEXT": ATOMIC_FLOAT,
     "VkPhysicalDeviceCooperativeMatrixFeaturesKHR": COOPERATIVE_MATRIX,
+    "VkPhysicalDeviceShaderIntegerDotProductFeatures": DOT_PRODUCT,
 }
 
 

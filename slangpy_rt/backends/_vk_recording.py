@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from slangpy_rt.backends._vk_commands import COMPUTE, VkCommands
 from slangpy_rt.backends.base import Buffer, Dispatch, Recording
+from slangpy_rt.interrupts import finalizer
 
 if TYPE_CHECKING:
     from slangpy_rt.backends._vk_queue import VulkanQueue
@@ -18,42 +19,48 @@ class VulkanRecording(Recording):
 
     Attributes
     ----------
-    command : cdata
-        Pointer to the ``VkCommandBuffer``.
     blocks : Buffer
         The argument blocks of all launches, one after the other.
     offsets : list of int
         Where each begins.
-    home : VulkanQueue
-        That which used the blocks last.
-    value : int
-        Timeline value there of the last submission.
-    retired : list
-        The recorder's, which takes the command buffer back when the recording goes.
+    use : Use
+        Of the command buffer and the blocks.
     """
 
-    __slots__ = ("blocks", "command", "home", "offsets", "retired", "value")
+    __slots__ = ("blocks", "give", "offsets", "use")
+
+    # To the recorder, for another recording.
+    __del__ = finalizer("give")
 
     def __init__(
-        self,
-        dispatches: list[Dispatch],
-        command: Any,
-        blocks: Buffer | None,
-        offsets: list[int],
-        home: VulkanQueue,
-        retired: list[Any],
+        self, dispatches: list[Dispatch], blocks: Buffer | None, offsets: list[int], use: Use, retired: list[Use]
     ) -> None:
         super().__init__(dispatches)
-        self.command = command
         self.blocks = blocks
         self.offsets = offsets
+        self.use = use
+        self.give = partial(retired.append, use)
+
+
+class Use:
+    """The command buffer of a recording.
+
+    Attributes
+    ----------
+    command : cdata
+        Pointer to the ``VkCommandBuffer``.
+    home : VulkanQueue
+        That which used it last.
+    value : int
+        Timeline value there of the last submission.
+    """
+
+    __slots__ = ("command", "home", "value")
+
+    def __init__(self, command: Any, home: VulkanQueue) -> None:
+        self.command = command
         self.home = home
         self.value = 0
-        self.retired = retired
-
-    def __del__(self, _exiting: Callable[[], bool] = sys.is_finalizing) -> None:
-        if not _exiting():
-            self.retired.append((self.home, self.value, self.command))
 
 
 class Recorder:
@@ -64,7 +71,7 @@ class Recorder:
         self._push = commands.device.ffi.new("uint64_t*")
         # 4: VK_COMMAND_BUFFER_USAGE_SIMULTANEOUS_USE_BIT, since it may be submitted again while it runs.
         self._begin_info = commands.device.struct("VkCommandBufferBeginInfo", flags=4)
-        self.retired: list[tuple[VulkanQueue, int, Any]] = []
+        self.retired: list[Use] = []
 
     def record(
         self, dispatches: Sequence[Dispatch], waits: Sequence[tuple[int, ...]], address: int, offsets: Sequence[int]
@@ -93,10 +100,10 @@ class Recorder:
 
     def _command_buffer(self) -> Any:
         """That of a recording which is gone and done, or a new one."""
-        for k, (queue, value, command) in enumerate(self.retired):
-            if value <= queue.timeline.reached:
+        for k, use in enumerate(self.retired):
+            if use.value <= use.home.timeline.reached:
                 del self.retired[k]
-                return command
+                return use.command
         return self._commands.allocate(1)
 
 

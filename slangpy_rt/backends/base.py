@@ -11,7 +11,11 @@ they return; ``launch`` and ``clear`` need not be. Further queues (``open_queue`
 other; only marks order them, and who uses several of them keeps buffers alive until their work is done.
 
 Threads: every method may be called from any thread. A backend whose driver wants one caller at a time
-takes its own lock.
+takes its own lock. ``close`` waits for calls of other threads.
+
+Interrupts: KeyboardInterrupt may come between any two steps of the main thread's Python code. Whatever a method did
+by then, the next call of any method finds the backend usable, no earlier work lost and no memory kept. For that, what
+must not be parted is one step (``interrupts.py``).
 
 To add a backend copy ``null.py``, fill in the methods, add a line to ``backends.REGISTRY`` and run
 ``pytest tests/conformance --backend=NAME``.
@@ -20,14 +24,20 @@ To add a backend copy ``null.py``, fill in the methods, add a line to ``backends
 from __future__ import annotations
 
 import functools
-import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from threading import get_ident
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
-from slangpy_rt.errors import UnsupportedError
+import numpy as np
+import numpy.typing as npt
+
+from slangpy_rt.errors import DeviceError, UnsupportedError
+from slangpy_rt.interrupts import Inside, finalizer
+
+B = TypeVar("B", bound="Backend")
 
 
 @dataclass(frozen=True)
@@ -43,7 +53,7 @@ class Target:
     entry : str
         How the argument block reaches the kernel: ``"range"`` (``run(begin, end, call*)``), ``"value"``
         (a by-value kernel parameter), ``"pointer"`` (its address, pushed) or ``"handle"`` (a descriptor's index
-        and an offset, as all addresses in it are: see shaders/slangpy_rt_handles.slang).
+        and an offset, as all addresses in it are: see shaders/_spy_handles.slang).
     program : bool
         Whether the backend compiles by itself: ``compile`` gets the Slang program, as ``Session.compile`` puts it
         down, and the format says what the compiler checks it for.
@@ -116,23 +126,23 @@ class Buffer:
         What a kernel dereferences.
     nbytes : int
         Usable size in bytes.
+    chunk : object
+        The part of the backend's memory that this is; its ``give``, a function of C without arguments, takes it back.
+        A buffer without one gives nothing back.
     uses : Uses or None
         Who uses it on which queue; set by ``order.py`` where there are several. None is never looked at.
     """
 
-    __slots__ = ("address", "backend", "nbytes", "uses")
+    __slots__ = ("address", "backend", "chunk", "nbytes", "uses")
 
+    chunk: Any
     uses: Any
+    __del__ = finalizer("chunk.give")
 
     def __init__(self, backend: Backend, address: int, nbytes: int) -> None:
         self.backend = backend
         self.address = address
         self.nbytes = nbytes
-
-    def __del__(self, _exiting: Callable[[], bool] = sys.is_finalizing) -> None:
-        # At exit a backend's module may be torn down already, and the process gives everything back anyway.
-        if not _exiting():
-            self.backend.free(self)
 
 
 class SharedBuffer(Buffer):
@@ -153,6 +163,30 @@ class SharedBuffer(Buffer):
         super().__init__(backend, address, nbytes)
         self.view = view
 
+    def write(self, array: npt.NDArray[Any]) -> None:
+        """Fill its first bytes from an array, while nobody closes the backend.
+
+        Raises
+        ------
+        DeviceError
+            If the backend is closed.
+        """
+        with self.backend.inside[get_ident()]:
+            self.backend.require_open()
+            np.frombuffer(self.view, array.dtype, array.size)[...] = array.reshape(-1)
+
+    def read(self, array: npt.NDArray[Any], at: int = 0) -> None:
+        """Fill an array from its bytes, from ``at`` on, while nobody closes the backend.
+
+        Raises
+        ------
+        DeviceError
+            If the backend is closed.
+        """
+        with self.backend.inside[get_ident()]:
+            self.backend.require_open()
+            array[...] = np.frombuffer(self.view, array.dtype, array.size, at).reshape(array.shape)
+
 
 class GuestBuffer(Buffer):
     """Stands for memory of another library, which keeps it and orders its own work on it."""
@@ -163,14 +197,11 @@ class GuestBuffer(Buffer):
         super().__init__(backend, 0, 0)
         self.uses = None
 
-    def __del__(self, _exiting: Callable[[], bool] = sys.is_finalizing) -> None:
-        """Nothing goes back."""
-
 
 class Kernel:
-    """A loaded kernel; backends derive from it to hold their handle."""
+    """A loaded kernel; backends derive from it to hold their handle, and give it back with the last reference."""
 
-    __slots__ = ("info",)
+    __slots__ = ("__weakref__", "info")
 
     def __init__(self, info: KernelInfo) -> None:
         self.info = info
@@ -330,6 +361,10 @@ class Backend(ABC):
         The backend's own, to which ``launch`` and the copies go.
     deterministic : bool
         Whether a launch divides its work the same way each time.
+    closed : bool
+        Whether ``close`` was called.
+    inside : Inside
+        Locks of threads that use what ``close`` releases, beyond the backend's own lock.
     """
 
     name: ClassVar[str]
@@ -338,6 +373,14 @@ class Backend(ABC):
     description: str
     queue: Queue
     deterministic: bool = False
+    closed: bool = False
+
+    inside: Inside
+
+    def __new__(cls: type[B], *args: Any, **options: Any) -> B:
+        found = super().__new__(cls)
+        found.inside = Inside()
+        return found
 
     @classmethod
     @abstractmethod
@@ -368,17 +411,13 @@ class Backend(ABC):
     def alloc(self, nbytes: int) -> Buffer:
         """Allocate at least ``nbytes`` > 0 bytes at a 256-byte aligned address; contents undefined.
 
+        The ``give`` of the buffer's chunk takes the memory back; queued work that uses it still completes. It is
+        called wherever the last reference goes: at any moment, in any thread, also inside another method.
+
         Raises
         ------
         OutOfMemoryError
             If the device has no such amount left.
-        """
-
-    @abstractmethod
-    def free(self, buffer: Buffer) -> None:
-        """Take memory back; queued work that uses it still completes. Never raises.
-
-        It runs wherever the last reference goes: at any moment, in any thread, also inside another method.
         """
 
     @abstractmethod
@@ -407,7 +446,15 @@ class Backend(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Wait for queued work, then release the device. Calling it again does nothing."""
+        """Wait for queued work and for calls in other threads, then release the device. Again: nothing.
+
+        Other methods raise DeviceError from then on, in whichever thread. After an interrupt it can be called again.
+        """
+
+    def require_open(self) -> None:
+        """Raise DeviceError when the backend is closed."""
+        if self.closed:
+            raise DeviceError(f"device {self.name}: this device is closed; open a new one.")
 
     def open_queue(self, handle: int | None = None) -> Queue:
         """Make a further queue, which lives as long as the backend, or take one of another library by its handle.

@@ -7,20 +7,23 @@ not exist here: Slang refuses functions that need them.
 
 from __future__ import annotations
 
+import _ctypes
 import ctypes
 import functools
 import importlib.util
 import itertools
 import os
 import platform
-import queue
+import re
 import shutil
 import sys
 import tempfile
 import threading
-import time
 import zlib
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from operator import methodcaller, not_
 from pathlib import Path
 from typing import Any
 
@@ -30,11 +33,17 @@ from slangpy_rt.backends._cpu_prelude import Prelude
 from slangpy_rt.backends.base import Backend, Buffer, Caps, Dispatch, Kernel, KernelInfo, Queue, Recording, Target
 from slangpy_rt.config import CONFIG, child_environment
 from slangpy_rt.errors import CompileError, DeviceError, OutOfMemoryError, UnsupportedError
+from slangpy_rt.interrupts import Crew, Gate, Release, apart, finalizer
 
 # ctypes, whose calls cost 0.2 us more than those of cffi: importing cffi and parsing a declaration takes 15 ms, more
 # than all else that opening this device takes.
 _RUN = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_char_p)
 _RUN_RANGES = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)
+_RUN_FIRST = ctypes.CFUNCTYPE(
+    ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_char_p, ctypes.c_int
+)
+_RUN_SHARED = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
+_UNLOAD: Callable[[int], Any] = getattr(_ctypes, "FreeLibrary" if os.name == "nt" else "dlclose")
 
 # -fno-math-errno lets sqrt vectorize and changes no result. Hidden symbols, or else the compiler may not inline
 # across functions of a shared library: x + x over 16M floats takes 40 ms instead of 4.
@@ -70,41 +79,136 @@ _EVEN_CHUNKS = 64
 _CACHE_LIMIT = 1 << 30
 
 
-# Goes into every kernel's library: the small kernels of a recording run in one foreign call.
+# Goes into every kernel's library: the small kernels of a recording run in one foreign call, and so does a thread's
+# part of a large launch, which no interrupt parts. ``run_first`` tells whether there is work left to share.
 _RUN_LIST = b"""
 struct RecordedRange { void (*run)(long long, long long, const void *); long long count; const void *args; };
-extern "C" __attribute__((visibility("default"))) void run_list(const RecordedRange *ranges, long long count)
+struct SharedRange
+{
+    void (*run)(long long, long long, const void *);
+    const void *args;
+    long long end, chunk, next, chunks, finished, shares;
+    void (*open)(void *);
+    void *gate;
+};
+#if defined(_WIN32)
+extern "C" __declspec(dllimport) int __stdcall QueryPerformanceCounter(long long *);
+extern "C" __declspec(dllimport) int __stdcall QueryPerformanceFrequency(long long *);
+static double slangpy_rt_seconds()
+{
+    long long now, each;
+    QueryPerformanceCounter(&now);
+    QueryPerformanceFrequency(&each);
+    return double(now) / double(each);
+}
+#define SLANGPY_RT_EXPORT extern "C" __declspec(dllexport)
+#else
+#include <time.h>
+static double slangpy_rt_seconds()
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return double(now.tv_sec) + 1e-9 * double(now.tv_nsec);
+}
+#define SLANGPY_RT_EXPORT extern "C" __attribute__((visibility("default")))
+#endif
+SLANGPY_RT_EXPORT void run_list(const RecordedRange *ranges, long long count)
 {
     for (long long k = 0; k < count; ++k)
         ranges[k].run(0, ranges[k].count, ranges[k].args);
 }
+SLANGPY_RT_EXPORT int run_first(
+    SharedRange *work, void (*run)(long long, long long, const void *), long long end, const void *args, int coarse)
+{
+    work->run = run;
+    work->end = end;
+    work->args = args;
+    long long done = 0, size = PROBE;
+    double seconds;
+    for (;;)
+    {
+        const double start = slangpy_rt_seconds();
+        work->run(done, done + size, work->args);
+        seconds = slangpy_rt_seconds() - start;
+        done += size;
+        if (double(work->end - done) * seconds <= double(size) * WORTH_SECONDS)
+        {
+            if (done < work->end)
+                work->run(done, work->end, work->args);
+            return 0;
+        }
+        if (seconds > PROBE_SECONDS || size >= PROBE_ENOUGH)
+            break;
+        size = 4 * size < work->end - done ? 4 * size : work->end - done;
+    }
+    // Whole cache lines a chunk, enough chunks for uneven work, few enough that handing them out is free.
+    long long most = (work->end - done + work->shares - 1) / work->shares;
+    const double timed = CHUNK_SECONDS * double(size) / seconds;
+    if (!coarse && timed < double(most))
+        most = (long long)timed;
+    work->chunk = most / 64 * 64 > 64 ? most / 64 * 64 : 64;
+    work->next = done;
+    work->chunks = (work->end - done + work->chunk - 1) / work->chunk;
+    return 1;
+}
+SLANGPY_RT_EXPORT int run_shared(SharedRange *work)
+{
+    for (;;)
+    {
+        const long long at = __atomic_fetch_add(&work->next, work->chunk, __ATOMIC_RELAXED);
+        if (at >= work->end)
+            return 1;
+        work->run(at, work->end - at < work->chunk ? work->end : at + work->chunk, work->args);
+        // Chunks are waited for, not threads: one that wakes up late, as on a busy host, finds nothing left to do.
+        if (__atomic_add_fetch(&work->finished, 1, __ATOMIC_ACQ_REL) == work->chunks)
+            work->open(work->gate);
+    }
+}
 """
+for _name in ("PROBE_ENOUGH", "PROBE_SECONDS", "PROBE", "WORTH_SECONDS", "CHUNK_SECONDS"):
+    _RUN_LIST = re.sub(rb"\b%b\b" % _name.encode(), str(globals()[f"_{_name}"]).encode(), _RUN_LIST)
+_CALL = methodcaller("__call__")
+# For the path of every call.
+_chain, _starmap, _takewhile = itertools.chain, itertools.starmap, itertools.takewhile
 # Elements up to which a recorded kernel is not split over threads.
 _SMALL = 1024
 
 
 class CpuBuffer(Buffer):
-    """Host memory; ``owner`` keeps it alive, ``pooled`` says that it came from ``alloc``."""
+    """Host memory, which its chunk keeps."""
 
-    __slots__ = ("owner", "pooled")
+    __slots__ = ()
 
-    def __init__(self, backend: Backend, address: int, nbytes: int, owner: Any, pooled: bool) -> None:
-        super().__init__(backend, address, nbytes)
+
+class _Chunk:
+    """Host memory, kept by ``owner``; ``give`` of what ``alloc`` made puts it among what can be had again."""
+
+    __slots__ = ("address", "give", "owner")
+
+    give: Callable[[], None]
+
+    def __init__(self, address: int, owner: Any) -> None:
+        self.address = address
         self.owner = owner
-        self.pooled = pooled
 
 
 class CpuKernel(Kernel):
-    """A loaded shared library and its ``run``."""
+    """A loaded shared library and its ``run``; it is unloaded with the last reference."""
 
-    __slots__ = ("address", "library", "run", "run_list")
+    __slots__ = ("_unload", "address", "coarse", "library", "run", "run_first", "run_list", "run_shared")
+
+    __del__ = finalizer("_unload")
 
     def __init__(self, info: KernelInfo, library: ctypes.CDLL) -> None:
         super().__init__(info)
         self.library = library
+        self._unload = partial(_UNLOAD, library._handle)
         self.run: Callable[[int, int, bytes], None] = _RUN((info.entry, library))
         self.run_list: Callable[[Any, int], None] = _RUN_RANGES(("run_list", library))
+        self.run_first: Callable[..., int] = _RUN_FIRST(("run_first", library))
+        self.run_shared: Callable[[Any], int] = _RUN_SHARED(("run_shared", library))
         self.address = ctypes.cast(self.run, ctypes.c_void_p).value
+        self.coarse = info.coarse
 
 
 class CpuRecording(Recording):
@@ -132,10 +236,56 @@ class _Range(ctypes.Structure):
     _fields_ = (("run", ctypes.c_void_p), ("count", ctypes.c_int64), ("args", ctypes.c_char_p))
 
 
+class _Work(ctypes.Structure):
+    """A launch that threads share; ``kernel`` keeps its code for those that come late."""
+
+    _fields_ = (
+        ("run", ctypes.c_void_p), ("args", ctypes.c_char_p), ("end", ctypes.c_int64), ("chunk", ctypes.c_int64),
+        ("next", ctypes.c_int64), ("chunks", ctypes.c_int64), ("finished", ctypes.c_int64),
+        ("shares", ctypes.c_int64), ("open", ctypes.c_void_p), ("gate", ctypes.c_void_p),
+    )  # fmt: skip
+
+
+class _Sharing:
+    """What a launch needs that threads share, once.
+
+    Attributes
+    ----------
+    work : _Work
+        The launch, for C.
+    home : CpuKernel
+        Whose library has the code of ``rest``.
+    kept : list of two
+        The launch's code and arguments, for threads that come late.
+    at : object
+        Where ``work`` is.
+    rest : iterator
+        The steps after the first elements: handing the launch out, the caller's part, the wait. All are true.
+    """
+
+    def __init__(self, kernel: CpuKernel, crew: Crew, threads: int, gate: Gate) -> None:
+        self.work = _Work(shares=8 * threads, open=gate.opens[0], gate=gate.opens[1])
+        self.at = at = ctypes.byref(self.work)
+        self.home = kernel
+        self.kept: list[Any] = [None, None]
+        kept = self.kept
+
+        def late() -> None:
+            # The code of ``kernel``, and what the launch uses, stay until then.
+            kernel.run_shared(at)
+            assert kept
+
+        # ``not_``: putting a job in a queue returns None.
+        handed = map(not_, map(_CALL, crew.begin(late, threads - 1)))
+        self.rest = itertools.chain(handed, map(_CALL, (partial(kernel.run_shared, at), gate.wait)))
+
+
 class CpuBackend(Backend):
     """All cores of this machine."""
 
     name = "cpu"
+    # Its threads, if there are any, end with it.
+    __del__ = finalizer("_release.drop")
 
     def __init__(self, index: int = 0, *, debug: bool = False) -> None:
         if reason := self.why_unavailable():
@@ -145,13 +295,17 @@ class CpuBackend(Backend):
         self._threads = max(1, CONFIG.threads)
         self.description = f"{platform.processor() or platform.machine()}, {self._threads} threads"
         self._prelude = Prelude()
-        self._pool: _Pool | None = None
+        self._crew: Crew | None = None
+        # For the next launch; a new one after each that threads shared.
+        self._sharing: _Sharing | None = None
+        self._gate = Gate()
         self.queue = Queue(self)
         self._lock = threading.Lock()
         # Held by whoever works on arrays: threads take turns, as on a device with a queue. A replay launches too.
         self._turn = threading.RLock()
-        self._blocks: dict[int, list[tuple[int, Any]]] = {}
-        self._cached_bytes = 0
+        # By size, what can be had again, and what takes it out.
+        self._free: dict[int, deque[_Chunk]] = {}
+        self._takes: dict[int, Iterator[_Chunk]] = {}
 
     @classmethod
     def why_unavailable(cls) -> str | None:
@@ -168,6 +322,10 @@ class CpuBackend(Backend):
         return " ".join(map(str, (*command, *facts)))
 
     def compile(self, code: bytes, entry: str) -> bytes:
+        # Folders and processes have finalizers of Python's, which an interrupt of the main thread would end.
+        return apart(self._compile, code)
+
+    def _compile(self, code: bytes) -> bytes:
         command = find_compiler()
         if command is None:
             raise UnsupportedError(
@@ -199,94 +357,96 @@ class CpuBackend(Backend):
             return library.read_bytes()
 
     def load(self, binary: bytes, info: KernelInfo) -> Kernel:
+        self.require_open()
+        return apart(self._load, binary, info)
+
+    def _load(self, binary: bytes, info: KernelInfo) -> Kernel:
         # dlopen wants a file, and one of a name of its own: it returns the library it has for a known name.
         try:
             with tempfile.NamedTemporaryFile(prefix="slangpy_rt-", suffix=".so", delete=False) as file:
                 file.write(binary)
-            kernel = CpuKernel(info, ctypes.CDLL(file.name))
-            if os.name != "nt":
-                Path(file.name).unlink()
-            return kernel
+            try:
+                return CpuKernel(info, ctypes.CDLL(file.name))
+            finally:
+                if os.name != "nt":
+                    Path(file.name).unlink()
         except OSError as error:
             raise DeviceError(f"device cpu: loading a kernel failed: {error}") from error
 
     def alloc(self, nbytes: int) -> Buffer:
         size = 1 << max(8, (nbytes - 1).bit_length()) if nbytes <= 1 << 20 else -(-nbytes >> 20) << 20
+        buffer = CpuBuffer.__new__(CpuBuffer)
         try:
-            # pop() is one step under the GIL; the common case takes no lock.
-            address, owner = self._blocks[size].pop()
-            self._cached_bytes -= size
+            # From the list to the buffer in one step without a lock: an interrupt finds the chunk in one of them.
+            for buffer.chunk in self._takes[size]:
+                break
         except LookupError:
-            address, owner = self._new_block(nbytes, size)
-        return CpuBuffer(self, address, size, owner, True)
-
-    def free(self, buffer: Buffer) -> None:
-        if not buffer.pooled:  # type: ignore[attr-defined]
-            return
-        size = buffer.nbytes
-        if self._cached_bytes + size <= _CACHE_LIMIT:
-            try:
-                blocks = self._blocks[size]
-            except KeyError:
-                blocks = self._blocks.setdefault(size, [])
-            blocks.append((buffer.address, buffer.owner))  # type: ignore[attr-defined]
-            self._cached_bytes += size
+            buffer.chunk = self._new_chunk(nbytes, size)
+        buffer.backend = self
+        buffer.address = buffer.chunk.address
+        buffer.nbytes = size
+        return buffer
 
     def upload(self, dst: Buffer, offset: int, src: memoryview) -> None:
         source = np.frombuffer(src, np.uint8)
         with self._turn:
+            self.require_open()
             ctypes.memmove(dst.address + offset, source.ctypes.data, source.nbytes)
 
     def download(self, src: Buffer, offset: int, dst: memoryview) -> None:
         target = np.frombuffer(dst, np.uint8)
         with self._turn:
+            self.require_open()
             ctypes.memmove(target.ctypes.data, src.address + offset, target.nbytes)
 
     def clear(self, dst: Buffer, offset: int, nbytes: int) -> None:
         with self._turn:
+            self.require_open()
             ctypes.memset(dst.address + offset, 0, nbytes)
 
     def launch(self, kernel: Kernel, groups: tuple[int, int, int], args: bytes, buffers: Sequence[Buffer]) -> None:
         with self._turn:
-            run = kernel.run  # type: ignore[attr-defined]
-            count, done, size = groups[0], 0, _PROBE
-            if self.deterministic:
-                self._launch_evenly(run, count, args)
+            if self.closed:
+                self.require_open()
+            count = groups[0]
+            if count <= _PROBE or self._threads == 1 or self.deterministic:
+                self._run(kernel, count, args)  # type: ignore[arg-type]
                 return
-            if self._threads == 1 or count <= size:
-                run(0, count, args)
-                return
-            while True:
-                start = time.perf_counter()
-                run(done, done + size, args)
-                seconds = time.perf_counter() - start
-                done += size
-                if (count - done) * seconds < size * _WORTH_SECONDS:
-                    run(done, count, args)
-                    return
-                if seconds > _PROBE_SECONDS or size >= _PROBE_ENOUGH:
-                    break
-                size = min(4 * size, count - done)
-            # Whole cache lines a chunk, enough chunks for uneven work, few enough that handing them out is free.
-            share = -(-(count - done) // (8 * self._threads))
-            most = share if kernel.info.coarse else min(share, int(_CHUNK_SECONDS * size / seconds))
-            chunk = max(64, most // 64 * 64)
-            self._started_pool().run(run, done, count, chunk, args)
+            # Gone until its end: after an interrupt, one that was used is not taken again.
+            sharing, self._sharing = self._sharing or self._new_sharing(kernel), None  # type: ignore[arg-type]
+            kept = sharing.kept
+            kept[0], kept[1] = kernel, args
+            first = sharing.at, kernel.address, count, args, kernel.coarse  # type: ignore[attr-defined]
+            steps = _chain(_starmap(kernel.run_first, (first,)), sharing.rest)  # type: ignore[attr-defined]
+            # As long as what they return is true: without work left to share, the rest stays for the next launch.
+            if not deque(_takewhile(bool, steps), 1):
+                self._sharing = sharing
 
-    def _launch_evenly(self, run: Callable[[int, int, bytes], None], count: int, args: bytes) -> None:
-        """In pieces that depend on nothing but their number, neither on threads nor on the time that they take."""
+    def _run(self, kernel: CpuKernel, count: int, args: bytes) -> None:
+        """Run a launch that is shared out by number alone, or not at all."""
+        if not self.deterministic or count <= _PROBE_ENOUGH:
+            kernel.run(0, count, args)
+            return
+        # In pieces that depend on nothing but their number, neither on threads nor on the time they take.
         chunk = max(_PROBE_ENOUGH, -(-count // _EVEN_CHUNKS))
-        if count <= chunk or self._threads == 1:
-            for start in range(0, count, chunk):
-                run(start, min(start + chunk, count), args)
-        else:
-            self._started_pool().run(run, 0, count, chunk, args)
+        sharing = self._new_sharing(kernel)
+        sharing.kept[:], work = (kernel, args), sharing.work
+        work.run, work.args, work.end, work.chunk = kernel.address, args, count, chunk
+        work.chunks = -(-count // chunk)
+        deque(_takewhile(bool, sharing.rest), 0)
 
-    def _started_pool(self) -> _Pool:
-        if self._pool is None:
-            with self._lock:
-                self._pool = self._pool or _Pool(self._threads - 1)
-        return self._pool
+    def _new_sharing(self, kernel: CpuKernel) -> _Sharing:
+        if self._crew is None:
+            apart(self._start_crew)
+        assert self._crew is not None
+        return _Sharing(kernel, self._crew, self._threads, self._gate)
+
+    def _start_crew(self) -> None:
+        with self._lock:
+            if self._crew is None and not self.closed:
+                crew = Crew(self._threads - 1)
+                self._release = Release(crew.close)
+                self._crew = crew
 
     def record(self, dispatches: Sequence[Dispatch], waits: Sequence[tuple[int, ...]]) -> Recording:
         kept = list(dispatches)
@@ -315,21 +475,48 @@ class CpuBackend(Backend):
 
     def replay(self, recording: Recording) -> None:
         with self._turn:
+            if self.closed:
+                self.require_open()
             for step in recording.steps:  # type: ignore[attr-defined]
                 step()
 
     def sync(self) -> None:
-        pass
+        self.require_open()
 
     def close(self) -> None:
-        if self._pool is not None:
-            self._pool.close()
-            self._pool = None
-        self._blocks.clear()
-        self._cached_bytes = 0
+        with self._turn:
+            self.closed = True
+            self._takes = {}
+            self._sharing = None
+        apart(self._close)
+
+    def _close(self) -> None:
+        with self._lock:
+            self._free.clear()
+            if self._crew is not None:
+                self._release()
+                self._crew = None
+            self._prelude.close()
 
     def wrap(self, address: int, nbytes: int, owner: Any) -> Buffer | None:
-        return CpuBuffer(self, address, nbytes, owner, False)
+        buffer = CpuBuffer(self, address, nbytes)
+        buffer.chunk = (owner,)  # kept, and nothing is given back
+        return buffer
+
+    def _new_chunk(self, nbytes: int, size: int) -> _Chunk:
+        self.require_open()
+        free = self._free.get(size)
+        if free is None:
+            # The oldest go when it is full.
+            free = self._free.setdefault(size, deque(maxlen=max(1, _CACHE_LIMIT // size)))
+            self._takes[size] = iter(free.pop, None)
+        if sum(size * len(chunks) for size, chunks in list(self._free.items())) > _CACHE_LIMIT:
+            for chunks in list(self._free.values()):
+                chunks.clear()
+        address, owner = self._new_block(nbytes, size)
+        chunk = _Chunk(address, owner)
+        chunk.give = partial(free.append, chunk)
+        return chunk
 
     def _new_block(self, nbytes: int, size: int) -> tuple[int, Any]:
         try:
@@ -357,55 +544,6 @@ def _range_of(d: Dispatch) -> _Range:
 
 def _call_with(call: Callable[[], None], kept: Any) -> None:
     call()
-
-
-class _Pool:
-    """Threads that share out the chunks of one range at a time; foreign calls release the GIL."""
-
-    def __init__(self, threads: int) -> None:
-        self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-        self._threads = [threading.Thread(target=self._work, daemon=True) for _ in range(threads)]
-        for thread in self._threads:
-            thread.start()
-
-    def run(self, run: Callable[[int, int, bytes], None], begin: int, end: int, chunk: int, args: bytes) -> None:
-        starts, finished = itertools.count(begin, chunk), itertools.count(1)
-        total = -(-(end - begin) // chunk)
-        all_done = threading.Semaphore(0)
-        stop = False
-
-        def share() -> None:
-            # next() on a count is one step under the GIL: no two threads get the same number.
-            while (at := next(starts)) < end:
-                try:
-                    if not stop:
-                        run(at, min(at + chunk, end), args)
-                finally:
-                    if next(finished) == total:
-                        all_done.release()
-
-        for _ in self._threads:
-            self._jobs.put(share)
-        # Waits for chunks, not for threads: one that wakes up late, as on a busy host, finds nothing left to do.
-        try:
-            share()
-            all_done.acquire()
-        except BaseException:
-            # Ctrl-C: no new chunks, and no return before the running ones end, since the arrays may go then.
-            stop = True
-            share()
-            all_done.acquire(timeout=10)
-            raise
-
-    def close(self) -> None:
-        for _ in self._threads:
-            self._jobs.put(None)
-        for thread in self._threads:
-            thread.join()
-
-    def _work(self) -> None:
-        while (job := self._jobs.get()) is not None:
-            job()
 
 
 def find_compiler() -> list[str] | None:

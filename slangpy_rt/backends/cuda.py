@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
-from weakref import WeakSet
 
 from slangpy_rt.backends._cuda_context import keep_current
 from slangpy_rt.backends._cuda_driver import (
@@ -24,10 +25,10 @@ from slangpy_rt.backends._cuda_driver import (
     query,
 )
 from slangpy_rt.backends._cuda_external import uuid_of
-from slangpy_rt.backends._cuda_graph import CudaGraph
+from slangpy_rt.backends._cuda_graph import CudaGraph, Graphs
 from slangpy_rt.backends._cuda_queue import MAX_ARGUMENTS, NON_BLOCKING, CudaKernel, CudaQueue, Events
 from slangpy_rt.backends._cuda_staging import Staging
-from slangpy_rt.backends._shared_pool import LARGEST, PooledBuffer, SharedBlock, SharedPool
+from slangpy_rt.backends._shared_pool import LARGEST, PooledBuffer, SharedPool
 from slangpy_rt.backends.base import (
     Backend,
     Buffer,
@@ -41,6 +42,7 @@ from slangpy_rt.backends.base import (
     Target,
 )
 from slangpy_rt.errors import CompileError, DeviceError, OutOfMemoryError, UnsupportedError
+from slangpy_rt.interrupts import Release, apart, finalizer
 
 _SCALARS = frozenset(
     {"bool", "int8_t", "int16_t", "int", "int64_t", "uint8_t", "uint16_t", "uint", "uint64_t"}
@@ -66,13 +68,15 @@ _LARGE_STEP = 2 << 20
 _SLAB = 8 << 20
 
 _SHARED = 3  # CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP
+# Modules that wait together to be unloaded: that waits for the device.
+_MANY_RETIRED = 64
 _MAJOR, _MINOR = 75, 76  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, _MINOR
 
 _NULL = FFI_CUDA.NULL
 # What makes the context current.
 _ENTERING = (
-    "load", "open_shared", "upload", "download", "clear", "open_queue", "guest_queue", "update", "record", "sync",
-    "close", "_find_shared", "_grow",
+    "_load", "_open_shared", "upload", "download", "clear", "_open_queue", "guest_queue", "update", "record", "sync",
+    "_add_slab", "_grow",
 )  # fmt: skip
 _bytes_at = FFI_CUDA.from_buffer
 
@@ -102,6 +106,7 @@ class CudaBackend(Backend):
 
     name = "cuda"
     queue: CudaQueue
+    __del__ = finalizer("_release.drop")
 
     def __init__(self, index: int = 0, *, debug: bool = False, stream: int | None = None) -> None:
         if reason := self.why_unavailable():
@@ -128,15 +133,16 @@ class CudaBackend(Backend):
         )
         self._arch = f"sm_{major}{minor}"
         self._debug = debug
-        self._closed = False
+        self._released = False
+        self._closing = threading.Lock()
         self._context = query(cu.cuDevicePrimaryCtxRetain, "uintptr_t *", self._device, what="creating a context")
         before = query(cu.cuCtxGetCurrent, "uintptr_t *", what="asking for the current context")
         self._several = count > 1
         if self._several:
             keep_current(self, self._context, _ENTERING)
         self._enter()
-        self._events = Events(self._context)
-        self._graphs: WeakSet[CudaGraph] = WeakSet()
+        self._events = Events(self._context, self.inside)
+        self._graphs = Graphs()
         self._own_streams: list[int] = []
         self._queues: list[CudaQueue] = []
         # On streams of other libraries, which may be gone.
@@ -147,17 +153,30 @@ class CudaBackend(Backend):
         self.launch, self.replay = queue.launch, queue.replay  # type: ignore[method-assign]
         self._staging = Staging(self._context, self.stream)
         self._memset = cu.cuMemsetD8Async
-        self._modules: list[int] = []
+        self._modules: set[int] = set()
+        # Those of kernels that nobody has any more; the device may still run them.
+        self._retired: deque[int] = deque()
         # Guards growth only. Free lists are popped and appended in single steps, because ``free`` runs from
         # the garbage collector at any moment, also while this thread holds the lock.
         self._lock = threading.Lock()
-        self._free: dict[int, list[int]] = {}
+        self._free: dict[int, list[_Block]] = {}
+        self._takes: dict[int, Iterator[_Block]] = {}
         self._allocations: set[int] = set()
         self._slab = self._slab_end = 0
         self._shared = SharedPool()
         self._shared_slabs: list[int] = []
+        self._release = Release(
+            partial(
+                _give_back, self._device, self._context, self._staging, self._graphs, self._events, self._modules,
+                self._allocations, self._shared_slabs, self._own_streams,
+            )
+        )  # fmt: skip
         if self._several:
             check(cu.cuCtxSetCurrent(before), "leaving the context")
+
+    def require_open(self) -> None:
+        if self.closed:
+            raise DeviceError("device cuda: this device is closed; open a new one.")
 
     @classmethod
     def why_unavailable(cls) -> str | None:
@@ -189,61 +208,81 @@ class CudaBackend(Backend):
                 f"device cuda: kernel {info.entry!r} has {info.args_size} bytes of arguments, at most "
                 f"{MAX_ARGUMENTS} fit; pass large values as arrays."
             )
+        return apart(self._load, binary, info)
+
+    def _load(self, binary: bytes, info: KernelInfo) -> Kernel:
+        with self.inside[threading.get_ident()]:
+            self.require_open()
+            return self._load_module(binary, info)
+
+    def _load_module(self, binary: bytes, info: KernelInfo) -> Kernel:
         self._enter()
         what = f"loading kernel {info.entry!r}"
         module = query(self._cu.cuModuleLoadData, "uintptr_t *", binary, what=what)
-        self._modules.append(module)
+        self._modules.add(module)
         entry = info.entry.encode()
-        return CudaKernel(info, query(self._cu.cuModuleGetFunction, "uintptr_t *", module, entry, what=what))
+        function = query(self._cu.cuModuleGetFunction, "uintptr_t *", module, entry, what=what)
+        if len(self._retired) >= _MANY_RETIRED:
+            check(self._cu.cuCtxSynchronize(), "waiting for queued work")
+            for _ in range(len(self._retired)):
+                gone = self._retired.popleft()
+                self._modules.discard(gone)
+                self._cu.cuModuleUnload(gone)
+        return CudaKernel(info, function, partial(self._retired.append, module))
 
     def alloc(self, nbytes: int) -> Buffer:
         if nbytes <= _SMALL:
             size = (nbytes + _SMALL_STEP - 1) & -_SMALL_STEP
         else:
             size = (nbytes + _LARGE_STEP - 1) & -_LARGE_STEP
+        buffer = Buffer.__new__(Buffer)
         try:
-            # A block may still be in use by queued work; whatever is queued next runs after that.
-            return Buffer(self, self._free[size].pop(), size)
-        except (KeyError, IndexError):
-            return Buffer(self, self._grow(size), size)
+            # A block may still be in use by queued work; whatever is queued next runs after that. From the list to
+            # the buffer in one step: an interrupt finds the block in one of them.
+            for buffer.chunk in self._takes[size]:
+                break
+        except LookupError:
+            apart(self._grow, size, buffer)
+        buffer.backend = self
+        buffer.address = buffer.chunk.address
+        buffer.nbytes = size
+        return buffer
 
     def alloc_shared(self, nbytes: int) -> SharedBuffer | None:
-        chunk = self._shared.take(nbytes) or self._find_shared(nbytes)
-        return None if chunk is None else PooledBuffer(self, chunk)
+        return self._shared.take(self, nbytes) or self._find_shared(nbytes)
 
     def open_shared(self, shared: Shared, offset: int, nbytes: int, owner: Any) -> Buffer | None:
         if shared.gpu != uuid_of(self._device):
             return None
-        self._enter()
-        memory = self._events.externals.memory(shared)
+        memory = apart(self._open_shared, shared)
         return ForeignBuffer(self, memory.address + offset, nbytes, (owner, memory))
 
-    def free(self, buffer: Buffer) -> None:
-        if type(buffer) is ForeignBuffer:
-            return
-        if type(buffer) is PooledBuffer:
-            self._shared.freed.append(buffer.chunk)
-            return
-        blocks = self._free.get(buffer.nbytes)
-        if blocks is not None:  # None once closed
-            blocks.append(buffer.address)
+    def _open_shared(self, shared: Shared) -> Any:
+        with self.inside[threading.get_ident()]:
+            self.require_open()
+            self._enter()
+            return self._events.externals.memory(shared)
 
     def upload(self, dst: Buffer, offset: int, src: memoryview) -> None:
         data = _bytes_at(src)
-        self._enter()
-        self._staging.upload(dst.address + offset, int(FFI_CUDA.cast("uintptr_t", data)), len(data))
+        with self.inside[threading.get_ident()]:
+            self.require_open()
+            self._enter()
+            self._staging.upload(dst.address + offset, int(FFI_CUDA.cast("uintptr_t", data)), len(data))
 
     def download(self, src: Buffer, offset: int, dst: memoryview) -> None:
         data = _bytes_at(dst, require_writable=True)
-        self._enter()
-        self._staging.download(int(FFI_CUDA.cast("uintptr_t", data)), src.address + offset, len(data))
+        with self.inside[threading.get_ident()]:
+            self.require_open()
+            self._enter()
+            self._staging.download(int(FFI_CUDA.cast("uintptr_t", data)), src.address + offset, len(data))
 
     def clear(self, dst: Buffer, offset: int, nbytes: int) -> None:
-        at = dst.address + offset
-        if self._memset(at, 0, nbytes, self.stream):
-            # As for a launch: without its context the driver refuses, and with it whatever else is wrong.
+        with self.inside[threading.get_ident()]:
+            self.require_open()
             self._enter()
-            check(self._memset(at, 0, nbytes, self.stream), f"clearing {nbytes:,} bytes")
+            status = self._memset(dst.address + offset, 0, nbytes, self.stream)
+        check(status, f"clearing {nbytes:,} bytes")
 
     def launch(self, kernel: Kernel, groups: tuple[int, int, int], args: bytes, buffers: Sequence[Buffer]) -> None:
         self.queue.launch(kernel, groups, args, buffers)
@@ -256,82 +295,88 @@ class CudaBackend(Backend):
         DeviceError
             If that stream is of another device or context.
         """
-        self._enter()
-        own = handle is None
-        if handle is None:
-            handle = query(self._cu.cuStreamCreate, "uintptr_t *", NON_BLOCKING, what="creating a stream")
-            self._own_streams.append(handle)
-        known = next((q for q in self._queues if q.handle == handle), None)
-        if known is not None:
-            return known
-        queue = self._queue(handle, own)
-        self._queues.append(queue)
-        return queue
+        return apart(self._open_queue, handle)
+
+    def _open_queue(self, handle: int | None) -> CudaQueue:
+        with self.inside[threading.get_ident()]:
+            self.require_open()
+            self._enter()
+            own = handle is None
+            if handle is None:
+                handle = query(self._cu.cuStreamCreate, "uintptr_t *", NON_BLOCKING, what="creating a stream")
+                self._own_streams.append(handle)
+            known = next((q for q in self._queues if q.handle == handle), None)
+            if known is not None:
+                return known
+            queue = self._queue(handle, own)
+            self._queues.append(queue)
+            return queue
 
     def guest_queue(self, handle: int) -> CudaQueue:
         """As ``open_queue``; its work is waited for by waiting for the whole context."""
-        found = next((q for q in (*self._queues, *self._guests) if q.handle == handle), None)
-        if found is None:
-            found = self._queue(handle, own=False)
-            self._guests.append(found)
-        return found
+        with self.inside[threading.get_ident()]:
+            self.require_open()
+            found = next((q for q in (*self._queues, *self._guests) if q.handle == handle), None)
+            if found is None:
+                found = self._queue(handle, own=False)
+                self._guests.append(found)
+            return found
 
     def abandon(self) -> None:
-        self._closed = True
-        for graph in list(self._graphs):
-            graph.abandon()
+        self.closed = self._released = True
+        self._release.detach()
+        for queue in (*self._queues, *self._guests):
+            queue.abandon()
 
     def record(self, dispatches: Sequence[Dispatch], waits: Sequence[tuple[int, ...]]) -> Recording:
         return self.queue.record(dispatches, waits)
 
     def update(self, recording: Recording, place: int, dispatch: Dispatch) -> None:
         assert isinstance(recording, CudaGraph)
-        self._enter()
-        recording.update(place, dispatch)
+        with self.inside[threading.get_ident()]:
+            self.require_open()
+            self._enter()
+            recording.update(place, dispatch)
 
     def replay(self, recording: Recording) -> None:
         self.queue.replay(recording)
 
     def sync(self) -> None:
         retired = self._shared.retired()
-        try:
-            for queue in list(self._queues):
-                queue.sync()
-            if self._guests:
+        for queue in list(self._queues):
+            queue.sync()
+        if self._guests:
+            with self.inside[threading.get_ident()]:
+                self.require_open()
                 self._enter()
                 check(self._cu.cuCtxSynchronize(), "waiting for queued work")
-        except BaseException:
-            self._shared.freed.extend(retired)
-            raise
         self._shared.reuse(retired)
 
     def close(self) -> None:
-        with self._lock:
-            if self._closed:
-                return
-            self._closed = True
-            self._free = {}
-            self._shared.close()
-        # Statuses are ignored: a lost device refuses all of this, and there is nothing left to be done.
-        cu = self._cu
-        cu.cuCtxSetCurrent(self._context)
+        self.closed = True
         for queue in (*self._queues, *self._guests):
             queue.close()
-        cu.cuCtxSynchronize()
-        self._staging.close()
-        for graph in list(self._graphs):
-            graph.destroy()
-        for module in self._modules:
-            cu.cuModuleUnload(module)
-        for address in self._allocations:
-            cu.cuMemFree_v2(address)
-        for address in self._shared_slabs:
-            cu.cuMemFreeHost(address)
-        self._events.close()
-        for stream in self._own_streams:
-            cu.cuStreamDestroy_v2(stream)
-        cu.cuCtxSetCurrent(0)
-        cu.cuDevicePrimaryCtxRelease_v2(self._device)
+        self.inside.wait()
+        # The main thread's current context is not touched, because another thread does it.
+        apart(self._close)
+        self._leave()
+
+    def _close(self) -> None:
+        with self._closing:
+            if self._released:
+                return
+            self._shared.close()
+            self._free, self._takes = {}, {}
+            self._release()
+            self._released = True
+
+    def _leave(self) -> None:
+        """Leave no context current that is gone. One that other libraries hold stays: they take it for the GPU."""
+        cu = self._cu
+        if _current() == self._context:
+            flags, active = FFI_CUDA.new("unsigned int *"), FFI_CUDA.new("int *")
+            if cu.cuDevicePrimaryCtxGetState(self._device, flags, active) or not active[0]:
+                cu.cuCtxSetCurrent(0)
 
     def _queue(self, handle: int, own: bool) -> CudaQueue:
         self._enter()
@@ -354,42 +399,46 @@ class CudaBackend(Backend):
         check(self._cu.cuStreamGetCtx(stream, out), "asking a stream for its context")
         return int(out[0])
 
-    def _require_open(self) -> None:
-        if self._closed:
-            raise DeviceError("device cuda: this device is closed; open a new one.")
-
-    def _find_shared(self, nbytes: int) -> SharedBlock | None:
+    def _find_shared(self, nbytes: int) -> PooledBuffer | None:
         """A block of a size that has none free: from its first slab, or one that a wait sets free."""
         if nbytes > LARGEST:
             return None
+        pool = self._shared
+        if not (pool.missing(nbytes) and apart(self._add_slab, nbytes)):
+            self.require_open()
+            if pool.freed:
+                self.sync()
+        return pool.take(self, nbytes)
+
+    def _add_slab(self, nbytes: int) -> bool:
         cu, pool = self._cu, self._shared
-        self._enter()
-        with self._lock:
-            self._require_open()
+        with self.inside[threading.get_ident()], self._lock:
+            self.require_open()
             size = pool.missing(nbytes)
             if size:
+                self._enter()
                 host = query(cu.cuMemHostAlloc, "uintptr_t *", size, _SHARED, what="page-locking host memory")
                 self._shared_slabs.append(host)
                 what = "mapping host memory"
                 address = query(cu.cuMemHostGetDevicePointer_v2, "uintptr_t *", host, 0, what=what)
                 pool.add(nbytes, None, address, memoryview(FFI_CUDA.buffer(FFI_CUDA.cast("char *", host), size)))
-        if not size and pool.freed:
-            self.sync()
-        return pool.take(nbytes)
+        return size > 0
 
-    def _grow(self, size: int) -> int:
-        """Address of a new block."""
-        self._enter()
-        with self._lock:
-            self._require_open()
-            self._free.setdefault(size, [])
+    def _grow(self, size: int, buffer: Buffer) -> None:
+        """Give a buffer a new block; not to be interrupted."""
+        with self.inside[threading.get_ident()], self._lock:
+            self.require_open()
+            self._enter()
+            free = self._free.setdefault(size, [])
+            self._takes.setdefault(size, iter(free.pop, None))
             if size > _SMALL:
-                return self._allocate(size)
+                buffer.chunk = _Block(self._allocate(size), free)
+                return
             if self._slab + size > self._slab_end:
                 self._slab = self._allocate(_SLAB)
                 self._slab_end = self._slab + _SLAB
             self._slab += size
-            return self._slab - size
+            buffer.chunk = _Block(self._slab - size, free)
 
     def _allocate(self, nbytes: int) -> int:
         """Memory from the driver, cached blocks being given back when there is no other."""
@@ -399,7 +448,7 @@ class CudaBackend(Backend):
             self.sync()
             for size, blocks in self._free.items():
                 while size > _SMALL and blocks:
-                    address = blocks.pop()
+                    address = blocks.pop().address
                     self._allocations.remove(address)
                     check(self._cu.cuMemFree_v2(address), "giving memory back")
             status = self._cu.cuMemAlloc_v2(out, nbytes)
@@ -415,6 +464,16 @@ class CudaBackend(Backend):
         return int(out[0])
 
 
+class _Block:
+    """Memory from the driver, or a part of it; ``give`` puts it among what can be had again."""
+
+    __slots__ = ("address", "give")
+
+    def __init__(self, address: int, free: list[_Block]) -> None:
+        self.address = address
+        self.give = partial(free.append, self)
+
+
 class ForeignBuffer(Buffer):
     """Memory of another API; ``owner`` keeps it."""
 
@@ -423,6 +482,44 @@ class ForeignBuffer(Buffer):
     def __init__(self, backend: Backend, address: int, nbytes: int, owner: Any) -> None:
         super().__init__(backend, address, nbytes)
         self.owner = owner
+
+
+def _give_back(
+    device: int,
+    context: int,
+    staging: Staging,
+    graphs: Graphs,
+    events: Events,
+    modules: Iterable[int],
+    allocations: Iterable[int],
+    slabs: Iterable[int],
+    streams: Iterable[int],
+) -> None:
+    """Give the driver back what a backend had of it, and leave the thread's current context as it was."""
+    # Statuses are ignored: a lost device refuses all of this, and there is nothing left to be done.
+    cu = driver()
+    before = _current()
+    cu.cuCtxSetCurrent(context)
+    cu.cuCtxSynchronize()
+    staging.close()
+    graphs.close()
+    for module in modules:
+        cu.cuModuleUnload(module)
+    for address in allocations:
+        cu.cuMemFree_v2(address)
+    for address in slabs:
+        cu.cuMemFreeHost(address)
+    events.close()
+    for stream in streams:
+        cu.cuStreamDestroy_v2(stream)
+    cu.cuCtxSetCurrent(before)
+    cu.cuDevicePrimaryCtxRelease_v2(device)
+
+
+def _current() -> int:
+    """The thread's current context; 0 also where the driver refuses to tell, as in a forked process."""
+    found = FFI_CUDA.new("uintptr_t *")
+    return 0 if driver().cuCtxGetCurrent(found) else int(found[0])
 
 
 def nvrtc_compile(code: bytes, arch: str) -> bytes:

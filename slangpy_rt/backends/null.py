@@ -5,7 +5,10 @@ Memory is host memory, so uploads come back in downloads; kernels leave it uncha
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -14,6 +17,15 @@ from slangpy_rt.backends.base import Backend, Buffer, Caps, Kernel, KernelInfo, 
 _SCALARS = frozenset(
     "bool int8_t int16_t int int64_t uint8_t uint16_t uint uint64_t half float double".split()  # noqa: SIM905
 )
+
+
+class NullChunk:
+    """A buffer's place in memory; ``give`` counts that it was given back."""
+
+    __slots__ = ("give",)
+
+    def __init__(self, give: Callable[[], Any]) -> None:
+        self.give = give
 
 
 class NullBuffer(SharedBuffer):
@@ -35,9 +47,16 @@ class NullBackend(Backend):
         self.caps = Caps((2**31 - 1, 65535, 65535), _SCALARS, frozenset({"pointers"}))
         self.description = "null (runs nothing)"
         self.launches: list[tuple[Kernel, tuple[int, int, int], bytes]] = []
-        self.live = 0
+        self._made = 0
+        # One entry for each buffer that was given back.
+        self._given: deque[None] = deque()
         self.queue = Queue(self)
         self._next_address = 0x1000
+
+    @property
+    def live(self) -> int:
+        """Buffers that were not given back."""
+        return self._made - len(self._given)
 
     @classmethod
     def why_unavailable(cls) -> str | None:
@@ -55,14 +74,12 @@ class NullBackend(Backend):
     def alloc(self, nbytes: int) -> NullBuffer:
         buffer = NullBuffer(self, self._next_address, nbytes)
         self._next_address += (nbytes + 255) // 256 * 256
-        self.live += 1
+        buffer.chunk = NullChunk(partial(self._given.append, None))
+        self._made += 1
         return buffer
 
     def alloc_shared(self, nbytes: int) -> NullBuffer:
         return self.alloc(nbytes)
-
-    def free(self, buffer: Buffer) -> None:
-        self.live -= 1
 
     def upload(self, dst: Buffer, offset: int, src: memoryview) -> None:
         assert isinstance(dst, NullBuffer)
@@ -83,4 +100,5 @@ class NullBackend(Backend):
         pass
 
     def close(self) -> None:
+        self.closed = True
         self.launches.clear()

@@ -2,7 +2,7 @@
 
 Kernels come as Slang programs, which slang-rhi compiles for its device. On Metal, Vulkan and CUDA they find their
 arguments behind one pointer, as on our own Vulkan. D3D12 has no pointers: there an address is the index of a bindless
-descriptor, shifted by 40 bits, plus bytes (``shaders/slangpy_rt_handles.slang``); ``RhiVulkanHandles`` tries that on
+descriptor, shifted by 40 bits, plus bytes (``shaders/_spy_handles.slang``); ``RhiVulkanHandles`` tries that on
 Vulkan. ``_rhi_device.py`` opens devices and says what they can do, ``_rhi_memory.py`` has the parts that memory is
 cut into, ``_rhi_queue.py`` the way of work to the device, and ``_rhi_cuda.py`` what is different about it on CUDA.
 
@@ -14,10 +14,10 @@ from __future__ import annotations
 import atexit
 import functools
 import json
-import threading
 import weakref
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -28,6 +28,7 @@ from slangpy_rt.backends._rhi_memory import OFFSET_MASK, Block, Memory, Stage, p
 from slangpy_rt.backends._rhi_queue import RhiKernel, RhiQueue, RhiRecording, Submissions
 from slangpy_rt.backends.base import Backend, Buffer, Kernel, KernelInfo, Mark, Target
 from slangpy_rt.errors import CompileError, DeviceError, OutOfMemoryError, UnsupportedError
+from slangpy_rt.interrupts import Release, apart, finalizer, has_daemons
 
 if TYPE_CHECKING:
     from slangpy_rt.backends.base import Dispatch, Recording
@@ -74,7 +75,9 @@ class RhiBackend(Backend):
         self._submissions = self.submissions(self._opened, self.name, self._handles)
         self._lock = self._submissions.lock
         self._ready = self._opened.slangpy.ResourceState.unordered_access
+        # By size, what can be had again, and what takes it out.
         self._free: dict[int, list[Block]] = {}
+        self._takes: dict[int, Iterator[Block]] = {}
         self._slab: Memory | None = None
         self._slab_at = 0
         self._zeros: Any = None
@@ -89,8 +92,9 @@ class RhiBackend(Backend):
         self._leave = functools.partial(_leave, weakref.ref(self))
         atexit.register(self._leave)
         # Also of a device that is dropped; at exit ``leave`` is enough.
-        self._release = weakref.finalize(self, _release, self._submissions, self._leave)
-        self._release.atexit = False
+        self._release = Release(partial(_release, self._submissions, self._leave))
+
+    __del__ = finalizer("_release.drop")
 
     @classmethod
     def why_unavailable(cls) -> str | None:
@@ -103,7 +107,9 @@ class RhiBackend(Backend):
         return code
 
     def load(self, binary: bytes, info: KernelInfo) -> RhiKernel:
-        program = json.loads(binary)
+        return apart(self._load_program, json.loads(binary), info)
+
+    def _load_program(self, program: dict[str, Any], info: KernelInfo) -> RhiKernel:
         with self._lock:
             self._submissions.require_open()
             self._submissions.enter()
@@ -117,25 +123,26 @@ class RhiBackend(Backend):
             size = nbytes + _STEP - 1 & -_STEP
         else:
             size = nbytes + _SMALL - 1 & -_SMALL
+        buffer = RhiBuffer.__new__(RhiBuffer)
         try:
-            # A block may still be in use by queued work; whatever is queued next runs after that.
-            block = self._free[size].pop()
-        except (KeyError, IndexError):
-            block = self._grow(size)
-        return RhiBuffer(self, block, size)
-
-    def free(self, buffer: Buffer) -> None:
-        assert isinstance(buffer, RhiBuffer)
-        blocks = self._free.get(buffer.nbytes)
-        if blocks is not None:  # None once closed
-            blocks.append(buffer.block)
+            # A block may still be in use by queued work; whatever is queued next runs after that. From the list to
+            # the buffer in one step: an interrupt finds the block in one of them.
+            for buffer.chunk in self._takes[size]:
+                break
+        except LookupError:
+            apart(self._grow, size, buffer)
+        block = buffer.chunk
+        buffer.backend = self
+        buffer.address = block.memory.address + block.offset
+        buffer.nbytes = size
+        return buffer
 
     def upload(self, dst: Buffer, offset: int, src: memoryview) -> None:
         assert isinstance(dst, RhiBuffer)
         data = np.frombuffer(src, np.uint8)
         if not data.size:
             return
-        memory, at = dst.block.memory.buffer, dst.block.offset + offset
+        memory, at = dst.chunk.memory.buffer, dst.chunk.offset + offset
         # slang-rhi's binding takes no array that is read-only.
         data = data if data.flags.writeable else data.copy()
         with self._lock:
@@ -150,17 +157,16 @@ class RhiBackend(Backend):
                 stage = self._staging()
                 stage.buffer.copy_from_numpy(piece)
                 encoder = self._submissions.encoder()
+                # Before it is so: after an interrupt too, nobody writes to it too early.
+                stage.batch = self._submissions.batch
                 encoder.copy_buffer(memory, at + done, stage.buffer, 0, piece.size)
                 encoder.set_buffer_state(memory, self._ready)
-                try:
-                    self._submissions.submit()
-                finally:  # Ctrl-C, while it waits for an earlier one
-                    stage.value = self._submissions.last
+                self._submissions.submit()
 
     def download(self, src: Buffer, offset: int, dst: memoryview) -> None:
         assert isinstance(src, RhiBuffer)
         data = np.frombuffer(dst, np.uint8)
-        memory, at = src.block.memory.buffer, src.block.offset + offset
+        memory, at = src.chunk.memory.buffer, src.chunk.offset + offset
         for done in range(0, data.size, _STAGE):
             size = min(_STAGE, data.size - done)
             # ``to_numpy`` takes all of a buffer, so that one is kept for each power of two.
@@ -173,17 +179,18 @@ class RhiBackend(Backend):
                 encoder.set_buffer_state(memory, self._ready)
                 value = self._submissions.submit()
             self._submissions.wait(value)
-            data[done : done + size] = back.to_numpy().view(np.uint8).ravel()[:size]
             with self._lock:
+                self._submissions.require_open()
+                data[done : done + size] = back.to_numpy().view(np.uint8).ravel()[:size]
                 kept.append(back)
 
     def read_later(self, src: Buffer, nbytes: int) -> tuple[Mark, Callable[[memoryview], None]]:
         assert isinstance(src, RhiBuffer)
-        memory = src.block.memory.buffer
+        memory = src.chunk.memory.buffer
         with self._lock:
             back = self._make(nbytes, "read_back")
             encoder = self._submissions.encoder()
-            encoder.copy_buffer(back, 0, memory, src.block.offset, nbytes)
+            encoder.copy_buffer(back, 0, memory, src.chunk.offset, nbytes)
             encoder.set_buffer_state(memory, self._ready)
             mark = self._submissions.mark(False)
 
@@ -196,28 +203,28 @@ class RhiBackend(Backend):
 
     def clear(self, dst: Buffer, offset: int, nbytes: int) -> None:
         assert isinstance(dst, RhiBuffer)
-        memory, at = dst.block.memory.buffer, dst.block.offset + offset
+        memory, at = dst.chunk.memory.buffer, dst.chunk.offset + offset
         with self._lock:
-            fresh = self._zeros is None
-            if fresh:
-                self._zeros = self._make(_ZEROS, "device_local")
+            self._submissions.require_open()
+            zeros = self._zeros or self._make(_ZEROS, "device_local")
             encoder = self._submissions.encoder()
-            if fresh:
-                encoder.clear_buffer(self._zeros)
+            if self._zeros is None:
+                encoder.clear_buffer(zeros)
+                self._zeros = zeros
             for done in range(0, nbytes, _ZEROS):
-                encoder.copy_buffer(memory, at + done, self._zeros, 0, min(_ZEROS, nbytes - done))
+                encoder.copy_buffer(memory, at + done, zeros, 0, min(_ZEROS, nbytes - done))
             encoder.set_buffer_state(memory, self._ready)
             self._submissions.queued()
 
     def copy(self, dst: Buffer, dst_offset: int, src: Buffer, src_offset: int, nbytes: int) -> None:
         """As ``Queue.copy``."""
         assert isinstance(dst, RhiBuffer) and isinstance(src, RhiBuffer)
-        to, at = dst.block.memory.buffer, dst.block.offset + dst_offset
+        to, at = dst.chunk.memory.buffer, dst.chunk.offset + dst_offset
         with self._lock:
             encoder = self._submissions.encoder()
-            encoder.copy_buffer(to, at, src.block.memory.buffer, src.block.offset + src_offset, nbytes)
+            encoder.copy_buffer(to, at, src.chunk.memory.buffer, src.chunk.offset + src_offset, nbytes)
             encoder.set_buffer_state(to, self._ready)
-            encoder.set_buffer_state(src.block.memory.buffer, self._ready)
+            encoder.set_buffer_state(src.chunk.memory.buffer, self._ready)
             self._submissions.queued()
 
     def launch(self, kernel: Kernel, groups: tuple[int, int, int], args: bytes, buffers: Sequence[Buffer]) -> None:
@@ -248,11 +255,23 @@ class RhiBackend(Backend):
         with self._lock:
             return self._submissions.mark(timed)
 
+    @property
+    def closed(self) -> bool:  # type: ignore[override]
+        """As ``Backend.closed``."""
+        return self._submissions.closed
+
+    def require_open(self) -> None:
+        self._submissions.require_open()
+
     def close(self) -> None:
+        apart(self._close)
+
+    def _close(self) -> None:
         try:
             self._release()
         finally:
             self._free = {}
+            self._takes = {}
             for kept in (self._sessions, self._stages, self._backs):
                 kept.clear()
             self._slab = self._zeros = self._first = None
@@ -267,34 +286,38 @@ class RhiBackend(Backend):
         if submissions.closed:
             return
         with self._lock:
+            self._release.keep()
             if submissions.closed or submissions.lost:
                 return
             submissions.submit()
-            if any(thread.daemon for thread in threading.enumerate()):
+            if has_daemons():
                 submissions.closed = submissions.leaving = True
             submissions.leave()
 
     def abandon(self) -> None:
         self._submissions.closed = True
+        self._release.detach()
 
     def _load(self, program: dict[str, Any], info: KernelInfo) -> RhiKernel:
         session = self._session(program)
         name, text = program["kernel"]
-        kernel = session.load_module_from_source(name, text, f"{name}.slang")
+        kernel = session.load_module_from_source(name, program["head"] + text, f"{name}.slang")
         modules = [kernel]
         for other, path, source, _ in program["modules"]:
             if other in program["link"]:
                 modules.append(session.load_module_from_source(other, source, path))
         if program["exports"]:
             unique = f"{name}_exports"
-            modules.append(session.load_module_from_source(unique, program["exports"], f"{unique}.slang"))
+            modules.append(
+                session.load_module_from_source(unique, program["head"] + program["exports"], f"{unique}.slang")
+            )
         conformances = [self._opened.slangpy.TypeConformance(*item) for item in program["conformances"]]
         entry = kernel.entry_point(program["entry"], conformances)
         linked = session.link_program(modules, [entry])
         pipeline = self._device.create_compute_pipeline(linked)
         root = self._device.create_root_shader_object(linked)
         cursor = self._opened.slangpy.ShaderCursor(root).find_entry_point(0)
-        block = cursor["block"] if info.args_size else None
+        block = cursor["_spy_block"] if info.args_size else None
         return RhiKernel(info, pipeline, root, block.dereference() if block is not None and self._handles else block)
 
     def _session(self, program: dict[str, Any]) -> Any:
@@ -337,23 +360,27 @@ class RhiBackend(Backend):
         """Memory that the host writes and the device is done with. Only with the lock."""
         if len(self._stages) < 2:
             stage = Stage(self._make(_STAGE, "upload"))
+            self._stages.append(stage)
         else:
-            stage = self._stages.popleft()
-            self._submissions.wait(stage.value)
-        self._stages.append(stage)
+            stage = self._stages[0]
+            if stage.batch is not None:
+                self._submissions.wait(self._submissions.number(stage.batch, waits=True))
+            self._stages.rotate(-1)
         return stage
 
-    def _grow(self, size: int) -> Block:
-        """A new block."""
+    def _grow(self, size: int, buffer: RhiBuffer) -> None:
+        """Give a buffer a new block; not to be interrupted."""
         with self._lock:
             self._submissions.require_open()
-            self._free.setdefault(size, [])
+            free = self._free.setdefault(size, [])
+            self._takes.setdefault(size, iter(free.pop, None))
             if size > _SMALL:
-                return Block(self._memory(size), 0)
+                buffer.chunk = Block(self._memory(size), 0, free)
+                return
             if self._slab is None or self._slab_at + size > _SLAB:
                 self._slab, self._slab_at = self._memory(_SLAB), 0
             self._slab_at += size
-            return Block(self._slab, self._slab_at - size)
+            buffer.chunk = Block(self._slab, self._slab_at - size, free)
 
     def _memory(self, size: int) -> Memory:
         if self._handles and size > OFFSET_MASK:
@@ -430,11 +457,7 @@ class RhiVulkanHandles(RhiBackend):
 class RhiBuffer(Buffer):
     """A block of slang-rhi's memory."""
 
-    __slots__ = ("block",)
-
-    def __init__(self, backend: RhiBackend, block: Block, nbytes: int) -> None:
-        super().__init__(backend, block.memory.address + block.offset, nbytes)
-        self.block = block
+    __slots__ = ()
 
 
 def _release(submissions: Submissions, leave: Callable[[], None]) -> None:

@@ -15,16 +15,17 @@ import os
 import threading
 import weakref
 from collections import deque
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import Any, ClassVar
 
-from slangpy_rt.backends._shared_pool import LARGEST, PooledBuffer, SharedBlock, SharedPool
+from slangpy_rt.backends._shared_pool import LARGEST, PooledBuffer, SharedPool
 from slangpy_rt.backends._vk_commands import VkCommands
 from slangpy_rt.backends._vk_device import DEVICE, STAGING, Block, VkDevice
-from slangpy_rt.backends._vk_heap import Chunk, Heap
+from slangpy_rt.backends._vk_heap import Heap
 from slangpy_rt.backends._vk_instance import find_fault
 from slangpy_rt.backends._vk_queue import FRAME_BYTES, VulkanKernel, VulkanQueue
-from slangpy_rt.backends._vk_recording import Recorder, VulkanRecording, places
+from slangpy_rt.backends._vk_recording import Recorder, Use, VulkanRecording, places
 from slangpy_rt.backends.base import (
     Backend,
     Buffer,
@@ -37,9 +38,7 @@ from slangpy_rt.backends.base import (
     Target,
 )
 from slangpy_rt.errors import OutOfMemoryError, UnsupportedError
-
-if TYPE_CHECKING:
-    from concurrent.futures import ThreadPoolExecutor
+from slangpy_rt.interrupts import Crew, Release, apart, finalizer, has_daemons
 
 _SMALL_UPLOAD = 64 << 10  # sixteen of them fill a frame
 _STAGE_BYTES = 16 << 20  # on an H200, 64 MiB go up in 3.0 ms; in pieces of 8 MiB in 5.2, of 4 MiB in 5.4
@@ -68,26 +67,31 @@ class VulkanBackend(Backend):
     """
 
     name = "vulkan"
+    __del__ = finalizer("_release.drop")
+
     queue: VulkanQueue
     memory: ClassVar[Sequence[int]] = DEVICE  # for tests: STAGED acts like a discrete GPU
 
     def __init__(self, index: int = 0, *, debug: bool = False) -> None:
         self._device = device = VkDevice(index, debug)
-        self._release = weakref.finalize(self, _close_device, device)
-        # What ends after this may still use the device, and the process gives everything back anyway.
-        self._release.atexit = False
+        self._release = Release(partial(_close_device, device))
         self._leave = functools.partial(_leave, weakref.ref(self))
         atexit.register(self._leave)
         self.target = Target("spirv", "spirv_1_5", "pointer")
         self.caps, self.description, self.messages = device.caps, device.description, device.messages
         self._lock = threading.Lock()
-        self._closed = False
         self._heap = Heap(device, self.memory)
         device.on_close(self._heap.close)
         self._shared = SharedPool()
-        self._stages: list[_Stage] = []
+        self._stages: deque[_Stage] = deque()
         self._threads = min(8, os.cpu_count() or 1)
-        self._pool: ThreadPoolExecutor | None = None
+        self._crew: Crew | None = None
+        # Pipelines that are there, those that nobody has any more, and among these those that the GPU may still have,
+        # with the queues' values behind it.
+        self._pipelines: set[Any] = set()
+        self._retired: deque[Any] = deque()
+        self._dying: deque[tuple[list[Any], list[tuple[VulkanQueue, int]]]] = deque()
+        device.on_close(_destroy, device, self._pipelines)
         self._commands = VkCommands(device)
         self._recorder = Recorder(self._commands)
         self._queues: list[VulkanQueue] = []
@@ -106,7 +110,7 @@ class VulkanBackend(Backend):
         return code
 
     def load(self, binary: bytes, info: KernelInfo) -> VulkanKernel:
-        """Create a pipeline, which lives until the backend closes.
+        """Create a pipeline, which goes with the kernel.
 
         Raises
         ------
@@ -120,12 +124,16 @@ class VulkanBackend(Backend):
                 f"vulkan: kernel {info.entry} has {info.args_size} bytes of arguments, at most "
                 f"{FRAME_BYTES} fit; pass large arrays as buffers"
             )
+        return apart(self._load, binary, info)
+
+    def _load(self, binary: bytes, info: KernelInfo) -> VulkanKernel:
         device, ffi = self._device, self._device.ffi
         code = ffi.new("uint32_t[]", len(binary) // 4)
         ffi.memmove(code, binary, len(binary))
         name = ffi.new("char[]", info.entry.encode())
         with self._lock:
-            self.queue.require_open()
+            self.require_open()
+            self._sweep()
             module = ffi.new("VkShaderModule*")
             shader = device.struct("VkShaderModuleCreateInfo", codeSize=len(binary), pCode=code)
             result = device.lib.vkCreateShaderModule(device.handle, shader, ffi.NULL, module)
@@ -137,31 +145,40 @@ class VulkanBackend(Backend):
             result = device.lib.vkCreateComputePipelines(device.handle, ffi.NULL, 1, create, ffi.NULL, pipeline)
             device.lib.vkDestroyShaderModule(device.handle, module[0], ffi.NULL)
             device.check(result, f"creating a pipeline for kernel {info.entry}")
-            device.on_close(device.lib.vkDestroyPipeline, device.handle, pipeline[0], ffi.NULL)
-        return VulkanKernel(info, pipeline[0])
+            self._pipelines.add(pipeline[0])
+            return VulkanKernel(info, pipeline[0], partial(self._retired.append, pipeline[0]))
+
+    def _sweep(self) -> None:
+        """Destroy the pipelines of kernels that are gone, once the GPU is done with them. With the lock."""
+        retired = [self._retired.popleft() for _ in range(len(self._retired))]
+        if retired:
+            self._dying.append((retired, [(queue, queue.locked_submit()) for queue in self._queues]))
+        while self._dying and all(queue.timeline.passed(value) for queue, value in self._dying[0][1]):
+            gone, _ = self._dying.popleft()
+            self._pipelines.difference_update(gone)
+            _destroy(self._device, gone)
 
     def alloc(self, nbytes: int) -> VulkanBuffer:
+        buffer = VulkanBuffer.__new__(VulkanBuffer)
         with self._lock:
-            if self._closed:
-                self.queue.require_open()
-            chunk = self._heap.take(nbytes) or self._grow(nbytes)
-        return VulkanBuffer(self, nbytes, chunk)
+            if self.closed:
+                self.require_open()
+            found = self._heap.take(buffer, nbytes)
+        if not found:
+            apart(self._grow, buffer, nbytes)
+        chunk = buffer.chunk
+        buffer.backend = self
+        buffer.address = chunk.address
+        buffer.nbytes = nbytes
+        return buffer
 
     def alloc_shared(self, nbytes: int) -> SharedBuffer | None:
-        chunk = self._shared.take(nbytes) or self._find_shared(nbytes)
-        return None if chunk is None else PooledBuffer(self, chunk)
+        return self._shared.take(self, nbytes) or self._find_shared(nbytes)
 
     def share(self, buffer: Buffer) -> tuple[Shared, int] | None:
         if not self._device.exports or not isinstance(buffer, VulkanBuffer):
             return None
         return self._device.shared_memory(buffer.chunk.block), buffer.chunk.offset
-
-    def free(self, buffer: Buffer) -> None:
-        if type(buffer) is VulkanBuffer:
-            self._heap.freed.append(buffer.chunk)
-        else:
-            assert isinstance(buffer, PooledBuffer)
-            self._shared.freed.append(buffer.chunk)
 
     def upload(self, dst: Buffer, offset: int, src: memoryview) -> None:
         assert isinstance(dst, (VulkanBuffer, PooledBuffer))
@@ -172,7 +189,7 @@ class VulkanBackend(Backend):
         address = int(ffi.cast("uintptr_t", data))
         at = dst.chunk.offset + offset
         with self._lock:
-            self.queue.require_open()
+            self.require_open()
             if nbytes <= _SMALL_UPLOAD:
                 self.queue.locked_order(dst.address, True)
                 self.queue.locked_write(block, at, address, nbytes)
@@ -185,8 +202,9 @@ class VulkanBackend(Backend):
                     size = min(_STAGE_BYTES, nbytes - done)
                     stage = self._stage()
                     self._move(stage.block.host, address + done, size)
+                    stage.value = self.queue.locked_next()
                     self.queue.locked_copy(stage.block, 0, block, at + done, size)
-                    stage.value = self.queue.locked_submit()
+                    self.queue.locked_submit()
 
     def download(self, src: Buffer, offset: int, dst: memoryview) -> None:
         assert isinstance(src, (VulkanBuffer, PooledBuffer))
@@ -207,8 +225,9 @@ class VulkanBackend(Backend):
                     self._land(address, *flying.popleft())
                 size = min(_STAGE_BYTES, nbytes - done)
                 stage = self._stage()
+                stage.value = self.queue.locked_next()
                 self.queue.locked_copy(block, at + done, stage.block, 0, size)
-                stage.value = self.queue.locked_submit()
+                self.queue.locked_submit()
                 flying.append((stage, done, size))
             while flying:
                 self._land(address, *flying.popleft())
@@ -237,18 +256,24 @@ class VulkanBackend(Backend):
         """A queue of its own on the driver's queues in turn, of which there may be but one."""
         if handle is not None:
             raise UnsupportedError("device vulkan: it has no streams of other libraries to take over.")
+        return apart(self._open_queue)
+
+    def _open_queue(self) -> VulkanQueue:
         device = self._device
         with self._lock:
-            if self._closed:
-                self.queue.require_open()
+            if self.closed:
+                self.require_open()
             queue = VulkanQueue(
                 self, self._commands, device.queues[len(self._queues) % len(device.queues)], self._lock
             )
             self._queues.append(queue)
         return queue
 
+    def require_open(self) -> None:
+        self.queue.require_open()
+
     def abandon(self) -> None:
-        self._closed = True
+        self.closed = True
         self._release.detach()
 
     def record(self, dispatches: Sequence[Dispatch], waits: Sequence[tuple[int, ...]]) -> Recording:
@@ -260,67 +285,75 @@ class VulkanBackend(Backend):
             for d, at in zip(kept, offsets, strict=True):
                 packed[at : at + len(d.args)] = d.args
             self.upload(blocks, 0, memoryview(packed))
+        return apart(self._record, kept, waits, blocks, offsets)
+
+    def _record(
+        self, kept: list[Dispatch], waits: Sequence[tuple[int, ...]], blocks: Buffer | None, offsets: list[int]
+    ) -> Recording:
         with self._lock:
-            self.queue.require_open()
+            self.require_open()
             command = self._recorder.record(kept, waits, 0 if blocks is None else blocks.address, offsets)
-        return VulkanRecording(kept, command, blocks, offsets, self.queue, self._recorder.retired)
+            return VulkanRecording(kept, blocks, offsets, Use(command, self.queue), self._recorder.retired)
 
     def update(self, recording: Recording, place: int, dispatch: Dispatch) -> None:
         assert isinstance(recording, VulkanRecording) and recording.blocks is not None
         recording.dispatches[place] = dispatch
-        if recording.home is not self.queue:
-            self.queue.wait(recording.home.mark())
-            recording.home = self.queue
+        use = recording.use
+        if use.home is not self.queue:
+            self.queue.wait(use.home.mark())
+            use.home = self.queue
         # In order with submissions before and after.
         self.upload(recording.blocks, recording.offsets[place], memoryview(dispatch.args))
         # Behind it, the command buffer is in use nowhere any more.
-        recording.value = self.queue.value + 1
+        use.value = self.queue.value + 1
 
     def replay(self, recording: Recording) -> None:
         self.queue.replay(recording)
 
     def sync(self) -> None:
         retired = self._shared.retired()
-        try:
+        with self.inside[threading.get_ident()]:
             queues = list(self._queues)
             # All first, so that they run at the same time.
             with self._lock:
-                self.queue.require_open()
+                self.require_open()
                 values = [queue.locked_submit() for queue in queues]
             for queue, value in zip(queues, values, strict=True):
                 queue.timeline.wait(value)
-        except BaseException:
-            self._shared.freed.extend(retired)
-            raise
         self._shared.reuse(retired)
 
     def close(self) -> None:
+        # Who is inside may wait for work that was not sent, or need the lock to get out.
         with self._lock:
-            if self._closed:
+            self.closed = True
+            for queue in self._queues:
+                queue.closed = True
+        self.inside.wait()
+        apart(self._close)
+
+    def _close(self) -> None:
+        with self._lock:
+            if not self._release.alive:
                 return
-            self._closed = True
             self._shared.close()
             atexit.unregister(self._leave)
             try:
                 for queue in self._queues:
                     queue.timeline.wait(queue.locked_submit())
             finally:
-                for queue in self._queues:
-                    queue.closed = True
-                if self._pool is not None:
-                    self._pool.shutdown()
+                if self._crew is not None:
+                    self._crew.close()
                 self._release()
 
     def _stage(self) -> _Stage:
         """Get a staging buffer that the GPU is done with: a new one while there are few, else the oldest."""
         if len(self._stages) < _STAGES:
-            block = self._device.allocate(_STAGE_BYTES, STAGING)
-            self._device.on_close(self._device.release, block)
-            stage = _Stage(block)
+            stage = _Stage(self._device, self._device.allocate(_STAGE_BYTES, STAGING))
+            self._stages.append(stage)
         else:
-            stage = self._stages.pop(0)
-            self.queue.timeline.wait(stage.value)
-        self._stages.append(stage)
+            stage = self._stages[0]
+            self.queue.locked_settle(stage.value)
+            self._stages.rotate(-1)
         return stage
 
     def _land(self, address: int, stage: _Stage, done: int, size: int) -> None:
@@ -335,19 +368,22 @@ class VulkanBackend(Backend):
             return
         # Whole pages, so that no two threads share one.
         step = -(-nbytes // parts) + 4095 & -4096
-        jobs = []
         try:
-            if self._pool is None:
-                from concurrent.futures import ThreadPoolExecutor
-
-                self._pool = ThreadPoolExecutor(self._threads)
-            for at in range(0, nbytes, step):
-                jobs.append(self._pool.submit(ctypes.memmove, dst + at, src + at, min(step, nbytes - at)))
+            if self._crew is None:
+                apart(self._start_crew)
         except RuntimeError:
             # The interpreter goes down and starts no threads any more.
             ctypes.memmove(dst, src, nbytes)
-        for job in jobs:
-            job.result()
+            return
+        own, *others = [
+            partial(ctypes.memmove, dst + at, src + at, min(step, nbytes - at)) for at in range(0, nbytes, step)
+        ]
+        assert self._crew is not None
+        self._crew.run(own, others)
+
+    def _start_crew(self) -> None:
+        # The caller holds the lock.
+        self._crew = Crew(self._threads - 1)
 
     def leave(self) -> None:
         """The process ends: no work may be in flight when the driver's own exit handlers run.
@@ -355,10 +391,12 @@ class VulkanBackend(Backend):
         Daemon threads, which nothing else stops, stop at their next call.
         """
         with self._lock:
-            if self._closed:
+            # What ends after this may still use the device, and the process gives everything back anyway.
+            self._release.keep()
+            if self.closed:
                 return
-            if any(thread.daemon for thread in threading.enumerate()):
-                self._closed = True
+            if has_daemons():
+                self.closed = True
                 for queue in self._queues:
                     queue.locked_submit()
                     queue.closed = queue.leaving = True
@@ -367,40 +405,55 @@ class VulkanBackend(Backend):
                     queue.locked_submit()
             self._device.lib.vkDeviceWaitIdle(self._device.handle)
 
-    def _find_shared(self, nbytes: int) -> SharedBlock | None:
+    def _find_shared(self, nbytes: int) -> PooledBuffer | None:
         """Get a block of a size that has none free: from its first slab, or one that a wait sets free."""
         if nbytes > LARGEST:
             return None
+        pool = self._shared
+        if not (pool.missing(nbytes) and apart(self._add_slab, nbytes)):
+            self.require_open()
+            if pool.freed:
+                self.sync()
+        return pool.take(self, nbytes)
+
+    def _add_slab(self, nbytes: int) -> bool:
         device, pool = self._device, self._shared
         with self._lock:
-            self.queue.require_open()
+            self.require_open()
             size = pool.missing(nbytes)
             if size:
                 block = device.allocate(size, STAGING)
                 device.on_close(device.release, block)
                 pool.add(nbytes, block, block.address, memoryview(device.bytes(block)))
-        if not size and pool.freed:
-            self.sync()
-        return pool.take(nbytes)
+        return size > 0
 
-    def _grow(self, nbytes: int) -> Chunk:
+    def _grow(self, buffer: VulkanBuffer, nbytes: int) -> None:
         """Allocate from the driver, after reusing what is idle if that is a lot or all there is."""
         heap = self._heap
-        chunk = heap.recycle(nbytes)
-        if chunk is not None:
-            # The block is cut anew, at addresses that ``_touched`` does not know.
-            self.queue.locked_barrier()
-            return chunk
+        with self._lock:
+            self.require_open()
+            if heap.take(buffer, nbytes):
+                return
+            if heap.recycle(nbytes):
+                # The block is cut anew, at addresses that ``_touched`` does not know.
+                self.queue.locked_barrier()
+            else:
+                self._allocate(nbytes)
+            heap.take(buffer, nbytes)
+
+    def _allocate(self, nbytes: int) -> None:
+        heap = self._heap
         if heap.idle() > self._device.heap_bytes // 4:
             self.queue.timeline.wait(self.queue.locked_submit())
             heap.trim()
         try:
-            return heap.grow(nbytes)
+            heap.grow(nbytes)
+            return
         except OutOfMemoryError:
             self.queue.timeline.wait(self.queue.locked_submit())
             heap.trim()
         try:
-            return heap.grow(nbytes)
+            heap.grow(nbytes)
         except OutOfMemoryError as error:
             raise OutOfMemoryError(
                 f"vulkan: no room for {nbytes} bytes; free arrays or use smaller ones. {error}"
@@ -410,13 +463,7 @@ class VulkanBackend(Backend):
 class VulkanBuffer(Buffer):
     """A chunk of the heap."""
 
-    __slots__ = ("chunk",)
-
-    def __init__(self, backend: Backend, nbytes: int, chunk: Chunk) -> None:
-        self.backend = backend
-        self.address = chunk.address
-        self.nbytes = nbytes
-        self.chunk = chunk
+    __slots__ = ()
 
 
 class _Stage:
@@ -424,9 +471,15 @@ class _Stage:
 
     __slots__ = ("block", "value")
 
-    def __init__(self, block: Block) -> None:
+    def __init__(self, device: VkDevice, block: Block) -> None:
+        device.on_close(device.release, block)
         self.block = block
         self.value = 0
+
+
+def _destroy(device: VkDevice, pipelines: Iterable[Any]) -> None:
+    for pipeline in pipelines:
+        device.lib.vkDestroyPipeline(device.handle, pipeline, device.ffi.NULL)
 
 
 def _leave(backend: weakref.ref[VulkanBackend]) -> None:

@@ -15,7 +15,7 @@ import torch
 from slangpy_rt.backends.base import Buffer
 from slangpy_rt.dtypes import BFLOAT16
 from slangpy_rt.errors import BindError, SlangPyRtError
-from slangpy_rt.feeds import Feed
+from slangpy_rt.feeds import Feed, Region
 from slangpy_rt.interop.exchange import capsule
 from slangpy_rt.interop.torch_types import check_plain, described, element_of
 from slangpy_rt.tensor import Tensor
@@ -85,6 +85,7 @@ class StagedFeed(Feed):
     """A tensor that is copied to the Vulkan device, and back if the kernel writes it."""
 
     buffers = 1
+    private = True
     lasting = False
 
     def __init__(self, device: Device, sample: torch.Tensor, access: str) -> None:
@@ -92,12 +93,18 @@ class StagedFeed(Feed):
         self._access = access
         self._layout = device.layout(Tensor, element_of(sample), tuple(sample.shape))
         self.returns = access != "in"
+        self.brings = int(self.returns)
 
     def kept(self) -> StagedFeed:
         """The same for a tensor of which the kernel writes a part."""
         whole = copy.copy(self)
         whole._access = "inout"
         return whole
+
+    def regions(self, value: torch.Tensor) -> list[Region]:
+        unit = value.element_size()
+        strides = tuple(s * unit for s in value.stride())
+        return [Region(value.data_ptr(), tuple(value.shape), strides, unit)] if value.numel() else []
 
     def feed(self, value: torch.Tensor, block: list[Any], buffers: list[Buffer]) -> None:
         if self._access == "out":

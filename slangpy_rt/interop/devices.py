@@ -9,17 +9,22 @@ import torch
 from slangpy_rt.device import Device
 from slangpy_rt.errors import UnsupportedError
 from slangpy_rt.selection import named
+from slangpy_rt.wording import describe
 
 
 def torch_device(type: str, options: dict[str, Any]) -> Device:
     """As ``slangpy_rt.create_torch_device``."""
-    name, index = named(type, options.pop("index", -1))
+    given = options.pop("index", None)
+    name, index = named(type, 0 if given is None else given)
+    index = -1 if given is None and ":" not in type else index
     if name == "cpu" or (name == "automatic" and not torch.cuda.is_available()):
         return Device("cpu", **options)
     if name == "vulkan":
         return Device("vulkan", index=max(index, 0), **options)
     if name not in ("cuda", "automatic"):
-        raise UnsupportedError(f"create_torch_device: {type!r} is not one of 'cuda', 'vulkan', 'cpu', 'automatic'.")
+        raise UnsupportedError(
+            f"create_torch_device: {describe(type)} is not one of 'cuda', 'vulkan', 'cpu', 'automatic'."
+        )
     if not torch.cuda.is_available():
         raise UnsupportedError(
             "create_torch_device: this PyTorch has no CUDA device; torch.cuda.is_available() is False."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -10,6 +11,8 @@ from slangpy_rt.backends.base import Buffer
 from slangpy_rt.dtypes import SLANG_OF, scalar_type
 from slangpy_rt.errors import BindError
 from slangpy_rt.interop.dlpack import CUDA, LEGACY, Import
+from slangpy_rt.interrupts import finalizer
+from slangpy_rt.wording import describe
 
 if TYPE_CHECKING:
     from slangpy_rt.device import Device
@@ -37,22 +40,18 @@ class CallBuffer(Buffer):
         super().__init__(device.backend, owner.address, 0)
         self.owner = owner
 
-    def __del__(self, _exiting: Any = None) -> None:
-        """Nothing goes back to the device."""
-
 
 class KeptBuffer(CallBuffer):
     """Memory of another library for a Tensor: it goes back once work is done that was queued while there was one."""
 
-    __slots__ = ("_orphans",)
+    __slots__ = ("_give",)
+
+    # This is no place to ask the driver how far its work is.
+    __del__ = finalizer("_give")
 
     def __init__(self, device: Device, owner: Import) -> None:
         super().__init__(device, owner)
-        self._orphans = device.order.orphans
-
-    def __del__(self, _exiting: Any = None) -> None:
-        # This is no place to ask the driver how far its work is.
-        self._orphans.append(self.owner)
+        self._give = partial(device.order.orphans.append, owner)
 
 
 def memory_of(device: Device, value: Any) -> Memory:
@@ -82,6 +81,10 @@ def kept_memory(device: Device, value: Any) -> tuple[Memory, Buffer]:
     BindError
         If the device does not work there, Slang has no such element type, or the array must not be changed.
     """
+    if not any(hasattr(type(value), name) for name in ("__dlpack__", "__cuda_array_interface__")):
+        raise BindError(
+            f"Tensor.from_dlpack: {describe(value)} is no array of another library: it has no __dlpack__."
+        )
     if is_read_only(value):
         raise BindError(
             f"Tensor.from_dlpack: {described(value)} that must not be changed, as a Tensor may be; copy it with "

@@ -12,12 +12,14 @@ import torch
 from slangpy_rt.errors import BindError
 from slangpy_rt.interop.autograd import Backward
 from slangpy_rt.interop.torch_types import dtype_of
+from slangpy_rt.wording import describe
 
 if TYPE_CHECKING:
     from slangpy_rt.function import Function
 
 # PyTorch knows operators by name and keeps them until the process ends, so that no name comes twice.
 _NUMBERS = itertools.count()
+_SCHEMA = re.compile(r"\s*[A-Za-z][\w\[\]?]* +\w+\s*(,\s*[A-Za-z][\w\[\]?]* +\w+\s*)*")
 
 
 class SlangModule(torch.nn.Module):
@@ -33,6 +35,7 @@ class SlangModule(torch.nn.Module):
 
     def __init__(self, function: Function, **parameters: Any) -> None:
         super().__init__()
+        _check_function("torch_module", function)
         self._function = function
         known = [p.name for sig in function.overloads for p in sig.params]
         for name, value in parameters.items():
@@ -42,7 +45,7 @@ class SlangModule(torch.nn.Module):
                 )
             if not isinstance(value, torch.Tensor):
                 raise BindError(
-                    f"torch_module: '{name}' is {value!r}; a parameter that is learned is a torch tensor."
+                    f"torch_module: '{name}' is {describe(value)}; a parameter that is learned is a torch tensor."
                 )
             self.register_parameter(name, torch.nn.Parameter(value.detach().clone()))
 
@@ -57,6 +60,12 @@ class SlangModule(torch.nn.Module):
 
 def operator_of(function: Function, arguments: str | None) -> Any:
     """A function as an operator of PyTorch; see ``slangpy_rt.torch_operator``."""
+    _check_function("torch_operator", function)
+    if arguments is not None and not (isinstance(arguments, str) and _SCHEMA.fullmatch(arguments)):
+        raise BindError(
+            f"torch_operator: arguments is {describe(arguments)}; kinds and names were expected, as in "
+            "'Tensor x, float exposure'."
+        )
     if len(function.overloads) != 1:
         raise BindError(f"torch_operator: {function.name} has overloads; an operator stands for one function.")
     sig = function.overloads[0]
@@ -112,6 +121,11 @@ def operator_of(function: Function, arguments: str | None) -> Any:
     if sig.differentiable:
         operator.register_autograd(propagate, setup_context=keep)
     return operator
+
+
+def _check_function(where: str, function: Any) -> None:
+    if not hasattr(type(function), "append_to"):
+        raise BindError(f"{where}: function is {describe(function)}; a function of a module was expected.")
 
 
 def _numpy_of(tensor: torch.Tensor) -> Any:

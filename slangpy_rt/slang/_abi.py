@@ -162,6 +162,7 @@ METHODS: dict[str, tuple[int, Any, tuple[Any, ...]]] = {
     "IComponentType.getEntryPointCode": (6, c_int32, (c_ssize_t, c_ssize_t, c_void_p, c_void_p)),
     "IComponentType.getTargetCode": (14, c_int32, (c_ssize_t, c_void_p, c_void_p)),
     "IComponentType.link": (10, c_int32, (c_void_p, c_void_p)),
+    "IEntryPoint.getFunctionReflection": (17, c_void_p, ()),
     "IModule.findEntryPointByName": (17, c_int32, (c_char_p, c_void_p)),
     "IModule.getDefinedEntryPointCount": (18, c_int32, ()),
     "IModule.getDefinedEntryPoint": (19, c_int32, (c_int32, c_void_p)),

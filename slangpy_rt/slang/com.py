@@ -7,9 +7,8 @@ without atomics, so the caller must hold its own lock around every use.
 from __future__ import annotations
 
 import ctypes
-import sys
-from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -28,11 +27,18 @@ class ComPtr:
         Whether the reference is ours to give back; Slang lends what a session keeps, such as modules.
     """
 
-    __slots__ = ("address", "owned")
+    __slots__ = ("_release", "address", "owned")
+
+    # By C alone, as in ``interrupts.py``: an interrupt in a ``__del__`` of Python's is reported, and is lost.
+    __del__ = property(attrgetter("_release"))
 
     def __init__(self, address: int, owned: bool = True) -> None:
         self.address = address
         self.owned = owned
+        if owned:
+            slot, prototype = _prototype("ISlangUnknown.release")
+            table = ctypes.cast(address, ctypes.POINTER(ctypes.POINTER(ctypes.c_void_p)))[0]
+            self._release = partial(prototype(table[slot]), address)
 
     def call(self, method: str, *args: Any) -> Any:
         """Call ``"Interface.method"``."""
@@ -44,18 +50,15 @@ class ComPtr:
         """Give the reference back. Calling it again does nothing."""
         address, self.address = self.address, 0
         if address and self.owned:
-            ComPtr(address, owned=False).call("ISlangUnknown.release")
+            release = self._release
+            del self._release
+            release()
 
     def __enter__(self) -> ComPtr:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    def __del__(self, _exiting: Callable[[], bool] = sys.is_finalizing) -> None:
-        # At exit this module's globals may be gone already, and the process gives everything back anyway.
-        if not _exiting():
-            self.close()
 
 
 class Out:

@@ -10,12 +10,14 @@ import re
 from collections.abc import Iterator
 
 from slangpy_rt.errors import CompileError
+from slangpy_rt.slang.text import deepest
 
 _OP_VARIABLE = 59  # SPIR-V, as the storage classes UniformConstant, Uniform and StorageBuffer
 _BOUND = (0, 2, 12)
+_OP_LOOP_MERGE, _OP_SELECTION_MERGE, _OP_LABEL = 246, 247, 248
 _OP_NAME, _OP_TYPE_POINTER, _PHYSICAL_STORAGE = 5, 32, 5349
 # What a kernel with handles has bound: all buffers there are, and where its argument block is.
-_BOUND_BY_US = (b"__slang_resource_heap", b"entryPointParams.block")
+_BOUND_BY_US = (b"__slang_resource_heap", b"entryPointParams._spy_block")
 
 
 def has_no_body(code: bytes) -> str:
@@ -76,15 +78,43 @@ def _instructions(code: bytes) -> Iterator[tuple[int, memoryview]]:
         at = end
 
 
+def nesting(code: bytes, form: str) -> int:
+    """How deep brackets of a text, or selections and loops of SPIR-V, stand in each other."""
+    if form != "spirv":
+        return deepest(code.decode("utf-8", "replace"))
+    ends: list[int] = []
+    most = 0
+    for op, words in _instructions(code):
+        if op in (_OP_LOOP_MERGE, _OP_SELECTION_MERGE):
+            ends.append(words[1])
+            most = max(most, len(ends))
+        elif op == _OP_LABEL and ends and words[1] == ends[-1]:
+            ends.pop()
+    return most
+
+
 def calls_printf(code: bytes, form: str) -> bool:
     """Whether target code prints by means of its language, not by those of our library."""
     return b"NonSemantic.DebugPrintf" in code if form == "spirv" else re.search(rb"\n +printf\(", code) is not None
 
 
-def context_variables(code: bytes) -> list[str]:
+def context_variables(code: bytes, entry: str) -> list[str]:
     """Global variables that C++ of Slang's keeps in a context, which it wants passed to the exported function."""
-    context = re.search(r"^struct KernelContext_\d+\n\{\n(.*?)^\};", code.decode("utf-8", "replace"), re.M | re.S)
-    return re.findall(r"(\w+?)_\d+;$", context[1], re.M) if context else []
+    text = code.decode("utf-8", "replace")
+    # A user may call a struct KernelContext too.
+    kind = re.search(rf"\bvoid {entry}\([^)]*, (KernelContext_\d+) \* \w+\)", text)
+    context = re.search(rf"^struct {kind[1]}\n\{{\n(.*?)^\}};", text, re.M | re.S) if kind else None
+    return re.findall(r"^ *(?!GlobalParams_).*?(\w+?)_\d+;$", context[1], re.M) if context else []
+
+
+def reads_parameters(code: bytes) -> bool:
+    """Whether C++ of Slang's takes global parameters, which only a binding could fill."""
+    return re.search(rb"^ *GlobalParams_\d+ *\* globalParams_\d+;$", code, re.M) is not None
+
+
+def emitted_name(name: str) -> str:
+    """A name as Slang writes it in front of its own number: ``gain_`` and ``__gain`` as ``gain`` and ``_gain``."""
+    return re.sub("_+", "_", name).rstrip("_")
 
 
 def exported(code: bytes, entry: str) -> bytes:
@@ -103,7 +133,7 @@ def exported(code: bytes, entry: str) -> bytes:
     if len(found) != 1:
         raise CompileError(
             f"the text has no function {entry!r} to export; expected one declared as\n"
-            f"export __extern_cpp void {entry}(int64_t begin, int64_t end, Call* call)"
+            f"export __extern_cpp void {entry}(int64_t begin, int64_t end, Block *block)"
         )
     start, kind, name = found[0]
     context = f"\n    {kind} globals = {{}};\n    {kind} * {name} = &globals;" if kind else ""

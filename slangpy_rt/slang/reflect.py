@@ -13,10 +13,9 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from slangpy_rt.dtypes import storage
 from slangpy_rt.slang import _abi
 from slangpy_rt.slang.com import ComPtr, Out
-from slangpy_rt.slang.text import THREADS, Prepared, docs
+from slangpy_rt.slang.text import STAGE, STAGES, THREADS, Prepared, docs
 from slangpy_rt.types import (
     EntryPoint,
     Field,
@@ -79,10 +78,19 @@ class Reflector:
         Cases of the enums by name, which reflection does not have.
     layout : int
         The module's layout, which alone tells what a struct inherits; without it structs have their own fields.
+    undefined : collection of str
+        Structs that are declared alone.
     """
 
-    def __init__(self, native: ctypes.CDLL, cases: Mapping[str, Cases] | None = None, layout: int = 0) -> None:
+    def __init__(
+        self,
+        native: ctypes.CDLL,
+        cases: Mapping[str, Cases] | None = None,
+        layout: int = 0,
+        undefined: Collection[str] = (),
+    ) -> None:
         self._native = native
+        self._open = undefined
         self._cases = cases or {}
         self._layout = layout
         self._types: dict[tuple[str, bool, bool], SlangType] = {}
@@ -105,7 +113,7 @@ class Reflector:
             space, dot, own = name.rpartition(".")
             if _OPERATOR.fullmatch(own):
                 yield self.signature(function, f"{space}{dot}operator{own.removeprefix('operator')}", generics)
-            elif own.isidentifier() and self._threads(function) is None:
+            elif own.isidentifier() and self._threads(function) is None and not self.stage(function):
                 yield self.signature(function, name, generics)
 
     def kernels(self, decl: int, semantics: Mapping[str, Mapping[str, str]]) -> Iterator[EntryPoint]:
@@ -130,10 +138,18 @@ class Reflector:
             if kind == _abi.SLANG_DECL_KIND_GENERIC:
                 child = self._inner(child)
                 kind = self._native.spReflectionDecl_getKind(child)
-            ours = self._decl_name(child).startswith((_CBUFFER, THREADS))
+            ours = self._decl_name(child).startswith((_CBUFFER, THREADS, STAGE))
             if kind == _abi.SLANG_DECL_KIND_STRUCT and not ours:
                 yield child
                 yield from self.struct_decls(child)
+
+    def names(self, decl: int) -> Iterator[str]:
+        """What a module declares in its outermost scope, and what a namespace or a cbuffer may bring there."""
+        for child, kind in self._children(decl):
+            name = self._decl_name(child)
+            yield name
+            if kind == _abi.SLANG_DECL_KIND_NAMESPACE or name.startswith(_CBUFFER):
+                yield from self.names(child)
 
     def extensions(self, decl: int) -> Iterator[int]:
         """Declarations of a module's extensions; reflection does not tell of what."""
@@ -243,18 +259,33 @@ class Reflector:
         self._native.spReflectionType_GetFullName(address, out.ref)
         return out.bytes().rstrip(b"\0").decode()
 
+    def stages(self, decl: int) -> Iterator[tuple[str, str]]:
+        """Functions of a module that its text has as shaders of graphics or of ray tracing, with the stage."""
+        for function, name, _ in self.declared(decl):
+            stage = self.stage(function)
+            if stage:
+                yield name, stage
+
+    def stage(self, function: int) -> str:
+        """The stage of graphics or of ray tracing that a function's attribute names; empty if there is none."""
+        found = self._attribute(function, STAGE, 1)
+        return STAGES[found[0]] if found else ""
+
     def _threads(self, function: int) -> tuple[int, int, int] | None:
+        found = self._attribute(function, THREADS, 3)
+        return (found[0], found[1], found[2]) if found else None
+
+    def _attribute(self, function: int, name: str, count: int) -> list[int]:
+        """Arguments of an attribute of ours; none if the function does not have it."""
         native = self._native
         for index in range(native.spReflectionFunction_GetUserAttributeCount(function)):
             attribute = native.spReflectionFunction_GetUserAttribute(function, index)
-            if native.spReflectionUserAttribute_GetName(attribute) == THREADS.encode():
-                size = []
-                for axis in range(3):
-                    value = ctypes.c_int32()
-                    native.spReflectionUserAttribute_GetArgumentValueInt(attribute, axis, ctypes.byref(value))
-                    size.append(value.value)
-                return size[0], size[1], size[2]
-        return None
+            if native.spReflectionUserAttribute_GetName(attribute) == name.encode():
+                values = [ctypes.c_int32() for _ in range(count)]
+                for at, value in enumerate(values):
+                    native.spReflectionUserAttribute_GetArgumentValueInt(attribute, at, ctypes.byref(value))
+                return [value.value for value in values]
+        return []
 
     def _inner(self, decl: int) -> int:
         native = self._native
@@ -311,6 +342,8 @@ class Reflector:
         arguments = self._arguments(address, texts) if texts else ()
         # Slang 2026.12 ends the process when asked for the layout of some types that depend on a parameter.
         known = "<" not in base and not any(isinstance(a, SlangType) and a.kind == "generic" for a in arguments)
+        # It also does where one in it is only declared, as by `extern struct V : I;`.
+        known = known and full not in self._open and not any(self._is_open(field.type) for field in fields)
         parent = self._base(address) if whole and known else None
         if parent is not None:
             fields = _with_inherited(full, parent, fields)
@@ -321,6 +354,10 @@ class Reflector:
             return SlangType("struct", full, fields=tuple(fields))
         names = (a.name if isinstance(a, SlangType) else str(a) for a in arguments)
         return SlangType("struct", f"{base}<{', '.join(names)}>", fields=tuple(fields), arguments=arguments)
+
+    def _is_open(self, kind: SlangType) -> bool:
+        inner = [field.type for field in kind.fields] + [kind.element] * (kind.element is not None)
+        return kind.name in self._open or any(self._is_open(item) for item in inner if item is not None)
 
     def _base(self, address: int) -> SlangType | None:
         """The struct that a struct inherits from."""
@@ -399,6 +436,7 @@ def module_info(
     text: str,
     prepared: Prepared,
     cases: Mapping[str, Cases],
+    undefined: Collection[str] = (),
 ) -> ModuleInfo:
     """Everything a module declares but its dependencies; kernels of graphics, and those of included files, not.
 
@@ -410,8 +448,11 @@ def module_info(
         That text as it was compiled.
     cases : mapping
         Of enums.
+    undefined : collection of str
+        Structs that are declared alone.
     """
-    reflector = Reflector(native, cases, module.call("IComponentType.getLayout", 0, None))
+    reflector = Reflector(native, cases, module.call("IComponentType.getLayout", 0, None), undefined)
+    # Of included files, which the compiler reads by itself.
     others = set()
     for index in range(module.call("IModule.getDefinedEntryPointCount")):
         out = Out()
@@ -419,9 +460,10 @@ def module_info(
         found = out.take()
         if found is not None:
             with found:
-                layout = found.call("IComponentType.getLayout", 0, None)
-                entry = native.spReflection_getEntryPointByIndex(layout, 0)
-                others.add(native.spReflectionEntryPoint_getName(entry).decode())
+                # Slang 2026.12 ends the process when asked for the layout of a miss shader for C++.
+                function = found.call("IEntryPoint.getFunctionReflection")
+                decl = native.spReflectionFunction_asDecl(function)
+                others.add((native.spReflectionDecl_getName(decl) or b"").decode())
     decl = module.call("IModule.getModuleReflection")
     notes = {key: iter(comments) for key, comments in docs(text).items()}
     return ModuleInfo(
@@ -433,7 +475,18 @@ def module_info(
         ),
         tuple(reflector.constants(decl)),
         tuple(reflector.uniforms(decl, prepared.uniforms)),
+        stages=tuple(reflector.stages(decl)),
     )
+
+
+def undefined_structs(native: ctypes.CDLL, decl: int) -> list[str]:
+    """Structs that a module declares by ``extern``, for another one to define."""
+    reflector = Reflector(native)
+    return [
+        reflector.full_name(native.spReflection_getTypeFromDecl(child))
+        for child in reflector.struct_decls(decl)
+        if native.spReflectionDecl_findModifier(child, _abi.SLANG_MODIFIER_EXTERN)
+    ]
 
 
 def constant_values(native: ctypes.CDLL, decl: int) -> list[int]:
@@ -446,15 +499,16 @@ def constant_values(native: ctypes.CDLL, decl: int) -> list[int]:
     return out
 
 
-def global_variables(native: ctypes.CDLL, decl: int) -> dict[str, tuple[bool, bool]]:
+def global_variables(native: ctypes.CDLL, decl: int) -> list[tuple[str, bool, bool]]:
     """A module's global variables: whether each is static, and whether it has an initial value."""
-    return {
-        name.rpartition(".")[2]: (
+    return [
+        (
+            name,
             bool(native.spReflectionDecl_findModifier(child, _abi.SLANG_MODIFIER_STATIC)),
             bool(native.spReflectionVariable_HasDefaultValue(variable)),
         )
         for name, child, variable in Reflector(native).variables(decl)
-    }
+    ]
 
 
 def struct_with_docs(info: StructInfo, notes: Mapping[str, Iterator[str]]) -> StructInfo:
@@ -475,7 +529,7 @@ def with_doc(sig: FunctionSig, notes: Mapping[str, Iterator[str]], prefix: str =
 
 
 def call_layout(native: ctypes.CDLL, layout: int, entry: str) -> tuple[tuple[LayoutField, ...], int]:
-    """Members and size, in bytes, of struct ``Call`` where the kernel gets it; empty without one."""
+    """Members and size, in bytes, of struct ``_spy_Call`` where the kernel gets it; empty without one."""
     block = _find_call(native, layout, entry)
     if not block:
         return (), 0
@@ -498,7 +552,7 @@ def call_layout(native: ctypes.CDLL, layout: int, entry: str) -> tuple[tuple[Lay
 
 def _find_call(native: ctypes.CDLL, layout: int, entry: str) -> Any:
     if entry in _BY_NAME:
-        found = native.spReflection_FindTypeByName(layout, b"Call")
+        found = native.spReflection_FindTypeByName(layout, b"_spy_Call")
         rules = _BY_NAME[entry]
         return native.spReflection_GetTypeLayout(layout, found, rules) if found else None
     entry = native.spReflection_getEntryPointByIndex(layout, 0)
@@ -506,7 +560,8 @@ def _find_call(native: ctypes.CDLL, layout: int, entry: str) -> Any:
         param = native.spReflectionEntryPoint_getParameterByIndex(entry, index)
         value = native.spReflectionVariableLayout_GetTypeLayout(param)
         for block in (value, native.spReflectionTypeLayout_GetElementTypeLayout(value)):
-            if block and native.spReflectionType_GetName(native.spReflectionTypeLayout_GetType(block)) == b"Call":
+            type_ = native.spReflectionTypeLayout_GetType(block) if block else None
+            if type_ and native.spReflectionType_GetName(type_) == b"_spy_Call":
                 return block
     return None
 
@@ -527,6 +582,8 @@ def _with_inherited(full: str, base: SlangType, own: list[Field]) -> list[Field]
 
     def refused(field: Field, why: str) -> Field:
         return replace(field, type=SlangType("other", f"{field.type.name} ({why}; make {base.name} a field)"))
+
+    from slangpy_rt.dtypes import storage  # imports NumPy, which few modules need: 0.1 s
 
     names = {field.name for field in own}
     inherited = [refused(f, f"hidden by {full}.{f.name}") if f.name in names else f for f in base.fields]

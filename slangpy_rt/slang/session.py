@@ -9,29 +9,39 @@ import ctypes
 import hashlib
 import json
 import re
-import sys
 import threading
-from collections.abc import Callable, Iterable
+from collections import deque
+from collections.abc import Iterable
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
+from operator import attrgetter
 from pathlib import Path
 
 from slangpy_rt.backends.base import Target
 from slangpy_rt.errors import CompileError, UnsupportedError
 from slangpy_rt.slang import _abi, reflect
 from slangpy_rt.slang.com import ComPtr, Out, load_library
+from slangpy_rt.slang.cpp_functions import lacking_function, with_functions
+from slangpy_rt.slang.division import with_division
 from slangpy_rt.slang.emitted import (
     calls_printf,
     context_variables,
+    emitted_name,
     exported,
     has_no_body,
+    nesting,
     reads_bindings,
+    reads_parameters,
     uses_bytes,
     uses_pointers,
 )
+from slangpy_rt.slang.files import check_imports, dependencies, places
 from slangpy_rt.slang.locate import find_library
 from slangpy_rt.slang.lookup import Lookup, last_part, parse
-from slangpy_rt.slang.text import blank, docs, prepare
+from slangpy_rt.slang.spirv_integers import lacking_fields, lacking_integer, with_integers
+from slangpy_rt.slang.spirv_math import lacking_double, with_doubles
+from slangpy_rt.slang.text import RESERVED, blank, declared, deepest, docs, local_statics, prepare, reserved
 from slangpy_rt.types import Compiled, FunctionSig, ModuleInfo, SlangType, StructInfo
 
 _FORMATS = {
@@ -47,6 +57,8 @@ _OPTIONS = (
     (_abi.EmitSpirvMethod, _abi.SLANG_EMIT_SPIRV_DIRECTLY),
     (_abi.VulkanUseEntryPointName, 1),
 )
+# Compilers recurse over what they read. Those of drivers do so in this process, on whatever stack calls them.
+_DEEPEST = 1000
 _NEEDS_GROUPS = re.compile(r"(?:Wave|Quad|Subgroup|subgroup)\w+|\w*MemoryBarrier\w*|\w*WithGroupSync\w*|barrier")
 _UNFILLED = (
     "the function reads a global resource, a cbuffer, a global variable without 'uniform' or one of an imported "
@@ -56,6 +68,25 @@ _UNFILLED = (
 _NO_POINTERS = "the function uses {used}; this device has no pointers. Pass arrays as RWTensor or RWStructuredBuffer."
 _NO_BYTES = "the function uses {used}; HLSL has no 8-bit integers. Use wider ones."
 _NOTHING = "the function uses {used}, for which Slang writes nothing in {form}. Run it on a device of another type."
+_NO_DOUBLE = (
+    "the function uses {used} of double, which SPIR-V has for half and float alone, and this device compiles by "
+    "itself, so that ours cannot be put there. Use float, or a device of type vulkan, cuda or cpu."
+)
+_NO_INTEGER = (
+    "the function uses {used} for which Slang emits an instruction of other types, and this device compiles by "
+    "itself. Write x * y + z for mad, leave the abs out, and firstbitlow(uint(x)) for firstbitlow(x); or use a "
+    "device of type vulkan, cuda or cpu."
+)
+_NO_FIELDS = (
+    "the function uses {used}, which SPIR-V for Vulkan has for 32 bits alone, of numbers of 64 bits or of vectors of "
+    "8 or 16 bits. Shift and mask the number instead, or use a device of type cuda or cpu."
+)
+_NO_FUNCTION = (
+    "the function uses {used} of a type for which Slang's CUDA lacks it or takes another type (functions of 8 and 16 "
+    "bits, mad and sign of integers; log10, acosh, asinh and atanh of double; firstbithigh of uint; abs, min and max "
+    "of uint64_t), and this device compiles by itself, so that ours cannot be put there. Use a device of type cuda, "
+    "vulkan or cpu."
+)
 _OWN_PRINTF = (
     "this printf is Slang's own, whose lines this device would lose. slangpy_rt's takes numbers, bools, vectors of "
     "these and strings that stand in the call: pass nothing else, and put 'import slangpy_rt;' into a file that is "
@@ -66,7 +97,10 @@ _IMPORT = "\nimport slangpy_rt;\n"
 _OURS = re.compile(
     r"\b(?:(?:RW)?Tensor|(?:RW|W)?DiffTensor|NDBuffer|(?:RW)?(?:Structured|ByteAddress)Buffer|printf)\b"
 )
-_LIBRARY = re.compile(r"^(?:module|implementing) slangpy_rt;", re.M)
+# Modules of ours, each behind those that it imports.
+_SHADERS = ("_spy_handles", "_spy_library", "slangpy_rt", "mlp")
+_TAKEN = "{place}: '{name}' is a name of slangpy_rt's own, as all that begin with '_spy_' are; choose another."
+_LIBRARY = re.compile(r"^module (?:slangpy_rt|_spy_library);", re.M)
 
 
 class Session:
@@ -99,11 +133,18 @@ class Session:
         search_paths: tuple[str, ...] = (),
         defines: tuple[tuple[str, str], ...] = (),
     ) -> None:
+        for name, _ in defines:
+            if name.startswith(RESERVED):
+                raise CompileError(_TAKEN.format(place="defines", name=name))
         self.target = target
+        # Macros are for the user's files: what we write means the same under any.
+        self._undo = "".join(f"#undef {name.partition('(')[0]}\n" for name, _ in defines)
+        self._undo += "#line 1\n" if defines else ""
         # shaders/storage.slang looks for it.
-        defines += (("SLANGPY_RT_HANDLES", "1"),) if target.entry == "handle" else ()
+        defines += (("_spy_by_handle", "1"),) if target.entry == "handle" else ()
         self._library = library
-        self._library_found = any((Path(folder) / "slangpy_rt.slang").is_file() for folder in search_paths)
+        self._shaders = next((Path(folder) for folder in search_paths if is_ours(Path(folder) / "any")), None)
+        self._library_loaded = False
         self._session: ComPtr | None = None
         self._loaded: dict[str, tuple[str, str]] = {}
         self._folders, self._defines = search_paths, defines
@@ -113,12 +154,18 @@ class Session:
         self._texts: dict[str, str] = {}
         self._cases: dict[str, reflect.Cases] = {}
         self._seen: set[str] = set()
+        self._undefined: set[str] = set()
+        self._walked: set[int] = set()
         if target.format not in _FORMATS:
             raise UnsupportedError(
                 f"target format {target.format!r}: Slang emits none such; use one of {', '.join(_FORMATS)}."
             )
         with library.lock:
             self._session = self._create(search_paths, defines)
+            # Whoever drops the last reference may not have the lock.
+            self._give = partial(library.dropped.append, self._session)
+
+    __del__ = property(attrgetter("_give"))
 
     def load_module(self, name: str, path: str, source: str) -> ModuleInfo:
         """Load user code under a name that kernels import.
@@ -138,26 +185,42 @@ class Session:
             If Slang refuses the text, or this session holds another module of that name.
         """
         with self._library.lock:
+            check_names(name, path, source)
             # Slang would return the old module for a known name, and fail an assertion for a known path.
-            known = {n: m for n, m in self._loaded.items() if n == name or m[0] == path}
+            same = {n: m for n, m in self._loaded.items() if n == name or m[0] == path}
             loaded = (path, _digest(source))
-            if known and known != {name: loaded}:
-                other, (place, _) = next(iter(known.items()))
+            if same and same != {name: loaded}:
+                other, (place, _) = next(iter(same.items()))
                 raise CompileError(
                     f"module {name!r} from {path}: this session already holds module {other!r} from {place}; "
                     "open a new session to load another text under that name or path."
                 )
+            _check_depth(deepest(blank(source)), f"load module {name!r} from {path}")
+            check_imports(path, source, self._folders)
             prepared, prints = prepare(source), _prints(source)
-            ours = self._library_found and _needs_library(source)
+            ours = self._shaders is not None and _needs_library(source)
+            if ours or "import" in source or "include" in source:  # else it cannot lead Slang anywhere
+                self._load_library()
             whole = prepared.text + _IMPORT if ours else prepared.text
             module = self._load(name, path, whole)
             self._loaded[name] = loaded
             self._modules[name], self._texts[name] = module, source
-            info = reflect.module_info(self._library.native, module, name, source, prepared, self._enum_cases())
-            files = _dependencies(module)
+            native = self._library.native
+            for known in self._every_module():
+                decl = known.call("IModule.getModuleReflection")
+                if known.address not in self._walked:
+                    self._undefined.update(reflect.undefined_structs(native, decl))
+                    self._walked.add(known.address)
+            info = reflect.module_info(native, module, name, source, prepared, self._enum_cases(), self._undefined)
+            files, texts = dependencies(_files(module), path)
+            # The library's own files are found beside each other, before anybody else's.
+            theirs = [item for item in texts if not is_ours(Path(item[0]))]
+            for file, text in theirs:
+                check_names(Path(file).stem, file, text)
             self._sources.append((name, path, whole, files))
-            prints = prints or any(_prints(Path(file).read_text("utf-8", "replace")) for file, _ in files)
-            return replace(info, dependencies=files, prints=prints)
+            prints = prints or any(_prints(text) for _, text in theirs)
+            looked = places([(path, source), *theirs], self._folders)
+            return replace(info, dependencies=files, prints=prints, places=looked, declares=self._declared())
 
     def functions(self, module: str, name: str) -> tuple[FunctionSig, ...]:
         """Overloads of a function or method of a loaded module, in source order, with generic arguments filled in.
@@ -263,9 +326,10 @@ class Session:
         Returns
         -------
         Compiled
-            The layout is that of struct ``Call``, empty if the kernel takes none. The code of a target with
+            The layout is that of struct ``_spy_Call``, empty if the kernel takes none. The code of a target with
             ``program`` is JSON: ``modules`` (name, path, text, files), ``folders``, ``defines``, ``kernel`` (name,
-            text), ``entry``, ``link``, ``exports``, ``conformances``.
+            text), ``entry``, ``link``, ``exports``, ``conformances``, and the ``head`` of the text
+            and of ``exports``.
 
         Raises
         ------
@@ -278,8 +342,10 @@ class Session:
         # Slang hands back the loaded module of an equal name whatever the text, and fails on an equal path.
         unique = f"{name}_{_digest(text)[:12]}"
         with self._library.lock, ExitStack() as stack:
+            self._load_library()
             whole = self.target.entry == "range"
-            module = self._load_range(unique, text, entry) if whole else self._load(unique, f"{unique}.slang", text)
+            every = self._undo + text
+            module = self._load_range(unique, every, entry) if whole else self._load(unique, f"{unique}.slang", every)
             parts, out, note = [module, *(self._modules[other] for other in link)], Out(), Out()
             if exports:
                 parts.append(self._ask(exports))
@@ -302,6 +368,8 @@ class Session:
             if status < 0 or not code:
                 raise _failure(note, f"compile {name} for {self.target.format}")
             note.bytes()
+            if self.target.format != "cpp":  # its compiler is a process of its own
+                _check_depth(nesting(code, self.target.format), f"compile {name} for {self.target.format}")
             # Other kernels in HLSL come as they are: no device of ours runs them.
             known = self.target.entry == "handle" or self.target.format != "hlsl"
             if known and reads_bindings(code, self.target.format):
@@ -314,17 +382,35 @@ class Session:
                 raise UnsupportedError(_NOTHING.format(used=used, form=self.target.format))
             if calls_printf(code, self.target.format):
                 raise CompileError(f"Slang could not compile {name} for {self.target.format}:\n{_OWN_PRINTF}")
+            if self.target.format == "spirv":
+                if used := lacking_fields(code):
+                    raise UnsupportedError(_NO_FIELDS.format(used=used))
+                if not self.target.program:
+                    code = with_integers(with_doubles(code, self._double_math))
+                elif used := lacking_double(code):
+                    raise UnsupportedError(_NO_DOUBLE.format(used=used))
+                elif used := lacking_integer(code):
+                    raise UnsupportedError(_NO_INTEGER.format(used=used))
+            if self.target.format == "cuda":
+                if not self.target.program:
+                    code = with_functions(code, "cuda")
+                elif used := lacking_function(code):
+                    raise UnsupportedError(_NO_FUNCTION.format(used=used))
             if whole:
                 _check_groups(has_no_body(code))
-                self._check_globals(context_variables(code))
-                code = exported(code, entry)
+                if reads_parameters(code):
+                    raise UnsupportedError(_UNFILLED)
+                self._check_globals(context_variables(code, entry))
+                code = with_functions(exported(code, entry), "cpp")
+            if not self.target.program:
+                code = with_division(code, self.target.format)
             layout = linked.call("IComponentType.getLayout", 0, None)
             fields, size = reflect.call_layout(self._library.native, layout, self.target.entry)
             strings = _strings(self._library.native, layout)
             if self.target.program:
                 everything = {
-                    "modules": self._sources, "folders": self._folders, "defines": self._defines,
-                    "kernel": (unique, text), "entry": entry, "link": link, "exports": exports,
+                    "modules": self._sources, "folders": self._program_folders(), "defines": self._defines,
+                    "head": self._undo, "kernel": (unique, text), "entry": entry, "link": link, "exports": exports,
                     "conformances": conformances,
                 }  # fmt: skip
                 code = json.dumps(everything).encode()
@@ -335,12 +421,23 @@ class Session:
         with self._library.lock:
             session, self._session = self._session, None
             if session is not None:
+                del self._give
                 session.close()
 
-    def __del__(self, _exiting: Callable[[], bool] = sys.is_finalizing) -> None:
-        # At exit this module may be torn down already.
-        if getattr(self, "_session", None) is not None and not _exiting():
-            self.close()
+    def _double_math(self) -> bytes:
+        """``shaders/double_math.slang`` for this target, compiled once by this compiler."""
+        key = (self.target.format, self.target.profile)
+        kept = self._library.compiled
+        if key not in kept:
+            found = (Path(folder) / "double_math.slang" for folder in self._folders)
+            path = next(path for path in found if path.is_file())
+            target = replace(self.target, entry="pointer", program=False)
+            session = Session(self._library, target, (str(path.parent),))
+            try:
+                kept[key] = session.compile(path.read_text("utf-8"), "_spy_double_math", "_spy_everything").code
+            finally:
+                session.close()
+        return kept[key]
 
     def _native(self) -> ComPtr:
         if self._session is None:
@@ -382,6 +479,33 @@ class Session:
         status = root.call("IGlobalSession.createSession", ctypes.byref(desc), out.ref)
         return _object(status, out, Out(), f"open a session for {self.target.format}")
 
+    def _load_library(self) -> None:
+        """Load our own modules before any text could lead Slang to other files of their names."""
+        if self._shaders is None or self._library_loaded:
+            return
+        self._library_loaded = True
+        # What a file imports is read with the user's macros; so under macros all of ours are loaded from text.
+        for name in _SHADERS if self._undo else ("slangpy_rt",):
+            if name == "_spy_handles" and self.target.entry != "handle":
+                continue
+            others = (Path(folder) for folder in self._folders if Path(folder) != self._shaders)
+            if name == "mlp" and any((folder / "mlp.slang").is_file() for folder in others):
+                continue  # the user's own, which stands before ours
+            path = str(self._shaders / f"{name}.slang")
+            text = self._undo + Path(path).read_text("utf-8")
+            self._load(name, path, text)
+            if self._undo:
+                self._sources.append((name, path, text, ()))
+
+    def _program_folders(self) -> tuple[str, ...]:
+        """The search path for a program's compiler: ours first where another folder has a file of the same name."""
+        if self._shaders is None:
+            return self._folders
+        others = [Path(folder) for folder in self._folders if Path(folder) != self._shaders]
+        names = [path.name for path in self._shaders.glob("*.slang") if path.stem in _SHADERS[:3]]
+        taken = any((folder / name).is_file() for folder in others for name in names)
+        return (str(self._shaders), *map(str, others)) if taken else self._folders
+
     def _load_range(self, name: str, text: str, entry: str) -> ComPtr:
         """Load a kernel for C++, on which Slang 2026.12 drops what it cannot express unless told to check."""
         head = f"export __extern_cpp void {entry}("
@@ -396,21 +520,27 @@ class Session:
     def _check_globals(self, used: list[str]) -> None:
         """Refuse global variables that would not have their value in a range kernel."""
         native = self._library.native
-        known: dict[str, tuple[bool, bool]] = {}
-        uniforms = {name.rpartition(".")[2] for text in self._texts.values() for name in prepare(text).uniforms}
+        known: dict[str, list[tuple[str, bool, bool]]] = {}
+        uniforms = {name for text in self._texts.values() for name in prepare(text).uniforms}
         for module in self._every_module() if used else ():
-            known.update(reflect.global_variables(native, module.call("IModule.getModuleReflection")))
-        for name in used:
-            if name == "globalParams":
-                raise UnsupportedError(_UNFILLED)
-            static, initial = known.get(name, (True, True))  # else it is static inside a function or a struct
-            if not static:
-                _check_groups(f"groupshared variable '{name}'")
-            if initial and name not in uniforms:  # Slang leaves the initial value out; a uniform's is zero
-                raise UnsupportedError(
-                    f"the function uses the static variable '{name}', whose initial value is lost on this device. "
-                    "Make it static const, or make it global and set it in the function."
-                )
+            decl = module.call("IModule.getModuleReflection")
+            for name, static, initial in reflect.global_variables(native, decl):
+                # Slang leaves initial values out; a uniform's is zero.
+                lost = initial and name not in uniforms
+                known.setdefault(emitted_name(name.rpartition(".")[2]), []).append((name, static, lost))
+        for text in self._texts.values() if used else ():
+            for name in local_statics(text):
+                known.setdefault(emitted_name(name), []).append((name, True, True))
+        for emitted in used:
+            # Names that Slang writes alike are taken for each other.
+            for name, static, lost in known.get(emitted, [(emitted, True, True)]):
+                if not static:
+                    _check_groups(f"groupshared variable '{name}'")
+                if lost:
+                    raise UnsupportedError(
+                        f"the function uses the static variable '{name}', whose initial value is lost on this "
+                        "device. Make it static const, or make it global and set it in the function."
+                    )
 
     def _conformance(self, interface: str, name: str, number: int) -> ComPtr:
         wanted, kind = self._find_type(interface, self._modules), self._find_type(name, self._modules)
@@ -436,7 +566,9 @@ class Session:
         self._native()
         native, cases = self._library.native, self._enum_cases()
         layout = self._modules[module].call("IComponentType.getLayout", 0, None)
-        return Lookup(native, reflect.Reflector(native, cases, layout), layout, docs(self._texts[module]))
+        return Lookup(
+            native, reflect.Reflector(native, cases, layout, self._undefined), layout, docs(self._texts[module])
+        )
 
     def _refused(
         self, module: str, name: str, what: str, candidates: tuple[FunctionSig, ...] = (), owner: str = ""
@@ -461,11 +593,14 @@ class Session:
             self._seen.add(name)
             enums = list(reflect.Reflector(native).enums(module.call("IModule.getModuleReflection")))
             cases = [(enum, case) for enum, names in enums for case in names]
-            lines = [f"static const int64_t c{i} = int64_t({enum}.{case});" for i, (enum, case) in enumerate(cases)]
+            # In the scope of a module that declares another int64_t, ours has its second name.
+            wide = f"{RESERVED}int64_t" if "int64_t" in self._declared() else "int64_t"
+            lines = [f"static const {wide} c{i} = {wide}({enum}.{case});" for i, (enum, case) in enumerate(cases)]
             if not lines:
                 continue
             try:
-                asked = self._ask(f"import {name};\n" + "\n".join(lines))
+                head = f"import {_SHADERS[1]};\n" if wide != "int64_t" else ""
+                asked = self._ask(f"{head}import {name};\n" + "\n".join(lines))
             except CompileError:  # enums that their module hides: no kernel can name them either
                 continue
             values = reflect.constant_values(native, asked.call("IModule.getModuleReflection"))
@@ -482,8 +617,16 @@ class Session:
         own = [module.address for module in self._modules.values()]
         return [ComPtr(address, owned=False) for address in dict.fromkeys([*own, *found])]
 
+    def _declared(self) -> tuple[str, ...]:
+        """Names in the outermost scope of each module, but ours."""
+        native = self._library.native
+        modules = (m.call("IModule.getModuleReflection") for m in self._every_module())
+        found = {name for decl in modules for name in reflect.Reflector(native).names(decl)}
+        return tuple(sorted(name for name in found if name.isidentifier() and not name.startswith(RESERVED)))
+
     def _ask(self, text: str) -> ComPtr:
         """Load text of our own that asks something of the loaded modules."""
+        text = self._undo + text
         name = f"query_{_digest(text)[:16]}"
         return self._load(name, f"{name}.slang", text)
 
@@ -509,9 +652,13 @@ class Library:
 
     def __init__(self, path: str | None = None) -> None:
         self.lock = threading.RLock()
+        # Of our own, by what for.
+        self.compiled: dict[tuple[str, str], bytes] = {}
         self._path = path
         self._native: ctypes.CDLL | None = None
         self._root: ComPtr | None = None
+        # Of sessions that nobody has any more, for who has the lock next.
+        self.dropped: deque[ComPtr] = deque()
 
     @property
     def native(self) -> ctypes.CDLL:
@@ -537,6 +684,7 @@ class Library:
             If the library is missing, unusable or older than the ABI this package was written for.
         """
         with self.lock:
+            self.dropped.clear()
             if self._root is None:
                 desc = _abi.SlangGlobalSessionDesc(
                     structureSize=ctypes.sizeof(_abi.SlangGlobalSessionDesc), minLanguageVersion=2025
@@ -551,6 +699,7 @@ class Library:
     def close(self) -> None:
         """Release the global session once all sessions are closed; the next use starts another."""
         with self.lock:
+            self.dropped.clear()
             root, self._root = self._root, None
             if root is not None:
                 root.close()
@@ -562,6 +711,32 @@ class Library:
         if match and (int(match[1]), int(match[2])) < _abi.VERSION[:2]:
             wanted = ".".join(map(str, _abi.VERSION))
             raise UnsupportedError(f"Slang {tag} is too old; expected {wanted} or newer: upgrade slangpy.")
+
+
+def check_names(name: str, path: str, text: str) -> None:
+    """Refuse a module, or a file that it is made of, that takes a name of ours.
+
+    Raises
+    ------
+    CompileError
+        If a name in it, or its own, begins with ``_spy_``.
+    """
+    found = name if name.startswith(RESERVED) else reserved(text)
+    if found and not is_ours(Path(path)):
+        raise CompileError(_TAKEN.format(place=path, name=found))
+
+
+def is_ours(path: Path) -> bool:
+    """Whether a file lies in our shaders/."""
+    return (path.parent / f"{_SHADERS[1]}.slang").is_file()
+
+
+def _check_depth(found: int, what: str) -> None:
+    if found > _DEEPEST:
+        raise CompileError(
+            f"Slang could not {what}:\nthe text nests {found} levels deep; at most {_DEEPEST} are compiled. "
+            "Take parts of it into functions of their own."
+        )
 
 
 def _check_groups(used: str) -> None:
@@ -588,12 +763,14 @@ def _failure(note: Out, what: str) -> CompileError:
 
 def _prints(text: str) -> bool:
     """Whether user code calls printf."""
-    return "printf" in text and re.search(r"\bprintf\b", blank(text)) is not None and not _LIBRARY.search(text)
+    return "printf" in text and re.search(r"\bprintf\b", blank(text)) is not None
 
 
 def _needs_library(text: str) -> bool:
-    """Whether user code names what our module has, and does not import it."""
-    return _OURS.search(text) is not None and _OURS.search(blank(text)) is not None and not _LIBRARY.search(text)
+    """Whether user code names what our module has, does not declare it itself, and does not import our module."""
+    if _OURS.search(text) is None or _LIBRARY.search(text):
+        return False
+    return not declared(text).issuperset(_OURS.findall(blank(text)))
 
 
 def _strings(native: ctypes.CDLL, layout: int) -> tuple[tuple[int, str], ...]:
@@ -605,13 +782,9 @@ def _strings(native: ctypes.CDLL, layout: int) -> tuple[tuple[int, str], ...]:
     return tuple(found)
 
 
-def _dependencies(module: ComPtr) -> tuple[tuple[str, str], ...]:
-    found = {}
-    for index in range(module.call("IModule.getDependencyFileCount")):
-        path = Path(module.call("IModule.getDependencyFilePath", index).decode())
-        if path.is_file():  # text without a file has a pseudo path
-            found[str(path.resolve())] = hashlib.sha256(path.read_bytes()).hexdigest()
-    return tuple(sorted(found.items()))
+def _files(module: ComPtr) -> list[str]:
+    count = module.call("IModule.getDependencyFileCount")
+    return [module.call("IModule.getDependencyFilePath", index).decode() for index in range(count)]
 
 
 def _digest(text: str) -> str:

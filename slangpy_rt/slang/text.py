@@ -10,11 +10,19 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-THREADS = "_threads__"  # as long as "numthreads", so that diagnostics keep their columns
+THREADS = "_spy_group"  # as long as "numthreads", so that diagnostics keep their columns
+STAGE = "_spy_stage"  # no longer than the shortest attribute that it takes the place of
+STAGES = (
+    *("vertex", "fragment", "pixel", "hull", "domain", "geometry", "mesh", "amplification", "raygeneration"),
+    *("intersection", "anyhit", "closesthit", "miss", "callable", "dispatch"),
+)
 _ATTRIBUTE = (
     f"\n[__AttributeUsage(_AttributeTargets.Function)] struct {THREADS}Attribute {{ int x; int y; int z; }};\n"
 )
+_STAGE_ATTRIBUTE = f"\n[__AttributeUsage(_AttributeTargets.Function)] struct {STAGE}Attribute {{ int x; }};\n"
 
+RESERVED = "_spy_"
+_RESERVED = re.compile(rf"\b{RESERVED}\w*")
 _NOT_CODE = re.compile(r'//[^\n]*|/\*.*?(?:\*/|\Z)|"(?:\\.|[^"\\\n])*"', re.S)
 _DIRECTIVE = re.compile(r"^[ \t]*#(?:[^\n]*\\\n)*[^\n]*", re.M)
 _SCOPE = re.compile(
@@ -26,7 +34,8 @@ _SEMANTICS = {
 }
 _UNIFORM = re.compile(r"(?:(?:public|internal)\s+)?uniform\s+([^=:({]+)")
 _RESOURCE = re.compile(r"Buffer|Texture|Sampler|ParameterBlock|Image|AccelerationStructure|DescriptorHandle")
-_GRAPHICS = re.compile(r'\bshader\s*\(\s*"(?!compute")')
+_STATIC = re.compile(r"\bstatic\s+(?!const\b)[\w.:]+(?:<[^;={}()]*>)?\s+(\w+)\s*[=;\[]")
+_SHADER = re.compile(r'shader\s*\(\s*"(\w+)"\s*\)', re.S)
 _OPEN, _CLOSE = "([{", ")]}"
 
 
@@ -53,8 +62,9 @@ def prepare(text: str) -> Prepared:
     """Make what only Slang's own runtime could start or fill callable and fillable by a kernel that imports it.
 
     Slang 2026.12 ends the process when one function calls another that is an entry point, and it refuses to load a
-    module for C++ when a kernel in it has a barrier: an attribute of our own carries the group's size instead. Where
-    a uniform lies differs by target; a static variable is set by whoever calls, and is the thread's own.
+    module for C++ when a kernel in it has a barrier, or ends the process where it has a miss shader: attributes of
+    our own carry the group's size and the stage instead, and no function is an entry point. Where a uniform lies
+    differs by target; a static variable is set by whoever calls, and is the thread's own.
     """
     code = blank(text)
     edits, semantics = _kernel_edits(code, text)
@@ -62,7 +72,7 @@ def prepare(text: str) -> Prepared:
     uniforms: list[str] = []
     for path, start, end in _declarations(code) if "uniform" in code else ():
         match = _UNIFORM.fullmatch(code[start:end])
-        if match and not _RESOURCE.search(match[1]):
+        if match and not _RESOURCE.search(_type_of(code, code.index("uniform", start), end)):
             space = path.rpartition(".")[0]
             at = code.index("uniform", start)
             edits.append((at, at + len("uniform"), "static "))
@@ -71,7 +81,29 @@ def prepare(text: str) -> Prepared:
                 edits.append((behind, behind, " = {}"))
     for start, end, new in sorted(edits, reverse=True):
         text = text[:start] + new + text[end:]
-    return Prepared(text + _ATTRIBUTE if declared else text, semantics, tuple(uniforms))
+    for mark, attribute in ((THREADS, _ATTRIBUTE), (STAGE, _STAGE_ATTRIBUTE)) if declared else ():
+        text += attribute if f"{mark}(" in text else ""
+    return Prepared(text, semantics, tuple(uniforms))
+
+
+def reserved(text: str) -> str:
+    """The first name in a text that begins with ``_spy_``, a macro's included; empty if there is none."""
+    if RESERVED not in text:
+        return ""
+    found = _RESERVED.search(_NOT_CODE.sub(_spaces, text))
+    return found[0] if found else ""
+
+
+def declared(text: str) -> set[str]:
+    """Names of what a text declares outside functions; of members too."""
+    return {name.rpartition(".")[2] for name, _, _ in _declarations(blank(text))}
+
+
+def local_statics(text: str) -> list[str]:
+    """Names of static variables inside functions, of which reflection does not tell."""
+    code = blank(text)
+    outer = [(start, end) for _, start, end in _declarations(code)] if "static" in code else []
+    return [m[1] for m in _STATIC.finditer(code) if not any(start <= m.start() < end for start, end in outer)]
 
 
 def docs(text: str) -> dict[str, list[str]]:
@@ -85,11 +117,20 @@ def docs(text: str) -> dict[str, list[str]]:
 
 def blank(text: str) -> str:
     """The text with comments, strings and preprocessor lines as spaces; every place keeps its offset."""
+    return _DIRECTIVE.sub(_spaces, _NOT_CODE.sub(_spaces, text))
 
-    def spaces(match: re.Match[str]) -> str:
-        return re.sub(r"[^\n]", " ", match[0])
 
-    return _DIRECTIVE.sub(spaces, _NOT_CODE.sub(spaces, text))
+def _spaces(match: re.Match[str]) -> str:
+    return re.sub(r"[^\n]", " ", match[0])
+
+
+def deepest(code: str) -> int:
+    """How deep brackets stand in each other."""
+    depth = most = 0
+    for match in re.finditer(r"[()\[\]{}]", code):
+        depth += 1 if match[0] in _OPEN else -1
+        most = max(most, depth)
+    return most
 
 
 def _kernel_edits(code: str, text: str) -> tuple[list[tuple[int, int, str]], dict[str, dict[str, str]]]:
@@ -97,14 +138,14 @@ def _kernel_edits(code: str, text: str) -> tuple[list[tuple[int, int, str]], dic
     edits: list[tuple[int, int, str]] = []
     semantics: dict[str, dict[str, str]] = {}
     places = list(_brackets(code))
-    # Mesh shaders have [numthreads] too, and stay entry points.
-    graphics = {_declared(code, end)[0] for start, end in places if _GRAPHICS.search(text, start, end)}
+    # Mesh shaders have [numthreads] too.
+    graphics = {_declared(code, end)[0] for start, end in places if _stages(text[start:end])}
     for start, end in places:
         name, params = _declared(code, end)
-        if name in graphics:
-            continue
         parts = [p.strip() for p in _parts(code[start + 1 : end - 1], text[start + 1 : end - 1])]
         kept = [_own_attribute(p) for p in parts if not re.fullmatch(r'shader\s*\(\s*"compute"\s*\)', p)]
+        if name in graphics:
+            kept = [p for p in kept if not p.startswith(THREADS)]
         if kept == parts:
             continue
         new = f"[{', '.join(kept)}]" if kept else re.sub(r"[^\n]", " ", text[start:end])
@@ -123,7 +164,14 @@ def _brackets(code: str) -> Iterator[tuple[int, int]]:
             yield match.start(), end
 
 
+def _stages(attributes: str) -> list[int]:
+    """Numbers of the stages of graphics and ray tracing that attributes name."""
+    return [STAGES.index(name) for name in _SHADER.findall(attributes) if name in STAGES]
+
+
 def _own_attribute(part: str) -> str:
+    if _SHADER.fullmatch(part) and (stages := _stages(part)):
+        return f"{STAGE}({stages[0]})".ljust(len(part))
     match = re.fullmatch(r"numthreads\s*\((.*)\)", part, re.S)
     if match is None:
         return part
@@ -224,6 +272,12 @@ def _declarators(code: str, start: int, end: int) -> Iterator[tuple[str, int]]:
             if words:  # else it is no declaration, and Slang will say so
                 yield words[-1], at
             start = at + 1
+
+
+def _type_of(code: str, start: int, end: int) -> str:
+    """The type of what a declaration declares: its text up to the first variable's name."""
+    first = code[start : next((behind for _, behind in _declarators(code, start, end)), end)]
+    return re.sub(r"\w+\s*(?:\[[^\]]*\]\s*)*$", "", first.rstrip())
 
 
 def _matching(code: str, at: int) -> int:

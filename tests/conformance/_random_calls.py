@@ -6,8 +6,8 @@ kernels. Nothing here is a test.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import _model as model
@@ -49,8 +49,9 @@ INT2, FLOAT2, FLOAT3 = model.vector(INT, 2), model.vector(FLOAT, 2), model.vecto
 FLOATS, MATRIX = model.array(FLOAT, 3), model.matrix(FLOAT, 2, 3)
 BALL = model.struct("Ball", at=FLOAT3, n=INT)
 
-# Slang asks of a division 2.5 units in the last place, and the sum below it may be contracted.
-DIVISION_ULPS = 4
+# Units in the last place that a division of floats may be off, by target format, as docs/intrinsics.md says: Vulkan
+# and Metal document 2.5, D3D 1. C++ and CUDA round as IEEE 754 says, and the sum below the fraction is exact.
+DIVISION_ULPS = {"cpp": 0, "cuda": 0, "hlsl": 1, "metal": 3, "spirv": 3}
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,8 @@ class Pooled:
     compute : callable
         From the parameters' values to the result, or to a tuple of it and what the parameters that are written hold
         afterwards.
+    ulps : mapping
+        Units in the last place that its result may be off, by target format; none where there is no entry.
     wild : bool
         Whether its arguments have any layout in CI too; each combination is another kernel.
     """
@@ -70,7 +73,7 @@ class Pooled:
     parameters: tuple[tuple[str, Type, str], ...]
     returns: Type | None
     compute: Callable[..., Any]
-    ulps: int = 0
+    ulps: Mapping[str, int] = field(default_factory=dict, hash=False)
     wild: bool = False
 
     def __repr__(self) -> str:

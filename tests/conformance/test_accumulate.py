@@ -25,31 +25,34 @@ SLANG = """
 import slangpy_rt;
 #include "storage.slang"
 
-void scatter_float(POINTER(float) at, int i, float x) { float.scatter(at + i, x); }
-void scatter_half(POINTER(half) at, int i, half x) { half.scatter(at + i, x); }
-void scatter_double(POINTER(double) at, int i, double x) { double.scatter(at + i, x); }
-void scatter_float3(POINTER(float) at, int i, float3 x) { float3.scatter(at + 3 * i, x); }
-void scatter_matrix(POINTER(float) at, int i, float2x3 x) { float2x3.scatter(at + 6 * i, x); }
-void scatter_array(POINTER(float) at, int i, float2 x[3]) { Array<float2, 3>.scatter(at + 6 * i, x); }
+void scatter_float(POINTER(float) at, int i, float x) { float._spy_scatter(at + i, x); }
+void scatter_half(POINTER(half) at, int i, half x) { half._spy_scatter(at + i, x); }
+void scatter_double(POINTER(double) at, int i, double x) { double._spy_scatter(at + i, x); }
+void scatter_float3(POINTER(float) at, int i, float3 x) { float3._spy_scatter(at + 3 * i, x); }
+void scatter_matrix(POINTER(float) at, int i, float2x3 x) { float2x3._spy_scatter(at + 6 * i, x); }
+void scatter_array(POINTER(float) at, int i, float2 x[3]) { Array<float2, 3>._spy_scatter(at + 6 * i, x); }
 
-void uniform_float3(POINTER(float) at, float3 x) { float3.scatterUniform(at, x); }
-void accumulate(POINTER(float) at, int i, float2x3 x) { float2x3.accumulate(at + 6 * i, x); }
+void uniform_float3(POINTER(float) at, float3 x) { float3._spy_scatterUniform(at, x); }
+void accumulate(POINTER(float) at, int i, float2x3 x) { float2x3._spy_accumulate(at + 6 * i, x); }
 void branches(POINTER(float) at, int i, float x)
 {
     if (i % 3 == 0)
-        float.scatter(at, x);
+        float._spy_scatter(at, x);
     else if (i % 3 == 1)
-        float.scatter(at + 1, x);
+        float._spy_scatter(at + 1, x);
     for (int k = 0; k < i % 5; ++k)
         if (k != 2)
-            float.scatter(at + 2 + (i % 7 == 0 ? k : 0), x);
+            float._spy_scatter(at + 2 + (i % 7 == 0 ? k : 0), x);
 }
 float3 sums(float3 a, float b[3])
 {
-    let sum = Array<float, 3>.sum(Array<float, 3>.zero(), b);
-    return float3.sum(float3.sum(a, float3.zero()), float3(sum[0], sum[1], sum[2]));
+    let sum = Array<float, 3>._spy_sum(Array<float, 3>._spy_zero(), b);
+    return float3._spy_sum(float3._spy_sum(a, float3._spy_zero()), float3(sum[0], sum[1], sum[2]));
 }
 """
+
+
+pytestmark = pytest.mark.usefixtures("internal_names")
 
 
 @pytest.fixture(scope="module")
@@ -66,10 +69,10 @@ def test_vulkan_adds_floats_natively(native: bool) -> None:
     session = Session(Library(), Target("spirv", "", "pointer"), (str(SHADERS),))
     text = f"""
 import slangpy_rt;
-export static const bool slangpy_rt_float_atomics = {str(native).lower()};
+export static const bool _spy_float_atomics = {str(native).lower()};
 struct Call {{ float *a; }};
 [shader("compute")] [numthreads(64, 1, 1)]
-void kernel(uint3 t : SV_DispatchThreadID, uniform Call *call) {{ float3.scatter(call.a, float3(t)); }}
+void kernel(uint3 t : SV_DispatchThreadID, uniform Call *call) {{ float3._spy_scatter(call.a, float3(t)); }}
 """
     words = np.frombuffer(session.compile(text, "adds", "kernel").code, np.uint32)
     session.close()
@@ -189,8 +192,8 @@ def test_sum_and_zero(module: spy.Module) -> None:
 @pytest.mark.parametrize("native", [True, False])
 def test_without_float_atomics(device: spy.Device, requires: Requires, native: bool) -> None:
     # Both ways that Vulkan devices add a float; elsewhere the constant changes nothing.
-    source = f"export static const bool slangpy_rt_float_atomics = {str(native).lower()};" + SLANG.split("void")[0]
-    source += "void scatter_float(POINTER(float) at, int i, float x) { float.scatter(at + i, x); }"
+    source = f"export static const bool _spy_float_atomics = {str(native).lower()};" + SLANG.split("void")[0]
+    source += "void scatter_float(POINTER(float) at, int i, float x) { float._spy_scatter(at + i, x); }"
     module = spy.Module.load_from_source(device, f"atomics_{native}", source)
     at = spy.Tensor.zeros(device, 5)
     index, x = np.random.default_rng(4).integers(0, 5, 4000).astype(np.int32), integers(4000)
@@ -204,7 +207,7 @@ import slangpy_rt;
 void wave_sums(int t : SV_DispatchThreadID, Tensor<float2, 1> x, Tensor<int, 1> on, RWTensor<float3, 1> sums)
 {
     if (on[t] > 0)
-        sums[t] = float3(float2.waveSum(x[t]), WaveReadLaneFirst(t));
+        sums[t] = float3(float2._spy_waveSum(x[t]), WaveReadLaneFirst(t));
 }
 """
 
@@ -232,11 +235,11 @@ void add(
     POINTER(SCALAR) own)
 {
     // Threads without a value bring zero.
-    KIND value = KIND.zero();
+    KIND value = KIND._spy_zero();
     if (thread % 3 != 1)
-        value = KIND.load(x + KIND.count * (group.x * size + thread));
-    scatterGroup<KIND>(all, value, thread);
-    scatterGroup<KIND>(own + KIND.count * group.x, KIND.sum(value, value), thread);
+        value = KIND._spy_load(x + KIND._spy_count * (group.x * size + thread));
+    _spy_scatterGroup<KIND>(all, value, thread);
+    _spy_scatterGroup<KIND>(own + KIND._spy_count * group.x, KIND._spy_sum(value, value), thread);
 }
 """
 # The last one's sums are too many for the group's memory.

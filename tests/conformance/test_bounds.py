@@ -198,7 +198,7 @@ def test_derivatives(checked: spy.Device, module: spy.Module) -> None:
 
 
 def test_nothing_else_is_checked(checked: spy.Device, module: spy.Module) -> None:
-    line = "export static const bool slangpy_rt_checks = true;"
+    line = "export static const bool _spy_checks = true;"
     assert line in module.pick.source(ramp(2, 2), 0, 0)
     assert line not in module.add.source(1.0, 2.0)
     assert line not in module.raw.source(pointer(spy.Tensor.zeros(checked, 4)), 0)

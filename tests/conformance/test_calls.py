@@ -379,7 +379,7 @@ def test_host_data_converts_as_numpy_does(add: spy.Function) -> None:
 def test_source_and_explain_run_nothing(module: spy.Module) -> None:
     x = np.zeros(4, np.int32)
     text = module.count_up.source(x, 1)
-    assert "void element(Call call" in text and "count_up(" in text
+    assert "void _spy_element(_spy_Call _spy_call" in text and "count_up(" in text
     assert text in module.count_up.explain(x, 1)
     np.testing.assert_array_equal(x, 0)
 

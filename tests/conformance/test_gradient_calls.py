@@ -140,10 +140,10 @@ def test_bound_calls(module: spy.Module) -> None:
 def test_source_and_explain(module: spy.Module) -> None:
     x, r = spy.Tensor.ones(module.device, 12).with_grads(), seed_of(module, integers(12))
     text = module.mul.bwds.source(x, 2.0, _result=r)
-    assert "bwd_diff(primal)" in text and "a_grad_out" in text and "b_grad_out" not in text
+    assert "bwd_diff(_spy_primal)" in text and "a_grad_out" in text and "b_grad_out" not in text
     told = module.mul.bwds.explain(x, 2.0, _result=r)
     assert told.startswith("backward derivative of float mul(float a, float b) on ") and text in told
-    assert "fwd_diff(primal)" in module.mul.fwds.source(x, 2.0)
+    assert "fwd_diff(_spy_primal)" in module.mul.fwds.source(x, 2.0)
     # Each gradient has a line of its own, with how it is moved.
     rows = modes(module.split.bwds.explain(x, tensor(module, [1.0]).with_grads(), r, r))
     assert {name: access for name, (_, access) in rows.items()} == {

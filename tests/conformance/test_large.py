@@ -62,15 +62,15 @@ def test_rows_of_groups(device: spy.Device, load: Load, requires: Any, n: int) -
     module = load(groups=(4, 65535, 65535))
     check_everything(device, module, n)
     tensor = spy.Tensor.zeros(device, n)
-    assert ("call.row" in module.sub.source(tensor, tensor)) == (n > 4096)
-    assert ("call.row" in module.sub.source(tensor[1:], tensor[1:])) == (n > 1025)
+    assert ("_spy_call.row" in module.sub.source(tensor, tensor)) == (n > 4096)
+    assert ("_spy_call.row" in module.sub.source(tensor[1:], tensor[1:])) == (n > 1025)
 
 
 def test_64_bit_indices(device: spy.Device, load: Load) -> None:
     module = load(last=50)
     check_everything(device, module, 2051)
     x = np.zeros((8, 9), np.float32)
-    assert "int64_t i" in module.sub.source(x, x)
+    assert "int64_t _spy_i" in module.sub.source(x, x)
 
 
 def test_64_bit_indices_in_rows_of_groups(device: spy.Device, load: Load, requires: Any) -> None:
@@ -82,10 +82,10 @@ def test_32_bit_indices_end_where_an_argument_reaches_further(device: spy.Device
     requires("groups")
     module = load(last=1000)
     tensor = spy.Tensor.zeros(device, (2, 2000))
-    assert "uint i" in module.sub.source(tensor[0, :500], 1)
-    assert "int64_t i" in module.sub.source(tensor[0, ::4], 1)
-    assert "int64_t i" in module.sub.source(tensor[0, ::-4], 1)
-    assert "int64_t i" in module.sub.source(tensor[:, :2], 1)
+    assert "uint _spy_i" in module.sub.source(tensor[0, :500], 1)
+    assert "int64_t _spy_i" in module.sub.source(tensor[0, ::4], 1)
+    assert "int64_t _spy_i" in module.sub.source(tensor[0, ::-4], 1)
+    assert "int64_t _spy_i" in module.sub.source(tensor[:, :2], 1)
 
 
 def test_more_groups_than_a_device_runs(device: spy.Device, load: Load, requires: Any) -> None:

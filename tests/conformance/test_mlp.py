@@ -224,6 +224,9 @@ float[4] losses_back(float prediction[4], float t[4], float3 d)
 """
 
 
+pytestmark = pytest.mark.usefixtures("internal_names")
+
+
 @pytest.fixture(scope="module")
 def module(device: spy.Device) -> spy.Module:
     """The functions above."""
@@ -383,7 +386,7 @@ def test_a_dense_layer(device: spy.Device, module: spy.Module, inputs: int, outp
 @pytest.mark.parametrize("lanes", [0, 8, 32])
 def test_whole_waves_and_parts_of_them(device: spy.Device, lanes: int) -> None:
     text = f"""
-export static const uint slangpy_rt_lanes = {lanes};
+export static const uint _spy_lanes = {lanes};
 float[5] odd(float input[5], float d[43], FLOATS w, FLOATS b, FLOATS dw, FLOATS db, bool odd)
 {{
     float none[5] = {{}};
@@ -597,7 +600,7 @@ def test_samples_of_a_wave_do_not_touch_each_other(
 def test_matrix_units_are_asked_for_where_they_are(device: spy.Device, module: spy.Module) -> None:
     p = Parameters(device, normal(1, 3, 10000))
     text = module.wide.source(normal(2, 4, 64), p.data, np.zeros(4, np.int32))
-    asked = "export static const bool slangpy_rt_cooperative = true;" in text
+    asked = "export static const bool _spy_cooperative = true;" in text
     assert asked == ("cooperative_matrix" in device.caps.features)
 
 

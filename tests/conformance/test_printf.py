@@ -230,7 +230,7 @@ def test_a_kernel_that_does_not_print_is_as_ever(device: spy.Device, module: spy
     quiet = spy.Module.load_from_source(device, "test_quiet", 'float f(float x) { return x; } // printf("")')
     assert not quiet.info.prints and module.info.prints
     assert "iagnostics" not in quiet.f.source(1.0)
-    assert "diagnosticsBuffer = call._diagnostics;" in module.half_of.source(1.0, 2)
+    assert "_spy_diagnosticsBuffer = _spy_call.v_0_diagnostics;" in module.half_of.source(1.0, 2)
 
 
 def test_imported_files(device: spy.Device, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -272,7 +272,7 @@ import sys
 import slangpy_rt as spy
 with spy.Device({device.name!r}) as device:
     spy.Module.load_from_source(device, "warm", 'void f(int i) {{ printf("warm %d\\\\n", i); }}').f([1, 2])
-print("slangpy_rt.slang.session" in sys.modules)
+print("slangpy_rt.slang.client" in sys.modules)
 """
     for compiles in (True, False):
         found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True,

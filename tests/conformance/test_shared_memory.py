@@ -318,6 +318,6 @@ def test_a_block_may_outlive_its_backend(closed: tuple[Backend, SharedBuffer]) -
     backend, block = closed
     with pytest.raises(spy.DeviceError, match=r"(the|this) device is closed"):
         backend.alloc_shared(4)
-    backend.free(block)
+    block.chunk.give()
     with pytest.raises(spy.DeviceError, match=r"(the|this) device is closed"):
         backend.alloc_shared(4)

@@ -39,6 +39,26 @@ def test_no_kind_of_call_grows(backend_name: str, tmp_path: Path) -> None:
 
 
 @needs_proc
+def test_new_shapes_stay_flat(
+    device: spy.Device, soak: Any, monkeypatch: pytest.MonkeyPatch, pytestconfig: pytest.Config
+) -> None:
+    calls = 100_000
+    if not pytestconfig.getoption("--long"):
+        # A function forgets its calls when it has so many: the sooner, the shorter this test.
+        monkeypatch.setattr("slangpy_rt.function._MAX_CALLS", 200)
+        calls = 3_000
+    module = spy.Module.load_from_source(device, "test_soak", "float add(float a, float b) { return a + b; }")
+    a, sizes = spy.Tensor.zeros(device, calls), iter(range(1, calls + 1))
+
+    def call() -> None:
+        view = a[: next(sizes)]
+        module.add(view, 1.0, _result=view)
+
+    memory = soak.soak(device, soak.Kind("new shapes", call, calls))
+    assert max(memory.growth.values()) <= soak.ALLOWED, memory
+
+
+@needs_proc
 def test_a_leak_is_noticed(device: spy.Device, soak: Any) -> None:
     kept: list[Any] = []
     leaks = {

@@ -313,6 +313,6 @@ def test_a_differentiable_buffer_for_a_pair(device: spy.Device, training: spy.Mo
     # The same pair is what the derivative of a function of floats takes.
     buffer.grad.clear()
     loss = spy.NDDifferentiableBuffer(device, shape=(4, 4))
-    loss.grad.from_numpy(np.full(16, 3))
+    loss.grad.from_numpy(np.full((4, 4), 3))
     training.square.bwds(buffer, 1.0, _result=loss)
     np.testing.assert_array_equal(buffer.grad.to_numpy(), 6 * (values - 1))

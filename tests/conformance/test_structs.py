@@ -142,7 +142,7 @@ def test_fields_broadcast_on_their_own(device: spy.Device, module: spy.Module) -
     assert type(result) is spy.Tensor and result.shape == (5, 4)
     np.testing.assert_array_equal(result.to_numpy(), origin + t[..., None] * np.array([1, 2, 3], np.float32))
     column = spy.NDBuffer(device, "float", (3, 1))
-    column.from_numpy(np.arange(3))
+    column.from_numpy(np.arange(3)[:, None])
     found = module.norm({"x": column, "y": np.arange(4, dtype=np.float32)})
     assert type(found) is spy.NDBuffer
     np.testing.assert_array_equal(found.to_numpy(), np.arange(3)[:, None] + 10 * np.arange(4))

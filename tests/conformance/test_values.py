@@ -306,7 +306,8 @@ def test_a_number_beyond_a_half(device: spy.Device, requires: Any) -> None:
     for x in (65520.0, -65520.0, 70000, 1e30, np.float64(1e300), np.int64(-(2**40)), twice, 10**400):
         with pytest.raises(spy.BindError) as refusal:
             module.wide(x)
-        message = f"float wide(half x): argument 'x' is {x}, which does not fit 'half' (-65504 to 65504)."
+        shown = "a whole number of 1329 bits" if type(x) is int and x > 10**100 else x
+        message = f"float wide(half x): argument 'x' is {shown}, which does not fit 'half' (-65504 to 65504)."
         assert str(refusal.value) == message
     for call, name in (
         (lambda: module.sum([1.0, 7e4]), "argument 'v' is 70000.0, which does not fit 'half2'"),
@@ -337,12 +338,12 @@ def test_the_number_that_is_named_is_the_one_that_does_not_fit(device: spy.Devic
 
 def test_a_cell_that_is_too_small_for_its_number(device: spy.Device, requires: Any) -> None:
     module = spy.Module.load_from_source(device, "cells", "void twice(inout float x) { x *= 2; }")
-    with pytest.raises(spy.BindError, match="does not make one float32"):
+    with pytest.raises(spy.BindError, match="is 1e\\+300, which does not fit 'float'"):
         module.twice(spy.ValueRef(1e300))
     cell = spy.ValueRef(float("inf"))
     module.twice(cell)
     assert cell.value == float("inf")
     requires("half")
     halves = spy.Module.load_from_source(device, "half_cells", "void twice(inout half x) { x *= 2; }")
-    with pytest.raises(spy.BindError, match="does not make one float16"):
+    with pytest.raises(spy.BindError, match="is 70000\\.0, which does not fit 'half'"):
         halves.twice(spy.ValueRef(70000.0))

@@ -64,7 +64,7 @@ def test_a_syntax_error_shows_its_line(device: spy.Device, tmp_path: Path) -> No
 def test_a_file_that_is_not_text(device: spy.Device, tmp_path: Path) -> None:
     path = tmp_path / "image.slang"
     path.write_bytes(b"\xff\xfe\x00")
-    expected = f"Module.load_from_file: '{path}' is not UTF-8 text (invalid start byte)."
+    expected = f"Module.load_from_file: '{path}' is not UTF-8 text (invalid start byte at byte 0)."
     assert refused(spy.CompileError, lambda: spy.Module.load_from_file(device, path)) == expected
 
 

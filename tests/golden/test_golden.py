@@ -64,7 +64,7 @@ def operand(name: str, type_: str, mode: str, access: str = "in", **more: Any) -
 
 def narrow(mode: str) -> Operand:
     """An array of bfloat16 for a float."""
-    return replace(operand("a", "float", mode), scalar="uint16_t", via="bfloat16")
+    return replace(operand("a", "float", mode), scalar="uint16_t", via="_spy_bfloat16")
 
 
 def call(
@@ -81,8 +81,10 @@ def call(
     """A call of one of the functions above."""
     index = "int64_t" if entry == "range" else index
     title = f"{derivative} derivative of {function}(...)" if derivative else f"{function}(...)"
+    # As of a module that names none of ours, but where it does.
+    public = ("slangpy_rt",) if any("Tensor<" in o.type for o in operands) else ()
     return CallSpec(
-        title, ("golden",), function, operands, result, rank, index, width, entry, rows, derivative=derivative
+        title, (*public, "golden"), function, operands, result, rank, index, width, entry, rows, derivative=derivative
     )
 
 
@@ -158,12 +160,13 @@ SPECS = {
     "invert_bool3": call("invert3", operand("mask", "bool3", "linear"), result=result("bool3")),
     "blur_tensor": call(
         "blur", operand("image", "Tensor<float, 2>", "tensor", rank=2),
-        operand("at", "int2", "computed", code="int2(int(index[1]), int(index[0]))"),
+        operand("at", "int2", "computed", code="int2(int(_spy_index[1]), int(_spy_index[0]))"),
         result=result(), rank=2,
     ),
     "scatter_range": call(
         "scatter", operand("to", "RWTensor<float, 1>", "tensor", "inout", rank=1),
-        operand("at", "int", "computed", code="int(index[0])"), operand("value", "float", "value"), entry="range",
+        operand("at", "int", "computed", code="int(_spy_index[0])"), operand("value", "float", "value"),
+        entry="range",
     ),
     "step_inout": call(
         "step", operand("position", "float3", "linear", "inout"), operand("velocity", "float3", "linear"),
@@ -237,7 +240,7 @@ SPECS = {
             "image", "DiffTensor<float, 2>", "tensor", rank=2,
             grad_out=operand("image_grad_out", "float", "gradient", "accumulate", rank=2, step="own"),
         ),
-        operand("at", "int2", "computed", code="int2(int(index[1]), int(index[0]))"),
+        operand("at", "int2", "computed", code="int2(int(_spy_index[1]), int(_spy_index[0]))"),
         rank=2, entry="range",
     ),
     "put_backward_rows_of_tensors": call(
@@ -296,7 +299,7 @@ def sessions() -> Iterator[dict[str, Session]]:
 def test_the_text_compiles_and_lies_as_computed(sessions: dict[str, Session], name: str) -> None:
     spec = SPECS[name]
     text = (FOLDER / f"{name}.slang").read_text(encoding="utf-8")
-    compiled = sessions[spec.entry].compile(text, name, "run" if spec.entry == "range" else "kernel")
+    compiled = sessions[spec.entry].compile(text, name, "_spy_run" if spec.entry == "range" else "_spy_kernel")
     assert compiled.layout == tuple(LayoutField(f.name, f.offset, f.size) for f in block_fields(spec))
     # SPIR-V begins with its magic number; the others are text that holds the entry point.
     start = (0x07230203).to_bytes(4, "little")

@@ -59,7 +59,8 @@ echo "planted: $(grep SUMMARY "$LOGS/planted.$TOOL")"
 files=("$@")
 if [ ${#files[@]} = 0 ]; then
     # The largest first, as the longest to run; without those whose programs run by themselves.
-    files=($(ls -S $tests/test_*.py | grep -vE "vulkan_backend|exit|soak") tests/gpu/test_cuda_backend.py)
+    files=($(ls -S $tests/test_*.py | grep -vE "vulkan_backend|exit|soak|interrupts|resources") tests/gpu/test_cuda_backend.py
+        tests/gpu/test_two_gpus.py)
     # Sums over a group, column and row sums, whole networks, raw kernels with groupshared; without those that make
     # thousands of calls of kernels that the others have as well.
     [ "$TOOL" = racecheck ] && files=($(grep -lE "bwds|groupshared|scatterUniform|import mlp" "${files[@]}" |

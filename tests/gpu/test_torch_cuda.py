@@ -388,3 +388,58 @@ def test_jax(module: spy.Module) -> None:
     np.testing.assert_allclose(np.asarray(seen + 0), got.numpy())
     with pytest.raises(spy.BindError, match="must not be changed"):
         module.grow(other, 1.0)
+
+
+@pytest.mark.parametrize("own_stream", [False, True])
+def test_tensors_that_share_memory(module: spy.Module, own_stream: bool) -> None:
+    # Whole numbers, which floats hold exactly; long enough that blocks of threads run after others.
+    n = 1 << 20
+    stream = torch.cuda.Stream() if own_stream else torch.cuda.current_stream()
+    with torch.cuda.stream(stream):
+        for _ in range(4):
+            a = torch.arange(n, dtype=torch.float32, device="cuda") % 1024
+            before = a.clone()
+            assert module.mul(a[:-1], 2.0, _result=a[1:]) is not None
+            torch.testing.assert_close(a[1:], 4 * before[:-1], rtol=0, atol=0)
+            b = before.clone()
+            module.grow(b[1:], b[:-1])
+            torch.testing.assert_close(b[1:], before[1:] + before[:-1], rtol=0, atol=0)
+            c = before.reshape(1024, 1024).clone()
+            module.mul(c, 1.0, _result=c.T)
+            torch.testing.assert_close(c.T, before.reshape(1024, 1024), rtol=0, atol=0)
+    stream.synchronize()
+
+
+def test_outputs_that_share_memory(module: spy.Module) -> None:
+    two = spy.Module.load_from_source(
+        module.device, "torch_two", "void split(float x, out float a, out float b) { a = x; b = -x; }"
+    )
+    a = torch.zeros(101, device="cuda")
+    with pytest.raises(spy.ShapeError, match="'a' and 'b' share memory"):
+        two.split(1.0, a[:100], a[1:])
+    with pytest.raises(spy.ShapeError, match="overlap each other"):
+        two.split(1.0, a.as_strided((5, 3), (1, 1)), torch.zeros(5, 3, device="cuda"))
+    assert not a.any()
+    two.split(1.0, a[:50], a[50:100])
+    assert a[:50].eq(1).all() and a[50:100].eq(-1).all() and not a[100]
+
+
+def test_two_tensors_over_one_storage(module: spy.Module) -> None:
+    if module.device.name != "cuda":
+        pytest.skip("Vulkan works in copies")
+    whole = torch.arange(1 << 16, dtype=torch.float32, device="cuda") % 512
+    before = whole.clone()
+    first, second = (spy.Tensor.from_dlpack(module.device, part) for part in (whole[:-1], whole[1:]))
+    module.mul(first, 2.0, _result=second)
+    module.device.synchronize()
+    torch.testing.assert_close(whole[1:], 4 * before[:-1], rtol=0, atol=0)
+    commands = module.device.command_list()
+    module.mul.append_to(commands, second, 1.0, _result=first)
+    module.mul.append_to(commands, first, 2.0, _result=second)
+    commands.submit()
+    module.device.synchronize()
+    expected = before.clone()
+    expected[1:] = 4 * before[:-1]
+    expected[:-1] = expected[1:].clone()
+    expected[1:] = 4 * expected[:-1].clone()
+    torch.testing.assert_close(whole, expected, rtol=0, atol=0)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from slangpy_rt_codegen import CallSpec, Operand, block_fields
 
-from slangpy_rt.plan import _packer, _prefix
+from slangpy_rt.plan import packers
 
 C_TYPES: dict[str, Any] = {
     "i": ctypes.c_int32,
@@ -79,7 +79,7 @@ def test_without_pointers_it_is_the_same_block(spec: CallSpec) -> None:
         assert field.offset % ctypes.sizeof(C_TYPES[field.code[-1]]) == 0
         if "*" in other.declaration:
             assert field.code == "1Q"
-            assert field.declaration == re.sub(r"^(\w+) \*", r"Address<\1> ", other.declaration)
+            assert field.declaration == re.sub(r"^(\w+) \*", r"_spy_Address<\1> ", other.declaration)
         else:
             assert field.declaration == other.declaration
 
@@ -98,7 +98,8 @@ def test_packing_fills_the_struct(spec: CallSpec, random: Any) -> None:
             fixed[field.name] = values
         else:
             moving += values
-    packed = _prefix(fields, fixed) + _packer(fields)(*moving)
+    names, prefix, pack = packers(fields)
+    packed = prefix(*[n for name in names for n in fixed[name]]) + pack(*moving)
     assert packed == bytes(block)[: fields[-1].offset + fields[-1].size]
 
 
@@ -110,7 +111,7 @@ def test_what_follows_from_shapes_comes_first(spec: CallSpec) -> None:
 
 
 def test_declarations_are_slang() -> None:
-    number = Operand("i_0", "int", "int", 1, "in", "value")
+    number = Operand("0_i", "int", "int", 1, "in", "value")
     operands = (
         Operand("a", "float3", "float", 3, "in", "value"),
         Operand("b", "half", "half", 1, "in", "value"),
@@ -123,12 +124,12 @@ def test_declarations_are_slang() -> None:
         ("uint count", 0, True),
         ("uint row", 4, True),
         ("uint shape[2]", 8, True),
-        ("int c_stride[2]", 16, True),
-        ("int t_shape[2]", 24, True),
-        ("int64_t t_stride[2]", 32, True),
-        ("float a[3]", 48, False),
-        ("float b", 60, False),
-        ("uint8_t *c", 64, False),
-        ("float *t", 72, False),
-        ("int i_0", 80, False),
+        ("int stride_c[2]", 16, True),
+        ("int shape_t[2]", 24, True),
+        ("int64_t stride_t[2]", 32, True),
+        ("float v_a[3]", 48, False),
+        ("float v_b", 60, False),
+        ("uint8_t *v_c", 64, False),
+        ("float *v_t", 72, False),
+        ("int v_0_i", 80, False),
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import sys
 
 import pytest
 
@@ -19,6 +20,8 @@ def test_silence_gives_defaults() -> None:
         labels=0,
         override=None,
         slang_lib=None,
+        compiler_python=sys.executable,
+        compile_seconds=60,
         cxx=None,
         threads=os.cpu_count() or 1,
         path="",
@@ -34,11 +37,15 @@ def test_every_variable_is_read() -> None:
         "SLANGPY_RT_LABELS": "1",
         "SLANGPY_RT_OVERRIDE": "/edited",
         "SLANGPY_RT_SLANG_LIB": "/lib/libslang.so",
+        "SLANGPY_RT_COMPILE_IN": "/bin/python3",
+        "SLANGPY_RT_COMPILE_SECONDS": "7",
         "SLANGPY_RT_CXX": "zig",
         "SLANGPY_RT_THREADS": "6",
         "PATH": "/bin",
     }
-    assert read_config(env) == Config("cpu", "/cache", 1000, 3, 1, "/edited", "/lib/libslang.so", "zig", 6, "/bin")
+    assert read_config(env) == Config(
+        "cpu", "/cache", 1000, 3, 1, "/edited", "/lib/libslang.so", "/bin/python3", 7, "zig", 6, "/bin"
+    )
 
 
 def test_an_empty_cache_directory_is_kept_apart_from_none() -> None:

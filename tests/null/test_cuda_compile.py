@@ -13,6 +13,7 @@ from slangpy_rt.backends.base import Target
 from slangpy_rt.backends.cuda import CudaBackend, nvrtc_compile, nvrtc_version
 from slangpy_rt.errors import CompileError, UnsupportedError
 from slangpy_rt.slang.session import Library, Session
+from tests.conformance import _intrinsics
 
 try:
     VERSION = nvrtc_version()
@@ -60,15 +61,18 @@ void tensors(Call call, int i)
 void kernel(uint3 t: SV_DispatchThreadID, uint thread : SV_GroupIndex, uniform Call call) { BODY }
 """
 BODIES = {
-    "float": "if (t.x < call.n) float.scatter(call.a + t.x / 8, call.a[t.x]);",
-    "half": "vector<half, 2>.scatter(call.h + t.x, vector<half, 2>.load(call.h)); half.accumulate(call.h, 1);",
-    "double": "double.scatterUniform(call.d, call.d[t.x] + double.waveSum(2));",
-    "matrix": "float2x2.scatter(call.a, float2x2.load(call.a + t.x)); float2x2.accumulate(call.a, float2x2.zero());",
-    "array": "Array<double3, 2>.scatter(call.d + t.x, Array<double3, 2>.load(call.d));",
-    "groups of float": "scatterGroup<float>(call.a, call.a[t.x], thread);",
-    "groups of half": "scatterGroup<vector<half, 4>>(call.h, vector<half, 4>.load(call.h + t.x), thread);",
-    "groups of double": "scatterGroup<double>(call.d, call.d[t.x], thread);",
-    "groups of arrays": "scatterGroup<Array<float, 17>>(call.a, Array<float, 17>.load(call.a + t.x), thread);",
+    "float": "if (t.x < call.n) float._spy_scatter(call.a + t.x / 8, call.a[t.x]);",
+    "half": "vector<half, 2>._spy_scatter(call.h + t.x, vector<half, 2>._spy_load(call.h)); "
+    "half._spy_accumulate(call.h, 1);",
+    "double": "double._spy_scatterUniform(call.d, call.d[t.x] + double._spy_waveSum(2));",
+    "matrix": "float2x2._spy_scatter(call.a, float2x2._spy_load(call.a + t.x)); "
+    "float2x2._spy_accumulate(call.a, float2x2._spy_zero());",
+    "array": "Array<double3, 2>._spy_scatter(call.d + t.x, Array<double3, 2>._spy_load(call.d));",
+    "groups of float": "_spy_scatterGroup<float>(call.a, call.a[t.x], thread);",
+    "groups of half": "_spy_scatterGroup<vector<half, 4>>(call.h, vector<half, 4>._spy_load(call.h + t.x), thread);",
+    "groups of double": "_spy_scatterGroup<double>(call.d, call.d[t.x], thread);",
+    "groups of arrays": "_spy_scatterGroup<Array<float, 17>>("
+    "call.a, Array<float, 17>._spy_load(call.a + t.x), thread);",
     "tensors": "if (t.x < call.n) tensors(call, int(t.x));",
 }
 
@@ -134,6 +138,59 @@ def test_gradients_compile(name: str) -> None:
     assert b"atomicAdd(" in kernel
     # Slang's own wave intrinsics would bring a vote at each branch, in the whole kernel.
     assert b"__ballot_sync" not in kernel
+
+
+@pytest.mark.parametrize("name", _intrinsics.TYPES)
+def test_every_intrinsic_compiles(name: str) -> None:
+    if name == "half":
+        needs_headers()
+    every, arguments = _intrinsics.of(name), _intrinsics.arguments(name)
+    given = ", ".join(f"call.a[{k}]" for k in range(len(arguments)))
+    kernel = f"""
+struct Call {{ T* a; T* r; }};
+[shader("compute")] [numthreads(32, 1, 1)]
+void kernel(uint3 t: SV_DispatchThreadID, uniform Call call)
+{{
+    let found = all_of_them({given});
+    for (int k = 0; k < {len(every)}; ++k)
+        call.r[k] = found[k];
+}}
+"""
+    session = Session(Library(), Target("cuda", "", "value"))
+    code = session.compile(_intrinsics.source(name, every) + kernel, "intrinsics", "kernel").code
+    session.close()
+    assert b"\0kernel\0" in nvrtc_compile(code, "sm_90")
+
+
+@pytest.mark.parametrize(
+    ("scalar", "code", "used"),
+    [
+        ("double", "log10(x)", "log10"),
+        ("double", "asinh(x)", "asinh"),
+        ("int16_t", "max(x, int16_t(3))", "max"),
+        ("uint", "firstbithigh(x)", "firstbithigh"),
+        ("uint64_t", "max(x, x + 1) >> 1", "max"),
+        ("uint64_t", "min(x, x + 1) >> 1", "min"),
+    ],
+)
+def test_what_the_prelude_computes_of_another_type(scalar: str, code: str, used: str) -> None:
+    text = f"""
+[shader("compute")] [numthreads(32, 1, 1)]
+void kernel(uint3 t: SV_DispatchThreadID, uniform {scalar}* r)
+{{
+    {scalar} x = r[t.x];
+    r[t.x] = {code};
+}}
+"""
+    session = Session(Library(), Target("cuda", "", "value"))
+    emitted = session.compile(text, "another", "kernel").code
+    session.close()
+    assert f"_spy_{used}<".encode() in emitted
+    assert b"\0kernel\0" in nvrtc_compile(emitted, "sm_90")
+    session = Session(Library(), Target("cuda", "", "value", program=True))
+    with pytest.raises(UnsupportedError, match=rf"uses {used} of a type.*Use a device of type cuda"):
+        session.compile(text, "another", "kernel")
+    session.close()
 
 
 def test_half_without_its_header_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -50,7 +50,7 @@ struct Call
 void element(Call call, INDEX i)
 {
     ASSIGN
-    float.store(call._result + i, pick(Tensor<float, 2>(uint64_t(call.t), call.t_shape, call.t_stride),
+    float._spy_store(call._result + i, pick(Tensor<float, 2>(uint64_t(call.t), call.t_shape, call.t_stride),
                                        RWTensor<float3, 1>(uint64_t(call.r), call.r_shape, call.r_stride), int(i)));
 }
 """
@@ -71,8 +71,8 @@ def emitted(target: Target, shaders: Path, checks: bool) -> bytes:
     except UnsupportedError as error:
         pytest.skip(str(error))
     session.load_module("user", "user.slang", USER)
-    text = KERNEL.replace("EXPORTS", "export static const bool slangpy_rt_checks = true;" if checks else "")
-    text = text.replace("ASSIGN", "diagnosticsBuffer = call._diagnostics;" if checks else "")
+    text = KERNEL.replace("EXPORTS", "export static const bool _spy_checks = true;" if checks else "")
+    text = text.replace("ASSIGN", "_spy_diagnosticsBuffer = call._diagnostics;" if checks else "")
     text = text.replace("INDEX", "int64_t" if target.entry == "range" else "uint") + ENTRIES[target.entry]
     code = session.compile(text, "picked", "run" if target.entry == "range" else "kernel").code
     session.close()
@@ -85,14 +85,14 @@ def test_without_debug_not_a_letter_of_the_checks_is_left(target: Target, tmp_pa
     shutil.copytree(SHADERS, plain)
     library = (plain / "slangpy_rt.slang").read_text()
     # The checks as they stand in Tensor and RWTensor: a condition and the line behind it.
-    stripped, count = re.subn(r"^ +if \(slangpy_rt_checks && .*\n.*\n", "", library, flags=re.M)
+    stripped, count = re.subn(r"^ +if \(_spy_checks && .*\n.*\n", "", library, flags=re.M)
     assert count == 2
     (plain / "slangpy_rt.slang").write_text(stripped)
     unchecked = emitted(target, SHADERS, False)
     assert unchecked == emitted(target, plain, False)
     checked = emitted(target, SHADERS, True)
     if target.format != "spirv":
-        assert b"diagnosticsBuffer" in checked and b"diagnosticsBuffer" not in unchecked
+        assert b"_spy_diagnosticsBuffer" in checked and b"_spy_diagnosticsBuffer" not in unchecked
     assert len(checked) > len(unchecked)
 
 
@@ -120,7 +120,7 @@ float f(float x, int i)
     with spy.Device("null") as device:
         source = spy.Module.load_from_source(device, "test_diagnostics_cuda", text)._scope.source
         kernel = spy.Module(device, source).f.source(1.0, 2)
-        code = source.compile(kernel, "prints", "kernel")
+        code = source.compile(kernel, "prints", "_spy_kernel")
     assert nvrtc_compile(code.code, "sm_90").startswith(b"\x7fELF")
     assert {text for _, text in code.strings} >= {"%d %lld %f %f %s\n", "%d %d %d %u %u\n", "a string"}
 

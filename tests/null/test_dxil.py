@@ -52,7 +52,7 @@ PLAIN = """
 cbuffer block : register(b0) { uint2 at; }
 groupshared float shared_[SIZE];
 [shader("compute")] [numthreads(64, 1, 1)]
-void kernel(uint3 t : SV_DispatchThreadID)
+void _spy_kernel(uint3 t : SV_DispatchThreadID)
 {
     RWByteAddressBuffer to = ResourceDescriptorHeap[NonUniformResourceIndex(at.x)];
     shared_[t.x * 7 % SIZE] = to.Load<float>(4 * t.x);
@@ -74,7 +74,7 @@ def session() -> Iterator[Session]:
 
 def golden_hlsl(session: Session, name: str) -> str:
     """The text of a golden kernel for D3D12."""
-    return session.compile(emit(replace(SPECS[name], entry="handle")), name, "kernel").code.decode()
+    return session.compile(emit(replace(SPECS[name], entry="handle")), name, "_spy_kernel").code.decode()
 
 
 def with_root(text: str, root: str = ROOT) -> str:
@@ -122,8 +122,8 @@ def test_newer_shader_models_take_the_same(dxc: Dxc, session: Session) -> None:
 def test_a_kernel_that_binds_more_is_refused(dxc: Dxc, session: Session) -> None:
     text = golden_hlsl(session, "add_strided")
     more = text.replace("[shader(", "RWByteAddressBuffer more : register(u0);\n[shader(")
-    more = more.replace("void kernel(", "void work(", 1)
-    head = text[text.index("[shader(") : text.index("{", text.index("void kernel("))]
+    more = more.replace("void _spy_kernel(", "void work(", 1)
+    head = text[text.index("[shader(") : text.index("{", text.index("void _spy_kernel("))]
     parameter = head.split(":")[0].split()[-1]
     more += f"\n{head}{{ more.Store(0, 1u); work({parameter}); }}\n"
     dxc.validate(dxc.compile(more))
@@ -143,12 +143,12 @@ def test_slang_calls_dxc_as_we_do(dxc: Dxc, session: Session, tmp_path: Path) ->
 import sys
 from slangpy_rt.backends.base import Target
 from slangpy_rt.slang import session
-from slangpy_rt.source import new_session, shader_directory
+from slangpy_rt.source import shader_directory
 session._FORMATS["dxil"] = 10  # SLANG_DXIL of slang.h
-opened = new_session(Target("dxil", "sm_6_6", "handle"), (shader_directory(),), ())
+opened = session.Session(session.Library(), Target("dxil", "sm_6_6", "handle"), (shader_directory(),), ())
 opened.load_module("golden", "golden.slang", {SLANG!r})
 for text in {[emit(replace(SPECS[name], entry="handle")) for name in ("apply_matrix", "choose_values")]!r}:
-    sys.stdout.buffer.write(opened.compile(text, "made", "kernel").code)
+    sys.stdout.buffer.write(opened.compile(text, "made", "_spy_kernel").code)
 """
     environ = {**os.environ, "LD_LIBRARY_PATH": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run([sys.executable, "-c", code], env=environ, capture_output=True, check=False)

@@ -81,17 +81,17 @@ def check_hlsl(code: str) -> None:
     assert not re.search(r"\bu?int8_t\b", code), "HLSL has no 8-bit types"
     # One constant buffer is bound, which says where the argument block is; all else goes by the heap of descriptors.
     assert re.findall(r"register\((\w+)\)", code) == ["b0"]
-    assert re.search(r"cbuffer entryPointParams_block_0 : register\(b0\)", code)
+    assert re.search(r"cbuffer entryPointParams_spy_block_0 : register\(b0\)", code)
     assert re.search(r"\bByteAddressBuffer\(ResourceDescriptorHeap\[", code)
-    assert re.search(r'\[shader\("compute"\)\]\[numthreads\(\d+, \d+, \d+\)\]\nvoid kernel\(', code)
+    assert re.search(r'\[shader\("compute"\)\]\[numthreads\(\d+, \d+, \d+\)\]\nvoid _spy_kernel\(', code)
     assert not has_no_body(code.encode())
 
 
 def check_metal(code: str) -> None:
     """The same of kernels for Metal."""
     assert "Ptr<" not in code
-    assert len(re.findall(r"^\[\[kernel\]\] void kernel\(", code, re.M)) == 1
-    assert re.search(r"Call_\w+ device\* block_\w+;", code)
+    assert len(re.findall(r"^\[\[kernel\]\] void _spy_kernel\(", code, re.M)) == 1
+    assert re.search(r"_spy_Call_\w+ device\* _spy_block_\w+;", code)
     assert "[[buffer(0)]]" in code and "[[buffer(1)]]" not in code
     assert not has_no_body(code.encode())
 
@@ -99,7 +99,7 @@ def check_metal(code: str) -> None:
 @pytest.mark.parametrize("name", CALLS)
 def test_golden_kernels_in_hlsl(sessions: dict[str, Session], name: str) -> None:
     spec = replace(CALLS[name], entry="handle")
-    compiled = sessions["hlsl"].compile(emit(spec), name, "kernel")
+    compiled = sessions["hlsl"].compile(emit(spec), name, "_spy_kernel")
     assert compiled.layout == tuple(LayoutField(f.name, f.offset, f.size) for f in block_fields(spec))
     code = compiled.code.decode()
     check_hlsl(code)
@@ -110,10 +110,10 @@ def test_golden_kernels_in_hlsl(sessions: dict[str, Session], name: str) -> None
 @pytest.mark.parametrize("name", CALLS)
 def test_blocks_are_read_where_fields_lie(sessions: dict[str, Session], name: str) -> None:
     spec = replace(CALLS[name], entry="handle")
-    code = sessions["hlsl"].compile(emit(spec), name, "kernel").code.decode()
-    body = re.search(r"^Call_0 fetch_0\(\)\n\{(.*?)^\}", code, re.M | re.S)
+    code = sessions["hlsl"].compile(emit(spec), name, "_spy_kernel").code.decode()
+    body = re.search(r"^_spy_Call_0 _spy_fetch_0\(\)\n\{(.*?)^\}", code, re.M | re.S)
     assert body is not None
-    (at,) = re.findall(r"uint (\w+) = entryPointParams_block_0\.at_0\.y;", body[1])
+    (at,) = re.findall(r"uint (\w+) = entryPointParams_spy_block_0\.at_0\.y;", body[1])
     # Slang reads a struct scalar by scalar; without a type a word is meant.
     reads = re.findall(rf"\.Load(?:<(\w+) >)?\({at}(?: \+ (\d+)U)?\)", body[1])
     assert len(reads) == body[1].count("Load")
@@ -132,7 +132,7 @@ def test_golden_kernels_in_metal(sessions: dict[str, Session], name: str) -> Non
     spec = replace(CALLS[name], entry="pointer")
     if any(o.scalar == "double" for o in spec.leaves):
         pytest.skip("MSL has no double")
-    compiled = sessions["metal"].compile(emit(spec), name, "kernel")
+    compiled = sessions["metal"].compile(emit(spec), name, "_spy_kernel")
     assert compiled.layout == tuple(LayoutField(f.name, f.offset, f.size) for f in block_fields(spec))
     check_metal(compiled.code.decode())
 
@@ -140,14 +140,15 @@ def test_golden_kernels_in_metal(sessions: dict[str, Session], name: str) -> Non
 def test_metal_adds_floats_atomically_and_refuses_halves(sessions: dict[str, Session]) -> None:
     text = """
 import slangpy_rt;
-struct Call { S *a; };
+struct _spy_Call { S *a; };
 [shader("compute")] [numthreads(64, 1, 1)]
-void kernel(uint3 t : SV_DispatchThreadID, uniform Call *block) { S.scatter(block.a, S(t.x)); }
+void _spy_kernel(uint3 t : SV_DispatchThreadID, uniform _spy_Call *_spy_block)
+{ S._spy_scatter(_spy_block.a, S(t.x)); }
 """
-    code = sessions["metal"].compile(text.replace("S", "float").replace("floatV_", "SV_"), "adds", "kernel").code
+    code = sessions["metal"].compile(text.replace("S", "float").replace("floatV_", "SV_"), "adds", "_spy_kernel").code
     assert re.search(rb"atomic_fetch_add_explicit\(+atomic_float device\*\)", code)
-    with pytest.raises(UnsupportedError, match="the function uses addToPartOfWord, for which Slang writes nothing"):
-        sessions["metal"].compile(text.replace("S", "half").replace("halfV_", "SV_"), "adds", "kernel")
+    with pytest.raises(UnsupportedError, match="uses _spy_addToPartOfWord, for which Slang writes nothing"):
+        sessions["metal"].compile(text.replace("S", "half").replace("halfV_", "SV_"), "adds", "_spy_kernel")
 
 
 class Written:
@@ -239,7 +240,9 @@ def scatter(written: Written) -> None:
 def test_structs_and_whole_arrays_in_hlsl(written: Written) -> None:
     advance(written)
     check_hlsl(written.codes[-1])
-    assert {"loadByte_0", "storeByte_0"} <= set(re.findall(r"\b(?:load|store)Byte_0\b", written.codes[-1]))
+    assert {"_spy_loadByte_0", "_spy_storeByte_0"} <= set(
+        re.findall(r"\b_spy_(?:load|store)Byte_0\b", written.codes[-1])
+    )
     fill(written)
     check_hlsl(written.codes[-1])
 
@@ -307,7 +310,7 @@ def test_uses_pointers_reads_emitted_text() -> None:
 
 
 def test_reads_bindings_knows_our_own() -> None:
-    ours = b"cbuffer entryPointParams_block_0 : register(b0)\n{\n"
+    ours = b"cbuffer entryPointParams_spy_block_0 : register(b0)\n{\n"
     assert not reads_bindings(ours, "hlsl")
     assert reads_bindings(ours + b"Texture2D<float > picture_0 : register(t0);\n", "hlsl")
 

@@ -17,7 +17,7 @@ FILES = {
     for path in sorted(base.glob("slangpy_rt*/**/*.py"))
 }
 ANY = {"*"}
-BASE = {"backends.base", "config", "errors"}
+BASE = {"backends.base", "config", "errors", "interrupts"}
 # Module of slangpy_rt -> modules of slangpy_rt that it may import, wherever in the file.
 ALLOWED = {
     "": {
@@ -39,12 +39,18 @@ ALLOWED = {
     "config": set(),
     "types": set(),
     "broadcast": {"errors"},
+    "wording": set(),
+    "checks": {"errors"},
+    "conversion": {"dtypes", "errors", "interop.memory", "records", "types"},
+    "stand_ins": {"errors", "records"},
     "dtypes": {"errors", "types"},
     "layout": {"broadcast", "dtypes", "types"},
     "cache": {"errors", "config"},
     "diagnostics": {"backends.base", "errors"},
     "backends": {"backends.base"},
-    "backends.base": {"errors"},
+    "backends.base": {"errors", "interrupts"},
+    "interrupts": set(),
+    "weak": set(),
     "backends.null": BASE,
     "backends.cpu": BASE | {"backends._cpu_prelude"},
     "backends._cpu_prelude": BASE,
@@ -86,12 +92,26 @@ ALLOWED = {
     "slang.reflect": {"dtypes", "errors", "slang._abi", "slang.com", "slang.text", "types"},
     "slang.text": set(),
     "slang.lookup": {"slang._abi", "slang.reflect", "types"},
-    "slang.emitted": {"errors"},
+    "slang.emitted": {"errors", "slang.text"},
+    "slang.cpp_functions": set(),
+    "slang.spirv": set(),
+    "slang.division": {"slang.spirv"},
+    "slang.spirv_integers": {"slang.spirv"},
+    "slang.spirv_math": {"slang.spirv"},
     "slang.session": {
+        *("slang.cpp_functions", "slang.division", "slang.spirv_integers", "slang.spirv_math"),
         *("backends.base", "errors", "slang._abi", "slang.com", "slang.emitted", "slang.locate", "slang.lookup"),
-        *("slang.reflect", "slang.text", "types"),
+        *("slang.files", "slang.reflect", "slang.text", "types"),
     },
-    "source": {"backends.base", "cache", "config", "errors", "slang.locate", "slang.session", "types"},
+    "slang.client": {"backends.base", "errors", "interrupts", "slang.locate", "slang.messages", "types"},
+    "slang.messages": set(),
+    "slang.worker": {"errors", "slang.messages", "slang.session"},
+    "file_states": {"errors", "slang.files"},
+    "slang.files": {"errors"},
+    "source": {
+        *("file_states", "slang.files"),
+        *("backends.base", "cache", "config", "errors", "slang.client", "slang.locate", "slang.session", "types"),
+    },
     "generator": {"errors", "types"},
     "generators": {"errors", "generator", "types"},
     "random_numbers": {"errors", "generator", "types"},
@@ -100,7 +120,7 @@ ALLOWED = {
     "vectors": {"dtypes", "errors", "types"},
     "mapping": {"dtypes", "errors", "types"},
     "options": {"mapping"},
-    "scope": {"dtypes", "errors", "source", "types"},
+    "scope": {"dtypes", "errors", "source", "types", "weak"},
     "feeds": {"backends.base", "dtypes", "errors", "records", "types"},
     "ndbuffer": {
         *("backends.base", "broadcast", "dtypes", "errors", "host_view", "interop.exchange", "layout", "picture"),
@@ -115,11 +135,13 @@ ALLOWED = {
     },
     "command_list": {"backends.base", "diagnostics", "dtypes", "errors", "ndbuffer", "order"},
     "order": {"backends.base"},
-    "stream": {"backends.base", "errors", "order"},
+    "stream": {"backends.base", "errors", "interrupts", "order"},
     "transfer": {"backends.base", "errors", "order", "stream"},
     "profile": {"backends.base", "device", "errors"},
+    "overlap": set(),
+    "conflicts": {"backends.base", "bound", "broadcast", "dtypes", "errors", "feeds", "ndbuffer", "overlap"},
     "exact": {
-        *("backends.base", "bound", "broadcast", "describe", "dtypes", "feeds", "ndbuffer"),
+        *("backends.base", "bound", "broadcast", "describe", "dtypes", "errors", "feeds", "ndbuffer", "overlap"),
     },
     "bound": {"feeds", "generator", "types"},
     "values": {"generators", "interop.foreign", "interop.torch", "ndbuffer", "records"},
@@ -149,21 +171,32 @@ ALLOWED = {
         "values",
     },
     "selection": {"backends", "backends.base", "config", "errors"},
-    "kernels": {"backends.base", "cache", "config", "errors", "source", "types"},
+    "kernels": {"backends.base", "cache", "config", "errors", "source", "types", "weak"},
     "labels": {"backends.base", "errors"},
     "device": {
         "command_list",
         *("backends.base", "cache", "config", "diagnostics", "errors", "exact", "kernels", "labels", "layout"),
-        *("guests", "host_view", "module", "selection"),
+        *("guests", "host_view", "interrupts", "module", "selection", "weak"),
         *("ndbuffer", "order", "source", "stream", "transfer", "types"),
     },
     "guests": {"backends.base"},
-    "prepared": {"backends.base", "bound", "broadcast", "diagnostics", "errors", "feeds"},
-    "describe": {"bound", "broadcast", "dtypes", "errors", "options", "scope", "source", "types"},
+    "prepared": {"backends.base", "bound", "broadcast", "conflicts", "diagnostics", "errors", "feeds"},
+    "describe": {"bound", "broadcast", "dtypes", "errors", "options", "scope", "source", "spelling", "types"},
+    "spelling": {"dtypes", "errors", "source", "types"},
     "plan": {
-        *("backends.base", "binding", "bound", "broadcast", "describe", "diagnostics", "dtypes", "errors"),
-        *("exact", "gradients", "interop.torch", "ndbuffer", "options", "pairs", "prepared", "records", "scope"),
-        *("tensor", "types"),
+        *(
+            "backends.base",
+            "binding",
+            "bound",
+            "broadcast",
+            "conflicts",
+            "describe",
+            "diagnostics",
+            "dtypes",
+            "errors",
+        ),
+        *("exact", "gradients", "interop.torch", "ndbuffer", "options", "overlap", "pairs", "prepared", "records"),
+        *("scope", "tensor", "types"),
     },
     "host_view": {"backends.base"},
     "overloads": {"errors", "source", "types"},
@@ -204,7 +237,9 @@ ALLOWED = {
     },
     "struct": {"errors", "function", "overloads", "scope", "types"},
     "instances": {"errors", "struct", "tensor", "types", "values"},
-    "module": {"dtypes", "errors", "function", "kernel", "overloads", "scope", "source", "struct", "types"},
+    "module": {
+        *("dtypes", "errors", "function", "kernel", "overloads", "scope", "source", "struct", "types", "values"),
+    },
     "stubs": {"dtypes", "function", "module", "types"},
     "picture": set(),
     "interop": {"interop.devices", "interop.operators"},
@@ -224,13 +259,28 @@ ALLOWED = {
     "interop.autograd": {"dtypes", "errors", "interop.torch", "interop.torch_types", "tensor"},
     "interop.dlpack": {"errors"},
     "interop.exchange": {"host_view", "interop.dlpack"},
-    "interop.memory": {"backends.base", "dtypes", "errors", "interop.dlpack"},
+    "interop.memory": {"backends.base", "dtypes", "errors", "interop.dlpack", "interrupts"},
     "interop.foreign": {"backends.base", "errors", "feeds", "interop.dlpack", "interop.memory", "tensor"},
     "cli": ANY,
     "__main__": {"cli"},
     "demo": ANY,
     "demo.run": ANY,
 }
+# Who checks arguments, converts host data or asks stand-ins; every module may say what it was given.
+for _of, _names in {
+    "checks": "command_list device function instances mapping module ndbuffer profile random_numbers selection "
+    "struct",
+    "conversion": "arrays binding feeds function gradients module ndbuffer random_numbers refs source struct tensor "
+    "vectors",
+    "stand_ins": "args function kernel",
+    "generator": "command_list kernel",
+    "ndbuffer": "instances",
+    "errors": "refs",
+}.items():
+    for _name in _names.split():
+        ALLOWED[_name] |= {_of}
+for _name in set(ALLOWED) - {"wording", "errors", "config", "types"}:
+    ALLOWED[_name] = ALLOWED[_name] | {"wording"} if ALLOWED[_name] != ANY else ANY
 # Who may import what is not the standard library. NumPy is everywhere but in the code generator.
 OUTSIDE = {
     "_cffi_backend": {"slangpy_rt.backends._cuda_ffi"},
@@ -293,7 +343,8 @@ def test_imports_run_in_one_direction() -> None:
 
 def test_only_plans_and_descriptions_know_the_code_generator() -> None:
     users = {name for name in FILES if any(i.startswith("slangpy_rt_codegen") for i in imports(name))}
-    assert {u for u in users if not u.startswith("slangpy_rt_codegen")} == {"slangpy_rt.plan", "slangpy_rt.describe"}
+    known = {"slangpy_rt.plan", "slangpy_rt.describe", "slangpy_rt.spelling"}
+    assert {u for u in users if not u.startswith("slangpy_rt_codegen")} == known
 
 
 def test_the_code_generator_is_pure() -> None:
@@ -341,4 +392,4 @@ print(sorted(n for n in sys.modules if n.startswith("slangpy_rt.slang.") or n.st
     found = subprocess.run([sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, cwd=ROOT,
                            env={"PYTHONPATH": f"{ROOT}:{ROOT / 'codegen'}", "SYSTEMROOT": ""})  # fmt: skip
     assert found.stderr == ""
-    assert found.stdout == "[]\n['slangpy_rt.backends.base']\n"
+    assert found.stdout == "[]\n['slangpy_rt.backends.base', 'slangpy_rt.slang.files']\n"

@@ -16,20 +16,20 @@ from slangpy_rt.types import EntryPoint, FunctionSig, ModuleInfo, SlangType, Str
 
 CUDA = Target("cuda", "", "value")
 ADD = "float add(float a, float b) { return a + b; }"
-BLOCK = "struct Call { uint n; float* a; uint s[3]; int64_t k; double d; float v[4]; };\nimport user;\n"
+BLOCK = "struct _spy_Call { uint n; float* a; uint s[3]; int64_t k; double d; float v[4]; };\nimport user;\n"
 BODY = "{ uint i = t.x; if (i < call.n) call.a[i] = add(call.a[i], call.v[1]); }\n"
 THREADS = '[shader("compute")] [numthreads(64, 1, 1)]\n'
-VALUE = BLOCK + THREADS + "void kernel(uint3 t : SV_DispatchThreadID, uniform Call call) " + BODY
-POINTER = BLOCK + THREADS + "void kernel(uint3 t : SV_DispatchThreadID, uniform Call* call) " + BODY
+VALUE = BLOCK + THREADS + "void kernel(uint3 t : SV_DispatchThreadID, uniform _spy_Call call) " + BODY
+POINTER = BLOCK + THREADS + "void kernel(uint3 t : SV_DispatchThreadID, uniform _spy_Call* call) " + BODY
 RANGE = (
     BLOCK
-    + "export __extern_cpp void run(int64_t begin, int64_t end, Call* call)\n"
+    + "export __extern_cpp void run(int64_t begin, int64_t end, _spy_Call* call)\n"
     + "{ for (int64_t i = begin; i < end; i++) call.a[i] = add(call.a[i], call.v[1]); }\n"
 )
 RESOURCE = (
-    "import user;\nstruct Call { uint n; float x; };\nRWStructuredBuffer<float> a;\n"
+    "import user;\nstruct _spy_Call { uint n; float x; };\nRWStructuredBuffer<float> a;\n"
     + THREADS
-    + "void kernel(uint3 t : SV_DispatchThreadID, uniform Call call) { a[t.x] = add(a[t.x], call.x); }\n"
+    + "void kernel(uint3 t : SV_DispatchThreadID, uniform _spy_Call call) { a[t.x] = add(a[t.x], call.x); }\n"
 )
 
 MODULE = """
@@ -220,7 +220,7 @@ def test_reflection_survives_the_cache(info: ModuleInfo) -> None:
     ("target", "text", "entry", "holds"),
     [
         (Target("cpp", "", "range"), RANGE, "run", b"\nSLANG_PRELUDE_EXPORT void run(int64_t"),
-        (CUDA, VALUE, "kernel", b'extern "C" __global__ void kernel(Call'),
+        (CUDA, VALUE, "kernel", b'extern "C" __global__ void kernel(_spy_Call'),
         (Target("spirv", "", "pointer"), POINTER, "kernel", b"\x03\x02\x23\x07\x00\x05\x01\x00"),
         (Target("spirv", "spirv_1_3", "pointer"), POINTER, "kernel", b"kernel\0"),
         (Target("hlsl", "", "value"), RESOURCE, "kernel", b"[numthreads(64, 1, 1)]\nvoid kernel("),

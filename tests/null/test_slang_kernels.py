@@ -89,7 +89,7 @@ def test_kernels_are_listed_with_their_group_size(target: Target, sessions: dict
     ]  # fmt: skip
     assert isinstance(info.entry_points[0], EntryPoint)
     assert (info.entry_points[0].doc, info.entry_points[1].doc) == ("Fills.", "")
-    assert "_threads__Attribute" not in [s.type.name for s in info.structs]
+    assert "_spy_groupAttribute" not in [s.type.name for s in info.structs]
 
 
 @TARGETS

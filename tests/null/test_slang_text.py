@@ -96,8 +96,7 @@ def test_blank_keeps_every_offset() -> None:
     [
         "float f(float a) { return a; }\n",
         "// [numthreads(1, 1, 1)] uniform float a;\n",
-        '[shader("vertex")] float4 v(uniform float a) { return a; }\n',
-        '[shader("mesh")] [numthreads(8, 1, 1)] void m(uint3 t : SV_DispatchThreadID) {}\n',
+        '[shader("no_stage")] float4 v(uniform float a) { return a; }\n',
         "int shader[3]; int i = shader[numthreads];\n",
         "uniform RWStructuredBuffer<float> a;\nuniform Texture2D t;\n",
         "[numthreads(8, 1, 1",
@@ -112,14 +111,14 @@ def test_other_text_stays_as_it_is(text: str) -> None:
 @pytest.mark.parametrize(
     ("attributes", "expected"),
     [
-        ("[numthreads(8, 4, 2)]", "[_threads__(8, 4, 2)]"),
-        ("[numthreads(64)]", "[_threads__(64, 1, 1)]"),
-        ("[ numthreads ( MAX(2, 3), 4 ) ]", "[_threads__( MAX(2, 3), 4 , 1)]"),
-        ('[shader("compute")] [numthreads(8, 1, 1)]', " " * 19 + " [_threads__(8, 1, 1)]"),
-        ('[shader("compute"), numthreads(8, 1, 1)]', "[_threads__(8, 1, 1)]"),
-        ('[numthreads(8, 1, 1)]\n[shader("compute")]', "[_threads__(8, 1, 1)]\n" + " " * 19),
-        ('[shader("compute"),\n numthreads(8, 1, 1)]', "[_threads__(8, 1, 1)]\n"),
-        ("[Differentiable] [numthreads(8, 1, 1)] [Other]", "[Differentiable] [_threads__(8, 1, 1)] [Other]"),
+        ("[numthreads(8, 4, 2)]", "[_spy_group(8, 4, 2)]"),
+        ("[numthreads(64)]", "[_spy_group(64, 1, 1)]"),
+        ("[ numthreads ( MAX(2, 3), 4 ) ]", "[_spy_group( MAX(2, 3), 4 , 1)]"),
+        ('[shader("compute")] [numthreads(8, 1, 1)]', " " * 19 + " [_spy_group(8, 1, 1)]"),
+        ('[shader("compute"), numthreads(8, 1, 1)]', "[_spy_group(8, 1, 1)]"),
+        ('[numthreads(8, 1, 1)]\n[shader("compute")]', "[_spy_group(8, 1, 1)]\n" + " " * 19),
+        ('[shader("compute"),\n numthreads(8, 1, 1)]', "[_spy_group(8, 1, 1)]\n"),
+        ("[Differentiable] [numthreads(8, 1, 1)] [Other]", "[Differentiable] [_spy_group(8, 1, 1)] [Other]"),
     ],
 )
 def test_kernels_become_functions(attributes: str, expected: str) -> None:
@@ -156,3 +155,18 @@ def test_any_text_reaches_the_compiler(pieces: list[str]) -> None:
     prepared = prepare(text)
     docs(text)
     assert prepared.text.count("\n") == text.count("\n") + 2 * (THREADS in prepared.text)
+
+
+def test_stages_are_marked_where_their_attributes_stood() -> None:
+    text = (
+        '[shader("vertex")] float4 v(uniform float a) { return a; }\n'
+        '[shader("mesh")]\n[numthreads(8, 1, 1)] void m(uint3 t : SV_DispatchThreadID) {}\n'
+        '[Differentiable, shader("miss")] void lost() {}\n'
+    )
+    prepared = prepare(text)
+    assert prepared.text.startswith(
+        "[_spy_stage(0)   ] float4 v(uniform float a) { return a; }\n"
+        "[_spy_stage(6) ]\n                      void m(uint3 t : SV_DispatchThreadID) {}\n"
+        "[Differentiable, _spy_stage(12)] void lost() {}\n"
+    )
+    assert (prepared.semantics, prepared.uniforms) == ({}, ())

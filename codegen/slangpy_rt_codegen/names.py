@@ -1,0 +1,76 @@
+"""Names in emitted text: the form that is ours alone, and how Slang's own are written where a user's name hides them.
+
+A kernel's text holds names of three kinds: ours, which begin with ``_spy_`` and which no module of a user may take;
+the user's; and those of Slang's core module. The last are in an outer scope: a struct ``uint3`` of an imported module
+hides Slang's. In such a kernel the description marks what is the user's, and the rest is written by names of our
+library.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+
+RESERVED = "_spy_"
+SCALARS = (
+    "bool", "int8_t", "int16_t", "int", "int64_t", "uint8_t", "uint16_t", "uint", "uint64_t",
+    "half", "float", "double",
+)  # fmt: skip
+# What shaders/_spy_library.slang has under a second name, vectors and matrices by their generic names.
+_ALIASED = frozenset(
+    {*SCALARS, "vector", "matrix", "Array", "DifferentialPair", "ConstantBuffer", "diffPair", "detach", "min", "max"}
+)
+_SIZED = re.compile(rf"({'|'.join(SCALARS)})([1-4])(?:x([1-4]))?")
+# What has no second name.
+_WORDS = frozenset(
+    {"bwd_diff", "fwd_diff", "no_diff", "for", "if", "else", "return", "void", "out", "inout", "uniform", "struct"}
+)
+_OPERATORS = frozenset(
+    {"new", "sizeof", "alignof", "countof", "nonuniform", "bwd_diff", "fwd_diff", "no_diff", "expand", "each"}
+)
+_OPEN, _CLOSE = "\x02", "\x03"
+_OWN = re.compile(f"({_OPEN}[^{_CLOSE}]*{_CLOSE})")
+# A name that is not a member of something.
+_NAME = re.compile(r"(?<![\w.])[A-Za-z]\w*")
+
+
+def hidden(names: Collection[str]) -> tuple[str, ...]:
+    """Which of the names that a kernel's modules declare are also names of Slang's that kernels use."""
+    return tuple(sorted(n for n in set(names) if n in _ALIASED or n in _WORDS or _SIZED.fullmatch(n)))
+
+
+def nameless(names: Collection[str]) -> tuple[str, ...]:
+    """Which of them no kernel can do without."""
+    return tuple(sorted(_WORDS.intersection(names)))
+
+
+def is_taken(name: str) -> bool:
+    """Whether Slang reads a call of that name otherwise: as a number, vector or matrix, or as an operator."""
+    return name in SCALARS or name in _OPERATORS or _SIZED.fullmatch(name) is not None
+
+
+def own(text: str) -> str:
+    """Text of a user's, in which names mean what the user's module says."""
+    return f"{_OPEN}{text}{_CLOSE}"
+
+
+def respelled(text: str, hidden: Collection[str]) -> str:
+    """A kernel's text with other names for those of Slang's that are hidden, and without the marks of ``own``."""
+    if not hidden:
+        return text
+    title, line, rest = text.partition("\n")
+    pieces = _OWN.split(rest)
+    kept = (p[1:-1] if p.startswith(_OPEN) else _NAME.sub(lambda m: _name(m[0], hidden), p) for p in pieces)
+    return title + line + "".join(kept)
+
+
+def _name(name: str, hidden: Collection[str]) -> str:
+    if name not in hidden:
+        return name
+    sized = _SIZED.fullmatch(name)
+    if sized is None:
+        return RESERVED + name if name in _ALIASED else name
+    scalar = _name(sized[1], hidden)
+    if sized[3]:
+        return f"{_name('matrix', hidden)}<{scalar}, {sized[2]}, {sized[3]}>"
+    return f"{_name('vector', hidden)}<{scalar}, {sized[2]}>"

@@ -1,0 +1,286 @@
+"""What an interrupt cannot part: one call with the note of its result, a piece of work as a whole, a finalizer.
+
+Python runs the handler of a signal, which may raise KeyboardInterrupt, between any two instructions of the main
+thread's Python code. It runs none inside a function of C, and none in another thread. Everything here follows from
+these two facts. It knows no device, and it does not change how signals are handled.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import functools
+import itertools
+import os
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import starmap
+from operator import attrgetter, methodcaller
+from queue import SimpleQueue
+from typing import Any, TypeVar
+
+R = TypeVar("R")
+_CALL = methodcaller("__call__")
+_CREW = "slangpy_rt-crew"
+
+
+def noted(results: list[R], function: Callable[..., R], *args: Any) -> R:
+    """Call a function of C and append its result to a list, in one step: both happen, or none.
+
+    Returns
+    -------
+    Any
+        The result.
+    """
+    results.extend(starmap(function, (args,)))
+    return results[-1]
+
+
+def apart(function: Callable[..., R], *args: Any) -> R:
+    """Call a function that no interrupt stops half way: the main thread has another thread do it, and waits.
+
+    An interrupt that comes meanwhile is raised once the work is done. The caller holds no lock that the function
+    needs. It costs about 30 us.
+    """
+    # By number: ``current_thread`` would make a thread that is not of ``threading`` one of its own, for good.
+    if threading.get_ident() != threading.main_thread().ident or _ENDED or sys.is_finalizing():
+        return function(*args)
+    gate = own_gate()
+    outcome: list[Any] = []
+
+    def run(given: list[Any]) -> None:
+        try:
+            outcome.append(given.pop()(*given.pop()))
+        except BaseException as error:
+            outcome.extend((None, error))
+        # Here the thread has let go of what it was given.
+        gate.open()
+
+    try:
+        helper = _helper()
+    except RuntimeError:
+        # The process has its fill of threads, or ends.
+        return function(*args)
+    in_one_step(*helper.begin(partial(run, [args, function]), 1), gate.wait)
+    if len(outcome) > 1:
+        raise outcome.pop()
+    return outcome.pop()  # type: ignore[no-any-return]
+
+
+def in_one_step(*calls: Callable[[], Any]) -> None:
+    """Call functions of C, without arguments, one after the other: an interrupt comes before all of them or after."""
+    deque(map(_CALL, calls), 0)
+
+
+def finalizer(path: str) -> Any:
+    """A ``__del__`` that calls what an attribute holds, a function of C without arguments, if the object has it.
+
+    A ``__del__`` written in Python can be interrupted: Python then reports "Exception ignored in", and what it was to
+    give back is lost. This one is looked up and called by C alone. Without the attribute, as in an object whose
+    making was interrupted, nothing happens. It needs nothing of a module, so that it is right as the process ends.
+    """
+    return property(attrgetter(path))
+
+
+class Inside(dict[int, Any]):
+    """A lock for each thread, by its number: who uses a device beyond the device's own lock holds the thread's.
+
+    Who closes the device says so first, and then takes each lock once (``wait``): nobody is inside any more, and who
+    comes later finds the device closed. Locks of one's own thread do not wait.
+    """
+
+    def __missing__(self, thread: int) -> Any:
+        return self.setdefault(thread, threading.RLock())
+
+    def wait(self) -> None:
+        """Wait until no other thread is inside."""
+        for lock in list(self.values()):
+            with lock:
+                pass
+
+
+class Release:
+    """What gives a device back, once: when it is called, or in another thread when its owner is gone.
+
+    The owner has ``__del__ = finalizer(...)`` with the path to ``drop``.
+
+    Attributes
+    ----------
+    drop : callable
+        A function of C: begin in another thread, where no interrupt comes. The process does not end before that does.
+    """
+
+    def __init__(self, work: Callable[[], None]) -> None:
+        self._work = [work]
+        self._done = threading.Event()
+        begin = _helper().begin(self, 1)
+        self.drop: Callable[[], Any] = partial(deque, map(_CALL, (partial(_DROPPED.append, self), *begin)), 0)
+
+    @property
+    def alive(self) -> bool:
+        """Whether it has not been called."""
+        return bool(self._work)
+
+    def __call__(self) -> None:
+        try:
+            work = self._work.pop()
+        except IndexError:
+            return
+        try:
+            work()
+        finally:
+            self._done.set()
+
+    def keep(self) -> None:
+        """Do not give it back when the owner is gone."""
+        self.drop = partial(bool)
+
+    def detach(self) -> None:
+        """Never give it back."""
+        self.keep()
+        self._work.clear()
+        self._done.set()
+
+    def wait(self) -> None:
+        """Wait for the other thread."""
+        self._done.wait(10)
+
+
+_DROPPED: deque[Release] = deque(maxlen=64)
+# Holds something once the program has ended.
+_ENDED: list[bool] = []
+
+
+@atexit.register
+def _end() -> None:
+    """Wait for what was dropped; what is dropped from now on goes with the process, as no thread must outlive it."""
+    for release in list(_DROPPED):
+        release.wait()
+    _ENDED.append(True)
+    if _helper.cache_info().currsize:
+        _helper().close()
+
+
+class Crew:
+    """Threads that do pieces of work beside the caller, who waits for all of them: an interrupt does not end that.
+
+    Once a caller has his work back, no thread goes on reading or writing memory that he may free.
+    """
+
+    def __init__(self, threads: int) -> None:
+        self._jobs: SimpleQueue[Callable[[], Any] | None] = SimpleQueue()
+        self._ends: SimpleQueue[None] = SimpleQueue()
+        self._count, self._process = threads, os.getpid()
+        for _ in range(threads):
+            # Nothing here keeps it: where a Thread goes ``threading`` runs Python, which must not be the main thread.
+            threading.Thread(target=self._work, name=_CREW, daemon=True).start()
+
+    def begin(self, job: Callable[[], Any], threads: int) -> list[Callable[[], None]]:
+        """What has so many threads begin with a job, as steps of ``in_one_step``."""
+        return [partial(self._jobs.put, job)] * threads
+
+    def run(self, own: Callable[[], Any], others: Sequence[Callable[[], Any]]) -> None:
+        """Do work of one's own, and have the threads do others; ``own`` is a function of C."""
+        gate, done, count = own_gate(), itertools.count(1), len(others)
+
+        def counted(other: Callable[[], Any]) -> None:
+            try:
+                other()
+            finally:
+                if next(done) == count:
+                    gate.open()
+
+        steps = [step for other in others for step in self.begin(partial(counted, other), 1)]
+        in_one_step(*steps, own, *([gate.wait] if others else []))
+
+    def close(self) -> None:
+        """End the threads; nobody runs anything. A forked process has none of them."""
+        if self._process != os.getpid():
+            return
+        for _ in range(self._count):
+            self._jobs.put(None)
+        for _ in range(self._count):
+            self._ends.get()
+
+    def _work(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            job()
+            # Nothing is kept until the next one comes.
+            del job
+        self._ends.put(None)
+
+
+@functools.cache
+def _helper() -> Crew:
+    """The thread that works for the main thread: one, since the memory of one thread is not soon another's again."""
+    return Crew(1)
+
+
+if hasattr(os, "register_at_fork"):
+    # The threads are the parent's.
+    os.register_at_fork(after_in_child=_DROPPED.clear)
+    os.register_at_fork(after_in_child=_ENDED.clear)
+    os.register_at_fork(after_in_child=_helper.cache_clear)
+
+
+def has_daemons() -> bool:
+    """Whether there are daemon threads of the program's own."""
+    return any(thread.daemon and thread.name != _CREW for thread in threading.enumerate())
+
+
+class Gate:
+    """A thread waits here until another one opens it. Python's own locks end a wait when an interrupt comes.
+
+    Attributes
+    ----------
+    wait, open : callable
+        Functions of C. It is closed again after each wait.
+    opens : tuple of int
+        The addresses of what opens it and of its argument, for C.
+    """
+
+    __slots__ = ("_free", "open", "opens", "wait")
+
+    __del__ = finalizer("_free")
+
+    def __init__(self) -> None:
+        allocate, acquire, release, free = _lock_functions()
+        handle = ctypes.c_void_p(allocate())
+        acquire(handle, 1)
+        self._free = partial(free, handle)
+        self.wait = partial(acquire, handle, 1)
+        self.open = partial(release, handle)
+        self.opens = ctypes.cast(release, ctypes.c_void_p).value, handle.value
+
+
+class _Gates(threading.local):
+    """The gate of each thread: a thread waits at one at a time."""
+
+    gate: Gate | None = None
+
+
+_GATES = _Gates()
+
+
+def own_gate() -> Gate:
+    """That of this thread."""
+    gate = _GATES.gate
+    if gate is None:
+        gate = _GATES.gate = Gate()
+    return gate
+
+
+@functools.cache
+def _lock_functions() -> tuple[Any, Any, Any, Any]:
+    """Making, acquiring, releasing and freeing a lock of Python's own library; the GIL is released meanwhile."""
+    native = ctypes.CDLL(None, handle=ctypes.pythonapi._handle)
+    allocate, acquire = native.PyThread_allocate_lock, native.PyThread_acquire_lock
+    release, free = native.PyThread_release_lock, native.PyThread_free_lock
+    allocate.restype, allocate.argtypes = ctypes.c_void_p, ()
+    acquire.restype, acquire.argtypes = ctypes.c_int, (ctypes.c_void_p, ctypes.c_int)
+    release.restype, release.argtypes = None, (ctypes.c_void_p,)
+    free.restype, free.argtypes = None, (ctypes.c_void_p,)
+    return allocate, acquire, release, free

@@ -1,0 +1,110 @@
+"""Functions that Slang 2026.12 calls in C++ and CUDA and its preludes lack, or have for another type than is meant.
+
+The preludes have no functions of 8 and 16 bits, no ``fma`` and ``sign`` of integers, no ``acosh``, ``asinh`` and
+``atanh`` of double; their ``log10`` of double takes a float. C++'s looks for the first of 64 bits among 32; CUDA's
+takes unsigned numbers for signed ones in ``firstbithigh`` of 32 bits and in what ``abs``, ``min`` and ``max`` of 64
+bits return, and it has ``char`` where the header of CUDA has ``signed char``. Text goes in and text comes out, with
+functions of ours under names of their own; a text that calls none of these stays as it is.
+"""
+
+from __future__ import annotations
+
+import re
+
+# Ends the prelude in what Slang emits for C++. Of CUDA's prelude the end is its last directive.
+_PRELUDE_END = b"using namespace SLANG_PRELUDE_NAMESPACE;\n#endif\n"
+_LACKING = (
+    rb"(?:(I8|I16|U8|U16)_(abs|min|max|sign|fma|countbits|reversebits|firstbitlow|firstbithigh)"
+    rb"|(I32|I64|U32|U64)_(sign|fma)|(F64)_(log10|acosh|asinh|atanh)"
+)
+_CALLS = {
+    "cpp": re.compile(rb"\b" + _LACKING + rb"|(I64|U64)_(firstbitlow|firstbithigh))\("),
+    "cuda": re.compile(rb"\b" + _LACKING + rb"|(U32)_(firstbithigh)|(U64)_(abs|min|max))\("),
+}
+_TYPES = {
+    b"I8": b"int8_t", b"I16": b"int16_t", b"I32": b"int32_t", b"I64": b"int64_t", b"U8": b"uint8_t",
+    b"U16": b"uint16_t", b"U32": b"uint32_t", b"U64": b"uint64_t", b"F64": b"double",
+}  # fmt: skip
+_FUNCTIONS = b"""
+template<typename T> FUNCTION T _spy_log10(T x) { return __builtin_log10(x); }
+template<typename T> FUNCTION T _spy_acosh(T x) { return __builtin_acosh(x); }
+template<typename T> FUNCTION T _spy_asinh(T x) { return __builtin_asinh(x); }
+template<typename T> FUNCTION T _spy_atanh(T x) { return __builtin_atanh(x); }
+template<typename T> FUNCTION T _spy_abs(T x) { return x < 0 ? T(0 - (unsigned long long)x) : x; }
+template<typename T> FUNCTION T _spy_min(T x, T y) { return x < y ? x : y; }
+template<typename T> FUNCTION T _spy_max(T x, T y) { return x > y ? x : y; }
+template<typename T> FUNCTION int _spy_sign(T x) { return (x > 0) - (x < 0); }
+template<typename T> FUNCTION T _spy_fma(T x, T y, T z)
+{
+    return T((unsigned long long)x * (unsigned long long)y + (unsigned long long)z);
+}
+template<typename T> FUNCTION unsigned long long _spy_own_bits(T x)
+{
+    return (unsigned long long)x & (~0ull >> (64 - 8 * sizeof(T)));
+}
+template<typename T> FUNCTION unsigned _spy_countbits(T x) { return __builtin_popcountll(_spy_own_bits(x)); }
+template<typename T> FUNCTION T _spy_reversebits(T x)
+{
+    unsigned long long bits = _spy_own_bits(x), found = 0;
+    for (int k = 0; k < int(8 * sizeof(T)); ++k)
+        found |= (bits >> k & 1) << (8 * sizeof(T) - 1 - k);
+    return T(found);
+}
+template<typename T> FUNCTION unsigned _spy_firstbitlow(T x)
+{
+    return x ? __builtin_popcountll((_spy_own_bits(x) & (0 - _spy_own_bits(x))) - 1) : 0xFFFFFFFFu;
+}
+template<typename T> FUNCTION unsigned _spy_firstbithigh(T x)
+{
+    unsigned long long bits = _spy_own_bits(x < 0 ? T(~x) : x);
+    return bits ? 63 - __builtin_clzll(bits) : 0xFFFFFFFFu;
+}
+"""
+
+
+_BUILTINS = {
+    b"FUNCTION": b"__device__ __forceinline__", b"__builtin_popcountll": b"__popcll", b"__builtin_clzll": b"__clzll",
+    b"__builtin_log10": b"::log10", b"__builtin_acosh": b"::acosh", b"__builtin_asinh": b"::asinh",
+    b"__builtin_atanh": b"::atanh",
+}  # fmt: skip
+
+
+def with_functions(code: bytes, form: str) -> bytes:
+    """C++ or CUDA of Slang's that calls what there is.
+
+    Parameters
+    ----------
+    code : bytes
+        What Slang emitted.
+    form : str
+        ``"cpp"`` or ``"cuda"``.
+    """
+    at = code.find(_PRELUDE_END)
+    end = at + len(_PRELUDE_END) if form == "cpp" else _prelude_of_cuda(code)
+    prelude, text = code[:end], code[end:]
+    called, count = _CALLS[form].subn(_call, text)
+    functions = _FUNCTIONS.replace(b"FUNCTION", b"inline")
+    if form == "cuda":
+        # Its char2 is made of two char, or of two signed char.
+        called = re.sub(rb"\bint8_t\(", b"char(", called)
+        functions = _FUNCTIONS
+        for name, own in _BUILTINS.items():
+            functions = functions.replace(name, own)
+    elif at < 0:
+        return code
+    return prelude + (functions if count else b"") + called
+
+
+def lacking_function(code: bytes) -> str:
+    """Name of a function that CUDA of Slang's lacks or has for another type than is meant; empty if there is none."""
+    match = _CALLS["cuda"].search(code, _prelude_of_cuda(code))
+    return [part for part in match.groups() if part][1].decode() if match else ""
+
+
+def _prelude_of_cuda(code: bytes) -> int:
+    return code.find(b"\n", code.rfind(b"\n#endif") + 1)
+
+
+def _call(match: re.Match[bytes]) -> bytes:
+    kind, name = (part for part in match.groups() if part)
+    return b"_spy_%s<%s>(" % (name, _TYPES[kind])

@@ -1,0 +1,280 @@
+"""Integer division by zero, and of the least integer by -1, in what Slang emitted: defined, and equal on all devices.
+
+A quotient by zero and its remainder have all bits set (-1, or the largest unsigned number); the least integer divided
+by -1 is itself, and its remainder is 0. C++, where a processor would end the process, and CUDA get operators of ours
+in place of ``/`` and ``%``; SPIR-V gets a divisor that cannot fail, and a choice of the result. Divisions by literals
+other than 0 and -1 stay as they are, and so do floats.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from slangpy_rt.slang import spirv
+from slangpy_rt.slang.spirv import Assembly, Words, instruction
+
+# Ends the prelude in what Slang emits for C++.
+_PRELUDE_END = b"using namespace SLANG_PRELUDE_NAMESPACE;\n#endif\n"
+# Slang writes spaces around operators of two operands, and around no others of these. A literal may be cast.
+_OPERATOR = re.compile(rb'"(?:\\.|[^"\\\n])*"| ([/%]) (?!(?:\w+\()?[1-9][0-9.]*(?:[eE][-+]?\d+)?[fULhul]*[);, ])')
+_U_DIV, _S_DIV, _U_MOD, _S_REM, _S_MOD = 134, 135, 137, 138, 139
+_DIVISIONS = frozenset({_U_DIV, _S_DIV, _U_MOD, _S_REM, _S_MOD})
+_SIGNED = frozenset({_S_DIV, _S_REM, _S_MOD})
+_I_EQUAL, _LOGICAL_OR, _SELECT, _S_NEGATE = 170, 166, 169, 126
+
+# ``a /_spy_over()/ b`` has the precedence of ``a / b``. FUNCTION is replaced by what a language wants of a function.
+_OPERATORS = b"""
+struct _spy_over {};
+struct _spy_rest {};
+template<typename A> struct _spy_Dividend { A value; };
+template<typename A> struct _spy_Divided { A value; };
+template<typename T> struct _spy_Integer { static const bool is = false; };
+template<> struct _spy_Integer<signed char> { static const bool is = true; typedef unsigned char Unsigned; };
+template<> struct _spy_Integer<char> { static const bool is = true; typedef unsigned char Unsigned; };
+template<> struct _spy_Integer<short> { static const bool is = true; typedef unsigned short Unsigned; };
+template<> struct _spy_Integer<int> { static const bool is = true; typedef unsigned int Unsigned; };
+template<> struct _spy_Integer<long> { static const bool is = true; typedef unsigned long Unsigned; };
+template<> struct _spy_Integer<long long> { static const bool is = true; typedef unsigned long long Unsigned; };
+template<> struct _spy_Integer<unsigned char> { static const bool is = true; typedef unsigned char Unsigned; };
+template<> struct _spy_Integer<unsigned short> { static const bool is = true; typedef unsigned short Unsigned; };
+template<> struct _spy_Integer<unsigned int> { static const bool is = true; typedef unsigned int Unsigned; };
+template<> struct _spy_Integer<unsigned long> { static const bool is = true; typedef unsigned long Unsigned; };
+template<> struct _spy_Integer<unsigned long long>
+{
+    static const bool is = true;
+    typedef unsigned long long Unsigned;
+};
+template<typename T, bool integer> struct _spy_Division
+{
+    FUNCTION T quotient(T a, T b) { return a / b; }
+    FUNCTION T remainder(T a, T b) { return a % b; }
+};
+template<typename T> struct _spy_Division<T, true>
+{
+    typedef typename _spy_Integer<T>::Unsigned U;
+    // One comparison, and a jump that nobody takes: a division takes so long that neither is seen.
+    FUNCTION bool rare(T b) { return __builtin_expect(T(-1) < T(0) ? U(U(b) + U(1)) <= U(1) : b == T(0), 0); }
+    FUNCTION T quotient(T a, T b)
+    {
+        if (rare(b))
+            return b == T(0) ? T(-1) : T(U(0) - U(a));
+        return T(a / b);
+    }
+    FUNCTION T remainder(T a, T b)
+    {
+        if (rare(b))
+            return b == T(0) ? T(-1) : T(0);
+        return T(a % b);
+    }
+};
+template<typename T> FUNCTION T _spy_quotient(T a, T b)
+{
+    return _spy_Division<T, _spy_Integer<T>::is>::quotient(a, b);
+}
+template<typename T> FUNCTION T _spy_remainder(T a, T b)
+{
+    return _spy_Division<T, _spy_Integer<T>::is>::remainder(a, b);
+}
+template<typename A, typename B> FUNCTION decltype(A() + B()) _spy_quotient(A a, B b)
+{
+    typedef decltype(A() + B()) T;
+    return _spy_quotient<T>(T(a), T(b));
+}
+template<typename A, typename B> FUNCTION decltype(A() + B()) _spy_remainder(A a, B b)
+{
+    typedef decltype(A() + B()) T;
+    return _spy_remainder<T>(T(a), T(b));
+}
+template<typename A> FUNCTION _spy_Dividend<A> operator/(A a, _spy_over) { return _spy_Dividend<A>{a}; }
+template<typename A> FUNCTION _spy_Divided<A> operator/(A a, _spy_rest) { return _spy_Divided<A>{a}; }
+template<typename A, typename B>
+FUNCTION auto operator/(_spy_Dividend<A> a, B b) -> decltype(_spy_quotient(a.value, b))
+{
+    return _spy_quotient(a.value, b);
+}
+template<typename A, typename B>
+FUNCTION auto operator/(_spy_Divided<A> a, B b) -> decltype(_spy_remainder(a.value, b))
+{
+    return _spy_remainder(a.value, b);
+}
+"""
+# What has several numbers in it.
+_ROWS = b"""
+VECTORS
+template<typename T, int R, int C> struct _spy_Division<Matrix<T, R, C>, false>
+{
+    FUNCTION Matrix<T, R, C> quotient(Matrix<T, R, C> a, Matrix<T, R, C> b)
+    {
+        for (int k = 0; k < R; ++k)
+            a.rows[k] = _spy_quotient(a.rows[k], b.rows[k]);
+        return a;
+    }
+    FUNCTION Matrix<T, R, C> remainder(Matrix<T, R, C> a, Matrix<T, R, C> b)
+    {
+        for (int k = 0; k < R; ++k)
+            a.rows[k] = _spy_remainder(a.rows[k], b.rows[k]);
+        return a;
+    }
+};
+"""
+_CPP_VECTORS = b"""
+template<typename T, int N> struct _spy_Division<Vector<T, N>, false>
+{
+    FUNCTION Vector<T, N> quotient(Vector<T, N> a, Vector<T, N> b)
+    {
+        for (int k = 0; k < N; ++k)
+            *_slang_vector_get_element_ptr(&a, k) =
+                _spy_quotient<T>(_slang_vector_get_element(a, k), _slang_vector_get_element(b, k));
+        return a;
+    }
+    FUNCTION Vector<T, N> remainder(Vector<T, N> a, Vector<T, N> b)
+    {
+        if constexpr (!_spy_Integer<T>::is)
+            return a % b;
+        else
+        {
+            for (int k = 0; k < N; ++k)
+                *_slang_vector_get_element_ptr(&a, k) =
+                    _spy_remainder<T>(_slang_vector_get_element(a, k), _slang_vector_get_element(b, k));
+            return a;
+        }
+    }
+};
+"""
+
+_CUDA_VECTOR = """
+template<> struct _spy_Division<TYPE, false>
+{
+    FUNCTION TYPE quotient(TYPE a, TYPE b)
+    {
+        QUOTIENTS
+        return a;
+    }
+    FUNCTION TYPE remainder(TYPE a, TYPE b)
+    {
+        REMAINDERS
+        return a;
+    }
+};
+"""
+_CUDA_SCALARS = ("char", "uchar", "short", "ushort", "int", "uint", "longlong", "ulonglong")
+
+
+def with_division(code: bytes, form: str) -> bytes:
+    """C++ or SPIR-V of Slang's whose integer divisions are all defined.
+
+    Parameters
+    ----------
+    code : bytes
+        What Slang emitted.
+    form : str
+        ``"cpp"``, ``"cuda"`` or ``"spirv"``; another text comes back as it is.
+    """
+    if form in ("cpp", "cuda"):
+        return _in_text(code, form)
+    return _in_spirv(code) if form == "spirv" else code
+
+
+def _in_text(code: bytes, form: str) -> bytes:
+    # Of CUDA's prelude the end is its last directive; what Slang writes after it has none.
+    end = (
+        code.find(_PRELUDE_END) + len(_PRELUDE_END)
+        if form == "cpp"
+        else code.find(b"\n", code.rfind(b"\n#endif") + 1)
+    )
+    prelude, text = code[:end], code[end:]
+    marked = _OPERATOR.sub(_marked, text)
+    if marked == text:
+        return code
+    vectors, function = (
+        (_CPP_VECTORS, b"inline") if form == "cpp" else (_cuda_vectors(), b"__device__ __forceinline__")
+    )
+    operators = _OPERATORS + _ROWS.replace(b"VECTORS", vectors)
+    # Members are static, functions of a namespace need not be.
+    operators = operators.replace(b"    FUNCTION", b"    static FUNCTION").replace(b"FUNCTION", function)
+    return prelude + operators + marked
+
+
+def _cuda_vectors() -> bytes:
+    found = ""
+    for scalar in _CUDA_SCALARS:
+        for count in (2, 3, 4):
+            text = _CUDA_VECTOR.replace("TYPE", f"{scalar}{count}")
+            for name in ("quotient", "remainder"):
+                lines = "".join(f"a.{c} = _spy_{name}(a.{c}, b.{c}); " for c in "xyzw"[:count])
+                text = text.replace(f"{name.upper()}S", lines.rstrip())
+            found += text
+    return found.encode()
+
+
+def _marked(match: re.Match[bytes]) -> bytes:
+    return {b"/": b" /_spy_over()/ ", b"%": b" /_spy_rest()/ "}[match[1]] if match[1] else match[0]
+
+
+def _in_spirv(code: bytes) -> bytes:
+    words = memoryview(code).cast("I")
+    at, end = 5, len(words)
+    while at < end and words[at] & 0xFFFF not in _DIVISIONS:
+        at += words[at] >> 16
+    if at >= end:
+        return code
+    module = Assembly(code)
+    types = {w[1]: w for w in module.head if w[0] & 0xFFFF in (spirv.TYPE_INT, spirv.TYPE_VECTOR)}
+    safe = _safe_constants(module, types)
+    old, module.body = module.body, []
+    for found in old:
+        if found[0] & 0xFFFF in _DIVISIONS and found[4] not in safe:
+            module.body += _defined(module, types, found)
+        else:
+            module.body.append(found)
+    return module.bytes()
+
+
+def _safe_constants(module: Assembly, types: dict[int, Words]) -> set[int]:
+    """Ids of integers, and of vectors of such, that are neither 0 nor -1."""
+    found = set()
+    for words in module.head:
+        op = words[0] & 0xFFFF
+        if op == spirv.CONSTANT and words[1] in types:
+            bits = min(types[words[1]][2], 32)
+            if any(words[3:]) and any(~word & (1 << bits) - 1 for word in words[3:]):
+                found.add(words[2])
+        elif op == spirv.CONSTANT_COMPOSITE and words[1] in types and found.issuperset(words[3:]):
+            found.add(words[2])
+    return found
+
+
+def _defined(module: Assembly, types: dict[int, Words], words: Words) -> Iterator[Words]:
+    """A division whose result is as the module's docstring says."""
+    op, type_, result, a, b = words[0] & 0xFFFF, *words[1:5]
+    size = types[type_][3] if types[type_][0] & 0xFFFF == spirv.TYPE_VECTOR else 1
+    scalar = types[type_][2] if size > 1 else type_
+    boolean = module.find(spirv.TYPE_BOOL)
+    if size > 1:
+        boolean = module.find(spirv.TYPE_VECTOR, boolean, size)
+
+    def constant(value: int) -> int:
+        bits, signed = types[scalar][2:4]
+        # Of a narrow type the rest of the word repeats the sign.
+        value &= (1 << (max(bits, 32) if signed else bits)) - 1
+        found = module.find(spirv.CONSTANT, scalar, *(value >> 32 * k & 0xFFFFFFFF for k in range(-(-bits // 32))))
+        return found if size == 1 else module.find(spirv.CONSTANT_COMPOSITE, type_, *[found] * size)
+
+    zero, unsafe = module.new_id(), module.new_id()
+    divisor, divided = module.new_id(), module.new_id()
+    yield instruction(_I_EQUAL, boolean, zero, b, constant(0))
+    if op not in _SIGNED:
+        unsafe = zero
+    else:
+        least = module.new_id()
+        yield instruction(_I_EQUAL, boolean, least, b, constant(-1))
+        yield instruction(_LOGICAL_OR, boolean, unsafe, zero, least)
+    yield instruction(_SELECT, type_, divisor, unsafe, constant(1), b)
+    yield instruction(op, type_, divided, a, divisor)
+    if op == _S_DIV:
+        negated, chosen = module.new_id(), module.new_id()
+        yield instruction(_S_NEGATE, type_, negated, a)
+        yield instruction(_SELECT, type_, chosen, least, negated, divided)
+        divided = chosen
+    yield instruction(_SELECT, type_, result, zero, constant(-1), divided)

@@ -1,0 +1,108 @@
+"""Functions of integers that Slang 2026.12 writes as instructions which SPIR-V has for other types alone.
+
+``mad`` of integers comes as Fma, ``abs`` of an unsigned number as SAbs, and ``firstbitlow`` of 8 and 16 bits as
+FindILsb, which "is currently limited to 32-bit width components": drivers compute garbage, or end the process. Of 64
+bits Slang looks at each half. Bytes go in and bytes come out; a module without these stays as it is.
+"""
+
+from __future__ import annotations
+
+from slangpy_rt.slang import spirv
+from slangpy_rt.slang.spirv import Assembly, Words, instruction
+
+# Numbers in GLSL.std.450.
+_S_ABS, _FMA, _FIND_I_LSB = 5, 50, 73
+_FIELDS = {201: "bitfieldInsert", 202: "bitfieldExtract", 203: "bitfieldExtract"}
+_I_ADD, _I_MUL, _COPY, _U_CONVERT = 128, 132, 83, 113
+
+
+def with_integers(code: bytes) -> bytes:
+    """The module with instructions that its integers have.
+
+    Parameters
+    ----------
+    code : bytes
+        SPIR-V of Slang's.
+    """
+    words = memoryview(code).cast("I")
+    at, end = 5, len(words)
+    while at < end and not (words[at] & 0xFFFF == spirv.EXT_INST and words[at + 4] in (_S_ABS, _FMA, _FIND_I_LSB)):
+        at += words[at] >> 16
+    if at >= end:
+        return code
+    module = Assembly(code)
+    signs: dict[int, int] = {}
+    # Integers of 8 and 16 bits: of each type how many components it has, and all values.
+    short: dict[int, int] = {}
+    for found in module.head:
+        if found[0] & 0xFFFF == spirv.TYPE_INT:
+            signs[found[1]] = found[3]
+            if found[2] < 32:
+                short[found[1]] = 1
+        elif found[0] & 0xFFFF == spirv.TYPE_VECTOR and found[2] in signs:
+            signs[found[1]] = signs[found[2]]
+            if found[2] in short:
+                short[found[1]] = found[3]
+    # Where the first operand is a type the second is the result.
+    values = {
+        found[2]: short[found[1]] for found in (*module.head, *module.body) if len(found) > 2 and found[1] in short
+    }
+    old, module.body = module.body, []
+    for found in old:
+        module.body += _replaced(module, found, signs, values)
+    return module.bytes()
+
+
+def lacking_integer(code: bytes) -> str:
+    """What a module computes of integers by an instruction that SPIR-V has for other types; empty if nothing."""
+    if with_integers(code) == code:
+        return ""
+    return "mad of integers, abs of an unsigned number, or firstbitlow of 8 or 16 bits,"
+
+
+def lacking_fields(code: bytes) -> str:
+    """Name of a function of bit fields of other numbers than 32 bits, which Vulkan lacks; empty if there is none.
+
+    Of vectors of 8 and 16 bits Slang also writes a scalar as the result's type.
+    """
+    words = memoryview(code).cast("I")
+    at, end = 5, len(words)
+    while at < end and words[at] & 0xFFFF not in _FIELDS:
+        at += words[at] >> 16
+    if at >= end:
+        return ""
+    module = Assembly(code)
+    widths: dict[int, int] = {}
+    for found in module.head:
+        if found[0] & 0xFFFF == spirv.TYPE_INT:
+            widths[found[1]] = found[2]
+        elif found[0] & 0xFFFF == spirv.TYPE_VECTOR and found[2] in widths:
+            widths[found[1]] = widths[found[2]]
+    types = {found[2]: found[1] for found in (*module.head, *module.body) if len(found) > 2 and found[1] in widths}
+    for found in module.body:
+        name = _FIELDS.get(found[0] & 0xFFFF)
+        if name and (widths[found[1]] != 32 or types[found[3]] != found[1]):
+            return name
+    return ""
+
+
+def _replaced(module: Assembly, words: Words, signs: dict[int, int], short: dict[int, int]) -> list[Words]:
+    if words[0] & 0xFFFF != spirv.EXT_INST or words[1] not in signs:
+        return [words]
+    type_, result, number = words[1], words[2], words[4]
+    if number == _FMA:
+        product = module.new_id()
+        return [
+            instruction(_I_MUL, type_, product, words[5], words[6]),
+            instruction(_I_ADD, type_, result, product, words[7]),
+        ]
+    if number == _FIND_I_LSB and words[5] in short:
+        # Zeros before the number leave its lowest bit where it is.
+        wide, size = module.find(spirv.TYPE_INT, 32, 0), short[words[5]]
+        if size > 1:
+            wide = module.find(spirv.TYPE_VECTOR, wide, size)
+        whole = module.new_id()
+        return [instruction(_U_CONVERT, wide, whole, words[5]), [*words[:5], whole]]
+    if number == _S_ABS and not signs[type_]:
+        return [instruction(_COPY, type_, result, words[5])]
+    return [words]

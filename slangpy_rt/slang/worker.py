@@ -1,0 +1,130 @@
+"""The compiler's own process: requests come by its standard input, answers go by its standard output.
+
+Slang 2026.12 has texts that it does not survive; here they end a process that holds nothing else. It imports no
+NumPy, opens no device and never runs the main module of the process that started it. It ends itself when that
+process is gone, when a request takes too long, and when it waits for a file that has no end.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from contextlib import suppress
+from typing import Any
+
+from slangpy_rt.errors import CompileError
+from slangpy_rt.slang.messages import NO_MEMORY, SLOW, STUCK, receive, send
+from slangpy_rt.slang.session import Library, Session
+
+# Slang recurses over what it parses: 20,000 nested brackets take 60 MB.
+_STACK = 512 << 20
+# What passes here has to pass once more in the process that asked, whose threads have 8 MB.
+_SMALL_STACK = 4 << 20
+_POLL_SECONDS = 0.25
+# A process that uses no more of the processor than this for so many polls only waits.
+_IDLE_SECONDS, _IDLE_POLLS = 0.02, 40
+_LEAST_MEMORY = 4 << 30
+# Half of what the other side has, which walks over the same types with more frames for each.
+_RECURSION = 500
+
+
+class Worker:
+    """Sessions by number, and what is asked of them.
+
+    Parameters
+    ----------
+    library : str
+        The compiler's file.
+    seconds : float
+        How much of a processor's time one request may take.
+    """
+
+    def __init__(self, library: str, seconds: float) -> None:
+        self._library = Library(library)
+        self._sessions: dict[int, Session] = {}
+        self._seconds = seconds
+        self._answer: tuple[bool, Any] = (False, None)
+
+    def serve(self, requests: Any, answers: Any) -> None:
+        """Answer until the other side is gone."""
+        while (request := receive(requests)) is not None:
+            number, closed, folder, method, args = request
+            for old in closed:
+                session = self._sessions.pop(old, None)
+                if session is not None:
+                    session.close()
+            with suppress(OSError):  # a folder that is gone; absolute paths work all the same
+                os.chdir(folder)
+            session = self._sessions.get(number)
+            small = method != "open" and session is not None and session.target.program
+            # Its size is that of the next thread.
+            threading.stack_size(_SMALL_STACK if small else _STACK)
+            thread = threading.Thread(target=self._work, args=(number, method, args), daemon=True)
+            thread.start()
+            self._watch(thread)
+            send(answers, self._answer)
+
+    def _work(self, number: int, method: str, args: tuple[Any, ...]) -> None:
+        try:
+            self._answer = True, self._ask(number, method, args)
+        except MemoryError:
+            os._exit(NO_MEMORY)
+        except RecursionError:
+            self._answer = False, CompileError("the text nests too deep; take it apart into functions and structs.")
+        except Exception as error:
+            self._answer = False, error
+
+    def _ask(self, number: int, method: str, args: tuple[Any, ...]) -> Any:
+        if method == "open":
+            self._sessions[number] = Session(self._library, *args)
+            return None
+        return getattr(self._sessions[number], method)(*args)
+
+    def _watch(self, thread: threading.Thread) -> None:
+        """Wait for a request's end; end the process where there will be none."""
+        started = last = time.process_time()
+        idle = 0
+        while True:
+            thread.join(_POLL_SECONDS)
+            if not thread.is_alive():
+                return
+            now = time.process_time()
+            if now - started > self._seconds:
+                os._exit(SLOW)
+            idle = idle + 1 if now - last < _IDLE_SECONDS else 0
+            if idle > _IDLE_POLLS:
+                os._exit(STUCK)
+            if not idle:
+                last = now
+
+
+def main(library: str, seconds: str) -> None:
+    """Serve the process that started this one."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that waits for the answer
+    # What the compiler prints must not get between the answers.
+    requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    _bound()
+    sys.setrecursionlimit(_RECURSION)
+    send(answers, True)
+    Worker(library, float(seconds)).serve(requests, answers)
+    os._exit(0)
+
+
+def _bound() -> None:
+    """Let a text that takes all memory take that of this process alone, and leave no core file."""
+    with suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:  # noqa: PTH123 - before pathlib is needed
+        file.write("1000")
+    if sys.platform != "win32":
+        import resource
+
+        with suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+        if sys.platform == "linux":
+            half = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+            with suppress(OSError, ValueError):
+                _, hard = resource.getrlimit(resource.RLIMIT_AS)
+                resource.setrlimit(resource.RLIMIT_AS, (max(half, _LEAST_MEMORY), hard))

@@ -1,0 +1,86 @@
+"""Weak tables whose entries go without a step of Python's: an interrupt there would be reported, and be lost.
+
+Those of Python's own ``weakref`` module run a function of Python when an object goes. Here the callback is a method
+of C that notes the dead reference; the next change of the table drops it. No order is promised.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections import deque
+from collections.abc import Hashable, Iterator
+from typing import Any, Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class _Ref(weakref.ref):  # type: ignore[type-arg]
+    __slots__ = ("key",)
+
+    key: Hashable
+
+
+class WeakValues(Generic[T]):
+    """Values by key, for as long as somebody else has them; changed by one thread at a time."""
+
+    def __init__(self) -> None:
+        self._refs: dict[Hashable, _Ref] = {}
+        self._gone: deque[_Ref] = deque()
+
+    def get(self, key: Hashable) -> T | None:
+        """The value of a key, or None."""
+        ref = self._refs.get(key)
+        return None if ref is None else ref()
+
+    def setdefault(self, key: Hashable, value: T) -> T:
+        """The value of a key, which is this one if there was none."""
+        while self._gone:
+            dead = self._gone[0]
+            if self._refs.get(dead.key) is dead:
+                del self._refs[dead.key]
+            # Only now: an interrupt before has this one looked at again.
+            self._gone.popleft()
+        found = self.get(key)
+        if found is None:
+            ref = _Ref(value, self._gone.append)
+            ref.key = key
+            self._refs[key] = ref
+            found = value
+        return found
+
+    def values(self) -> list[T]:
+        """All that are there."""
+        return [value for ref in list(self._refs.values()) if (value := ref()) is not None]
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._refs.clear()
+        self._gone.clear()
+
+    def __len__(self) -> int:
+        return len(self.values())
+
+
+class WeakMembers(Generic[T]):
+    """A set of objects, for as long as somebody else has them."""
+
+    def __init__(self) -> None:
+        self._refs: set[weakref.ref[Any]] = set()
+        self._gone: deque[weakref.ref[Any]] = deque()
+        self._lock = threading.Lock()
+
+    def add(self, member: T) -> None:
+        """Take one in, if it is not here."""
+        with self._lock:
+            while self._gone:
+                # In this order: an interrupt between has this one looked at again.
+                self._refs.discard(self._gone[0])
+                self._gone.popleft()
+            self._refs.add(weakref.ref(member, self._gone.append))
+
+    def __iter__(self) -> Iterator[T]:
+        return iter([member for ref in list(self._refs) if (member := ref()) is not None])
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)

@@ -1,0 +1,152 @@
+"""Whatever is passed to whatever is public: errors are ours, in words, without addresses, and nothing is printed."""
+
+from __future__ import annotations
+
+import gc
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import slangpy_rt as spy
+from slangpy_rt import cli
+from tests.errors import _wrong_arguments as wrong
+
+# Of so many attempts the default run makes one; --long makes all.
+_SHARE = 5
+
+
+@pytest.fixture
+def world(device: spy.Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[wrong.World]:
+    """An object of each public class, in a folder of its own."""
+    monkeypatch.chdir(tmp_path)
+    with spy.Device("null") as other:
+        yield wrong.World(device, other, tmp_path)
+
+
+def test_every_callable_with_every_wrong_argument(
+    world: wrong.World, pytestconfig: pytest.Config, capfd: pytest.CaptureFixture[str]
+) -> None:
+    bad: list[str] = []
+    count = 0
+    for number, (name, call) in enumerate(wrong.attempts(world)):
+        if number % _SHARE and not pytestconfig.getoption("--long"):
+            continue
+        count += 1
+        try:
+            call()
+        except Exception as error:
+            told = wrong.complaint(name, error)
+            if told:
+                bad.append(f"{name}: {told}")
+    gc.collect()
+    printed = capfd.readouterr()
+    assert not bad, f"{len(bad)} of {count}:\n" + "\n".join(bad[:40])
+    assert count > 4500
+    assert (printed.out, printed.err) == ("", "")
+    # The device is as good as before.
+    np.testing.assert_array_equal(world.module.add(np.arange(3, dtype=np.float32), 1.0), [1, 2, 3])
+
+
+ARGUMENTS = [
+    ["nonsense"], ["--nonsense"], ["explain"], ["explain", "/nonexistent", "f"], ["explain", ".", "f"],
+    ["explain", "a\0b", "f"], ["explain", "\udc80", "f"], ["explain", "{file}", "nothing"],
+    ["explain", "{file}", "a\0b"],
+    ["explain", "{file}", "add", "--device", "nonsense"], ["explain", "{file}", "add", "--args", "float[", "1"],
+    ["explain", "{file}", "add", "--args", "float[99999999999999999999]", "1"],
+    ["explain", "{file}", "add", "--args", "9" * 5000, "1"], ["explain", "{file}", "add", "--args", "1"],
+    ["stubs", "/nonexistent"], ["stubs", "."], ["stubs", "{file}", "-o", "/nonexistent/x.pyi"], ["stubs", "a\0b"],
+    ["stubs", "{file}", "-I", "a\0b"], ["cache", "show", "nonsense"], ["cache", "export", "/nonexistent/x"],
+    ["cache", "import", "/nonexistent"], ["cache", "import", "{file}"], ["cache", "import", "."],
+    ["cache", "export", "a\0b"], ["cache", "import", "a\0b"], ["cache", "show", "\udc80"], ["demo", "--size", "-1"],
+    ["demo", "--size", "x"],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("arguments", ARGUMENTS, ids=range(len(ARGUMENTS)))
+def test_the_command_line(arguments: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "some.slang"
+    file.write_text("float add(float a, float b) { return a + b; }", encoding="utf-8")
+    # The device that is here without a driver.
+    device = ["--device", "cpu"] if arguments[0] == "explain" and "--device" not in arguments else []
+    given = [a.replace("{file}", str(file)) for a in arguments]
+    try:
+        code = cli.main([*given[:3], *device, *given[3:]] if device else given)
+    except SystemExit as error:
+        code = int(error.code or 0)
+    told = capfd.readouterr()
+    assert code in (1, 2)
+    assert told.err.strip() and "Traceback" not in told.err and "0x" not in told.err
+    assert not arguments[0].startswith("cache") or not told.out
+
+
+def test_what_came_is_in_the_message(world: wrong.World) -> None:
+    m, device = world.module, world.device
+    cases = {
+        "InstanceTensor: struct is 3; a struct of a module was expected, as module.Ray is.": lambda: (
+            spy.InstanceTensor(3, 3)  # type: ignore[arg-type]
+        ),
+        "InstanceList: data is a Tensor<float> of shape (2, 3); a dict of values by name was expected.": lambda: (
+            spy.InstanceList(m.P, world.tensor)
+        ),
+        "add.set: <function <lambda>> is no dict of values by name.": lambda: m.add.set(_LAMBDA),
+        "Device: type is None; a DeviceType or its name was expected, such as 'cuda'.": lambda: spy.Device(None),  # type: ignore[arg-type]
+        "Module.load_from_source: source holds a NUL character, at 5; remove it.": lambda: (
+            device.load_module_from_source("x", "// a \0")
+        ),
+        "Module.load_from_file: defines is 3; a dict of values by name was expected.": lambda: device.load_module(
+            world.path, 3
+        ),  # type: ignore[arg-type]
+        "intRef: 1.5 was given; a whole number was expected.": lambda: spy.intRef(1.5),  # type: ignore[arg-type]
+        "Tensor.zeros_like: 3 was given; a Tensor or an NDBuffer was expected.": lambda: spy.Tensor.zeros_like(3),  # type: ignore[arg-type]
+    }
+    with pytest.raises(spy.BindError, match="InstanceTensor: struct is <Slang type float3>; a struct of a module"):
+        spy.InstanceTensor(m.float3, 3)
+    for message, call in cases.items():
+        with pytest.raises(spy.BindError) as caught:
+            call()
+        assert str(caught.value) == message
+
+
+def _LAMBDA() -> int:
+    return 1
+
+
+_LAMBDA.__qualname__ = "<lambda>"
+
+
+def test_a_list_of_structs_with_arrays_of_a_device(world: wrong.World) -> None:
+    with pytest.raises(spy.BindError, match=r"argument 'p'\[0\]\.x is a Tensor<float>"):
+        world.module.of_struct([{"x": world.line, "n": 1}])
+
+
+def test_an_enum_by_name_in_a_cell(world: wrong.World) -> None:
+    assert world.module.of_kind(spy.ValueRef("B")) == 5
+
+
+def test_a_function_that_an_edit_took_away(device: spy.Device, tmp_path: Path) -> None:
+    file = tmp_path / "edited.slang"
+
+    def write(text: str) -> None:
+        file.write_text(text, encoding="utf-8")
+        stamp = file.stat().st_mtime_ns + 10**9
+        os.utime(file, ns=(stamp, stamp))
+
+    write("float f(float x) { return x; } float g(float x) { return -x; }")
+    module = spy.Module.load_from_file(device, file)
+    kept = module.f
+    assert kept(1.0) == 1
+    write("float g(float x) { return 2 * x; }")
+    device.reload()
+    with pytest.raises(AttributeError, match="was edited and no longer declares 'f'; it has g"):
+        _ = module.f
+    with pytest.raises(spy.BindError, match="was edited and no longer declares 'f'; it has g"):
+        module["f"]
+    with pytest.raises(spy.CompileError, match="no longer declares"):
+        kept(1.0)
+    assert not hasattr(module, "f") and module.g(1.0) == 2
+    write("float f(float x) { return 3 * x; } float g(float x) { return 2 * x; }")
+    device.reload()
+    assert module.f(1.0) == 3 and kept(1.0) == 3
