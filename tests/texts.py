@@ -206,7 +206,15 @@ class Texts:
         for name, path, source, files in program["modules"]:
             texts |= {("name", name): source, ("path", path): source}
             texts |= {("file", file): digest for file, digest in files}
-        fits = (k for k in self._kept if k.key == key and all(k.texts.get(w, t) == t for w, t in texts.items()))
+        # A library that is loaded as a module is known by another name where it was imported; Slang fails on that.
+        loaded = {path for name, path, _, _ in program["modules"] if is_ours(Path(path)) and Path(path).stem != name}
+        fits = (
+            k
+            for k in self._kept
+            if k.key == key
+            and all(k.texts.get(w, t) == t for w, t in texts.items())
+            and all(("path", path) in k.texts or ("file", path) not in k.texts for path in loaded)
+        )
         found = next(fits, None)
         if found is not None and len(found.kernels) == _KERNELS:
             self._kept.remove(found)

@@ -251,6 +251,16 @@ class Submissions:
         if self.last >= 0:
             self.device.wait()
 
+    def end(self) -> None:
+        """Wait for all that was sent, and close; without the lock. The device is somebody else's to close."""
+        with self.lock:
+            if not self.closed:
+                try:
+                    self.enter()
+                    self.leave()
+                finally:
+                    self.close()
+
     def close(self) -> None:
         """Let go what slang-rhi made; nothing is in flight."""
         self.closed = True

@@ -91,8 +91,11 @@ class RhiBackend(Backend):
         self.queue = RhiQueue(self)
         self._leave = functools.partial(_leave, weakref.ref(self))
         atexit.register(self._leave)
+        # Also who asks slangpy for all its devices may close this one; slangpy does so itself as the process ends.
+        open_ = [self._submissions]
+        self._device.register_device_close_callback(functools.partial(_end, open_))
         # Also of a device that is dropped; at exit ``leave`` is enough.
-        self._release = Release(partial(_release, self._submissions, self._leave))
+        self._release = Release(partial(_release, self._submissions, open_, self._leave))
 
     __del__ = finalizer("_release.drop")
 
@@ -460,7 +463,7 @@ class RhiBuffer(Buffer):
     __slots__ = ()
 
 
-def _release(submissions: Submissions, leave: Callable[[], None]) -> None:
+def _release(submissions: Submissions, open_: list[Submissions], leave: Callable[[], None]) -> None:
     """Wait for queued work and give the device back."""
     with submissions.lock:
         if submissions.closed:
@@ -471,7 +474,18 @@ def _release(submissions: Submissions, leave: Callable[[], None]) -> None:
         finally:
             submissions.close()
             atexit.unregister(leave)
+            # What is in the list would keep the device, which keeps the list.
+            open_.clear()
             submissions.device.close()
+
+
+def _end(open_: list[Submissions], _: Any) -> None:
+    """Slangpy is about to close a device: wait for its work and take no more, or slangpy would crash."""
+    # Closed ones before the lock, which another thread may have held when this process was forked.
+    for submissions in open_:
+        if not submissions.closed:
+            apart(submissions.end)
+    open_.clear()
 
 
 def _leave(backend: weakref.ref[RhiBackend]) -> None:

@@ -99,6 +99,12 @@ _OURS = re.compile(
 )
 # Modules of ours, each behind those that it imports.
 _SHADERS = ("_spy_handles", "_spy_library", "slangpy_rt", "mlp")
+# What users may load or import, as a module of their own.
+_LIBRARIES = ("mlp",)
+_PART = (
+    "'{path}' is a part of slangpy_rt and no module by itself: put 'import slangpy_rt;' into a file of your own, and "
+    "load that."
+)
 _TAKEN = "{place}: '{name}' is a name of slangpy_rt's own, as all that begin with '_spy_' are; choose another."
 _LIBRARY = re.compile(r"^module (?:slangpy_rt|_spy_library);", re.M)
 
@@ -186,6 +192,8 @@ class Session:
         """
         with self._library.lock:
             check_names(name, path, source)
+            if is_ours(Path(path)) and Path(path).stem not in _LIBRARIES:
+                raise CompileError(_PART.format(path=path))
             # Slang would return the old module for a known name, and fail an assertion for a known path.
             same = {n: m for n, m in self._loaded.items() if n == name or m[0] == path}
             loaded = (path, _digest(source))
@@ -200,7 +208,7 @@ class Session:
             prepared, prints = prepare(source), _prints(source)
             ours = self._shaders is not None and _needs_library(source)
             if ours or "import" in source or "include" in source:  # else it cannot lead Slang anywhere
-                self._load_library()
+                self._load_library(but=path)
             whole = prepared.text + _IMPORT if ours else prepared.text
             module = self._load(name, path, whole)
             self._loaded[name] = loaded
@@ -479,8 +487,11 @@ class Session:
         status = root.call("IGlobalSession.createSession", ctypes.byref(desc), out.ref)
         return _object(status, out, Out(), f"open a session for {self.target.format}")
 
-    def _load_library(self) -> None:
-        """Load our own modules before any text could lead Slang to other files of their names."""
+    def _load_library(self, but: str = "") -> None:
+        """Load our own modules before any text could lead Slang to other files of their names.
+
+        The module of the path ``but`` is the user's to load: Slang fails an assertion for a path that it knows.
+        """
         if self._shaders is None or self._library_loaded:
             return
         self._library_loaded = True
@@ -489,9 +500,11 @@ class Session:
             if name == "_spy_handles" and self.target.entry != "handle":
                 continue
             others = (Path(folder) for folder in self._folders if Path(folder) != self._shaders)
-            if name == "mlp" and any((folder / "mlp.slang").is_file() for folder in others):
+            if name in _LIBRARIES and any((folder / f"{name}.slang").is_file() for folder in others):
                 continue  # the user's own, which stands before ours
             path = str(self._shaders / f"{name}.slang")
+            if path == but:
+                continue
             text = self._undo + Path(path).read_text("utf-8")
             self._load(name, path, text)
             if self._undo:

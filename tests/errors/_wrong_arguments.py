@@ -33,7 +33,10 @@ float whole(Tensor<float, 1> t) { return t[0]; }
 void write(out float x) { x = 1; }
 [Differentiable] float square(float x) { return x * x * scale; }
 [numthreads(4, 1, 1)]
-void run(uint3 id : SV_DispatchThreadID, NDBuffer<float, 1> data, float value) { }
+void run(uint3 id : SV_DispatchThreadID, NDBuffer<float, 1> data, float value)
+{
+    if (id.x < data.shape[0]) data[id.x] = value;
+}
 """
 
 

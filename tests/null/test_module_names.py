@@ -73,6 +73,29 @@ def test_a_module_may_import_the_library_that_it_is_called_by(cpu: spy.Device) -
     assert spy.Module.load_from_source(cpu, "mlp", text).f(spy.Tensor.full(cpu, 1, 1.0), _result="numpy") == 2
 
 
+@pytest.mark.parametrize("defines", [{}, {"X": "1"}])
+def test_files_of_our_folder(cpu: spy.Device, defines: dict[str, str]) -> None:
+    names = {name for name in OURS if name != "mlp"}
+    assert len(names) > 10
+    for name in names:
+        with pytest.raises(spy.CompileError) as caught:
+            spy.Module.load_from_file(cpu, f"{name}.slang", defines)
+        place = Path(shader_directory()) / f"{name}.slang"
+        assert str(caught.value) == (
+            f"'{place}' is a part of slangpy_rt and no module by itself: put 'import slangpy_rt;' into a file of "
+            "your own, and load that."
+        )
+    module = spy.Module.load_from_file(cpu, "mlp.slang", defines)
+    borrower = spy.Module.load_from_source(
+        cpu, "b", "import mlp;\nfloat f(float x) { return x; }", defines, link=[module]
+    )
+    parameter = spy.Tensor.full(cpu, 3, 4.0)
+    module.sgd(parameter, 2.0, 0.5)
+    assert parameter.to_numpy().tolist() == [3, 3, 3] and borrower.f(1.0) == 1
+    borrower.sgd(parameter, 2.0, 0.5)
+    assert parameter.to_numpy().tolist() == [2, 2, 2]
+
+
 @pytest.mark.parametrize("name", ["core", "glsl"])
 def test_a_file_that_slang_would_not_import_is_refused(cpu: spy.Device, tmp_path: Path, name: str) -> None:
     (tmp_path / f"{name}.slang").write_text("float h() { return 1; }")
