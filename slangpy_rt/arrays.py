@@ -236,7 +236,8 @@ def _bind_host(
         _check_dtype(where, type_, dtype, access, array, is_array, what)
 
         def convert(v: Any) -> npt.NDArray[Any]:
-            return cast(where, type_.name, np.asarray(v), dtype, not is_array)
+            v = np.asarray(v)
+            return np.asarray(v, None, "C") if v.dtype is dtype else cast(where, type_.name, v, dtype, not is_array)
 
     if access != "in" and not (is_array and array.flags.writeable):
         raise BindError(f"{where} is {what} and would be written to; pass a writable array.")

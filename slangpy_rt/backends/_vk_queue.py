@@ -19,6 +19,7 @@ import ctypes
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import starmap
 from typing import Any
 
 from slangpy_rt.backends._vk_commands import COMPUTE, VkCommands
@@ -27,7 +28,7 @@ from slangpy_rt.backends._vk_recording import VulkanRecording
 from slangpy_rt.backends._vk_timeline import Timeline
 from slangpy_rt.backends.base import Backend, Buffer, Dispatch, Kernel, KernelInfo, Mark, Queue, Recording, Shared
 from slangpy_rt.errors import DeviceError, SlangPyRtError, UnsupportedError
-from slangpy_rt.interrupts import finalizer, noted
+from slangpy_rt.interrupts import finalizer
 
 FRAME_BYTES = 1 << 20  # 64 argument blocks of 16 KiB
 _BATCH = 64  # commands in a submission
@@ -275,7 +276,8 @@ class VulkanQueue(Queue):
     def sync(self) -> None:
         with self.backend.inside[threading.get_ident()]:
             with self._lock:
-                self.require_open()
+                if self.closed:
+                    self.require_open()
                 value = self.locked_submit()
             # Without the lock, so that other threads can queue work meanwhile.
             self.timeline.wait(value)
@@ -399,33 +401,39 @@ class VulkanQueue(Queue):
 
     def _open(self) -> Any:
         """Send the command buffer that is to leave, and open the next: each step once, also after an interrupt."""
-        frame = self._frame
+        # Written out where it runs at each wait: a Python call costs as much as one of the driver's.
+        check, frame = self._device.check, self._frame
         if frame.leaving:
             try:
-                if not frame.ended:
+                ended = frame.ended
+                if not ended:
                     # Queue order alone makes nothing visible, neither to the next submission nor to the host.
                     self._cmd_barrier(frame.command, *self._commands.last)
-                    noted(frame.ended, self._commands.end, frame.command)
-                self._device.check(frame.ended[0], "ending a command buffer")
-                if frame.sent is None:
-                    frame.sent = _Submission(self.value + 1)
-                if not frame.sent.results:
-                    self._send(frame.sent, frame.pointer, "submitting work")
-                self._device.check(frame.sent.results[0], "submitting work")
+                    ended.extend(starmap(self._commands.end, ((frame.command,),)))
+                if ended[0]:
+                    check(ended[0], "ending a command buffer")
+                sent = frame.sent
+                if sent is None:
+                    sent = frame.sent = _Submission(self.value + 1)
+                if not sent.results:
+                    self._send(sent, frame.pointer, "submitting work")
+                if sent.results[0]:
+                    check(sent.results[0], "submitting work")
             except SlangPyRtError:
                 # Its work is lost, and it is begun again.
                 frame.reset()
                 raise
-            frame.value = frame.sent.value
+            frame.value = sent.value
             following = self._frames[(frame.index + 1) % _FRAMES]
             following.reset()
             self._frame = frame = following
         if not frame.begun:
             # The GPU may still have it.
-            self.timeline.wait(frame.value)
-            noted(frame.begun, self._commands.begin, frame.command, self._begin_info)
+            if frame.value > self.timeline.reached:
+                self.timeline.wait(frame.value)
+            frame.begun.extend(starmap(self._commands.begin, ((frame.command, self._begin_info),)))
         if frame.begun[0]:
-            self._device.check(frame.begun.pop(), "beginning a command buffer")
+            check(frame.begun.pop(), "beginning a command buffer")
         self._top = frame.index * FRAME_BYTES
         self._end = self._top + FRAME_BYTES
         self._bound = self._pushed = None
@@ -452,9 +460,10 @@ class VulkanQueue(Queue):
             kept = semaphores, reached, stages
         # Not done until it has a result: ``value`` stays what it was.
         self._sent = sent
-        result = noted(sent.results, self._vk_submit, self._queue, 1, info, ffi.NULL)
+        sent.results.extend(starmap(self._vk_submit, ((self._queue, 1, info, ffi.NULL),)))
         del kept
-        self._device.check(result, what)
+        if sent.results[0]:
+            self._device.check(sent.results[0], what)
         self._awaited.clear()
 
     def _take_stamp(self, mark: VulkanMark) -> None:

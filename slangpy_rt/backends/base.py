@@ -171,8 +171,10 @@ class SharedBuffer(Buffer):
         DeviceError
             If the backend is closed.
         """
-        with self.backend.inside[get_ident()]:
-            self.backend.require_open()
+        backend = self.backend
+        with backend.inside[get_ident()]:
+            if backend.closed:
+                backend.require_open()
             np.frombuffer(self.view, array.dtype, array.size)[...] = array.reshape(-1)
 
     def read(self, array: npt.NDArray[Any], at: int = 0) -> None:
@@ -183,8 +185,10 @@ class SharedBuffer(Buffer):
         DeviceError
             If the backend is closed.
         """
-        with self.backend.inside[get_ident()]:
-            self.backend.require_open()
+        backend = self.backend
+        with backend.inside[get_ident()]:
+            if backend.closed:
+                backend.require_open()
             array[...] = np.frombuffer(self.view, array.dtype, array.size, at).reshape(array.shape)
 
 

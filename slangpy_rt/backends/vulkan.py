@@ -316,7 +316,8 @@ class VulkanBackend(Backend):
             queues = list(self._queues)
             # All first, so that they run at the same time.
             with self._lock:
-                self.require_open()
+                if self.closed:
+                    self.require_open()
                 values = [queue.locked_submit() for queue in queues]
             for queue, value in zip(queues, values, strict=True):
                 queue.timeline.wait(value)

@@ -17,7 +17,10 @@ ROOT = Path(__file__).resolve().parents[2]
 
 # ``work`` queues some hundred milliseconds of kernels on a GPU of today, and returns before they are done.
 PRELUDE = """
-import gc, os, signal, sys, threading, time
+import atexit, gc, os, signal, sys, threading, time
+# What to call after all that was registered later, by us or by libraries that we load.
+LAST = []
+atexit.register(lambda: [work() for work in LAST])
 # A parent that ignores interrupts, such as nohup, hands that down.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 import numpy as np
@@ -101,7 +104,6 @@ PROGRAMS = {
         work(module, x, commands)
         """,
     "a function at exit that uses the device": """
-        import atexit
         @atexit.register
         def save():
             work(module, x, commands, turns=20)
@@ -110,7 +112,6 @@ PROGRAMS = {
             assert (module.add(big, 1.0).to_numpy() == 2).all()
         """,
     "a function at exit that is older than the device": """
-        import atexit
         del device, module, x, commands
         def save():
             work(module, x, commands, turns=20)
@@ -120,6 +121,18 @@ PROGRAMS = {
         module = load(device)
         x = spy.Tensor.full(device, 2000, 0.3)
         commands = recorded(module, x)
+        """,
+    "a function at exit that is older than the drivers' libraries": """
+        def save():
+            try: work(module, x, commands, turns=20); device.synchronize(); x.copy_from(x.to_numpy() + 1)
+            except spy.DeviceError as error: assert "closed" in str(error), error
+        LAST.append(save)
+        work(module, x, commands)
+        """,
+    "dropped with work in flight": """
+        work(module, x, commands, turns=400)
+        del device, module, x, commands
+        gc.collect()
         """,
     "threads that still work": """
         def run():
