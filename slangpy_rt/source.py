@@ -31,7 +31,8 @@ from slangpy_rt.wording import describe
 
 if TYPE_CHECKING:
     from slangpy_rt.slang.client import Compiler, RemoteSession
-    from slangpy_rt.slang.session import Library, Session
+    from slangpy_rt.slang.library import Library
+    from slangpy_rt.slang.session import Session
 
 Places = tuple[tuple[str, str], ...]
 Defines = tuple[tuple[str, str], ...]
@@ -463,7 +464,7 @@ def _compiler() -> Compiler | None:
 
 @lru_cache(maxsize=1)
 def _library() -> Library:
-    from slangpy_rt.slang.session import Library
+    from slangpy_rt.slang.library import Library
 
     return Library(CONFIG.slang_lib)
 

@@ -27,7 +27,8 @@ from slangpy_rt import plan
 from slangpy_rt.backends.base import Target
 from slangpy_rt.backends.rhi import RhiBackend
 from slangpy_rt.errors import CompileError, UnsupportedError
-from slangpy_rt.slang.session import Library, Session, is_ours
+from slangpy_rt.slang.library import Library
+from slangpy_rt.slang.session import Session, is_ours
 from tests.dxc import Dxc, DxcError
 from tests.null.test_hlsl import HLSL, METAL, check_hlsl, check_metal
 

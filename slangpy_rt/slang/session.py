@@ -9,8 +9,6 @@ import ctypes
 import hashlib
 import json
 import re
-import threading
-from collections import deque
 from collections.abc import Iterable
 from contextlib import ExitStack
 from dataclasses import replace
@@ -21,26 +19,12 @@ from pathlib import Path
 from slangpy_rt.backends.base import Target
 from slangpy_rt.errors import CompileError, UnsupportedError
 from slangpy_rt.slang import _abi, reflect
-from slangpy_rt.slang.com import ComPtr, Out, load_library
-from slangpy_rt.slang.cpp_functions import lacking_function, with_functions
-from slangpy_rt.slang.division import with_division
-from slangpy_rt.slang.emitted import (
-    calls_printf,
-    context_variables,
-    emitted_name,
-    exported,
-    has_no_body,
-    nesting,
-    reads_bindings,
-    reads_parameters,
-    uses_bytes,
-    uses_pointers,
-)
+from slangpy_rt.slang.com import ComPtr, Out
+from slangpy_rt.slang.emitted import context_variables, emitted_name, exported
 from slangpy_rt.slang.files import check_imports, dependencies, places
-from slangpy_rt.slang.locate import find_library
+from slangpy_rt.slang.library import Library, failure, taken
 from slangpy_rt.slang.lookup import Lookup, last_part, parse
-from slangpy_rt.slang.spirv_integers import lacking_fields, lacking_integer, with_integers
-from slangpy_rt.slang.spirv_math import lacking_double, with_doubles
+from slangpy_rt.slang.target_code import NEEDS_GROUPS, check_depth, check_groups, checked, completed
 from slangpy_rt.slang.text import RESERVED, blank, declared, deepest, docs, local_statics, prepare, reserved
 from slangpy_rt.types import Compiled, FunctionSig, ModuleInfo, SlangType, StructInfo
 
@@ -56,41 +40,6 @@ _OPTIONS = (
     (_abi.DiagnosticColor, _abi.SLANG_DIAGNOSTIC_COLOR_NEVER),
     (_abi.EmitSpirvMethod, _abi.SLANG_EMIT_SPIRV_DIRECTLY),
     (_abi.VulkanUseEntryPointName, 1),
-)
-# Compilers recurse over what they read. Those of drivers do so in this process, on whatever stack calls them.
-_DEEPEST = 1000
-_NEEDS_GROUPS = re.compile(r"(?:Wave|Quad|Subgroup|subgroup)\w+|\w*MemoryBarrier\w*|\w*WithGroupSync\w*|barrier")
-_UNFILLED = (
-    "the function reads a global resource, a cbuffer, a global variable without 'uniform' or one of an imported "
-    "file, which nothing can fill. Declare data in the module itself as: uniform float name; and pass arrays as "
-    "parameters."
-)
-_NO_POINTERS = "the function uses {used}; this device has no pointers. Pass arrays as RWTensor or RWStructuredBuffer."
-_NO_BYTES = "the function uses {used}; HLSL has no 8-bit integers. Use wider ones."
-_NOTHING = "the function uses {used}, for which Slang writes nothing in {form}. Run it on a device of another type."
-_NO_DOUBLE = (
-    "the function uses {used} of double, which SPIR-V has for half and float alone, and this device compiles by "
-    "itself, so that ours cannot be put there. Use float, or a device of type vulkan, cuda or cpu."
-)
-_NO_INTEGER = (
-    "the function uses {used} for which Slang emits an instruction of other types, and this device compiles by "
-    "itself. Write x * y + z for mad, leave the abs out, and firstbitlow(uint(x)) for firstbitlow(x); or use a "
-    "device of type vulkan, cuda or cpu."
-)
-_NO_FIELDS = (
-    "the function uses {used}, which SPIR-V for Vulkan has for 32 bits alone, of numbers of 64 bits or of vectors of "
-    "8 or 16 bits. Shift and mask the number instead, or use a device of type cuda or cpu."
-)
-_NO_FUNCTION = (
-    "the function uses {used} of a type for which Slang's CUDA lacks it or takes another type (functions of 8 and 16 "
-    "bits, mad and sign of integers; log10, acosh, asinh and atanh of double; firstbithigh of uint; abs, min and max "
-    "of uint64_t), and this device compiles by itself, so that ours cannot be put there. Use a device of type cuda, "
-    "vulkan or cpu."
-)
-_OWN_PRINTF = (
-    "this printf is Slang's own, whose lines this device would lose. slangpy_rt's takes numbers, bools, vectors of "
-    "these and strings that stand in the call: pass nothing else, and put 'import slangpy_rt;' into a file that is "
-    "imported and calls it."
 )
 # At the end, every line and column stays what it was.
 _IMPORT = "\nimport slangpy_rt;\n"
@@ -203,7 +152,7 @@ class Session:
                     f"module {name!r} from {path}: this session already holds module {other!r} from {place}; "
                     "open a new session to load another text under that name or path."
                 )
-            _check_depth(deepest(blank(source)), f"load module {name!r} from {path}")
+            check_depth(deepest(blank(source)), f"load module {name!r} from {path}")
             check_imports(path, source, self._folders)
             prepared, prints = prepare(source), _prints(source)
             ours = self._shaders is not None and _needs_library(source)
@@ -360,58 +309,28 @@ class Session:
             parts += (stack.enter_context(self._conformance(*item)) for item in conformances)
             if not whole:
                 status = module.call("IModule.findEntryPointByName", entry.encode(), out.ref)
-                parts.append(stack.enter_context(_object(status, out, note, f"find entry point {entry!r} of {name}")))
+                parts.append(stack.enter_context(taken(status, out, note, f"find entry point {entry!r} of {name}")))
             array = (ctypes.c_void_p * len(parts))(*(part.address for part in parts))
             status = self._native().call(
                 "ISession.createCompositeComponentType", array, len(parts), out.ref, note.ref
             )
-            program = stack.enter_context(_object(status, out, note, f"compose {name}"))
+            program = stack.enter_context(taken(status, out, note, f"compose {name}"))
             status = program.call("IComponentType.link", out.ref, note.ref)
-            linked = stack.enter_context(_object(status, out, note, f"link {name}"))
+            linked = stack.enter_context(taken(status, out, note, f"link {name}"))
             if whole:
                 status = linked.call("IComponentType.getTargetCode", 0, out.ref, note.ref)
             else:
                 status = linked.call("IComponentType.getEntryPointCode", 0, 0, out.ref, note.ref)
             code = out.bytes()
             if status < 0 or not code:
-                raise _failure(note, f"compile {name} for {self.target.format}")
+                raise failure(note, f"compile {name} for {self.target.format}")
             note.bytes()
-            if self.target.format != "cpp":  # its compiler is a process of its own
-                _check_depth(nesting(code, self.target.format), f"compile {name} for {self.target.format}")
-            # Other kernels in HLSL come as they are: no device of ours runs them.
-            known = self.target.entry == "handle" or self.target.format != "hlsl"
-            if known and reads_bindings(code, self.target.format):
-                raise UnsupportedError(_UNFILLED)
-            if self.target.entry == "handle" and (used := uses_pointers(code, self.target.format)):
-                raise UnsupportedError(_NO_POINTERS.format(used=used))
-            if self.target.entry == "handle" and self.target.format == "hlsl" and (used := uses_bytes(code)):
-                raise UnsupportedError(_NO_BYTES.format(used=used))
-            if self.target.format in ("hlsl", "metal") and (used := has_no_body(code)):
-                raise UnsupportedError(_NOTHING.format(used=used, form=self.target.format))
-            if calls_printf(code, self.target.format):
-                raise CompileError(f"Slang could not compile {name} for {self.target.format}:\n{_OWN_PRINTF}")
-            if self.target.format == "spirv":
-                if used := lacking_fields(code):
-                    raise UnsupportedError(_NO_FIELDS.format(used=used))
-                if not self.target.program:
-                    code = with_integers(with_doubles(code, self._double_math))
-                elif used := lacking_double(code):
-                    raise UnsupportedError(_NO_DOUBLE.format(used=used))
-                elif used := lacking_integer(code):
-                    raise UnsupportedError(_NO_INTEGER.format(used=used))
-            if self.target.format == "cuda":
-                if not self.target.program:
-                    code = with_functions(code, "cuda")
-                elif used := lacking_function(code):
-                    raise UnsupportedError(_NO_FUNCTION.format(used=used))
+            code = checked(code, self.target, name)
             if whole:
-                _check_groups(has_no_body(code))
-                if reads_parameters(code):
-                    raise UnsupportedError(_UNFILLED)
                 self._check_globals(context_variables(code, entry))
-                code = with_functions(exported(code, entry), "cpp")
+                code = exported(code, entry)
             if not self.target.program:
-                code = with_division(code, self.target.format)
+                code = completed(code, self.target.format, self._double_math)
             layout = linked.call("IComponentType.getLayout", 0, None)
             fields, size = reflect.call_layout(self._library.native, layout, self.target.entry)
             strings = _strings(self._library.native, layout)
@@ -485,7 +404,7 @@ class Session:
         )
         out = Out()
         status = root.call("IGlobalSession.createSession", ctypes.byref(desc), out.ref)
-        return _object(status, out, Out(), f"open a session for {self.target.format}")
+        return taken(status, out, Out(), f"open a session for {self.target.format}")
 
     def _load_library(self, but: str = "") -> None:
         """Load our own modules before any text could lead Slang to other files of their names.
@@ -526,7 +445,7 @@ class Session:
             return self._load(f"{name}_cpp", f"{name}_cpp.slang", text.replace(head, f"[require(cpp)] {head}"))
         except CompileError as error:
             used = re.findall(r"see using of '(\w+)'", str(error))
-            _check_groups(next((leaf for leaf in used if _NEEDS_GROUPS.fullmatch(leaf)), ""))
+            check_groups(next((leaf for leaf in used if NEEDS_GROUPS.fullmatch(leaf)), ""))
         # What it says is right for groups alone: it also refuses InterlockedAdd, which works.
         return self._load(name, f"{name}.slang", text)
 
@@ -548,7 +467,7 @@ class Session:
             # Names that Slang writes alike are taken for each other.
             for name, static, lost in known.get(emitted, [(emitted, True, True)]):
                 if not static:
-                    _check_groups(f"groupshared variable '{name}'")
+                    check_groups(f"groupshared variable '{name}'")
                 if lost:
                     raise UnsupportedError(
                         f"the function uses the static variable '{name}', whose initial value is lost on this "
@@ -561,7 +480,7 @@ class Session:
         status = self._native().call(
             "ISession.createTypeConformanceComponentType", kind, wanted, out.ref, number, note.ref
         )
-        return _object(status, out, note, f"let '{interface}' hold '{name}'")
+        return taken(status, out, note, f"let '{interface}' hold '{name}'")
 
     def _find_type(self, name: str, modules: Iterable[str]) -> int:
         """Slang's own value for a type that one of the modules knows."""
@@ -649,81 +568,9 @@ class Session:
             "ISession.loadModuleFromSourceString", name.encode(), path.encode(), source.encode(), note.ref
         )
         if not address:
-            raise _failure(note, f"load module {name!r} from {path}")
+            raise failure(note, f"load module {name!r} from {path}")
         note.bytes()
         return ComPtr(address, owned=False)
-
-
-class Library:
-    """The Slang compiler. Creating one loads nothing; the first session does.
-
-    Parameters
-    ----------
-    path : str or None
-        The library's file; None for the one inside the slangpy wheel.
-    """
-
-    def __init__(self, path: str | None = None) -> None:
-        self.lock = threading.RLock()
-        # Of our own, by what for.
-        self.compiled: dict[tuple[str, str], bytes] = {}
-        self._path = path
-        self._native: ctypes.CDLL | None = None
-        self._root: ComPtr | None = None
-        # Of sessions that nobody has any more, for who has the lock next.
-        self.dropped: deque[ComPtr] = deque()
-
-    @property
-    def native(self) -> ctypes.CDLL:
-        """The loaded library."""
-        with self.lock:
-            if self._native is None:
-                self._native = load_library(find_library(self._path))
-            return self._native
-
-    @property
-    def build_tag(self) -> str:
-        """Version of the compiler as it names itself; loads it."""
-        with self.lock:
-            tag: bytes = self.open().call("IGlobalSession.getBuildTagString")
-            return tag.decode()
-
-    def open(self) -> ComPtr:
-        """The one global session, created on first use (0.2 s: it reads Slang's core module).
-
-        Raises
-        ------
-        UnsupportedError
-            If the library is missing, unusable or older than the ABI this package was written for.
-        """
-        with self.lock:
-            self.dropped.clear()
-            if self._root is None:
-                desc = _abi.SlangGlobalSessionDesc(
-                    structureSize=ctypes.sizeof(_abi.SlangGlobalSessionDesc), minLanguageVersion=2025
-                )
-                out = Out()
-                status = self.native.slang_createGlobalSession2(ctypes.byref(desc), out.ref)
-                root = _object(status, out, Out(), "start the Slang compiler")
-                self._check_version(root)
-                self._root = root
-            return self._root
-
-    def close(self) -> None:
-        """Release the global session once all sessions are closed; the next use starts another."""
-        with self.lock:
-            self.dropped.clear()
-            root, self._root = self._root, None
-            if root is not None:
-                root.close()
-
-    @staticmethod
-    def _check_version(root: ComPtr) -> None:
-        tag = root.call("IGlobalSession.getBuildTagString").decode()
-        match = re.match(r"v?(\d+)\.(\d+)", tag)  # Slang only ever appends slots: newer is fine, older is not.
-        if match and (int(match[1]), int(match[2])) < _abi.VERSION[:2]:
-            wanted = ".".join(map(str, _abi.VERSION))
-            raise UnsupportedError(f"Slang {tag} is too old; expected {wanted} or newer: upgrade slangpy.")
 
 
 def check_names(name: str, path: str, text: str) -> None:
@@ -742,36 +589,6 @@ def check_names(name: str, path: str, text: str) -> None:
 def is_ours(path: Path) -> bool:
     """Whether a file lies in our shaders/."""
     return (path.parent / f"{_SHADERS[1]}.slang").is_file()
-
-
-def _check_depth(found: int, what: str) -> None:
-    if found > _DEEPEST:
-        raise CompileError(
-            f"Slang could not {what}:\nthe text nests {found} levels deep; at most {_DEEPEST} are compiled. "
-            "Take parts of it into functions of their own."
-        )
-
-
-def _check_groups(used: str) -> None:
-    if used:
-        raise UnsupportedError(
-            f"the function uses {used}, which needs thread groups; this device has none. "
-            "Run it on a GPU (device type cuda or vulkan)."
-        )
-
-
-def _object(status: int, out: Out, note: Out, what: str) -> ComPtr:
-    found = out.take()
-    if status < 0 or found is None:
-        raise _failure(note, what)
-    note.bytes()
-    return found
-
-
-def _failure(note: Out, what: str) -> CompileError:
-    text = note.bytes().rstrip(b"\0").decode(errors="replace").strip()
-    text = text.partition("\nerror[E39999]: import failed due to compilation error")[0]  # says nothing more
-    return CompileError(f"Slang could not {what}:\n{text or 'it gave no reason.'}")
 
 
 def _prints(text: str) -> bool:

@@ -16,8 +16,9 @@ from contextlib import suppress
 from typing import Any
 
 from slangpy_rt.errors import CompileError
+from slangpy_rt.slang.library import Library
 from slangpy_rt.slang.messages import NO_MEMORY, SLOW, STUCK, receive, send
-from slangpy_rt.slang.session import Library, Session
+from slangpy_rt.slang.session import Session
 
 # Slang recurses over what it parses: 20,000 nested brackets take 60 MB.
 _STACK = 512 << 20

@@ -16,7 +16,8 @@ from _gaps import pointer
 
 import slangpy_rt as spy
 from slangpy_rt.backends.base import Target
-from slangpy_rt.slang.session import Library, Session
+from slangpy_rt.slang.library import Library
+from slangpy_rt.slang.session import Session
 
 Requires = Callable[..., None]
 SHADERS = Path(__file__).resolve().parents[2] / "shaders"

@@ -18,7 +18,8 @@ import pytest
 
 import slangpy_rt as spy
 from slangpy_rt.backends.base import Backend, Buffer, KernelInfo, SharedBuffer
-from slangpy_rt.slang.session import Library, Session
+from slangpy_rt.slang.library import Library
+from slangpy_rt.slang.session import Session
 
 # r = a * factor + b over n floats, after `rounds` steps that change nothing: 1 * 0.5 + 0.5 is 1.
 _TEXT = """

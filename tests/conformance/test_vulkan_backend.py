@@ -23,7 +23,8 @@ from slangpy_rt.backends._vk_heap import Heap
 from slangpy_rt.backends.base import Buffer, KernelInfo, Target
 from slangpy_rt.backends.vulkan import VulkanBackend, VulkanBuffer, VulkanKernel
 from slangpy_rt.errors import DeviceError, DeviceLostError, OutOfMemoryError, UnsupportedError
-from slangpy_rt.slang.session import Library, Session
+from slangpy_rt.slang.library import Library
+from slangpy_rt.slang.session import Session
 
 _FAULT = VulkanBackend.why_unavailable()
 needs_vulkan = pytest.mark.skipif(_FAULT is not None, reason=str(_FAULT))

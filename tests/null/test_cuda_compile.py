@@ -12,7 +12,8 @@ from tools import gen_cuda_ffi
 from slangpy_rt.backends.base import Target
 from slangpy_rt.backends.cuda import CudaBackend, nvrtc_compile, nvrtc_version
 from slangpy_rt.errors import CompileError, UnsupportedError
-from slangpy_rt.slang.session import Library, Session
+from slangpy_rt.slang.library import Library
+from slangpy_rt.slang.session import Session
 from tests.conformance import _intrinsics
 
 try:

@@ -18,7 +18,8 @@ from slangpy_rt.backends.null import NullBackend, NullBuffer
 from slangpy_rt.diagnostics import WORDS, Diagnostics, format_line
 from slangpy_rt.errors import OutOfBoundsError, UnsupportedError
 from slangpy_rt.slang.emitted import calls_printf
-from slangpy_rt.slang.session import Library, Session
+from slangpy_rt.slang.library import Library
+from slangpy_rt.slang.session import Session
 
 SHADERS = Path(__file__).resolve().parents[2] / "shaders"
 TARGETS = [Target("cpp", "", "range"), Target("cuda", "", "value"), Target("spirv", "spirv_1_5", "pointer")]

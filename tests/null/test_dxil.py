@@ -142,10 +142,10 @@ def test_slang_calls_dxc_as_we_do(dxc: Dxc, session: Session, tmp_path: Path) ->
     code = f"""
 import sys
 from slangpy_rt.backends.base import Target
-from slangpy_rt.slang import session
+from slangpy_rt.slang import library, session
 from slangpy_rt.source import shader_directory
 session._FORMATS["dxil"] = 10  # SLANG_DXIL of slang.h
-opened = session.Session(session.Library(), Target("dxil", "sm_6_6", "handle"), (shader_directory(),), ())
+opened = session.Session(library.Library(), Target("dxil", "sm_6_6", "handle"), (shader_directory(),), ())
 opened.load_module("golden", "golden.slang", {SLANG!r})
 for text in {[emit(replace(SPECS[name], entry="handle")) for name in ("apply_matrix", "choose_values")]!r}:
     sys.stdout.buffer.write(opened.compile(text, "made", "_spy_kernel").code)

@@ -9,9 +9,10 @@ import pytest
 
 from slangpy_rt.backends.base import Target
 from slangpy_rt.errors import CompileError, UnsupportedError
+from slangpy_rt.slang.library import Library
 from slangpy_rt.slang.locate import library_version
 from slangpy_rt.slang.reflect import _split
-from slangpy_rt.slang.session import Library, Session
+from slangpy_rt.slang.session import Session
 from slangpy_rt.types import EntryPoint, FunctionSig, ModuleInfo, SlangType, StructInfo, from_json, to_json
 
 CUDA = Target("cuda", "", "value")

@@ -1,0 +1,110 @@
+"""The Slang compiler as a library: loaded once, with one global session and one lock for all that is asked of it.
+
+What a call of the compiler hands back becomes an object or an error of ours here. It reads no Slang text.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import threading
+from collections import deque
+
+from slangpy_rt.errors import CompileError, UnsupportedError
+from slangpy_rt.slang import _abi
+from slangpy_rt.slang.com import ComPtr, Out, load_library
+from slangpy_rt.slang.locate import find_library
+
+
+class Library:
+    """The Slang compiler. Creating one loads nothing; the first session does.
+
+    Parameters
+    ----------
+    path : str or None
+        The library's file; None for the one inside the slangpy wheel.
+    """
+
+    def __init__(self, path: str | None = None) -> None:
+        self.lock = threading.RLock()
+        # Of our own, by what for.
+        self.compiled: dict[tuple[str, str], bytes] = {}
+        self._path = path
+        self._native: ctypes.CDLL | None = None
+        self._root: ComPtr | None = None
+        # Of sessions that nobody has any more, for who has the lock next.
+        self.dropped: deque[ComPtr] = deque()
+
+    @property
+    def native(self) -> ctypes.CDLL:
+        """The loaded library."""
+        with self.lock:
+            if self._native is None:
+                self._native = load_library(find_library(self._path))
+            return self._native
+
+    @property
+    def build_tag(self) -> str:
+        """Version of the compiler as it names itself; loads it."""
+        with self.lock:
+            tag: bytes = self.open().call("IGlobalSession.getBuildTagString")
+            return tag.decode()
+
+    def open(self) -> ComPtr:
+        """The one global session, created on first use (0.2 s: it reads Slang's core module).
+
+        Raises
+        ------
+        UnsupportedError
+            If the library is missing, unusable or older than the ABI this package was written for.
+        """
+        with self.lock:
+            self.dropped.clear()
+            if self._root is None:
+                desc = _abi.SlangGlobalSessionDesc(
+                    structureSize=ctypes.sizeof(_abi.SlangGlobalSessionDesc), minLanguageVersion=2025
+                )
+                out = Out()
+                status = self.native.slang_createGlobalSession2(ctypes.byref(desc), out.ref)
+                root = taken(status, out, Out(), "start the Slang compiler")
+                self._check_version(root)
+                self._root = root
+            return self._root
+
+    def close(self) -> None:
+        """Release the global session once all sessions are closed; the next use starts another."""
+        with self.lock:
+            self.dropped.clear()
+            root, self._root = self._root, None
+            if root is not None:
+                root.close()
+
+    @staticmethod
+    def _check_version(root: ComPtr) -> None:
+        tag = root.call("IGlobalSession.getBuildTagString").decode()
+        match = re.match(r"v?(\d+)\.(\d+)", tag)  # Slang only ever appends slots: newer is fine, older is not.
+        if match and (int(match[1]), int(match[2])) < _abi.VERSION[:2]:
+            wanted = ".".join(map(str, _abi.VERSION))
+            raise UnsupportedError(f"Slang {tag} is too old; expected {wanted} or newer: upgrade slangpy.")
+
+
+def taken(status: int, out: Out, note: Out, what: str) -> ComPtr:
+    """The object that a call of the compiler made.
+
+    Raises
+    ------
+    CompileError
+        If it made none, with what the compiler said.
+    """
+    found = out.take()
+    if status < 0 or found is None:
+        raise failure(note, what)
+    note.bytes()
+    return found
+
+
+def failure(note: Out, what: str) -> CompileError:
+    """What the compiler said, as an error that begins with what it was to do."""
+    text = note.bytes().rstrip(b"\0").decode(errors="replace").strip()
+    text = text.partition("\nerror[E39999]: import failed due to compilation error")[0]  # says nothing more
+    return CompileError(f"Slang could not {what}:\n{text or 'it gave no reason.'}")

@@ -1,0 +1,152 @@
+"""Target code as Slang emitted it: what a device could not run is refused, what Slang gets wrong is put right.
+
+It compiles nothing and loads no modules; what has to be known of the modules stays in the session.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from slangpy_rt.backends.base import Target
+from slangpy_rt.errors import CompileError, UnsupportedError
+from slangpy_rt.slang.cpp_functions import lacking_function, with_functions
+from slangpy_rt.slang.division import with_division
+from slangpy_rt.slang.emitted import (
+    calls_printf,
+    has_no_body,
+    nesting,
+    reads_bindings,
+    reads_parameters,
+    uses_bytes,
+    uses_pointers,
+)
+from slangpy_rt.slang.spirv_integers import lacking_fields, lacking_integer, with_integers
+from slangpy_rt.slang.spirv_math import lacking_double, with_doubles
+
+# Compilers recurse over what they read. Those of drivers do so in this process, on whatever stack calls them.
+_DEEPEST = 1000
+NEEDS_GROUPS = re.compile(r"(?:Wave|Quad|Subgroup|subgroup)\w+|\w*MemoryBarrier\w*|\w*WithGroupSync\w*|barrier")
+_UNFILLED = (
+    "the function reads a global resource, a cbuffer, a global variable without 'uniform' or one of an imported "
+    "file, which nothing can fill. Declare data in the module itself as: uniform float name; and pass arrays as "
+    "parameters."
+)
+_NO_POINTERS = "the function uses {used}; this device has no pointers. Pass arrays as RWTensor or RWStructuredBuffer."
+_NO_BYTES = "the function uses {used}; HLSL has no 8-bit integers. Use wider ones."
+_NOTHING = "the function uses {used}, for which Slang writes nothing in {form}. Run it on a device of another type."
+_NO_DOUBLE = (
+    "the function uses {used} of double, which SPIR-V has for half and float alone, and this device compiles by "
+    "itself, so that ours cannot be put there. Use float, or a device of type vulkan, cuda or cpu."
+)
+_NO_INTEGER = (
+    "the function uses {used} for which Slang emits an instruction of other types, and this device compiles by "
+    "itself. Write x * y + z for mad, leave the abs out, and firstbitlow(uint(x)) for firstbitlow(x); or use a "
+    "device of type vulkan, cuda or cpu."
+)
+_NO_FIELDS = (
+    "the function uses {used}, which SPIR-V for Vulkan has for 32 bits alone, of numbers of 64 bits or of vectors of "
+    "8 or 16 bits. Shift and mask the number instead, or use a device of type cuda or cpu."
+)
+_NO_FUNCTION = (
+    "the function uses {used} of a type for which Slang's CUDA lacks it or takes another type (functions of 8 and 16 "
+    "bits, mad and sign of integers; log10, acosh, asinh and atanh of double; firstbithigh of uint; abs, min and max "
+    "of uint64_t), and this device compiles by itself, so that ours cannot be put there. Use a device of type cuda, "
+    "vulkan or cpu."
+)
+_OWN_PRINTF = (
+    "this printf is Slang's own, whose lines this device would lose. slangpy_rt's takes numbers, bools, vectors of "
+    "these and strings that stand in the call: pass nothing else, and put 'import slangpy_rt;' into a file that is "
+    "imported and calls it."
+)
+
+
+def checked(code: bytes, target: Target, name: str) -> bytes:
+    """Target code of a kernel, once it holds nothing that its device could not run.
+
+    Raises
+    ------
+    CompileError
+        If it nests too deep for compilers, or prints by Slang's own ``printf``.
+    UnsupportedError
+        If it uses what the target lacks, or reads what only a binding could fill.
+    """
+    form = target.format
+    by_handle = target.entry == "handle"
+    if form != "cpp":  # its compiler is a process of its own
+        check_depth(nesting(code, form), f"compile {name} for {form}")
+    # Other kernels in HLSL come as they are: no device of ours runs them.
+    if (by_handle or form != "hlsl") and reads_bindings(code, form):
+        raise UnsupportedError(_UNFILLED)
+    if by_handle and (used := uses_pointers(code, form)):
+        raise UnsupportedError(_NO_POINTERS.format(used=used))
+    if by_handle and form == "hlsl" and (used := uses_bytes(code)):
+        raise UnsupportedError(_NO_BYTES.format(used=used))
+    if form in ("hlsl", "metal") and (used := has_no_body(code)):
+        raise UnsupportedError(_NOTHING.format(used=used, form=form))
+    if calls_printf(code, form):
+        raise CompileError(f"Slang could not compile {name} for {form}:\n{_OWN_PRINTF}")
+    if form == "spirv" and (used := lacking_fields(code)):
+        raise UnsupportedError(_NO_FIELDS.format(used=used))
+    if target.program:
+        _check_complete(code, form)
+    if target.entry == "range":
+        check_groups(has_no_body(code))
+        if reads_parameters(code):
+            raise UnsupportedError(_UNFILLED)
+    return code
+
+
+def completed(code: bytes, form: str, double_math: Callable[[], bytes]) -> bytes:
+    """Target code with our functions where the target or Slang has none or wrong ones.
+
+    Parameters
+    ----------
+    double_math : callable
+        Returns ``shaders/double_math.slang`` as SPIR-V.
+    """
+    if form == "spirv":
+        code = with_integers(with_doubles(code, double_math))
+    elif form in ("cpp", "cuda"):
+        code = with_functions(code, form)
+    return with_division(code, form)
+
+
+def check_depth(found: int, what: str) -> None:
+    """Refuse text that nests deeper than compilers survive.
+
+    Raises
+    ------
+    CompileError
+        If it does.
+    """
+    if found > _DEEPEST:
+        raise CompileError(
+            f"Slang could not {what}:\nthe text nests {found} levels deep; at most {_DEEPEST} are compiled. "
+            "Take parts of it into functions of their own."
+        )
+
+
+def check_groups(used: str) -> None:
+    """Refuse what only thread groups have, by its name; empty if nothing is used.
+
+    Raises
+    ------
+    UnsupportedError
+        If something is.
+    """
+    if used:
+        raise UnsupportedError(
+            f"the function uses {used}, which needs thread groups; this device has none. "
+            "Run it on a GPU (device type cuda or vulkan)."
+        )
+
+
+def _check_complete(code: bytes, form: str) -> None:
+    """Refuse code that wants ``completed``, for a device that compiles by itself."""
+    if form == "spirv" and (used := lacking_double(code)):
+        raise UnsupportedError(_NO_DOUBLE.format(used=used))
+    if form == "spirv" and (used := lacking_integer(code)):
+        raise UnsupportedError(_NO_INTEGER.format(used=used))
+    if form == "cuda" and (used := lacking_function(code)):
+        raise UnsupportedError(_NO_FUNCTION.format(used=used))
