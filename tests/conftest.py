@@ -24,6 +24,7 @@ for _name in ("SLANGPY_RT_DEVICE", "SLANGPY_RT_OVERRIDE", "SLANGPY_RT_DEBUG", "S
     os.environ.pop(_name, None)
 
 import slangpy_rt as spy  # noqa: E402
+from tests.depth import is_deep  # noqa: E402
 from tests.dxc import Dxc  # noqa: E402
 
 # (backend, capability) -> why it will never be there. A gap without an entry fails.
@@ -85,7 +86,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--backend", action="append", default=[], metavar="NAME", help="test this backend; may be repeated"
     )
     parser.addoption("--validation", action="store_true", help="open Vulkan with its layers; any message fails")
-    parser.addoption("--long", action="store_true", help="property tests: many more cases, of any layout")
+    parser.addoption("--depth", action="store_true", help="also tests that take long, and more of each kind")
+    parser.addoption("--long", action="store_true", help="as --depth; property tests: many more cases, of any layout")
     parser.addoption(
         "--texts", action="store_true", help="kernels of slang-rhi's devices also as D3D12 and Metal have them"
     )
@@ -93,10 +95,22 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    for name, what in (("deep", "runs with --depth alone"), ("random_cases", "tries more cases with --depth")):
+        config.addinivalue_line("markers", f"{name}: {what}")
     if config.getoption("--texts"):
         from tests.texts import from_options
 
         config.pluginmanager.register(from_options(config, _required()))
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what takes long, unless it was asked for by ``--depth`` or by its own name."""
+    if is_deep(config) or any("::" in argument for argument in config.args):
+        return
+    left_out = [item for item in items if item.get_closest_marker("deep")]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if not item.get_closest_marker("deep")]
 
 
 def pytest_report_header() -> list[str]:

@@ -48,8 +48,8 @@ _OURS = re.compile(
 )
 # Modules of ours, each behind those that it imports.
 _SHADERS = ("_spy_handles", "_spy_library", "slangpy_rt", "mlp")
-# What users may load or import, as a module of their own.
-_LIBRARIES = ("mlp",)
+# Files of ours that are modules by themselves; users import the first.
+_LIBRARIES = ("mlp", "_spy_folds")
 _PART = (
     "'{path}' is a part of slangpy_rt and no module by itself: put 'import slangpy_rt;' into a file of your own, and "
     "load that."
@@ -419,7 +419,7 @@ class Session:
             if name == "_spy_handles" and self.target.entry != "handle":
                 continue
             others = (Path(folder) for folder in self._folders if Path(folder) != self._shaders)
-            if name in _LIBRARIES and any((folder / f"{name}.slang").is_file() for folder in others):
+            if name == _LIBRARIES[0] and any((folder / f"{name}.slang").is_file() for folder in others):
                 continue  # the user's own, which stands before ours
             path = str(self._shaders / f"{name}.slang")
             if path == but:

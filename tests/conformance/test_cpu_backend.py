@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import slangpy_rt as spy
+from tests.depth import one_in
 
 PROGRAM = """
 import os
@@ -30,7 +31,7 @@ print(folder or "")
 
 
 @pytest.mark.skipif("cpu" not in [d.type for d in spy.devices() if d.available], reason="no C++ compiler")
-@pytest.mark.parametrize("compiler", ["g++", "zig"])
+@pytest.mark.parametrize("compiler", one_in(2, ["g++", "zig"]))
 def test_kernels_after_the_prelude_was_compiled(compiler: str) -> None:
     env = {**os.environ, "SLANGPY_RT_CACHE_DIR": "", "SLANGPY_RT_CXX": compiler}
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, env=env, timeout=300)

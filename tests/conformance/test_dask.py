@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import slangpy_rt as spy
+from tests.depth import deep
 
 SOURCE = """
 import slangpy_rt;
@@ -175,7 +176,13 @@ if __name__ == "__main__":
 
 
 @pytest.mark.parametrize(
-    ("start", "type_"), [("spawn", "asked"), ("spawn", "told"), ("fork", "asked"), ("fork", "told")]
+    ("start", "type_"),
+    [
+        ("spawn", "asked"),
+        pytest.param("spawn", "told", marks=deep),
+        pytest.param("fork", "asked", marks=deep),
+        ("fork", "told"),
+    ],
 )
 def test_processes_open_devices_of_their_own(backend_name: str, tmp_path: Path, start: str, type_: str) -> None:
     if start == "fork" and not hasattr(os, "fork"):

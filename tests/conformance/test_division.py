@@ -17,6 +17,7 @@ import pytest
 
 import slangpy_rt as spy
 from slangpy_rt.slang.division import with_division
+from tests.depth import one_in
 
 TYPES = {
     "int8_t": "i1", "int16_t": "i2", "int": "i4", "int64_t": "i8",
@@ -89,7 +90,7 @@ def own(device: spy.Device) -> None:
         pytest.skip(f"{device.name}: slang-rhi compiles by itself, and its API leaves these divisions undefined")
 
 
-@pytest.mark.parametrize("name", TYPES)
+@pytest.mark.parametrize("name", one_in(3, TYPES))
 def test_of_scalars(device: spy.Device, module: spy.Module, name: str) -> None:
     own(device)
     if name not in device.caps.scalars:

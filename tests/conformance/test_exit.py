@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.depth import one_in
+
 ROOT = Path(__file__).resolve().parents[2]
 
 # ``work`` queues some hundred milliseconds of kernels on a GPU of today, and returns before they are done.
@@ -281,13 +283,13 @@ CLOSING = """
     """
 
 
-@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize("program", one_in(2, PROGRAMS))
 def test_the_end_is_silent(backend_name: str, program: str) -> None:
     done = run(backend_name, PROGRAMS[program])
     assert (done.returncode, done.stdout) == (0, "") and not done.stderr, done.stderr
 
 
-@pytest.mark.parametrize("busy", BUSY)
+@pytest.mark.parametrize("busy", one_in(4, reversed(BUSY)))
 def test_threads_are_told_that_their_device_was_closed(backend_name: str, busy: str) -> None:
     done = run(backend_name, CLOSING.replace("BUSY", BUSY[busy]))
     assert done.returncode == 0 and not done.stderr, done.stderr

@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import hypothesis
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -19,6 +18,7 @@ import torch
 from hypothesis import strategies as st
 
 import slangpy_rt as spy
+from tests.depth import explore, random_cases
 
 torch.set_num_threads(1)
 
@@ -418,8 +418,8 @@ class Run:
         np.testing.assert_array_equal(slope, slopes.numpy())
 
 
-def explore(config: pytest.Config, module: spy.Module, examples: int) -> None:
-    """Check random cases: the same in every run, unless the run is a long one."""
+def check_random(config: pytest.Config, module: spy.Module, examples: int) -> None:
+    """Check so many random cases."""
     kept = [f for f in POOL if "double" not in f.parameters or "double" in module.device.caps.scalars]
 
     def test(case: Case) -> None:
@@ -429,24 +429,18 @@ def explore(config: pytest.Config, module: spy.Module, examples: int) -> None:
         else:
             run.check()
 
-    long = config.getoption("--long")
-    settings = hypothesis.settings(
-        max_examples=examples * 20 if long else examples,
-        derandomize=not long,
-        database=None,
-        deadline=None,
-        suppress_health_check=list(hypothesis.HealthCheck),
-    )
-    settings(hypothesis.given(case=cases(kept))(test))()
+    explore(config, test, cases(kept), examples, 20)
 
 
+@random_cases
 def test_derivatives(device: spy.Device, pytestconfig: pytest.Config) -> None:
-    explore(pytestconfig, load(device), 90)
+    check_random(pytestconfig, load(device), 90)
 
 
+@random_cases
 def test_derivatives_of_a_deterministic_device(backend_name: str, pytestconfig: pytest.Config) -> None:
     with spy.Device(backend_name, deterministic=True) as device:
-        explore(pytestconfig, load(device), 30)
+        check_random(pytestconfig, load(device), 30)
 
 
 def test_a_stretched_gradient_of_a_deterministic_device(backend_name: str) -> None:

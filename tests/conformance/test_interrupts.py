@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.depth import is_deep, random_cases
+
 ROOT = Path(__file__).resolve().parents[2]
 
 pytestmark = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no timers that interrupt")
@@ -350,13 +352,14 @@ if before is not None:
 '''
 
 
+@random_cases
 def test_interrupts_at_any_moment(backend_name: str, pytestconfig: pytest.Config) -> None:
     long: bool = pytestconfig.getoption("--long")
     facts = {
         "NAME": backend_name,
         "SEED": 7,
         "VALIDATION": bool(pytestconfig.getoption("--validation")) and backend_name == "vulkan",
-        "SECONDS": 1500 if long else 7,
+        "SECONDS": 1500 if long else 7 if is_deep(pytestconfig) else 3,
         "WANTED": 10_000 if long else 1 << 30,
         "LEAST": 10_000 if long else 20,
         "REPEATS": 8 if long else 2,

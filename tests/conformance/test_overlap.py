@@ -15,6 +15,7 @@ import pytest
 from hypothesis import strategies as st
 
 import slangpy_rt as spy
+from tests.depth import explore, random_cases
 
 SLANG = """
 import slangpy_rt;
@@ -101,19 +102,7 @@ def views(draw: st.DrawFn, shape: tuple[int, ...]) -> View:
 SHAPES = st.lists(st.integers(1, 4), min_size=1, max_size=3).map(tuple)
 
 
-def explore(config: pytest.Config, test: Callable[..., None], cases: Any, examples: int) -> None:
-    """Run a test on random cases: the same in every run, unless the run is a long one."""
-    long = config.getoption("--long")
-    settings = hypothesis.settings(
-        max_examples=examples * 40 if long else examples,
-        derandomize=not long,
-        database=None,
-        deadline=None,
-        suppress_health_check=list(hypothesis.HealthCheck),
-    )
-    settings(hypothesis.given(case=cases)(test))()
-
-
+@random_cases
 def test_two_inputs_and_a_result(module: spy.Module, pytestconfig: pytest.Config) -> None:
     def test(case: tuple[View, View, View]) -> None:
         a, b, out = case
@@ -133,6 +122,7 @@ def test_two_inputs_and_a_result(module: spy.Module, pytestconfig: pytest.Config
     explore(pytestconfig, test, SHAPES.flatmap(lambda s: st.tuples(views(s), views(s), views(s))), 120)
 
 
+@random_cases
 def test_an_inout_parameter(module: spy.Module, pytestconfig: pytest.Config) -> None:
     def test(case: tuple[View, View]) -> None:
         a, b = case
@@ -147,6 +137,7 @@ def test_an_inout_parameter(module: spy.Module, pytestconfig: pytest.Config) -> 
     explore(pytestconfig, test, SHAPES.flatmap(lambda s: st.tuples(views(s), views(s))), 80)
 
 
+@random_cases
 def test_two_outputs(module: spy.Module, pytestconfig: pytest.Config) -> None:
     def test(case: tuple[View, View]) -> None:
         a, b = case

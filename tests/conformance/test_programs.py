@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 
 import slangpy_rt as spy
 from slangpy_rt.backends.base import Buffer
+from tests.depth import deep, is_deep, random_cases
 
 # Values are taken modulo 16, so that no sum of products leaves the 2^24 whole numbers that a float holds.
 SLANG = """
@@ -307,11 +308,12 @@ def module(device: spy.Device) -> spy.Module:
     return spy.Module.load_from_source(device, "programs", SLANG)
 
 
+@random_cases
 def test_programs(module: spy.Module, pytestconfig: pytest.Config) -> None:
     long = pytestconfig.getoption("--long")
 
     @hypothesis.settings(
-        max_examples=1000 * 40 if long else 1000,
+        max_examples=40_000 if long else 1000 if is_deep(pytestconfig) else 300,
         derandomize=not long,
         database=None,
         deadline=None,
@@ -353,6 +355,7 @@ def growth(work: Callable[[], object], device: spy.Device) -> tuple[int, int]:
     return min(grown), buffers() - alive
 
 
+@deep
 def test_thousands_of_submissions_need_no_more_memory(module: spy.Module) -> None:
     x, y = tensor(module, np.arange(100)), tensor(module, np.zeros(100))
     commands = module.device.command_list()
@@ -371,6 +374,7 @@ def test_thousands_of_submissions_need_no_more_memory(module: spy.Module) -> Non
     np.testing.assert_array_equal(x.numpy(), (np.arange(100) + 12500) % 16)
 
 
+@deep
 def test_thousands_of_calls_in_lists_need_no_more_memory(module: spy.Module) -> None:
     x = tensor(module, np.arange(100))
 
@@ -473,6 +477,7 @@ def test_copies_within_one_array(module: spy.Module) -> None:
     assert x.numpy().tolist() == [0, 1, 2, 3, 4, 5] * 2
 
 
+@deep
 def test_lists_that_go_while_they_run(module: spy.Module) -> None:
     x = tensor(module, np.arange(5000) % 16)
     for k in range(60):

@@ -7,7 +7,6 @@ business with has to stay as it was. ``_random_calls`` draws them. In CI the cas
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,9 +17,9 @@ import pytest
 from _gaps import narrowest
 from _model import Array, CallId, Data, Fit, Grid, Mismatch, Refused, Shape, Type, Unspecified
 from _random_calls import MAPPED, SLANG, Case, calls, mapped_calls, pool
-from hypothesis import strategies as st
 
 import slangpy_rt as spy
+from tests.depth import explore, random_cases
 
 
 @dataclass(frozen=True)
@@ -204,21 +203,7 @@ def module(device: spy.Device) -> spy.Module:
     return spy.Module.load_from_source(device, "test_property", SLANG, defines={"NARROWEST": narrowest(device)})
 
 
-def explore(
-    config: pytest.Config, test: Callable[[Case], None], cases: st.SearchStrategy[Case], examples: int
-) -> None:
-    """Run a test on random cases: the same in every run, unless the run is a long one."""
-    long = config.getoption("--long")
-    settings = hypothesis.settings(
-        max_examples=examples * 40 if long else examples,
-        derandomize=not long,
-        database=None,
-        deadline=None,
-        suppress_health_check=list(hypothesis.HealthCheck),
-    )
-    settings(hypothesis.given(case=cases)(test))()
-
-
+@random_cases
 def test_calls(module: spy.Module, pytestconfig: pytest.Config) -> None:
     def test(case: Case) -> None:
         check(module, case)
@@ -226,6 +211,7 @@ def test_calls(module: spy.Module, pytestconfig: pytest.Config) -> None:
     explore(pytestconfig, test, calls(pool(narrowest(module.device)), pytestconfig.getoption("--long")), 1200)
 
 
+@random_cases
 def test_maps(module: spy.Module, pytestconfig: pytest.Config) -> None:
     def test_mapped(case: Case) -> None:
         check(module, case)

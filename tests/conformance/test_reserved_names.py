@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import slangpy_rt as spy
+from tests.depth import one_in
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXTS = [
@@ -191,7 +192,7 @@ def check(device: spy.Device, kind: str, names: Sequence[str], used: Sequence[st
     np.testing.assert_array_equal(found, X + np.float32(sum(weights(added))))
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", one_in(2, KINDS))
 def test_every_identifier_as(device: spy.Device, kind: str, request: pytest.FixtureRequest) -> None:
     # What is an argument of its own takes long in such numbers.
     used = NAMES if request.config.getoption("--long") else [n for n in NAMES if n in EMITTED]

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.depth import is_deep
+
 ROOT = Path(__file__).resolve().parents[2]
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="the system does not tell")
@@ -104,7 +106,7 @@ PROGRAMS = {
 
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_nothing_is_left(backend_name: str, program: str, pytestconfig: pytest.Config) -> None:
-    times = 100 if pytestconfig.getoption("--long") or backend_name == "cpu" else 20
+    times = 100 if (is_deep(pytestconfig) and backend_name == "cpu") or pytestconfig.getoption("--long") else 20
     text = f"NAME, TIMES = {backend_name!r}, {times}\n{PRELUDE}\n{textwrap.dedent(PROGRAMS[program])}"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
     done = subprocess.run(

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import slangpy_rt as spy
+from tests.depth import deep
 
 ROOT = Path(__file__).resolve().parents[2]
 needs_proc = pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="it reads Linux's /proc")
@@ -26,6 +27,7 @@ def soak(monkeypatch: pytest.MonkeyPatch) -> Any:
     return importlib.import_module("soak")
 
 
+@deep
 @needs_proc
 def test_no_kind_of_call_grows(backend_name: str, tmp_path: Path) -> None:
     # A process of its own: what other tests left behind would hide a growth.

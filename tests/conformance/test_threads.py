@@ -22,6 +22,7 @@ import numpy.typing as npt
 import pytest
 
 import slangpy_rt as spy
+from tests.depth import deep
 
 THREADS = 8
 PATIENCE = 120.0  # seconds until a thread counts as hung; the longest test takes some seconds alone
@@ -248,6 +249,7 @@ def test_results_made_and_dropped(device: spy.Device, module: spy.Module) -> Non
     together(work)
 
 
+@deep
 def test_dropped_arrays_leave_others_alone(device: spy.Device, module: spy.Module) -> None:
     done = threading.Event()
 

@@ -14,6 +14,7 @@ from slangpy_rt.backends.base import Target
 from slangpy_rt.cache import DiskCache
 from slangpy_rt.file_states import FileStates
 from slangpy_rt.source import Source, read_source
+from tests.depth import one_in
 
 # Longer than a device waits between two looks at a file.
 PAUSE = 0.03
@@ -134,7 +135,7 @@ def load(root: Path, cache: DiskCache) -> Source:
     return Source(cache, Target("cuda", "", "value"), "main", path, text, folders, (), places=places)
 
 
-@pytest.mark.parametrize("settled", [False, True])
+@pytest.mark.parametrize("settled", one_in(2, [True, False]))
 @pytest.mark.parametrize("case", CASES)
 def test_an_edit_is_seen_by_this_process_and_by_the_next(
     case: str, settled: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
