@@ -258,7 +258,7 @@ GROUPED = {
 @pytest.mark.parametrize(
     "size", one_in(3, [(5, 4, 5), (1, 1, 1), (3, 1, 1), (64, 1, 1), (32, 1, 1), (8, 16, 2), (1000, 1, 1)])
 )
-@pytest.mark.parametrize("kind", GROUPED)
+@pytest.mark.parametrize("kind", one_in(2, GROUPED))
 def test_scatter_group(device: spy.Device, requires: Requires, kind: str, size: tuple[int, int, int]) -> None:
     name, scalar, shape = GROUPED[kind]
     requires("groups", "wave", scalar)

@@ -18,6 +18,7 @@ from rich.console import Console
 
 from slangpy_rt.cli import main
 from slangpy_rt.demo import run as demo
+from tests.depth import one_in
 
 SIZE = 64
 DEVICES = [info.type for info in spy.devices() if info.available]
@@ -29,7 +30,7 @@ def photograph() -> demo.Array:
     return demo.load_photograph()
 
 
-@pytest.mark.parametrize("name", DEVICES)
+@pytest.mark.parametrize("name", one_in(2, DEVICES))
 def test_demo_on(name: str, tmp_path: Path) -> None:
     console = Console(record=True, width=120)
     assert demo.run(SIZE, tmp_path / "out", [name], console) == 0

@@ -359,7 +359,7 @@ def test_interrupts_at_any_moment(backend_name: str, pytestconfig: pytest.Config
         "NAME": backend_name,
         "SEED": 7,
         "VALIDATION": bool(pytestconfig.getoption("--validation")) and backend_name == "vulkan",
-        "SECONDS": 1500 if long else 7 if is_deep(pytestconfig) else 3,
+        "SECONDS": 1500 if long else 7 if is_deep(pytestconfig) else 2,
         "WANTED": 10_000 if long else 1 << 30,
         "LEAST": 10_000 if long else 20,
         "REPEATS": 8 if long else 2,

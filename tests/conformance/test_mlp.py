@@ -12,6 +12,7 @@ import pytest
 from _gaps import nowhere, pointer
 
 import slangpy_rt as spy
+from tests.depth import deep, one_in
 
 Array = npt.NDArray[np.float64]
 Function = Callable[[Array], Array]
@@ -289,6 +290,7 @@ def test_the_training_of_the_proposal(device: spy.Device, module: spy.Module) ->
     close(weights.to_numpy(), expected, 1e-4)
 
 
+@deep
 def test_parts_of_a_model_from_python(device: spy.Device, requires: Requires) -> None:
     text = """
 import mlp;
@@ -383,7 +385,7 @@ def test_a_dense_layer(device: spy.Device, module: spy.Module, inputs: int, outp
 
 
 # Weights' gradients take another way where a wave has as many lanes as the kernel was made for, and all of them run.
-@pytest.mark.parametrize("lanes", [0, 8, 32])
+@pytest.mark.parametrize("lanes", one_in(3, [0, 8, 32]))
 def test_whole_waves_and_parts_of_them(device: spy.Device, lanes: int) -> None:
     text = f"""
 export static const uint _spy_lanes = {lanes};
@@ -547,7 +549,7 @@ NETWORKS = {"slim": [5, 32, 6], "narrow": [20, 48, 48, 48, 7], "wide": [64, 64, 
 
 # Whole waves and a part of one; lanes that leave; lanes that have networks of their own; a narrow network that begins
 # where vectors do not; gradients far below what half precision holds.
-@pytest.mark.parametrize("case", ["all", "some", "several", "second", "small"])
+@pytest.mark.parametrize("case", one_in(3, ["all", "some", "several", "second", "small"]))
 @pytest.mark.parametrize("name", NETWORKS)
 def test_networks_that_waves_compute(
     device: spy.Device, module: spy.Module, requires: Requires, name: str, case: str

@@ -192,7 +192,7 @@ def check(device: spy.Device, kind: str, names: Sequence[str], used: Sequence[st
     np.testing.assert_array_equal(found, X + np.float32(sum(weights(added))))
 
 
-@pytest.mark.parametrize("kind", one_in(2, KINDS))
+@pytest.mark.parametrize("kind", one_in(4, KINDS))
 def test_every_identifier_as(device: spy.Device, kind: str, request: pytest.FixtureRequest) -> None:
     # What is an argument of its own takes long in such numbers.
     used = NAMES if request.config.getoption("--long") else [n for n in NAMES if n in EMITTED]
@@ -235,7 +235,7 @@ void raw(int t : SV_DispatchThreadID, int i : SV_GroupIndex, RWTensor<float, 1> 
 """
 
 
-@pytest.mark.parametrize("kind", HIDING)
+@pytest.mark.parametrize("kind", one_in(3, HIDING))
 def test_names_of_slang_that_a_module_declares_anew(
     device: spy.Device, kind: str, request: pytest.FixtureRequest
 ) -> None:
@@ -419,7 +419,7 @@ DEFINES: tuple[dict[str, Any], ...] = (
 )
 
 
-@pytest.mark.parametrize("defines", DEFINES, ids=lambda d: next(iter(d)))
+@pytest.mark.parametrize("defines", one_in(2, DEFINES), ids=lambda d: next(iter(d)))
 def test_macros_are_for_the_users_files(device: spy.Device, defines: dict[str, Any], tmp_path: Path) -> None:
     # The names may not stand in the module itself, where they are meant to be something else.
     text = "float f(float x) { return x + MORE; }\n[Differentiable] float g(float x) { return x * x; }"

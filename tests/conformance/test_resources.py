@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.depth import is_deep
+from tests.depth import is_deep, one_in
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -104,7 +104,7 @@ PROGRAMS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize("program", one_in(2, PROGRAMS))
 def test_nothing_is_left(backend_name: str, program: str, pytestconfig: pytest.Config) -> None:
     times = 100 if (is_deep(pytestconfig) and backend_name == "cpu") or pytestconfig.getoption("--long") else 20
     text = f"NAME, TIMES = {backend_name!r}, {times}\n{PRELUDE}\n{textwrap.dedent(PROGRAMS[program])}"

@@ -256,6 +256,7 @@ def test_the_compilers_process_ends_with_its_parent(how: str) -> None:
     pytest.fail("the compiler's process outlived the one that started it")
 
 
+@deep
 def test_a_text_that_takes_too_long_is_refused() -> None:
     bomb = "#define A0 x + x\n" + "".join(f"#define A{i + 1} A{i} + A{i}\n" for i in range(30))
     found = child(
