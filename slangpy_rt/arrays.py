@@ -225,7 +225,6 @@ def _bind_host(
     scalar, inner, dtype = stored.scalar, stored.dims, stored.dtype
     is_array = isinstance(value, np.ndarray)
     array = as_array(where, value)
-    what = describe(value)
     convert: Callable[[Any], npt.NDArray[Any]]
     if stored.record and array.dtype.names is not None and access == "in" and array.dtype != dtype:
         as_record(where, dtype, array)
@@ -233,15 +232,15 @@ def _bind_host(
         def convert(v: Any) -> npt.NDArray[Any]:
             return as_record(where, dtype, v)
     else:
-        _check_dtype(where, type_, dtype, access, array, is_array, what)
+        _check_dtype(where, type_, dtype, access, array, is_array, value)
 
         def convert(v: Any) -> npt.NDArray[Any]:
             v = np.asarray(v)
             return np.asarray(v, None, "C") if v.dtype is dtype else cast(where, type_.name, v, dtype, not is_array)
 
     if access != "in" and not (is_array and array.flags.writeable):
-        raise BindError(f"{where} is {what} and would be written to; pass a writable array.")
-    outer = _split(where, type_, array.shape, inner, what)
+        raise BindError(f"{where} is {describe(value)} and would be written to; pass a writable array.")
+    outer = _split(where, type_, array.shape, inner, value)
     alike = array.dtype if is_array else _list_dtype(array.dtype)
     fit = fit_of(alike, dtype)
     own_type = getattr(value, "slang_type", None)
@@ -284,13 +283,14 @@ def _check_dtype(
     access: str,
     array: npt.NDArray[Any],
     is_array: bool,
-    what: str,
+    value: Any,
 ) -> None:
     if access != "in":
         if array.dtype != dtype:
             name = dtype.name if dtype.names is None else dtype_text(dtype)
             raise BindError(
-                f"{where} is {what}, which does not convert to '{type_.name}'; it must be an array of dtype {name}."
+                f"{where} is {describe(value)}, which does not convert to '{type_.name}'; it must be an array of "
+                f"dtype {name}."
             )
         return
     if dtype.names is not None:
@@ -302,16 +302,16 @@ def _check_dtype(
             how = f"pass a structured array with the fields {', '.join(dtype.names)}"
         else:
             how = f"pass array.astype(numpy.{dtype.name})" if is_array else f"make it an array of dtype {dtype.name}"
-        raise BindError(f"{where} is {what}, which does not convert to '{type_.name}'; {how}.")
+        raise BindError(f"{where} is {describe(value)}, which does not convert to '{type_.name}'; {how}.")
 
 
-def _split(where: str, type_: SlangType, shape: Shape, inner: Shape, what: str) -> Shape:
+def _split(where: str, type_: SlangType, shape: Shape, inner: Shape, value: Any) -> Shape:
     """The call dimensions of an array's shape, once the element's own are taken off its end."""
     outer = shape[: len(shape) - len(inner)] if len(inner) <= len(shape) else None
     if outer is None or shape[len(outer) :] != inner:
         raise BindError(
-            f"{where} is {what}; '{type_.name}' needs the last dimension{'s' if len(inner) > 1 else ''} to be "
-            f"{' x '.join(map(str, inner))}."
+            f"{where} is {describe(value)}; '{type_.name}' needs the last "
+            f"dimension{'s' if len(inner) > 1 else ''} to be {' x '.join(map(str, inner))}."
         )
     return outer
 

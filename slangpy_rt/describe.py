@@ -89,7 +89,8 @@ def describe_call(
         If the device cannot run so many threads.
     """
     device, source = scope.device, scope.source
-    spell = Spelling(str(sig), source, bool(options.derivative))
+    said = str(sig)
+    spell = Spelling(said, source, bool(options.derivative))
     every = (*(b for _, b in uniforms), *bound, *((result,) if result else ()))
     leaves = [leaf for b in every for leaf in b.leaves]
     names = _names(every)
@@ -98,7 +99,7 @@ def describe_call(
     tiled = len(options.group) > 1 and device.backend.target.entry != "range"
     if tiled and len(options.group) > len(shape):
         raise BindError(
-            f"{sig}: group_size {options.group} counts {len(options.group)} dimensions; the call has shape {shape}."
+            f"{said}: group_size {options.group} counts {len(options.group)} dimensions; the call has shape {shape}."
         )
     if tiled or any(b.generator is not None and b.generator.indexed for b in leaves):
         merged = Coalesced(shape or (1,), tuple(s or (0,) for s in strides))
@@ -107,7 +108,7 @@ def describe_call(
     per_array = dict(zip((id(b) for b in arrays), merged.strides, strict=True))
     facts = {id(b): _Leaf(b, names[id(b)], per_array.get(id(b), ())) for b in leaves}
     operands = {
-        id(b): _operand(device, f, merged.shape, len(shape), str(sig), spell, aliased)
+        id(b): _operand(device, f, merged.shape, len(shape), said, spell, aliased)
         for b, f in zip(leaves, facts.values(), strict=True)
     }
     operands, width = (operands, 1) if tiled or aliased else _widen(device, facts, operands, merged)
@@ -124,7 +125,7 @@ def describe_call(
         _groups(device, -(-count // width), prod(group)) if not tiled else (_tiles(device, group, shape), False)
     )
     backward = options.derivative == "backward"
-    title = f"{options.derivative} derivative of {sig}" if options.derivative else str(sig)
+    title = f"{options.derivative} derivative of {said}" if options.derivative else said
     spec = CallSpec(
         title=title,
         modules=_modules(source),

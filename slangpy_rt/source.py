@@ -236,7 +236,7 @@ class Source:
     @property
     def uses_library(self) -> bool:
         """Whether its text, or that of a module it is made of, sees what users may write of ours, such as Tensor."""
-        library = str((Path(shader_directory()) / "slangpy_rt.slang").resolve())
+        library = _library_file()
         return any(path == library for source in (*self._linked, self) for path, _ in source.info.dependencies)
 
     def changed(self) -> bool:
@@ -418,6 +418,12 @@ def _module_name(name: str) -> str:
         identifier = f"{identifier[:_LONGEST]}_{hashlib.sha256(name.encode('utf-8', 'replace')).hexdigest()[:12]}"
     taken = identifier in _SLANG_MODULES or identifier in _our_modules() or not identifier[:1].isidentifier()
     return f"_{identifier}" if taken else identifier
+
+
+@lru_cache(maxsize=1)
+def _library_file() -> str:
+    """What users import of ours, as Slang names it among the files of a module."""
+    return str((Path(shader_directory()) / "slangpy_rt.slang").resolve())
 
 
 @lru_cache(maxsize=1)
