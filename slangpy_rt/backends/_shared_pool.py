@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from operator import methodcaller
 from typing import Any
@@ -44,6 +45,7 @@ class SharedPool:
         self._free = [smallest] * (least + 1) + [[] for _ in range(most - least)]
         self._takes: list[Iterator[SharedBlock]] = [iter(free.pop, None) for free in self._free]
         self._cut: set[int] = set()
+        self._views: list[memoryview] = []
         self._reusing = threading.Lock()
 
     def take(self, backend: Backend, nbytes: int) -> PooledBuffer | None:
@@ -89,6 +91,7 @@ class SharedPool:
         for block in blocks:
             block.give = partial(self.freed.append, partial(free.append, block))
         self._cut.add(size)
+        self._views += [block.view for block in blocks]
         free.extend(blocks)
 
     def retired(self) -> Callable[[], Any]:
@@ -106,8 +109,12 @@ class SharedPool:
                 any(map(_CALL, iter(self.freed.popleft, mark)))
 
     def close(self) -> None:
-        """Hand out nothing any more, also when a wait in another thread ends later."""
+        """Hand out nothing any more, also when a wait in another thread ends later; nobody reads or writes now."""
         self._takes = []
+        for view in self._views:
+            # An array made of a view keeps it.
+            with suppress(BufferError):
+                view.release()
 
 
 class SharedBlock:

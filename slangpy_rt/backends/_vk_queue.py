@@ -33,6 +33,7 @@ from slangpy_rt.interrupts import finalizer
 FRAME_BYTES = 1 << 20  # 64 argument blocks of 16 KiB
 _BATCH = 64  # commands in a submission
 _FRAMES = 8  # command buffers in flight, so the host runs at most 512 launches ahead
+_DONE = [0]  # results of a submission: VK_SUCCESS
 _STAMPS = 1 << 16  # of the clock, in use at a time; half a MiB
 
 
@@ -117,7 +118,7 @@ class VulkanQueue(Queue):
     def value(self) -> int:
         """Submissions so far; a timeline semaphore counts those that are done."""
         sent = self._sent
-        return sent.value if sent.results == [0] else sent.value - 1
+        return sent.value if sent.results == _DONE else sent.value - 1
 
     def launch(self, kernel: Kernel, groups: tuple[int, int, int], args: bytes, buffers: Sequence[Buffer]) -> None:
         # One flat function: a Python call costs as much as recording a command.
@@ -338,7 +339,8 @@ class VulkanQueue(Queue):
             self._frame.leaving = True
             self._command = None
             self._open()
-        return self.value
+        sent = self._sent
+        return sent.value if sent.results == _DONE else sent.value - 1
 
     def locked_barrier(self) -> None:
         """Let all that is recorded from now on see what was before."""
@@ -424,9 +426,9 @@ class VulkanQueue(Queue):
                 frame.reset()
                 raise
             frame.value = sent.value
-            following = self._frames[(frame.index + 1) % _FRAMES]
-            following.reset()
-            self._frame = frame = following
+            frame = self._frames[(frame.index + 1) % _FRAMES]
+            frame.reset()
+            self._frame = frame
         if not frame.begun:
             # The GPU may still have it.
             if frame.value > self.timeline.reached:

@@ -154,7 +154,8 @@ class SharedBuffer(Buffer):
     Attributes
     ----------
     view : memoryview
-        Its ``nbytes`` bytes as the host sees them, writable; valid while the buffer lives and its backend is open.
+        Its ``nbytes`` bytes as the host sees them, writable; valid while the buffer lives. A backend releases it when
+        it is closed, so that using it is an error and no access to memory that is gone.
     """
 
     __slots__ = ("view",)
@@ -164,18 +165,20 @@ class SharedBuffer(Buffer):
         self.view = view
 
     def write(self, array: npt.NDArray[Any]) -> None:
-        """Fill its first bytes from an array, while nobody closes the backend.
+        """Fill its first bytes from an array.
 
         Raises
         ------
         DeviceError
             If the backend is closed.
         """
-        backend = self.backend
-        with backend.inside[get_ident()]:
-            if backend.closed:
-                backend.require_open()
-            np.frombuffer(self.view, array.dtype, array.size)[...] = array.reshape(-1)
+        # One step of C that looks whether the view was released, as closing does, and copies: no lock is needed.
+        try:
+            self.view[: array.nbytes] = array.data.cast("B")
+        except (TypeError, ValueError):
+            # A released view; or an array with gaps or of items that memoryview does not know.
+            self.backend.require_open()
+            self.view[: array.nbytes] = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
 
     def read(self, array: npt.NDArray[Any], at: int = 0) -> None:
         """Fill an array from its bytes, from ``at`` on, while nobody closes the backend.
@@ -189,7 +192,11 @@ class SharedBuffer(Buffer):
         with backend.inside[get_ident()]:
             if backend.closed:
                 backend.require_open()
-            array[...] = np.frombuffer(self.view, array.dtype, array.size, at).reshape(array.shape)
+            try:
+                array.data.cast("B")[:] = self.view[at : at + array.nbytes]
+            except (TypeError, ValueError):
+                # As above.
+                array[...] = np.frombuffer(self.view, array.dtype, array.size, at).reshape(array.shape)
 
 
 class GuestBuffer(Buffer):
