@@ -42,6 +42,8 @@ _STAGED = 1 << 20
 # Most bytes of such a buffer; two of them take turns.
 _STAGE = 16 << 20
 _ZEROS = 1 << 20
+# Compiler sessions that are kept: each has 20 MB, and a new one takes 0.3 s.
+_SESSIONS = 8
 
 
 class RhiBackend(Backend):
@@ -95,7 +97,8 @@ class RhiBackend(Backend):
         open_ = [self._submissions]
         self._device.register_device_close_callback(functools.partial(_end, open_))
         # Also of a device that is dropped; at exit ``leave`` is enough.
-        self._release = Release(partial(_release, self._submissions, open_, self._leave))
+        memory = [self._free, self._stages, self._backs, self._first]
+        self._release = Release(partial(_release, self._submissions, open_, self._leave, memory))
 
     __del__ = finalizer("_release.drop")
 
@@ -326,7 +329,8 @@ class RhiBackend(Backend):
     def _session(self, program: dict[str, Any]) -> Any:
         """A compiler session with the program's modules, one for all programs that have the same."""
         key = json.dumps([program["modules"], program["folders"], program["defines"]])
-        found = self._sessions.get(key)
+        # The last one used is the last in the dict.
+        found = self._sessions.pop(key, None)
         if found is None:
             spy = self._opened.slangpy
             found = self._device.create_slang_session(
@@ -339,7 +343,9 @@ class RhiBackend(Backend):
             )
             for name, path, text, _ in program["modules"]:
                 found.load_module_from_source(name, text, path)
-            self._sessions[key] = found
+        self._sessions[key] = found
+        if len(self._sessions) > _SESSIONS:
+            del self._sessions[next(iter(self._sessions))]
         return found
 
     def _make(self, nbytes: int, kind: str) -> Any:
@@ -463,8 +469,10 @@ class RhiBuffer(Buffer):
     __slots__ = ()
 
 
-def _release(submissions: Submissions, open_: list[Submissions], leave: Callable[[], None]) -> None:
-    """Wait for queued work and give the device back."""
+def _release(
+    submissions: Submissions, open_: list[Submissions], leave: Callable[[], None], memory: list[Any]
+) -> None:
+    """Wait for queued work and give the device back; then the memory goes that the work may have used."""
     with submissions.lock:
         if submissions.closed:
             return
@@ -476,6 +484,7 @@ def _release(submissions: Submissions, open_: list[Submissions], leave: Callable
             atexit.unregister(leave)
             # What is in the list would keep the device, which keeps the list.
             open_.clear()
+            memory.clear()
             submissions.device.close()
 
 

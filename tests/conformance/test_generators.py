@@ -253,10 +253,10 @@ def test_wang_hash(module: spy.Module, seed: int, warmup: int, hash_seed: bool) 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize(("warmup", "hash_seed"), [(0, True), (3, True), (2, False)])
 @pytest.mark.parametrize(
-    ("low", "high"), one_in(3, [(0, 1), (-1, 1), (-3, 4.7), (-2e38, 1e38), (1e6, 1e6 + 1), (5, -5)])
+    "bounds", one_in(3, [(0, 1), (-1, 1), (-3, 4.7), (-2e38, 1e38), (1e6, 1e6 + 1), (5, -5)]), ids=str
 )
-def test_rand_float(module: spy.Module, seed: int, warmup: int, hash_seed: bool, low: float, high: float) -> None:
-    low, high = min(low, high), max(low, high)
+def test_rand_float(module: spy.Module, seed: int, warmup: int, hash_seed: bool, bounds: tuple[float, float]) -> None:
+    low, high = min(bounds), max(bounds)
     shape = (3, 171)
     for name, n in [("one_f", 1), ("two_f", 2), ("three_f", 3), ("array5_f", 5)]:
         into = np.full(shape if n == 1 else (*shape, n), np.nan, np.float32)

@@ -16,6 +16,7 @@ import pytest
 import slangpy_rt as spy
 from slangpy_rt.backends.base import Target
 from slangpy_rt.slang.client import Compiler, RemoteSession
+from tests.depth import deep
 
 ROOT = Path(__file__).parents[2]
 CPP, SPIRV = Target("cpp", "", "range"), Target("spirv", "spirv_1_5", "pointer")
@@ -41,7 +42,7 @@ def compiler() -> Compiler:
     return Compiler(None, sys.executable, 60)
 
 
-def deep(depth: int) -> dict[str, str]:
+def nested(depth: int) -> dict[str, str]:
     return {
         "brackets": "float f(float x) { return " + "(" * depth + "x" + ")" * depth + "; }",
         "signs": "float f(float x) { return " + "- " * depth + "x; }",
@@ -62,9 +63,9 @@ def deep(depth: int) -> dict[str, str]:
     }
 
 
-@pytest.mark.parametrize("name", deep(1))
+@pytest.mark.parametrize("name", nested(1))
 def test_what_nests_deep_loads_or_is_refused(compiler: Compiler, name: str, tmp_path: Path) -> None:
-    text = deep(3000)[name]
+    text = nested(3000)[name]
     (tmp_path / "deep.slang").write_text(text)
     session = RemoteSession(compiler, CPP)
     try:
