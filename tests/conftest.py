@@ -86,8 +86,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--backend", action="append", default=[], metavar="NAME", help="test this backend; may be repeated"
     )
     parser.addoption("--validation", action="store_true", help="open Vulkan with its layers; any message fails")
-    parser.addoption("--depth", action="store_true", help="also tests that take long, and more of each kind")
-    parser.addoption("--long", action="store_true", help="as --depth; property tests: many more cases, of any layout")
+    parser.addoption("--deep", action="store_true", help="also tests that take long, and more of each kind")
+    parser.addoption("--long", action="store_true", help="as --deep; property tests: many more cases, of any layout")
     parser.addoption(
         "--texts", action="store_true", help="kernels of slang-rhi's devices also as D3D12 and Metal have them"
     )
@@ -95,7 +95,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    for name, what in (("deep", "runs with --depth alone"), ("random_cases", "tries more cases with --depth")):
+    for name, what in (("deep", "runs with --deep alone"), ("random_cases", "tries more cases with --deep")):
         config.addinivalue_line("markers", f"{name}: {what}")
     if config.getoption("--texts"):
         from tests.texts import from_options
@@ -104,7 +104,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what takes long, unless it was asked for by ``--depth`` or by its own name."""
+    """Leave out what takes long, unless it was asked for by ``--deep`` or by its own name."""
     if is_deep(config) or any("::" in argument for argument in config.args):
         return
     left_out = [item for item in items if item.get_closest_marker("deep")]

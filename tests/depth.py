@@ -1,4 +1,4 @@
-"""What the default run of the tests leaves out, so that it ends soon; ``--depth`` runs all of it."""
+"""What the default run of the tests leaves out, so that it ends soon; ``--deep`` runs all of it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 # A test that takes long, or one of many of its kind.
 deep = pytest.mark.deep
-# A test that tries more random cases with --depth.
+# A test that tries more random cases with --deep.
 random_cases = pytest.mark.random_cases
 
 
@@ -22,7 +22,7 @@ def one_in(count: int, values: Iterable[Any]) -> list[Any]:
 
 def is_deep(config: pytest.Config) -> bool:
     """Whether the run is one with all cases."""
-    return bool(config.getoption("--depth") or config.getoption("--long"))
+    return bool(config.getoption("--deep") or config.getoption("--long"))
 
 
 def explore(
@@ -33,7 +33,7 @@ def explore(
     Parameters
     ----------
     examples : int
-        Cases with ``--depth``; a third of them without, ``many`` times as many with ``--long``.
+        Cases with ``--deep``; a third of them without, ``many`` times as many with ``--long``.
     """
     long = config.getoption("--long")
     settings = hypothesis.settings(
