@@ -43,6 +43,7 @@ GAPS: dict[str, dict[str, str]] = {
     "HLSL": {
         r"^the function uses .*; this device has no pointers": _NO_POINTERS,
         r"^the function uses u?int8_t": _NO_BYTES,
+        r"^the function uses \w+ of double, which HLSL has for floats": "HLSL has the function for floats alone",
     },
     "MSL": {
         r"unexpected: 'double' type emitted": "MSL has no double",

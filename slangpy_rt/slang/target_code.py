@@ -21,6 +21,7 @@ from slangpy_rt.slang.emitted import (
     uses_bytes,
     uses_pointers,
 )
+from slangpy_rt.slang.hlsl_doubles import narrows_double
 from slangpy_rt.slang.spirv_integers import lacking_fields, lacking_integer, with_integers
 from slangpy_rt.slang.spirv_math import lacking_double, with_doubles
 
@@ -34,6 +35,10 @@ _UNFILLED = (
 )
 _NO_POINTERS = "the function uses {used}; this device has no pointers. Pass arrays as RWTensor or RWStructuredBuffer."
 _NO_BYTES = "the function uses {used}; HLSL has no 8-bit integers. Use wider ones."
+_NARROWED = (
+    "the function uses {used} of double, which HLSL has for floats alone. Use float, or a device of type vulkan, "
+    "cuda or cpu."
+)
 _NOTHING = "the function uses {used}, for which Slang writes nothing in {form}. Run it on a device of another type."
 _NO_DOUBLE = (
     "the function uses {used} of double, which SPIR-V has for half and float alone, and this device compiles by "
@@ -82,6 +87,8 @@ def checked(code: bytes, target: Target, name: str) -> bytes:
         raise UnsupportedError(_NO_POINTERS.format(used=used))
     if by_handle and form == "hlsl" and (used := uses_bytes(code)):
         raise UnsupportedError(_NO_BYTES.format(used=used))
+    if by_handle and form == "hlsl" and (used := narrows_double(code)):
+        raise UnsupportedError(_NARROWED.format(used=used))
     if form in ("hlsl", "metal") and (used := has_no_body(code)):
         raise UnsupportedError(_NOTHING.format(used=used, form=form))
     if calls_printf(code, form):

@@ -94,6 +94,7 @@ ALLOWED = {
     "slang.lookup": {"slang._abi", "slang.reflect", "types"},
     "slang.emitted": {"errors", "slang.text"},
     "slang.cpp_functions": set(),
+    "slang.hlsl_doubles": set(),
     "slang.spirv": set(),
     "slang.division": {"slang.spirv"},
     "slang.spirv_integers": {"slang.spirv"},
@@ -101,7 +102,7 @@ ALLOWED = {
     "slang.library": {"errors", "slang._abi", "slang.com", "slang.locate"},
     "slang.target_code": {
         *("backends.base", "errors", "slang.cpp_functions", "slang.division", "slang.emitted"),
-        *("slang.spirv_integers", "slang.spirv_math"),
+        *("slang.hlsl_doubles", "slang.spirv_integers", "slang.spirv_math"),
     },
     "slang.session": {
         *("backends.base", "errors", "slang._abi", "slang.com", "slang.emitted", "slang.files", "slang.library"),

@@ -1,0 +1,64 @@
+"""Functions of HLSL that have no form for ``double``: their argument is narrowed to a float without a word.
+
+Found in the text that Slang writes, whose user functions and variables end in ``_`` and a number, so that every other
+name before a parenthesis is a type or a function of HLSL's own. It rewrites nothing.
+"""
+
+from __future__ import annotations
+
+import re
+
+# Those for which DXC (1.8) warns of a "conversion from larger type 'double' to smaller type 'float'", and ``dot``,
+# which its validator refuses. Longer names come before those that they begin with.
+_CALL = re.compile(
+    r"(?<![\w.])(acos|asin|atan2|atan|ceil|cosh|cos|cross|ddx|ddy|degrees|distance|dot|exp2|exp|floor|fmod|frac|isfinite|"
+    r"isinf|isnan|ldexp|length|lerp|log10|log2|log|normalize|pow|radians|reflect|round|rsqrt|sinh|sin|smoothstep|sqrt|"
+    r"step|tanh|tan|trunc)\("
+)
+_DECLARED = re.compile(
+    r"\b(?:double(?:[1-4](?:x[1-4])?)?|(?:vector|matrix)<double,[^<>]*>|\w+<\s*(?:double\w*|vector<double,[^<>]*>)\s*>)\s+"
+    r"(\w+)"
+)
+# A name, with the parenthesis behind it that makes it a call; what opens an index; a cast of a vector or a matrix.
+_PART = re.compile(
+    r"(?P<name>[A-Za-z_]\w*)(?P<call>\()?|(?P<index>\[)|\((?P<cast>(?:vector|matrix)<(?!double)[^<>]*>)\)"
+)
+_OWN = re.compile(r"_\d+$")
+_TYPE = re.compile(r"(?:bool|u?int(?:16_t|64_t)?|half|float(?:16_t)?)(?:[1-4](?:x[1-4])?)?")
+_OPERAND = re.compile(r"[\w.]*")
+_CLOSES = {"(": ")", "[": "]"}
+
+
+def narrows_double(code: bytes) -> str:
+    """The function that HLSL text applies to doubles and has for floats alone; empty if there is none."""
+    text = code.decode()
+    doubles = {"double", "asdouble", *_DECLARED.findall(text)} if "double" in text else set()
+    calls = _CALL.finditer(text) if doubles else ()
+    return next((call[1] for call in calls if _is_double(text, call.end(), _end(text, call.end() - 1), doubles)), "")
+
+
+def _is_double(text: str, start: int, end: int, doubles: set[str]) -> bool:
+    """Whether an expression, or one of several with commas between, is of doubles."""
+    while part := _PART.search(text, start, end):
+        start, name = part.end(), part["name"]
+        if name in doubles:
+            return True
+        if part["index"]:
+            start = _end(text, part.start()) + 1
+        elif part["cast"]:
+            # What it is cast from does not matter.
+            start = _end(text, start) + 1 if text[start] == "(" else _OPERAND.match(text, start).end()  # type: ignore[union-attr]
+        elif part["call"] and (_OWN.search(name) or _TYPE.fullmatch(name)):
+            start = _end(text, start - 1) + 1
+    return False
+
+
+def _end(text: str, at: int) -> int:
+    """Where the bracket closes that opens at a place."""
+    opens, closes = text[at], _CLOSES[text[at]]
+    depth = 0
+    for k in range(at, len(text)):
+        depth += (text[k] == opens) - (text[k] == closes)
+        if not depth:
+            return k
+    return len(text)
