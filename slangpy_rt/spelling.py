@@ -36,7 +36,7 @@ class Spelling:
         Names of Slang's that mean something else in the kernel.
     """
 
-    __slots__ = ("hidden",)
+    __slots__ = ("_declared", "hidden")
 
     def __init__(self, where: str, source: Source, derivative: bool = False) -> None:
         names = source.declares
@@ -46,6 +46,7 @@ class Spelling:
                 f"{where}: a module that the kernel imports declares '{lost[0]}', a word of Slang's that the kernel "
                 "needs; give it another name."
             )
+        self._declared = names
         self.hidden = hidden(names)
 
     def own(self, text: str) -> str:
@@ -60,7 +61,8 @@ class Spelling:
         BindError
             If Slang takes that for a type or an operator of its own.
         """
-        if is_taken(name) and name != returns:
+        # Slang's own constructor has no declaration in a module.
+        if is_taken(name) and (name != returns or name in self._declared):
             raise BindError(f"{where}: Slang reads '{name}(...)' as its own '{name}'; rename the function.")
         return self.own(name)
 

@@ -28,6 +28,12 @@ _WORDS = frozenset(
 _OPERATORS = frozenset(
     {"new", "sizeof", "alignof", "countof", "nonuniform", "bwd_diff", "fwd_diff", "no_diff", "expand", "each"}
 )
+# Types of Slang's that kernels do not write, but whose constructors Slang takes for a function of the same name.
+_TYPES = (
+    "float16_t", "float32_t", "float64_t", "int32_t", "uint32_t", "intptr_t", "uintptr_t", "size_t", "usize_t",
+    "ssize_t", "int8_t4_packed", "uint8_t4_packed", "String", "string", "BFloat16", "FloatE4M3", "FloatE5M2",
+)  # fmt: skip
+_CONSTRUCTED = re.compile(rf"({'|'.join((*SCALARS, *_TYPES))})([1-4](x[1-4])?)?")
 _OPEN, _CLOSE = "\x02", "\x03"
 _OWN = re.compile(f"({_OPEN}[^{_CLOSE}]*{_CLOSE})")
 # A name that is not a member of something.
@@ -46,7 +52,7 @@ def nameless(names: Collection[str]) -> tuple[str, ...]:
 
 def is_taken(name: str) -> bool:
     """Whether Slang reads a call of that name otherwise: as a number, vector or matrix, or as an operator."""
-    return name in SCALARS or name in _OPERATORS or _SIZED.fullmatch(name) is not None
+    return name in _OPERATORS or _CONSTRUCTED.fullmatch(name) is not None
 
 
 def own(text: str) -> str:
