@@ -215,13 +215,13 @@ def test_every_identifier_as_the_function_that_is_called(device: spy.Device, req
 CONSTRUCTORS = [
     "bool", "int", "uint", "half", "float", "double", "int8_t", "uint64_t", "float3", "int16_t2", "half4x4",
     "float16_t", "float32_t", "float64_t", "int32_t", "uint32_t", "intptr_t", "uintptr_t", "size_t", "usize_t",
-    "ssize_t", "float16_t2", "int32_t2", "uint32_t3", "int8_t4_packed", "uint8_t4_packed", "String", "string", "BFloat16",
-    "FloatE4M3", "FloatE5M2",
+    "ssize_t", "float16_t2", "int32_t2", "uint32_t3", "int8_t4_packed", "uint8_t4_packed", "String", "string",
+    "BFloat16", "FloatE4M3", "FloatE5M2",
 ]  # fmt: skip
 # These are types as well, and functions of such a name are called.
 TYPES = [
     "vector", "matrix", "Array", "Optional", "Tuple", "Ptr", "Atomic", "NativeString", "DifferentialPair",
-    "Texture2D", "CoopVec", "TensorView", "char", "dword", "short", "long", "min16float", "float16_t2",
+    "Texture2D", "CoopVec", "TensorView", "char", "dword", "short", "long", "min16float",
     "SamplerState", "DescriptorHandle", "Bits",
 ]  # fmt: skip
 
