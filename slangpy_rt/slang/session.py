@@ -409,7 +409,8 @@ class Session:
     def _load_library(self, but: str = "") -> None:
         """Load our own modules before any text could lead Slang to other files of their names.
 
-        The module of the path ``but`` is the user's to load: Slang fails an assertion for a path that it knows.
+        One whose file, ``but``, the user loads as a module is left out: Slang fails an assertion for a path that it
+        knows.
         """
         if self._shaders is None or self._library_loaded:
             return
@@ -422,7 +423,8 @@ class Session:
             if name == _LIBRARIES[0] and any((folder / f"{name}.slang").is_file() for folder in others):
                 continue  # the user's own, which stands before ours
             path = str(self._shaders / f"{name}.slang")
-            if path == but:
+            # By its folder: the path that is loaded may have links followed.
+            if Path(but).stem == name and is_ours(Path(but)):
                 continue
             text = self._undo + Path(path).read_text("utf-8")
             self._load(name, path, text)
