@@ -259,7 +259,7 @@ def _cuda_memory() -> int:
         for pid, _, mib in (line.partition(", ") for line in lines):
             if pid == str(os.getpid()) and mib.isdigit():
                 return int(mib) * MIB
-    from slangpy_rt.backends._cuda_driver import FFI_CUDA, check, driver
+    from slangpy_rt.backends.cuda.driver import FFI_CUDA, check, driver
 
     free, total = FFI_CUDA.new("size_t *"), FFI_CUDA.new("size_t *")
     check(driver().cuMemGetInfo_v2(free, total), "asking for free memory")

@@ -10,35 +10,10 @@ The public names are those below; everything else may change. Importing this ope
 compiler, no driver and no torch.
 """
 
-from slangpy_rt.command_list import CommandList
-from slangpy_rt.device import Device, create_device, init_device
-from slangpy_rt.errors import (
-    BindError,
-    CompileError,
-    DeviceError,
-    DeviceLostError,
-    OutOfBoundsError,
-    OutOfMemoryError,
-    ShapeError,
-    SlangPyRtError,
-    UnsupportedError,
-)
-from slangpy_rt.function import Function
-from slangpy_rt.generators import call_id, grid, thread_id
-from slangpy_rt.instances import InstanceList, InstanceTensor
-from slangpy_rt.interop import create_torch_device, torch_module, torch_operator
-from slangpy_rt.kernel import Kernel
-from slangpy_rt.module import Module
-from slangpy_rt.ndbuffer import NDBuffer
-from slangpy_rt.pairs import DiffPair, NDDifferentiableBuffer, diff_pair
-from slangpy_rt.profile import Profile, profile
-from slangpy_rt.random_numbers import rand_float, wang_hash
-from slangpy_rt.refs import ValueRef, floatRef, intRef
-from slangpy_rt.selection import DeviceInfo, DeviceType, devices
-from slangpy_rt.stream import Event, Stream, Timer
-from slangpy_rt.struct import Struct
-from slangpy_rt.tensor import Tensor
-from slangpy_rt.vectors import (
+from slangpy_rt import _former_paths
+from slangpy_rt.arguments.indices import call_id, grid, thread_id
+from slangpy_rt.arguments.random_numbers import rand_float, wang_hash
+from slangpy_rt.arguments.vectors import (
     bool2,
     bool3,
     bool4,
@@ -67,8 +42,35 @@ from slangpy_rt.vectors import (
     uint3,
     uint4,
 )
+from slangpy_rt.arrays.differentiable import DiffPair, NDDifferentiableBuffer, diff_pair
+from slangpy_rt.arrays.ndbuffer import NDBuffer
+from slangpy_rt.arrays.tensor import Tensor
+from slangpy_rt.arrays.value_ref import ValueRef, floatRef, intRef
+from slangpy_rt.backends.selection import DeviceInfo, DeviceType, devices
+from slangpy_rt.calls.command_list import CommandList
+from slangpy_rt.calls.function import Function
+from slangpy_rt.calls.instances import InstanceList, InstanceTensor
+from slangpy_rt.calls.module import Module
+from slangpy_rt.calls.raw_kernel import Kernel
+from slangpy_rt.calls.struct import Struct
+from slangpy_rt.core.errors import (
+    BindError,
+    CompileError,
+    DeviceError,
+    DeviceLostError,
+    OutOfBoundsError,
+    OutOfMemoryError,
+    ShapeError,
+    SlangPyRtError,
+    UnsupportedError,
+)
+from slangpy_rt.device import Device, create_device, init_device
+from slangpy_rt.interop import create_torch_device, torch_module, torch_operator
+from slangpy_rt.runtime.profile import Profile, profile
+from slangpy_rt.runtime.stream import Event, Stream, Timer
 
 __version__ = "0.1.0"
+_former_paths.register()
 
 __all__ = [
     "BindError",

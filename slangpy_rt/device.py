@@ -18,37 +18,38 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from slangpy_rt.backends.base import Backend, Buffer, Caps, GuestBuffer, Kernel, Queue, Recording, SharedBuffer
-from slangpy_rt.cache import DiskCache, cache_directory
-from slangpy_rt.checks import flag, paths
-from slangpy_rt.config import CONFIG
-from slangpy_rt.diagnostics import Diagnostics
-from slangpy_rt.errors import (
+from slangpy_rt.arrays.host_view import host_view
+from slangpy_rt.arrays.layout import Gradients, Layout, Shape
+from slangpy_rt.arrays.ndbuffer import dense_strides
+from slangpy_rt.backends.base import Backend, Buffer, GuestBuffer, Kernel, Queue, Recording, SharedBuffer
+from slangpy_rt.backends.selection import DeviceType, named, open_backend
+from slangpy_rt.core.checks import flag, paths
+from slangpy_rt.core.config import CONFIG
+from slangpy_rt.core.disk_cache import DiskCache, cache_directory
+from slangpy_rt.core.errors import (
     BindError,
     DeviceError,
     OutOfMemoryError,
     UnsupportedError,
 )
-from slangpy_rt.host_view import host_view
-from slangpy_rt.interrupts import apart
-from slangpy_rt.kernels import Kernels
-from slangpy_rt.labels import Labels
-from slangpy_rt.layout import Gradients, Layout, Shape
-from slangpy_rt.ndbuffer import dense_strides
-from slangpy_rt.order import Lane, Order, Touches
-from slangpy_rt.selection import DeviceType, named, open_backend
-from slangpy_rt.types import SlangType
-from slangpy_rt.weak import WeakMembers, WeakValues
-from slangpy_rt.wording import describe
+from slangpy_rt.core.interrupts import apart
+from slangpy_rt.core.target import Caps
+from slangpy_rt.core.types import SlangType
+from slangpy_rt.core.weak import WeakMembers, WeakValues
+from slangpy_rt.core.wording import describe
+from slangpy_rt.runtime.diagnostics import Diagnostics
+from slangpy_rt.runtime.kernel_store import Kernels
+from slangpy_rt.runtime.labels import Labels
+from slangpy_rt.runtime.queues import Lane, Order, Touches
 
 if TYPE_CHECKING:
-    from slangpy_rt.command_list import CommandList
-    from slangpy_rt.guests import Guests
-    from slangpy_rt.module import Module
-    from slangpy_rt.profile import Watch
-    from slangpy_rt.scope import Scope
-    from slangpy_rt.stream import Event, Stream, Timer
-    from slangpy_rt.transfer import Transfers
+    from slangpy_rt.arguments.scope import Scope
+    from slangpy_rt.calls.command_list import CommandList
+    from slangpy_rt.calls.module import Module
+    from slangpy_rt.runtime.downloads import Transfers
+    from slangpy_rt.runtime.foreign_stream import Guests
+    from slangpy_rt.runtime.profile import Watch
+    from slangpy_rt.runtime.stream import Event, Stream, Timer
 
 
 _POOLED_BYTES = 1 << 20
@@ -105,7 +106,7 @@ class Device:
         if stream is None:
             self.backend: Backend = apart(open_backend, kind, index, debug)
         else:
-            from slangpy_rt.stream import stream_handle
+            from slangpy_rt.runtime.stream import stream_handle
 
             self.backend = apart(open_backend, kind, index, debug, stream_handle("Device", stream))
             self.backend.queue.owner = stream
@@ -150,7 +151,7 @@ class Device:
 
     def load_module(self, path: str | Path, defines: Mapping[str, Any] | None = None) -> Module:
         """Load a Slang file; the same as ``Module.load_from_file(device, path)``."""
-        from slangpy_rt.module import Module
+        from slangpy_rt.calls.module import Module
 
         return Module.load_from_file(self, path, defines=defines)
 
@@ -158,7 +159,7 @@ class Device:
 
     def load_module_from_source(self, name: str, source: str, defines: Mapping[str, Any] | None = None) -> Module:
         """Load Slang text; the same as ``Module.load_from_source(device, name, source)``."""
-        from slangpy_rt.module import Module
+        from slangpy_rt.calls.module import Module
 
         return Module.load_from_source(self, name, source, defines=defines)
 
@@ -198,7 +199,7 @@ class Device:
         BindError
             If ``external`` is no stream.
         """
-        from slangpy_rt.stream import Stream, stream_handle
+        from slangpy_rt.runtime.stream import Stream, stream_handle
 
         self.check_open()
         if external is None:
@@ -212,7 +213,7 @@ class Device:
 
     def event(self) -> Event:
         """A new event; ``record`` puts it into the order of a stream or of the device's own queue."""
-        from slangpy_rt.stream import Event
+        from slangpy_rt.runtime.stream import Event
 
         self.check_open()
         return Event(self)
@@ -225,7 +226,7 @@ class Device:
         stream : Stream, optional
             Whose work; the device's own queue otherwise.
         """
-        from slangpy_rt.stream import Timer
+        from slangpy_rt.runtime.stream import Timer
 
         self.lane_of("Device.timer", stream)
         return Timer(self, stream)
@@ -287,7 +288,7 @@ class Device:
 
     def command_list(self) -> CommandList:
         """A new list for ``function.append_to(list, ...)``; as a context manager it is submitted at its end."""
-        from slangpy_rt.command_list import CommandList
+        from slangpy_rt.calls.command_list import CommandList
 
         self.check_open()
         return CommandList(self)
@@ -296,7 +297,7 @@ class Device:
     def moves(self) -> Any:
         """The module that copies and clears in command lists."""
         if self._moves is None:
-            from slangpy_rt.command_list import MOVES
+            from slangpy_rt.calls.command_list import MOVES
 
             self._moves = self.load_module_from_source("slangpy_rt_moves", MOVES)
         return self._moves
@@ -305,7 +306,7 @@ class Device:
     def folds(self) -> Any:
         """The module that adds exact sums to gradients."""
         if self._folds is None:
-            from slangpy_rt.exact import FOLDS
+            from slangpy_rt.arguments.exact import FOLDS
 
             self._folds = self.load_module_from_file(FOLDS)
         return self._folds
@@ -358,7 +359,7 @@ class Device:
             self.download(buffer, address, array)
             return _nothing()
         if self._transfers is None:
-            from slangpy_rt.transfer import Transfers
+            from slangpy_rt.runtime.downloads import Transfers
 
             self._transfers = Transfers(self.backend, self.order)
         return self._transfers.fetch(buffer, address - buffer.address, array)
@@ -437,7 +438,7 @@ class Device:
         """How to launch on the stream that another library works on, by its number."""
         found = self.guests_of.get(handle)
         if found is None:
-            from slangpy_rt.guests import Guests
+            from slangpy_rt.runtime.foreign_stream import Guests
 
             self.check_open()
             with self._lock:
@@ -446,7 +447,7 @@ class Device:
 
     def stream_on(self, queue: Queue) -> Stream:
         """A stream on a queue of another library."""
-        from slangpy_rt.stream import Stream
+        from slangpy_rt.runtime.stream import Stream
 
         lane = self.order.adopt(queue, brief=queue is not self.backend.queue)
         self._begin_order()

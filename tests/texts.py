@@ -23,10 +23,10 @@ from typing import Any
 import pytest
 from slangpy_rt_codegen import CallSpec, emit
 
-from slangpy_rt import plan
-from slangpy_rt.backends.base import Target
-from slangpy_rt.backends.rhi import RhiBackend
-from slangpy_rt.errors import CompileError, UnsupportedError
+from slangpy_rt.backends.rhi.backend import RhiBackend
+from slangpy_rt.calls import build as plan
+from slangpy_rt.core.errors import CompileError, UnsupportedError
+from slangpy_rt.core.target import Target
 from slangpy_rt.slang.library import Library
 from slangpy_rt.slang.session import Session, is_ours
 from tests.dxc import Dxc, DxcError

@@ -1,4 +1,4 @@
-"""Writes slangpy_rt/backends/_cuda_ffi.py: the CUDA driver functions that the backend calls, as cffi tables.
+"""Writes slangpy_rt/backends/cuda/ffi.py: the CUDA driver functions that the backend calls, as cffi tables.
 
 Development only. With ready tables a process that opens a CUDA device does not import cffi's parser of C, which
 takes 15 ms (50 where Python keeps no bytecode). Run it after changing the declarations below; a test checks that
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from cffi import FFI
 
-TARGET = Path(__file__).parents[2] / "slangpy_rt" / "backends" / "_cuda_ffi.py"
+TARGET = Path(__file__).parents[2] / "slangpy_rt" / "backends" / "cuda" / "ffi.py"
 
 # Handles are declared as integers because a backend only hands them on. Names with _v2 are what cuda.h
 # renames the plain names to since CUDA 4.0 (primary context: 11.0), so every 12.x and 13.x driver has them.
@@ -132,7 +132,7 @@ def generate() -> str:
     """The text of the module."""
     ffi = FFI()
     ffi.cdef(DECLARATIONS)
-    ffi.set_source("slangpy_rt.backends._cuda_ffi", None)
+    ffi.set_source("slangpy_rt.backends.cuda.ffi", None)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "module.py"
         ffi.emit_python_code(str(path))

@@ -3,7 +3,7 @@
 A backend sees bytes, integers and buffers. It knows nothing of Slang types, tensors or broadcasting, and
 it validates nothing that its caller could have validated: a ``Device`` never launches zero groups, never
 passes a buffer of another device and never reads past a buffer's end. What only the driver can know
-(memory, device loss, an unusable compiler) a backend raises as an error of ``slangpy_rt.errors``.
+(memory, device loss, an unusable compiler) a backend raises as an error of ``slangpy_rt.core.errors``.
 
 Order: each backend has an in-order queue of its own. A launch, an upload, a clear and a download take effect in
 the order of the calls, whether or not the backend defers the work. ``upload`` and ``download`` are complete when
@@ -27,94 +27,17 @@ import functools
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from threading import get_ident
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from slangpy_rt.errors import DeviceError, UnsupportedError
-from slangpy_rt.interrupts import Inside, finalizer
+from slangpy_rt.core.errors import DeviceError, UnsupportedError
+from slangpy_rt.core.interrupts import Inside, finalizer
+from slangpy_rt.core.target import Caps, KernelInfo, Target
 
 B = TypeVar("B", bound="Backend")
-
-
-@dataclass(frozen=True)
-class Target:
-    """What the Slang compiler has to emit for a backend.
-
-    Attributes
-    ----------
-    format : str
-        ``"cpp"``, ``"cuda"``, ``"spirv"``, ``"hlsl"``, ``"metal"`` or ``"wgsl"``.
-    profile : str
-        Slang profile, empty for the format's default.
-    entry : str
-        How the argument block reaches the kernel: ``"range"`` (``run(begin, end, call*)``), ``"value"``
-        (a by-value kernel parameter), ``"pointer"`` (its address, pushed) or ``"handle"`` (a descriptor's index
-        and an offset, as all addresses in it are: see shaders/_spy_handles.slang).
-    program : bool
-        Whether the backend compiles by itself: ``compile`` gets the Slang program, as ``Session.compile`` puts it
-        down, and the format says what the compiler checks it for.
-    """
-
-    format: str
-    profile: str
-    entry: str
-    program: bool = False
-
-
-@dataclass(frozen=True)
-class Caps:
-    """Facts about a device that select kernels and tests.
-
-    Attributes
-    ----------
-    max_groups : tuple of int
-        Largest dispatch in x, y and z.
-    scalars : frozenset of str
-        Slang scalar types that kernels may load, store and compute with.
-    features : frozenset of str
-        Further capabilities: ``"zero_copy"`` (host arrays are device memory), ``"wave"``,
-        ``"group_shared"``, ``"atomic_float"``, ``"cooperative_matrix"`` (waves multiply matrices), ``"pointers"``
-        (functions may take and follow them).
-    lanes : int
-        Threads of a wave, 0 where there are no waves or their size is not known.
-    """
-
-    max_groups: tuple[int, int, int]
-    scalars: frozenset[str]
-    features: frozenset[str]
-    lanes: int = 0
-
-
-@dataclass(frozen=True)
-class KernelInfo:
-    """What a backend must know of a kernel besides its binary.
-
-    Attributes
-    ----------
-    entry : str
-        Name of the entry point in the binary.
-    group_size : tuple of int
-        Threads of one group in x, y and z; ``(1, 1, 1)`` for a range kernel, whose groups are elements.
-    args_size : int
-        Bytes of the argument block.
-    written : tuple of bool
-        For each buffer of a launch, whether the kernel writes to it.
-    coarse : bool
-        Of a range kernel, whether each range costs something by itself, so that a few large ones are best.
-    title : str
-        What it does, for people: in errors and in profilers.
-    """
-
-    entry: str
-    group_size: tuple[int, int, int]
-    args_size: int
-    written: tuple[bool, ...]
-    coarse: bool = False
-    title: str = "kernel"
 
 
 class Buffer:

@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from slangpy_rt.backends.base import Backend, Buffer, Caps, Kernel, KernelInfo, Queue, SharedBuffer, Target
+from slangpy_rt.backends.base import Backend, Buffer, Kernel, Queue, SharedBuffer
+from slangpy_rt.core.target import Caps, KernelInfo, Target
 
 _SCALARS = frozenset(
     "bool int8_t int16_t int int64_t uint8_t uint16_t uint uint64_t half float double".split()  # noqa: SIM905

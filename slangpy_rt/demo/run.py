@@ -23,8 +23,8 @@ from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
 
 import slangpy_rt as spy
-from slangpy_rt.cache import DiskCache
-from slangpy_rt.errors import SlangPyRtError, UnsupportedError
+from slangpy_rt.core.disk_cache import DiskCache
+from slangpy_rt.core.errors import SlangPyRtError, UnsupportedError
 
 Array = npt.NDArray[np.float32]
 Points = npt.NDArray[np.float64]  # one number, or rows of three, a point

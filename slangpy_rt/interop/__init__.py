@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from slangpy_rt.calls.function import Function
     from slangpy_rt.device import Device
-    from slangpy_rt.function import Function
 
 
 def create_torch_device(type: str = "automatic", **options: Any) -> Device:

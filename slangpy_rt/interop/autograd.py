@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from slangpy_rt.dtypes import BFLOAT16, scalar_type
-from slangpy_rt.errors import BindError
+from slangpy_rt.arrays.tensor import Tensor
+from slangpy_rt.core.dtypes import BFLOAT16, scalar_type
+from slangpy_rt.core.errors import BindError
 from slangpy_rt.interop.torch import (
     AsArray,
     current_stream,
@@ -22,15 +23,14 @@ from slangpy_rt.interop.torch import (
     tensor_of,
 )
 from slangpy_rt.interop.torch_types import element_of
-from slangpy_rt.tensor import Tensor
 
 if TYPE_CHECKING:
+    from slangpy_rt.arrays.layout import Layout
+    from slangpy_rt.calls.function import Function
+    from slangpy_rt.calls.prepared import PreparedCall
+    from slangpy_rt.core.types import FunctionSig
     from slangpy_rt.device import Device
-    from slangpy_rt.function import Function
-    from slangpy_rt.layout import Layout
-    from slangpy_rt.prepared import PreparedCall
-    from slangpy_rt.stream import Stream
-    from slangpy_rt.types import FunctionSig
+    from slangpy_rt.runtime.stream import Stream
 
 
 class AutogradCall:

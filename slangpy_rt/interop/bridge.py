@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from slangpy_rt.arguments.feeds import Feed, Region
+from slangpy_rt.arrays.exported import capsule
+from slangpy_rt.arrays.tensor import Tensor
 from slangpy_rt.backends.base import Buffer
-from slangpy_rt.dtypes import BFLOAT16
-from slangpy_rt.errors import BindError, SlangPyRtError
-from slangpy_rt.feeds import Feed, Region
-from slangpy_rt.interop.exchange import capsule
+from slangpy_rt.core.dtypes import BFLOAT16
+from slangpy_rt.core.errors import BindError, SlangPyRtError
 from slangpy_rt.interop.torch_types import check_plain, described, element_of
-from slangpy_rt.tensor import Tensor
 
 if TYPE_CHECKING:
     from slangpy_rt.device import Device

@@ -6,10 +6,10 @@ from typing import Any
 
 import torch
 
+from slangpy_rt.backends.selection import named
+from slangpy_rt.core.errors import UnsupportedError
+from slangpy_rt.core.wording import describe
 from slangpy_rt.device import Device
-from slangpy_rt.errors import UnsupportedError
-from slangpy_rt.selection import named
-from slangpy_rt.wording import describe
 
 
 def torch_device(type: str, options: dict[str, Any]) -> Device:

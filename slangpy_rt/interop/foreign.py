@@ -11,11 +11,9 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from slangpy_rt.backends.base import Buffer
-from slangpy_rt.errors import BindError
-from slangpy_rt.feeds import Feed
-from slangpy_rt.interop.dlpack import LEGACY
-from slangpy_rt.interop.memory import (
+from slangpy_rt.arguments.feeds import Feed
+from slangpy_rt.arrays.dlpack import LEGACY
+from slangpy_rt.arrays.imported import (
     HOST,
     CallBuffer,
     Memory,
@@ -27,7 +25,9 @@ from slangpy_rt.interop.memory import (
     place_of,
     taken,
 )
-from slangpy_rt.tensor import Tensor
+from slangpy_rt.arrays.tensor import Tensor
+from slangpy_rt.backends.base import Buffer
+from slangpy_rt.core.errors import BindError
 
 if TYPE_CHECKING:
     from slangpy_rt.device import Device

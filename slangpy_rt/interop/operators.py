@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from slangpy_rt.errors import BindError
+from slangpy_rt.core.errors import BindError
+from slangpy_rt.core.wording import describe
 from slangpy_rt.interop.autograd import Backward
 from slangpy_rt.interop.torch_types import dtype_of
-from slangpy_rt.wording import describe
 
 if TYPE_CHECKING:
-    from slangpy_rt.function import Function
+    from slangpy_rt.calls.function import Function
 
 # PyTorch knows operators by name and keeps them until the process ends, so that no name comes twice.
 _NUMBERS = itertools.count()

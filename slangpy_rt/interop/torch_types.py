@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from slangpy_rt.dtypes import BFLOAT16, SLANG_OF, scalar_type
-from slangpy_rt.errors import BindError, UnsupportedError
+from slangpy_rt.core.dtypes import BFLOAT16, SLANG_OF, scalar_type
+from slangpy_rt.core.errors import BindError, UnsupportedError
 
 
 def element_of(value: torch.Tensor) -> Any:

@@ -21,12 +21,12 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
-from slangpy_rt.backends.base import Target
-from slangpy_rt.errors import CompileError, SlangPyRtError
-from slangpy_rt.interrupts import apart, finalizer
+from slangpy_rt.core.errors import CompileError, SlangPyRtError
+from slangpy_rt.core.interrupts import apart, finalizer
+from slangpy_rt.core.target import Target
+from slangpy_rt.core.types import Compiled, FunctionSig, ModuleInfo, SlangType, StructInfo
 from slangpy_rt.slang.locate import find_library
 from slangpy_rt.slang.messages import NO_MEMORY, SLOW, STUCK, receive, send
-from slangpy_rt.types import Compiled, FunctionSig, ModuleInfo, SlangType, StructInfo
 
 # The package without its __init__, which imports NumPy and all that calls need: 0.2 s. NumPy, which few modules need,
 # is found where this process finds it.

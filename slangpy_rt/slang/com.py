@@ -12,7 +12,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from slangpy_rt.errors import UnsupportedError
+from slangpy_rt.core.errors import UnsupportedError
 from slangpy_rt.slang import _abi
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from slangpy_rt.errors import CompileError
+from slangpy_rt.core.errors import CompileError
 from slangpy_rt.slang.text import deepest
 
 _OP_VARIABLE = 59  # SPIR-V, as the storage classes UniformConstant, Uniform and StorageBuffer

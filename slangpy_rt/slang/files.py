@@ -13,7 +13,7 @@ import re
 import stat
 from collections.abc import Iterator
 
-from slangpy_rt.errors import CompileError
+from slangpy_rt.core.errors import CompileError
 
 _NAMED = re.compile(r'\b(?:import|__import|__include|implementing)\b\s*([\w.]+(?:\s*/\s*[\w.]+)*|"[^"\n]*")')
 _INCLUDED = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^<>"\n]+)[>"]', re.M)

@@ -10,7 +10,7 @@ import re
 import threading
 from collections import deque
 
-from slangpy_rt.errors import CompileError, UnsupportedError
+from slangpy_rt.core.errors import CompileError, UnsupportedError
 from slangpy_rt.slang import _abi
 from slangpy_rt.slang.com import ComPtr, Out, load_library
 from slangpy_rt.slang.locate import find_library

@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib.util
 from pathlib import Path
 
-from slangpy_rt.errors import UnsupportedError
+from slangpy_rt.core.errors import UnsupportedError
 
 _PATTERNS = ("libslang-compiler.so*", "slang-compiler.dll", "slang.dll", "libslang-compiler*.dylib")
 

@@ -11,9 +11,9 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from slangpy_rt.core.types import FunctionSig, SlangType, StructInfo
 from slangpy_rt.slang import _abi
 from slangpy_rt.slang.reflect import CONSTRUCTOR, Reflector, bare
-from slangpy_rt.types import FunctionSig, SlangType, StructInfo
 
 _TOKEN = re.compile(r"\s*([A-Za-z_]\w*|-?\d+|::|[<>,.*\[\]])")
 

@@ -1,4 +1,4 @@
-"""Reflection of loaded Slang modules and linked programs as frozen values of ``slangpy_rt.types``.
+"""Reflection of loaded Slang modules and linked programs as frozen values of ``slangpy_rt.core.types``.
 
 It compiles nothing and keeps no native pointer beyond a call. Slang 2026.12 ends the process when asked for
 the element count, row count or scalar of a type that depends on a generic parameter, so sizes and elements
@@ -13,10 +13,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from slangpy_rt.slang import _abi
-from slangpy_rt.slang.com import ComPtr, Out
-from slangpy_rt.slang.text import STAGE, STAGES, THREADS, Prepared, docs
-from slangpy_rt.types import (
+from slangpy_rt.core.types import (
     EntryPoint,
     Field,
     FunctionSig,
@@ -26,6 +23,9 @@ from slangpy_rt.types import (
     SlangType,
     StructInfo,
 )
+from slangpy_rt.slang import _abi
+from slangpy_rt.slang.com import ComPtr, Out
+from slangpy_rt.slang.text import STAGE, STAGES, THREADS, Prepared, docs
 
 _SCALARS = {
     _abi.SLANG_SCALAR_TYPE_BOOL: "bool",
@@ -583,7 +583,7 @@ def _with_inherited(full: str, base: SlangType, own: list[Field]) -> list[Field]
     def refused(field: Field, why: str) -> Field:
         return replace(field, type=SlangType("other", f"{field.type.name} ({why}; make {base.name} a field)"))
 
-    from slangpy_rt.dtypes import storage  # imports NumPy, which few modules need: 0.1 s
+    from slangpy_rt.core.dtypes import storage  # imports NumPy, which few modules need: 0.1 s
 
     names = {field.name for field in own}
     inherited = [refused(f, f"hidden by {full}.{f.name}") if f.name in names else f for f in base.fields]

@@ -16,8 +16,9 @@ from functools import partial
 from operator import attrgetter
 from pathlib import Path
 
-from slangpy_rt.backends.base import Target
-from slangpy_rt.errors import CompileError, UnsupportedError
+from slangpy_rt.core.errors import CompileError, UnsupportedError
+from slangpy_rt.core.target import Target
+from slangpy_rt.core.types import Compiled, FunctionSig, ModuleInfo, SlangType, StructInfo
 from slangpy_rt.slang import _abi, reflect
 from slangpy_rt.slang.com import ComPtr, Out
 from slangpy_rt.slang.emitted import context_variables, emitted_name, exported
@@ -26,7 +27,6 @@ from slangpy_rt.slang.library import Library, failure, taken
 from slangpy_rt.slang.lookup import Lookup, last_part, parse
 from slangpy_rt.slang.target_code import NEEDS_GROUPS, check_depth, check_groups, checked, completed
 from slangpy_rt.slang.text import RESERVED, blank, declared, deepest, docs, local_statics, prepare, reserved
-from slangpy_rt.types import Compiled, FunctionSig, ModuleInfo, SlangType, StructInfo
 
 _FORMATS = {
     "cpp": _abi.SLANG_CPP_SOURCE,

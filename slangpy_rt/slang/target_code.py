@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from slangpy_rt.backends.base import Target
-from slangpy_rt.errors import CompileError, UnsupportedError
+from slangpy_rt.core.errors import CompileError, UnsupportedError
+from slangpy_rt.core.target import Target
 from slangpy_rt.slang.cpp_functions import lacking_function, with_functions
 from slangpy_rt.slang.division import with_division
 from slangpy_rt.slang.emitted import (

@@ -15,7 +15,7 @@ import time
 from contextlib import suppress
 from typing import Any
 
-from slangpy_rt.errors import CompileError
+from slangpy_rt.core.errors import CompileError
 from slangpy_rt.slang.library import Library
 from slangpy_rt.slang.messages import NO_MEMORY, SLOW, STUCK, receive, send
 from slangpy_rt.slang.session import Session

@@ -16,7 +16,7 @@ from _model import Array, CallId, Data, Grid, Shape, Type
 from hypothesis import strategies as st
 
 import slangpy_rt as spy
-from slangpy_rt.dtypes import NUMPY_OF
+from slangpy_rt.core.dtypes import NUMPY_OF
 
 SLANG = """
 import slangpy_rt;

@@ -15,7 +15,7 @@ import pytest
 from _gaps import pointer
 
 import slangpy_rt as spy
-from slangpy_rt.backends.base import Target
+from slangpy_rt.core.target import Target
 from slangpy_rt.slang.library import Library
 from slangpy_rt.slang.session import Session
 from tests.depth import one_in

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import slangpy_rt as spy
-from slangpy_rt.dtypes import NUMPY_OF
+from slangpy_rt.core.dtypes import NUMPY_OF
 
 SLANG = """
 float sub(float a, float b) { return a - b; }

@@ -12,7 +12,7 @@ import pytest
 from _gaps import narrowest
 
 import slangpy_rt as spy
-from slangpy_rt.dtypes import NUMPY_OF
+from slangpy_rt.core.dtypes import NUMPY_OF
 
 SLANG = """
 #define SCALAR(T)                                                                     \\

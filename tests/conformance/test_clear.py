@@ -10,7 +10,7 @@ import pytest
 from _gaps import narrowest
 
 import slangpy_rt as spy
-from slangpy_rt.dtypes import NUMPY_OF
+from slangpy_rt.core.dtypes import NUMPY_OF
 
 SLANG = """
 struct Item { float a; NARROWEST b; float3 c; }

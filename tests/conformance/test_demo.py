@@ -16,8 +16,8 @@ pytest.importorskip("rich")
 from PIL import Image
 from rich.console import Console
 
-from slangpy_rt.cli import main
 from slangpy_rt.demo import run as demo
+from slangpy_rt.tools.cli import main
 from tests.depth import one_in
 
 SIZE = 64

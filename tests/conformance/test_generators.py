@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import slangpy_rt as spy
-from slangpy_rt.generator import Generator
+from slangpy_rt.arguments.computed import Generator
 from tests.depth import one_in
 
 SLANG = """

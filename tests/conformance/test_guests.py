@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 import slangpy_rt as spy
+from slangpy_rt.arrays.dlpack import Import
 from slangpy_rt.backends.base import Queue
-from slangpy_rt.interop.dlpack import Import
 
 SOURCE = """
 float add(float a, float b) { return a + b; }

@@ -11,8 +11,8 @@ import pytest
 from _gaps import narrowest
 
 import slangpy_rt as spy
-from slangpy_rt import describe
-from slangpy_rt.dtypes import NUMPY_OF
+from slangpy_rt.calls import kernel_spec as describe
+from slangpy_rt.core.dtypes import NUMPY_OF
 
 SLANG = """
 float sub(float a, float b) { return a - b; }

@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 import slangpy_rt as spy
-from slangpy_rt.picture import png
+from slangpy_rt.arrays.picture import png
 
 
 def decode(data: bytes | None) -> npt.NDArray[np.uint8]:

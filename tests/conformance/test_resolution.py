@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 import slangpy_rt as spy
-from slangpy_rt.dtypes import NUMPY_OF
+from slangpy_rt.core.dtypes import NUMPY_OF
 
 sys.path.insert(0, str(Path(__file__).parent))
 import _model as model

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 import slangpy_rt as spy
-from slangpy_rt.backends import _rhi_device
-from slangpy_rt.backends._rhi_device import why_missing
-from slangpy_rt.backends._rhi_queue import RhiRecording
 from slangpy_rt.backends.base import Dispatch
-from slangpy_rt.backends.rhi import RhiBackend
+from slangpy_rt.backends.rhi import device as _rhi_device
+from slangpy_rt.backends.rhi.backend import RhiBackend
+from slangpy_rt.backends.rhi.device import why_missing
+from slangpy_rt.backends.rhi.queue import RhiRecording
 
 pytestmark = pytest.mark.skipif(why_missing("vulkan") is not None, reason=str(why_missing("vulkan")))
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 import slangpy_rt as spy
-from slangpy_rt.backends._rhi_device import why_missing
-from slangpy_rt.backends._rhi_memory import HANDLE_SHIFT
-from slangpy_rt.backends.rhi import RhiVulkanHandles
+from slangpy_rt.backends.rhi.backend import RhiVulkanHandles
+from slangpy_rt.backends.rhi.device import why_missing
+from slangpy_rt.backends.rhi.memory import HANDLE_SHIFT
 
 pytestmark = pytest.mark.skipif(why_missing("vulkan") is not None, reason=str(why_missing("vulkan")))
 TOO_MANY = r"bytes are more than an array may have here, which is less than 4 GiB\. Use smaller ones\."

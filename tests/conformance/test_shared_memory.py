@@ -17,7 +17,8 @@ import numpy.typing as npt
 import pytest
 
 import slangpy_rt as spy
-from slangpy_rt.backends.base import Backend, Buffer, KernelInfo, SharedBuffer
+from slangpy_rt.backends.base import Backend, Buffer, SharedBuffer
+from slangpy_rt.core.target import KernelInfo
 from slangpy_rt.slang.library import Library
 from slangpy_rt.slang.session import Session
 

@@ -11,9 +11,9 @@ from _gaps import narrowest
 from _structs import assert_same, random_bits
 
 import slangpy_rt as spy
-from slangpy_rt.arrays import check_native
-from slangpy_rt.dtypes import element_type
-from slangpy_rt.types import Field, SlangType
+from slangpy_rt.arguments.bind_array import check_native
+from slangpy_rt.core.dtypes import element_type
+from slangpy_rt.core.types import Field, SlangType
 
 SLANG = """
 import slangpy_rt;

@@ -17,12 +17,13 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from slangpy_rt.backends import _vk_heap
-from slangpy_rt.backends._vk_device import STAGED, Block
-from slangpy_rt.backends._vk_heap import Heap
-from slangpy_rt.backends.base import Buffer, KernelInfo, Target
-from slangpy_rt.backends.vulkan import VulkanBackend, VulkanBuffer, VulkanKernel
-from slangpy_rt.errors import DeviceError, DeviceLostError, OutOfMemoryError, UnsupportedError
+from slangpy_rt.backends.base import Buffer
+from slangpy_rt.backends.vulkan.backend import VulkanBackend, VulkanBuffer, VulkanKernel
+from slangpy_rt.backends.vulkan.backend import heap as _vk_heap
+from slangpy_rt.backends.vulkan.device import STAGED, Block
+from slangpy_rt.backends.vulkan.heap import Heap
+from slangpy_rt.core.errors import DeviceError, DeviceLostError, OutOfMemoryError, UnsupportedError
+from slangpy_rt.core.target import KernelInfo, Target
 from slangpy_rt.slang.library import Library
 from slangpy_rt.slang.session import Session
 
@@ -459,7 +460,7 @@ def test_a_dropped_backend_releases_its_device() -> None:
 @needs_vulkan
 def test_an_exit_without_close_is_clean() -> None:
     code = (
-        "from slangpy_rt.backends.vulkan import VulkanBackend\n"
+        "from slangpy_rt.backends.vulkan.backend import VulkanBackend\n"
         "b = VulkanBackend(); x = b.alloc(100000); b.upload(x, 0, memoryview(bytes(100000)))\n"
         "b.upload(x, 0, memoryview(bytes(100)))"
     )
@@ -470,7 +471,7 @@ def test_an_exit_without_close_is_clean() -> None:
 @needs_vulkan
 def test_importing_it_loads_no_driver() -> None:
     code = (
-        "import sys, slangpy_rt.backends.vulkan\n"
+        "import sys, slangpy_rt.backends.vulkan.backend\n"
         "assert not any(name.split('.')[0] == 'vulkan' for name in sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
@@ -518,8 +519,8 @@ def test_a_failed_submission_raises_and_leaves_a_usable_recorder(
 def test_no_driver_is_one_sentence_and_an_error() -> None:
     # VK_DRIVER_FILES is the Vulkan loader's own setting: with it the loader finds no driver.
     code = (
-        "from slangpy_rt.backends.vulkan import VulkanBackend\n"
-        "from slangpy_rt.errors import SlangPyRtError\n"
+        "from slangpy_rt.backends.vulkan.backend import VulkanBackend\n"
+        "from slangpy_rt.core.errors import SlangPyRtError\n"
         "print(VulkanBackend.why_unavailable())\n"
         "try: VulkanBackend()\n"
         "except SlangPyRtError as error: print(error)"
@@ -560,7 +561,7 @@ def test_a_missing_package_or_loader_is_named(monkeypatch: pytest.MonkeyPatch) -
 
 @needs_vulkan
 def test_debug_without_the_layer_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("slangpy_rt.backends._vk_instance._LAYER", "VK_LAYER_NOT_THERE")
+    monkeypatch.setattr("slangpy_rt.backends.vulkan.instance._LAYER", "VK_LAYER_NOT_THERE")
     backend = VulkanBackend(debug=True)
     assert backend.description.endswith(", without the Vulkan validation layers, which are not installed")
     backend.close()

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 import slangpy_rt as spy
-from slangpy_rt.backends import cpu
-from slangpy_rt.cache import DiskCache
+from slangpy_rt.backends.cpu import backend as cpu
+from slangpy_rt.core.disk_cache import DiskCache
 
 ADD = "float add(float a, float b)"
 

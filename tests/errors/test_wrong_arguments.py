@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import slangpy_rt as spy
-from slangpy_rt import cli
+from slangpy_rt.tools import cli
 from tests.errors import _wrong_arguments as wrong
 
 # Of so many attempts the default run makes one; --long makes all.

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from slangpy_rt_codegen import CallSpec, Operand, block_fields, emit
 
-from slangpy_rt.backends.base import Target
+from slangpy_rt.core.target import Target
+from slangpy_rt.core.types import LayoutField
 from slangpy_rt.slang.session import Session
-from slangpy_rt.source import new_session, shader_directory
-from slangpy_rt.types import LayoutField
+from slangpy_rt.slang.source import new_session, shader_directory
 
 FOLDER = Path(__file__).parent
 TARGETS = {

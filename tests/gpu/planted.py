@@ -6,7 +6,7 @@ A sanitizer that says nothing of them would say nothing of others either.
 import sys
 
 import slangpy_rt as spy
-from slangpy_rt.backends import cuda
+from slangpy_rt.backends.cuda import backend as cuda
 
 SLANG = """
 import slangpy_rt;

@@ -13,7 +13,7 @@ from typing import Any
 
 import hypothesis
 
-from slangpy_rt.backends import cuda
+from slangpy_rt.backends.cuda import backend as cuda
 
 _FEWER = int(os.environ.get("SANITIZED_FEWER", "10"))
 _SHARED = bool(os.environ.get("SANITIZED_SHARED"))

@@ -12,11 +12,12 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from slangpy_rt.backends._cuda_driver import FFI_CUDA, check, driver
-from slangpy_rt.backends._cuda_staging import CHUNK, INLINE, SLOTS
-from slangpy_rt.backends.base import Buffer, KernelInfo
-from slangpy_rt.backends.cuda import CudaBackend, CudaKernel
-from slangpy_rt.errors import CompileError, DeviceError, OutOfMemoryError
+from slangpy_rt.backends.base import Buffer
+from slangpy_rt.backends.cuda.backend import CudaBackend, CudaKernel
+from slangpy_rt.backends.cuda.driver import FFI_CUDA, check, driver
+from slangpy_rt.backends.cuda.staging import CHUNK, INLINE, SLOTS
+from slangpy_rt.core.errors import CompileError, DeviceError, OutOfMemoryError
+from slangpy_rt.core.target import KernelInfo
 
 if REASON := CudaBackend.why_unavailable():
     pytest.skip(f"cuda: {REASON}", allow_module_level=True)
@@ -332,9 +333,9 @@ def test_a_kernel_that_reads_a_bad_address_loses_the_device(binary: bytes) -> No
     # In a process of its own, because the error stays with the process.
     code = """
 import sys
-from slangpy_rt.backends.base import KernelInfo
-from slangpy_rt.backends.cuda import CudaBackend
-from slangpy_rt.errors import DeviceLostError
+from slangpy_rt.core.target import KernelInfo
+from slangpy_rt.backends.cuda.backend import CudaBackend
+from slangpy_rt.core.errors import DeviceLostError
 backend = CudaBackend(debug=True)
 kernel = backend.load(sys.stdin.buffer.read(), KernelInfo("kernel", (256, 1, 1), 32, (False, False, True)))
 try:

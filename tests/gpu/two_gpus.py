@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 import slangpy_rt as spy
-from slangpy_rt.backends._cuda_driver import FFI_CUDA, driver
+from slangpy_rt.backends.cuda.driver import FFI_CUDA, driver
 
 SOURCE = "float mul(float a, float b) { return a * b; }"
 

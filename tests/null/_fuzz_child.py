@@ -9,10 +9,10 @@ import random
 import sys
 import time
 
-from slangpy_rt.backends.base import Target
-from slangpy_rt.errors import SlangPyRtError
-from slangpy_rt.source import new_session, shader_directory
-from slangpy_rt.types import FunctionSig
+from slangpy_rt.core.errors import SlangPyRtError
+from slangpy_rt.core.target import Target
+from slangpy_rt.core.types import FunctionSig
+from slangpy_rt.slang.source import new_session, shader_directory
 from tests.mutations import mutated, seeds
 
 TARGETS = (Target("cpp", "", "range"), Target("spirv", "spirv_1_5", "pointer"))

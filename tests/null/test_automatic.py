@@ -6,9 +6,9 @@ import sys
 
 import pytest
 
-from slangpy_rt import selection
-from slangpy_rt.backends import AUTOMATIC, REGISTRY, _rhi_device
-from slangpy_rt.errors import DeviceError, UnsupportedError
+from slangpy_rt.backends import AUTOMATIC, REGISTRY, selection
+from slangpy_rt.backends.rhi import device as _rhi_device
+from slangpy_rt.core.errors import DeviceError, UnsupportedError
 
 
 @pytest.fixture

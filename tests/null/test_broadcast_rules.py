@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slangpy_rt.broadcast import align, broadcast, coalesce, contiguous
-from slangpy_rt.errors import ShapeError
-from slangpy_rt.layout import same_walk
+from slangpy_rt.arrays.layout import same_walk
+from slangpy_rt.core.errors import ShapeError
+from slangpy_rt.core.shapes import align, broadcast, coalesce, contiguous
 
 SIZES = st.sampled_from([0, 1, 1, 2, 3, 5])
 SHAPES = st.lists(SIZES, max_size=4).map(tuple)

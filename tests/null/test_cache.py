@@ -20,9 +20,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slangpy_rt import cache as cache_module
-from slangpy_rt.cache import DiskCache, Entry, Part, default_directory
-from slangpy_rt.errors import SlangPyRtError
+from slangpy_rt.core import disk_cache as cache_module
+from slangpy_rt.core.disk_cache import DiskCache, Entry, Part, default_directory
+from slangpy_rt.core.errors import SlangPyRtError
 
 CAP = 1 << 20
 KEY, OTHER = DiskCache.key("one"), DiskCache.key("two")
@@ -144,7 +144,7 @@ def test_keys_of_lookalikes_differ() -> None:
 
 
 def test_key_is_the_same_in_every_process() -> None:
-    code = "from slangpy_rt.cache import DiskCache; print(DiskCache.key('a', 1, (None, b'x')))"
+    code = "from slangpy_rt.core.disk_cache import DiskCache; print(DiskCache.key('a', 1, (None, b'x')))"
     out, _ = run_python(code).communicate(timeout=60)
     assert out.strip() == DiskCache.key("a", 1, (None, b"x"))
 
@@ -347,7 +347,7 @@ def failing(code: int, unless: int | None = None) -> Any:
 SINGLE_FLIGHT = """
 import sys, time
 from pathlib import Path
-from slangpy_rt.cache import DiskCache
+from slangpy_rt.core.disk_cache import DiskCache
 directory, key, log, gate = sys.argv[1:]
 cache = DiskCache.open(Path(directory), 1 << 20)
 print("ready", flush=True)
@@ -445,7 +445,7 @@ def test_a_lock_passes_the_body_s_exception_on_and_is_free_afterwards(cache: Dis
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from slangpy_rt.cache import DiskCache
+from slangpy_rt.core.disk_cache import DiskCache
 cache = DiskCache.open(Path(sys.argv[1]), 1 << 20)
 Path.replace = lambda *args: os.kill(os.getpid(), signal.SIGKILL)
 with cache.lock(sys.argv[2]):
@@ -729,7 +729,7 @@ def test_import_unpacks_nothing_above_the_cap(
 
 def test_import_stays_light() -> None:
     heavy = ("filelock", "platformdirs")
-    code = f"import slangpy_rt.cache; print(*(name for name in {heavy} if name in sys.modules))"
+    code = f"import slangpy_rt.core.disk_cache; print(*(name for name in {heavy} if name in sys.modules))"
     out, errors = run_python(code).communicate(timeout=60)
     assert (out.strip(), errors) == ("", "")
 

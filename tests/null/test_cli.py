@@ -16,10 +16,10 @@ import numpy as np
 import pytest
 
 import slangpy_rt as spy
-from slangpy_rt import cli
-from slangpy_rt.cache import DiskCache
-from slangpy_rt.config import CONFIG
-from slangpy_rt.errors import BindError
+from slangpy_rt.core.config import CONFIG
+from slangpy_rt.core.disk_cache import DiskCache
+from slangpy_rt.core.errors import BindError
+from slangpy_rt.tools import cli
 
 KERNEL = {"kind": "kernel", "title": "float add(float a, float b)", "device": "cpu", "text": "// kernel\n"}
 ALIKE = ("ab" + "0" * 62, "ab" + "1" * 62)
@@ -30,7 +30,7 @@ OTHER = "c" * 64
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DiskCache:
     """A cache with three entries, which the command line uses."""
     folder = tmp_path / "cache"
-    monkeypatch.setattr("slangpy_rt.cache.CONFIG", replace(CONFIG, cache_dir=str(folder)))
+    monkeypatch.setattr("slangpy_rt.core.disk_cache.CONFIG", replace(CONFIG, cache_dir=str(folder)))
     cache = DiskCache.open(folder, 1 << 20)
     for key in ALIKE:
         cache.put(key, KERNEL, b"binary")
@@ -121,7 +121,7 @@ def test_verify_names_damaged_entries(cache: DiskCache, capsys: pytest.CaptureFi
 
 
 def test_a_cache_that_is_off_says_why(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr("slangpy_rt.cache.CONFIG", replace(CONFIG, cache_dir=""))
+    monkeypatch.setattr("slangpy_rt.core.disk_cache.CONFIG", replace(CONFIG, cache_dir=""))
     assert cli.main(["cache", "list"]) == 1
     assert capsys.readouterr() == ("", "cache: the disk cache is turned off.\n")
     assert cli.main(["cache", "info"]) == 0
@@ -293,7 +293,7 @@ def test_interrupt_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
 def test_interrupt_and_closed_pipe_from_outside(tmp_path: Path) -> None:
     # It says that it has begun, then waits in a command: the signal can only arrive inside main.
     code = (
-        "import signal, sys, time; from slangpy_rt import cli\n"
+        "import signal, sys, time; from slangpy_rt.tools import cli\n"
         # A parent that ignores interrupts, such as nohup, hands that down.
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "cli._open_cache = lambda: (print('begun', file=sys.stderr, flush=True), time.sleep(60))\n"

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from slangpy_rt_codegen import CallSpec, Operand, block_fields
 
-from slangpy_rt.plan import packers
+from slangpy_rt.calls.build import packers
 
 C_TYPES: dict[str, Any] = {
     "i": ctypes.c_int32,

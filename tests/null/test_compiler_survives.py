@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import slangpy_rt as spy
-from slangpy_rt.backends.base import Target
+from slangpy_rt.core.target import Target
 from slangpy_rt.slang.client import Compiler, RemoteSession
 from tests.depth import deep
 
@@ -178,7 +178,7 @@ def child(program: str, *args: str, **environment: str) -> subprocess.CompletedP
 START = f"""
 import os, signal, sys, threading, time
 import slangpy_rt as spy
-from slangpy_rt.source import _compiler
+from slangpy_rt.slang.source import _compiler
 device = spy.Device("null")
 def load(text={ADD!r}):
     return spy.Module.load_from_source(device, "user", text).info.functions[0].name

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from slangpy_rt.config import CONFIG, Config, read_config
+from slangpy_rt.core.config import CONFIG, Config, read_config
 
 
 def test_silence_gives_defaults() -> None:

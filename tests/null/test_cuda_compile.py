@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from tools import gen_cuda_ffi
 
-from slangpy_rt.backends.base import Target
-from slangpy_rt.backends.cuda import CudaBackend, nvrtc_compile, nvrtc_version
-from slangpy_rt.errors import CompileError, UnsupportedError
+from slangpy_rt.backends.cuda.backend import CudaBackend, nvrtc_compile, nvrtc_version
+from slangpy_rt.core.errors import CompileError, UnsupportedError
+from slangpy_rt.core.target import Target
 from slangpy_rt.slang.library import Library
 from slangpy_rt.slang.session import Session
 from tests.conformance import _intrinsics
@@ -224,7 +224,7 @@ def test_an_unknown_architecture_is_a_compile_error() -> None:
 
 def test_importing_the_backend_loads_neither_nvrtc_nor_the_cuda_package() -> None:
     code = (
-        "import sys, slangpy_rt.backends.cuda as c; c.CudaBackend.why_unavailable(); "
+        "import sys, slangpy_rt.backends.cuda.backend as c; c.CudaBackend.why_unavailable(); "
         "sys.exit(any(m == 'cuda' or m.startswith('cuda.') for m in sys.modules))"
     )
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0

@@ -17,10 +17,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from slangpy_rt.backends import _cuda_driver
-from slangpy_rt.backends.base import Dispatch, KernelInfo
-from slangpy_rt.backends.cuda import CudaBackend
-from slangpy_rt.errors import DeviceError
+from slangpy_rt.backends.base import Dispatch
+from slangpy_rt.backends.cuda import driver as _cuda_driver
+from slangpy_rt.backends.cuda.backend import CudaBackend
+from slangpy_rt.core.errors import DeviceError
+from slangpy_rt.core.target import KernelInfo
 
 FFI = _cuda_driver.FFI_CUDA
 

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 import slangpy_rt as spy
-from slangpy_rt.backends.base import Target
-from slangpy_rt.backends.cuda import nvrtc_compile, nvrtc_version
+from slangpy_rt.backends.cuda.backend import nvrtc_compile, nvrtc_version
 from slangpy_rt.backends.null import NullBackend, NullBuffer
-from slangpy_rt.diagnostics import WORDS, Diagnostics, format_line
-from slangpy_rt.errors import OutOfBoundsError, UnsupportedError
+from slangpy_rt.core.errors import OutOfBoundsError, UnsupportedError
+from slangpy_rt.core.target import Target
+from slangpy_rt.runtime.diagnostics import WORDS, Diagnostics, format_line
 from slangpy_rt.slang.emitted import calls_printf
 from slangpy_rt.slang.library import Library
 from slangpy_rt.slang.session import Session

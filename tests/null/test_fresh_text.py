@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 import slangpy_rt as spy
-from slangpy_rt.backends.base import Target
-from slangpy_rt.cache import DiskCache
-from slangpy_rt.file_states import FileStates
-from slangpy_rt.source import Source, read_source
+from slangpy_rt.core.disk_cache import DiskCache
+from slangpy_rt.core.target import Target
+from slangpy_rt.slang.file_states import FileStates
+from slangpy_rt.slang.source import Source, read_source
 from tests.depth import one_in
 
 # Longer than a device waits between two looks at a file.
@@ -141,7 +141,7 @@ def test_an_edit_is_seen_by_this_process_and_by_the_next(
     case: str, settled: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if settled:  # as if the files had been read long after they were written
-        monkeypatch.setattr("slangpy_rt.file_states._STEP", 0)
+        monkeypatch.setattr("slangpy_rt.slang.file_states._STEP", 0)
     make, edit = CASES[case]
     root = tmp_path / "root"
     root.mkdir()

@@ -16,16 +16,17 @@ from hypothesis import strategies as st
 from slangpy_rt_codegen import block_fields, emit
 
 import slangpy_rt as spy
-from slangpy_rt.backends._rhi_memory import HANDLE_SHIFT, OFFSET_MASK, pack_address
-from slangpy_rt.backends._rhi_queue import Submissions
-from slangpy_rt.backends.base import Caps, Kernel, KernelInfo, Target
+from slangpy_rt.backends.base import Kernel
 from slangpy_rt.backends.null import NullBackend
-from slangpy_rt.dtypes import NUMPY_OF
-from slangpy_rt.errors import UnsupportedError
+from slangpy_rt.backends.rhi.memory import HANDLE_SHIFT, OFFSET_MASK, pack_address
+from slangpy_rt.backends.rhi.queue import Submissions
+from slangpy_rt.core.dtypes import NUMPY_OF
+from slangpy_rt.core.errors import UnsupportedError
+from slangpy_rt.core.target import Caps, KernelInfo, Target
+from slangpy_rt.core.types import LayoutField
 from slangpy_rt.slang.emitted import has_no_body, reads_bindings, uses_pointers
 from slangpy_rt.slang.session import Session
-from slangpy_rt.source import new_session, shader_directory
-from slangpy_rt.types import LayoutField
+from slangpy_rt.slang.source import new_session, shader_directory
 from tests.golden.test_golden import SLANG, SPECS
 
 HLSL, METAL = Target("hlsl", "sm_6_6", "handle"), Target("metal", "", "pointer")

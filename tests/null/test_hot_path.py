@@ -15,7 +15,9 @@ import slangpy_rt as spy
 from slangpy_rt.backends.null import NullBackend
 
 # What may take part in a repeated call: no reflection, no code generator, no shapes.
-FILES = {"function.py", "prepared.py", "null.py", "device.py", "base.py", "args.py", "feeds.py", "ndbuffer.py"}
+FILES = {
+    *("function.py", "prepared.py", "null.py", "device.py", "base.py", "signature.py", "feeds.py", "ndbuffer.py"),
+}
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +97,7 @@ def test_a_repeated_call_prepares_nothing(
     ]
     for call in calls:
         call()
-    monkeypatch.setattr("slangpy_rt.function.prepare", None)
+    monkeypatch.setattr("slangpy_rt.calls.function.prepare", None)
     backend = device.backend
     assert isinstance(backend, NullBackend)
     before = len(backend.launches)

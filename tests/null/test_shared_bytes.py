@@ -8,7 +8,7 @@ import random
 import numpy as np
 import pytest
 
-from slangpy_rt.overlap import Walk, crosses, lands, overlap, repeats, window
+from slangpy_rt.core.overlap import Walk, crosses, lands, overlap, repeats, window
 
 _STEPS = (0, 1, 2, 3, 4, 5, 8, 12, 16, 20, -4, -8, -12)
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import slangpy_rt as spy
-from slangpy_rt.backends._shared_pool import SharedPool
 from slangpy_rt.backends.null import NullBackend
+from slangpy_rt.backends.shared_pool import SharedPool
 
 ARRAYS: dict[str, Any] = {
     "doubles": np.arange(6.0),

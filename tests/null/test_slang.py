@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from slangpy_rt.backends.base import Target
-from slangpy_rt.errors import CompileError, UnsupportedError
+from slangpy_rt.core.errors import CompileError, UnsupportedError
+from slangpy_rt.core.target import Target
+from slangpy_rt.core.types import EntryPoint, FunctionSig, ModuleInfo, SlangType, StructInfo, from_json, to_json
 from slangpy_rt.slang.library import Library
 from slangpy_rt.slang.locate import library_version
 from slangpy_rt.slang.reflect import _split
 from slangpy_rt.slang.session import Session
-from slangpy_rt.types import EntryPoint, FunctionSig, ModuleInfo, SlangType, StructInfo, from_json, to_json
 
 CUDA = Target("cuda", "", "value")
 ADD = "float add(float a, float b) { return a + b; }"

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from slangpy_rt.backends.base import Target
-from slangpy_rt.errors import CompileError, UnsupportedError
+from slangpy_rt.core.errors import CompileError, UnsupportedError
+from slangpy_rt.core.target import Target
+from slangpy_rt.core.types import EntryPoint
 from slangpy_rt.slang.emitted import has_no_body
 from slangpy_rt.slang.library import Library
 from slangpy_rt.slang.session import Session
-from slangpy_rt.types import EntryPoint
 
 CPP, CUDA, SPIRV = Target("cpp", "", "range"), Target("cuda", "", "value"), Target("spirv", "", "pointer")
 TARGETS = pytest.mark.parametrize("target", [CPP, CUDA, SPIRV], ids=["cpp", "cuda", "spirv"])

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from slangpy_rt.backends.base import Target
-from slangpy_rt.cache import DiskCache
-from slangpy_rt.errors import BindError, CompileError
-from slangpy_rt.source import Source, export_constants
-from slangpy_rt.types import Param, SlangType
+from slangpy_rt.core.disk_cache import DiskCache
+from slangpy_rt.core.errors import BindError, CompileError
+from slangpy_rt.core.target import Target
+from slangpy_rt.core.types import Param, SlangType
+from slangpy_rt.slang.source import Source, export_constants
 
 CPP, CUDA, SPIRV = Target("cpp", "", "range"), Target("cuda", "", "value"), Target("spirv", "", "pointer")
 TARGETS = pytest.mark.parametrize("target", [CPP, CUDA, SPIRV], ids=["cpp", "cuda", "spirv"])

@@ -5,12 +5,12 @@ from dataclasses import replace
 
 import pytest
 
-from slangpy_rt.backends.base import Target
-from slangpy_rt.errors import CompileError
+from slangpy_rt.core.errors import CompileError
+from slangpy_rt.core.target import Target
+from slangpy_rt.core.types import Field, SlangType, StructInfo, from_json, to_json
 from slangpy_rt.slang.library import Library
 from slangpy_rt.slang.lookup import parse
 from slangpy_rt.slang.session import Session
-from slangpy_rt.types import Field, SlangType, StructInfo, from_json, to_json
 
 CUDA = Target("cuda", "", "value")
 MODULE = """

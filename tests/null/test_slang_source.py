@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-import slangpy_rt.source
-from slangpy_rt.backends.base import Target
-from slangpy_rt.cache import DiskCache
-from slangpy_rt.errors import CompileError
-from slangpy_rt.source import Source
-from slangpy_rt.types import StructInfo
+import slangpy_rt.slang.source
+from slangpy_rt.core.disk_cache import DiskCache
+from slangpy_rt.core.errors import CompileError
+from slangpy_rt.core.target import Target
+from slangpy_rt.core.types import StructInfo
+from slangpy_rt.slang.source import Source
 
 TEXT = """import helper;
 /// Adds numbers.
@@ -65,7 +65,7 @@ def test_a_warm_process_needs_no_compiler(files: Path, monkeypatch: pytest.Monke
     def refuse(*_: Any) -> Any:
         raise AssertionError("the compiler was asked")
 
-    monkeypatch.setattr(slangpy_rt.source, "new_session", refuse)
+    monkeypatch.setattr(slangpy_rt.slang.source, "new_session", refuse)
     assert ask_everything(load(files)) == cold
     with pytest.raises(AssertionError, match="the compiler was asked"):
         load(files).functions("copy<half>")

@@ -12,8 +12,8 @@ import pytest
 from mypy import api
 
 import slangpy_rt as spy
-from slangpy_rt.stubs import HEADER, stub_text
-from slangpy_rt.types import EntryPoint, Field, FunctionSig, ModuleInfo, Param, SlangType, StructInfo
+from slangpy_rt.core.types import EntryPoint, Field, FunctionSig, ModuleInfo, Param, SlangType, StructInfo
+from slangpy_rt.tools.stubs import HEADER, stub_text
 
 ROOT = Path(__file__).resolve().parents[2]
 SLANG = """

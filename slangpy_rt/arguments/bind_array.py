@@ -1,0 +1,341 @@
+"""Arrays as arguments: NumPy's and the device's, walked element by element, handed over whole, or as an address.
+
+What a parameter is not an array for, and which of these a value is bound by, is decided in ``binding``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from slangpy_rt.arguments.adapters import describe
+from slangpy_rt.arguments.bound import EXACT, PROMOTED, Bound, Shape, fit_of
+from slangpy_rt.arguments.feeds import ArrayFeed, Feed, HostCopyFeed, HostViewFeed, ValueFeed
+from slangpy_rt.arguments.scope import Scope
+from slangpy_rt.arrays.layout import Layout, same_walk
+from slangpy_rt.arrays.ndbuffer import NDBuffer
+from slangpy_rt.arrays.tensor import Tensor
+from slangpy_rt.core.conversion import as_array
+from slangpy_rt.core.dtypes import BFLOAT16, NUMPY_OF, Storage, cast, convertible, scalars_of, storage
+from slangpy_rt.core.errors import BindError, UnsupportedError
+from slangpy_rt.core.shapes import contiguous
+from slangpy_rt.core.structs import as_record, dtype_text
+from slangpy_rt.core.types import Param, SlangType
+
+if TYPE_CHECKING:
+    from slangpy_rt.device import Device
+
+# Types that take a whole array, and how many generic arguments they have.
+_CONTAINERS = {
+    "Tensor": 2, "RWTensor": 2, "NDBuffer": 2, "StructuredBuffer": 1, "RWStructuredBuffer": 1,
+    "DiffTensor": 2, "WDiffTensor": 2, "RWDiffTensor": 2,
+}  # fmt: skip
+
+# What arrays of bfloat16 are for.
+_NARROW = "which functions read where they take floats or vectors of floats, and do not write"
+# Host values up to this many scalars travel in the argument block: two float4x4.
+_MAX_VALUE_SCALARS = 32
+
+
+def bind_array(
+    where: str,
+    device: Device,
+    name: str,
+    type_: SlangType,
+    stored: Storage,
+    access: str,
+    value: Any,
+) -> Bound:
+    check_scalars(where, device, stored)
+    if not isinstance(value, NDBuffer):
+        return _bind_host(where, device, name, type_, stored, access, value)
+    layout, inner = value.layout, stored.dims
+    if layout.device is not device:
+        raise BindError(f"{where} lives on {layout.device!r}; the module runs on {device!r}.")
+    via = _widened(where, layout, type_, access)
+    if via:
+        stored = replace(stored, scalar=layout.scalar, dtype=layout.numpy_dtype)
+    elif not _holds(layout.element, type_) or layout.numpy_dtype != stored.dtype:
+        raise BindError(
+            f"{where} is {describe(value)}; '{type_.name}' was expected, and device data is not converted. "
+            f"Make it with dtype={_as_dtype(type_)}, or convert it on the host with from_numpy(...)."
+        )
+    outer = _split(where, type_, layout.full_shape, inner, value.summary)
+    strides = layout.strides[: len(outer)]
+    if not same_walk(inner, layout.strides[len(outer) :], stored.step):
+        raise BindError(f"{where} is a view whose '{type_.name}' elements have gaps; copy it first.")
+    host = "tensor" if isinstance(value, Tensor) else "ndbuffer"
+    return Bound(
+        name, type_, stored.scalar, stored.count, access, "array", outer, strides, layout.aligned, host, ArrayFeed(),
+        PROMOTED if via else EXACT, record=stored.record, via=via, own=layout.nbytes if layout.own else 0,
+    )  # fmt: skip
+
+
+def bind_bytes(where: str, scope: Scope, param: Param, value: Any) -> Bound:
+    """An array as bytes, whatever its elements are."""
+    type_, device = param.type, scope.device
+    access = "inout" if type_.name.startswith("RW") else "in"
+    if isinstance(value, NDBuffer):
+        if value.device is not device:
+            raise BindError(f"{where} lives on {value.device!r}; the module runs on {device!r}.")
+        dense, nbytes, host = value.is_contiguous, value.nbytes, "tensor" if isinstance(value, Tensor) else "ndbuffer"
+        feed: Feed = ArrayFeed()
+    elif isinstance(value, np.ndarray):
+        dense, nbytes, host = value.flags.c_contiguous, value.nbytes, "numpy"
+        if access != "in" and not value.flags.writeable:
+            raise BindError(f"{where} is {describe(value)} and would be written to; pass a writable array.")
+        shared = "zero_copy" in device.caps.features
+        feed = HostViewFeed(device, np.asarray) if shared else HostCopyFeed(device, np.asarray, access, 0)
+    else:
+        raise BindError(f"{where} is {describe(value)}; '{type_.name}' takes a Tensor, an NDBuffer or a NumPy array.")
+    if not dense:
+        raise BindError(f"{where} is a non-contiguous view; '{type_.name}' takes bytes that follow each other.")
+    view = (nbytes,), (1,)
+    return Bound(param.name, type_, "uint8_t", 1, access, "tensor", (), (), True, host, feed, view=view)
+
+
+def bind_pointer(where: str, scope: Scope, param: Param, value: Any) -> Bound:
+    """An array's address, or a number that is one."""
+    type_ = param.type
+    assert type_.element is not None
+    if "pointers" not in scope.device.caps.features:
+        raise UnsupportedError(
+            f"{where} is a pointer, which {scope.device.info} does not have; declare a RWTensor or a "
+            "RWStructuredBuffer instead."
+        )
+    if isinstance(value, (bool, float)) or not isinstance(value, (NDBuffer, int, np.integer)):
+        raise BindError(f"{where} is {describe(value)}; '{type_.name}' takes a Tensor, an NDBuffer or an address.")
+    if not isinstance(value, NDBuffer):
+        feed = ValueFeed(where, type_, "uint64_t")
+        return Bound(param.name, type_, "pointer", 1, "in", "pointer", (), (), True, "", feed)
+    element = scope.struct(type_.element)
+    stored = stored_as(where, element)
+    bound = bind_array(where, scope.device, param.name, element, stored, "inout", value)
+    if not value.layout.contiguous:
+        raise BindError(f"{where} is a non-contiguous view; '{type_.name}' takes elements that follow each other.")
+    check_native(where, scope.device, element, f"'{type_.name}'")
+    return replace(bound, type=type_, mode="pointer", shape=(), strides=())
+
+
+def as_tensor(bound: Bound, type_: SlangType, rank: int) -> Bound:
+    """An array argument whose last dimensions are handed over whole; the call runs along those before them.
+
+    A value becomes impossible, because a view needs an address.
+    """
+    if bound.mode != "array":
+        raise BindError(f"argument '{bound.name}': '{type_.name}' takes an array with dimensions.")
+    if bound.via:
+        raise BindError(f"argument '{bound.name}' is an array of bfloat16, {_NARROW}; pass tensor.float() here.")
+    feed = bound.feed.whole() if isinstance(bound.feed, HostCopyFeed) else bound.feed
+    outer = len(bound.shape) - rank
+    return replace(
+        bound, type=type_, mode="tensor", feed=feed, shape=bound.shape[:outer], strides=bound.strides[:outer],
+        view=(bound.shape[outer:], bound.strides[outer:]),
+    )  # fmt: skip
+
+
+def container(type_: SlangType) -> tuple[SlangType, int, bool] | None:
+    """Element, rank and writability of a parameter that takes a whole array."""
+    head = type_.name.partition("<")[0]
+    if type_.kind != "struct" or len(type_.arguments) != _CONTAINERS.get(head) or not is_ours(type_):
+        return None
+    element, rank = (*type_.arguments, 1)[:2]
+    assert isinstance(element, SlangType) and isinstance(rank, int), type_
+    return element, rank, head not in ("Tensor", "StructuredBuffer", "DiffTensor")
+
+
+def is_ours(type_: SlangType) -> bool:
+    """Whether a struct with the name of one of ours is that, and not a user's: the fields of ours have such names."""
+    return not type_.fields or type_.fields[0].name.startswith("_spy_")
+
+
+def stored_as(where: str, type_: SlangType) -> Storage:
+    found = storage(type_)
+    if found is None:
+        raise UnsupportedError(
+            f"{where}: parameters of type '{type_.name}' are not supported; scalars, vectors, matrices, arrays, "
+            "enums, structs of these, pointers, Tensor, RWTensor, NDBuffer, (RW)StructuredBuffer and "
+            "(RW)ByteAddressBuffer are."
+        )
+    return found
+
+
+def check_scalars(where: str, device: Device, stored: Storage) -> None:
+    """Refuse what the device cannot load, of structs in any field."""
+    for scalar in sorted(scalars_of(stored.dtype)) if stored.record else (stored.scalar,):
+        check_scalar(where, device, scalar)
+
+
+def check_scalar(where: str, device: Device, scalar: str) -> None:
+    if scalar not in device.caps.scalars:
+        raise UnsupportedError(f"{where}: {device.info} has no '{scalar}' in memory.")
+
+
+def check_native(where: str, device: Device, element: SlangType, what: str) -> None:
+    """Refuse structs that Slang, behind a pointer on this device, lays out otherwise than arrays do.
+
+    Vulkan keeps a bool in 4 bytes; CUDA aligns vectors of 2 and 4 to their size (slang issues 3955, 8971, 12384),
+    but those of half, half3 too, to 4 bytes.
+    """
+    for path, field in _scalars_of(element):
+        odd = None
+        if device.backend.target.format == "spirv" and field.scalar == "bool":
+            odd = "4 bytes"
+        if device.backend.target.format == "cuda" and field.shape:
+            n, half = field.shape[-1], field.scalar == "half"
+            if n in (2, 4) or half:
+                odd = f"multiples of {4 if half else n * NUMPY_OF[field.scalar].itemsize} bytes"
+        if odd:
+            raise UnsupportedError(
+                f"{where}: on {device.name}, {what} finds '{path}' of type '{field.name}' at {odd}, and arrays of "
+                f"'{element.name}' keep it elsewhere; use scalars or vectors of 3, or pass the struct itself."
+            )
+
+
+def _widened(where: str, layout: Layout, type_: SlangType, access: str) -> str:
+    """What loads elements as ``type_`` that are kept as bfloat16; empty for other arrays."""
+    if layout.element is not BFLOAT16:
+        return ""
+    if type_.scalar != "float" or type_.kind not in ("scalar", "vector") or access != "in":
+        raise BindError(f"{where} is an array of bfloat16, {_NARROW}; pass a tensor of another type here.")
+    return "_spy_bfloat16" if type_.kind == "scalar" else f"_spy_bfloat16s<{type_.shape[0]}>"
+
+
+def _holds(element: SlangType, type_: SlangType) -> bool:
+    """Whether an array of one type makes another one, its last dimensions being the other's own."""
+    if element.name == type_.name or (type_.kind == "array" and type_.element and _holds(element, type_.element)):
+        return True
+    return element.kind in ("scalar", "enum") and element.scalar == type_.scalar
+
+
+def _bind_host(
+    where: str,
+    device: Device,
+    name: str,
+    type_: SlangType,
+    stored: Storage,
+    access: str,
+    value: Any,
+) -> Bound:
+    """Host data: an array, or a list or tuple that makes one."""
+    scalar, inner, dtype = stored.scalar, stored.dims, stored.dtype
+    is_array = isinstance(value, np.ndarray)
+    array = as_array(where, value)
+    convert: Callable[[Any], npt.NDArray[Any]]
+    if stored.record and array.dtype.names is not None and access == "in" and array.dtype != dtype:
+        as_record(where, dtype, array)
+
+        def convert(v: Any) -> npt.NDArray[Any]:
+            return as_record(where, dtype, v)
+    else:
+        _check_dtype(where, type_, dtype, access, array, is_array, value)
+
+        def convert(v: Any) -> npt.NDArray[Any]:
+            v = np.asarray(v)
+            return np.asarray(v, None, "C") if v.dtype is dtype else cast(where, type_.name, v, dtype, not is_array)
+
+    if access != "in" and not (is_array and array.flags.writeable):
+        raise BindError(f"{where} is {describe(value)} and would be written to; pass a writable array.")
+    outer = _split(where, type_, array.shape, inner, value)
+    alike = array.dtype if is_array else _list_dtype(array.dtype)
+    fit = fit_of(alike, dtype)
+    own_type = getattr(value, "slang_type", None)
+    host = "numpy" if is_array and own_type is None else ""
+    if not outer and access == "in" and stored.count <= _MAX_VALUE_SCALARS and not stored.record:
+        feed: Feed = ValueFeed(where, type_, scalar)
+        return Bound(name, type_, scalar, stored.count, access, "value", (), (), True, host, feed, fit)
+    dense = contiguous(array.shape, stored.step)
+    if "zero_copy" not in device.caps.features:
+        feed = HostCopyFeed(device, convert, access)
+        strides = dense[: len(outer)]
+    else:
+        unit = NUMPY_OF[scalar].itemsize
+        # NumPy gives an empty array strides of 0.
+        own = tuple(s // unit for s in array.strides) if array.size else dense
+        usable = (
+            is_array
+            and array.dtype == dtype
+            and array.dtype.isnative
+            and array.flags.aligned
+            and all(s % dtype.alignment == 0 for s in array.strides)
+            and same_walk(inner, own[len(outer) :], stored.step)
+        )
+        strides = (own if usable else dense)[: len(outer)]
+        if usable or access == "in":
+            feed = HostViewFeed(device, np.asarray if usable else convert)
+        else:
+            # Elements with gaps inside, such as float3 in Fortran order: there and back again.
+            feed = HostCopyFeed(device, convert, access)
+    return Bound(
+        name, type_, scalar, stored.count, access, "array", outer, strides, True, host, feed, fit,
+        record=stored.record,
+    )  # fmt: skip
+
+
+def _check_dtype(
+    where: str,
+    type_: SlangType,
+    dtype: np.dtype[Any],
+    access: str,
+    array: npt.NDArray[Any],
+    is_array: bool,
+    value: Any,
+) -> None:
+    if access != "in":
+        if array.dtype != dtype:
+            name = dtype.name if dtype.names is None else dtype_text(dtype)
+            raise BindError(
+                f"{where} is {describe(value)}, which does not convert to '{type_.name}'; it must be an array of "
+                f"dtype {name}."
+            )
+        return
+    if dtype.names is not None:
+        fine = array.dtype == dtype
+    else:
+        fine = convertible(array.dtype, dtype) or (not is_array and _list_fits(array, dtype))
+    if not fine:
+        if dtype.names is not None:
+            how = f"pass a structured array with the fields {', '.join(dtype.names)}"
+        else:
+            how = f"pass array.astype(numpy.{dtype.name})" if is_array else f"make it an array of dtype {dtype.name}"
+        raise BindError(f"{where} is {describe(value)}, which does not convert to '{type_.name}'; {how}.")
+
+
+def _split(where: str, type_: SlangType, shape: Shape, inner: Shape, value: Any) -> Shape:
+    """The call dimensions of an array's shape, once the element's own are taken off its end."""
+    outer = shape[: len(shape) - len(inner)] if len(inner) <= len(shape) else None
+    if outer is None or shape[len(outer) :] != inner:
+        raise BindError(
+            f"{where} is {describe(value)}; '{type_.name}' needs the last "
+            f"dimension{'s' if len(inner) > 1 else ''} to be {' x '.join(map(str, inner))}."
+        )
+    return outer
+
+
+def _list_fits(array: npt.NDArray[Any], dtype: np.dtype[Any]) -> bool:
+    """Whole numbers in a list have no width: they fit an integer type that holds each of them."""
+    if array.dtype.kind not in "iu" or dtype.kind not in "iu" or array.size == 0:
+        return array.size == 0
+    bounds = np.iinfo(dtype)
+    return bool(bounds.min <= int(array.min()) and int(array.max()) <= bounds.max)
+
+
+def _list_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Numbers in a list have no width: to overloads they are ints and floats."""
+    return np.dtype({"i": "i4", "f": "f4"}.get(dtype.kind, dtype))
+
+
+def _scalars_of(type_: SlangType, path: str = "") -> list[tuple[str, SlangType]]:
+    if type_.kind == "struct":
+        return [pair for f in type_.fields for pair in _scalars_of(f.type, f"{path}.{f.name}".lstrip("."))]
+    if type_.kind == "array" and type_.element is not None:
+        return _scalars_of(type_.element, path)
+    return [(path, type_)] if path else []
+
+
+def _as_dtype(type_: SlangType) -> str:
+    return f"module.{type_.name}" if type_.kind == "struct" else repr(type_.name)

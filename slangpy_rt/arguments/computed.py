@@ -1,0 +1,152 @@
+"""Generator: an argument without data, whose values the kernel works out from the element's index.
+
+A generator says what it computes and of which numbers; how that becomes text and block is decided in ``binding``
+and ``describe``. None keeps a state: the same arguments give the same values on every device, in whatever order the
+elements run.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from slangpy_rt.core.errors import BindError
+from slangpy_rt.core.types import SlangType
+from slangpy_rt.core.wording import describe
+
+Shape = tuple[int, ...]
+
+INTEGERS = frozenset({"int", "uint", "int64_t", "uint64_t"})
+FLOATS = frozenset({"float", "double"})
+
+
+class Generator(ABC):
+    """An argument that is computed for each element of the call.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        What it adds to the call's shape.
+    indexed : bool
+        Whether its text reads ``index``, the element's index in each dimension, or only ``i``, the flat one.
+    """
+
+    shape: Shape = ()
+    indexed: ClassVar[bool] = True
+    # The parameters that a repr shows, unless they have this value; each is kept under its name with "_" before.
+    defaults: ClassVar[dict[str, Any]] = {}
+
+    @abstractmethod
+    def key(self) -> Any:
+        """Equal for generators which one prepared call can serve; ``values`` are no part of it."""
+
+    def scalars(self) -> tuple[str, ...]:
+        """Slang scalar types of ``values``."""
+        return ()
+
+    def values(self) -> tuple[Any, ...]:
+        """Numbers that travel with each call."""
+        return ()
+
+    @abstractmethod
+    def check(self, where: str, type_: SlangType) -> None:
+        """See whether a parameter can take it, in a call of any shape.
+
+        Parameters
+        ----------
+        where : str
+            Start of an error message.
+        type_ : SlangType
+            The parameter.
+
+        Raises
+        ------
+        BindError
+            If it cannot.
+        """
+
+    @abstractmethod
+    def expression(
+        self, where: str, type_: SlangType, values: Sequence[str], rank: int, dims: Shape | None = None
+    ) -> str:
+        """Slang text of one element.
+
+        Parameters
+        ----------
+        where : str
+            Start of an error message.
+        type_ : SlangType
+            The parameter.
+        values : sequence of str
+            What the text calls ``values``.
+        rank : int
+            Dimensions of the call.
+        dims : tuple of int, optional
+            The call dimension of each dimension of ``shape``; the last ones unless given.
+
+        Raises
+        ------
+        BindError
+            If the parameter cannot take it, or not in a call of that rank.
+        """
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and vars(self) == vars(other)
+
+    def __hash__(self) -> int:
+        return hash((type(self), *vars(self).values()))
+
+    def __repr__(self) -> str:
+        said = [(name, getattr(self, f"_{name}"), default) for name, default in self.defaults.items()]
+        fields = ", ".join(f"{name}={describe(value)}" for name, value, default in said if value != default)
+        return f"{type(self).__name__}({fields})"
+
+
+def components(
+    where: str,
+    type_: SlangType,
+    what: Generator,
+    dim: int = -1,
+    scalars: frozenset[str] = INTEGERS,
+) -> int:
+    """How many numbers a parameter takes: 1 of ``int``, 2 of ``int2`` and ``int[2]``.
+
+    Raises
+    ------
+    BindError
+        If it takes none of these scalars, or not ``dim`` of them.
+    """
+    inner = type_.element if type_.kind == "array" else type_
+    if (
+        inner is None
+        or inner.scalar not in scalars
+        or inner.kind not in ("scalar", "vector")
+        or (type_.kind == "array" and (inner.kind != "scalar" or not type_.shape[0]))
+    ):
+        makes, takes = ("floats", "float") if scalars is FLOATS else ("whole numbers", "int")
+        raise BindError(
+            f"{where} is {what!r}, which makes {makes}; it takes {'an' if takes == 'int' else 'a'} "
+            f"'{takes}', '{takes}3' or '{takes}[4]' parameter, not '{type_.name}'."
+        )
+    count = type_.shape[0] if type_.shape else 1
+    if dim not in (-1, count):
+        raise BindError(f"{where} is {what!r}, which is {dim} number{'s' * (dim > 1)}; '{type_.name}' takes {count}.")
+    return count
+
+
+def scalar_of(type_: SlangType) -> str:
+    return type_.element.scalar if type_.element is not None else type_.scalar
+
+
+def is_whole(value: Any) -> bool:
+    # To Python a bool is an int.
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+
+
+def dim_of(function: str, name: str, value: Any) -> int:
+    if not is_whole(value) or (value != -1 and value < 1):
+        raise BindError(f"{function}: {name} is a whole number of at least 1, or -1, not {describe(value)}.")
+    return int(value)

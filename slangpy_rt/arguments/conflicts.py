@@ -1,0 +1,331 @@
+"""Conflicts of one call: arguments that share memory with what the call writes.
+
+The result of a call is as if all its inputs had been read first. What is only read and shares bytes with what another
+element of the call writes is copied on the device before; two arrays that are written may not share any. Pairs of
+arrays that their layouts keep apart are left out once and for all; of the others a call compares the addresses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from slangpy_rt.arguments.bound import Bound
+from slangpy_rt.arguments.feeds import ConvertedFeed, Feed, FieldFeed, Region
+from slangpy_rt.arrays.ndbuffer import NDBuffer
+from slangpy_rt.backends.base import Buffer, Dispatch
+from slangpy_rt.core.dtypes import NUMPY_OF, element_type
+from slangpy_rt.core.errors import ShapeError
+from slangpy_rt.core.overlap import Walk, crosses, overlap, repeats, window
+from slangpy_rt.core.shapes import Shape, align
+
+if TYPE_CHECKING:
+    from slangpy_rt.device import Device
+
+_HINT = ", or declare what is only read a Tensor: a RWTensor or NDBuffer counts as written"
+# Differences of addresses of which a call remembers what they mean.
+_REMEMBERED = 1024
+
+
+class Conflicts:
+    """The pairs of arrays of a call that may share memory.
+
+    Parameters
+    ----------
+    title : str
+        The function, for messages.
+    places : sequence of Place
+        The arrays that the call uses where they lie.
+    shape : tuple of int
+        Of the call.
+    """
+
+    def __init__(self, device: Device, title: str, places: Sequence[Place], shape: Shape) -> None:
+        self._device = device
+        self._title = title
+        self._places = places
+        self._shape = shape
+        # Where the addresses of two arrays stand in the block, and what they differ by if spans overlap.
+        self._pairs = [
+            (a.entry, b.entry, *window(a.walk, b.walk, shape), a, b)
+            for k, a in enumerate(places)
+            for b in places[k + 1 :]
+            if not self._apart(a, b)
+        ]
+        self._known: dict[tuple[int, int, int], Place | None] = {}
+        # Packed addresses that are in no conflict. Looking one up takes 0.05 us, comparing two pairs 0.3.
+        self.apart: set[bytes] = set()
+
+    def __bool__(self) -> bool:
+        return bool(self._pairs)
+
+    def found(self, block: Sequence[int]) -> list[Place]:
+        """What has to be copied, of arrays at these addresses.
+
+        Raises
+        ------
+        ShapeError
+            If two arrays share memory that are both written.
+        """
+        for a, b, low, high, _, _ in self._pairs:
+            if low < block[a] - block[b] < high:
+                return self._look(block)
+        return []
+
+    def found_in(self, packed: bytes, block: Sequence[int]) -> list[Place]:
+        """As ``found``, which is remembered if there is nothing; ``packed`` has the addresses, and nothing else."""
+        found = self.found(block)
+        if not found:
+            if len(self.apart) >= _REMEMBERED:
+                self.apart.clear()
+            self.apart.add(packed)
+        return found
+
+    def copies(self, found: Sequence[Place], block: list[Any], buffers: list[Buffer]) -> list[Dispatch]:
+        """What copies arrays; the block and the buffers get the copies in place of the arrays.
+
+        A copy has the strides of the array, and lies as it does within 32 bytes: the kernel stays the same.
+
+        Raises
+        ------
+        OutOfMemoryError
+            If there is no memory for a copy.
+        """
+        spans = []
+        for place in found:
+            low, high = place.walk.span(self._shape)
+            spans.append((block[place.entry] + low, block[place.entry] + high, place))
+        # Fields of one array of structs have one copy.
+        merged: list[tuple[int, int, list[Place]]] = []
+        for low, high, place in sorted(spans, key=lambda span: span[:2]):
+            last = merged[-1] if merged else None
+            if last is not None and low <= last[1] and buffers[last[2][0].buffer] is buffers[place.buffer]:
+                merged[-1] = last[0], max(high, last[1]), [*last[2], place]
+            else:
+                merged.append((low, high, [place]))
+        out = []
+        for low, high, places in merged:
+            source = buffers[places[0].buffer]
+            copy = self._device.alloc(high - low + 64)
+            moved = copy.address + low % 32 - low
+            out.append(_copying(self._device, source, low, copy, moved + low, high - low))
+            for place in places:
+                block[place.entry] += moved
+                buffers[place.buffer] = copy
+        return out
+
+    def _apart(self, a: Place, b: Place) -> bool:
+        """Whether two arrays cannot be in conflict, whichever they are."""
+        if not (a.writes or b.writes):
+            return True
+        # Sums may meet in one place, and whoever takes two whole arrays to write to knows whether they are one.
+        if a.writes and b.writes and ((a.adds and b.adds) or (a.whole and b.whole)):
+            return True
+        if not (a.own and b.own):
+            return False
+        return a.own != b.own or self._decide(a, b, a.offset - b.offset) is None
+
+    def _look(self, block: Sequence[int]) -> list[Place]:
+        found: list[Place] = []
+        for a, b, low, high, first, second in self._pairs:
+            offset = block[a] - block[b]
+            if not low < offset < high:
+                continue
+            try:
+                copied = self._known[a, b, offset]
+            except KeyError:
+                copied = self._decide(first, second, offset)
+                if len(self._known) >= _REMEMBERED:
+                    self._known.clear()
+                self._known[a, b, offset] = copied
+            if copied is None or copied in found:
+                continue
+            if copied.writes:
+                raise shared(self._title, first, second, offset)
+            found.append(copied)
+        return found
+
+    def _decide(self, a: Place, b: Place, offset: int) -> Place | None:
+        """Which of two arrays has to be copied, None if neither; one that is written stands for an error."""
+        if a.writes and b.writes:
+            return a if overlap(a.walk, b.walk, self._shape, offset) else None
+        # What a function reads of a whole array, it may read after it has written to another one.
+        meets = overlap if a.whole and b.whole else crosses
+        return (b if a.writes else a) if meets(a.walk, b.walk, self._shape, offset) else None
+
+
+class Place(NamedTuple):
+    """An array of a call, used where it lies.
+
+    Attributes
+    ----------
+    entry, buffer : int
+        Where its address stands in the block, and its buffer among the buffers.
+    writes, adds : bool
+        Whether the kernel writes to it, and by additions alone.
+    whole : bool
+        Whether the function itself reaches into it, at any time.
+    shape, strides : tuple of int
+        Of the array, strides in bytes.
+    own, offset : int
+        Bytes of its buffer if it has all of that, else 0, and where in it its first element lies.
+    """
+
+    name: str
+    walk: Walk
+    shape: Shape
+    strides: Shape
+    entry: int
+    buffer: int
+    writes: bool
+    adds: bool
+    whole: bool
+    own: int
+    offset: int
+
+
+def conflicts_of(
+    device: Device, title: str, every: Sequence[Bound], made: Bound | None, shape: Shape, derivative: str
+) -> Conflicts | None:
+    """The conflicts that a call may have; None if it has none, whatever it is called with.
+
+    Parameters
+    ----------
+    every : sequence of Bound
+        Uniforms, arguments and the result, in the order of the block.
+    made : Bound or None
+        The result, if each call makes a new one.
+    """
+    places: list[Place] = []
+    entry = buffer = 0
+    writers = (
+        writes_to(p, derivative, p is leaf)
+        for b in every
+        if b is not made
+        for leaf in b.places
+        for p in (leaf, *leaf.gradients)
+    )
+    if not any(writers):
+        return None
+    for b in every:
+        for leaf in b.places:
+            for p in (leaf, *leaf.gradients):
+                if p.feed.buffers and not p.feed.private and b is not made:
+                    place = _place(p, shape, entry, buffer, derivative, p is leaf)
+                    if place is not None:
+                        places.append(place)
+                entry += entries(p)
+                buffer += p.feed.buffers
+    found = Conflicts(device, title, places, shape)
+    return found if found else None
+
+
+def entries(leaf: Bound) -> int:
+    """How many entries of the block an argument without parts has."""
+    if leaf.generator is not None:
+        return len(leaf.generator.scalars())
+    return {"value": leaf.count, "unused": 0}.get(leaf.mode, 1)
+
+
+def writes_to(leaf: Bound, derivative: str, is_primal: bool) -> bool:
+    """Whether a kernel writes to an array."""
+    if derivative == "backward" and is_primal and leaf.mode == "array":
+        return False
+    # Of a whole array, a forward derivative leaves tangents where a backward one reads gradients.
+    return leaf.access in ("out", "inout", "accumulate") or (
+        derivative == "forward" and leaf.access == "seed" and leaf.mode == "tensor"
+    )
+
+
+def walk_of(leaf: Bound, shape: Shape) -> Walk:
+    """The bytes of an array that the elements of a call touch."""
+    unit = NUMPY_OF[leaf.scalar].itemsize
+    steps = tuple(s * unit for s in align(leaf.shape, leaf.strides, shape, leaf.mapped))
+    inner = tuple((n, s * unit) for n, s in zip(*leaf.view, strict=True)) if leaf.mode == "tensor" else ()
+    return Walk(steps, inner, leaf.count * unit)
+
+
+def _place(leaf: Bound, shape: Shape, entry: int, buffer: int, derivative: str, is_primal: bool) -> Place | None:
+    """An array that takes part in conflicts: none without elements, and no pointer, of which nobody knows the end."""
+    if leaf.mode not in ("array", "tensor") or 0 in (*leaf.shape, *leaf.view[0]):
+        return None
+    unit = NUMPY_OF[leaf.scalar].itemsize
+    return Place(
+        leaf.name, walk_of(leaf, shape), leaf.shape + leaf.view[0],
+        tuple(s * unit for s in leaf.strides + leaf.view[1]), entry, buffer,
+        writes_to(leaf, derivative, is_primal), leaf.access == "accumulate", leaf.mode == "tensor", leaf.own,
+        _offset(leaf.feed),
+    )  # fmt: skip
+
+
+def _offset(feed: Feed) -> int:
+    while isinstance(feed, ConvertedFeed):
+        feed = feed.inner
+    return feed.offset if isinstance(feed, FieldFeed) else 0
+
+
+def clash_of(regions: Sequence[Region], alone: bool) -> tuple[int, int] | None:
+    """Two regions that share memory, or twice one that overlaps itself, which only ``alone`` asks for."""
+    for k, r in enumerate(regions if alone else ()):
+        if repeats(Walk(r.strides, (), r.nbytes), r.shape):
+            return k, k
+    spans = [r.span for r in regions]
+    for k, (low, high) in enumerate(spans):
+        for j in range(k):
+            if spans[j][0] < high and low < spans[j][1]:
+                a, b = (
+                    Walk((), tuple(zip(r.shape, r.strides, strict=True)), r.nbytes) for r in (regions[j], regions[k])
+                )
+                if overlap(a, b, (), regions[j].address - regions[k].address):
+                    return j, k
+    return None
+
+
+def clashing(title: str, names: Sequence[str], regions: Sequence[Region], clash: tuple[int, int]) -> ShapeError:
+    """The error of regions that share memory."""
+    (j, k), (a, b) = clash, (regions[c] for c in clash)
+    if j == k:
+        return ShapeError(
+            f"{title}: '{names[k]}' of shape {b.shape} and byte strides {b.strides} would be written to, and its "
+            f"elements of {b.nbytes} bytes overlap each other; give the call an array without overlaps."
+        )
+    return shared(
+        title, Named(names[j], a.shape, a.strides), Named(names[k], b.shape, b.strides), a.address - b.address
+    )
+
+
+class Named(NamedTuple):
+    """What a message says of an array outside of the device; as of Place."""
+
+    name: str
+    shape: Shape
+    strides: Shape
+    whole: bool = False
+
+
+def shared(title: str, a: Place | Named, b: Place | Named, offset: int) -> ShapeError:
+    """The error of two arrays that are written and share memory, ``offset`` bytes from the second to the first."""
+    where = f"{abs(offset)} bytes {'after' if offset > 0 else 'before'}" if offset else "at"
+    return ShapeError(
+        f"{title}: '{a.name}' and '{b.name}' share memory, and both are written: '{a.name}' of shape {a.shape} and "
+        f"byte strides {a.strides} begins {where} the first element of '{b.name}' of shape {b.shape} and byte "
+        f"strides {b.strides}. Give one of them memory of its own{_HINT if a.whole or b.whole else ''}."
+    )
+
+
+def _copying(device: Device, source: Buffer, at: int, target: Buffer, to: int, nbytes: int) -> Dispatch:
+    """What copies bytes on a device; both begin at the same place within 32 bytes."""
+    size = 4
+    if at % 4 or nbytes % 4:
+        if "uint8_t" in device.caps.scalars:
+            size = 1
+        else:
+            # Blocks of memory begin and end at words there, and the copy has room.
+            nbytes += at % 4 + -(at + nbytes) % 4
+            at, to = at - at % 4, to - at % 4
+    kind = element_type("", "uint" if size == 4 else "uint8_t")
+    layout = device.layout(NDBuffer, kind, (nbytes // size,), None, at % 32 == 0)
+    words = NDBuffer.of(layout, source, at), NDBuffer.of(layout, target, to)
+    copy = device.moves.copy if size == 4 else device.moves.copyByte
+    dispatch: Dispatch = copy.recorded(words[:1], words[1], {}).dispatch
+    return dispatch

@@ -1,0 +1,109 @@
+"""Gradients of a deterministic device: where threads add to one place, they add integers, in whatever order.
+
+``shaders/exact.slang`` has the arithmetic. Here a gradient is replaced by a row of integers a scalar, which a second
+kernel turns into the number that is added to the gradient. Gradients that one thread alone adds to stay as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from slangpy_rt.arguments.bound import Bound
+from slangpy_rt.arguments.feeds import Feed
+from slangpy_rt.arrays.ndbuffer import NDBuffer
+from slangpy_rt.backends.base import Buffer
+from slangpy_rt.calls.kernel_spec import EXACT_WORDS, adding, spacing
+from slangpy_rt.core.dtypes import NUMPY_OF, element_type, scalar_type, storage
+from slangpy_rt.core.errors import ShapeError
+from slangpy_rt.core.overlap import Walk, repeats
+from slangpy_rt.core.shapes import Shape, align, contiguous
+
+if TYPE_CHECKING:
+    from slangpy_rt.device import Device
+
+# The module that adds sums to gradients, those as integers of their size.
+FOLDS = "_spy_folds.slang"
+_BITS = {"half": "uint16_t", "float": "uint", "double": "uint64_t"}
+
+
+class ExactFeed(Feed):
+    """Zeroed sums in place of a gradient, which they are added to after the kernel.
+
+    Parameters
+    ----------
+    inner : Feed
+        Of the gradient.
+    shape, strides : tuple of int
+        Of all its scalars; strides in scalars.
+    """
+
+    buffers = 1
+    private = True
+    returns = True
+    lasting = False
+
+    def __init__(self, device: Device, inner: Feed, scalar: str, shape: Shape, strides: Shape) -> None:
+        self._device = device
+        self._inner = inner.kept()
+        self._scalar = scalar
+        self._words = device.layout(NDBuffer, element_type("", f"int64_t[{EXACT_WORDS[scalar]}]"), shape)
+        self._target = device.layout(NDBuffer, scalar_type(_BITS[scalar]), shape, strides, aligned=False)
+
+    def feed(self, value: Any, block: list[Any], buffers: list[Buffer]) -> None:
+        words = self._device.alloc(self._words.nbytes)
+        NDBuffer.of(self._words, words, words.address).clear()
+        block.append(words.address)
+        buffers.append(words)
+
+    def finish(self, value: Any, buffers: Sequence[Buffer]) -> None:
+        block: list[Any] = []
+        target: list[Buffer] = []
+        self._inner.feed(value, block, target)
+        words = NDBuffer.of(self._words, buffers[0], buffers[0].address)
+        gradient = NDBuffer.of(self._target, target[0], block[0])
+        fold = getattr(self._device.folds, f"fold_{self._scalar}")
+        fold(gradient, words)
+        if self._inner.returns:
+            self._inner.finish(value, target)
+
+
+def exactly(where: str, device: Device, bound: Bound, shape: Shape, aliased: bool) -> Bound:
+    """An argument whose gradients are exact sums where several threads add to them, in a call of that shape.
+
+    Raises
+    ------
+    ShapeError
+        If such a gradient overlaps itself, but for what is stretched.
+    """
+    if bound.mode == "parts":
+        parts = tuple((place, exactly(where, device, part, shape, aliased)) for place, part in bound.parts)
+        return replace(bound, parts=parts)
+    g = bound.grad_out
+    if g is None or g.access != "accumulate":
+        return bound
+    if g.mode == "array":
+        strides = align(g.shape, g.strides, shape, g.mapped)
+        if adding(strides, shape, g.count, aliased) == "accumulate":
+            return bound
+    stored = storage(bound.type.arguments[0] if g.mode == "tensor" else bound.type)  # type: ignore[arg-type]
+    assert stored is not None
+    inner, outer = g.view if g.mode == "tensor" else ((), ())
+    kept = g.strides + outer + contiguous(stored.dims)
+    # Of a stretched view one place is there once.
+    whole = tuple(1 if s == 0 and n else n for n, s in zip(g.shape + inner + stored.dims, kept, strict=True))
+    spaced = tuple(spacing(g.scalar) * s if stride else 0 for s, stride in zip(contiguous(whole), kept, strict=True))
+    rank = len(g.shape)
+    unit = NUMPY_OF[g.scalar].itemsize
+    if repeats(Walk(tuple(s * unit for s in kept), (), unit), whole):
+        raise ShapeError(
+            f"{where}: '{g.name}' of shape {whole} and byte strides {tuple(s * unit for s in kept)} overlaps itself, "
+            "and a deterministic device adds exact sums to places of their own; give the argument a gradient "
+            "without overlaps."
+        )
+    feed = ExactFeed(device, g.feed, g.scalar, whole, kept)
+    exact = replace(
+        g, strides=spaced[:rank], view=(inner, spaced[rank : rank + len(inner)]), aligned=False, feed=feed
+    )
+    return replace(bound, grad_out=exact)

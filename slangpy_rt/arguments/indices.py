@@ -1,0 +1,250 @@
+"""Indices as arguments: of the element in the call, of a grid that gives the call its shape, of a ``range``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from slangpy_rt.arguments.computed import Generator, Shape, components, dim_of, is_whole, scalar_of
+from slangpy_rt.core.errors import BindError
+from slangpy_rt.core.types import SlangType
+from slangpy_rt.core.wording import describe
+
+
+class call_id(Generator):
+    """Stands for the index of the current element in the call's shape.
+
+    An ``int`` parameter takes it in calls of one dimension, ``int2`` in two, ``int3`` in three. As in textures,
+    ``x`` counts the last dimension; ``int[2]`` counts as NumPy does, the first dimension first. A vector of one
+    component more than the call has dimensions holds 0 there: ``int3`` is ``(x, y, 0)`` in two.
+
+    Parameters
+    ----------
+    dims : int
+        How many numbers the parameter has to hold; -1 for as many as it does.
+
+    Raises
+    ------
+    BindError
+        If ``dims`` is no such number.
+    """
+
+    defaults: ClassVar[dict[str, Any]] = {"dims": -1}
+
+    def __init__(self, dims: int = -1) -> None:
+        if isinstance(dims, (tuple, list)):
+            raise BindError(
+                f"call_id: dims is a number, not {describe(dims)}; grid({describe(dims)}) gives the call a shape."
+            )
+        self._dims = dim_of("call_id", "dims", dims)
+
+    def key(self) -> Any:
+        return call_id, self._dims
+
+    def check(self, where: str, type_: SlangType) -> None:
+        components(where, type_, self, self._dims)
+
+    def expression(
+        self, where: str, type_: SlangType, values: Sequence[str], rank: int, dims: Shape | None = None
+    ) -> str:
+        wanted = components(where, type_, self, self._dims)
+        spare = rank > 0 and wanted == rank + 1 and type_.kind == "vector"
+        if wanted != rank and not spare:
+            raise BindError(
+                f"{where} is {self!r} for '{type_.name}', which counts {_count(wanted)}; "
+                f"the call has {rank or 'none'}."
+            )
+        scalar = scalar_of(type_)
+        return _vector_of(type_, ["0"] * spare + [f"{scalar}(_spy_index[{d}])" for d in range(rank)])
+
+
+class thread_id(Generator):
+    """Stands for the number of the current element, counted in row-major order through the call's shape.
+
+    It is the same in calls of any rank, for any ``group_size`` and on every device. ``uint`` takes the number,
+    ``uint2`` and ``uint3`` hold it in ``x`` and 0 elsewhere. Use ``call_id`` for an index in each dimension.
+
+    Parameters
+    ----------
+    dims : int
+        How many numbers the parameter has to hold; -1 for as many as it does.
+
+    Raises
+    ------
+    BindError
+        If ``dims`` is no such number.
+    """
+
+    indexed: ClassVar[bool] = False
+    defaults: ClassVar[dict[str, Any]] = {"dims": -1}
+
+    def __init__(self, dims: int = -1) -> None:
+        self._dims = dim_of("thread_id", "dims", dims)
+
+    def key(self) -> Any:
+        return thread_id, self._dims
+
+    def check(self, where: str, type_: SlangType) -> None:
+        if type_.kind == "array":
+            raise BindError(f"{where} is {self!r}; it takes a 'uint', 'uint2' or 'uint3' parameter, not an array.")
+        components(where, type_, self, self._dims)
+
+    def expression(
+        self, where: str, type_: SlangType, values: Sequence[str], rank: int, dims: Shape | None = None
+    ) -> str:
+        self.check(where, type_)
+        number = f"{scalar_of(type_)}(_spy_i)"
+        return f"{type_.name}({', '.join([number, *['0'] * (type_.shape[0] - 1)])})" if type_.shape else number
+
+
+class grid(Generator):
+    """An index like ``call_id``, which gives the call its shape.
+
+    Parameters
+    ----------
+    shape : int or tuple of int
+        The call's dimensions, the slowest first; -1 for one that another argument gives. One of 1 is stretched, as
+        an array's is: its index stays the first.
+    offset : int or tuple of int, optional
+        The first index of each dimension, 0 unless given.
+    stride : int or tuple of int, optional
+        The step of each dimension, 1 unless given: element ``k`` has ``offset + k * stride``.
+
+    Raises
+    ------
+    BindError
+        If they are no whole numbers, or not as many of each.
+    """
+
+    def __init__(
+        self,
+        shape: int | tuple[int, ...],
+        offset: int | tuple[int, ...] | None = None,
+        stride: int | tuple[int, ...] | None = None,
+    ) -> None:
+        items = _whole(shape)
+        if not items or min(items) < -1:
+            raise BindError(f"grid: a shape is made of whole numbers of at least 0, or -1, not {describe(shape)}.")
+        self.shape = tuple(1 if n == -1 else n for n in items)
+        self._shape = items
+        self._offset = _each("offset", 0 if offset is None else offset, items)
+        self._stride = _each("stride", 1 if stride is None else stride, items)
+        # Of a dimension that another argument gives, only the first index is known.
+        ends = zip(self._offset, self._stride, self.shape, strict=True)
+        self._bounds = _bounds([value for first, step, n in ends for value in (first, first + max(n - 1, 0) * step)])
+
+    def key(self) -> Any:
+        return grid, self._shape, self._bounds
+
+    def scalars(self) -> tuple[str, ...]:
+        return ("int",) * (2 * len(self.shape))
+
+    def values(self) -> tuple[Any, ...]:
+        return (*self._offset, *self._stride)
+
+    def check(self, where: str, type_: SlangType) -> None:
+        wanted, own = components(where, type_, self), len(self.shape)
+        if wanted != own:
+            raise BindError(f"{where} is {self!r} of {_count(own)}; '{type_.name}' counts {wanted}.")
+        _check_bounds(where, type_, self, self._bounds)
+
+    def expression(
+        self, where: str, type_: SlangType, values: Sequence[str], rank: int, dims: Shape | None = None
+    ) -> str:
+        self.check(where, type_)
+        own, scalar = len(self.shape), scalar_of(type_)
+        places = dims if dims is not None else range(rank - own, rank)
+        # A dimension of 1 is stretched, as an array's is; one of -1 follows the call.
+        steps = zip(values[:own], values[own:], places, self._shape, strict=True)
+        return _vector_of(
+            type_, [f"{scalar}({first})" if n == 1 else _step(scalar, first, step, d) for first, step, d, n in steps]
+        )
+
+    def __repr__(self) -> str:
+        offset = f", offset={self._offset}" if any(self._offset) else ""
+        stride = f", stride={self._stride}" if set(self._stride) != {1} else ""
+        return f"grid(shape={self._shape}{offset}{stride})"
+
+
+class range_of(Generator):
+    """A Python ``range`` as an argument: one whole number an element, as many as ``len(range)``."""
+
+    def __init__(self, values: range) -> None:
+        self.shape = (len(values),)
+        self._range = values
+        self._bounds = _bounds([values[0], values[-1]] if values else [])
+
+    def key(self) -> Any:
+        return range, self.shape, self._bounds
+
+    def scalars(self) -> tuple[str, ...]:
+        return ("int", "int")
+
+    def values(self) -> tuple[Any, ...]:
+        return self._range.start, self._range.step if len(self._range) > 1 else 0
+
+    def check(self, where: str, type_: SlangType) -> None:
+        if components(where, type_, self) != 1 or type_.kind != "scalar":
+            raise BindError(f"{where} is {self!r}; it takes an 'int' parameter, not '{type_.name}'.")
+        _check_bounds(where, type_, self, self._bounds)
+
+    def expression(
+        self, where: str, type_: SlangType, values: Sequence[str], rank: int, dims: Shape | None = None
+    ) -> str:
+        self.check(where, type_)
+        return _step(scalar_of(type_), values[0], values[1], rank - 1 if dims is None else dims[0])
+
+    def __repr__(self) -> str:
+        return repr(self._range)
+
+
+def _vector_of(type_: SlangType, items: Sequence[str]) -> str:
+    """Indices, the first dimension first, as a parameter takes them: vectors count the last dimension in x."""
+    if type_.kind == "array":
+        return f"Array<{scalar_of(type_)}, {len(items)}>({', '.join(items)})"
+    return f"{type_.name}({', '.join(reversed(items))})" if type_.shape else items[0]
+
+
+def _step(scalar: str, first: str, step: str, d: int) -> str:
+    return f"{scalar}({first}) + {scalar}(_spy_index[{d}]) * {scalar}({step})"
+
+
+def _count(dims: int) -> str:
+    return f"{dims} dimension{'s' * (dims != 1)}"
+
+
+def _bounds(values: Sequence[int]) -> str:
+    """Which integers hold them: ``"uint"`` for every type, ``"int"`` for the signed ones, ``""`` for none."""
+    if any(not -(2**31) <= v < 2**31 for v in values):
+        return ""
+    return "int" if any(v < 0 for v in values) else "uint"
+
+
+def _check_bounds(where: str, type_: SlangType, what: Generator, bounds: str) -> None:
+    if not bounds:
+        raise BindError(f"{where} is {what!r}, whose numbers go beyond those of an 'int', {-(2**31)} to {2**31 - 1}.")
+    if bounds == "int" and scalar_of(type_).startswith("u"):
+        raise BindError(f"{where} is {what!r}, which has negative numbers; '{type_.name}' takes none.")
+
+
+def _whole(value: Any) -> Shape:
+    """One whole number or several; none if they are something else."""
+    try:
+        items = (value,) if is_whole(value) else tuple(value)
+    except TypeError:
+        return ()
+    return tuple(int(n) for n in items) if all(map(is_whole, items)) else ()
+
+
+def _each(name: str, value: Any, shape: Shape) -> Shape:
+    """A whole number for each dimension."""
+    items = _whole(value)
+    if not items or not _bounds(items):
+        raise BindError(f"grid: {name} is made of whole numbers that fit an 'int', not {describe(value)}.")
+    if is_whole(value):
+        return items * len(shape)
+    if len(items) != len(shape):
+        raise BindError(
+            f"grid: {name} {describe(value)} has {len(items)} numbers; the shape {shape} has {len(shape)}."
+        )
+    return items

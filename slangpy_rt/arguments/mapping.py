@@ -1,0 +1,101 @@
+"""Map: which call dimensions an argument's dimensions run along, as the user said with ``map``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from slangpy_rt.core.checks import text
+from slangpy_rt.core.dtypes import SLANG_OF
+from slangpy_rt.core.errors import BindError
+from slangpy_rt.core.types import SlangType
+from slangpy_rt.core.wording import describe
+
+# Dimensions of a call; NumPy has as many.
+_MOST = 32
+_PYTHON = {float: "float", int: "int", bool: "bool"}
+
+
+@dataclass(frozen=True)
+class Map:
+    """What the user said of one argument.
+
+    Attributes
+    ----------
+    dims : tuple of int or None
+        The call dimension of each dimension that is vectorized; None leaves it to broadcasting.
+    type : SlangType, str or None
+        What the argument is taken for.
+    fields : tuple of (str, Map)
+        The same for fields of a dict.
+    """
+
+    dims: tuple[int, ...] | None = None
+    type: SlangType | str | None = None
+    fields: tuple[tuple[str, Map], ...] = ()
+
+    def field(self, name: str) -> Map:
+        """What was said of one field."""
+        return dict(self.fields).get(name, NO_MAP)
+
+    def __str__(self) -> str:
+        if self.dims is not None:
+            return repr(self.dims)
+        return repr(self.type.name if isinstance(self.type, SlangType) else self.type)
+
+
+NO_MAP = Map()
+
+
+def read_map(where: str, value: Any, depth: int = 0) -> Map:
+    """What a user gives to ``map`` for one argument.
+
+    Parameters
+    ----------
+    where : str
+        Start of an error message.
+    value : tuple of int, int, type, str, SlangType or dict
+        As documented at ``Function.map``.
+
+    Raises
+    ------
+    BindError
+        If it is none of these.
+    """
+    if value is None:
+        return NO_MAP
+    if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
+        value = (int(value),)
+    if isinstance(value, tuple):
+        if not all(isinstance(d, (int, np.integer)) and 0 <= d < _MOST for d in value):
+            last = _MOST - 1
+            raise BindError(
+                f"{where}: {describe(value)} is not a tuple of call dimensions, which count from 0 to {last}."
+            )
+        return Map(tuple(int(d) for d in value))
+    if isinstance(value, Mapping):
+        if depth == _MOST:
+            raise BindError(f"{where}: {describe(value)} holds dicts in dicts without an end.")
+        for k in value:
+            text(where, "a field's name", k)
+        fields = tuple((k, read_map(f"{where}.{k}", v, depth + 1)) for k, v in value.items() if k != "$type")
+        own = read_map(where, value["$type"], depth + 1).type if "$type" in value else None
+        return Map(type=own, fields=fields)
+    named = getattr(value, "slang_type", value)
+    if isinstance(named, (SlangType, str)):
+        return Map(type=text(where, "the type", named) if isinstance(named, str) else named)
+    if isinstance(value, type) and value in _PYTHON:
+        return Map(type=_PYTHON[value])
+    try:
+        if not isinstance(value, np.dtype) and not (isinstance(value, type) and issubclass(value, np.generic)):
+            raise KeyError
+        return Map(type=SLANG_OF[np.dtype(value)])
+    except (KeyError, TypeError):
+        raise BindError(
+            f"{where}: {describe(value)} says neither dimensions nor a type; give a tuple of call "
+            "dimensions, such as (0,), "
+            "a type or its name, such as 'float3', or a dict of these for fields."
+        ) from None

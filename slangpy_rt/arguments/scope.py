@@ -1,0 +1,134 @@
+"""Scope: the device and the source that a module's functions are bound with, and its hot reload.
+
+When a file of the module has changed, the next call finds out, and everything made of the module follows.
+"""
+
+from __future__ import annotations
+
+import threading
+from math import inf
+from time import monotonic, thread_time
+from typing import TYPE_CHECKING, Any
+
+from slangpy_rt.core.dtypes import element_type
+from slangpy_rt.core.errors import BindError
+from slangpy_rt.core.types import SlangType, StructInfo
+from slangpy_rt.core.weak import WeakMembers
+from slangpy_rt.slang.source import Source
+
+if TYPE_CHECKING:
+    from slangpy_rt.device import Device
+
+# Seconds between two looks at the files: a look at one costs 3 us, and nobody edits and calls again sooner. For a
+# module of very many files it is this many times what they take.
+_PAUSE, _SHARE = 0.01, 20
+
+
+class Scope:
+    """Where calls are bound.
+
+    Parameters
+    ----------
+    device : Device
+        Where kernels run.
+    source : Source
+        The module.
+    watch : bool
+        Whether to look for changes of its files.
+    strict : bool
+        Whether the module refuses to broadcast.
+
+    Attributes
+    ----------
+    due : float
+        When, by ``time.monotonic``, ``check`` has to be called before a call.
+    age : object
+        Another one each time that all prepared calls are dropped: one that was begun before is not to be kept.
+    followers : WeakMembers
+        What is made of the module: ``source_changed`` is called after a change, ``forget`` when the device closes.
+    """
+
+    def __init__(self, device: Device, source: Source, watch: bool = False, strict: bool = False) -> None:
+        self.device = device
+        self.source = source
+        self.strict = strict
+        self.age = object()
+        self.followers: WeakMembers[Any] = WeakMembers()
+        self.due = 0.0 if watch and source.watched else inf
+        # Emitted and loaded kernels by their descriptions, which hold no sizes: calls of new shapes find them here.
+        self.ready: dict[Any, Any] = {}
+        self._lock = threading.RLock()
+
+    def look(self) -> None:
+        """``check``, if it is due."""
+        if monotonic() >= self.due:
+            self.check()
+
+    def check(self) -> None:
+        """Take over what changed in the module's files.
+
+        Raises
+        ------
+        CompileError
+            If Slang refuses the new text, or a file is gone; the next call tries again.
+        """
+        with self._lock:
+            started = thread_time()
+            changed = self.source.changed()
+            pause = max(_PAUSE, _SHARE * (thread_time() - started))
+            if changed:
+                self.reload()
+            self.due = monotonic() + pause
+
+    def reload(self) -> None:
+        """Read the module anew.
+
+        Raises
+        ------
+        CompileError
+            As ``check``.
+        """
+        with self._lock:
+            old, self.source = self.source, self.source.renewed()
+            old.close()
+            # First all of them forget: none may run the old text because another could not follow.
+            self.forget()
+            try:
+                for follower in list(self.followers):
+                    follower.source_changed()
+            finally:
+                # What other threads made meanwhile is of both texts.
+                self.forget()
+
+    def forget(self) -> None:
+        """Drop all prepared calls."""
+        self.age = object()
+        self.ready = {}
+        for follower in list(self.followers):
+            follower.forget()
+
+    def struct(self, type_: SlangType) -> SlangType:
+        """A struct with its fields, which reflection leaves out inside containers and pointers."""
+        if type_.kind == "struct" and not type_.fields:
+            return _plain(self.source.type(type_.name)) or type_
+        return type_
+
+    def named(self, where: str, name: str) -> SlangType:
+        """A type by its name in Slang.
+
+        Raises
+        ------
+        BindError
+            If the module knows no such type.
+        """
+        try:
+            return element_type(where, name)
+        except BindError:
+            found = _plain(self.source.type(name))
+            if found is None:
+                raise BindError(f"{where}: module '{self.source.name}' knows no type '{name}'.") from None
+            return found
+
+
+def _plain(found: StructInfo | SlangType | None) -> SlangType | None:
+    return found.type if isinstance(found, StructInfo) else found

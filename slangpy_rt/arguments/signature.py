@@ -1,0 +1,184 @@
+"""Signatures: what tells calls apart. Two calls whose arguments sign alike are served by one prepared call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from enum import Enum
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from slangpy_rt.arguments.adapters import converter, is_plain_sequence
+from slangpy_rt.arguments.computed import Generator
+from slangpy_rt.arguments.stand_ins import stands_in
+from slangpy_rt.arrays.differentiable import DiffPair
+from slangpy_rt.arrays.ndbuffer import NDBuffer
+from slangpy_rt.arrays.tensor import Tensor
+from slangpy_rt.arrays.value_ref import ValueRef
+from slangpy_rt.core.dtypes import SLANG_OF
+from slangpy_rt.core.errors import BindError
+from slangpy_rt.core.structs import fields_of
+from slangpy_rt.core.wording import describe
+
+ARRAYS = frozenset({Tensor, NDBuffer})
+
+
+def signature(value: Any) -> Any:
+    """A hashable value that is equal for arguments which one prepared call can serve."""
+    kind: Any = type(value)
+    sign = _found.get(kind)
+    if sign is None:
+        sign = _signer(kind)
+        if len(_found) < _MOST:
+            _found[kind] = sign
+    return sign(value)
+
+
+def endless(where: str, values: tuple[Any, ...]) -> BindError:
+    """The error for arguments that hold themselves, or more levels than Python goes down."""
+    found = next((v for v in values if isinstance(v, (list, tuple, Mapping))), values)
+    return BindError(f"{where}: an argument holds lists or dicts in each other without an end: {describe(found)}.")
+
+
+def _signer(kind: type) -> Callable[[Any], Any]:
+    """How values of a type sign."""
+    if issubclass(kind, NDBuffer):
+        return _layout
+    if issubclass(kind, np.void):
+        return _sign_fields
+    if issubclass(kind, np.generic):
+        return _dtype
+    if issubclass(kind, type):
+        return _refused_class
+    if issubclass(kind, Generator):
+        return kind.key
+    if issubclass(kind, Enum):
+        return _kind
+    stand_in = converter(kind)
+    # What it stands for is asked once a call, after its signature was found to be unknown.
+    if stands_in(kind) and not hasattr(stand_in, "on"):
+        return _refused
+    if hasattr(stand_in, "on"):
+        sign: Callable[[Any], Any] = stand_in.signature
+        return sign
+    if stand_in is not None:
+        return partial(_sign_stand_in, stand_in)
+    if issubclass(kind, DiffPair):
+        return lambda value: (kind, signature(value.value), signature(value.grad))
+    if issubclass(kind, ValueRef):
+        return lambda value: (kind, signature(value.value))
+    if issubclass(kind, tuple) and hasattr(kind, "_fields"):
+        # To a struct it is fields by name, to others numbers in a row.
+        return lambda value: (_sign_fields(value), _sign_sequence(value))
+    if issubclass(kind, Mapping) or hasattr(kind, "__dataclass_fields__"):
+        return _sign_fields
+    # Subclasses of what is accepted: numpy.memmap, vectors, floats with a unit.
+    for base in (np.ndarray, list, tuple, float, int):
+        if issubclass(kind, base):
+            inner = _SIGNERS[base]
+            return lambda value: (kind, inner(value))
+    return _refused
+
+
+def _refused(value: Any) -> Any:
+    """A signature like no other: no prepared call has it, and ``bind`` says what is wrong with the value."""
+    return object()
+
+
+def _refused_class(value: type) -> Any:
+    # As _result it names a kind; as an argument it must not sign like one of its values.
+    return type, value
+
+
+def _sign_array(value: npt.NDArray[Any]) -> Any:
+    flags = value.flags
+    return np.ndarray, value.dtype, value.shape, value.strides, flags.writeable, flags.aligned
+
+
+def _sign_sequence(value: Any) -> Any:
+    kinds = set(map(type, value))
+    if kinds == _FLOATS:
+        return "floats", len(value)
+    if not is_plain_sequence(value):
+        return ("parts", *[item.layout if type(item) in ARRAYS else signature(item) for item in value])
+    try:
+        array = np.asarray(value)
+    except ValueError:
+        return _refused(value)
+    if array.dtype not in SLANG_OF:
+        return _refused(value)
+    if array.dtype.kind not in "iu" or array.size == 0:
+        return ("list", array.dtype, array.shape)
+    # Whole numbers in a list have no width: what tells calls apart is which integer types hold them all.
+    low, high = int(array.min()), int(array.max())
+    fits = tuple(low >= np.iinfo(d).min and high <= np.iinfo(d).max for d in SLANG_OF if d.kind in "iu")
+    return ("list", array.dtype, array.shape, fits)
+
+
+def _sign_dict(value: dict[Any, Any]) -> Any:
+    # _type may be a struct or a type of a module, which is itself and has no signature.
+    return (
+        dict,
+        tuple(value),
+        *[
+            item.layout
+            if type(item) in ARRAYS
+            else item
+            if name == "_type" and hasattr(item, "slang_type")
+            else signature(item)
+            for name, item in value.items()
+        ],
+    )
+
+
+def _sign_fields(value: Any) -> Any:
+    fields = fields_of(value)
+    assert fields is not None
+    return type(value), _sign_dict(dict(fields))
+
+
+def _sign_text(value: str) -> Any:
+    # Not itself: a key of keyword arguments ends in their names.
+    return "str", value
+
+
+def _sign_stand_in(stand_in: Callable[[Any], Any], value: Any) -> Any:
+    try:
+        return type(value), signature(stand_in(value))
+    except BindError:
+        return _refused(value)
+
+
+def _layout(value: NDBuffer) -> Any:
+    return value.layout
+
+
+def _dtype(value: Any) -> Any:
+    return value.dtype
+
+
+def _kind(value: Any) -> Any:
+    return type(value)
+
+
+def _itself(value: Any) -> Any:
+    return value
+
+
+_FLOATS = {float}
+_SIGNERS: dict[type, Callable[[Any], Any]] = {
+    float: type,
+    int: type,
+    bool: type,
+    type(None): _itself,
+    str: _sign_text,
+    np.ndarray: _sign_array,
+    list: _sign_sequence,
+    tuple: _sign_sequence,
+    dict: _sign_dict,
+}
+# How values of these and of further types sign, and how many types are remembered.
+_found = dict(_SIGNERS)
+_MOST = 1024

@@ -1,0 +1,110 @@
+"""Vectors and matrices by their Slang names, for arguments: ``float3(1, 2, 3)``, ``float4x4(...)``.
+
+They are NumPy arrays of fixed shape and dtype, so arithmetic, printing and conversion are NumPy's.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from slangpy_rt.core.conversion import as_array
+from slangpy_rt.core.dtypes import NUMPY_OF, cast, element_type
+from slangpy_rt.core.errors import BindError
+from slangpy_rt.core.types import SlangType
+from slangpy_rt.core.wording import describe
+
+
+class Vector(np.ndarray):
+    """A small array that knows its Slang type. ``float3(1)`` repeats a number, ``float3(x, y, z)`` takes three.
+
+    Raises
+    ------
+    BindError
+        If the numbers are neither one nor as many as the type has, or do not fit its scalar.
+    """
+
+    slang_type: SlangType
+
+    def __new__(cls, *values: Any) -> Vector:
+        type_ = cls.slang_type
+        given: Any = values[0] if len(values) == 1 else values
+        try:
+            numbers = as_array(f"{type_.name}: what was given", given if values else 0)
+            target = NUMPY_OF[type_.scalar]
+            # Slang would cut fractions and wrap around; here numbers are what they are.
+            if numbers.dtype.kind not in "iub" + "f" * (target.kind == "f") or (
+                target.kind != "f" and not np.all(numbers.astype(target) == numbers)
+            ):
+                raise ValueError(f"{type_.scalar} does not hold them")
+            if target.kind == "f":
+                numbers = cast(f"{type_.name}: what was given", type_.scalar, numbers, target)
+            if numbers.size == 1:
+                numbers = np.broadcast_to(numbers.reshape(()), type_.shape)
+            out = np.empty(type_.shape, target)
+            out[...] = numbers.reshape(type_.shape)
+        except (OverflowError, TypeError, ValueError) as error:
+            raise BindError(f"{type_.name}: {describe(given)} does not make a {type_.name} ({error}).") from None
+        return out.view(cls)
+
+    def __array_finalize__(self, obj: Any) -> None:
+        """What arithmetic makes of it keeps the type only while it keeps shape and dtype."""
+
+    def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
+        return _typed(type(self), array)
+
+    def __getitem__(self, key: Any) -> Any:
+        return np.asarray(self)[key]
+
+    def __repr__(self) -> str:
+        name = self.slang_type.name
+        return f"{name}({np.array2string(np.asarray(self), separator=', ', prefix=f'{name}(')})"
+
+    @property
+    def x(self) -> Any:
+        """The first component."""
+        return self[0]
+
+    @property
+    def y(self) -> Any:
+        """The second component."""
+        return self[1]
+
+    @property
+    def z(self) -> Any:
+        """The third component."""
+        return self._component(2)
+
+    @property
+    def w(self) -> Any:
+        """The fourth component."""
+        return self._component(3)
+
+    def _component(self, place: int) -> Any:
+        if place >= len(self):
+            raise AttributeError(f"'{self.slang_type.name}' has no component '{'xyzw'[place]}'.")
+        return self[place]
+
+
+def _typed(cls: type[Vector], array: npt.NDArray[Any]) -> Any:
+    type_ = cls.slang_type
+    plain = np.asarray(array)
+    same = plain.shape == type_.shape and plain.dtype == NUMPY_OF[type_.scalar]
+    return plain.view(cls) if same else plain[()]
+
+
+def _vector(name: str) -> type[Vector]:
+    return type(name, (Vector,), {"slang_type": element_type(name, name), "__module__": "slangpy_rt"})
+
+
+bool2, bool3, bool4 = (_vector(f"bool{n}") for n in (2, 3, 4))
+int2, int3, int4 = (_vector(f"int{n}") for n in (2, 3, 4))
+uint2, uint3, uint4 = (_vector(f"uint{n}") for n in (2, 3, 4))
+half2, half3, half4 = (_vector(f"half{n}") for n in (2, 3, 4))
+float2, float3, float4 = (_vector(f"float{n}") for n in (2, 3, 4))
+double2, double3, double4 = (_vector(f"double{n}") for n in (2, 3, 4))
+float2x2, float2x3, float2x4 = (_vector(f"float2x{n}") for n in (2, 3, 4))
+float3x2, float3x3, float3x4 = (_vector(f"float3x{n}") for n in (2, 3, 4))
+float4x2, float4x3, float4x4 = (_vector(f"float4x{n}") for n in (2, 3, 4))

@@ -1,0 +1,127 @@
+"""DLPack for arrays on a GPU: an array as a capsule for other libraries, and another library's capsule as memory.
+
+What lies in host memory NumPy hands over and takes. The structures are those of dlpack.h, version 1.0:
+https://dmlc.github.io/dlpack/latest/c_api.html
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+from slangpy_rt.core.errors import BindError
+
+CUDA = 2  # kDLCUDA
+# The default stream, whose CUstream is 0, here and in the CUDA array interface:
+# https://numba.readthedocs.io/en/stable/cuda/cuda_array_interface.html
+LEGACY = 1
+_CODES = {"i": 0, "u": 1, "f": 2, "b": 6}  # kDLInt, kDLUInt, kDLFloat, kDLBool
+
+
+class _Tensor(ctypes.Structure):
+    _fields_ = [
+        ("data", ctypes.c_void_p),
+        ("device_type", ctypes.c_int32),
+        ("device_id", ctypes.c_int32),
+        ("ndim", ctypes.c_int32),
+        ("code", ctypes.c_uint8),
+        ("bits", ctypes.c_uint8),
+        ("lanes", ctypes.c_uint16),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("byte_offset", ctypes.c_uint64),
+    ]
+
+
+class _Managed(ctypes.Structure):
+    """Of versions before 1.0."""
+
+    _fields_ = [("tensor", _Tensor), ("context", ctypes.c_void_p), ("deleter", ctypes.c_void_p)]
+
+
+class _Versioned(ctypes.Structure):
+    _fields_ = [
+        ("major", ctypes.c_uint32),
+        ("minor", ctypes.c_uint32),
+        ("context", ctypes.c_void_p),
+        ("deleter", ctypes.c_void_p),
+        ("flags", ctypes.c_uint64),
+        ("tensor", _Tensor),
+    ]
+
+
+_KINDS = {b"dltensor": _Managed, b"dltensor_versioned": _Versioned}
+
+
+def handed_over(view: Any, device_index: int, max_version: tuple[int, int] | None) -> Any:
+    """A capsule of memory on a CUDA GPU, of which NumPy has a view that it cannot look at.
+
+    NumPy's capsule is taken, and says the GPU instead: its functions that let go are written in C, and run whatever
+    the interpreter does just then.
+    """
+    made = view.__dlpack__(**({} if max_version is None else {"max_version": max_version}))
+    name = next(n for n in _KINDS if _is_capsule(made, n))
+    tensor = _KINDS[name].from_address(_pointer(made, name)).tensor
+    tensor.device_type, tensor.device_id = CUDA, device_index
+    return made
+
+
+class Import:
+    """Another library's memory, kept until this object goes.
+
+    Attributes
+    ----------
+    address, device : int
+        Of the first element, and the GPU's number.
+    shape, strides : tuple of int
+        Strides in elements.
+    typestr : str
+        The element type as NumPy writes it.
+
+    Raises
+    ------
+    BindError
+        If the capsule holds no array of numbers on a CUDA GPU.
+    """
+
+    def __init__(self, capsule: Any) -> None:
+        name = next((n for n in (b"dltensor_versioned", b"dltensor") if _is_capsule(capsule, n)), None)
+        if name is None:
+            raise BindError(f"{capsule!r} is no DLPack capsule that was not used yet.")
+        at = _pointer(capsule, name)
+        self._managed: Any = _KINDS[name].from_address(at)
+        if name == b"dltensor_versioned" and self._managed.major != 1:
+            raise BindError(f"DLPack of version {self._managed.major} is not known here.")
+        # From here on the array is this object's to give back.
+        _set_name(capsule, _USED[name])
+        t = self._managed.tensor
+        kinds = {code: kind for kind, code in _CODES.items()}
+        if t.lanes != 1 or t.code not in kinds or t.device_type != CUDA:
+            raise BindError("a DLPack array of another element type, or that lies on no CUDA GPU.")
+        self.address = (t.data or 0) + t.byte_offset
+        self.device = t.device_id
+        self.shape = tuple(t.shape[: t.ndim])
+        dense = [1] * t.ndim
+        for k in reversed(range(t.ndim - 1)):
+            dense[k] = dense[k + 1] * self.shape[k + 1]
+        self.strides = tuple(t.strides[: t.ndim]) if t.strides else tuple(dense)
+        self.typestr = f"{kinds[t.code]}{t.bits // 8}"
+
+    def __del__(self) -> None:
+        managed = getattr(self, "_managed", None)
+        if managed is not None and managed.deleter:
+            _Deleter(managed.deleter)(ctypes.addressof(managed))
+
+
+_Deleter: Any = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+
+
+def _function(name: str, result: Any, *arguments: Any) -> Any:
+    return ctypes.PYFUNCTYPE(result, *arguments)((name, ctypes.pythonapi))
+
+
+_is_capsule = _function("PyCapsule_IsValid", ctypes.c_int, ctypes.py_object, ctypes.c_char_p)
+_pointer = _function("PyCapsule_GetPointer", ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)
+# Capsules keep the pointer to their name.
+_USED = {name: ctypes.c_char_p(b"used_" + name) for name in _KINDS}
+_set_name = _function("PyCapsule_SetName", ctypes.c_int, ctypes.py_object, ctypes.c_char_p)

@@ -1,0 +1,190 @@
+"""Memory of other libraries by DLPack and the CUDA array interface, in host memory or on a CUDA GPU."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from slangpy_rt.arrays.dlpack import CUDA, LEGACY, Import
+from slangpy_rt.backends.base import Buffer
+from slangpy_rt.core.dtypes import SLANG_OF, scalar_type
+from slangpy_rt.core.errors import BindError
+from slangpy_rt.core.interrupts import finalizer
+from slangpy_rt.core.wording import describe
+
+if TYPE_CHECKING:
+    from slangpy_rt.core.types import SlangType
+    from slangpy_rt.device import Device
+
+HOST = (1, 3, 11)  # kDLCPU, kDLCUDAHost, kDLROCMHost: memory that the CPU reads
+_MANAGED = 13  # kDLCUDAManaged
+
+
+class Memory(NamedTuple):
+    """How an array lies; strides in elements."""
+
+    element: SlangType
+    shape: tuple[int, ...]
+    strides: tuple[int, ...] | None
+    address: int
+
+
+class CallBuffer(Buffer):
+    """Memory of another library for one call, whose queue keeps it; it goes back with this object."""
+
+    __slots__ = ("owner",)
+
+    def __init__(self, device: Device, owner: Import) -> None:
+        super().__init__(device.backend, owner.address, 0)
+        self.owner = owner
+
+
+class KeptBuffer(CallBuffer):
+    """Memory of another library for a Tensor: it goes back once work is done that was queued while there was one."""
+
+    __slots__ = ("_give",)
+
+    # This is no place to ask the driver how far its work is.
+    __del__ = finalizer("_give")
+
+    def __init__(self, device: Device, owner: Import) -> None:
+        super().__init__(device, owner)
+        self._give = partial(device.order.orphans.append, owner)
+
+
+def memory_of(device: Device, value: Any) -> Memory:
+    """Where an array on a GPU lies.
+
+    Raises
+    ------
+    BindError
+        If the device does not work there, or Slang has no such element type.
+    """
+    kind, index = place_of(value)
+    if kind not in (CUDA, _MANAGED) or device.name != "cuda" or (index is not None and device.index != index):
+        where = f"CUDA GPU {index}" if kind == CUDA else f"a device of DLPack's type {kind}"
+        raise BindError(f"{described(value)} on {where}; {device!r} does not work there; bring it to the host first.")
+    typestr, shape, strides, address = _facts(device, value)
+    dtype = np.dtype(typestr)
+    if dtype not in SLANG_OF:
+        raise BindError(f"{described(value)} of dtype {dtype}; Slang has no such element type.")
+    return Memory(scalar_type(SLANG_OF[dtype]), shape, strides, address)
+
+
+def kept_memory(device: Device, value: Any) -> tuple[Memory, Buffer]:
+    """Where an array lies, and what keeps it; the device's own queue waits until it is ready.
+
+    Raises
+    ------
+    BindError
+        If the device does not work there, Slang has no such element type, or the array must not be changed.
+    """
+    if not any(hasattr(type(value), name) for name in ("__dlpack__", "__cuda_array_interface__")):
+        raise BindError(
+            f"Tensor.from_dlpack: {describe(value)} is no array of another library: it has no __dlpack__."
+        )
+    if is_read_only(value):
+        raise BindError(
+            f"Tensor.from_dlpack: {described(value)} that must not be changed, as a Tensor may be; copy it with "
+            "Tensor.from_numpy(device, numpy.asarray(array)). Calls take the array itself."
+        )
+    if place_of(value)[0] not in HOST:
+        found = memory_of(device, value)
+        kept = KeptBuffer(device, taken(device, value))
+        return found._replace(address=kept.address), kept
+    array = as_numpy(value)
+    if "zero_copy" not in device.caps.features:
+        raise BindError(f"{described(value)} in host memory; copy it with Tensor.from_numpy(device, array).")
+    if array.dtype not in SLANG_OF:
+        raise BindError(f"{described(value)} of dtype {array.dtype}; Slang has no such element type.")
+    address = array.__array_interface__["data"][0]
+    buffer = device.backend.wrap(address, array.nbytes or 1, (array, value))
+    assert buffer is not None
+    strides = tuple(s // array.itemsize for s in array.strides)
+    return Memory(scalar_type(SLANG_OF[array.dtype]), array.shape, strides, address), buffer
+
+
+def taken(device: Device, value: Any) -> Import:
+    """Its memory, once the device's own queue waits for what its library does there."""
+    stream = device.backend.queue.handle or LEGACY
+    try:
+        try:
+            capsule = value.__dlpack__(stream=stream, max_version=(1, 0))
+        except TypeError:  # libraries from before version 1.0 take no max_version
+            capsule = value.__dlpack__(stream=stream)
+    except (BufferError, RuntimeError, TypeError, ValueError) as error:
+        raise BindError(f"{described(value)}, whose memory DLPack cannot share ({error}).") from None
+    found = Import(capsule)
+    order = device.order
+    with order.lock:
+        order.hold()
+        if device.ordered:
+            # Its queue has more to wait for than before, which other queues have to know.
+            order.touch(order.main, (), ())
+    return found
+
+
+def _facts(device: Device, value: Any) -> tuple[str, tuple[int, ...], tuple[int, ...] | None, int]:
+    """Element type, shape, strides in elements (None if dense) and address."""
+    told = interface_of(value)
+    if told is None:
+        found = taken(device, value)
+        return found.typestr, found.shape, found.strides, found.address
+    unit = np.dtype(told["typestr"]).itemsize
+    steps = told.get("strides")
+    strides = None if steps is None else tuple(s // unit for s in steps)
+    return told["typestr"], tuple(told["shape"]), strides, told["data"][0]
+
+
+def interface_of(value: Any) -> dict[str, Any] | None:
+    """Its CUDA array interface, if it has one that says all that a call has to know."""
+    told = getattr(value, "__cuda_array_interface__", None)
+    if told is None or told.get("mask") is not None:
+        return None
+    # JAX's says nothing of streams; its DLPack does.
+    return told if "stream" in told or not hasattr(value, "__dlpack__") else None
+
+
+def place_of(value: Any) -> tuple[int, int | None]:
+    """Where it lies, as DLPack says it: kind and number of the device.
+
+    Raises
+    ------
+    BindError
+        If it has no place: JAX's tracers have none, nor its arrays of several devices.
+    """
+    if hasattr(value, "__dlpack_device__"):
+        try:
+            kind, index = value.__dlpack_device__()
+        except (BufferError, RuntimeError, TypeError, ValueError) as error:
+            raise BindError(f"{described(value)}, whose memory DLPack cannot share ({error}).") from None
+        return int(kind), index
+    if hasattr(value, "__cuda_array_interface__"):
+        return CUDA, None
+    raise BindError(
+        f"{described(value)}, which has no values yet; within jax.jit, jax.grad and jax.vmap a call goes through "
+        "jax.pure_callback."
+    )
+
+
+def is_read_only(value: Any) -> bool:
+    """Whether an array says that it must not be changed; JAX's never may."""
+    if type(value).__module__.partition(".")[0] in ("jax", "jaxlib"):
+        return True
+    if place_of(value)[0] in HOST:
+        return not as_numpy(value).flags.writeable
+    told = interface_of(value)
+    return told is not None and bool(told["data"][1])
+
+
+def as_numpy(value: Any) -> Any:
+    try:
+        return np.from_dlpack(value)
+    except (BufferError, RuntimeError, TypeError, ValueError) as error:
+        raise BindError(f"{described(value)}, which DLPack cannot share as host memory ({error}).") from None
+
+
+def described(value: Any) -> str:
+    return f"a {type(value).__module__}.{type(value).__qualname__}"

@@ -1,0 +1,130 @@
+"""Layout: how an array lies in memory, as one interned value a device.
+
+Two arrays of one kind, element, shape, strides and alignment share one Layout object, so a call recognizes
+its arguments by identity.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+from slangpy_rt.core.dtypes import NUMPY_OF, storage
+from slangpy_rt.core.shapes import contiguous
+from slangpy_rt.core.types import SlangType
+
+if TYPE_CHECKING:
+    from slangpy_rt.device import Device
+
+Shape = tuple[int, ...]
+
+
+class Layout:
+    """How an array lies in memory. Made by ``Device.layout`` alone.
+
+    Attributes
+    ----------
+    kind : type
+        ``Tensor`` or ``NDBuffer``.
+    element : SlangType
+        Type of one element.
+    shape : tuple of int
+        In elements.
+    strides : tuple of int
+        One a dimension of ``full_shape``, in scalars (of structs, in bytes).
+    full_shape : tuple of int
+        As of the NumPy array: ``shape`` and then the element's own dimensions.
+    unit : int
+        Bytes of a stride of 1.
+    aligned : bool
+        Whether the first element lies at a multiple of 32 bytes.
+    contiguous : bool
+        Whether the scalars follow each other in row-major order.
+    grads : Gradients or None
+        How the gradients lie that an array carries along.
+    span : tuple of int
+        From which byte to before which its elements lie, counted from the first.
+    own : bool
+        Whether such an array has all of a buffer that was made for it. Two of them share memory only if they are one.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "aligned",
+        "contiguous",
+        "device",
+        "element",
+        "full_shape",
+        "grads",
+        "kind",
+        "nbytes",
+        "numpy_dtype",
+        "own",
+        "scalar",
+        "shape",
+        "span",
+        "strides",
+        "unit",
+    )
+
+    def __init__(
+        self,
+        device: Device,
+        kind: Any,
+        element: SlangType,
+        shape: Shape,
+        strides: Shape,
+        aligned: bool,
+        grads: Gradients | None = None,
+        own: bool = False,
+    ) -> None:
+        stored = storage(element)
+        assert stored is not None, element
+        self.device = device
+        self.kind = kind
+        self.element = element
+        self.scalar = stored.scalar
+        self.shape = shape
+        self.full_shape = shape + stored.dims
+        self.strides = strides
+        self.aligned = aligned
+        self.contiguous = same_walk(self.full_shape, strides, stored.step)
+        self.numpy_dtype = stored.dtype
+        self.unit = NUMPY_OF[stored.scalar].itemsize
+        self.nbytes = prod(self.full_shape) * stored.dtype.itemsize
+        self.grads = grads
+        self.own = own
+        self.span = (0, self.nbytes)
+        if not self.contiguous:
+            reach = [(n - 1) * s * self.unit for n, s in zip(self.full_shape, strides, strict=True)]
+            last = sum(r for r in reach if r > 0)
+            self.span = sum(r for r in reach if r < 0), last + stored.dtype.itemsize
+
+
+@dataclass(frozen=True)
+class Gradients:
+    """Layouts of the gradients that an array carries.
+
+    Attributes
+    ----------
+    into, out : Layout or None
+        Of ``grad_in`` and ``grad_out``.
+    shared : bool
+        Whether they are one array.
+    fresh : bool
+        Whether ``grad_out`` has no contents yet.
+    """
+
+    into: Layout | None
+    out: Layout | None
+    shared: bool
+    fresh: bool = False
+
+
+def same_walk(shape: Shape, strides: Shape, step: int = 1) -> bool:
+    """Whether strides visit items, ``step`` apart, in row-major order; those of dimensions of size 1 don't count."""
+    if 0 in shape:
+        return True
+    dense = contiguous(shape, step)
+    return all(size == 1 or a == b for size, a, b in zip(shape, strides, dense, strict=True))

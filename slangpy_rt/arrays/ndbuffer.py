@@ -1,0 +1,511 @@
+"""NDBuffer: an array in device memory. Storage and its views; no arithmetic.
+
+Gradients that a derived kind carries along go through the same views.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Sequence
+from math import prod
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from slangpy_rt.arrays.host_view import host_view
+from slangpy_rt.arrays.layout import Gradients, Layout, Shape
+from slangpy_rt.backends.base import Buffer
+from slangpy_rt.core.checks import a_device
+from slangpy_rt.core.conversion import as_array
+from slangpy_rt.core.dtypes import BFLOAT16, cast, element_type, storage
+from slangpy_rt.core.errors import BindError, ShapeError, UnsupportedError
+from slangpy_rt.core.shapes import contiguous
+from slangpy_rt.core.structs import as_record, fill_record
+from slangpy_rt.core.types import SlangType
+from slangpy_rt.core.wording import describe
+
+if TYPE_CHECKING:
+    from slangpy_rt.device import Device
+
+A = TypeVar("A", bound="NDBuffer")
+MOST_DIMENSIONS = 32
+_MOST_ELEMENTS = 2**53
+
+
+class NDBuffer:
+    """An array on a device, of scalars, vectors, matrices, arrays or structs; undefined until written.
+
+    Parameters
+    ----------
+    device : Device
+        Where it lives.
+    dtype : str, numpy dtype or type
+        Element type, ``"float"`` unless given: a Slang name (``"float3"``), a struct of a module
+        (``module.Pixel``), a NumPy dtype or a Python type.
+    shape : int or tuple of int
+        In elements.
+
+    Raises
+    ------
+    BindError
+        If dtype names no element type.
+    ShapeError
+        If a dimension is negative.
+    OutOfMemoryError
+        If the device cannot hold it.
+    """
+
+    __slots__ = ("_grads", "address", "buffer", "layout")
+
+    address: int
+    buffer: Buffer
+    layout: Layout
+    # To read from and to add to; looked at only where the layout says that there are any.
+    _grads: tuple[NDBuffer | None, NDBuffer | None]
+
+    def __init__(self, device: Device, dtype: Any = "float", shape: int | Sequence[int] = ()) -> None:
+        where = type(self).__name__
+        if not hasattr(type(device), "load_module_from_source"):
+            raise BindError(
+                f"{where}: a {type(device).__name__} was given where the device is expected. Write {where}(device, "
+                f"dtype, shape), or {where}.from_dlpack(device, array) for the memory of another library's array."
+            )
+        element = element_type(where, dtype)
+        self.layout = device.layout(type(self), element, as_shape(where, shape), own=True)
+        self.buffer = device.alloc(self.layout.nbytes)
+        self.address = self.buffer.address
+
+    @classmethod
+    def of(cls: type[A], layout: Layout, buffer: Buffer, address: int) -> A:
+        """Put an array together from its parts; nothing is checked."""
+        array = cls.__new__(cls)
+        array.layout = layout
+        array.buffer = buffer
+        array.address = address
+        return array
+
+    @classmethod
+    def from_dlpack(cls: type[A], device: Device, array: Any) -> A:
+        """An array in the memory of another library's array, which is kept; nothing is copied.
+
+        The device's own queue waits for what that library does with the array just then. How later work of both is
+        ordered is up to you; calls with the array itself as an argument see to it.
+
+        Raises
+        ------
+        BindError
+            If the device does not work in that memory.
+        """
+        from slangpy_rt.arrays.imported import kept_memory
+
+        found, buffer = kept_memory(a_device(f"{cls.__name__}.from_dlpack", device), array)
+        aligned = found.address % 32 == 0
+        return cls.of(device.layout(cls, found.element, found.shape, found.strides, aligned), buffer, found.address)
+
+    @property
+    def summary(self) -> str:
+        """Kind, element type and shape in words: ``"Tensor<float3> of shape (4,)"``."""
+        dims = ", ".join(map(str, self.layout.shape)) + ("," if len(self.layout.shape) == 1 else "")
+        return f"{type(self).__name__}<{self.layout.element.name}> of shape ({dims})"
+
+    @property
+    def device(self) -> Device:
+        """Where it lives."""
+        return self.layout.device
+
+    @property
+    def shape(self) -> Shape:
+        """Dimensions, in elements."""
+        return self.layout.shape
+
+    @property
+    def dtype(self) -> SlangType:
+        """Element type."""
+        return self.layout.element
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+        return len(self.layout.shape)
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return prod(self.layout.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that its elements take, without gaps."""
+        return self.layout.nbytes
+
+    @property
+    def is_contiguous(self) -> bool:
+        """Whether its elements follow each other in row-major order."""
+        return self.layout.contiguous
+
+    def copy_from(self, array: npt.ArrayLike) -> None:
+        """Fill it from host data of the same shape.
+
+        Parameters
+        ----------
+        array : array_like
+            Of ``shape``, element dimensions last. For structs a structured array of ``shape``, or flat data: all
+            scalars in one dimension, or those of a struct in the last one. Numbers are converted to the element's
+            scalar type where NumPy's 'same_kind' rule allows and the type holds them.
+
+        Raises
+        ------
+        ShapeError
+            If the shape differs.
+        BindError
+            If the data does not convert, or this is a non-contiguous view.
+        """
+        where = f"{type(self).__name__}.from_numpy"
+        layout = self.layout
+        target = layout.numpy_dtype
+        source = as_array(f"{where}: data", array)
+        if target.names is not None and source.dtype.names is None:
+            source = fill_record(where, layout.full_shape, target, source)
+        if source.shape != layout.full_shape:
+            raise ShapeError(
+                f"{where}: data of shape {source.shape} does not fill {self.summary}: shape {layout.full_shape} was "
+                "expected. Reshape or broadcast it yourself."
+            )
+        if target.names is not None:
+            source = as_record(where, target, source)
+        elif layout.element is BFLOAT16:
+            source = _bits(where, source)
+        else:
+            source = cast(f"{where}: data", layout.element.name, source, target)
+        if not layout.contiguous:
+            raise BindError(f"{where}: this is a non-contiguous view; fill the array it was made from.")
+        layout.device.upload(self.buffer, self.address, np.asarray(source, order="C"))
+
+    from_numpy = copy_from
+
+    def to_numpy(self) -> npt.NDArray[Any]:
+        """Copy it to a new NumPy array of ``shape``, with the element's dimensions last."""
+        host, first = self._host()
+        self.layout.device.download(self.buffer, self.address + first, host)
+        return self._seen_in(host, first)
+
+    numpy = to_numpy
+
+    def host_view(self) -> npt.NDArray[Any]:
+        """Its memory as a NumPy array, without a copy, on a device that works in host memory.
+
+        Raises
+        ------
+        UnsupportedError
+            On other devices.
+        """
+        layout = self.layout
+        layout.device.check_open()
+        if "zero_copy" not in layout.device.caps.features:
+            raise UnsupportedError(f"{self.summary} lies in memory of {layout.device!r}; copy it with to_numpy().")
+        strides = tuple(s * layout.unit for s in layout.strides)
+        return host_view(self.buffer, layout.full_shape, layout.numpy_dtype, self.address, strides)
+
+    def torch(self) -> Any:
+        """The same memory as a tensor of PyTorch; scalars only, the element's dimensions last.
+
+        What PyTorch does next waits for the device's work on it; how later work of both is ordered is up to you,
+        unless the device works on PyTorch's stream (``create_torch_device``).
+
+        Raises
+        ------
+        UnsupportedError
+            On Vulkan, whose memory PyTorch does not know: there, ``torch.from_numpy(array.to_numpy())`` copies.
+        """
+        from slangpy_rt.arrays.exported import as_torch
+
+        return as_torch(self)
+
+    def __dlpack__(
+        self,
+        *,
+        stream: int | None = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
+        """The array for other libraries, by DLPack, where it lies: in host memory, or on a CUDA GPU.
+
+        Raises
+        ------
+        BufferError
+            If it lies in memory of Vulkan, holds structs, or is to be copied.
+        """
+        if self.device.name == "cuda":
+            from slangpy_rt.arrays.exported import capsule
+
+            return capsule(self, stream, max_version, dl_device, copy)
+        try:
+            # NumPy knows these from 2.1 on.
+            asked: dict[str, Any] = {"max_version": max_version, "dl_device": dl_device, "copy": copy}
+            return self.host_view().__dlpack__(**{k: v for k, v in asked.items() if v is not None})
+        except UnsupportedError as error:
+            raise BufferError(str(error)) from None
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """1 is host memory, 2 a CUDA GPU."""
+        if self.device.name == "cuda":
+            return 2, self.device.index
+        if "zero_copy" not in self.device.caps.features:
+            raise BufferError(f"{self.summary} lies in memory of {self.device!r}; copy it with to_numpy().")
+        return 1, 0
+
+    @property
+    def __array_interface__(self) -> dict[str, Any]:
+        """The array for NumPy and others, where it lies in host memory: ``numpy.asarray(array)`` is a view of it."""
+        if "zero_copy" not in self.device.caps.features:
+            raise AttributeError(f"{self.summary} lies in memory of {self.device!r}.")
+        # NumPy would show the gaps of a struct as fields.
+        if self.layout.numpy_dtype.names is not None:
+            raise AttributeError(f"{self.summary} holds structs.")
+        found: dict[str, Any] = self.host_view().__array_interface__
+        return found
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        """The array for other libraries, where it lies on a CUDA GPU."""
+        if self.device.name != "cuda":
+            raise AttributeError(f"{self.summary} lies on {self.device!r}, no CUDA GPU.")
+        from slangpy_rt.arrays.exported import interface
+
+        return interface(self)
+
+    def numpy_async(self) -> Coroutine[Any, Any, npt.NDArray[Any]]:
+        """What ``to_numpy`` returns, with its contents at the time of the call, to be awaited.
+
+        No thread waits for the device: the event loop looks now and then whether a part has come, and copies it.
+        """
+        host, first = self._host()
+        coming = self.layout.device.download_async(self.buffer, self.address + first, host)
+
+        async def come() -> npt.NDArray[Any]:
+            await coming
+            return self._seen_in(host, first)
+
+        return come()
+
+    def clear(self) -> None:
+        """Set every scalar to zero.
+
+        Raises
+        ------
+        BindError
+            If this is a non-contiguous view.
+        """
+        layout = self.layout
+        if not layout.contiguous:
+            where = f"{type(self).__name__}.clear"
+            raise BindError(f"{where}: this is a non-contiguous view; clear the array it was made from.")
+        layout.device.clear(self.buffer, self.address, layout.nbytes)
+
+    def share(self: A, device: Device) -> A:
+        """The same memory as an array of another device on the same GPU: Vulkan's as CUDA's.
+
+        Work of both devices on it runs in the order of the program; nothing is copied. Its gradients stay behind.
+
+        Raises
+        ------
+        UnsupportedError
+            If that device cannot reach this memory.
+        """
+        device = a_device(f"{type(self).__name__}.share", device)
+        own = self.layout
+        buffer = device.open_shared(f"{type(self).__name__}.share", self.buffer, own.device)
+        layout = device.layout(type(self), own.element, own.shape, own.strides, own.aligned)
+        return type(self).of(layout, buffer, buffer.address + self.address - self.buffer.address)
+
+    def view(self: A, shape: int | Sequence[int]) -> A:
+        """The same memory under another shape of as many elements.
+
+        Raises
+        ------
+        ShapeError
+            If the number of elements differs, or this is a non-contiguous view.
+        """
+        where = f"{type(self).__name__}.view"
+        new = as_shape(where, shape)
+        if prod(new) != self.size or not self.layout.contiguous:
+            raise ShapeError(
+                f"{where}: {self.summary} cannot be seen as shape {new}: "
+                "sizes must agree and the array be contiguous."
+            )
+        own = self.layout
+        layout = own.device.layout(type(self), own.element, new, None, own.aligned, own=own.own)
+        return self._seen(layout, self.address, lambda a: a.view(new))
+
+    def flatten_dtype(self: A) -> A:
+        """The same memory as an array of scalars, the element's dimensions last.
+
+        Raises
+        ------
+        BindError
+            If the elements are structs.
+        """
+        layout = self.layout
+        if layout.numpy_dtype.names is not None:
+            raise BindError(
+                f"{type(self).__name__}.flatten_dtype: {self.summary} holds structs, not one scalar type."
+            )
+        scalar = element_type("flatten_dtype", layout.scalar)
+        flat = layout.device.layout(
+            type(self), scalar, layout.full_shape, layout.strides, layout.aligned, own=layout.own
+        )
+        return self._seen(flat, self.address, lambda a: a.flatten_dtype())
+
+    def __getitem__(self: A, key: Any) -> A:
+        """A view of part of it: integers, slices, ``None`` and ``...``, as in NumPy.
+
+        Raises
+        ------
+        IndexError
+            If an index is out of range, or is of another kind.
+        """
+        layout = self.layout
+        keys = key if isinstance(key, tuple) else (key,)
+        # To NumPy a bool is a mask, and what it picks is a copy.
+        if not all(k is None or k is ... or type(k) is slice or _is_whole(k) for k in keys):
+            raise IndexError(
+                f"{type(self).__name__}: only integers, slices, None and ... index a device array, not "
+                f"{describe(key)}."
+            )
+        item = layout.unit
+        inner = len(layout.full_shape) - len(layout.shape)
+        outer = layout.strides[: len(layout.shape)]
+        # NumPy works the view out, on an array of one scalar stretched over the shape.
+        base = np.zeros(item, np.uint8)
+        model = np.lib.stride_tricks.as_strided(base, layout.shape, tuple(s * item for s in outer))
+        picked = model[key]
+        if not isinstance(picked, np.ndarray):
+            picked = model[(*keys, None)][..., 0]
+        start = picked.__array_interface__["data"][0] - model.__array_interface__["data"][0]
+        strides = tuple(s // item for s in picked.strides) + layout.strides[len(layout.strides) - inner :]
+        address = self.address + start
+        new = layout.device.layout(type(self), layout.element, picked.shape, strides, address % 32 == 0)
+        return self._seen(new, address, lambda a: a[key])
+
+    def _host(self) -> tuple[npt.NDArray[Any], int]:
+        """Host memory for its contents, and from where on, in bytes from its address: a view's whole span."""
+        layout = self.layout
+        if layout.contiguous:
+            return np.empty(layout.full_shape, layout.numpy_dtype), 0
+        reach = [(n - 1) * s * layout.unit for n, s in zip(layout.full_shape, layout.strides, strict=True)]
+        first, last = sum(min(r, 0) for r in reach), sum(max(r, 0) for r in reach)
+        # Without elements a span has no beginning.
+        size = last - first + layout.numpy_dtype.itemsize if 0 not in layout.full_shape else 0
+        return np.empty(size, np.uint8), first
+
+    def _seen_in(self, host: npt.NDArray[Any], first: int) -> npt.NDArray[Any]:
+        """Host memory that was filled, as the array."""
+        layout = self.layout
+        if layout.contiguous:
+            return host
+        strides = tuple(s * layout.unit for s in layout.strides)
+        if not host.nbytes:
+            return np.empty(layout.full_shape, layout.numpy_dtype)
+        return np.ndarray(layout.full_shape, layout.numpy_dtype, host.data, -first, strides).copy()
+
+    def _seen(self: A, layout: Layout, address: int, same: Callable[[Any], Any]) -> A:
+        """A view, its gradients seen the same way."""
+        out = type(self).of(layout, self.buffer, address)
+        if self.layout.grads is None:
+            return out
+        grad_in, grad_out = (None if g is None else same(g) for g in self._grads)
+        return out._carrying(grad_in, grad_out)
+
+    def _carrying(self: A, grad_in: NDBuffer | None, grad_out: NDBuffer | None, fresh: bool = False) -> A:
+        """The same memory with those gradients, which fit it."""
+        own = self.layout
+        shared = grad_in is grad_out or (
+            grad_in is not None
+            and grad_out is not None
+            and (grad_in.layout, grad_in.address) == (grad_out.layout, grad_out.address)
+        )
+        read, written = (None if g is None else g.layout for g in (grad_in, grad_out))
+        grads = Gradients(read, written, shared, fresh)
+        layout = own.device.layout(type(self), own.element, own.shape, own.strides, own.aligned, grads, own.own)
+        out = type(self).of(layout, self.buffer, self.address)
+        out._grads = grad_in, grad_out
+        return out
+
+    def __len__(self) -> int:
+        if not self.layout.shape:
+            raise TypeError("an array without dimensions has no length")
+        return self.layout.shape[0]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
+        if copy is False:
+            raise ValueError("a device array becomes a NumPy array by a copy")
+        return self.to_numpy() if dtype is None else self.to_numpy().astype(dtype)
+
+    def __str__(self) -> str:
+        """Its values, as NumPy shows them."""
+        return str(self.to_numpy())
+
+    def __repr__(self) -> str:
+        values = np.array2string(self.to_numpy(), separator=", ", threshold=100, prefix=f"{type(self).__name__}(")
+        return f"{type(self).__name__}({values}, dtype={self.layout.element.name}, device={self.device.name})"
+
+    def _repr_png_(self) -> bytes | None:
+        """What a notebook shows of an image: two dimensions, of vectors of 3 or 4 or of at least 8 x 8 scalars.
+
+        Elements are ``float``, ``half`` or ``uint8_t``. Floats are linear light, shown through the sRGB curve;
+        ``slangpy_rt.arrays.picture`` has the details. None for other arrays and without Pillow; then the text is
+        shown.
+        """
+        from slangpy_rt.arrays.picture import png
+
+        element = self.layout.element
+        vector = element.kind == "vector" and element.shape in ((3,), (4,))
+        image = vector or (element.kind == "scalar" and min(self.shape, default=0) >= 8)
+        if not image or self.ndim != 2 or element.scalar not in ("float", "half", "uint8_t"):
+            return None
+        return png(self.to_numpy())
+
+
+def _is_whole(index: Any) -> bool:
+    return isinstance(index, (int, np.integer)) and not isinstance(index, bool)
+
+
+def as_shape(where: str, shape: int | Sequence[int]) -> Shape:
+    """A shape as a tuple.
+
+    Raises
+    ------
+    ShapeError
+        If it is not made of whole numbers of at least 0.
+    """
+    items: Any = shape
+    if _is_whole(shape):
+        items = (shape,)
+    elif not isinstance(shape, (tuple, list)):
+        try:
+            items = tuple(shape)  # type: ignore[arg-type]
+        except TypeError:
+            items = ("",)
+    if not all(_is_whole(n) and n >= 0 for n in items):
+        raise ShapeError(f"{where}: a shape is made of whole numbers of at least 0, not {describe(shape)}.")
+    # As many dimensions as arrays of NumPy had before 2.0, and what an int64_t counts in bytes.
+    if len(items) > MOST_DIMENSIONS or prod(n for n in items if n) > _MOST_ELEMENTS:
+        raise ShapeError(
+            f"{where}: {describe(shape)} has more than {MOST_DIMENSIONS} dimensions or {_MOST_ELEMENTS} elements."
+        )
+    return tuple(int(n) for n in items)
+
+
+def _bits(where: str, source: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Numbers of bfloat16 as arrays keep them."""
+    if source.dtype.name != "bfloat16":
+        raise BindError(f"{where}: data of dtype {source.dtype} does not convert to 'bfloat16'; cast it yourself.")
+    return source.view(np.uint16)
+
+
+def dense_strides(element: SlangType, shape: Shape) -> Shape:
+    """Strides in scalars of a contiguous array."""
+    stored = storage(element)
+    assert stored is not None, element
+    return contiguous(shape + stored.dims, stored.step)

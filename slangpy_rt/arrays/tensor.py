@@ -1,0 +1,266 @@
+"""Tensor: an NDBuffer with gradients and NumPy's ways of making one. Arithmetic is Slang's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from slangpy_rt.arrays.ndbuffer import NDBuffer, as_shape
+from slangpy_rt.core.conversion import as_array, as_element, is_number
+from slangpy_rt.core.dtypes import NUMPY_OF, SLANG_OF, cast, element_type, storage
+from slangpy_rt.core.errors import BindError, ShapeError
+from slangpy_rt.core.structs import scalar_count
+from slangpy_rt.core.wording import describe
+
+if TYPE_CHECKING:
+    from slangpy_rt.core.types import SlangType
+    from slangpy_rt.device import Device
+
+T = TypeVar("T", bound="Tensor")
+
+
+class _Both:
+    """A method that is one thing on the class and another on an instance."""
+
+    def __init__(self, of_class: Any, of_instance: Any) -> None:
+        self._of_class = of_class
+        self._of_instance = of_instance
+        self.__doc__ = of_class.__func__.__doc__
+
+    def __get__(self, instance: Any, owner: Any) -> Any:
+        if instance is None:
+            return self._of_class.__get__(None, owner)
+        return self._of_instance.__get__(instance, owner)
+
+
+class Tensor(NDBuffer):
+    """An array on a device. Make one with ``zeros``, ``ones``, ``full``, ``empty`` or ``from_numpy``."""
+
+    __slots__ = ()
+
+    @classmethod
+    def empty(cls: type[T], device: Device, shape: int | Sequence[int], dtype: Any = "float") -> T:
+        """A tensor with undefined contents."""
+        return cls(device, dtype, shape)
+
+    @classmethod
+    def full(cls: type[T], device: Device, shape: int | Sequence[int], value: Any, dtype: Any = "float") -> T:
+        """A tensor whose every element is ``value`` (broadcast over the element's dimensions)."""
+        where = f"{cls.__name__}.full"
+        element = element_type(where, dtype)
+        one = as_element(f"{where}: value", element, value, everywhere=True)
+        full = as_shape(where, shape) + one.shape
+        return cls._from_host(device, np.broadcast_to(one, full), element)
+
+    @classmethod
+    def zeros(cls: type[T], device: Device, shape: int | Sequence[int], dtype: Any = "float") -> T:
+        """A tensor of zeros."""
+        where = f"{cls.__name__}.zeros"
+        tensor = cls(device, element_type(where, dtype), as_shape(where, shape))
+        tensor.clear()
+        return tensor
+
+    @classmethod
+    def ones(cls: type[T], device: Device, shape: int | Sequence[int], dtype: Any = "float") -> T:
+        """A tensor of ones."""
+        return cls.full(device, shape, 1, dtype)
+
+    @classmethod
+    def arange(cls: type[T], device: Device, *bounds: float, dtype: Any = None) -> T:
+        """Evenly spaced values, as ``numpy.arange``; ``int`` for whole bounds, ``float`` for others."""
+        where = f"{cls.__name__}.arange"
+        if not 1 <= len(bounds) <= 3 or not all(is_number(b) for b in bounds):
+            raise BindError(
+                f"{where}: {describe(bounds)} are not one to three numbers: stop, start and stop, or with a step."
+            )
+        whole = all(isinstance(b, (int, np.integer)) for b in bounds)
+        element = element_type(where, ("int" if whole else "float") if dtype is None else dtype)
+        try:
+            values = np.arange(*bounds)
+        except (ValueError, ZeroDivisionError, OverflowError, MemoryError) as error:
+            raise BindError(f"{where}: {describe(bounds)} make no array ({error}).") from None
+        return cls._from_host(device, values, element)
+
+    @classmethod
+    def _from_host(cls: type[T], device: Device, array: npt.ArrayLike, dtype: Any = None) -> T:
+        """Copy host data to a new tensor.
+
+        Parameters
+        ----------
+        device : Device
+            Where it will live.
+        array : array_like
+            Any NumPy array, strided or not. Python floats and ints become ``float`` and ``int``.
+        dtype : str, numpy dtype or type, optional
+            Element type; a vector or matrix takes the trailing dimensions. By default the array's own.
+
+        Raises
+        ------
+        BindError
+            If the data's dtype has no Slang type, or does not convert to ``dtype``.
+        ShapeError
+            If its trailing dimensions are not those of ``dtype``.
+        """
+        where = f"{cls.__name__}.from_numpy"
+        source = as_array(f"{where}: data", array)
+        if isinstance(array, (list, tuple, bool, int, float, range)) and dtype is None:
+            kind = {"f": "float", "i": "int"}.get(source.dtype.kind)
+            source = source if kind is None else cast(f"{where}: data", kind, source, NUMPY_OF[kind])
+        if dtype is None and source.dtype.newbyteorder("=") not in SLANG_OF:
+            hint = "name the struct: dtype=module.Name" if source.dtype.names else "convert the array first"
+            raise BindError(f"{where}: dtype {source.dtype} has no Slang type; {hint}.")
+        element = element_type(where, source.dtype if dtype is None else dtype)
+        stored = storage(element)
+        assert stored is not None, element
+        inner = stored.dims
+        if stored.record and source.dtype.names is None:
+            # Flat data: the last dimension holds a struct's scalars one after another.
+            inner = (scalar_count(stored.dtype),)
+        outer = source.shape[: source.ndim - len(inner)]
+        if source.shape[len(outer) :] != inner:
+            raise ShapeError(
+                f"{where}: data of shape {source.shape} does not end in the dimensions {inner} of '{element.name}'."
+            )
+        tensor = cls(device, element, outer)
+        tensor.copy_from(source)
+        return tensor
+
+    copy_from_numpy = NDBuffer.copy_from
+    # On the class these make a tensor, on a tensor they are what they are on an NDBuffer; SP#016 writes both.
+    from_numpy: Any = _Both(_from_host, NDBuffer.copy_from)
+    numpy: Any = _Both(_from_host, NDBuffer.to_numpy)
+
+    @classmethod
+    def empty_like(cls: type[T], other: NDBuffer) -> T:
+        """A tensor of the same device, shape and element type, with undefined contents."""
+        other = _model(f"{cls.__name__}.empty_like", other)
+        return cls(other.device, other.dtype, other.shape)
+
+    @classmethod
+    def zeros_like(cls: type[T], other: NDBuffer) -> T:
+        """A tensor of zeros of the same device, shape and element type."""
+        other = _model(f"{cls.__name__}.zeros_like", other)
+        return cls.zeros(other.device, other.shape, other.dtype)
+
+    @classmethod
+    def ones_like(cls: type[T], other: NDBuffer) -> T:
+        """A tensor of ones of the same device, shape and element type."""
+        other = _model(f"{cls.__name__}.ones_like", other)
+        return cls.ones(other.device, other.shape, other.dtype)
+
+    def broadcast_to(self: T, shape: int | Sequence[int]) -> T:
+        """The same memory stretched over a larger shape; to read from.
+
+        Raises
+        ------
+        ShapeError
+            If the shapes do not broadcast.
+        """
+        new = as_shape("Tensor.broadcast_to", shape)
+        layout = self.layout
+        missing = len(new) - len(layout.shape)
+        if missing < 0 or any(a not in (1, b) for a, b in zip(layout.shape, new[missing:], strict=True)):
+            raise ShapeError(f"Tensor.broadcast_to: {self.summary} does not broadcast to shape {new}.")
+        outer = layout.strides[: len(layout.shape)]
+        inner = layout.strides[len(layout.shape) :]
+        strides = (0,) * missing + tuple(
+            0 if size == 1 else stride for size, stride in zip(layout.shape, outer, strict=True)
+        )
+        wide = layout.device.layout(type(self), layout.element, new, strides + inner, layout.aligned)
+        return self._seen(wide, self.address, lambda a: a.broadcast_to(new))
+
+    def with_grads(self: T, grad_in: Tensor | None = None, grad_out: Tensor | None = None) -> T:
+        """The same memory with gradients along, for ``bwds`` and ``fwds``.
+
+        Parameters
+        ----------
+        grad_in : Tensor, optional
+            Gradient with respect to what a function writes here, which ``bwds`` reads; the tangent that
+            ``fwds`` reads. Of the same element type and shape.
+        grad_out : Tensor, optional
+            Gradient with respect to what a function reads here, which ``bwds`` adds to; where ``fwds`` writes
+            the tangent. Without either, both are one new tensor of zeros.
+
+        Returns
+        -------
+        Tensor
+            A tensor that shares this one's memory. Calls that are no derivatives take it for this one.
+
+        Raises
+        ------
+        BindError
+            If a gradient is no tensor of the same device and element type, or elements hold no float.
+        ShapeError
+            If its shape differs.
+        """
+        where = f"{type(self).__name__}.with_grads"
+        if not has_floats(self.layout.element):
+            raise BindError(f"{where}: {self.summary} holds no float, half or double, and has no gradient.")
+        if grad_in is None and grad_out is None:
+            grad_in = grad_out = type(self).zeros_like(self)
+        for name, grad in (("grad_in", grad_in), ("grad_out", grad_out)):
+            if grad is not None:
+                check_gradient(where, name, self, grad)
+        return self._carrying(grad_in, grad_out)
+
+    def detach(self: T) -> T:
+        """The same memory without gradients."""
+        layout = self.layout
+        plain = layout.device.layout(
+            type(self), layout.element, layout.shape, layout.strides, layout.aligned, own=layout.own
+        )
+        return type(self).of(plain, self.buffer, self.address)
+
+    @property
+    def grad_in(self) -> Tensor | None:
+        """The gradient that derivatives read, or None."""
+        return None if self.layout.grads is None else self._grads[0]  # type: ignore[return-value]
+
+    @property
+    def grad_out(self) -> Tensor | None:
+        """The gradient that derivatives write, or None."""
+        return None if self.layout.grads is None else self._grads[1]  # type: ignore[return-value]
+
+    @property
+    def grad(self) -> Tensor | None:
+        """The gradient: the one that derivatives write, if there is one, else the one that they read."""
+        return self.grad_out if self.grad_out is not None else self.grad_in
+
+
+def _model(where: str, other: Any) -> NDBuffer:
+    """An array whose device, shape and element type are to be another's."""
+    if not isinstance(other, NDBuffer):
+        raise BindError(f"{where}: {describe(other)} was given; a Tensor or an NDBuffer was expected.")
+    return other
+
+
+def check_gradient(where: str, name: str, array: NDBuffer, grad: Any) -> None:
+    """Refuse a gradient that does not fit an array."""
+    if not isinstance(grad, NDBuffer):
+        what = f"an array of shape {grad.shape}" if isinstance(grad, np.ndarray) else describe(grad)
+        raise BindError(f"{where}: {name} is {what}; a tensor like this {array.summary} was expected.")
+    if grad.device is not array.device:
+        raise BindError(f"{where}: {name} lives on {grad.device!r}; this tensor on {array.device!r}.")
+    if grad.dtype != array.dtype:
+        raise BindError(f"{where}: {name} is a {grad.summary}; '{array.dtype.name}' was expected, as of the tensor.")
+    if array.nbytes and array.is_contiguous and grad.is_contiguous and _overlap(grad, array):
+        raise BindError(f"{where}: {name} lies in the tensor's own memory; give it memory of its own.")
+    if grad.shape != array.shape:
+        raise ShapeError(f"{where}: {name} is a {grad.summary}; shape {array.shape} was expected, as of the tensor.")
+
+
+def _overlap(a: NDBuffer, b: NDBuffer) -> bool:
+    """Whether two contiguous arrays share memory."""
+    return a.address < b.address + b.nbytes and b.address < a.address + a.nbytes
+
+
+def has_floats(type_: SlangType) -> bool:
+    """Whether elements of a type hold anything that gradients exist for."""
+    if type_.kind == "struct":
+        return any(has_floats(f.type) for f in type_.fields)
+    if type_.kind == "array" and type_.element is not None:
+        return has_floats(type_.element)
+    return type_.kind != "enum" and type_.scalar in ("half", "float", "double")

@@ -1,0 +1,41 @@
+"""ValueRef: a Python value that a Slang function may write to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from slangpy_rt.core.conversion import kind_of
+from slangpy_rt.core.errors import BindError
+from slangpy_rt.core.wording import describe
+
+
+class ValueRef:
+    """A cell for an ``out`` or ``inout`` parameter of one value.
+
+    Parameters
+    ----------
+    value : number, list, array or dict
+        What an ``inout`` parameter starts with; what a call left there afterwards.
+    """
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any = 0) -> None:
+        self.value = value
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.value!r})"
+
+
+def intRef(value: int = 0) -> ValueRef:
+    """A ValueRef that holds an int."""
+    if kind_of(value) not in "biu":
+        raise BindError(f"intRef: {describe(value)} was given; a whole number was expected.")
+    return ValueRef(int(value))
+
+
+def floatRef(value: float = 0.0) -> ValueRef:
+    """A ValueRef that holds a float."""
+    if kind_of(value) not in "biuf" or (isinstance(value, int) and value.bit_length() > 1000):
+        raise BindError(f"floatRef: {describe(value)} was given; a number was expected.")
+    return ValueRef(float(value))

@@ -1,0 +1,61 @@
+"""The part of the CUDA driver library that the backend calls, and its error codes as exceptions.
+
+The library is called through cffi and not through cuda.bindings: that imports in 1 ms instead of 31 (two cores),
+and a launch costs 0.5 us less (H200). codegen/tools/gen_cuda_ffi.py declares what is called. Nothing here holds a
+device or a context.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from typing import Any
+
+from slangpy_rt.backends.cuda.ffi import ffi
+from slangpy_rt.core.errors import DeviceError, DeviceLostError, OutOfMemoryError
+
+FFI_CUDA: Any = ffi
+
+# Numbers of CUresult in cuda.h.
+OUT_OF_MEMORY = 2
+NO_DEVICE = 100
+NOT_READY = 600
+# After these the context answers every call with an error: uncorrectable ECC and NVLink errors, a kernel's
+# bad address, time-out, assert, stack, instruction, alignment, address space, program counter, trap or leak.
+_LOST = {214, 220, 226, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721}
+
+
+@functools.cache
+def driver() -> Any:
+    """The driver library, opened.
+
+    Raises
+    ------
+    OSError
+        If the machine has none.
+    """
+    return FFI_CUDA.dlopen("nvcuda.dll" if os.name == "nt" else "libcuda.so.1")
+
+
+def check(status: int, what: str) -> None:
+    """Raise what a status of the driver stands for; ``what`` names the action that failed."""
+    if status:
+        name = FFI_CUDA.new("const char **")
+        driver().cuGetErrorName(status, name)
+        text = FFI_CUDA.string(name[0]).decode() if name[0] else "unknown error"
+        message = f"device cuda: {what} failed: {text} ({status})"
+        if status == OUT_OF_MEMORY:
+            raise OutOfMemoryError(f"{message}. Free some arrays or use smaller ones.")
+        if status in _LOST:
+            raise DeviceLostError(
+                f"{message}. An earlier kernel may be the cause: open the device with debug=True to have "
+                "every launch checked. This process cannot use the device any more; start a new one."
+            )
+        raise DeviceError(message)
+
+
+def query(function: Any, ctype: str, *args: Any, what: str) -> int:
+    """Call a driver function whose first parameter receives its result, and return that result."""
+    out = FFI_CUDA.new(ctype)
+    check(function(out, *args), what)
+    return int(out[0])

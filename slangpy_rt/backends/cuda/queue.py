@@ -1,0 +1,424 @@
+"""A CUDA stream as a queue, and events as its marks. Memory and modules are somebody else's."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from slangpy_rt.backends.base import Backend, Buffer, Dispatch, Kernel, Mark, Queue, Recording, Shared
+from slangpy_rt.backends.cuda.context import keep_current, restoring
+from slangpy_rt.backends.cuda.driver import FFI_CUDA, NOT_READY, check, driver, query
+from slangpy_rt.backends.cuda.external import Externals
+from slangpy_rt.backends.cuda.graph import CudaGraph, CudaNode, Graphs
+from slangpy_rt.core.errors import DeviceError
+from slangpy_rt.core.interrupts import Inside, apart, finalizer
+from slangpy_rt.core.target import KernelInfo
+
+NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING
+MAX_ARGUMENTS = 4096  # bytes of kernel parameters that every CUDA device takes
+
+# Launches of a kernel before it gets a graph of its own: making one costs as much as several launches.
+_FEW = 3
+# Kernels with one, each of which takes 110 KiB of the device's memory.
+_MOST = 1000
+_TIMED, _UNTIMED = 0, 2  # CU_EVENT_DEFAULT, CU_EVENT_DISABLE_TIMING
+
+
+class CudaQueue(Queue):
+    """A stream of a device's primary context.
+
+    Parameters
+    ----------
+    handle : int
+        The ``CUstream``.
+    events : Events
+        Those of the context.
+    graphs : Graphs
+        Of the device.
+    own : bool
+        Whether nobody else puts work on the stream, or captures it in a graph.
+    debug : bool
+        Wait after each launch, so that an error names the kernel that caused it.
+    """
+
+    deferred = True
+
+    def __init__(
+        self,
+        backend: Backend,
+        context: int,
+        handle: int,
+        events: Events,
+        graphs: Graphs,
+        own: bool,
+        debug: bool,
+    ) -> None:
+        super().__init__(backend)
+        self.handle: int = handle
+        self._cu = driver()
+        self._context = context
+        self._events = events
+        self._graphs = graphs
+        # Nobody can capture the default stream.
+        self._watched = not own and handle != 0
+        self._capturing = FFI_CUDA.new("int *")
+        self._is_capturing = self._cu.cuStreamIsCapturing
+        self._debug = debug
+        self._closed = False
+        self._lock = threading.Lock()
+        self._launch_graph = self._cu.cuGraphLaunch
+        self._set_context = self._cu.cuCtxSetCurrent
+        self._kernels: list[CudaKernel] = []
+
+    def launch(self, kernel: Kernel, groups: tuple[int, int, int], args: bytes, buffers: Sequence[Buffer]) -> None:
+        # The driver copies the block before it returns, and the stream's order keeps the buffers' memory from
+        # being reused too early, so that nothing is kept here.
+        node = kernel.node  # type: ignore[attr-defined]
+        if node is None or node.stream != self.handle:
+            node = self._node(kernel, groups, args)
+            if node is None:
+                self._launch_once(kernel, groups, args)
+                return
+        # Of a graph in the making, a graph cannot be a part, but a launch can.
+        if self._watched and self._captured():
+            self._launch_once(kernel, groups, args)
+            return
+        # A graph is for one caller at a time. Without a current context the driver (580) ends the process, and this
+        # may be a thread's first launch, or another library may have made its own current.
+        with self._lock:
+            if self._closed:
+                self._require_open()
+            status = self._set_context(self._context)
+            if not status and (args != node.args or groups != node.groups):
+                status = node.change(groups, args)
+            if not status:
+                status = self._launch_graph(node.executable, self.handle)
+        if status or self._debug:
+            self._settle(node, status)
+
+    def record(self, dispatches: Sequence[Dispatch], waits: Sequence[tuple[int, ...]]) -> CudaGraph:
+        """As ``Backend.record``."""
+        return apart(self._record, list(dispatches), waits)
+
+    def _record(self, dispatches: list[Dispatch], waits: Sequence[tuple[int, ...]]) -> CudaGraph:
+        with self._lock:
+            self._require_open()
+            self.enter()
+            return CudaGraph(self._graphs, dispatches, waits)
+
+    def prepare(self, dispatch: Dispatch) -> Callable[[], None]:
+        node = apart(self._prepare, dispatch)
+        lock, launch, handle, debug = self._lock, self._launch_graph, self.handle, self._debug
+        set_context, context = self._set_context, self._context
+
+        def run() -> None:
+            with lock:
+                if self._closed:
+                    self._require_open()
+                status = set_context(context) or launch(node.executable, handle)
+            if status or debug:
+                self._settle(node, status)
+
+        return run
+
+    def _prepare(self, dispatch: Dispatch) -> CudaNode:
+        with self._lock:
+            self._require_open()
+            self.enter()
+            return CudaNode(self._graphs, dispatch, self.handle)
+
+    def replay(self, recording: Recording) -> None:
+        assert isinstance(recording, CudaGraph)
+        if not recording.dispatches:
+            return
+        with self._lock:
+            if self._closed:
+                self._require_open()
+            status = self._set_context(self._context) or self._launch_graph(recording.executable, self.handle)
+        if status or self._debug:
+            self._settle(recording, status)
+
+    def copy(self, dst: Buffer, dst_offset: int, src: Buffer, src_offset: int, nbytes: int) -> None:
+        with self.backend.inside[threading.get_ident()]:
+            self._require_open()
+            self.enter()
+            status = self._cu.cuMemcpyAsync(dst.address + dst_offset, src.address + src_offset, nbytes, self.handle)
+        check(status, f"copying {nbytes:,} bytes")
+
+    def mark(self, timed: bool = False) -> Mark:
+        mark = CudaMark(self._events)
+        with self.backend.inside[threading.get_ident()]:
+            self._require_open()
+            self.enter()
+            self._events.take(mark, timed)
+            check(self._cu.cuEventRecord(mark.event, self.handle), "recording an event")
+        return mark
+
+    def wait(self, mark: Mark) -> None:
+        if not isinstance(mark, CudaMark):
+            found = mark.shared()
+            assert found is not None
+            apart(self._wait_for, *found)
+            return
+        with self.backend.inside[threading.get_ident()]:
+            self._require_open()
+            self.enter()
+            check(self._cu.cuStreamWaitEvent(self.handle, mark.event, 0), "letting a stream wait for an event")
+
+    def _wait_for(self, semaphore: Shared, value: int) -> None:
+        with self.backend.inside[threading.get_ident()]:
+            self._require_open()
+            self.enter()
+            self._events.externals.wait(semaphore, value, self.handle)
+
+    def sync(self) -> None:
+        with self.backend.inside[threading.get_ident()]:
+            self._require_open()
+            self.enter()
+            check(self._cu.cuStreamSynchronize(self.handle), "waiting for queued work")
+
+    def close(self) -> None:
+        """Launch nothing any more; what waits goes on."""
+        with self._lock:
+            self._closed = True
+            for kernel in self._kernels:
+                kernel.node = None
+                kernel.nodes.clear()
+
+    def abandon(self) -> None:
+        """Launch nothing any more, and take no lock: this is a forked child."""
+        self._closed = True
+        self._lock = threading.Lock()
+
+    def keep_current(self) -> None:
+        """From now on leave the context current that is so when a method is called, as several GPUs ask for."""
+        keep_current(self, self._context, ("launch", "_record", "replay", "copy", "mark", "wait", "sync"))
+        prepare = restoring(self.prepare, self._context)
+        self.prepare = lambda dispatch: restoring(prepare(dispatch), self._context)  # type: ignore[method-assign]
+
+    def _node(self, kernel: Kernel, groups: tuple[int, int, int], args: bytes) -> CudaNode | None:
+        """The graph of a kernel that was launched a few times here; None of others."""
+        assert isinstance(kernel, CudaKernel)
+        node = kernel.nodes.get(self.handle)
+        if node is None:
+            kernel.launches += 1
+            if kernel.launches <= _FEW:
+                return None
+            node = apart(self._new_node, kernel, groups, args)
+        kernel.node = node
+        return node
+
+    def _new_node(self, kernel: CudaKernel, groups: tuple[int, int, int], args: bytes) -> CudaNode | None:
+        with self._lock:
+            if self._closed or len(self._kernels) >= _MOST:
+                return None
+            node = kernel.nodes.get(self.handle)
+            if node is None:
+                self.enter()
+                node = CudaNode(self._graphs, Dispatch(kernel, groups, args, ()), self.handle)
+                kernel.nodes[self.handle] = node
+                self._kernels.append(kernel)
+            return node
+
+    def _captured(self) -> bool:
+        """Whether the stream's work is being recorded; after an error it is launched plainly, which has the error."""
+        return bool(self._is_capturing(self.handle, self._capturing) or self._capturing[0])
+
+    def _launch_once(self, kernel: Kernel, groups: tuple[int, int, int], args: bytes) -> None:
+        block = FFI_CUDA.new("char[]", args or 1)
+        pointers = FFI_CUDA.new("void *[]", [block])
+        function: int = kernel.function  # type: ignore[attr-defined]
+        what = f"{kernel.info.title} over {groups} groups"
+        with self._lock:
+            self._require_open()
+            self.enter()
+            status = self._cu.cuLaunchKernel(
+                function, *groups, *kernel.info.group_size, 0, self.handle, pointers, FFI_CUDA.NULL
+            )
+        check(status, f"launching {what}")
+        if self._debug:
+            self._look(what)
+
+    def _settle(self, graph: CudaGraph, status: int) -> None:
+        """After an error, or where every launch is waited for."""
+        kernels = graph.dispatches
+        what = f"{len(kernels)} recorded kernels" if len(kernels) > 1 else kernels[0].kernel.info.title
+        if isinstance(graph, CudaNode):
+            what += f" over {graph.groups} groups"
+        check(status, f"launching {what}")
+        self._look(what)
+
+    def _look(self, what: str) -> None:
+        """Wait for what was launched, which may have failed."""
+        with self.backend.inside[threading.get_ident()]:
+            self._require_open()
+            self.enter()
+            check(self._cu.cuStreamSynchronize(self.handle), what)
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise DeviceError("device cuda: this device is closed; open a new one.")
+
+    def enter(self) -> None:
+        """Make the context current; other libraries may have changed it since the last call."""
+        check(self._cu.cuCtxSetCurrent(self._context), "entering the context")
+
+
+class CudaMark(Mark):
+    """An event; it goes back to where it came from with the mark."""
+
+    __slots__ = ("_events", "held")
+
+    held: _Event
+    __del__ = finalizer("held.give")
+
+    def __init__(self, events: Events) -> None:
+        self._events = events
+
+    @property
+    def event(self) -> int:
+        """The ``CUevent``."""
+        return self.held.handle
+
+    @property
+    def done(self) -> bool:
+        status = self._events.ask(driver().cuEventQuery, self.event)
+        if status not in (0, NOT_READY):
+            check(status, "looking at an event")
+        return status == 0
+
+    def sync(self) -> None:
+        check(self._events.ask(driver().cuEventSynchronize, self.event), "waiting for an event")
+
+    def since(self, earlier: Mark) -> float:
+        assert isinstance(earlier, CudaMark)
+        out = FFI_CUDA.new("float *")
+        status = self._events.ask(driver().cuEventElapsedTime, out, earlier.event, self.event)
+        check(status, "reading the time of an event")
+        return float(out[0]) * 1e-3
+
+    def signal(self, semaphore: Shared, value: int) -> bool:
+        self._events.signal(self.event, semaphore, value)
+        return True
+
+
+class _Event:
+    """A ``CUevent``; ``give`` takes it back."""
+
+    __slots__ = ("give", "handle")
+
+    def __init__(self, handle: int, free: list[_Event]) -> None:
+        self.handle = handle
+        self.give = partial(free.append, self)
+
+
+class Events:
+    """The events of one context; making one takes 1 us, so they are used again.
+
+    Attributes
+    ----------
+    externals : Externals
+        Semaphores of other APIs, and memory.
+    inside : Inside
+        Locks of threads that use an event.
+    """
+
+    def __init__(self, context: int, inside: Inside) -> None:
+        self.externals = Externals()
+        self.inside = inside
+        self._context = context
+        self._closed = False
+        self._bridge = 0
+        self.free: tuple[list[_Event], list[_Event]] = ([], [])
+        self._all: list[int] = []
+
+    def require_open(self) -> None:
+        """Raise DeviceError once they are destroyed, or about to be."""
+        if self._closed:
+            raise DeviceError("device cuda: this device is closed; open a new one.")
+
+    def ask(self, function: Callable[..., int], *args: Any) -> int:
+        """What the driver says of events, with their context current."""
+        cu, found = driver(), FFI_CUDA.new("uintptr_t *")
+        with self.inside[threading.get_ident()]:
+            self.require_open()
+            cu.cuCtxGetCurrent(found)
+            cu.cuCtxSetCurrent(self._context)
+            try:
+                return function(*args)
+            finally:
+                cu.cuCtxSetCurrent(found[0])
+
+    def take(self, mark: CudaMark, timed: bool) -> None:
+        """Give a mark an event that no other has."""
+        free = self.free[timed]
+        if not free:
+            apart(self._make, timed)
+        # From the list to the mark in one step: an interrupt finds the event in one of them.
+        try:
+            for mark.held in iter(free.pop, None):
+                return
+        except IndexError:
+            # Another thread was faster.
+            self.take(mark, timed)
+
+    def _make(self, timed: bool) -> None:
+        self.require_open()
+        check(driver().cuCtxSetCurrent(self._context), "entering the context")
+        flags = _TIMED if timed else _UNTIMED
+        event = query(driver().cuEventCreate, "uintptr_t *", flags, what="creating an event")
+        self._all.append(event)
+        self.free[timed].append(_Event(event, self.free[timed]))
+
+    def signal(self, event: int, semaphore: Shared, value: int) -> None:
+        """Set a semaphore after an event, whatever else the event's stream is given meanwhile."""
+        apart(restoring(self._signal, self._context), event, semaphore, value)
+
+    def _signal(self, event: int, semaphore: Shared, value: int) -> None:
+        cu = driver()
+        with self.inside[threading.get_ident()]:
+            self.require_open()
+            check(cu.cuCtxSetCurrent(self._context), "entering the context")
+            if not self._bridge:
+                self._bridge = query(cu.cuStreamCreate, "uintptr_t *", NON_BLOCKING, what="creating a stream")
+            check(cu.cuStreamWaitEvent(self._bridge, event, 0), "letting a stream wait for an event")
+            self.externals.signal(semaphore, value, self._bridge)
+
+    def close(self) -> None:
+        """Destroy them once no thread uses one; their context is current."""
+        self._closed = True
+        self.inside.wait()
+        if self._bridge:
+            driver().cuStreamSynchronize(self._bridge)
+            driver().cuStreamDestroy_v2(self._bridge)
+        self.externals.close()
+        for event in self._all:
+            driver().cuEventDestroy_v2(event)
+        self._all.clear()
+
+
+class CudaKernel(Kernel):
+    """A function of a loaded module.
+
+    Attributes
+    ----------
+    node, nodes
+        The graph that it was launched by last, and those of all streams.
+    launches : int
+        How often it was launched before it had one.
+    """
+
+    __slots__ = ("function", "give", "launches", "node", "nodes")
+
+    __del__ = finalizer("give")
+
+    def __init__(self, info: KernelInfo, function: int, give: Callable[[], None]) -> None:
+        super().__init__(info)
+        self.function = function
+        # To the device, which unloads its module.
+        self.give = give
+        self.launches = 0
+        self.node: CudaNode | None = None
+        self.nodes: dict[int, CudaNode] = {}

@@ -1,0 +1,209 @@
+"""Devices of slang-rhi, by the slangpy package: whether there is one, opening it, and what it can do."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import sys
+from collections.abc import Callable, Set
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from slangpy_rt.core.config import CONFIG
+from slangpy_rt.core.disk_cache import DiskCache, cache_directory
+from slangpy_rt.core.errors import DeviceError, OutOfMemoryError, UnsupportedError
+from slangpy_rt.core.target import Caps
+
+# What every device that Slang knows has; the rest is asked for.
+_ALWAYS = frozenset({"bool", "int", "uint", "float"})
+# By slang-rhi's name of a feature. 8-bit integers come with the 16-bit ones, as on our Vulkan.
+_SCALARS = {
+    "int16": {"int16_t", "uint16_t", "int8_t", "uint8_t"},
+    "int64": {"int64_t", "uint64_t"},
+    "half": {"half"},
+    "double": {"double"},
+}
+# slang-rhi's list of Metal's features has none of these, and MSL has all of them; it has no double.
+_METAL = frozenset({"int8_t", "uint8_t", "int16_t", "uint16_t", "int64_t", "uint64_t", "half"})
+_BYTES = frozenset({"int8_t", "uint8_t"})
+# Where arrays have descriptors: one for each beyond 1 MiB, 128 GiB at least. D3D12 has a million, slang-rhi 1,024
+# unless it is told.
+DESCRIPTORS = 1 << 17
+_PLATFORMS = {"d3d12": ("win32", "Windows"), "metal": ("darwin", "macOS")}
+
+
+@dataclass(frozen=True)
+class Opened:
+    """An open device.
+
+    Attributes
+    ----------
+    name : str
+        What we call it.
+    slangpy, device
+        The package, and its Device.
+    timestamps : bool
+        Whether the device has a clock.
+    modules : str or None
+        Where compiler sessions keep modules that they read.
+    """
+
+    name: str
+    slangpy: Any
+    device: Any
+    caps: Caps
+    description: str
+    timestamps: bool
+    modules: str | None
+
+    def memory(self, nbytes: int, kind: str) -> Any:
+        """One of slang-rhi's buffers, ``"device_local"``, ``"upload"`` or ``"read_back"``.
+
+        Raises
+        ------
+        OutOfMemoryError
+            If there is no such amount left.
+        """
+        use, type_ = self.slangpy.BufferUsage, self.slangpy.MemoryType
+        told: dict[str, Any]
+        if kind == "upload":
+            told = {"usage": use.shader_resource | use.copy_source}
+        elif kind == "read_back":
+            told = {"usage": use.copy_destination}
+        else:
+            everything = use.unordered_access | use.shader_resource | use.copy_source | use.copy_destination
+            told = {"usage": everything, "default_state": self.slangpy.ResourceState.unordered_access}
+        try:
+            # slang-rhi's views count words.
+            return self.device.create_buffer(size=nbytes + 3 & -4, memory_type=getattr(type_, kind), **told)
+        except (RuntimeError, MemoryError) as error:
+            raise OutOfMemoryError(
+                f"device {self.name}: {nbytes:,} bytes could not be allocated ({error}). Free some arrays or use "
+                "smaller ones."
+            ) from None
+
+
+def why_missing(kind: str) -> str | None:
+    """One sentence on why this machine has no device of slang-rhi for an API, or None."""
+    platform, system = _PLATFORMS.get(kind, (sys.platform, ""))
+    if sys.platform != platform:
+        return f"{kind} is there on {system} only"
+    if find_spec("slangpy") is None:
+        return "the slangpy package is not installed; pip install slangpy"
+    if kind == "vulkan":
+        from slangpy_rt.backends.vulkan.instance import find_fault
+
+        return find_fault()
+    if kind == "cuda":
+        from slangpy_rt.backends.cuda.backend import CudaBackend
+
+        return CudaBackend.why_unavailable()
+    return None
+
+
+def why_unfit(kind: str, entry: str, features: Set[str]) -> str:
+    """What slang-rhi says that an open device lacks, and kernels cannot do without; empty if nothing."""
+    if entry == "handle" and "bindless" not in features:
+        return "has no bindless descriptors, by which kernels reach arrays: they need shader model 6.6"
+    if entry == "handle" and "int64" not in features:
+        return "has no 64-bit integers, which addresses are here"
+    if kind == "metal" and "residency_set" not in features:
+        # Without them slang-rhi makes resident what a kernel's own parameters point to, but not what that points to.
+        return "has no residency sets, by which kernels reach arrays: they need macOS 15 and an Apple GPU"
+    return ""
+
+
+def open_device(name: str, kind: str, index: int, debug: bool, entry: str) -> Opened:
+    """Open the adapter of that number.
+
+    Raises
+    ------
+    UnsupportedError
+        If the machine has no such API.
+    DeviceError
+        If there is no such adapter, or it does not open.
+    """
+    if reason := why_missing(kind):
+        raise UnsupportedError(f"device {name}: {reason}.")
+    spy = importlib.import_module("slangpy")
+    type_ = getattr(spy.DeviceType, kind)
+    adapters = spy.Device.enumerate_adapters(type_)
+    if not 0 <= index < len(adapters):
+        raise DeviceError(f"device {name}: there is no device {index}; this machine has {len(adapters)}.")
+    told = {
+        "type": type_,
+        "enable_debug_layers": debug,
+        "enable_rhi_validation": debug,
+        "enable_hot_reload": False,
+        "enable_ray_tracing": False,
+        "adapter_luid": adapters[index].luid,
+        "shader_cache_path": _kept("kernels"),
+    }
+    if entry == "handle":
+        told["bindless_options"] = spy.BindlessDesc(buffer_count=DESCRIPTORS)
+    try:
+        # Each brings a compiler of its own, which Slang (2026.12) makes the thread's default and forgets to take
+        # back when it goes: reflection in that thread crashed once a device was closed. So the thread goes at once.
+        with ThreadPoolExecutor(1, "slangpy_rt-open") as pool:
+            device = pool.submit(_quietly, spy, lambda: spy.Device(**told)).result()
+    except RuntimeError as error:
+        raise DeviceError(f"device {name}: it does not open: {error}") from None
+    features = {feature.name for feature in device.features}
+    if reason := why_unfit(kind, entry, features):
+        adapter = device.info.adapter_name
+        device.close()
+        raise UnsupportedError(f"device {name}: {adapter} {reason}.")
+    scalars = _ALWAYS | (_METAL if kind == "metal" else frozenset())
+    for feature, found in _SCALARS.items():
+        if feature in features:
+            scalars |= found
+    if entry == "handle":
+        # HLSL has no 8-bit types. Bools are stored in bytes, but reached as words.
+        scalars -= _BYTES
+    limits = device.info.limits
+    more = (
+        {"group_shared"}
+        | ({"pointers"} if entry == "pointer" else set())
+        | ({"wave"} if "wave_ops" in features else set())
+    )
+    if "atomic_float" in features or kind == "metal" or entry == "handle":
+        more.add("atomic_float")
+    lanes = limits.min_wave_size if limits.min_wave_size == limits.max_wave_size else 0
+    most = limits.max_compute_dispatch_thread_groups
+    caps = Caps((int(most.x), int(most.y), int(most.z)), scalars, frozenset(more), lanes)
+    description = f"{device.info.adapter_name}, {device.info.api_name} by slang-rhi"
+    timestamps = "timestamp_query" in features and kind != "metal"
+    return Opened(name, spy, device, caps, description, timestamps, _kept("modules"))
+
+
+def _quietly(spy: Any, work: Callable[[], Any]) -> Any:
+    """Do something without slangpy's warnings on standard output, such as that CUDA has no shader model."""
+    logger = spy.Logger.get()
+    before, logger.level = logger.level, spy.LogLevel.error
+    try:
+        return work()
+    finally:
+        logger.level = before
+
+
+def _kept(name: str) -> str | None:
+    """A folder where slang-rhi keeps what it compiled; None where none can be: slower, and no reason to fail."""
+    folder = DiskCache.open(cache_directory(), CONFIG.cache_size).folder(f"slangpy-{package_version()}")
+    if folder is None:
+        return None
+    try:
+        (folder / name).mkdir(exist_ok=True)
+    except OSError:
+        return None
+    return str(folder / name)
+
+
+@functools.cache
+def package_version() -> str:
+    """Of slangpy, without importing it."""
+    found = find_spec("slangpy")
+    folder = Path(found.origin).parents[1] if found is not None and found.origin else Path()
+    return next((p.stem.removeprefix("slangpy-") for p in sorted(folder.glob("slangpy-*.dist-info"))), "unknown")

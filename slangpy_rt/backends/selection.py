@@ -1,0 +1,110 @@
+"""Which kinds of device a machine has, why it lacks the others, and opening one of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from slangpy_rt.backends import AUTOMATIC, REGISTRY, backend_class
+from slangpy_rt.backends.base import Backend
+from slangpy_rt.core.checks import whole
+from slangpy_rt.core.config import CONFIG
+from slangpy_rt.core.errors import BindError, SlangPyRtError, UnsupportedError
+from slangpy_rt.core.wording import describe
+
+
+class DeviceType(str, Enum):
+    """Kinds of device; their names as strings serve as well."""
+
+    automatic = "automatic"
+    cuda = "cuda"
+    d3d12 = "d3d12"
+    metal = "metal"
+    vulkan = "vulkan"
+    cpu = "cpu"
+    rhi_vulkan = "rhi-vulkan"
+    rhi_cuda = "rhi-cuda"
+    rhi_vulkan_handles = "rhi-vulkan-handles"
+    null = "null"
+
+
+@dataclass(frozen=True)
+class DeviceInfo:
+    """What ``devices()`` tells of a kind of device; ``reason`` says why there is none."""
+
+    type: str
+    available: bool
+    reason: str | None
+
+
+def devices() -> list[DeviceInfo]:
+    """What kinds of device this machine has, and for the others why not."""
+    found = []
+    for name in REGISTRY:
+        if name != "null":
+            reason = _why_not(name)
+            found.append(DeviceInfo(name, reason is None, reason))
+    return found
+
+
+def named(type: DeviceType | str, index: int) -> tuple[str, int]:
+    """The name of a device type, and which device of it: ``"cuda:1"`` says both.
+
+    Raises
+    ------
+    BindError
+        If there is no such type.
+    """
+    if not isinstance(type, str):
+        raise BindError(f"Device: type is {describe(type)}; a DeviceType or its name was expected, such as 'cuda'.")
+    index = whole("Device", "index", index, 0, 255)
+    name, colon, number = (type.value if isinstance(type, DeviceType) else type).partition(":")
+    if name == "automatic" and CONFIG.device:
+        name, colon, number = CONFIG.device.partition(":")
+    if name not in ("automatic", *REGISTRY) or (colon and not (number.isdecimal() and len(number) < 4)):
+        raise BindError(
+            f"Device: type {describe(type)} is not one of {', '.join(REGISTRY)}, automatic, or one with "
+            "a number, such as "
+            "'cuda:1'."
+        )
+    return name, int(number) if colon else index
+
+
+def open_backend(name: str, index: int, debug: bool, stream: int | None = None) -> Backend:
+    """The backend of a device type, or the first that works here.
+
+    Parameters
+    ----------
+    stream : int, optional
+        A CUDA stream to be its own queue.
+
+    Raises
+    ------
+    UnsupportedError
+        If it cannot be opened here; the message says why.
+    """
+    if stream is not None and name != "cuda":
+        raise UnsupportedError(f"Device: stream= is for cuda; a {name} device has no streams of other libraries.")
+    more = {} if stream is None else {"stream": stream}
+    # Asking first why it could not be opened would start the driver twice.
+    reasons = []
+    for candidate in AUTOMATIC if name == "automatic" else [name]:
+        try:
+            return backend_class(candidate)(index, debug=debug, **more)
+        except (ImportError, SlangPyRtError) as error:
+            reason = _why_not(candidate)
+            if reason is None and name != "automatic":
+                raise
+            reasons.append((candidate, reason or str(error)))
+    if name != "automatic":
+        raise UnsupportedError(f"Device: no {name} device can be opened here: {reasons[0][1]}.")
+    listed = "\n".join(f"{candidate}: {reason}" for candidate, reason in reasons)
+    raise UnsupportedError(f"Device: this machine has none.\n{listed}")
+
+
+def _why_not(name: str) -> str | None:
+    try:
+        reason = backend_class(name).why_unavailable()
+    except (ImportError, SlangPyRtError) as error:
+        reason = str(error)
+    return reason.rstrip(".") if reason else reason

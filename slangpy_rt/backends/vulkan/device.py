@@ -1,0 +1,313 @@
+"""A logical Vulkan device with compute queues of one family, and memory in whole blocks.
+
+It refuses to record commands, to know of kernels and to hand out parts of a block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from slangpy_rt.backends.base import Shared
+from slangpy_rt.backends.vulkan.instance import (
+    ATOMIC_FLOAT,
+    COOPERATIVE_MATRIX,
+    DOT_PRODUCT,
+    EXTERNAL,
+    MAINTENANCE_8,
+    VkInstance,
+)
+from slangpy_rt.core.config import CONFIG
+from slangpy_rt.core.errors import OutOfMemoryError, UnsupportedError
+from slangpy_rt.core.target import Caps
+
+_OPAQUE_FD = 1  # VK_EXTERNAL_MEMORY_HANDLE_TYPE_ and VK_EXTERNAL_SEMAPHORE_HANDLE_TYPE_OPAQUE_FD_BIT
+_QUEUES = 8  # streams beyond take turns on them
+_DEVICE_LOCAL, _VISIBLE, _COHERENT, _CACHED = 1, 2, 4, 8  # VkMemoryPropertyFlagBits
+
+# Memory properties by purpose, best first. Cached device memory is the host's own memory, found with software
+# drivers and integrated GPUs; a discrete GPU's visible memory is slow to read, so it is left unmapped.
+DEVICE = (_DEVICE_LOCAL | _VISIBLE | _COHERENT | _CACHED, _DEVICE_LOCAL)
+STAGED = (_DEVICE_LOCAL,)
+RING = (_DEVICE_LOCAL | _VISIBLE | _COHERENT, _VISIBLE | _COHERENT)
+STAGING = (_VISIBLE | _COHERENT | _CACHED, _VISIBLE | _COHERENT)
+
+
+class VkDevice:
+    """An open device.
+
+    Attributes
+    ----------
+    ffi, lib, struct, check, on_close, messages
+        Those of its ``VkInstance``.
+    handle : Any
+        ``VkDevice``.
+    queues : list
+        Each a ``VkQueue``.
+    family : int
+        Their queue family.
+    clock_seconds, clock_mask : float, int
+        Of time stamps that its queues take: seconds of one tick, and the bits that count; none without a clock.
+    caps, description
+        As in ``Backend``.
+    uuid : bytes
+        What the GPU is called by every API.
+    exports : bool
+        Whether other APIs can open its memory and semaphores.
+    max_bytes : int
+        Largest single allocation in bytes.
+    heap_bytes : int
+        Size of the largest device-local heap in bytes.
+    """
+
+    def __init__(self, index: int, debug: bool) -> None:
+        self._instance = instance = VkInstance(debug)
+        self.ffi, self.lib, self.messages = instance.ffi, instance.lib, instance.messages
+        self.struct, self.check, self.on_close = instance.struct, instance.check, instance.on_close
+        try:
+            physical = instance.physical(index)
+            features, present = instance.features(physical)
+            self.family, self._queue_count, bits = self._compute_family(physical)
+            self.clock_mask = (1 << bits) - 1
+            self.handle = self._open(physical, features, present)
+            self.queues = [self._queue(k) for k in range(self._queue_count)]
+            self._memory = self.ffi.new("VkPhysicalDeviceMemoryProperties*")
+            self.lib.vkGetPhysicalDeviceMemoryProperties(physical, self._memory)
+            heaps = self._memory.memoryHeaps[0 : self._memory.memoryHeapCount]
+            # 1: VK_MEMORY_HEAP_DEVICE_LOCAL_BIT.
+            self.heap_bytes = max((int(heap.size) for heap in heaps if heap.flags & 1), default=0)
+            self._describe(physical, present)
+            self._address_of = self.function("vkGetBufferDeviceAddress")
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Wait for the device, then destroy everything in reverse order. Again: nothing."""
+        self._instance.close()
+
+    def label_functions(self) -> tuple[Any, Any] | None:
+        """What begins and ends a label in a command buffer, where labels were asked for."""
+        if not CONFIG.labels:
+            return None
+        find = self._instance.function
+        return find("vkCmdBeginDebugUtilsLabelEXT"), find("vkCmdEndDebugUtilsLabelEXT")
+
+    def function(self, name: str) -> Any:
+        """Fetch a device-level function pointer, which skips the loader's dispatch."""
+        pointer = self.lib.vkGetDeviceProcAddr(self.handle, name.encode())
+        return self.ffi.cast(f"PFN_{name}", pointer)
+
+    def allocate(self, nbytes: int, purpose: Sequence[int]) -> Block:
+        """Allocate a buffer with memory of its own, mapped if its memory properties ask for host access.
+
+        Raises
+        ------
+        OutOfMemoryError
+            If no fitting memory has room.
+        """
+        ffi, lib, none = self.ffi, self.lib, self.ffi.NULL
+        if nbytes > self.max_bytes:
+            raise OutOfMemoryError(
+                f"vulkan: {self.description} allows {self.max_bytes} bytes in one piece, not {nbytes}; "
+                f"use smaller arrays"
+            )
+        # VkBufferUsageFlagBits: 0x20000 SHADER_DEVICE_ADDRESS, 0x20 STORAGE, 0x2 TRANSFER_DST, 0x1 _SRC.
+        info = self.struct("VkBufferCreateInfo", size=nbytes, usage=0x20023)
+        # Host memory is not for other APIs to open.
+        exported = self.exports and purpose[0] & _DEVICE_LOCAL and purpose is not RING
+        if exported:
+            shared_buffer = self.struct("VkExternalMemoryBufferCreateInfo", handleTypes=_OPAQUE_FD)
+            info.pNext = shared_buffer
+        buffer = ffi.new("VkBuffer*")
+        self.check(lib.vkCreateBuffer(self.handle, info, none, buffer), f"creating a buffer of {nbytes} bytes")
+        needs = ffi.new("VkMemoryRequirements*")
+        lib.vkGetBufferMemoryRequirements(self.handle, buffer[0], needs)
+        # 2: VK_MEMORY_ALLOCATE_DEVICE_ADDRESS_BIT.
+        addressable = self.struct("VkMemoryAllocateFlagsInfo", flags=2)
+        if exported:
+            shared_memory = self.struct("VkExportMemoryAllocateInfo", handleTypes=_OPAQUE_FD)
+            addressable.pNext = shared_memory
+        ask = self.struct("VkMemoryAllocateInfo", pNext=addressable, allocationSize=needs.size)
+        memory = ffi.new("VkDeviceMemory*")
+        result = int(lib.VK_ERROR_OUT_OF_DEVICE_MEMORY)
+        for flags in purpose:
+            for i in range(self._memory.memoryTypeCount):
+                has = self._memory.memoryTypes[i].propertyFlags
+                if not needs.memoryTypeBits >> i & 1 or has & flags != flags:
+                    continue
+                ask.memoryTypeIndex = i
+                result = lib.vkAllocateMemory(self.handle, ask, none, memory)
+                if result == 0:
+                    block = Block(buffer[0], memory[0], nbytes, needs.size)
+                    return self._bind(block, bool(flags & _VISIBLE))
+                break
+        lib.vkDestroyBuffer(self.handle, buffer[0], none)
+        self.check(result, f"allocating {nbytes} bytes")
+        raise AssertionError("check raises for every result but VK_SUCCESS")
+
+    def shared_memory(self, block: Block) -> Shared:
+        """A block for other APIs to open; for a device that exports."""
+        if block.shared is None:
+            info = self.struct("VkMemoryGetFdInfoKHR", memory=block.memory, handleType=_OPAQUE_FD)
+            block.shared = self._shared("vkGetMemoryFdKHR", info, block.nbytes)
+        return block.shared
+
+    def shared_semaphore(self, semaphore: Any) -> Shared:
+        """A semaphore, made to be exported, for other APIs to open."""
+        info = self.struct("VkSemaphoreGetFdInfoKHR", semaphore=semaphore, handleType=_OPAQUE_FD)
+        return self._shared("vkGetSemaphoreFdKHR", info, 0)
+
+    def _shared(self, name: str, info: Any, nbytes: int) -> Shared:
+        get = self.function(name)
+
+        def open() -> int:
+            out = self.ffi.new("int*")
+            self.check(get(self.handle, info, out), "sharing with another API")
+            return int(out[0])
+
+        return Shared(self.uuid, nbytes, open)
+
+    def bytes(self, block: Block) -> Any:
+        """All of a mapped block, as a writable buffer that is valid until its release."""
+        return self.ffi.buffer(self.ffi.cast("char*", block.host), block.size)
+
+    def release(self, block: Block) -> None:
+        """Give a block back to the driver; no queued work may use it."""
+        self.lib.vkDestroyBuffer(self.handle, block.handle, self.ffi.NULL)
+        self.lib.vkFreeMemory(self.handle, block.memory, self.ffi.NULL)
+
+    def _bind(self, block: Block, mapped: bool) -> Block:
+        ffi, lib = self.ffi, self.lib
+        try:
+            self.check(lib.vkBindBufferMemory(self.handle, block.handle, block.memory, 0), "binding memory")
+            if mapped:
+                out = ffi.new("void**")
+                # 2**64 - 1: VK_WHOLE_SIZE.
+                result = lib.vkMapMemory(self.handle, block.memory, 0, 2**64 - 1, 0, out)
+                self.check(result, f"mapping {block.size} bytes")
+                block.host = int(ffi.cast("uintptr_t", out[0]))
+        except BaseException:
+            self.release(block)
+            raise
+        where = self.struct("VkBufferDeviceAddressInfo", buffer=block.handle)
+        block.address = int(self._address_of(self.handle, where))
+        return block
+
+    def _open(self, physical: Any, features: Any, present: frozenset[str]) -> Any:
+        ffi, lib = self.ffi, self.lib
+        count = self._queue_count
+        priorities = ffi.new("float[]", [1.0] * count)
+        queue = self.struct(
+            "VkDeviceQueueCreateInfo", queueFamilyIndex=self.family, queueCount=count, pQueuePriorities=priorities
+        )
+        extensions = [ATOMIC_FLOAT] if "shaderBufferFloat32AtomicAdd" in present else []
+        extensions += [COOPERATIVE_MATRIX] if "cooperativeMatrix" in present else []
+        extensions += [DOT_PRODUCT] if "shaderIntegerDotProduct" in present else []
+        extensions += {MAINTENANCE_8, *EXTERNAL} & present
+        info = self.struct(
+            "VkDeviceCreateInfo",
+            pNext=features,
+            queueCreateInfoCount=1,
+            pQueueCreateInfos=queue,
+            enabledExtensionCount=len(extensions),
+            ppEnabledExtensionNames=self._instance.strings(extensions),
+        )
+        out = ffi.new("VkDevice*")
+        self.check(lib.vkCreateDevice(physical, info, ffi.NULL, out), "creating a device")
+        self.on_close(lib.vkDestroyDevice, out[0], ffi.NULL)
+        return out[0]
+
+    def _compute_family(self, physical: Any) -> tuple[int, int, int]:
+        """Its index, the queues to use, and the bits of its clock."""
+        ffi, get = self.ffi, self.lib.vkGetPhysicalDeviceQueueFamilyProperties
+        count = ffi.new("uint32_t*")
+        get(physical, count, ffi.NULL)
+        families = ffi.new("VkQueueFamilyProperties[]", count[0])
+        get(physical, count, families)
+        computing = [i for i, family in enumerate(families) if family.queueFlags & self.lib.VK_QUEUE_COMPUTE_BIT]
+        # On NVIDIA only the queues of a family without graphics run at the same time.
+        computing.sort(key=lambda i: families[i].queueFlags & self.lib.VK_QUEUE_GRAPHICS_BIT)
+        for i in computing:
+            return i, min(families[i].queueCount, _QUEUES), int(families[i].timestampValidBits)
+        raise UnsupportedError("vulkan: the device has no compute queue; pick another device")
+
+    def _queue(self, index: int) -> Any:
+        out = self.ffi.new("VkQueue*")
+        self.lib.vkGetDeviceQueue(self.handle, self.family, index, out)
+        return out[0]
+
+    def _describe(self, physical: Any, present: frozenset[str]) -> None:
+        first = self.struct("VkPhysicalDeviceVulkan11Properties")
+        second = self.struct("VkPhysicalDeviceVulkan12Properties", pNext=first)
+        properties = self.struct("VkPhysicalDeviceProperties2", pNext=second)
+        self.lib.vkGetPhysicalDeviceProperties2(physical, properties)
+        core = properties.properties
+        name, driver, version = (
+            self.ffi.string(text).decode() for text in (core.deviceName, second.driverName, second.driverInfo)
+        )
+        self.description = f"{name}, {driver} {version}".strip()
+        if self._instance.unheard:
+            self.description += ", without the Vulkan validation layers, which are not installed"
+        self.clock_seconds = float(core.limits.timestampPeriod) * 1e-9
+        self.uuid = bytes(self.ffi.buffer(first.deviceUUID))
+        self.max_bytes = int(first.maxMemoryAllocationSize)
+        self.is_software = core.deviceType == self.lib.VK_PHYSICAL_DEVICE_TYPE_CPU
+        # Mesa's software driver would keep all its memory in files for that.
+        self.exports = set(EXTERNAL) <= present and not self.is_software
+        features = {"group_shared", "pointers"}
+        # 0x20: COMPUTE of VkShaderStageFlagBits. 0x1F: BASIC, VOTE, ARITHMETIC, BALLOT and SHUFFLE of
+        # VkSubgroupFeatureFlagBits, which Slang's wave intrinsics compile to.
+        if first.subgroupSupportedStages & 0x20 and first.subgroupSupportedOperations & 0x1F == 0x1F:
+            features.add("wave")
+        if "shaderBufferFloat32AtomicAdd" in present:
+            features.add("atomic_float")
+        # What shaders/mlp_cooperative.slang takes: waves of 32, and 20 KiB of a group's memory beside 8 of others.
+        fits = first.subgroupSize == 32 and core.limits.maxComputeSharedMemorySize >= 32 << 10
+        needed = {"cooperativeMatrix", "shaderFloat16", "vulkanMemoryModel"}
+        if "wave" in features and fits and needed <= present and self._instance.multiplies_tiles(physical):
+            features.add("cooperative_matrix")
+        x, y, z = core.limits.maxComputeWorkGroupCount
+        self.caps = Caps((x, y, z), _scalars(present), frozenset(features), first.subgroupSize)
+
+
+class Block:
+    """A buffer with memory of its own.
+
+    Attributes
+    ----------
+    handle, memory : Any
+        ``VkBuffer`` and ``VkDeviceMemory``.
+    size : int
+        Bytes.
+    address : int
+        Device address of its first byte.
+    host : int
+        Host address of its first byte, 0 when it is not mapped.
+    nbytes : int
+        Of the memory, which may be more than the buffer's.
+    shared : Shared or None
+        The memory for other APIs, once one has asked for it.
+    """
+
+    __slots__ = ("address", "handle", "host", "memory", "nbytes", "shared", "size")
+
+    def __init__(self, handle: Any, memory: Any, size: int, nbytes: int | None = None) -> None:
+        self.handle = handle
+        self.memory = memory
+        self.size = size
+        self.address = self.host = 0
+        self.nbytes = size if nbytes is None else nbytes
+        self.shared: Shared | None = None
+
+
+def _scalars(present: frozenset[str]) -> frozenset[str]:
+    needs = {
+        "bool int uint float": set(),
+        "int64_t uint64_t": {"shaderInt64"},
+        "double": {"shaderFloat64"},
+        "int16_t uint16_t": {"shaderInt16", "storageBuffer16BitAccess"},
+        "half": {"shaderFloat16", "storageBuffer16BitAccess"},
+        "int8_t uint8_t": {"shaderInt8", "storageBuffer8BitAccess"},
+    }
+    return frozenset(name for names, need in needs.items() if need <= present for name in names.split())

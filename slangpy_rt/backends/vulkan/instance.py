@@ -1,0 +1,330 @@
+"""A Vulkan instance through raw cffi: loading, error codes, physical devices and what they offer.
+
+It opens no device and records nothing. The ``vulkan`` package supplies only cffi declarations and the loaded
+library; its Python wrappers are never called, and its constants have holes, which numbers fill.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from slangpy_rt.core.config import CONFIG
+from slangpy_rt.core.errors import DeviceError, DeviceLostError, OutOfMemoryError, UnsupportedError
+
+ATOMIC_FLOAT = "VK_EXT_shader_atomic_float"
+# Without it, the remainder of negative integers is undefined, and wrong on NVIDIA's driver (580): -5 % 3 gives 2.
+MAINTENANCE_8 = "VK_KHR_maintenance8"
+COOPERATIVE_MATRIX = "VK_KHR_cooperative_matrix"
+# File descriptors of memory and semaphores, for other APIs on the same GPU.
+DOT_PRODUCT = "VK_KHR_shader_integer_dot_product"
+EXTERNAL = ("VK_KHR_external_memory_fd", "VK_KHR_external_semaphore_fd")
+
+_API_1_2 = 1 << 22 | 2 << 12  # VK_API_VERSION_1_2
+_API_1_3_255 = 1 << 22 | 3 << 12 | 255  # the first specification with VK_KHR_cooperative_matrix
+_API_1_4_304 = 1 << 22 | 4 << 12 | 304  # the first specification with VK_KHR_maintenance8
+_LAYER = "VK_LAYER_KHRONOS_validation"
+_NEEDED = frozenset({"bufferDeviceAddress", "timelineSemaphore", "shaderInt64"})
+_NEEDED_TEXT = "Vulkan 1.2 with buffer device addresses, timeline semaphores and 64-bit integers"
+# Enabled where present; every other feature stays off.
+_WANTED = {
+    "VkPhysicalDeviceFeatures": {"shaderFloat64", "shaderInt64", "shaderInt16"},
+    "VkPhysicalDeviceVulkan11Features": {
+        "storageBuffer16BitAccess",
+        "uniformAndStorageBuffer16BitAccess",
+        "variablePointersStorageBuffer",
+        "variablePointers",
+    },
+    "VkPhysicalDeviceVulkan12Features": {
+        "storageBuffer8BitAccess",
+        "uniformAndStorageBuffer8BitAccess",
+        "shaderBufferInt64Atomics",
+        "shaderSharedInt64Atomics",
+        "shaderFloat16",
+        "shaderInt8",
+        "scalarBlockLayout",
+        "shaderSubgroupExtendedTypes",
+        "timelineSemaphore",
+        "bufferDeviceAddress",
+        "vulkanMemoryModel",
+        "vulkanMemoryModelDeviceScope",
+    },
+    "VkPhysicalDeviceShaderAtomicFloatFeaturesEXT": {
+        "shaderBufferFloat32Atomics",
+        "shaderBufferFloat32AtomicAdd",
+        "shaderBufferFloat64Atomics",
+        "shaderBufferFloat64AtomicAdd",
+        "shaderSharedFloat32Atomics",
+        "shaderSharedFloat32AtomicAdd",
+    },
+    "VkPhysicalDeviceCooperativeMatrixFeaturesKHR": {"cooperativeMatrix"},
+    "VkPhysicalDeviceShaderIntegerDotProductFeatures": {"shaderIntegerDotProduct"},
+}
+_EXTENSION_OF = {
+    "VkPhysicalDeviceShaderAtomicFloatFeaturesEXT": ATOMIC_FLOAT,
+    "VkPhysicalDeviceCooperativeMatrixFeaturesKHR": COOPERATIVE_MATRIX,
+    "VkPhysicalDeviceShaderIntegerDotProductFeatures": DOT_PRODUCT,
+}
+
+
+class VkInstance:
+    """An open instance.
+
+    Attributes
+    ----------
+    ffi, lib : Any
+        cffi's view of vulkan.h and the loader's functions.
+    messages : list of str
+        What the validation layer said; stays empty without ``debug``.
+    unheard : bool
+        Whether ``debug`` was asked for and there is no validation layer.
+
+    Raises
+    ------
+    UnsupportedError
+        If the package or the loader is missing.
+    DeviceError
+        If the loader finds no driver that works.
+    """
+
+    def __init__(self, debug: bool) -> None:
+        self.ffi, self.lib = _load()
+        self.messages: list[str] = []
+        self.unheard = False
+        self._undo: list[Callable[[], Any]] = []
+        self._keep: list[Any] = []
+        try:
+            self._open(debug)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Destroy, in reverse order, all that ``on_close`` was told of. Again: nothing."""
+        while self._undo:
+            self._undo.pop()()
+
+    def on_close(self, destroy: Callable[..., Any], *arguments: Any) -> None:
+        """Have ``destroy(*arguments)`` called by ``close``."""
+        self._undo.append(lambda: destroy(*arguments))
+
+    def struct(self, name: str, **fields: Any) -> Any:
+        """Make a zeroed struct with its ``sType`` set; the caller keeps what ``fields`` point to alive."""
+        # VkPhysicalDeviceVulkan12Features -> PHYSICAL_DEVICE_VULKAN_1_2_FEATURES, as vulkan_core.h names it.
+        words = re.sub(r"(?<=[a-z])(?=[A-Z\d])|(?<=\d)(?=[A-Z\d])", "_", name[2:]).upper()
+        kind = getattr(self.lib, f"VK_STRUCTURE_TYPE_{words}")
+        return self.ffi.new(f"{name}*", {"sType": kind, **fields})
+
+    def strings(self, texts: Sequence[str]) -> Any:
+        """Make a ``char**`` that lives as long as the instance."""
+        items = [self.ffi.new("char[]", text.encode()) for text in texts]
+        array = self.ffi.new("char*[]", items)
+        self._keep += [*items, array]
+        return array
+
+    def check(self, result: int, what: str) -> None:
+        """Raise unless ``result`` is VK_SUCCESS; ``what`` names the attempt, as in "creating a device".
+
+        Raises
+        ------
+        DeviceLostError, OutOfMemoryError, DeviceError
+            By the error code.
+        """
+        if result == 0:
+            return
+        name = self.ffi.typeof("VkResult").elements.get(result, "unknown VkResult")
+        text = f"vulkan: {what} failed: {name} ({result})"
+        if name == "VK_ERROR_DEVICE_LOST":
+            raise DeviceLostError(f"{text}; a kernel ran too long or out of bounds: open a new device")
+        if name in ("VK_ERROR_OUT_OF_HOST_MEMORY", "VK_ERROR_OUT_OF_DEVICE_MEMORY"):
+            raise OutOfMemoryError(f"{text}; free arrays or use smaller ones")
+        if name == "VK_ERROR_INCOMPATIBLE_DRIVER":
+            raise DeviceError(f"{text}: no driver is installed; install one for your GPU, or Mesa's lavapipe")
+        raise DeviceError(text)
+
+    def physical(self, index: int) -> Any:
+        """Find the ``index``-th suitable device: discrete GPUs first, then integrated, virtual, software.
+
+        Raises
+        ------
+        DeviceError
+            If there are not so many.
+        """
+        ffi, lib = self.ffi, self.lib
+        rank = {2: 0, 1: 1, 3: 2}  # by VkPhysicalDeviceType: discrete, integrated, virtual; the rest last
+        found = []
+        for device in self._list("VkPhysicalDevice", lib.vkEnumeratePhysicalDevices, self._handle):
+            properties = ffi.new("VkPhysicalDeviceProperties*")
+            lib.vkGetPhysicalDeviceProperties(device, properties)
+            if properties.apiVersion >= _API_1_2 and self.features(device)[1] >= _NEEDED:
+                found.append((rank.get(properties.deviceType, 3), device))
+        found.sort(key=lambda entry: entry[0])
+        if not 0 <= index < len(found):
+            raise DeviceError(
+                f"vulkan: no device with index {index}; {len(found)} found with {_NEEDED_TEXT}. "
+                f"{'Pick a lower index' if found else 'Install or update a Vulkan driver'}"
+            )
+        return found[index][1]
+
+    def features(self, physical: Any) -> tuple[Any, frozenset[str]]:
+        """Tell which wanted features a device has: as a struct chain to enable, and by name."""
+        ffi = self.ffi
+        extensions = self._list(
+            "VkExtensionProperties", self.lib.vkEnumerateDeviceExtensionProperties, physical, ffi.NULL
+        )
+        names = {ffi.string(entry.extensionName).decode() for entry in extensions}
+        names -= self._unknown
+        chain = last = self.struct("VkPhysicalDeviceFeatures2")
+        parts = {"VkPhysicalDeviceFeatures": chain.features}
+        for name in list(_WANTED)[1:]:
+            if not {_EXTENSION_OF.get(name)} <= names | {None}:
+                continue
+            last.pNext = parts[name] = self.struct(name)
+            last = parts[name]
+        if MAINTENANCE_8 in names:
+            # The package's vulkan.h is older than the extension; this struct has the same three members.
+            # 1000574000: VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MAINTENANCE_8_FEATURES_KHR.
+            last.pNext = exact = ffi.new("VkPhysicalDeviceTimelineSemaphoreFeatures*", {"sType": 1000574000})
+            self._keep.append(exact)
+        self._keep.append(parts)
+        self.lib.vkGetPhysicalDeviceFeatures2(physical, chain)
+        present = {MAINTENANCE_8, *EXTERNAL} & names
+        for name, part in parts.items():
+            for field, _ in ffi.typeof(name).fields:
+                if field in ("sType", "pNext"):
+                    continue
+                if field in _WANTED[name] and getattr(part, field):
+                    present.add(field)
+                else:
+                    setattr(part, field, 0)
+        return chain, frozenset(present)
+
+    def multiplies_tiles(self, physical: Any) -> bool:
+        """Tell whether waves multiply 16 x 16 matrices of halves and add up floats; the extension has to be there."""
+        ffi, get = self.ffi, self.function("vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR")
+        count = ffi.new("uint32_t*")
+        self.check(get(physical, count, ffi.NULL), "counting cooperative matrices")
+        found = ffi.new("VkCooperativeMatrixPropertiesKHR[]", count[0])
+        for entry in found:
+            entry.sType = self.lib.VK_STRUCTURE_TYPE_COOPERATIVE_MATRIX_PROPERTIES_KHR
+        self.check(get(physical, count, found), "listing cooperative matrices")
+        # 0, 1: FLOAT16, FLOAT32 of VkComponentTypeKHR. 3: SUBGROUP of VkScopeKHR.
+        wanted = (16, 16, 16, 0, 0, 1, 1, 3)
+        return any(
+            (m.MSize, m.NSize, m.KSize, m.AType, m.BType, m.CType, m.ResultType, m.scope) == wanted for m in found
+        )
+
+    def _open(self, debug: bool) -> None:
+        ffi, lib = self.ffi, self.lib
+        self._unknown: set[str] = set()
+        version = ffi.new("uint32_t*")
+        lib.vkEnumerateInstanceVersion(version)
+        if version[0] < _API_1_2:
+            raise UnsupportedError("vulkan: the Vulkan loader is older than version 1.2; update it")
+        app = self.struct("VkApplicationInfo", apiVersion=_API_1_2)
+        info = self.struct("VkInstanceCreateInfo", pApplicationInfo=app)
+        if debug:
+            layers = self._list("VkLayerProperties", lib.vkEnumerateInstanceLayerProperties)
+            versions = {ffi.string(layer.layerName).decode(): layer.specVersion for layer in layers}
+            self.unheard = _LAYER not in versions
+        validated = debug and not self.unheard
+        if validated:
+            # A layer older than an extension reports the struct that enables it as an error.
+            since = {MAINTENANCE_8: _API_1_4_304, COOPERATIVE_MATRIX: _API_1_3_255}
+            self._unknown = {name for name, first in since.items() if versions[_LAYER] < first}
+            checks = ffi.new(
+                "VkValidationFeatureEnableEXT[]",
+                [lib.VK_VALIDATION_FEATURE_ENABLE_SYNCHRONIZATION_VALIDATION_EXT],
+            )
+            extra = self.struct(
+                "VkValidationFeaturesEXT",
+                enabledValidationFeatureCount=len(checks),
+                pEnabledValidationFeatures=checks,
+            )
+            info.pNext = extra
+            info.enabledLayerCount, info.ppEnabledLayerNames = 1, self.strings([_LAYER])
+        if validated or CONFIG.labels:
+            info.enabledExtensionCount = 1
+            info.ppEnabledExtensionNames = self.strings(["VK_EXT_debug_utils"])
+        out = ffi.new("VkInstance*")
+        self.check(lib.vkCreateInstance(info, ffi.NULL, out), "creating an instance")
+        _keep_drivers_loaded()
+        self._handle = out[0]
+        self.on_close(lib.vkDestroyInstance, self._handle, ffi.NULL)
+        if validated:
+            self._listen()
+
+    def function(self, name: str) -> Any:
+        """Fetch a function pointer of an instance's extension."""
+        return self.ffi.cast(f"PFN_{name}", self.lib.vkGetInstanceProcAddr(self._handle, name.encode()))
+
+    def _listen(self) -> None:
+        ffi, messages = self.ffi, self.messages
+
+        def collect(severity: int, kinds: int, data: Any, user: Any) -> int:
+            messages.append(ffi.string(data.pMessage).decode(errors="replace"))
+            return 0
+
+        callback = ffi.callback("PFN_vkDebugUtilsMessengerCallbackEXT", collect)
+        self._keep.append(callback)
+        info = self.struct(
+            "VkDebugUtilsMessengerCreateInfoEXT",
+            messageSeverity=0x1100,  # WARNING, ERROR of VkDebugUtilsMessageSeverityFlagBitsEXT
+            messageType=0x7,  # GENERAL, VALIDATION, PERFORMANCE of VkDebugUtilsMessageTypeFlagBitsEXT
+            pfnUserCallback=callback,
+        )
+        out = ffi.new("VkDebugUtilsMessengerEXT*")
+        result = self.function("vkCreateDebugUtilsMessengerEXT")(self._handle, info, ffi.NULL, out)
+        self.check(result, "creating a debug messenger")
+        self.on_close(self.function("vkDestroyDebugUtilsMessengerEXT"), self._handle, out[0], ffi.NULL)
+
+    def _list(self, kind: str, enumerate_them: Callable[..., int], *head: Any) -> Any:
+        """Call a Vulkan enumeration twice, for its count and for its entries; keep the returned array."""
+        count = self.ffi.new("uint32_t*")
+        self.check(enumerate_them(*head, count, self.ffi.NULL), f"counting {kind}")
+        entries = self.ffi.new(f"{kind}[]", count[0])
+        self.check(enumerate_them(*head, count, entries), f"listing {kind}")
+        return entries
+
+
+def find_fault() -> str | None:
+    """Say in one sentence why no device can be opened, or None; leaves no device behind."""
+    try:
+        instance = VkInstance(debug=False)
+        try:
+            instance.physical(0)
+        finally:
+            instance.close()
+    except (DeviceError, UnsupportedError) as error:
+        return str(error)
+    return None
+
+
+@functools.cache
+def _keep_drivers_loaded() -> None:
+    """Leave one instance open for the life of the process.
+
+    The loader unloads a driver with its last instance, and NVIDIA's (580) cannot be loaded more than 30 times: it
+    runs out of static thread-local storage.
+    """
+    ffi, lib = _load()
+    app = ffi.new("VkApplicationInfo*", {"sType": lib.VK_STRUCTURE_TYPE_APPLICATION_INFO, "apiVersion": _API_1_2})
+    kind = lib.VK_STRUCTURE_TYPE_INSTANCE_CREATE_INFO
+    info = ffi.new("VkInstanceCreateInfo*", {"sType": kind, "pApplicationInfo": app})
+    lib.vkCreateInstance(info, ffi.NULL, ffi.new("VkInstance*"))
+
+
+def _load() -> tuple[Any, Any]:
+    try:
+        from vulkan._vulkan import ffi, lib
+    except ImportError as error:
+        raise UnsupportedError(
+            f"vulkan: the Python package 'vulkan' does not import ({error}); run: pip install vulkan"
+        ) from None
+    except OSError:
+        raise UnsupportedError(
+            "vulkan: this machine has no Vulkan loader (libvulkan); install a Vulkan driver"
+        ) from None
+    return ffi, lib

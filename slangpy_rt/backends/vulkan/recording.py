@@ -1,0 +1,116 @@
+"""Recordings as Vulkan command buffers that are submitted again and again, their argument blocks in device memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from slangpy_rt.backends.base import Buffer, Dispatch, Recording
+from slangpy_rt.backends.vulkan.commands import COMPUTE, VkCommands
+from slangpy_rt.core.interrupts import finalizer
+
+if TYPE_CHECKING:
+    from slangpy_rt.backends.vulkan.queue import VulkanQueue
+
+
+class VulkanRecording(Recording):
+    """Launches and the command buffer that they are recorded in.
+
+    Attributes
+    ----------
+    blocks : Buffer
+        The argument blocks of all launches, one after the other.
+    offsets : list of int
+        Where each begins.
+    use : Use
+        Of the command buffer and the blocks.
+    """
+
+    __slots__ = ("blocks", "give", "offsets", "use")
+
+    # To the recorder, for another recording.
+    __del__ = finalizer("give")
+
+    def __init__(
+        self, dispatches: list[Dispatch], blocks: Buffer | None, offsets: list[int], use: Use, retired: list[Use]
+    ) -> None:
+        super().__init__(dispatches)
+        self.blocks = blocks
+        self.offsets = offsets
+        self.use = use
+        self.give = partial(retired.append, use)
+
+
+class Use:
+    """The command buffer of a recording.
+
+    Attributes
+    ----------
+    command : cdata
+        Pointer to the ``VkCommandBuffer``.
+    home : VulkanQueue
+        That which used it last.
+    value : int
+        Timeline value there of the last submission.
+    """
+
+    __slots__ = ("command", "home", "value")
+
+    def __init__(self, command: Any, home: VulkanQueue) -> None:
+        self.command = command
+        self.home = home
+        self.value = 0
+
+
+class Recorder:
+    """Makes command buffers for recordings; for one caller at a time."""
+
+    def __init__(self, commands: VkCommands) -> None:
+        self._commands = commands
+        self._push = commands.device.ffi.new("uint64_t*")
+        # 4: VK_COMMAND_BUFFER_USAGE_SIMULTANEOUS_USE_BIT, since it may be submitted again while it runs.
+        self._begin_info = commands.device.struct("VkCommandBufferBeginInfo", flags=4)
+        self.retired: list[Use] = []
+
+    def record(
+        self, dispatches: Sequence[Dispatch], waits: Sequence[tuple[int, ...]], address: int, offsets: Sequence[int]
+    ) -> Any:
+        """A command buffer with launches whose argument blocks are at ``address`` and their offsets."""
+        c = self._commands
+        command = self._command_buffer()
+        c.device.check(c.begin(command[0], self._begin_info), "beginning a command buffer")
+        bound, ordered = None, 0
+        for k, (d, at, before) in enumerate(zip(dispatches, offsets, waits, strict=True)):
+            # One barrier is for all that was recorded before it.
+            if any(w >= ordered for w in before):
+                c.barrier(command[0], *c.kernels)
+                ordered = k
+            if d.kernel is not bound:
+                bound = d.kernel
+                c.bind(command[0], 1, bound.pipeline)  # type: ignore[attr-defined]
+            self._push[0] = address + at
+            c.label(command[0], d.kernel.info.title)
+            c.push(command[0], c.layout, COMPUTE, 0, 8, self._push)
+            c.dispatch(command[0], *d.groups)
+            c.unlabel(command[0])
+        c.barrier(command[0], *c.last)
+        c.device.check(c.end(command[0]), "ending a command buffer")
+        return command
+
+    def _command_buffer(self) -> Any:
+        """That of a recording which is gone and done, or a new one."""
+        for k, use in enumerate(self.retired):
+            if use.value <= use.home.timeline.reached:
+                del self.retired[k]
+                return use.command
+        return self._commands.allocate(1)
+
+
+def places(dispatches: list[Dispatch]) -> tuple[list[int], int]:
+    """Where each argument block begins, and the bytes of all; 16 is the largest alignment in one."""
+    offsets, at = [], 0
+    for d in dispatches:
+        offsets.append(at)
+        at += len(d.args) + 15 & -16
+    return offsets, at

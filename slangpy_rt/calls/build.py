@@ -1,0 +1,394 @@
+"""From a call's arguments to a kernel that is ready to run.
+
+The slow path, once per combination of argument layouts: broadcast, choose the result, describe, emit, load.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from slangpy_rt_codegen import CallSpec, Operand, block_fields, emit
+from slangpy_rt_codegen.layout import BlockField
+
+from slangpy_rt.arguments.bind import bind, bind_result
+from slangpy_rt.arguments.bound import Bound, result_kind
+from slangpy_rt.arguments.conflicts import conflicts_of, walk_of, writes_to
+from slangpy_rt.arguments.exact import exactly
+from slangpy_rt.arguments.gradients import assigned, bind_seed, differentiates, tangent_of
+from slangpy_rt.arguments.options import NO_OPTIONS, Options
+from slangpy_rt.arguments.scope import Scope
+from slangpy_rt.arrays.differentiable import DiffPair, NDDifferentiableBuffer
+from slangpy_rt.arrays.ndbuffer import NDBuffer
+from slangpy_rt.arrays.tensor import Tensor
+from slangpy_rt.backends.base import Kernel
+from slangpy_rt.calls.kernel_spec import Description, Uniforms, describe_call, describe_dispatch
+from slangpy_rt.calls.prepared import PreparedCall, Result
+from slangpy_rt.core.dtypes import NUMPY_OF, storage
+from slangpy_rt.core.errors import BindError, ShapeError, UnsupportedError
+from slangpy_rt.core.overlap import repeats
+from slangpy_rt.core.shapes import Shape, broadcast, spread
+from slangpy_rt.core.structs import to_python
+from slangpy_rt.core.target import KernelInfo
+from slangpy_rt.core.types import EntryPoint, FunctionSig, LayoutField, Param, SlangType
+from slangpy_rt.core.wording import describe
+from slangpy_rt.runtime.diagnostics import Checked, Launcher
+
+if TYPE_CHECKING:
+    from slangpy_rt.device import Device
+
+_READ = ("in", "seed", "tangent")
+# Descriptions of kernels that a module remembers.
+_MAX_READY = 1024
+_RESULTS: dict[Any, str] = {
+    "torch": "torch", "numpy": "numpy", "tensor": "tensor", "ndbuffer": "ndbuffer",
+    np.ndarray: "numpy", Tensor: "tensor", NDBuffer: "ndbuffer",
+}  # fmt: skip
+
+
+def prepare(
+    scope: Scope,
+    sig: FunctionSig,
+    arguments: tuple[Bound, ...],
+    order: tuple[int, ...],
+    result: Any,
+    options: Options = NO_OPTIONS,
+    uniforms: Uniforms = (),
+    aliased: bool = False,
+) -> PreparedCall:
+    """Build the call of one overload, its arguments bound.
+
+    Parameters
+    ----------
+    order : tuple of int
+        For each of ``uniforms`` and then each of ``arguments``, the place of its value among the call's.
+    result : object
+        What the user gave as ``_result``, or None.
+    aliased : bool
+        Whether several arguments add to gradients in one buffer.
+
+    Raises
+    ------
+    BindError, ShapeError, UnsupportedError, CompileError
+    """
+    where = str(sig)
+    if sig.returns.kind == "void" and result is not None:
+        raise BindError(f"{where} returns nothing; leave _result out.")
+    given = result is not None and not _is_result_kind(result)
+    how = options.map_of("_result", -1, 0)
+    if options.derivative == "backward":
+        target = bind_seed(where, scope, sig.returns, result if given else None, how)
+        if not any(leaf.access == "accumulate" or leaf.grad_out for b in arguments for leaf in b.leaves):
+            raise BindError(
+                f"{where}: no argument has a gradient to add to; give one with tensor.with_grads() or diff_pair(x)."
+            )
+    else:
+        target = bind_result(f"{where}: _result", scope, sig.returns, result, how) if given else None
+        if target and options.derivative:
+            target = tangent_of(f"{where}: _result", scope, target, result)
+    every = [leaf for b in (*arguments, *((target,) if target else ())) for leaf in b.leaves]
+    rank = max(
+        (max((d + 1 for d in b.mapped), default=0) if b.mapped is not None else len(b.shape) for b in every),
+        default=0,
+    )
+    shapes = [spread(b.name, b.shape, b.mapped, rank) for b in every]
+    shape = broadcast(
+        where, [(b.name, s) for b, s in zip(every, shapes, strict=True) if b.mode in ("array", "computed", "tensor")]
+    )
+    _check_strict(where, scope, every, shape)
+    outcome = (
+        Result(target, into=given, unwrap=_nothing)
+        if options.derivative == "backward"
+        else Result(target, into=True)
+        if target
+        else _result(
+            where, scope, sig, arguments, result or options.returns, shape, result is not None, options.derivative
+        )
+    )
+    if options.derivative == "backward":
+        arguments = tuple(assigned(b, shape, aliased) for b in arguments)
+    if scope.device.deterministic and options.derivative == "backward":
+        arguments = tuple(exactly(where, scope.device, b, shape, aliased) for b in arguments)
+    bound = (*arguments, outcome.bound) if outcome.bound else arguments
+    _check_written(where, [leaf for b in bound for leaf in b.leaves], shape)
+    description = describe_call(scope, sig, arguments, outcome.bound, shape, options, uniforms, aliased)
+    return _finish(scope, description, order, outcome, options)
+
+
+def prepare_dispatch(
+    scope: Scope,
+    entry: EntryPoint,
+    arguments: tuple[Bound, ...],
+    order: tuple[int, ...],
+    threads: tuple[int, ...],
+    options: Options,
+    uniforms: Uniforms,
+) -> PreparedCall:
+    """Build the dispatch of a raw entry point, its arguments bound.
+
+    Raises
+    ------
+    UnsupportedError, CompileError
+    """
+    description = describe_dispatch(scope, entry, arguments, threads, options, uniforms)
+    return _finish(scope, description, order, Result(), options)
+
+
+def check_result_kind(where: str, kind: Any) -> None:
+    """Refuse what is no kind of result; None is the one that the arguments ask for.
+
+    Raises
+    ------
+    BindError
+    """
+    if kind is not None and not _is_result_kind(kind):
+        raise BindError(f"{where}: {describe(kind)} is not one of 'numpy', 'tensor', 'ndbuffer', 'torch'.")
+
+
+def _is_result_kind(result: Any) -> bool:
+    return isinstance(result, (str, type)) and result in _RESULTS
+
+
+def _result(
+    where: str,
+    scope: Scope,
+    sig: FunctionSig,
+    arguments: tuple[Bound, ...],
+    asked: Any,
+    shape: Shape,
+    named: bool,
+    derivative: str = "",
+) -> Result:
+    """The result that the arguments, or the user, ask for; ``named`` if it is among the call's values."""
+    if sig.returns.kind == "void":
+        return Result()
+    device, returns = scope.device, scope.struct(sig.returns)
+    stored = storage(returns)
+    if stored is None:
+        raise UnsupportedError(f"{where}: results of type '{returns.name}' are not supported.")
+    kind = _RESULTS.get(asked) if asked is not None else None
+    if asked is not None and kind is None:
+        raise BindError(f"{where}: _result={describe(asked)} is not one of 'numpy', 'tensor', 'ndbuffer', 'torch'.")
+    kind = kind or result_kind(arguments)
+    if not kind and shape:
+        kind = "numpy" if any(leaf.mode == "array" for b in arguments for leaf in b.leaves) else "tensor"
+    if derivative and differentiates(scope, returns):
+        return _result_with_tangent(where, scope, returns, kind, shape, named)
+    if kind in ("tensor", "ndbuffer"):
+        layout = device.layout(Tensor if kind == "tensor" else NDBuffer, returns, shape, own=True)
+        sample: Any = _make_array(layout)
+
+        def make() -> Any:
+            return _make_array(layout)
+
+        bound = bind_result(where, scope, returns, sample)
+        return Result(bound, layout, make, named=named)
+    dtype, full = stored.dtype, shape + stored.dims
+    if kind in ("torch", "torch_gpu"):
+        there = "torch_gpu" in (kind, result_kind(arguments))
+        make_torch = _torch_maker(device, full, dtype, there)
+        return Result(bind_result(where, scope, returns, make_torch()), None, make_torch, named=named)
+
+    def make_host() -> Any:
+        return device.host_array(full, dtype)
+
+    bound = bind_result(where, scope, returns, make_host())
+    return Result(bound, None, make_host, None if kind == "numpy" else to_python, named=named)
+
+
+def _result_with_tangent(
+    where: str, scope: Scope, returns: SlangType, kind: str, shape: Shape, named: bool
+) -> Result:
+    """A new array with its tangent, or a DiffPair of numbers."""
+    device = scope.device
+    if kind not in ("", "tensor", "ndbuffer"):
+        raise BindError(f"{where}: a NumPy array has no room for the tangent; leave _result out or give a Tensor.")
+    if not kind and storage(returns).record:  # type: ignore[union-attr]
+        kind = "tensor"
+    if kind == "ndbuffer":
+
+        def make() -> Any:
+            return NDDifferentiableBuffer(device, returns, shape)
+    elif kind:
+
+        def make() -> Any:
+            return Tensor.empty(device, shape, returns).with_grads(grad_out=Tensor.empty(device, shape, returns))
+    else:
+
+        def make() -> Any:
+            return DiffPair()
+
+    sample = make()
+    if kind:
+        bound = bind_result(where, scope, returns, sample)
+    else:
+        bound = bind(where, scope, Param("_result", returns, "out"), sample)
+    return Result(tangent_of(where, scope, bound, sample), None, make, named=named)
+
+
+def _torch_maker(device: Device, shape: Shape, dtype: np.dtype[Any], there: bool) -> Callable[[], Any]:
+    from slangpy_rt.interop.torch import maker
+
+    return maker(device, shape, dtype, there)
+
+
+def _nothing(out: Any) -> None:
+    return None
+
+
+def _make_array(layout: Any) -> Any:
+    buffer = layout.device.alloc(layout.nbytes)
+    return layout.kind.of(layout, buffer, buffer.address)
+
+
+def _check_strict(where: str, scope: Scope, leaves: Sequence[Bound], shape: Shape) -> None:
+    if not scope.strict:
+        return
+    for b in leaves:
+        if b.mode in ("array", "tensor") and b.mapped is None and b.shape and b.shape != shape:
+            raise ShapeError(
+                f"{where}: '{b.name}' of shape {b.shape} would be broadcast to {shape}, which strict_broadcasting "
+                f"refuses; say how with .map({b.name}=...)."
+            )
+
+
+def _check_written(where: str, leaves: Sequence[Bound], shape: Shape) -> None:
+    """Refuse outputs that several elements of the call would write to."""
+    for b in leaves:
+        if b.access in (*_READ, "accumulate") or b.mode != "array":
+            continue
+        if spread(b.name, b.shape, b.mapped, len(shape)) != shape:
+            raise ShapeError(
+                f"{where}: '{b.name}' of shape {b.shape} is written by a call of shape {shape}; "
+                "elements would overwrite each other. Give it the call's shape."
+            )
+        # Nothing overlaps in an empty array, to which NumPy gives strides of 0.
+        if 0 in shape:
+            continue
+        walk = walk_of(b, shape)
+        if any(n > 1 and step == 0 for n, step in zip(shape, walk.steps, strict=True)):
+            raise ShapeError(f"{where}: '{b.name}' is a broadcast view and would be written to; copy it first.")
+        if repeats(walk, shape):
+            raise ShapeError(
+                f"{where}: '{b.name}' of shape {b.shape} and byte strides {walk.steps} would be written to, and its "
+                f"elements of {walk.nbytes} bytes overlap each other; give the call an array without overlaps."
+            )
+
+
+class _Ready(NamedTuple):
+    """A kernel that was emitted and, for calls with elements, loaded: what calls of all shapes have in common."""
+
+    spec: CallSpec
+    reports: bool
+    text: str
+    fields: tuple[BlockField, ...]
+    kernel: Kernel | None
+    pack: Callable[..., bytes]
+    # Of what follows from shapes: the names, and what packs it.
+    fixed: tuple[str, ...]
+    prefix: Callable[..., bytes]
+
+
+def _finish(
+    scope: Scope, description: Description, order: tuple[int, ...], outcome: Result, options: Options
+) -> PreparedCall:
+    """Emit, load, and put together what a call needs; without elements there is nothing to load."""
+    device, every, count = scope.device, description.bound, description.count
+    leaves = [leaf for b in every for leaf in b.leaves]
+    written = tuple([_is_written(b, options.derivative) for b in leaves if b.feed.buffers])
+    key = description.spec, written, options.conformances, count > 0
+    cache = scope.ready
+    ready: _Ready | None = cache.get(key)
+    if ready is None:
+        ready = _make_ready(scope, description.spec, written, count > 0, options)
+        if len(cache) >= _MAX_READY:
+            cache.clear()
+        cache[key] = ready
+    spec, pack, launcher, conflicts = ready.spec, ready.pack, None, None
+    if count and not spec.raw:
+        made = None if outcome.into else outcome.bound
+        conflicts = conflicts_of(device, spec.title, every, made, description.shape, options.derivative)
+    if ready.reports:
+        pack = partial(pack, device.diagnostics.buffer.address)
+        checked = _checked(device, spec, ready.fields, every)
+        # What a kernel does in the host's own memory nobody has to wait for.
+        wait = "zero_copy" in device.caps.features
+        launcher = Launcher(device.diagnostics, spec.title, checked, wait)
+    prefix = ready.prefix(*[n for name in ready.fixed for n in description.fixed[name]])
+    return PreparedCall(
+        device, spec, ready.text, every, description.shape, ready.kernel, description.groups, prefix, pack, order,
+        outcome, launcher, conflicts,
+    )  # fmt: skip
+
+
+def _make_ready(scope: Scope, asked: CallSpec, written: tuple[bool, ...], some: bool, options: Options) -> _Ready:
+    device = scope.device
+    spec, reports = _reporting(scope, asked)
+    fields = block_fields(spec)
+    text = emit(spec)
+    kernel = None
+    if some:
+        x, y, z = (*spec.group, 1, 1)[:3]
+        info = KernelInfo(
+            "_spy_run" if spec.entry == "range" else "_spy_kernel",
+            (1, 1, 1) if spec.entry == "range" else (x, y, z),
+            fields[-1].offset + fields[-1].size,
+            written + (True,) * reports,
+            any(o.mode == "gradient" and o.step == "own" for o in spec.leaves),
+            spec.title,
+        )
+        block = tuple(LayoutField(f.name, f.offset, f.size) for f in fields)
+        kernel = device.kernels.get(scope.source, text, spec.title, info, block, options.conformances)
+    fixed, prefix, pack = packers(fields)
+    return _Ready(spec, reports, text, fields, kernel, pack, fixed, prefix)
+
+
+def _is_written(leaf: Bound, derivative: str) -> bool:
+    return leaf.access not in _READ or writes_to(leaf, derivative, False)
+
+
+def _reporting(scope: Scope, spec: CallSpec) -> tuple[CallSpec, bool]:
+    """The kernel with the device's buffer for diagnostics as its first pointer, if it may print or has to check."""
+    checks = scope.device.debug and any(o.mode == "tensor" for o in spec.leaves)
+    if not checks and not scope.source.prints:
+        return spec, False
+    # No parameter's name begins with a digit.
+    buffer = ("_spy_diagnosticsBuffer", Operand("0_diagnostics", "uint *", "uint", 1, "inout", "pointer"))
+    constants = (*spec.constants, "export static const bool _spy_checks = true;") if checks else spec.constants
+    return replace(spec, assigned=(buffer, *spec.assigned), constants=constants), True
+
+
+def _checked(
+    device: Device, spec: CallSpec, fields: tuple[BlockField, ...], every: tuple[Bound, ...]
+) -> tuple[Checked, ...]:
+    """The arrays whose accesses the kernel checks."""
+    offsets = {f.name: f.offset for f in fields}
+    trees = spec.all_operands
+    views = [offsets[f"v_{p.name}"] for o in trees for p in o.places if p.mode == "tensor"] if device.debug else []
+    bound = [p for b in every for p in b.places if p.mode == "tensor"] if device.debug else []
+    out = []
+    for b, at in zip(bound, views, strict=True):
+        unit = NUMPY_OF[b.scalar].itemsize
+        steps = [(n - 1) * s * unit for n, s in zip(b.shape, b.strides, strict=True)]
+        out.append(Checked(b.name, b.view[0], at, sum(min(s, 0) for s in steps), sum(max(s, 0) for s in steps)))
+    return tuple(out)
+
+
+def packers(fields: Sequence[BlockField]) -> tuple[tuple[str, ...], Callable[..., bytes], Callable[..., bytes]]:
+    """What packs the block: names of what follows from shapes, what packs these, and what packs a call's own."""
+    fixed, moving = [f for f in fields if f.fixed], [f for f in fields if not f.fixed]
+    begin = moving[0].offset if moving else 0
+    return tuple(f.name for f in fixed), _packer(fixed, 0, begin), _packer(moving, begin)
+
+
+def _packer(fields: Sequence[BlockField], at: int, end: int = 0) -> Callable[..., bytes]:
+    """Packs members of the block from an offset on, with zeros behind them as far as ``end``."""
+    code = "<"
+    for f in fields:
+        code += f"{f.offset - at}x{f.code}"
+        at = f.offset + f.size
+    return struct.Struct(f"{code}{max(end - at, 0)}x").pack

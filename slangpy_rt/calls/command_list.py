@@ -1,0 +1,397 @@
+"""Command lists: calls recorded once and run together, as often as one likes.
+
+What a call reads and writes says which calls have to wait for which; the others may run at the same time. How a list
+is kept and replayed is the backend's business. Nothing is run, and no argument is checked again, before ``submit``.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from slangpy_rt.arguments.computed import is_whole
+from slangpy_rt.arrays.ndbuffer import NDBuffer
+from slangpy_rt.backends.base import Buffer, Dispatch, Recording
+from slangpy_rt.core.checks import write_text
+from slangpy_rt.core.dtypes import element_type
+from slangpy_rt.core.errors import BindError, ShapeError
+from slangpy_rt.core.wording import describe
+from slangpy_rt.runtime.diagnostics import Launcher
+from slangpy_rt.runtime.queues import Touches
+
+if TYPE_CHECKING:
+    from slangpy_rt.device import Device
+    from slangpy_rt.runtime.stream import Stream
+
+MOVES = """
+import slangpy_rt;
+uint copy(uint x) { return x; }
+uint8_t copyByte(uint8_t x) { return x; }
+uint zero() { return 0; }
+uint8_t zeroByte() { return 0; }
+
+// Where memory has no 8-bit integers. Word `k` of an array gets those of its bytes that are from `first` to before
+// `last`; in `source` they are `away` further on. A word has one thread, and calls that touch one buffer wait for
+// each other: the rest of it needs no atomics.
+void copyPart(int k, inout uint word, Tensor<uint, 1> source, int64_t first, int64_t last, int64_t away)
+{
+    for (uint b = 0; b < 4; ++b)
+    {
+        let at = 4 * int64_t(k) + b;
+        if (at < first || at >= last)
+            continue;
+        let bits = source[int(at + away >> 2)] >> uint(at + away & 3) * 8 & 0xff;
+        word = word & ~(0xffu << b * 8) | bits << b * 8;
+    }
+}
+void zeroPart(int k, inout uint word, int64_t first, int64_t last)
+{
+    for (uint b = 0; b < 4; ++b)
+        if (4 * int64_t(k) + b >= first && 4 * int64_t(k) + b < last)
+            word &= ~(0xffu << b * 8);
+}
+"""
+
+
+class Call:
+    """A recorded call.
+
+    Attributes
+    ----------
+    title : str
+        The function, and how it is called.
+    dispatch : Dispatch
+        What runs; None of a call without elements.
+    copies : tuple of Dispatch
+        What copies arguments that share memory with what the call writes, before it.
+    """
+
+    __slots__ = ("copies", "dispatch", "function", "launcher", "prepared", "result", "title")
+
+    def __init__(
+        self,
+        title: str,
+        dispatch: Dispatch | None,
+        result: Any,
+        function: Any,
+        prepared: Any,
+        launcher: Any,
+        copies: tuple[Dispatch, ...] = (),
+    ) -> None:
+        self.title = title
+        self.dispatch = dispatch
+        self.copies = copies
+        self.result = result
+        self.function = function
+        self.prepared = prepared
+        self.launcher: Launcher | None = launcher
+
+
+class CommandList:
+    """Calls in the order of a program, to be submitted together; made by ``Device.command_list()``.
+
+    A list can be submitted again and again, and sees what its arrays hold then; numbers stay as they were. It keeps
+    all that its calls use. As a context manager it is submitted at the end of the block, unless that raised.
+    """
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+        self.calls: list[Call] = []
+        self._recording: Recording | None = None
+        self._waits: tuple[tuple[int, ...], ...] = ()
+        # Of the calls that may print or check their accesses, with their arguments.
+        self._launchers: list[tuple[Launcher, bytes]] = []
+        self._touched: Touches | None = None
+
+    def submit(self, stream: Stream | None = None) -> None:
+        """Run the calls; the host does not wait for them.
+
+        Parameters
+        ----------
+        stream : Stream, optional
+            Where; on the device's own queue otherwise.
+
+        Raises
+        ------
+        DeviceError
+            If the device is closed or lost.
+        OutOfBoundsError
+            On a debug device, if a call reached outside of an array.
+        """
+        device = self.device
+        if device.closed:
+            device.check_open()
+        recording = self._recording
+        if recording is None:
+            recording = self._recording = device.backend.record(*self._steps())
+            self._touched = None
+            self._launchers = _launchers(self.calls)
+        if device.plain and stream is None and not self._launchers:
+            device.backend.replay(recording)
+        elif not self._launchers:
+            device.replay(recording, self._touches, stream)
+        else:
+            Launcher.around(self._launchers, lambda: device.replay(recording, self._touches, stream))
+
+    def append(self, other: CommandList) -> None:
+        """Add the calls that another list holds now.
+
+        Raises
+        ------
+        BindError
+            If it is no list of this device.
+        """
+        if not isinstance(other, CommandList) or other.device is not self.device:
+            raise BindError(f"CommandList.append: {describe(other)} is no command list of {self.device!r}.")
+        for c in list(other.calls):
+            self._add(Call(c.title, c.dispatch, c.result, c.function, c.prepared, c.launcher, c.copies))
+
+    def copy(self, to: NDBuffer, source: NDBuffer) -> None:
+        """Copy an array to another of the same size in bytes, both contiguous.
+
+        Raises
+        ------
+        BindError
+            If one is no contiguous array of this device, or they share a part of their memory.
+        ShapeError
+            If their sizes differ.
+        """
+        words = self._words("copy", to, source)
+        if to.nbytes != source.nbytes:
+            raise ShapeError(f"CommandList.copy: {source.summary} does not fill {to.summary}; their sizes differ.")
+        if 0 < abs(to.address - source.address) < to.nbytes:
+            # All elements are copied at once, some of them before they are read.
+            raise BindError(
+                f"CommandList.copy: {source.summary} and {to.summary} share memory; copy to a third array first."
+            )
+        moves = self.device.moves
+        if self._in_parts(to, source):
+            first, begin = to.address % 4, source.address % 4
+            moves.copyPart.append_to(self, range(words[0].shape[0]), *words, first, first + to.nbytes, begin - first)
+        else:
+            copy = moves.copy if words[0].dtype.scalar == "uint" else moves.copyByte
+            copy.append_to(self, words[1], _result=words[0])
+
+    def clear(self, array: NDBuffer) -> None:
+        """Set all bytes of a contiguous array to zero.
+
+        Raises
+        ------
+        BindError
+            If it is no contiguous array of this device.
+        """
+        (words,) = self._words("clear", array)
+        moves = self.device.moves
+        if self._in_parts(array):
+            first = array.address % 4
+            moves.zeroPart.append_to(self, range(words.shape[0]), words, first, first + array.nbytes)
+        else:
+            (moves.zero if words.dtype.scalar == "uint" else moves.zeroByte).append_to(self, _result=words)
+
+    def update(self, place: int, *args: Any, _result: Any = None, **named: Any) -> None:
+        """Give a recorded call other arguments of the same layouts; the list is not recorded again.
+
+        An array that the call made for its result remains that.
+
+        Parameters
+        ----------
+        place : int
+            Of the call in the list; -1 is the last one.
+
+        Raises
+        ------
+        BindError
+            If there is no such call, or the arguments make another call of it.
+        """
+        if not is_whole(place) or not -len(self.calls) <= place < len(self.calls):
+            raise BindError(
+                f"CommandList.update: there is no call {describe(place)}; the list has {len(self.calls)}."
+            )
+        place %= len(self.calls)
+        old = self.calls[place]
+        new: Call = old.function.recorded(args, _result, named)
+        if not new.prepared.is_like(old.prepared) or _shape(new) != _shape(old):
+            raise BindError(
+                f"CommandList.update: {old.title} has other layouts with these arguments; append it anew."
+            )
+        if new.result is not None and _result is None and "out" not in named:
+            # Later calls and the caller know the array that the call made when it was recorded.
+            into: Call = old.function.recorded(args, old.result, named)
+            new = Call(new.title, into.dispatch, old.result, old.function, old.prepared, into.launcher, into.copies)
+        # Finding out who waits for whom takes 1 us for each call of the list.
+        before = None if _addresses(new) == _addresses(old) else self.waits
+        self.calls[place] = new
+        if before is not None:
+            self._waits = ()
+            self._touched = None
+        if (before is not None and before != self.waits) or new.copies or old.copies:
+            self._recording = None
+        elif self._recording is not None and new.dispatch is not None:
+            ran = sum(len(c.copies) + (c.dispatch is not None) for c in self.calls[:place])
+            self.device.backend.update(self._recording, ran, new.dispatch)
+            if new.launcher is not None:
+                self._launchers = _launchers(self.calls)
+
+    @property
+    def waits(self) -> tuple[tuple[int, ...], ...]:
+        """For each call the places of those that have to be done before: they touch an array that one writes."""
+        if len(self._waits) != len(self.calls):
+            self._waits = tuple(_hazards(self.calls))
+        return self._waits
+
+    def explain(self, path: str | Path | None = None) -> str:
+        """The calls and what each waits for; as a drawing too, if a file is named.
+
+        Parameters
+        ----------
+        path : path, optional
+            Of an SVG file: calls as boxes, those that may run at the same time side by side.
+        """
+        rows = [("call", "function", "waits for")]
+        rows += [
+            (str(k), c.title, ", ".join(map(str, waits)) or "nothing in the list")
+            for k, (c, waits) in enumerate(zip(self.calls, self.waits, strict=True))
+        ]
+        widths = [max(len(row[k]) for row in rows) for k in range(3)]
+        table = "\n".join("  ".join(t.ljust(w) for t, w in zip(row, widths, strict=True)).rstrip() for row in rows)
+        if path is not None:
+            write_text("CommandList.explain", path, _drawing([c.title for c in self.calls], self.waits))
+        return f"{len(self.calls)} calls on {self.device.name}\n\n{table}"
+
+    def __len__(self) -> int:
+        return len(self.calls)
+
+    def __enter__(self) -> CommandList:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        if kind is None:
+            self.submit()
+
+    def __repr__(self) -> str:
+        return f"<CommandList of {len(self.calls)} calls on {self.device.name}>"
+
+    def _add(self, call: Call) -> None:
+        """Record a call at the end."""
+        self.calls.append(call)
+        self._recording = None
+
+    def _steps(self) -> tuple[list[Dispatch], list[tuple[int, ...]]]:
+        """All dispatches, each with the places of those that have to be done before it."""
+        dispatches: list[Dispatch] = []
+        waits: list[tuple[int, ...]] = []
+        # Where the dispatch of a call is; copies come before it.
+        places: dict[int, int] = {}
+        for k, (c, before) in enumerate(zip(self.calls, self.waits, strict=True)):
+            if c.dispatch is None:
+                continue
+            first, earlier = len(dispatches), tuple(places[w] for w in before)
+            dispatches += (*c.copies, c.dispatch)
+            places[k] = first + len(c.copies)
+            waits += [*[earlier] * len(c.copies), (*earlier, *range(first, places[k]))]
+        return dispatches, waits
+
+    def _touches(self) -> Touches:
+        """The buffers that the calls use, and which of them one writes to."""
+        if self._touched is None:
+            found: dict[int, tuple[Buffer, bool]] = {}
+            for buffer, writes in (touched for c in self.calls for touched in _buffers(c)):
+                found[id(buffer)] = buffer, writes or (id(buffer) in found and found[id(buffer)][1])
+            self._touched = tuple(b for b, _ in found.values()), tuple(w for _, w in found.values())
+        return self._touched
+
+    def _words(self, method: str, *arrays: NDBuffer) -> list[NDBuffer]:
+        """Arrays' memory as words, or as bytes where one is not made of words; see ``_in_parts``."""
+        for array in arrays:
+            if not isinstance(array, NDBuffer) or array.device is not self.device or not array.is_contiguous:
+                what = array.summary if isinstance(array, NDBuffer) else describe(array)
+                raise BindError(f"CommandList.{method}: {what} is no contiguous array of {self.device!r}.")
+        parts = self._in_parts(*arrays)
+        size = 4 if parts or _are_words(arrays) else 1
+        kind = element_type(method, "uint" if size == 4 else "uint8_t")
+        words = []
+        for a in arrays:
+            # Blocks of memory begin and end at words, so that those around an array are in its block.
+            before, after = (a.address % 4, -(a.address + a.nbytes) % 4) if parts else (0, 0)
+            address, count = a.address - before, (before + a.nbytes + after) // size
+            layout = self.device.layout(NDBuffer, kind, (count,), None, address % 32 == 0)
+            words.append(NDBuffer.of(layout, a.buffer, address))
+        return words
+
+    def _in_parts(self, *arrays: NDBuffer) -> bool:
+        """Whether arrays are reached by the words they have a part of, since the device cannot reach bytes."""
+        return "uint8_t" not in self.device.caps.scalars and not _are_words(arrays)
+
+
+def _are_words(arrays: Sequence[NDBuffer]) -> bool:
+    return all(n % 4 == 0 for a in arrays for n in (a.address, a.nbytes))
+
+
+def _launchers(calls: Sequence[Call]) -> list[tuple[Launcher, bytes]]:
+    return [(c.launcher, c.dispatch.args) for c in calls if c.launcher is not None and c.dispatch is not None]
+
+
+def _hazards(calls: Sequence[Call]) -> Iterator[tuple[int, ...]]:
+    """What each call waits for: who wrote what it touches, and who read what it writes."""
+    written: dict[int, int] = {}
+    read: dict[int, list[int]] = {}
+    for k, call in enumerate(calls):
+        waits: set[int] = set()
+        for buffer, writes in _buffers(call):
+            # Memory of another library has no size: any two arrays there may be one.
+            key = buffer.address if buffer.nbytes else 0
+            if key in written:
+                waits.add(written[key])
+            if writes:
+                waits.update(read.pop(key, ()))
+                written[key] = k
+            else:
+                read.setdefault(key, []).append(k)
+        yield tuple(sorted(waits - {k}))
+
+
+def _buffers(call: Call) -> Iterator[tuple[Buffer, bool]]:
+    """What a call touches, copies included, and whether it writes to it."""
+    for d in (*call.copies, *((call.dispatch,) if call.dispatch is not None else ())):
+        yield from zip(d.buffers, d.kernel.info.written, strict=True)
+
+
+def _shape(call: Call) -> Any:
+    """What a backend does not change in a recording."""
+    return None if call.dispatch is None else (id(call.dispatch.kernel), call.dispatch.groups)
+
+
+def _addresses(call: Call) -> list[int]:
+    """Of the buffers that a call touches; which of them it writes to, its kernel says."""
+    return [buffer.address for buffer, _ in _buffers(call)]
+
+
+def _drawing(titles: Sequence[str], waits: Sequence[tuple[int, ...]]) -> str:
+    """Boxes, one row for calls that wait for the row above at most."""
+    rows: list[int] = []
+    for before in waits:
+        rows.append(max((rows[w] + 1 for w in before), default=0))
+    columns: dict[int, int] = {}
+    places = []
+    for row in rows:
+        column = columns.get(row, 0)
+        columns[row] = column + 1
+        places.append((20 + column * 260, 20 + row * 70))
+    width = max((x for x, _ in places), default=0) + 260
+    height = max((y for _, y in places), default=0) + 60
+    lines = []
+    for before, (x, y) in zip(waits, places, strict=True):
+        for w in before:
+            fx, fy = places[w]
+            lines.append(f'<line x1="{fx + 120}" y1="{fy + 34}" x2="{x + 120}" y2="{y}" stroke="#888"/>')
+    for k, (title, (x, y)) in enumerate(zip(titles, places, strict=True)):
+        title = title if len(title) <= 34 else f"{title[:33]}…"
+        lines.append(f'<rect x="{x}" y="{y}" width="240" height="34" rx="5" fill="#e8f0f8" stroke="#30638e"/>')
+        lines.append(f'<text x="{x + 8}" y="{y + 21}">{k}: {html.escape(title)}</text>')
+    body = "\n".join(lines)
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" font-family="sans-serif" '
+        f'font-size="12">\n{body}\n</svg>\n'
+    )

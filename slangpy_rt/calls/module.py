@@ -1,0 +1,297 @@
+"""Module: a Slang module on a device; its functions are attributes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from enum import IntEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from slangpy_rt.arguments.scope import Scope
+from slangpy_rt.calls.function import Function
+from slangpy_rt.calls.raw_kernel import Kernel
+from slangpy_rt.calls.struct import Struct
+from slangpy_rt.core.checks import a_device, flag, table
+from slangpy_rt.core.checks import path as checked_path
+from slangpy_rt.core.checks import text as checked_text
+from slangpy_rt.core.conversion import describe_name, is_number
+from slangpy_rt.core.dtypes import element_type
+from slangpy_rt.core.errors import BindError
+from slangpy_rt.core.types import ModuleInfo, StructInfo
+from slangpy_rt.core.wording import describe
+from slangpy_rt.slang.declarations import find_overloads
+from slangpy_rt.slang.source import Places, Source, read_source
+
+if TYPE_CHECKING:
+    from slangpy_rt.device import Device
+
+# What diagnostics show and a file system can be asked for.
+_PLAIN = re.compile(r"[^/\\\x00-\x1f\x7f\ud800-\udfff]{1,200}")
+
+
+class Module:
+    """The functions, structs and kernels of a Slang module, ready to be used on a device.
+
+    Make one with ``load_from_file`` or ``load_from_source``. ``module.add`` is the function ``add``,
+    ``module["copy<float>"]`` one with its generic arguments named; ``dir(module)`` lists what there is. An edited
+    file is picked up by the next call of anything that was made of the module.
+    """
+
+    def __init__(self, device: Device, source: Source, strict_broadcasting: bool = False) -> None:
+        self.device = device
+        self._scope = Scope(device, source, device.hot_reload, strict_broadcasting)
+        self._items: dict[str, Any] = {}
+        self._names_found = _Names(self.__dict__)
+        self._scope.followers.add(self._names_found)
+        device.scopes.add(self._scope)
+
+    @classmethod
+    def load_from_file(
+        cls,
+        device: Device,
+        path: str | Path,
+        defines: Mapping[str, Any] | None = None,
+        constants: Mapping[str, Any] | None = None,
+        link: Sequence[Module] = (),
+        strict_broadcasting: bool = False,
+    ) -> Module:
+        """Load a Slang file.
+
+        Parameters
+        ----------
+        device : Device
+            Where its functions will run.
+        path : path
+            As given, or in one of the device's include paths.
+        defines : mapping, optional
+            Preprocessor macros.
+        constants : mapping, optional
+            Values of ``extern static const`` declarations, those of linked modules included.
+        link : sequence of Module, optional
+            Modules that this one may ``import`` by name; what they ``export`` fills its ``extern``.
+        strict_broadcasting : bool
+            Whether a call refuses arrays that have neither all of its dimensions nor none; a ``map`` says then how
+            they run.
+
+        Raises
+        ------
+        CompileError
+            If there is no such file, or Slang refuses it; the message has the line and a caret.
+        BindError
+            If there is no such constant, or its value does not fit.
+        """
+        where = "Module.load_from_file"
+        device, strict_broadcasting = a_device(where, device), flag(where, "strict_broadcasting", strict_broadcasting)
+        path = checked_path(where, "path", path)
+        checked_text(where, "path", str(path))
+        found, text, places = read_source(where, path, device.include_paths)
+        source = _source(where, device, Path(found).stem, found, text, defines, constants, link, places)
+        return cls(device, source, strict_broadcasting)
+
+    @classmethod
+    def load_from_source(
+        cls,
+        device: Device,
+        name: str,
+        source: str,
+        defines: Mapping[str, Any] | None = None,
+        constants: Mapping[str, Any] | None = None,
+        link: Sequence[Module] = (),
+        strict_broadcasting: bool = False,
+    ) -> Module:
+        """Load Slang text.
+
+        Parameters
+        ----------
+        device : Device
+            Where its functions will run.
+        name : str
+            What diagnostics call it, and other modules import it by.
+        source : str
+            The text.
+        defines, constants, link, strict_broadcasting
+            As in ``load_from_file``.
+
+        Raises
+        ------
+        CompileError
+            If Slang refuses it; the message has the line and a caret.
+        BindError
+            If the name is none, or there is no such constant, or its value does not fit.
+        """
+        where = "Module.load_from_source"
+        device, strict_broadcasting = a_device(where, device), flag(where, "strict_broadcasting", strict_broadcasting)
+        name, source = checked_text(where, "name", name), checked_text(where, "source", source)
+        if not _PLAIN.fullmatch(name):
+            raise BindError(
+                f"{where}: name is {name[:80]!r}; expected at most 200 characters of one line, none of them a slash."
+            )
+        made = _source(where, device, name, f"{name}.slang", source, defines, constants, link)
+        return cls(device, made, strict_broadcasting)
+
+    @property
+    def name(self) -> str:
+        """What the module is called."""
+        return self._scope.source.name
+
+    @property
+    def info(self) -> ModuleInfo:
+        """Everything that it declares."""
+        return self._scope.source.info
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        found = self._item(name) if name.isidentifier() else None
+        if found is None:
+            raise AttributeError(self._nothing(name))
+        # The next look-up finds it without coming here, until the module's text changes.
+        self._names_found.names.add(name)
+        self.__dict__[name] = found
+        return found
+
+    def __getitem__(self, name: str) -> Any:
+        """A function, struct or kernel by name, generic arguments included: ``module["copy<float>"]``.
+
+        Raises
+        ------
+        BindError
+            If there is none of that name.
+        CompileError
+            If there is one that takes no such generic arguments.
+        """
+        found = self._item(checked_text(f"module '{self.name}'", "the name in []", name))
+        if found is None:
+            raise BindError(self._nothing(name))
+        return found
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *(name for name in self._names() if name.isidentifier())})
+
+    def __repr__(self) -> str:
+        return f"Module({self.name!r} on {self.device.name}: {', '.join(self._names()) or 'nothing declared'})"
+
+    def _item(self, name: str) -> Any:
+        found = self._items.get(name)
+        if found is None:
+            scope = self._scope
+            scope.look()
+            found = _find(scope, name)
+            if found is not None:
+                # Another thread may have been first: a name stands for one function, with one set of prepared calls.
+                found = self._items.setdefault(name, found)
+        # A function that an edit took away stays what callers have, and comes back if its declaration does.
+        return None if isinstance(found, Function) and not found.overloads else found
+
+    def _names(self) -> list[str]:
+        info = self.info
+        names = [*(f.name for f in info.functions), *(e.name for e in info.entry_points)]
+        # Slang makes the Differential of a struct that has none.
+        structs = (s.type.name for s in info.structs if not s.type.name.endswith(".Differential"))
+        return list(dict.fromkeys([*names, *structs]))
+
+    def _nothing(self, name: str) -> str:
+        stage = dict(self.info.stages).get(name)
+        if stage:
+            return (
+                f"module '{self.name}': '{name}' is a {stage} shader, and a device of slangpy_rt has no such stage. "
+                f'Take [shader("{stage}")] away to call it as a function.'
+            )
+        listed = ", ".join(self._names()) or "none"
+        if name in self._items:
+            path = self._scope.source.path
+            return f"module '{self.name}': '{path}' was edited and no longer declares '{name}'; it has {listed}."
+        return f"module '{self.name}' has no function or type '{describe_name(name)}'; it has {listed}."
+
+
+class _Names:
+    """The names that a module's attributes were found by."""
+
+    def __init__(self, attributes: dict[str, Any]) -> None:
+        self.names: set[str] = set()
+        self._attributes = attributes
+
+    def forget(self) -> None:
+        """They remember no calls."""
+
+    def source_changed(self) -> None:
+        """Let each of them be looked up anew."""
+        while self.names:
+            self._attributes.pop(self.names.pop(), None)
+
+
+def _find(scope: Scope, name: str) -> Any:
+    """Kernels before functions, functions before types; None if the module has nothing of that name."""
+    source = scope.source
+    if any(name == shader for shader, _ in source.info.stages):
+        return None
+    for entry in source.info.entry_points:
+        if entry.name == name:
+            return Kernel.of(scope, entry)
+    for struct in source.info.structs:
+        if struct.type.name == name:
+            return Struct(scope, struct)
+    sigs = find_overloads(source, name)
+    if sigs:
+        return Function(scope, name, sigs)
+    try:
+        return element_type("module", name)
+    except BindError:
+        type_ = source.type(name)
+    if isinstance(type_, StructInfo):
+        return Struct(scope, type_)
+    if type_ is not None and type_.kind == "enum":
+        cases = IntEnum(name, type_.cases)  # type: ignore[misc]
+        # As an element type of arrays.
+        cases.slang_type = type_  # type: ignore[attr-defined]
+        return cases
+    return type_
+
+
+def _source(
+    where: str,
+    device: Device,
+    name: str,
+    path: str,
+    text: str,
+    defines: Mapping[str, Any] | None,
+    constants: Mapping[str, Any] | None,
+    link: Sequence[Module],
+    places: Places = (),
+) -> Source:
+    if isinstance(link, Module) or not isinstance(link, Sequence) or not all(isinstance(m, Module) for m in link):
+        raise BindError(f"{where}: link is {describe(link)}; a list of modules was expected.")
+    for module in link:
+        if module.device is not device:
+            raise BindError(f"module '{name}': link has {module!r}, which is for another device than {device!r}.")
+    flags = tuple(sorted((k, _macro(where, k, v)) for k, v in table(where, "defines", defines).items()))
+    constants = table(where, "constants", constants)
+    linked = tuple(module._scope.source for module in link)
+    return Source(
+        device.cache,
+        device.backend.target,
+        name,
+        path,
+        text,
+        device.include_paths,
+        flags,
+        constants,
+        linked,
+        places,
+    )
+
+
+def _macro(where: str, name: str, value: Any) -> str:
+    """What stands for a preprocessor macro."""
+    if isinstance(value, (bool, np.bool_)):
+        return str(int(value))
+    if isinstance(value, str):
+        return checked_text(where, f"defines['{name}']", value)
+    if not is_number(value):
+        raise BindError(f"{where}: defines['{name}'] is {describe(value)}; a number or text was expected.")
+    if isinstance(value, int) and abs(value) >= 2**64:
+        raise BindError(f"{where}: defines['{name}'] is {describe(value)}; at most 64 bits were expected.")
+    return str(value)

@@ -1,0 +1,204 @@
+"""Kernel: a raw compute entry point, ``[numthreads(...)]``, that the user dispatches over threads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from slangpy_rt.arguments.adapters import describe
+from slangpy_rt.arguments.bind import bind_whole
+from slangpy_rt.arguments.computed import is_whole
+from slangpy_rt.arguments.options import Options
+from slangpy_rt.arguments.resolve import match
+from slangpy_rt.arguments.scope import Scope
+from slangpy_rt.arguments.signature import ARRAYS, endless, signature
+from slangpy_rt.arguments.stand_ins import ask
+from slangpy_rt.calls.build import prepare_dispatch
+from slangpy_rt.calls.command_list import Call, CommandList
+from slangpy_rt.calls.function import Function, Known
+from slangpy_rt.calls.prepared import PreparedCall
+from slangpy_rt.core.errors import BindError
+from slangpy_rt.core.types import EntryPoint, FunctionSig, Param, SlangType
+from slangpy_rt.slang.declarations import gone
+
+_MOST_THREADS = 2**31 - 1
+
+
+class Kernel(Function):
+    """A compute kernel. Modules make them of ``[numthreads]`` functions; ``dispatch`` runs them.
+
+    Attributes
+    ----------
+    entry : EntryPoint
+        Its parameters, system values included, and its thread group.
+    """
+
+    entry: EntryPoint
+
+    @classmethod
+    def of(cls, scope: Scope, entry: EntryPoint) -> Kernel:
+        """The kernel of an entry point."""
+        kernel = cls(scope, entry.name, (_signature(entry),))
+        kernel.entry = entry
+        return kernel
+
+    def source_changed(self) -> None:
+        """Follow the module's new text."""
+        found = [e for e in self._scope.source.info.entry_points if e.name == self.name]
+        self.overloads = tuple(_signature(e) for e in found)
+        if found:
+            self.entry = found[0]
+            self._describe()
+
+    def __call__(self, *args: Any, _result: Any = None, **named: Any) -> Any:
+        """Kernels are dispatched.
+
+        Raises
+        ------
+        BindError
+            Always: the number of threads is for ``dispatch`` to know.
+        """
+        raise BindError(f"{self.name}: this is a compute kernel; run it with {self.name}.dispatch(threads, ...).")
+
+    def _derivative(self, kind: str) -> Function:
+        raise BindError(f"{self.name}: a kernel has no derivative; differentiate the function that it calls.")
+
+    def dispatch(self, threads: int | Sequence[int], *args: Any, **named: Any) -> None:
+        """Run the kernel, in whole thread groups.
+
+        Parameters
+        ----------
+        threads : int or sequence of int
+            Threads in x, y and z. Where these are no multiples of the thread group, the last groups' threads run
+            all the same, as on every GPU API: the kernel has to look where it is.
+        *args, **named
+            Its parameters, those with a semantic left out.
+
+        Raises
+        ------
+        BindError
+            If an argument does not fit, or has dimensions that the parameter does not take.
+        UnsupportedError
+            If the kernel shares memory or waits within a group and the device has no groups.
+        """
+        if "_append_to" in named:
+            commands = named.pop("_append_to")
+            self.append_to(commands, threads, *args, **named)
+            return
+        self._ran(*self._dispatched(threads, args, named))
+
+    def append_to(self, commands: CommandList, threads: Any, *args: Any, **named: Any) -> None:  # type: ignore[override]
+        """Record a dispatch in a command list instead of running it; the arguments are those of ``dispatch``."""
+        super().append_to(commands, threads, *args, **named)
+
+    def recorded(self, args: tuple[Any, ...], result: Any, named: dict[str, Any]) -> Call:
+        """A dispatch as a command list keeps it; for its use."""
+        self._device.check_open()
+        prepared, values, _ = self._dispatched(args[0], args[1:], named)
+        _, dispatch, _ = prepared.recorded(values)
+        return Call(prepared.spec.title, dispatch, None, self, prepared, prepared.launcher)
+
+    def source(self, threads: int | Sequence[int], *args: Any, **named: Any) -> str:  # type: ignore[override]
+        """The Slang text that this dispatch would run."""
+        return self._dispatched(threads, args, named)[0].text
+
+    def explain(self, threads: int | Sequence[int], *args: Any, **named: Any) -> str:  # type: ignore[override]
+        """How this dispatch would run: its groups, then the text."""
+        call, _, _ = self._dispatched(threads, args, named)
+        return f"{call.spec.title} on {self._device.name}\n{call.shape} groups\n\n{call.text}"
+
+    def bind(self, threads: int | Sequence[int], *args: Any, **named: Any) -> Callable[[], Any]:  # type: ignore[override]
+        """Prepare a dispatch once, to be replayed by calling what this returns, without arguments."""
+        call, values, asked = self._dispatched(threads, args, named)
+        return partial(self.dispatch, threads, *args, **named) if asked else call.bound_to(values, self._stream)
+
+    def _dispatched(self, threads: int | Sequence[int], args: tuple[Any, ...], named: dict[str, Any]) -> Known:
+        given = threads if isinstance(threads, (tuple, list)) else (threads,)
+        if not 1 <= len(given) <= 3 or not all(is_whole(n) and n >= 0 for n in given):
+            raise BindError(
+                f"{self.name}.dispatch: threads is {describe(threads)}; "
+                "give one to three whole numbers of at least 0."
+            )
+        size = tuple(int(n) for n in given)
+        if max(size) > _MOST_THREADS:
+            raise BindError(
+                f"{self.name}.dispatch: threads is {describe(threads)}; at most {_MOST_THREADS} each way."
+            )
+        self._scope.look()
+        values = (*args, *named.values(), *self._values)
+        call = self._calls.get(self._dispatch_key(size, values, tuple(named)))
+        if call is not None:
+            return call, values, ()
+        values, asked = ask(values)
+        key = self._dispatch_key(size, values, tuple(named))
+        call = self._calls.get(key)
+        if call is None:
+            call = self._remembered(
+                self._calls, key, lambda: self._prepare_dispatch(size, values, len(args), tuple(named))
+            )
+        return call, values, asked
+
+    def _dispatch_key(self, size: tuple[int, ...], values: tuple[Any, ...], names: tuple[str, ...]) -> Any:
+        try:
+            return (size, *[a.layout if type(a) in ARRAYS else signature(a) for a in values], *names)
+        except RecursionError:
+            raise endless(self.name, values) from None
+
+    def _variant_of(self, options: Options) -> Function:
+        if options.maps or options.named_maps or options.returns is not None or options.group:
+            raise BindError(
+                f"{self.name}: map, return_type and group_size say how a function is called over arrays; "
+                "the threads of a compute kernel are those of its [numthreads] and of dispatch."
+            )
+        variant = Kernel(self._scope, self.name, self.overloads, options)
+        variant.entry = self.entry
+        return variant
+
+    def _with_values(self, values: tuple[Any, ...]) -> Function:
+        out = object.__new__(Kernel)
+        out.__dict__.update(self.__dict__)
+        out._values, out._base = values, self._base or self
+        return out
+
+    def _prepare_dispatch(
+        self, threads: tuple[int, ...], values: tuple[Any, ...], positional: int, names: tuple[str, ...]
+    ) -> PreparedCall:
+        self._device.check_open()
+        scope = self._scope
+        if isinstance(self._base, Kernel):
+            self.overloads, self.entry = self._base.overloads, self._base.entry
+        if not self.overloads:
+            raise gone(self.name, scope.source)
+        sig = self.overloads[0]
+        for p in sig.params:
+            if p.direction != "in":
+                raise BindError(f"{sig}: all threads would write to '{p.name}'; let it be an NDBuffer or a pointer.")
+        every = values[: positional + len(names)]
+        order = match(str(sig), sig, positional, names)
+        bound = tuple(
+            bind_whole(f"{sig}: argument '{p.name}'", scope, p, every[k])
+            for p, k in zip(sig.params, order, strict=False)
+        )
+        uniforms = self._uniforms(values[len(every) :])
+        order = (*range(len(every), len(every) + len(uniforms)), *order)
+        return prepare_dispatch(
+            scope, self._entry_without(sig.params[len(bound) :]), bound, order, threads, self._options, uniforms
+        )
+
+    def _entry_without(self, left_out: tuple[Param, ...]) -> EntryPoint:
+        """The entry point as a call sees it that leaves parameters to their defaults."""
+        params = self.entry.params[: len(self.entry.params) - len(left_out)]
+        if self.entry.params[len(params) :] != left_out:
+            raise BindError(
+                f"{self.overloads[0]}: argument {left_out[0].name} missing; a parameter with a semantic stands "
+                "behind it, and Slang fills in defaults from the right only."
+            )
+        return replace(self.entry, params=params)
+
+
+def _signature(entry: EntryPoint) -> FunctionSig:
+    """What a dispatch gives: the parameters without a semantic."""
+    params = tuple(p for p in entry.params if not p.semantic)
+    return FunctionSig(entry.name, params, SlangType("void", "void"), doc=entry.doc)

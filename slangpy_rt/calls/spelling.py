@@ -1,0 +1,91 @@
+"""Spelling: how a kernel writes the names of a user's module and of Slang, where the module hides some of the latter.
+
+It decides nothing about arguments; which names there are is known from reflection.
+"""
+
+from __future__ import annotations
+
+from slangpy_rt_codegen.names import hidden, is_taken, nameless, own
+
+from slangpy_rt.core.dtypes import source_name
+from slangpy_rt.core.errors import BindError
+from slangpy_rt.core.types import SlangType
+from slangpy_rt.slang.source import Source
+
+
+class Spelling:
+    """What a kernel that imports a module writes for types and functions.
+
+    Parameters
+    ----------
+    where : str
+        The function, for messages.
+    source : Source
+        The module.
+    derivative : bool
+        Whether the kernel calls a derivative.
+
+    Raises
+    ------
+    BindError
+        If the module gives a word that the kernel needs another meaning.
+
+    Attributes
+    ----------
+    hidden : tuple of str
+        Names of Slang's that mean something else in the kernel.
+    """
+
+    __slots__ = ("_declared", "hidden")
+
+    def __init__(self, where: str, source: Source, derivative: bool = False) -> None:
+        names = source.declares
+        lost = [n for n in nameless(names) if derivative or not n.endswith("_diff")]
+        if lost:
+            raise BindError(
+                f"{where}: a module that the kernel imports declares '{lost[0]}', a word of Slang's that the kernel "
+                "needs; give it another name."
+            )
+        self._declared = names
+        self.hidden = hidden(names)
+
+    def own(self, text: str) -> str:
+        """Text of the user's, in which every name means what the module says."""
+        return own(text) if self.hidden else text
+
+    def function(self, where: str, name: str, returns: str = "") -> str:
+        """What a call says in front of its arguments.
+
+        Raises
+        ------
+        BindError
+            If Slang takes that for a type or an operator of its own.
+        """
+        # Slang's own constructor has no declaration in a module.
+        if is_taken(name) and (name != returns or name in self._declared):
+            raise BindError(f"{where}: Slang reads '{name}(...)' as its own '{name}'; rename the function.")
+        return self.own(name)
+
+    def type(self, type_: SlangType) -> str:
+        """A type."""
+        if not self.hidden:
+            return source_name(type_)
+        if type_.kind == "array" and type_.element is not None:
+            return f"Array<{self.type(type_.element)}, {type_.shape[0]}>"
+        if type_.kind == "struct" and type_.arguments and _is_library(type_):
+            arguments = (self.type(a) if isinstance(a, SlangType) else str(a) for a in type_.arguments)
+            return f"{type_.name.partition('<')[0]}<{', '.join(arguments)}>"
+        if type_.kind in ("scalar", "vector", "matrix"):
+            return type_.name
+        return own(type_.name)
+
+
+def _is_library(type_: SlangType) -> bool:
+    """Whether it is a struct of Slang's or of ours, whose name nothing hides."""
+    # The fields of ours have such names; a DifferentialPair has none that reflection tells.
+    if type_.fields and not type_.fields[0].name.startswith("_spy_"):
+        return False
+    return type_.name.startswith(
+        ("DifferentialPair<", "Tensor<", "RWTensor<", "NDBuffer<", "DiffTensor<", "WDiffTensor<", "RWDiffTensor<",
+         "StructuredBuffer<", "RWStructuredBuffer<")
+    )  # fmt: skip

@@ -1,0 +1,99 @@
+"""Checks of public arguments that are no data: devices, arrays, names, paths, tables, flags.
+
+Each returns the argument as the package goes on with it, or raises BindError in words. What a caller's own object
+raises when it is looked at passes through.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from slangpy_rt.core.errors import BindError
+from slangpy_rt.core.wording import describe
+
+if TYPE_CHECKING:
+    from slangpy_rt.device import Device
+
+
+def a_device(where: str, value: Any) -> Device:
+    """A Device."""
+    if not hasattr(type(value), "load_module_from_source"):
+        raise BindError(f"{where}: device is {describe(value)}; a Device was expected, as spy.Device('cpu') is.")
+    device: Device = value
+    return device
+
+
+def text(where: str, name: str, value: Any) -> str:
+    """Text that can be written to a file and handed to a compiler."""
+    if not isinstance(value, str):
+        raise BindError(f"{where}: {name} is {describe(value)} of type {type(value).__name__}; a str was expected.")
+    if "\0" in value:
+        raise BindError(f"{where}: {name} holds a NUL character, at {value.index(chr(0))}; remove it.")
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise BindError(
+            f"{where}: {name} holds half of a surrogate pair, at {error.start}, which is no character; "
+            "decode it anew."
+        ) from None
+    return value
+
+
+def path(where: str, name: str, value: Any) -> Path:
+    """A path of a file or folder."""
+    if isinstance(value, bytes) or not isinstance(value, (str, os.PathLike)):
+        raise BindError(
+            f"{where}: {name} is {describe(value)} of type {type(value).__name__}; a str or a path was expected."
+        )
+    found = os.fspath(value)
+    if not isinstance(found, str) or "\0" in found:
+        raise BindError(f"{where}: {name} is {describe(found)}, which no file can be called.")
+    return Path(found)
+
+
+def paths(where: str, name: str, value: Any) -> tuple[Path, ...]:
+    """Paths in a list or tuple."""
+    if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Iterable):
+        raise BindError(f"{where}: {name} is {describe(value)}; a list of paths was expected.")
+    return tuple(path(where, f"{name}[{k}]", item) for k, item in enumerate(value))
+
+
+def table(where: str, name: str, value: Any) -> Mapping[str, Any]:
+    """Values by their names; nothing is an empty one."""
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise BindError(f"{where}: {name} is {describe(value)}; a dict of values by name was expected.")
+    for key in value:
+        text(where, f"a name in {name}", key)
+    return value
+
+
+def flag(where: str, name: str, value: Any) -> bool:
+    """A yes or no."""
+    if not isinstance(value, (bool, np.bool_, int)):
+        raise BindError(f"{where}: {name} is {describe(value)}; True or False was expected.")
+    return bool(value)
+
+
+def whole(where: str, name: str, value: Any, least: int, most: int) -> int:
+    """A whole number within limits."""
+    if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or not least <= value <= most:
+        raise BindError(f"{where}: {name} is {describe(value)}; a whole number from {least} to {most} was expected.")
+    return int(value)
+
+
+def write_text(where: str, value: Any, content: str) -> None:
+    """Write a file of text that a caller named."""
+    file = path(where, "path", value)
+    try:
+        file.write_text(content, encoding="utf-8")
+    except OSError as error:
+        raise BindError(
+            f"{where}: cannot write {describe(str(file))} ({error.strerror}); name another file."
+        ) from None

@@ -1,0 +1,324 @@
+"""Conversion: the one place where host data becomes data of a Slang type, or is refused.
+
+A number converts where its kind allows it (bool to whole number to float, never back) and where the type holds it.
+Nothing is cut, wrapped, parsed or broadcast in silence. Values whose elements lie on a device do not come here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from enum import Enum
+from math import inf, isfinite
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from slangpy_rt.core.dtypes import NUMPY_OF, cast, limits, scalar_type, span, storage
+from slangpy_rt.core.errors import BindError, UnsupportedError
+from slangpy_rt.core.structs import as_record, fields_of
+from slangpy_rt.core.types import SlangType
+from slangpy_rt.core.wording import describe
+
+Array = npt.NDArray[Any]
+# How a name in ``"_type"`` becomes a type; None where it was compared before.
+Named = Callable[[str, str], SlangType]
+
+# From here on a number rounds to infinity: half a unit beyond the largest float, and the largest double.
+_BEYOND = {"float": 2**128 - 2**103, "double": 2**1024 - 2**970}
+# Kinds of NumPy's dtypes that convert to each kind.
+KINDS = {"f": "iufb", "i": "iub", "u": "iub", "b": "b"}
+_NUMBERS = (bool, int, float, np.generic)
+# Dimensions of a NumPy array, since 2.0. A list that holds itself has no end.
+_DEEPEST = 64
+
+
+def kind_of(value: Any) -> str:
+    """The kind of a number as NumPy's dtypes have it, of a Python number too; ``"O"`` of what is no number."""
+    if isinstance(value, np.generic):
+        return value.dtype.kind
+    return next((k for base, k in ((bool, "b"), (int, "i"), (float, "f")) if isinstance(value, base)), "O")
+
+
+def as_number(where: str, type_: SlangType, value: Any) -> Any:
+    """One number of a scalar or enum type as a Python number.
+
+    Raises
+    ------
+    BindError
+        If the value is no number, of a kind that does not convert, or beyond the type's range.
+    """
+    if type_.kind == "enum" and isinstance(value, (str, Enum)):
+        return case_of(where, type_, value)
+    if isinstance(value, np.ndarray) and value.ndim == 0 and value.dtype.names is None:
+        value = value[()]
+    kind = kind_of(value)
+    if kind not in KINDS[NUMPY_OF[type_.scalar].kind]:
+        raise BindError(
+            f"{where} is {describe(value)} of type {type(value).__name__}, which does not convert to '{type_.name}'."
+        )
+    number = value.item() if isinstance(value, np.generic) else value
+    bounds = limits(type_.scalar)
+    if bounds is not None:
+        if isinstance(number, float) and not isfinite(number):
+            return number  # a half's too
+        if not bounds[0] <= number <= bounds[1]:
+            raise BindError(f"{where} is {describe(value)}, which does not fit '{type_.name}' ({span(*bounds)}).")
+    elif type_.scalar != "bool" and _BEYOND[type_.scalar] <= abs(number) < inf:
+        raise BindError(f"{where} is {describe(value)}, which does not fit '{type_.name}'.")
+    return number
+
+
+def case_of(where: str, type_: SlangType, value: Any) -> int:
+    """The number of an enum's case, given by its name, or by a Python enum's name or value.
+
+    Raises
+    ------
+    BindError
+        If there is no such case.
+    """
+    if isinstance(value, Enum) and isinstance(value.value, (int, np.integer)) and not isinstance(value.value, bool):
+        return int(as_number(where, scalar_type(type_.scalar), value.value))
+    name = value.name if isinstance(value, Enum) else value
+    cases = dict(type_.cases)
+    if name not in cases:
+        raise BindError(f"{where} is {describe(value)}; '{type_.name}' has {', '.join(cases) or 'no cases by name'}.")
+    return cases[name]
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value is a real number of Python or NumPy, and no bool."""
+    return kind_of(value) in "iuf"
+
+
+def as_element(
+    where: str, type_: SlangType, value: Any, named: Named | None = None, everywhere: bool = False
+) -> Array:
+    """One element of a type on the host, as arrays hold it: from a number, lists, a dict or another struct's value.
+
+    Parameters
+    ----------
+    where : str
+        Start of an error message.
+    named : callable, optional
+        What finds a type by its name, to compare a dict's ``"_type"`` with; without it those are not compared.
+    everywhere : bool
+        Whether one number stands for every scalar, those of structs and of arrays included.
+
+    Raises
+    ------
+    BindError
+        If the value, or a part of it, does not fit.
+    UnsupportedError
+        If arrays have no elements of that type.
+    """
+    stored = storage(type_)
+    if stored is None:
+        raise UnsupportedError(f"{where}: values of type '{type_.name}' are not supported here.")
+    out = np.zeros(stored.dims, stored.dtype)
+    if everywhere and kind_of(value) != "O":
+        _repeat(where, type_, out, value)
+    else:
+        _fill(where, type_, out, value, named)
+    return out
+
+
+def _repeat(where: str, type_: SlangType, out: Array, value: Any) -> None:
+    """One number for every scalar."""
+    if type_.kind == "struct":
+        for f in type_.fields:
+            _repeat(f"{where}, field {f.name}", f.type, out[f.name], value)
+    elif type_.kind == "array" and type_.element is not None:
+        _repeat(where, type_.element, out, value)
+    else:
+        out[...] = as_number(where, type_ if type_.kind == "enum" else scalar_type(type_.scalar), value)
+
+
+def _fill(where: str, type_: SlangType, out: Array, value: Any, named: Named | None) -> None:
+    if type_.kind == "struct":
+        _fill_struct(where, type_, out, value, named)
+        return
+    if type_.kind in ("scalar", "enum", "storage"):
+        out[...] = as_number(where, type_, value)
+        return
+    fields = fields_of(value) if type_.kind == "vector" and not isinstance(value, (tuple, np.void)) else None
+    if fields is not None:
+        names = tuple("xyzw"[: type_.shape[0]])
+        check_fields(where, type_.name, names, value, fields)
+        value = [fields[name] for name in names]
+    if isinstance(value, np.ndarray) and value.ndim:
+        if value.shape != out.shape:
+            raise BindError(f"{where} is {describe(value)}; '{type_.name}' takes an array of shape {out.shape}.")
+        out[...] = (
+            as_record(where, out.dtype, value)
+            if out.dtype.names is not None
+            else cast(where, type_.name, value, out.dtype)
+        )
+    elif isinstance(value, (list, tuple)):
+        if len(value) != type_.shape[0]:
+            raise BindError(f"{where} is {describe(value)}; '{type_.name}' takes {type_.shape[0]} values.")
+        inner = item_type(type_)
+        for k, item in enumerate(value):
+            _fill(f"{where}[{k}]", inner, out[k, ...], item, named)
+    elif type_.kind == "array":
+        raise BindError(
+            f"{where} is {describe(value)}; '{type_.name}' takes {type_.shape[0]} values in a list or an array."
+        )
+    else:
+        # As Slang converts it.
+        out[...] = as_number(where, scalar_type(type_.scalar), value)
+
+
+def _fill_struct(where: str, type_: SlangType, out: Array, value: Any, named: Named | None) -> None:
+    if isinstance(value, (np.ndarray, np.void)) and value.dtype.names is not None:
+        if value.shape != ():
+            raise BindError(f"{where} is {describe(value)}; one '{type_.name}' is expected.")
+        out[...] = as_record(where, out.dtype, np.asarray(value))
+        return
+    names = tuple(f.name for f in type_.fields)
+    fields = fields_of(value)
+    if fields is None:
+        if not isinstance(value, (list, tuple)):
+            raise BindError(
+                f"{where} is {describe(value)} of type {type(value).__name__}; one '{type_.name}' is expected, as a "
+                f"dict of its fields: {', '.join(names)}."
+            )
+        if len(value) != len(names):
+            raise BindError(
+                f"{where} is {describe(value)}; '{type_.name}' has {len(names)} fields: {', '.join(names)}."
+            )
+        fields = dict(zip(names, value, strict=True))
+    else:
+        check_type(where, type_, value, named)
+        check_fields(where, type_.name, names, value, fields)
+    for f in type_.fields:
+        _fill(f"{where}.{f.name}", f.type, out[f.name], fields[f.name], named)
+
+
+def check_fields(where: str, type_name: str, names: Sequence[str], value: Any, fields: Mapping[str, Any]) -> None:
+    """Refuse a struct's value that has not exactly the fields of the struct; ``_type`` of a mapping is none of them.
+
+    Raises
+    ------
+    BindError
+    """
+    missing = [name for name in names if name not in fields]
+    tagged = isinstance(value, Mapping)
+    extra = [describe_name(name) for name in fields if name not in names and not (tagged and name == "_type")]
+    if missing or extra:
+        problem = f"lacks {', '.join(missing)}" if missing else f"has {', '.join(extra)}, which '{type_name}' has not"
+        raise BindError(f"{where} {problem}; '{type_name}' has {', '.join(names) or 'no fields'}.")
+
+
+def check_type(where: str, type_: SlangType, value: Any, named: Named | None) -> None:
+    """Refuse a dict whose ``"_type"`` names another type, however that is spelled.
+
+    Raises
+    ------
+    BindError
+    """
+    if named is None or not isinstance(value, Mapping):
+        return
+    asked = value.get("_type")
+    if asked is None:
+        return
+    found = getattr(asked, "slang_type", asked)
+    if isinstance(found, str):
+        if found == type_.name:
+            return
+        try:
+            found = named(where, found)
+        except BindError:
+            found = asked
+    if not isinstance(found, SlangType) or found.name != type_.name:
+        given = found.name if isinstance(found, SlangType) else describe_name(asked)
+        raise BindError(f"{where} has _type '{given}'; '{type_.name}' was expected.")
+
+
+def describe_name(name: Any) -> str:
+    """A name that a user gave, as messages quote it."""
+    return name if isinstance(name, str) and name.isprintable() and len(name) <= 80 else describe(name)
+
+
+def item_type(type_: SlangType) -> SlangType:
+    """What ``x[0]`` of a vector, matrix or array is."""
+    if type_.kind == "array":
+        assert type_.element is not None
+        return type_.element
+    if type_.kind == "matrix":
+        return SlangType("vector", f"{type_.scalar}{type_.shape[1]}", type_.scalar, type_.shape[1:])
+    return scalar_type(type_.scalar)
+
+
+def as_array(what: str, value: Any) -> Array:
+    """Host data as a NumPy array: an array, a number, lists of these, or anything with an array protocol.
+
+    Parameters
+    ----------
+    what : str
+        What the data is, as the subject of a message: ``"Tensor.from_numpy: data"``.
+
+    Raises
+    ------
+    BindError
+        If it is none of these, or holds something else.
+    """
+    if isinstance(value, (np.ndarray, np.generic)):
+        # Not by its class: numpy.ma takes 15 ms to import.
+        if hasattr(value, "mask"):
+            raise BindError(f"{what} is a masked array, and Slang knows no masks; pass array.filled(value).")
+        return np.asarray(value)
+    if isinstance(value, (list, tuple, bool, int, float, range)):
+        _check_numbers(what, value, "")
+        try:
+            array = np.asarray(value)
+        except ValueError:
+            raise BindError(f"{what} is a list with rows of different lengths: {describe(value)}.") from None
+        if array.dtype.kind == "O":
+            raise BindError(f"{what} holds whole numbers of more than 64 bits: {describe(value)}.")
+        return array
+    kind = type(value)
+    # PyTorch's own __array__ raises errors of many kinds.
+    torch = any(base.__module__ == "torch" and base.__name__ == "Tensor" for base in kind.__mro__)
+    if not torch and any(hasattr(kind, name) for name in ("__array__", "__array_interface__", "__array_struct__")):
+        return np.asarray(value)
+    if hasattr(kind, "__dlpack__"):
+        from slangpy_rt.arrays.imported import as_numpy
+
+        try:
+            shared: Array = as_numpy(value)
+        except BindError as error:
+            raise BindError(f"{what} is {error}") from None
+        return shared
+    if not isinstance(value, (bytes, bytearray)):
+        try:
+            return np.asarray(memoryview(value))
+        except TypeError:
+            pass
+    raise BindError(
+        f"{what} is {describe(value)} of type {kind.__name__}; a NumPy array, a number, nested lists of "
+        "numbers or another library's array was expected."
+    )
+
+
+def _check_numbers(what: str, value: Any, place: str, depth: int = 0) -> None:
+    """Refuse lists that hold anything but numbers and arrays."""
+    if isinstance(value, range):
+        return
+    if isinstance(value, (list, tuple)):
+        if depth == _DEEPEST:
+            raise BindError(f"{what} is a list of more than {_DEEPEST} levels: {describe(value)}.")
+        if set(map(type, value)) <= _PLAIN:
+            return
+        for k, item in enumerate(value):
+            _check_numbers(what, item, f"{place}[{k}]", depth + 1)
+    elif not isinstance(value, (*_NUMBERS, np.ndarray)) or kind_of(value) not in "biuf" + "O" * isinstance(
+        value, np.ndarray
+    ):
+        raise BindError(
+            f"{what} holds {describe(value)} of type {type(value).__name__}{place and f' at {place}'}; "
+            "numbers were expected."
+        )
+
+
+_PLAIN = {bool, int, float}

@@ -1,0 +1,266 @@
+"""Element types: how Slang scalars, NumPy dtypes and Python types correspond.
+
+A value here is a SlangType; nothing looks at a device or a module.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from math import prod
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from slangpy_rt.core.errors import BindError
+from slangpy_rt.core.types import SlangType
+from slangpy_rt.core.wording import describe
+
+NUMPY_OF = {
+    name: np.dtype(code)
+    for name, code in {
+        "bool": "?",
+        "int8_t": "i1",
+        "int16_t": "i2",
+        "int": "i4",
+        "int64_t": "i8",
+        "uint8_t": "u1",
+        "uint16_t": "u2",
+        "uint": "u4",
+        "uint64_t": "u8",
+        "half": "f2",
+        "float": "f4",
+        "double": "f8",
+    }.items()
+}
+# What arrays of other libraries hold and kernels read as floats: Slang computes with it on few devices. Its scalar is
+# that of its memory.
+BFLOAT16 = SlangType("storage", "bfloat16", "uint16_t")
+SLANG_OF = {dtype: name for name, dtype in NUMPY_OF.items()}
+_ALIASES = {
+    "int32_t": "int",
+    "uint32_t": "uint",
+    "float16_t": "half",
+    "float32_t": "float",
+    "float64_t": "double",
+    "int8": "int8_t",
+    "int16": "int16_t",
+    "int32": "int",
+    "int64": "int64_t",
+    "uint8": "uint8_t",
+    "uint16": "uint16_t",
+    "uint64": "uint64_t",
+    "uint32": "uint",
+    "float32": "float",
+    "float64": "double",
+    "float16": "half",
+}
+_PYTHON = {float: "float", int: "int", bool: "bool"}
+# What lies beyond becomes infinity, once rounded to a float (here up to 65520, the tie to even) and then to a half.
+_HALF = 65519.99804687499
+_NAME = re.compile(r"(?P<scalar>[a-z]+[0-9]*_t|[a-z]+)(?P<rows>[1-4])?(?:x(?P<columns>[1-4]))?$")
+
+
+def scalar_type(name: str) -> SlangType:
+    """The SlangType of a scalar by its canonical name."""
+    return SlangType("scalar", name, name)
+
+
+@lru_cache(maxsize=256)
+def _named(name: str) -> SlangType | None:
+    name = _ALIASES.get(name, name)
+    if name in NUMPY_OF:
+        return scalar_type(name)
+    if name.endswith("]"):
+        inner, _, size = name[:-1].rpartition("[")
+        element = _named(inner.strip())
+        if element is None or not size.isdigit() or not int(size):
+            return None
+        return SlangType("array", f"{element.name}[{size}]", shape=(int(size),), element=element)
+    match = _NAME.match(name)
+    if match is None:
+        return None
+    scalar = _ALIASES.get(match["scalar"], match["scalar"])
+    if scalar not in NUMPY_OF or match["rows"] is None:
+        return None
+    if match["columns"]:
+        shape = (int(match["rows"]), int(match["columns"]))
+        return SlangType("matrix", name, scalar, shape)
+    return SlangType("vector", name, scalar, (int(match["rows"]),))
+
+
+def element_type(where: str, dtype: Any) -> SlangType:
+    """What a user gives as ``dtype``: a Slang name, a SlangType, a NumPy dtype or a Python type.
+
+    Raises
+    ------
+    BindError
+        If it is none of these, or names a type that arrays cannot hold.
+    """
+    dtype = getattr(dtype, "slang_type", dtype)
+    if isinstance(dtype, SlangType):
+        found: SlangType | None = dtype
+    elif isinstance(dtype, str):
+        found = _named(dtype)
+    elif isinstance(dtype, type) and dtype in _PYTHON:
+        found = scalar_type(_PYTHON[dtype])
+    else:
+        name = None
+        if isinstance(dtype, np.dtype) or (isinstance(dtype, type) and issubclass(dtype, np.generic)):
+            name = SLANG_OF.get(np.dtype(dtype).newbyteorder("="))
+        found = scalar_type(name) if name else None
+    if found is None or storage(found) is None:
+        raise BindError(
+            f"{where}: dtype {describe(dtype)} is not an element type. Give a Slang name such as "
+            "'float' or 'float3', "
+            "a struct of a module (module.Pixel), a NumPy dtype, or float, int or bool."
+        )
+    return found
+
+
+@dataclass(frozen=True)
+class Storage:
+    """How arrays hold elements of a type: as NumPy would, scalars packed and the element's dimensions last.
+
+    Structs keep the order of their fields, each scalar aligned to its own size, as NumPy's ``align=True`` and C
+    have it; so they lie the same on every device, whatever a target's own rules are.
+
+    Attributes
+    ----------
+    scalar : str
+        Slang scalar that addresses and strides count: ``"float"``; ``"uint8_t"`` for structs.
+    dims : tuple of int
+        The element's own dimensions: ``(3,)`` of ``float3`` and of ``Pixel[3]``.
+    dtype : numpy.dtype
+        Of one item, structured for structs.
+    record : SlangType or None
+        The struct.
+    """
+
+    scalar: str
+    dims: tuple[int, ...]
+    dtype: np.dtype[Any]
+    record: SlangType | None = None
+
+    @property
+    def step(self) -> int:
+        """Scalars from one item to the next."""
+        return self.dtype.itemsize if self.record else 1
+
+    @property
+    def count(self) -> int:
+        """Scalars of one element."""
+        return prod(self.dims) * self.step
+
+
+def storage(type_: SlangType) -> Storage | None:
+    """How arrays hold that type, or None if they cannot."""
+    if type_.kind in ("scalar", "vector", "matrix", "enum", "storage") and type_.scalar in NUMPY_OF:
+        return Storage(type_.scalar, type_.shape, NUMPY_OF[type_.scalar])
+    if type_.kind == "array" and type_.element is not None and type_.shape[0] > 0:
+        inner = storage(type_.element)
+        # An enum is stored through its scalar, which arrays of enums cannot be.
+        if inner is not None and type_.element.kind != "enum":
+            return Storage(inner.scalar, type_.shape + inner.dims, inner.dtype, inner.record)
+    if type_.kind == "struct" and type_.fields:
+        fields = [(f.name, storage(f.type)) for f in type_.fields]
+        if all(s is not None for _, s in fields):
+            dtype = np.dtype([(name, s.dtype, s.dims) for name, s in fields if s], align=True)
+            return Storage("uint8_t", (), dtype, type_)
+    return None
+
+
+def scalars_of(dtype: np.dtype[Any]) -> frozenset[str]:
+    """The Slang scalars that items of a dtype are made of."""
+    fields = dtype.base.fields
+    if fields is None:
+        return frozenset({SLANG_OF[dtype.base]})
+    return frozenset(scalar for field in fields.values() for scalar in scalars_of(field[0]))
+
+
+def source_name(type_: SlangType) -> str:
+    """A type as Slang source can write it anywhere: ``float[2][3]`` as ``Array<Array<float, 2>, 3>``."""
+    if type_.kind == "array" and type_.element is not None:
+        return f"Array<{source_name(type_.element)}, {type_.shape[0]}>"
+    return type_.name
+
+
+def convertible(source: npt.DTypeLike, target: npt.DTypeLike) -> bool:
+    """Whether host data converts without a cast by the user: 'same_kind', and integers to floats."""
+    a, b = np.dtype(source), np.dtype(target)
+    return np.can_cast(a, b, "same_kind") or (a.kind in "iu" and b.kind == "f")
+
+
+def limits(scalar: str) -> tuple[float, float] | None:
+    """The least and the largest finite number of a Slang scalar; None where every Python number fits or is packed."""
+    dtype = NUMPY_OF[scalar]
+    if dtype.kind in "iu":
+        bounds = np.iinfo(dtype)
+        return int(bounds.min), int(bounds.max)
+    # Packing refuses a number beyond a float, but a half is packed as a float and narrowed on the device.
+    return (-_HALF, _HALF) if scalar == "half" else None
+
+
+def span(low: float, high: float) -> str:
+    """The numbers from ``low`` to ``high`` in words."""
+    return "-65504 to 65504" if high == _HALF else f"{low} to {high}"
+
+
+# NumPy would make infinity of a number that is too large. A decorator takes 0.4 us less than a block.
+@np.errstate(over="raise")
+def _narrowed(array: npt.NDArray[Any], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """An array as another dtype, in C order; FloatingPointError if a finite number becomes infinite."""
+    return np.asarray(array, dtype, order="C")
+
+
+@lru_cache(maxsize=256)
+def _conversion(source: np.dtype[Any], target: np.dtype[Any]) -> tuple[bool, bool]:
+    """Whether one dtype converts to another, and whether a value of the one may be beyond the range of the other."""
+    # The largest whole number of 64 bits is far below the largest float, and beyond the largest half.
+    in_range = source.kind in "iub" and target.kind == "f" and target.itemsize > 2
+    return convertible(source, target), not in_range and not np.can_cast(source, target, "safe")
+
+
+def cast(
+    what: str, type_name: str, array: npt.NDArray[Any], dtype: np.dtype[Any], listed: bool = False
+) -> npt.NDArray[Any]:
+    """A host array as another dtype, in C order.
+
+    Parameters
+    ----------
+    what : str
+        What the array is, as the subject of a message: ``"Tensor.from_numpy: data"``.
+    type_name : str
+        What the user knows the dtype by.
+    listed : bool
+        Whether the array was a list: its whole numbers have no width and no sign of their own.
+
+    Raises
+    ------
+    BindError
+        If the dtype is of a kind that does not convert, or a number is beyond its range.
+    """
+    if array.dtype == dtype:
+        return np.asarray(array, dtype, order="C")
+    free = listed and (array.size == 0 or array.dtype.kind + dtype.kind in ("ii", "iu", "ui", "uu"))
+    converts, may_lose = _conversion(array.dtype, dtype)
+    if not free and not converts:
+        raise BindError(
+            f"{what} of dtype {array.dtype} does not convert to '{type_name}'. "
+            f"Cast it yourself: array.astype(numpy.{dtype.name})."
+        )
+    if not may_lose:
+        return np.asarray(array, dtype, order="C")
+    if dtype.kind in "iu" and array.size:
+        bounds = np.iinfo(dtype)
+        for x in (array.min(), array.max()):
+            if not bounds.min <= x <= bounds.max:
+                raise BindError(f"{what} holds {x}, which does not fit '{type_name}' ({bounds.min} to {bounds.max}).")
+    try:
+        return _narrowed(array, dtype)
+    except FloatingPointError:
+        with np.errstate(over="ignore", invalid="ignore"):
+            lost = ~np.isfinite(array.astype(dtype)) & np.isfinite(array)
+        raise BindError(f"{what} holds {array[lost].flat[0]}, which does not fit '{type_name}'.") from None

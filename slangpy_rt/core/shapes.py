@@ -1,0 +1,116 @@
+"""Shapes: NumPy's broadcasting rule, and the merging of dimensions that no argument can tell apart.
+
+Works on tuples of integers alone; strides are in any unit, as long as it is the same within an argument.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from slangpy_rt.core.errors import ShapeError
+
+Shape = tuple[int, ...]
+
+
+def broadcast(function: str, shapes: Sequence[tuple[str, Shape]]) -> Shape:
+    """The call shape of arguments, by NumPy's rule: aligned right, a dimension of 1 stretches.
+
+    Parameters
+    ----------
+    function : str
+        For the error message.
+    shapes : sequence of (str, tuple of int)
+        Name and call dimensions of each argument.
+
+    Raises
+    ------
+    ShapeError
+        If two dimensions differ and neither is 1.
+    """
+    rank = max((len(shape) for _, shape in shapes), default=0)
+    call = [1] * rank
+    chosen = [""] * rank
+    for name, shape in shapes:
+        for d, size in enumerate(shape, rank - len(shape)):
+            if call[d] == 1:
+                if size != 1:
+                    call[d], chosen[d] = size, name
+            elif size not in (1, call[d]):
+                other = next(s for n, s in shapes if n == chosen[d])
+                raise ShapeError(
+                    f"{function}: argument '{name}' of shape {shape} does not broadcast with argument "
+                    f"'{chosen[d]}' of shape {other}.\n"
+                    "Shapes are matched from the right; two dimensions must be equal, or one of them 1."
+                )
+    return tuple(call)
+
+
+def spread(name: str, shape: Shape, mapped: tuple[int, ...] | None, rank: int) -> Shape:
+    """An argument's dimensions as the call counts them: its own, or laid out over ``rank`` ones as a map says.
+
+    Raises
+    ------
+    ShapeError
+        If a map puts two dimensions of different sizes on one.
+    """
+    if mapped is None:
+        return shape
+    out = [1] * rank
+    for size, d in zip(shape, mapped, strict=True):
+        if size != 1 and out[d] not in (1, size):
+            raise ShapeError(
+                f"'{name}' of shape {shape} is mapped by {mapped}: call dimension {d} is both {out[d]} and {size}."
+            )
+        out[d] = size if size != 1 else out[d]
+    return tuple(out)
+
+
+def align(shape: Shape, strides: Shape, call: Shape, mapped: tuple[int, ...] | None = None) -> Shape:
+    """Strides of an argument along each call dimension, 0 where it is broadcast."""
+    missing = len(call) - len(shape)
+    if mapped is None:
+        return (0,) * missing + tuple(0 if size == 1 else stride for size, stride in zip(shape, strides, strict=True))
+    out = [0] * len(call)
+    for size, stride, d in zip(shape, strides, mapped, strict=True):
+        out[d] += stride if size != 1 else 0
+    return tuple(out)
+
+
+@dataclass(frozen=True)
+class Coalesced:
+    """A call shape of fewest dimensions, at least one, with each argument's strides along them."""
+
+    shape: Shape
+    strides: tuple[Shape, ...]
+
+
+def coalesce(call: Shape, strides: Sequence[Shape]) -> Coalesced:
+    """Merge neighbouring dimensions that are one walk through memory for every argument.
+
+    This is the rule of NumPy's and PyTorch's iterators: dimensions d and d+1 merge when
+    ``stride[d] == stride[d+1] * shape[d+1]`` for all arguments; dimensions of size 1 go.
+    """
+    kept = [d for d, size in enumerate(call) if size != 1]
+    shape: list[int] = []
+    columns: list[list[int]] = []
+    for d in kept:
+        here = [s[d] for s in strides]
+        if shape and all(outer == inner * call[d] for outer, inner in zip(columns[-1], here, strict=True)):
+            shape[-1] *= call[d]
+            columns[-1] = here
+        else:
+            shape.append(call[d])
+            columns.append(here)
+    if not shape:
+        shape, columns = [1], [[0] * len(strides)]
+    return Coalesced(tuple(shape), tuple(tuple(c[k] for c in columns) for k in range(len(strides))))
+
+
+def contiguous(shape: Shape, unit: int = 1) -> Shape:
+    """Row-major strides of an array whose elements are ``unit`` apart."""
+    strides = []
+    for size in reversed(shape):
+        strides.append(unit)
+        unit *= max(size, 1)
+    return tuple(reversed(strides))

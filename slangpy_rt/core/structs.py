@@ -1,0 +1,141 @@
+"""Structs on the host: NumPy's structured arrays, filled from what people have and taken apart again.
+
+Works on NumPy values alone; knows nothing of devices or Slang.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import prod
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from slangpy_rt.core.dtypes import cast, convertible
+from slangpy_rt.core.errors import BindError, ShapeError
+
+Array = npt.NDArray[Any]
+
+
+def fill_record(where: str, shape: tuple[int, ...], dtype: np.dtype[Any], source: Array) -> Array:
+    """A structured array of that shape from another one, by field names, or from flat scalars in field order.
+
+    Raises
+    ------
+    BindError
+        If the fields differ in name, or do not convert.
+    ShapeError
+        If flat data does not have as many scalars.
+    """
+    if source.dtype.names is not None:
+        return as_record(where, dtype, source)
+    columns = leaves(dtype)
+    needed = scalar_count(dtype)
+    if source.shape not in ((prod(shape) * needed,), (*shape, needed)):
+        raise ShapeError(
+            f"{where}: data of shape {source.shape} does not fill structs of shape {shape}, which hold "
+            f"{needed} scalars each: {', '.join('.'.join(path) for path, _, _ in columns)}."
+        )
+    flat = np.ascontiguousarray(source).reshape(*shape, needed)
+    out = np.zeros(shape, dtype)
+    at = 0
+    for path, scalar, dims in columns:
+        if not convertible(source.dtype, scalar):
+            raise BindError(
+                f"{where}: data of dtype {source.dtype} does not convert to {scalar} of {'.'.join(path)}."
+            )
+        place = out
+        for name in path:
+            place = place[name]
+        columns_of = flat[..., at : at + prod(dims)].reshape(shape + dims)
+        place[...] = cast(f"{where}: {'.'.join(path)}", scalar.name, columns_of, scalar)
+        at += prod(dims)
+    return out
+
+
+def as_record(where: str, dtype: np.dtype[Any], source: Array) -> Array:
+    """A structured array as another structured dtype, field by field by name.
+
+    Raises
+    ------
+    BindError
+        If the fields differ in name or dimensions, or do not convert.
+    """
+    out = np.zeros(source.shape, dtype)
+    _copy_fields(where, out, source, "")
+    return out
+
+
+def scalar_count(dtype: np.dtype[Any]) -> int:
+    """Scalars of one struct."""
+    return sum(prod(dims) for _, _, dims in leaves(dtype))
+
+
+def leaves(dtype: np.dtype[Any]) -> list[tuple[tuple[str, ...], np.dtype[Any], tuple[int, ...]]]:
+    """Path, scalar and dimensions of every field that is no struct."""
+    found: list[tuple[tuple[str, ...], np.dtype[Any], tuple[int, ...]]] = []
+    for name in dtype.names or ():
+        base, dims = _base(dtype[name])
+        if base.names is None:
+            found.append(((name,), base, dims))
+        else:
+            found += [((name, *path), scalar, dims + inner) for path, scalar, inner in leaves(base)]
+    return found
+
+
+def to_python(value: Any) -> Any:
+    """A structured scalar as a dict, nested; a number as a Python number; arrays of numbers stay arrays."""
+    if isinstance(value, np.ndarray) and value.dtype.names is not None and value.ndim:
+        return [to_python(item) for item in value]
+    if value.dtype.names is not None:
+        item = value[()]
+        return {name: to_python(np.asarray(item[name])) for name in value.dtype.names}
+    return value.item() if value.ndim == 0 else value
+
+
+def dtype_text(dtype: np.dtype[Any]) -> str:
+    """A dtype as Python code that makes it, structs as ``align=True`` lays them out."""
+    if dtype.names is None:
+        return f"'{dtype.name}'"
+    fields = []
+    for name in dtype.names:
+        base, dims = _base(dtype[name])
+        fields.append(f"('{name}', {dtype_text(base)}{f', {dims}' if dims else ''})")
+    return f"numpy.dtype([{', '.join(fields)}], align=True)"
+
+
+def fields_of(value: Any) -> Mapping[str, Any] | None:
+    """A value's fields by name: of a dict, a dataclass, a named tuple, a structured scalar; None for others."""
+    if isinstance(value, Mapping):
+        return value
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return dict(zip(value._fields, value, strict=True))
+    if hasattr(type(value), "__dataclass_fields__") and not isinstance(value, type):
+        return {name: getattr(value, name) for name in type(value).__dataclass_fields__}
+    if isinstance(value, np.void) and value.dtype.names is not None:
+        return {name: value[name] for name in value.dtype.names}
+    return None
+
+
+def _copy_fields(where: str, out: Array, source: Array, path: str) -> None:
+    names, given = out.dtype.names or (), source.dtype.names or ()
+    missing, extra = [n for n in names if n not in given], [n for n in given if n not in names]
+    if missing or extra:
+        told = f"lacks {', '.join(missing)}" if missing else f"has {', '.join(extra)}, which the struct has not"
+        raise BindError(f"{where}: the structured data{path and f' of {path}'} {told}; expected {', '.join(names)}.")
+    for name in names:
+        inner = f"{path}.{name}" if path else name
+        to, of = out[name], source[name]
+        if (to.dtype.names is None) != (of.dtype.names is None) or to.shape != of.shape:
+            raise BindError(f"{where}: field {inner} is {source.dtype[name]}; {out.dtype[name]} was expected.")
+        if to.dtype.names is not None:
+            _copy_fields(where, to, of, inner)
+        elif convertible(of.dtype, to.dtype):
+            to[...] = cast(f"{where}: field {inner}", to.dtype.name, of, to.dtype)
+        else:
+            raise BindError(f"{where}: field {inner} of dtype {of.dtype} does not convert to {to.dtype}.")
+
+
+def _base(dtype: np.dtype[Any]) -> tuple[np.dtype[Any], tuple[int, ...]]:
+    return dtype.subdtype or (dtype, ())

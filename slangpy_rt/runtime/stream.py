@@ -1,0 +1,231 @@
+"""Streams, events and timers: work beside the device's own, points in its order, and how long it takes.
+
+Arrays keep their meaning: calls on different streams that touch the same array wait for each other, in the order of
+the program. Events are for what the library does not see: other libraries' streams, the host, the clock.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from slangpy_rt.backends.base import Buffer, Kernel, Mark
+from slangpy_rt.core.errors import BindError
+from slangpy_rt.core.interrupts import finalizer
+from slangpy_rt.core.wording import describe
+from slangpy_rt.runtime.queues import Lane, Order
+
+if TYPE_CHECKING:
+    from slangpy_rt.device import Device
+
+_BUSY_SECONDS = 300e-6
+_PAUSE_SECONDS = 1e-3
+
+
+class Stream:
+    """A queue of its own on a device, made by ``Device.stream()``; its work may run beside that of other streams.
+
+    ``f.stream(s)(...)`` calls a function on it. Calls that touch the same array wait for each other, whichever
+    streams they are on. On the CPU a call is done when it returns, on a stream too.
+
+    Attributes
+    ----------
+    device : Device
+        Where it is.
+    """
+
+    def __init__(self, device: Device, order: Order, lane: Lane, shared: bool) -> None:
+        self.device = device
+        self._order = order
+        self._lane = lane
+        if not shared:
+            # The next stream goes on where this ends; a lane of another library stays what it is.
+            self._give = partial(order.idle.append, lane)
+
+    __del__ = finalizer("_give")
+
+    @property
+    def handle(self) -> int | None:
+        """What the driver calls it: of CUDA the ``CUstream``, else None."""
+        return self._lane.queue.handle
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        """The protocol by which CUDA libraries hand each other streams: version 0 and the ``CUstream``."""
+        if self.device.name != "cuda" or self.handle is None:
+            raise BindError(f"{self!r}: it is no CUDA stream.")
+        return 0, self.handle
+
+    def record(self) -> Event:
+        """A new event at the point that the stream has come to."""
+        return Event(self.device).record(self)
+
+    def wait(self, other: Event | Stream | Device) -> None:
+        """Let what is queued here from now on wait for an event, or for all that a stream or the device has now."""
+        if isinstance(other, Event):
+            other.wait(self)
+            return
+        device = self.device
+        device.check_open()
+        lane = self._order.main if other is device else getattr(other, "_lane", None)
+        if lane is None or getattr(other, "device", other) is not device:
+            raise BindError(f"Stream.wait: {describe(other)} is no event, no stream and not the device of {self!r}.")
+        with self._order.lock:
+            self._lane.wait_all(lane)
+
+    def synchronize(self) -> None:
+        """Wait until its work is done, and show what that printed.
+
+        Raises
+        ------
+        DeviceLostError
+            If its work failed.
+        """
+        self.device.check_open()
+        # First the marks behind its work, which are reached then.
+        self._order.settle()
+        self._lane.queue.sync()
+        self._order.settle()
+        self.device.show_printed()
+
+    def launch(self, kernel: Kernel, groups: tuple[int, int, int], args: bytes, buffers: Sequence[Buffer]) -> None:
+        """Queue a kernel; as ``Backend.launch``, for the rest of the package."""
+        device = self.device
+        if device.closed:
+            device.check_open()
+        self._order.launch(self._lane, device.queue_launch(self._lane.queue), kernel, groups, args, buffers)
+
+    def __repr__(self) -> str:
+        which = "the device's own queue" if self._lane is self._order.main else f"number {self.number}"
+        return f"<Stream on {self.device.name}, {which}>"
+
+    @property
+    def number(self) -> int:
+        """Which of the device's streams it is; 0 is the device's own queue."""
+        return self._order.lanes.index(self._lane)
+
+
+class Event:
+    """A point in the order of a stream, made by ``Device.event()`` or ``Stream.record()``.
+
+    ``await event`` waits without holding up the event loop of asyncio.
+    """
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+        self._mark: Mark | None = None
+
+    def record(self, stream: Stream | None = None) -> Event:
+        """Move it to where a stream, or the device's own queue, has come to; returns it."""
+        order, lane = self.device.lane_of("Event.record", stream)
+        with order.lock:
+            self._mark = lane.queue.mark(timed=True)
+        return self
+
+    def wait(self, stream: Stream | None = None) -> None:
+        """Let what a stream, or the device's own queue, is given from now on wait for this; the host does not."""
+        order, lane = self.device.lane_of("Event.wait", stream)
+        with order.lock:
+            lane.queue.wait(self._reached("wait"))
+
+    def synchronize(self) -> None:
+        """Wait until all work before it is done."""
+        self.device.check_open()
+        self._reached("synchronize").sync()
+
+    @property
+    def done(self) -> bool:
+        """Whether all work before it is done; asking does not wait."""
+        self.device.check_open()
+        return self._reached("done").done
+
+    def elapsed(self, later: Event) -> float:
+        """Seconds from this event to a later one, by the device's clock; waits for both."""
+        self.device.check_open()
+        if not isinstance(later, Event) or later.device is not self.device:
+            raise BindError(f"Event.elapsed: {describe(later)} is no event of {self.device!r}.")
+        first, last = self._reached("elapsed"), later._reached("elapsed")
+        first.sync()
+        last.sync()
+        return last.since(first)
+
+    def __await__(self) -> Generator[Any, None, None]:
+        return reached(self._reached("await")).__await__()
+
+    def __repr__(self) -> str:
+        if self.device.closed:
+            return "<Event of a closed device>"
+        state = "not recorded" if self._mark is None else "done" if self._mark.done else "pending"
+        return f"<Event on {self.device.name}, {state}>"
+
+    def _reached(self, method: str) -> Mark:
+        if self._mark is None:
+            raise BindError(f"Event.{method}: this event was not recorded; call record() first.")
+        return self._mark
+
+
+class Timer:
+    """How long the work queued in a ``with`` block takes on the device; made by ``Device.timer()``.
+
+    Attributes
+    ----------
+    start, end : Event
+        Around the block.
+    """
+
+    def __init__(self, device: Device, stream: Stream | None) -> None:
+        self.start = Event(device)
+        self.end = Event(device)
+        self._stream = stream
+
+    @property
+    def seconds(self) -> float:
+        """From the first to the last work of the block by the device's clock; waits for it."""
+        return self.start.elapsed(self.end)
+
+    def __enter__(self) -> Timer:
+        self.start.record(self._stream)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.end.record(self._stream)
+
+    def __repr__(self) -> str:
+        return f"<Timer on {self.start.device.name}>"
+
+
+async def reached(mark: Mark) -> None:
+    """Wait for a mark, letting the event loop go on: it is looked at now and then."""
+    await pause()
+    # asyncio rounds any pause up to 1 ms, so that for a while it is looked at each time round.
+    until = time.perf_counter() + _BUSY_SECONDS
+    while not mark.done:
+        await pause(0 if time.perf_counter() < until else _PAUSE_SECONDS)
+
+
+async def pause(seconds: float = 0) -> None:
+    """Let the event loop go on."""
+    import asyncio  # 40 ms, which only who uses it pays
+
+    await asyncio.sleep(seconds)
+
+
+def stream_handle(where: str, given: Any) -> int:
+    """The ``CUstream`` of what another library calls a stream, by ``__cuda_stream__`` or as a number.
+
+    Raises
+    ------
+    BindError
+        If it is neither.
+    """
+    if isinstance(given, int) and not isinstance(given, bool) and 0 <= given < 2**64:
+        return given
+    if hasattr(given, "__cuda_stream__"):
+        _, handle = given.__cuda_stream__()
+        return int(handle)
+    # torch's streams before 2.10, and CuPy's
+    for name in ("cuda_stream", "ptr"):
+        if isinstance(getattr(given, name, None), int):
+            return int(getattr(given, name))
+    raise BindError(f"{where}: {describe(given)} is no stream: it has no __cuda_stream__ and is no CUstream number.")
