@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from slangpy_rt.arrays.dlpack import CUDA, LEGACY, handed_over
-from slangpy_rt.arrays.host_view import host_view
+from slangpy_rt.runtime.host_view import host_view
 
 if TYPE_CHECKING:
     from slangpy_rt.arrays.ndbuffer import NDBuffer

@@ -8,20 +8,25 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from slangpy_rt.arguments.feeds import Feed, Region
 from slangpy_rt.arrays.exported import capsule
+from slangpy_rt.arrays.layout import layout_of
 from slangpy_rt.arrays.tensor import Tensor
 from slangpy_rt.backends.base import Buffer
 from slangpy_rt.core.dtypes import BFLOAT16
 from slangpy_rt.core.errors import BindError, SlangPyRtError
+from slangpy_rt.device import Device
 from slangpy_rt.interop.torch_types import check_plain, described, element_of
+from slangpy_rt.runtime.foreign_stream import foreign_stream
+from slangpy_rt.runtime.stream import lane_of
 
 if TYPE_CHECKING:
-    from slangpy_rt.device import Device
+    from slangpy_rt.runtime.core import DeviceCore
 
 
 class Bridge:
@@ -33,9 +38,9 @@ class Bridge:
         Of the GPU, as CUDA counts.
     """
 
-    def __init__(self, device: Device, index: int) -> None:
+    def __init__(self, device: DeviceCore, index: int) -> None:
         self._device = device
-        self._cuda = type(device)("cuda", index=index)
+        self._cuda = Device("cuda", index=index)
         self.index = index
 
     def send(self, value: torch.Tensor) -> Tensor:
@@ -77,8 +82,8 @@ class Bridge:
         return found
 
     def _lane(self) -> Any:
-        stream = self._cuda.guests(torch._C._cuda_getCurrentRawStream(self.index)).stream()
-        return self._cuda.lane_of("Bridge", stream)
+        stream = foreign_stream(self._cuda, torch._C._cuda_getCurrentRawStream(self.index)).stream()
+        return lane_of(self._cuda, "Bridge", stream)
 
 
 class StagedFeed(Feed):
@@ -88,10 +93,10 @@ class StagedFeed(Feed):
     private = True
     lasting = False
 
-    def __init__(self, device: Device, sample: torch.Tensor, access: str) -> None:
+    def __init__(self, device: DeviceCore, sample: torch.Tensor, access: str) -> None:
         self._device = device
         self._access = access
-        self._layout = device.layout(Tensor, element_of(sample), tuple(sample.shape))
+        self._layout = layout_of(device, Tensor, element_of(sample), tuple(sample.shape))
         self.returns = access != "in"
         self.brings = int(self.returns)
 
@@ -119,7 +124,7 @@ class StagedFeed(Feed):
         bridge_of(self._device, value).fetch(array, value)
 
 
-def bridge_of(device: Device, value: torch.Tensor) -> Bridge:
+def bridge_of(device: DeviceCore, value: torch.Tensor) -> Bridge:
     """What leads from a tensor's GPU to a Vulkan device; made when it is first asked for.
 
     Raises
@@ -128,16 +133,27 @@ def bridge_of(device: Device, value: torch.Tensor) -> Bridge:
         If the device is on another GPU.
     """
     with device.order.lock:
-        found: Bridge | None = device.bridge
-        if found is None:
-            found = Bridge(device, value.device.index)
-            try:
-                # Says whether memory can be shared at all.
-                Tensor(device, "float", 1).share(found._cuda)
-            except SlangPyRtError:
-                found.close()
-                raise
-            device.bridge = found
+        found = device.once("bridge", partial(_opened, device, value.device.index), Bridge.close)
     if found.index != value.device.index:
         raise BindError(f"{described(value)}; {device!r} works on GPU {found.index}.")
     return found
+
+
+def bridge_on(device: DeviceCore) -> Bridge:
+    """What ``bridge_of`` made for a device earlier."""
+    return device.once("bridge", _missing)
+
+
+def _opened(device: DeviceCore, index: int) -> Bridge:
+    made = Bridge(device, index)
+    try:
+        # Says whether memory can be shared at all.
+        Tensor(device, "float", 1).share(made._cuda)
+    except SlangPyRtError:
+        made.close()
+        raise
+    return made
+
+
+def _missing() -> Bridge:
+    raise AssertionError("a result on the GPU is made after the arguments were copied there")

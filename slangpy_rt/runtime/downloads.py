@@ -15,7 +15,7 @@ import numpy.typing as npt
 from slangpy_rt.backends.base import Backend, Buffer, Mark, SharedBuffer
 from slangpy_rt.core.errors import OutOfMemoryError
 from slangpy_rt.runtime.queues import Lane, Order
-from slangpy_rt.runtime.stream import pause, reached
+from slangpy_rt.runtime.waiting import pause, reached
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
