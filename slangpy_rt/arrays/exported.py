@@ -90,7 +90,7 @@ def _gather(array: NDBuffer) -> None:
     device = array.device
     if device.ordered:
         with device.order.lock:
-            device.order.touch(device.order.main, (array.buffer,), (True,))
+            device.order.order_use(device.order.main, (array.buffer,), (True,))
 
 
 def _refuse_structs(array: NDBuffer) -> None:

@@ -51,7 +51,7 @@ class KeptBuffer(CallBuffer):
 
     def __init__(self, device: DeviceCore, owner: Import) -> None:
         super().__init__(device, owner)
-        self._give = partial(device.order.orphans.append, owner)
+        self._give = partial(device.order.left_over.append, owner)
 
 
 def memory_of(device: DeviceCore, value: Any) -> Memory:
@@ -119,10 +119,10 @@ def taken(device: DeviceCore, value: Any) -> Import:
     found = Import(capsule)
     order = device.order
     with order.lock:
-        order.hold()
+        order.keep_until_done()
         if device.ordered:
             # Its queue has more to wait for than before, which other queues have to know.
-            order.touch(order.main, (), ())
+            order.order_use(order.main, (), ())
     return found
 
 

@@ -23,6 +23,7 @@ from slangpy_rt.core.errors import BindError, SlangPyRtError
 from slangpy_rt.device import Device
 from slangpy_rt.interop.torch_types import check_plain, described, element_of
 from slangpy_rt.runtime.foreign_stream import foreign_stream
+from slangpy_rt.runtime.lane import Lane
 from slangpy_rt.runtime.stream import lane_of
 
 if TYPE_CHECKING:
@@ -61,13 +62,13 @@ class Bridge:
         """Copy an array of the Vulkan device to a tensor."""
         if not out.numel():
             return
-        order, lane = self._lane()
-        with order.lock:
+        lane = self._lane()
+        with self._cuda.order.lock:
             out.copy_(self._seen(array, False))
             # Until the copy is done its memory must not be another array's.
-            lane.hold(array.buffer)
+            lane.keep_until_done(array.buffer)
         # Large ones wait for nobody to be taken again.
-        self._device.order.settle()
+        self._device.order.drop_done()
 
     def close(self) -> None:
         """Close CUDA's side."""
@@ -76,12 +77,12 @@ class Bridge:
     def _seen(self, array: Tensor, written: bool) -> torch.Tensor:
         """The same memory for PyTorch, whose stream waits for the Vulkan device's work on it."""
         seen = array.share(self._cuda)
-        order, lane = self._lane()
-        order.touch(lane, (seen.buffer,), (written,))
+        lane = self._lane()
+        self._cuda.order.order_use(lane, (seen.buffer,), (written,))
         found: torch.Tensor = torch.utils.dlpack.from_dlpack(capsule(seen, -1, None, None, None))
         return found
 
-    def _lane(self) -> Any:
+    def _lane(self) -> Lane:
         stream = foreign_stream(self._cuda, torch._C._cuda_getCurrentRawStream(self.index)).stream()
         return lane_of(self._cuda, "Bridge", stream)
 

@@ -141,7 +141,7 @@ class CapsuleFeed(Feed):
         buffers.append(CallBuffer(self._device, found))
 
     def finish(self, value: Any, buffers: Sequence[Buffer]) -> None:
-        self._device.order.hold(buffers[0])
+        self._device.order.keep_until_done(buffers[0])
 
 
 def _stream_of(value: Any) -> int:

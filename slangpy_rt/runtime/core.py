@@ -36,9 +36,10 @@ from slangpy_rt.runtime.follower import Follower
 from slangpy_rt.runtime.host_view import host_view
 from slangpy_rt.runtime.kernel_store import KernelStore
 from slangpy_rt.runtime.labels import Labels
+from slangpy_rt.runtime.lane import Lane
 from slangpy_rt.runtime.launch_log import LaunchLog
 from slangpy_rt.runtime.observer import Observer
-from slangpy_rt.runtime.queues import Lane, Order, Touches
+from slangpy_rt.runtime.queues import Order, Touches
 
 _POOLED_BYTES = 1 << 20
 Shape = tuple[int, ...]
@@ -227,7 +228,7 @@ class DeviceCore(ABC):
             self.backend.upload(buffer, address - buffer.address, array.data)
             return
         with self.order.lock:
-            self.order.touch(self.order.main, (buffer,), (True,))
+            self.order.order_use(self.order.main, (buffer,), (True,))
             self.backend.upload(buffer, address - buffer.address, array.data)
 
     def download(self, buffer: Buffer, address: int, array: npt.NDArray[Any]) -> None:
@@ -236,7 +237,7 @@ class DeviceCore(ABC):
         if array.nbytes:
             if self.ordered:
                 with self.order.lock:
-                    self.order.touch(self.order.main, (buffer,), (False,))
+                    self.order.order_use(self.order.main, (buffer,), (False,))
             self.backend.download(buffer, address - buffer.address, array.data)
         self.show_printed()
 
@@ -259,7 +260,7 @@ class DeviceCore(ABC):
             self.backend.clear(buffer, address - buffer.address, nbytes)
             return
         with self.order.lock:
-            self.order.touch(self.order.main, (buffer,), (True,))
+            self.order.order_use(self.order.main, (buffer,), (True,))
             self.backend.clear(buffer, address - buffer.address, nbytes)
 
     def replay(self, recording: Recording, touches: Callable[[], Touches], lane: Lane) -> None:
@@ -361,9 +362,9 @@ class DeviceCore(ABC):
 
     def _drain(self) -> None:
         """Wait for all work, and let go of what it used: by marks that the wait has passed."""
-        self.order.settle()
+        self.order.drop_done()
         self.backend.sync()
-        self.order.settle()
+        self.order.drop_done()
 
     def _forget(self) -> None:
         """Let every call look at the device's state again."""

@@ -35,12 +35,12 @@ class ForeignStream:
             self.direct(kernel, groups, args, buffers)
             return
         self.stream().launch(kernel, groups, args, buffers)
-        self._device.order.part(self._queue)
+        self._device.order.release_stream(self._queue)
 
     def stream(self) -> Stream:
         """The stream, for what is not a launch; the device's queues are ordered from here on."""
         device = self._device
-        lane = device.order.adopt(self._queue, brief=not self._own)
+        lane = device.order.adopt(self._queue, temporary=not self._own)
         device.begin_order()
         return Stream(device, lane, True)
 

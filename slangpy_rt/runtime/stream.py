@@ -15,7 +15,7 @@ from slangpy_rt.core.errors import BindError
 from slangpy_rt.core.interrupts import finalizer
 from slangpy_rt.core.wording import describe
 from slangpy_rt.runtime.core import DeviceCore
-from slangpy_rt.runtime.queues import Lane
+from slangpy_rt.runtime.lane import Lane
 from slangpy_rt.runtime.waiting import reached
 
 
@@ -79,9 +79,9 @@ class Stream:
         """
         self.device.check_open()
         # First the marks behind its work, which are reached then.
-        self._order.settle()
+        self._order.drop_done()
         self._lane.queue.sync()
-        self._order.settle()
+        self._order.drop_done()
         self.device.show_printed()
 
     def launch(self, kernel: Kernel, groups: tuple[int, int, int], args: bytes, buffers: Sequence[Buffer]) -> None:

@@ -170,7 +170,8 @@ class World:
 INTERNAL = {
     "numpy_async", "of", "forget", "source_changed", "recorded", "result_of", "launch", "close",
     "alloc", "alloc_shared", "upload", "download", "download_async", "clear", "replay",
-    "open_shared", "relink", "queue_launch", "observe", "unobserve", "begin_order", "once", "show_printed", "host_array",
+    "open_shared", "relink", "queue_launch", "observe", "unobserve", "begin_order", "once", "show_printed",
+    "host_array",
     "check_open", "forked", "moves", "folds", "number", "info", "check", "expression", "key", "scalars",
     "values", "defaults", "indexed",
 }  # fmt: skip
