@@ -279,7 +279,7 @@ def test_mutated_modules(pytestconfig: pytest.Config) -> None:
     count, each = (2000, 250) if pytestconfig.getoption("--long") else (30, 30) if deeper else (8, 8)
     for first in range(0, count, each):
         found = subprocess.run(
-            [sys.executable, "-m", "tests.null._fuzz_child", str(first), str(first + each)],
+            [sys.executable, "-m", "tests.slang._fuzz_child", str(first), str(first + each)],
             capture_output=True, text=True, timeout=3600, cwd=ROOT,
             env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'codegen'}"},
         )  # fmt: skip
