@@ -94,9 +94,7 @@ def test_auto_goes_through_all_parts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("text", ["0/4", "5/4", "4", "1/0", "/", "a/b", "-1/4", "1/4/4", ""])
 def test_what_is_no_part_is_refused(text: str) -> None:
-    with pytest.raises(
-        pytest.UsageError, match="--deep-part: expected K/N with K from 1 to N, such as 2/4"
-    ):
+    with pytest.raises(pytest.UsageError, match="--deep-part: expected K/N with K from 1 to N, such as 2/4"):
         read_part(text)
 
 

@@ -83,7 +83,7 @@ def test_files_of_our_folder(cpu: spy.Device, defines: dict[str, str]) -> None:
     for name in names:
         with pytest.raises(spy.CompileError) as caught:
             spy.Module.load_from_file(cpu, f"{name}.slang", defines)
-        place = Path(shader_directory()) / f"{name}.slang"
+        place = Path(shader_directory()).resolve() / f"{name}.slang"
         assert str(caught.value) == (
             f"'{place}' is a part of slangpy_rt and no module by itself: put 'import slangpy_rt;' into a file of "
             "your own, and load that."
