@@ -18,7 +18,7 @@ from rich.console import Console
 
 from slangpy_rt.demo import run as demo
 from slangpy_rt.tools.cli import main
-from tests.depth import one_in
+from tests.depth import deep, one_in
 
 SIZE = 64
 DEVICES = [info.type for info in spy.devices() if info.available]
@@ -30,7 +30,7 @@ def photograph() -> demo.Array:
     return demo.load_photograph()
 
 
-@pytest.mark.parametrize("name", one_in(2, DEVICES))
+@pytest.mark.parametrize("name", one_in(max(1, len(DEVICES)), DEVICES))
 def test_demo_on(name: str, tmp_path: Path) -> None:
     console = Console(record=True, width=120)
     assert demo.run(SIZE, tmp_path / "out", [name], console) == 0
@@ -44,6 +44,7 @@ def test_demo_on(name: str, tmp_path: Path) -> None:
             assert str(tmp_path / "out" / f"{stem}.png") in text
 
 
+@deep
 @pytest.mark.skipif(not DEVICES, reason="there is no device")
 def test_a_wrong_result_fails_the_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = demo.reference_escape_time

@@ -17,6 +17,7 @@ from slangpy_rt.core.target import Target
 from slangpy_rt.core.types import LayoutField
 from slangpy_rt.slang.session import Session
 from slangpy_rt.slang.source import new_session, shader_directory
+from tests.depth import sampled
 
 FOLDER = Path(__file__).parent
 TARGETS = {
@@ -295,6 +296,7 @@ def sessions() -> Iterator[dict[str, Session]]:
         session.close()
 
 
+@sampled(3)
 @pytest.mark.parametrize("name", SPECS)
 def test_the_text_compiles_and_lies_as_computed(sessions: dict[str, Session], name: str) -> None:
     spec = SPECS[name]

@@ -13,7 +13,7 @@ import import_graph
 import slangpy_rt
 from slangpy_rt._former_paths import FORMER_PATHS
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 FILES = import_graph.modules()
 OWN = import_graph.own_imports(FILES)
 # Arrows that still point up; each has to go.

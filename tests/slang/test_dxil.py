@@ -21,7 +21,7 @@ from slangpy_rt.slang.session import Session
 from slangpy_rt.slang.source import new_session, shader_directory
 from tests.dxc import FEATURES, OPTIONS, Dxc, DxcError, features, parts
 from tests.golden.test_golden import SLANG, SPECS
-from tests.null.test_hlsl import CALLED, Written, advance, fill, floats, reduce, scatter, written  # noqa: F401
+from tests.slang.test_hlsl import CALLED, Written, advance, fill, floats, reduce, scatter, written  # noqa: F401
 
 # What slang-rhi (August 2026) binds for a kernel that has one constant buffer: its root signature, of version 1.1.
 FLAGS = "ALLOW_INPUT_ASSEMBLER_INPUT_LAYOUT | CBV_SRV_UAV_HEAP_DIRECTLY_INDEXED | SAMPLER_HEAP_DIRECTLY_INDEXED"
