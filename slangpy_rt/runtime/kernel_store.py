@@ -12,9 +12,10 @@ from slangpy_rt.core.config import CONFIG
 from slangpy_rt.core.disk_cache import DiskCache
 from slangpy_rt.core.errors import CompileError
 from slangpy_rt.core.target import KernelInfo
-from slangpy_rt.core.types import LayoutField
+from slangpy_rt.core.types import Conformances, LayoutField
 from slangpy_rt.core.weak import WeakValues
-from slangpy_rt.slang.source import Source, compiler_version
+from slangpy_rt.slang.locate import compiler_version
+from slangpy_rt.slang.source import Source
 
 if TYPE_CHECKING:
     from slangpy_rt.device import Device
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
 # Part of every key: raise it when a step after Slang (slang/division.py, cpp_functions.py, spirv_math.py,
 # spirv_integers.py) makes another code of the same code.
 _CODE = 2
-# Interface, struct, number.
-Conformances = tuple[tuple[str, str, int], ...]
 Strings = tuple[tuple[int, str], ...]
 
 

@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 
 from slangpy_rt.core.types import FunctionSig, SlangType, StructInfo
 from slangpy_rt.slang import _abi
-from slangpy_rt.slang.reflect import CONSTRUCTOR, Reflector, bare
+from slangpy_rt.slang.reflect import CONSTRUCTOR, Reflector
+from slangpy_rt.slang.reflect_types import bare
 
 _TOKEN = re.compile(r"\s*([A-Za-z_]\w*|-?\d+|::|[<>,.*\[\]])")
 
@@ -74,7 +75,7 @@ class Lookup:
             if len(candidates) > 1:  # of a single one Slang is right
                 found = [made for made in (self._specialize(f, name.arguments) for f in candidates) if made]
         signatures = (self._signature(function, shown, not name.arguments) for function in found)
-        place = bare(self._reflector.full_name(owner)) if owner else bare(path)
+        place = bare(self._reflector.types.full_name(owner)) if owner else bare(path)
         declared = f"{place}.{bare(last)}" if place else bare(last)
         return self._documented([sig for sig in signatures if "<error>" not in str(sig)], declared)
 
@@ -83,7 +84,7 @@ class Lookup:
         address = self.find_type(name.type)
         if not address:
             return None
-        found = self._reflector.type(address)
+        found = self._reflector.types.type(address)
         if "<error>" in found.name:
             return None
         return self._struct(address, found, modules) if found.kind == "struct" else found
@@ -103,7 +104,7 @@ class Lookup:
             own = (
                 decl
                 for decl in reflector.struct_decls(module)
-                if bare(reflector.full_name(native.spReflection_getTypeFromDecl(decl))) == wanted
+                if bare(reflector.types.full_name(native.spReflection_getTypeFromDecl(decl))) == wanted
             )
             for decl in (*own, *reflector.extensions(module)):
                 names.update((name, None) for _, name, _ in reflector.declared(decl))
@@ -150,7 +151,7 @@ class Lookup:
         names: tuple[str, ...] = ()
         parent = native.spReflectionDecl_getParent(native.spReflectionFunction_asDecl(function))
         if generic and parent and native.spReflectionDecl_getKind(parent) == _abi.SLANG_DECL_KIND_GENERIC:
-            names = self._reflector.generic_names(native.spReflectionDecl_castToGeneric(parent))
+            names = self._reflector.types.generic_names(native.spReflectionDecl_castToGeneric(parent))
         return self._reflector.signature(function, name, names)
 
     def _specialize(self, function: int, arguments: tuple[str | int, ...]) -> int:
@@ -159,7 +160,7 @@ class Lookup:
         generic = native.spReflectionFunction_GetGenericContainer(function)
         if not generic:
             return 0
-        types, values = self._reflector.generic_parameters(generic)
+        types, values = self._reflector.types.generic_parameters(generic)
         # Types come before values here: in another order Slang does not say which is which.
         kinds = [self.find_type(argument) if isinstance(argument, str) else 0 for argument in arguments]
         if [bool(kind) for kind in kinds] != [True] * len(types) + [False] * len(values):
@@ -180,7 +181,7 @@ class Lookup:
         native = self._native
         for index in range(native.spReflectionGeneric_GetTypeParameterConstraintCount(generic, parameter)):
             wanted = native.spReflectionGeneric_GetTypeParameterConstraintType(generic, parameter, index)
-            if not wanted or "<" in self._reflector.full_name(wanted) or not self.conforms(kind, wanted):
+            if not wanted or "<" in self._reflector.types.full_name(wanted) or not self.conforms(kind, wanted):
                 return False
         return True
 

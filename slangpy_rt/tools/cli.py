@@ -30,7 +30,7 @@ from slangpy_rt.core.dtypes import NUMPY_OF, element_type, storage
 from slangpy_rt.core.errors import BindError, SlangPyRtError
 from slangpy_rt.core.types import Param, SlangType
 from slangpy_rt.core.wording import describe
-from slangpy_rt.slang.source import compiler_version
+from slangpy_rt.slang.locate import compiler_version
 from slangpy_rt.tools.stubs import HEADER, stub_text
 
 _BINARIES = {"cpu": "kernel.so", "cuda": "kernel.cubin", "vulkan": "kernel.spv"}
