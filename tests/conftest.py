@@ -189,7 +189,7 @@ def internal_names() -> Iterator[None]:
     """The modules of a test use names that are slangpy_rt's own, and are compiled in this process."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("slangpy_rt.slang.session.check_names", lambda *_: None)
-        patch.setattr("slangpy_rt.slang.source._compiler", lambda: None)
+        patch.setattr("slangpy_rt.slang.sessions.compiler_process", lambda: None)
         yield
 
 

@@ -161,9 +161,11 @@ print(sorted(n for n in sys.modules if n.startswith("slangpy_rt.slang.") or n.st
     light = (
         "backends.base",
         "backends.selection",
+        "slang.constants",
         "slang.declarations",
         "slang.file_states",
         "slang.files",
+        "slang.locate",
         "slang.source",
     )
     assert found.stdout == f"[]\n{[f'slangpy_rt.{name}' for name in light]}\n"

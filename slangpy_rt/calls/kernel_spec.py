@@ -22,7 +22,8 @@ from slangpy_rt.core.dtypes import NUMPY_OF, storage
 from slangpy_rt.core.errors import BindError, UnsupportedError
 from slangpy_rt.core.shapes import Coalesced, Shape, align, coalesce, contiguous
 from slangpy_rt.core.types import EntryPoint, FunctionSig, Param, SlangType
-from slangpy_rt.slang.source import Source, export_constants
+from slangpy_rt.slang.constants import export_constants
+from slangpy_rt.slang.source import Source
 
 if TYPE_CHECKING:
     from slangpy_rt.runtime.core import DeviceCore

@@ -24,7 +24,8 @@ from slangpy_rt.core.types import ModuleInfo, StructInfo
 from slangpy_rt.core.wording import describe
 from slangpy_rt.runtime.core import a_device
 from slangpy_rt.slang.declarations import find_overloads
-from slangpy_rt.slang.source import Places, Source, read_source
+from slangpy_rt.slang.files import Places, read_source
+from slangpy_rt.slang.source import Source
 
 if TYPE_CHECKING:
     from slangpy_rt.runtime.core import DeviceCore

@@ -12,16 +12,15 @@ from slangpy_rt.core.disk_cache import DiskCache
 from slangpy_rt.core.errors import CompileError
 from slangpy_rt.core.log import log, milliseconds
 from slangpy_rt.core.target import KernelInfo
-from slangpy_rt.core.types import LayoutField
+from slangpy_rt.core.types import Conformances, LayoutField
 from slangpy_rt.core.weak import WeakValues
 from slangpy_rt.runtime.diagnostics import Diagnostics
-from slangpy_rt.slang.source import Source, compiler_version
+from slangpy_rt.slang.locate import compiler_version
+from slangpy_rt.slang.source import Source
 
 # Part of every key: raise it when a step after Slang (slang/division.py, cpp_functions.py, spirv_math.py,
 # spirv_integers.py) makes another code of the same code.
 _CODE = 2
-# Interface, struct, number.
-Conformances = tuple[tuple[str, str, int], ...]
 Strings = tuple[tuple[int, str], ...]
 
 

@@ -195,7 +195,7 @@ def test_a_warm_start_needs_no_compiler(
     backend_name: str, device: spy.Device, module: spy.Module, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     module.add(ramp(10), 1)
-    monkeypatch.setattr("slangpy_rt.slang.source.new_session", None)
+    monkeypatch.setattr("slangpy_rt.slang.sessions.new_session", None)
     monkeypatch.setattr(type(device.backend), "compile", None)
     with spy.Device(backend_name) as own:
         warm = spy.Module.load_from_source(own, "test_lifetime", SLANG)

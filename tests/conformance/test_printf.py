@@ -279,7 +279,7 @@ import sys
 import slangpy_rt as spy
 with spy.Device({device.name!r}) as device:
     spy.Module.load_from_source(device, "warm", 'void f(int i) {{ printf("warm %d\\\\n", i); }}').f([1, 2])
-print("slangpy_rt.slang.client" in sys.modules)
+print("slangpy_rt.slang.compiler_process" in sys.modules)
 """
     for compiles in (True, False):
         found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True,

@@ -15,8 +15,9 @@ from slangpy_rt_codegen import CallSpec, Operand, block_fields, emit
 
 from slangpy_rt.core.target import Target
 from slangpy_rt.core.types import LayoutField
+from slangpy_rt.slang.locate import shader_directory
 from slangpy_rt.slang.session import Session
-from slangpy_rt.slang.source import new_session, shader_directory
+from slangpy_rt.slang.sessions import new_session
 from tests.depth import sampled
 
 FOLDER = Path(__file__).parent

@@ -13,7 +13,8 @@ import slangpy_rt as spy
 from slangpy_rt.core.disk_cache import DiskCache
 from slangpy_rt.core.target import Target
 from slangpy_rt.slang.file_states import FileStates
-from slangpy_rt.slang.source import Source, read_source
+from slangpy_rt.slang.files import read_source
+from slangpy_rt.slang.source import Source
 from tests.depth import one_in, sampled
 
 # Longer than a device waits between two looks at a file.

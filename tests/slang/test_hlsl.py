@@ -25,8 +25,9 @@ from slangpy_rt.core.errors import UnsupportedError
 from slangpy_rt.core.target import Caps, KernelInfo, Target
 from slangpy_rt.core.types import LayoutField
 from slangpy_rt.slang.emitted import has_no_body, reads_bindings, uses_pointers
+from slangpy_rt.slang.locate import shader_directory
 from slangpy_rt.slang.session import Session
-from slangpy_rt.slang.source import new_session, shader_directory
+from slangpy_rt.slang.sessions import new_session
 from tests.depth import sampled
 from tests.golden.test_golden import SLANG, SPECS
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import slangpy_rt as spy
-from slangpy_rt.slang.source import shader_directory
+from slangpy_rt.slang.locate import shader_directory
 from tests.depth import sampled
 
 OURS = sorted(path.stem for path in Path(shader_directory()).glob("*.slang"))

@@ -9,7 +9,8 @@ from slangpy_rt.core.disk_cache import DiskCache
 from slangpy_rt.core.errors import BindError, CompileError
 from slangpy_rt.core.target import Target
 from slangpy_rt.core.types import Param, SlangType
-from slangpy_rt.slang.source import Source, export_constants
+from slangpy_rt.slang.constants import export_constants
+from slangpy_rt.slang.source import Source
 from tests.depth import sampled
 
 CPP, CUDA, SPIRV = Target("cpp", "", "range"), Target("cuda", "", "value"), Target("spirv", "", "pointer")
