@@ -2,11 +2,10 @@
 
 from slangpy_rt_codegen.kernel import emit
 from slangpy_rt_codegen.layout import BlockField, block_fields
-from slangpy_rt_codegen.spec import GROUP_SIZE, VERSION, CallSpec, Operand, Record, RecordField
+from slangpy_rt_codegen.spec import GROUP_SIZE, CallSpec, Operand, Record, RecordField
 
 __all__ = [
     "GROUP_SIZE",
-    "VERSION",
     "BlockField",
     "CallSpec",
     "Operand",

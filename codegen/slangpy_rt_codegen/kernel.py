@@ -98,7 +98,7 @@ def _neighbours(spec: CallSpec) -> str:
     w = spec.width
     before, after = [], []
     for o in spec.leaves:
-        if o in spec.sums:
+        if o.summed:
             continue
         if o.access == "scatter":
             # Neighbours are added up first, or else added in one go.
@@ -458,7 +458,7 @@ def _walked(o: Operand, walked: bool) -> str:
 
 
 def _store(spec: CallSpec, o: Operand, value: str) -> str:
-    if o in spec.sums:
+    if o.summed:
         return _plus(f"_spy_s_{o.name}", o.type, value)
     if o.access in ("accumulate", "scatter"):
         return f"{o.type}._spy_{o.access}({_address(spec, o)}, {value});"
@@ -527,7 +527,7 @@ def _put(spec: CallSpec, o: Operand, value: str) -> str:
     """Assignment of a scalar to its place among its neighbours, or addition to a gradient there."""
     if o.access == "scatter" and not _is_wide(o):
         return _plus(f"_spy_p_{o.name}", o.type, value)
-    if o in spec.sums:
+    if o.summed:
         return f"_spy_s_{o.name}[_spy_k] += {value};"
     if o.access in ("accumulate", "scatter"):
         return f"_spy_p_{o.name}[_spy_k] += {value};"

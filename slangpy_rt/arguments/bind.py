@@ -92,11 +92,11 @@ def bind(where: str, scope: Scope, param: Param, value: Any, how: Map = NO_MAP) 
         If the parameter's type, or the device, has no way to take it.
     """
     stand_in: Any = converter(type(value))
-    if hasattr(stand_in, "on"):
-        whole = scope.struct(param.type)
-        if container(whole) is None and _holds_one_array(whole):
-            return _bind_parts(where, scope, replace(param, type=whole), value, how, *_one_part(whole))
     if stand_in is not None:
+        if hasattr(stand_in, "on"):
+            whole = scope.struct(param.type)
+            if container(whole) is None and _holds_one_array(whole):
+                return _bind_parts(where, scope, replace(param, type=whole), value, how, *_one_part(whole))
         try:
             if param.direction != "in" and hasattr(stand_in, "check_writable"):
                 stand_in.check_writable(value)
@@ -123,7 +123,9 @@ def bind(where: str, scope: Scope, param: Param, value: Any, how: Map = NO_MAP) 
             )
     if param.type.kind == "interface":
         param = replace(param, type=_concrete(where, scope, param.type, value))
-    param = replace(param, type=scope.struct(param.type))
+    whole = scope.struct(param.type)
+    if whole is not param.type:
+        param = replace(param, type=whole)
     bound = _bind(where, scope, param, value, how)
     if how.fields and bound.mode != "parts":
         raise BindError(f"{where}: map names fields, but {describe(value)} is taken whole; give call dimensions.")
@@ -201,7 +203,8 @@ def _slang_converts(type_: SlangType, param: Param) -> bool:
 
 def bind_result(where: str, scope: Scope, type_: SlangType, value: Any, how: Map = NO_MAP) -> Bound:
     """Fit an array given as ``_result`` to the function's return type."""
-    if is_torch(type(value)):
+    ours = isinstance(value, (NDBuffer, np.ndarray))
+    if not ours and is_torch(type(value)):
         stand_in: Any = converter(type(value))
         try:
             other = stand_in.on(scope.device, value)
@@ -210,12 +213,12 @@ def bind_result(where: str, scope: Scope, type_: SlangType, value: Any, how: Map
             raise error if str(error).startswith(where) else BindError(f"{where} is {error}") from None
         feed = _stand_in_feed(where, scope.device, value, other, stand_in, inner)
         return replace(inner, feed=feed, host=stand_in.result_kind(value))
-    if not isinstance(value, (NDBuffer, np.ndarray)):
+    if not ours:
         raise BindError(
             f"{where}: pass a Tensor, an NDBuffer, a NumPy array, or one of their types, not {describe(value)}."
         )
-    stored = stored_as(where, scope.struct(type_))
-    bound = bind_array(where, scope.device, "_result", scope.struct(type_), stored, "out", value)
+    element = scope.struct(type_)
+    bound = bind_array(where, scope.device, "_result", element, stored_as(where, element), "out", value)
     if how.dims is not None and len(how.dims) != len(bound.shape):
         raise BindError(f"{where}: map gives {how.dims}; {describe(value)} has {len(bound.shape)} dimensions.")
     return bound if how.dims is None else _mapped(bound, how.dims)
@@ -335,8 +338,8 @@ def _parts_of(where: str, scope: Scope, param: Param, value: Any) -> Parts | Non
     type_ = param.type
     if type_.name.startswith(_PAIR):
         return _pair_parts(where, scope, type_, value)
-    if isinstance(value, (NDBuffer, np.ndarray)) and _holds_one_array(type_):
-        return _one_part(type_)
+    if isinstance(value, (NDBuffer, np.ndarray)):
+        return _one_part(type_) if _holds_one_array(type_) else None
     # To what is no struct, a named tuple is a tuple.
     fields = fields_of(value) if type_.kind == "struct" or not isinstance(value, tuple) else None
     if fields is not None:

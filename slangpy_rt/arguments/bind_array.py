@@ -64,7 +64,7 @@ def bind_array(
             f"{where} is {describe(value)}; '{type_.name}' was expected, and device data is not converted. "
             f"Make it with dtype={_as_dtype(type_)}, or convert it on the host with from_numpy(...)."
         )
-    outer = _split(where, type_, layout.full_shape, inner, value.summary)
+    outer = _split(where, type_, layout.full_shape, inner, value)
     strides = layout.strides[: len(outer)]
     if not same_walk(inner, layout.strides[len(outer) :], stored.step):
         raise BindError(f"{where} is a view whose '{type_.name}' elements have gaps; copy it first.")
@@ -309,8 +309,9 @@ def _split(where: str, type_: SlangType, shape: Shape, inner: Shape, value: Any)
     """The call dimensions of an array's shape, once the element's own are taken off its end."""
     outer = shape[: len(shape) - len(inner)] if len(inner) <= len(shape) else None
     if outer is None or shape[len(outer) :] != inner:
+        told = value.summary if isinstance(value, NDBuffer) else value
         raise BindError(
-            f"{where} is {describe(value)}; '{type_.name}' needs the last "
+            f"{where} is {describe(told)}; '{type_.name}' needs the last "
             f"dimension{'s' if len(inner) > 1 else ''} to be {' x '.join(map(str, inner))}."
         )
     return outer

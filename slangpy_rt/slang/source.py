@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -148,7 +148,7 @@ class Source:
         self._exports |= export_constants(f"module '{self.name}'", known, constants or {})
         self.digest: str = cache.key(key, info.dependencies, _shader_digest(), tuple(self._exports.values()))
 
-    @property
+    @cached_property
     def imports(self) -> tuple[str, ...]:
         """What its text imports, by name; kernels import that too, as types of parameters come from there."""
         found = {Path(path).stem.replace("-", "_") for path, _ in self.info.dependencies}
@@ -228,12 +228,12 @@ class Source:
         """Whether its functions, or those of the modules it is linked with, may call ``printf``."""
         return any(source.info.prints for source in (*self._linked, self))
 
-    @property
+    @cached_property
     def declares(self) -> frozenset[str]:
         """Names that kernels of this text find in the outermost scope of one of its modules."""
         return frozenset(name for source in (*self._linked, self) for name in source.info.declares)
 
-    @property
+    @cached_property
     def uses_library(self) -> bool:
         """Whether its text, or that of a module it is made of, sees what users may write of ours, such as Tensor."""
         library = _library_file()
