@@ -39,7 +39,6 @@ UPWARD = {
     ("slangpy_rt.calls.module", "slangpy_rt.device"),
     ("slangpy_rt.calls.prepared", "slangpy_rt.device"),
     ("slangpy_rt.core.checks", "slangpy_rt.device"),
-    ("slangpy_rt.core.conversion", "slangpy_rt.arrays.imported"),
     ("slangpy_rt.runtime.foreign_stream", "slangpy_rt.device"),
     ("slangpy_rt.runtime.kernel_store", "slangpy_rt.device"),
     ("slangpy_rt.runtime.profile", "slangpy_rt.device"),
