@@ -197,27 +197,21 @@ def conflicts_of(
     made : Bound or None
         The result, if each call makes a new one.
     """
-    places: list[Place] = []
+    used: list[tuple[Bound, int, int, bool]] = []
+    written = False
     entry = buffer = 0
-    writers = (
-        writes_to(p, derivative, p is leaf)
-        for b in every
-        if b is not made
-        for leaf in b.places
-        for p in (leaf, *leaf.gradients)
-    )
-    if not any(writers):
-        return None
     for b in every:
         for leaf in b.places:
             for p in (leaf, *leaf.gradients):
                 if p.feed.buffers and not p.feed.private and b is not made:
-                    place = _place(p, shape, entry, buffer, derivative, p is leaf)
-                    if place is not None:
-                        places.append(place)
+                    writes = writes_to(p, derivative, p is leaf)
+                    used.append((p, entry, buffer, writes))
+                    written = written or writes
                 entry += entries(p)
                 buffer += p.feed.buffers
-    found = Conflicts(device, title, places, shape)
+    if not written or len(used) < 2:
+        return None
+    found = Conflicts(device, title, [place for one in used if (place := _place(shape, *one)) is not None], shape)
     return found if found else None
 
 
@@ -225,7 +219,9 @@ def entries(leaf: Bound) -> int:
     """How many entries of the block an argument without parts has."""
     if leaf.generator is not None:
         return len(leaf.generator.scalars())
-    return {"value": leaf.count, "unused": 0}.get(leaf.mode, 1)
+    if leaf.mode == "value":
+        return leaf.count
+    return 0 if leaf.mode == "unused" else 1
 
 
 def writes_to(leaf: Bound, derivative: str, is_primal: bool) -> bool:
@@ -241,21 +237,20 @@ def writes_to(leaf: Bound, derivative: str, is_primal: bool) -> bool:
 def walk_of(leaf: Bound, shape: Shape) -> Walk:
     """The bytes of an array that the elements of a call touch."""
     unit = NUMPY_OF[leaf.scalar].itemsize
-    steps = tuple(s * unit for s in align(leaf.shape, leaf.strides, shape, leaf.mapped))
-    inner = tuple((n, s * unit) for n, s in zip(*leaf.view, strict=True)) if leaf.mode == "tensor" else ()
+    steps = tuple([s * unit for s in align(leaf.shape, leaf.strides, shape, leaf.mapped)])
+    inner = tuple([(n, s * unit) for n, s in zip(*leaf.view, strict=True)]) if leaf.mode == "tensor" else ()
     return Walk(steps, inner, leaf.count * unit)
 
 
-def _place(leaf: Bound, shape: Shape, entry: int, buffer: int, derivative: str, is_primal: bool) -> Place | None:
+def _place(shape: Shape, leaf: Bound, entry: int, buffer: int, writes: bool) -> Place | None:
     """An array that takes part in conflicts: none without elements, and no pointer, of which nobody knows the end."""
     if leaf.mode not in ("array", "tensor") or 0 in (*leaf.shape, *leaf.view[0]):
         return None
     unit = NUMPY_OF[leaf.scalar].itemsize
     return Place(
         leaf.name, walk_of(leaf, shape), leaf.shape + leaf.view[0],
-        tuple(s * unit for s in leaf.strides + leaf.view[1]), entry, buffer,
-        writes_to(leaf, derivative, is_primal), leaf.access == "accumulate", leaf.mode == "tensor", leaf.own,
-        _offset(leaf.feed),
+        tuple([s * unit for s in leaf.strides + leaf.view[1]]), entry, buffer, writes, leaf.access == "accumulate",
+        leaf.mode == "tensor", leaf.own, _offset(leaf.feed),
     )  # fmt: skip
 
 

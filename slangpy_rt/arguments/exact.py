@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from slangpy_rt.arguments.accumulation import EXACT_WORDS, adding, spacing
 from slangpy_rt.arguments.bound import Bound
 from slangpy_rt.arguments.feeds import Feed
 from slangpy_rt.arrays.layout import layout_of
 from slangpy_rt.arrays.ndbuffer import NDBuffer
 from slangpy_rt.backends.base import Buffer
-from slangpy_rt.calls.kernel_spec import EXACT_WORDS, adding, spacing
 from slangpy_rt.core.dtypes import NUMPY_OF, element_type, scalar_type, storage
 from slangpy_rt.core.errors import ShapeError
 from slangpy_rt.core.overlap import Walk, repeats

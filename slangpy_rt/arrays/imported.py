@@ -9,10 +9,12 @@ import numpy as np
 
 from slangpy_rt.arrays.dlpack import CUDA, LEGACY, Import
 from slangpy_rt.backends.base import Buffer
+from slangpy_rt.core.conversion import as_numpy as as_numpy
 from slangpy_rt.core.dtypes import SLANG_OF, scalar_type
 from slangpy_rt.core.errors import BindError
 from slangpy_rt.core.interrupts import finalizer
 from slangpy_rt.core.wording import describe
+from slangpy_rt.core.wording import described as described
 
 if TYPE_CHECKING:
     from slangpy_rt.core.types import SlangType
@@ -177,14 +179,3 @@ def is_read_only(value: Any) -> bool:
         return not as_numpy(value).flags.writeable
     told = interface_of(value)
     return told is not None and bool(told["data"][1])
-
-
-def as_numpy(value: Any) -> Any:
-    try:
-        return np.from_dlpack(value)
-    except (BufferError, RuntimeError, TypeError, ValueError) as error:
-        raise BindError(f"{described(value)}, which DLPack cannot share as host memory ({error}).") from None
-
-
-def described(value: Any) -> str:
-    return f"a {type(value).__module__}.{type(value).__qualname__}"

@@ -59,6 +59,25 @@ def frames(call: Callable[[], Any]) -> list[str]:
     return [name for _, name in seen[1:] if name != "<listcomp>"]
 
 
+def prepared_in(call: Callable[[], Any]) -> list[str]:
+    """Which functions of ours a call enters that has to be prepared; reading and compiling Slang are not counted."""
+    seen: list[str] = []
+    packages = ("slangpy_rt_codegen", "arguments", "arrays", "calls", "core")
+
+    def watch(frame: FrameType, event: str, _: Any) -> None:
+        path = Path(frame.f_code.co_filename)
+        if event == "call" and path.parent.name in packages and path.stem not in ("disk_cache", "interrupts"):
+            seen.append(f"{path.stem}.{frame.f_code.co_name}")
+
+    sys.setprofile(watch)
+    try:
+        result = call()
+    finally:
+        sys.setprofile(None)
+    del result
+    return [name for name in seen if not name.endswith(".<listcomp>")]
+
+
 def test_a_call_into_a_given_result(device: spy.Device, module: spy.Module) -> None:
     a, b, c = (spy.Tensor.zeros(device, 100) for _ in range(3))
     add = module.add
@@ -129,3 +148,28 @@ def test_buffers_are_freed(device: spy.Device, module: spy.Module) -> None:
     for _ in range(100):
         module.add(module.add(a, 1.0), a)
     assert backend.live == live
+
+
+def test_a_new_shape_of_a_known_kernel(device: spy.Device, module: spy.Module) -> None:
+    big = [spy.Tensor.zeros(device, 100) for _ in range(3)]
+    host = [np.zeros(100, np.float32) for _ in range(2)]
+    add = module.add
+    a, b, c = (t[:70] for t in big)
+    add(a, b, _result=c)
+    add(host[0][:70], host[1][:70])
+    a, b, c = (t[:71] for t in big)
+    x, y = (t[:71] for t in host)
+    known = prepared_in(lambda: add(a, b, _result=c))
+    assert len(known) <= 280, " ".join(known)
+    known = prepared_in(lambda: add(x, y))
+    assert len(known) <= 280, " ".join(known)
+
+
+def test_a_cold_call(device: spy.Device) -> None:
+    text = "float first(float a, float b) { return a + b; }\nfloat second(float a, float b) { return a - b; }"
+    module = spy.Module.load_from_source(device, "test_hot_path_cold", text)
+    a, b, c = (spy.Tensor.zeros(device, 100) for _ in range(3))
+    first, second = module.first, module.second
+    first(a, b, _result=c)
+    entered = prepared_in(lambda: second(a, b, _result=c))
+    assert len(entered) <= 390, " ".join(entered)
