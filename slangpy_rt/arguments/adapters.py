@@ -53,8 +53,17 @@ def asks_for_autograd(value: Any) -> bool:
 
 def is_plain_sequence(value: Any, depth: int = 0) -> bool:
     """Whether a list or tuple holds numbers only, nested or not; one that is too deep for an array does not."""
-    return depth < _DEEPEST and all(
-        isinstance(v, (bool, int, float, np.generic))
-        or (isinstance(v, (list, tuple)) and is_plain_sequence(v, depth + 1))
-        for v in value
-    )
+    if depth >= _DEEPEST:
+        return False
+    if _NUMBERS.issuperset(map(type, value)):
+        return True
+    for v in value:
+        if isinstance(v, (list, tuple)):
+            if not is_plain_sequence(v, depth + 1):
+                return False
+        elif not isinstance(v, (bool, int, float, np.generic)):
+            return False
+    return True
+
+
+_NUMBERS = frozenset({bool, int, float})

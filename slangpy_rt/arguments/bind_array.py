@@ -250,7 +250,8 @@ def _bind_host(
         return Bound(name, type_, scalar, stored.count, access, "value", (), (), True, host, feed, fit)
     dense = contiguous(array.shape, stored.step)
     if "zero_copy" not in device.caps.features:
-        feed = HostCopyFeed(device, convert, access)
+        whole = is_array and array.dtype == dtype and array.dtype.isnative and array.flags.c_contiguous
+        feed = HostCopyFeed(device, np.asarray if whole else convert, access)
         strides = dense[: len(outer)]
     else:
         unit = NUMPY_OF[scalar].itemsize

@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import pairwise
 from math import prod
 from operator import attrgetter
 from typing import Any
@@ -24,6 +23,7 @@ from slangpy_rt.arguments.bound import Bound
 from slangpy_rt.arguments.feeds import ConvertedFeed, FieldFeed, NoFeed, PartsFeed, RefFeed, ValueFeed
 from slangpy_rt.arguments.mapping import Map
 from slangpy_rt.arguments.scope import Scope
+from slangpy_rt.arguments.signature import ARRAYS
 from slangpy_rt.arrays.differentiable import DiffPair
 from slangpy_rt.arrays.ndbuffer import NDBuffer
 from slangpy_rt.calls.kernel_spec import adding
@@ -134,11 +134,26 @@ def assigned(bound: Bound, shape: Shape, together: bool) -> Bound:
 
 def aliased(values: tuple[Any, ...]) -> bool:
     """Whether two of the values add to gradients in memory that overlaps, by their spans."""
-    spans = [span for value in values if type(value) is not float for span in _written(value)]
+    spans: list[tuple[int, int]] = []
+    for value in values:
+        if type(value) in ARRAYS:
+            # As in ``_written``, which is one frame a value.
+            grads = value.layout.grads
+            if grads is not None and grads.out is not None and not grads.fresh:
+                low, high = grads.out.span
+                address = value.grad_out.address
+                spans.append((address + low, address + high))
+        elif type(value) is not float:
+            spans += _written(value)
     if len(spans) < 2:
         return False
     spans.sort()
-    return any(a[1] > b[0] for a, b in pairwise(spans))
+    last = spans[0][1]
+    for low, high in spans[1:]:
+        if last > low:
+            return True
+        last = high
+    return False
 
 
 def _written(value: Any) -> list[tuple[int, int]]:
@@ -149,7 +164,7 @@ def _written(value: Any) -> list[tuple[int, int]]:
         if grads is None or grads.out is None or grads.fresh:
             return []
         low, high = grads.out.span
-        address = value._grads[1].address  # type: ignore[union-attr]
+        address = value.grad_out.address  # type: ignore[attr-defined]
         return [(address + low, address + high)]
     if isinstance(value, (list, tuple)):
         return [span for item in value for span in _written(item)]
@@ -329,7 +344,8 @@ def _seed(where: str, scope: Scope, param: Param, type_: SlangType, value: Any, 
 
     bound = bind(where, scope, Param(f"{param.name}.grad_in", type_), seed(value), how)
     seeds = _as_seeds(scope, bound, type_)
-    return replace(seeds, feed=ConvertedFeed(seed, seeds.feed, False))
+    find = _GRAD_IN if isinstance(value, NDBuffer) else seed
+    return replace(seeds, feed=ConvertedFeed(find, seeds.feed, False))
 
 
 def _gradients_in(where: str, scope: Scope, type_: SlangType, value: Any) -> Any:

@@ -19,7 +19,7 @@ from slangpy_rt.arguments.mapping import read_map
 from slangpy_rt.arguments.options import NO_OPTIONS, Options
 from slangpy_rt.arguments.resolve import resolve
 from slangpy_rt.arguments.scope import Scope
-from slangpy_rt.arguments.signature import ARRAYS, endless, signature
+from slangpy_rt.arguments.signature import ARRAYS, SIGNERS, endless
 from slangpy_rt.arguments.stand_ins import Asked, ask, hand_back, want_back
 from slangpy_rt.calls.build import check_result_kind, prepare
 from slangpy_rt.calls.command_list import Call, CommandList
@@ -67,9 +67,12 @@ class Function:
         # By the signatures of the arguments, and of arguments and _result.
         self._calls: dict[Any, PreparedCall] = {}
         self._calls_into: dict[Any, PreparedCall] = {}
-        # What runs the last call again if the values are like its values, without and with _result.
-        self._again: Callable[[tuple[Any, ...]], Any] | None = None
-        self._again_into: Callable[[tuple[Any, ...]], Any] | None = None
+        # Guarded runners of the last calls that had one, without and with _result.
+        self._guarded: Callable[[tuple[Any, ...]], Any] | None = None
+        self._guarded_into: Callable[[tuple[Any, ...]], Any] | None = None
+        # The derivatives, once they were asked for.
+        self._bwds: Function | None = None
+        self._fwds: Function | None = None
         # Functions that modifiers made of this one, by what they were given.
         self._variants: dict[Any, Function] = {}
         # What ``set`` gave to uniforms, in the order of the options' names.
@@ -91,7 +94,7 @@ class Function:
         """Drop the prepared calls: the next call looks whether the device is still open."""
         self._calls.clear()
         self._calls_into.clear()
-        self._again = self._again_into = None
+        self._guarded = self._guarded_into = None
 
     def source_changed(self) -> None:
         """Follow the module's new text."""
@@ -133,21 +136,21 @@ class Function:
         if named:
             return self._call_named(args, _result, named)
         if _result is None:
-            values, calls, again = args, self._calls, self._again
+            values, calls, guarded = args, self._calls, self._guarded
         else:
-            values, calls, again = (*args, _result), self._calls_into, self._again_into
-        if again is not None:
-            out = again(values)
+            values, calls, guarded = (*args, _result), self._calls_into, self._guarded_into
+        if guarded is not None:
+            out = guarded(values)
             if out is not MISS:
                 return out
         try:
-            key = tuple([a.layout if type(a) in ARRAYS else signature(a) for a in values])
+            key = tuple([a.layout if type(a) in ARRAYS else SIGNERS[type(a)](a) for a in values])
         except RecursionError:
             raise endless(self.name, values) from None
         call = calls.get(key)
         if call is None:
             return self._ran(*self._unknown(values, len(args), (), _result is not None))
-        if call.pointers:
+        if call.guards:
             self._expect(key, call, values, _result is not None)
         return call.run(values)
 
@@ -223,9 +226,7 @@ class Function:
         given = dict(zip(self._options.uniforms, self._values, strict=True)) | dict(values or {}) | named
         self._check_uniforms(given)
         found = self._variant(("set", tuple(given)), lambda: replace(self._options, uniforms=tuple(given)))
-        out = found._with_values(tuple(given.values()))
-        out._stream = self._stream
-        return out
+        return found._with(tuple(given.values()), self._stream)
 
     def return_type(self, kind: Any) -> Function:
         """Say as what results come: ``Tensor``, ``NDBuffer``, ``numpy.ndarray`` or their names in lower case."""
@@ -297,9 +298,7 @@ class Function:
             raise BindError(
                 f"{self.name}.stream: None is no stream; without one calls run on the device's own queue."
             )
-        out = self._with_values(self._values)
-        out._stream = stream
-        return out
+        return self._with(self._values, stream)
 
     @property
     def bwds(self) -> Function:
@@ -316,7 +315,10 @@ class Function:
             At the call: if the function is not ``[Differentiable]``, a gradient of what it writes is missing, or
             no argument has one to add to.
         """
-        return self._derivative("backward")
+        found = self._bwds
+        if found is None:
+            found = self._bwds = self._derivative("backward")
+        return found
 
     @property
     def fwds(self) -> Function:
@@ -330,7 +332,10 @@ class Function:
         BindError
             At the call, if the function is not ``[Differentiable]``.
         """
-        return self._derivative("forward")
+        found = self._fwds
+        if found is None:
+            found = self._fwds = self._derivative("forward")
+        return found
 
     def _derivative(self, kind: str) -> Function:
         if self._options.derivative:
@@ -378,12 +383,13 @@ class Function:
 
     def recorded(self, args: tuple[Any, ...], result: Any, named: dict[str, Any]) -> Call:
         """A call as a command list keeps it; for its use."""
-        self._device.check_open()
-        given, _ = ask((*args, *named.values()))
-        args, named = given[: len(args)], dict(zip(named, given[len(args) :], strict=True))
+        if self._device.closed:
+            self._device.check_open()
         prepared, values, _ = self._known(args, result, named)
         if result is None and "out" not in named and prepared.returns_host_data:
-            prepared, values, _ = self._known(args, "tensor", named)
+            # What stands for other values was asked for those already.
+            args, own = values[: len(args)], values[len(args) :]
+            prepared, values, _ = self._known(args, "tensor", dict(zip(named, own, strict=False)))
         copies, dispatch, out = prepared.recorded(values)
         return Call(prepared.spec.title, dispatch, out, self, prepared, prepared.launcher, tuple(copies))
 
@@ -451,43 +457,45 @@ class Function:
         found = self._variants.get(key)
         if found is None:
             found = self._variants[key] = self._variant_of(options())
-        if not self._values and self._stream is None:
-            return found
-        found = found._with_values(self._values)
-        found._stream = self._stream
-        return found
+        return found._with(self._values, self._stream) if self._values or self._stream is not None else found
 
     def _call_named(self, args: tuple[Any, ...], result: Any, named: dict[str, Any]) -> Any:
         if "_append_to" in named:
             return self.append_to(named.pop("_append_to"), *args, _result=result, **named)
-        return self._ran(*self._known(args, result, named))
+        call, values, asked = self._known(args, result, named)
+        if asked:
+            return self._ran(call, values, asked)
+        return call.run(values) if self._stream is None else call.run_on(self._stream, values)
 
-    def _ran(self, call: PreparedCall, values: tuple[Any, ...], asked: tuple[Asked, ...] = ()) -> Any:
+    def _ran(self, call: PreparedCall, values: tuple[Any, ...], asked: tuple[Asked, ...]) -> Any:
         out = call.run(values) if self._stream is None else call.run_on(self._stream, values)
-        told = want_back(asked) if asked else ()
+        told = want_back(asked)
         if told:
             hand_back(told, call.written(values))
         return out
-
-    def _all_values(self, args: tuple[Any, ...], result: Any, named: dict[str, Any]) -> tuple[Any, ...]:
-        """Positional values, keyword values, those of uniforms, and then ``_result`` if one was given."""
-        if not named and not self._values:
-            return args if result is None else (*args, result)
-        result, named = self._take_out(result, named)
-        values = (*args, *named.values(), *self._values)
-        return values if result is None else (*values, result)
 
     def _prepared(self, args: tuple[Any, ...], result: Any, named: dict[str, Any]) -> PreparedCall:
         return self._known(args, result, named)[0]
 
     def _known(self, args: tuple[Any, ...], result: Any, named: dict[str, Any]) -> Known:
-        """A call, its values, and the stand-ins that were asked for them."""
+        """A call, its values, and the stand-ins that were asked for them.
+
+        Its values are those by position, those by name, those of uniforms, and then ``_result`` if one was given.
+        """
         if self._watched is not None and monotonic() >= self._watched.due:
             self._watched.check()
-        values = self._all_values(args, result, named)
-        result, named = self._take_out(result, named)
-        calls = self._calls if result is None else self._calls_into
-        call = calls.get(self._key(values, tuple(named)))
+        if "out" in named:
+            result, named = self._take_out(result, named)
+        values = (*args, *named.values(), *self._values)
+        if result is not None:
+            values = (*values, result)
+        try:
+            key = (*[a.layout if type(a) in ARRAYS else SIGNERS[type(a)](a) for a in values], *named)
+        except RecursionError:
+            raise endless(self.name, values) from None
+        if self._options.derivative:
+            key = (*key, aliased(values))
+        call = (self._calls if result is None else self._calls_into).get(key)
         if call is not None:
             return call, values, ()
         return self._unknown(values, len(args) + len(named), tuple(named), result is not None)
@@ -506,39 +514,43 @@ class Function:
 
     def _key(self, values: tuple[Any, ...], names: tuple[str, ...]) -> Any:
         try:
-            key = (*[a.layout if type(a) in ARRAYS else signature(a) for a in values], *names)
+            key = (*[a.layout if type(a) in ARRAYS else SIGNERS[type(a)](a) for a in values], *names)
         except RecursionError:
             raise endless(self.name, values) from None
         return (*key, aliased(values)) if self._options.derivative else key
 
     def _take_out(self, result: Any, named: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
         """``out=`` is ``_result=``, unless the function has a parameter of that name."""
-        if "out" not in named or any(p.name == "out" for sig in self.overloads for p in sig.params):
-            return result, named
+        for sig in self.overloads:
+            for p in sig.params:
+                if p.name == "out":
+                    return result, named
         if result is not None:
             raise BindError(f"{self.name}: out and _result are the same thing; give one of them.")
-        rest = {key: value for key, value in named.items() if key != "out"}
-        return named["out"], rest
+        rest = dict(named)
+        return rest.pop("out"), rest
 
-    def _expect(self, key: Any, call: PreparedCall, values: tuple[Any, ...], into: bool) -> None:
+    def _expect(self, key: Any, call: Any, values: tuple[Any, ...], into: bool) -> None:
         """Expect further calls like this one."""
         if into:
-            self._again_into = call.again(values, self._again_into)
+            self._guarded_into = call.guarded(values, self._guarded_into)
         else:
-            self._again = call.again(values, self._again)
+            self._guarded = call.guarded(values, self._guarded)
         # Another thread may have forgotten all calls in between.
         if (self._calls_into if into else self._calls).get(key) is not call:
-            self._again = self._again_into = None
+            self._guarded = self._guarded_into = None
 
     def _variant_of(self, options: Options) -> Function:
         kind = _GeneralFunction if options.derivative else Function
         return kind(self._scope, self.name, self.overloads, options)
 
-    def _with_values(self, values: tuple[Any, ...]) -> Function:
-        """The same function with the same prepared calls, and values of its own for uniforms."""
+    def _with(self, values: tuple[Any, ...], stream: Stream | None = None) -> Function:
+        """The same function with the same prepared calls, and values for uniforms and a stream of its own."""
         out = object.__new__(_GeneralFunction)
         out.__dict__.update(self.__dict__)
-        out._values, out._base = values, self._base or self
+        out._values, out._stream, out._base = values, stream, self._base or self
+        # These have the values and the stream of this one.
+        out._bwds = out._fwds = None
         return out
 
     def _check_uniforms(self, names: Iterable[str]) -> None:

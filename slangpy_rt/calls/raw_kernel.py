@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from slangpy_rt.arguments.adapters import describe
 from slangpy_rt.arguments.bind import bind_whole
@@ -13,7 +13,7 @@ from slangpy_rt.arguments.computed import is_whole
 from slangpy_rt.arguments.options import Options
 from slangpy_rt.arguments.resolve import match
 from slangpy_rt.arguments.scope import Scope
-from slangpy_rt.arguments.signature import ARRAYS, endless, signature
+from slangpy_rt.arguments.signature import ARRAYS, SIGNERS, endless
 from slangpy_rt.arguments.stand_ins import ask
 from slangpy_rt.calls.build import prepare_dispatch
 from slangpy_rt.calls.command_list import Call, CommandList
@@ -22,6 +22,9 @@ from slangpy_rt.calls.prepared import PreparedCall
 from slangpy_rt.core.errors import BindError
 from slangpy_rt.core.types import EntryPoint, FunctionSig, Param, SlangType
 from slangpy_rt.slang.declarations import gone
+
+if TYPE_CHECKING:
+    from slangpy_rt.runtime.stream import Stream
 
 _MOST_THREADS = 2**31 - 1
 
@@ -142,7 +145,7 @@ class Kernel(Function):
 
     def _dispatch_key(self, size: tuple[int, ...], values: tuple[Any, ...], names: tuple[str, ...]) -> Any:
         try:
-            return (size, *[a.layout if type(a) in ARRAYS else signature(a) for a in values], *names)
+            return (size, *[a.layout if type(a) in ARRAYS else SIGNERS[type(a)](a) for a in values], *names)
         except RecursionError:
             raise endless(self.name, values) from None
 
@@ -156,10 +159,10 @@ class Kernel(Function):
         variant.entry = self.entry
         return variant
 
-    def _with_values(self, values: tuple[Any, ...]) -> Function:
+    def _with(self, values: tuple[Any, ...], stream: Stream | None = None) -> Function:
         out = object.__new__(Kernel)
         out.__dict__.update(self.__dict__)
-        out._values, out._base = values, self._base or self
+        out._values, out._stream, out._base = values, stream, self._base or self
         return out
 
     def _prepare_dispatch(

@@ -74,7 +74,7 @@ class AutogradCall:
         self._backward: dict[Any, Backward] = {}
 
     # Which calls it serves, the gradients that are asked for say too.
-    pointers = False
+    guards = False
 
     def run(self, values: tuple[Any, ...]) -> Any:
         """Run it on arguments of the signature it was made for."""
@@ -142,7 +142,7 @@ class AutogradCall:
         return found.run(stream, values, uniforms, grads)
 
     def _split(self, values: tuple[Any, ...], uniforms: tuple[Any, ...]) -> tuple[Function, Any, dict[str, Any]]:
-        function = self._function._with_values(uniforms) if uniforms else self._function
+        function = self._function._with(uniforms) if uniforms else self._function
         return function, values[: self._positional], dict(zip(self._names, values[self._positional :], strict=True))
 
     def _applied(self, stream: Stream | None, values: tuple[Any, ...]) -> Any:
@@ -312,7 +312,7 @@ class Backward:
         elif self._stream is None:
             self._call.run(every)
         else:
-            self._call.run_with(device.guests(self._stream(grads)).launch, every)
+            self._call.run(every, device.guests(self._stream(grads)).launch)
             if device.deterministic:
                 # Exact sums are added to the gradients by the device's own queue.
                 device.guests(self._stream(grads)).stream().wait(device)

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from slangpy_rt.arguments.feeds import Feed, PointerFeed
+from slangpy_rt.arguments.feeds import Feed
 from slangpy_rt.arrays.tensor import Tensor
 from slangpy_rt.core.errors import BindError
+from slangpy_rt.interop.pointer_feed import PointerFeed
 from slangpy_rt.interop.torch_types import check_plain, described, dtype_of, element_of
 
 if TYPE_CHECKING:
