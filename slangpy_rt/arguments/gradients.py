@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from slangpy_rt.arguments.adapter import Adapter
 from slangpy_rt.arguments.adapters import converter, describe
 from slangpy_rt.arguments.bind import bind
 from slangpy_rt.arguments.bind_array import as_tensor, bind_array, container, stored_as
@@ -171,7 +172,7 @@ def _written(value: Any) -> list[tuple[int, int]]:
     if isinstance(value, (bool, int, float, np.ndarray, np.generic, DiffPair)):
         return []
     stand_in = converter(type(value))
-    if hasattr(stand_in, "on"):
+    if isinstance(stand_in, Adapter):
         return []
     if stand_in is not None:
         return _written(stand_in(value))

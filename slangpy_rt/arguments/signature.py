@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from slangpy_rt.arguments.adapter import Adapter
 from slangpy_rt.arguments.adapters import converter, is_plain_sequence
 from slangpy_rt.arguments.computed import Generator
 from slangpy_rt.arguments.stand_ins import stands_in
@@ -62,11 +63,10 @@ def _signer(kind: type) -> Callable[[Any], Any]:
         return _kind
     stand_in = converter(kind)
     # What it stands for is asked once a call, after its signature was found to be unknown.
-    if stands_in(kind) and not hasattr(stand_in, "on"):
+    if isinstance(stand_in, Adapter):
+        return stand_in.signature
+    if stands_in(kind):
         return _refused
-    if hasattr(stand_in, "on"):
-        sign: Callable[[Any], Any] = stand_in.signature
-        return sign
     if stand_in is not None:
         return partial(_sign_stand_in, stand_in)
     if issubclass(kind, DiffPair):

@@ -15,6 +15,7 @@ import numpy as np
 from slangpy_rt_codegen import CallSpec, Operand, block_fields, emit
 from slangpy_rt_codegen.layout import BlockField
 
+from slangpy_rt.arguments.adapters import adapter_of_results
 from slangpy_rt.arguments.bind import bind, bind_result
 from slangpy_rt.arguments.bound import Bound, result_kind
 from slangpy_rt.arguments.conflicts import conflicts_of, walk_of, writes_to
@@ -192,10 +193,10 @@ def _result(
         bound = bind_result(where, scope, returns, sample)
         return Result(bound, layout, make, named=named)
     dtype, full = stored.dtype, shape + stored.dims
-    if kind in ("torch", "torch_gpu"):
-        there = "torch_gpu" in (kind, result_kind(arguments))
-        make_torch = _torch_maker(device, full, dtype, there)
-        return Result(bind_result(where, scope, returns, make_torch()), None, make_torch, named=named)
+    adapter = adapter_of_results(kind)
+    if adapter is not None:
+        make_theirs = adapter.result_maker(device, full, dtype, result_kind(arguments))
+        return Result(bind_result(where, scope, returns, make_theirs()), None, make_theirs, named=named)
 
     # Of a device with memory of its own it is no view of that: 0.2 us less.
     zero_copy = "zero_copy" in device.caps.features
@@ -232,12 +233,6 @@ def _result_with_tangent(
     else:
         bound = bind(where, scope, Param("_result", returns, "out"), sample)
     return Result(tangent_of(where, scope, bound, sample), None, make, named=named)
-
-
-def _torch_maker(device: Device, shape: Shape, dtype: np.dtype[Any], there: bool) -> Callable[[], Any]:
-    from slangpy_rt.interop.torch import maker
-
-    return maker(device, shape, dtype, there)
 
 
 def _nothing(out: Any) -> None:

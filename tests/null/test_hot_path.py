@@ -16,16 +16,9 @@ from slangpy_rt.backends.null import NullBackend
 
 # What may take part in a repeated call: no reflection, no code generator, no shapes.
 FILES = {
-    *(
-        "function.py",
-        "prepared.py",
-        "array_call.py",
-        "found_array_call.py",
-        "command_list.py",
-        "null.py",
-        "device.py",
-    ),
-    *("base.py", "signature.py", "feeds.py", "gradients.py", "addresses.py", "ndbuffer.py", "tensor.py", "<string>"),
+    *("callable.py", "function.py", "prepared.py", "array_call.py", "found_array_call.py", "command_list.py"),
+    *("signature.py", "feeds.py", "gradients.py", "tensor.py", "ndbuffer.py", "addresses.py"),
+    *("null.py", "base.py", "device.py", "<string>"),
 }
 
 

@@ -18,8 +18,6 @@ FILES = import_graph.modules()
 OWN = import_graph.own_imports(FILES)
 # Arrows that still point up; each has to go.
 UPWARD = {
-    ("slangpy_rt.arguments.adapters", "slangpy_rt.interop.foreign"),
-    ("slangpy_rt.arguments.adapters", "slangpy_rt.interop.torch"),
     ("slangpy_rt.arguments.bind", "slangpy_rt.device"),
     ("slangpy_rt.arguments.bind_array", "slangpy_rt.device"),
     ("slangpy_rt.arguments.conflicts", "slangpy_rt.device"),
@@ -34,10 +32,8 @@ UPWARD = {
     ("slangpy_rt.arrays.ndbuffer", "slangpy_rt.device"),
     ("slangpy_rt.arrays.tensor", "slangpy_rt.device"),
     ("slangpy_rt.calls.build", "slangpy_rt.device"),
-    ("slangpy_rt.calls.build", "slangpy_rt.interop.torch"),
     ("slangpy_rt.calls.command_list", "slangpy_rt.device"),
-    ("slangpy_rt.calls.function", "slangpy_rt.device"),
-    ("slangpy_rt.calls.function", "slangpy_rt.interop.autograd"),
+    ("slangpy_rt.calls.callable", "slangpy_rt.device"),
     ("slangpy_rt.calls.kernel_spec", "slangpy_rt.device"),
     ("slangpy_rt.calls.module", "slangpy_rt.device"),
     ("slangpy_rt.calls.prepared", "slangpy_rt.device"),
@@ -55,7 +51,7 @@ OUTSIDE = {
     "cuda": {"slangpy_rt.backends.cuda.backend", "slangpy_rt.backends.cuda.driver", "slangpy_rt.tools.cli"},
     "filelock": {"slangpy_rt.core.disk_cache"},
     "platformdirs": {"slangpy_rt.core.disk_cache", "slangpy_rt.backends.cpu.backend"},
-    "ml_dtypes": {"slangpy_rt.interop.torch"},
+    "ml_dtypes": {"slangpy_rt.interop.torch_memory"},
     "torch": {"slangpy_rt.interop.", "slangpy_rt.arrays.exported"},
     "nvtx": {"slangpy_rt.runtime.labels"},
     "slangpy": {"slangpy_rt.backends.rhi.device"},
