@@ -214,14 +214,14 @@ class CommandList:
             )
         place %= len(self.calls)
         old = self.calls[place]
-        new: Call = old.function.recorded(args, _result, named)
+        new: Call = old.function._recorded(args, _result, named)
         if not new.prepared.is_like(old.prepared) or _shape(new) != _shape(old):
             raise BindError(
                 f"CommandList.update: {old.title} has other layouts with these arguments; append it anew."
             )
         if new.result is not None and _result is None and "out" not in named:
             # Later calls and the caller know the array that the call made when it was recorded.
-            into: Call = old.function.recorded(args, old.result, named)
+            into: Call = old.function._recorded(args, old.result, named)
             new = Call(new.title, into.dispatch, old.result, old.function, old.prepared, into.launcher, into.copies)
         # Finding out who waits for whom takes 1 us for each call of the list.
         before = None if _addresses(new) == _addresses(old) else self.waits
