@@ -22,6 +22,13 @@ from slangpy_rt.arrays.host_view import host_view
 from slangpy_rt.arrays.layout import Gradients, Layout, Shape
 from slangpy_rt.arrays.ndbuffer import dense_strides
 from slangpy_rt.backends.base import Backend, Buffer, GuestBuffer, Kernel, Queue, Recording, SharedBuffer
+from slangpy_rt.backends.extras import (
+    ExportsMemory,
+    ForeignStreams,
+    ImportsMemory,
+    MappedMemory,
+    no_mapped_memory,
+)
 from slangpy_rt.backends.selection import DeviceType, named, open_backend
 from slangpy_rt.core.checks import flag, paths
 from slangpy_rt.core.config import CONFIG
@@ -104,17 +111,17 @@ class Device:
         debug, hot_reload = flag("Device", "debug", debug), flag("Device", "hot_reload", hot_reload)
         deterministic = flag("Device", "deterministic", deterministic)
         if stream is None:
-            self.backend: Backend = apart(open_backend, kind, index, debug)
+            self.backend: Backend = apart(open_backend, kind, index, debug, deterministic)
         else:
             from slangpy_rt.runtime.stream import stream_handle
 
-            self.backend = apart(open_backend, kind, index, debug, stream_handle("Device", stream))
-            self.backend.queue.owner = stream
+            handle = stream_handle("Device", stream)
+            self.backend = apart(open_backend, kind, index, debug, deterministic, handle, stream)
         self.name = name = self.backend.name
         self.caps: Caps = self.backend.caps
         self.debug = debug
         self.index = index
-        self.deterministic = self.backend.deterministic = deterministic
+        self.deterministic = deterministic
         self.diagnostics = Diagnostics(self.backend)
         self.closed = self._forked = False
         self.order = Order(self.backend.queue)
@@ -129,6 +136,8 @@ class Device:
         # Stands for memory of other libraries in launches, and how work on it is launched, by their streams.
         self.guest = GuestBuffer(self.backend)
         self.guests_of: dict[int, Guests] = {}
+        backend = self.backend
+        self._alloc_shared = backend.alloc_shared if isinstance(backend, MappedMemory) else no_mapped_memory
         self._labels = Labels() if CONFIG.labels else None
         self.relink()
         self.include_paths = tuple(str(folder.absolute()) for folder in folders)  # a link may be set anew
@@ -205,9 +214,11 @@ class Device:
         if external is None:
             lane = self.order.lane(self.backend.open_queue)
         else:
-            lane = self.order.adopt(self.backend.open_queue(stream_handle("Device.stream", external)))
-            if not isinstance(external, (int, Stream)):
-                lane.queue.owner = external
+            handle = stream_handle("Device.stream", external)
+            if not isinstance(self.backend, ForeignStreams):
+                raise UnsupportedError(f"device {self.name}: it has no streams of other libraries to take over.")
+            owner = None if isinstance(external, (int, Stream)) else external
+            lane = self.order.adopt(self.backend.open_stream(handle, owner))
         self._begin_order()
         return Stream(self, self.order, lane, external is not None)
 
@@ -328,7 +339,7 @@ class Device:
         """Memory that host and device both address, for a small array of one call; None where there is none left."""
         if self.closed:
             self.check_open()
-        return self.backend.alloc_shared(nbytes)
+        return self._alloc_shared(nbytes)
 
     def upload(self, buffer: Buffer, address: int, array: npt.NDArray[Any]) -> None:
         """Copy a contiguous host array to an address inside a buffer."""
@@ -379,7 +390,7 @@ class Device:
     def replay(self, recording: Recording, touches: Callable[[], Touches], stream: Stream | None) -> None:
         """Run a recording; ``touches`` says which buffers it uses, where there are several queues."""
         order, lane = self.lane_of("CommandList.submit", stream)
-        replay = self.backend.replay if lane is order.main else lane.queue.replay
+        replay = lane.queue.replay
         if self._labels is not None:
             replay = partial(self._labels.replay, replay)
         if self.profile is not None:
@@ -414,10 +425,12 @@ class Device:
         """
         self.check_open()
         owner.check_open()
-        shared = owner.backend.share(buffer)
+        shared = owner.backend.share(buffer) if isinstance(owner.backend, ExportsMemory) else None
         if shared is None:
             raise UnsupportedError(f"{where}: memory of {owner!r} cannot be opened by other devices; copy the array.")
-        found = self.backend.open_shared(*shared, buffer.nbytes, buffer)
+        found = None
+        if isinstance(self.backend, ImportsMemory):
+            found = self.backend.open_shared(*shared, buffer.nbytes, buffer)
         if found is None:
             raise UnsupportedError(
                 f"{where}: {self!r} cannot open memory of {owner!r}; that takes Vulkan memory, CUDA, and one GPU."
@@ -441,6 +454,8 @@ class Device:
             from slangpy_rt.runtime.foreign_stream import Guests
 
             self.check_open()
+            if not isinstance(self.backend, ForeignStreams):
+                raise UnsupportedError(f"device {self.name}: it has no streams of other libraries to take over.")
             with self._lock:
                 found = self.guests_of[handle] = Guests(self, self.backend.guest_queue(handle))
         return found
@@ -455,7 +470,7 @@ class Device:
 
     def queue_launch(self, queue: Queue) -> Callable[..., None]:
         """What launches on a queue, noticed by who looks on."""
-        launch = self.backend.launch if queue is self.backend.queue else queue.launch
+        launch = queue.launch
         if self._labels is not None:
             launch = partial(self._labels.launch, queue, launch)
         if CONFIG.debug >= 2:
@@ -512,7 +527,7 @@ class Device:
     def _drain(self) -> None:
         """Wait for all work, and let go of what it used: by marks that the wait has passed."""
         self.order.settle()
-        self.backend.sync()
+        self.backend.sync_all()
         self.order.settle()
 
     def _forget(self) -> None:

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from slangpy_rt.backends.base import Buffer, SharedBuffer
+from slangpy_rt.backends.extras import ZeroCopy
 from slangpy_rt.core.conversion import as_element
 from slangpy_rt.core.dtypes import limits, span, storage
 from slangpy_rt.core.errors import BindError
@@ -210,6 +211,7 @@ class HostViewFeed(Feed):
     lasting = False
 
     def __init__(self, device: Device, as_array: Callable[[Any], npt.NDArray[Any]]) -> None:
+        assert isinstance(device.backend, ZeroCopy)
         self._wrap = device.backend.wrap
         self._as_array = as_array
         # Whether values are used as they are.
@@ -218,10 +220,8 @@ class HostViewFeed(Feed):
     def feed(self, value: Any, block: list[Any], buffers: list[Buffer]) -> None:
         array = self._as_array(value)
         address = array.__array_interface__["data"][0]
-        buffer = self._wrap(address, array.nbytes, array)
-        assert buffer is not None
         block.append(address)
-        buffers.append(buffer)
+        buffers.append(self._wrap(address, array.nbytes, array))
 
 
 class PointerFeed(Feed):

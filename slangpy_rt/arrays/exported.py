@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from slangpy_rt.arrays.dlpack import CUDA, LEGACY, handed_over
 from slangpy_rt.arrays.host_view import host_view
+from slangpy_rt.backends.extras import ForeignStreams
 
 if TYPE_CHECKING:
     from slangpy_rt.arrays.ndbuffer import NDBuffer
@@ -80,6 +81,7 @@ def wait_for(array: NDBuffer, stream: int) -> None:
     device = array.device
     device.check_open()
     _gather(array)
+    assert isinstance(device.backend, ForeignStreams)
     queue, own = device.backend.guest_queue(stream), device.backend.queue
     if queue is not own:
         queue.wait(own.mark())

@@ -22,7 +22,7 @@ class Guests:
     Attributes
     ----------
     direct : callable
-        As ``Backend.launch``, for kernels that touch no memory of the device.
+        As ``Queue.launch``, for kernels that touch no memory of the device.
     """
 
     def __init__(self, device: Device, queue: Queue) -> None:
@@ -32,7 +32,7 @@ class Guests:
         self.direct = device.launch if self._own else device.queue_launch(queue)
 
     def launch(self, kernel: Kernel, groups: tuple[int, int, int], args: bytes, buffers: Sequence[Buffer]) -> None:
-        """As ``Backend.launch``, for any kernel."""
+        """As ``Queue.launch``, for any kernel."""
         guest = self._device.guest
         if self._own or all(buffer is guest for buffer in buffers):
             self.direct(kernel, groups, args, buffers)

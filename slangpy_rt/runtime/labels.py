@@ -22,7 +22,7 @@ class Labels:
         self._ranges = _nvtx()
 
     def launch(self, queue: Queue, launch: Callable[..., None], kernel: Kernel, *rest: Any) -> None:
-        """Launch on a queue; ``rest`` is as of ``Backend.launch``."""
+        """Launch on a queue; ``rest`` is as of ``Queue.launch``."""
         title = kernel.info.title
         self._ranges.push_range(title)
         queue.label(title)

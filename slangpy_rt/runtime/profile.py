@@ -175,14 +175,14 @@ class Watch:
         self._lock = threading.Lock()
         self._taken: list[tuple[str, Queue, int, float, float, Mark, Mark]] = []
         # The device's clock at a moment of the host's: right after it had nothing to do.
-        device.backend.sync()
+        device.backend.sync_all()
         self._zero = device.backend.queue.mark(timed=True)
         self._zero.sync()
         self._offset = time.perf_counter() - began
         self._began = began
 
     def launch(self, queue: Queue, launch: Callable[..., None], kernel: Kernel, *rest: Any) -> None:
-        """Launch, and look at the clocks before and after; ``rest`` is as of ``Backend.launch``."""
+        """Launch, and look at the clocks before and after; ``rest`` is as of ``Queue.launch``."""
         self._timed(queue, kernel.info.title, lambda: launch(kernel, *rest))
 
     def replay(self, queue: Queue, replay: Callable[[Recording], None], recording: Recording) -> None:
@@ -202,7 +202,7 @@ class Watch:
     def work(self) -> list[Work]:
         """What was launched, once it is done."""
         device = self.device
-        device.backend.sync()
+        device.backend.sync_all()
         lanes = [lane.queue for lane in device.order.lanes]
         name = f"{device.name}: {device.info}"
         out = []

@@ -90,7 +90,7 @@ class Stream:
         self.device.show_printed()
 
     def launch(self, kernel: Kernel, groups: tuple[int, int, int], args: bytes, buffers: Sequence[Buffer]) -> None:
-        """Queue a kernel; as ``Backend.launch``, for the rest of the package."""
+        """Queue a kernel; as ``Queue.launch``, for the rest of the package."""
         device = self.device
         if device.closed:
             device.check_open()

@@ -54,12 +54,12 @@ OUTSIDE = {
     "vulkan": {"slangpy_rt.backends.vulkan.instance"},
     "cuda": {"slangpy_rt.backends.cuda.backend", "slangpy_rt.backends.cuda.driver", "slangpy_rt.tools.cli"},
     "filelock": {"slangpy_rt.core.disk_cache"},
-    "platformdirs": {"slangpy_rt.core.disk_cache", "slangpy_rt.backends.cpu.backend"},
+    "platformdirs": {"slangpy_rt.core.disk_cache", "slangpy_rt.backends.cpu.compile"},
     "ml_dtypes": {"slangpy_rt.interop.torch"},
     "torch": {"slangpy_rt.interop.", "slangpy_rt.arrays.exported"},
     "nvtx": {"slangpy_rt.runtime.labels"},
     "slangpy": {"slangpy_rt.backends.rhi.device"},
-    "ziglang": {"slangpy_rt.backends.cpu.backend"},
+    "ziglang": {"slangpy_rt.backends.cpu.compile"},
     "rich": {"slangpy_rt.demo.", "slangpy_rt.tools.cli"},
     "PIL": {"slangpy_rt.demo.", "slangpy_rt.arrays.picture"},
     "skimage": {"slangpy_rt.demo."},
@@ -182,6 +182,7 @@ print(sorted(n for n in sys.modules if n.startswith("slangpy_rt.slang.") or n.st
     assert found.stderr == ""
     light = (
         "backends.base",
+        "backends.extras",
         "backends.selection",
         "slang.declarations",
         "slang.file_states",

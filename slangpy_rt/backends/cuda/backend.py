@@ -29,6 +29,7 @@ from slangpy_rt.backends.cuda.external import uuid_of
 from slangpy_rt.backends.cuda.graph import CudaGraph, Graphs
 from slangpy_rt.backends.cuda.queue import MAX_ARGUMENTS, NON_BLOCKING, CudaKernel, CudaQueue, Events
 from slangpy_rt.backends.cuda.staging import Staging
+from slangpy_rt.backends.extras import ForeignStreams, ImportsMemory, MappedMemory, Records
 from slangpy_rt.backends.shared_pool import LARGEST, PooledBuffer, SharedPool
 from slangpy_rt.core.errors import CompileError, DeviceError, OutOfMemoryError, UnsupportedError
 from slangpy_rt.core.interrupts import Release, apart, finalizer
@@ -65,13 +66,13 @@ _MAJOR, _MINOR = 75, 76  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, _MINOR
 _NULL = FFI_CUDA.NULL
 # What makes the context current.
 _ENTERING = (
-    "_load", "_open_shared", "upload", "download", "clear", "_open_queue", "guest_queue", "update", "record", "sync",
-    "_add_slab", "_grow",
+    "_load", "_open_shared", "upload", "download", "clear", "_open_queue", "guest_queue", "update", "record",
+    "sync_all", "_add_slab", "_grow",
 )  # fmt: skip
 _bytes_at = FFI_CUDA.from_buffer
 
 
-class CudaBackend(Backend):
+class CudaBackend(Backend, Records, MappedMemory, ImportsMemory, ForeignStreams):
     """An NVIDIA GPU.
 
     Parameters
@@ -80,8 +81,12 @@ class CudaBackend(Backend):
         Which device, in the driver's order.
     debug : bool
         Wait after each launch, so that an error names the kernel that caused it.
+    deterministic : bool
+        Nothing here: a launch divides its work the same way each time.
     stream : int, optional
         A ``CUstream`` of another library for what would go to a new one.
+    owner : object, optional
+        What keeps that stream.
 
     Attributes
     ----------
@@ -98,7 +103,15 @@ class CudaBackend(Backend):
     queue: CudaQueue
     __del__ = finalizer("_release.drop")
 
-    def __init__(self, index: int = 0, *, debug: bool = False, stream: int | None = None) -> None:
+    def __init__(
+        self,
+        index: int = 0,
+        *,
+        debug: bool = False,
+        deterministic: bool = False,
+        stream: int | None = None,
+        owner: Any = None,
+    ) -> None:
         if reason := self.why_unavailable():
             raise DeviceError(f"device cuda: {reason}.")
         cu = self._cu = driver()
@@ -137,10 +150,8 @@ class CudaBackend(Backend):
         self._queues: list[CudaQueue] = []
         # On streams of other libraries, which may be gone.
         self._guests: list[CudaQueue] = []
-        queue = self.open_queue(stream)
+        queue = self.open_queue() if stream is None else self.open_stream(stream, owner)
         self.queue, self.stream = queue, queue.handle
-        # One Python call less in the path of every call.
-        self.launch, self.replay = queue.launch, queue.replay  # type: ignore[method-assign]
         self._staging = Staging(self._context, self.stream)
         self._memset = cu.cuMemsetD8Async
         self._modules: set[int] = set()
@@ -274,20 +285,13 @@ class CudaBackend(Backend):
             status = self._memset(dst.address + offset, 0, nbytes, self.stream)
         check(status, f"clearing {nbytes:,} bytes")
 
-    def launch(self, kernel: Kernel, groups: tuple[int, int, int], args: bytes, buffers: Sequence[Buffer]) -> None:
-        self.queue.launch(kernel, groups, args, buffers)
+    def open_queue(self) -> CudaQueue:
+        return apart(self._open_queue, None, None)
 
-    def open_queue(self, handle: int | None = None) -> CudaQueue:
-        """A new stream, or one of the same context that another library made.
+    def open_stream(self, handle: int, owner: Any = None) -> CudaQueue:
+        return apart(self._open_queue, handle, owner)
 
-        Raises
-        ------
-        DeviceError
-            If that stream is of another device or context.
-        """
-        return apart(self._open_queue, handle)
-
-    def _open_queue(self, handle: int | None) -> CudaQueue:
+    def _open_queue(self, handle: int | None, owner: Any) -> CudaQueue:
         with self.inside[threading.get_ident()]:
             self.require_open()
             self._enter()
@@ -295,15 +299,16 @@ class CudaBackend(Backend):
             if handle is None:
                 handle = query(self._cu.cuStreamCreate, "uintptr_t *", NON_BLOCKING, what="creating a stream")
                 self._own_streams.append(handle)
-            known = next((q for q in self._queues if q.handle == handle), None)
-            if known is not None:
-                return known
-            queue = self._queue(handle, own)
-            self._queues.append(queue)
+            queue = next((q for q in self._queues if q.handle == handle), None)
+            if queue is None:
+                queue = self._queue(handle, own)
+                self._queues.append(queue)
+            if owner is not None:
+                queue.owner = owner
             return queue
 
     def guest_queue(self, handle: int) -> CudaQueue:
-        """As ``open_queue``; its work is waited for by waiting for the whole context."""
+        """As ``open_stream``; its work is waited for by waiting for the whole context."""
         with self.inside[threading.get_ident()]:
             self.require_open()
             found = next((q for q in (*self._queues, *self._guests) if q.handle == handle), None)
@@ -328,10 +333,7 @@ class CudaBackend(Backend):
             self._enter()
             recording.update(place, dispatch)
 
-    def replay(self, recording: Recording) -> None:
-        self.queue.replay(recording)
-
-    def sync(self) -> None:
+    def sync_all(self) -> None:
         retired = self._shared.retired()
         for queue in list(self._queues):
             queue.sync()
@@ -397,7 +399,7 @@ class CudaBackend(Backend):
         if not (pool.missing(nbytes) and apart(self._add_slab, nbytes)):
             self.require_open()
             if pool.freed:
-                self.sync()
+                self.sync_all()
         return pool.take(self, nbytes)
 
     def _add_slab(self, nbytes: int) -> bool:
@@ -435,7 +437,7 @@ class CudaBackend(Backend):
         out = FFI_CUDA.new("uintptr_t *")
         status = self._cu.cuMemAlloc_v2(out, nbytes)
         if status == OUT_OF_MEMORY:
-            self.sync()
+            self.sync_all()
             for size, blocks in self._free.items():
                 while size > _SMALL and blocks:
                     address = blocks.pop().address

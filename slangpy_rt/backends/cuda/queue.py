@@ -12,6 +12,7 @@ from slangpy_rt.backends.cuda.context import keep_current, restoring
 from slangpy_rt.backends.cuda.driver import FFI_CUDA, NOT_READY, check, driver, query
 from slangpy_rt.backends.cuda.external import Externals
 from slangpy_rt.backends.cuda.graph import CudaGraph, CudaNode, Graphs
+from slangpy_rt.backends.extras import ExportedMark, SignallingMark
 from slangpy_rt.core.errors import DeviceError
 from slangpy_rt.core.interrupts import Inside, apart, finalizer
 from slangpy_rt.core.target import KernelInfo
@@ -41,9 +42,15 @@ class CudaQueue(Queue):
         Whether nobody else puts work on the stream, or captures it in a graph.
     debug : bool
         Wait after each launch, so that an error names the kernel that caused it.
+
+    Attributes
+    ----------
+    owner : object
+        What keeps a stream of another library.
     """
 
     deferred = True
+    owner: Any = None
 
     def __init__(
         self,
@@ -99,7 +106,7 @@ class CudaQueue(Queue):
             self._settle(node, status)
 
     def record(self, dispatches: Sequence[Dispatch], waits: Sequence[tuple[int, ...]]) -> CudaGraph:
-        """As ``Backend.record``."""
+        """As ``Records.record``."""
         return apart(self._record, list(dispatches), waits)
 
     def _record(self, dispatches: list[Dispatch], waits: Sequence[tuple[int, ...]]) -> CudaGraph:
@@ -158,9 +165,8 @@ class CudaQueue(Queue):
 
     def wait(self, mark: Mark) -> None:
         if not isinstance(mark, CudaMark):
-            found = mark.shared()
-            assert found is not None
-            apart(self._wait_for, *found)
+            assert isinstance(mark, ExportedMark)
+            apart(self._wait_for, *mark.shared())
             return
         with self.backend.inside[threading.get_ident()]:
             self._require_open()
@@ -266,7 +272,7 @@ class CudaQueue(Queue):
         check(self._cu.cuCtxSetCurrent(self._context), "entering the context")
 
 
-class CudaMark(Mark):
+class CudaMark(SignallingMark):
     """An event; it goes back to where it came from with the mark."""
 
     __slots__ = ("_events", "held")
@@ -299,9 +305,8 @@ class CudaMark(Mark):
         check(status, "reading the time of an event")
         return float(out[0]) * 1e-3
 
-    def signal(self, semaphore: Shared, value: int) -> bool:
+    def signal(self, semaphore: Shared, value: int) -> None:
         self._events.signal(self.event, semaphore, value)
-        return True
 
 
 class _Event:

@@ -18,21 +18,19 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
-from slangpy_rt.backends.base import Backend, Buffer, Kernel, Mark
+from slangpy_rt.backends.base import Backend, Buffer, Dispatch, Mark, Recording
+from slangpy_rt.backends.extras import LateReads, Records
 from slangpy_rt.backends.rhi.cuda import CudaSubmissions
 from slangpy_rt.backends.rhi.device import DESCRIPTORS, Opened, open_device, package_version, why_missing
-from slangpy_rt.backends.rhi.memory import OFFSET_MASK, Block, Memory, Stage, pack_address
+from slangpy_rt.backends.rhi.memory import OFFSET_MASK, Block, Memory, RhiBuffer, Stage, pack_address
 from slangpy_rt.backends.rhi.queue import RhiKernel, RhiQueue, RhiRecording, Submissions
-from slangpy_rt.core.errors import CompileError, DeviceError, OutOfMemoryError, UnsupportedError
+from slangpy_rt.core.errors import CompileError, DeviceError, OutOfMemoryError
 from slangpy_rt.core.interrupts import Release, apart, finalizer, has_daemons
 from slangpy_rt.core.target import KernelInfo, Target
-
-if TYPE_CHECKING:
-    from slangpy_rt.backends.base import Dispatch, Recording
 
 # Blocks up to this many bytes are cut from larger ones: making one of slang-rhi's buffers costs 5 us.
 _SMALL = 1 << 20
@@ -47,7 +45,7 @@ _ZEROS = 1 << 20
 _SESSIONS = 8
 
 
-class RhiBackend(Backend):
+class RhiBackend(Backend, Records, LateReads):
     """A device of slang-rhi. Not itself one: ``RhiVulkan`` and its like are.
 
     Parameters
@@ -56,6 +54,8 @@ class RhiBackend(Backend):
         Which of the API's adapters.
     debug : bool
         Whether slang-rhi's validation and the API's debug layers are on.
+    deterministic : bool
+        Nothing here: a launch divides its work the same way each time.
 
     Raises
     ------
@@ -69,7 +69,7 @@ class RhiBackend(Backend):
     entry: ClassVar[str] = "pointer"
     submissions: ClassVar[type[Submissions]] = Submissions
 
-    def __init__(self, index: int = 0, *, debug: bool = False) -> None:
+    def __init__(self, index: int = 0, *, debug: bool = False, deterministic: bool = False) -> None:
         self._opened: Opened = open_device(self.name, self.kind, index, debug, self.entry)
         self._device = self._opened.device
         self.target = Target(self.format, self.profile, self.entry, program=True)
@@ -77,7 +77,7 @@ class RhiBackend(Backend):
         self._handles = self.entry == "handle"
         self._submissions = self.submissions(self._opened, self.name, self._handles)
         self._lock = self._submissions.lock
-        self._ready = self._opened.slangpy.ResourceState.unordered_access
+        self._ready = self._submissions.ready
         # By size, what can be had again, and what takes it out.
         self._free: dict[int, list[Block]] = {}
         self._takes: dict[int, Iterator[Block]] = {}
@@ -91,7 +91,7 @@ class RhiBackend(Backend):
         self._first = self._make(_STEP, "device_local") if self._handles else None
         if self._first is not None:
             self._first.descriptor_handle_rw  # noqa: B018
-        self.queue = RhiQueue(self)
+        self.queue = self.open_queue()
         self._leave = functools.partial(_leave, weakref.ref(self))
         atexit.register(self._leave)
         # Also who asks slangpy for all its devices may close this one; slangpy does so itself as the process ends.
@@ -223,44 +223,16 @@ class RhiBackend(Backend):
             encoder.set_buffer_state(memory, self._ready)
             self._submissions.queued()
 
-    def copy(self, dst: Buffer, dst_offset: int, src: Buffer, src_offset: int, nbytes: int) -> None:
-        """As ``Queue.copy``."""
-        assert isinstance(dst, RhiBuffer) and isinstance(src, RhiBuffer)
-        to, at = dst.chunk.memory.buffer, dst.chunk.offset + dst_offset
-        with self._lock:
-            encoder = self._submissions.encoder()
-            encoder.copy_buffer(to, at, src.chunk.memory.buffer, src.chunk.offset + src_offset, nbytes)
-            encoder.set_buffer_state(to, self._ready)
-            encoder.set_buffer_state(src.chunk.memory.buffer, self._ready)
-            self._submissions.queued()
-
-    def launch(self, kernel: Kernel, groups: tuple[int, int, int], args: bytes, buffers: Sequence[Buffer]) -> None:
-        with self._lock:
-            self._submissions.launch(kernel, groups, args)  # type: ignore[arg-type]
-
-    def replay(self, recording: Recording) -> None:
-        with self._lock:
-            self._submissions.replay(recording)  # type: ignore[arg-type]
-
     def record(self, dispatches: Sequence[Dispatch], waits: Sequence[tuple[int, ...]]) -> Recording:
-        """As ``Backend.record``: slang-rhi submits a command buffer once, so that a replay encodes again."""
+        # slang-rhi submits a command buffer once, so that a replay encodes again.
         return RhiRecording(list(dispatches), waits)
 
-    def open_queue(self, handle: int | None = None) -> RhiQueue:
+    def update(self, recording: Recording, place: int, dispatch: Dispatch) -> None:
+        recording.dispatches[place] = dispatch
+
+    def open_queue(self) -> RhiQueue:
         """A queue in name: slang-rhi has one, and what is queued on any of them runs in order."""
-        if handle is not None:
-            raise UnsupportedError(f"device {self.name}: it has no streams of other libraries to take over.")
-        return RhiQueue(self)
-
-    def sync(self) -> None:
-        with self._lock:
-            value = self._submissions.submit()
-        self._submissions.wait(value)
-
-    def mark(self, timed: bool) -> Mark:
-        """As ``Queue.mark``."""
-        with self._lock:
-            return self._submissions.mark(timed)
+        return RhiQueue(self, self._submissions)
 
     @property
     def closed(self) -> bool:  # type: ignore[override]
@@ -462,12 +434,6 @@ class RhiVulkanHandles(RhiBackend):
     format = "spirv"
     profile = "spirv_1_5"
     entry = "handle"
-
-
-class RhiBuffer(Buffer):
-    """A block of slang-rhi's memory."""
-
-    __slots__ = ()
 
 
 def _release(

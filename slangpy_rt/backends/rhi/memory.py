@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from slangpy_rt.backends.base import Buffer
+
 # Where an address without pointers has its descriptor, and what it may count: shaders/_spy_handles.slang.
 HANDLE_SHIFT = 40
 OFFSET_MASK = (1 << 32) - 1
@@ -32,6 +34,12 @@ class Block:
         self.memory = memory
         self.offset = offset
         self.give = partial(free.append, self)
+
+
+class RhiBuffer(Buffer):
+    """A block in use."""
+
+    __slots__ = ()
 
 
 class Stage:

@@ -19,7 +19,8 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any, ClassVar
 
-from slangpy_rt.backends.base import Backend, Buffer, Dispatch, Kernel, Recording, Shared, SharedBuffer
+from slangpy_rt.backends.base import Backend, Buffer, Dispatch, Recording, Shared, SharedBuffer
+from slangpy_rt.backends.extras import ExportsMemory, MappedMemory, Records
 from slangpy_rt.backends.shared_pool import LARGEST, PooledBuffer, SharedPool
 from slangpy_rt.backends.vulkan.commands import VkCommands
 from slangpy_rt.backends.vulkan.device import DEVICE, STAGING, Block, VkDevice
@@ -38,7 +39,7 @@ _COPY_BYTES = 1 << 20  # least share of a copying thread; handing it over costs 
 _COMPUTE = 0x20  # VK_SHADER_STAGE_COMPUTE_BIT
 
 
-class VulkanBackend(Backend):
+class VulkanBackend(Backend, Records, MappedMemory, ExportsMemory):
     """One Vulkan device.
 
     Parameters
@@ -48,6 +49,8 @@ class VulkanBackend(Backend):
     debug : bool
         Whether to run under the validation layer, synchronization validation included; what it says
         gathers in ``messages``.
+    deterministic : bool
+        Nothing here: a launch divides its work the same way each time.
 
     Raises
     ------
@@ -63,7 +66,7 @@ class VulkanBackend(Backend):
     queue: VulkanQueue
     memory: ClassVar[Sequence[int]] = DEVICE  # for tests: STAGED acts like a discrete GPU
 
-    def __init__(self, index: int = 0, *, debug: bool = False) -> None:
+    def __init__(self, index: int = 0, *, debug: bool = False, deterministic: bool = False) -> None:
         self._device = device = VkDevice(index, debug)
         self._release = Release(partial(_close_device, device))
         self._leave = functools.partial(_leave, weakref.ref(self))
@@ -86,9 +89,7 @@ class VulkanBackend(Backend):
         self._commands = VkCommands(device)
         self._recorder = Recorder(self._commands)
         self._queues: list[VulkanQueue] = []
-        self.queue = queue = self.open_queue()
-        # One Python call less in the path of every call.
-        self.launch, self.replay = queue.launch, queue.replay  # type: ignore[method-assign]
+        self.queue = self.open_queue()
 
     @classmethod
     def why_unavailable(cls) -> str | None:
@@ -240,13 +241,8 @@ class VulkanBackend(Backend):
         if tail:
             self.upload(dst, offset + nbytes - tail, memoryview(bytes(tail)))
 
-    def launch(self, kernel: Kernel, groups: tuple[int, int, int], args: bytes, buffers: Sequence[Buffer]) -> None:
-        self.queue.launch(kernel, groups, args, buffers)
-
-    def open_queue(self, handle: int | None = None) -> VulkanQueue:
+    def open_queue(self) -> VulkanQueue:
         """A queue of its own on the driver's queues in turn, of which there may be but one."""
-        if handle is not None:
-            raise UnsupportedError("device vulkan: it has no streams of other libraries to take over.")
         return apart(self._open_queue)
 
     def _open_queue(self) -> VulkanQueue:
@@ -298,10 +294,7 @@ class VulkanBackend(Backend):
         # Behind it, the command buffer is in use nowhere any more.
         use.value = self.queue.value + 1
 
-    def replay(self, recording: Recording) -> None:
-        self.queue.replay(recording)
-
-    def sync(self) -> None:
+    def sync_all(self) -> None:
         retired = self._shared.retired()
         with self.inside[threading.get_ident()]:
             queues = list(self._queues)
@@ -405,7 +398,7 @@ class VulkanBackend(Backend):
         if not (pool.missing(nbytes) and apart(self._add_slab, nbytes)):
             self.require_open()
             if pool.freed:
-                self.sync()
+                self.sync_all()
         return pool.take(self, nbytes)
 
     def _add_slab(self, nbytes: int) -> bool:

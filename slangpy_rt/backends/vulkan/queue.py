@@ -23,6 +23,7 @@ from itertools import starmap
 from typing import Any
 
 from slangpy_rt.backends.base import Backend, Buffer, Dispatch, Kernel, Mark, Queue, Recording, Shared
+from slangpy_rt.backends.extras import ExportedMark, SignallingMark
 from slangpy_rt.backends.vulkan.commands import COMPUTE, VkCommands
 from slangpy_rt.backends.vulkan.device import RING, Block
 from slangpy_rt.backends.vulkan.recording import VulkanRecording
@@ -252,8 +253,8 @@ class VulkanQueue(Queue):
                     self._foreign = Timeline(self._device)
                 foreign = self._foreign
                 self._foreign_value = value = self._foreign_value + 1
-            signalled = mark.signal(foreign.shared, value)
-            assert signalled
+            assert isinstance(mark, SignallingMark)
+            mark.signal(foreign.shared, value)
             with self._lock:
                 self.locked_submit(alone=False)
                 self._awaited[foreign.handle[0]] = value
@@ -552,7 +553,7 @@ class _Stamp:
         self.give = partial(free.append, self)
 
 
-class VulkanMark(Mark):
+class VulkanMark(ExportedMark):
     """A submission of a queue, and where the clock's time is if that was asked for."""
 
     __slots__ = ("queue", "stamp", "value")
@@ -581,7 +582,7 @@ class VulkanMark(Mark):
         assert isinstance(earlier, VulkanMark)
         return self.queue.time_of(self.stamp.number) - earlier.queue.time_of(earlier.stamp.number)
 
-    def shared(self) -> tuple[Shared, int] | None:
+    def shared(self) -> tuple[Shared, int]:
         self.queue.reach(self.value)
         return self.queue.timeline.shared, self.value
 
