@@ -177,7 +177,7 @@ def _cxx() -> str:
 
 
 def _nvrtc() -> str:
-    from slangpy_rt.backends.cuda.backend import nvrtc_version
+    from slangpy_rt.backends.cuda.compile import nvrtc_version
 
     return nvrtc_version()
 

@@ -52,7 +52,7 @@ UPWARD = {
 OUTSIDE = {
     "_cffi_backend": {"slangpy_rt.backends.cuda.ffi"},
     "vulkan": {"slangpy_rt.backends.vulkan.instance"},
-    "cuda": {"slangpy_rt.backends.cuda.backend", "slangpy_rt.backends.cuda.driver", "slangpy_rt.tools.cli"},
+    "cuda": {"slangpy_rt.backends.cuda.compile", "slangpy_rt.backends.cuda.driver", "slangpy_rt.tools.cli"},
     "filelock": {"slangpy_rt.core.disk_cache"},
     "platformdirs": {"slangpy_rt.core.disk_cache", "slangpy_rt.backends.cpu.compile"},
     "ml_dtypes": {"slangpy_rt.interop.torch"},

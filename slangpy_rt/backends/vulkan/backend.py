@@ -21,7 +21,7 @@ from typing import Any, ClassVar
 
 from slangpy_rt.backends.base import Backend, Buffer, Dispatch, Recording, Shared, SharedBuffer
 from slangpy_rt.backends.extras import ExportsMemory, MappedMemory, Records
-from slangpy_rt.backends.shared_pool import LARGEST, PooledBuffer, SharedPool
+from slangpy_rt.backends.shared_pool import PooledBuffer, SharedPool
 from slangpy_rt.backends.vulkan.commands import VkCommands
 from slangpy_rt.backends.vulkan.device import DEVICE, STAGING, Block, VkDevice
 from slangpy_rt.backends.vulkan.heap import Heap
@@ -165,7 +165,7 @@ class VulkanBackend(Backend, Records, MappedMemory, ExportsMemory):
         return buffer
 
     def alloc_shared(self, nbytes: int) -> SharedBuffer | None:
-        return self._shared.take(self, nbytes) or self._find_shared(nbytes)
+        return self._shared.take(self, nbytes) or self._shared.find(self, nbytes, self._add_slab)
 
     def share(self, buffer: Buffer) -> tuple[Shared, int] | None:
         if not self._device.exports or not isinstance(buffer, VulkanBuffer):
@@ -389,17 +389,6 @@ class VulkanBackend(Backend, Records, MappedMemory, ExportsMemory):
                 for queue in self._queues:
                     queue.locked_submit()
             self._device.lib.vkDeviceWaitIdle(self._device.handle)
-
-    def _find_shared(self, nbytes: int) -> PooledBuffer | None:
-        """Get a block of a size that has none free: from its first slab, or one that a wait sets free."""
-        if nbytes > LARGEST:
-            return None
-        pool = self._shared
-        if not (pool.missing(nbytes) and apart(self._add_slab, nbytes)):
-            self.require_open()
-            if pool.freed:
-                self.sync_all()
-        return pool.take(self, nbytes)
 
     def _add_slab(self, nbytes: int) -> bool:
         device, pool = self._device, self._shared
