@@ -19,9 +19,11 @@ import pytest
 
 from slangpy_rt.backends.base import Buffer
 from slangpy_rt.backends.vulkan import heap as _vk_heap
-from slangpy_rt.backends.vulkan.backend import VulkanBackend, VulkanBuffer, VulkanKernel
+from slangpy_rt.backends.vulkan.backend import VulkanBackend
 from slangpy_rt.backends.vulkan.device import STAGED, Block
 from slangpy_rt.backends.vulkan.heap import Heap
+from slangpy_rt.backends.vulkan.kernel import VulkanKernel
+from slangpy_rt.backends.vulkan.memory import VulkanBuffer
 from slangpy_rt.core.errors import DeviceError, DeviceLostError, OutOfMemoryError, UnsupportedError
 from slangpy_rt.core.target import KernelInfo, Target
 from slangpy_rt.slang.library import Library
