@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from slangpy_rt.backends.base import Backend, Buffer, Dispatch, Kernel, Mark, Queue, Recording
-from slangpy_rt.backends.rhi.memory import HANDLE_SHIFT, OFFSET_MASK, Frame, RhiBuffer, pack_address
+from slangpy_rt.backends.rhi.memory import HANDLE_SHIFT, OFFSET_MASK, Frame, pack_address
+from slangpy_rt.backends.rhi.program import RhiKernel
 from slangpy_rt.core.errors import DeviceError, DeviceLostError, UnsupportedError
 from slangpy_rt.core.interrupts import finalizer, noted
-from slangpy_rt.core.target import KernelInfo
 
 if TYPE_CHECKING:
     from slangpy_rt.backends.rhi.device import Opened
@@ -329,14 +329,13 @@ class RhiQueue(Queue):
             self._submissions.replay(recording)  # type: ignore[arg-type]
 
     def copy(self, dst: Buffer, dst_offset: int, src: Buffer, src_offset: int, nbytes: int) -> None:
-        assert isinstance(dst, RhiBuffer) and isinstance(src, RhiBuffer)
-        to, at = dst.chunk.memory.buffer, dst.chunk.offset + dst_offset
+        to, at = dst.chunk.memory, dst.chunk.offset + dst_offset
         ready = self._submissions.ready
         with self._lock:
             encoder = self._submissions.encoder()
-            encoder.copy_buffer(to, at, src.chunk.memory.buffer, src.chunk.offset + src_offset, nbytes)
+            encoder.copy_buffer(to, at, src.chunk.memory, src.chunk.offset + src_offset, nbytes)
             encoder.set_buffer_state(to, ready)
-            encoder.set_buffer_state(src.chunk.memory.buffer, ready)
+            encoder.set_buffer_state(src.chunk.memory, ready)
             self._submissions.queued()
 
     def mark(self, timed: bool = False) -> Mark:
@@ -425,15 +424,3 @@ class RhiRecording(Recording):
             needs = k == 0 or max(before, default=-1) >= last
             self.waits.append(needs)
             last = k if needs else last
-
-
-class RhiKernel(Kernel):
-    """A pipeline, and where it takes the address of its arguments."""
-
-    __slots__ = ("cursor", "pipeline", "root")
-
-    def __init__(self, info: KernelInfo, pipeline: Any, root: Any, cursor: Any) -> None:
-        super().__init__(info)
-        self.pipeline = pipeline
-        self.root = root
-        self.cursor = cursor
