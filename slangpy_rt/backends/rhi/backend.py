@@ -11,10 +11,7 @@ It shares no memory with other APIs or the host, and takes no streams.
 
 from __future__ import annotations
 
-import atexit
-import functools
 import json
-import weakref
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, ClassVar
@@ -23,6 +20,7 @@ import numpy as np
 
 from slangpy_rt.backends.base import Backend, Buffer, Dispatch, Mark, Recording
 from slangpy_rt.backends.extras import LateReads, Records
+from slangpy_rt.backends.leaving import Leaves, leave_at_exit
 from slangpy_rt.backends.rhi.closing import end, release
 from slangpy_rt.backends.rhi.device import Opened, open_device, package_version, why_missing
 from slangpy_rt.backends.rhi.heap import STAGE, ZEROS, Heap, RhiBuffer
@@ -40,7 +38,7 @@ _SLAB = 8 << 20
 _STAGED = 1 << 20
 
 
-class RhiBackend(Backend, Records, LateReads):
+class RhiBackend(Backend, Records, LateReads, Leaves):
     """A device of slang-rhi. Not itself one: ``RhiVulkan`` and its like are.
 
     Parameters
@@ -77,11 +75,10 @@ class RhiBackend(Backend, Records, LateReads):
         # For ``alloc`` alone: one look-up less in the path of every call.
         self._takes = self._heap.blocks.takes
         self.queue = self.open_queue()
-        self._leave = functools.partial(_leave, weakref.ref(self))
-        atexit.register(self._leave)
+        self._leave = leave_at_exit(self)
         # Also who asks slangpy for all its devices may close this one; slangpy does so itself as the process ends.
         open_ = [self._submissions]
-        self._opened.device.register_device_close_callback(functools.partial(end, open_))
+        self._opened.device.register_device_close_callback(partial(end, open_))
         # Also of a device that is dropped; at exit ``leave`` is enough.
         self._release = Release(partial(release, self._submissions, open_, self._leave, self._heap))
 
@@ -232,10 +229,7 @@ class RhiBackend(Backend, Records, LateReads):
             self._programs.close()
 
     def leave(self) -> None:
-        """The process ends: nothing may be in flight when slangpy goes.
-
-        Daemon threads, which nothing else stops, stop at their next call.
-        """
+        # Nothing may be in flight when slangpy goes.
         submissions = self._submissions
         # Before the lock, which another thread may have held when this process was forked.
         if submissions.closed:
@@ -257,9 +251,3 @@ class RhiBackend(Backend, Records, LateReads):
         with self._lock:
             self._submissions.require_open()
             self._heap.blocks.grow(size, buffer)
-
-
-def _leave(backend: weakref.ref[RhiBackend]) -> None:
-    found = backend()
-    if found is not None:
-        found.leave()

@@ -9,15 +9,14 @@ It refuses to bind descriptors, to present images and to compile: Slang's SPIR-V
 from __future__ import annotations
 
 import atexit
-import functools
 import threading
-import weakref
 from collections.abc import Sequence
 from functools import partial
 from typing import ClassVar
 
 from slangpy_rt.backends.base import Backend, Buffer, Dispatch, Recording, Shared, SharedBuffer
 from slangpy_rt.backends.extras import ExportsMemory, MappedMemory, Records
+from slangpy_rt.backends.leaving import Leaves, leave_at_exit
 from slangpy_rt.backends.shared_pool import PooledBuffer, SharedPool
 from slangpy_rt.backends.vulkan.closing import close_device, stop
 from slangpy_rt.backends.vulkan.commands import VkCommands
@@ -35,7 +34,7 @@ from slangpy_rt.core.target import KernelInfo, Target
 _SMALL_UPLOAD = 64 << 10  # sixteen of them fill a frame
 
 
-class VulkanBackend(Backend, Records, MappedMemory, ExportsMemory):
+class VulkanBackend(Backend, Records, MappedMemory, ExportsMemory, Leaves):
     """One Vulkan device.
 
     Parameters
@@ -65,8 +64,7 @@ class VulkanBackend(Backend, Records, MappedMemory, ExportsMemory):
     def __init__(self, index: int = 0, *, debug: bool = False, deterministic: bool = False) -> None:
         self._device = device = VkDevice(index, debug)
         self._release = Release(partial(close_device, device))
-        self._leave = functools.partial(_leave, weakref.ref(self))
-        atexit.register(self._leave)
+        self._leave = leave_at_exit(self)
         self.target = Target("spirv", "spirv_1_5", "pointer")
         self.caps, self.description, self.messages = device.caps, device.description, device.messages
         self._lock = threading.Lock()
@@ -205,11 +203,9 @@ class VulkanBackend(Backend, Records, MappedMemory, ExportsMemory):
         assert isinstance(recording, VulkanRecording) and recording.blocks is not None
         recording.dispatches[place] = dispatch
         use = recording.use
-        if use.home is not self.queue:
-            with self._lock:
-                self.require_open()
-                self.queue.locked_wait(use.home, use.home.locked_submit())
-            use.home = self.queue
+        with self._lock:
+            self.require_open()
+            use.move(self.queue)
         # In order with submissions before and after.
         self.upload(recording.blocks, recording.offsets[place], memoryview(dispatch.args))
         # Behind it, the command buffer is in use nowhere any more.
@@ -251,10 +247,6 @@ class VulkanBackend(Backend, Records, MappedMemory, ExportsMemory):
                 self._release()
 
     def leave(self) -> None:
-        """The process ends: no work may be in flight when the driver's own exit handlers run.
-
-        Daemon threads, which nothing else stops, stop at their next call.
-        """
         with self._lock:
             # What ends after this may still use the device, and the process gives everything back anyway.
             self._release.keep()
@@ -271,9 +263,3 @@ class VulkanBackend(Backend, Records, MappedMemory, ExportsMemory):
         with self._lock:
             self.require_open()
             grow(self._device, self._heap, self.queue, buffer, nbytes)
-
-
-def _leave(backend: weakref.ref[VulkanBackend]) -> None:
-    found = backend()
-    if found is not None:
-        found.leave()

@@ -120,9 +120,7 @@ class VulkanQueue(Submissions):
                 self.require_open()
             use = recording.use
             if use.home is not self:
-                # Its argument blocks were written there, or are still read there.
-                self.locked_wait(use.home, use.home.locked_submit())
-                use.home = self
+                use.move(self)
             self.locked_submit(alone=False)
             # Before it is so: after an interrupt too, nobody takes its command buffer too early.
             use.value = self.value + 1

@@ -60,6 +60,13 @@ class Use:
         self.home = home
         self.value = 0
 
+    def move(self, queue: Submissions) -> None:
+        """Let another queue use it, behind what uses it now; with the lock."""
+        if self.home is not queue:
+            # Its argument blocks were written there, or are still read there.
+            queue.locked_wait(self.home, self.home.locked_submit())
+            self.home = queue
+
 
 class Recorder:
     """Makes command buffers for recordings; for one caller at a time."""
