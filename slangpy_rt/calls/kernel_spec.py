@@ -26,7 +26,7 @@ from slangpy_rt.slang.constants import export_constants
 from slangpy_rt.slang.source import Source
 
 if TYPE_CHECKING:
-    from slangpy_rt.device import Device
+    from slangpy_rt.runtime.core import DeviceCore
 
 _MAX_32 = 2**31 - 1
 # Scalars of a gradient that a range of a call on the CPU keeps a copy of.
@@ -259,7 +259,7 @@ class _Leaf:
 
 
 def _operand(
-    device: Device, leaf: _Leaf, shape: Shape, rank: int, where: str, spell: Spelling, aliased: bool = False
+    device: DeviceCore, leaf: _Leaf, shape: Shape, rank: int, where: str, spell: Spelling, aliased: bool = False
 ) -> Operand:
     host = device.backend.target.entry == "range"
     b, member = leaf.bound, leaf.member
@@ -294,7 +294,7 @@ def _operand(
     return Operand(member, name, scalar, b.count, access, mode, via=via)
 
 
-def _is_small(device: Device, b: Bound) -> bool:
+def _is_small(device: DeviceCore, b: Bound) -> bool:
     """Whether a range may have a copy of a whole gradient, which is to be zeroed and added up each time."""
     shape, strides = b.view
     dense = contiguous(shape, b.count * (spacing(b.scalar) if device.deterministic else 1))
@@ -412,7 +412,7 @@ def _modules(source: Source) -> tuple[str, ...]:
 
 
 def _widen(
-    device: Device, facts: dict[int, _Leaf], operands: dict[int, Operand], merged: Coalesced
+    device: DeviceCore, facts: dict[int, _Leaf], operands: dict[int, Operand], merged: Coalesced
 ) -> tuple[dict[int, Operand], int]:
     """The operands as threads that take several neighbours see them, and how many those are; 1 if impossible.
 
@@ -443,7 +443,7 @@ def _widen(
 
 
 def _add_rows(
-    device: Device, facts: dict[int, _Leaf], operands: dict[int, Operand], merged: Coalesced, slots: int
+    device: DeviceCore, facts: dict[int, _Leaf], operands: dict[int, Operand], merged: Coalesced, slots: int
 ) -> tuple[dict[int, Operand], int]:
     """The operands with gradients that are added up by rows or columns of the call, and how many groups may walk.
 
@@ -480,7 +480,7 @@ def _group(asked: tuple[int, ...], tiled: bool) -> tuple[int, ...]:
     return tuple(reversed(asked)) if tiled else (prod(asked),)
 
 
-def _tiles(device: Device, group: tuple[int, ...], shape: Shape) -> tuple[int, int, int]:
+def _tiles(device: DeviceCore, group: tuple[int, ...], shape: Shape) -> tuple[int, int, int]:
     """A dispatch whose groups cover the call as tiles; dimensions beyond a group's are counted by its last."""
     n = len(group)
     sizes = [*reversed(shape[len(shape) - n + 1 :]), prod(shape[: len(shape) - n + 1])]
@@ -491,7 +491,7 @@ def _tiles(device: Device, group: tuple[int, ...], shape: Shape) -> tuple[int, i
     return x, y, z
 
 
-def _groups(device: Device, threads: int, size: int) -> tuple[tuple[int, int, int], bool]:
+def _groups(device: DeviceCore, threads: int, size: int) -> tuple[tuple[int, int, int], bool]:
     """A dispatch of at least that many threads, and whether it runs in y as well."""
     if device.backend.target.entry == "range":
         return (threads, 1, 1), False

@@ -10,6 +10,7 @@ import re
 import threading
 import time
 from collections.abc import Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -147,7 +148,7 @@ class Source:
         self._exports |= export_constants(f"module '{self.name}'", known, constants or {})
         self.digest: str = cache.key(key, info.dependencies, shaders().digest, tuple(self._exports.values()))
 
-    @property
+    @cached_property
     def imports(self) -> tuple[str, ...]:
         """Names of the modules that its text imports; kernels import them too, for the types of parameters."""
         found = {Path(path).stem.replace("-", "_") for path, _ in self.info.dependencies}
@@ -231,12 +232,12 @@ class Source:
         """Whether its functions, or those of the modules it is linked with, may call ``printf``."""
         return any(source.info.prints for source in (*self._linked, self))
 
-    @property
+    @cached_property
     def declares(self) -> frozenset[str]:
         """Names in the outermost scope of this module and of those it is linked with."""
         return frozenset(name for source in (*self._linked, self) for name in source.info.declares)
 
-    @property
+    @cached_property
     def uses_library(self) -> bool:
         """Whether its text, or that of a linked module, imports ``slangpy_rt.slang``, which declares Tensor."""
         library = shaders().library
