@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from slangpy_rt.backends.base import Backend, Buffer, Kernel, Queue, SharedBuffer
-from slangpy_rt.core.target import Caps, KernelInfo, Target
+from slangpy_rt.core.target import Caps, KernelInfo, target_of
 
 _SCALARS = frozenset(
     "bool int8_t int16_t int int64_t uint8_t uint16_t uint uint64_t half float double".split()  # noqa: SIM905
@@ -44,8 +44,8 @@ class NullBackend(Backend):
     name = "null"
 
     def __init__(self, index: int = 0, *, debug: bool = False) -> None:
-        self.target = Target("cuda", "", "value")
         self.caps = Caps((2**31 - 1, 65535, 65535), _SCALARS, frozenset({"pointers"}))
+        self.target = target_of("cuda", "", "value", self.caps)
         self.description = "null (runs nothing)"
         self.launches: list[tuple[Kernel, tuple[int, int, int], bytes]] = []
         self._made = 0

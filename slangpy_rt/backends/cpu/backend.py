@@ -292,7 +292,7 @@ class CpuBackend(Backend):
         if reason := self.why_unavailable():
             raise UnsupportedError(f"device cpu: {reason}.")
         self.target = Target("cpp", "", "range")
-        self.caps = Caps((2**62, 1, 1), _SCALARS, frozenset({"pointers", "zero_copy"}))
+        self.caps = Caps((2**62, 1, 1), _SCALARS, frozenset({"pointers", "zero_copy"}), dlpack_device=1)
         self._threads = max(1, CONFIG.threads)
         self.description = f"{platform.processor() or platform.machine()}, {self._threads} threads"
         self._prelude = Prelude()

@@ -32,7 +32,7 @@ from slangpy_rt.backends.cuda.staging import Staging
 from slangpy_rt.backends.shared_pool import LARGEST, PooledBuffer, SharedPool
 from slangpy_rt.core.errors import CompileError, DeviceError, OutOfMemoryError, UnsupportedError
 from slangpy_rt.core.interrupts import Release, apart, finalizer
-from slangpy_rt.core.target import Caps, KernelInfo, Target
+from slangpy_rt.core.target import Caps, KernelInfo, target_of
 
 _SCALARS = frozenset(
     {"bool", "int8_t", "int16_t", "int", "int64_t", "uint8_t", "uint16_t", "uint", "uint64_t"}
@@ -114,10 +114,10 @@ class CudaBackend(Backend):
         check(cu.cuDeviceGetName(name, 256, self._device), "asking for its name")
         memory = query(cu.cuDeviceTotalMem_v2, "size_t *", self._device, what="asking for its memory")
 
-        self.target = Target("cuda", "", "value")
         # From 8.0 on, tensor cores multiply TF32.
         features = _FEATURES | {"cooperative_matrix"} if major >= 8 else _FEATURES
-        self.caps = Caps(_MAX_GROUPS, _SCALARS, features, 32)
+        self.caps = Caps(_MAX_GROUPS, _SCALARS, features, 32, dlpack_device=2)
+        self.target = target_of("cuda", "", "value", self.caps)
         self.description = (
             f"{FFI_CUDA.string(name).decode()}, compute capability {major}.{minor}, {memory / 2**30:.0f} GiB"
         )

@@ -29,7 +29,7 @@ from slangpy_rt.backends.rhi.memory import OFFSET_MASK, Block, Memory, Stage, pa
 from slangpy_rt.backends.rhi.queue import RhiKernel, RhiQueue, RhiRecording, Submissions
 from slangpy_rt.core.errors import CompileError, DeviceError, OutOfMemoryError, UnsupportedError
 from slangpy_rt.core.interrupts import Release, apart, finalizer, has_daemons
-from slangpy_rt.core.target import KernelInfo, Target
+from slangpy_rt.core.target import KernelInfo, target_of
 
 if TYPE_CHECKING:
     from slangpy_rt.backends.base import Dispatch, Recording
@@ -72,7 +72,7 @@ class RhiBackend(Backend):
     def __init__(self, index: int = 0, *, debug: bool = False) -> None:
         self._opened: Opened = open_device(self.name, self.kind, index, debug, self.entry)
         self._device = self._opened.device
-        self.target = Target(self.format, self.profile, self.entry, program=True)
+        self.target = target_of(self.format, self.profile, self.entry, self._opened.caps, program=True)
         self.caps, self.description = self._opened.caps, self._opened.description
         self._handles = self.entry == "handle"
         self._submissions = self.submissions(self._opened, self.name, self._handles)

@@ -29,7 +29,7 @@ from slangpy_rt.backends.vulkan.queue import FRAME_BYTES, VulkanKernel, VulkanQu
 from slangpy_rt.backends.vulkan.recording import Recorder, Use, VulkanRecording, places
 from slangpy_rt.core.errors import OutOfMemoryError, UnsupportedError
 from slangpy_rt.core.interrupts import Crew, Release, apart, finalizer, has_daemons
-from slangpy_rt.core.target import KernelInfo, Target
+from slangpy_rt.core.target import KernelInfo, target_of
 
 _SMALL_UPLOAD = 64 << 10  # sixteen of them fill a frame
 _STAGE_BYTES = 16 << 20  # on an H200, 64 MiB go up in 3.0 ms; in pieces of 8 MiB in 5.2, of 4 MiB in 5.4
@@ -68,7 +68,7 @@ class VulkanBackend(Backend):
         self._release = Release(partial(_close_device, device))
         self._leave = functools.partial(_leave, weakref.ref(self))
         atexit.register(self._leave)
-        self.target = Target("spirv", "spirv_1_5", "pointer")
+        self.target = target_of("spirv", "spirv_1_5", "pointer", device.caps)
         self.caps, self.description, self.messages = device.caps, device.description, device.messages
         self._lock = threading.Lock()
         self._heap = Heap(device, self.memory)
