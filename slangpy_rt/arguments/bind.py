@@ -67,7 +67,7 @@ from slangpy_rt.core.shapes import contiguous
 from slangpy_rt.core.types import Param, SlangType
 
 if TYPE_CHECKING:
-    from slangpy_rt.device import Device
+    from slangpy_rt.runtime.core import DeviceCore
 
 _BYTES = ("ByteAddressBuffer", "RWByteAddressBuffer")
 
@@ -145,7 +145,7 @@ def bind(where: str, scope: Scope, param: Param, value: Any, how: Map = NO_MAP) 
     return _mapped(bound, how.dims)
 
 
-def _stand_in_feed(where: str, device: Device, value: Any, other: Any, stand_in: Any, inner: Bound) -> Feed:
+def _stand_in_feed(where: str, device: DeviceCore, value: Any, other: Any, stand_in: Any, inner: Bound) -> Feed:
     """How what a value stands for reaches the kernel, if need be by converting the value at each call."""
     if not hasattr(stand_in, "on"):
         return ConvertedFeed(stand_in, inner.feed, inner.access != "in")
@@ -286,7 +286,7 @@ def _bind_generator(where: str, param: Param, value: Generator) -> Bound:
     )  # fmt: skip
 
 
-def _bind_scalar(where: str, device: Device, name: str, type_: SlangType, stored: Storage, value: Any) -> Bound:
+def _bind_scalar(where: str, device: DeviceCore, name: str, type_: SlangType, stored: Storage, value: Any) -> Bound:
     scalar = stored.scalar
     if stored.record or kind_of(value) == "O":
         raise BindError(

@@ -27,7 +27,7 @@ from slangpy_rt.core.structs import as_record, dtype_text
 from slangpy_rt.core.types import Param, SlangType
 
 if TYPE_CHECKING:
-    from slangpy_rt.device import Device
+    from slangpy_rt.runtime.core import DeviceCore
 
 # Types that take a whole array, and how many generic arguments they have.
 _CONTAINERS = {
@@ -43,7 +43,7 @@ _MAX_VALUE_SCALARS = 32
 
 def bind_array(
     where: str,
-    device: Device,
+    device: DeviceCore,
     name: str,
     type_: SlangType,
     stored: Storage,
@@ -164,7 +164,7 @@ def stored_as(where: str, type_: SlangType) -> Storage:
     return found
 
 
-def check_scalars(where: str, device: Device, stored: Storage) -> None:
+def check_scalars(where: str, device: DeviceCore, stored: Storage) -> None:
     """Refuse what the device cannot load, of structs in any field."""
     if not stored.record:
         check_scalar(where, device, stored.scalar)
@@ -173,12 +173,12 @@ def check_scalars(where: str, device: Device, stored: Storage) -> None:
         check_scalar(where, device, scalar)
 
 
-def check_scalar(where: str, device: Device, scalar: str) -> None:
+def check_scalar(where: str, device: DeviceCore, scalar: str) -> None:
     if scalar not in device.caps.scalars:
         raise UnsupportedError(f"{where}: {device.info} has no '{scalar}' in memory.")
 
 
-def check_native(where: str, device: Device, element: SlangType, what: str) -> None:
+def check_native(where: str, device: DeviceCore, element: SlangType, what: str) -> None:
     """Refuse structs that Slang, behind a pointer on this device, lays out otherwise than arrays do."""
     target = device.backend.target
     for path, field in _scalars_of(element):
@@ -214,7 +214,7 @@ def _holds(element: SlangType, type_: SlangType) -> bool:
 
 def _bind_host(
     where: str,
-    device: Device,
+    device: DeviceCore,
     name: str,
     type_: SlangType,
     stored: Storage,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from slangpy_rt.arguments.bound import Bound
 from slangpy_rt.arguments.feeds import ConvertedFeed, Feed, FieldFeed, Region
+from slangpy_rt.arrays.layout import layout_of
 from slangpy_rt.arrays.ndbuffer import NDBuffer
 from slangpy_rt.backends.base import Buffer, Dispatch
 from slangpy_rt.core.dtypes import NUMPY_OF, element_type
@@ -20,7 +21,7 @@ from slangpy_rt.core.overlap import Walk, crosses, overlap, repeats, window
 from slangpy_rt.core.shapes import Shape, align
 
 if TYPE_CHECKING:
-    from slangpy_rt.device import Device
+    from slangpy_rt.runtime.core import DeviceCore
 
 _HINT = ", or declare what is only read a Tensor: a RWTensor or NDBuffer counts as written"
 # Differences of addresses of which a call remembers what they mean.
@@ -40,7 +41,7 @@ class Conflicts:
         Of the call.
     """
 
-    def __init__(self, device: Device, title: str, places: Sequence[Place], shape: Shape) -> None:
+    def __init__(self, device: DeviceCore, title: str, places: Sequence[Place], shape: Shape) -> None:
         self._device = device
         self._title = title
         self._places = places
@@ -185,7 +186,7 @@ class Place(NamedTuple):
 
 
 def conflicts_of(
-    device: Device, title: str, every: Sequence[Bound], made: Bound | None, shape: Shape, derivative: str
+    device: DeviceCore, title: str, every: Sequence[Bound], made: Bound | None, shape: Shape, derivative: str
 ) -> Conflicts | None:
     """The conflicts that a call may have; None if it has none, whatever it is called with.
 
@@ -308,7 +309,7 @@ def shared(title: str, a: Place | Named, b: Place | Named, offset: int) -> Shape
     )
 
 
-def _copying(device: Device, source: Buffer, at: int, target: Buffer, to: int, nbytes: int) -> Dispatch:
+def _copying(device: DeviceCore, source: Buffer, at: int, target: Buffer, to: int, nbytes: int) -> Dispatch:
     """What copies bytes on a device; both begin at the same place within 32 bytes."""
     size = 4
     if at % 4 or nbytes % 4:
@@ -319,7 +320,7 @@ def _copying(device: Device, source: Buffer, at: int, target: Buffer, to: int, n
             nbytes += at % 4 + -(at + nbytes) % 4
             at, to = at - at % 4, to - at % 4
     kind = element_type("", "uint" if size == 4 else "uint8_t")
-    layout = device.layout(NDBuffer, kind, (nbytes // size,), None, at % 32 == 0)
+    layout = layout_of(device, NDBuffer, kind, (nbytes // size,), None, at % 32 == 0)
     words = NDBuffer.of(layout, source, at), NDBuffer.of(layout, target, to)
     copy = device.moves.copy if size == 4 else device.moves.copyByte
     dispatch: Dispatch = copy.recorded(words[:1], words[1], {}).dispatch

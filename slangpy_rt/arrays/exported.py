@@ -10,10 +10,10 @@ from typing import Any, Protocol
 import numpy.typing as npt
 
 from slangpy_rt.arrays.dlpack import CUDA, LEGACY, handed_over
-from slangpy_rt.arrays.host_view import host_view
 from slangpy_rt.arrays.layout import Layout
 from slangpy_rt.backends.base import Buffer
 from slangpy_rt.core.errors import UnsupportedError
+from slangpy_rt.runtime.host_view import host_view
 
 
 class DeviceArray(Protocol):
@@ -148,7 +148,7 @@ def _gather(array: DeviceArray) -> None:
     device = array.layout.device
     if device.ordered:
         with device.order.lock:
-            device.order.touch(device.order.main, (array.buffer,), (True,))
+            device.order.order_use(device.order.main, (array.buffer,), (True,))
 
 
 def _refuse_structs(array: DeviceArray) -> None:

@@ -20,7 +20,8 @@ from slangpy_rt.calls.struct_fields import records_of
 from slangpy_rt.core.errors import BindError, UnsupportedError
 from slangpy_rt.core.shapes import Coalesced, Shape, align, coalesce
 from slangpy_rt.core.types import EntryPoint, FunctionSig, Param
-from slangpy_rt.slang.source import Source, export_constants
+from slangpy_rt.slang.constants import export_constants
+from slangpy_rt.slang.source import Source
 
 _MAX_32 = 2**31 - 1
 _DETERMINISTIC = "export static const bool _spy_deterministic = true;"

@@ -10,6 +10,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+# Names of an interface and of a type that implements it, and the number that an object of the interface holds for the
+# type; -1 lets Slang choose the number.
+Conformances = tuple[tuple[str, str, int], ...]
+
 
 @dataclass(frozen=True)
 class Field:

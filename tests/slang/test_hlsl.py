@@ -25,8 +25,10 @@ from slangpy_rt.core.errors import UnsupportedError
 from slangpy_rt.core.target import Caps, KernelInfo, Target
 from slangpy_rt.core.types import LayoutField
 from slangpy_rt.slang.emitted import has_no_body, reads_bindings, uses_pointers
+from slangpy_rt.slang.locate import shader_directory
 from slangpy_rt.slang.session import Session
-from slangpy_rt.slang.source import new_session, shader_directory
+from slangpy_rt.slang.sessions import new_session
+from tests.depth import sampled
 from tests.golden.test_golden import SLANG, SPECS
 
 HLSL, METAL = Target("hlsl", "sm_6_6", "handle"), Target("metal", "", "pointer")
@@ -97,6 +99,7 @@ def check_metal(code: str) -> None:
     assert not has_no_body(code.encode())
 
 
+@sampled(3)
 @pytest.mark.parametrize("name", CALLS)
 def test_golden_kernels_in_hlsl(sessions: dict[str, Session], name: str) -> None:
     spec = replace(CALLS[name], entry="handle")
@@ -108,6 +111,7 @@ def test_golden_kernels_in_hlsl(sessions: dict[str, Session], name: str) -> None
     assert "RWByteAddressBuffer(ResourceDescriptorHeap[NonUniformResourceIndex(" in code or name == "choose_values"
 
 
+@sampled(3)
 @pytest.mark.parametrize("name", CALLS)
 def test_blocks_are_read_where_fields_lie(sessions: dict[str, Session], name: str) -> None:
     spec = replace(CALLS[name], entry="handle")
@@ -128,6 +132,7 @@ def test_blocks_are_read_where_fields_lie(sessions: dict[str, Session], name: st
     assert all(offset % size == 0 for size, offset in found)
 
 
+@sampled(3)
 @pytest.mark.parametrize("name", CALLS)
 def test_golden_kernels_in_metal(sessions: dict[str, Session], name: str) -> None:
     spec = replace(CALLS[name], entry="pointer")
@@ -205,6 +210,7 @@ CALLED: list[tuple[str, tuple[Any, ...], list[str]]] = [
 ]
 
 
+@sampled(4)
 @pytest.mark.parametrize(("name", "args", "wanted"), CALLED)
 def test_calls_in_hlsl(written: Written, name: str, args: tuple[Any, ...], wanted: list[str]) -> None:
     written.module[name](*args)
@@ -248,6 +254,7 @@ def test_structs_and_whole_arrays_in_hlsl(written: Written) -> None:
     check_hlsl(written.codes[-1])
 
 
+@sampled(3)
 @pytest.mark.parametrize(
     ("name", "dtype", "exchange"),
     [

@@ -21,7 +21,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slangpy_rt.core import disk_cache as cache_module
-from slangpy_rt.core.disk_cache import DiskCache, Entry, Part, default_directory
+from slangpy_rt.core.cache_entry import _MAGIC, Entry, Part
+from slangpy_rt.core.disk_cache import DiskCache, default_directory
 from slangpy_rt.core.errors import SlangPyRtError
 
 CAP = 1 << 20
@@ -200,7 +201,7 @@ def test_a_renamed_entry_is_a_miss(cache: DiskCache) -> None:
 def test_a_foreign_header_under_a_valid_checksum_is_a_miss(cache: DiskCache, header: str) -> None:
     text = header.replace("%s", KEY).encode()
     body = len(text).to_bytes(4, "little") + text
-    path_of(cache).write_bytes(cache_module._MAGIC + hashlib.sha256(body).digest() + body)
+    path_of(cache).write_bytes(_MAGIC + hashlib.sha256(body).digest() + body)
     path_of(cache).chmod(0o600)
     assert cache.verify() == [KEY]
     assert cache.get(KEY) is None

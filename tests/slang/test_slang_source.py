@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-import slangpy_rt.slang.source
+import slangpy_rt.slang.sessions
 from slangpy_rt.core.disk_cache import DiskCache
 from slangpy_rt.core.errors import CompileError
 from slangpy_rt.core.target import Target
@@ -65,7 +65,7 @@ def test_a_warm_process_needs_no_compiler(files: Path, monkeypatch: pytest.Monke
     def refuse(*_: Any) -> Any:
         raise AssertionError("the compiler was asked")
 
-    monkeypatch.setattr(slangpy_rt.slang.source, "new_session", refuse)
+    monkeypatch.setattr(slangpy_rt.slang.sessions, "new_session", refuse)
     assert ask_everything(load(files)) == cold
     with pytest.raises(AssertionError, match="the compiler was asked"):
         load(files).functions("copy<half>")

@@ -15,6 +15,7 @@ from slangpy_rt.core.target import Target
 from slangpy_rt.slang.library import Library
 from slangpy_rt.slang.session import Session
 from tests.conformance import _intrinsics
+from tests.depth import sampled
 
 try:
     VERSION = nvrtc_version()
@@ -104,6 +105,7 @@ def test_half_is_enabled_when_a_kernel_uses_it() -> None:
     assert nvrtc_compile((PRELUDE + KERNEL.format("__half")).encode(), "sm_90").startswith(b"\x7fELF")
 
 
+@sampled(2)
 @pytest.mark.parametrize("scalar", ["float", "half", "double", "int64_t"])
 def test_what_slang_emits_compiles(scalar: str) -> None:
     if scalar == "half":
@@ -124,6 +126,7 @@ void kernel(uint3 t: SV_DispatchThreadID, uniform Call call) {{
     assert b"\0kernel\0" in cubin
 
 
+@sampled(4)
 @pytest.mark.parametrize("name", BODIES)
 def test_gradients_compile(name: str) -> None:
     if "half" in name:
@@ -141,6 +144,7 @@ def test_gradients_compile(name: str) -> None:
     assert b"__ballot_sync" not in kernel
 
 
+@sampled(5)
 @pytest.mark.parametrize("name", _intrinsics.TYPES)
 def test_every_intrinsic_compiles(name: str) -> None:
     if name == "half":
@@ -163,6 +167,7 @@ void kernel(uint3 t: SV_DispatchThreadID, uniform Call call)
     assert b"\0kernel\0" in nvrtc_compile(code, "sm_90")
 
 
+@sampled(3)
 @pytest.mark.parametrize(
     ("scalar", "code", "used"),
     [

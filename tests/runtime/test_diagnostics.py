@@ -20,6 +20,7 @@ from slangpy_rt.runtime.diagnostics import WORDS, Diagnostics, format_line
 from slangpy_rt.slang.emitted import calls_printf
 from slangpy_rt.slang.library import Library
 from slangpy_rt.slang.session import Session
+from tests.depth import sampled
 
 SHADERS = Path(__file__).resolve().parents[2] / "shaders"
 TARGETS = [Target("cpp", "", "range"), Target("cuda", "", "value"), Target("spirv", "spirv_1_5", "pointer")]
@@ -80,6 +81,7 @@ def emitted(target: Target, shaders: Path, checks: bool) -> bytes:
     return code
 
 
+@sampled(3)
 @pytest.mark.parametrize("target", TARGETS, ids=lambda t: t.format)
 def test_without_debug_not_a_letter_of_the_checks_is_left(target: Target, tmp_path: Path) -> None:
     plain = tmp_path / "shaders"

@@ -10,8 +10,8 @@ from slangpy_rt.core.errors import CompileError, UnsupportedError
 from slangpy_rt.core.target import Target
 from slangpy_rt.slang.hlsl_doubles import narrows_double
 from slangpy_rt.slang.library import Library
+from slangpy_rt.slang.locate import shader_directory
 from slangpy_rt.slang.session import Session
-from slangpy_rt.slang.source import shader_directory
 from tests.dxc import OPTIONS, Dxc, DxcError
 
 # Numbers of parameters.

@@ -13,8 +13,9 @@ import slangpy_rt as spy
 from slangpy_rt.core.disk_cache import DiskCache
 from slangpy_rt.core.target import Target
 from slangpy_rt.slang.file_states import FileStates
-from slangpy_rt.slang.source import Source, read_source
-from tests.depth import one_in
+from slangpy_rt.slang.files import read_source
+from slangpy_rt.slang.source import Source
+from tests.depth import one_in, sampled
 
 # Longer than a device waits between two looks at a file.
 PAUSE = 0.03
@@ -135,6 +136,7 @@ def load(root: Path, cache: DiskCache) -> Source:
     return Source(cache, Target("cuda", "", "value"), "main", path, text, folders, (), places=places)
 
 
+@sampled(4)
 @pytest.mark.parametrize("settled", one_in(2, [True, False]))
 @pytest.mark.parametrize("case", CASES)
 def test_an_edit_is_seen_by_this_process_and_by_the_next(
@@ -236,6 +238,7 @@ def test_what_slang_would_not_read_to_its_end_is_refused(tmp_path: Path, data: b
             spy.Module.load_from_source(device, "bad", data.decode())
 
 
+@sampled(4)
 @pytest.mark.parametrize("mark", ["", "\ufeff"])
 @pytest.mark.parametrize("line", ["\n", "\r\n", "\r"])
 def test_any_line_ends_and_a_byte_order_mark(tmp_path: Path, mark: str, line: str) -> None:

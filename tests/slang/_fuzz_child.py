@@ -12,7 +12,8 @@ import time
 from slangpy_rt.core.errors import SlangPyRtError
 from slangpy_rt.core.target import Target
 from slangpy_rt.core.types import FunctionSig
-from slangpy_rt.slang.source import new_session, shader_directory
+from slangpy_rt.slang.locate import shader_directory
+from slangpy_rt.slang.sessions import new_session
 from tests.mutations import mutated, seeds
 
 TARGETS = (Target("cpp", "", "range"), Target("spirv", "spirv_1_5", "pointer"))

@@ -274,7 +274,8 @@ def test_what_it_does_not_understand_exits_with_2(capsys: pytest.CaptureFixture[
 
 
 def test_the_demo_names_its_extra(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.delitem(sys.modules, "slangpy_rt.demo.run", raising=False)
+    for name in ("run", "pictures"):
+        monkeypatch.delitem(sys.modules, f"slangpy_rt.demo.{name}", raising=False)
     monkeypatch.setitem(sys.modules, "PIL", None)
     assert cli.main(["demo"]) == 1
     assert capsys.readouterr() == ("", "demo: the package PIL is missing; `pip install 'slangpy_rt[demo]'`.\n")

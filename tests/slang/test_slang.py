@@ -12,7 +12,7 @@ from slangpy_rt.core.target import Target
 from slangpy_rt.core.types import EntryPoint, FunctionSig, ModuleInfo, SlangType, StructInfo, from_json, to_json
 from slangpy_rt.slang.library import Library
 from slangpy_rt.slang.locate import library_version
-from slangpy_rt.slang.reflect import _split
+from slangpy_rt.slang.reflect_types import _split
 from slangpy_rt.slang.session import Session
 
 CUDA = Target("cuda", "", "value")

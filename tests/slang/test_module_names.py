@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 import slangpy_rt as spy
-from slangpy_rt.slang.source import shader_directory
+from slangpy_rt.slang.locate import shader_directory
+from tests.depth import sampled
 
 OURS = sorted(path.stem for path in Path(shader_directory()).glob("*.slang"))
 SLANG = ["core", "glsl", "hlsl", "neural", "slang", "std"]
@@ -45,6 +46,7 @@ def test_every_name_is_a_module_from_text(cpu: spy.Device) -> None:
         assert found[name].f(1.0) == 2, name
 
 
+@sampled(3)
 @pytest.mark.parametrize("name", ["core", "slangpy_rt", "storage"])
 def test_every_name_is_a_file(cpu: spy.Device, tmp_path: Path, name: str) -> None:
     path = tmp_path / f"{name}.slang"
@@ -73,6 +75,7 @@ def test_a_module_may_import_the_library_that_it_is_called_by(cpu: spy.Device) -
     assert spy.Module.load_from_source(cpu, "mlp", text).f(spy.Tensor.full(cpu, 1, 1.0), _result="numpy") == 2
 
 
+@sampled(2)
 @pytest.mark.parametrize("defines", [{}, {"X": "1"}])
 def test_files_of_our_folder(cpu: spy.Device, defines: dict[str, str]) -> None:
     names = set(OURS) - {"mlp", "_spy_folds"}
@@ -80,7 +83,7 @@ def test_files_of_our_folder(cpu: spy.Device, defines: dict[str, str]) -> None:
     for name in names:
         with pytest.raises(spy.CompileError) as caught:
             spy.Module.load_from_file(cpu, f"{name}.slang", defines)
-        place = Path(shader_directory()) / f"{name}.slang"
+        place = Path(shader_directory()).resolve() / f"{name}.slang"
         assert str(caught.value) == (
             f"'{place}' is a part of slangpy_rt and no module by itself: put 'import slangpy_rt;' into a file of "
             "your own, and load that."

@@ -17,11 +17,12 @@ import pytest
 from slangpy_rt_codegen import emit
 
 from slangpy_rt.core.target import Target
+from slangpy_rt.slang.locate import shader_directory
 from slangpy_rt.slang.session import Session
-from slangpy_rt.slang.source import new_session, shader_directory
+from slangpy_rt.slang.sessions import new_session
 from tests.dxc import FEATURES, OPTIONS, Dxc, DxcError, features, parts
 from tests.golden.test_golden import SLANG, SPECS
-from tests.null.test_hlsl import CALLED, Written, advance, fill, floats, reduce, scatter, written  # noqa: F401
+from tests.slang.test_hlsl import CALLED, Written, advance, fill, floats, reduce, scatter, written  # noqa: F401
 
 # What slang-rhi (August 2026) binds for a kernel that has one constant buffer: its root signature, of version 1.1.
 FLAGS = "ALLOW_INPUT_ASSEMBLER_INPUT_LAYOUT | CBV_SRV_UAV_HEAP_DIRECTLY_INDEXED | SAMPLER_HEAP_DIRECTLY_INDEXED"
@@ -142,9 +143,9 @@ def test_slang_calls_dxc_as_we_do(dxc: Dxc, session: Session, tmp_path: Path) ->
     code = f"""
 import sys
 from slangpy_rt.core.target import Target
-from slangpy_rt.slang import library, session
-from slangpy_rt.slang.source import shader_directory
-session._FORMATS["dxil"] = 10  # SLANG_DXIL of slang.h
+from slangpy_rt.slang import library, native_session, session
+from slangpy_rt.slang.locate import shader_directory
+native_session.FORMATS["dxil"] = 10  # SLANG_DXIL of slang.h
 opened = session.Session(library.Library(), Target("dxil", "sm_6_6", "handle"), (shader_directory(),), ())
 opened.load_module("golden", "golden.slang", {SLANG!r})
 for text in {[emit(replace(SPECS[name], entry="handle")) for name in ("apply_matrix", "choose_values")]!r}:

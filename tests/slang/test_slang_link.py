@@ -9,7 +9,9 @@ from slangpy_rt.core.disk_cache import DiskCache
 from slangpy_rt.core.errors import BindError, CompileError
 from slangpy_rt.core.target import Target
 from slangpy_rt.core.types import Param, SlangType
-from slangpy_rt.slang.source import Source, export_constants
+from slangpy_rt.slang.constants import export_constants
+from slangpy_rt.slang.source import Source
+from tests.depth import sampled
 
 CPP, CUDA, SPIRV = Target("cpp", "", "range"), Target("cuda", "", "value"), Target("spirv", "", "pointer")
 TARGETS = pytest.mark.parametrize("target", [CPP, CUDA, SPIRV], ids=["cpp", "cuda", "spirv"])
@@ -73,6 +75,7 @@ def test_constants_are_listed(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+@sampled(3)
 @TARGETS
 def test_constants_reach_the_code(target: Target, tmp_path: Path) -> None:
     made = source(tmp_path, target, constants=NEEDED)
@@ -81,6 +84,7 @@ def test_constants_reach_the_code(target: Target, tmp_path: Path) -> None:
     assert holds(compile_call(made, target, "constants(c.p)"), target, 7921.0)
 
 
+@sampled(3)
 @TARGETS
 def test_constants_of_a_text_win(target: Target, tmp_path: Path) -> None:
     head = "export static const int COUNT = 2;\nexport static const float3 COLOR = float3(1, 5, 1);\n"
@@ -90,6 +94,7 @@ def test_constants_of_a_text_win(target: Target, tmp_path: Path) -> None:
     assert holds(compile_call(made, target, "steps(c.p)", "export static const int STEPS = 6;\n"), target, 6.0)
 
 
+@sampled(3)
 @TARGETS
 def test_a_default_needs_no_value_and_others_do(target: Target, tmp_path: Path) -> None:
     made = source(tmp_path, target)
@@ -147,6 +152,7 @@ def test_values_that_do_not_fit(kind: str, value: Any) -> None:
     assert str(caught.value) == f"f: constant 'C' is {value!r}; a value of Slang type {kind} was expected."
 
 
+@sampled(3)
 @TARGETS
 def test_linked_modules_fill_what_is_extern(target: Target, tmp_path: Path) -> None:
     text = "extern static const int FACTOR;\nexport float outside(float x) { return x * FACTOR; }\n"
@@ -158,6 +164,7 @@ def test_linked_modules_fill_what_is_extern(target: Target, tmp_path: Path) -> N
     assert (number(12.0) if target is SPIRV else b"* 12.0f;") in code
 
 
+@sampled(3)
 @TARGETS
 def test_linked_modules_can_be_imported(target: Target, tmp_path: Path) -> None:
     base = source(tmp_path, target, "base", "float deep(float x) { return x + 17; }\n")
@@ -168,6 +175,7 @@ def test_linked_modules_can_be_imported(target: Target, tmp_path: Path) -> None:
     assert (number(17.0) if target is SPIRV else b"+ 17.0f;") in compile_call(user, target, "f(c.p)")
 
 
+@sampled(3)
 @TARGETS
 def test_an_interface_holds_what_it_is_told_to(target: Target, tmp_path: Path) -> None:
     made = source(tmp_path, target)
@@ -194,6 +202,7 @@ def test_uniforms_are_listed(tmp_path: Path) -> None:
     assert [f.name for f in found[1].type.fields] == ["power", "color"]
 
 
+@sampled(3)
 @TARGETS
 def test_a_kernel_sets_uniforms(target: Target, tmp_path: Path) -> None:
     call = "gain = 41.0; ns.light.power = c.p[1]; ns.lights[1].color = float3(c.p[2]); lit(c.p)"
@@ -201,6 +210,7 @@ def test_a_kernel_sets_uniforms(target: Target, tmp_path: Path) -> None:
     assert (number(41.0) if target is SPIRV else b"gain_0 = 41.0f;") in code
 
 
+@sampled(3)
 @TARGETS
 def test_a_uniform_that_nobody_sets_is_zero(target: Target, tmp_path: Path) -> None:
     code = compile_call(source(tmp_path, target), target, "lit(c.p)")
