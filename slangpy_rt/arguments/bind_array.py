@@ -294,9 +294,8 @@ def _check_dtype(
                 f"dtype {name}."
             )
         return
-    if dtype.names is not None:
-        fine = array.dtype == dtype
-    else:
+    fine = array.dtype == dtype
+    if not fine and dtype.names is None:
         fine = convertible(array.dtype, dtype) or (not is_array and _list_fits(array, dtype))
     if not fine:
         if dtype.names is not None:
