@@ -179,16 +179,13 @@ def check_scalar(where: str, device: DeviceCore, scalar: str) -> None:
 
 
 def check_native(where: str, device: DeviceCore, element: SlangType, what: str) -> None:
-    """Refuse structs that Slang, behind a pointer on this device, lays out otherwise than arrays do.
-
-    Vulkan keeps a bool in 4 bytes; CUDA aligns vectors of 2 and 4 to their size (slang issues 3955, 8971, 12384),
-    but those of half, half3 too, to 4 bytes.
-    """
+    """Refuse structs that Slang, behind a pointer on this device, lays out otherwise than arrays do."""
+    target = device.backend.target
     for path, field in _scalars_of(element):
         odd = None
-        if device.backend.target.format == "spirv" and field.scalar == "bool":
-            odd = "4 bytes"
-        if device.backend.target.format == "cuda" and field.shape:
+        if target.bool_bytes != 1 and field.scalar == "bool":
+            odd = f"{target.bool_bytes} bytes"
+        if target.aligned_vectors and field.shape:
             n, half = field.shape[-1], field.scalar == "half"
             if n in (2, 4) or half:
                 odd = f"multiples of {4 if half else n * NUMPY_OF[field.scalar].itemsize} bytes"
@@ -300,9 +297,8 @@ def _check_dtype(
                 f"dtype {name}."
             )
         return
-    if dtype.names is not None:
-        fine = array.dtype == dtype
-    else:
+    fine = array.dtype == dtype
+    if not fine and dtype.names is None:
         fine = convertible(array.dtype, dtype) or (not is_array and _list_fits(array, dtype))
     if not fine:
         if dtype.names is not None:

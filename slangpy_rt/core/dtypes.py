@@ -6,7 +6,7 @@ A value here is a SlangType; nothing looks at a device or a module.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from math import prod
 from typing import Any
@@ -138,28 +138,35 @@ class Storage:
         Of one item, structured for structs.
     record : SlangType or None
         The struct.
+    step : int
+        Scalars from one item to the next.
+    count : int
+        Scalars of one element.
     """
 
     scalar: str
     dims: tuple[int, ...]
     dtype: np.dtype[Any]
     record: SlangType | None = None
+    step: int = field(init=False, repr=False, compare=False)
+    count: int = field(init=False, repr=False, compare=False)
 
-    @property
-    def step(self) -> int:
-        """Scalars from one item to the next."""
-        return self.dtype.itemsize if self.record else 1
+    def __post_init__(self) -> None:
+        # Attributes of a frozen value cannot be assigned.
+        own = self.__dict__
+        step = own["step"] = self.dtype.itemsize if self.record else 1
+        own["count"] = prod(self.dims) * step
 
-    @property
-    def count(self) -> int:
-        """Scalars of one element."""
-        return prod(self.dims) * self.step
+
+@lru_cache(maxsize=256)
+def _of_numbers(scalar: str, dims: tuple[int, ...]) -> Storage:
+    return Storage(scalar, dims, NUMPY_OF[scalar])
 
 
 def storage(type_: SlangType) -> Storage | None:
     """How arrays hold that type, or None if they cannot."""
     if type_.kind in ("scalar", "vector", "matrix", "enum", "storage") and type_.scalar in NUMPY_OF:
-        return Storage(type_.scalar, type_.shape, NUMPY_OF[type_.scalar])
+        return _of_numbers(type_.scalar, type_.shape)
     if type_.kind == "array" and type_.element is not None and type_.shape[0] > 0:
         inner = storage(type_.element)
         # An enum is stored through its scalar, which arrays of enums cannot be.

@@ -21,7 +21,6 @@ from typing import Any
 import numpy as np
 
 import slangpy_rt as spy
-from slangpy_rt.arrays.ndbuffer import as_shape
 from slangpy_rt.backends import REGISTRY
 from slangpy_rt.core.cache_entry import EntryInfo
 from slangpy_rt.core.checks import path
@@ -29,6 +28,7 @@ from slangpy_rt.core.config import CONFIG
 from slangpy_rt.core.disk_cache import DiskCache, cache_directory
 from slangpy_rt.core.dtypes import NUMPY_OF, element_type, storage
 from slangpy_rt.core.errors import BindError, SlangPyRtError
+from slangpy_rt.core.shapes import as_shape
 from slangpy_rt.core.types import Param, SlangType
 from slangpy_rt.core.wording import describe
 from slangpy_rt.slang.locate import compiler_version

@@ -28,7 +28,7 @@ from slangpy_rt.backends.rhi.program import Programs, RhiKernel
 from slangpy_rt.backends.rhi.queue import RhiQueue, RhiRecording, Submissions
 from slangpy_rt.core.errors import CompileError
 from slangpy_rt.core.interrupts import Release, apart, finalizer, has_daemons
-from slangpy_rt.core.target import KernelInfo, Target
+from slangpy_rt.core.target import KernelInfo, target_of
 
 # Blocks up to this many bytes are cut from larger ones: making one of slang-rhi's buffers costs 5 us.
 _SMALL = 1 << 20
@@ -64,7 +64,7 @@ class RhiBackend(Backend, Records, LateReads, Leaves):
 
     def __init__(self, index: int = 0, *, debug: bool = False, deterministic: bool = False) -> None:
         self._opened: Opened = open_device(self.name, self.kind, index, debug, self.entry)
-        self.target = Target(self.format, self.profile, self.entry, program=True)
+        self.target = target_of(self.format, self.profile, self.entry, self._opened.caps, program=True)
         self.caps, self.description = self._opened.caps, self._opened.description
         handles = self.entry == "handle"
         self._submissions = self.submissions(self._opened, self.name, handles)

@@ -29,7 +29,7 @@ from slangpy_rt.backends.vulkan.memory import VulkanBuffer, add_slab, grow
 from slangpy_rt.backends.vulkan.queue import VulkanQueue
 from slangpy_rt.backends.vulkan.recording import Recorder, Use, VulkanRecording, packed_blocks
 from slangpy_rt.core.interrupts import Release, apart, finalizer
-from slangpy_rt.core.target import KernelInfo, Target
+from slangpy_rt.core.target import KernelInfo, target_of
 
 _SMALL_UPLOAD = 64 << 10  # sixteen of them fill a frame
 
@@ -65,7 +65,7 @@ class VulkanBackend(Backend, Records, MappedMemory, ExportsMemory, Leaves):
         self._device = device = VkDevice(index, debug)
         self._release = Release(partial(close_device, device))
         self._leave = leave_at_exit(self)
-        self.target = Target("spirv", "spirv_1_5", "pointer")
+        self.target = target_of("spirv", "spirv_1_5", "pointer", device.caps)
         self.caps, self.description, self.messages = device.caps, device.description, device.messages
         self._lock = threading.Lock()
         self._heap = Heap(device, self.memory)
