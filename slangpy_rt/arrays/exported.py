@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from slangpy_rt.arrays.dlpack import CUDA, LEGACY, handed_over
-from slangpy_rt.arrays.host_view import host_view
+from slangpy_rt.runtime.host_view import host_view
 
 if TYPE_CHECKING:
     from slangpy_rt.arrays.ndbuffer import NDBuffer
@@ -90,7 +90,7 @@ def _gather(array: NDBuffer) -> None:
     device = array.device
     if device.ordered:
         with device.order.lock:
-            device.order.touch(device.order.main, (array.buffer,), (True,))
+            device.order.order_use(device.order.main, (array.buffer,), (True,))
 
 
 def _refuse_structs(array: NDBuffer) -> None:

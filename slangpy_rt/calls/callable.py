@@ -24,10 +24,11 @@ from slangpy_rt.core.conversion import describe_name, kind_of
 from slangpy_rt.core.errors import BindError, CompileError
 from slangpy_rt.core.types import FunctionSig
 from slangpy_rt.core.wording import describe
+from slangpy_rt.runtime.core import DeviceCore
+from slangpy_rt.runtime.stream import lane_of
 from slangpy_rt.slang.declarations import find_overloads, python_signature
 
 if TYPE_CHECKING:
-    from slangpy_rt.device import Device
     from slangpy_rt.runtime.stream import Stream
 
 C = TypeVar("C", bound="SlangCallable")
@@ -211,7 +212,7 @@ class SlangCallable(ABC):
         BindError
             If it is no stream of the function's device.
         """
-        self._device.lane_of(f"{self.name}.stream", stream)
+        lane_of(self._device, f"{self.name}.stream", stream)
         if stream is None:
             raise BindError(
                 f"{self.name}.stream: None is no stream; without one calls run on the device's own queue."
@@ -256,7 +257,7 @@ class SlangCallable(ABC):
         return found
 
     @property
-    def device(self) -> Device:
+    def device(self) -> DeviceCore:
         """Where it runs."""
         return self._device
 

@@ -22,12 +22,13 @@ from slangpy_rt.core.errors import BindError
 from slangpy_rt.core.shapes import Shape
 from slangpy_rt.core.wording import describe
 from slangpy_rt.runtime.diagnostics import Launcher
+from slangpy_rt.runtime.foreign_stream import foreign_stream
 
 if TYPE_CHECKING:
     from slangpy_rt_codegen import CallSpec
 
-    from slangpy_rt.device import Device
-    from slangpy_rt.runtime.foreign_stream import Guests
+    from slangpy_rt.runtime.core import DeviceCore
+    from slangpy_rt.runtime.foreign_stream import ForeignStream
     from slangpy_rt.runtime.stream import Stream
 
 # Returned by a guarded runner whose check failed: the call needs a full look-up by its key.
@@ -64,7 +65,7 @@ class PreparedCall:
 
     def __init__(
         self,
-        device: Device,
+        device: DeviceCore,
         spec: CallSpec,
         text: str,
         bound: tuple[Bound, ...],
@@ -292,7 +293,7 @@ class PreparedCall:
         """On the stream that another library works on; others, if there are any, wait for it and it for them."""
         if not self._others:
             assert self._stream is not None
-            return self.run(values, self._device.guests(self._stream(values[self._where])).launch)
+            return self.run(values, foreign_stream(self._device, self._stream(values[self._where])).launch)
         first, *others = self._all_theirs(values)
         for other in others:
             first.stream().wait(other.stream())
@@ -301,10 +302,10 @@ class PreparedCall:
             other.stream().wait(first.stream())
         return out
 
-    def _all_theirs(self, values: tuple[Any, ...]) -> list[Guests]:
+    def _all_theirs(self, values: tuple[Any, ...]) -> list[ForeignStream]:
         assert self._stream is not None
         handles = [self._stream(values[self._where]), *[find(values[k]) for k, find in self._others]]
-        return [self._device.guests(handle) for handle in dict.fromkeys(handles)]
+        return [foreign_stream(self._device, handle) for handle in dict.fromkeys(handles)]
 
     def _wait(self) -> None:
         """Wait until the kernel is done."""

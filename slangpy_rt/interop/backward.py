@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from slangpy_rt.arrays.carried import carrying, carrying_layout
+from slangpy_rt.arrays.layout import layout_of
 from slangpy_rt.arrays.tensor import Tensor
 from slangpy_rt.core.dtypes import BFLOAT16, scalar_type
 from slangpy_rt.interop.placement import as_tensor, check_places
 from slangpy_rt.interop.torch_memory import current_stream, lies_on, maker, tensor_of
+from slangpy_rt.runtime.foreign_stream import foreign_stream
 
 if TYPE_CHECKING:
     from slangpy_rt.arrays.layout import Layout
@@ -96,17 +98,17 @@ class Backward:
             if self._stream is None:
                 self._call.run_on(stream, every)
             else:
-                theirs = device.guests(self._stream(grads)).stream()
+                theirs = foreign_stream(device, self._stream(grads)).stream()
                 stream.wait(theirs)
                 self._call.run_on(stream, every)
                 theirs.wait(stream)
         elif self._stream is None:
             self._call.run(every)
         else:
-            self._call.run(every, device.guests(self._stream(grads)).launch)
+            self._call.run(every, foreign_stream(device, self._stream(grads)).launch)
             if device.deterministic:
                 # Exact sums are added to the gradients by the device's own queue.
-                device.guests(self._stream(grads)).stream().wait(device)
+                foreign_stream(device, self._stream(grads)).stream().wait(device)
         return [self._brought(g) if isinstance(g, Tensor) else g for g in gradients]
 
     def _find_sources(self, values: tuple[Any, ...], grads: tuple[torch.Tensor, ...]) -> tuple[int, ...] | None:
@@ -149,7 +151,7 @@ class Backward:
         for k, gradient in zip(self._wanted, made, strict=True):
             if self._adds[k]:
                 gradient.zero_()
-        launch = device.launch if self._stream is None else device.guests(self._stream(grads)).direct
+        launch = device.launch if self._stream is None else foreign_stream(device, self._stream(grads)).direct
         every = (*values, *grads, *made)
         self._call.launch_at(launch, [every[k].data_ptr() for k in self._sources])
         return made
@@ -159,7 +161,9 @@ class Backward:
         if not self._on_gpu:
             return tensor_of(array.numpy())
         out = maker(self._device, array.shape, array.layout.numpy_dtype, True)()
-        self._device.bridge.fetch(array, out)
+        from slangpy_rt.interop.bridge import bridge_on
+
+        bridge_on(self._device).fetch(array, out)
         return out
 
     def _arrays(
@@ -205,7 +209,7 @@ class Backward:
             elif place in self._wanted:
                 # What is read as floats has gradients of floats, which torch rounds.
                 element = scalar_type("float") if layout.element is BFLOAT16 else layout.element
-                dense = device.layout(Tensor, element, layout.shape)
+                dense = layout_of(device, Tensor, element, layout.shape)
                 self._gradients[place] = dense
                 layout = carrying_layout(plain, None, Tensor.of(dense, device.guest, 0), fresh=True)
             self._layouts[place] = layout

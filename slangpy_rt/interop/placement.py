@@ -13,7 +13,7 @@ from slangpy_rt.interop.torch_memory import in_place, lies_on, on_host, placed
 from slangpy_rt.interop.torch_types import element_of
 
 if TYPE_CHECKING:
-    from slangpy_rt.device import Device
+    from slangpy_rt.runtime.core import DeviceCore
 
 
 def check_places(where: str, values: Sequence[Any]) -> None:
@@ -31,7 +31,7 @@ def check_places(where: str, values: Sequence[Any]) -> None:
         )
 
 
-def as_tensors(where: str, device: Device, values: Sequence[Any]) -> tuple[Any, ...]:
+def as_tensors(where: str, device: DeviceCore, values: Sequence[Any]) -> tuple[Any, ...]:
     """Arguments as the backward pass sees them: tensors of PyTorch as Tensors, not converted.
 
     Raises
@@ -43,7 +43,7 @@ def as_tensors(where: str, device: Device, values: Sequence[Any]) -> tuple[Any, 
     return tuple([as_tensor(device, v) if isinstance(v, torch.Tensor) else v for v in values])
 
 
-def as_tensor(device: Device, value: torch.Tensor) -> Tensor:
+def as_tensor(device: DeviceCore, value: torch.Tensor) -> Tensor:
     """A tensor as one of a device: its own memory where the device works there, else a copy of host memory.
 
     Raises

@@ -8,6 +8,7 @@ from typing import Any
 from slangpy_rt.arguments.conflicts import Place
 from slangpy_rt.backends.base import Buffer
 from slangpy_rt.calls.prepared import MISS, PreparedCall
+from slangpy_rt.runtime.foreign_stream import foreign_stream
 
 
 class PointerCall(PreparedCall):
@@ -40,7 +41,7 @@ class PointerCall(PreparedCall):
             launch = self._device.launch
         else:
             handle = stream(values[self._where])
-            guests = self._device.guests_of.get(handle) or self._device.guests(handle)
+            guests = self._device.guests_of.get(handle) or foreign_stream(self._device, handle)
             launch = guests.direct
         packed = self._pack(*places)
         conflicts = self._conflicts
@@ -91,7 +92,7 @@ class PointerCall(PreparedCall):
                     if place & 31:
                         return MISS
                 handle = stream(None)
-                launch = (known.get(handle) or device.guests(handle)).direct
+                launch = (known.get(handle) or foreign_stream(device, handle)).direct
             out = None
             if make is not None:
                 out = make()

@@ -10,7 +10,7 @@ from slangpy_rt.backends.base import Buffer
 from slangpy_rt.interop.pointer_call import PointerCall
 
 if TYPE_CHECKING:
-    from slangpy_rt.device import Device
+    from slangpy_rt.runtime.core import DeviceCore
 
 
 class PointerFeed(Feed):
@@ -28,7 +28,7 @@ class PointerFeed(Feed):
 
     def __init__(
         self,
-        device: Device,
+        device: DeviceCore,
         stream: Callable[[Any], int] | None,
         alike: Callable[[tuple[Any, ...]], Callable[..., bool] | None],
     ) -> None:

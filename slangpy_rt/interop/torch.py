@@ -26,7 +26,7 @@ from slangpy_rt.interop.torch_memory import (
 )
 
 if TYPE_CHECKING:
-    from slangpy_rt.device import Device
+    from slangpy_rt.runtime.core import DeviceCore
 
 
 class TorchAdapter(Adapter):
@@ -49,7 +49,7 @@ class TorchAdapter(Adapter):
         """
         return on_host(value)
 
-    def on(self, device: Device, value: torch.Tensor) -> Any:
+    def on(self, device: DeviceCore, value: torch.Tensor) -> Any:
         """Its memory as a call on a device finds it.
 
         Raises
@@ -62,7 +62,7 @@ class TorchAdapter(Adapter):
         refuse_autograd(value)
         return placed(device, value)
 
-    def feed(self, device: Device, value: torch.Tensor, access: str) -> Feed:
+    def feed(self, device: DeviceCore, value: torch.Tensor, access: str) -> Feed:
         """How its memory reaches a kernel."""
         if value.is_cuda and device.name == "vulkan":
             from slangpy_rt.interop.bridge import StagedFeed
@@ -71,7 +71,7 @@ class TorchAdapter(Adapter):
         return PointerFeed(device, current_stream(value.device.index) if value.is_cuda else None, alike)
 
     def result_maker(
-        self, device: Device, shape: tuple[int, ...], dtype: np.dtype[Any], kind: str
+        self, device: DeviceCore, shape: tuple[int, ...], dtype: np.dtype[Any], kind: str
     ) -> Callable[[], torch.Tensor]:
         """What makes new tensors for a result, where the arguments lie or else in host memory."""
         return maker(device, shape, dtype, kind == "torch_gpu")

@@ -18,8 +18,8 @@ import numpy as np
 import pytest
 
 from slangpy_rt.backends.base import Buffer
-from slangpy_rt.backends.vulkan.backend import VulkanBackend, VulkanBuffer, VulkanKernel
 from slangpy_rt.backends.vulkan import heap as _vk_heap
+from slangpy_rt.backends.vulkan.backend import VulkanBackend, VulkanBuffer, VulkanKernel
 from slangpy_rt.backends.vulkan.device import STAGED, Block
 from slangpy_rt.backends.vulkan.heap import Heap
 from slangpy_rt.core.errors import DeviceError, DeviceLostError, OutOfMemoryError, UnsupportedError
