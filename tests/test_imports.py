@@ -22,14 +22,14 @@ UPWARD: set[tuple[str, str]] = set()
 OUTSIDE = {
     "_cffi_backend": {"slangpy_rt.backends.cuda.ffi"},
     "vulkan": {"slangpy_rt.backends.vulkan.instance"},
-    "cuda": {"slangpy_rt.backends.cuda.backend", "slangpy_rt.backends.cuda.driver", "slangpy_rt.tools.cli"},
+    "cuda": {"slangpy_rt.backends.cuda.compile", "slangpy_rt.backends.cuda.driver", "slangpy_rt.tools.cli"},
     "filelock": {"slangpy_rt.core.disk_cache"},
     "platformdirs": {"slangpy_rt.core.disk_cache", "slangpy_rt.backends.cpu.backend"},
     "ml_dtypes": {"slangpy_rt.interop.torch_memory"},
     "torch": {"slangpy_rt.interop.", "slangpy_rt.arrays.exported"},
     "nvtx": {"slangpy_rt.runtime.labels"},
     "slangpy": {"slangpy_rt.backends.rhi.device"},
-    "ziglang": {"slangpy_rt.backends.cpu.backend"},
+    "ziglang": {"slangpy_rt.backends.cpu.compile"},
     "rich": {"slangpy_rt.demo.", "slangpy_rt.tools.cli"},
     "PIL": {"slangpy_rt.demo.", "slangpy_rt.arrays.picture"},
     "skimage": {"slangpy_rt.demo."},
@@ -153,6 +153,7 @@ print(sorted(n for n in sys.modules if n.startswith("slangpy_rt.slang.") or n.st
     assert found.stderr == ""
     light = (
         "backends.base",
+        "backends.extras",
         "backends.selection",
         "slang.constants",
         "slang.declarations",

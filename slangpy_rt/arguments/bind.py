@@ -92,11 +92,11 @@ def bind(where: str, scope: Scope, param: Param, value: Any, how: Map = NO_MAP) 
     """
     stand_in: Any = converter(type(value))
     adapter = stand_in if isinstance(stand_in, Adapter) else None
+    if adapter is not None:
+        whole = scope.struct(param.type)
+        if container(whole) is None and holds_one_array(whole):
+            return _bind_parts(where, scope, replace(param, type=whole), value, how, *one_part(whole))
     if stand_in is not None:
-        if adapter is not None:
-            whole = scope.struct(param.type)
-            if container(whole) is None and holds_one_array(whole):
-                return _bind_parts(where, scope, replace(param, type=whole), value, how, *one_part(whole))
         try:
             if param.direction != "in" and adapter is not None:
                 adapter.check_writable(value)
@@ -203,8 +203,7 @@ def _slang_converts(type_: SlangType, param: Param) -> bool:
 
 def bind_result(where: str, scope: Scope, type_: SlangType, value: Any, how: Map = NO_MAP) -> Bound:
     """Fit an array given as ``_result`` to the function's return type."""
-    ours = isinstance(value, (NDBuffer, np.ndarray))
-    adapter = None if ours else adapter_for_result(value)
+    adapter = adapter_for_result(value)
     if adapter is not None:
         try:
             other = adapter.on(scope.device, value)
@@ -213,7 +212,7 @@ def bind_result(where: str, scope: Scope, type_: SlangType, value: Any, how: Map
             raise error if str(error).startswith(where) else BindError(f"{where} is {error}") from None
         feed = _stand_in_feed(where, scope.device, value, other, adapter, inner)
         return replace(inner, feed=feed, host=adapter.result_kind(value))
-    if not ours:
+    if not isinstance(value, (NDBuffer, np.ndarray)):
         raise BindError(
             f"{where}: pass a Tensor, an NDBuffer, a NumPy array, or one of their types, not {describe(value)}."
         )

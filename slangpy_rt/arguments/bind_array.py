@@ -258,8 +258,10 @@ def _bind_host(
         feed = HostViewFeed(device, np.asarray if own is not None else convert)
     else:
         # There and back again; in shared memory, elements with gaps inside, such as float3 in Fortran order.
-        dense = is_array and array.dtype == dtype and array.dtype.isnative and array.flags.c_contiguous
-        feed = HostCopyFeed(device, np.asarray if dense else convert, access)
+        as_it_is = (
+            not shared and is_array and array.dtype == dtype and array.dtype.isnative and array.flags.c_contiguous
+        )
+        feed = HostCopyFeed(device, np.asarray if as_it_is else convert, access)
     return Bound(
         name, type_, scalar, stored.count, access, "array", outer, strides, True, host, feed, fit,
         record=stored.record,

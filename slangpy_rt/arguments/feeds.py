@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from slangpy_rt.backends.base import Buffer, SharedBuffer
+from slangpy_rt.backends.extras import ZeroCopy
 from slangpy_rt.core.addresses import address_of
 from slangpy_rt.core.conversion import as_element
 from slangpy_rt.core.dtypes import limits, span, storage
@@ -222,6 +223,7 @@ class HostViewFeed(Feed):
     lasting = False
 
     def __init__(self, device: DeviceCore, as_array: Callable[[Any], npt.NDArray[Any]]) -> None:
+        assert isinstance(device.backend, ZeroCopy)
         self._wrap = device.backend.wrap
         self._as_array = as_array
         # Whether values are used as they are.
@@ -230,10 +232,8 @@ class HostViewFeed(Feed):
     def feed(self, value: Any, block: list[Any], buffers: list[Buffer]) -> None:
         array = self._as_array(value)
         address = address_of(array)
-        buffer = self._wrap(address, array.nbytes, array)
-        assert buffer is not None
         block.append(address)
-        buffers.append(buffer)
+        buffers.append(self._wrap(address, array.nbytes, array))
 
 
 class HostCopyFeed(Feed):
@@ -259,7 +259,7 @@ class HostCopyFeed(Feed):
         self._access = access
         self._shared_bytes = shared_bytes
         # Prepared calls end with the device: nobody has to ask whether it is open.
-        self._alloc_shared = device.backend.alloc_shared
+        self._alloc_shared = device.alloc_mapped
         self.returns = self.waits = access != "in"
         self.brings = int(self.returns)
 

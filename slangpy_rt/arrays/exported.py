@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from slangpy_rt.arrays.dlpack import CUDA, LEGACY, handed_over
+from slangpy_rt.backends.extras import ForeignStreams
 from slangpy_rt.runtime.host_view import host_view
 
 if TYPE_CHECKING:
@@ -80,6 +81,7 @@ def wait_for(array: NDBuffer, stream: int) -> None:
     device = array.device
     device.check_open()
     _gather(array)
+    assert isinstance(device.backend, ForeignStreams)
     queue, own = device.backend.guest_queue(stream), device.backend.queue
     if queue is not own:
         queue.wait(own.mark())

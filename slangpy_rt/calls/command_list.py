@@ -15,6 +15,7 @@ from slangpy_rt.arguments.computed import is_whole
 from slangpy_rt.arrays.layout import layout_of
 from slangpy_rt.arrays.ndbuffer import NDBuffer
 from slangpy_rt.backends.base import Buffer, Dispatch, Recording
+from slangpy_rt.backends.extras import change, recording_of
 from slangpy_rt.core.checks import write_text
 from slangpy_rt.core.dtypes import element_type
 from slangpy_rt.core.errors import BindError, ShapeError
@@ -126,11 +127,11 @@ class CommandList:
             device.check_open()
         recording = self._recording
         if recording is None:
-            recording = self._recording = device.backend.record(*self._steps())
+            recording = self._recording = recording_of(device.backend, *self._steps())
             self._touched = None
             self._launchers = _launchers(self.calls)
         if device.plain and stream is None and not self._launchers:
-            device.backend.replay(recording)
+            device.backend.queue.replay(recording)
             return
         lane = lane_of(device, "CommandList.submit", stream)
         if not self._launchers:
@@ -233,7 +234,7 @@ class CommandList:
             self._recording = None
         elif self._recording is not None and new.dispatch is not None:
             ran = sum(len(c.copies) + (c.dispatch is not None) for c in self.calls[:place])
-            self.device.backend.update(self._recording, ran, new.dispatch)
+            change(self.device.backend, self._recording, ran, new.dispatch)
             if new.launcher is not None:
                 self._launchers = _launchers(self.calls)
 

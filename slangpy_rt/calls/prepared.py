@@ -313,7 +313,7 @@ class PreparedCall:
         if not device.plain:
             device.synchronize()
             return
-        device.backend.sync()
+        device.backend.sync_all()
         if device.diagnostics.pending:
             device.show_printed()
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from slangpy_rt.backends.base import Buffer, Kernel, Queue
 from slangpy_rt.runtime.core import DeviceCore
-from slangpy_rt.runtime.stream import Stream
+from slangpy_rt.runtime.stream import Stream, foreign_streams
 
 
 class ForeignStream:
@@ -19,7 +19,7 @@ class ForeignStream:
     Attributes
     ----------
     direct : callable
-        As ``Backend.launch``, for kernels that touch no memory of the device.
+        As ``Queue.launch``, for kernels that touch no memory of the device.
     """
 
     def __init__(self, device: DeviceCore, queue: Queue) -> None:
@@ -29,7 +29,7 @@ class ForeignStream:
         self.direct = device.launch if self._own else device.queue_launch(queue)
 
     def launch(self, kernel: Kernel, groups: tuple[int, int, int], args: bytes, buffers: Sequence[Buffer]) -> None:
-        """As ``Backend.launch``, for any kernel."""
+        """As ``Queue.launch``, for any kernel."""
         guest = self._device.guest
         if self._own or all(buffer is guest for buffer in buffers):
             self.direct(kernel, groups, args, buffers)
@@ -51,5 +51,5 @@ def foreign_stream(device: DeviceCore, handle: int) -> ForeignStream:
     if found is None:
         device.check_open()
         with device.lock:
-            found = device.guests_of[handle] = ForeignStream(device, device.backend.guest_queue(handle))
+            found = device.guests_of[handle] = ForeignStream(device, foreign_streams(device).guest_queue(handle))
     return found

@@ -171,14 +171,14 @@ def _device_rows(name: str) -> list[tuple[str, str]]:
 
 
 def _cxx() -> str:
-    from slangpy_rt.backends.cpu.backend import find_compiler
+    from slangpy_rt.backends.cpu.compile import find_compiler
 
     command = find_compiler()
     return " ".join(command) if command else "none: install g++ or clang++, or `pip install ziglang`"
 
 
 def _nvrtc() -> str:
-    from slangpy_rt.backends.cuda.backend import nvrtc_version
+    from slangpy_rt.backends.cuda.compile import nvrtc_version
 
     return nvrtc_version()
 
