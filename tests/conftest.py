@@ -14,6 +14,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 
 import pytest
 
@@ -25,7 +26,7 @@ for _name in ("SLANGPY_RT_DEVICE", "SLANGPY_RT_OVERRIDE", "SLANGPY_RT_DEBUG", "S
 
 import slangpy_rt as spy  # noqa: E402
 from slangpy_rt.backends.extras import MappedMemory  # noqa: E402
-from tests.depth import is_deep  # noqa: E402
+from tests.depth import MARKERS, is_deep, mark_left_out, part_of, read_part  # noqa: E402
 from tests.dxc import Dxc  # noqa: E402
 
 # (backend, capability) -> why it will never be there. A gap without an entry fails.
@@ -92,6 +93,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     parser.addoption("--validation", action="store_true", help="open Vulkan with its layers; any message fails")
     parser.addoption("--deep", action="store_true", help="also tests that take long, and more of each kind")
+    parser.addoption(
+        "--deep-part",
+        metavar="K/N",
+        help="of what --deep adds, this part alone: K of N, or auto for another one each day",
+    )
     parser.addoption("--long", action="store_true", help="as --deep; property tests: many more cases, of any layout")
     parser.addoption(
         "--texts", action="store_true", help="kernels of slang-rhi's devices also as D3D12 and Metal have them"
@@ -100,26 +106,47 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    for name, what in (("deep", "runs with --deep alone"), ("random_cases", "tries more cases with --deep")):
+    for name, what in MARKERS.items():
         config.addinivalue_line("markers", f"{name}: {what}")
+    if config.getoption("--deep-part"):
+        # In place of "auto", so that all processes of a run have the same part.
+        config.option.deep_part = "{}/{}".format(*read_part(config.getoption("--deep-part")))
     if config.getoption("--texts"):
         from tests.texts import from_options
 
         config.pluginmanager.register(from_options(config, _required()))
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what takes long, unless it was asked for by ``--deep`` or by its own name."""
-    if is_deep(config) or any("::" in argument for argument in config.args):
+    """Leave out what takes long, unless it was asked for by ``--deep`` or by its own name, or keep a part of it."""
+    mark_left_out(items, _chosen(config))
+    if config.getoption("--deep-part"):
+        part, parts = read_part(config.getoption("--deep-part"))
+        kept = [i for i in items if _is_of_deep_run(i) and part_of(i.nodeid, parts) == part]
+    elif is_deep(config) or any("::" in argument for argument in config.args):
         return
-    left_out = [item for item in items if item.get_closest_marker("deep")]
-    if left_out:
-        config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if not item.get_closest_marker("deep")]
+    else:
+        kept = [item for item in items if not item.get_closest_marker("deep")]
+    if len(kept) < len(items):
+        left = set(kept)
+        config.hook.pytest_deselected(items=[item for item in items if item not in left])
+        items[:] = kept
+
+
+def _is_of_deep_run(item: pytest.Item) -> bool:
+    return bool(item.get_closest_marker("deep") or item.get_closest_marker("random_cases"))
 
 
 def pytest_report_header() -> list[str]:
     return [f"{d.type}: {'tested' if d.available else d.reason}" for d in spy.devices()]
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Say which part ran, also with ``-q``, which has no header."""
+    part = config.getoption("--deep-part")
+    if part:
+        terminalreporter.write_line(f"deep tests: part {part}; --deep-part={part} runs it again")
 
 
 def pytest_collection_finish() -> None:
@@ -167,7 +194,7 @@ def internal_names() -> Iterator[None]:
     """The modules of a test use names that are slangpy_rt's own, and are compiled in this process."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("slangpy_rt.slang.session.check_names", lambda *_: None)
-        patch.setattr("slangpy_rt.slang.source._compiler", lambda: None)
+        patch.setattr("slangpy_rt.slang.sessions.compiler_process", lambda: None)
         yield
 
 
@@ -201,8 +228,12 @@ def requires(device: spy.Device) -> Requires:
 
 def _chosen(config: pytest.Config) -> list[str]:
     asked: list[str] = config.getoption("--backend")
-    if asked:
-        return asked
+    return asked or _tested()
+
+
+@lru_cache(maxsize=1)
+def _tested() -> list[str]:
+    """Backends of a run that names none; asking the drivers takes 14 ms, and each of 800 tests is given them."""
     required = [name for name in _required() if name != "dxc"]
     # The same hardware another way; asked for by name.
     present = [d.type for d in spy.devices() if d.available and not d.type.startswith("rhi-")]

@@ -1,8 +1,14 @@
-"""What the default run of the tests leaves out, so that it ends soon; ``--deep`` runs all of it."""
+"""What the default run of the tests leaves out, so that it ends soon; ``--deep`` runs all of it.
+
+``--deep-part=K/N`` runs one of N parts of what is left out, and nothing else. Nothing here runs a test.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import time
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import hypothesis
@@ -13,6 +19,27 @@ from hypothesis import strategies as st
 deep = pytest.mark.deep
 # A test that tries more random cases with --deep.
 random_cases = pytest.mark.random_cases
+# A test of what does not depend on the device: the default run has each of its cases on one device.
+one_device = pytest.mark.one_device
+# One that has all its cases on each device all the same, where a module is marked ``one_device``.
+every_device = pytest.mark.sampled(1)
+MARKERS = {
+    "deep": "runs with --deep alone",
+    "random_cases": "tries more cases with --deep",
+    "one_device": "runs on one device, with --deep on all",
+    "sampled(count)": "runs one of that many cases, with --deep all",
+}
+# In how many parts ``--deep-part=auto`` divides the deep tests.
+PARTS = 4
+
+
+def sampled(count: int) -> pytest.MarkDecorator:
+    """Mark a test of which the default run has each ``count``-th case, other ones on each device.
+
+    Example: with four cases, ``sampled(3)``, and the devices Vulkan and CPU, cases 0 and 3 run on Vulkan and case 1
+    on the CPU.
+    """
+    return pytest.mark.sampled(count)
 
 
 def one_in(count: int, values: Iterable[Any]) -> list[Any]:
@@ -22,7 +49,59 @@ def one_in(count: int, values: Iterable[Any]) -> list[Any]:
 
 def is_deep(config: pytest.Config) -> bool:
     """Whether the run is one with all cases."""
-    return bool(config.getoption("--deep") or config.getoption("--long"))
+    return bool(config.getoption("--deep") or config.getoption("--long") or config.getoption("--deep-part"))
+
+
+def mark_left_out(items: Iterable[pytest.Item], backends: Sequence[str]) -> None:
+    """Mark as ``deep`` the cases that ``one_device`` and ``sampled`` take from the default run.
+
+    Parameters
+    ----------
+    items
+        All tests that were collected: a test's cases are counted in their order.
+    backends : sequence of str
+        The devices of the run, by name.
+    """
+    seen: Counter[tuple[str, str, str]] = Counter()
+    for item in items:
+        how = item.get_closest_marker("sampled") or item.get_closest_marker("one_device")
+        if how is None or item.get_closest_marker("deep"):
+            continue
+        place = item.nodeid.partition("[")[0]
+        params: dict[str, object] = getattr(getattr(item, "callspec", None), "params", {})
+        backend = str(params.get("backend_name", ""))
+        number = seen[place, backend, how.name]
+        seen[place, backend, how.name] += 1
+        # By the name, lest all tests of no device run their first case, and all of one case on the first device.
+        turn = zlib.crc32(place.encode())
+        at = backends.index(backend) if backend else turn
+        if how.name == "sampled":
+            left_out = (number - at) % how.args[0]
+        else:
+            left_out = bool(backend) and (number + turn - at) % len(backends)
+        if left_out:
+            item.add_marker(deep)
+
+
+def read_part(text: str) -> tuple[int, int]:
+    """K and N of ``K/N``; of ``auto`` by the day of the year, in UTC.
+
+    Raises
+    ------
+    pytest.UsageError
+        If the text is neither.
+    """
+    if text == "auto":
+        return time.gmtime().tm_yday % PARTS + 1, PARTS
+    part, slash, parts = text.partition("/")
+    if slash and part.isdecimal() and parts.isdecimal() and 1 <= int(part) <= int(parts):
+        return int(part), int(parts)
+    raise pytest.UsageError(f"--deep-part: expected K/N with K from 1 to N, such as 2/4, or auto; got {text!r}.")
+
+
+def part_of(nodeid: str, parts: int) -> int:
+    """Which part, from 1 on, a test belongs to: the same in each run, whatever other tests there are."""
+    return zlib.crc32(nodeid.encode()) % parts + 1
 
 
 def explore(
@@ -33,11 +112,11 @@ def explore(
     Parameters
     ----------
     examples : int
-        Cases with ``--deep``; a third of them without, ``many`` times as many with ``--long``.
+        Cases with ``--deep``; a sixth of them without, ``many`` times as many with ``--long``.
     """
     long = config.getoption("--long")
     settings = hypothesis.settings(
-        max_examples=examples * many if long else examples if is_deep(config) else examples // 3,
+        max_examples=examples * many if long else examples if is_deep(config) else examples // 6,
         derandomize=not long,
         database=None,
         deadline=None,

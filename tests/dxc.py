@@ -12,7 +12,7 @@ from ctypes import c_char_p, c_int32, c_size_t, c_uint32, c_void_p
 from pathlib import Path
 from typing import Any
 
-# What Slang 2026.12 hands to DXC 1.8; tests/null/test_dxil.py compares what either makes of that.
+# What Slang 2026.12 hands to DXC 1.8; tests/slang/test_dxil.py compares what either makes of that.
 OPTIONS = (
     "-T", "cs_6_6", "-E", "_spy_kernel", "-HV", "2021", "-enable-16bit-types", "-Zpr", "-O1", "-no-warnings",
     "-disable-payload-qualifiers",

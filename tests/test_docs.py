@@ -14,13 +14,23 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from tests.depth import deep
+
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 NOTES = [ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*/*.md"))]
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.M | re.S)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+# These take 6 to 20 s each, the others 3 at most.
+LONG_PAGES = ("command-lists.md", "functions.md", "gradients.md", "mlp.md")
+
+
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(page, marks=deep) if page.name in LONG_PAGES else page for page in PAGES],
+    ids=lambda page: page.name,
+)
 def test_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}
@@ -47,6 +57,7 @@ def test_a_wrong_output_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     test_page_runs(page, tmp_path, monkeypatch)
 
 
+@deep
 def test_the_example_learns(tmp_path: Path) -> None:
     command = [sys.executable, str(ROOT / "docs" / "examples" / "learn_image.py"), "--device", "cpu"]
     command += ["--steps", "60", "--batch", "8192", "--out", str(tmp_path)]

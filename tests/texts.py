@@ -28,9 +28,10 @@ from slangpy_rt.calls import build as plan
 from slangpy_rt.core.errors import CompileError, UnsupportedError
 from slangpy_rt.core.target import Target
 from slangpy_rt.slang.library import Library
-from slangpy_rt.slang.session import Session, is_ours
+from slangpy_rt.slang.session import Session
+from slangpy_rt.slang.shader_modules import is_ours
 from tests.dxc import Dxc, DxcError
-from tests.null.test_hlsl import HLSL, METAL, check_hlsl, check_metal
+from tests.slang.test_hlsl import HLSL, METAL, check_hlsl, check_metal
 
 # By device, what its kernels become.
 LANGUAGES = {"rhi-vulkan-handles": ("HLSL",), "rhi-vulkan": ("HLSL", "MSL")}

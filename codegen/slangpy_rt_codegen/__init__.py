@@ -1,12 +1,11 @@
 """Writes kernels: a frozen call description in, Slang text out. Imports only the standard library."""
 
-from slangpy_rt_codegen.kernel import emit
+from slangpy_rt_codegen.emit import emit
 from slangpy_rt_codegen.layout import BlockField, block_fields
-from slangpy_rt_codegen.spec import GROUP_SIZE, VERSION, CallSpec, Operand, Record, RecordField
+from slangpy_rt_codegen.spec import GROUP_SIZE, CallSpec, Operand, Record, RecordField
 
 __all__ = [
     "GROUP_SIZE",
-    "VERSION",
     "BlockField",
     "CallSpec",
     "Operand",

@@ -25,6 +25,9 @@ _SIZED = re.compile(rf"({'|'.join(SCALARS)})([1-4])(?:x([1-4]))?")
 _WORDS = frozenset(
     {"bwd_diff", "fwd_diff", "no_diff", "for", "if", "else", "return", "void", "out", "inout", "uniform", "struct"}
 )
+# A kernel of any module asks which of the module's names are among these; a module may have hundreds.
+_HIDEABLE = _ALIASED | _WORDS | {f"{s}{n}" for s in SCALARS for n in range(1, 5)}
+_HIDEABLE |= {f"{s}{n}x{m}" for s in SCALARS for n in range(1, 5) for m in range(1, 5)}
 _OPERATORS = frozenset(
     {"new", "sizeof", "alignof", "countof", "nonuniform", "bwd_diff", "fwd_diff", "no_diff", "expand", "each"}
 )
@@ -42,7 +45,7 @@ _NAME = re.compile(r"(?<![\w.])[A-Za-z]\w*")
 
 def hidden(names: Collection[str]) -> tuple[str, ...]:
     """Which of the names that a kernel's modules declare are also names of Slang's that kernels use."""
-    return tuple(sorted(n for n in set(names) if n in _ALIASED or n in _WORDS or _SIZED.fullmatch(n)))
+    return tuple(sorted(_HIDEABLE.intersection(names)))
 
 
 def nameless(names: Collection[str]) -> tuple[str, ...]:

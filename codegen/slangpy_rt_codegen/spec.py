@@ -5,13 +5,12 @@ Holds values only. Sizes are not among them: they reach the kernel in its argume
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-# Part of every cache key: raise it when the same spec begins to emit another text or block.
-VERSION = 4
+from dataclasses import dataclass, field
 
 # Threads of a group. On an H200, 256 threads of one float each reach 3380 GB/s and 64 threads 1272.
 GROUP_SIZE = 256
+# Ways of adding to a gradient in which a thread adds up what it has before it adds that to memory.
+_SUMMED = ("sum", "column", "row")
 
 
 @dataclass(frozen=True)
@@ -57,6 +56,12 @@ class Operand:
         Where in the variable each part goes (``".position"``, ``"[2]"``), and the part.
     grad_in, grad_out : Operand or None
         In a derivative, the gradients of what it is no part of: one that is read and one that is written.
+    gradients : tuple of Operand
+        Those of ``grad_in`` and ``grad_out`` that there are.
+    summed : bool
+        Whether a thread adds up what it has for this gradient before it adds that to memory.
+    moves : bool
+        Whether its address or value depends on the element's index in each dimension.
     """
 
     name: str
@@ -72,23 +77,33 @@ class Operand:
     parts: tuple[tuple[str, Operand], ...] = ()
     grad_in: Operand | None = None
     grad_out: Operand | None = None
+    gradients: tuple[Operand, ...] = field(init=False, repr=False, compare=False)
+    summed: bool = field(init=False, repr=False, compare=False)
+    moves: bool = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        # Attributes of a frozen value cannot be assigned.
+        own = self.__dict__
+        own["gradients"] = tuple([g for g in (self.grad_in, self.grad_out) if g is not None])
+        own["summed"] = self.access in _SUMMED
+        walked = self.mode in ("tensor", "gradient") and self.step == "next"
+        own["moves"] = self.mode == "strided" or walked or "index[" in self.code
 
     @property
     def places(self) -> tuple[Operand, ...]:
         """Itself, or what it is put together from."""
-        return (self,) if self.mode != "parts" else tuple(p for _, part in self.parts for p in part.places)
+        return (self,) if self.mode != "parts" else tuple([p for _, part in self.parts for p in part.places])
 
     @property
     def leaves(self) -> tuple[Operand, ...]:
         """What it takes from the argument block: its places, the values of those that are computed, gradients."""
-        return tuple(
-            leaf for place in self.places for leaf in (place, *(value for _, value in place.parts), *place.gradients)
-        )
-
-    @property
-    def gradients(self) -> tuple[Operand, ...]:
-        """Those of its gradients that there are."""
-        return tuple(g for g in (self.grad_in, self.grad_out) if g is not None)
+        out: list[Operand] = []
+        for place in self.places:
+            out.append(place)
+            if place.parts:
+                out += [value for _, value in place.parts]
+            out += place.gradients
+        return tuple(out)
 
 
 @dataclass(frozen=True)
@@ -177,6 +192,16 @@ class CallSpec:
     hidden : tuple of str
         Names of Slang's core module that mean something else in the modules. Then what is the user's in this
         description is marked as ``names.own`` does it.
+    all_operands : tuple of Operand
+        The globals, the parameters and then the result.
+    leaves : tuple of Operand
+        What the argument block holds, in order.
+    sums : tuple of Operand
+        The leaves that are ``summed``.
+    walks : bool
+        Whether a thread takes elements that are ``step`` apart, so that it has something to add up.
+    indexed : bool
+        Whether an element's code needs its multi-dimensional index.
     """
 
     title: str
@@ -198,33 +223,19 @@ class CallSpec:
     derivative: str = ""
     hidden: tuple[str, ...] = ()
 
-    @property
-    def all_operands(self) -> tuple[Operand, ...]:
-        """The globals, the parameters and then the result."""
-        assigned = tuple(o for _, o in self.assigned)
-        return assigned + self.operands + ((self.result,) if self.result else ())
+    all_operands: tuple[Operand, ...] = field(init=False, repr=False, compare=False)
+    leaves: tuple[Operand, ...] = field(init=False, repr=False, compare=False)
+    sums: tuple[Operand, ...] = field(init=False, repr=False, compare=False)
+    walks: bool = field(init=False, repr=False, compare=False)
+    indexed: bool = field(init=False, repr=False, compare=False)
 
-    @property
-    def leaves(self) -> tuple[Operand, ...]:
-        """What the argument block holds, in order."""
-        return tuple(leaf for o in self.all_operands for leaf in o.leaves)
-
-    @property
-    def sums(self) -> tuple[Operand, ...]:
-        """Gradients for which a thread adds up what it has before it adds that to memory."""
-        return tuple(o for o in self.leaves if o.access in ("sum", "column", "row"))
-
-    @property
-    def walks(self) -> bool:
-        """Whether a thread takes elements that are ``step`` apart, so that it has something to add up."""
-        return bool(self.sums) and self.entry != "range" and len(self.group) == 1
-
-    @property
-    def indexed(self) -> bool:
-        """Whether an element's code needs its multi-dimensional index."""
-        return self.raw or len(self.group) > 1 or any(_moves(o) for o in self.leaves)
-
-
-def _moves(o: Operand) -> bool:
-    """Whether it depends on the element's index in each dimension."""
-    return o.mode == "strided" or (o.mode in ("tensor", "gradient") and o.step == "next") or "index[" in o.code
+    def __post_init__(self) -> None:
+        # Attributes of a frozen value cannot be assigned.
+        own = self.__dict__
+        last = (self.result,) if self.result else ()
+        every = own["all_operands"] = (*[o for _, o in self.assigned], *self.operands, *last)
+        leaves = own["leaves"] = tuple([leaf for o in every for leaf in o.leaves])
+        sums = own["sums"] = tuple([o for o in leaves if o.summed])
+        tiled = len(self.group) > 1
+        own["walks"] = bool(sums) and self.entry != "range" and not tiled
+        own["indexed"] = self.raw or tiled or any(o.moves for o in leaves)

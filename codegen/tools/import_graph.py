@@ -4,7 +4,7 @@
     python codegen/tools/import_graph.py --write     writes the drawing into docs/architecture.md
 
 Counted are imports at the top of a file, imports inside of functions, and imports for type checkers alike: each is a
-piece of knowledge. ``tests/null/test_imports.py`` calls the same functions.
+piece of knowledge. ``tests/test_imports.py`` calls the same functions.
 """
 
 from __future__ import annotations

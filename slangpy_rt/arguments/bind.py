@@ -10,13 +10,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from enum import Enum
 from functools import partial
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from slangpy_rt.arguments.adapters import converter, describe, is_plain_sequence, is_torch
+from slangpy_rt.arguments.adapters import converter, describe, is_torch
 from slangpy_rt.arguments.bind_array import (
     as_tensor,
     bind_array,
@@ -45,32 +44,31 @@ from slangpy_rt.arguments.feeds import (
 )  # fmt: skip
 from slangpy_rt.arguments.mapping import NO_MAP, Map
 from slangpy_rt.arguments.scope import Scope
-from slangpy_rt.arrays.differentiable import DiffPair, GradientRef
-from slangpy_rt.arrays.ndbuffer import MOST_DIMENSIONS, NDBuffer
+from slangpy_rt.arguments.struct_values import (
+    PAIR,
+    concrete,
+    holds_one_array,
+    one_part,
+    parts_of,
+    rows_of,
+    structs_array,
+)  # fmt: skip
+from slangpy_rt.arrays.ndbuffer import NDBuffer
 from slangpy_rt.arrays.value_ref import ValueRef
 from slangpy_rt.core.conversion import (
-    Named,
     as_element,
     as_number,
     case_of,
-    check_fields,
-    check_type,
-    item_type,
     kind_of,
 )  # fmt: skip
 from slangpy_rt.core.dtypes import NUMPY_OF, Storage, scalar_type
 from slangpy_rt.core.errors import BindError
 from slangpy_rt.core.shapes import contiguous
-from slangpy_rt.core.structs import fields_of
-from slangpy_rt.core.types import Field, Param, SlangType
+from slangpy_rt.core.types import Param, SlangType
 
 if TYPE_CHECKING:
-    from slangpy_rt.device import Device
+    from slangpy_rt.runtime.core import DeviceCore
 
-# How to get a value's parts, and the place, name and type of each.
-Parts = tuple[Callable[[Any], Any], list[tuple[str, str, SlangType]]]
-
-_PAIR = "DifferentialPair<"
 _BYTES = ("ByteAddressBuffer", "RWByteAddressBuffer")
 
 
@@ -92,11 +90,11 @@ def bind(where: str, scope: Scope, param: Param, value: Any, how: Map = NO_MAP) 
         If the parameter's type, or the device, has no way to take it.
     """
     stand_in: Any = converter(type(value))
-    if hasattr(stand_in, "on"):
-        whole = scope.struct(param.type)
-        if container(whole) is None and _holds_one_array(whole):
-            return _bind_parts(where, scope, replace(param, type=whole), value, how, *_one_part(whole))
     if stand_in is not None:
+        if hasattr(stand_in, "on"):
+            whole = scope.struct(param.type)
+            if container(whole) is None and holds_one_array(whole):
+                return _bind_parts(where, scope, replace(param, type=whole), value, how, *one_part(whole))
         try:
             if param.direction != "in" and hasattr(stand_in, "check_writable"):
                 stand_in.check_writable(value)
@@ -122,8 +120,10 @@ def bind(where: str, scope: Scope, param: Param, value: Any, how: Map = NO_MAP) 
                 else replace(bound, fit=max(bound.fit, CONVERTED))
             )
     if param.type.kind == "interface":
-        param = replace(param, type=_concrete(where, scope, param.type, value))
-    param = replace(param, type=scope.struct(param.type))
+        param = replace(param, type=concrete(where, scope, param.type, value))
+    whole = scope.struct(param.type)
+    if whole is not param.type:
+        param = replace(param, type=whole)
     bound = _bind(where, scope, param, value, how)
     if how.fields and bound.mode != "parts":
         raise BindError(f"{where}: map names fields, but {describe(value)} is taken whole; give call dimensions.")
@@ -145,7 +145,7 @@ def bind(where: str, scope: Scope, param: Param, value: Any, how: Map = NO_MAP) 
     return _mapped(bound, how.dims)
 
 
-def _stand_in_feed(where: str, device: Device, value: Any, other: Any, stand_in: Any, inner: Bound) -> Feed:
+def _stand_in_feed(where: str, device: DeviceCore, value: Any, other: Any, stand_in: Any, inner: Bound) -> Feed:
     """How what a value stands for reaches the kernel, if need be by converting the value at each call."""
     if not hasattr(stand_in, "on"):
         return ConvertedFeed(stand_in, inner.feed, inner.access != "in")
@@ -201,7 +201,8 @@ def _slang_converts(type_: SlangType, param: Param) -> bool:
 
 def bind_result(where: str, scope: Scope, type_: SlangType, value: Any, how: Map = NO_MAP) -> Bound:
     """Fit an array given as ``_result`` to the function's return type."""
-    if is_torch(type(value)):
+    ours = isinstance(value, (NDBuffer, np.ndarray))
+    if not ours and is_torch(type(value)):
         stand_in: Any = converter(type(value))
         try:
             other = stand_in.on(scope.device, value)
@@ -210,12 +211,12 @@ def bind_result(where: str, scope: Scope, type_: SlangType, value: Any, how: Map
             raise error if str(error).startswith(where) else BindError(f"{where} is {error}") from None
         feed = _stand_in_feed(where, scope.device, value, other, stand_in, inner)
         return replace(inner, feed=feed, host=stand_in.result_kind(value))
-    if not isinstance(value, (NDBuffer, np.ndarray)):
+    if not ours:
         raise BindError(
             f"{where}: pass a Tensor, an NDBuffer, a NumPy array, or one of their types, not {describe(value)}."
         )
-    stored = stored_as(where, scope.struct(type_))
-    bound = bind_array(where, scope.device, "_result", scope.struct(type_), stored, "out", value)
+    element = scope.struct(type_)
+    bound = bind_array(where, scope.device, "_result", element, stored_as(where, element), "out", value)
     if how.dims is not None and len(how.dims) != len(bound.shape):
         raise BindError(f"{where}: map gives {how.dims}; {describe(value)} has {len(bound.shape)} dimensions.")
     return bound if how.dims is None else _mapped(bound, how.dims)
@@ -250,9 +251,9 @@ def _bind(where: str, scope: Scope, param: Param, value: Any, how: Map) -> Bound
         return bind_bytes(where, scope, param, value)
     if type_.kind == "pointer":
         return bind_pointer(where, scope, param, value)
-    if isinstance(value, ValueRef) and not type_.name.startswith(_PAIR):
+    if isinstance(value, ValueRef) and not type_.name.startswith(PAIR):
         return _bind_ref(where, scope, param, value)
-    parts = _parts_of(where, scope, param, value)
+    parts = parts_of(where, scope, param, value)
     if parts is not None:
         return _bind_parts(where, scope, param, value, how, *parts)
     stored = stored_as(where, type_)
@@ -285,7 +286,7 @@ def _bind_generator(where: str, param: Param, value: Generator) -> Bound:
     )  # fmt: skip
 
 
-def _bind_scalar(where: str, device: Device, name: str, type_: SlangType, stored: Storage, value: Any) -> Bound:
+def _bind_scalar(where: str, device: DeviceCore, name: str, type_: SlangType, stored: Storage, value: Any) -> Bound:
     scalar = stored.scalar
     if stored.record or kind_of(value) == "O":
         raise BindError(
@@ -330,69 +331,6 @@ def _bind_ref(where: str, scope: Scope, param: Param, value: ValueRef) -> Bound:
     )  # fmt: skip
 
 
-def _parts_of(where: str, scope: Scope, param: Param, value: Any) -> Parts | None:
-    """How to take a value apart for a parameter, or None for one that stays whole."""
-    type_ = param.type
-    if type_.name.startswith(_PAIR):
-        return _pair_parts(where, scope, type_, value)
-    if isinstance(value, (NDBuffer, np.ndarray)) and _holds_one_array(type_):
-        return _one_part(type_)
-    # To what is no struct, a named tuple is a tuple.
-    fields = fields_of(value) if type_.kind == "struct" or not isinstance(value, tuple) else None
-    if fields is not None:
-        return _named_parts(where, scope, type_, value)
-    if not isinstance(value, (list, tuple)):
-        return None
-    if type_.kind == "struct" and _lists_structs(value):
-        return None
-    if type_.kind == "struct":
-        if value and not type_.fields:  # of Slang's own, such as Tuple
-            return None
-        if len(value) != len(type_.fields):
-            names = ", ".join(f.name for f in type_.fields)
-            raise BindError(f"{where} is {describe(value)}; '{type_.name}' has {len(type_.fields)} fields: {names}.")
-        return (lambda v: v), [(f".{f.name}", f.name, f.type) for f in type_.fields]
-    whole = is_plain_sequence(value) or type_.kind not in ("vector", "matrix", "array")
-    if whole and not (type_.kind == "array" and _holds_structs(type_)):
-        return None
-    if len(value) != type_.shape[0]:
-        raise BindError(f"{where} is {describe(value)}; '{type_.name}' takes {type_.shape[0]} values.")
-    inner = item_type(type_)
-    return (lambda v: v), [(f"[{k}]", f"{k}", inner) for k in range(type_.shape[0])]
-
-
-def _pair_parts(where: str, scope: Scope, type_: SlangType, value: Any) -> Parts:
-    """A value and its derivative for a parameter that takes both as a pair."""
-    primal = type_.arguments[0]
-    assert isinstance(primal, SlangType)
-    gradient = SlangType("struct", f"{primal.name}.Differential") if primal.kind == "struct" else primal
-    places = [(".p", "p", primal), (".d", "d", gradient)]
-    if isinstance(value, NDBuffer) and value.layout.grads is not None:
-        return (lambda v: (v, v.grad)), places
-    if isinstance(value, DiffPair):
-        return (lambda v: (v, GradientRef(v))), places
-    if fields_of(value) is not None:
-        return _named_parts(
-            where, scope, replace(type_, fields=tuple(Field(name, t) for _, name, t in places)), value
-        )
-    if isinstance(value, (list, tuple)) and len(value) == 2:
-        return (lambda v: v), places
-    raise BindError(
-        f"{where} is {describe(value)}; '{type_.name}' takes an NDDifferentiableBuffer, a Tensor with gradients, "
-        "diff_pair(value, gradient), or both in a tuple."
-    )
-
-
-def _holds_one_array(type_: SlangType) -> bool:
-    """Whether a struct is a whole array in disguise, as ``MLP`` is: what it is made of is one array parameter."""
-    return type_.kind == "struct" and len(type_.fields) == 1 and container(type_.fields[0].type) is not None
-
-
-def _one_part(type_: SlangType) -> Parts:
-    """A value for the only field of a struct."""
-    return (lambda v: (v,)), [(f".{f.name}", f.name, f.type) for f in type_.fields]
-
-
 def _bind_records(where: str, scope: Scope, param: Param, value: list[Any], stored: Storage) -> Bound:
     """A list of structs' values, which makes a structured array."""
     if param.direction != "in":
@@ -400,70 +338,13 @@ def _bind_records(where: str, scope: Scope, param: Param, value: list[Any], stor
             f"{where} is {describe(value)} and would be written to; pass a structured array, a Tensor or a dict of "
             "arrays."
         )
-    shape = _rows_of(where, value)
+    shape = rows_of(where, value)
 
     def build(v: list[Any]) -> npt.NDArray[Any]:
-        return _records(where, param.type, v, stored, shape)
+        return structs_array(where, param.type, v, stored, shape)
 
-    inner = bind(where, scope, param, _records(where, param.type, value, stored, shape, scope.named))
+    inner = bind(where, scope, param, structs_array(where, param.type, value, stored, shape, scope.named))
     return replace(inner, host="", feed=ConvertedFeed(build, inner.feed, False))
-
-
-def _records(
-    where: str,
-    type_: SlangType,
-    value: list[Any],
-    stored: Storage,
-    shape: tuple[int, ...],
-    named: Named | None = None,
-) -> npt.NDArray[Any]:
-    """Structs' values in nested lists as a structured array."""
-    out = np.zeros(shape, stored.dtype)
-    for place in np.ndindex(*shape):
-        item: Any = value
-        for k in place:
-            item = item[k]
-        out[place] = as_element(where + "".join(f"[{k}]" for k in place), type_, item, named)
-    return out
-
-
-def _rows_of(where: str, value: Any) -> tuple[int, ...]:
-    """The shape of nested lists of structs' values."""
-    if not isinstance(value, list):
-        return ()
-    inner = {_rows_of(f"{where}[{k}]", item) for k, item in enumerate(value)}
-    if len(inner) > 1:
-        raise BindError(f"{where} is a list with rows of different lengths: {describe(value)}.")
-    return (len(value), *inner.pop())
-
-
-def _lists_structs(value: Any, depth: int = 0) -> bool:
-    """Whether nested lists hold structs' values only, by their fields."""
-    if depth == MOST_DIMENSIONS or not isinstance(value, list) or not value:
-        return False
-    return all(fields_of(v) is not None or _lists_structs(v, depth + 1) for v in value)
-
-
-def _named_parts(where: str, scope: Scope, type_: SlangType, value: Any) -> Parts:
-    fields: Any = fields_of(value)
-    if type_.kind == "vector":
-        wanted = [(name, scalar_type(type_.scalar)) for name in "xyzw"[: type_.shape[0]]]
-    elif type_.kind == "struct":
-        wanted = [(f.name, f.type) for f in type_.fields]
-    else:
-        raise BindError(f"{where} is {describe(value)}, a struct's value; '{type_.name}' was expected.")
-    names = [name for name, _ in wanted]
-    check_type(where, type_, value, scope.named)
-    check_fields(where, type_.name, names, value, fields)
-
-    def parts(v: Any) -> list[Any]:
-        found = fields_of(v)
-        assert found is not None
-        return [found[name] for name in names]
-
-    # Calls with dicts are repeated, and this is four times as fast.
-    quick = itemgetter(*names) if type(value) is dict and len(names) > 1 else parts
-    return quick, [(f".{name}", name, kind) for name, kind in wanted]
 
 
 def _bind_parts(
@@ -491,28 +372,3 @@ def _bind_parts(
     return Bound(
         param.name, param.type, "", 0, param.direction, "parts", (), (), True, host, feed, parts=tuple(bound)
     )  # fmt: skip
-
-
-def _concrete(where: str, scope: Scope, type_: SlangType, value: Any) -> SlangType:
-    """The struct that a value brings for a parameter of an interface type."""
-    if isinstance(value, NDBuffer):
-        found: Any = value.dtype
-    else:
-        found = value.get("_type") if isinstance(value, dict) else None
-        found = getattr(found, "slang_type", found)
-        if isinstance(found, str):
-            found = scope.named(where, found)
-    if not isinstance(found, SlangType) or found.kind != "struct":
-        raise BindError(
-            f"{where} is {describe(value)}; '{type_.name}' is an interface: name the struct, as in "
-            "{'_type': 'Name', ...}, or pass an array of structs."
-        )
-    if not scope.source.conforms(found.name, type_.name):
-        raise BindError(f"{where} is a '{found.name}', which does not implement '{type_.name}'.")
-    return found
-
-
-def _holds_structs(type_: SlangType) -> bool:
-    while type_.kind == "array" and type_.element is not None:
-        type_ = type_.element
-    return type_.kind in ("struct", "enum")

@@ -27,7 +27,7 @@ from slangpy_rt.core.structs import as_record, dtype_text
 from slangpy_rt.core.types import Param, SlangType
 
 if TYPE_CHECKING:
-    from slangpy_rt.device import Device
+    from slangpy_rt.runtime.core import DeviceCore
 
 # Types that take a whole array, and how many generic arguments they have.
 _CONTAINERS = {
@@ -43,7 +43,7 @@ _MAX_VALUE_SCALARS = 32
 
 def bind_array(
     where: str,
-    device: Device,
+    device: DeviceCore,
     name: str,
     type_: SlangType,
     stored: Storage,
@@ -64,9 +64,9 @@ def bind_array(
             f"{where} is {describe(value)}; '{type_.name}' was expected, and device data is not converted. "
             f"Make it with dtype={_as_dtype(type_)}, or convert it on the host with from_numpy(...)."
         )
-    outer = _split(where, type_, layout.full_shape, inner, value.summary)
+    outer = _split(where, type_, layout.full_shape, inner, value)
     strides = layout.strides[: len(outer)]
-    if not same_walk(inner, layout.strides[len(outer) :], stored.step):
+    if inner and not same_walk(inner, layout.strides[len(outer) :], stored.step):
         raise BindError(f"{where} is a view whose '{type_.name}' elements have gaps; copy it first.")
     host = "tensor" if isinstance(value, Tensor) else "ndbuffer"
     return Bound(
@@ -164,18 +164,21 @@ def stored_as(where: str, type_: SlangType) -> Storage:
     return found
 
 
-def check_scalars(where: str, device: Device, stored: Storage) -> None:
+def check_scalars(where: str, device: DeviceCore, stored: Storage) -> None:
     """Refuse what the device cannot load, of structs in any field."""
-    for scalar in sorted(scalars_of(stored.dtype)) if stored.record else (stored.scalar,):
+    if not stored.record:
+        check_scalar(where, device, stored.scalar)
+        return
+    for scalar in sorted(scalars_of(stored.dtype)):
         check_scalar(where, device, scalar)
 
 
-def check_scalar(where: str, device: Device, scalar: str) -> None:
+def check_scalar(where: str, device: DeviceCore, scalar: str) -> None:
     if scalar not in device.caps.scalars:
         raise UnsupportedError(f"{where}: {device.info} has no '{scalar}' in memory.")
 
 
-def check_native(where: str, device: Device, element: SlangType, what: str) -> None:
+def check_native(where: str, device: DeviceCore, element: SlangType, what: str) -> None:
     """Refuse structs that Slang, behind a pointer on this device, lays out otherwise than arrays do.
 
     Vulkan keeps a bool in 4 bytes; CUDA aligns vectors of 2 and 4 to their size (slang issues 3955, 8971, 12384),
@@ -214,7 +217,7 @@ def _holds(element: SlangType, type_: SlangType) -> bool:
 
 def _bind_host(
     where: str,
-    device: Device,
+    device: DeviceCore,
     name: str,
     type_: SlangType,
     stored: Storage,
@@ -248,32 +251,33 @@ def _bind_host(
     if not outer and access == "in" and stored.count <= _MAX_VALUE_SCALARS and not stored.record:
         feed: Feed = ValueFeed(where, type_, scalar)
         return Bound(name, type_, scalar, stored.count, access, "value", (), (), True, host, feed, fit)
-    dense = contiguous(array.shape, stored.step)
-    if "zero_copy" not in device.caps.features:
-        feed = HostCopyFeed(device, convert, access)
-        strides = dense[: len(outer)]
+    shared = "zero_copy" in device.caps.features
+    own = _usable_strides(array, stored, len(outer)) if shared and is_array else None
+    strides = (contiguous(array.shape, stored.step) if own is None else own)[: len(outer)]
+    if shared and (own is not None or access == "in"):
+        feed = HostViewFeed(device, np.asarray if own is not None else convert)
     else:
-        unit = NUMPY_OF[scalar].itemsize
-        # NumPy gives an empty array strides of 0.
-        own = tuple(s // unit for s in array.strides) if array.size else dense
-        usable = (
-            is_array
-            and array.dtype == dtype
-            and array.dtype.isnative
-            and array.flags.aligned
-            and all(s % dtype.alignment == 0 for s in array.strides)
-            and same_walk(inner, own[len(outer) :], stored.step)
-        )
-        strides = (own if usable else dense)[: len(outer)]
-        if usable or access == "in":
-            feed = HostViewFeed(device, np.asarray if usable else convert)
-        else:
-            # Elements with gaps inside, such as float3 in Fortran order: there and back again.
-            feed = HostCopyFeed(device, convert, access)
+        # There and back again; in shared memory, elements with gaps inside, such as float3 in Fortran order.
+        feed = HostCopyFeed(device, convert, access)
     return Bound(
         name, type_, scalar, stored.count, access, "array", outer, strides, True, host, feed, fit,
         record=stored.record,
     )  # fmt: skip
+
+
+def _usable_strides(array: npt.NDArray[Any], stored: Storage, outer: int) -> Shape | None:
+    """Strides in scalars of a host array that kernels can use where it lies; None of one that they cannot."""
+    dtype = stored.dtype
+    if array.dtype != dtype or not array.dtype.isnative or not array.flags.aligned:
+        return None
+    if [s for s in array.strides if s % dtype.alignment]:
+        return None
+    # NumPy gives an empty array strides of 0.
+    if not array.size:
+        return contiguous(array.shape, stored.step)
+    unit = NUMPY_OF[stored.scalar].itemsize
+    own = tuple([s // unit for s in array.strides])
+    return own if outer == len(own) or same_walk(stored.dims, own[outer:], stored.step) else None
 
 
 def _check_dtype(
@@ -309,8 +313,9 @@ def _split(where: str, type_: SlangType, shape: Shape, inner: Shape, value: Any)
     """The call dimensions of an array's shape, once the element's own are taken off its end."""
     outer = shape[: len(shape) - len(inner)] if len(inner) <= len(shape) else None
     if outer is None or shape[len(outer) :] != inner:
+        told = value.summary if isinstance(value, NDBuffer) else value
         raise BindError(
-            f"{where} is {describe(value)}; '{type_.name}' needs the last "
+            f"{where} is {describe(told)}; '{type_.name}' needs the last "
             f"dimension{'s' if len(inner) > 1 else ''} to be {' x '.join(map(str, inner))}."
         )
     return outer

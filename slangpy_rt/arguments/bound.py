@@ -1,9 +1,9 @@
-"""Bound: an argument with every question of its own answered. Values alone; ``binding`` makes them."""
+"""Bound: an argument with every question of its own answered. Values alone; ``bind`` makes them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -52,6 +52,8 @@ class Bound:
         Among equal fits, 1 of a whole number of NumPy for a float: an integer parameter is nearer.
     fresh : bool
         Of a gradient, whether its contents may be lost: what is added to them may be written instead.
+    gradients : tuple of Bound
+        Those of ``grad_in`` and ``grad_out`` that there are.
     """
 
     name: str
@@ -77,35 +79,40 @@ class Bound:
     fresh: bool = False
     own: int = 0
     far: int = 0
+    gradients: tuple[Bound, ...] = field(init=False, repr=False, compare=False)
+    # Of an argument with parts. Another one is its own only place: it is not to hold itself, in a cycle.
+    _places: tuple[Bound, ...] = field(init=False, repr=False, compare=False, default=())
+    _leaves: tuple[Bound, ...] = field(init=False, repr=False, compare=False, default=())
+
+    def __post_init__(self) -> None:
+        # Attributes of a frozen value cannot be assigned.
+        own = self.__dict__
+        own["gradients"] = tuple([g for g in (self.grad_in, self.grad_out) if g is not None])
+        if self.mode == "parts":
+            own["_places"] = tuple([place for _, part in self.parts for place in part.places])
+            own["_leaves"] = tuple([leaf for _, part in self.parts for leaf in part.leaves])
 
     @property
     def places(self) -> tuple[Bound, ...]:
         """Itself, or the parts of its parts."""
-        return tuple(leaf for _, part in self.parts for leaf in part.places) if self.mode == "parts" else (self,)
+        return self._places if self.mode == "parts" else (self,)
 
     @property
     def leaves(self) -> tuple[Bound, ...]:
         """Its places, each with its gradients behind it."""
-        if self.mode != "parts" and self.grad_in is None and self.grad_out is None:
-            return (self,)
-        return tuple(leaf for place in self.places for leaf in (place, *place.gradients))
-
-    @property
-    def gradients(self) -> tuple[Bound, ...]:
-        """Those of its gradients that there are."""
-        if self.grad_in is None and self.grad_out is None:
-            return ()
-        return tuple(g for g in (self.grad_in, self.grad_out) if g is not None)
+        return self._leaves if self.mode == "parts" else (self, *self.gradients)
 
     @property
     def whole_feed(self) -> Feed:
         """The feed with those of its gradients."""
-        return _with_gradients(self.feed, self) if any(p.gradients for p in self.places) else self.feed
+        if self.mode == "parts":
+            return _with_gradients(self.feed, self) if len(self._leaves) > len(self._places) else self.feed
+        return _with_gradients(self.feed, self) if self.gradients else self.feed
 
     @property
     def cost(self) -> tuple[int, int, int]:
         """How badly it fits: dimensions left to vectorize over, then conversions; worst leaf first."""
-        fits = ((len(b.shape) if b.mode in ("array", "tensor") else 0, b.fit, b.far) for b in self.leaves)
+        fits = [(len(b.shape) if b.mode in ("array", "tensor") else 0, b.fit, b.far) for b in self.leaves]
         return max(fits, default=(0, EXACT, 0))
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from slangpy_rt.arguments.bound import Bound
 from slangpy_rt.arguments.feeds import ConvertedFeed, Feed, FieldFeed, Region
+from slangpy_rt.arrays.layout import layout_of
 from slangpy_rt.arrays.ndbuffer import NDBuffer
 from slangpy_rt.backends.base import Buffer, Dispatch
 from slangpy_rt.core.dtypes import NUMPY_OF, element_type
@@ -20,7 +21,7 @@ from slangpy_rt.core.overlap import Walk, crosses, overlap, repeats, window
 from slangpy_rt.core.shapes import Shape, align
 
 if TYPE_CHECKING:
-    from slangpy_rt.device import Device
+    from slangpy_rt.runtime.core import DeviceCore
 
 _HINT = ", or declare what is only read a Tensor: a RWTensor or NDBuffer counts as written"
 # Differences of addresses of which a call remembers what they mean.
@@ -40,7 +41,7 @@ class Conflicts:
         Of the call.
     """
 
-    def __init__(self, device: Device, title: str, places: Sequence[Place], shape: Shape) -> None:
+    def __init__(self, device: DeviceCore, title: str, places: Sequence[Place], shape: Shape) -> None:
         self._device = device
         self._title = title
         self._places = places
@@ -185,7 +186,7 @@ class Place(NamedTuple):
 
 
 def conflicts_of(
-    device: Device, title: str, every: Sequence[Bound], made: Bound | None, shape: Shape, derivative: str
+    device: DeviceCore, title: str, every: Sequence[Bound], made: Bound | None, shape: Shape, derivative: str
 ) -> Conflicts | None:
     """The conflicts that a call may have; None if it has none, whatever it is called with.
 
@@ -196,27 +197,21 @@ def conflicts_of(
     made : Bound or None
         The result, if each call makes a new one.
     """
-    places: list[Place] = []
+    used: list[tuple[Bound, int, int, bool]] = []
+    written = False
     entry = buffer = 0
-    writers = (
-        writes_to(p, derivative, p is leaf)
-        for b in every
-        if b is not made
-        for leaf in b.places
-        for p in (leaf, *leaf.gradients)
-    )
-    if not any(writers):
-        return None
     for b in every:
         for leaf in b.places:
             for p in (leaf, *leaf.gradients):
                 if p.feed.buffers and not p.feed.private and b is not made:
-                    place = _place(p, shape, entry, buffer, derivative, p is leaf)
-                    if place is not None:
-                        places.append(place)
+                    writes = writes_to(p, derivative, p is leaf)
+                    used.append((p, entry, buffer, writes))
+                    written = written or writes
                 entry += entries(p)
                 buffer += p.feed.buffers
-    found = Conflicts(device, title, places, shape)
+    if not written or len(used) < 2:
+        return None
+    found = Conflicts(device, title, [place for one in used if (place := _place(shape, *one)) is not None], shape)
     return found if found else None
 
 
@@ -224,7 +219,9 @@ def entries(leaf: Bound) -> int:
     """How many entries of the block an argument without parts has."""
     if leaf.generator is not None:
         return len(leaf.generator.scalars())
-    return {"value": leaf.count, "unused": 0}.get(leaf.mode, 1)
+    if leaf.mode == "value":
+        return leaf.count
+    return 0 if leaf.mode == "unused" else 1
 
 
 def writes_to(leaf: Bound, derivative: str, is_primal: bool) -> bool:
@@ -240,21 +237,20 @@ def writes_to(leaf: Bound, derivative: str, is_primal: bool) -> bool:
 def walk_of(leaf: Bound, shape: Shape) -> Walk:
     """The bytes of an array that the elements of a call touch."""
     unit = NUMPY_OF[leaf.scalar].itemsize
-    steps = tuple(s * unit for s in align(leaf.shape, leaf.strides, shape, leaf.mapped))
-    inner = tuple((n, s * unit) for n, s in zip(*leaf.view, strict=True)) if leaf.mode == "tensor" else ()
+    steps = tuple([s * unit for s in align(leaf.shape, leaf.strides, shape, leaf.mapped)])
+    inner = tuple([(n, s * unit) for n, s in zip(*leaf.view, strict=True)]) if leaf.mode == "tensor" else ()
     return Walk(steps, inner, leaf.count * unit)
 
 
-def _place(leaf: Bound, shape: Shape, entry: int, buffer: int, derivative: str, is_primal: bool) -> Place | None:
+def _place(shape: Shape, leaf: Bound, entry: int, buffer: int, writes: bool) -> Place | None:
     """An array that takes part in conflicts: none without elements, and no pointer, of which nobody knows the end."""
     if leaf.mode not in ("array", "tensor") or 0 in (*leaf.shape, *leaf.view[0]):
         return None
     unit = NUMPY_OF[leaf.scalar].itemsize
     return Place(
         leaf.name, walk_of(leaf, shape), leaf.shape + leaf.view[0],
-        tuple(s * unit for s in leaf.strides + leaf.view[1]), entry, buffer,
-        writes_to(leaf, derivative, is_primal), leaf.access == "accumulate", leaf.mode == "tensor", leaf.own,
-        _offset(leaf.feed),
+        tuple([s * unit for s in leaf.strides + leaf.view[1]]), entry, buffer, writes, leaf.access == "accumulate",
+        leaf.mode == "tensor", leaf.own, _offset(leaf.feed),
     )  # fmt: skip
 
 
@@ -313,7 +309,7 @@ def shared(title: str, a: Place | Named, b: Place | Named, offset: int) -> Shape
     )
 
 
-def _copying(device: Device, source: Buffer, at: int, target: Buffer, to: int, nbytes: int) -> Dispatch:
+def _copying(device: DeviceCore, source: Buffer, at: int, target: Buffer, to: int, nbytes: int) -> Dispatch:
     """What copies bytes on a device; both begin at the same place within 32 bytes."""
     size = 4
     if at % 4 or nbytes % 4:
@@ -324,7 +320,7 @@ def _copying(device: Device, source: Buffer, at: int, target: Buffer, to: int, n
             nbytes += at % 4 + -(at + nbytes) % 4
             at, to = at - at % 4, to - at % 4
     kind = element_type("", "uint" if size == 4 else "uint8_t")
-    layout = device.layout(NDBuffer, kind, (nbytes // size,), None, at % 32 == 0)
+    layout = layout_of(device, NDBuffer, kind, (nbytes // size,), None, at % 32 == 0)
     words = NDBuffer.of(layout, source, at), NDBuffer.of(layout, target, to)
     copy = device.moves.copy if size == 4 else device.moves.copyByte
     dispatch: Dispatch = copy.recorded(words[:1], words[1], {}).dispatch

@@ -10,18 +10,19 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from slangpy_rt.arguments.accumulation import EXACT_WORDS, adding, spacing
 from slangpy_rt.arguments.bound import Bound
 from slangpy_rt.arguments.feeds import Feed
+from slangpy_rt.arrays.layout import layout_of
 from slangpy_rt.arrays.ndbuffer import NDBuffer
 from slangpy_rt.backends.base import Buffer
-from slangpy_rt.calls.kernel_spec import EXACT_WORDS, adding, spacing
 from slangpy_rt.core.dtypes import NUMPY_OF, element_type, scalar_type, storage
 from slangpy_rt.core.errors import ShapeError
 from slangpy_rt.core.overlap import Walk, repeats
 from slangpy_rt.core.shapes import Shape, align, contiguous
 
 if TYPE_CHECKING:
-    from slangpy_rt.device import Device
+    from slangpy_rt.runtime.core import DeviceCore
 
 # The module that adds sums to gradients, those as integers of their size.
 FOLDS = "_spy_folds.slang"
@@ -44,12 +45,12 @@ class ExactFeed(Feed):
     returns = True
     lasting = False
 
-    def __init__(self, device: Device, inner: Feed, scalar: str, shape: Shape, strides: Shape) -> None:
+    def __init__(self, device: DeviceCore, inner: Feed, scalar: str, shape: Shape, strides: Shape) -> None:
         self._device = device
         self._inner = inner.kept()
         self._scalar = scalar
-        self._words = device.layout(NDBuffer, element_type("", f"int64_t[{EXACT_WORDS[scalar]}]"), shape)
-        self._target = device.layout(NDBuffer, scalar_type(_BITS[scalar]), shape, strides, aligned=False)
+        self._words = layout_of(device, NDBuffer, element_type("", f"int64_t[{EXACT_WORDS[scalar]}]"), shape)
+        self._target = layout_of(device, NDBuffer, scalar_type(_BITS[scalar]), shape, strides, aligned=False)
 
     def feed(self, value: Any, block: list[Any], buffers: list[Buffer]) -> None:
         words = self._device.alloc(self._words.nbytes)
@@ -69,7 +70,7 @@ class ExactFeed(Feed):
             self._inner.finish(value, target)
 
 
-def exactly(where: str, device: Device, bound: Bound, shape: Shape, aliased: bool) -> Bound:
+def exactly(where: str, device: DeviceCore, bound: Bound, shape: Shape, aliased: bool) -> Bound:
     """An argument whose gradients are exact sums where several threads add to them, in a call of that shape.
 
     Raises

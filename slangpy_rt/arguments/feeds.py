@@ -24,7 +24,7 @@ from slangpy_rt.core.types import SlangType
 from slangpy_rt.core.wording import describe
 
 if TYPE_CHECKING:
-    from slangpy_rt.device import Device
+    from slangpy_rt.runtime.core import DeviceCore
 
 
 # Larger arrays gain little: at 256 KiB, CUDA takes 74 us so, and 95 with copies (H200).
@@ -210,7 +210,7 @@ class HostViewFeed(Feed):
     buffers = 1
     lasting = False
 
-    def __init__(self, device: Device, as_array: Callable[[Any], npt.NDArray[Any]]) -> None:
+    def __init__(self, device: DeviceCore, as_array: Callable[[Any], npt.NDArray[Any]]) -> None:
         assert isinstance(device.backend, ZeroCopy)
         self._wrap = device.backend.wrap
         self._as_array = as_array
@@ -238,7 +238,7 @@ class PointerFeed(Feed):
 
     def __init__(
         self,
-        device: Device,
+        device: DeviceCore,
         stream: Callable[[Any], int] | None,
         alike: Callable[[tuple[Any, ...]], Callable[..., bool] | None],
     ) -> None:
@@ -263,7 +263,7 @@ class HostCopyFeed(Feed):
 
     def __init__(
         self,
-        device: Device,
+        device: DeviceCore,
         as_array: Callable[[Any], npt.NDArray[Any]],
         access: str,
         shared_bytes: int = _SHARED_BYTES,
@@ -352,7 +352,7 @@ class RefFeed(Feed):
     buffers = 1
     private = True
 
-    def __init__(self, where: str, device: Device, type_: SlangType, access: str, name: str = "value") -> None:
+    def __init__(self, where: str, device: DeviceCore, type_: SlangType, access: str, name: str = "value") -> None:
         stored = storage(type_)
         assert stored is not None, type_
         self.lasting = False

@@ -2,7 +2,7 @@
 
 Arguments are bound for the function itself first; here each place that Slang differentiates gets its gradients, and
 structs in arrays are taken apart for it. What Slang does not differentiate, and what carries no gradient, stays as it
-is: a constant. How gradients are added up is decided in ``describe``.
+is: a constant. How gradients are added up is decided in ``accumulation`` and ``calls.kernel_spec``.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from slangpy_rt.arguments.accumulation import adding
 from slangpy_rt.arguments.adapters import converter, describe
 from slangpy_rt.arguments.bind import bind
 from slangpy_rt.arguments.bind_array import as_tensor, bind_array, container, stored_as
@@ -26,7 +27,6 @@ from slangpy_rt.arguments.mapping import Map
 from slangpy_rt.arguments.scope import Scope
 from slangpy_rt.arrays.differentiable import DiffPair
 from slangpy_rt.arrays.ndbuffer import NDBuffer
-from slangpy_rt.calls.kernel_spec import adding
 from slangpy_rt.core.conversion import as_element
 from slangpy_rt.core.dtypes import NUMPY_OF, storage
 from slangpy_rt.core.errors import BindError, UnsupportedError

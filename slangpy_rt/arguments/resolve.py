@@ -17,7 +17,7 @@ import numpy as np
 from slangpy_rt.arguments.adapters import converter, describe
 from slangpy_rt.arguments.bind import bind
 from slangpy_rt.arguments.bound import Bound
-from slangpy_rt.arguments.mapping import Map
+from slangpy_rt.arguments.mapping import NO_MAP, Map
 from slangpy_rt.arguments.options import Options
 from slangpy_rt.arguments.scope import Scope
 from slangpy_rt.arrays.ndbuffer import NDBuffer
@@ -97,24 +97,28 @@ def resolve(
 
 def _try(scope: Scope, sig: FunctionSig, args: Sequence[Any], names: Sequence[str], options: Options) -> Candidate:
     where = str(sig)
-    if any(p.name == "_result" for p in sig.params):
+    if "_result" in [p.name for p in sig.params]:
         raise BindError(f"{where}: a parameter named '_result' cannot be passed; that keyword names the result.")
     positional = len(args) - len(names)
     order = match(where, sig, positional, names)
-    _check_maps(where, sig, options, positional)
-    maps = [options.map_of(p.name, k, positional) for p, k in zip(sig.params, order, strict=False)]
+    maps = [NO_MAP] * len(order)
+    if options.maps or options.named_maps:
+        _check_maps(where, sig, options, positional)
+        maps = [options.map_of(p.name, k, positional) for p, k in zip(sig.params, order, strict=False)]
     if sig.generics:
         sig = _specialise(scope, sig, [args[k] for k in order], maps)
-    bound = tuple(
+    bound = [
         bind(f"{where}: argument '{p.name}'", scope, p, args[k], how)
         for p, k, how in zip(sig.params, order, maps, strict=False)
-    )
-    return Candidate(sig, bound, order)
+    ]
+    return Candidate(sig, tuple(bound), order)
 
 
 def match(where: str, sig: FunctionSig, positional: int, names: Sequence[str]) -> tuple[int, ...]:
     """For each parameter that was given, the place of its value among the arguments."""
     params = [p.name for p in sig.params]
+    if positional == len(params) and not names:
+        return tuple(range(positional))
     if positional > len(params):
         raise BindError(f"{where}: {positional} positional arguments were given; it takes {len(params)}.")
     places = dict(zip(params, range(positional), strict=False))

@@ -8,23 +8,22 @@ from __future__ import annotations
 import threading
 from math import inf
 from time import monotonic, thread_time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from slangpy_rt.core.dtypes import element_type
 from slangpy_rt.core.errors import BindError
 from slangpy_rt.core.types import SlangType, StructInfo
 from slangpy_rt.core.weak import WeakMembers
+from slangpy_rt.runtime.core import DeviceCore
+from slangpy_rt.runtime.follower import Follower
 from slangpy_rt.slang.source import Source
-
-if TYPE_CHECKING:
-    from slangpy_rt.device import Device
 
 # Seconds between two looks at the files: a look at one costs 3 us, and nobody edits and calls again sooner. For a
 # module of very many files it is this many times what they take.
 _PAUSE, _SHARE = 0.01, 20
 
 
-class Scope:
+class Scope(Follower):
     """Where calls are bound.
 
     Parameters
@@ -48,7 +47,7 @@ class Scope:
         What is made of the module: ``source_changed`` is called after a change, ``forget`` when the device closes.
     """
 
-    def __init__(self, device: Device, source: Source, watch: bool = False, strict: bool = False) -> None:
+    def __init__(self, device: DeviceCore, source: Source, watch: bool = False, strict: bool = False) -> None:
         self.device = device
         self.source = source
         self.strict = strict

@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from slangpy_rt.arrays.layout import layout_of
 from slangpy_rt.arrays.ndbuffer import NDBuffer
 from slangpy_rt.arrays.tensor import check_gradient, has_floats
 from slangpy_rt.arrays.value_ref import ValueRef
 from slangpy_rt.core.errors import BindError
 
 if TYPE_CHECKING:
-    from slangpy_rt.device import Device
+    from slangpy_rt.runtime.core import DeviceCore
 
 
 class NDDifferentiableBuffer(NDBuffer):
@@ -39,7 +40,7 @@ class NDDifferentiableBuffer(NDBuffer):
 
     def __init__(
         self,
-        device: Device,
+        device: DeviceCore,
         dtype: Any = "float",
         shape: int | Sequence[int] = (),
         grad: NDBuffer | None = None,
@@ -59,8 +60,8 @@ class NDDifferentiableBuffer(NDBuffer):
     def primal(self) -> NDBuffer:
         """The values alone, in the same memory."""
         layout = self.layout
-        plain = layout.device.layout(
-            NDBuffer, layout.element, layout.shape, layout.strides, layout.aligned, own=layout.own
+        plain = layout_of(
+            layout.device, NDBuffer, layout.element, layout.shape, layout.strides, layout.aligned, own=layout.own
         )
         return NDBuffer.of(plain, self.buffer, self.address)
 

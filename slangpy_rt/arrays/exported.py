@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from slangpy_rt.arrays.dlpack import CUDA, LEGACY, handed_over
-from slangpy_rt.arrays.host_view import host_view
-from slangpy_rt.backends.extras import ForeignStreams
+from slangpy_rt.backends.extras import foreign_streams
+from slangpy_rt.runtime.host_view import host_view
 
 if TYPE_CHECKING:
     from slangpy_rt.arrays.ndbuffer import NDBuffer
@@ -81,8 +81,7 @@ def wait_for(array: NDBuffer, stream: int) -> None:
     device = array.device
     device.check_open()
     _gather(array)
-    assert isinstance(device.backend, ForeignStreams)
-    queue, own = device.backend.guest_queue(stream), device.backend.queue
+    queue, own = foreign_streams(device.backend).guest_queue(stream), device.backend.queue
     if queue is not own:
         queue.wait(own.mark())
 
@@ -92,7 +91,7 @@ def _gather(array: NDBuffer) -> None:
     device = array.device
     if device.ordered:
         with device.order.lock:
-            device.order.touch(device.order.main, (array.buffer,), (True,))
+            device.order.order_use(device.order.main, (array.buffer,), (True,))
 
 
 def _refuse_structs(array: NDBuffer) -> None:

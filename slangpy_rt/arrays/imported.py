@@ -10,14 +10,16 @@ import numpy as np
 from slangpy_rt.arrays.dlpack import CUDA, LEGACY, Import
 from slangpy_rt.backends.base import Buffer
 from slangpy_rt.backends.extras import ZeroCopy
+from slangpy_rt.core.conversion import as_numpy as as_numpy
 from slangpy_rt.core.dtypes import SLANG_OF, scalar_type
 from slangpy_rt.core.errors import BindError
 from slangpy_rt.core.interrupts import finalizer
 from slangpy_rt.core.wording import describe
+from slangpy_rt.core.wording import described as described
 
 if TYPE_CHECKING:
     from slangpy_rt.core.types import SlangType
-    from slangpy_rt.device import Device
+    from slangpy_rt.runtime.core import DeviceCore
 
 HOST = (1, 3, 11)  # kDLCPU, kDLCUDAHost, kDLROCMHost: memory that the CPU reads
 _MANAGED = 13  # kDLCUDAManaged
@@ -37,7 +39,7 @@ class CallBuffer(Buffer):
 
     __slots__ = ("owner",)
 
-    def __init__(self, device: Device, owner: Import) -> None:
+    def __init__(self, device: DeviceCore, owner: Import) -> None:
         super().__init__(device.backend, owner.address, 0)
         self.owner = owner
 
@@ -50,12 +52,12 @@ class KeptBuffer(CallBuffer):
     # This is no place to ask the driver how far its work is.
     __del__ = finalizer("_give")
 
-    def __init__(self, device: Device, owner: Import) -> None:
+    def __init__(self, device: DeviceCore, owner: Import) -> None:
         super().__init__(device, owner)
-        self._give = partial(device.order.orphans.append, owner)
+        self._give = partial(device.order.left_over.append, owner)
 
 
-def memory_of(device: Device, value: Any) -> Memory:
+def memory_of(device: DeviceCore, value: Any) -> Memory:
     """Where an array on a GPU lies.
 
     Raises
@@ -74,7 +76,7 @@ def memory_of(device: Device, value: Any) -> Memory:
     return Memory(scalar_type(SLANG_OF[dtype]), shape, strides, address)
 
 
-def kept_memory(device: Device, value: Any) -> tuple[Memory, Buffer]:
+def kept_memory(device: DeviceCore, value: Any) -> tuple[Memory, Buffer]:
     """Where an array lies, and what keeps it; the device's own queue waits until it is ready.
 
     Raises
@@ -106,7 +108,7 @@ def kept_memory(device: Device, value: Any) -> tuple[Memory, Buffer]:
     return Memory(scalar_type(SLANG_OF[array.dtype]), array.shape, strides, address), buffer
 
 
-def taken(device: Device, value: Any) -> Import:
+def taken(device: DeviceCore, value: Any) -> Import:
     """Its memory, once the device's own queue waits for what its library does there."""
     stream = device.backend.queue.handle or LEGACY
     try:
@@ -119,14 +121,14 @@ def taken(device: Device, value: Any) -> Import:
     found = Import(capsule)
     order = device.order
     with order.lock:
-        order.hold()
+        order.keep_until_done()
         if device.ordered:
             # Its queue has more to wait for than before, which other queues have to know.
-            order.touch(order.main, (), ())
+            order.order_use(order.main, (), ())
     return found
 
 
-def _facts(device: Device, value: Any) -> tuple[str, tuple[int, ...], tuple[int, ...] | None, int]:
+def _facts(device: DeviceCore, value: Any) -> tuple[str, tuple[int, ...], tuple[int, ...] | None, int]:
     """Element type, shape, strides in elements (None if dense) and address."""
     told = interface_of(value)
     if told is None:
@@ -177,14 +179,3 @@ def is_read_only(value: Any) -> bool:
         return not as_numpy(value).flags.writeable
     told = interface_of(value)
     return told is not None and bool(told["data"][1])
-
-
-def as_numpy(value: Any) -> Any:
-    try:
-        return np.from_dlpack(value)
-    except (BufferError, RuntimeError, TypeError, ValueError) as error:
-        raise BindError(f"{described(value)}, which DLPack cannot share as host memory ({error}).") from None
-
-
-def described(value: Any) -> str:
-    return f"a {type(value).__module__}.{type(value).__qualname__}"

@@ -15,13 +15,13 @@ from slangpy_rt.core.shapes import contiguous
 from slangpy_rt.core.types import SlangType
 
 if TYPE_CHECKING:
-    from slangpy_rt.device import Device
+    from slangpy_rt.runtime.core import DeviceCore
 
 Shape = tuple[int, ...]
 
 
 class Layout:
-    """How an array lies in memory. Made by ``Device.layout`` alone.
+    """How an array lies in memory. Made by ``layout_of`` alone.
 
     Attributes
     ----------
@@ -70,7 +70,7 @@ class Layout:
 
     def __init__(
         self,
-        device: Device,
+        device: DeviceCore,
         kind: Any,
         element: SlangType,
         shape: Shape,
@@ -128,3 +128,35 @@ def same_walk(shape: Shape, strides: Shape, step: int = 1) -> bool:
         return True
     dense = contiguous(shape, step)
     return all(size == 1 or a == b for size, a, b in zip(shape, strides, dense, strict=True))
+
+
+def layout_of(
+    device: DeviceCore,
+    kind: Any,
+    element: SlangType,
+    shape: Shape,
+    strides: Shape | None = None,
+    aligned: bool = True,
+    grads: Gradients | None = None,
+    own: bool = False,
+) -> Layout:
+    """The interned layout of an array on a device; contiguous when ``strides`` is None."""
+    if strides is None:
+        strides = dense_strides(element, shape)
+    # Two modules may each have a struct of one name.
+    type_ = element if element.kind in ("struct", "array") else element.name
+    key = (kind, type_, shape, strides, aligned, grads, own)
+    found: Layout | None = device.interned.get(key)
+    if found is None:
+        with device.lock:
+            made = Layout(device, kind, element, shape, strides, aligned, grads, own)
+            found = device.interned.setdefault(key, made)
+    assert found is not None
+    return found
+
+
+def dense_strides(element: SlangType, shape: Shape) -> Shape:
+    """Strides in scalars of a contiguous array."""
+    stored = storage(element)
+    assert stored is not None, element
+    return contiguous(shape + stored.dims, stored.step)

@@ -12,20 +12,19 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from slangpy_rt.arrays.host_view import host_view
-from slangpy_rt.arrays.layout import Gradients, Layout, Shape
+from slangpy_rt.arrays.layout import Gradients, Layout, Shape, layout_of
 from slangpy_rt.backends.base import Buffer
-from slangpy_rt.core.checks import a_device
 from slangpy_rt.core.conversion import as_array
-from slangpy_rt.core.dtypes import BFLOAT16, cast, element_type, storage
+from slangpy_rt.core.dtypes import BFLOAT16, cast, element_type
 from slangpy_rt.core.errors import BindError, ShapeError, UnsupportedError
-from slangpy_rt.core.shapes import contiguous
 from slangpy_rt.core.structs import as_record, fill_record
 from slangpy_rt.core.types import SlangType
 from slangpy_rt.core.wording import describe
+from slangpy_rt.runtime.core import a_device
+from slangpy_rt.runtime.host_view import host_view
 
 if TYPE_CHECKING:
-    from slangpy_rt.device import Device
+    from slangpy_rt.runtime.core import DeviceCore
 
 A = TypeVar("A", bound="NDBuffer")
 MOST_DIMENSIONS = 32
@@ -63,7 +62,7 @@ class NDBuffer:
     # To read from and to add to; looked at only where the layout says that there are any.
     _grads: tuple[NDBuffer | None, NDBuffer | None]
 
-    def __init__(self, device: Device, dtype: Any = "float", shape: int | Sequence[int] = ()) -> None:
+    def __init__(self, device: DeviceCore, dtype: Any = "float", shape: int | Sequence[int] = ()) -> None:
         where = type(self).__name__
         if not hasattr(type(device), "load_module_from_source"):
             raise BindError(
@@ -71,7 +70,7 @@ class NDBuffer:
                 f"dtype, shape), or {where}.from_dlpack(device, array) for the memory of another library's array."
             )
         element = element_type(where, dtype)
-        self.layout = device.layout(type(self), element, as_shape(where, shape), own=True)
+        self.layout = layout_of(device, type(self), element, as_shape(where, shape), own=True)
         self.buffer = device.alloc(self.layout.nbytes)
         self.address = self.buffer.address
 
@@ -85,7 +84,7 @@ class NDBuffer:
         return array
 
     @classmethod
-    def from_dlpack(cls: type[A], device: Device, array: Any) -> A:
+    def from_dlpack(cls: type[A], device: DeviceCore, array: Any) -> A:
         """An array in the memory of another library's array, which is kept; nothing is copied.
 
         The device's own queue waits for what that library does with the array just then. How later work of both is
@@ -100,7 +99,8 @@ class NDBuffer:
 
         found, buffer = kept_memory(a_device(f"{cls.__name__}.from_dlpack", device), array)
         aligned = found.address % 32 == 0
-        return cls.of(device.layout(cls, found.element, found.shape, found.strides, aligned), buffer, found.address)
+        layout = layout_of(device, cls, found.element, found.shape, found.strides, aligned)
+        return cls.of(layout, buffer, found.address)
 
     @property
     def summary(self) -> str:
@@ -109,7 +109,7 @@ class NDBuffer:
         return f"{type(self).__name__}<{self.layout.element.name}> of shape ({dims})"
 
     @property
-    def device(self) -> Device:
+    def device(self) -> DeviceCore:
         """Where it lives."""
         return self.layout.device
 
@@ -303,7 +303,7 @@ class NDBuffer:
             raise BindError(f"{where}: this is a non-contiguous view; clear the array it was made from.")
         layout.device.clear(self.buffer, self.address, layout.nbytes)
 
-    def share(self: A, device: Device) -> A:
+    def share(self: A, device: DeviceCore) -> A:
         """The same memory as an array of another device on the same GPU: Vulkan's as CUDA's.
 
         Work of both devices on it runs in the order of the program; nothing is copied. Its gradients stay behind.
@@ -316,7 +316,7 @@ class NDBuffer:
         device = a_device(f"{type(self).__name__}.share", device)
         own = self.layout
         buffer = device.open_shared(f"{type(self).__name__}.share", self.buffer, own.device)
-        layout = device.layout(type(self), own.element, own.shape, own.strides, own.aligned)
+        layout = layout_of(device, type(self), own.element, own.shape, own.strides, own.aligned)
         return type(self).of(layout, buffer, buffer.address + self.address - self.buffer.address)
 
     def view(self: A, shape: int | Sequence[int]) -> A:
@@ -335,7 +335,7 @@ class NDBuffer:
                 "sizes must agree and the array be contiguous."
             )
         own = self.layout
-        layout = own.device.layout(type(self), own.element, new, None, own.aligned, own=own.own)
+        layout = layout_of(own.device, type(self), own.element, new, None, own.aligned, own=own.own)
         return self._seen(layout, self.address, lambda a: a.view(new))
 
     def flatten_dtype(self: A) -> A:
@@ -352,8 +352,8 @@ class NDBuffer:
                 f"{type(self).__name__}.flatten_dtype: {self.summary} holds structs, not one scalar type."
             )
         scalar = element_type("flatten_dtype", layout.scalar)
-        flat = layout.device.layout(
-            type(self), scalar, layout.full_shape, layout.strides, layout.aligned, own=layout.own
+        flat = layout_of(
+            layout.device, type(self), scalar, layout.full_shape, layout.strides, layout.aligned, own=layout.own
         )
         return self._seen(flat, self.address, lambda a: a.flatten_dtype())
 
@@ -385,7 +385,7 @@ class NDBuffer:
         start = picked.__array_interface__["data"][0] - model.__array_interface__["data"][0]
         strides = tuple(s // item for s in picked.strides) + layout.strides[len(layout.strides) - inner :]
         address = self.address + start
-        new = layout.device.layout(type(self), layout.element, picked.shape, strides, address % 32 == 0)
+        new = layout_of(layout.device, type(self), layout.element, picked.shape, strides, address % 32 == 0)
         return self._seen(new, address, lambda a: a[key])
 
     def _host(self) -> tuple[npt.NDArray[Any], int]:
@@ -427,7 +427,7 @@ class NDBuffer:
         )
         read, written = (None if g is None else g.layout for g in (grad_in, grad_out))
         grads = Gradients(read, written, shared, fresh)
-        layout = own.device.layout(type(self), own.element, own.shape, own.strides, own.aligned, grads, own.own)
+        layout = layout_of(own.device, type(self), own.element, own.shape, own.strides, own.aligned, grads, own.own)
         out = type(self).of(layout, self.buffer, self.address)
         out._grads = grad_in, grad_out
         return out
@@ -502,10 +502,3 @@ def _bits(where: str, source: npt.NDArray[Any]) -> npt.NDArray[Any]:
     if source.dtype.name != "bfloat16":
         raise BindError(f"{where}: data of dtype {source.dtype} does not convert to 'bfloat16'; cast it yourself.")
     return source.view(np.uint16)
-
-
-def dense_strides(element: SlangType, shape: Shape) -> Shape:
-    """Strides in scalars of a contiguous array."""
-    stored = storage(element)
-    assert stored is not None, element
-    return contiguous(shape + stored.dims, stored.step)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from slangpy_rt.arrays.layout import layout_of
 from slangpy_rt.arrays.ndbuffer import NDBuffer, as_shape
 from slangpy_rt.core.conversion import as_array, as_element, is_number
 from slangpy_rt.core.dtypes import NUMPY_OF, SLANG_OF, cast, element_type, storage
@@ -17,7 +18,7 @@ from slangpy_rt.core.wording import describe
 
 if TYPE_CHECKING:
     from slangpy_rt.core.types import SlangType
-    from slangpy_rt.device import Device
+    from slangpy_rt.runtime.core import DeviceCore
 
 T = TypeVar("T", bound="Tensor")
 
@@ -42,12 +43,12 @@ class Tensor(NDBuffer):
     __slots__ = ()
 
     @classmethod
-    def empty(cls: type[T], device: Device, shape: int | Sequence[int], dtype: Any = "float") -> T:
+    def empty(cls: type[T], device: DeviceCore, shape: int | Sequence[int], dtype: Any = "float") -> T:
         """A tensor with undefined contents."""
         return cls(device, dtype, shape)
 
     @classmethod
-    def full(cls: type[T], device: Device, shape: int | Sequence[int], value: Any, dtype: Any = "float") -> T:
+    def full(cls: type[T], device: DeviceCore, shape: int | Sequence[int], value: Any, dtype: Any = "float") -> T:
         """A tensor whose every element is ``value`` (broadcast over the element's dimensions)."""
         where = f"{cls.__name__}.full"
         element = element_type(where, dtype)
@@ -56,7 +57,7 @@ class Tensor(NDBuffer):
         return cls._from_host(device, np.broadcast_to(one, full), element)
 
     @classmethod
-    def zeros(cls: type[T], device: Device, shape: int | Sequence[int], dtype: Any = "float") -> T:
+    def zeros(cls: type[T], device: DeviceCore, shape: int | Sequence[int], dtype: Any = "float") -> T:
         """A tensor of zeros."""
         where = f"{cls.__name__}.zeros"
         tensor = cls(device, element_type(where, dtype), as_shape(where, shape))
@@ -64,12 +65,12 @@ class Tensor(NDBuffer):
         return tensor
 
     @classmethod
-    def ones(cls: type[T], device: Device, shape: int | Sequence[int], dtype: Any = "float") -> T:
+    def ones(cls: type[T], device: DeviceCore, shape: int | Sequence[int], dtype: Any = "float") -> T:
         """A tensor of ones."""
         return cls.full(device, shape, 1, dtype)
 
     @classmethod
-    def arange(cls: type[T], device: Device, *bounds: float, dtype: Any = None) -> T:
+    def arange(cls: type[T], device: DeviceCore, *bounds: float, dtype: Any = None) -> T:
         """Evenly spaced values, as ``numpy.arange``; ``int`` for whole bounds, ``float`` for others."""
         where = f"{cls.__name__}.arange"
         if not 1 <= len(bounds) <= 3 or not all(is_number(b) for b in bounds):
@@ -85,7 +86,7 @@ class Tensor(NDBuffer):
         return cls._from_host(device, values, element)
 
     @classmethod
-    def _from_host(cls: type[T], device: Device, array: npt.ArrayLike, dtype: Any = None) -> T:
+    def _from_host(cls: type[T], device: DeviceCore, array: npt.ArrayLike, dtype: Any = None) -> T:
         """Copy host data to a new tensor.
 
         Parameters
@@ -169,7 +170,7 @@ class Tensor(NDBuffer):
         strides = (0,) * missing + tuple(
             0 if size == 1 else stride for size, stride in zip(layout.shape, outer, strict=True)
         )
-        wide = layout.device.layout(type(self), layout.element, new, strides + inner, layout.aligned)
+        wide = layout_of(layout.device, type(self), layout.element, new, strides + inner, layout.aligned)
         return self._seen(wide, self.address, lambda a: a.broadcast_to(new))
 
     def with_grads(self: T, grad_in: Tensor | None = None, grad_out: Tensor | None = None) -> T:
@@ -209,8 +210,8 @@ class Tensor(NDBuffer):
     def detach(self: T) -> T:
         """The same memory without gradients."""
         layout = self.layout
-        plain = layout.device.layout(
-            type(self), layout.element, layout.shape, layout.strides, layout.aligned, own=layout.own
+        plain = layout_of(
+            layout.device, type(self), layout.element, layout.shape, layout.strides, layout.aligned, own=layout.own
         )
         return type(self).of(plain, self.buffer, self.address)
 

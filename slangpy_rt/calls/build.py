@@ -23,6 +23,7 @@ from slangpy_rt.arguments.gradients import assigned, bind_seed, differentiates, 
 from slangpy_rt.arguments.options import NO_OPTIONS, Options
 from slangpy_rt.arguments.scope import Scope
 from slangpy_rt.arrays.differentiable import DiffPair, NDDifferentiableBuffer
+from slangpy_rt.arrays.layout import layout_of
 from slangpy_rt.arrays.ndbuffer import NDBuffer
 from slangpy_rt.arrays.tensor import Tensor
 from slangpy_rt.backends.base import Kernel
@@ -39,7 +40,7 @@ from slangpy_rt.core.wording import describe
 from slangpy_rt.runtime.diagnostics import Checked, Launcher
 
 if TYPE_CHECKING:
-    from slangpy_rt.device import Device
+    from slangpy_rt.runtime.core import DeviceCore
 
 _READ = ("in", "seed", "tangent")
 # Descriptions of kernels that a module remembers.
@@ -179,7 +180,7 @@ def _result(
     if derivative and differentiates(scope, returns):
         return _result_with_tangent(where, scope, returns, kind, shape, named)
     if kind in ("tensor", "ndbuffer"):
-        layout = device.layout(Tensor if kind == "tensor" else NDBuffer, returns, shape, own=True)
+        layout = layout_of(device, Tensor if kind == "tensor" else NDBuffer, returns, shape, own=True)
         sample: Any = _make_array(layout)
 
         def make() -> Any:
@@ -230,7 +231,7 @@ def _result_with_tangent(
     return Result(tangent_of(where, scope, bound, sample), None, make, named=named)
 
 
-def _torch_maker(device: Device, shape: Shape, dtype: np.dtype[Any], there: bool) -> Callable[[], Any]:
+def _torch_maker(device: DeviceCore, shape: Shape, dtype: np.dtype[Any], there: bool) -> Callable[[], Any]:
     from slangpy_rt.interop.torch import maker
 
     return maker(device, shape, dtype, there)
@@ -363,7 +364,7 @@ def _reporting(scope: Scope, spec: CallSpec) -> tuple[CallSpec, bool]:
 
 
 def _checked(
-    device: Device, spec: CallSpec, fields: tuple[BlockField, ...], every: tuple[Bound, ...]
+    device: DeviceCore, spec: CallSpec, fields: tuple[BlockField, ...], every: tuple[Bound, ...]
 ) -> tuple[Checked, ...]:
     """The arrays whose accesses the kernel checks."""
     offsets = {f.name: f.offset for f in fields}

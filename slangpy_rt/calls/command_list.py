@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from slangpy_rt.arguments.computed import is_whole
+from slangpy_rt.arrays.layout import layout_of
 from slangpy_rt.arrays.ndbuffer import NDBuffer
 from slangpy_rt.backends.base import Buffer, Dispatch, Recording
 from slangpy_rt.backends.extras import change, recording_of
@@ -21,10 +22,10 @@ from slangpy_rt.core.errors import BindError, ShapeError
 from slangpy_rt.core.wording import describe
 from slangpy_rt.runtime.diagnostics import Launcher
 from slangpy_rt.runtime.queues import Touches
+from slangpy_rt.runtime.stream import Stream, lane_of
 
 if TYPE_CHECKING:
-    from slangpy_rt.device import Device
-    from slangpy_rt.runtime.stream import Stream
+    from slangpy_rt.runtime.core import DeviceCore
 
 MOVES = """
 import slangpy_rt;
@@ -97,7 +98,7 @@ class CommandList:
     all that its calls use. As a context manager it is submitted at the end of the block, unless that raised.
     """
 
-    def __init__(self, device: Device) -> None:
+    def __init__(self, device: DeviceCore) -> None:
         self.device = device
         self.calls: list[Call] = []
         self._recording: Recording | None = None
@@ -131,10 +132,12 @@ class CommandList:
             self._launchers = _launchers(self.calls)
         if device.plain and stream is None and not self._launchers:
             device.backend.queue.replay(recording)
-        elif not self._launchers:
-            device.replay(recording, self._touches, stream)
+            return
+        lane = lane_of(device, "CommandList.submit", stream)
+        if not self._launchers:
+            device.replay(recording, self._touches, lane)
         else:
-            Launcher.around(self._launchers, lambda: device.replay(recording, self._touches, stream))
+            Launcher.around(self._launchers, lambda: device.replay(recording, self._touches, lane))
 
     def append(self, other: CommandList) -> None:
         """Add the calls that another list holds now.
@@ -317,7 +320,7 @@ class CommandList:
             # Blocks of memory begin and end at words, so that those around an array are in its block.
             before, after = (a.address % 4, -(a.address + a.nbytes) % 4) if parts else (0, 0)
             address, count = a.address - before, (before + a.nbytes + after) // size
-            layout = self.device.layout(NDBuffer, kind, (count,), None, address % 32 == 0)
+            layout = layout_of(self.device, NDBuffer, kind, (count,), None, address % 32 == 0)
             words.append(NDBuffer.of(layout, a.buffer, address))
         return words
 

@@ -30,10 +30,11 @@ from slangpy_rt.core.dtypes import storage
 from slangpy_rt.core.errors import BindError, CompileError, SlangPyRtError
 from slangpy_rt.core.types import FunctionSig
 from slangpy_rt.core.wording import describe
+from slangpy_rt.runtime.core import DeviceCore
+from slangpy_rt.runtime.stream import lane_of
 from slangpy_rt.slang.declarations import find_overloads, gone, python_signature
 
 if TYPE_CHECKING:
-    from slangpy_rt.device import Device
     from slangpy_rt.runtime.stream import Stream
 
 # A prepared call, its values, and the stand-ins that were asked for them.
@@ -292,7 +293,7 @@ class Function:
         BindError
             If it is no stream of the function's device.
         """
-        self._device.lane_of(f"{self.name}.stream", stream)
+        lane_of(self._device, f"{self.name}.stream", stream)
         if stream is None:
             raise BindError(
                 f"{self.name}.stream: None is no stream; without one calls run on the device's own queue."
@@ -428,7 +429,7 @@ class Function:
         )
 
     @property
-    def device(self) -> Device:
+    def device(self) -> DeviceCore:
         """Where it runs."""
         return self._device
 

@@ -14,7 +14,7 @@ from slangpy_rt.arguments.scope import Scope
 from slangpy_rt.calls.function import Function
 from slangpy_rt.calls.raw_kernel import Kernel
 from slangpy_rt.calls.struct import Struct
-from slangpy_rt.core.checks import a_device, flag, table
+from slangpy_rt.core.checks import flag, table
 from slangpy_rt.core.checks import path as checked_path
 from slangpy_rt.core.checks import text as checked_text
 from slangpy_rt.core.conversion import describe_name, is_number
@@ -22,11 +22,13 @@ from slangpy_rt.core.dtypes import element_type
 from slangpy_rt.core.errors import BindError
 from slangpy_rt.core.types import ModuleInfo, StructInfo
 from slangpy_rt.core.wording import describe
+from slangpy_rt.runtime.core import a_device
 from slangpy_rt.slang.declarations import find_overloads
-from slangpy_rt.slang.source import Places, Source, read_source
+from slangpy_rt.slang.files import Places, read_source
+from slangpy_rt.slang.source import Source
 
 if TYPE_CHECKING:
-    from slangpy_rt.device import Device
+    from slangpy_rt.runtime.core import DeviceCore
 
 # What diagnostics show and a file system can be asked for.
 _PLAIN = re.compile(r"[^/\\\x00-\x1f\x7f\ud800-\udfff]{1,200}")
@@ -40,18 +42,18 @@ class Module:
     file is picked up by the next call of anything that was made of the module.
     """
 
-    def __init__(self, device: Device, source: Source, strict_broadcasting: bool = False) -> None:
+    def __init__(self, device: DeviceCore, source: Source, strict_broadcasting: bool = False) -> None:
         self.device = device
         self._scope = Scope(device, source, device.hot_reload, strict_broadcasting)
         self._items: dict[str, Any] = {}
         self._names_found = _Names(self.__dict__)
         self._scope.followers.add(self._names_found)
-        device.scopes.add(self._scope)
+        device.followers.add(self._scope)
 
     @classmethod
     def load_from_file(
         cls,
-        device: Device,
+        device: DeviceCore,
         path: str | Path,
         defines: Mapping[str, Any] | None = None,
         constants: Mapping[str, Any] | None = None,
@@ -94,7 +96,7 @@ class Module:
     @classmethod
     def load_from_source(
         cls,
-        device: Device,
+        device: DeviceCore,
         name: str,
         source: str,
         defines: Mapping[str, Any] | None = None,
@@ -253,7 +255,7 @@ def _find(scope: Scope, name: str) -> Any:
 
 def _source(
     where: str,
-    device: Device,
+    device: DeviceCore,
     name: str,
     path: str,
     text: str,

@@ -20,12 +20,13 @@ from slangpy_rt.core.errors import BindError, OutOfMemoryError
 from slangpy_rt.core.shapes import Shape
 from slangpy_rt.core.wording import describe
 from slangpy_rt.runtime.diagnostics import Launcher
+from slangpy_rt.runtime.foreign_stream import foreign_stream
 
 if TYPE_CHECKING:
     from slangpy_rt_codegen import CallSpec
 
-    from slangpy_rt.device import Device
-    from slangpy_rt.runtime.foreign_stream import Guests
+    from slangpy_rt.runtime.core import DeviceCore
+    from slangpy_rt.runtime.foreign_stream import ForeignStream
     from slangpy_rt.runtime.stream import Stream
 
 
@@ -61,7 +62,7 @@ class PreparedCall:
 
     def __init__(
         self,
-        device: Device,
+        device: DeviceCore,
         spec: CallSpec,
         text: str,
         bound: tuple[Bound, ...],
@@ -139,7 +140,7 @@ class PreparedCall:
                 return self.run_with(self._device.launch, values)
             if self._others:
                 return self._run_among(values)
-            return self.run_with(self._device.guests(self._stream(values[self._where])).launch, values)
+            return self.run_with(foreign_stream(self._device, self._stream(values[self._where])).launch, values)
         out = None
         layout = self._result
         if layout is not None:
@@ -315,7 +316,7 @@ class PreparedCall:
                     if place & 31:
                         return MISS
                 handle = stream(None)
-                launch = (known.get(handle) or device.guests(handle)).direct
+                launch = (known.get(handle) or foreign_stream(device, handle)).direct
             out = None
             if make is not None:
                 out = make()
@@ -340,10 +341,10 @@ class PreparedCall:
             other.stream().wait(first.stream())
         return out
 
-    def _all_theirs(self, values: tuple[Any, ...]) -> list[Guests]:
+    def _all_theirs(self, values: tuple[Any, ...]) -> list[ForeignStream]:
         assert self._stream is not None
         handles = [self._stream(values[self._where]), *[find(values[k]) for k, find in self._others]]
-        return [self._device.guests(handle) for handle in dict.fromkeys(handles)]
+        return [foreign_stream(self._device, handle) for handle in dict.fromkeys(handles)]
 
     def _run_pointers(self, values: tuple[Any, ...]) -> Any:
         """With arrays of another library only: on the stream that it works on, in its order."""
@@ -359,7 +360,7 @@ class PreparedCall:
             launch = self._device.launch
         else:
             handle = stream(values[self._where])
-            guests = self._device.guests_of.get(handle) or self._device.guests(handle)
+            guests = self._device.guests_of.get(handle) or foreign_stream(self._device, handle)
             launch = guests.direct
         packed = self._pack(*places)
         conflicts = self._conflicts

@@ -1,4 +1,4 @@
-"""Checks of public arguments that are no data: devices, arrays, names, paths, tables, flags.
+"""Checks of public arguments that are no data: names, paths, tables, flags.
 
 Each returns the argument as the package goes on with it, or raises BindError in words. What a caller's own object
 raises when it is looked at passes through.
@@ -9,23 +9,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from slangpy_rt.core.errors import BindError
 from slangpy_rt.core.wording import describe
-
-if TYPE_CHECKING:
-    from slangpy_rt.device import Device
-
-
-def a_device(where: str, value: Any) -> Device:
-    """A Device."""
-    if not hasattr(type(value), "load_module_from_source"):
-        raise BindError(f"{where}: device is {describe(value)}; a Device was expected, as spy.Device('cpu') is.")
-    device: Device = value
-    return device
 
 
 def text(where: str, name: str, value: Any) -> str:

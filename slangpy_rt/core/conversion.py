@@ -18,7 +18,7 @@ from slangpy_rt.core.dtypes import NUMPY_OF, cast, limits, scalar_type, span, st
 from slangpy_rt.core.errors import BindError, UnsupportedError
 from slangpy_rt.core.structs import as_record, fields_of
 from slangpy_rt.core.types import SlangType
-from slangpy_rt.core.wording import describe
+from slangpy_rt.core.wording import describe, described
 
 Array = npt.NDArray[Any]
 # How a name in ``"_type"`` becomes a type; None where it was compared before.
@@ -283,13 +283,10 @@ def as_array(what: str, value: Any) -> Array:
     if not torch and any(hasattr(kind, name) for name in ("__array__", "__array_interface__", "__array_struct__")):
         return np.asarray(value)
     if hasattr(kind, "__dlpack__"):
-        from slangpy_rt.arrays.imported import as_numpy
-
         try:
-            shared: Array = as_numpy(value)
+            return as_numpy(value)
         except BindError as error:
             raise BindError(f"{what} is {error}") from None
-        return shared
     if not isinstance(value, (bytes, bytearray)):
         try:
             return np.asarray(memoryview(value))
@@ -299,6 +296,20 @@ def as_array(what: str, value: Any) -> Array:
         f"{what} is {describe(value)} of type {kind.__name__}; a NumPy array, a number, nested lists of "
         "numbers or another library's array was expected."
     )
+
+
+def as_numpy(value: Any) -> Array:
+    """Another library's array in host memory as a NumPy array of the same memory, by DLPack.
+
+    Raises
+    ------
+    BindError
+        If that library does not share it so; the message says what it is, as the rest of a sentence.
+    """
+    try:
+        return np.from_dlpack(value)
+    except (BufferError, RuntimeError, TypeError, ValueError) as error:
+        raise BindError(f"{described(value)}, which DLPack cannot share as host memory ({error}).") from None
 
 
 def _check_numbers(what: str, value: Any, place: str, depth: int = 0) -> None:

@@ -28,7 +28,7 @@ def broadcast(function: str, shapes: Sequence[tuple[str, Shape]]) -> Shape:
     ShapeError
         If two dimensions differ and neither is 1.
     """
-    rank = max((len(shape) for _, shape in shapes), default=0)
+    rank = max([len(shape) for _, shape in shapes], default=0)
     call = [1] * rank
     chosen = [""] * rank
     for name, shape in shapes:
@@ -68,9 +68,11 @@ def spread(name: str, shape: Shape, mapped: tuple[int, ...] | None, rank: int) -
 
 def align(shape: Shape, strides: Shape, call: Shape, mapped: tuple[int, ...] | None = None) -> Shape:
     """Strides of an argument along each call dimension, 0 where it is broadcast."""
-    missing = len(call) - len(shape)
     if mapped is None:
-        return (0,) * missing + tuple(0 if size == 1 else stride for size, stride in zip(shape, strides, strict=True))
+        if shape == call and 1 not in shape:
+            return strides
+        own = [0 if size == 1 else stride for size, stride in zip(shape, strides, strict=True)]
+        return (*[0] * (len(call) - len(shape)), *own)
     out = [0] * len(call)
     for size, stride, d in zip(shape, strides, mapped, strict=True):
         out[d] += stride if size != 1 else 0
@@ -96,7 +98,7 @@ def coalesce(call: Shape, strides: Sequence[Shape]) -> Coalesced:
     columns: list[list[int]] = []
     for d in kept:
         here = [s[d] for s in strides]
-        if shape and all(outer == inner * call[d] for outer, inner in zip(columns[-1], here, strict=True)):
+        if shape and columns[-1] == [inner * call[d] for inner in here]:
             shape[-1] *= call[d]
             columns[-1] = here
         else:
@@ -104,7 +106,7 @@ def coalesce(call: Shape, strides: Sequence[Shape]) -> Coalesced:
             columns.append(here)
     if not shape:
         shape, columns = [1], [[0] * len(strides)]
-    return Coalesced(tuple(shape), tuple(tuple(c[k] for c in columns) for k in range(len(strides))))
+    return Coalesced(tuple(shape), tuple([tuple([c[k] for c in columns]) for k in range(len(strides))]))
 
 
 def contiguous(shape: Shape, unit: int = 1) -> Shape:

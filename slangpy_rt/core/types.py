@@ -7,7 +7,12 @@ package knows of a module. Nothing here calls a compiler or a device.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
+
+# Names of an interface and of a type that implements it, and the number that an object of the interface holds for the
+# type; -1 lets Slang choose the number.
+Conformances = tuple[tuple[str, str, int], ...]
 
 
 @dataclass(frozen=True)
@@ -115,6 +120,11 @@ class FunctionSig:
     owner: str = ""
 
     def __str__(self) -> str:
+        return self.text
+
+    @cached_property
+    def text(self) -> str:
+        """The declaration, as messages begin with it."""
         generics = f"<{', '.join(self.generics)}>" if self.generics else ""
         params = ", ".join(map(str, self.params))
         name = f"{self.owner}.{self.name}" if self.owner else self.name

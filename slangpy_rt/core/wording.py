@@ -42,6 +42,11 @@ def describe(value: Any) -> str:
     return text if len(text) <= _MOST else f"{text[: _MOST - 3]}..."
 
 
+def described(value: Any) -> str:
+    """A value by its class: ``"a jax.Array"``."""
+    return f"a {type(value).__module__}.{type(value).__qualname__}"
+
+
 def _array(value: npt.NDArray[Any]) -> str:
     if value.dtype.names is not None:
         return f"a structured array with the fields {', '.join(value.dtype.names)} and shape {value.shape}"

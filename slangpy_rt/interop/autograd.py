@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from slangpy_rt.arrays.layout import layout_of
 from slangpy_rt.arrays.tensor import Tensor
 from slangpy_rt.core.dtypes import BFLOAT16, scalar_type
 from slangpy_rt.core.errors import BindError
@@ -23,13 +24,14 @@ from slangpy_rt.interop.torch import (
     tensor_of,
 )
 from slangpy_rt.interop.torch_types import element_of
+from slangpy_rt.runtime.foreign_stream import foreign_stream
 
 if TYPE_CHECKING:
     from slangpy_rt.arrays.layout import Layout
     from slangpy_rt.calls.function import Function
     from slangpy_rt.calls.prepared import PreparedCall
     from slangpy_rt.core.types import FunctionSig
-    from slangpy_rt.device import Device
+    from slangpy_rt.runtime.core import DeviceCore
     from slangpy_rt.runtime.stream import Stream
 
 
@@ -305,17 +307,17 @@ class Backward:
             if self._stream is None:
                 self._call.run_on(stream, every)
             else:
-                theirs = device.guests(self._stream(grads)).stream()
+                theirs = foreign_stream(device, self._stream(grads)).stream()
                 stream.wait(theirs)
                 self._call.run_on(stream, every)
                 theirs.wait(stream)
         elif self._stream is None:
             self._call.run(every)
         else:
-            self._call.run_with(device.guests(self._stream(grads)).launch, every)
+            self._call.run_with(foreign_stream(device, self._stream(grads)).launch, every)
             if device.deterministic:
                 # Exact sums are added to the gradients by the device's own queue.
-                device.guests(self._stream(grads)).stream().wait(device)
+                foreign_stream(device, self._stream(grads)).stream().wait(device)
         return [self._brought(g) if isinstance(g, Tensor) else g for g in gradients]
 
     def _find_sources(self, values: tuple[Any, ...], grads: tuple[torch.Tensor, ...]) -> tuple[int, ...] | None:
@@ -357,7 +359,7 @@ class Backward:
         for k, gradient in zip(self._wanted, made, strict=True):
             if self._adds[k]:
                 gradient.zero_()
-        launch = device.launch if self._stream is None else device.guests(self._stream(grads)).direct
+        launch = device.launch if self._stream is None else foreign_stream(device, self._stream(grads)).direct
         every = (*values, *grads, *made)
         self._call.launch_at(launch, [every[k].data_ptr() for k in self._sources])
         return made
@@ -367,7 +369,9 @@ class Backward:
         if not self._on_gpu:
             return tensor_of(array.numpy())
         out = maker(self._device, array.shape, array.layout.numpy_dtype, True)()
-        self._device.bridge.fetch(array, out)
+        from slangpy_rt.interop.bridge import bridge_on
+
+        bridge_on(self._device).fetch(array, out)
         return out
 
     def _arrays(
@@ -411,7 +415,7 @@ class Backward:
             elif place in self._wanted:
                 # What is read as floats has gradients of floats, which torch rounds.
                 element = scalar_type("float") if layout.element is BFLOAT16 else layout.element
-                dense = device.layout(Tensor, element, layout.shape)
+                dense = layout_of(device, Tensor, element, layout.shape)
                 self._gradients[place] = dense
                 layout = plain._carrying(None, Tensor.of(dense, device.guest, 0), fresh=True).layout
             self._layouts[place] = layout
@@ -445,7 +449,7 @@ def check_places(where: str, values: Sequence[Any]) -> None:
         )
 
 
-def as_tensors(where: str, device: Device, values: Sequence[Any]) -> tuple[Any, ...]:
+def as_tensors(where: str, device: DeviceCore, values: Sequence[Any]) -> tuple[Any, ...]:
     """Arguments as the backward pass sees them: tensors of PyTorch as Tensors, not converted.
 
     Raises
@@ -457,7 +461,7 @@ def as_tensors(where: str, device: Device, values: Sequence[Any]) -> tuple[Any, 
     return tuple([as_tensor(device, v) if isinstance(v, torch.Tensor) else v for v in values])
 
 
-def as_tensor(device: Device, value: torch.Tensor) -> Tensor:
+def as_tensor(device: DeviceCore, value: torch.Tensor) -> Tensor:
     """A tensor as one of a device: its own memory where the device works there, else a copy of host memory.
 
     Raises

@@ -8,20 +8,26 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from slangpy_rt.arguments.feeds import Feed, Region
 from slangpy_rt.arrays.exported import capsule
+from slangpy_rt.arrays.layout import layout_of
 from slangpy_rt.arrays.tensor import Tensor
 from slangpy_rt.backends.base import Buffer
 from slangpy_rt.core.dtypes import BFLOAT16
 from slangpy_rt.core.errors import BindError, SlangPyRtError
+from slangpy_rt.device import Device
 from slangpy_rt.interop.torch_types import check_plain, described, element_of
+from slangpy_rt.runtime.foreign_stream import foreign_stream
+from slangpy_rt.runtime.lane import Lane
+from slangpy_rt.runtime.stream import lane_of
 
 if TYPE_CHECKING:
-    from slangpy_rt.device import Device
+    from slangpy_rt.runtime.core import DeviceCore
 
 
 class Bridge:
@@ -33,9 +39,9 @@ class Bridge:
         Of the GPU, as CUDA counts.
     """
 
-    def __init__(self, device: Device, index: int) -> None:
+    def __init__(self, device: DeviceCore, index: int) -> None:
         self._device = device
-        self._cuda = type(device)("cuda", index=index)
+        self._cuda = Device("cuda", index=index)
         self.index = index
 
     def send(self, value: torch.Tensor) -> Tensor:
@@ -56,13 +62,13 @@ class Bridge:
         """Copy an array of the Vulkan device to a tensor."""
         if not out.numel():
             return
-        order, lane = self._lane()
-        with order.lock:
+        lane = self._lane()
+        with self._cuda.order.lock:
             out.copy_(self._seen(array, False))
             # Until the copy is done its memory must not be another array's.
-            lane.hold(array.buffer)
+            lane.keep_until_done(array.buffer)
         # Large ones wait for nobody to be taken again.
-        self._device.order.settle()
+        self._device.order.drop_done()
 
     def close(self) -> None:
         """Close CUDA's side."""
@@ -71,14 +77,14 @@ class Bridge:
     def _seen(self, array: Tensor, written: bool) -> torch.Tensor:
         """The same memory for PyTorch, whose stream waits for the Vulkan device's work on it."""
         seen = array.share(self._cuda)
-        order, lane = self._lane()
-        order.touch(lane, (seen.buffer,), (written,))
+        lane = self._lane()
+        self._cuda.order.order_use(lane, (seen.buffer,), (written,))
         found: torch.Tensor = torch.utils.dlpack.from_dlpack(capsule(seen, -1, None, None, None))
         return found
 
-    def _lane(self) -> Any:
-        stream = self._cuda.guests(torch._C._cuda_getCurrentRawStream(self.index)).stream()
-        return self._cuda.lane_of("Bridge", stream)
+    def _lane(self) -> Lane:
+        stream = foreign_stream(self._cuda, torch._C._cuda_getCurrentRawStream(self.index)).stream()
+        return lane_of(self._cuda, "Bridge", stream)
 
 
 class StagedFeed(Feed):
@@ -88,10 +94,10 @@ class StagedFeed(Feed):
     private = True
     lasting = False
 
-    def __init__(self, device: Device, sample: torch.Tensor, access: str) -> None:
+    def __init__(self, device: DeviceCore, sample: torch.Tensor, access: str) -> None:
         self._device = device
         self._access = access
-        self._layout = device.layout(Tensor, element_of(sample), tuple(sample.shape))
+        self._layout = layout_of(device, Tensor, element_of(sample), tuple(sample.shape))
         self.returns = access != "in"
         self.brings = int(self.returns)
 
@@ -119,7 +125,7 @@ class StagedFeed(Feed):
         bridge_of(self._device, value).fetch(array, value)
 
 
-def bridge_of(device: Device, value: torch.Tensor) -> Bridge:
+def bridge_of(device: DeviceCore, value: torch.Tensor) -> Bridge:
     """What leads from a tensor's GPU to a Vulkan device; made when it is first asked for.
 
     Raises
@@ -128,16 +134,27 @@ def bridge_of(device: Device, value: torch.Tensor) -> Bridge:
         If the device is on another GPU.
     """
     with device.order.lock:
-        found: Bridge | None = device.bridge
-        if found is None:
-            found = Bridge(device, value.device.index)
-            try:
-                # Says whether memory can be shared at all.
-                Tensor(device, "float", 1).share(found._cuda)
-            except SlangPyRtError:
-                found.close()
-                raise
-            device.bridge = found
+        found = device.once("bridge", partial(_opened, device, value.device.index), Bridge.close)
     if found.index != value.device.index:
         raise BindError(f"{described(value)}; {device!r} works on GPU {found.index}.")
     return found
+
+
+def bridge_on(device: DeviceCore) -> Bridge:
+    """What ``bridge_of`` made for a device earlier."""
+    return device.once("bridge", _missing)
+
+
+def _opened(device: DeviceCore, index: int) -> Bridge:
+    made = Bridge(device, index)
+    try:
+        # Says whether memory can be shared at all.
+        Tensor(device, "float", 1).share(made._cuda)
+    except SlangPyRtError:
+        made.close()
+        raise
+    return made
+
+
+def _missing() -> Bridge:
+    raise AssertionError("a result on the GPU is made after the arguments were copied there")

@@ -25,18 +25,19 @@ from slangpy_rt.arrays.imported import (
     place_of,
     taken,
 )
+from slangpy_rt.arrays.layout import layout_of
 from slangpy_rt.arrays.tensor import Tensor
 from slangpy_rt.backends.base import Buffer
 from slangpy_rt.core.errors import BindError
 
 if TYPE_CHECKING:
-    from slangpy_rt.device import Device
+    from slangpy_rt.runtime.core import DeviceCore
 
 
 class Foreign:
     """What values of one type of another library are to a call."""
 
-    def on(self, device: Device, value: Any) -> Any:
+    def on(self, device: DeviceCore, value: Any) -> Any:
         """A NumPy array, or a Tensor of the device that the array lies on, in the same memory.
 
         Raises
@@ -49,7 +50,7 @@ class Foreign:
         found = memory_of(device, value)
         # The signature does not say where it begins, without an interface.
         aligned = interface_of(value) is not None and found.address % 32 == 0
-        layout = device.layout(Tensor, found.element, found.shape, found.strides, aligned)
+        layout = layout_of(device, Tensor, found.element, found.shape, found.strides, aligned)
         return Tensor.of(layout, device.guest, found.address)
 
     def signature(self, value: Any) -> Any:
@@ -69,7 +70,7 @@ class Foreign:
         place = told["data"][0] % 32, told["data"][1]
         return type(value), index, told["typestr"], told["shape"], told.get("strides"), *place
 
-    def feed(self, device: Device, value: Any, access: str) -> Feed | None:
+    def feed(self, device: DeviceCore, value: Any, access: str) -> Feed | None:
         """How it reaches the kernel; None for host memory.
 
         Raises
@@ -111,7 +112,7 @@ class InterfaceFeed(Feed):
     buffers = 1
     lasting = False
 
-    def __init__(self, device: Device) -> None:
+    def __init__(self, device: DeviceCore) -> None:
         self._guest = device.guest
         # One of its own: of two arrays with one function, both are taken to be on one stream.
         self.streams = (partial(_stream_of),)
@@ -128,7 +129,7 @@ class CapsuleFeed(Feed):
     lasting = False
     returns = True
 
-    def __init__(self, device: Device, sample: Memory) -> None:
+    def __init__(self, device: DeviceCore, sample: Memory) -> None:
         self._device = device
         self._strides = sample.strides
 
@@ -140,7 +141,7 @@ class CapsuleFeed(Feed):
         buffers.append(CallBuffer(self._device, found))
 
     def finish(self, value: Any, buffers: Sequence[Buffer]) -> None:
-        self._device.order.hold(buffers[0])
+        self._device.order.keep_until_done(buffers[0])
 
 
 def _stream_of(value: Any) -> int:

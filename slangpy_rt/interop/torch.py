@@ -16,12 +16,13 @@ import numpy as np
 import torch
 
 from slangpy_rt.arguments.feeds import Feed, PointerFeed
+from slangpy_rt.arrays.layout import layout_of
 from slangpy_rt.arrays.tensor import Tensor
 from slangpy_rt.core.errors import BindError
 from slangpy_rt.interop.torch_types import check_plain, described, dtype_of, element_of
 
 if TYPE_CHECKING:
-    from slangpy_rt.device import Device
+    from slangpy_rt.runtime.core import DeviceCore
 
 # From here on host memory comes from the device's pool: 2^22 floats take 3.7 ms so, 6.7 with fresh pages.
 _POOLED_BYTES = 1 << 20
@@ -50,7 +51,7 @@ class AsArray:
         except (TypeError, RuntimeError) as error:
             raise BindError(f"{described(value)}, whose memory cannot be used ({error}).") from None
 
-    def on(self, device: Device, value: torch.Tensor) -> Any:
+    def on(self, device: DeviceCore, value: torch.Tensor) -> Any:
         """Its memory as a call on a device finds it.
 
         Raises
@@ -63,7 +64,7 @@ class AsArray:
         _refuse_autograd(value)
         return placed(device, value)
 
-    def feed(self, device: Device, value: torch.Tensor, access: str) -> Feed:
+    def feed(self, device: DeviceCore, value: torch.Tensor, access: str) -> Feed:
         """How its memory reaches a kernel."""
         if value.is_cuda and device.name == "vulkan":
             from slangpy_rt.interop.bridge import StagedFeed
@@ -107,14 +108,14 @@ def _of_bfloat16(value: torch.Tensor) -> np.ndarray[Any, Any]:
     return value.view(torch.uint16).numpy().view(bfloat16)
 
 
-def lies_on(device: Device, value: torch.Tensor) -> bool:
+def lies_on(device: DeviceCore, value: torch.Tensor) -> bool:
     """Whether a device works in a tensor's own memory."""
     if value.is_cuda:
         return device.name == "cuda" and device.index == value.device.index
     return value.device.type == "cpu" and "zero_copy" in device.caps.features
 
 
-def placed(device: Device, value: torch.Tensor) -> Tensor:
+def placed(device: DeviceCore, value: torch.Tensor) -> Tensor:
     """A tensor on a GPU as one of a device: in its own memory, or on Vulkan a copy.
 
     Raises
@@ -130,7 +131,7 @@ def placed(device: Device, value: torch.Tensor) -> Tensor:
     return copied
 
 
-def in_place(device: Device, value: torch.Tensor) -> Tensor:
+def in_place(device: DeviceCore, value: torch.Tensor) -> Tensor:
     """A tensor's memory as a Tensor of the device that works there; nothing keeps it.
 
     Raises
@@ -142,7 +143,7 @@ def in_place(device: Device, value: torch.Tensor) -> Tensor:
         raise BindError(f"{described(value)}; {device!r} does not work there. Move it with tensor.to(...).")
     check_plain(value)
     address = value.data_ptr()
-    layout = device.layout(Tensor, element_of(value), tuple(value.shape), value.stride(), address % 32 == 0)
+    layout = layout_of(device, Tensor, element_of(value), tuple(value.shape), value.stride(), address % 32 == 0)
     return Tensor.of(layout, device.guest, address)
 
 
@@ -180,7 +181,9 @@ def tensor_of(array: np.ndarray[Any, Any]) -> torch.Tensor:
     return found
 
 
-def maker(device: Device, shape: tuple[int, ...], dtype: np.dtype[Any], there: bool) -> Callable[[], torch.Tensor]:
+def maker(
+    device: DeviceCore, shape: tuple[int, ...], dtype: np.dtype[Any], there: bool
+) -> Callable[[], torch.Tensor]:
     """What makes new tensors for a result, in host memory or ``there``, on the GPU of a device.
 
     Raises
@@ -191,7 +194,9 @@ def maker(device: Device, shape: tuple[int, ...], dtype: np.dtype[Any], there: b
     # 10 us: NumPy puts the name together each time.
     kind = dtype_of(dtype)
     if there:
-        index = device.index if device.name == "cuda" else device.bridge.index
+        from slangpy_rt.interop.bridge import bridge_on
+
+        index = device.index if device.name == "cuda" else bridge_on(device).index
         return partial(torch.empty, shape, dtype=kind, device=torch.device("cuda", index))
     if prod(shape) * dtype.itemsize < _POOLED_BYTES:
         # Not PyTorch's default, which may be a GPU.

@@ -15,8 +15,9 @@ import numpy.typing as npt
 from slangpy_rt.backends.base import Backend, Buffer, Mark, SharedBuffer
 from slangpy_rt.backends.extras import LateReads, MappedMemory, no_mapped_memory
 from slangpy_rt.core.errors import OutOfMemoryError, UnsupportedError
-from slangpy_rt.runtime.queues import Lane, Order
-from slangpy_rt.runtime.stream import pause, reached
+from slangpy_rt.runtime.lane import Lane
+from slangpy_rt.runtime.queues import Order
+from slangpy_rt.runtime.waiting import pause, reached
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -47,7 +48,7 @@ class Transfers:
         with order.lock:
             if self._lane is None:
                 self._lane = order.adopt(self._backend.open_queue())
-            order.touch(order.main, (buffer,), (False,))
+            order.order_use(order.main, (buffer,), (False,))
             order.main.queue.copy(snapshot, 0, buffer, offset, nbytes)
             self._lane.wait_all(order.main)
             host = array.reshape(-1).view(np.uint8).data

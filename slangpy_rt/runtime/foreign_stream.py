@@ -1,4 +1,4 @@
-"""Guests: calls on arrays of another library, which run on the stream that it works on, in its order.
+"""ForeignStream: launches on the stream that another library works on, in its order.
 
 Kernels that touch this device's memory as well go through the order of its queues. The stream may be gone with the
 next call: nothing is asked of it later.
@@ -7,16 +7,14 @@ next call: nothing is asked of it later.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from slangpy_rt.backends.base import Buffer, Kernel, Queue
+from slangpy_rt.backends.extras import foreign_streams
+from slangpy_rt.runtime.core import DeviceCore
+from slangpy_rt.runtime.stream import Stream
 
-if TYPE_CHECKING:
-    from slangpy_rt.device import Device
-    from slangpy_rt.runtime.stream import Stream
 
-
-class Guests:
+class ForeignStream:
     """How to launch on one stream of another library.
 
     Attributes
@@ -25,7 +23,7 @@ class Guests:
         As ``Queue.launch``, for kernels that touch no memory of the device.
     """
 
-    def __init__(self, device: Device, queue: Queue) -> None:
+    def __init__(self, device: DeviceCore, queue: Queue) -> None:
         self._device = device
         self._own = queue is device.backend.queue
         self._queue = queue
@@ -38,8 +36,22 @@ class Guests:
             self.direct(kernel, groups, args, buffers)
             return
         self.stream().launch(kernel, groups, args, buffers)
-        self._device.order.part(self._queue)
+        self._device.order.release_stream(self._queue)
 
     def stream(self) -> Stream:
         """The stream, for what is not a launch; the device's queues are ordered from here on."""
-        return self._device.stream_on(self._queue)
+        device = self._device
+        lane = device.order.adopt(self._queue, temporary=not self._own)
+        device.begin_order()
+        return Stream(device, lane, True)
+
+
+def foreign_stream(device: DeviceCore, handle: int) -> ForeignStream:
+    """How to launch on the stream that another library works on, by its handle."""
+    found: ForeignStream | None = device.guests_of.get(handle)
+    if found is None:
+        device.check_open()
+        streams = foreign_streams(device.backend)
+        with device.lock:
+            found = device.guests_of[handle] = ForeignStream(device, streams.guest_queue(handle))
+    return found

@@ -1,39 +1,36 @@
-"""The kernels of a device: from memory, from the disk cache, or compiled."""
+"""KernelStore: the loaded kernels of a device, from memory, from the disk cache, or compiled. It knows no device."""
 
 from __future__ import annotations
 
 import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from slangpy_rt.backends.base import Kernel
+from slangpy_rt.backends.base import Backend, Kernel
 from slangpy_rt.core.config import CONFIG
 from slangpy_rt.core.disk_cache import DiskCache
 from slangpy_rt.core.errors import CompileError
+from slangpy_rt.core.log import log, milliseconds
 from slangpy_rt.core.target import KernelInfo
-from slangpy_rt.core.types import LayoutField
+from slangpy_rt.core.types import Conformances, LayoutField
 from slangpy_rt.core.weak import WeakValues
-from slangpy_rt.slang.source import Source, compiler_version
-
-if TYPE_CHECKING:
-    from slangpy_rt.device import Device
+from slangpy_rt.runtime.diagnostics import Diagnostics
+from slangpy_rt.slang.locate import compiler_version
+from slangpy_rt.slang.source import Source
 
 # Part of every key: raise it when a step after Slang (slang/division.py, cpp_functions.py, spirv_math.py,
 # spirv_integers.py) makes another code of the same code.
 _CODE = 2
-# Interface, struct, number.
-Conformances = tuple[tuple[str, str, int], ...]
 Strings = tuple[tuple[int, str], ...]
 
 
-class Kernels:
+class KernelStore:
     """What a device has loaded, by cache key."""
 
-    def __init__(self, device: Device, cache: DiskCache) -> None:
-        self._device = device
-        self._backend = device.backend
+    def __init__(self, backend: Backend, cache: DiskCache, diagnostics: Diagnostics) -> None:
+        self._backend = backend
         self._cache = cache
+        self._diagnostics = diagnostics
         # For as long as a prepared call or a list has them: those of modules that were edited or dropped go.
         self._kernels: WeakValues[Kernel] = WeakValues()
         self._toolchain: str | None = None
@@ -55,7 +52,6 @@ class Kernels:
         CompileError
             If a compiler refuses it, or lays the argument block out otherwise than ``block`` says.
         """
-        self._device.check_open()
         key = self.key(source, text, conformances)
         # A pointer's buffer is known of an array, and not of a number.
         place = key, info.written
@@ -88,9 +84,9 @@ class Kernels:
     ) -> Kernel:
         edited = Path(CONFIG.override) / f"{key}.slang" if CONFIG.override else None
         if edited is not None and edited.is_file():
-            self._device.log(3, f"{title}: using {edited}")
+            log(3, f"{title}: using {edited}")
             binary, strings = self._compile(source, edited.read_text(), key, title, info, block, conformances)
-            self._device.diagnostics.learn(strings)
+            self._diagnostics.learn(strings)
             return self._backend.load(binary, info)
         entry = self._cache.get(key)
         if entry is None:
@@ -98,12 +94,12 @@ class Kernels:
                 entry = self._cache.get(key)
                 if entry is None:
                     binary, strings = self._compile(source, text, key, title, info, block, conformances)
-                    meta = {"kind": "kernel", "title": title, "device": self._device.name, "text": text}
+                    meta = {"kind": "kernel", "title": title, "device": self._backend.name, "text": text}
                     self._cache.put(key, meta | ({"strings": strings} if strings else {}), binary)
-                    self._device.diagnostics.learn(strings)
+                    self._diagnostics.learn(strings)
                     return self._backend.load(binary, info)
-        self._device.log(3, f"{title}: cache hit {key}")
-        self._device.diagnostics.learn(entry.meta.get("strings", ()))
+        log(3, f"{title}: cache hit {key}")
+        self._diagnostics.learn(entry.meta.get("strings", ()))
         return self._backend.load(entry.payload, info)
 
     def _compile(
@@ -117,7 +113,7 @@ class Kernels:
         conformances: Conformances,
     ) -> tuple[bytes, Strings]:
         started = time.perf_counter()
-        self._device.log(4, f"{title}:\n{text}")
+        log(4, f"{title}:\n{text}")
         try:
             compiled = source.compile(text, f"kernel_{key[:16]}", info.entry, conformances)
         except CompileError as error:
@@ -130,18 +126,14 @@ class Kernels:
             raise
         if compiled.layout != block:
             raise CompileError(
-                f"{title}: Slang lays the argument block out as {compiled.layout} on {self._device.name}; "
+                f"{title}: Slang lays the argument block out as {compiled.layout} on {self._backend.name}; "
                 f"{block} was expected. This is a defect of slangpy_rt."
             )
-        self._device.log(5, f"{title}:\n{compiled.code.decode('utf-8', 'replace')}")
+        log(5, f"{title}:\n{compiled.code.decode('utf-8', 'replace')}")
         binary = self._backend.compile(compiled.code, info.entry)
-        self._device.log(3, f"{title}: compiled in {_ms(started)}, key {key}")
+        log(3, f"{title}: compiled in {milliseconds(started)}, key {key}")
         return binary, compiled.strings if source.prints else ()
 
     def forget(self) -> None:
         """Drop all kernels."""
         self._kernels.clear()
-
-
-def _ms(started: float) -> str:
-    return f"{(time.perf_counter() - started) * 1e3:.1f} ms"

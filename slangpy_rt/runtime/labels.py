@@ -7,9 +7,10 @@ from typing import Any
 
 from slangpy_rt.backends.base import Kernel, Queue, Recording
 from slangpy_rt.core.errors import UnsupportedError
+from slangpy_rt.runtime.observer import Observer
 
 
-class Labels:
+class Labels(Observer):
     """Puts a name around each launch; for devices whose user set SLANGPY_RT_LABELS.
 
     Raises
@@ -22,7 +23,6 @@ class Labels:
         self._ranges = _nvtx()
 
     def launch(self, queue: Queue, launch: Callable[..., None], kernel: Kernel, *rest: Any) -> None:
-        """Launch on a queue; ``rest`` is as of ``Queue.launch``."""
         title = kernel.info.title
         self._ranges.push_range(title)
         queue.label(title)
@@ -32,8 +32,7 @@ class Labels:
             queue.unlabel()
             self._ranges.pop_range()
 
-    def replay(self, replay: Callable[[Recording], None], recording: Recording) -> None:
-        """Run a recording."""
+    def replay(self, queue: Queue, replay: Callable[[Recording], None], recording: Recording) -> None:
         self._ranges.push_range(f"command list of {len(recording.dispatches)} calls")
         try:
             replay(recording)

@@ -11,14 +11,13 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from slangpy_rt.backends.base import Kernel, Mark, Queue, Recording
-from slangpy_rt.core.checks import a_device, write_text
+from slangpy_rt.core.checks import write_text
 from slangpy_rt.core.errors import BindError
-
-if TYPE_CHECKING:
-    from slangpy_rt.device import Device
+from slangpy_rt.runtime.core import LIVE, DeviceCore, a_device
+from slangpy_rt.runtime.observer import Observer
 
 
 class Work(NamedTuple):
@@ -82,34 +81,31 @@ class Profile:
         Which; none stands for all that are open.
     """
 
-    def __init__(self, *devices: Device) -> None:
+    def __init__(self, *devices: DeviceCore) -> None:
         self._asked = tuple([a_device("profile", device) for device in devices])
         self._watches: list[Watch] = []
         self._began = 0.0
         self.work: tuple[Work, ...] = ()
 
     def __enter__(self) -> Profile:
-        from slangpy_rt.device import LIVE
-
         devices = self._asked or tuple(d for d in LIVE if not d.closed)
         for device in devices:
             device.check_open()
-            if device.profile is not None:
+            if any(isinstance(observer, Watch) for observer in device.observers):
                 raise BindError(f"profile: {device!r} is being profiled already; end that profile first.")
         self._began = time.perf_counter()
         self.work = ()
         for device in devices:
-            device.profile = watch = Watch(device, self._began)
+            watch = Watch(device, self._began)
             self._watches.append(watch)
-            device.relink()
+            device.observe(watch)
         return self
 
     def __exit__(self, *error: object) -> None:
         found: list[Work] = []
         watches, self._watches = self._watches, []
         for watch in watches:
-            watch.device.profile = None
-            watch.device.relink()
+            watch.device.unobserve(watch)
         for watch in watches:
             if not watch.device.closed:
                 found += watch.work()
@@ -167,10 +163,10 @@ class Profile:
     __repr__ = __str__
 
 
-class Watch:
+class Watch(Observer):
     """What one device does during a profile."""
 
-    def __init__(self, device: Device, began: float) -> None:
+    def __init__(self, device: DeviceCore, began: float) -> None:
         self.device = device
         self._lock = threading.Lock()
         self._taken: list[tuple[str, Queue, int, float, float, Mark, Mark]] = []
@@ -182,11 +178,9 @@ class Watch:
         self._began = began
 
     def launch(self, queue: Queue, launch: Callable[..., None], kernel: Kernel, *rest: Any) -> None:
-        """Launch, and look at the clocks before and after; ``rest`` is as of ``Queue.launch``."""
         self._timed(queue, kernel.info.title, lambda: launch(kernel, *rest))
 
     def replay(self, queue: Queue, replay: Callable[[Recording], None], recording: Recording) -> None:
-        """Run a recording, and look at the clocks before and after."""
         self._timed(queue, f"command list of {len(recording.dispatches)} calls", lambda: replay(recording))
 
     def _timed(self, queue: Queue, title: str, work: Callable[[], None]) -> None:
@@ -217,7 +211,7 @@ class Watch:
         return out
 
 
-def profile(*devices: Device) -> Profile:
+def profile(*devices: DeviceCore) -> Profile:
     """Take a profile of the calls in a ``with`` block.
 
     Parameters

@@ -6,22 +6,18 @@ the program. Events are for what the library does not see: other libraries' stre
 
 from __future__ import annotations
 
-import time
 from collections.abc import Generator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from slangpy_rt.backends.base import Buffer, Kernel, Mark
+from slangpy_rt.backends.extras import foreign_streams
 from slangpy_rt.core.errors import BindError
 from slangpy_rt.core.interrupts import finalizer
 from slangpy_rt.core.wording import describe
-from slangpy_rt.runtime.queues import Lane, Order
-
-if TYPE_CHECKING:
-    from slangpy_rt.device import Device
-
-_BUSY_SECONDS = 300e-6
-_PAUSE_SECONDS = 1e-3
+from slangpy_rt.runtime.core import DeviceCore
+from slangpy_rt.runtime.lane import Lane
+from slangpy_rt.runtime.waiting import reached
 
 
 class Stream:
@@ -36,9 +32,9 @@ class Stream:
         Where it is.
     """
 
-    def __init__(self, device: Device, order: Order, lane: Lane, shared: bool) -> None:
+    def __init__(self, device: DeviceCore, lane: Lane, shared: bool) -> None:
         self.device = device
-        self._order = order
+        self._order = order = device.order
         self._lane = lane
         if not shared:
             # The next stream goes on where this ends; a lane of another library stays what it is.
@@ -61,7 +57,7 @@ class Stream:
         """A new event at the point that the stream has come to."""
         return Event(self.device).record(self)
 
-    def wait(self, other: Event | Stream | Device) -> None:
+    def wait(self, other: Event | Stream | DeviceCore) -> None:
         """Let what is queued here from now on wait for an event, or for all that a stream or the device has now."""
         if isinstance(other, Event):
             other.wait(self)
@@ -84,9 +80,9 @@ class Stream:
         """
         self.device.check_open()
         # First the marks behind its work, which are reached then.
-        self._order.settle()
+        self._order.drop_done()
         self._lane.queue.sync()
-        self._order.settle()
+        self._order.drop_done()
         self.device.show_printed()
 
     def launch(self, kernel: Kernel, groups: tuple[int, int, int], args: bytes, buffers: Sequence[Buffer]) -> None:
@@ -103,7 +99,8 @@ class Stream:
     @property
     def number(self) -> int:
         """Which of the device's streams it is; 0 is the device's own queue."""
-        return self._order.lanes.index(self._lane)
+        number: int = self._order.lanes.index(self._lane)
+        return number
 
 
 class Event:
@@ -112,21 +109,21 @@ class Event:
     ``await event`` waits without holding up the event loop of asyncio.
     """
 
-    def __init__(self, device: Device) -> None:
+    def __init__(self, device: DeviceCore) -> None:
         self.device = device
         self._mark: Mark | None = None
 
     def record(self, stream: Stream | None = None) -> Event:
         """Move it to where a stream, or the device's own queue, has come to; returns it."""
-        order, lane = self.device.lane_of("Event.record", stream)
-        with order.lock:
+        lane = lane_of(self.device, "Event.record", stream)
+        with self.device.order.lock:
             self._mark = lane.queue.mark(timed=True)
         return self
 
     def wait(self, stream: Stream | None = None) -> None:
         """Let what a stream, or the device's own queue, is given from now on wait for this; the host does not."""
-        order, lane = self.device.lane_of("Event.wait", stream)
-        with order.lock:
+        lane = lane_of(self.device, "Event.wait", stream)
+        with self.device.order.lock:
             lane.queue.wait(self._reached("wait"))
 
     def synchronize(self) -> None:
@@ -174,7 +171,7 @@ class Timer:
         Around the block.
     """
 
-    def __init__(self, device: Device, stream: Stream | None) -> None:
+    def __init__(self, device: DeviceCore, stream: Stream | None) -> None:
         self.start = Event(device)
         self.end = Event(device)
         self._stream = stream
@@ -195,20 +192,33 @@ class Timer:
         return f"<Timer on {self.start.device.name}>"
 
 
-async def reached(mark: Mark) -> None:
-    """Wait for a mark, letting the event loop go on: it is looked at now and then."""
-    await pause()
-    # asyncio rounds any pause up to 1 ms, so that for a while it is looked at each time round.
-    until = time.perf_counter() + _BUSY_SECONDS
-    while not mark.done:
-        await pause(0 if time.perf_counter() < until else _PAUSE_SECONDS)
+def lane_of(device: DeviceCore, where: str, stream: Stream | None) -> Lane:
+    """The queue of a stream, or the device's own for None.
+
+    Raises
+    ------
+    BindError
+        If it is no stream of this device.
+    """
+    device.check_open()
+    if stream is None:
+        return device.order.main
+    if not isinstance(stream, Stream) or stream.device is not device:
+        raise BindError(f"{where}: {describe(stream)} is no stream of {device!r}; make one with its stream().")
+    return stream._lane
 
 
-async def pause(seconds: float = 0) -> None:
-    """Let the event loop go on."""
-    import asyncio  # 40 ms, which only who uses it pays
-
-    await asyncio.sleep(seconds)
+def open_stream(device: DeviceCore, external: Any = None) -> Stream:
+    """Open a queue beside a device's own, or take one of another library; as ``Device.stream``."""
+    device.check_open()
+    if external is None:
+        lane = device.order.lane(device.backend.open_queue)
+    else:
+        handle = stream_handle("Device.stream", external)
+        owner = None if isinstance(external, (int, Stream)) else external
+        lane = device.order.adopt(foreign_streams(device.backend).open_stream(handle, owner))
+    device.begin_order()
+    return Stream(device, lane, external is not None)
 
 
 def stream_handle(where: str, given: Any) -> int:

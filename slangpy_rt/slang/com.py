@@ -1,7 +1,7 @@
-"""Slang's COM objects through ctypes: how a slot is called, who releases what.
+"""Slang's COM objects by ctypes: calling their methods, and releasing them once.
 
-It knows nothing of modules, targets or types, and it takes no lock: Slang's objects count references
-without atomics, so the caller must hold its own lock around every use.
+It knows nothing of modules, targets or types. It takes no lock: Slang counts references without atomics, so the
+caller must hold a lock around every use.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from slangpy_rt.slang import _abi
 
 
 class ComPtr:
-    """A reference to a COM object, given back by ``close`` or when the last reference goes.
+    """A reference to a COM object, released by ``close`` or with the last Python reference to it.
 
     Parameters
     ----------
     address : int
-        The object.
+        The object's address.
     owned : bool
-        Whether the reference is ours to give back; Slang lends what a session keeps, such as modules.
+        Whether we have to release the reference. Those to what a session keeps, such as modules, belong to Slang.
     """
 
     __slots__ = ("_release", "address", "owned")
 
-    # By C alone, as in ``interrupts.py``: an interrupt in a ``__del__`` of Python's is reported, and is lost.
+    # In C alone, as in ``interrupts.py``: Ctrl-C inside a ``__del__`` written in Python would be printed and ignored.
     __del__ = property(attrgetter("_release"))
 
     def __init__(self, address: int, owned: bool = True) -> None:
@@ -41,13 +41,13 @@ class ComPtr:
             self._release = partial(prototype(table[slot]), address)
 
     def call(self, method: str, *args: Any) -> Any:
-        """Call ``"Interface.method"``."""
+        """Call a method by its name in ``_abi.METHODS``: ``"Interface.method"``."""
         slot, prototype = _prototype(method)
         table = ctypes.cast(self.address, ctypes.POINTER(ctypes.POINTER(ctypes.c_void_p)))[0]
         return prototype(table[slot])(self.address, *args)
 
     def close(self) -> None:
-        """Give the reference back. Calling it again does nothing."""
+        """Release the reference. Calling it again does nothing."""
         address, self.address = self.address, 0
         if address and self.owned:
             release = self._release
@@ -62,7 +62,7 @@ class ComPtr:
 
 
 class Out:
-    """An out parameter that receives an object."""
+    """An out parameter, into which a call writes the address of an object."""
 
     __slots__ = ("ref", "value")
 
@@ -71,12 +71,12 @@ class Out:
         self.ref = ctypes.byref(self.value)
 
     def take(self) -> ComPtr | None:
-        """The object, now the caller's, or None if there came none."""
+        """Return the object, which is now the caller's to release; None if the call wrote none."""
         address, self.value.value = self.value.value, None
         return ComPtr(address) if address else None
 
     def bytes(self) -> bytes:
-        """Contents of the blob that came, which is released; empty if there came none."""
+        """Return the contents of the object, a blob, and release it; empty if the call wrote none."""
         blob = self.take()
         if blob is None:
             return b""

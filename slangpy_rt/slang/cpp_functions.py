@@ -1,17 +1,18 @@
-"""Functions that Slang 2026.12 calls in C++ and CUDA and its preludes lack, or have for another type than is meant.
+"""Adds functions that Slang 2026.12 calls in C++ and CUDA, and that its preludes lack or have for the wrong type.
 
-The preludes have no functions of 8 and 16 bits, no ``fma`` and ``sign`` of integers, no ``acosh``, ``asinh`` and
-``atanh`` of double; their ``log10`` of double takes a float. C++'s looks for the first of 64 bits among 32; CUDA's
-takes unsigned numbers for signed ones in ``firstbithigh`` of 32 bits and in what ``abs``, ``min`` and ``max`` of 64
-bits return, and it has ``char`` where the header of CUDA has ``signed char``. Text goes in and text comes out, with
-functions of ours under names of their own; a text that calls none of these stays as it is.
+The preludes have no functions of 8-bit and 16-bit integers, no ``fma`` and ``sign`` of integers, no ``acosh``,
+``asinh`` and ``atanh`` of double; their ``log10`` of double takes a float. The prelude of C++ looks for the first
+bit of a 64-bit integer in 32 bits only. The prelude of CUDA takes unsigned numbers for signed ones in
+``firstbithigh`` of 32 bits and in the results of ``abs``, ``min`` and ``max`` of 64 bits, and it has ``char`` where
+the header of CUDA has ``signed char``. Text goes in and text comes out, with functions of ours whose names begin with
+``_spy_``; a text that calls none of these functions is returned as it is.
 """
 
 from __future__ import annotations
 
 import re
 
-# Ends the prelude in what Slang emits for C++. Of CUDA's prelude the end is its last directive.
+# The end of the prelude in C++ that Slang wrote. In CUDA the prelude ends with its last directive.
 _PRELUDE_END = b"using namespace SLANG_PRELUDE_NAMESPACE;\n#endif\n"
 _LACKING = (
     rb"(?:(I8|I16|U8|U16)_(abs|min|max|sign|fma|countbits|reversebits|firstbitlow|firstbithigh)"
@@ -70,12 +71,12 @@ _BUILTINS = {
 
 
 def with_functions(code: bytes, form: str) -> bytes:
-    """C++ or CUDA of Slang's that calls what there is.
+    """Return C++ or CUDA in which all functions that it calls are defined for the right types.
 
     Parameters
     ----------
     code : bytes
-        What Slang emitted.
+        The text that Slang wrote.
     form : str
         ``"cpp"`` or ``"cuda"``.
     """
@@ -85,7 +86,7 @@ def with_functions(code: bytes, form: str) -> bytes:
     called, count = _CALLS[form].subn(_call, text)
     functions = _FUNCTIONS.replace(b"FUNCTION", b"inline")
     if form == "cuda":
-        # Its char2 is made of two char, or of two signed char.
+        # CUDA's char2 takes two numbers of type char or of type signed char.
         called = re.sub(rb"\bint8_t\(", b"char(", called)
         functions = _FUNCTIONS
         for name, own in _BUILTINS.items():
@@ -96,7 +97,7 @@ def with_functions(code: bytes, form: str) -> bytes:
 
 
 def lacking_function(code: bytes) -> str:
-    """Name of a function that CUDA of Slang's lacks or has for another type than is meant; empty if there is none."""
+    """Return the name of a function that CUDA calls and lacks, or has for the wrong type; empty if there is none."""
     match = _CALLS["cuda"].search(code, _prelude_of_cuda(code))
     return [part for part in match.groups() if part][1].decode() if match else ""
 

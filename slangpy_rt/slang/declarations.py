@@ -1,4 +1,7 @@
-"""Which declarations a name stands for, and how Python shows them. Which of them a call means is ``resolve``'s."""
+"""The declarations that a name in a module stands for, and how Python shows them.
+
+Which overload a call means is decided in ``arguments.resolve``.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from slangpy_rt.slang.source import Source
 
 
 def find_overloads(source: Source, name: str) -> tuple[FunctionSig, ...]:
-    """Declarations by a name such as ``"add"``, ``"copy<float>"``, ``"Ray"`` or ``"Ray.advance"``; empty if none."""
+    """Return the declarations of a name: ``"add"``, ``"copy<float>"``, ``"Ray"``, ``"Ray.advance"``; or none."""
     plain = tuple(sig for sig in source.info.functions if sig.name == name)
     if plain:
         return plain
@@ -28,7 +31,7 @@ def find_overloads(source: Source, name: str) -> tuple[FunctionSig, ...]:
 
 
 def with_this(type_: SlangType, sig: FunctionSig) -> FunctionSig:
-    """A method as a function of its object."""
+    """Return a method as a function that takes its object as the first parameter, ``this``."""
     if sig.static:
         return replace(sig, owner=type_.name)
     this = Param("this", type_, "inout" if sig.mutating else "in")
@@ -36,18 +39,18 @@ def with_this(type_: SlangType, sig: FunctionSig) -> FunctionSig:
 
 
 def gone(name: str, source: Source) -> CompileError:
-    """The error for what an edited module no longer declares."""
+    """Make the error for a name that an edited module no longer declares."""
     known = ", ".join(dict.fromkeys(sig.name for sig in source.info.functions)) or "no functions"
     return CompileError(f"{name}: '{source.path}' was edited and no longer declares it; it has {known}.")
 
 
 def python_signature(sig: FunctionSig) -> inspect.Signature:
-    """A declaration as ``inspect.signature`` shows it."""
+    """Return a declaration as ``inspect.signature`` shows it."""
     parameters = []
     for p in sig.params:
-        # `in` is a fine name in Slang; inspect refuses it, and help() is better with `in_` than without.
+        # A Slang parameter may be named as a Python keyword, `from`, which inspect refuses.
         name = f"{p.name}_" if keyword.iskeyword(p.name) else p.name
-        # What Slang fills in is not known here, only that it does.
+        # Reflection tells that there is a default, not its value.
         default = ... if p.has_default else inspect.Parameter.empty
         kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
         parameters.append(inspect.Parameter(name, kind, default=default, annotation=p.type.name))

@@ -1,9 +1,9 @@
-"""Integer division by zero, and of the least integer by -1, in what Slang emitted: defined, and equal on all devices.
+"""Defines integer division by zero, and of the least integer by -1, in target code: equal results on all devices.
 
 A quotient by zero and its remainder have all bits set (-1, or the largest unsigned number); the least integer divided
-by -1 is itself, and its remainder is 0. C++, where a processor would end the process, and CUDA get operators of ours
-in place of ``/`` and ``%``; SPIR-V gets a divisor that cannot fail, and a choice of the result. Divisions by literals
-other than 0 and -1 stay as they are, and so do floats.
+by -1 is itself, and its remainder is 0. In C++, where the processor would end the process, and in CUDA, operators of
+ours replace ``/`` and ``%``. In SPIR-V the divisor is replaced by 1 in these cases, and the result is selected
+afterwards. Divisions by literals other than 0 and -1, and of floats, stay as they are.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from slangpy_rt.slang import spirv
 from slangpy_rt.slang.spirv import Assembly, Words, instruction
 
-# Ends the prelude in what Slang emits for C++.
+# The end of the prelude in C++ that Slang wrote.
 _PRELUDE_END = b"using namespace SLANG_PRELUDE_NAMESPACE;\n#endif\n"
-# Slang writes spaces around operators of two operands, and around no others of these. A literal may be cast.
+# Slang writes spaces around ``/`` and ``%`` if they are operators, and only then. A literal may be cast: int(3).
 _OPERATOR = re.compile(rb'"(?:\\.|[^"\\\n])*"| ([/%]) (?!(?:\w+\()?[1-9][0-9.]*(?:[eE][-+]?\d+)?[fULhul]*[);, ])')
 _U_DIV, _S_DIV, _U_MOD, _S_REM, _S_MOD = 134, 135, 137, 138, 139
 _DIVISIONS = frozenset({_U_DIV, _S_DIV, _U_MOD, _S_REM, _S_MOD})
@@ -99,7 +99,7 @@ FUNCTION auto operator/(_spy_Divided<A> a, B b) -> decltype(_spy_remainder(a.val
     return _spy_remainder(a.value, b);
 }
 """
-# What has several numbers in it.
+# Divisions of vectors and matrices.
 _ROWS = b"""
 VECTORS
 template<typename T, int R, int C> struct _spy_Division<Matrix<T, R, C>, false>
@@ -162,14 +162,14 @@ _CUDA_SCALARS = ("char", "uchar", "short", "ushort", "int", "uint", "longlong", 
 
 
 def with_division(code: bytes, form: str) -> bytes:
-    """C++ or SPIR-V of Slang's whose integer divisions are all defined.
+    """Return target code in which every integer division is defined.
 
     Parameters
     ----------
     code : bytes
-        What Slang emitted.
+        The code that Slang wrote.
     form : str
-        ``"cpp"``, ``"cuda"`` or ``"spirv"``; another text comes back as it is.
+        ``"cpp"``, ``"cuda"`` or ``"spirv"``; code of another format is returned as it is.
     """
     if form in ("cpp", "cuda"):
         return _in_text(code, form)
@@ -177,7 +177,7 @@ def with_division(code: bytes, form: str) -> bytes:
 
 
 def _in_text(code: bytes, form: str) -> bytes:
-    # Of CUDA's prelude the end is its last directive; what Slang writes after it has none.
+    # In CUDA the prelude ends with the last directive of the text.
     end = (
         code.find(_PRELUDE_END) + len(_PRELUDE_END)
         if form == "cpp"
@@ -191,7 +191,7 @@ def _in_text(code: bytes, form: str) -> bytes:
         (_CPP_VECTORS, b"inline") if form == "cpp" else (_cuda_vectors(), b"__device__ __forceinline__")
     )
     operators = _OPERATORS + _ROWS.replace(b"VECTORS", vectors)
-    # Members are static, functions of a namespace need not be.
+    # Members have to be static; FUNCTION of a member is indented.
     operators = operators.replace(b"    FUNCTION", b"    static FUNCTION").replace(b"FUNCTION", function)
     return prelude + operators + marked
 
@@ -232,7 +232,7 @@ def _in_spirv(code: bytes) -> bytes:
 
 
 def _safe_constants(module: Assembly, types: dict[int, Words]) -> set[int]:
-    """Ids of integers, and of vectors of such, that are neither 0 nor -1."""
+    """Return the ids of integer constants, and of vectors of these, that are neither 0 nor -1."""
     found = set()
     for words in module.head:
         op = words[0] & 0xFFFF
@@ -246,7 +246,7 @@ def _safe_constants(module: Assembly, types: dict[int, Words]) -> set[int]:
 
 
 def _defined(module: Assembly, types: dict[int, Words], words: Words) -> Iterator[Words]:
-    """A division whose result is as the module's docstring says."""
+    """Yield instructions that replace a division, with the results that this file's docstring defines."""
     op, type_, result, a, b = words[0] & 0xFFFF, *words[1:5]
     size = types[type_][3] if types[type_][0] & 0xFFFF == spirv.TYPE_VECTOR else 1
     scalar = types[type_][2] if size > 1 else type_
@@ -256,7 +256,7 @@ def _defined(module: Assembly, types: dict[int, Words], words: Words) -> Iterato
 
     def constant(value: int) -> int:
         bits, signed = types[scalar][2:4]
-        # Of a narrow type the rest of the word repeats the sign.
+        # A constant of a narrow signed type fills its word with its sign.
         value &= (1 << (max(bits, 32) if signed else bits)) - 1
         found = module.find(spirv.CONSTANT, scalar, *(value >> 32 * k & 0xFFFFFFFF for k in range(-(-bits // 32))))
         return found if size == 1 else module.find(spirv.CONSTANT_COMPOSITE, type_, *[found] * size)

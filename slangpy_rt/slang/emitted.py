@@ -1,7 +1,7 @@
-"""What target code tells that Slang does not: what it leaves out in silence, and what nobody would fill.
+"""Facts about a kernel that only its target code shows: functions without a body, bindings, pointers, nesting.
 
-Reads text and SPIR-V that Slang emitted, and gives the exported C++ function a name that can be found. Refuses
-nothing itself, but a text without that function.
+It reads text and SPIR-V that Slang wrote, and gives the exported C++ function a name that can be looked up. It
+refuses only C++ without that function; the rest is judged in ``target_code``.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ _OP_VARIABLE = 59  # SPIR-V, as the storage classes UniformConstant, Uniform and
 _BOUND = (0, 2, 12)
 _OP_LOOP_MERGE, _OP_SELECTION_MERGE, _OP_LABEL = 246, 247, 248
 _OP_NAME, _OP_TYPE_POINTER, _PHYSICAL_STORAGE = 5, 32, 5349
-# What a kernel with handles has bound: all buffers there are, and where its argument block is.
+# The bindings of a kernel with handles: the heap of all buffers, and the place of its argument block.
 _BOUND_BY_US = (b"__slang_resource_heap", b"entryPointParams._spy_block")
 
 
 def has_no_body(code: bytes) -> str:
-    """Name of a function in C++, HLSL or MSL of Slang's that the language has nothing for; empty if there is none.
+    """Return the name of a function for which C++, HLSL or MSL has nothing; empty if there is none.
 
-    Slang 2026.12 writes it without statements; one that is meant to be empty returns.
+    Slang 2026.12 writes such a function without statements. One that is empty in Slang text has a ``return``.
     """
     match = re.search(rb"^[^\n;={}]*?\b(\w+?)_\d+\([^\n;{}]*\)\n\{\n\}\n", code, re.M)
     return match[1].decode() if match else ""
 
 
 def reads_bindings(code: bytes, form: str) -> bool:
-    """Whether CUDA, HLSL or SPIR-V reads a global resource or constant buffer, which only a binding could fill."""
+    """Tell whether CUDA, HLSL or SPIR-V reads a global resource or constant buffer, which needs a binding."""
     if form == "cuda":
         return b" SLANG_globalParams;" in code
     if form == "hlsl":
@@ -45,12 +45,12 @@ def reads_bindings(code: bytes, form: str) -> bool:
 
 
 def uses_pointers(code: bytes, form: str) -> str:
-    """What in HLSL or SPIR-V is a pointer to memory; empty if there is none.
+    """Describe a pointer to memory that HLSL or SPIR-V uses; empty if there is none.
 
-    Slang 2026.12 writes pointers into HLSL, which has none, without a word.
+    Slang 2026.12 writes pointers into HLSL, which has none, without an error.
     """
     if form == "hlsl":
-        # Of a function the line that begins it, of anything else its own.
+        # The line that begins a function with a pointer in its signature, or any other line with a pointer.
         found = re.search(rb"^.*?\b(?:(\w+?)_\d+\([^;\n]*)?\bPtr<([^,<>\n]+)", code, re.M)
         if found is None:
             return ""
@@ -63,13 +63,13 @@ def uses_pointers(code: bytes, form: str) -> str:
 
 
 def uses_bytes(code: bytes) -> str:
-    """What in HLSL is an 8-bit integer, which HLSL has not; empty if there is none."""
+    """Return the name of an 8-bit integer type in HLSL, which has none; empty if there is none."""
     found = re.search(rb"\bu?int8_t\d?\b", code)
     return found[0].decode() if found else ""
 
 
 def _instructions(code: bytes) -> Iterator[tuple[int, memoryview]]:
-    """The instructions of SPIR-V: the number of each, and its words."""
+    """Yield the instructions of SPIR-V, each as its opcode and its words."""
     words = memoryview(code).cast("I")
     at = 5  # words of the header
     while at < len(words):
@@ -79,7 +79,7 @@ def _instructions(code: bytes) -> Iterator[tuple[int, memoryview]]:
 
 
 def nesting(code: bytes, form: str) -> int:
-    """How deep brackets of a text, or selections and loops of SPIR-V, stand in each other."""
+    """Return how deep brackets of a text, or selections and loops of SPIR-V, are nested."""
     if form != "spirv":
         return deepest(code.decode("utf-8", "replace"))
     ends: list[int] = []
@@ -94,12 +94,12 @@ def nesting(code: bytes, form: str) -> int:
 
 
 def calls_printf(code: bytes, form: str) -> bool:
-    """Whether target code prints by means of its language, not by those of our library."""
+    """Tell whether target code prints by its language's own printf instead of our library's."""
     return b"NonSemantic.DebugPrintf" in code if form == "spirv" else re.search(rb"\n +printf\(", code) is not None
 
 
 def context_variables(code: bytes, entry: str) -> list[str]:
-    """Global variables that C++ of Slang's keeps in a context, which it wants passed to the exported function."""
+    """Return the names of the global variables in C++, which Slang puts into a struct KernelContext."""
     text = code.decode("utf-8", "replace")
     # A user may call a struct KernelContext too.
     kind = re.search(rf"\bvoid {entry}\([^)]*, (KernelContext_\d+) \* \w+\)", text)
@@ -108,17 +108,17 @@ def context_variables(code: bytes, entry: str) -> list[str]:
 
 
 def reads_parameters(code: bytes) -> bool:
-    """Whether C++ of Slang's takes global parameters, which only a binding could fill."""
+    """Tell whether C++ reads global parameters, which need a binding."""
     return re.search(rb"^ *GlobalParams_\d+ *\* globalParams_\d+;$", code, re.M) is not None
 
 
 def emitted_name(name: str) -> str:
-    """A name as Slang writes it in front of its own number: ``gain_`` and ``__gain`` as ``gain`` and ``_gain``."""
+    """Return a name as target code has it before its number: ``gain`` for ``gain_``, ``_gain`` for ``__gain``."""
     return re.sub("_+", "_", name).rstrip("_")
 
 
 def exported(code: bytes, entry: str) -> bytes:
-    """The C++ with that function callable by its plain name, its globals being its own.
+    """Return C++ with the function ``entry`` under its plain name; each call has its own global variables.
 
     Raises
     ------

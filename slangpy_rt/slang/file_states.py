@@ -1,7 +1,7 @@
-"""Whether the files that a module was made of are still what they were.
+"""Whether the files that a module was loaded from still have the contents that they had.
 
-Two things can be told apart only by reading them, so a file is read again where its state cannot prove that nobody
-wrote it: Linux and macOS set the time of its last change of state, which no program can, in steps of up to 3 seconds.
+To find that out for certain a file has to be read. It is not read if its time of last status change, which Linux
+and macOS set and no program can, proves that nobody wrote it since. File systems keep it in steps of up to 2 s.
 """
 
 from __future__ import annotations
@@ -14,26 +14,26 @@ from collections.abc import Mapping
 from slangpy_rt.core.errors import CompileError
 from slangpy_rt.slang.files import decoded, read_file, real
 
-# FAT has the coarsest steps, of 2 s; Linux adds up to 10 ms to any.
+# In nanoseconds. FAT has the coarsest steps, of 2 s; on any file system Linux's clock of files lags by up to 10 ms.
 _STEP = 3_000_000_000
 _TICK = 10_000_000
-# There it is the time at which the file was made.
+# On Windows st_ctime is the time at which the file was created.
 _CHANGE_TIME = os.name != "nt"
 
 State = tuple[int, int, int, int, int]
 
 
 class FileStates:
-    """What files were found to be, and a way to ask whether they still are.
+    """The contents of files as they were found, and whether they changed since.
 
     Parameters
     ----------
     digests : mapping
         SHA-256 of files by path.
     texts : mapping
-        Texts, by path, of files that are compared by these instead.
+        Texts by path, of files that are compared by their text instead of a digest.
     places : mapping
-        Files by the paths that lead to them; empty where there was none.
+        Paths under which files were looked for, each with the file that was there, links followed; empty for none.
     since : int
         Time, in nanoseconds, before any of them was read; 0 if that was by another process.
     """
@@ -43,14 +43,14 @@ class FileStates:
     ) -> None:
         self._digests, self._texts, self._places = dict(digests), dict(texts), dict(places)
         paths = dict.fromkeys([*self._digests, *self._texts, *self._places])
-        # The state of each, and when it was known to have these contents.
+        # Each file's state, and a time at which it is known to have had these contents.
         self._known = {path: (_state(path), since) for path in paths}
 
     def __bool__(self) -> bool:
         return bool(self._known)
 
     def changed(self) -> bool:
-        """Whether one of them is another now; touching one is no change."""
+        """Tell whether the contents of one of them changed; a new time of writing alone is no change."""
         for path, (state, moment) in self._known.items():
             now = _state(path)
             if now == state and moment and (now is None or (_CHANGE_TIME and now[0] < moment - _STEP)):
@@ -62,7 +62,7 @@ class FileStates:
         return False
 
     def written_since(self, moment: int) -> bool:
-        """Whether one of those with a digest may have been written after a moment: who read it then read what?"""
+        """Tell whether a file with a digest may have been written after a time: a reader then may have got either."""
         states = (_state(path) for path in self._digests if path not in self._texts)
         return any(state is None or state[0] >= moment - _TICK for state in states)
 

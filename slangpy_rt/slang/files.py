@@ -1,8 +1,8 @@
-"""Which files a module is made of, and where Slang looked for them.
+"""The files that a module is made of: finding the module's own, reading them, and noting where Slang looked.
 
-A file that was not there and now is can stand before the one that Slang took; a link can point elsewhere. So besides
-the files themselves, every place is noted where one of them could have been found. It reads names out of text without
-knowing which of them an ``#if`` hides: a place too many costs one look.
+Slang takes the first file that it finds under a name. A file made later may stand before that one, and a link may be
+set to another file. So besides the files themselves this notes every path under which one of them could have been
+found. It reads names out of text without knowing which of them an ``#if`` hides: a path too many costs one look.
 """
 
 from __future__ import annotations
@@ -11,19 +11,74 @@ import hashlib
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
 
 from slangpy_rt.core.errors import CompileError
+from slangpy_rt.slang.locate import shader_directory
+
+# Paths under which a file was looked for, each with the file that was there, links followed; empty for none.
+Places = tuple[tuple[str, str], ...]
 
 _NAMED = re.compile(r'\b(?:import|__import|__include|implementing)\b\s*([\w.]+(?:\s*/\s*[\w.]+)*|"[^"\n]*")')
 _INCLUDED = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^<>"\n]+)[>"]', re.M)
 _SLANGS_OWN = re.compile(r"^[ \t]*(?:__exported[ \t]+)?import[ \t]+\"?(core|glsl)\"?[ \t]*;", re.M)
-# Of a file that only is to be looked at: a pipe must not make the reader wait.
+# Without O_NONBLOCK, opening a pipe would wait for someone to write to it.
 _FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 
 
+def read_source(where: str, path: str | Path, folders: tuple[str, ...]) -> tuple[str, str, Places]:
+    """Find and read a Slang file: return its absolute path, its text and the paths that were tried.
+
+    A relative path is looked up in the working directory, in ``folders`` and in ``shaders/``, in this order.
+
+    Raises
+    ------
+    CompileError
+        If it is in none of them, cannot be read or is not UTF-8 text.
+    """
+    try:
+        tried = [Path(path), *(Path(folder) / path for folder in (*folders, shader_directory()))]
+        return first_file(where, str(path), [str(place.absolute()) for place in tried])
+    except FileNotFoundError:
+        searched = ", ".join(f"'{Path(f).resolve()}'" for f in (".", *folders))
+        raise CompileError(
+            f"{where}: there is no file '{path}' in {searched}. Give a full path, or add its folder to include_paths."
+        ) from None
+
+
+def first_file(where: str, shown: str, tried: Sequence[str]) -> tuple[str, str, Places]:
+    """Read the first of some paths that is a file: return its own path, its text and the paths up to it.
+
+    Raises
+    ------
+    FileNotFoundError
+        If none of them is a file; it holds ``shown``.
+    CompileError
+        If the file cannot be read or is not UTF-8 text, or if one of the paths is a folder or a device.
+    """
+    places: dict[str, str] = {}
+    for place in dict.fromkeys(tried):
+        try:
+            places[place] = real(place)
+        except ValueError:  # a NUL
+            places[place] = ""
+        if places[place]:
+            try:
+                data = read_file(places[place])
+            except OSError as error:
+                raise CompileError(f"{where}: '{place}' cannot be read: {error}.") from None
+            return places[place], decoded(f"{where}: '{place}'", data), tuple(places.items())
+    for place in places:
+        with suppress(OSError, ValueError):
+            what = "a folder" if stat.S_ISDIR(Path(place).stat().st_mode) else "no ordinary file"
+            raise CompileError(f"{where}: '{place}' is {what}; give the path of a file with Slang text.")
+    raise FileNotFoundError(shown)
+
+
 def read_file(path: str) -> bytes:
-    """Contents of an ordinary file.
+    """Return the contents of an ordinary file.
 
     Raises
     ------
@@ -41,12 +96,12 @@ def read_file(path: str) -> bytes:
 
 
 def decoded(where: str, data: bytes) -> str:
-    """Slang text of a file's bytes: without a byte order mark, with line feeds alone.
+    """Decode a file's bytes as Slang text: without a byte order mark, every line ended by a line feed.
 
     Raises
     ------
     CompileError
-        If it is not UTF-8, or holds a NUL, at which Slang would stop to read.
+        If it is not UTF-8, or holds a NUL, at which Slang would stop reading.
     """
     try:
         return checked(where, data.decode("utf-8-sig"))
@@ -55,12 +110,12 @@ def decoded(where: str, data: bytes) -> str:
 
 
 def checked(where: str, text: str) -> str:
-    """Slang text as the compiler can have it.
+    """Return a text without a byte order mark, every line ended by a line feed, if the compiler can read all of it.
 
     Raises
     ------
     CompileError
-        If UTF-8 cannot express it, or it holds a NUL, at which Slang would stop to read.
+        If UTF-8 cannot express it, or it holds a NUL, at which Slang would stop reading.
     """
     if "\0" in text:
         line = text.count("\n", 0, text.index("\0")) + 1
@@ -73,19 +128,21 @@ def checked(where: str, text: str) -> str:
 
 
 def dependencies(paths: list[str], own: str) -> tuple[tuple[tuple[str, str], ...], list[tuple[str, str]]]:
-    """Files with the digests of their bytes, by path, and with their texts; of text that is no file there is none.
+    """Read the files of a loaded module: return their paths with SHA-256 digests, and their paths with texts.
+
+    A path that is no file, as that of a module loaded from text, is left out of both.
 
     Parameters
     ----------
     paths : list of str
-        As Slang has them.
+        The paths that Slang lists for the module.
     own : str
-        The module's own, whose text is in memory.
+        The module's own path. Its text is in memory, so it is left out of the second list.
 
     Raises
     ------
     CompileError
-        If one is no text that Slang reads to its end.
+        If a file cannot be read, is not UTF-8 or holds a NUL.
     """
     digests, texts = {}, []
     for path in paths:
@@ -102,15 +159,15 @@ def dependencies(paths: list[str], own: str) -> tuple[tuple[tuple[str, str], ...
     return tuple(sorted(digests.items())), texts
 
 
-def places(texts: list[tuple[str, str]], folders: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
-    """Every path under which Slang may have looked for a file, and the file that is there; empty where there is none.
+def places(texts: list[tuple[str, str]], folders: tuple[str, ...]) -> Places:
+    """Return every path under which Slang may have looked for what texts import and include.
 
     Parameters
     ----------
     texts : list of (str, str)
         Path and text of each file.
     folders : tuple of str
-        Where Slang looks besides the folder of the file itself.
+        The search path, which Slang tries after the folder of the file itself.
     """
     found: dict[str, str] = {}
     for path, text in texts:
@@ -124,12 +181,12 @@ def places(texts: list[tuple[str, str]], folders: tuple[str, ...]) -> tuple[tupl
 
 
 def check_imports(path: str, text: str, folders: tuple[str, ...]) -> None:
-    """Refuse to import a file for which Slang 2026.12 would give a module of its own.
+    """Refuse an import of a file that Slang 2026.12 takes for a module of its own, ``core`` or ``glsl``.
 
     Raises
     ------
     CompileError
-        If the text, of that path, does.
+        If the text, whose file is ``path``, imports such a name and the folders have a file of that name.
     """
     for name in _SLANGS_OWN.findall(text):
         for folder in (os.path.dirname(path), *folders):  # noqa: PTH120
@@ -142,12 +199,20 @@ def check_imports(path: str, text: str, folders: tuple[str, ...]) -> None:
 
 
 def real(path: str) -> str:
-    """The file behind all links; empty if there is none."""
+    """Return the path of a file with all links followed, or an empty text if there is no such file."""
     return os.path.realpath(path) if os.path.isfile(path) else ""  # noqa: PTH113
 
 
+def working_directory() -> str:
+    """Return the working directory, where Slang looks for what text without a file imports; empty if it is gone."""
+    try:
+        return str(Path.cwd())
+    except OSError:
+        return ""
+
+
 def _names(text: str) -> Iterator[str]:
-    """Files that a text may name, as relative paths."""
+    """Yield the relative paths of the files that a text may import or include."""
     for name in _INCLUDED.findall(text):
         yield name
     for name in _NAMED.findall(text):

@@ -1,7 +1,7 @@
-"""Functions of HLSL that have no form for ``double``: their argument is narrowed to a float without a word.
+"""Finds calls of HLSL functions that have no form for ``double``: their argument would silently become a float.
 
-Found in the text that Slang writes, whose user functions and variables end in ``_`` and a number, so that every other
-name before a parenthesis is a type or a function of HLSL's own. It rewrites nothing.
+It reads the HLSL that Slang writes, in which names of the user's functions and variables end in ``_`` and a number.
+So every other name before a parenthesis is a type or a function of HLSL itself. It rewrites nothing.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _DECLARED = re.compile(
     r"\b(?:double(?:[1-4](?:x[1-4])?)?|(?:vector|matrix)<double,[^<>]*>|\w+<\s*(?:double\w*|vector<double,[^<>]*>)\s*>)\s+"
     r"(\w+)"
 )
-# A name, with the parenthesis behind it that makes it a call; what opens an index; a cast of a vector or a matrix.
+# A name, with the parenthesis after it if it is a call; the bracket of an index; a cast to a vector or a matrix.
 _PART = re.compile(
     r"(?P<name>[A-Za-z_]\w*)(?P<call>\()?|(?P<index>\[)|\((?P<cast>(?:vector|matrix)<(?!double)[^<>]*>)\)"
 )
@@ -30,7 +30,7 @@ _CLOSES = {"(": ")", "[": "]"}
 
 
 def narrows_double(code: bytes) -> str:
-    """The function that HLSL text applies to doubles and has for floats alone; empty if there is none."""
+    """Return the name of a function that HLSL has for floats only and a text applies to doubles; else empty."""
     text = code.decode()
     doubles = {"double", "asdouble", *_DECLARED.findall(text)} if "double" in text else set()
     calls = _CALL.finditer(text) if doubles else ()
@@ -38,7 +38,7 @@ def narrows_double(code: bytes) -> str:
 
 
 def _is_double(text: str, start: int, end: int, doubles: set[str]) -> bool:
-    """Whether an expression, or one of several with commas between, is of doubles."""
+    """Tell whether an expression, or one of several separated by commas, is of doubles."""
     while part := _PART.search(text, start, end):
         start, name = part.end(), part["name"]
         if name in doubles:
@@ -54,7 +54,7 @@ def _is_double(text: str, start: int, end: int, doubles: set[str]) -> bool:
 
 
 def _end(text: str, at: int) -> int:
-    """Where the bracket closes that opens at a place."""
+    """Return the offset of the bracket that closes the one at an offset."""
     opens, closes = text[at], _CLOSES[text[at]]
     depth = 0
     for k in range(at, len(text)):

@@ -1,6 +1,6 @@
-"""The Slang compiler as a library: loaded once, with one global session and one lock for all that is asked of it.
+"""The Slang compiler as a library: loaded once, with one global session, and one lock for all calls.
 
-What a call of the compiler hands back becomes an object or an error of ours here. It reads no Slang text.
+It also turns results of calls into objects or errors of ours. It reads no Slang text.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ class Library:
 
     def __init__(self, path: str | None = None) -> None:
         self.lock = threading.RLock()
-        # Of our own, by what for.
+        # Our own modules as target code, by format and profile.
         self.compiled: dict[tuple[str, str], bytes] = {}
         self._path = path
         self._native: ctypes.CDLL | None = None
         self._root: ComPtr | None = None
-        # Of sessions that nobody has any more, for who has the lock next.
+        # Session objects that nothing refers to any more; the next thread that holds the lock releases them.
         self.dropped: deque[ComPtr] = deque()
 
     @property
@@ -45,13 +45,13 @@ class Library:
 
     @property
     def build_tag(self) -> str:
-        """Version of the compiler as it names itself; loads it."""
+        """The compiler's own name of its version. Reading it loads the compiler."""
         with self.lock:
             tag: bytes = self.open().call("IGlobalSession.getBuildTagString")
             return tag.decode()
 
     def open(self) -> ComPtr:
-        """The one global session, created on first use (0.2 s: it reads Slang's core module).
+        """Return the global session, which the first call creates (0.2 s: Slang reads its core module).
 
         Raises
         ------
@@ -89,12 +89,21 @@ class Library:
 
 
 def taken(status: int, out: Out, note: Out, what: str) -> ComPtr:
-    """The object that a call of the compiler made.
+    """Return the object that a call of the compiler made.
+
+    Parameters
+    ----------
+    status : int
+        What the call returned; negative if it failed.
+    out, note : Out
+        Where the call put the object, and the compiler's messages.
+    what : str
+        What the compiler was asked to do, for the message of the error: ``"link kernel_1"``.
 
     Raises
     ------
     CompileError
-        If it made none, with what the compiler said.
+        If it made none.
     """
     found = out.take()
     if status < 0 or found is None:
@@ -104,7 +113,8 @@ def taken(status: int, out: Out, note: Out, what: str) -> ComPtr:
 
 
 def failure(note: Out, what: str) -> CompileError:
-    """What the compiler said, as an error that begins with what it was to do."""
+    """Make an error of the compiler's messages: ``Slang could not`` do ``what``."""
     text = note.bytes().rstrip(b"\0").decode(errors="replace").strip()
-    text = text.partition("\nerror[E39999]: import failed due to compilation error")[0]  # says nothing more
+    # That message only repeats the ones above it.
+    text = text.partition("\nerror[E39999]: import failed due to compilation error")[0]
     return CompileError(f"Slang could not {what}:\n{text or 'it gave no reason.'}")

@@ -1,20 +1,43 @@
-"""Where the Slang compiler is installed, and which build it is; it is not loaded for that.
+"""Where the Slang compiler and our own Slang files are installed, and which versions of them.
 
-Every process asks this for its cache keys, so nothing is imported that a warm process would not need.
+Every process asks this for its cache keys. So nothing is imported that a warm process would not need, and the
+compiler is found without being loaded.
 """
 
 from __future__ import annotations
 
-import importlib.util
+import hashlib
+from functools import lru_cache
+from importlib.util import find_spec
 from pathlib import Path
+from typing import NamedTuple
 
-from slangpy_rt.core.errors import UnsupportedError
+from slangpy_rt.core.config import CONFIG
+from slangpy_rt.core.errors import SlangPyRtError, UnsupportedError
 
 _PATTERNS = ("libslang-compiler.so*", "slang-compiler.dll", "slang.dll", "libslang-compiler*.dylib")
 
 
+class Shaders(NamedTuple):
+    """The installed folder ``shaders/``: the Slang files that come with this package.
+
+    Attributes
+    ----------
+    modules : frozenset of str
+        Names of its modules.
+    library : str
+        Path of ``slangpy_rt.slang``, which users import, links followed: so Slang lists it among a module's files.
+    digest : str
+        SHA-256 of all files. It is part of every kernel's key, because every kernel imports some of them.
+    """
+
+    modules: frozenset[str]
+    library: str
+    digest: str
+
+
 def find_library(path: str | None = None) -> Path:
-    """File of the Slang compiler: ``path`` if given, else the one inside the slangpy wheel.
+    """Return the file of the Slang compiler: ``path`` if given, else the one inside the slangpy wheel.
 
     Raises
     ------
@@ -28,7 +51,7 @@ def find_library(path: str | None = None) -> Path:
             f"Slang library {path!r}: no such file; point SLANGPY_RT_SLANG_LIB at libslang-compiler or unset it."
         )
     # find_spec reads metadata only: importing slangpy costs 1.2 s and starts a second runtime.
-    spec = importlib.util.find_spec("slangpy")
+    spec = find_spec("slangpy")
     for folder in (spec.submodule_search_locations or ()) if spec else ():
         for pattern in _PATTERNS:
             found = sorted(Path(folder).glob(pattern))
@@ -41,7 +64,7 @@ def find_library(path: str | None = None) -> Path:
 
 
 def library_version(path: str | None = None) -> str:
-    """Identify the compiler build without loading it, for cache keys.
+    """Return a text that identifies the build of the compiler, for cache keys; the compiler is not loaded.
 
     Raises
     ------
@@ -54,3 +77,33 @@ def library_version(path: str | None = None) -> str:
         return f"{file.name} {stat.st_size} {stat.st_mtime_ns}"
     dist = sorted(entry.name for entry in file.parent.parent.glob("slangpy-*.dist-info"))
     return " ".join([*dist, file.name, str(stat.st_size)])
+
+
+@lru_cache(maxsize=1)
+def compiler_version() -> str:
+    """Return ``library_version`` of the compiler that the configuration names."""
+    return library_version(CONFIG.slang_lib)
+
+
+@lru_cache(maxsize=1)
+def shader_directory() -> str:
+    """Return the path of the installed folder ``shaders/``.
+
+    Raises
+    ------
+    SlangPyRtError
+        If the package is installed without it.
+    """
+    spec = find_spec("slangpy_rt.shaders")
+    if spec is None or not spec.submodule_search_locations:
+        raise SlangPyRtError("slangpy_rt.shaders is missing: install the package again.")
+    return next(iter(spec.submodule_search_locations))
+
+
+@lru_cache(maxsize=1)
+def shaders() -> Shaders:
+    """Read the installed folder ``shaders/``."""
+    folder = Path(shader_directory())
+    files = sorted(folder.glob("*.slang"))
+    digest = hashlib.sha256(b"\0".join(file.read_bytes() for file in files)).hexdigest()
+    return Shaders(frozenset(file.stem for file in files), str((folder / "slangpy_rt.slang").resolve()), digest)

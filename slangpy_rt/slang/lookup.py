@@ -1,7 +1,8 @@
 """Functions and types of a loaded module by names as users write them: ``"S<float, 4>.load<half>"``, ``"float*"``.
 
-Slang itself looks names up and specializes. Nothing is compiled or raised here. Slang 2026.12 ends the process on a
-name that it cannot parse and on generic arguments that break a constraint, so both are checked first.
+Slang itself looks names up and specializes generics. Nothing is compiled here, and no error is raised. Slang 2026.12
+ends the process for a name that it cannot parse and for generic arguments that do not meet a constraint, so both are
+checked first.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from dataclasses import dataclass, replace
 
 from slangpy_rt.core.types import FunctionSig, SlangType, StructInfo
 from slangpy_rt.slang import _abi
-from slangpy_rt.slang.reflect import CONSTRUCTOR, Reflector, bare
+from slangpy_rt.slang.reflect import CONSTRUCTOR, Reflector
+from slangpy_rt.slang.reflect_types import bare
 
 _TOKEN = re.compile(r"\s*([A-Za-z_]\w*|-?\d+|::|[<>,.*\[\]])")
 
@@ -25,13 +27,13 @@ class Name:
     Attributes
     ----------
     parts : tuple of str
-        What stands between the dots, as Slang's look-up takes it.
+        The texts between the dots, as Slang's look-up takes them.
     arguments : tuple of (str or int)
         Generic arguments of the last part.
     type : str
-        The whole with ``*`` and ``[4]`` behind it, as Slang's look-up takes it.
+        The whole name, with ``*`` and ``[4]`` at its end, as Slang's look-up takes it: ``"Ptr<float>"``.
     shown : str
-        The whole as texts write it.
+        The whole name as Slang text writes it: ``"float*"``.
     """
 
     parts: tuple[str, ...]
@@ -48,11 +50,11 @@ class Lookup:
     native : CDLL
         The compiler.
     reflector : Reflector
-        What turns the findings into values.
+        Turns Slang's objects into values.
     layout : int
         The module's layout.
     notes : mapping
-        Comments of the module's text, by declared name.
+        Comments of the module's text, by the name of the declaration.
     """
 
     def __init__(
@@ -64,36 +66,42 @@ class Lookup:
         self._layout = layout
 
     def functions(self, name: Name) -> tuple[FunctionSig, ...]:
-        """Overloads in source order; none if there is no such function or it takes no such generic arguments."""
+        """Return the overloads in source order; none if there are none or the generic arguments do not fit."""
         path, last = ".".join(name.parts[:-1]), name.parts[-1]
         owner = self.find_type(path) if path else 0
         shown = last_part(name.shown) if owner else name.shown
         found = self._overloads(owner, path, last)
         if not found and name.arguments:
             candidates = self._overloads(owner, path, last.partition("<")[0])
-            if len(candidates) > 1:  # of a single one Slang is right
+            if len(candidates) > 1:  # for a single candidate Slang's answer is right
                 found = [made for made in (self._specialize(f, name.arguments) for f in candidates) if made]
         signatures = (self._signature(function, shown, not name.arguments) for function in found)
-        place = bare(self._reflector.full_name(owner)) if owner else bare(path)
+        place = bare(self._reflector.types.full_name(owner)) if owner else bare(path)
         declared = f"{place}.{bare(last)}" if place else bare(last)
         return self._documented([sig for sig in signatures if "<error>" not in str(sig)], declared)
 
     def type(self, name: Name, modules: Sequence[int]) -> StructInfo | SlangType | None:
-        """A type; a struct with its methods, which are found by the names that the modules' declarations hold."""
+        """Return a type, or None if there is none; a struct comes with its methods.
+
+        Parameters
+        ----------
+        modules : sequence of int
+            Declarations of the modules that may hold the struct and its extensions, which give the methods' names.
+        """
         address = self.find_type(name.type)
         if not address:
             return None
-        found = self._reflector.type(address)
+        found = self._reflector.types.type(address)
         if "<error>" in found.name:
             return None
         return self._struct(address, found, modules) if found.kind == "struct" else found
 
     def find_type(self, name: str) -> int:
-        """Slang's own value for a type, 0 if there is none."""
+        """Return the address of Slang's object for a type, or 0 if there is none."""
         return self._native.spReflection_FindTypeByName(self._layout, name.encode()) or 0
 
     def conforms(self, kind: int, interface: int) -> bool:
-        """Whether a type implements an interface."""
+        """Tell whether a type implements an interface."""
         return bool(self._native.spReflection_isSubType(self._layout, kind, interface))
 
     def _struct(self, address: int, found: SlangType, modules: Sequence[int]) -> StructInfo:
@@ -103,7 +111,7 @@ class Lookup:
             own = (
                 decl
                 for decl in reflector.struct_decls(module)
-                if bare(reflector.full_name(native.spReflection_getTypeFromDecl(decl))) == wanted
+                if bare(reflector.types.full_name(native.spReflection_getTypeFromDecl(decl))) == wanted
             )
             for decl in (*own, *reflector.extensions(module)):
                 names.update((name, None) for _, name, _ in reflector.declared(decl))
@@ -119,7 +127,7 @@ class Lookup:
         return self._notes.get(name, [""])[0]
 
     def _documented(self, overloads: list[FunctionSig], name: str) -> tuple[FunctionSig, ...]:
-        """Overloads with their comments, unless there are other ones besides."""
+        """Return overloads with their comments, or without if the module's text has more or fewer of them."""
         notes = self._notes.get(name, [])
         if len(notes) != len(overloads):
             return tuple(overloads)
@@ -136,7 +144,7 @@ class Lookup:
         return self._split(native.spReflection_FindFunctionByNameInType(self._layout, owner, name.encode()))
 
     def _split(self, function: int | None) -> list[int]:
-        """Overloads in source order; Slang has the last first."""
+        """Return the overloads of a function in source order, the reverse of Slang's."""
         native = self._native
         if not function:
             return []
@@ -150,17 +158,20 @@ class Lookup:
         names: tuple[str, ...] = ()
         parent = native.spReflectionDecl_getParent(native.spReflectionFunction_asDecl(function))
         if generic and parent and native.spReflectionDecl_getKind(parent) == _abi.SLANG_DECL_KIND_GENERIC:
-            names = self._reflector.generic_names(native.spReflectionDecl_castToGeneric(parent))
+            names = self._reflector.types.generic_names(native.spReflectionDecl_castToGeneric(parent))
         return self._reflector.signature(function, name, names)
 
     def _specialize(self, function: int, arguments: tuple[str | int, ...]) -> int:
-        """One overload with generic arguments, for Slang gives up on all when one of them does not fit; else 0."""
+        """Return one overload with generic arguments filled in, or 0 if they do not fit it.
+
+        Slang, asked for all overloads at once, gives none if the arguments do not fit one of them.
+        """
         native = self._native
         generic = native.spReflectionFunction_GetGenericContainer(function)
         if not generic:
             return 0
-        types, values = self._reflector.generic_parameters(generic)
-        # Types come before values here: in another order Slang does not say which is which.
+        types, values = self._reflector.types.generic_parameters(generic)
+        # Only generics whose type parameters come first are specialized: for others Slang does not tell the order.
         kinds = [self.find_type(argument) if isinstance(argument, str) else 0 for argument in arguments]
         if [bool(kind) for kind in kinds] != [True] * len(types) + [False] * len(values):
             return 0
@@ -180,13 +191,13 @@ class Lookup:
         native = self._native
         for index in range(native.spReflectionGeneric_GetTypeParameterConstraintCount(generic, parameter)):
             wanted = native.spReflectionGeneric_GetTypeParameterConstraintType(generic, parameter, index)
-            if not wanted or "<" in self._reflector.full_name(wanted) or not self.conforms(kind, wanted):
+            if not wanted or "<" in self._reflector.types.full_name(wanted) or not self.conforms(kind, wanted):
                 return False
         return True
 
 
 def parse(text: str) -> Name | None:
-    """Take a name apart; None if it is none."""
+    """Take a name apart; return None if it has not the form of one."""
     tokens = []
     at = 0
     while match := _TOKEN.match(text, at):
@@ -252,7 +263,7 @@ def _at(tokens: list[str], at: int) -> str:
 
 
 def last_part(shown: str) -> str:
-    """What stands behind the last dot outside angle brackets."""
+    """Return the text after the last dot outside angle brackets."""
     depth = 0
     for at in range(len(shown) - 1, -1, -1):
         depth += (shown[at] == ">") - (shown[at] == "<")

@@ -1,6 +1,6 @@
-"""What goes over the pipes between this process and that of the compiler, and what its exit statuses mean.
+"""Messages over the pipes to and from the compiler's process, and the exit statuses of that process.
 
-Both are programs of one user, one started by the other, so values are pickled.
+Values are pickled, which only trusted programs may exchange: one of these started the other, for the same user.
 """
 
 from __future__ import annotations
@@ -8,13 +8,13 @@ from __future__ import annotations
 import pickle
 from typing import Any
 
-# Too much of the processor's time; no use of it at all; no memory left.
+# Exit statuses: a request took too much processor time; it waited without using any; there was no memory left.
 SLOW, STUCK, NO_MEMORY = 80, 81, 82
 _HEAD = 4
 
 
 def send(stream: Any, value: Any) -> None:
-    """Write a value behind its length; the stream may be one without a buffer."""
+    """Write a value with its length before it; the stream may be unbuffered, and so write less than it is given."""
     data = pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
     left = memoryview(len(data).to_bytes(_HEAD, "little") + data)
     while left:
@@ -23,14 +23,14 @@ def send(stream: Any, value: Any) -> None:
 
 
 def receive(stream: Any) -> Any:
-    """Read a value; None at the end of the stream, as no side sends that."""
+    """Read a value; None at the end of the stream, because None is never sent."""
     head = _read(stream, _HEAD)
     data = _read(stream, int.from_bytes(head, "little")) if len(head) == _HEAD else b""
     return pickle.loads(data) if data else None
 
 
 def _read(stream: Any, size: int) -> bytes:
-    """So many bytes; none where the stream ends before."""
+    """Read ``size`` bytes; return none if the stream ends before."""
     data = bytearray()
     while len(data) < size:
         part = stream.read(size - len(data))

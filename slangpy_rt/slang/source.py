@@ -1,54 +1,54 @@
 """Source: the text of one Slang module, what it declares, and the compiler session opened when needed.
 
-With a warm cache the declarations come from there and no session is ever opened. It runs nothing and knows no arrays.
+With a warm cache the declarations come from the cache and no session is opened. It runs nothing and knows no arrays.
 """
 
 from __future__ import annotations
 
 import hashlib
-import math
 import re
-import stat
 import threading
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from functools import lru_cache
+from collections.abc import Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from slangpy_rt.core.config import CONFIG
-from slangpy_rt.core.conversion import as_number, kind_of
 from slangpy_rt.core.disk_cache import DiskCache
-from slangpy_rt.core.errors import BindError, CompileError, SlangPyRtError
+from slangpy_rt.core.errors import BindError, CompileError
 from slangpy_rt.core.target import Target
-from slangpy_rt.core.types import Compiled, FunctionSig, ModuleInfo, Param, SlangType, StructInfo, from_json, to_json
-from slangpy_rt.core.wording import describe
+from slangpy_rt.core.types import (
+    Compiled,
+    Conformances,
+    FunctionSig,
+    ModuleInfo,
+    SlangType,
+    StructInfo,
+    from_json,
+    to_json,
+)
+from slangpy_rt.slang.constants import export_constants
 from slangpy_rt.slang.file_states import FileStates
-from slangpy_rt.slang.files import checked, decoded, read_file, real
+from slangpy_rt.slang.files import Places, checked, first_file, working_directory
+from slangpy_rt.slang.locate import compiler_version, shader_directory, shaders
 
 if TYPE_CHECKING:
-    from slangpy_rt.slang.client import Compiler, RemoteSession
-    from slangpy_rt.slang.library import Library
-    from slangpy_rt.slang.session import Session
+    from slangpy_rt.slang.compiler_session import CompilerSession
 
-Places = tuple[tuple[str, str], ...]
 Defines = tuple[tuple[str, str], ...]
-Conformances = tuple[tuple[str, str, int], ...]
 
-
-# Part of the key of what reflection found: raise it when reflection finds more, or something else, in the same text.
+# Part of the key of a module's declarations: raise it when reflection reads more, or otherwise, from the same text.
 _REFLECTION = 4
-# Files that are written while Slang reads them: how often to begin again, and after how many seconds.
+# If a file is written while Slang reads it, the module is loaded again: so many times, after so many seconds.
 _TRIES, _PAUSE = 10, 0.02
-# Slang 2026.12 gives its own module for such a name, whatever the text.
+# Slang 2026.12 returns its own module for these names, whatever text is loaded under them.
 _SLANG_MODULES = frozenset({"core", "glsl", "hlsl", "neural", "slang", "std"})
-_LONGEST = 100
+_LONGEST = 100  # characters of a module's name that are kept as they are
 _LOOKS = re.compile(r"\b(?:import|include|__include)\b")
-# A line that begins so is none of a comment; what an inactive #if hides is no dependency.
+# Anchored to the start of a line, so that no line comment matches. An import that an inactive #if hides matches too,
+# but is no dependency of the module.
 _IMPORTS = re.compile(r"^[ \t]*(?:__exported[ \t]+)?import[ \t]+([\w.]+)[ \t]*;", re.M)
+_EXPORT = r"\bexport\s+static\s+const\s+\S+\s+{}\b"  # a line of ``export_constants``, by the constant's name
 
 
 class Source:
@@ -61,7 +61,7 @@ class Source:
     target : Target
         What to compile for.
     name, path, text : str
-        The module; the path need not exist.
+        The module's name, file and text; the file need not exist.
     include_paths : tuple of str
         Where ``import`` and ``#include`` look besides the file's own folder.
     defines : tuple of (str, str)
@@ -69,9 +69,9 @@ class Source:
     constants : mapping
         Values of the module's ``extern static const``, those of linked modules included.
     link : tuple of Source
-        Modules composed with this one: it may ``import`` them by name, and what they ``export`` fills its ``extern``.
+        Modules linked with this one: it may ``import`` them by name, and what they ``export`` defines its ``extern``.
     places : tuple of (str, str)
-        Where ``read_source`` looked for the file.
+        The paths under which ``read_source`` looked for the file.
 
     Raises
     ------
@@ -83,12 +83,12 @@ class Source:
     Attributes
     ----------
     name : str
-        What generated text imports.
+        The name by which generated text imports the module.
     info : ModuleInfo
-        What it declares.
+        The module's declarations.
     digest : str
-        Changes when the text, any file it includes or imports, a define, a constant, a linked module or the compiler
-        does.
+        Differs whenever the text, a file that it includes or imports, a define, a constant, a linked module or the
+        compiler differs.
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class Source:
         self._linked: tuple[Source, ...] = tuple(every.values())
         folders = [str(Path(p).parent) for p in (path, *(s.path for s in self._linked)) if Path(p).is_file()]
         self._search_paths = tuple(dict.fromkeys((*folders, *include_paths, shader_directory())))
-        self._session: Session | RemoteSession | None = None
+        self._session: CompilerSession | None = None
         self._reflected = ModuleInfo(self.name)
         self._found: dict[tuple[str, ...], Any] = {}
         self._lock = threading.Lock()
@@ -135,7 +135,7 @@ class Source:
             tuple(source.digest for source in self._linked),
         )
         # Slang looks for what text without a file imports in the working directory.
-        place = _folder() if not Path(path).is_absolute() and _LOOKS.search(self.text) else ""
+        place = working_directory() if not Path(path).is_absolute() and _LOOKS.search(self.text) else ""
         kept = cache.key("module in", key, place)
         info = self._cached(kept)
         if info is None:
@@ -146,17 +146,19 @@ class Source:
         known = tuple({c.name: c for s in (*self._linked, self) for c in s.info.constants}.values())
         self._exports: dict[str, str] = dict(kv for source in self._linked for kv in source._exports.items())
         self._exports |= export_constants(f"module '{self.name}'", known, constants or {})
-        self.digest: str = cache.key(key, info.dependencies, _shader_digest(), tuple(self._exports.values()))
+        self.digest: str = cache.key(key, info.dependencies, shaders().digest, tuple(self._exports.values()))
 
-    @property
+    @cached_property
     def imports(self) -> tuple[str, ...]:
-        """What its text imports, by name; kernels import that too, as types of parameters come from there."""
+        """Names of the modules that its text imports; kernels import them too, for the types of parameters."""
         found = {Path(path).stem.replace("-", "_") for path, _ in self.info.dependencies}
         named = dict.fromkeys(_IMPORTS.findall(self.text))
         return tuple(name for name in named if name.rpartition(".")[2] in found)
 
-    def session(self) -> Session | RemoteSession:
-        """The compiler session with this module and those it is linked with."""
+    def session(self) -> CompilerSession:
+        """Return a compiler session that holds this module and those it is linked with; the first call opens it."""
+        from slangpy_rt.slang.sessions import new_session  # needless in a process that finds all in the cache
+
         with self._lock:
             for _ in range(_TRIES if self._session is None else 0):
                 began = time.time_ns()
@@ -168,7 +170,7 @@ class Source:
                     _check_unchanged(self, self._reflected)
                     self._session = session
                     break
-                # What was hashed may be newer than what Slang read.
+                # A file was written after Slang read it, perhaps before we did: the digest may be of another text.
                 session.close()
                 time.sleep(_PAUSE)
             if self._session is None:
@@ -176,31 +178,32 @@ class Source:
             return self._session
 
     def functions(self, name: str) -> tuple[FunctionSig, ...]:
-        """Overloads of a function or method by a name such as ``"copy<float>"`` or ``"S<float>.load"``.
+        """Return the overloads of a function or method by a name such as ``"copy<float>"`` or ``"S<float>.load"``.
 
-        Generic arguments are filled in; the sigs' ``name`` is what text calls. Empty if there is no such function.
+        Generic arguments are filled in; ``name`` of a result is what Slang text calls. Empty if there is no such
+        function.
 
         Raises
         ------
         CompileError
-            If there is one, but it takes no such generic arguments; the message has Slang's reason.
+            If the generic arguments do not fit; the message has Slang's reason.
         """
         found: tuple[FunctionSig, ...] = self._lookup("functions", name)
         return found
 
     def type(self, name: str) -> StructInfo | SlangType | None:
-        """A type by a name such as ``"S<float, 4>"``, ``"float3x4"`` or ``"Color"``; None if there is none.
+        """Return a type by a name such as ``"S<float, 4>"``, ``"float3x4"`` or ``"Color"``; None if there is none.
 
         Raises
         ------
         CompileError
-            If there is one, but it takes no such generic arguments; the message has Slang's reason.
+            If the generic arguments do not fit; the message has Slang's reason.
         """
         found: StructInfo | SlangType | None = self._lookup("type", name)
         return found
 
     def conforms(self, type_name: str, interface_name: str) -> bool:
-        """Whether a type implements an interface.
+        """Tell whether a type implements an interface.
 
         Raises
         ------
@@ -213,8 +216,9 @@ class Source:
     def compile(self, text: str, name: str, entry: str, conformances: Conformances = ()) -> Compiled:
         """Compile generated text that imports this module.
 
-        A constant that the text exports itself wins over one of this source. Each of ``conformances`` is the name of
-        an interface, that of a type, and the number that stands for the type in an object of the interface, or -1.
+        A constant that the text exports itself takes the place of this module's. Each of ``conformances`` is the name
+        of an interface, the name of a type, and the number that an object of the interface holds for that type; -1
+        lets Slang choose the number.
         """
         exports = [line for key, line in self._exports.items() if not re.search(_EXPORT.format(key), text)]
         modules = tuple(source.name for source in (*self._linked, self))
@@ -228,39 +232,39 @@ class Source:
         """Whether its functions, or those of the modules it is linked with, may call ``printf``."""
         return any(source.info.prints for source in (*self._linked, self))
 
-    @property
+    @cached_property
     def declares(self) -> frozenset[str]:
-        """Names that kernels of this text find in the outermost scope of one of its modules."""
+        """Names in the outermost scope of this module and of those it is linked with."""
         return frozenset(name for source in (*self._linked, self) for name in source.info.declares)
 
-    @property
+    @cached_property
     def uses_library(self) -> bool:
-        """Whether its text, or that of a module it is made of, sees what users may write of ours, such as Tensor."""
-        library = _library_file()
+        """Whether its text, or that of a linked module, imports ``slangpy_rt.slang``, which declares Tensor."""
+        library = shaders().library
         return any(path == library for source in (*self._linked, self) for path, _ in source.info.dependencies)
 
     def changed(self) -> bool:
-        """Whether a file that this text was made of is another one now; touching one is no change."""
+        """Tell whether the contents of a file that the module was loaded from changed; a new time alone is none."""
         return any(source._files.changed() for source in (*self._linked, self))
 
     @property
     def watched(self) -> bool:
-        """Whether it was made of any file that may change."""
+        """Whether it was loaded from any file."""
         return any(source._files for source in (*self._linked, self))
 
     def renewed(self) -> Source:
-        """The same module from its files as they are now, and of the modules it is linked with.
+        """Load the module, and those it is linked with, again from their files as they are now.
 
         Raises
         ------
         CompileError
-            If Slang refuses a text, or a file is gone.
+            If Slang refuses a text, or a file no longer exists.
         """
         path, text, places = self.path, self.text, self._places
         if Path(path).is_absolute() and (places or self.path in dict(self.info.dependencies)):
             tried = [place for place, _ in places] or [path]
             try:
-                path, text, places = _first(f"module '{self.name}'", path, tried)
+                path, text, places = first_file(f"module '{self.name}'", path, tried)
             except FileNotFoundError:
                 raise CompileError(f"module '{self.name}': there is no file '{path}' any more.") from None
         return Source(
@@ -269,14 +273,14 @@ class Source:
         )  # fmt: skip
 
     def close(self) -> None:
-        """Release the session; a later need opens another."""
+        """Release the session; ``session`` opens another."""
         with self._lock:
             if self._session is not None:
                 self._session.close()
                 self._session = None
 
     def _cached(self, key: str) -> ModuleInfo | None:
-        """The declarations from the cache, unless one of the files changed since."""
+        """Read the declarations from the cache; None if there are none, or if one of the files changed since."""
         entry = self._cache.get(key)
         if entry is None:
             return None
@@ -295,7 +299,7 @@ class Source:
         return FileStates(dict(info.dependencies), own, dict((*info.places, *self._places)), since)
 
     def _lookup(self, what: str, *names: str) -> Any:
-        """An answer of the session's, from memory or the cache where it is known."""
+        """Call a method of the session, unless memory or the cache has its result."""
         key = (what, *names)
         if key not in self._found:
             disk = self._cache.key("lookup", self.digest, *key)
@@ -312,210 +316,17 @@ class Source:
         return self._found[key]
 
 
-def read_source(where: str, path: str | Path, folders: tuple[str, ...]) -> tuple[str, str, Places]:
-    """Absolute path and text of a Slang file, looked up as given, in folders, and among those of this package.
-
-    The last of the three is where it was looked for, with the file that was there, links followed.
-
-    Raises
-    ------
-    CompileError
-        If it is in none of them, cannot be read or is not UTF-8 text.
-    """
-    places = ", ".join(f"'{Path(f).resolve()}'" for f in (".", *folders))
-    try:
-        tried = [Path(path), *(Path(folder) / path for folder in (*folders, shader_directory()))]
-        return _first(where, str(path), [str(place.absolute()) for place in tried])
-    except FileNotFoundError:
-        raise CompileError(
-            f"{where}: there is no file '{path}' in {places}. Give a full path, or add its folder to include_paths."
-        ) from None
-
-
-def _first(where: str, shown: str, tried: Sequence[str]) -> tuple[str, str, Places]:
-    """The first of some paths that is a file: the file's own path, its text, and the paths up to it."""
-    places: dict[str, str] = {}
-    for place in dict.fromkeys(tried):
-        try:
-            places[place] = real(place)
-        except ValueError:  # a NUL
-            places[place] = ""
-        if places[place]:
-            try:
-                data = read_file(places[place])
-            except OSError as error:
-                raise CompileError(f"{where}: '{place}' cannot be read: {error}.") from None
-            return places[place], decoded(f"{where}: '{place}'", data), tuple(places.items())
-    for place in places:
-        with suppress(OSError, ValueError):
-            what = "a folder" if stat.S_ISDIR(Path(place).stat().st_mode) else "no ordinary file"
-            raise CompileError(f"{where}: '{place}' is {what}; give the path of a file with Slang text.")
-    raise FileNotFoundError(shown)
-
-
-def export_constants(where: str, known: tuple[Param, ...], values: Mapping[str, Any]) -> dict[str, str]:
-    """Slang text that gives link-time constants their values, by name: ``"export static const int N = 4;"``.
-
-    Parameters
-    ----------
-    where : str
-        Who asks, for messages.
-    known : tuple of Param
-        The constants that there are.
-    values : mapping
-        bool, int or float of a scalar or enum; a list of them, or one for all, of a vector.
-
-    Raises
-    ------
-    BindError
-        If there is no such constant, or its value does not fit its type.
-    """
-    types = {param.name: param.type for param in known}
-    out = {}
-    for name, value in values.items():
-        if name not in types:
-            listed = ", ".join(f"'{n}'" for n in types) or "none"
-            raise BindError(
-                f"{where}: there is no constant '{name}'; it has {listed}. "
-                f"Declare it as: extern static const int {name};"
-            )
-        try:
-            literal = _literal(types[name], value)
-        except BindError:
-            literal = None
-        if literal is None:
-            raise BindError(
-                f"{where}: constant '{name}' is {describe(value)}; a value of Slang type {types[name].name} "
-                "was expected."
-            )
-        out[name] = f"export static const {types[name].name} {name} = {literal};"
-    return out
-
-
-def new_session(target: Target, search_paths: tuple[str, ...], defines: Defines) -> Session | RemoteSession:
-    """A compiler session, in a process of the compiler's own, which the first one starts."""
-    compiler = _compiler()
-    if compiler is None:
-        from slangpy_rt.slang.session import Session
-
-        return Session(_library(), target, search_paths, defines)
-    from slangpy_rt.slang.client import RemoteSession
-
-    return RemoteSession(compiler, target, search_paths, defines)
-
-
-def _folder() -> str:
-    try:
-        return str(Path.cwd())
-    except OSError:
-        return ""
-
-
 def _module_name(name: str) -> str:
-    """An identifier of Slang's for a file's name, other than those of Slang's own modules and of ours."""
+    """Return a Slang identifier for a name, unlike the names of Slang's own modules and of ours."""
     identifier = re.sub(r"[^A-Za-z0-9_]", "_", name)
-    if len(name) > _LONGEST or not name.isascii():  # what is left alone could be that of another module
+    if len(name) > _LONGEST or not name.isascii():  # two names could have become one identifier
         identifier = f"{identifier[:_LONGEST]}_{hashlib.sha256(name.encode('utf-8', 'replace')).hexdigest()[:12]}"
-    taken = identifier in _SLANG_MODULES or identifier in _our_modules() or not identifier[:1].isidentifier()
+    taken = identifier in _SLANG_MODULES or identifier in shaders().modules or not identifier[:1].isidentifier()
     return f"_{identifier}" if taken else identifier
 
 
-@lru_cache(maxsize=1)
-def _library_file() -> str:
-    """What users import of ours, as Slang names it among the files of a module."""
-    return str((Path(shader_directory()) / "slangpy_rt.slang").resolve())
-
-
-@lru_cache(maxsize=1)
-def _our_modules() -> frozenset[str]:
-    return frozenset(path.stem for path in Path(shader_directory()).glob("*.slang"))
-
-
-@lru_cache(maxsize=1)
-def compiler_version() -> str:
-    """Which Slang build compiles here, found without loading it."""
-    from slangpy_rt.slang.locate import library_version
-
-    return library_version(CONFIG.slang_lib)
-
-
-@lru_cache(maxsize=1)
-def shader_directory() -> str:
-    """Where the installed shaders/ lie."""
-    from importlib.util import find_spec
-
-    spec = find_spec("slangpy_rt.shaders")
-    if spec is None or not spec.submodule_search_locations:
-        raise SlangPyRtError("slangpy_rt.shaders is missing: install the package again.")
-    return next(iter(spec.submodule_search_locations))
-
-
-@lru_cache(maxsize=1)
-def _shader_digest() -> str:
-    """Changes with the Slang library that every kernel imports."""
-    texts = (path.read_bytes() for path in sorted(Path(shader_directory()).glob("*.slang")))
-    return hashlib.sha256(b"\0".join(texts)).hexdigest()
-
-
-@lru_cache(maxsize=1)
-def _compiler() -> Compiler | None:
-    """The compiler's process; None where texts are compiled in this one."""
-    python = CONFIG.compiler_python
-    if not python:
-        return None
-    from slangpy_rt.slang.client import Compiler
-
-    return Compiler(CONFIG.slang_lib, python, CONFIG.compile_seconds)
-
-
-@lru_cache(maxsize=1)
-def _library() -> Library:
-    from slangpy_rt.slang.library import Library
-
-    return Library(CONFIG.slang_lib)
-
-
-_EXPORT = r"\bexport\s+static\s+const\s+\S+\s+{}\b"
-_BITS = {"int8_t": 8, "int16_t": 16, "int": 32, "int64_t": 64}
-_FLOATS = {"half": 65504.0, "float": 3.4028234663852886e38, "double": math.inf}
-
-
-def _literal(kind: SlangType, value: Any) -> str | None:
-    """A value as Slang writes it, None if it does not fit."""
-    if kind.kind == "vector":
-        items = list(value) if isinstance(value, (list, tuple, np.ndarray)) else [value] * kind.shape[0]
-        parts = [_literal(SlangType("scalar", kind.scalar, kind.scalar), item) for item in items]
-        if len(parts) != kind.shape[0] or None in parts:
-            return None
-        return f"{kind.name}({', '.join(filter(None, parts))})"
-    if kind.kind not in ("scalar", "enum") or isinstance(value, str):
-        return None
-    if kind.scalar == "bool":
-        flag = bool(value) if kind_of(value) in "iu" and value in (0, 1) else as_number("", kind, value)
-        return str(bool(flag)).lower()
-    if isinstance(value, (bool, np.bool_)):
-        return None
-    number = as_number("", kind, value)
-    if kind.scalar in _FLOATS:
-        return _float_literal(kind.scalar, number)
-    return f"{kind.name}({_int_literal(int(number))})"
-
-
-def _int_literal(number: int) -> str:
-    if number == -1 << 63:  # its magnitude is no int64_t
-        return "-9223372036854775807LL - 1"
-    return f"{number}{'ULL' if number >= 1 << 63 else 'LL'}"
-
-
-def _float_literal(scalar: str, value: Any) -> str | None:
-    number = float(value)
-    if not math.isfinite(number) or abs(number) > _FLOATS[scalar]:
-        return None
-    return f"{scalar}({number!r}{'lf' if scalar == 'double' else ''})"
-
-
 def _check_unchanged(source: Source, fresh: ModuleInfo) -> None:
-    """Refuse files that changed since they were read: what they give would be kept under the old ones' key."""
+    """Refuse a module whose files changed since ``source`` was made: results would be kept under an old key."""
     known: ModuleInfo | None = getattr(source, "info", None)
     own = str(Path(source.path).resolve())  # its text is in memory
     files = set(known.dependencies) ^ set(fresh.dependencies) if known else set()

@@ -1,7 +1,7 @@
-"""SPIR-V as lists of words: parts of a module, ids of its types and constants, functions of another module.
+"""Changes to SPIR-V as lists of words: adding types and constants to a module, copying functions from another one.
 
-It knows the operands of those instructions alone that ``shaders/double_math.slang`` compiles to, refuses others with
-a ``KeyError``, and neither checks a module nor writes one from nothing.
+It knows the operands only of the instructions that ``shaders/double_math.slang`` compiles to; copying another one
+raises KeyError. It does not check modules, and writes none from nothing.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ COMPOSITE_CONSTRUCT, COMPOSITE_EXTRACT, F_CONVERT = 80, 81, 115
 FLOAT64, INT64 = 10, 11
 _NO_CONTRACTION = 42
 _ARITHMETIC = frozenset({127, 129, 131, 133, 136, 140, 141, 142})
-# Types, constants, variables: what stands between annotations and functions.
+# Types, constants and variables, which stand between annotations and functions.
 _GLOBALS = frozenset({1, *range(19, 40), *range(41, 53), 59})
 _ANNOTATIONS = frozenset({71, 72, 73, 74, 75, 332, 5632, 5633})
-# Operands after the result: i an id, l a word of another kind, I and L any number of them. A switch has up to 16
-# cases.
+# Operands after the result, by instruction: i is an id, l a word of another kind; I and L are any number of them.
+# _TYPED have a type and a result, _TYPES a result, _PLAIN neither. A switch (251) may have up to 16 cases.
 _TYPED = {
     1: "", 12: "ilI", 41: "", 42: "", 43: "L", 44: "I", 46: "", 54: "li", 55: "", 57: "I", 59: "lI", 61: "iL",
     65: "I", 79: "iiL", 80: "I", 81: "iL", 82: "iiL", 83: "i", **dict.fromkeys(range(109, 149), "I"),
@@ -45,7 +45,7 @@ _PLAIN = {
 
 
 class Assembly:
-    """A module that is being changed: new words go to the ends of its sections.
+    """A SPIR-V module that is being changed; new instructions go to the ends of its sections.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ class Assembly:
     Attributes
     ----------
     head, body : list of instructions
-        All up to the first function, and the functions.
+        The instructions before the first function, and those of the functions.
     """
 
     def __init__(self, code: bytes) -> None:
@@ -69,23 +69,26 @@ class Assembly:
             self._learn(words)
 
     def bytes(self) -> bytes:
-        """The module as it is now."""
+        """Return the module as it is now."""
         flat = [word for words in (self._header, *self.head, *self.body) for word in words]
         return array.array("I", flat).tobytes()
 
     def new_id(self) -> int:
-        """An id that nothing has."""
+        """Return an id that is not used yet."""
         self._header[3] += 1
         return self._header[3] - 1
 
     def capability(self, number: int) -> None:
-        """Declare one, if it is not declared."""
+        """Declare a capability, unless it is declared."""
         words = [instruction(CAPABILITY, number)]
         if words[0] not in self.head:
             self.head[:0] = words
 
     def find(self, op: int, *operands: int) -> int:
-        """Id of a type or a constant, declared if it is not there. Of a constant the first operand is its type."""
+        """Return the id of a type or a constant, which is declared if need be.
+
+        The operands are those after the result; a constant's type comes before them.
+        """
         key = (op, *operands)
         if key not in self._known:
             place = 1 if op in _TYPED else 0
@@ -105,7 +108,7 @@ class Assembly:
         op = words[0] & 0xFFFF
         if op in (CONSTANT, CONSTANT_COMPOSITE, 41, 42, CONSTANT_NULL):
             self._known.setdefault((op, words[1], *words[3:]), words[2])
-        elif op in _TYPES and op not in (28, 30):  # Others of these may be decorated.
+        elif op in _TYPES and op not in (28, 30):  # equal arrays and structs may differ in their decorations
             self._known.setdefault((op, *words[2:]), words[1])
 
 
@@ -115,7 +118,7 @@ class Functions:
     Parameters
     ----------
     code : bytes
-        The module. Its instructions are those of the table above.
+        The module, whose instructions have to be those of the tables in this file.
     """
 
     def __init__(self, code: bytes) -> None:
@@ -139,12 +142,21 @@ class Functions:
             body.append(words)
 
     def copy(self, names: Iterable[str], into: Assembly, set_: int) -> dict[str, int]:
-        """Copy functions, and those that they call, into a module whose set of extended instructions is ``set_``.
+        """Copy functions, and those that they call, into another module.
+
+        Parameters
+        ----------
+        names : iterable of str
+            Names of the functions.
+        into : Assembly
+            The other module.
+        set_ : int
+            Id of the set GLSL.std.450 in it.
 
         Returns
         -------
         dict
-            Their ids there.
+            The functions' ids in it, by name.
         """
         ids = {self._set: set_}
         wanted = [self._names[name] for name in names]
@@ -185,7 +197,7 @@ class Functions:
 
 
 def instructions(words: Words) -> Iterator[Words]:
-    """The instructions of a module, each with its words."""
+    """Yield the instructions of a module, each as its words."""
     at, end = 5, len(words)
     while at < end:
         size = words[at] >> 16
@@ -194,12 +206,12 @@ def instructions(words: Words) -> Iterator[Words]:
 
 
 def instruction(op: int, *operands: int) -> Words:
-    """One instruction."""
+    """Return the words of an instruction."""
     return [(len(operands) + 1) << 16 | op, *operands]
 
 
 def string(words: Words) -> str:
-    """What a literal string says."""
+    """Return the text of a literal string."""
     return array.array("I", words).tobytes().partition(b"\0")[0].decode("utf-8", "replace")
 
 

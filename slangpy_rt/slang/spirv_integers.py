@@ -1,8 +1,9 @@
-"""Functions of integers that Slang 2026.12 writes as instructions which SPIR-V has for other types alone.
+"""Replaces SPIR-V instructions that Slang 2026.12 applies to integers, and that SPIR-V has for other types only.
 
-``mad`` of integers comes as Fma, ``abs`` of an unsigned number as SAbs, and ``firstbitlow`` of 8 and 16 bits as
-FindILsb, which "is currently limited to 32-bit width components": drivers compute garbage, or end the process. Of 64
-bits Slang looks at each half. Bytes go in and bytes come out; a module without these stays as it is.
+Slang writes ``mad`` of integers as Fma, ``abs`` of an unsigned number as SAbs, and ``firstbitlow`` of 8 and 16 bits
+as FindILsb, which "is currently limited to 32-bit width components": drivers compute garbage, or end the process. For
+64 bits Slang writes FindILsb of each half, which is right. Bytes go in and bytes come out; a module without these
+instructions is returned as it is.
 """
 
 from __future__ import annotations
@@ -10,19 +11,19 @@ from __future__ import annotations
 from slangpy_rt.slang import spirv
 from slangpy_rt.slang.spirv import Assembly, Words, instruction
 
-# Numbers in GLSL.std.450.
+# Numbers of instructions in GLSL.std.450.
 _S_ABS, _FMA, _FIND_I_LSB = 5, 50, 73
 _FIELDS = {201: "bitfieldInsert", 202: "bitfieldExtract", 203: "bitfieldExtract"}
 _I_ADD, _I_MUL, _COPY, _U_CONVERT = 128, 132, 83, 113
 
 
 def with_integers(code: bytes) -> bytes:
-    """The module with instructions that its integers have.
+    """Return a module in which every instruction exists for the integers that it is applied to.
 
     Parameters
     ----------
     code : bytes
-        SPIR-V of Slang's.
+        SPIR-V that Slang wrote.
     """
     words = memoryview(code).cast("I")
     at, end = 5, len(words)
@@ -32,7 +33,7 @@ def with_integers(code: bytes) -> bytes:
         return code
     module = Assembly(code)
     signs: dict[int, int] = {}
-    # Integers of 8 and 16 bits: of each type how many components it has, and all values.
+    # The types of 8-bit and 16-bit integers, each with its number of components.
     short: dict[int, int] = {}
     for found in module.head:
         if found[0] & 0xFFFF == spirv.TYPE_INT:
@@ -43,7 +44,7 @@ def with_integers(code: bytes) -> bytes:
             signs[found[1]] = signs[found[2]]
             if found[2] in short:
                 short[found[1]] = found[3]
-    # Where the first operand is a type the second is the result.
+    # The values of these types, likewise. In an instruction whose first operand is a type, the second is the result.
     values = {
         found[2]: short[found[1]] for found in (*module.head, *module.body) if len(found) > 2 and found[1] in short
     }
@@ -54,16 +55,16 @@ def with_integers(code: bytes) -> bytes:
 
 
 def lacking_integer(code: bytes) -> str:
-    """What a module computes of integers by an instruction that SPIR-V has for other types; empty if nothing."""
+    """Name what ``with_integers`` would replace in a module; empty if nothing."""
     if with_integers(code) == code:
         return ""
     return "mad of integers, abs of an unsigned number, or firstbitlow of 8 or 16 bits,"
 
 
 def lacking_fields(code: bytes) -> str:
-    """Name of a function of bit fields of other numbers than 32 bits, which Vulkan lacks; empty if there is none.
+    """Return the name of a bit field function that is applied to integers of other than 32 bits; else empty.
 
-    Of vectors of 8 and 16 bits Slang also writes a scalar as the result's type.
+    Vulkan lacks these. For vectors of 8 and 16 bits Slang also writes a scalar type as that of the result.
     """
     words = memoryview(code).cast("I")
     at, end = 5, len(words)
@@ -97,7 +98,7 @@ def _replaced(module: Assembly, words: Words, signs: dict[int, int], short: dict
             instruction(_I_ADD, type_, result, product, words[7]),
         ]
     if number == _FIND_I_LSB and words[5] in short:
-        # Zeros before the number leave its lowest bit where it is.
+        # Widening with zeros leaves the lowest set bit where it is.
         wide, size = module.find(spirv.TYPE_INT, 32, 0), short[words[5]]
         if size > 1:
             wide = module.find(spirv.TYPE_VECTOR, wide, size)

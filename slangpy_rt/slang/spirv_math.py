@@ -1,9 +1,9 @@
-"""Elementary functions of double in SPIR-V, which GLSL.std.450 has for 16 and 32 bits alone.
+"""Replaces elementary functions of double in SPIR-V, which GLSL.std.450 has for 16 and 32 bits only.
 
-Slang 2026.12 writes them all the same, and drivers compute garbage. Bytes go in and bytes come out: each such
-instruction becomes a call of a function of ``shaders/double_math.slang``, and so does ``exp2`` of a scalar, which
-Slang computes as ``double(exp2(float(x)))``, and ``log10``, whose factor it rounds to float: who writes these gets
-double. A module without doubles stays as it is.
+Slang 2026.12 writes them for double too, and drivers then compute garbage. Bytes go in and bytes come out: each such
+instruction becomes a call of a function of ``shaders/double_math.slang``. So do ``exp2`` of a scalar, which Slang
+writes as ``double(exp2(float(x)))``, and ``log10``, whose factor Slang rounds to float: both get the precision of
+double. A module without doubles is returned as it is.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _LOG10E = struct.unpack("<2I", struct.pack("<d", 0.4342944920063019))
 
 
 class Use(NamedTuple):
-    """An instruction to be replaced, the function that it wants, its operands and how many components it has."""
+    """An instruction to replace: its words, the function to call, that one's arguments, its number of components."""
 
     words: Words
     name: str
@@ -39,14 +39,14 @@ class Use(NamedTuple):
 
 
 def with_doubles(code: bytes, library: Callable[[], bytes]) -> bytes:
-    """The module with functions for what its instruction set lacks; ``library`` is asked for only if they are needed.
+    """Return a module that calls functions where GLSL.std.450 has no instruction for double.
 
     Parameters
     ----------
     code : bytes
-        SPIR-V of Slang's.
+        SPIR-V that Slang wrote.
     library : callable
-        Returns ``shaders/double_math.slang`` as SPIR-V.
+        Returns ``shaders/double_math.slang`` as SPIR-V; it is called only if a function of it is needed.
     """
     if not _has_doubles(code):
         return code
@@ -68,7 +68,7 @@ def with_doubles(code: bytes, library: Callable[[], bytes]) -> bytes:
 
 
 def lacking_double(code: bytes) -> str:
-    """Name of a function that a module uses with double and its instruction set does not have; empty if none."""
+    """Return the name of a function that a module applies to double and GLSL.std.450 lacks; else empty."""
     if not _has_doubles(code):
         return ""
     return next((use.name.lower() for use in _lacking(Assembly(code))), "")
@@ -86,7 +86,7 @@ def _has_doubles(code: bytes) -> bool:
 
 
 def _sets(module: Assembly) -> set[int]:
-    """Ids of GLSL.std.450."""
+    """Return the ids under which a module imports GLSL.std.450."""
     imports = (words for words in module.head if words[0] & 0xFFFF == spirv.EXT_INST_IMPORT)
     return {words[1] for words in imports if spirv.string(words[2:]) == "GLSL.std.450"}
 
@@ -128,7 +128,7 @@ def _lacking(module: Assembly) -> Iterator[Use]:
 
 
 def _calls(module: Assembly, use: Use, function: int, double: int) -> Iterator[Words]:
-    """A call for each component."""
+    """Yield the instructions that call a function for each component of an instruction's operands."""
     type_, result = use.words[1:3]
     if use.size == 1:
         yield instruction(spirv.FUNCTION_CALL, type_, result, function, *use.operands)

@@ -1,6 +1,6 @@
-"""Target code as Slang emitted it: what a device could not run is refused, what Slang gets wrong is put right.
+"""Checks and corrections of target code: what a device could not run is refused, what Slang gets wrong is replaced.
 
-It compiles nothing and loads no modules; what has to be known of the modules stays in the session.
+It compiles nothing and knows no modules.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from slangpy_rt.slang.hlsl_doubles import narrows_double
 from slangpy_rt.slang.spirv_integers import lacking_fields, lacking_integer, with_integers
 from slangpy_rt.slang.spirv_math import lacking_double, with_doubles
 
-# Compilers recurse over what they read. Those of drivers do so in this process, on whatever stack calls them.
+# Levels of nesting. Compilers recurse over them; those of drivers in this process, on the calling thread's stack.
 _DEEPEST = 1000
 NEEDS_GROUPS = re.compile(r"(?:Wave|Quad|Subgroup|subgroup)\w+|\w*MemoryBarrier\w*|\w*WithGroupSync\w*|barrier")
 _UNFILLED = (
@@ -67,20 +67,20 @@ _OWN_PRINTF = (
 
 
 def checked(code: bytes, target: Target, name: str) -> bytes:
-    """Target code of a kernel, once it holds nothing that its device could not run.
+    """Return the target code of a kernel if it holds nothing that the device could not run.
 
     Raises
     ------
     CompileError
         If it nests too deep for compilers, or prints by Slang's own ``printf``.
     UnsupportedError
-        If it uses what the target lacks, or reads what only a binding could fill.
+        If it uses what the target lacks, or reads a global that needs a binding.
     """
     form = target.format
     by_handle = target.entry == "handle"
-    if form != "cpp":  # its compiler is a process of its own
+    if form != "cpp":  # the C++ compiler is a process of its own, which may crash
         check_depth(nesting(code, form), f"compile {name} for {form}")
-    # Other kernels in HLSL come as they are: no device of ours runs them.
+    # HLSL without handles is not checked for bindings: no device of ours runs it.
     if (by_handle or form != "hlsl") and reads_bindings(code, form):
         raise UnsupportedError(_UNFILLED)
     if by_handle and (used := uses_pointers(code, form)):
@@ -105,7 +105,7 @@ def checked(code: bytes, target: Target, name: str) -> bytes:
 
 
 def completed(code: bytes, form: str, double_math: Callable[[], bytes]) -> bytes:
-    """Target code with our functions where the target or Slang has none or wrong ones.
+    """Return target code with functions of ours where the target's or Slang's are missing or wrong.
 
     Parameters
     ----------
@@ -120,12 +120,19 @@ def completed(code: bytes, form: str, double_math: Callable[[], bytes]) -> bytes
 
 
 def check_depth(found: int, what: str) -> None:
-    """Refuse text that nests deeper than compilers survive.
+    """Refuse text that is nested so deep that a compiler may crash.
+
+    Parameters
+    ----------
+    found : int
+        How deep the text is nested.
+    what : str
+        What the text was for, for the message: ``"compile k for spirv"``.
 
     Raises
     ------
     CompileError
-        If it does.
+        If it is nested too deep.
     """
     if found > _DEEPEST:
         raise CompileError(
@@ -135,12 +142,17 @@ def check_depth(found: int, what: str) -> None:
 
 
 def check_groups(used: str) -> None:
-    """Refuse what only thread groups have, by its name; empty if nothing is used.
+    """Refuse what only devices with thread groups have.
+
+    Parameters
+    ----------
+    used : str
+        Its name; empty if a kernel uses none of it.
 
     Raises
     ------
     UnsupportedError
-        If something is.
+        If the name is not empty.
     """
     if used:
         raise UnsupportedError(
@@ -150,7 +162,7 @@ def check_groups(used: str) -> None:
 
 
 def _check_complete(code: bytes, form: str) -> None:
-    """Refuse code that wants ``completed``, for a device that compiles by itself."""
+    """Refuse code that ``completed`` would change, for a device that compiles the Slang text itself."""
     if form == "spirv" and (used := lacking_double(code)):
         raise UnsupportedError(_NO_DOUBLE.format(used=used))
     if form == "spirv" and (used := lacking_integer(code)):

@@ -1,7 +1,7 @@
-"""What is read from a module's text because Slang's reflection does not tell it.
+"""Facts that are read from a module's text because Slang's reflection does not have them.
 
-Comments, the semantics of a kernel's parameters, where ``[numthreads]`` stands and what is ``uniform``. It parses no
-more of Slang than brackets, and what it does not recognize it leaves alone.
+These are comments, semantics of kernels' parameters, ``[numthreads]`` attributes and ``uniform`` variables. Of
+Slang's grammar it knows brackets and the heads of declarations; text that it does not recognize is left as it is.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 THREADS = "_spy_group"  # as long as "numthreads", so that diagnostics keep their columns
-STAGE = "_spy_stage"  # no longer than the shortest attribute that it takes the place of
+STAGE = "_spy_stage"  # no longer than the shortest attribute that it replaces
 STAGES = (
     *("vertex", "fragment", "pixel", "hull", "domain", "geometry", "mesh", "amplification", "raygeneration"),
     *("intersection", "anyhit", "closesthit", "miss", "callable", "dispatch"),
@@ -41,16 +41,16 @@ _OPEN, _CLOSE = "([{", ")]}"
 
 @dataclass(frozen=True)
 class Prepared:
-    """A module's text as the compiler gets it, every line where it was.
+    """A module's text as the compiler gets it; every line keeps its number.
 
     Attributes
     ----------
     text : str
-        Compute kernels are ordinary functions in it, and global uniforms static variables.
+        The text, in which compute kernels are ordinary functions and global uniforms are static variables.
     semantics : dict
         System values of kernels' parameters, by kernel and parameter.
     uniforms : tuple of str
-        Those variables, ``"ns.gain"``, all bits zero until they are set.
+        Qualified names of these variables, ``"ns.gain"``. All their bits are zero until a kernel sets them.
     """
 
     text: str
@@ -59,12 +59,12 @@ class Prepared:
 
 
 def prepare(text: str) -> Prepared:
-    """Make what only Slang's own runtime could start or fill callable and fillable by a kernel that imports it.
+    """Rewrite a module's text so that a kernel that imports it can call its kernels and set its uniforms.
 
-    Slang 2026.12 ends the process when one function calls another that is an entry point, and it refuses to load a
-    module for C++ when a kernel in it has a barrier, or ends the process where it has a miss shader: attributes of
-    our own carry the group's size and the stage instead, and no function is an entry point. Where a uniform lies
-    differs by target; a static variable is set by whoever calls, and is the thread's own.
+    Entry points become functions, whose group size and stage are kept in attributes of ours: Slang 2026.12 ends the
+    process when a function calls an entry point, refuses to load a module for C++ if a kernel in it has a barrier,
+    and ends the process if it has a miss shader. Uniforms become static variables, which each thread has for itself
+    and the kernel sets: where a uniform lies in memory differs by target.
     """
     code = blank(text)
     edits, semantics = _kernel_edits(code, text)
@@ -87,7 +87,7 @@ def prepare(text: str) -> Prepared:
 
 
 def reserved(text: str) -> str:
-    """The first name in a text that begins with ``_spy_``, a macro's included; empty if there is none."""
+    """Return the first name in a text that begins with ``_spy_``, in macros too; empty if there is none."""
     if RESERVED not in text:
         return ""
     found = _RESERVED.search(_NOT_CODE.sub(_spaces, text))
@@ -95,19 +95,19 @@ def reserved(text: str) -> str:
 
 
 def declared(text: str) -> set[str]:
-    """Names of what a text declares outside functions; of members too."""
+    """Return the names of what a text declares outside functions, members included."""
     return {name.rpartition(".")[2] for name, _, _ in _declarations(blank(text))}
 
 
 def local_statics(text: str) -> list[str]:
-    """Names of static variables inside functions, of which reflection does not tell."""
+    """Return the names of static variables inside functions, which reflection does not have."""
     code = blank(text)
     outer = [(start, end) for _, start, end in _declarations(code)] if "static" in code else []
     return [m[1] for m in _STATIC.finditer(code) if not any(start <= m.start() < end for start, end in outer)]
 
 
 def docs(text: str) -> dict[str, list[str]]:
-    """Comments above declarations by name, such as ``"ns.Disk.area"``, one entry each in source order."""
+    """Return the comments above declarations by name, such as ``"ns.Disk.area"``: for each a list in source order."""
     notes = [(m.start(), m.end(), m[0]) for m in _NOT_CODE.finditer(text) if m[0].startswith(("///", "/**"))]
     out: dict[str, list[str]] = {}
     for name, start, end in _declarations(blank(text)):
@@ -116,7 +116,7 @@ def docs(text: str) -> dict[str, list[str]]:
 
 
 def blank(text: str) -> str:
-    """The text with comments, strings and preprocessor lines as spaces; every place keeps its offset."""
+    """Return a text with comments, strings and preprocessor lines replaced by spaces; offsets stay the same."""
     return _DIRECTIVE.sub(_spaces, _NOT_CODE.sub(_spaces, text))
 
 
@@ -125,7 +125,7 @@ def _spaces(match: re.Match[str]) -> str:
 
 
 def deepest(code: str) -> int:
-    """How deep brackets stand in each other."""
+    """Return how deep the brackets of a text are nested."""
     depth = most = 0
     for match in re.finditer(r"[()\[\]{}]", code):
         depth += 1 if match[0] in _OPEN else -1
@@ -134,7 +134,7 @@ def deepest(code: str) -> int:
 
 
 def _kernel_edits(code: str, text: str) -> tuple[list[tuple[int, int, str]], dict[str, dict[str, str]]]:
-    """Replacements of kernels' attributes, as first and last offset and text, and the semantics beside them."""
+    """Return the replacements of kernels' attributes, each as two offsets and a text, and the kernels' semantics."""
     edits: list[tuple[int, int, str]] = []
     semantics: dict[str, dict[str, str]] = {}
     places = list(_brackets(code))
@@ -157,7 +157,7 @@ def _kernel_edits(code: str, text: str) -> tuple[list[tuple[int, int, str]], dic
 
 
 def _brackets(code: str) -> Iterator[tuple[int, int]]:
-    """Every outermost ``[...]`` that can hold attributes."""
+    """Yield first and last offset of every ``[...]`` that names a group size or a stage."""
     for match in re.finditer(r"\[[^\[\]]*\b(?:numthreads|shader)\b", code):
         end = _matching(code, match.start())
         if end:
@@ -165,7 +165,7 @@ def _brackets(code: str) -> Iterator[tuple[int, int]]:
 
 
 def _stages(attributes: str) -> list[int]:
-    """Numbers of the stages of graphics and ray tracing that attributes name."""
+    """Return the graphics and ray tracing stages that attributes name, as positions in ``STAGES``."""
     return [STAGES.index(name) for name in _SHADER.findall(attributes) if name in STAGES]
 
 
@@ -180,7 +180,7 @@ def _own_attribute(part: str) -> str:
 
 
 def _declared(code: str, at: int) -> tuple[str, str]:
-    """Name and parameter list of the function whose attributes end at an offset."""
+    """Return the name and the parameter list of the function whose attributes end at an offset."""
     while match := re.compile(r"\s*\[").match(code, at):
         at = _matching(code, match.end() - 1) or len(code)
     found = re.compile(r"(\w+)\s*\(").search(code, at)
@@ -190,7 +190,10 @@ def _declared(code: str, at: int) -> tuple[str, str]:
 
 
 def _declarations(code: str) -> Iterator[tuple[str, int, int]]:
-    """Qualified name, first and last offset of the head of every declaration outside function bodies."""
+    """Yield the qualified name of every declaration outside function bodies, and the offsets of its head.
+
+    The head is the text up to the brace or semicolon: ``struct Disk`` of ``struct Disk { ... }``.
+    """
     scopes: list[str] = []
     start = at = 0
     while at < len(code):
@@ -216,7 +219,7 @@ def _declarations(code: str) -> Iterator[tuple[str, int, int]]:
 
 
 def _name(head: str) -> str:
-    """What a declaration without a scope of its own names: a function or a variable."""
+    """Return the name of the function or variable that a head declares."""
     head = re.sub(r"\[[^\[\]]*\]", " ", head).partition("=")[0]
     while (bare := re.sub(r"<[^<>]*>", " ", head)) != head:
         head = bare
@@ -225,7 +228,7 @@ def _name(head: str) -> str:
 
 
 def _comment(text: str, notes: list[tuple[int, int, str]], start: int, end: int) -> str:
-    """The comment inside a declaration's head, else those directly above it, without their marks."""
+    """Return the comment inside a declaration's head, or else those directly above it, without ``///`` or ``/**``."""
     found = [note for at, _, note in notes if start <= at < end]
     for at, stop, note in reversed(notes) if not found else ():
         gap = text[stop:start]
@@ -252,7 +255,7 @@ def _lines(note: str) -> list[str]:
 
 
 def _parts(code: str, text: str) -> list[str]:
-    """Text split where the code has a comma outside brackets."""
+    """Split a text at the commas outside brackets of ``code``, the same text with comments blanked."""
     parts, depth, start = [], 0, 0
     for at, letter in enumerate(code):
         depth += (letter in _OPEN) - (letter in _CLOSE)
@@ -263,25 +266,25 @@ def _parts(code: str, text: str) -> list[str]:
 
 
 def _declarators(code: str, start: int, end: int) -> Iterator[tuple[str, int]]:
-    """Each variable of a declaration and the offset behind it: ``a`` and ``b[2]`` of ``Pair<x, y> a, b[2]``."""
+    """Yield each variable of a declaration and the offset after it: ``a`` and ``b`` of ``Pair<x, y> a, b[2]``."""
     depth = 0
     for at in range(start, end + 1):
         depth += (code[at] in "[<") - (code[at] in "]>")
         if at == end or (code[at] == "," and depth == 0):
             words = re.findall(r"\w+", code[start:at].partition("[")[0])
-            if words:  # else it is no declaration, and Slang will say so
+            if words:  # without any it is no declaration, which Slang reports
                 yield words[-1], at
             start = at + 1
 
 
 def _type_of(code: str, start: int, end: int) -> str:
-    """The type of what a declaration declares: its text up to the first variable's name."""
+    """Return the type in a declaration of variables: its text up to the first variable's name."""
     first = code[start : next((behind for _, behind in _declarators(code, start, end)), end)]
     return re.sub(r"\w+\s*(?:\[[^\]]*\]\s*)*$", "", first.rstrip())
 
 
 def _matching(code: str, at: int) -> int:
-    """The offset behind the bracket that closes the one at an offset; 0 if none does."""
+    """Return the offset after the bracket that closes the one at an offset; 0 if none does."""
     depth = 0
     for match in re.compile(r"[()\[\]{}]").finditer(code, at):
         depth += 1 if match[0] in _OPEN else -1

@@ -1,8 +1,8 @@
-"""The compiler's own process: requests come by its standard input, answers go by its standard output.
+"""The main program of the compiler's process: requests come by standard input, answers go by standard output.
 
-Slang 2026.12 has texts that it does not survive; here they end a process that holds nothing else. It imports no
-NumPy, opens no device and never runs the main module of the process that started it. It ends itself when that
-process is gone, when a request takes too long, and when it waits for a file that has no end.
+Some texts make Slang 2026.12 crash, and here a crash ends a process that holds nothing else. The process imports no
+NumPy, opens no device and never runs the main module of the process that started it. It ends itself when that process
+is gone, when a request takes too long, and when it waits for a file that has no end, such as a pipe.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ from slangpy_rt.slang.session import Session
 
 # Slang recurses over what it parses: 20,000 nested brackets take 60 MB.
 _STACK = 512 << 20
-# What passes here has to pass once more in the process that asked, whose threads have 8 MB.
+# For targets with ``program``: the process that asks compiles the same text again, in threads with a stack of 8 MB.
 _SMALL_STACK = 4 << 20
 _POLL_SECONDS = 0.25
-# A process that uses no more of the processor than this for so many polls only waits.
+# A request that uses less processor time than this in each of so many polls in a row only waits.
 _IDLE_SECONDS, _IDLE_POLLS = 0.02, 40
 _LEAST_MEMORY = 4 << 30
-# Half of what the other side has, which walks over the same types with more frames for each.
+# Half of Python's default, which the process that asks has: it walks over the same types with more frames for each.
 _RECURSION = 500
 
 
 class Worker:
-    """Sessions by number, and what is asked of them.
+    """Runs the requests of another process in sessions, which it keeps by number.
 
     Parameters
     ----------
     library : str
         The compiler's file.
     seconds : float
-        How much of a processor's time one request may take.
+        Processor time that one request may take.
     """
 
     def __init__(self, library: str, seconds: float) -> None:
@@ -50,18 +50,18 @@ class Worker:
         self._answer: tuple[bool, Any] = (False, None)
 
     def serve(self, requests: Any, answers: Any) -> None:
-        """Answer until the other side is gone."""
+        """Answer requests until the other process closes the stream."""
         while (request := receive(requests)) is not None:
             number, closed, folder, method, args = request
             for old in closed:
                 session = self._sessions.pop(old, None)
                 if session is not None:
                     session.close()
-            with suppress(OSError):  # a folder that is gone; absolute paths work all the same
+            with suppress(OSError):  # the folder is gone; absolute paths work all the same
                 os.chdir(folder)
             session = self._sessions.get(number)
             small = method != "open" and session is not None and session.target.program
-            # Its size is that of the next thread.
+            # This sets the stack of threads that are started from now on.
             threading.stack_size(_SMALL_STACK if small else _STACK)
             thread = threading.Thread(target=self._work, args=(number, method, args), daemon=True)
             thread.start()
@@ -85,7 +85,7 @@ class Worker:
         return getattr(self._sessions[number], method)(*args)
 
     def _watch(self, thread: threading.Thread) -> None:
-        """Wait for a request's end; end the process where there will be none."""
+        """Wait until a request is done; end the process if it takes too long or only waits."""
         started = last = time.process_time()
         idle = 0
         while True:
@@ -103,9 +103,9 @@ class Worker:
 
 
 def main(library: str, seconds: str) -> None:
-    """Serve the process that started this one."""
+    """Answer the requests of the process that started this one."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that waits for the answer
-    # What the compiler prints must not get between the answers.
+    # What the compiler prints to standard output must not get between the answers, so it goes to standard error.
     requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     _bound()
@@ -116,7 +116,7 @@ def main(library: str, seconds: str) -> None:
 
 
 def _bound() -> None:
-    """Let a text that takes all memory take that of this process alone, and leave no core file."""
+    """Limit this process's memory, have the system end it first when memory is short, and write no core files."""
     with suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:  # noqa: PTH123 - before pathlib is needed
         file.write("1000")
     if sys.platform != "win32":

@@ -23,14 +23,15 @@ import numpy as np
 import slangpy_rt as spy
 from slangpy_rt.arrays.ndbuffer import as_shape
 from slangpy_rt.backends import REGISTRY
+from slangpy_rt.core.cache_entry import EntryInfo
 from slangpy_rt.core.checks import path
 from slangpy_rt.core.config import CONFIG
-from slangpy_rt.core.disk_cache import DiskCache, EntryInfo, cache_directory
+from slangpy_rt.core.disk_cache import DiskCache, cache_directory
 from slangpy_rt.core.dtypes import NUMPY_OF, element_type, storage
 from slangpy_rt.core.errors import BindError, SlangPyRtError
 from slangpy_rt.core.types import Param, SlangType
 from slangpy_rt.core.wording import describe
-from slangpy_rt.slang.source import compiler_version
+from slangpy_rt.slang.locate import compiler_version
 from slangpy_rt.tools.stubs import HEADER, stub_text
 
 _BINARIES = {"cpu": "kernel.so", "cuda": "kernel.cubin", "vulkan": "kernel.spv"}

@@ -18,7 +18,7 @@ import slangpy_rt as spy
 from slangpy_rt.core.target import Target
 from slangpy_rt.slang.library import Library
 from slangpy_rt.slang.session import Session
-from tests.depth import one_in
+from tests.depth import one_in, sampled
 
 Requires = Callable[..., None]
 SHADERS = Path(__file__).resolve().parents[2] / "shaders"
@@ -100,6 +100,7 @@ KINDS = {
 }
 
 
+@sampled(5)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("elements", [1, 2, 37, 5000])
 def test_scatter(device: spy.Device, module: spy.Module, requires: Requires, kind: str, elements: int) -> None:
@@ -191,6 +192,7 @@ def test_sum_and_zero(module: spy.Module) -> None:
     np.testing.assert_array_equal(module.sums(a.astype(np.float32), b.astype(np.float32)), a + b)
 
 
+@sampled(2)
 @pytest.mark.parametrize("native", [True, False])
 def test_without_float_atomics(device: spy.Device, requires: Requires, native: bool) -> None:
     # Both ways that Vulkan devices add a float; elsewhere the constant changes nothing.
@@ -255,6 +257,7 @@ GROUPED = {
 }
 
 
+@sampled(4)
 @pytest.mark.parametrize(
     "size", one_in(3, [(5, 4, 5), (1, 1, 1), (3, 1, 1), (64, 1, 1), (32, 1, 1), (8, 16, 2), (1000, 1, 1)])
 )

@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 
 import slangpy_rt as spy
+from tests.depth import sampled
 
 TYPES = {"int8_t": "i1", "uint8_t": "u1", "int16_t": "i2", "uint16_t": "u2"}
 
 
+@sampled(4)
 @pytest.mark.parametrize("name", TYPES)
 def test_first_bit(device: spy.Device, name: str) -> None:
     if name not in device.caps.scalars:
@@ -29,6 +31,7 @@ def test_first_bit(device: spy.Device, name: str) -> None:
     assert np.array_equal(module.three(x.reshape(-1, 3)).reshape(-1), wanted)
 
 
+@sampled(2)
 @pytest.mark.parametrize("name", ["int64_t", "vector<uint64_t, 2>"])
 def test_bit_fields_of_64_bits(device: spy.Device, name: str) -> None:
     if "int64_t" not in device.caps.scalars:

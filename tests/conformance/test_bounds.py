@@ -10,6 +10,7 @@ import pytest
 from _gaps import pointer
 
 import slangpy_rt as spy
+from tests.depth import one_device
 
 SLANG = """
 import slangpy_rt;
@@ -125,6 +126,7 @@ def test_views(checked: spy.Device, module: spy.Module) -> None:
         module.pick(image[3:3], 0, 0)
 
 
+@one_device
 def test_elements_of_every_kind(checked: spy.Device, module: spy.Module) -> None:
     colours = spy.NDBuffer(checked, "float3", 4)
     colours.from_numpy(ramp(4, 3))
@@ -197,6 +199,7 @@ def test_derivatives(checked: spy.Device, module: spy.Module) -> None:
         module.slope(t, 4)
 
 
+@one_device
 def test_nothing_else_is_checked(checked: spy.Device, module: spy.Module) -> None:
     line = "export static const bool _spy_checks = true;"
     assert line in module.pick.source(ramp(2, 2), 0, 0)

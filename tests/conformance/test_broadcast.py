@@ -8,11 +8,11 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from _gaps import narrowest
-from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import slangpy_rt as spy
 from slangpy_rt.core.dtypes import NUMPY_OF
+from tests.depth import explore, random_cases, sampled
 
 SLANG = """
 float sub(float a, float b) { return a - b; }
@@ -68,6 +68,7 @@ def numbers(*shape: int) -> npt.NDArray[Any]:
     return np.random.default_rng(sum(shape) + len(shape)).integers(-99, 99, shape).astype(np.float32)
 
 
+@sampled(4)
 @pytest.mark.parametrize(("left", "right"), PAIRS, ids=str)
 def test_pairs_of_shapes(
     device: spy.Device, module: spy.Module, left: tuple[int, ...], right: tuple[int, ...]
@@ -158,6 +159,7 @@ def test_several_elements_a_thread_need_aligned_rows(device: spy.Device, module:
         assert "_spy_loadWide" not in module.sub.source(*args)
 
 
+@sampled(4)
 @pytest.mark.parametrize("view", range(10))
 def test_views_of_tensors(device: spy.Device, module: spy.Module, view: int) -> None:
     host = numbers(6, 8)
@@ -310,17 +312,15 @@ def strided(scalar: str, slices: tuple[slice, ...], own: tuple[int, ...], seed: 
     return base, slices
 
 
-@settings(
-    max_examples=250,
-    deadline=None,
-    derandomize=True,
-    database=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
-@given(case=layouts(), transposed=st.booleans(), on_device=st.booleans())
-def test_any_layout_equals_numpy(
-    device: spy.Device, module: spy.Module, case: Any, transposed: bool, on_device: bool
-) -> None:
+@random_cases
+def test_any_layout_equals_numpy(device: spy.Device, module: spy.Module, pytestconfig: pytest.Config) -> None:
+    def test(case: Any) -> None:
+        check_layout(device, module, *case)
+
+    explore(pytestconfig, test, st.tuples(layouts(), st.booleans(), st.booleans()), 250)
+
+
+def check_layout(device: spy.Device, module: spy.Module, case: Any, transposed: bool, on_device: bool) -> None:
     scalar, _, arrays = case
     if scalar == "narrowest":
         scalar = narrowest(device)

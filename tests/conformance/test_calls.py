@@ -13,6 +13,7 @@ from _gaps import narrowest
 
 import slangpy_rt as spy
 from slangpy_rt.core.dtypes import NUMPY_OF
+from tests.depth import sampled
 
 SLANG = """
 #define SCALAR(T)                                                                     \\
@@ -83,6 +84,7 @@ def values(scalar: str, *shape: int) -> npt.NDArray[Any]:
     return rng.integers(np.iinfo(dtype).min, np.iinfo(dtype).max, shape, dtype, endpoint=True)
 
 
+@sampled(5)
 @pytest.mark.parametrize("scalar", SCALARS)
 def test_every_scalar_type_in_and_out(device: spy.Device, module: spy.Module, requires: Any, scalar: str) -> None:
     requires(scalar)
@@ -97,6 +99,7 @@ def test_every_scalar_type_in_and_out(device: spy.Device, module: spy.Module, re
     np.testing.assert_array_equal(tensor.to_numpy(), expected)
 
 
+@sampled(5)
 @pytest.mark.parametrize("scalar", SCALARS)
 def test_every_scalar_type_in_vectors(device: spy.Device, module: spy.Module, requires: Any, scalar: str) -> None:
     requires(scalar, *(["int8_t vectors"] if scalar == "int8_t" else []))

@@ -11,6 +11,7 @@ from _gaps import narrowest
 
 import slangpy_rt as spy
 from slangpy_rt.core.dtypes import NUMPY_OF
+from tests.depth import sampled
 
 SLANG = """
 struct Item { float a; NARROWEST b; float3 c; }
@@ -27,6 +28,7 @@ def module(device: spy.Device) -> spy.Module:
     return spy.Module.load_from_source(device, "test_clear", SLANG, defines={"NARROWEST": narrowest(device)})
 
 
+@sampled(3)
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 7, 8, 255, 4097, 100_003, (20 << 20) + 1])
 def test_every_byte_and_no_other(device: spy.Device, size: int) -> None:
     for start in (0, 1, 2, 3, 4, 509):
@@ -62,6 +64,7 @@ def test_structs(device: spy.Device, module: spy.Module) -> None:
     np.testing.assert_array_equal(module.sum(tensor).to_numpy(), [0, 0, 0, 6, 6, 6, 6])
 
 
+@sampled(3)
 @pytest.mark.parametrize("n", [1, 1000, 300_000])
 def test_order_with_kernels(device: spy.Device, module: spy.Module, n: int) -> None:
     total, kept = spy.Tensor.zeros(device, n), spy.Tensor.zeros(device, n)

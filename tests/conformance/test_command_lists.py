@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import slangpy_rt as spy
+from tests.depth import one_device
 
 SOURCE = """
 float add(float a, float b) { return a + b; }
@@ -222,6 +223,7 @@ def test_everything_recorded_is_kept(module: spy.Module) -> None:
     assert repr(commands) == f"<CommandList of 21 calls on {module.device.name}>"
 
 
+@one_device
 def test_prints_and_checks(device: spy.Device, capsys: pytest.CaptureFixture[str]) -> None:
     text = 'import slangpy_rt;\nvoid say(int x) { printf("x is %d\\n", x); }\n'
     module = spy.Module.load_from_source(device, "talks", text)

@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 import slangpy_rt as spy
+from tests.depth import sampled
 
 Requires = Callable[..., None]
 SLANG = """
@@ -123,6 +124,7 @@ def test_a_right_value_is_right_everywhere(module: spy.Module) -> None:
         assert module.total({**GOOD, "_type": tag}) == TOTAL
 
 
+@sampled(4)
 @pytest.mark.parametrize("case", WRONG)
 def test_a_wrong_field_is_refused_everywhere(module: spy.Module, case: str) -> None:
     change, told = WRONG[case]
@@ -197,6 +199,7 @@ NUMBERS: list[tuple[str, Any, Any]] = [
 ]
 
 
+@sampled(5)
 @pytest.mark.parametrize("case", NUMBERS, ids=[f"{k} {case[0]}" for k, case in enumerate(NUMBERS)])
 def test_numbers(device: spy.Device, requires: Requires, case: tuple[str, Any, Any]) -> None:
     name, value, expected = case

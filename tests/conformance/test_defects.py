@@ -13,6 +13,10 @@ import pytest
 from _gaps import pointer
 
 import slangpy_rt as spy
+from tests.depth import one_device
+
+# What these test does not depend on the device.
+pytestmark = one_device
 
 SLANG = """
 import slangpy_rt;

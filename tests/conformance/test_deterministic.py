@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import slangpy_rt as spy
+from tests.depth import one_device, sampled
 
 SOURCE = """
 [Differentiable] float product(float a, float b) { return a * b; }
@@ -60,6 +61,7 @@ def test_scattered_gradients_are_exact_sums(device: spy.Device) -> None:
     np.testing.assert_array_equal(table.grad[:7].numpy(), wanted + wanted)
 
 
+@one_device
 def test_sums_of_doubles(device: spy.Device) -> None:
     if "double" not in device.caps.scalars:
         pytest.skip(f"{device.name} has no double")
@@ -106,6 +108,7 @@ def test_edges(device: spy.Device, terms: list[float]) -> None:
     np.testing.assert_array_equal(table.grad[:1].numpy(), [wanted])
 
 
+@sampled(3)
 @pytest.mark.parametrize("shape", [(1,), (64,), (300, 1), (7, 1, 3)])
 def test_the_same_bits_each_time(device: spy.Device, shape: tuple[int, ...]) -> None:
     rng = np.random.default_rng(2)
@@ -125,6 +128,7 @@ def test_the_same_bits_each_time(device: spy.Device, shape: tuple[int, ...]) -> 
     np.testing.assert_allclose(ta.grad.numpy(), wanted, rtol=1e-5, atol=1e-5 * np.abs(g * b).max())
 
 
+@one_device
 def test_structs_vectors_pairs_and_views(device: spy.Device) -> None:
     rng = np.random.default_rng(3)
     module = spy.Module.load_from_source(device, "m", SOURCE)
@@ -150,6 +154,7 @@ def test_structs_vectors_pairs_and_views(device: spy.Device) -> None:
     assert not row.grad.numpy()[[0, 1, 3]].any()
 
 
+@one_device
 def test_what_one_thread_adds_to_stays_as_it_is(device: spy.Device) -> None:
     module = spy.Module.load_from_source(device, "m", SOURCE)
     a = spy.Tensor.ones(device, 8).with_grads()

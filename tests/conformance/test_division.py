@@ -17,7 +17,7 @@ import pytest
 
 import slangpy_rt as spy
 from slangpy_rt.slang.division import with_division
-from tests.depth import one_in
+from tests.depth import one_in, sampled
 
 TYPES = {
     "int8_t": "i1", "int16_t": "i2", "int": "i4", "int64_t": "i8",
@@ -90,6 +90,7 @@ def own(device: spy.Device) -> None:
         pytest.skip(f"{device.name}: slang-rhi compiles by itself, and its API leaves these divisions undefined")
 
 
+@sampled(3)
 @pytest.mark.parametrize("name", one_in(3, TYPES))
 def test_of_scalars(device: spy.Device, module: spy.Module, name: str) -> None:
     own(device)
@@ -108,6 +109,7 @@ def test_of_scalars(device: spy.Device, module: spy.Module, name: str) -> None:
     np.testing.assert_array_equal(module[f"by_minus_rest_{name}"](a), divided(a, minus)[1])
 
 
+@sampled(3)
 @pytest.mark.parametrize("name", one_in(3, TYPES))
 def test_of_vectors(device: spy.Device, module: spy.Module, name: str) -> None:
     own(device)
@@ -168,7 +170,7 @@ print("lived")
 """
 
 
-@pytest.mark.parametrize("compiler", ["", "zig"])
+@pytest.mark.parametrize("compiler", one_in(2, ["", "zig"]))
 def test_the_process_lives(tmp_path: Path, compiler: str) -> None:
     if compiler and importlib.util.find_spec("ziglang") is None:
         pytest.skip("the ziglang package is not installed")

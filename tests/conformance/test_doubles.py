@@ -13,6 +13,7 @@ import pytest
 from tools import gen_double_constants
 
 import slangpy_rt as spy
+from tests.depth import sampled
 
 Array = npt.NDArray[Any]
 ULP = 4
@@ -81,6 +82,7 @@ def own(device: spy.Device) -> None:
         pytest.skip(f"{device.name}: refused, as test_what_cannot_be_replaced_is_refused shows")
 
 
+@sampled(5)
 @pytest.mark.parametrize("name", UNARY)
 def test_of_one_number(device: spy.Device, module: spy.Module, name: str) -> None:
     own(device)

@@ -15,6 +15,7 @@ from _gaps import narrowest
 
 import slangpy_rt as spy
 from slangpy_rt.core.dtypes import NUMPY_OF
+from tests.depth import sampled
 
 SLANG = """
 #define ECHO(T)                                                                                              \\
@@ -82,6 +83,7 @@ def assert_same_bits(got: npt.NDArray[Any], expected: npt.NDArray[Any]) -> None:
     assert got.tobytes() == expected.tobytes(), (got, expected)
 
 
+@sampled(5)
 @pytest.mark.parametrize("scalar", SCALARS)
 def test_values(device: spy.Device, module: spy.Module, requires: Any, scalar: str) -> None:
     requires(scalar)
@@ -99,6 +101,7 @@ def test_values(device: spy.Device, module: spy.Module, requires: Any, scalar: s
         assert tags.tolist() == [201, 255, 1]
 
 
+@sampled(5)
 @pytest.mark.parametrize("scalar", SCALARS)
 def test_pointers(device: spy.Device, module: spy.Module, requires: Any, scalar: str) -> None:
     requires(scalar)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import slangpy_rt as spy
 from slangpy_rt.arguments.computed import Generator
-from tests.depth import one_in
+from tests.depth import one_device, one_in, sampled
 
 SLANG = """
 struct Sample { int place; float2 noise; float weight; };
@@ -105,6 +105,7 @@ def index(shape: tuple[int, ...]) -> Array:
 # Ranges.
 
 
+@sampled(3)
 @pytest.mark.parametrize(
     "values",
     [
@@ -143,6 +144,7 @@ def test_a_range_runs_along_the_last_dimension(module: spy.Module) -> None:
 # Indices.
 
 
+@one_device
 def test_a_grid_counts_from_its_offset_in_its_steps(module: spy.Module) -> None:
     np.testing.assert_array_equal(module.one(spy.grid(4, 10, 3)).to_numpy(), [10, 13, 16, 19])
     np.testing.assert_array_equal(module.one(spy.grid((4,), (3,), (-2,))).to_numpy(), [3, 1, -1, -3])
@@ -172,6 +174,7 @@ def test_a_grid_leaves_dimensions_to_others(module: spy.Module) -> None:
     np.testing.assert_array_equal(module.sum2(spy.grid((4, 5)), a), 1000 * x + 100 * y + a)
 
 
+@one_device
 def test_call_id_counts_as_its_parameter_does(module: spy.Module) -> None:
     for shape, array, vector in [((7,), "array1", "one"), ((3, 5), "array2", "two"), ((2, 3, 4), "array3", "three")]:
         where, n = index(shape).astype(np.int32), len(shape)
@@ -225,6 +228,7 @@ SLANGPY: list[tuple[str, Generator, list[Any]]] = [
 ]
 
 
+@sampled(4)
 @pytest.mark.parametrize(("name", "generator", "expected"), SLANGPY, ids=[f"{n}-{g!r}" for n, g, _ in SLANGPY])
 def test_the_numbers_are_those_of_slangpy(
     module: spy.Module, name: str, generator: Generator, expected: list[Any]
@@ -237,6 +241,7 @@ def test_the_numbers_are_those_of_slangpy(
         assert wanted is None or got == dtype(wanted)
 
 
+@sampled(6)
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize(("warmup", "hash_seed"), [(0, True), (3, True), (0, False), (2, False)])
 def test_wang_hash(module: spy.Module, seed: int, warmup: int, hash_seed: bool) -> None:
@@ -250,6 +255,7 @@ def test_wang_hash(module: spy.Module, seed: int, warmup: int, hash_seed: bool) 
     np.testing.assert_array_equal(into.view(np.uint32), hashes(shape, 3, seed, warmup, hash_seed))
 
 
+@sampled(7)
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize(("warmup", "hash_seed"), [(0, True), (3, True), (2, False)])
 @pytest.mark.parametrize(
@@ -302,6 +308,7 @@ def test_random_numbers_follow_the_elements_number_alone(module: spy.Module) -> 
 # Calls around them.
 
 
+@sampled(3)
 @pytest.mark.parametrize("size", [(64,), (4, 8), (2, 3, 4)])
 def test_groups_change_nothing(module: spy.Module, size: tuple[int, ...]) -> None:
     a = ramp(5, 7, 9)
@@ -315,6 +322,7 @@ def test_groups_change_nothing(module: spy.Module, size: tuple[int, ...]) -> Non
     np.testing.assert_array_equal(module.sum.group_size(size)(range(9, 0, -1), a), a + np.arange(9, 0, -1))
 
 
+@one_device
 def test_map_says_where_they_run(module: spy.Module) -> None:
     rows, columns = range(3, 9, 2), range(5, 1, -1)
     table = module.pairs.map((0,), (1,))(rows, columns).to_numpy()
@@ -359,6 +367,7 @@ def test_a_parameter_named_like_a_generators_number(module: spy.Module) -> None:
     np.testing.assert_array_equal(result, -hashes((5,), 1, 1).astype(np.float32))
 
 
+@one_device
 def test_overloads_are_told_apart(module: spy.Module) -> None:
     for generator, expected in [
         (range(3), 1), (spy.grid(3), 1), (spy.call_id(), 1), (spy.thread_id(), 1), (spy.wang_hash(), 1),

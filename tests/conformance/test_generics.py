@@ -10,6 +10,10 @@ from _gaps import narrowest
 
 import slangpy_rt as spy
 from slangpy_rt.core.dtypes import NUMPY_OF
+from tests.depth import every_device, one_device, sampled
+
+# What these test does not depend on the device.
+pytestmark = one_device
 
 SLANG = """
 import slangpy_rt;
@@ -101,6 +105,7 @@ def module(device: spy.Device) -> spy.Module:
 # Overloads.
 
 
+@sampled(5)
 @pytest.mark.parametrize(
     ("value", "number"),
     [
@@ -256,6 +261,7 @@ def test_generic_arguments_by_map(module: spy.Module) -> None:
     np.testing.assert_array_equal(module.same.map(x="double")([1, 2]), np.array([1, 2], "f8"))
 
 
+@every_device
 def test_generic_structs(device: spy.Device, module: spy.Module) -> None:
     box = module["Box<int>"]
     assert box.get({"v": 4}) == 5
@@ -271,6 +277,7 @@ def test_generic_structs(device: spy.Device, module: spy.Module) -> None:
 # Interfaces.
 
 
+@every_device
 def test_interfaces(device: spy.Device, module: spy.Module) -> None:
     sides = np.arange(4, dtype=np.float32)
     discs = np.zeros(3, [("radius", "f4"), ("n", "i4")])

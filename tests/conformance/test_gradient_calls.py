@@ -12,6 +12,10 @@ import pytest
 from _gradients import folded, integers, load, modes, same, seed_of, tensor
 
 import slangpy_rt as spy
+from tests.depth import every_device, one_device
+
+# What these test does not depend on the device.
+pytestmark = one_device
 
 # Longer than a device waits between two looks at a file.
 PAUSE = 0.02
@@ -26,6 +30,7 @@ def module(device: spy.Device) -> spy.Module:
 # Ways to call
 
 
+@every_device
 def test_default_and_named_arguments(module: spy.Module) -> None:
     a, g = integers(30), integers(30, seed=1)
     x, r = tensor(module, a).with_grads(), seed_of(module, g)
@@ -38,6 +43,7 @@ def test_default_and_named_arguments(module: spy.Module) -> None:
     same(x.grad, 10 * g)
 
 
+@every_device
 def test_uniforms_and_constants(module: spy.Module) -> None:
     a, g = integers(30), integers(30, seed=1)
     x, r = tensor(module, a).with_grads(), seed_of(module, g)

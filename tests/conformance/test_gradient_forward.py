@@ -7,6 +7,10 @@ import pytest
 from _gradients import integers, load, same, tensor
 
 import slangpy_rt as spy
+from tests.depth import every_device, one_device
+
+# What these test does not depend on the device.
+pytestmark = one_device
 
 
 @pytest.fixture(scope="module")
@@ -31,6 +35,7 @@ def test_forward_of_tensors(module: spy.Module) -> None:
     same(x.grad_in, da)
 
 
+@every_device
 def test_forward_of_numbers(module: spy.Module) -> None:
     y = module.mul.fwds(spy.diff_pair(3.0, 2.0), 5.0)
     assert (type(y), y.primal, y.grad) == (spy.DiffPair, 15, 10)

@@ -19,6 +19,7 @@ import torch
 from _gradient_functions import CASES, HELPERS, RANGES, SCALARS, Case, shapes
 
 import slangpy_rt as spy
+from tests.depth import sampled
 
 Array = npt.NDArray[Any]
 Requires = Callable[..., None]
@@ -187,11 +188,13 @@ def check(found: Found, case: Case, error: float) -> None:
     close(found.tangent, k.tangent, max(error, DIFFERENCE_ERROR))
 
 
+@sampled(4)
 @pytest.mark.parametrize("name", CASES)
 def test_derivatives(floats: Callable[[str], Found], name: str) -> None:
     check(floats(name), CASES[name], FLOAT_ERROR)
 
 
+@sampled(4)
 @pytest.mark.parametrize("name", DOUBLES)
 def test_derivatives_in_double(requires: Requires, request: pytest.FixtureRequest, name: str) -> None:
     requires("double")
@@ -223,6 +226,7 @@ def scalars(module: spy.Module) -> Callable[[str], Any]:
     return run
 
 
+@sampled(4)
 @pytest.mark.parametrize(("group", "name"), [(group, name) for group, cases in SCALARS.items() for name in cases])
 def test_derivatives_of_numbers(scalars: Callable[[str], Any], group: str, name: str) -> None:
     values, tangents, gradients = scalars(group)

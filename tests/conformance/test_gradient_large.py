@@ -7,6 +7,7 @@ import pytest
 from _gradients import Requires, folded, integers, load, modes, same, seed_of, tensor
 
 import slangpy_rt as spy
+from tests.depth import sampled
 
 
 @pytest.fixture(scope="module")
@@ -15,6 +16,7 @@ def module(device: spy.Device) -> spy.Module:
     return load(device)
 
 
+@sampled(2)
 @pytest.mark.parametrize("columns", [64, 12, 7, 1000])
 def test_columns_and_rows_of_large_calls(module: spy.Module, columns: int) -> None:
     rows = 1_200_000 // columns
@@ -29,6 +31,7 @@ def test_columns_and_rows_of_large_calls(module: spy.Module, columns: int) -> No
             assert "column" in modes(module.mul.bwds.explain(x, y, _result=r))["a.grad_out"]
 
 
+@sampled(3)
 @pytest.mark.parametrize("size", [32, 100, 1024])
 def test_large_calls_in_groups_of_any_size(module: spy.Module, size: int) -> None:
     rows, columns = 80_000, 60
@@ -83,6 +86,7 @@ def test_vectors_of_large_calls(module: spy.Module) -> None:
 
 
 # The second is small: ranges on the CPU end within rows, and a GPU does not walk.
+@sampled(2)
 @pytest.mark.parametrize(("rows", "columns"), [(18_750, 64), (997, 130)])
 def test_gradients_of_every_kind_in_one_call(module: spy.Module, rows: int, columns: int) -> None:
     a, b, c, d = (integers(*s, seed=k) for k, s in enumerate(((1,), (columns,), (rows, 1), (rows, columns))))

@@ -7,6 +7,10 @@ import pytest
 from _gradients import Requires, integers, load, same, seed_of, tensor
 
 import slangpy_rt as spy
+from tests.depth import every_device, one_device
+
+# What these test does not depend on the device.
+pytestmark = one_device
 
 
 @pytest.fixture(scope="module")
@@ -107,6 +111,7 @@ def test_no_diff_inout(module: spy.Module) -> None:
 # Element types
 
 
+@every_device
 def test_vectors_matrices_and_arrays(module: spy.Module) -> None:
     n = 40
     v, s, g = integers(n, 3), integers(n, seed=1), integers(n, 3, seed=2)

@@ -18,7 +18,7 @@ import torch
 from hypothesis import strategies as st
 
 import slangpy_rt as spy
-from tests.depth import explore, random_cases
+from tests.depth import explore, one_device, random_cases
 
 torch.set_num_threads(1)
 
@@ -437,12 +437,14 @@ def test_derivatives(device: spy.Device, pytestconfig: pytest.Config) -> None:
     check_random(pytestconfig, load(device), 90)
 
 
+@one_device
 @random_cases
 def test_derivatives_of_a_deterministic_device(backend_name: str, pytestconfig: pytest.Config) -> None:
     with spy.Device(backend_name, deterministic=True) as device:
         check_random(pytestconfig, load(device), 30)
 
 
+@one_device
 def test_a_stretched_gradient_of_a_deterministic_device(backend_name: str) -> None:
     with spy.Device(backend_name, deterministic=True) as device:
         module = load(device)

@@ -7,6 +7,7 @@ import pytest
 from _gradients import Array, integers, same, seed_of, tensor
 
 import slangpy_rt as spy
+from tests.depth import one_device
 
 TENSORS = """
 import slangpy_rt;
@@ -152,6 +153,7 @@ def test_a_tensor_read_and_written(tensors: spy.Module) -> None:
     same(into, g)
 
 
+@one_device
 def test_the_derivative_of_a_box_filter_is_one(device: spy.Device) -> None:
     text = """
     import slangpy_rt;
@@ -225,6 +227,7 @@ def test_a_struct_around_a_tensor(tensors: spy.Module) -> None:
     same(weights.grad, 2 * x.T @ g)
 
 
+@one_device
 def test_forward_through_loads(tensors: spy.Module) -> None:
     t, dt, k = integers(8), integers(8, seed=1), np.random.default_rng(2).integers(0, 8, 300).astype(np.int32)
     x, index = tensor(tensors, t).with_grads(grad_in=tensor(tensors, dt)), tensor(tensors, k)
@@ -303,6 +306,7 @@ def test_forward_through_a_struct_around_a_tensor(tensors: spy.Module) -> None:
         same(y.grad, dx @ w + x @ dw)
 
 
+@one_device
 def test_a_debug_device_computes_the_same(backend_name: str) -> None:
     with spy.Device(backend_name, debug=True) as device:
         module = spy.Module.load_from_source(device, "checked_gradients", TENSORS)

@@ -12,6 +12,10 @@ import pytest
 from _gradients import Array, Requires, filled, integers, same, seed_of, tensor
 
 import slangpy_rt as spy
+from tests.depth import every_device, one_device
+
+# What these test does not depend on the device.
+pytestmark = one_device
 
 SLANG = """
 import slangpy_rt;
@@ -160,6 +164,7 @@ def test_interfaces_of_structs_with_vectors(module: spy.Module) -> None:
 # Derivatives by hand
 
 
+@every_device
 def test_custom_derivatives(module: spy.Module) -> None:
     a, g = integers(30), integers(30, seed=1)
     r = seed_of(module, g)
@@ -205,6 +210,7 @@ def test_pairs_of_arrays(module: spy.Module) -> None:
     same(module.both3(v), integers(30, 3) + 10 * integers(30, 3, seed=1))
 
 
+@every_device
 def test_pairs_that_are_written(module: spy.Module) -> None:
     a, d = integers(30), integers(30, seed=1)
     buffer = spy.NDDifferentiableBuffer(module.device, "float", (30,))

@@ -7,6 +7,7 @@ import pytest
 from _gradients import integers, load, same, seed_of, tensor
 
 import slangpy_rt as spy
+from tests.depth import one_device
 
 
 @pytest.fixture(scope="module")
@@ -18,6 +19,7 @@ def module(device: spy.Device) -> spy.Module:
 # Maps
 
 
+@one_device
 def test_outer_products(module: spy.Module) -> None:
     a, b, g = integers(5), integers(70, seed=1), integers(5, 70, seed=2)
     x, y, r = tensor(module, a).with_grads(), tensor(module, b).with_grads(), seed_of(module, g)
@@ -44,6 +46,7 @@ def test_mapped_diagonals(module: spy.Module) -> None:
     same(x.grad, 3 * np.diag(g))
 
 
+@one_device
 def test_mapped_transposes_and_gaps(module: spy.Module) -> None:
     a, b, g = integers(3, 4), integers(4, 3, seed=1), integers(4, 3, seed=2)
     x, y = tensor(module, a).with_grads(), tensor(module, b).with_grads()

@@ -170,9 +170,9 @@ def test_memory_is_kept_and_let_go_of(opened: tuple[spy.Module, list[Any]]) -> N
     module.add(seen, 1.0)
     # What a call was given is done with it; a Tensor's memory is looked after when somebody waits.
     module.add(Capsule(device, np.ones(1000)), 1.0)
-    assert not device.order.orphans
+    assert not device.order.left_over
     del seen
-    assert len(device.order.orphans) == 1
+    assert len(device.order.left_over) == 1
     device.synchronize()
     assert buffers() == before
 

@@ -10,11 +10,12 @@ import pytest
 
 import slangpy_rt as spy
 from tests.conformance import _intrinsics
-from tests.depth import one_in
+from tests.depth import one_in, sampled
 
 TABLES = _intrinsics.read(_intrinsics.DOCUMENT.read_text("utf-8"))
 
 
+@sampled(3)
 @pytest.mark.parametrize("name", one_in(2, _intrinsics.TYPES))
 def test_within_what_is_documented(device: spy.Device, name: str, pytestconfig: pytest.Config) -> None:
     table = _intrinsics.cells(TABLES[name], device)

@@ -15,7 +15,10 @@ import numpy as np
 import pytest
 
 import slangpy_rt as spy
-from tests.depth import one_in
+from tests.depth import every_device, one_device, one_in, sampled
+
+# What these test does not depend on the device.
+pytestmark = one_device
 
 Requires = Callable[..., None]
 
@@ -71,6 +74,7 @@ def same(got: Any, expected: Any) -> None:
     np.testing.assert_allclose(got, expected, rtol=1e-6)
 
 
+@sampled(4)
 @pytest.mark.parametrize("dtype", SLANG)
 def test_element_types(module: spy.Module, requires: Requires, dtype: str) -> None:
     if dtype in ("float16", "float64", "int8", "uint8"):
@@ -87,6 +91,7 @@ def test_bools_and_conversions(module: spy.Module) -> None:
     same(module.mul(jnp.arange(3), 2.0), np.float32([0, 4, 8]))
 
 
+@every_device
 def test_shapes_and_views(module: spy.Module) -> None:
     n = np.arange(12, dtype=np.float32).reshape(3, 4)
     a = jnp.asarray(n)
@@ -332,6 +337,7 @@ TRANSFORMED: dict[str, Callable[[Any, Any, Any], Any]] = {
 }
 
 
+@sampled(4)
 @pytest.mark.parametrize("name", one_in(2, TRANSFORMED))
 def test_transformed(module: spy.Module, name: str) -> None:
     x, b = jnp.linspace(0.1, 1, 12).reshape(3, 4), jnp.array([1.0, -2, 3, 0.5])

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.depth import one_device
+
 NVTX = """
 said = []
 def push_range(text): said.append(text)
@@ -53,6 +55,7 @@ def run(backend: str, folder: Path, program: str = PROGRAM) -> subprocess.Comple
     )
 
 
+@one_device
 def test_calls_are_labelled(backend_name: str, tmp_path: Path) -> None:
     (tmp_path / "nvtx.py").write_text(NVTX)
     done = run(backend_name, tmp_path)

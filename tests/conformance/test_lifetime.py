@@ -14,7 +14,10 @@ import pytest
 
 import slangpy_rt as spy
 from slangpy_rt.backends.base import Buffer
-from tests.depth import one_in
+from tests.depth import every_device, one_device, one_in
+
+# What these test does not depend on the device.
+pytestmark = one_device
 
 SLANG = """
 float add(float a, float b) { return a + b; }
@@ -41,6 +44,7 @@ def trample(device: spy.Device, n: int) -> None:
         spy.Tensor.full(device, n, -1)
 
 
+@every_device
 def test_results_outlive_arguments(device: spy.Device, module: spy.Module) -> None:
     results = []
     for k in range(20):
@@ -61,6 +65,7 @@ def test_a_chain_of_temporaries(device: spy.Device, module: spy.Module) -> None:
     np.testing.assert_array_equal(x.to_numpy(), ramp(3000))
 
 
+@every_device
 def test_views_keep_memory(device: spy.Device, module: spy.Module) -> None:
     view = spy.Tensor.from_numpy(device, ramp(4000)).view((40, 100))[3:, ::2][None]
     trample(device, 4000)
@@ -129,6 +134,7 @@ def test_a_module_goes_when_nobody_holds_it(device: spy.Device) -> None:
     assert module_gone() is None and function_gone() is None
 
 
+@every_device
 def test_a_closed_device_refuses_everything(backend_name: str, device: spy.Device) -> None:
     own = spy.Device(backend_name)
     module = spy.Module.load_from_source(own, "test_lifetime", SLANG)
@@ -189,7 +195,7 @@ def test_a_warm_start_needs_no_compiler(
     backend_name: str, device: spy.Device, module: spy.Module, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     module.add(ramp(10), 1)
-    monkeypatch.setattr("slangpy_rt.slang.source.new_session", None)
+    monkeypatch.setattr("slangpy_rt.slang.sessions.new_session", None)
     monkeypatch.setattr(type(device.backend), "compile", None)
     with spy.Device(backend_name) as own:
         warm = spy.Module.load_from_source(own, "test_lifetime", SLANG)

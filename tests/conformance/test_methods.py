@@ -9,6 +9,10 @@ import numpy.typing as npt
 import pytest
 
 import slangpy_rt as spy
+from tests.depth import every_device, one_device
+
+# What these test does not depend on the device.
+pytestmark = one_device
 
 SLANG = """
 struct Counter
@@ -63,6 +67,7 @@ def particles(count: int) -> dict[str, npt.NDArray[Any]]:
     }
 
 
+@every_device
 def test_a_method_takes_its_object_first(device: spy.Device, module: spy.Module) -> None:
     one = {"n": 3, "step": 2}
     x = np.arange(4, dtype=np.float32)

@@ -12,7 +12,7 @@ import pytest
 from _gaps import nowhere, pointer
 
 import slangpy_rt as spy
-from tests.depth import deep, one_in
+from tests.depth import deep, one_device, one_in, sampled
 
 Array = npt.NDArray[np.float64]
 Function = Callable[[Array], Array]
@@ -265,6 +265,7 @@ class Parameters:
         return self._tensors[1].to_numpy()
 
 
+@one_device
 def test_the_layer_of_the_proposal(device: spy.Device, module: spy.Module) -> None:
     x, d, w = normal(1, 500, 32), normal(2, 500, 8), Parameters(device, normal(3, 32, 8))
     close(module.sp016(x, w.data, w.zeros), x @ w.host)
@@ -346,6 +347,7 @@ int count() { return Network<20, 3, 16, 2, Sine>.count; }
     close(result.grad.to_numpy(), (ends[0] - ends[1]) / 2e-5, 1e-4)
 
 
+@one_device
 def test_a_deterministic_device(backend_name: str) -> None:
     x, d, w = normal(1, 5000, 32), normal(2, 5000, 8), normal(3, 32, 8)
     seen = set()
@@ -363,6 +365,7 @@ def test_a_deterministic_device(backend_name: str) -> None:
 
 
 # Tiles of 32 outputs, vectors of 8, and what is left over of each.
+@sampled(4)
 @pytest.mark.parametrize(("inputs", "outputs"), [(1, 1), (5, 43), (70, 64)])
 @pytest.mark.parametrize("transposed", [False, True], ids=["rows", "columns"])
 def test_a_dense_layer(device: spy.Device, module: spy.Module, inputs: int, outputs: int, transposed: bool) -> None:
@@ -408,6 +411,7 @@ float[5] odd(float input[5], float d[43], FLOATS w, FLOATS b, FLOATS dw, FLOATS 
     close(w.gradient(), (x * chosen[:, None]).T.astype(np.float64) @ dz)
 
 
+@one_device
 def test_each_thread_may_have_other_weights(device: spy.Device) -> None:
     text = """
 float[5] choose(float input[5], float d[43], FLOATS w, FLOATS b, FLOATS dw, FLOATS db, int which)
@@ -425,6 +429,7 @@ float[5] choose(float input[5], float d[43], FLOATS w, FLOATS b, FLOATS dw, FLOA
     close(w.gradient(), np.stack(expected))
 
 
+@one_device
 def test_without_gradients_and_in_forward_mode(device: spy.Device, module: spy.Module) -> None:
     x, along, d = normal(1, 9, 5), normal(2, 9, 5), normal(3, 9, 43)
     w, b = Parameters(device, normal(4, 5, 43)), Parameters(device, normal(5, 43))
@@ -497,6 +502,7 @@ def test_a_network_of_one_hidden_layer(device: spy.Device, module: spy.Module) -
     close(p.gradient(), by_parameters(sizes, p.host, np.sin, lambda z: z**3, x, d))
 
 
+@one_device
 @pytest.mark.parametrize("step", [1, 3])
 def test_a_network_of_three_hidden_layers(
     device: spy.Device, module: spy.Module, requires: Requires, step: int
@@ -549,6 +555,7 @@ NETWORKS = {"slim": [5, 32, 6], "narrow": [20, 48, 48, 48, 7], "wide": [64, 64, 
 
 # Whole waves and a part of one; lanes that leave; lanes that have networks of their own; a narrow network that begins
 # where vectors do not; gradients far below what half precision holds.
+@sampled(3)
 @pytest.mark.parametrize("case", one_in(3, ["all", "some", "several", "second", "small"]))
 @pytest.mark.parametrize("name", NETWORKS)
 def test_networks_that_waves_compute(
@@ -614,6 +621,7 @@ def test_where_parameters_start(module: spy.Module) -> None:
     close(module.three_deviation(np.arange(len(expected))), expected)
 
 
+@one_device
 def test_frequencies(module: spy.Module) -> None:
     def model(x: Array) -> Array:
         angle = x[..., None] * np.pi * 2.0 ** np.arange(4)
@@ -646,6 +654,7 @@ def grid_weights(x: Array, side: int, entries: int) -> Array:
     return result
 
 
+@sampled(2)
 @pytest.mark.parametrize(
     ("name", "sides", "entries", "transposed"),
     [("grid2", (3, 6, 11, 20), 64, False), ("grid3", (3, 8, 20), 100, True)],
@@ -694,6 +703,7 @@ def test_a_hash_grid_at_its_ends(device: spy.Device, module: spy.Module) -> None
     np.testing.assert_array_equal(gradient[2:] != 0, [[False, True], [False, False]])
 
 
+@one_device
 def test_losses(module: spy.Module) -> None:
     y, t, along, d = normal(1, 30, 4), normal(2, 30, 4), normal(3, 30, 4), normal(4, 30, 3)
     t[0, 0] = y[0, 0]
@@ -709,6 +719,7 @@ def test_losses(module: spy.Module) -> None:
     close(module.losses_forward(y, along, t), np.einsum("noi,ni->no", by_y, along))
 
 
+@one_device
 def test_optimizers(device: spy.Device) -> None:
     library = spy.Module.load_from_source(device, "optimizers", "import mlp;")
     start, steps = normal(1, 100), [normal(k, 100) for k in range(2, 6)]
@@ -738,6 +749,7 @@ def checked(backend_name: str) -> Iterator[spy.Device]:
         yield device
 
 
+@one_device
 def test_weights_that_are_too_small_are_noticed(checked: spy.Device) -> None:
     text = "import mlp; float[2] run(MLP<3, 2> layer, float x[3]) { return layer.run(x); }"
     module = spy.Module.load_from_source(checked, "wrong", text)

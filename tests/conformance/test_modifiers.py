@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import slangpy_rt as spy
+from tests.depth import one_device, sampled
 
 SLANG = """
 import slangpy_rt;
@@ -66,6 +67,7 @@ def numbers(*shape: int) -> Any:
 # map.
 
 
+@one_device
 def test_outer_product_transpose_and_diagonal(device: spy.Device, module: spy.Module) -> None:
     a, b, g = numbers(3), numbers(4) * 10, numbers(3, 4)
     np.testing.assert_array_equal(module.add.map((0,), (1,))(a, b), a[:, None] + b)
@@ -132,6 +134,7 @@ def test_a_map_replaces_the_one_before(module: spy.Module) -> None:
 # constants.
 
 
+@one_device
 def test_constants(module: spy.Module) -> None:
     f = module.constants
     assert f(1) == 3 + 0.5 + 200 + 70000
@@ -209,6 +212,7 @@ def test_return_types(device: spy.Device, module: spy.Module) -> None:
 # group_size.
 
 
+@sampled(4)
 @pytest.mark.parametrize("size", [1, 64, (8,), (1, 1), (4, 8), (3, 5), (2, 4, 8), (1, 1, 1)], ids=str)
 def test_thread_groups_change_nothing(device: spy.Device, module: spy.Module, size: Any) -> None:
     x, row = numbers(5, 7, 11), numbers(7, 1)
@@ -291,6 +295,7 @@ def test_modifiers_of_modifiers(device: spy.Device, module: spy.Module) -> None:
     assert module.add.map((0,), (1,)) is module.add.map((0,), (1,))
 
 
+@one_device
 def test_defines(device: spy.Device, module: spy.Module) -> None:
     assert module.power(2) == -1
     for value in (5, "(2 + 3)"):

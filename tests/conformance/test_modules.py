@@ -8,6 +8,10 @@ import numpy as np
 import pytest
 
 import slangpy_rt as spy
+from tests.depth import every_device, one_device
+
+# What these test does not depend on the device.
+pytestmark = one_device
 
 
 def test_defines(device: spy.Device) -> None:
@@ -32,6 +36,7 @@ def test_constants_of_a_module_and_of_a_function(device: spy.Device) -> None:
     assert module.f.constants({"steps": 7}) is module.f.constants({"steps": 7})
 
 
+@every_device
 def test_linked_modules(device: spy.Device) -> None:
     below = spy.Module.load_from_source(device, "shapes", "public float area(float r) { return 3 * r * r; }")
     text = "import shapes; extern static const int n; float f(float r) { return area(r) * n; }"

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import strategies as st
 
 import slangpy_rt as spy
-from tests.depth import explore, random_cases
+from tests.depth import explore, random_cases, sampled
 
 SLANG = """
 import slangpy_rt;
@@ -173,6 +173,7 @@ NAMED: dict[str, Callable[[Any, Any], tuple[Any, ...]]] = {
 }
 
 
+@sampled(4)
 @pytest.mark.parametrize("name", NAMED)
 @pytest.mark.parametrize("how", ["call", "bind", "list"])
 def test_views_of_one_array(module: spy.Module, name: str, how: str) -> None:
@@ -257,6 +258,7 @@ def test_whole_arrays_that_are_read(module: spy.Module) -> None:
     np.testing.assert_array_equal(a.to_numpy(), np.roll(host, -1))
 
 
+@sampled(2)
 @pytest.mark.parametrize("scalar", ["uint8_t", "half"])
 def test_narrow_elements_at_odd_places(device: spy.Device, requires: Callable[..., None], scalar: str) -> None:
     requires(scalar)

@@ -313,7 +313,7 @@ def test_programs(module: spy.Module, pytestconfig: pytest.Config) -> None:
     long = pytestconfig.getoption("--long")
 
     @hypothesis.settings(
-        max_examples=40_000 if long else 1000 if is_deep(pytestconfig) else 300,
+        max_examples=40_000 if long else 1000 if is_deep(pytestconfig) else 150,
         derandomize=not long,
         database=None,
         deadline=None,

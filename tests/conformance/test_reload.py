@@ -10,6 +10,10 @@ import numpy as np
 import pytest
 
 import slangpy_rt as spy
+from tests.depth import every_device, one_device
+
+# What these test does not depend on the device.
+pytestmark = one_device
 
 # Longer than a device waits between two looks at a file.
 PAUSE = 0.02
@@ -33,6 +37,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "edited.slang"
 
 
+@every_device
 def test_the_next_call_runs_the_new_text(device: spy.Device, path: Path, write: Write) -> None:
     write("float f(float x) { return x + 1; }")
     module = spy.Module.load_from_file(device, path)

@@ -16,7 +16,10 @@ import pytest
 from slangpy_rt_codegen.names import is_taken
 
 import slangpy_rt as spy
-from tests.depth import one_in
+from tests.depth import every_device, one_device, one_in, sampled
+
+# What these test does not depend on the device.
+pytestmark = one_device
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXTS = [
@@ -193,6 +196,7 @@ def check(device: spy.Device, kind: str, names: Sequence[str], used: Sequence[st
     np.testing.assert_array_equal(found, X + np.float32(sum(weights(added))))
 
 
+@sampled(2)
 @pytest.mark.parametrize("kind", one_in(4, KINDS))
 def test_every_identifier_as(device: spy.Device, kind: str, request: pytest.FixtureRequest) -> None:
     # What is an argument of its own takes long in such numbers.
@@ -265,6 +269,7 @@ void raw(int t : SV_DispatchThreadID, int i : SV_GroupIndex, RWTensor<float, 1> 
 """
 
 
+@sampled(3)
 @pytest.mark.parametrize("kind", one_in(3, HIDING))
 def test_names_of_slang_that_a_module_declares_anew(
     device: spy.Device, kind: str, request: pytest.FixtureRequest
@@ -362,6 +367,7 @@ def test_a_file_a_module_or_a_define_is_told_as_well(device: spy.Device, tmp_pat
     assert spy.Module.load_from_source(device, "not_told", text).f(1.0) == 1
 
 
+@every_device
 def test_names_that_end_or_hold_underscores(device: spy.Device) -> None:
     names = ["gain_", "a__b", "_a", "__x", "x__", "k_0", "a_1_", "__global__", "gain", "a_b"]
     check(device, "uniforms", names, names, "underscored_uniforms")
@@ -370,17 +376,20 @@ def test_names_that_end_or_hold_underscores(device: spy.Device) -> None:
     check(device, "fields", names, names, "underscored_fields")
 
 
-def test_names_of_c_and_cuda(device: spy.Device) -> None:
+@sampled(3)
+@pytest.mark.parametrize(
+    "kind", ["uniforms", "functions", "parameters", "fields", "structs", "methods", "namespaces"]
+)
+def test_names_of_c_and_cuda(device: spy.Device, kind: str) -> None:
     words = (
         "NULL assert linux unix template printf warpSize threadIdx blockIdx M_PI I class_ register auto delete errno "
         "stdin EOF INFINITY NAN main signed unsigned long short char friend mutable typename wchar_t and or not xor "
         "FixedArray Vector Matrix globalParams KernelContext float2 make_float2 SLANG_PRELUDE_EXPORT F32_sin memcpy "
         "abs"
     )
-    for kind in ("uniforms", "functions", "parameters", "fields", "structs", "methods", "namespaces"):
-        names = [n for n in words.split() if not (n == "float2" and kind in ("functions", "structs"))]
-        names = [n for n in names if (n, kind) != ("abs", "functions")]
-        check(device, kind, names, names, f"c_{kind}")
+    names = [n for n in words.split() if not (n == "float2" and kind in ("functions", "structs"))]
+    names = [n for n in names if (n, kind) != ("abs", "functions")]
+    check(device, kind, names, names, f"c_{kind}")
 
 
 def test_members_of_the_block_are_kept_apart(device: spy.Device) -> None:
@@ -419,6 +428,7 @@ def test_uniforms_that_were_locals_of_kernels(device: spy.Device) -> None:
     np.testing.assert_allclose(to.to_numpy(), 3 * many + 2e9 + 10, rtol=1e-6)
 
 
+@sampled(5)
 @pytest.mark.parametrize("name", ["main", "kernel", "run", "element", "raw"])
 def test_raw_kernels(device: spy.Device, name: str) -> None:
     text = (
@@ -449,6 +459,7 @@ DEFINES: tuple[dict[str, Any], ...] = (
 )
 
 
+@sampled(2)
 @pytest.mark.parametrize("defines", one_in(2, DEFINES), ids=lambda d: next(iter(d)))
 def test_macros_are_for_the_users_files(device: spy.Device, defines: dict[str, Any], tmp_path: Path) -> None:
     # The names may not stand in the module itself, where they are meant to be something else.

@@ -20,6 +20,7 @@ import pytest
 
 import slangpy_rt as spy
 from slangpy_rt.core.dtypes import NUMPY_OF
+from tests.depth import one_device, sampled
 
 sys.path.insert(0, str(Path(__file__).parent))
 import _model as model
@@ -311,6 +312,7 @@ def test_the_table_is_worth_its_name() -> None:
     assert sum(row.error is None for row in TABLE) >= 300
 
 
+@sampled(4)
 @pytest.mark.parametrize("row", rows(TABLE))
 def test_what_fits(nothing: spy.Module, row: Row) -> None:
     if row.error is not None:
@@ -324,6 +326,7 @@ def test_what_fits(nothing: spy.Module, row: Row) -> None:
     assert type(result) is spy.Tensor and result.shape == row.fit.shape
 
 
+@sampled(7)
 @pytest.mark.parametrize("row", rows([row for row in TABLE if row.fit is not None and row.fit.values is not None]))
 def test_values(device: spy.Device, module: spy.Module, requires: Any, row: Row) -> None:
     type_ = PARAMETERS[row.function]
@@ -461,6 +464,7 @@ def name_overload(case: Any) -> str:
     return f"{function}({', '.join(map(label, values))}) {outcome}"
 
 
+@sampled(3)
 @pytest.mark.parametrize("case", OVERLOADS, ids=name_overload)
 def test_which_overload(nothing: spy.Module, case: Any) -> None:
     function, values, outcome = case
@@ -479,6 +483,7 @@ def test_which_overload(nothing: spy.Module, case: Any) -> None:
 CHOSEN = {(case[0], case[2]): case for case in OVERLOADS if not isinstance(case[2], str)}
 
 
+@sampled(5)
 @pytest.mark.parametrize("case", CHOSEN.values(), ids=name_overload)
 def test_the_overload_runs(module: spy.Module, case: Any) -> None:
     function, values, outcome = case
@@ -495,6 +500,7 @@ def test_names_choose_among_overloads(module: spy.Module) -> None:
         module.by_name(1.0, d=3)
 
 
+@one_device
 def test_a_map_settles_a_tie(module: spy.Module) -> None:
     assert module.int_or_float.map("float")(True) == 2
     assert module.int_or_float.map(x=int)(True) == 1
@@ -502,6 +508,7 @@ def test_a_map_settles_a_tie(module: spy.Module) -> None:
     assert module.crossed.map("float", "int")(1, 1) == 2
 
 
+@one_device
 def test_what_generics_stand_for(module: spy.Module) -> None:
     x = ramp("f4", 5, 3)
     tensor = spy.Tensor.from_numpy(module.device, x)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.depth import is_deep, one_in
+from tests.depth import is_deep, one_in, sampled
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -104,6 +104,7 @@ PROGRAMS = {
 }  # fmt: skip
 
 
+@sampled(2)
 @pytest.mark.parametrize("program", one_in(2, PROGRAMS))
 def test_nothing_is_left(backend_name: str, program: str, pytestconfig: pytest.Config) -> None:
     times = 100 if (is_deep(pytestconfig) and backend_name == "cpu") or pytestconfig.getoption("--long") else 20

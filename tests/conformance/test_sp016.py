@@ -13,6 +13,10 @@ import numpy as np
 import pytest
 
 import slangpy_rt as spy
+from tests.depth import every_device, one_device
+
+# What these test does not depend on the device.
+pytestmark = one_device
 
 # The text's functions return something where there they return nothing, so that there is something to check.
 SLANG = """
@@ -74,6 +78,7 @@ def pb() -> Any:
     return np.random.default_rng(2).random(1024)
 
 
+@every_device
 def test_dispatch_of_an_entry_point(device: spy.Device, module: spy.Module, pa: Any, pb: Any) -> None:
     bufferA = spy.NDBuffer(device, shape=(1024,))
     bufferB = spy.NDBuffer(device, shape=(1024,))

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 import slangpy_rt as spy
 from slangpy_rt.backends.base import Buffer
+from tests.depth import one_device
 
 SOURCE = """
 float add(float a, float b) { return a + b; }
@@ -89,6 +90,7 @@ def test_kernels_and_gradients_on_streams(module: spy.Module) -> None:
     np.testing.assert_array_equal(a.grad.numpy(), np.full(100, 5))
 
 
+@one_device
 def test_a_deterministic_derivative_on_a_stream(backend_name: str) -> None:
     with spy.Device(backend_name, deterministic=True) as device:
         module = spy.Module.load_from_source(device, "streams", SOURCE)
@@ -367,6 +369,7 @@ assert x.numpy()[0] == 4
 """
 
 
+@one_device
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no fork")
 def test_a_forked_child_is_told(backend_name: str) -> None:
     done = subprocess.run(

@@ -13,6 +13,10 @@ from _gaps import pointer
 from _structs import assert_same
 
 import slangpy_rt as spy
+from tests.depth import one_device
+
+# What these test does not depend on the device.
+pytestmark = one_device
 
 SLANG = """
 import slangpy_rt;

@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pytest
 
 import slangpy_rt as spy
+from tests.depth import sampled
 
 SLANG = """
 import slangpy_rt;
@@ -146,6 +147,7 @@ def test_read_and_write_in_place(device: spy.Device, module: spy.Module) -> None
     np.testing.assert_array_equal(mine, host * 2)
 
 
+@sampled(4)
 @pytest.mark.parametrize("shape", [(7,), (3, 5), (2, 3, 4), (1,), (1, 4), (4, 1), (1, 1, 1), (0, 3)])
 def test_grid(module: spy.Module, shape: tuple[int, ...]) -> None:
     # x is the last dimension, as in a texture.

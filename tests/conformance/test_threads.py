@@ -22,7 +22,7 @@ import numpy.typing as npt
 import pytest
 
 import slangpy_rt as spy
-from tests.depth import deep
+from tests.depth import deep, one_device, sampled
 
 THREADS = 8
 PATIENCE = 120.0  # seconds until a thread counts as hung; the longest test takes some seconds alone
@@ -95,6 +95,7 @@ def on(device: spy.Device, array: Any) -> spy.Tensor:
 # Calls.
 
 
+@one_device
 def test_prepared_calls(device: spy.Device, module: spy.Module) -> None:
     size = 1000
     sample = on(device, numbers(0, size))
@@ -123,6 +124,7 @@ def test_one_kernel_over_other_sizes(device: spy.Device, module: spy.Module) -> 
     together(work)
 
 
+@sampled(3)
 @pytest.mark.parametrize("turn", range(3))
 def test_the_first_call_of_a_module(device: spy.Device, monkeypatch: pytest.MonkeyPatch, turn: int) -> None:
     text = f"{SLANG}// {os.urandom(8).hex()}"
@@ -147,6 +149,7 @@ def test_the_first_call_of_a_module(device: spy.Device, monkeypatch: pytest.Monk
     assert all(f is functions[0] for f in functions) and len(compiled) == 1
 
 
+@one_device
 def test_first_calls_of_other_kernels(device: spy.Device) -> None:
     types = ["int", "uint", "float", "int64_t"]
     module = spy.Module.load_from_source(device, "test_threads_kernels", f"{SLANG}// {os.urandom(8).hex()}")
@@ -163,6 +166,7 @@ def test_first_calls_of_other_kernels(device: spy.Device) -> None:
     together(work)
 
 
+@one_device
 def test_one_file_loaded_by_all(device: spy.Device, tmp_path: Path) -> None:
     path = tmp_path / "shared.slang"
     text = "struct P { float x; float y; }\nfloat sum(P p) { return p.x + p.y; }\n"
@@ -177,6 +181,7 @@ def test_one_file_loaded_by_all(device: spy.Device, tmp_path: Path) -> None:
     together(work)
 
 
+@one_device
 def test_a_device_a_thread(backend_name: str) -> None:
     text = f"{SLANG}// {os.urandom(8).hex()}"
 
@@ -191,6 +196,7 @@ def test_a_device_a_thread(backend_name: str) -> None:
     together(work, 4)
 
 
+@one_device
 def test_every_thread_sees_an_edit(device: spy.Device, tmp_path: Path) -> None:
     path = tmp_path / "edited.slang"
     path.write_text("int value(int x) { return x; }\n")
@@ -311,6 +317,7 @@ def test_views_of_one_array(device: spy.Device, module: spy.Module) -> None:
 # Arguments of the host.
 
 
+@sampled(2)
 @pytest.mark.parametrize(("size", "turns"), [(1, 100), (300, 100), (20_000, 40), (300_000, 8), (3_000_000, 2)])
 def test_numpy_arguments(module: spy.Module, size: int, turns: int) -> None:
     def work(k: int) -> None:
@@ -324,6 +331,7 @@ def test_numpy_arguments(module: spy.Module, size: int, turns: int) -> None:
     together(work)
 
 
+@one_device
 def test_every_kind_of_argument(device: spy.Device, module: spy.Module) -> None:
     def work(k: int) -> None:
         x = numbers(k, 999)
@@ -392,6 +400,7 @@ def test_derivatives(device: spy.Device, module: spy.Module) -> None:
     together(work)
 
 
+@one_device
 def test_the_first_derivative(device: spy.Device) -> None:
     module = spy.Module.load_from_source(device, "test_threads_first_bwds", f"{SLANG}// {os.urandom(8).hex()}")
 

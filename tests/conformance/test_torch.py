@@ -14,7 +14,10 @@ import torch
 from _gradient_functions import CASES, HELPERS, shapes
 
 import slangpy_rt as spy
-from tests.depth import one_in
+from tests.depth import every_device, one_device, one_in, sampled
+
+# What these test does not depend on the device.
+pytestmark = one_device
 
 Requires = Callable[..., None]
 
@@ -169,6 +172,7 @@ def test_results_and_what_is_written(module: spy.Module) -> None:
 
 
 # Slang has dst on GPUs alone.
+@sampled(4)
 @pytest.mark.parametrize("name", one_in(4, [name for name in CASES if name != "dst"][:40]))
 @pytest.mark.parametrize("place", ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"])
 def test_gradients_are_torchs(device: spy.Device, place: str, name: str) -> None:
@@ -195,6 +199,7 @@ def test_gradients_are_torchs(device: spy.Device, place: str, name: str) -> None
         torch.testing.assert_close(m.grad, t.grad, rtol=2e-3, atol=2e-3 * max(scale, 1e-3))
 
 
+@every_device
 def test_gradcheck(module: spy.Module, requires: Requires) -> None:
     requires("double")
     x = torch.rand(3, 4, dtype=torch.float64, requires_grad=True)
@@ -358,6 +363,7 @@ def test_a_second_derivative_is_refused(module: spy.Module) -> None:
         (first * x).sum().backward()
 
 
+@every_device
 def test_a_training_loop(module: spy.Module) -> None:
     """The same steps as with torch's own operations."""
     torch.manual_seed(0)

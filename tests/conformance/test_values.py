@@ -12,6 +12,10 @@ from _gaps import narrowest
 
 import slangpy_rt as spy
 from slangpy_rt.core.dtypes import NUMPY_OF
+from tests.depth import every_device, one_device
+
+# What these test does not depend on the device.
+pytestmark = one_device
 
 SLANG = """
 enum Color { Red, Green = 5, Blue }
@@ -150,6 +154,7 @@ def test_pointers(device: spy.Device, module: spy.Module, requires: Any) -> None
 # Cells.
 
 
+@every_device
 def test_cells(module: spy.Module) -> None:
     q, r = spy.intRef(), spy.ValueRef()
     assert module.divide(17, 5, q, r) is None
@@ -190,6 +195,7 @@ def test_cells_to_read_from(module: spy.Module) -> None:
 # Vectors and matrices that know their Slang types.
 
 
+@every_device
 def test_vectors(module: spy.Module) -> None:
     v = spy.float3(1, 2, 3)
     assert (v.x, v.y, v.z) == (1, 2, 3) and v.shape == (3,) and v.dtype == np.float32

@@ -168,9 +168,10 @@ class World:
 # For the rest of the package, or the end of what others use.
 # What numpy_async returns has to be awaited.
 INTERNAL = {
-    "numpy_async", "of", "forget", "source_changed", "recorded", "result_of", "launch", "close", "layout",
-    "alloc", "alloc_shared", "upload", "download", "download_async", "clear", "replay", "lane_of",
-    "open_shared", "relink", "guests", "stream_on", "queue_launch", "show_printed", "host_array", "log",
+    "numpy_async", "of", "forget", "source_changed", "recorded", "result_of", "launch", "close",
+    "alloc", "alloc_shared", "upload", "download", "download_async", "clear", "replay",
+    "open_shared", "relink", "queue_launch", "observe", "unobserve", "begin_order", "once", "show_printed",
+    "host_array",
     "check_open", "forked", "moves", "folds", "number", "info", "check", "expression", "key", "scalars",
     "values", "defaults", "indexed",
 }  # fmt: skip

@@ -12,10 +12,14 @@ import pytest
 
 import slangpy_rt as spy
 from slangpy_rt.tools import cli
+from tests.depth import is_deep, one_device, random_cases
 from tests.errors import _wrong_arguments as wrong
 
-# Of so many attempts the default run makes one; --long makes all.
-_SHARE = 5
+# What these test does not depend on the device.
+pytestmark = one_device
+
+# Of so many attempts the default run makes one, and --deep; --long makes all.
+_SHARE, _DEEP_SHARE = 20, 5
 
 
 @pytest.fixture
@@ -26,13 +30,15 @@ def world(device: spy.Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         yield wrong.World(device, other, tmp_path)
 
 
+@random_cases
 def test_every_callable_with_every_wrong_argument(
     world: wrong.World, pytestconfig: pytest.Config, capfd: pytest.CaptureFixture[str]
 ) -> None:
     bad: list[str] = []
     count = 0
+    share = 1 if pytestconfig.getoption("--long") else _DEEP_SHARE if is_deep(pytestconfig) else _SHARE
     for number, (name, call) in enumerate(wrong.attempts(world)):
-        if number % _SHARE and not pytestconfig.getoption("--long"):
+        if number % share:
             continue
         count += 1
         try:
@@ -44,7 +50,7 @@ def test_every_callable_with_every_wrong_argument(
     gc.collect()
     printed = capfd.readouterr()
     assert not bad, f"{len(bad)} of {count}:\n" + "\n".join(bad[:40])
-    assert count > 4500
+    assert count > 22_500 // share
     assert (printed.out, printed.err) == ("", "")
     # The device is as good as before.
     np.testing.assert_array_equal(world.module.add(np.arange(3, dtype=np.float32), 1.0), [1, 2, 3])

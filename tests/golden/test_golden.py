@@ -15,8 +15,10 @@ from slangpy_rt_codegen import CallSpec, Operand, block_fields, emit
 
 from slangpy_rt.core.target import Target
 from slangpy_rt.core.types import LayoutField
+from slangpy_rt.slang.locate import shader_directory
 from slangpy_rt.slang.session import Session
-from slangpy_rt.slang.source import new_session, shader_directory
+from slangpy_rt.slang.sessions import new_session
+from tests.depth import sampled
 
 FOLDER = Path(__file__).parent
 TARGETS = {
@@ -295,6 +297,7 @@ def sessions() -> Iterator[dict[str, Session]]:
         session.close()
 
 
+@sampled(3)
 @pytest.mark.parametrize("name", SPECS)
 def test_the_text_compiles_and_lies_as_computed(sessions: dict[str, Session], name: str) -> None:
     spec = SPECS[name]

@@ -1,0 +1,156 @@
+"""From a CallSpec to the Slang text of its kernel.
+
+The text reads as if written by hand: a struct of arguments, the code of one element, an entry point. How
+elements are loaded and stored is in shaders/_spy_library.slang. Every name that a user's could meet begins with
+``_spy_``: of functions, variables and types; members of the argument block are found behind its name alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from slangpy_rt_codegen.derivative import derivative_body, primal
+from slangpy_rt_codegen.expressions import (
+    address_of,
+    as_words,
+    element_load,
+    element_store,
+    index_parameter,
+    is_wide,
+    load_from,
+    load_wide,
+    pointer_to,
+    put_in_wide,
+    record_name,
+    scalar_of_wide,
+    store_to,
+    store_wide,
+    sum_parameters,
+)
+from slangpy_rt_codegen.layout import block_fields
+from slangpy_rt_codegen.names import respelled
+from slangpy_rt_codegen.ranges import range_entry
+from slangpy_rt_codegen.spec import CallSpec, Operand, Record
+from slangpy_rt_codegen.threads import thread_entry
+from slangpy_rt_codegen.variables import drain, fill, is_array
+
+
+def emit(spec: CallSpec) -> str:
+    """Write the kernel: ``_spy_run`` for a range target, ``_spy_kernel`` for the others."""
+    code = []
+    if spec.width == 1 or not spec.indexed:
+        code.append(_element(spec))
+    if spec.width > 1:
+        code.append(_neighbours(spec))
+    code.append(range_entry(spec) if spec.entry == "range" else thread_entry(spec))
+    moves = [
+        move for r in spec.records for name, move in _record(spec, r) if any(f"{name}(" in part for part in code)
+    ]
+    function = [primal(spec)] if spec.derivative else []
+    text = "\n".join([_head(spec), *moves, _struct(spec), *function, *code])
+    return respelled(text, spec.hidden)
+
+
+def _head(spec: CallSpec) -> str:
+    imports = "".join(f"import {name};\n" for name in ("_spy_library", *spec.modules))
+    constants = "".join(f"{line}\n" for line in spec.constants)
+    return f"// {spec.title}\n{imports}{constants}"
+
+
+def _record(spec: CallSpec, record: Record) -> tuple[tuple[str, str], tuple[str, str]]:
+    """Functions that read and write a struct field by field, as each target lays structs out in its own way.
+
+    Their names and their texts. The address is a number: NVIDIA's Vulkan driver (580) crashes on a pointer to
+    uint8_t that becomes one to int8_t.
+    """
+    name, type_ = record_name(spec, record), record.type
+    loads, stores = "", ""
+    for f in record.fields:
+        at = f"{pointer_to(spec, f.scalar)}(_spy_at + {f.offset})"
+        loads += f"    _spy_value{f.path} = {load_from(f.type, f.via, at)};\n"
+        stores += f"    {store_to(f.type, f.via, at, f'_spy_value{f.path}')}\n"
+    head = f"{type_} _spy_load_{name}(uint64_t _spy_at)"
+    load = f"{head}\n{{\n    {type_} _spy_value;\n{loads}    return _spy_value;\n}}\n"
+    store = f"void _spy_store_{name}(uint64_t _spy_at, {type_} _spy_value)\n{{\n{stores}}}\n"
+    return (f"_spy_load_{name}", load), (f"_spy_store_{name}", store)
+
+
+def _struct(spec: CallSpec) -> str:
+    lines = "".join(f"    {f.declaration};\n" for f in block_fields(spec))
+    return f"struct _spy_Call\n{{\n{lines}}}\n"
+
+
+def _element(spec: CallSpec) -> str:
+    """The code of one element."""
+    body = _body(spec, lambda o: element_load(spec, o), lambda o, value: element_store(spec, o, value))
+    lines = "".join(f"    {line}\n" for line in body)
+    parameters = (
+        ", uint3 _spy_thread, uint3 _spy_local, uint3 _spy_group"
+        if spec.raw
+        else f", {spec.index} _spy_i{index_parameter(spec)}{sum_parameters(spec)}"
+    )
+    return f"void _spy_element(_spy_Call _spy_call{parameters})\n{{\n{lines}}}\n"
+
+
+def _neighbours(spec: CallSpec) -> str:
+    """The code of ``width`` neighbours, through wide loads and stores of scalars."""
+    w = spec.width
+    before, after = [], []
+    for o in spec.leaves:
+        if o.summed:
+            continue
+        if o.access == "scatter":
+            # Neighbours are added up first, or else added in one go.
+            type_ = f"vector<{o.scalar}, {w}>" if is_wide(o) else o.type
+            before.append(f"{type_} _spy_p_{o.name} = {type_}._spy_zero();")
+            after.append(f"{type_}._spy_scatter({address_of(spec, o)}, _spy_p_{o.name});")
+            continue
+        if not is_wide(o):
+            continue
+        value = "" if o.access == "out" else f" = {load_wide(spec, o)}"
+        before.append(f"vector<{'uint' if as_words(spec, o) else o.scalar}, {w}> _spy_p_{o.name}{value};")
+        if o.access not in ("in", "seed"):
+            after.append(store_wide(spec, o))
+
+    def put(o: Operand, value: str) -> str:
+        wide = is_wide(o) or o.access == "scatter"
+        return put_in_wide(spec, o, value) if wide else element_store(spec, o, value)
+
+    inside = _body(spec, lambda o: scalar_of_wide(o) if is_wide(o) else element_load(spec, o), put)
+    lines = "".join(f"    {line}\n" for line in before)
+    lines += f"    [ForceUnroll]\n    for (int _spy_k = 0; _spy_k < {w}; ++_spy_k)\n    {{\n"
+    lines += "".join(f"        {line}\n" for line in inside) + "    }\n"
+    lines += "".join(f"    {line}\n" for line in after)
+    parameters = f"{index_parameter(spec)}{sum_parameters(spec)}"
+    return f"void _spy_neighbours(_spy_Call _spy_call, {spec.index} _spy_i{parameters})\n{{\n{lines}}}\n"
+
+
+def _body(spec: CallSpec, load: Callable[[Operand], str], store: Callable[[Operand, str], str]) -> list[str]:
+    """The lines that load the arguments, call the function and store what it wrote."""
+    if spec.derivative:
+        return derivative_body(spec, load, store)
+    before, arguments, after = [], [], []
+    for name, o in spec.assigned:
+        before += fill(o, name, load)
+    for n, o in enumerate(spec.operands):
+        plain = o.access == "in" and o.mode != "parts" and not (o.mode == "value" and is_array(o))
+        if o.mode in ("tensor", "pointer") or (plain and not (spec.method and n == 0)):
+            arguments.append(load(o))
+            continue
+        # What is written to, and arrays, need a name.
+        name = f"_spy_v_{o.name}"
+        if o.mode == "parts" or o.access == "out":
+            before.append(f"{o.type} {name};")
+            before += fill(o, name, load)
+        else:
+            before.append(f"{o.type} {name} = {load(o)};")
+        arguments.append(name)
+        after += drain(o, name, store)
+    owner = f"{arguments.pop(0)}." if spec.method else ""
+    call = f"{owner}{spec.function}({', '.join(arguments)})"
+    if spec.result is None:
+        return [*before, f"{call};", *after]
+    if spec.result.mode == "parts":
+        name = f"_spy_v_{spec.result.name}"
+        return [*before, f"{spec.result.type} {name} = {call};", *drain(spec.result, name, store), *after]
+    return [*before, store(spec.result, call), *after]

@@ -1,0 +1,221 @@
+"""Expressions and statements of one operand: its address, its loads and stores, alone or with its neighbours.
+
+What a thread adds up for gradients is declared and added to memory by what stands here too; who calls it when is up
+to the entries.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from slangpy_rt_codegen.layout import VALUE_STORAGE
+from slangpy_rt_codegen.spec import CallSpec, Operand, Record
+from slangpy_rt_codegen.variables import is_array
+
+# Whole arrays that know where their gradients are, and how many gradients those are.
+_DIFFERENTIABLE = {"DiffTensor": 1, "WDiffTensor": 2, "RWDiffTensor": 2}
+_SIZED = re.compile(r"(.*?[a-z_])([1-4])(?:x([1-4]))?$")
+
+
+def index_of(spec: CallSpec) -> str:
+    """An element's index in each dimension."""
+    return f"_spy_unravel<{spec.rank}>(_spy_i, _spy_call.shape)"
+
+
+def address_of(spec: CallSpec, o: Operand) -> str:
+    """Where in memory an element's value lies."""
+    if o.mode == "linear":
+        return f"_spy_call.v_{o.name} + {_times(o.count, '_spy_i')}"
+    if o.mode == "strided":
+        return f"_spy_address(_spy_call.v_{o.name}, _spy_index, _spy_call.stride_{o.name})"
+    return f"_spy_call.v_{o.name}"
+
+
+def pointer_to(spec: CallSpec, scalar: str) -> str:
+    """What makes an address out of a number."""
+    return f"_spy_Address<{scalar}>" if spec.entry == "handle" else f"({scalar} *)"
+
+
+def _bits(spec: CallSpec, address: str) -> str:
+    """An address as a number."""
+    return f"({address}).bits" if spec.entry == "handle" else f"uint64_t({address})"
+
+
+def element_load(spec: CallSpec, o: Operand) -> str:
+    """The value of one element."""
+    if o.mode == "value":
+        names = [f"_spy_call.v_{o.name}[{k}]" for k in range(o.count)] if o.count > 1 else [f"_spy_call.v_{o.name}"]
+        if o.via:
+            return f"{o.type}({names[0]})"
+        return _build(o.type, iter(names), VALUE_STORAGE.get(o.scalar, o.scalar))
+    if o.mode == "computed":
+        return o.code
+    if o.mode == "pointer":
+        return f"_spy_call.v_{o.name}"
+    if o.mode == "tensor":
+        data = _walked(o, bool(o.step))
+        gradients = "".join(f", {_gradient_of(spec, o, g)}" for g in _tensor_gradients(o))
+        return f"{o.type}({_bits(spec, data)}, _spy_call.shape_{o.name}, _spy_call.stride_{o.name}{gradients})"
+    record = _record_of(spec, o)
+    if record is None:
+        return load_from(o.type, o.via, address_of(spec, o))
+    name, at = record_name(spec, record), _bits(spec, address_of(spec, o))
+    if not is_array(o):
+        return f"_spy_load_{name}({at})"
+    return "{" + ", ".join(f"_spy_load_{name}({at} + {k})" for k in range(0, o.count, record.size)) + "}"
+
+
+def _tensor_gradients(o: Operand) -> tuple[Operand | None, ...]:
+    """What a whole array takes besides itself: the gradient to read, if it is written, and the one to add to."""
+    count = _DIFFERENTIABLE.get(o.type.partition("<")[0], 0)
+    return (o.grad_in, o.grad_out)[2 - count :]
+
+
+def _gradient_of(spec: CallSpec, o: Operand, g: Operand | None) -> str:
+    if g is None:
+        return f"0, _spy_call.stride_{o.name}"
+    return f"{_bits(spec, _walked(g, g.step == 'next'))}, _spy_call.stride_{g.name}"
+
+
+def _walked(o: Operand, walked: bool) -> str:
+    """The address of a whole array, of which elements of the call may see different parts."""
+    return (
+        f"_spy_address(_spy_call.v_{o.name}, _spy_index, _spy_call.step_{o.name})"
+        if walked
+        else f"_spy_call.v_{o.name}"
+    )
+
+
+def element_store(spec: CallSpec, o: Operand, value: str) -> str:
+    """What stores one element's value, or adds it to a gradient."""
+    if o.summed:
+        return addition(f"_spy_s_{o.name}", o.type, value)
+    if o.access in ("accumulate", "scatter"):
+        return f"{o.type}._spy_{o.access}({address_of(spec, o)}, {value});"
+    record = _record_of(spec, o)
+    if record is None:
+        return store_to(o.type, o.via, address_of(spec, o), value)
+    name, at = record_name(spec, record), _bits(spec, address_of(spec, o))
+    if not is_array(o):
+        return f"_spy_store_{name}({at}, {value});"
+    ends = enumerate(range(0, o.count, record.size))
+    return " ".join(f"_spy_store_{name}({at} + {k}, {value}[{n}]);" for n, k in ends)
+
+
+def load_from(type_: str, via: str, at: str) -> str:
+    return f"{type_}({via}._spy_load({at}))" if via else f"{type_}._spy_load({at})"
+
+
+def store_to(type_: str, via: str, at: str, value: str) -> str:
+    return f"{via}._spy_store({at}, {via}({value}));" if via else f"{type_}._spy_store({at}, {value});"
+
+
+def _build(type_: str, scalars: Iterator[str], stored: str) -> str:
+    """An element out of its scalars."""
+    if type_.startswith("Array<"):
+        inner, _, length = type_[len("Array<") : -1].rpartition(", ")
+        return "{" + ", ".join(_build(inner, scalars, stored) for _ in range(int(length))) + "}"
+    sized = _SIZED.match(type_)
+    if sized is None:
+        scalar = next(scalars)
+        return f"{scalar} != 0" if type_ == "bool" else scalar if type_ == stored else f"{type_}({scalar})"
+    count = int(sized[2]) * int(sized[3] or 1)
+    items = [next(scalars) for _ in range(count)]
+    if sized[1] == "bool":
+        items = [f"{s} != 0" for s in items]
+    return f"{type_}({', '.join(items)})"
+
+
+def as_words(spec: CallSpec, o: Operand) -> bool:
+    """Whether bytes are handled as words, for a language without a type for them."""
+    return spec.entry == "handle" and o.type == "bool"
+
+
+def load_wide(spec: CallSpec, o: Operand) -> str:
+    at = address_of(spec, o)
+    if as_words(spec, o):
+        return f"_spy_loadBytes<{spec.width}>({_bits(spec, at)})"
+    return f"_spy_loadWide<{o.scalar}, {spec.width}>({at})"
+
+
+def store_wide(spec: CallSpec, o: Operand) -> str:
+    at, value = address_of(spec, o), f"_spy_p_{o.name}"
+    if as_words(spec, o):
+        return f"_spy_storeBytes<{spec.width}>({_bits(spec, at)}, {value});"
+    return f"_spy_storeWide<{o.scalar}, {spec.width}>({at}, {value});"
+
+
+def scalar_of_wide(o: Operand) -> str:
+    """A scalar out of its neighbours."""
+    value = f"_spy_p_{o.name}[_spy_k]"
+    if o.via.startswith("_spy_bfloat16"):
+        return f"{o.type}({o.via}.of({value}))"
+    return f"{o.type}({value})" if o.via else _build(o.type, iter([value]), o.scalar)
+
+
+def put_in_wide(spec: CallSpec, o: Operand, value: str) -> str:
+    """Assignment of a scalar to its place among its neighbours, or addition to a gradient there."""
+    if o.access == "scatter" and not is_wide(o):
+        return addition(f"_spy_p_{o.name}", o.type, value)
+    if o.summed:
+        return f"_spy_s_{o.name}[_spy_k] += {value};"
+    if o.access in ("accumulate", "scatter"):
+        return f"_spy_p_{o.name}[_spy_k] += {value};"
+    if o.type == "bool":
+        value = f"{'uint' if as_words(spec, o) else 'uint8_t'}({value} ? 1 : 0)"
+    return f"_spy_p_{o.name}[_spy_k] = {f'{o.via}({value})' if o.via else value};"
+
+
+def addition(name: str, type_: str, value: str) -> str:
+    return f"{name} = {type_}._spy_sum({name}, {value});" if type_.startswith("Array<") else f"{name} += {value};"
+
+
+def sum_variables(spec: CallSpec, *accesses: str) -> str:
+    """Variables for what one thread has for gradients of that kind."""
+    return "".join(
+        f"    {summed_type(spec, o)} _spy_s_{o.name} = {summed_type(spec, o)}._spy_zero();\n"
+        for o in spec.sums
+        if o.access in accesses
+    )
+
+
+def summed_type(spec: CallSpec, o: Operand) -> str:
+    """The type of what a thread adds up for a gradient."""
+    return f"vector<{o.scalar}, {spec.width}>" if spec.width > 1 and is_wide(o) else o.type
+
+
+def sum_addition(spec: CallSpec, o: Operand) -> str:
+    """The addition to memory of what a thread has for a gradient."""
+    return f"{summed_type(spec, o)}._spy_scatter({address_of(spec, o)}, _spy_s_{o.name});"
+
+
+def sum_parameters(spec: CallSpec) -> str:
+    return "".join(f", inout {summed_type(spec, o)} _spy_s_{o.name}" for o in spec.sums)
+
+
+def index_parameter(spec: CallSpec) -> str:
+    return f", {spec.index} _spy_index[{spec.rank}]" if spec.indexed else ""
+
+
+def _record_of(spec: CallSpec, o: Operand) -> Record | None:
+    """The struct that an array holds, alone or in arrays."""
+    element = o.type
+    while element.startswith("Array<"):
+        element = element[len("Array<") : element.rindex(",")]
+    return next((r for r in spec.records if r.type == element), None)
+
+
+def record_name(spec: CallSpec, record: Record) -> str:
+    """An identifier for a struct; a number keeps ``A<B>`` apart from ``A_B``."""
+    words = [re.sub(r"\W+", "_", r.type).strip("_") for r in spec.records]
+    own = spec.records.index(record)
+    return words[own] if words.count(words[own]) == 1 else f"{own}_{words[own]}"
+
+
+def is_wide(o: Operand) -> bool:
+    return o.mode == "linear" or (o.mode == "strided" and o.step == "next")
+
+
+def _times(count: int, name: str) -> str:
+    return name if count == 1 else f"{count} * {name}"

@@ -1,0 +1,176 @@
+"""Values of structs and of what has parts: how one is taken apart for a parameter, or many put into an array.
+
+The parts are bound in ``bind``; nothing here makes a ``Bound``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from operator import itemgetter
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from slangpy_rt.arguments.adapters import describe, is_plain_sequence
+from slangpy_rt.arguments.bind_array import container
+from slangpy_rt.arguments.scope import Scope
+from slangpy_rt.arrays.differentiable import DiffPair, GradientRef
+from slangpy_rt.arrays.ndbuffer import MOST_DIMENSIONS, NDBuffer
+from slangpy_rt.core.conversion import Named, as_element, check_fields, check_type, item_type
+from slangpy_rt.core.dtypes import Storage, scalar_type
+from slangpy_rt.core.errors import BindError
+from slangpy_rt.core.structs import fields_of
+from slangpy_rt.core.types import Field, Param, SlangType
+
+# How to get a value's parts, and the place, name and type of each.
+Parts = tuple[Callable[[Any], Any], list[tuple[str, str, SlangType]]]
+
+# The types of parameters that take a value and its derivative begin so.
+PAIR = "DifferentialPair<"
+
+
+def parts_of(where: str, scope: Scope, param: Param, value: Any) -> Parts | None:
+    """How to take a value apart for a parameter, or None for one that stays whole."""
+    type_ = param.type
+    if type_.name.startswith(PAIR):
+        return _pair_parts(where, scope, type_, value)
+    if isinstance(value, (NDBuffer, np.ndarray)):
+        return one_part(type_) if holds_one_array(type_) else None
+    # To what is no struct, a named tuple is a tuple.
+    fields = fields_of(value) if type_.kind == "struct" or not isinstance(value, tuple) else None
+    if fields is not None:
+        return _named_parts(where, scope, type_, value)
+    if not isinstance(value, (list, tuple)):
+        return None
+    if type_.kind == "struct" and _lists_structs(value):
+        return None
+    if type_.kind == "struct":
+        if value and not type_.fields:  # of Slang's own, such as Tuple
+            return None
+        if len(value) != len(type_.fields):
+            names = ", ".join(f.name for f in type_.fields)
+            raise BindError(f"{where} is {describe(value)}; '{type_.name}' has {len(type_.fields)} fields: {names}.")
+        return (lambda v: v), [(f".{f.name}", f.name, f.type) for f in type_.fields]
+    whole = is_plain_sequence(value) or type_.kind not in ("vector", "matrix", "array")
+    if whole and not (type_.kind == "array" and _holds_structs(type_)):
+        return None
+    if len(value) != type_.shape[0]:
+        raise BindError(f"{where} is {describe(value)}; '{type_.name}' takes {type_.shape[0]} values.")
+    inner = item_type(type_)
+    return (lambda v: v), [(f"[{k}]", f"{k}", inner) for k in range(type_.shape[0])]
+
+
+def holds_one_array(type_: SlangType) -> bool:
+    """Whether a struct is a whole array in disguise, as ``MLP`` is: what it is made of is one array parameter."""
+    return type_.kind == "struct" and len(type_.fields) == 1 and container(type_.fields[0].type) is not None
+
+
+def one_part(type_: SlangType) -> Parts:
+    """A value for the only field of a struct."""
+    return (lambda v: (v,)), [(f".{f.name}", f.name, f.type) for f in type_.fields]
+
+
+def concrete(where: str, scope: Scope, type_: SlangType, value: Any) -> SlangType:
+    """The struct that a value brings for a parameter of an interface type."""
+    if isinstance(value, NDBuffer):
+        found: Any = value.dtype
+    else:
+        found = value.get("_type") if isinstance(value, dict) else None
+        found = getattr(found, "slang_type", found)
+        if isinstance(found, str):
+            found = scope.named(where, found)
+    if not isinstance(found, SlangType) or found.kind != "struct":
+        raise BindError(
+            f"{where} is {describe(value)}; '{type_.name}' is an interface: name the struct, as in "
+            "{'_type': 'Name', ...}, or pass an array of structs."
+        )
+    if not scope.source.conforms(found.name, type_.name):
+        raise BindError(f"{where} is a '{found.name}', which does not implement '{type_.name}'.")
+    return found
+
+
+def structs_array(
+    where: str,
+    type_: SlangType,
+    value: list[Any],
+    stored: Storage,
+    shape: tuple[int, ...],
+    named: Named | None = None,
+) -> npt.NDArray[Any]:
+    """Structs' values in nested lists as a structured array."""
+    out = np.zeros(shape, stored.dtype)
+    for place in np.ndindex(*shape):
+        item: Any = value
+        for k in place:
+            item = item[k]
+        out[place] = as_element(where + "".join(f"[{k}]" for k in place), type_, item, named)
+    return out
+
+
+def rows_of(where: str, value: Any) -> tuple[int, ...]:
+    """The shape of nested lists of structs' values."""
+    if not isinstance(value, list):
+        return ()
+    inner = {rows_of(f"{where}[{k}]", item) for k, item in enumerate(value)}
+    if len(inner) > 1:
+        raise BindError(f"{where} is a list with rows of different lengths: {describe(value)}.")
+    return (len(value), *inner.pop())
+
+
+def _pair_parts(where: str, scope: Scope, type_: SlangType, value: Any) -> Parts:
+    """A value and its derivative for a parameter that takes both as a pair."""
+    primal = type_.arguments[0]
+    assert isinstance(primal, SlangType)
+    gradient = SlangType("struct", f"{primal.name}.Differential") if primal.kind == "struct" else primal
+    places = [(".p", "p", primal), (".d", "d", gradient)]
+    if isinstance(value, NDBuffer) and value.layout.grads is not None:
+        return (lambda v: (v, v.grad)), places
+    if isinstance(value, DiffPair):
+        return (lambda v: (v, GradientRef(v))), places
+    if fields_of(value) is not None:
+        return _named_parts(
+            where, scope, replace(type_, fields=tuple(Field(name, t) for _, name, t in places)), value
+        )
+    if isinstance(value, (list, tuple)) and len(value) == 2:
+        return (lambda v: v), places
+    raise BindError(
+        f"{where} is {describe(value)}; '{type_.name}' takes an NDDifferentiableBuffer, a Tensor with gradients, "
+        "diff_pair(value, gradient), or both in a tuple."
+    )
+
+
+def _named_parts(where: str, scope: Scope, type_: SlangType, value: Any) -> Parts:
+    fields: Any = fields_of(value)
+    if type_.kind == "vector":
+        wanted = [(name, scalar_type(type_.scalar)) for name in "xyzw"[: type_.shape[0]]]
+    elif type_.kind == "struct":
+        wanted = [(f.name, f.type) for f in type_.fields]
+    else:
+        raise BindError(f"{where} is {describe(value)}, a struct's value; '{type_.name}' was expected.")
+    names = [name for name, _ in wanted]
+    check_type(where, type_, value, scope.named)
+    check_fields(where, type_.name, names, value, fields)
+
+    def parts(v: Any) -> list[Any]:
+        found = fields_of(v)
+        assert found is not None
+        return [found[name] for name in names]
+
+    # Calls with dicts are repeated, and this is four times as fast.
+    quick = itemgetter(*names) if type(value) is dict and len(names) > 1 else parts
+    return quick, [(f".{name}", name, kind) for name, kind in wanted]
+
+
+def _lists_structs(value: Any, depth: int = 0) -> bool:
+    """Whether nested lists hold structs' values only, by their fields."""
+    if depth == MOST_DIMENSIONS or not isinstance(value, list) or not value:
+        return False
+    return all(fields_of(v) is not None or _lists_structs(v, depth + 1) for v in value)
+
+
+def _holds_structs(type_: SlangType) -> bool:
+    while type_.kind == "array" and type_.element is not None:
+        type_ = type_.element
+    return type_.kind in ("struct", "enum")

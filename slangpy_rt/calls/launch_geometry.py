@@ -1,0 +1,133 @@
+"""How many threads run a call: thread groups and their limits, neighbours of one thread, sums by rows and columns.
+
+Sizes, strides and operands in, the same out; what an operand is was decided in ``operands``. ``host`` says that
+ranges of elements run on the CPU, without thread groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import gcd, prod
+
+from slangpy_rt_codegen import GROUP_SIZE, Operand
+
+from slangpy_rt.arguments.accumulation import spacing
+from slangpy_rt.arguments.bound import Bound
+from slangpy_rt.calls.operands import Leaf
+from slangpy_rt.core.dtypes import NUMPY_OF
+from slangpy_rt.core.errors import UnsupportedError
+from slangpy_rt.core.shapes import Shape, contiguous
+from slangpy_rt.core.target import Caps
+
+# Scalars of a gradient that a range of a call on the CPU keeps a copy of.
+_MAX_OWN = 1 << 15
+# Thread groups of a kernel in which every thread adds up what it has for a gradient: each ends in one atomic.
+MAX_WALKING = 1024
+
+
+def widen(host: bool, leaves: Sequence[Leaf], operands: list[Operand], shape: Shape) -> tuple[list[Operand], int]:
+    """The operands as threads that take several neighbours see them, and how many those are; 1 if impossible.
+
+    Scalars move in pieces of up to 16 bytes where they are walked in order. Vectors do not: on an H200, four
+    float3 a thread reach 3086 GB/s in 16-byte pieces, one float3 a thread 4090 in 4-byte ones. In a call of
+    several dimensions neighbours lie in one row, so rows have to be multiples of their number, and so far apart.
+    """
+    if host:
+        return operands, 1
+    sizes = [NUMPY_OF[leaf.bound.scalar].itemsize for leaf in leaves if leaf.bound.mode in ("array", "value")]
+    width = 2 if 8 in sizes else 4
+    wide = []
+    for leaf, o in zip(leaves, operands, strict=True):
+        b, strides = leaf.bound, leaf.strides
+        in_order = o.mode == "linear"
+        if o.mode == "strided":
+            in_order = strides[-1] == 1 and all(s % width == 0 for s in strides[:-1])
+            if shape[-1] % width or not (in_order or strides[-1] == 0):
+                return operands, 1
+            o = replace(o, step="next" if in_order else "same")
+        if o.mode in ("tensor", "gradient", "pointer", "computed"):
+            return operands, 1
+        if in_order and not (b.aligned and b.type.kind in ("scalar", "enum")):
+            return operands, 1
+        wide.append(o)
+    some = [o for o in wide if o.mode == "linear" or o.step == "next"]
+    return (wide, width) if some else (operands, 1)
+
+
+def add_rows(
+    host: bool, deterministic: bool, leaves: Sequence[Leaf], operands: list[Operand], shape: Shape, slots: int
+) -> tuple[list[Operand], int]:
+    """The operands with gradients that are added up by rows or columns of the call, and how many groups may walk.
+
+    A column is added up by threads that walk whole rows: each takes elements that are a multiple of a row apart. A
+    range adds to a copy of its own of a whole gradient that is small.
+    """
+    # Groups for whole rows: of 64 elements, any number of groups of 1024; of 1000 elements, a multiple of 125.
+    unit = max(shape[-1], 1) // gcd(max(shape[-1], 1), slots)
+    most = max(MAX_WALKING // unit, 1) * unit
+    pays = not host and unit <= MAX_WALKING and prod(shape) > most * slots
+    out = []
+    for leaf, o in zip(leaves, operands, strict=True):
+        strides = leaf.strides
+        outer = [s for s, n in zip(strides[:-1], shape, strict=False) if n > 1]
+        if o.access == "scatter" and o.mode == "strided":
+            if (pays or host) and not any(outer) and abs(strides[-1]) >= o.count:
+                o = replace(o, access="column")
+            elif host and strides[-1] == 0:
+                o = replace(o, access="row")
+        if host and o.mode == "gradient" and o.access == "accumulate" and not o.step:
+            o = replace(o, step="own") if _is_small(leaf.bound, deterministic) else o
+        out.append(o)
+    return out, most if any(o.access == "column" for o in out) else MAX_WALKING
+
+
+def _is_small(b: Bound, deterministic: bool) -> bool:
+    """Whether a range may have a copy of a whole gradient, which is to be zeroed and added up each time."""
+    shape, strides = b.view
+    dense = contiguous(shape, b.count * (spacing(b.scalar) if deterministic else 1))
+    gaps = any(n != 1 and s != d for n, s, d in zip(shape, strides, dense, strict=True))
+    return prod(shape) * b.count <= _MAX_OWN and not gaps
+
+
+def reach(shape: Shape, strides: Shape) -> int:
+    """The farthest scalar from the first, in either direction."""
+    ahead = behind = 0
+    for n, s in zip(shape, strides, strict=True):
+        if s > 0:
+            ahead += (n - 1) * s
+        else:
+            behind -= (n - 1) * s
+    return max(ahead, behind)
+
+
+def group_of(asked: tuple[int, ...], tiled: bool) -> tuple[int, ...]:
+    """Threads of a group in x, y and z; the user counts as arrays do, the last dimension last."""
+    if not asked:
+        return (GROUP_SIZE,)
+    return tuple(reversed(asked)) if tiled else (prod(asked),)
+
+
+def tiles(caps: Caps, info: str, group: tuple[int, ...], shape: Shape) -> tuple[int, int, int]:
+    """A dispatch whose groups cover the call as tiles; dimensions beyond a group's are counted by its last."""
+    n = len(group)
+    sizes = [*reversed(shape[len(shape) - n + 1 :]), prod(shape[: len(shape) - n + 1])]
+    groups = [-(-size // g) for size, g in zip(sizes, group, strict=True)]
+    x, y, z = (*groups, 1, 1)[:3]
+    if any(n > limit for n, limit in zip((x, y, z), caps.max_groups, strict=True)):
+        raise UnsupportedError(f"a call of {prod(shape):,} threads is more than {info} runs at once in tiles.")
+    return x, y, z
+
+
+def groups_of(host: bool, caps: Caps, info: str, threads: int, size: int) -> tuple[tuple[int, int, int], bool]:
+    """A dispatch of at least that many threads, and whether it runs in y as well."""
+    if host:
+        return (threads, 1, 1), False
+    limit = caps.max_groups
+    needed = -(-threads // size)
+    if needed <= limit[0]:
+        return (needed, 1, 1), False
+    y = -(-needed // limit[0])
+    if y > limit[1]:
+        raise UnsupportedError(f"a call of {threads:,} threads is more than {info} runs at once.")
+    return (-(-needed // y), y, 1), True

@@ -1,0 +1,126 @@
+"""From bound arguments to the operands of a kernel: their names, where their values come from, how they are nested.
+
+Which launch they are for is decided in ``launch_geometry``; no argument's value is looked at.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from math import prod
+
+from slangpy_rt_codegen import Operand
+
+from slangpy_rt.arguments.accumulation import adding
+from slangpy_rt.arguments.bound import Bound
+from slangpy_rt.calls.spelling import Spelling
+from slangpy_rt.core.dtypes import NUMPY_OF
+from slangpy_rt.core.shapes import Shape, contiguous
+
+
+class Leaf:
+    """A leaf with its name in the block and its strides along the merged call dimensions."""
+
+    __slots__ = ("bound", "member", "strides")
+
+    def __init__(self, bound: Bound, member: str, strides: Shape) -> None:
+        self.bound = bound
+        self.member = member
+        self.strides = strides
+
+    def add_fixed(self, values: dict[str, Shape]) -> None:
+        """Add what follows from shapes to ``values``, by its name in the block."""
+        if self.bound.mode == "tensor":
+            unit = NUMPY_OF[self.bound.scalar].itemsize
+            shape, strides = self.bound.view
+            values[f"shape_{self.member}"] = shape
+            values[f"stride_{self.member}"] = tuple([s * unit for s in strides])
+            values[f"step_{self.member}"] = self.strides
+        elif self.bound.mode == "array":
+            values[f"stride_{self.member}"] = self.strides
+
+
+def operand(leaf: Leaf, shape: Shape, rank: int, where: str, spell: Spelling, aliased: bool = False) -> Operand:
+    """The operand of a leaf, in a call of ``rank`` dimensions that were merged to ``shape``.
+
+    Parameters
+    ----------
+    where : str
+        The function, for messages.
+    aliased : bool
+        Whether several arguments add to gradients in one buffer.
+    """
+    b, member = leaf.bound, leaf.member
+    name, via = spell.type(b.type), b.scalar if b.type.kind == "enum" else b.via
+    if b.generator is not None:
+        scalars = b.generator.scalars()
+        # No parameter's name begins with a digit.
+        values = [Operand(f"{k}_{member}", s, s, 1, "in", "value") for k, s in enumerate(scalars)]
+        text = b.generator.expression(
+            f"{where}: argument '{b.name}'", b.type, [f"_spy_call.v_{v.name}" for v in values], rank, b.mapped
+        )
+        return Operand(member, name, "", 0, "in", "computed", code=text, parts=tuple(("", v) for v in values))
+    # bool is stored in bytes, but travels by value as a word.
+    scalar = "uint8_t" if b.scalar == "bool" and b.mode != "value" else b.scalar
+    if b.mode != "array":
+        if b.mode == "pointer":
+            assert b.type.element is not None
+            return Operand(member, name, spell.type(b.type.element), 1, b.access, "pointer")
+        walked = "next" if b.mode == "tensor" and any(leaf.strides) else ""
+        if b.mode == "tensor" and b.access in ("seed", "accumulate", "tangent"):
+            return Operand(member, name, scalar, b.count, b.access, "gradient", len(b.view[0]), walked)
+        return Operand(member, name, scalar, b.count, b.access, b.mode, len(b.view[0]), walked, via)
+    if not any(leaf.strides):
+        mode = "constant" if prod(shape) > 1 else "linear"
+    elif leaf.strides == contiguous(shape, b.count):
+        mode = "linear"
+    else:
+        mode = "strided"
+    access = adding(leaf.strides, shape, b.count, aliased) if b.access == "accumulate" else b.access
+    return Operand(member, name, scalar, b.count, access, mode, via=via)
+
+
+def trees_of(
+    every: Sequence[Bound],
+    names: dict[int, str],
+    leaves: Sequence[Bound],
+    operands: Sequence[Operand],
+    spell: Spelling,
+) -> list[Operand]:
+    """The operand of each argument, put together from those of its leaves."""
+    of_leaves = {id(b): o for b, o in zip(leaves, operands, strict=True)}
+    return [_tree(b, names, of_leaves, spell) for b in every]
+
+
+def _tree(b: Bound, names: dict[int, str], operands: dict[int, Operand], spell: Spelling) -> Operand:
+    if b.mode != "parts":
+        own = operands[id(b)]
+        if not b.gradients:
+            return own
+        grads = [operands[id(g)] if g is not None else None for g in (b.grad_in, b.grad_out)]
+        return replace(own, grad_in=grads[0], grad_out=grads[1])
+    parts = tuple([(place, _tree(part, names, operands, spell)) for place, part in b.parts])
+    return Operand(names[id(b)], spell.type(b.type), "", 0, b.access, "parts", parts=parts)
+
+
+def names_of(every: Sequence[Bound]) -> dict[int, str]:
+    """An identifier for each argument and each of its parts and gradients, of which no two are alike."""
+    out: dict[int, str] = {}
+    taken: set[str] = set()
+    todo = list(every)
+    # Parameters first: theirs stay as they are.
+    for b in todo:
+        name = identifier(b.name)
+        while name in taken:
+            name += "_"
+        taken.add(name)
+        out[id(b)] = name
+        if b.parts:
+            todo += [part for _, part in b.parts]
+        todo += b.gradients
+    return out
+
+
+def identifier(name: str) -> str:
+    return name if name.isidentifier() and name.isascii() else re.sub(r"\W+", "_", name)

@@ -1,0 +1,407 @@
+"""DeviceCore: an open backend with its memory, its queues, its kernels and what it reports.
+
+Everything that a backend trusts its caller with is checked here or above. This file knows no arrays, no modules and
+no streams: those know it. ``slangpy_rt.Device`` adds to it what makes them.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
+from math import prod
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from slangpy_rt.backends.base import Backend, Buffer, GuestBuffer, Queue, Recording, SharedBuffer
+from slangpy_rt.backends.extras import ExportsMemory, ImportsMemory, MappedMemory, no_mapped_memory
+from slangpy_rt.backends.selection import DeviceType, named, open_backend
+from slangpy_rt.core.checks import flag, paths
+from slangpy_rt.core.config import CONFIG
+from slangpy_rt.core.disk_cache import DiskCache, cache_directory
+from slangpy_rt.core.errors import BindError, DeviceError, OutOfMemoryError, UnsupportedError
+from slangpy_rt.core.interrupts import apart
+from slangpy_rt.core.log import log, milliseconds
+from slangpy_rt.core.target import Caps
+from slangpy_rt.core.weak import WeakMembers, WeakValues
+from slangpy_rt.core.wording import describe
+from slangpy_rt.runtime.diagnostics import Diagnostics
+from slangpy_rt.runtime.downloads import Transfers
+from slangpy_rt.runtime.follower import Follower
+from slangpy_rt.runtime.host_view import host_view
+from slangpy_rt.runtime.kernel_store import KernelStore
+from slangpy_rt.runtime.labels import Labels
+from slangpy_rt.runtime.lane import Lane
+from slangpy_rt.runtime.launch_log import LaunchLog
+from slangpy_rt.runtime.observer import Observer
+from slangpy_rt.runtime.queues import Order, Touches
+
+_POOLED_BYTES = 1 << 20
+Shape = tuple[int, ...]
+T = TypeVar("T")
+D = TypeVar("D", bound="DeviceCore")
+
+
+class DeviceCore(ABC):
+    """An open device, as the package below the public ``Device`` uses it.
+
+    Parameters
+    ----------
+    type, include_paths, debug, index, hot_reload, deterministic
+        As of ``Device``.
+    stream : int, optional
+        Handle of a stream of another library that becomes the device's own queue.
+    owner : object
+        What keeps that stream.
+
+    Attributes
+    ----------
+    launch : callable
+        As ``Queue.launch``, on the device's own queue: straight to the backend's method while nobody observes and
+        nothing has to be ordered.
+    plain : bool
+        Whether calls take the shortest way: nobody observes, there is one queue, and the device is open.
+    ordered : bool
+        Whether there are streams besides the device's own queue.
+    guest : GuestBuffer
+        Stands for memory of other libraries in launches.
+    guests_of : dict
+        How work on another library's stream is launched, by the stream's handle.
+    followers : WeakMembers of Follower
+        What is told to read its files anew, and to forget prepared calls.
+    """
+
+    def __init__(
+        self,
+        type: DeviceType | str,
+        include_paths: Sequence[str | Path],
+        debug: bool,
+        index: int,
+        hot_reload: bool,
+        deterministic: bool,
+        stream: int | None = None,
+        owner: Any = None,
+    ) -> None:
+        started = time.perf_counter()
+        kind, index = named(type, index)
+        folders = paths("Device", "include_paths", include_paths)
+        debug, hot_reload = flag("Device", "debug", debug), flag("Device", "hot_reload", hot_reload)
+        deterministic = flag("Device", "deterministic", deterministic)
+        self.backend: Backend = apart(open_backend, kind, index, debug, deterministic, stream, owner)
+        self.name = name = self.backend.name
+        self.caps: Caps = self.backend.caps
+        self.debug = debug
+        self.index = index
+        self.deterministic = deterministic
+        self.diagnostics = Diagnostics(self.backend)
+        self.closed = self._forked = False
+        self.order = Order(self.backend.queue)
+        self.ordered = False
+        self.plain = False
+        self.guest = GuestBuffer(self.backend)
+        self.guests_of: dict[int, Any] = {}
+        backend = self.backend
+        self._alloc_shared = backend.alloc_shared if isinstance(backend, MappedMemory) else no_mapped_memory
+        self.observers: tuple[Observer, ...] = _observers(name)
+        self._transfers: Transfers | None = None
+        self.relink()
+        self.include_paths = tuple(str(folder.absolute()) for folder in folders)  # a link may be set anew
+        self.cache = DiskCache.open(cache_directory(), CONFIG.cache_size)
+        self.kernels = KernelStore(self.backend, self.cache, self.diagnostics)
+        self.hot_reload = hot_reload
+        self.followers: WeakMembers[Follower] = WeakMembers()
+        # Interned values of the packages above, such as layouts: by keys that only their makers know.
+        self.interned: WeakValues[Any] = WeakValues()
+        self._once: dict[str, Any] = {}
+        self._at_close: list[Callable[[], None]] = []
+        self.lock = threading.RLock()
+        self._closing = threading.RLock()
+        LIVE.add(self)
+        log(1, f"{name}: {self.backend.description}, opened in {milliseconds(started)}")
+
+    @property
+    def info(self) -> str:
+        """The device in words."""
+        return self.backend.description
+
+    @property
+    @abstractmethod
+    def moves(self) -> Any:
+        """The Slang module of the package that copies and clears arrays."""
+
+    @property
+    @abstractmethod
+    def folds(self) -> Any:
+        """The Slang module of the package that adds exact sums to gradients."""
+
+    def reload(self) -> None:
+        """Read all its modules' files anew, whether or not they look changed.
+
+        Raises
+        ------
+        CompileError
+            If Slang refuses one; that module stays as it was.
+        """
+        for follower in list(self.followers):
+            follower.reload()
+
+    def synchronize(self) -> None:
+        """Wait until all work given to this device, on any stream, is done, and show what it printed."""
+        self.check_open()
+        self._drain()
+        self.show_printed()
+
+    wait = synchronize
+
+    def close(self) -> None:
+        """Wait for its work, and for calls of other threads, and release it. Calling again does nothing.
+
+        Arrays on it lose their contents. Whatever is called later, in any thread, raises DeviceError. After an
+        interrupt it can be called again, to do the rest.
+        """
+        self.closed = True
+        self.plain = False
+        self._forget()
+        try:
+            # Before the lock: what is printed may be printed by a function that closes the device.
+            if not self.backend.closed:
+                self.diagnostics.flush()
+        finally:
+            with self._closing:
+                self.backend.close()
+                self.order.close()
+                while self._at_close:
+                    self._at_close[-1]()
+                    self._at_close.pop()
+
+    def __enter__(self: D) -> D:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"Device({self.name!r}: {self.info}{', closed' if self.closed else ''})"
+
+    def once(self, key: str, make: Callable[[], T], close: Callable[[T], None] | None = None) -> T:
+        """What is made once for this device; ``close`` is called with it when the device closes.
+
+        Two threads may both make it; then the later one is dropped.
+        """
+        if key not in self._once:
+            made = make()
+            with self.lock:
+                if self._once.setdefault(key, made) is made and close is not None:
+                    self._at_close.append(partial(close, made))
+        found: T = self._once[key]
+        return found
+
+    def alloc(self, nbytes: int) -> Buffer:
+        """Memory for an array; an empty one gets a byte, so that it has an address."""
+        if self.closed:
+            self.check_open()
+        try:
+            return self.backend.alloc(nbytes or 1)
+        except OutOfMemoryError:
+            if not self.ordered:
+                raise
+        # Streams keep what their work uses.
+        self._drain()
+        return self.backend.alloc(nbytes or 1)
+
+    def alloc_shared(self, nbytes: int) -> SharedBuffer | None:
+        """Memory that host and device both address, for a small array of one call; None where there is none left."""
+        if self.closed:
+            self.check_open()
+        return self._alloc_shared(nbytes)
+
+    def upload(self, buffer: Buffer, address: int, array: npt.NDArray[Any]) -> None:
+        """Copy a contiguous host array to an address inside a buffer."""
+        self.check_open()
+        if not array.nbytes:
+            return
+        if not self.ordered:
+            self.backend.upload(buffer, address - buffer.address, array.data)
+            return
+        with self.order.lock:
+            self.order.order_use(self.order.main, (buffer,), (True,))
+            self.backend.upload(buffer, address - buffer.address, array.data)
+
+    def download(self, buffer: Buffer, address: int, array: npt.NDArray[Any]) -> None:
+        """Copy from an address inside a buffer into a contiguous host array."""
+        self.check_open()
+        if array.nbytes:
+            if self.ordered:
+                with self.order.lock:
+                    self.order.order_use(self.order.main, (buffer,), (False,))
+            self.backend.download(buffer, address - buffer.address, array.data)
+        self.show_printed()
+
+    def download_async(self, buffer: Buffer, address: int, array: npt.NDArray[Any]) -> Coroutine[Any, Any, None]:
+        """Copy as ``download`` does, what is there at the time of the call, once what this returns is awaited."""
+        self.check_open()
+        if not array.nbytes or not self.backend.queue.deferred:
+            self.download(buffer, address, array)
+            return _nothing()
+        if self._transfers is None:
+            self._transfers = Transfers(self.backend, self.order)
+        return self._transfers.fetch(buffer, address - buffer.address, array)
+
+    def clear(self, buffer: Buffer, address: int, nbytes: int) -> None:
+        """Set bytes from an address inside a buffer to zero."""
+        self.check_open()
+        if not nbytes:
+            return
+        if not self.ordered:
+            self.backend.clear(buffer, address - buffer.address, nbytes)
+            return
+        with self.order.lock:
+            self.order.order_use(self.order.main, (buffer,), (True,))
+            self.backend.clear(buffer, address - buffer.address, nbytes)
+
+    def replay(self, recording: Recording, touches: Callable[[], Touches], lane: Lane) -> None:
+        """Run a recording on a queue; ``touches`` says which buffers it uses, where there are several queues."""
+        replay = lane.queue.replay
+        for observer in self.observers:
+            replay = partial(observer.replay, lane.queue, replay)
+        if self.ordered:
+            self.order.replay(lane, replay, recording, touches())
+        else:
+            replay(recording)
+
+    def open_shared(self, where: str, buffer: Buffer, owner: DeviceCore) -> Buffer:
+        """Memory of another device as a buffer of this one; work of both on it is ordered.
+
+        Raises
+        ------
+        UnsupportedError
+            If this device cannot reach it.
+        """
+        self.check_open()
+        owner.check_open()
+        shared = owner.backend.share(buffer) if isinstance(owner.backend, ExportsMemory) else None
+        if shared is None:
+            raise UnsupportedError(f"{where}: memory of {owner!r} cannot be opened by other devices; copy the array.")
+        found = None
+        if isinstance(self.backend, ImportsMemory):
+            found = self.backend.open_shared(*shared, buffer.nbytes, buffer)
+        if found is None:
+            raise UnsupportedError(
+                f"{where}: {self!r} cannot open memory of {owner!r}; that takes Vulkan memory, CUDA, and one GPU."
+            )
+        for device in (self, owner):
+            device.begin_order()
+        self.order.share(owner.order, found, buffer)
+        return found
+
+    def relink(self) -> None:
+        """Choose the way that calls take, after the number of queues or observers has changed."""
+        launch = self.queue_launch(self.backend.queue)
+        self.launch = partial(self.order.launch, self.order.main, launch) if self.ordered else launch
+        self.guests_of.clear()
+        self.plain = not (self.closed or self.ordered or self.observers)
+
+    def queue_launch(self, queue: Queue) -> Callable[..., None]:
+        """What launches on a queue and tells all observers."""
+        launch = queue.launch
+        for observer in self.observers:
+            launch = partial(observer.launch, queue, launch)
+        return launch
+
+    def observe(self, observer: Observer) -> None:
+        """Tell an observer of every launch from now on."""
+        self.observers = (*self.observers, observer)
+        self.relink()
+
+    def unobserve(self, observer: Observer) -> None:
+        """Tell an observer of no launch any more."""
+        self.observers = tuple(other for other in self.observers if other is not observer)
+        self.relink()
+
+    def begin_order(self) -> None:
+        """Order launches by the buffers they use: from here on there are several queues."""
+        if not self.ordered:
+            self.ordered = True
+            self.relink()
+
+    def show_printed(self) -> None:
+        """Show what kernels have printed since the last look."""
+        if self.diagnostics.pending:
+            self.diagnostics.flush()
+
+    def host_array(self, shape: Shape, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+        """A new NumPy array, uninitialized, for a result that goes back to the host.
+
+        On a device that works in host memory a large one comes from the device's pool and returns to it: fresh
+        pages cost more than the work (x + x over 64 MiB: 8.5 ms with them, 3.1 without).
+        """
+        nbytes = prod(shape) * np.dtype(dtype).itemsize
+        if nbytes < _POOLED_BYTES or "zero_copy" not in self.caps.features:
+            return np.empty(shape, dtype)
+        return host_view(self.alloc(nbytes), shape, np.dtype(dtype))
+
+    def check_open(self) -> None:
+        """Raise DeviceError when closed."""
+        if self._forked:
+            raise DeviceError(
+                f"this {self.name} device was opened before os.fork() and does not exist in the child process; open "
+                "one there. Of multiprocessing use the start method 'spawn' or 'forkserver'."
+            )
+        if self.closed:
+            raise DeviceError(f"this {self.name} device was closed; open another with create_device('{self.name}').")
+
+    def forked(self) -> None:
+        """Become unusable, and leave the driver alone: this process is a child of the one that opened the device."""
+        self.closed = self._forked = True
+        self.plain = False
+        self.lock = threading.RLock()
+        self._forget()
+        self.backend.abandon()
+
+    def _drain(self) -> None:
+        """Wait for all work, and let go of what it used: by marks that the wait has passed."""
+        self.order.drop_done()
+        self.backend.sync_all()
+        self.order.drop_done()
+
+    def _forget(self) -> None:
+        """Let every call look at the device's state again."""
+        for follower in list(self.followers):
+            follower.forget()
+        self.kernels.forget()
+
+
+# Devices that were not closed, for ``fork`` and for a profile of all of them.
+LIVE: WeakMembers[DeviceCore] = WeakMembers()
+
+
+def _after_fork() -> None:
+    for device in list(LIVE):
+        device.forked()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+def a_device(where: str, value: Any) -> Any:
+    """Check that an argument named device is a Device, and return it."""
+    if not isinstance(value, DeviceCore):
+        raise BindError(f"{where}: device is {describe(value)}; a Device was expected, as spy.Device('cpu') is.")
+    return value
+
+
+def _observers(name: str) -> tuple[Observer, ...]:
+    """The observers that the environment asks for, the innermost first."""
+    labels = (Labels(),) if CONFIG.labels else ()
+    return (*labels, LaunchLog(name)) if CONFIG.debug >= 2 else labels
+
+
+async def _nothing() -> None:
+    """What there is to wait for when everything is done."""

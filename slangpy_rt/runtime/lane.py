@@ -1,0 +1,85 @@
+"""Lane: one queue of a device in the order that ``queues`` keeps. It decides nothing: ``Order`` says when to wait."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+from slangpy_rt.backends.base import Mark, Queue
+
+# Launches whose buffers are kept alive together, until a mark behind them is reached.
+_TURN = 64
+# Marks that a lane remembers: who waits for an earlier turn waits for the first of these.
+_LEFT = 16
+
+
+class Lane:
+    """A queue of a device, and what ``Order`` remembers of it.
+
+    Attributes
+    ----------
+    turn : int
+        Number of pieces of work queued so far.
+    seen : dict
+        For each other lane, the turn that this one has waited for.
+    temporary : bool
+        Whether its stream may be destroyed by another library: only a call that names the stream uses it.
+    """
+
+    def __init__(self, queue: Queue, temporary: bool = False) -> None:
+        self.queue = queue
+        self.temporary = temporary
+        self.turn = 0
+        self.seen: dict[Lane, int] = {}
+        # Marks set when the program went on with another lane; the last of them are remembered.
+        self._left: deque[tuple[int, Mark]] = deque(maxlen=_LEFT)
+        self._held: deque[tuple[Mark, list[Any]]] = deque()
+        self._fresh: list[Any] = []
+
+    def mark_here(self) -> None:
+        """Put a mark at the end of its work, so that others wait for no more than that."""
+        if self.queue.deferred and not (self._left and self._left[-1][0] == self.turn):
+            self._left.append((self.turn, self.queue.mark()))
+
+    def wait(self, other: Lane, turn: int) -> None:
+        """Let what is queued from now on wait for what another lane had at a turn."""
+        reached, mark = other._mark_behind(turn)
+        self.queue.wait(mark)
+        self.seen[other] = max(reached, self.seen.get(other, -1))
+
+    def wait_all(self, other: Lane) -> None:
+        """Let what is queued from now on wait for all that another lane has, by whomever."""
+        self.queue.wait(other.queue.mark())
+        self.seen[other] = other.turn
+
+    def _mark_behind(self, turn: int) -> tuple[int, Mark]:
+        for reached, mark in self._left:
+            if reached >= turn:
+                return reached, mark
+        return self.turn, self.queue.mark()
+
+    def keep(self, used: Any) -> None:
+        """Keep what the work just queued uses until it is done; marks are set once for 64 launches."""
+        if self.queue.deferred:
+            self._fresh.append(used)
+            if len(self._fresh) >= _TURN:
+                self.drop_done()
+
+    def keep_until_done(self, used: Any) -> None:
+        """Keep a reference until all work queued so far is done."""
+        if self.queue.deferred:
+            self._fresh.append(used)
+            self.drop_done()
+
+    def drop_done(self) -> None:
+        """Drop references to buffers whose work is done."""
+        if self._fresh:
+            fresh, self._fresh = self._fresh, []
+            self._held.append((self.queue.mark(), fresh))
+        while self._held and self._held[0][0].done:
+            self._held.popleft()
+
+    def close(self) -> None:
+        """Drop all references: the device is closed."""
+        self._fresh = []
+        self._held.clear()

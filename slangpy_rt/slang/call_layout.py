@@ -1,0 +1,64 @@
+"""Where a linked program has its argument block, struct ``_spy_Call``: offset and size of each member.
+
+It knows nothing of what the members mean.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+from slangpy_rt.core.types import LayoutField
+from slangpy_rt.slang import _abi
+
+# Layout rules of the struct for the kinds of entry whose parameters do not show it; it is found by its name.
+_BY_NAME = {
+    "range": _abi.SLANG_LAYOUT_RULES_DEFAULT,
+    "handle": _abi.SLANG_LAYOUT_RULES_DEFAULT_STRUCTURED_BUFFER,
+}
+
+
+def call_layout(native: ctypes.CDLL, layout: int, entry: str) -> tuple[tuple[LayoutField, ...], int]:
+    """Return the members of struct ``_spy_Call`` and its size in bytes; no members and 0 if the kernel takes none.
+
+    Parameters
+    ----------
+    layout : int
+        The linked program's layout.
+    entry : str
+        ``Target.entry``.
+    """
+    block = _find_call(native, layout, entry)
+    if not block:
+        return (), 0
+    uniform = _abi.SLANG_PARAMETER_CATEGORY_UNIFORM
+    fields = []
+    for index in range(native.spReflectionTypeLayout_GetFieldCount(block)):
+        field = native.spReflectionTypeLayout_GetFieldByIndex(block, index)
+        variable = native.spReflectionVariableLayout_GetVariable(field)
+        fields.append(
+            LayoutField(
+                name=native.spReflectionVariable_GetName(variable).decode(),
+                offset=native.spReflectionVariableLayout_GetOffset(field, uniform),
+                size=native.spReflectionTypeLayout_GetSize(
+                    native.spReflectionVariableLayout_GetTypeLayout(field), uniform
+                ),
+            )
+        )
+    return tuple(fields), native.spReflectionTypeLayout_GetSize(block, uniform)
+
+
+def _find_call(native: ctypes.CDLL, layout: int, entry: str) -> Any:
+    if entry in _BY_NAME:
+        found = native.spReflection_FindTypeByName(layout, b"_spy_Call")
+        rules = _BY_NAME[entry]
+        return native.spReflection_GetTypeLayout(layout, found, rules) if found else None
+    entry = native.spReflection_getEntryPointByIndex(layout, 0)
+    for index in range(native.spReflectionEntryPoint_getParameterCount(entry)):
+        param = native.spReflectionEntryPoint_getParameterByIndex(entry, index)
+        value = native.spReflectionVariableLayout_GetTypeLayout(param)
+        for block in (value, native.spReflectionTypeLayout_GetElementTypeLayout(value)):
+            type_ = native.spReflectionTypeLayout_GetType(block) if block else None
+            if type_ and native.spReflectionType_GetName(type_) == b"_spy_Call":
+                return block
+    return None

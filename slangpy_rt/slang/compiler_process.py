@@ -1,0 +1,243 @@
+"""The compiler's process, seen from this one: it is started, asked, and, if it gives no answer, explained.
+
+A text that makes Slang crash ends only that process. Nothing here reads Slang text or knows what a request means.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Any
+
+from slangpy_rt.core.errors import SlangPyRtError
+from slangpy_rt.core.interrupts import apart
+from slangpy_rt.slang.files import working_directory
+from slangpy_rt.slang.locate import find_library
+from slangpy_rt.slang.messages import NO_MEMORY, SLOW, STUCK, receive, send
+
+# Runs ``worker.main`` in a package without its __init__, which would import NumPy and all that calls need: 0.2 s. The
+# few modules of ours that need NumPy find it on this process's path.
+_BOOT = """
+import sys, types
+package = types.ModuleType("slangpy_rt")
+package.__path__ = [sys.argv[1]]
+sys.modules["slangpy_rt"] = package
+sys.path += sys.argv[4:]
+from slangpy_rt.slang.worker import main
+main(sys.argv[2], sys.argv[3])
+"""
+_LAST_WORDS = 1000  # characters from the end of what the process wrote to stderr that an error shows
+
+
+class CompilerProcess:
+    """A process that runs the compiler: started when it is first needed, and again after it ended.
+
+    Parameters
+    ----------
+    path : str or None
+        The library's file; None for the one inside the slangpy wheel.
+    python : str
+        The interpreter that runs it.
+    seconds : float
+        Processor time that one request may take.
+
+    Attributes
+    ----------
+    lock : RLock
+        Held from a request to its answer.
+    started : int
+        Number of processes started so far. The sessions of earlier ones are lost.
+    closed : deque of (int, int)
+        Sessions to close, each as ``started`` of its process and its number; the next request closes them.
+    """
+
+    def __init__(self, path: str | None, python: str, seconds: float) -> None:
+        self._path, self._python, self._seconds = path, python, seconds
+        self.started = self._numbers = 0
+        self.lock = threading.RLock()
+        self.closed: deque[tuple[int, int]] = deque()
+        self._ended = False
+        self._process: subprocess.Popen[bytes] | None = None
+        self._words: IO[bytes] | None = None
+        if hasattr(os, "register_at_fork"):
+            known = weakref.ref(self)
+            os.register_at_fork(after_in_child=lambda: _forked(known()))
+        atexit.register(_at_exit, weakref.ref(self))
+
+    def number(self) -> int:
+        """Return a number for a new session."""
+        self._numbers += 1
+        return self._numbers
+
+    def ask(self, number: int, method: str, *args: Any) -> Any:
+        """Send a request to a session and return its answer, or raise it.
+
+        Raises
+        ------
+        Ended
+            If the process ended without answering.
+        """
+        with self.lock:
+            try:
+                self._check_gone()
+                # Only the thread of ``apart`` holds the Popen object: see ``stop``.
+                requests, answers = apart(self._running)
+                closed = [self.closed.popleft() for _ in range(len(self.closed))]
+                numbers = [session for of, session in closed if of == self.started]
+                answer = None
+                with suppress(OSError, ValueError):  # it may end while the request is on its way
+                    send(requests, (number, numbers, working_directory(), method, args))
+                    answer = receive(answers)
+                if answer is None:
+                    raise Ended(apart(self._why))
+            except BaseException:
+                # Also after Ctrl-C: the pending answer would be read as the answer to the next request.
+                self.stop()
+                raise
+        good, value = answer
+        if good:
+            return value
+        raise value
+
+    def start(self) -> int:
+        """Start the process if none is running; return ``started``."""
+        self._check_gone()
+        apart(self._running)
+        return self.started
+
+    def stop(self) -> None:
+        """End the process, if there is one; the next request starts another."""
+        # Not in the main thread: Ctrl-C inside the finalizer of Popen would be printed and then ignored.
+        apart(self._stop)
+
+    def end(self) -> None:
+        """End the process as the program ends; daemon threads that still run get no more answers."""
+        self._ended = True
+        self.stop()
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether the program has ended and the calling thread is a daemon thread that still runs."""
+        return self._ended and threading.current_thread() is not threading.main_thread()
+
+    def _check_gone(self) -> None:
+        if self.is_gone:
+            raise Ended("the program has ended.")
+
+    def _stop(self) -> None:
+        process, self._process = self._process, None
+        words, self._words = self._words, None
+        if process is not None:
+            process.kill()
+            process.wait()
+            _close(process)
+        if words is not None:
+            words.close()
+
+    def __del__(self, _exiting: Callable[[], bool] = sys.is_finalizing) -> None:
+        if not _exiting():
+            self.stop()
+
+    def forked(self) -> None:
+        """In a forked child, forget the parent's process, and the lock, which a thread of the parent may hold."""
+        self.lock = threading.RLock()
+        process, self._process = self._process, None
+        words, self._words = self._words, None
+        self.started += 1
+        if words is not None:
+            words.close()
+        if process is not None:
+            _close(process)
+            process.returncode = 0  # it is no child of this process, so Popen must not wait for it
+
+    def _running(self) -> tuple[Any, Any]:
+        """Return the pipes for requests and for answers; start the process if none is running."""
+        process = self._process
+        if process is None or process.poll() is not None:
+            self._stop()
+            process = self._start()
+            if receive(process.stdout) is None:
+                # Ctrl-C for this process can end the new one before that has set up to ignore it.
+                self._stop()
+                process = self._start()
+                if receive(process.stdout) is None:
+                    raise SlangPyRtError(f"the compiler's process does not start: {self._python}: {self._why()}")
+        return process.stdin, process.stdout
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        flags = ["-I", "-S", *(["-B"] if sys.dont_write_bytecode else [])]
+        if sys.pycache_prefix:
+            flags += ["-X", f"pycache_prefix={sys.pycache_prefix}"]
+        package, library = Path(__file__).parent.parent, find_library(self._path).absolute()
+        self._words = tempfile.TemporaryFile()  # noqa: SIM115 - closed in _stop
+        self.started += 1
+        arguments = [str(package), str(library), str(self._seconds), *filter(None, sys.path)]
+        self._process = subprocess.Popen(
+            [self._python, *flags, "-c", _BOOT, *arguments],
+            bufsize=0, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._words,
+        )  # fmt: skip
+        return self._process
+
+    def _why(self) -> str:
+        """Say how the process ended that gave no answer."""
+        process = self._process
+        assert process is not None
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(10)
+        status = process.returncode
+        if status == SLOW:
+            return (
+                f"it took more than {self._seconds:g} s, which is all that one compilation gets "
+                "(SLANGPY_RT_COMPILE_SECONDS). Take the text apart, or raise the limit."
+            )
+        if status == STUCK:
+            return "it waits for a file that does not end; let what it imports and includes be ordinary files."
+        if status == NO_MEMORY:
+            return "it ran out of memory."
+        said = ""
+        if self._words is not None:
+            self._words.seek(0)
+            said = self._words.read().decode("utf-8", "replace").strip()[-_LAST_WORDS:]
+        return (
+            f"the compiler crashed ({_status(status)}), which is a defect of Slang; nothing else is harmed. "
+            f"Take parts of the text away to find the one that Slang cannot bear.{said and chr(10)}{said}"
+        )
+
+
+class Ended(Exception):
+    """The compiler's process ended without an answer."""
+
+
+def _status(status: int | None) -> str:
+    if status is not None and status < 0:
+        with suppress(ValueError):
+            return signal.Signals(-status).name
+    return f"exit status {status}"
+
+
+def _close(process: subprocess.Popen[bytes]) -> None:
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            with suppress(OSError):
+                pipe.close()
+
+
+def _forked(compiler: CompilerProcess | None) -> None:
+    if compiler is not None:
+        compiler.forked()
+
+
+def _at_exit(known: weakref.ref[CompilerProcess]) -> None:
+    compiler = known()
+    if compiler is not None:
+        compiler.end()

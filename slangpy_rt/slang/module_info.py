@@ -1,0 +1,118 @@
+"""The declarations of a loaded module as one ModuleInfo, with the documentation comments of its text.
+
+It also answers what else a session asks of modules: undefined structs, values of constants, global variables.
+
+It loads nothing; the session gives it modules and their texts.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
+
+from slangpy_rt.core.types import FunctionSig, ModuleInfo, StructInfo
+from slangpy_rt.slang import _abi
+from slangpy_rt.slang.com import ComPtr, Out
+from slangpy_rt.slang.reflect import Reflector
+from slangpy_rt.slang.reflect_types import Cases, bare
+from slangpy_rt.slang.text import Prepared, docs
+
+
+def module_info(
+    native: ctypes.CDLL,
+    module: ComPtr,
+    name: str,
+    text: str,
+    prepared: Prepared,
+    cases: Mapping[str, Cases],
+    undefined: Collection[str] = (),
+) -> ModuleInfo:
+    """Return the declarations of a module; the session adds its dependencies.
+
+    Shaders of graphics and ray tracing, and entry points of included files, are left out.
+
+    Parameters
+    ----------
+    text : str
+        The module's text, for its comments.
+    prepared : Prepared
+        The text as it was compiled.
+    cases, undefined
+        As of ``TypeReflector``.
+    """
+    reflector = Reflector(native, cases, module.call("IComponentType.getLayout", 0, None), undefined)
+    # Entry points that are left are those of included files: ``prepare`` made those of the text functions.
+    others = set()
+    for index in range(module.call("IModule.getDefinedEntryPointCount")):
+        out = Out()
+        module.call("IModule.getDefinedEntryPoint", index, out.ref)
+        found = out.take()
+        if found is not None:
+            with found:
+                # Slang 2026.12 ends the process when asked for the layout of a miss shader for C++.
+                function = found.call("IEntryPoint.getFunctionReflection")
+                decl = native.spReflectionFunction_asDecl(function)
+                others.add((native.spReflectionDecl_getName(decl) or b"").decode())
+    decl = module.call("IModule.getModuleReflection")
+    notes = {key: iter(comments) for key, comments in docs(text).items()}
+    return ModuleInfo(
+        name,
+        tuple(with_doc(f, notes) for f in reflector.functions(decl) if f.name not in others),
+        tuple(struct_with_docs(s, notes) for s in reflector.structs(decl)),
+        tuple(
+            replace(k, doc=next(notes.get(k.name, iter(())), "")) for k in reflector.kernels(decl, prepared.semantics)
+        ),
+        tuple(reflector.constants(decl)),
+        tuple(reflector.uniforms(decl, prepared.uniforms)),
+        stages=tuple(reflector.stages(decl)),
+    )
+
+
+def undefined_structs(native: ctypes.CDLL, decl: int) -> list[str]:
+    """Return the names of the structs that a module declares as ``extern``, which another module has to define."""
+    reflector = Reflector(native)
+    return [
+        reflector.types.full_name(native.spReflection_getTypeFromDecl(child))
+        for child in reflector.struct_decls(decl)
+        if native.spReflectionDecl_findModifier(child, _abi.SLANG_MODIFIER_EXTERN)
+    ]
+
+
+def constant_values(native: ctypes.CDLL, decl: int) -> list[int]:
+    """Return the values of a module's integer constants, in source order."""
+    out = []
+    for _, _, variable in Reflector(native).variables(decl):
+        value = ctypes.c_int64()
+        native.spReflectionVariable_GetDefaultValueInt(variable, ctypes.byref(value))
+        out.append(value.value)
+    return out
+
+
+def global_variables(native: ctypes.CDLL, decl: int) -> list[tuple[str, bool, bool]]:
+    """Return each of a module's global variables: its name, whether it is static, whether it has an initial value."""
+    return [
+        (
+            name,
+            bool(native.spReflectionDecl_findModifier(child, _abi.SLANG_MODIFIER_STATIC)),
+            bool(native.spReflectionVariable_HasDefaultValue(variable)),
+        )
+        for name, child, variable in Reflector(native).variables(decl)
+    ]
+
+
+def struct_with_docs(info: StructInfo, notes: Mapping[str, Iterator[str]]) -> StructInfo:
+    """Return a struct with the comments of its declaration, its fields and its methods."""
+    base = bare(info.type.name)
+    fields = tuple(replace(f, doc=next(notes.get(f"{base}.{f.name}", iter(())), "")) for f in info.type.fields)
+    return StructInfo(
+        replace(info.type, fields=fields),
+        tuple(with_doc(m, notes, f"{base}.") for m in info.methods),
+        info.constructors,
+        next(notes.get(base, iter(())), ""),
+    )
+
+
+def with_doc(sig: FunctionSig, notes: Mapping[str, Iterator[str]], prefix: str = "") -> FunctionSig:
+    """Return a function with the next comment of its name: overloads get theirs in source order."""
+    return replace(sig, doc=next(notes.get(prefix + bare(sig.name), iter(())), ""))

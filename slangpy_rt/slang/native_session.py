@@ -1,0 +1,180 @@
+"""Slang's own session object, ``ISession``: opening one for a target, loading texts into it, linking what it holds.
+
+It knows neither our modules nor what texts declare. Its caller holds the library's lock around every call.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from operator import attrgetter
+
+from slangpy_rt.core.errors import UnsupportedError
+from slangpy_rt.core.target import Target
+from slangpy_rt.slang import _abi
+from slangpy_rt.slang.com import ComPtr, Out
+from slangpy_rt.slang.library import Library, failure, taken
+
+FORMATS = {
+    "cpp": _abi.SLANG_CPP_SOURCE,
+    "cuda": _abi.SLANG_CUDA_SOURCE,
+    "hlsl": _abi.SLANG_HLSL,
+    "metal": _abi.SLANG_METAL,
+    "spirv": _abi.SLANG_SPIRV,
+    "wgsl": _abi.SLANG_WGSL,
+}
+_OPTIONS = (
+    (_abi.DiagnosticColor, _abi.SLANG_DIAGNOSTIC_COLOR_NEVER),
+    (_abi.EmitSpirvMethod, _abi.SLANG_EMIT_SPIRV_DIRECTLY),
+    (_abi.VulkanUseEntryPointName, 1),
+)
+
+
+class NativeSession:
+    """One session object of the compiler.
+
+    Parameters
+    ----------
+    library : Library
+        The compiler, which is loaded if it was not.
+    target : Target
+        What the session compiles for.
+    search_paths : tuple of str
+        Folders where ``import`` and ``#include`` look after the importing file's own.
+    defines : tuple of (str, str)
+        Preprocessor macros.
+
+    Raises
+    ------
+    UnsupportedError
+        If the compiler is missing, or knows no such format or profile.
+    """
+
+    def __init__(
+        self, library: Library, target: Target, search_paths: tuple[str, ...], defines: tuple[tuple[str, str], ...]
+    ) -> None:
+        if target.format not in FORMATS:
+            raise UnsupportedError(
+                f"target format {target.format!r}: Slang emits none such; use one of {', '.join(FORMATS)}."
+            )
+        self._pointer: ComPtr | None = _create(library, target, search_paths, defines)
+        # A thread that drops the last reference may not hold the lock, so it only puts the object into a queue.
+        self._give = partial(library.dropped.append, self._pointer)
+
+    # In C alone: Ctrl-C inside a ``__del__`` written in Python would be printed and then ignored.
+    __del__ = property(attrgetter("_give"))
+
+    @property
+    def pointer(self) -> ComPtr:
+        """The object.
+
+        Raises
+        ------
+        UnsupportedError
+            If the session is closed.
+        """
+        if self._pointer is None:
+            raise UnsupportedError("this Slang session is closed; open a new one.")
+        return self._pointer
+
+    def load(self, name: str, path: str, text: str) -> ComPtr:
+        """Load a text as a module.
+
+        Raises
+        ------
+        CompileError
+            If Slang refuses it.
+        """
+        note = Out()
+        address = self.pointer.call(
+            "ISession.loadModuleFromSourceString", name.encode(), path.encode(), text.encode(), note.ref
+        )
+        if not address:
+            raise failure(note, f"load module {name!r} from {path}")
+        note.bytes()
+        return ComPtr(address, owned=False)
+
+    def modules(self) -> list[ComPtr]:
+        """Return all loaded modules, imported ones included."""
+        session = self.pointer
+        count = session.call("ISession.getLoadedModuleCount")
+        found = (session.call("ISession.getLoadedModule", index) for index in range(count))
+        return [ComPtr(address, owned=False) for address in found]
+
+    def conformance(self, kind: int, interface: int, number: int, what: str) -> ComPtr:
+        """Make the component by which an object of an interface may hold a type, told by a number.
+
+        Raises
+        ------
+        CompileError
+            If the type does not implement the interface; the message has ``what``.
+        """
+        out, note = Out(), Out()
+        status = self.pointer.call(
+            "ISession.createTypeConformanceComponentType", kind, interface, out.ref, number, note.ref
+        )
+        return taken(status, out, note, what)
+
+    @contextmanager
+    def linked(self, parts: Sequence[ComPtr], name: str) -> Iterator[ComPtr]:
+        """Link components to a program, which is released at the end of the block.
+
+        Raises
+        ------
+        CompileError
+            If they do not fit together; the message has ``name``.
+        """
+        out, note = Out(), Out()
+        array = (ctypes.c_void_p * len(parts))(*(part.address for part in parts))
+        status = self.pointer.call("ISession.createCompositeComponentType", array, len(parts), out.ref, note.ref)
+        with taken(status, out, note, f"compose {name}") as program:
+            status = program.call("IComponentType.link", out.ref, note.ref)
+            with taken(status, out, note, f"link {name}") as linked:
+                yield linked
+
+    def close(self) -> None:
+        """Release the object with all its modules. Calling it again does nothing."""
+        pointer, self._pointer = self._pointer, None
+        if pointer is not None:
+            del self._give
+            pointer.close()
+
+
+def _create(
+    library: Library, target: Target, search_paths: tuple[str, ...], defines: tuple[tuple[str, str], ...]
+) -> ComPtr:
+    root = library.open()
+    profile_name = target.profile or ("spirv_1_5" if target.format == "spirv" else "")
+    profile = root.call("IGlobalSession.findProfile", profile_name.encode()) if profile_name else 0
+    if profile_name and not profile:
+        raise UnsupportedError(f"profile {profile_name!r} is unknown to Slang {library.build_tag}.")
+    wanted = _abi.TargetDesc(
+        structureSize=ctypes.sizeof(_abi.TargetDesc),
+        format=FORMATS[target.format],
+        profile=profile,
+        lineDirectiveMode=_abi.SLANG_LINE_DIRECTIVE_MODE_NONE,
+    )
+    paths = (ctypes.c_char_p * len(search_paths))(*(path.encode() for path in search_paths))
+    macros = (_abi.PreprocessorMacroDesc * len(defines))()
+    for macro, (name, value) in zip(macros, defines, strict=True):
+        macro.name, macro.value = name.encode(), value.encode()
+    options = (_abi.CompilerOptionEntry * len(_OPTIONS))()
+    for option, (number, choice) in zip(options, _OPTIONS, strict=True):
+        option.name, option.value.intValue0 = number, choice
+    desc = _abi.SessionDesc(
+        structureSize=ctypes.sizeof(_abi.SessionDesc),
+        targets=ctypes.addressof(wanted),
+        targetCount=1,
+        defaultMatrixLayoutMode=_abi.SLANG_MATRIX_LAYOUT_ROW_MAJOR,
+        searchPaths=ctypes.addressof(paths),
+        searchPathCount=len(paths),
+        preprocessorMacros=ctypes.addressof(macros),
+        preprocessorMacroCount=len(macros),
+        compilerOptionEntries=ctypes.addressof(options),
+        compilerOptionEntryCount=len(options),
+    )
+    out = Out()
+    status = root.call("IGlobalSession.createSession", ctypes.byref(desc), out.ref)
+    return taken(status, out, Out(), f"open a session for {target.format}")

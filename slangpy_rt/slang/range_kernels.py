@@ -1,0 +1,84 @@
+"""Kernels for C++, each a function that runs a range of elements: loading one, and refusing what it would lose.
+
+Slang 2026.12 drops some of what C++ cannot express without a word, so that the kernel would compute something else.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from collections.abc import Iterable, Sequence
+
+from slangpy_rt.core.errors import CompileError, UnsupportedError
+from slangpy_rt.slang.com import ComPtr
+from slangpy_rt.slang.emitted import emitted_name
+from slangpy_rt.slang.module_info import global_variables
+from slangpy_rt.slang.native_session import NativeSession
+from slangpy_rt.slang.target_code import NEEDS_GROUPS, check_groups
+from slangpy_rt.slang.text import local_statics, prepare
+
+
+def load_range(session: NativeSession, name: str, text: str, entry: str) -> ComPtr:
+    """Load a kernel's text as a module, which Slang checks for what C++ lacks only if the function says so.
+
+    Raises
+    ------
+    UnsupportedError
+        If the function needs thread groups.
+    CompileError
+        If Slang refuses the text.
+    """
+    head = f"export __extern_cpp void {entry}("
+    try:
+        return session.load(f"{name}_cpp", f"{name}_cpp.slang", text.replace(head, f"[require(cpp)] {head}"))
+    except CompileError as error:
+        used = re.findall(r"see using of '(\w+)'", str(error))
+        check_groups(next((leaf for leaf in used if NEEDS_GROUPS.fullmatch(leaf)), ""))
+    # Only what the check says of groups is right: it also refuses InterlockedAdd, which works.
+    return session.load(name, f"{name}.slang", text)
+
+
+def check_globals(native: ctypes.CDLL, used: Sequence[str], modules: Iterable[ComPtr], texts: Iterable[str]) -> None:
+    """Refuse a kernel that uses a global variable whose value it would lose.
+
+    Parameters
+    ----------
+    native : CDLL
+        The compiler.
+    used : sequence of str
+        Names of the global variables that the kernel uses, as Slang wrote them.
+    modules : iterable of ComPtr
+        All loaded modules.
+    texts : iterable of str
+        Texts of those that ``load_module`` loaded.
+
+    Raises
+    ------
+    UnsupportedError
+        If it uses a groupshared variable, or a static one with an initial value.
+    """
+    if not used:
+        return
+    texts = list(texts)
+    # Of each name: how text writes it, whether it is static, and whether its initial value is lost.
+    known: dict[str, list[tuple[str, bool, bool]]] = {}
+    uniforms = {name for text in texts for name in prepare(text).uniforms}
+    for module in modules:
+        decl = module.call("IModule.getModuleReflection")
+        for name, static, initial in global_variables(native, decl):
+            # Slang leaves initial values out. That of a uniform is zero, which is what it has without.
+            lost = initial and name not in uniforms
+            known.setdefault(emitted_name(name.rpartition(".")[2]), []).append((name, static, lost))
+    for text in texts:
+        for name in local_statics(text):
+            known.setdefault(emitted_name(name), []).append((name, True, True))
+    for emitted in used:
+        # Slang may write two names alike; if one of them is refused, so is the other.
+        for name, static, lost in known.get(emitted, [(emitted, True, True)]):
+            if not static:
+                check_groups(f"groupshared variable '{name}'")
+            if lost:
+                raise UnsupportedError(
+                    f"the function uses the static variable '{name}', whose initial value is lost on this "
+                    "device. Make it static const, or make it global and set it in the function."
+                )

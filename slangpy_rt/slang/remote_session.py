@@ -1,0 +1,145 @@
+"""A session of the Slang compiler in the compiler's process, which outlives the end of that process.
+
+It keeps what it was given: if the process ended, the next request opens the session again with all its modules.
+"""
+
+from __future__ import annotations
+
+import inspect
+import threading
+from collections.abc import Callable
+from functools import partial, update_wrapper
+from pathlib import Path
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
+
+from slangpy_rt.core.errors import CompileError
+from slangpy_rt.core.interrupts import finalizer
+from slangpy_rt.core.target import Target
+from slangpy_rt.core.types import ModuleInfo
+from slangpy_rt.slang.compiler_process import CompilerProcess, Ended
+from slangpy_rt.slang.compiler_session import CompilerSession
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def _forwarded(method: Callable[Concatenate[Any, P], R]) -> Callable[Concatenate[RemoteSession, P], R]:
+    """Return a method that has the compiler's process call the method of the same name."""
+    signature = inspect.signature(method)
+
+    def forward(self: RemoteSession, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        given = signature.bind(self, *args, **kwargs)
+        given.apply_defaults()
+        return cast(R, self._ask(method.__name__, *given.args[1:]))
+
+    update_wrapper(forward, method)
+    return forward
+
+
+class RemoteSession(CompilerSession):
+    """A ``Session`` in the compiler's process.
+
+    Parameters
+    ----------
+    compiler : CompilerProcess
+        The process.
+    target, search_paths, defines
+        As of ``Session``.
+
+    Raises
+    ------
+    UnsupportedError
+        As of ``Session``.
+    """
+
+    def __init__(
+        self,
+        compiler: CompilerProcess,
+        target: Target,
+        search_paths: tuple[str, ...] = (),
+        defines: tuple[tuple[str, str], ...] = (),
+    ) -> None:
+        self._compiler = compiler
+        self._how = (target, search_paths, defines)
+        # Name, path, text and declarations of the loaded modules, in the order in which they were loaded.
+        self._modules: list[tuple[str, str, str, ModuleInfo]] = []
+        self._number = 0  # of the session in the process; 0 while it has none
+        self._process = 0
+        self._ask("open", *self._how)
+
+    def load_module(self, name: str, path: str, source: str) -> ModuleInfo:
+        info: ModuleInfo = self._ask("load_module", name, path, source)
+        self._modules.append((name, path, source, info))
+        return info
+
+    functions = _forwarded(CompilerSession.functions)
+    type = _forwarded(CompilerSession.type)
+    conforms = _forwarded(CompilerSession.conforms)
+    compile = _forwarded(CompilerSession.compile)
+
+    def close(self) -> None:
+        """Release the session; the next use opens another. Calling it again does nothing."""
+        number, self._number = self._number, 0
+        if number:
+            self._give()
+            del self._give
+
+    __del__ = finalizer("_give")
+
+    def _ask(self, method: str, *args: Any) -> Any:
+        compiler = self._compiler
+        try:
+            with compiler.lock:
+                return self._attempt(method, *args)
+        except Exception:
+            if compiler.is_gone:
+                # The program has ended: a thread that went on would report an error that is none.
+                threading.Event().wait()
+            raise
+
+    def _attempt(self, method: str, *args: Any) -> Any:
+        compiler = self._compiler
+        for last in (False, True):
+            before = compiler.started
+            try:
+                self._open()
+                return None if method == "open" else compiler.ask(self._number, method, *args)
+            except Ended as end:
+                self._number = 0
+                # An old process may be damaged by earlier requests. If a new one ends too, the cause is this request.
+                if last or compiler.started != before:
+                    raise CompileError(f"Slang could not {_phrase(method, args)}:\n{end}") from None
+            except CompileError:
+                # Slang 2026.12 may crash on what is loaded after a text that it refused.
+                self.close()
+                raise
+        raise AssertionError("the last attempt returns or raises")
+
+    def _open(self) -> None:
+        """Open the session with all its modules, if the process has none."""
+        compiler = self._compiler
+        if compiler.start() == self._process and self._number:
+            return
+        number = compiler.number()
+        compiler.ask(number, "open", *self._how)
+        self._number, self._process = number, compiler.started
+        self._give = partial(compiler.closed.append, (self._process, number))
+        for name, path, text, before in self._modules:
+            info = compiler.ask(number, "load_module", name, path, text)
+            files = {file for file, _ in set(info.dependencies) ^ set(before.dependencies)}
+            changed = sorted(files - {str(Path(path).resolve())})  # its own text is in memory
+            if changed:
+                raise CompileError(
+                    f"module '{name}': '{changed[0]}' changed since it was loaded; load the module again."
+                )
+
+
+def _phrase(method: str, args: tuple[Any, ...]) -> str:
+    """Name a request as the error messages of ``Session`` do."""
+    if method == "load_module":
+        return f"load module {args[0]!r} from {args[1]}"
+    if method == "compile":
+        return f"compile {args[1]}"
+    if method == "open":
+        return "open a session"
+    return f"look up {' '.join(repr(arg) for arg in args[1:])} in module {args[0]!r}"

@@ -1,0 +1,63 @@
+"""The Slang modules in ``shaders/``: their names, which texts need them, and which names are refused to users.
+
+It loads none of them.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from slangpy_rt.core.errors import CompileError
+from slangpy_rt.slang.text import RESERVED, blank, declared, reserved
+
+# Each stands behind those that it imports.
+SHADERS = ("_spy_handles", "_spy_library", "slangpy_rt", "mlp")
+# Files that may be loaded as modules by themselves. Users import the first.
+LIBRARIES = ("mlp", "_spy_folds")
+TAKEN = "{place}: '{name}' is a name of slangpy_rt's own, as all that begin with '_spy_' are; choose another."
+_PART = (
+    "'{path}' is a part of slangpy_rt and no module by itself: put 'import slangpy_rt;' into a file of your own, and "
+    "load that."
+)
+_EXPORTED = re.compile(
+    r"\b(?:(?:RW)?Tensor|(?:RW|W)?DiffTensor|NDBuffer|(?:RW)?(?:Structured|ByteAddress)Buffer|printf)\b"
+)
+_MODULE = re.compile(r"^module (?:slangpy_rt|_spy_library);", re.M)
+
+
+def is_ours(path: Path) -> bool:
+    """Tell whether a file lies in the folder ``shaders/``."""
+    return (path.parent / f"{SHADERS[1]}.slang").is_file()
+
+
+def needs_library(text: str) -> bool:
+    """Tell whether user code names what ``slangpy_rt.slang`` declares without declaring it itself."""
+    if _EXPORTED.search(text) is None or _MODULE.search(text):
+        return False
+    return not declared(text).issuperset(_EXPORTED.findall(blank(text)))
+
+
+def check_names(name: str, path: str, text: str) -> None:
+    """Refuse a module of the user's, or a file that it includes or imports, that takes one of our names.
+
+    Raises
+    ------
+    CompileError
+        If its own name or a name in its text begins with ``_spy_``.
+    """
+    found = name if name.startswith(RESERVED) else reserved(text)
+    if found and not is_ours(Path(path)):
+        raise CompileError(TAKEN.format(place=path, name=found))
+
+
+def check_is_module(path: str) -> None:
+    """Refuse to load a file of ours as a module that is only a part of one.
+
+    Raises
+    ------
+    CompileError
+        If it is such a file.
+    """
+    if is_ours(Path(path)) and Path(path).stem not in LIBRARIES:
+        raise CompileError(_PART.format(path=path))

@@ -1,0 +1,114 @@
+"""What the default run leaves out, and that ``--deep`` and its parts bring all of it back."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.depth import PARTS, every_device, mark_left_out, one_device, part_of, read_part, sampled
+
+ROOT = Path(__file__).resolve().parents[1]
+BACKENDS = ["vulkan", "cpu"]
+
+
+class Item:
+    """What ``mark_left_out`` sees of a test; ``marks`` from the closest on."""
+
+    def __init__(self, name: str, case: int, backend: str, marks: tuple[pytest.MarkDecorator, ...]) -> None:
+        self.nodeid = f"tests/test_some.py::{name}[{backend}-{case}]"
+        self.case, self.backend = case, backend
+        self.callspec = SimpleNamespace(params={"backend_name": backend, "case": case} if backend else {})
+        self._marks = [mark.mark for mark in marks]
+
+    def get_closest_marker(self, name: str) -> pytest.Mark | None:
+        return next((mark for mark in self._marks if mark.name == name), None)
+
+    def add_marker(self, marker: pytest.MarkDecorator) -> None:
+        self._marks.append(marker.mark)
+
+
+def kept(*marks: pytest.MarkDecorator, name: str = "test_it", count: int = 1, backends: Any = BACKENDS) -> Any:
+    """The cases that the default run keeps, by device."""
+    items = [Item(name, case, backend, marks) for backend in backends for case in range(count)]
+    mark_left_out(items, BACKENDS)  # type: ignore[arg-type]
+    return {
+        backend: [i.case for i in items if i.backend == backend and i.get_closest_marker("deep") is None]
+        for backend in backends
+    }
+
+
+def test_of_sampled_cases_each_device_has_others() -> None:
+    assert kept(sampled(3), count=7) == {"vulkan": [0, 3, 6], "cpu": [1, 4]}
+    assert kept(sampled(1), count=2) == {"vulkan": [0, 1], "cpu": [0, 1]}
+
+
+def test_some_case_is_left_where_there_is_no_device() -> None:
+    found = [kept(sampled(3), name=f"test_{k}", count=3, backends=[""])[""] for k in range(40)]
+    # Which one depends on the name of the test.
+    assert {tuple(cases) for cases in found} == {(0,), (1,), (2,)}
+
+
+def test_each_case_of_one_device_runs_on_exactly_one() -> None:
+    on_first = 0
+    for k in range(40):
+        found = kept(one_device, name=f"test_{k}", count=3)
+        assert sorted(found["vulkan"] + found["cpu"]) == [0, 1, 2]
+        on_first += len(found["vulkan"])
+    assert 40 < on_first < 80
+    assert kept(one_device, count=2, backends=[""]) == {"": [0, 1]}
+
+
+def test_a_test_of_every_device_is_an_exception_in_its_module() -> None:
+    assert kept(every_device, one_device, count=2) == {"vulkan": [0, 1], "cpu": [0, 1]}
+
+
+def test_cases_that_are_deep_anyway_are_not_counted() -> None:
+    items = [Item("test_it", case, "vulkan", (sampled(2),)) for case in range(4)]
+    items[0].add_marker(pytest.mark.deep)
+    mark_left_out(items, BACKENDS)  # type: ignore[arg-type]
+    assert [i.case for i in items if i.get_closest_marker("deep") is None] == [1, 3]
+
+
+def test_every_test_is_in_exactly_one_part() -> None:
+    names = [f"tests/conformance/test_calls.py::test_it[cpu-{k}]" for k in range(1000)]
+    for parts in (1, 2, PARTS, 7):
+        sizes = [sum(part_of(name, parts) == part for name in names) for part in range(1, parts + 1)]
+        assert sum(sizes) == len(names) and min(sizes) > 0.8 * len(names) / parts
+
+
+def test_auto_goes_through_all_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = []
+    for day in range(1, PARTS + 1):
+        monkeypatch.setattr(time, "gmtime", lambda day=day: SimpleNamespace(tm_yday=day))
+        found.append(read_part("auto"))
+    assert sorted(found) == [(k, PARTS) for k in range(1, PARTS + 1)]
+    assert read_part("2/3") == (2, 3)
+
+
+@pytest.mark.parametrize("text", ["0/4", "5/4", "4", "1/0", "/", "a/b", "-1/4", "1/4/4", ""])
+def test_what_is_no_part_is_refused(text: str) -> None:
+    with pytest.raises(pytest.UsageError, match="--deep-part: expected K/N with K from 1 to N, such as 2/4"):
+        read_part(text)
+
+
+def test_a_run_of_a_part_has_that_alone_and_says_which() -> None:
+    def collected(*options: str) -> tuple[set[str], str]:
+        command = [sys.executable, "-m", "pytest", "-n0", "-p", "no:cacheprovider", "--collect-only", "-q"]
+        command += ["-o", "addopts=", "tests/slang/test_slang_link.py", *options]
+        said = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=True).stdout
+        return set(re.findall(r"^tests/\S+::.*$", said, re.M)), said
+
+    everything, _ = collected("--deep")
+    default, _ = collected()
+    first, said = collected("--deep-part=1/2")
+    second, _ = collected("--deep-part=2/2")
+    assert default and first and second
+    assert first | second == everything - default and not first & second
+    assert "deep tests: part 1/2; --deep-part=1/2 runs it again" in said

@@ -1,0 +1,170 @@
+"""Who may import whom: packages on floors, arrows that only run down, no circles."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import subprocess
+import sys
+from pathlib import Path
+
+import import_graph
+
+import slangpy_rt
+from slangpy_rt._former_paths import FORMER_PATHS
+
+ROOT = Path(__file__).resolve().parents[1]
+FILES = import_graph.modules()
+OWN = import_graph.own_imports(FILES)
+# Arrows that still point up; each has to go.
+UPWARD: set[tuple[str, str]] = {
+    ("slangpy_rt.arguments.adapters", "slangpy_rt.interop.foreign"),
+    ("slangpy_rt.arguments.adapters", "slangpy_rt.interop.torch"),
+    ("slangpy_rt.calls.build", "slangpy_rt.interop.torch"),
+    ("slangpy_rt.calls.function", "slangpy_rt.interop.autograd"),
+}
+# Who may import what is not the standard library. NumPy is everywhere but in the code generator.
+OUTSIDE = {
+    "_cffi_backend": {"slangpy_rt.backends.cuda.ffi"},
+    "vulkan": {"slangpy_rt.backends.vulkan.instance"},
+    "cuda": {"slangpy_rt.backends.cuda.compile", "slangpy_rt.backends.cuda.driver", "slangpy_rt.tools.cli"},
+    "filelock": {"slangpy_rt.core.disk_cache"},
+    "platformdirs": {"slangpy_rt.core.disk_cache", "slangpy_rt.backends.cpu.compile"},
+    "ml_dtypes": {"slangpy_rt.interop.torch"},
+    "torch": {"slangpy_rt.interop.", "slangpy_rt.arrays.exported"},
+    "nvtx": {"slangpy_rt.runtime.labels"},
+    "slangpy": {"slangpy_rt.backends.rhi.device"},
+    "ziglang": {"slangpy_rt.backends.cpu.compile"},
+    "rich": {"slangpy_rt.demo.", "slangpy_rt.tools.cli"},
+    "PIL": {"slangpy_rt.demo.", "slangpy_rt.arrays.picture"},
+    "skimage": {"slangpy_rt.demo."},
+    "numpy": {"slangpy_rt."},
+}
+
+
+def imports(name: str) -> set[str]:
+    """Full names of the modules that a file imports, those only for type checkers left out."""
+    return {each.target for each in import_graph.imports(name, FILES) if each.kind != "type"}
+
+
+def test_arrows_run_down() -> None:
+    assert {(each.source, each.target) for each in import_graph.upward(OWN)} == UPWARD
+
+
+def test_nothing_imports_what_imports_it() -> None:
+    assert import_graph.circles(each for each in OWN if each.kind == "top") == []
+
+
+def test_private_names_stay_in_their_package() -> None:
+    assert [str(each) for each in import_graph.private(OWN)] == []
+
+
+def test_every_package_has_a_floor_and_says_what_it_holds() -> None:
+    packages = {
+        name.split(".")[1] for name in FILES if name.startswith("slangpy_rt.") and FILES[name].stem == "__init__"
+    }
+    assert packages == set(import_graph.FLOOR) - {"slangpy_rt", "device", "__main__"}
+    for package in packages:
+        tree = ast.parse(FILES[f"slangpy_rt.{package}"].read_text(encoding="utf-8"))
+        assert len(ast.get_docstring(tree) or "") > 80, package
+
+
+def test_the_graph_sees_every_kind_of_import(tmp_path: Path) -> None:
+    package = tmp_path / "slangpy_rt"
+    for path, text in {
+        "core/low.py": "def f():\n    from slangpy_rt.calls import high\n",
+        "calls/high.py": "from slangpy_rt.core.low import _hidden, f\n",
+        "calls/other.py": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import slangpy_rt.device\n",
+        "device.py": "from slangpy_rt.calls.other import thing\n",
+    }.items():
+        (package / path).parent.mkdir(parents=True, exist_ok=True)
+        (package / path).write_text(text)
+    files = import_graph.modules(tmp_path)
+    found = import_graph.own_imports(files)
+    up = {(each.source, each.target, each.kind) for each in import_graph.upward(found)}
+    low, high, other, device = [
+        "slangpy_rt.core.low",
+        "slangpy_rt.calls.high",
+        "slangpy_rt.calls.other",
+        "slangpy_rt.device",
+    ]
+    assert up == {(low, high, "late"), (other, device, "type")}
+    assert import_graph.circles(found) == [[high, low], [other, device]]
+    assert [each.name for each in import_graph.private(found)] == ["_hidden"]
+
+
+def test_former_paths_have_the_public_names() -> None:
+    for former, present in FORMER_PATHS.items():
+        module = importlib.import_module(f"slangpy_rt.{former}")
+        assert module is importlib.import_module(f"slangpy_rt.{present}")
+        # `slangpy_rt.profile` is the function.
+        assert former == "profile" or getattr(slangpy_rt, former) is module
+    public = {name for name in slangpy_rt.__all__ if getattr(slangpy_rt, name).__module__.startswith("slangpy_rt.")}
+    homes = {getattr(slangpy_rt, name).__module__.removeprefix("slangpy_rt.") for name in public}
+    assert homes - {"device", "interop"} <= set(FORMER_PATHS.values())
+
+
+def test_only_plans_and_descriptions_know_the_code_generator() -> None:
+    users = {name for name in FILES if any(i.startswith("slangpy_rt_codegen") for i in imports(name))}
+    names = ("build", "kernel_spec", "launch_geometry", "operands", "spelling", "struct_fields")
+    known = {f"slangpy_rt.calls.{name}" for name in names}
+    assert {u for u in users if not u.startswith("slangpy_rt_codegen")} == known
+
+
+def test_the_code_generator_is_pure() -> None:
+    allowed = {"__future__", "collections.abc", "dataclasses", "re", "typing"}
+    for name in FILES:
+        if name.startswith("slangpy_rt_codegen"):
+            for other in imports(name):
+                assert other.startswith("slangpy_rt_codegen") or other in allowed, f"{name} imports {other}"
+
+
+def test_packages_from_outside_stay_where_they_belong() -> None:
+    for name in FILES:
+        for other in imports(name):
+            top = other.split(".")[0]
+            if top in sys.stdlib_module_names or top.startswith("slangpy_rt"):
+                continue
+            assert top in OUTSIDE, f"{name} imports {other}"
+            assert any(f"{name}.".startswith(place) for place in OUTSIDE[top]), f"{name} imports {other}"
+
+
+def test_only_config_reads_the_environment() -> None:
+    for name, path in FILES.items():
+        if name != "slangpy_rt.core.config":
+            text = path.read_text(encoding="utf-8")
+            assert "os.environ" not in text and "getenv" not in text, name
+
+
+def test_only_log_and_command_line_print() -> None:
+    printing = set()
+    for name, path in FILES.items():
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print":
+                printing.add(name)
+    assert printing <= {"slangpy_rt.core.log", "slangpy_rt.tools.cli", "slangpy_rt.demo.run"}
+
+
+def test_importing_is_quiet_and_loads_nothing_heavy() -> None:
+    program = """
+import sys
+import slangpy_rt
+heavy = "torch cuda vulkan slangpy filelock platformdirs rich cffi ziglang PIL skimage"
+print([name for name in heavy.split() if name in sys.modules])
+print(sorted(n for n in sys.modules if n.startswith("slangpy_rt.slang.") or n.startswith("slangpy_rt.backends.")))
+"""
+    found = subprocess.run([sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, cwd=ROOT,
+                           env={"PYTHONPATH": f"{ROOT}:{ROOT / 'codegen'}", "SYSTEMROOT": ""})  # fmt: skip
+    assert found.stderr == ""
+    light = (
+        "backends.base",
+        "backends.extras",
+        "backends.selection",
+        "slang.constants",
+        "slang.declarations",
+        "slang.file_states",
+        "slang.files",
+        "slang.locate",
+        "slang.source",
+    )
+    assert found.stdout == f"[]\n{[f'slangpy_rt.{name}' for name in light]}\n"
