@@ -5,8 +5,6 @@ arguments behind one pointer, as on our own Vulkan. D3D12 has no pointers: there
 bindless descriptor, shifted by 40 bits, plus bytes (``shaders/_spy_handles.slang``); ``RhiVulkanHandles`` tries that
 on Vulkan. ``apis.py`` has a class for each API, ``device.py`` opens devices and says what they can do, ``queue.py``
 has the way of work to the device, and ``cuda.py`` what is different about it on CUDA.
-
-It shares no memory with other APIs or the host, and takes no streams.
 """
 
 from __future__ import annotations
@@ -72,7 +70,6 @@ class RhiBackend(Backend, Records, LateReads, Leaves):
         self._ready = self._submissions.ready
         self._programs = Programs(self._opened, handles)
         self._heap = Heap(self._opened, self._submissions, self.name, handles, _SMALL, _SLAB)
-        # For ``alloc`` alone: one look-up less in the path of every call.
         self._takes = self._heap.blocks.takes
         self.queue = self.open_queue()
         self._leave = leave_at_exit(self)
