@@ -24,7 +24,7 @@ OUTSIDE = {
     "vulkan": {"slangpy_rt.backends.vulkan.instance"},
     "cuda": {"slangpy_rt.backends.cuda.compile", "slangpy_rt.backends.cuda.driver", "slangpy_rt.tools.cli"},
     "filelock": {"slangpy_rt.core.disk_cache"},
-    "platformdirs": {"slangpy_rt.core.disk_cache", "slangpy_rt.backends.cpu.backend"},
+    "platformdirs": {"slangpy_rt.core.disk_cache", "slangpy_rt.backends.cpu.compile"},
     "ml_dtypes": {"slangpy_rt.interop.torch_memory"},
     "torch": {"slangpy_rt.interop.", "slangpy_rt.arrays.exported"},
     "nvtx": {"slangpy_rt.runtime.labels"},

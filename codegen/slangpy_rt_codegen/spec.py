@@ -234,7 +234,13 @@ class CallSpec:
         own = self.__dict__
         last = (self.result,) if self.result else ()
         every = own["all_operands"] = (*[o for _, o in self.assigned], *self.operands, *last)
-        leaves = own["leaves"] = tuple([leaf for o in every for leaf in o.leaves])
+        found: list[Operand] = []
+        for o in every:
+            if o.parts or o.gradients:
+                found += o.leaves
+            else:
+                found.append(o)
+        leaves = own["leaves"] = tuple(found)
         sums = own["sums"] = tuple([o for o in leaves if o.summed])
         tiled = len(self.group) > 1
         own["walks"] = bool(sums) and self.entry != "range" and not tiled

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from slangpy_rt.arguments.adapters import describe
-from slangpy_rt.arguments.bound import EXACT, PROMOTED, Bound, Shape, fit_of
+from slangpy_rt.arguments.bound import EXACT, PROMOTED, Bound, fit_of
 from slangpy_rt.arguments.feeds import ArrayFeed, Feed, HostCopyFeed, HostViewFeed, ValueFeed
 from slangpy_rt.arguments.scope import Scope
 from slangpy_rt.arrays.layout import Layout, same_walk
@@ -22,7 +22,7 @@ from slangpy_rt.arrays.tensor import Tensor
 from slangpy_rt.core.conversion import as_array
 from slangpy_rt.core.dtypes import BFLOAT16, NUMPY_OF, Storage, cast, convertible, scalars_of, storage
 from slangpy_rt.core.errors import BindError, UnsupportedError
-from slangpy_rt.core.shapes import contiguous
+from slangpy_rt.core.shapes import Shape, contiguous
 from slangpy_rt.core.structs import as_record, dtype_text
 from slangpy_rt.core.types import Param, SlangType
 
@@ -179,16 +179,13 @@ def check_scalar(where: str, device: DeviceCore, scalar: str) -> None:
 
 
 def check_native(where: str, device: DeviceCore, element: SlangType, what: str) -> None:
-    """Refuse structs that Slang, behind a pointer on this device, lays out otherwise than arrays do.
-
-    Vulkan keeps a bool in 4 bytes; CUDA aligns vectors of 2 and 4 to their size (slang issues 3955, 8971, 12384),
-    but those of half, half3 too, to 4 bytes.
-    """
+    """Refuse structs that Slang, behind a pointer on this device, lays out otherwise than arrays do."""
+    target = device.backend.target
     for path, field in _scalars_of(element):
         odd = None
-        if device.backend.target.format == "spirv" and field.scalar == "bool":
-            odd = "4 bytes"
-        if device.backend.target.format == "cuda" and field.shape:
+        if target.bool_bytes != 1 and field.scalar == "bool":
+            odd = f"{target.bool_bytes} bytes"
+        if target.aligned_vectors and field.shape:
             n, half = field.shape[-1], field.scalar == "half"
             if n in (2, 4) or half:
                 odd = f"multiples of {4 if half else n * NUMPY_OF[field.scalar].itemsize} bytes"
@@ -300,9 +297,8 @@ def _check_dtype(
                 f"dtype {name}."
             )
         return
-    if dtype.names is not None:
-        fine = array.dtype == dtype
-    else:
+    fine = array.dtype == dtype
+    if not fine and dtype.names is None:
         fine = convertible(array.dtype, dtype) or (not is_array and _list_fits(array, dtype))
     if not fine:
         if dtype.names is not None:

@@ -17,10 +17,11 @@ from slangpy_rt.arguments.adapters import describe, is_plain_sequence
 from slangpy_rt.arguments.bind_array import container
 from slangpy_rt.arguments.scope import Scope
 from slangpy_rt.arrays.differentiable import DiffPair, GradientRef
-from slangpy_rt.arrays.ndbuffer import MOST_DIMENSIONS, NDBuffer
+from slangpy_rt.arrays.ndbuffer import NDBuffer
 from slangpy_rt.core.conversion import Named, as_element, check_fields, check_type, item_type
 from slangpy_rt.core.dtypes import Storage, scalar_type
 from slangpy_rt.core.errors import BindError
+from slangpy_rt.core.shapes import MOST_DIMENSIONS
 from slangpy_rt.core.structs import fields_of
 from slangpy_rt.core.types import Field, Param, SlangType
 

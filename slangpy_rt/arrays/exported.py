@@ -1,35 +1,59 @@
-"""Arrays on a CUDA GPU for other libraries: by DLPack, by the CUDA array interface, as tensors of PyTorch.
+"""Arrays for other libraries: by DLPack, by the array interfaces of NumPy and of CUDA, as tensors of PyTorch.
 
 Whoever takes one waits for the device's work on it; what both do with it later they have to order themselves.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
+
+import numpy.typing as npt
 
 from slangpy_rt.arrays.dlpack import CUDA, LEGACY, handed_over
-from slangpy_rt.backends.extras import ForeignStreams
+from slangpy_rt.arrays.layout import Layout
+from slangpy_rt.backends.base import Buffer
+from slangpy_rt.backends.extras import foreign_streams
+from slangpy_rt.core.errors import UnsupportedError
 from slangpy_rt.runtime.host_view import host_view
 
-if TYPE_CHECKING:
-    from slangpy_rt.arrays.ndbuffer import NDBuffer
+
+class DeviceArray(Protocol):
+    """An array in device memory, as far as it is looked at here: an NDBuffer."""
+
+    address: int
+    buffer: Buffer
+    layout: Layout
+
+    @property
+    def summary(self) -> str:
+        """Kind, element type and shape in words."""
+
+    def host_view(self) -> npt.NDArray[Any]:
+        """Its memory as a NumPy array."""
 
 
 def capsule(
-    array: NDBuffer,
+    array: DeviceArray,
     stream: int | None,
     max_version: tuple[int, int] | None,
     dl_device: tuple[int, int] | None,
     copy: bool | None,
 ) -> Any:
-    """A DLPack capsule; ``stream`` is the consumer's, which waits for the device's work on the array.
+    """A DLPack capsule; on a GPU ``stream`` is the consumer's, which waits for the device's work on the array.
 
     Raises
     ------
     BufferError
         If the array cannot be handed over where it lies.
     """
-    device = array.device
+    device = array.layout.device
+    if device.caps.dlpack_device != CUDA:
+        try:
+            # NumPy knows these from 2.1 on.
+            asked: dict[str, Any] = {"max_version": max_version, "dl_device": dl_device, "copy": copy}
+            return array.host_view().__dlpack__(**{k: v for k, v in asked.items() if v is not None})
+        except UnsupportedError as error:
+            raise BufferError(str(error)) from None
     if copy or (dl_device is not None and tuple(dl_device) != (CUDA, device.index)):
         raise BufferError(f"{array.summary} is handed over where it lies, on {device!r}; copy it with to_numpy().")
     _refuse_structs(array)
@@ -43,15 +67,49 @@ def capsule(
     return handed_over(view, device.index, max_version)
 
 
-def interface(array: NDBuffer) -> dict[str, Any]:
+def place(array: DeviceArray) -> tuple[int, int]:
+    """Where it lies, as DLPack says it: kind and number of the device.
+
+    Raises
+    ------
+    BufferError
+        If other libraries cannot reach it.
+    """
+    device = array.layout.device
+    kind = device.caps.dlpack_device
+    if not kind:
+        raise BufferError(f"{array.summary} lies in memory of {device!r}; copy it with to_numpy().")
+    return kind, device.index if kind == CUDA else 0
+
+
+def host_interface(array: DeviceArray) -> dict[str, Any]:
+    """NumPy's array interface, version 3.
+
+    Raises
+    ------
+    AttributeError
+        If it lies in no memory of the host, or holds structs.
+    """
+    if "zero_copy" not in array.layout.device.caps.features:
+        raise AttributeError(f"{array.summary} lies in memory of {array.layout.device!r}.")
+    # NumPy would show the gaps of a struct as fields.
+    if array.layout.numpy_dtype.names is not None:
+        raise AttributeError(f"{array.summary} holds structs.")
+    found: dict[str, Any] = array.host_view().__array_interface__
+    return found
+
+
+def cuda_interface(array: DeviceArray) -> dict[str, Any]:
     """The CUDA array interface, version 3.
 
     Raises
     ------
     AttributeError
-        If it holds structs.
+        If it lies on no CUDA GPU, or holds structs.
     """
     layout = array.layout
+    if layout.device.caps.dlpack_device != CUDA:
+        raise AttributeError(f"{array.summary} lies on {layout.device!r}, no CUDA GPU.")
     try:
         _refuse_structs(array)
     except BufferError as error:
@@ -67,34 +125,33 @@ def interface(array: NDBuffer) -> dict[str, Any]:
     }
 
 
-def as_torch(array: NDBuffer) -> Any:
+def as_torch(array: DeviceArray) -> Any:
     """A tensor of PyTorch in the same memory."""
     import torch
 
-    if array.device.name != "cuda":
+    if array.layout.device.caps.dlpack_device != CUDA:
         return torch.from_numpy(array.host_view())
     return torch.from_dlpack(array)  # type: ignore[attr-defined]
 
 
-def wait_for(array: NDBuffer, stream: int) -> None:
+def wait_for(array: DeviceArray, stream: int) -> None:
     """Let a stream of another library wait for the device's work on an array."""
-    device = array.device
+    device = array.layout.device
     device.check_open()
     _gather(array)
-    assert isinstance(device.backend, ForeignStreams)
-    queue, own = device.backend.guest_queue(stream), device.backend.queue
+    queue, own = foreign_streams(device.backend).guest_queue(stream), device.backend.queue
     if queue is not own:
         queue.wait(own.mark())
 
 
-def _gather(array: NDBuffer) -> None:
+def _gather(array: DeviceArray) -> None:
     """Let the device's own queue wait for what its other streams do with an array."""
-    device = array.device
+    device = array.layout.device
     if device.ordered:
         with device.order.lock:
             device.order.order_use(device.order.main, (array.buffer,), (True,))
 
 
-def _refuse_structs(array: NDBuffer) -> None:
+def _refuse_structs(array: DeviceArray) -> None:
     if array.layout.numpy_dtype.names is not None:
         raise BufferError(f"{array.summary} holds structs, which other libraries' arrays do not.")

@@ -66,7 +66,8 @@ def memory_of(device: DeviceCore, value: Any) -> Memory:
         If the device does not work there, or Slang has no such element type.
     """
     kind, index = place_of(value)
-    if kind not in (CUDA, _MANAGED) or device.name != "cuda" or (index is not None and device.index != index):
+    there = device.caps.dlpack_device == CUDA and index in (None, device.index)
+    if kind not in (CUDA, _MANAGED) or not there:
         where = f"CUDA GPU {index}" if kind == CUDA else f"a device of DLPack's type {kind}"
         raise BindError(f"{described(value)} on {where}; {device!r} does not work there; bring it to the host first.")
     typestr, shape, strides, address = _facts(device, value)

@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from slangpy_rt.arrays.layout import Gradients, Layout, Shape, layout_of
+from slangpy_rt.arrays.layout import Gradients, Layout, layout_of
+from slangpy_rt.arrays.views import picked
 from slangpy_rt.backends.base import Buffer
 from slangpy_rt.core.conversion import as_array
 from slangpy_rt.core.dtypes import BFLOAT16, cast, element_type
 from slangpy_rt.core.errors import BindError, ShapeError, UnsupportedError
+from slangpy_rt.core.shapes import Shape, as_shape
 from slangpy_rt.core.structs import as_record, fill_record
 from slangpy_rt.core.types import SlangType
-from slangpy_rt.core.wording import describe
 from slangpy_rt.runtime.core import a_device
 from slangpy_rt.runtime.host_view import host_view
 
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
     from slangpy_rt.runtime.core import DeviceCore
 
 A = TypeVar("A", bound="NDBuffer")
-MOST_DIMENSIONS = 32
-_MOST_ELEMENTS = 2**53
 
 
 class NDBuffer:
@@ -236,44 +235,29 @@ class NDBuffer:
         BufferError
             If it lies in memory of Vulkan, holds structs, or is to be copied.
         """
-        if self.device.name == "cuda":
-            from slangpy_rt.arrays.exported import capsule
+        from slangpy_rt.arrays.exported import capsule
 
-            return capsule(self, stream, max_version, dl_device, copy)
-        try:
-            # NumPy knows these from 2.1 on.
-            asked: dict[str, Any] = {"max_version": max_version, "dl_device": dl_device, "copy": copy}
-            return self.host_view().__dlpack__(**{k: v for k, v in asked.items() if v is not None})
-        except UnsupportedError as error:
-            raise BufferError(str(error)) from None
+        return capsule(self, stream, max_version, dl_device, copy)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         """1 is host memory, 2 a CUDA GPU."""
-        if self.device.name == "cuda":
-            return 2, self.device.index
-        if "zero_copy" not in self.device.caps.features:
-            raise BufferError(f"{self.summary} lies in memory of {self.device!r}; copy it with to_numpy().")
-        return 1, 0
+        from slangpy_rt.arrays.exported import place
+
+        return place(self)
 
     @property
     def __array_interface__(self) -> dict[str, Any]:
         """The array for NumPy and others, where it lies in host memory: ``numpy.asarray(array)`` is a view of it."""
-        if "zero_copy" not in self.device.caps.features:
-            raise AttributeError(f"{self.summary} lies in memory of {self.device!r}.")
-        # NumPy would show the gaps of a struct as fields.
-        if self.layout.numpy_dtype.names is not None:
-            raise AttributeError(f"{self.summary} holds structs.")
-        found: dict[str, Any] = self.host_view().__array_interface__
-        return found
+        from slangpy_rt.arrays.exported import host_interface
+
+        return host_interface(self)
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
         """The array for other libraries, where it lies on a CUDA GPU."""
-        if self.device.name != "cuda":
-            raise AttributeError(f"{self.summary} lies on {self.device!r}, no CUDA GPU.")
-        from slangpy_rt.arrays.exported import interface
+        from slangpy_rt.arrays.exported import cuda_interface
 
-        return interface(self)
+        return cuda_interface(self)
 
     def numpy_async(self) -> Coroutine[Any, Any, npt.NDArray[Any]]:
         """What ``to_numpy`` returns, with its contents at the time of the call, to be awaited.
@@ -365,27 +349,10 @@ class NDBuffer:
         IndexError
             If an index is out of range, or is of another kind.
         """
-        layout = self.layout
-        keys = key if isinstance(key, tuple) else (key,)
-        # To NumPy a bool is a mask, and what it picks is a copy.
-        if not all(k is None or k is ... or type(k) is slice or _is_whole(k) for k in keys):
-            raise IndexError(
-                f"{type(self).__name__}: only integers, slices, None and ... index a device array, not "
-                f"{describe(key)}."
-            )
-        item = layout.unit
-        inner = len(layout.full_shape) - len(layout.shape)
-        outer = layout.strides[: len(layout.shape)]
-        # NumPy works the view out, on an array of one scalar stretched over the shape.
-        base = np.zeros(item, np.uint8)
-        model = np.lib.stride_tricks.as_strided(base, layout.shape, tuple(s * item for s in outer))
-        picked = model[key]
-        if not isinstance(picked, np.ndarray):
-            picked = model[(*keys, None)][..., 0]
-        start = picked.__array_interface__["data"][0] - model.__array_interface__["data"][0]
-        strides = tuple(s // item for s in picked.strides) + layout.strides[len(layout.strides) - inner :]
+        shape, strides, start = picked(type(self).__name__, self.layout, key)
         address = self.address + start
-        new = layout_of(layout.device, type(self), layout.element, picked.shape, strides, address % 32 == 0)
+        own = self.layout
+        new = layout_of(own.device, type(self), own.element, shape, strides, address % 32 == 0)
         return self._seen(new, address, lambda a: a[key])
 
     def _host(self) -> tuple[npt.NDArray[Any], int]:
@@ -465,36 +432,6 @@ class NDBuffer:
         if not image or self.ndim != 2 or element.scalar not in ("float", "half", "uint8_t"):
             return None
         return png(self.to_numpy())
-
-
-def _is_whole(index: Any) -> bool:
-    return isinstance(index, (int, np.integer)) and not isinstance(index, bool)
-
-
-def as_shape(where: str, shape: int | Sequence[int]) -> Shape:
-    """A shape as a tuple.
-
-    Raises
-    ------
-    ShapeError
-        If it is not made of whole numbers of at least 0.
-    """
-    items: Any = shape
-    if _is_whole(shape):
-        items = (shape,)
-    elif not isinstance(shape, (tuple, list)):
-        try:
-            items = tuple(shape)  # type: ignore[arg-type]
-        except TypeError:
-            items = ("",)
-    if not all(_is_whole(n) and n >= 0 for n in items):
-        raise ShapeError(f"{where}: a shape is made of whole numbers of at least 0, not {describe(shape)}.")
-    # As many dimensions as arrays of NumPy had before 2.0, and what an int64_t counts in bytes.
-    if len(items) > MOST_DIMENSIONS or prod(n for n in items if n) > _MOST_ELEMENTS:
-        raise ShapeError(
-            f"{where}: {describe(shape)} has more than {MOST_DIMENSIONS} dimensions or {_MOST_ELEMENTS} elements."
-        )
-    return tuple(int(n) for n in items)
 
 
 def _bits(where: str, source: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -9,10 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from slangpy_rt.arrays.layout import layout_of
-from slangpy_rt.arrays.ndbuffer import NDBuffer, as_shape
+from slangpy_rt.arrays.ndbuffer import NDBuffer
 from slangpy_rt.core.conversion import as_array, as_element, is_number
 from slangpy_rt.core.dtypes import NUMPY_OF, SLANG_OF, cast, element_type, storage
 from slangpy_rt.core.errors import BindError, ShapeError
+from slangpy_rt.core.shapes import as_shape
 from slangpy_rt.core.structs import scalar_count
 from slangpy_rt.core.wording import describe
 

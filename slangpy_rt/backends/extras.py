@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from slangpy_rt.backends.base import Backend, Buffer, Dispatch, Mark, Queue, Recording, Shared, SharedBuffer
+from slangpy_rt.core.errors import UnsupportedError
 
 
 class Records(ABC):
@@ -171,6 +172,19 @@ def change(backend: Backend, recording: Recording, place: int, dispatch: Dispatc
         backend.update(recording, place, dispatch)
     else:
         recording.dispatches[place] = dispatch
+
+
+def foreign_streams(backend: Backend) -> ForeignStreams:
+    """A backend that works on streams of other libraries.
+
+    Raises
+    ------
+    UnsupportedError
+        If it does not.
+    """
+    if not isinstance(backend, ForeignStreams):
+        raise UnsupportedError(f"device {backend.name}: it has no streams of other libraries to take over.")
+    return backend
 
 
 def no_mapped_memory(nbytes: int) -> SharedBuffer | None:

@@ -14,7 +14,7 @@ import numpy as np
 
 from slangpy_rt.backends.base import Backend, Buffer, Kernel, Queue, SharedBuffer
 from slangpy_rt.backends.extras import MappedMemory
-from slangpy_rt.core.target import Caps, KernelInfo, Target
+from slangpy_rt.core.target import Caps, KernelInfo, target_of
 
 _SCALARS = frozenset(
     "bool int8_t int16_t int int64_t uint8_t uint16_t uint uint64_t half float double".split()  # noqa: SIM905
@@ -54,8 +54,8 @@ class NullBackend(Backend, MappedMemory):
     name = "null"
 
     def __init__(self, index: int = 0, *, debug: bool = False, deterministic: bool = False) -> None:
-        self.target = Target("cuda", "", "value")
         self.caps = Caps((2**31 - 1, 65535, 65535), _SCALARS, frozenset({"pointers"}))
+        self.target = target_of("cuda", "", "value", self.caps)
         self.description = "null (runs nothing)"
         self.launches: list[tuple[Kernel, tuple[int, int, int], bytes]] = []
         self._made = 0

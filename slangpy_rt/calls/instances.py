@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from slangpy_rt.arguments.adapters import describe
-from slangpy_rt.arrays.ndbuffer import as_shape
 from slangpy_rt.arrays.tensor import Tensor
 from slangpy_rt.calls.struct import Struct
 from slangpy_rt.core.checks import table
 from slangpy_rt.core.errors import BindError
+from slangpy_rt.core.shapes import as_shape
 from slangpy_rt.core.types import SlangType
 
 

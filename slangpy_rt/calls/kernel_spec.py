@@ -230,16 +230,8 @@ def _constants(where: str, scope: Scope, options: Options, spell: Spelling) -> t
     if options.constants:
         found = export_constants(where, scope.source.info.constants, dict(options.constants))
         lines = tuple(map(spell.own, found.values()))
-    device = scope.device
-    if "cooperative_matrix" in device.caps.features:
-        lines += ("export static const bool _spy_cooperative = true;",)
-    if device.backend.target.format != "spirv":
-        return lines
-    if "atomic_float" not in device.caps.features:
-        lines += ("export static const bool _spy_float_atomics = false;",)
-    if options.derivative == "backward" and device.caps.lanes in (8, 16, 32, 64):
-        lines += (f"export static const uint _spy_lanes = {device.caps.lanes};",)
-    return lines
+    target = scope.device.backend.target
+    return lines + target.constants + (target.backward_constants if options.derivative == "backward" else ())
 
 
 def _modules(source: Source) -> tuple[str, ...]:

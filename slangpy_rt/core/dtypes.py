@@ -6,7 +6,7 @@ A value here is a SlangType; nothing looks at a device or a module.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from math import prod
 from typing import Any
@@ -57,7 +57,8 @@ _ALIASES = {
     "float64": "double",
     "float16": "half",
 }
-_PYTHON = {float: "float", int: "int", bool: "bool"}
+# Slang types that stand for Python's.
+PYTHON_TYPES = {float: "float", int: "int", bool: "bool"}
 # What lies beyond becomes infinity, once rounded to a float (here up to 65520, the tie to even) and then to a half.
 _HALF = 65519.99804687499
 _NAME = re.compile(r"(?P<scalar>[a-z]+[0-9]*_t|[a-z]+)(?P<rows>[1-4])?(?:x(?P<columns>[1-4]))?$")
@@ -104,8 +105,8 @@ def element_type(where: str, dtype: Any) -> SlangType:
         found: SlangType | None = dtype
     elif isinstance(dtype, str):
         found = _named(dtype)
-    elif isinstance(dtype, type) and dtype in _PYTHON:
-        found = scalar_type(_PYTHON[dtype])
+    elif isinstance(dtype, type) and dtype in PYTHON_TYPES:
+        found = scalar_type(PYTHON_TYPES[dtype])
     else:
         name = None
         if isinstance(dtype, np.dtype) or (isinstance(dtype, type) and issubclass(dtype, np.generic)):
@@ -137,28 +138,35 @@ class Storage:
         Of one item, structured for structs.
     record : SlangType or None
         The struct.
+    step : int
+        Scalars from one item to the next.
+    count : int
+        Scalars of one element.
     """
 
     scalar: str
     dims: tuple[int, ...]
     dtype: np.dtype[Any]
     record: SlangType | None = None
+    step: int = field(init=False, repr=False, compare=False)
+    count: int = field(init=False, repr=False, compare=False)
 
-    @property
-    def step(self) -> int:
-        """Scalars from one item to the next."""
-        return self.dtype.itemsize if self.record else 1
+    def __post_init__(self) -> None:
+        # Attributes of a frozen value cannot be assigned.
+        own = self.__dict__
+        step = own["step"] = self.dtype.itemsize if self.record else 1
+        own["count"] = prod(self.dims) * step
 
-    @property
-    def count(self) -> int:
-        """Scalars of one element."""
-        return prod(self.dims) * self.step
+
+@lru_cache(maxsize=256)
+def _of_numbers(scalar: str, dims: tuple[int, ...]) -> Storage:
+    return Storage(scalar, dims, NUMPY_OF[scalar])
 
 
 def storage(type_: SlangType) -> Storage | None:
     """How arrays hold that type, or None if they cannot."""
     if type_.kind in ("scalar", "vector", "matrix", "enum", "storage") and type_.scalar in NUMPY_OF:
-        return Storage(type_.scalar, type_.shape, NUMPY_OF[type_.scalar])
+        return _of_numbers(type_.scalar, type_.shape)
     if type_.kind == "array" and type_.element is not None and type_.shape[0] > 0:
         inner = storage(type_.element)
         # An enum is stored through its scalar, which arrays of enums cannot be.

@@ -1,16 +1,25 @@
 """Shapes: NumPy's broadcasting rule, and the merging of dimensions that no argument can tell apart.
 
-Works on tuples of integers alone; strides are in any unit, as long as it is the same within an argument.
+Works on tuples of integers alone, which ``as_shape`` makes of what users give; strides are in any unit, as long as it
+is the same within an argument.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
 
 from slangpy_rt.core.errors import ShapeError
+from slangpy_rt.core.wording import describe
 
 Shape = tuple[int, ...]
+# As many dimensions as arrays of NumPy had before 2.0, and what an int64_t counts in bytes.
+MOST_DIMENSIONS = 32
+_MOST_ELEMENTS = 2**53
 
 
 def broadcast(function: str, shapes: Sequence[tuple[str, Shape]]) -> Shape:
@@ -116,3 +125,33 @@ def contiguous(shape: Shape, unit: int = 1) -> Shape:
         strides.append(unit)
         unit *= max(size, 1)
     return tuple(reversed(strides))
+
+
+def is_whole(index: Any) -> bool:
+    """Whether a value is a whole number of Python or NumPy, and no bool."""
+    return isinstance(index, (int, np.integer)) and not isinstance(index, bool)
+
+
+def as_shape(where: str, shape: int | Sequence[int]) -> Shape:
+    """A shape as a tuple.
+
+    Raises
+    ------
+    ShapeError
+        If it is not made of whole numbers of at least 0.
+    """
+    items: Any = shape
+    if is_whole(shape):
+        items = (shape,)
+    elif not isinstance(shape, (tuple, list)):
+        try:
+            items = tuple(shape)  # type: ignore[arg-type]
+        except TypeError:
+            items = ("",)
+    if not all(is_whole(n) and n >= 0 for n in items):
+        raise ShapeError(f"{where}: a shape is made of whole numbers of at least 0, not {describe(shape)}.")
+    if len(items) > MOST_DIMENSIONS or prod(n for n in items if n) > _MOST_ELEMENTS:
+        raise ShapeError(
+            f"{where}: {describe(shape)} has more than {MOST_DIMENSIONS} dimensions or {_MOST_ELEMENTS} elements."
+        )
+    return tuple(int(n) for n in items)

@@ -25,12 +25,26 @@ class Target:
     program : bool
         Whether the backend compiles by itself: ``compile`` gets the Slang program, as ``Session.compile`` puts it
         down, and the format says what the compiler checks it for.
+    constants : tuple of str
+        Lines of every kernel that give constants of our library the values that this device needs:
+        ``"export static const bool _spy_cooperative = true;"``.
+    backward_constants : tuple of str
+        The same, of backward derivatives alone.
+    bool_bytes : int
+        How many bytes Slang's code takes for a bool behind a pointer; arrays have 1.
+    aligned_vectors : bool
+        Whether behind a pointer vectors of 2 and 4 lie at multiples of their size, and those of half at multiples of
+        4 bytes; in arrays each scalar lies at a multiple of its own.
     """
 
     format: str
     profile: str
     entry: str
     program: bool = False
+    constants: tuple[str, ...] = ()
+    backward_constants: tuple[str, ...] = ()
+    bool_bytes: int = 1
+    aligned_vectors: bool = False
 
 
 @dataclass(frozen=True)
@@ -49,12 +63,16 @@ class Caps:
         (functions may take and follow them).
     lanes : int
         Threads of a wave, 0 where there are no waves or their size is not known.
+    dlpack_device : int
+        What DLPack calls the kind of memory that arrays lie in: 1 for the host's, 2 for that of a CUDA GPU; 0 where
+        other libraries cannot reach it.
     """
 
     max_groups: tuple[int, int, int]
     scalars: frozenset[str]
     features: frozenset[str]
     lanes: int = 0
+    dlpack_device: int = 0
 
 
 @dataclass(frozen=True)
@@ -83,3 +101,18 @@ class KernelInfo:
     written: tuple[bool, ...]
     coarse: bool = False
     title: str = "kernel"
+
+
+def target_of(format: str, profile: str, entry: str, caps: Caps, program: bool = False) -> Target:
+    """The target of a device, with what Slang's code of a format, and what the device can do, mean for kernels."""
+    spirv = format == "spirv"
+    constants: tuple[str, ...] = ()
+    if "cooperative_matrix" in caps.features:
+        constants += ("export static const bool _spy_cooperative = true;",)
+    if spirv and "atomic_float" not in caps.features:
+        constants += ("export static const bool _spy_float_atomics = false;",)
+    waves = spirv and caps.lanes in (8, 16, 32, 64)
+    backward = (f"export static const uint _spy_lanes = {caps.lanes};",) if waves else ()
+    # Slang issues 3955, 8971, 12384.
+    bool_bytes, aligned = 4 if spirv else 1, format == "cuda"
+    return Target(format, profile, entry, program, constants, backward, bool_bytes, aligned)

@@ -28,6 +28,7 @@ from slangpy_rt.core.disk_cache import DiskCache, cache_directory
 from slangpy_rt.core.errors import BindError, DeviceError, OutOfMemoryError, UnsupportedError
 from slangpy_rt.core.interrupts import apart
 from slangpy_rt.core.log import log, milliseconds
+from slangpy_rt.core.shapes import Shape
 from slangpy_rt.core.target import Caps
 from slangpy_rt.core.weak import WeakMembers, WeakValues
 from slangpy_rt.core.wording import describe
@@ -43,7 +44,6 @@ from slangpy_rt.runtime.observer import Observer
 from slangpy_rt.runtime.queues import Order, Touches
 
 _POOLED_BYTES = 1 << 20
-Shape = tuple[int, ...]
 T = TypeVar("T")
 D = TypeVar("D", bound="DeviceCore")
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from slangpy_rt.backends.base import Buffer, Kernel, Queue
+from slangpy_rt.backends.extras import foreign_streams
 from slangpy_rt.runtime.core import DeviceCore
-from slangpy_rt.runtime.stream import Stream, foreign_streams
+from slangpy_rt.runtime.stream import Stream
 
 
 class ForeignStream:
@@ -50,6 +51,7 @@ def foreign_stream(device: DeviceCore, handle: int) -> ForeignStream:
     found: ForeignStream | None = device.guests_of.get(handle)
     if found is None:
         device.check_open()
+        streams = foreign_streams(device.backend)
         with device.lock:
-            found = device.guests_of[handle] = ForeignStream(device, foreign_streams(device).guest_queue(handle))
+            found = device.guests_of[handle] = ForeignStream(device, streams.guest_queue(handle))
     return found

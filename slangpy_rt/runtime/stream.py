@@ -11,8 +11,8 @@ from functools import partial
 from typing import Any
 
 from slangpy_rt.backends.base import Buffer, Kernel, Mark
-from slangpy_rt.backends.extras import ForeignStreams
-from slangpy_rt.core.errors import BindError, UnsupportedError
+from slangpy_rt.backends.extras import foreign_streams
+from slangpy_rt.core.errors import BindError
 from slangpy_rt.core.interrupts import finalizer
 from slangpy_rt.core.wording import describe
 from slangpy_rt.runtime.core import DeviceCore
@@ -216,22 +216,9 @@ def open_stream(device: DeviceCore, external: Any = None) -> Stream:
     else:
         handle = stream_handle("Device.stream", external)
         owner = None if isinstance(external, (int, Stream)) else external
-        lane = device.order.adopt(foreign_streams(device).open_stream(handle, owner))
+        lane = device.order.adopt(foreign_streams(device.backend).open_stream(handle, owner))
     device.begin_order()
     return Stream(device, lane, external is not None)
-
-
-def foreign_streams(device: DeviceCore) -> ForeignStreams:
-    """The device's backend as one that works on streams of other libraries.
-
-    Raises
-    ------
-    UnsupportedError
-        If it has none.
-    """
-    if not isinstance(device.backend, ForeignStreams):
-        raise UnsupportedError(f"device {device.name}: it has no streams of other libraries to take over.")
-    return device.backend
 
 
 def stream_handle(where: str, given: Any) -> int:

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 import slangpy_rt as spy
-from slangpy_rt.arrays.dlpack import Import
+from slangpy_rt.arrays.dlpack import CUDA, Import
 from slangpy_rt.backends import REGISTRY
 from slangpy_rt.backends.base import Queue
 from slangpy_rt.backends.cpu.backend import CpuBackend
@@ -92,7 +93,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[spy.Module, list[t
     monkeypatch.setitem(REGISTRY, "cpu", f"{__name__}:Hosting")
     with spy.Device("cpu") as device:
         assert isinstance(device.backend, Hosting)
-        device.name = "cuda"
+        device.name, device.caps = "cuda", replace(device.caps, dlpack_device=CUDA)
         yield spy.Module.load_from_source(device, "guests", SOURCE), device.backend.log
 
 
@@ -213,6 +214,6 @@ def test_what_is_refused(opened: tuple[spy.Module, list[Any]]) -> None:
         module.add(wrong, 1.0)
     with pytest.raises(spy.BindError, match="must not be changed, as a Tensor may be"):
         spy.Tensor.from_dlpack(module.device, Array([1], read_only=True))
-    module.device.name = "cpu"
+    module.device.name, module.device.caps = "cpu", module.device.backend.caps
     with pytest.raises(spy.BindError, match="does not work there"):
         module.add(Array([1]), 1.0)

@@ -13,6 +13,7 @@ from _structs import assert_same, random_bits
 import slangpy_rt as spy
 from slangpy_rt.arguments.bind_array import check_native
 from slangpy_rt.core.dtypes import element_type
+from slangpy_rt.core.target import Caps, target_of
 from slangpy_rt.core.types import Field, SlangType
 
 SLANG = """
@@ -264,7 +265,8 @@ def test_what_lies_elsewhere_behind_pointers(target: str, fields: list[str], tol
     known = {"Mode": SlangType("enum", "Mode", "int", cases=(("Off", 0),))}
     types = [known.get(name) or element_type("test", name) for name in fields]
     struct = SlangType("struct", "S", fields=tuple(Field(f"f{k}", type_) for k, type_ in enumerate(types)))
-    device: Any = SimpleNamespace(name="here", backend=SimpleNamespace(target=SimpleNamespace(format=target)))
+    kernels = target_of(target, "", "", Caps((1, 1, 1), frozenset(), frozenset()))
+    device: Any = SimpleNamespace(name="here", backend=SimpleNamespace(target=kernels))
     if told is None:
         check_native("f(S *p)", device, struct, "'S*'")
         return

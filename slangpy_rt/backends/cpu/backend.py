@@ -45,7 +45,7 @@ class CpuBackend(Backend, Records, ZeroCopy):
         if reason := self.why_unavailable():
             raise UnsupportedError(f"device cpu: {reason}.")
         self.target = Target("cpp", "", "range")
-        self.caps = Caps((2**62, 1, 1), _SCALARS, frozenset({"pointers", "zero_copy"}))
+        self.caps = Caps((2**62, 1, 1), _SCALARS, frozenset({"pointers", "zero_copy"}), dlpack_device=1)
         threads = max(1, CONFIG.threads)
         self.description = f"{platform.processor() or platform.machine()}, {threads} threads"
         self._prelude = Prelude()

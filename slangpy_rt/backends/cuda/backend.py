@@ -27,7 +27,7 @@ from slangpy_rt.backends.cuda.staging import Staging
 from slangpy_rt.backends.cuda.streams import Streams
 from slangpy_rt.backends.extras import ForeignStreams, ImportsMemory, MappedMemory, Records
 from slangpy_rt.core.interrupts import Release, apart, finalizer
-from slangpy_rt.core.target import KernelInfo, Target
+from slangpy_rt.core.target import KernelInfo, target_of
 
 # Up to _SMALL, blocks are multiples of 512 bytes cut from slabs; above, each is an allocation of its own in
 # multiples of 2 MiB, which is the driver's own granularity.
@@ -86,7 +86,8 @@ class CudaBackend(Backend, Records, MappedMemory, ImportsMemory, ForeignStreams)
         opened = open_gpu(index)
         cu = self._cu = driver()
         self._device, self._context, self._arch = opened.device, opened.context, opened.arch
-        self.target, self.caps, self.description = Target("cuda", "", "value"), opened.caps, opened.description
+        self.caps, self.description = opened.caps, opened.description
+        self.target = target_of("cuda", "", "value", self.caps)
         self._released = False
         self._closing = threading.Lock()
         before = query(cu.cuCtxGetCurrent, "uintptr_t *", what="asking for the current context")

@@ -71,7 +71,7 @@ def open_gpu(index: int) -> Opened:
     memory = query(cu.cuDeviceTotalMem_v2, "size_t *", device, what="asking for its memory")
     # From 8.0 on, tensor cores multiply TF32.
     features = _FEATURES | {"cooperative_matrix"} if major >= 8 else _FEATURES
-    caps = Caps(_MAX_GROUPS, _SCALARS, features, 32)
+    caps = Caps(_MAX_GROUPS, _SCALARS, features, 32, dlpack_device=2)
     description = f"{FFI_CUDA.string(name).decode()}, compute capability {major}.{minor}, {memory / 2**30:.0f} GiB"
     context = query(cu.cuDevicePrimaryCtxRetain, "uintptr_t *", device, what="creating a context")
     return Opened(device, context, f"sm_{major}{minor}", caps, description, count > 1)

@@ -5,8 +5,6 @@ arguments behind one pointer, as on our own Vulkan. D3D12 has no pointers: there
 bindless descriptor, shifted by 40 bits, plus bytes (``shaders/_spy_handles.slang``); ``RhiVulkanHandles`` tries that
 on Vulkan. ``apis.py`` has a class for each API, ``device.py`` opens devices and says what they can do, ``queue.py``
 has the way of work to the device, and ``cuda.py`` what is different about it on CUDA.
-
-It shares no memory with other APIs or the host, and takes no streams.
 """
 
 from __future__ import annotations
@@ -28,7 +26,7 @@ from slangpy_rt.backends.rhi.program import Programs, RhiKernel
 from slangpy_rt.backends.rhi.queue import RhiQueue, RhiRecording, Submissions
 from slangpy_rt.core.errors import CompileError
 from slangpy_rt.core.interrupts import Release, apart, finalizer, has_daemons
-from slangpy_rt.core.target import KernelInfo, Target
+from slangpy_rt.core.target import KernelInfo, target_of
 
 # Blocks up to this many bytes are cut from larger ones: making one of slang-rhi's buffers costs 5 us.
 _SMALL = 1 << 20
@@ -64,7 +62,7 @@ class RhiBackend(Backend, Records, LateReads, Leaves):
 
     def __init__(self, index: int = 0, *, debug: bool = False, deterministic: bool = False) -> None:
         self._opened: Opened = open_device(self.name, self.kind, index, debug, self.entry)
-        self.target = Target(self.format, self.profile, self.entry, program=True)
+        self.target = target_of(self.format, self.profile, self.entry, self._opened.caps, program=True)
         self.caps, self.description = self._opened.caps, self._opened.description
         handles = self.entry == "handle"
         self._submissions = self.submissions(self._opened, self.name, handles)
@@ -72,7 +70,6 @@ class RhiBackend(Backend, Records, LateReads, Leaves):
         self._ready = self._submissions.ready
         self._programs = Programs(self._opened, handles)
         self._heap = Heap(self._opened, self._submissions, self.name, handles, _SMALL, _SLAB)
-        # For ``alloc`` alone: one look-up less in the path of every call.
         self._takes = self._heap.blocks.takes
         self.queue = self.open_queue()
         self._leave = leave_at_exit(self)

@@ -1,9 +1,9 @@
 """The Vulkan backend: SPIR-V kernels that get the device address of their arguments as a push constant.
 
 Here is the contract; the other files have what it takes, one thing each. Since a queue is in order, memory that
-was freed goes to later work at once; memory that the host writes in place only after the next ``sync``.
+was freed goes to later work at once; memory that the host writes in place only after the next ``sync_all``.
 
-It refuses to bind descriptors, to present images and to compile: Slang's SPIR-V goes to the driver as it is.
+It binds no descriptors, presents no images and compiles nothing: Slang's SPIR-V goes to the driver as it is.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import atexit
 import threading
 from collections.abc import Sequence
 from functools import partial
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from slangpy_rt.backends.base import Backend, Buffer, Dispatch, Recording, Shared, SharedBuffer
 from slangpy_rt.backends.extras import ExportsMemory, MappedMemory, Records
@@ -27,9 +27,9 @@ from slangpy_rt.backends.vulkan.instance import find_fault
 from slangpy_rt.backends.vulkan.kernel import Pipelines, VulkanKernel, require_fit
 from slangpy_rt.backends.vulkan.memory import VulkanBuffer, add_slab, grow
 from slangpy_rt.backends.vulkan.queue import VulkanQueue
-from slangpy_rt.backends.vulkan.recording import Recorder, Use, VulkanRecording, packed_blocks
+from slangpy_rt.backends.vulkan.recording import Recorder, VulkanRecording, packed_blocks
 from slangpy_rt.core.interrupts import Release, apart, finalizer
-from slangpy_rt.core.target import KernelInfo, Target
+from slangpy_rt.core.target import KernelInfo, target_of
 
 _SMALL_UPLOAD = 64 << 10  # sixteen of them fill a frame
 
@@ -65,7 +65,7 @@ class VulkanBackend(Backend, Records, MappedMemory, ExportsMemory, Leaves):
         self._device = device = VkDevice(index, debug)
         self._release = Release(partial(close_device, device))
         self._leave = leave_at_exit(self)
-        self.target = Target("spirv", "spirv_1_5", "pointer")
+        self.target = target_of("spirv", "spirv_1_5", "pointer", device.caps)
         self.caps, self.description, self.messages = device.caps, device.description, device.messages
         self._lock = threading.Lock()
         self._heap = Heap(device, self.memory)
@@ -170,9 +170,8 @@ class VulkanBackend(Backend, Records, MappedMemory, ExportsMemory, Leaves):
         with self._lock:
             if self.closed:
                 self.require_open()
-            queue = VulkanQueue(
-                self, self._commands, device.queues[len(self._queues) % len(device.queues)], self._lock
-            )
+            handle = device.queues[len(self._queues) % len(device.queues)]
+            queue = VulkanQueue(self, self._commands, handle, self._lock)
             self._queues.append(queue)
         return queue
 
@@ -191,13 +190,10 @@ class VulkanBackend(Backend, Records, MappedMemory, ExportsMemory, Leaves):
             self.upload(blocks, 0, memoryview(packed))
         return apart(self._record, kept, waits, blocks, offsets)
 
-    def _record(
-        self, kept: list[Dispatch], waits: Sequence[tuple[int, ...]], blocks: Buffer | None, offsets: list[int]
-    ) -> Recording:
+    def _record(self, *what: Any) -> Recording:
         with self._lock:
             self.require_open()
-            command = self._recorder.record(kept, waits, 0 if blocks is None else blocks.address, offsets)
-            return VulkanRecording(kept, blocks, offsets, Use(command, self.queue), self._recorder.retired)
+            return self._recorder.recording(self.queue, *what)
 
     def update(self, recording: Recording, place: int, dispatch: Dispatch) -> None:
         assert isinstance(recording, VulkanRecording) and recording.blocks is not None

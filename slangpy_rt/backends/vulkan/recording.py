@@ -78,6 +78,18 @@ class Recorder:
         self._begin_info = commands.device.struct("VkCommandBufferBeginInfo", flags=4)
         self.retired: list[Use] = []
 
+    def recording(
+        self,
+        queue: Submissions,
+        dispatches: list[Dispatch],
+        waits: Sequence[tuple[int, ...]],
+        blocks: Buffer | None,
+        offsets: list[int],
+    ) -> VulkanRecording:
+        """Launches with a command buffer, which a queue uses first; with the lock, not to be interrupted."""
+        command = self.record(dispatches, waits, 0 if blocks is None else blocks.address, offsets)
+        return VulkanRecording(dispatches, blocks, offsets, Use(command, queue), self.retired)
+
     def record(
         self, dispatches: Sequence[Dispatch], waits: Sequence[tuple[int, ...]], address: int, offsets: Sequence[int]
     ) -> Any:

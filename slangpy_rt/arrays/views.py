@@ -1,0 +1,35 @@
+"""Views: which part of an array's memory an index picks. Works on layouts; no memory is looked at."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from slangpy_rt.arrays.layout import Layout
+from slangpy_rt.core.shapes import Shape, is_whole
+from slangpy_rt.core.wording import describe
+
+
+def picked(where: str, layout: Layout, key: Any) -> tuple[Shape, Shape, int]:
+    """What integers, slices, ``None`` and ``...`` pick: its shape, its strides, and where it begins in bytes.
+
+    Raises
+    ------
+    IndexError
+        If an index is out of range, or is of another kind.
+    """
+    keys = key if isinstance(key, tuple) else (key,)
+    # To NumPy a bool is a mask, and what it picks is a copy.
+    if not all(k is None or k is ... or type(k) is slice or is_whole(k) for k in keys):
+        raise IndexError(f"{where}: only integers, slices, None and ... index a device array, not {describe(key)}.")
+    item = layout.unit
+    outer, inner = layout.strides[: len(layout.shape)], layout.strides[len(layout.shape) :]
+    # NumPy works the view out, on an array of one scalar stretched over the shape.
+    base = np.zeros(item, np.uint8)
+    model = np.lib.stride_tricks.as_strided(base, layout.shape, tuple(s * item for s in outer))
+    found = model[key]
+    if not isinstance(found, np.ndarray):
+        found = model[(*keys, None)][..., 0]
+    start = found.__array_interface__["data"][0] - model.__array_interface__["data"][0]
+    return found.shape, tuple(s // item for s in found.strides) + inner, start
