@@ -25,6 +25,7 @@ for _name in ("SLANGPY_RT_DEVICE", "SLANGPY_RT_OVERRIDE", "SLANGPY_RT_DEBUG", "S
     os.environ.pop(_name, None)
 
 import slangpy_rt as spy  # noqa: E402
+from slangpy_rt.backends.extras import MappedMemory  # noqa: E402
 from tests.depth import MARKERS, is_deep, mark_left_out, part_of, read_part  # noqa: E402
 from tests.dxc import Dxc  # noqa: E402
 
@@ -37,6 +38,10 @@ UNSUPPORTED = {
         "int8_t vectors",
     ): "Slang writes make_char3(signed char, char, signed char), ambiguous in CUDA's headers",
 }
+
+# The backend of docs/adding-a-backend.md: the same text, no memory that both sides see.
+UNSUPPORTED |= {("example", what): why for (name, what), why in UNSUPPORTED.items() if name == "cpu"}
+UNSUPPORTED["example", "shared memory"] = "the example leaves out what is optional"
 
 UNSUPPORTED |= {
     ("rhi-vulkan", "shared memory"): "slangpy's binding of slang-rhi maps no memory",
@@ -204,7 +209,7 @@ def requires(device: spy.Device) -> Requires:
             has |= {"groups"}
         if device.backend.target.format != "cuda":
             has |= {"int8_t vectors"}
-        if not device.name.startswith(("rhi-", "d3d12", "metal")):
+        if isinstance(device.backend, MappedMemory):
             has |= {"shared memory"}
         if device.name != "rhi-vulkan-handles" or "llvmpipe" not in device.info:
             has |= {"large derivatives"}

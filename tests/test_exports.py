@@ -60,10 +60,10 @@ VECTORS = {f"{scalar}{n}" for scalar in ("bool", "int", "uint", "half", "float",
 # Of the classes; what instances add (``module.device``, the functions) is not among them.
 MEMBERS = {
     "Module": "info load_from_file load_from_source name",
-    "Function": "append_to bind bwds call constants device dispatch explain forget fwds group_size map recorded "
-    "result_of return_type return_type_name set signature source source_changed stream type_conformances",
-    "Kernel": "append_to bind bwds call constants device dispatch explain forget fwds group_size map of recorded "
-    "result_of return_type return_type_name set signature source source_changed stream type_conformances",
+    "Function": "append_to bind bwds call constants device dispatch explain fwds group_size map return_type "
+    "return_type_name set signature source stream type_conformances",
+    "Kernel": "append_to bind bwds call constants device dispatch explain fwds group_size map of return_type "
+    "return_type_name set signature source stream type_conformances",
     "Struct": "fields forget name source_changed",
     "InstanceList": "slang_type",
     "InstanceTensor": "construct shape slang_type to_numpy",

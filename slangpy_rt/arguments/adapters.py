@@ -1,16 +1,29 @@
-"""What people pass: which values stand for others, which are plain numbers, and how messages name them."""
+"""What people pass: which values stand for others, and which are plain numbers.
+
+Other libraries are known by names alone, of types and of protocols: their adapters are loaded with their first array.
+"""
 
 from __future__ import annotations
 
+from importlib import import_module
 from operator import methodcaller
 from typing import Any
 
 import numpy as np
 
+from slangpy_rt.arguments.adapter import Adapter
 from slangpy_rt.arguments.indices import range_of
 from slangpy_rt.arrays.ndbuffer import NDBuffer
 from slangpy_rt.core.wording import describe as describe
 
+# Where adapters are, by the full names of types, by the methods of protocols, and by the kinds of results.
+_TORCH = "slangpy_rt.interop.torch:TorchAdapter"
+_TYPES = {"torch.Tensor": _TORCH}
+_PROTOCOLS = {
+    "__dlpack__": "slangpy_rt.interop.foreign:ForeignAdapter",
+    "__cuda_array_interface__": "slangpy_rt.interop.foreign:ForeignAdapter",
+}
+_RESULTS = {"torch": _TORCH, "torch_gpu": _TORCH}
 # Dimensions of a NumPy array, since 2.0. A list that holds itself has no end.
 _DEEPEST = 64
 
@@ -18,14 +31,13 @@ _DEEPEST = 64
 def converter(kind: type) -> Any:
     """What turns values of a type into those they stand for, or None when they stand for themselves.
 
-    It is a function of the value; or of the value and a device, by its method ``on``, for arrays of other libraries.
+    It is a function of the value; an ``Adapter`` for arrays of other libraries.
     """
     if kind is range:
         return range_of
-    if is_torch(kind):
-        from slangpy_rt.interop.torch import AsArray
-
-        return AsArray()
+    named = _named(kind)
+    if named is not None:
+        return named
     if hasattr(kind, "__slang_arg__"):
         return methodcaller("__slang_arg__")
     if hasattr(kind, "get_this"):
@@ -34,27 +46,57 @@ def converter(kind: type) -> Any:
         return None
     if kind is memoryview or hasattr(kind, "__array_interface__"):
         return np.asarray
-    if not hasattr(kind, "__dlpack__") and not hasattr(kind, "__cuda_array_interface__"):
-        return None
-    from slangpy_rt.interop.foreign import Foreign
-
-    return Foreign()
+    return next((_load(place) for method, place in _PROTOCOLS.items() if hasattr(kind, method)), None)
 
 
-def is_torch(kind: type) -> bool:
-    """Whether values of a type are tensors of PyTorch, which is imported if they are."""
-    return any(base.__module__ == "torch" and base.__name__ == "Tensor" for base in kind.__mro__)
+def adapter_for_result(value: Any) -> Adapter | None:
+    """The adapter of an array that is given as ``_result``; None if it is of no library whose arrays may be."""
+    adapter = _named(type(value))
+    return adapter if adapter is not None and adapter.takes_results else None
 
 
-def asks_for_autograd(value: Any) -> bool:
-    """Whether a call on a value has to be seen by PyTorch's autograd."""
-    return is_torch(type(value)) and bool(converter(type(value)).asks_for_autograd(value))
+def adapter_of_results(kind: str) -> Adapter | None:
+    """The adapter that makes results of a kind; None of kinds that are no other library's."""
+    return _load(_RESULTS[kind]) if kind in _RESULTS else None
+
+
+def asking_for_autograd(values: tuple[Any, ...]) -> Adapter | None:
+    """The adapter of the first value that has to be seen by its library's automatic differentiation."""
+    for value in values:
+        adapter = _named(type(value))
+        if adapter is not None and adapter.asks_for_autograd(value):
+            return adapter
+    return None
+
+
+def _named(kind: type) -> Adapter | None:
+    """The adapter of a type that is known by its name, or by that of a base."""
+    for base in kind.__mro__:
+        place = _TYPES.get(f"{base.__module__}.{base.__name__}")
+        if place is not None:
+            return _load(place)
+    return None
+
+
+def _load(place: str) -> Adapter:
+    module, _, name = place.partition(":")
+    found: Adapter = getattr(import_module(module), name)()
+    return found
 
 
 def is_plain_sequence(value: Any, depth: int = 0) -> bool:
     """Whether a list or tuple holds numbers only, nested or not; one that is too deep for an array does not."""
-    return depth < _DEEPEST and all(
-        isinstance(v, (bool, int, float, np.generic))
-        or (isinstance(v, (list, tuple)) and is_plain_sequence(v, depth + 1))
-        for v in value
-    )
+    if depth >= _DEEPEST:
+        return False
+    if _NUMBERS.issuperset(map(type, value)):
+        return True
+    for v in value:
+        if isinstance(v, (list, tuple)):
+            if not is_plain_sequence(v, depth + 1):
+                return False
+        elif not isinstance(v, (bool, int, float, np.generic)):
+            return False
+    return True
+
+
+_NUMBERS = frozenset({bool, int, float})

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from slangpy_rt.arguments.adapters import converter, describe, is_torch
+from slangpy_rt.arguments.adapter import Adapter
+from slangpy_rt.arguments.adapters import adapter_for_result, converter, describe
 from slangpy_rt.arguments.bind_array import (
     as_tensor,
     bind_array,
@@ -90,21 +91,22 @@ def bind(where: str, scope: Scope, param: Param, value: Any, how: Map = NO_MAP) 
         If the parameter's type, or the device, has no way to take it.
     """
     stand_in: Any = converter(type(value))
+    adapter = stand_in if isinstance(stand_in, Adapter) else None
+    if adapter is not None:
+        whole = scope.struct(param.type)
+        if container(whole) is None and holds_one_array(whole):
+            return _bind_parts(where, scope, replace(param, type=whole), value, how, *one_part(whole))
     if stand_in is not None:
-        if hasattr(stand_in, "on"):
-            whole = scope.struct(param.type)
-            if container(whole) is None and holds_one_array(whole):
-                return _bind_parts(where, scope, replace(param, type=whole), value, how, *one_part(whole))
         try:
-            if param.direction != "in" and hasattr(stand_in, "check_writable"):
-                stand_in.check_writable(value)
-            other = stand_in.on(scope.device, value) if hasattr(stand_in, "on") else stand_in(value)
+            if param.direction != "in" and adapter is not None:
+                adapter.check_writable(value)
+            other = stand_in(value) if adapter is None else adapter.on(scope.device, value)
         except BindError as error:
             raise BindError(f"{where} is {error}") from None
         inner = bind(where, scope, param, other, how)
         feed = _stand_in_feed(where, scope.device, value, other, stand_in, inner)
-        kind = stand_in.result_kind(value) if is_torch(type(value)) else inner.host
-        return replace(inner, feed=feed, host=kind)
+        host = (adapter.result_kind(value) if adapter is not None else "") or inner.host
+        return replace(inner, feed=feed, host=host)
     if how.type is not None:
         type_ = how.type if isinstance(how.type, SlangType) else scope.named(f"{where}: map", how.type)
         if type_.name != param.type.name:
@@ -147,10 +149,10 @@ def bind(where: str, scope: Scope, param: Param, value: Any, how: Map = NO_MAP) 
 
 def _stand_in_feed(where: str, device: DeviceCore, value: Any, other: Any, stand_in: Any, inner: Bound) -> Feed:
     """How what a value stands for reaches the kernel, if need be by converting the value at each call."""
-    if not hasattr(stand_in, "on"):
+    if not isinstance(stand_in, Adapter):
         return ConvertedFeed(stand_in, inner.feed, inner.access != "in")
     try:
-        feed: Feed | None = stand_in.feed(device, value, inner.access)
+        feed = stand_in.feed(device, value, inner.access)
     except BindError as error:
         raise BindError(f"{where} is {error}") from None
     if isinstance(inner.feed, ArrayFeed):
@@ -201,17 +203,16 @@ def _slang_converts(type_: SlangType, param: Param) -> bool:
 
 def bind_result(where: str, scope: Scope, type_: SlangType, value: Any, how: Map = NO_MAP) -> Bound:
     """Fit an array given as ``_result`` to the function's return type."""
-    ours = isinstance(value, (NDBuffer, np.ndarray))
-    if not ours and is_torch(type(value)):
-        stand_in: Any = converter(type(value))
+    adapter = adapter_for_result(value)
+    if adapter is not None:
         try:
-            other = stand_in.on(scope.device, value)
+            other = adapter.on(scope.device, value)
             inner = bind_result(where, scope, type_, other, how)
         except BindError as error:
             raise error if str(error).startswith(where) else BindError(f"{where} is {error}") from None
-        feed = _stand_in_feed(where, scope.device, value, other, stand_in, inner)
-        return replace(inner, feed=feed, host=stand_in.result_kind(value))
-    if not ours:
+        feed = _stand_in_feed(where, scope.device, value, other, adapter, inner)
+        return replace(inner, feed=feed, host=adapter.result_kind(value))
+    if not isinstance(value, (NDBuffer, np.ndarray)):
         raise BindError(
             f"{where}: pass a Tensor, an NDBuffer, a NumPy array, or one of their types, not {describe(value)}."
         )

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from slangpy_rt.arguments.adapters import describe
-from slangpy_rt.arguments.bound import EXACT, PROMOTED, Bound, Shape, fit_of
+from slangpy_rt.arguments.bound import EXACT, PROMOTED, Bound, fit_of
 from slangpy_rt.arguments.feeds import ArrayFeed, Feed, HostCopyFeed, HostViewFeed, ValueFeed
 from slangpy_rt.arguments.scope import Scope
 from slangpy_rt.arrays.layout import Layout, same_walk
@@ -22,7 +22,7 @@ from slangpy_rt.arrays.tensor import Tensor
 from slangpy_rt.core.conversion import as_array
 from slangpy_rt.core.dtypes import BFLOAT16, NUMPY_OF, Storage, cast, convertible, scalars_of, storage
 from slangpy_rt.core.errors import BindError, UnsupportedError
-from slangpy_rt.core.shapes import contiguous
+from slangpy_rt.core.shapes import Shape, contiguous
 from slangpy_rt.core.structs import as_record, dtype_text
 from slangpy_rt.core.types import Param, SlangType
 
@@ -255,7 +255,10 @@ def _bind_host(
         feed = HostViewFeed(device, np.asarray if own is not None else convert)
     else:
         # There and back again; in shared memory, elements with gaps inside, such as float3 in Fortran order.
-        feed = HostCopyFeed(device, convert, access)
+        as_it_is = (
+            not shared and is_array and array.dtype == dtype and array.dtype.isnative and array.flags.c_contiguous
+        )
+        feed = HostCopyFeed(device, np.asarray if as_it_is else convert, access)
     return Bound(
         name, type_, scalar, stored.count, access, "array", outer, strides, True, host, feed, fit,
         record=stored.record,

@@ -10,9 +10,8 @@ import numpy as np
 
 from slangpy_rt.arguments.computed import Generator
 from slangpy_rt.arguments.feeds import ConvertedFeed, Feed, GradientFeed, PartsFeed
+from slangpy_rt.core.shapes import Shape
 from slangpy_rt.core.types import SlangType
-
-Shape = tuple[int, ...]
 
 # How well a value fits a parameter, best first; overloads are ranked by it.
 EXACT, PROMOTED, CONVERTED, SPLAT = range(4)

@@ -14,10 +14,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from slangpy_rt.core.errors import BindError
+from slangpy_rt.core.shapes import Shape
 from slangpy_rt.core.types import SlangType
 from slangpy_rt.core.wording import describe
-
-Shape = tuple[int, ...]
 
 INTEGERS = frozenset({"int", "uint", "int64_t", "uint64_t"})
 FLOATS = frozenset({"float", "double"})

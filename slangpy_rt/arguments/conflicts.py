@@ -323,5 +323,5 @@ def _copying(device: DeviceCore, source: Buffer, at: int, target: Buffer, to: in
     layout = layout_of(device, NDBuffer, kind, (nbytes // size,), None, at % 32 == 0)
     words = NDBuffer.of(layout, source, at), NDBuffer.of(layout, target, to)
     copy = device.moves.copy if size == 4 else device.moves.copyByte
-    dispatch: Dispatch = copy.recorded(words[:1], words[1], {}).dispatch
+    dispatch: Dispatch = copy._recorded(words[:1], words[1], {}).dispatch
     return dispatch

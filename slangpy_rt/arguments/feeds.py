@@ -15,6 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from slangpy_rt.backends.base import Buffer, SharedBuffer
+from slangpy_rt.backends.extras import ZeroCopy
+from slangpy_rt.core.addresses import address_of
 from slangpy_rt.core.conversion import as_element
 from slangpy_rt.core.dtypes import limits, span, storage
 from slangpy_rt.core.errors import BindError
@@ -70,6 +72,13 @@ class Feed(ABC):
     # Of arrays of another library on a GPU: what find the streams that a value is worked on just then. What two feeds
     # share finds the same for both.
     streams: tuple[Callable[[Any], int], ...] = ()
+    # What finds each of its arrays on the device in the value, None standing for the value itself; None as a whole if
+    # it adds anything but arrays' addresses and buffers, or has anything to do afterwards.
+    finds: tuple[Callable[[Any], Any] | None, ...] | None = None
+    # Whether ``finish`` reads memory that the host shares: the call waits for the kernel before it, once for all.
+    waits = False
+    # The class of prepared calls whose arguments all have such feeds, in the order of the values; None for any.
+    call: Any = None
 
     @abstractmethod
     def feed(self, value: Any, block: list[Any], buffers: list[Buffer]) -> None:
@@ -91,6 +100,7 @@ class ArrayFeed(Feed):
     """A Tensor or NDBuffer: its address."""
 
     buffers = 1
+    finds = (None,)
 
     def feed(self, value: Any, block: list[Any], buffers: list[Buffer]) -> None:
         block.append(value.address)
@@ -120,6 +130,9 @@ class GradientFeed(Feed):
         self.returns = any(feed.returns for feed in feeds)
         self.lasting = all(feed.lasting for feed in feeds)
         self.streams = tuple(find for feed in feeds for find in feed.streams)
+        self.waits = any(feed.waits for feed in feeds)
+        if all(feed.finds is not None for feed in feeds):
+            self.finds = tuple(find for feed in feeds for find in feed.finds or ())
 
     def feed(self, value: Any, block: list[Any], buffers: list[Buffer]) -> None:
         for feed in self._feeds:
@@ -210,6 +223,7 @@ class HostViewFeed(Feed):
     lasting = False
 
     def __init__(self, device: DeviceCore, as_array: Callable[[Any], npt.NDArray[Any]]) -> None:
+        assert isinstance(device.backend, ZeroCopy)
         self._wrap = device.backend.wrap
         self._as_array = as_array
         # Whether values are used as they are.
@@ -217,38 +231,9 @@ class HostViewFeed(Feed):
 
     def feed(self, value: Any, block: list[Any], buffers: list[Buffer]) -> None:
         array = self._as_array(value)
-        address = array.__array_interface__["data"][0]
-        buffer = self._wrap(address, array.nbytes, array)
-        assert buffer is not None
+        address = address_of(array)
         block.append(address)
-        buffers.append(buffer)
-
-
-class PointerFeed(Feed):
-    """An array of another library that is used in place, by its ``data_ptr()``.
-
-    Attributes
-    ----------
-    alike : callable
-        Makes of a call's arrays what tells in one look whether others would sign as they do, or None.
-    """
-
-    buffers = 1
-    lasting = False
-
-    def __init__(
-        self,
-        device: DeviceCore,
-        stream: Callable[[Any], int] | None,
-        alike: Callable[[tuple[Any, ...]], Callable[..., bool] | None],
-    ) -> None:
-        self._guest = device.guest
-        self.streams = () if stream is None else (stream,)
-        self.alike = alike
-
-    def feed(self, value: Any, block: list[Any], buffers: list[Buffer]) -> None:
-        block.append(value.data_ptr())
-        buffers.append(self._guest)
+        buffers.append(self._wrap(address, array.nbytes, array))
 
 
 class HostCopyFeed(Feed):
@@ -273,7 +258,9 @@ class HostCopyFeed(Feed):
         self._as_array = as_array
         self._access = access
         self._shared_bytes = shared_bytes
-        self.returns = access != "in"
+        # Prepared calls end with the device: nobody has to ask whether it is open.
+        self._alloc_shared = device.alloc_mapped
+        self.returns = self.waits = access != "in"
         self.brings = int(self.returns)
 
     def whole(self) -> HostCopyFeed:
@@ -286,26 +273,27 @@ class HostCopyFeed(Feed):
 
     def feed(self, value: Any, block: list[Any], buffers: list[Buffer]) -> None:
         array = self._as_array(value)
-        device, nbytes = self._device, array.nbytes
-        buffer: Buffer | None = device.alloc_shared(nbytes) if 0 < nbytes <= self._shared_bytes else None
-        if isinstance(buffer, SharedBuffer):
-            if self._access != "out":
-                buffer.write(array)
-        else:
-            buffer = device.alloc(nbytes)
-            if self._access != "out":
-                device.upload(buffer, buffer.address, array)
+        nbytes = array.nbytes
+        if 0 < nbytes <= self._shared_bytes:
+            shared: SharedBuffer | None = self._alloc_shared(nbytes)
+            if shared is not None:
+                if self._access != "out":
+                    shared.write(array)
+                block.append(shared.address)
+                buffers.append(shared)
+                return
+        buffer = self._device.alloc(nbytes)
+        if self._access != "out":
+            self._device.upload(buffer, buffer.address, array)
         block.append(buffer.address)
         buffers.append(buffer)
 
     def regions(self, value: Any) -> list[Region]:
-        address = value.__array_interface__["data"][0]
-        return [Region(address, value.shape, value.strides, value.itemsize)] if value.size else []
+        return [Region(address_of(value), value.shape, value.strides, value.itemsize)] if value.size else []
 
     def finish(self, value: Any, buffers: Sequence[Buffer]) -> None:
         buffer = buffers[0]
         if isinstance(buffer, SharedBuffer):
-            self._device.synchronize()
             buffer.read(value)
         elif value.flags.c_contiguous:
             self._device.download(buffer, buffer.address, value)
@@ -326,6 +314,7 @@ class PartsFeed(Feed):
         self.returns = any(feed.returns for feed in feeds)
         self.lasting = all(feed.lasting for feed in feeds)
         self.streams = tuple(_of_part(parts, k, find) for k, feed in enumerate(feeds) for find in feed.streams)
+        self.waits = any(feed.waits for feed in feeds)
 
     def feed(self, value: Any, block: list[Any], buffers: list[Buffer]) -> None:
         for part, feed in zip(self.parts(value), self._feeds, strict=True):
@@ -413,6 +402,9 @@ class ConvertedFeed(Feed):
         self.private = inner.private
         self.brings = inner.brings
         self.streams = tuple(_of_converted(convert, find) for find in inner.streams)
+        self.waits = inner.waits
+        if inner.finds is not None and not self.returns:
+            self.finds = tuple(convert if find is None else _of_converted(convert, find) for find in inner.finds)
 
     def kept(self) -> ConvertedFeed:
         return ConvertedFeed(self.convert, self.inner.kept(), self.written)
@@ -432,12 +424,12 @@ class ConvertedFeed(Feed):
 
 
 def _of_part(parts: Callable[[Any], Sequence[Any]], place: int, find: Callable[[Any], int]) -> Callable[[Any], int]:
-    """What a function finds of a part, found of the whole."""
+    """``find``, applied to part number ``place`` of the value."""
     return lambda value: find(parts(value)[place])
 
 
-def _of_converted(convert: Callable[[Any], Any], find: Callable[[Any], int]) -> Callable[[Any], int]:
-    """What a function finds of what a value is converted to, found of the value."""
+def _of_converted(convert: Callable[[Any], Any], find: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """``find``, applied to what ``convert`` makes of the value."""
     return lambda value: find(convert(value))
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import pairwise
 from math import prod
 from operator import attrgetter
 from typing import Any
@@ -18,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from slangpy_rt.arguments.accumulation import adding
+from slangpy_rt.arguments.adapter import Adapter
 from slangpy_rt.arguments.adapters import converter, describe
 from slangpy_rt.arguments.bind import bind
 from slangpy_rt.arguments.bind_array import as_tensor, bind_array, container, stored_as
@@ -25,6 +25,7 @@ from slangpy_rt.arguments.bound import Bound
 from slangpy_rt.arguments.feeds import ConvertedFeed, FieldFeed, NoFeed, PartsFeed, RefFeed, ValueFeed
 from slangpy_rt.arguments.mapping import Map
 from slangpy_rt.arguments.scope import Scope
+from slangpy_rt.arguments.signature import ARRAYS
 from slangpy_rt.arrays.differentiable import DiffPair
 from slangpy_rt.arrays.ndbuffer import NDBuffer
 from slangpy_rt.core.conversion import as_element
@@ -134,11 +135,26 @@ def assigned(bound: Bound, shape: Shape, together: bool) -> Bound:
 
 def aliased(values: tuple[Any, ...]) -> bool:
     """Whether two of the values add to gradients in memory that overlaps, by their spans."""
-    spans = [span for value in values if type(value) is not float for span in _written(value)]
+    spans: list[tuple[int, int]] = []
+    for value in values:
+        if type(value) in ARRAYS:
+            # As in ``_written``, which is one frame a value.
+            grads = value.layout.grads
+            if grads is not None and grads.out is not None and not grads.fresh:
+                low, high = grads.out.span
+                address = value.grad_out.address
+                spans.append((address + low, address + high))
+        elif type(value) is not float:
+            spans += _written(value)
     if len(spans) < 2:
         return False
     spans.sort()
-    return any(a[1] > b[0] for a, b in pairwise(spans))
+    last = spans[0][1]
+    for low, high in spans[1:]:
+        if last > low:
+            return True
+        last = high
+    return False
 
 
 def _written(value: Any) -> list[tuple[int, int]]:
@@ -149,14 +165,14 @@ def _written(value: Any) -> list[tuple[int, int]]:
         if grads is None or grads.out is None or grads.fresh:
             return []
         low, high = grads.out.span
-        address = value._grads[1].address  # type: ignore[union-attr]
+        address = value.grad_out.address  # type: ignore[attr-defined]
         return [(address + low, address + high)]
     if isinstance(value, (list, tuple)):
         return [span for item in value for span in _written(item)]
     if isinstance(value, (bool, int, float, np.ndarray, np.generic, DiffPair)):
         return []
     stand_in = converter(type(value))
-    if hasattr(stand_in, "on"):
+    if isinstance(stand_in, Adapter):
         return []
     if stand_in is not None:
         return _written(stand_in(value))
@@ -329,7 +345,8 @@ def _seed(where: str, scope: Scope, param: Param, type_: SlangType, value: Any, 
 
     bound = bind(where, scope, Param(f"{param.name}.grad_in", type_), seed(value), how)
     seeds = _as_seeds(scope, bound, type_)
-    return replace(seeds, feed=ConvertedFeed(seed, seeds.feed, False))
+    find = _GRAD_IN if isinstance(value, NDBuffer) else seed
+    return replace(seeds, feed=ConvertedFeed(find, seeds.feed, False))
 
 
 def _gradients_in(where: str, scope: Scope, type_: SlangType, value: Any) -> Any:

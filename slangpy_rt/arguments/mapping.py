@@ -9,14 +9,13 @@ from typing import Any
 import numpy as np
 
 from slangpy_rt.core.checks import text
-from slangpy_rt.core.dtypes import SLANG_OF
+from slangpy_rt.core.dtypes import PYTHON_TYPES, SLANG_OF
 from slangpy_rt.core.errors import BindError
 from slangpy_rt.core.types import SlangType
 from slangpy_rt.core.wording import describe
 
 # Dimensions of a call; NumPy has as many.
 _MOST = 32
-_PYTHON = {float: "float", int: "int", bool: "bool"}
 
 
 @dataclass(frozen=True)
@@ -87,8 +86,8 @@ def read_map(where: str, value: Any, depth: int = 0) -> Map:
     named = getattr(value, "slang_type", value)
     if isinstance(named, (SlangType, str)):
         return Map(type=text(where, "the type", named) if isinstance(named, str) else named)
-    if isinstance(value, type) and value in _PYTHON:
-        return Map(type=_PYTHON[value])
+    if isinstance(value, type) and value in PYTHON_TYPES:
+        return Map(type=PYTHON_TYPES[value])
     try:
         if not isinstance(value, np.dtype) and not (isinstance(value, type) and issubclass(value, np.generic)):
             raise KeyError

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from slangpy_rt.arguments.adapter import Adapter
 from slangpy_rt.arguments.adapters import converter, is_plain_sequence
 from slangpy_rt.arguments.computed import Generator
 from slangpy_rt.arguments.stand_ins import stands_in
@@ -25,15 +26,19 @@ from slangpy_rt.core.wording import describe
 ARRAYS = frozenset({Tensor, NDBuffer})
 
 
+class Signers(dict[type, Callable[[Any], Any]]):
+    """How values sign, by their type: ``SIGNERS[type(value)](value)``. Further types are found as they come."""
+
+    def __missing__(self, kind: type) -> Callable[[Any], Any]:
+        sign = _signer(kind)
+        if len(self) < _MOST:
+            self[kind] = sign
+        return sign
+
+
 def signature(value: Any) -> Any:
     """A hashable value that is equal for arguments which one prepared call can serve."""
-    kind: Any = type(value)
-    sign = _found.get(kind)
-    if sign is None:
-        sign = _signer(kind)
-        if len(_found) < _MOST:
-            _found[kind] = sign
-    return sign(value)
+    return SIGNERS[type(value)](value)
 
 
 def endless(where: str, values: tuple[Any, ...]) -> BindError:
@@ -58,11 +63,10 @@ def _signer(kind: type) -> Callable[[Any], Any]:
         return _kind
     stand_in = converter(kind)
     # What it stands for is asked once a call, after its signature was found to be unknown.
-    if stands_in(kind) and not hasattr(stand_in, "on"):
+    if isinstance(stand_in, Adapter):
+        return stand_in.signature
+    if stands_in(kind):
         return _refused
-    if hasattr(stand_in, "on"):
-        sign: Callable[[Any], Any] = stand_in.signature
-        return sign
     if stand_in is not None:
         return partial(_sign_stand_in, stand_in)
     if issubclass(kind, DiffPair):
@@ -77,7 +81,7 @@ def _signer(kind: type) -> Callable[[Any], Any]:
     # Subclasses of what is accepted: numpy.memmap, vectors, floats with a unit.
     for base in (np.ndarray, list, tuple, float, int):
         if issubclass(kind, base):
-            inner = _SIGNERS[base]
+            inner = SIGNERS[base]
             return lambda value: (kind, inner(value))
     return _refused
 
@@ -168,7 +172,9 @@ def _itself(value: Any) -> Any:
 
 
 _FLOATS = {float}
-_SIGNERS: dict[type, Callable[[Any], Any]] = {
+# Types that are remembered.
+_MOST = 1024
+SIGNERS = Signers({
     float: type,
     int: type,
     bool: type,
@@ -178,7 +184,4 @@ _SIGNERS: dict[type, Callable[[Any], Any]] = {
     list: _sign_sequence,
     tuple: _sign_sequence,
     dict: _sign_dict,
-}
-# How values of these and of further types sign, and how many types are remembered.
-_found = dict(_SIGNERS)
-_MOST = 1024
+})  # fmt: skip

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from slangpy_rt.arrays.dlpack import CUDA, LEGACY, handed_over
 from slangpy_rt.arrays.layout import Layout
 from slangpy_rt.backends.base import Buffer
+from slangpy_rt.backends.extras import foreign_streams
 from slangpy_rt.core.errors import UnsupportedError
 from slangpy_rt.runtime.host_view import host_view
 
@@ -138,7 +139,7 @@ def wait_for(array: DeviceArray, stream: int) -> None:
     device = array.layout.device
     device.check_open()
     _gather(array)
-    queue, own = device.backend.guest_queue(stream), device.backend.queue
+    queue, own = foreign_streams(device.backend).guest_queue(stream), device.backend.queue
     if queue is not own:
         queue.wait(own.mark())
 

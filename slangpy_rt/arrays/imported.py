@@ -9,6 +9,7 @@ import numpy as np
 
 from slangpy_rt.arrays.dlpack import CUDA, LEGACY, Import
 from slangpy_rt.backends.base import Buffer
+from slangpy_rt.backends.extras import ZeroCopy
 from slangpy_rt.core.conversion import as_numpy as as_numpy
 from slangpy_rt.core.dtypes import SLANG_OF, scalar_type
 from slangpy_rt.core.errors import BindError
@@ -98,13 +99,12 @@ def kept_memory(device: DeviceCore, value: Any) -> tuple[Memory, Buffer]:
         kept = KeptBuffer(device, taken(device, value))
         return found._replace(address=kept.address), kept
     array = as_numpy(value)
-    if "zero_copy" not in device.caps.features:
+    if not isinstance(device.backend, ZeroCopy):
         raise BindError(f"{described(value)} in host memory; copy it with Tensor.from_numpy(device, array).")
     if array.dtype not in SLANG_OF:
         raise BindError(f"{described(value)} of dtype {array.dtype}; Slang has no such element type.")
     address = array.__array_interface__["data"][0]
     buffer = device.backend.wrap(address, array.nbytes or 1, (array, value))
-    assert buffer is not None
     strides = tuple(s // array.itemsize for s in array.strides)
     return Memory(scalar_type(SLANG_OF[array.dtype]), array.shape, strides, address), buffer
 

@@ -11,13 +11,11 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from slangpy_rt.core.dtypes import NUMPY_OF, storage
-from slangpy_rt.core.shapes import contiguous
+from slangpy_rt.core.shapes import Shape, contiguous
 from slangpy_rt.core.types import SlangType
 
 if TYPE_CHECKING:
     from slangpy_rt.runtime.core import DeviceCore
-
-Shape = tuple[int, ...]
 
 
 class Layout:

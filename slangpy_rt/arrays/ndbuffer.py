@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from slangpy_rt.arrays.layout import Gradients, Layout, Shape, layout_of
+from slangpy_rt.arrays.layout import Gradients, Layout, layout_of
 from slangpy_rt.arrays.views import picked
 from slangpy_rt.backends.base import Buffer
 from slangpy_rt.core.conversion import as_array
 from slangpy_rt.core.dtypes import BFLOAT16, cast, element_type
 from slangpy_rt.core.errors import BindError, ShapeError, UnsupportedError
-from slangpy_rt.core.shapes import as_shape
+from slangpy_rt.core.shapes import Shape, as_shape
 from slangpy_rt.core.structs import as_record, fill_record
 from slangpy_rt.core.types import SlangType
 from slangpy_rt.runtime.core import a_device

@@ -9,13 +9,13 @@ from slangpy_rt.backends.base import Backend
 # In the order in which the best available device is chosen: on Windows CUDA and then D3D12, on macOS Metal.
 REGISTRY = {
     "cuda": "slangpy_rt.backends.cuda.backend:CudaBackend",
-    "d3d12": "slangpy_rt.backends.rhi.backend:RhiD3D12",
-    "metal": "slangpy_rt.backends.rhi.backend:RhiMetal",
+    "d3d12": "slangpy_rt.backends.rhi.apis:RhiD3D12",
+    "metal": "slangpy_rt.backends.rhi.apis:RhiMetal",
     "vulkan": "slangpy_rt.backends.vulkan.backend:VulkanBackend",
     "cpu": "slangpy_rt.backends.cpu.backend:CpuBackend",
-    "rhi-vulkan": "slangpy_rt.backends.rhi.backend:RhiVulkan",
-    "rhi-cuda": "slangpy_rt.backends.rhi.backend:RhiCuda",
-    "rhi-vulkan-handles": "slangpy_rt.backends.rhi.backend:RhiVulkanHandles",
+    "rhi-vulkan": "slangpy_rt.backends.rhi.apis:RhiVulkan",
+    "rhi-cuda": "slangpy_rt.backends.rhi.apis:RhiCuda",
+    "rhi-vulkan-handles": "slangpy_rt.backends.rhi.apis:RhiVulkanHandles",
     "null": "slangpy_rt.backends.null:NullBackend",
 }
 # Who wants one of the others says so: they reach the same hardware another way, or none.

@@ -5,10 +5,16 @@ it validates nothing that its caller could have validated: a ``Device`` never la
 passes a buffer of another device and never reads past a buffer's end. What only the driver can know
 (memory, device loss, an unusable compiler) a backend raises as an error of ``slangpy_rt.core.errors``.
 
-Order: each backend has an in-order queue of its own. A launch, an upload, a clear and a download take effect in
-the order of the calls, whether or not the backend defers the work. ``upload`` and ``download`` are complete when
-they return; ``launch`` and ``clear`` need not be. Further queues (``open_queue``) run beside it and beside each
-other; only marks order them, and who uses several of them keeps buffers alive until their work is done.
+Work goes to a ``Queue``; memory and code belong to the ``Backend``. Ten methods have to be written: nine of Backend
+and ``Queue.launch``. All others are right as they stand where work is done when the call that queues it returns; a
+device that defers its work overrides ``Queue.mark``, ``wait``, ``sync`` and ``copy``, and has a ``Mark`` of its own.
+What only some devices can do is a class in ``extras.py``, from which their backends derive too.
+
+Order: each backend has an in-order queue of its own, ``Backend.queue``. A launch there, an upload, a clear and a
+download take effect in the order of the calls, whether or not the backend defers the work. ``upload`` and
+``download`` are complete when they return; ``launch`` and ``clear`` need not be. Further queues (``open_queue``) run
+beside it and beside each other; only marks order them, and who uses several of them keeps buffers alive until their
+work is done.
 
 Threads: every method may be called from any thread. A backend whose driver wants one caller at a time
 takes its own lock. ``close`` waits for calls of other threads.
@@ -17,8 +23,8 @@ Interrupts: KeyboardInterrupt may come between any two steps of the main thread'
 by then, the next call of any method finds the backend usable, no earlier work lost and no memory kept. For that, what
 must not be parted is one step (``interrupts.py``).
 
-To add a backend copy ``null.py``, fill in the methods, add a line to ``backends.REGISTRY`` and run
-``pytest tests/conformance --backend=NAME``.
+``docs/adding-a-backend.md`` has a whole backend as an example. ``pytest tests/conformance --backend=NAME`` tells
+what a new one, which has a line in ``backends.REGISTRY``, does not do yet.
 """
 
 from __future__ import annotations
@@ -33,7 +39,7 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from slangpy_rt.core.errors import DeviceError, UnsupportedError
+from slangpy_rt.core.errors import DeviceError
 from slangpy_rt.core.interrupts import Inside, finalizer
 from slangpy_rt.core.target import Caps, KernelInfo, Target
 
@@ -71,8 +77,9 @@ class Buffer:
 class SharedBuffer(Buffer):
     """Memory that the host and kernels both address: an argument without a copy command.
 
-    What the host writes before a launch that names the buffer, that launch sees. What kernels wrote, the host
-    sees after ``sync``. In between the host leaves the bytes alone: its accesses are not ordered with the queue.
+    What the host writes before a launch that names the buffer, that launch sees. What kernels wrote, the host sees
+    after ``Backend.sync_all``. In between the host leaves the bytes alone: its accesses are not ordered with the
+    queue.
 
     Attributes
     ----------
@@ -142,7 +149,7 @@ class Kernel:
 
 
 class Dispatch(NamedTuple):
-    """A launch to be kept: what ``Backend.launch`` takes."""
+    """A launch to be kept: what ``Queue.launch`` takes."""
 
     kernel: Kernel
     groups: tuple[int, int, int]
@@ -209,48 +216,49 @@ class Mark:
         """Seconds from another mark to this one by the device's clock, once both are done; both were timed."""
         return self._seconds - earlier._seconds
 
-    def shared(self) -> tuple[Shared, int] | None:
-        """A semaphore, and the value that it has from this mark on, for queues of another backend on the same GPU."""
-        return None
 
-    def signal(self, semaphore: Shared, value: int) -> bool:
-        """Have a semaphore of another backend set to a value from this mark on; False where that cannot be."""
-        return False
-
-
-class Queue:
+class Queue(ABC):
     """Work that runs in the order in which it is queued.
 
-    This class is right where work is done when the call that queues it returns; then all queues are one.
+    All but ``launch`` is right where work is done when the call that queues it returns; then all queues are one.
 
     Attributes
     ----------
+    backend : Backend
+        Whose it is.
     handle : int or None
         What the driver calls it, for other libraries.
     deferred : bool
         Whether work may still run when the call that queued it has returned.
-    owner : object
-        Of a stream of another library, what keeps it.
     """
 
     handle: int | None = None
-    owner: Any = None
     deferred: ClassVar[bool] = False
 
     def __init__(self, backend: Backend) -> None:
         self.backend = backend
 
+    @abstractmethod
     def launch(self, kernel: Kernel, groups: tuple[int, int, int], args: bytes, buffers: Sequence[Buffer]) -> None:
-        """As ``Backend.launch``."""
-        self.backend.launch(kernel, groups, args, buffers)
+        """Queue a kernel over ``groups`` thread groups. Each call of a function ends here.
 
-    def prepare(self, dispatch: Dispatch) -> Callable[[], None]:
-        """A launch to be repeated often: what calling the result does. It keeps the buffers."""
-        return functools.partial(self.launch, *dispatch)
+        ``args`` is the argument block, raw addresses included. ``buffers`` are all buffers it points to,
+        in the order of ``kernel.info.written``; the backend keeps them alive until the work is done.
+        """
 
-    def replay(self, recording: Recording) -> None:
-        """As ``Backend.replay``."""
-        self.backend.replay(recording)
+    def mark(self, timed: bool = False) -> Mark:
+        """The point that the queue has come to; ``timed`` if the device is to look at its clock there."""
+        return Mark()
+
+    def wait(self, mark: Mark) -> None:  # noqa: B027
+        """Let what is queued from now on wait for a mark; the host does not.
+
+        The mark is of any queue of the backend, or of a backend that shared memory with it.
+        """
+
+    def sync(self) -> None:
+        """Wait until all that was queued here is done."""
+        self.backend.require_open()
 
     def copy(self, dst: Buffer, dst_offset: int, src: Buffer, src_offset: int, nbytes: int) -> None:
         """Copy ``nbytes`` > 0 bytes from one buffer to another, or to another place in it that does not overlap."""
@@ -258,28 +266,27 @@ class Queue:
         self.backend.download(src, src_offset, piece)
         self.backend.upload(dst, dst_offset, piece)
 
-    def mark(self, timed: bool = False) -> Mark:
-        """The point that the queue has come to; ``timed`` if the device is to look at its clock there."""
-        return Mark()
+    def prepare(self, dispatch: Dispatch) -> Callable[[], None]:
+        """A launch to be repeated often: what calling the result does. It keeps the buffers."""
+        return functools.partial(self.launch, *dispatch)
 
-    def wait(self, mark: Mark) -> None:
-        """Let what is queued from now on wait for a mark; the host does not.
+    def replay(self, recording: Recording) -> None:
+        """Queue the launches of a recording; one after the other is right for those that ``Records`` did not make."""
+        for d in recording.dispatches:
+            self.launch(d.kernel, d.groups, d.args, d.buffers)
 
-        The mark is of any queue of the backend, or of a backend that shared memory with it.
-        """
-
-    def label(self, title: str) -> None:
+    def label(self, title: str) -> None:  # noqa: B027
         """Begin work that the API's own tools show under a title, where there are such."""
 
-    def unlabel(self) -> None:
+    def unlabel(self) -> None:  # noqa: B027
         """End it."""
-
-    def sync(self) -> None:
-        """Wait until all that was queued here is done."""
 
 
 class Backend(ABC):
-    """One open device.
+    """One open device: its memory and its code.
+
+    Made with ``index``, which device of its kind, and by keyword ``debug``, whether to check what can be checked, and
+    ``deterministic``, whether a launch has to divide its work the same way each time.
 
     Attributes
     ----------
@@ -292,9 +299,7 @@ class Backend(ABC):
     description : str
         The device in words, for people.
     queue : Queue
-        The backend's own, to which ``launch`` and the copies go.
-    deterministic : bool
-        Whether a launch divides its work the same way each time.
+        The backend's own, in whose order copies are.
     closed : bool
         Whether ``close`` was called.
     inside : Inside
@@ -306,7 +311,6 @@ class Backend(ABC):
     caps: Caps
     description: str
     queue: Queue
-    deterministic: bool = False
     closed: bool = False
 
     inside: Inside
@@ -367,18 +371,6 @@ class Backend(ABC):
         """Set ``nbytes`` > 0 device bytes to zero, at any offset, in order with queued work."""
 
     @abstractmethod
-    def launch(self, kernel: Kernel, groups: tuple[int, int, int], args: bytes, buffers: Sequence[Buffer]) -> None:
-        """Queue a kernel over ``groups`` thread groups.
-
-        ``args`` is the argument block, raw addresses included. ``buffers`` are all buffers it points to,
-        in the order of ``kernel.info.written``; the backend keeps them alive until the work is done.
-        """
-
-    @abstractmethod
-    def sync(self) -> None:
-        """Wait until all work of all queues is done."""
-
-    @abstractmethod
     def close(self) -> None:
         """Wait for queued work and for calls in other threads, then release the device. Again: nothing.
 
@@ -390,77 +382,13 @@ class Backend(ABC):
         if self.closed:
             raise DeviceError(f"device {self.name}: this device is closed; open a new one.")
 
-    def open_queue(self, handle: int | None = None) -> Queue:
-        """Make a further queue, which lives as long as the backend, or take one of another library by its handle.
+    def open_queue(self) -> Queue:
+        """Make a further queue, which lives as long as the backend."""
+        return type(self.queue)(self)
 
-        Raises
-        ------
-        UnsupportedError
-            If a handle means nothing to the backend.
-        """
-        if handle is not None:
-            raise UnsupportedError(f"device {self.name}: it has no streams of other libraries to take over.")
-        return Queue(self)
-
-    def guest_queue(self, handle: int) -> Queue:
-        """As ``open_queue``, of a stream that may be gone any time after a call: ``sync`` does not look at it."""
-        return self.open_queue(handle)
+    def sync_all(self) -> None:
+        """Wait until all work of all queues is done."""
+        self.queue.sync()
 
     def abandon(self) -> None:  # noqa: B027 - most have nothing to let go
         """Never talk to the driver again: this is a forked child, where the device does not exist."""
-
-    def record(self, dispatches: Sequence[Dispatch], waits: Sequence[tuple[int, ...]]) -> Recording:
-        """Keep launches to be replayed.
-
-        ``waits`` has for each the places of those that have to be done before it. Others may run at the same time.
-        The recording keeps all buffers alive.
-        """
-        return Recording(list(dispatches))
-
-    def update(self, recording: Recording, place: int, dispatch: Dispatch) -> None:
-        """Put another launch of the same kernel in a recording, which waits for what the old one waited for."""
-        recording.dispatches[place] = dispatch
-
-    def replay(self, recording: Recording) -> None:
-        """Queue the launches of a recording."""
-        for d in recording.dispatches:
-            self.launch(d.kernel, d.groups, d.args, d.buffers)
-
-    def read_later(self, src: Buffer, nbytes: int) -> tuple[Mark, Callable[[memoryview], None]]:
-        """Queue a copy of a buffer's first bytes to where the host reads them; for backends without shared memory.
-
-        Returns the point after which that is done, and what then writes them to host memory.
-
-        Raises
-        ------
-        UnsupportedError
-            If the backend has shared memory for that.
-        """
-        raise UnsupportedError(f"device {self.name}: this goes through memory shared with the host.")
-
-    def wrap(self, address: int, nbytes: int, owner: Any) -> Buffer | None:
-        """View host memory as a buffer without a copy, or None where the device cannot."""
-        return None
-
-    def share(self, buffer: Buffer) -> tuple[Shared, int] | None:
-        """The memory that a buffer is in, and where in it; None where other APIs cannot open it."""
-        return None
-
-    def open_shared(self, shared: Shared, offset: int, nbytes: int, owner: Any) -> Buffer | None:
-        """A buffer in memory of another backend on the same GPU, which ``owner`` keeps alive; None on another GPU."""
-        return None
-
-    def alloc_shared(self, nbytes: int) -> SharedBuffer | None:
-        """Allocate at least ``nbytes`` > 0 bytes that host and kernels address, 256-byte aligned; contents undefined.
-
-        Meant for the arguments of one call: it costs about as much as making the object. Since the host's accesses
-        are not ordered with the queue, a freed block is handed out again only after a ``sync`` that began later; a
-        call may wait for one. The amount is bounded. None means that the backend has no such memory, that
-        ``nbytes`` is too much for it, or that all of it is in use; then there remain ``alloc`` and ``upload``.
-
-        Raises
-        ------
-        OutOfMemoryError
-            If the driver refuses the memory.
-        """
-        return None

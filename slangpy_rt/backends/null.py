@@ -1,4 +1,4 @@
-"""A backend that runs nothing and records every call: the skeleton to copy, and a device for tests.
+"""A backend that runs nothing and notes every launch: a device for tests.
 
 Memory is host memory, so uploads come back in downloads; kernels leave it unchanged.
 """
@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from slangpy_rt.backends.base import Backend, Buffer, Kernel, Queue, SharedBuffer
+from slangpy_rt.backends.extras import MappedMemory
 from slangpy_rt.core.target import Caps, KernelInfo, target_of
 
 _SCALARS = frozenset(
@@ -38,12 +39,21 @@ class NullBuffer(SharedBuffer):
         super().__init__(backend, address, nbytes, memoryview(bytearray(nbytes)))
 
 
-class NullBackend(Backend):
+class NullQueue(Queue):
+    """Notes launches."""
+
+    backend: NullBackend
+
+    def launch(self, kernel: Kernel, groups: tuple[int, int, int], args: bytes, buffers: Sequence[Buffer]) -> None:
+        self.backend.launches.append((kernel, groups, args))
+
+
+class NullBackend(Backend, MappedMemory):
     """Records launches in ``launches``; ``live`` counts buffers not yet freed."""
 
     name = "null"
 
-    def __init__(self, index: int = 0, *, debug: bool = False) -> None:
+    def __init__(self, index: int = 0, *, debug: bool = False, deterministic: bool = False) -> None:
         self.caps = Caps((2**31 - 1, 65535, 65535), _SCALARS, frozenset({"pointers"}))
         self.target = target_of("cuda", "", "value", self.caps)
         self.description = "null (runs nothing)"
@@ -51,7 +61,7 @@ class NullBackend(Backend):
         self._made = 0
         # One entry for each buffer that was given back.
         self._given: deque[None] = deque()
-        self.queue = Queue(self)
+        self.queue = NullQueue(self)
         self._next_address = 0x1000
 
     @property
@@ -93,12 +103,6 @@ class NullBackend(Backend):
     def clear(self, dst: Buffer, offset: int, nbytes: int) -> None:
         assert isinstance(dst, NullBuffer)
         dst.view[offset : offset + nbytes] = bytes(nbytes)
-
-    def launch(self, kernel: Kernel, groups: tuple[int, int, int], args: bytes, buffers: Sequence[Buffer]) -> None:
-        self.launches.append((kernel, groups, args))
-
-    def sync(self) -> None:
-        pass
 
     def close(self) -> None:
         self.closed = True

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any
 
 from slangpy_rt.backends import AUTOMATIC, REGISTRY, backend_class
 from slangpy_rt.backends.base import Backend
+from slangpy_rt.backends.extras import ForeignStreams
 from slangpy_rt.core.checks import whole
 from slangpy_rt.core.config import CONFIG
 from slangpy_rt.core.errors import BindError, SlangPyRtError, UnsupportedError
@@ -70,27 +72,33 @@ def named(type: DeviceType | str, index: int) -> tuple[str, int]:
     return name, int(number) if colon else index
 
 
-def open_backend(name: str, index: int, debug: bool, stream: int | None = None) -> Backend:
+def open_backend(
+    name: str, index: int, debug: bool, deterministic: bool = False, stream: int | None = None, owner: Any = None
+) -> Backend:
     """The backend of a device type, or the first that works here.
 
     Parameters
     ----------
+    deterministic : bool
+        Whether a launch has to divide its work the same way each time.
     stream : int, optional
-        A CUDA stream to be its own queue.
+        A stream of another library to be its own queue.
+    owner : object, optional
+        What keeps that stream.
 
     Raises
     ------
     UnsupportedError
         If it cannot be opened here; the message says why.
     """
-    if stream is not None and name != "cuda":
+    if stream is not None and (name == "automatic" or not issubclass(backend_class(name), ForeignStreams)):
         raise UnsupportedError(f"Device: stream= is for cuda; a {name} device has no streams of other libraries.")
-    more = {} if stream is None else {"stream": stream}
+    more = {} if stream is None else {"stream": stream, "owner": owner}
     # Asking first why it could not be opened would start the driver twice.
     reasons = []
     for candidate in AUTOMATIC if name == "automatic" else [name]:
         try:
-            return backend_class(candidate)(index, debug=debug, **more)
+            return backend_class(candidate)(index, debug=debug, deterministic=deterministic, **more)
         except (ImportError, SlangPyRtError) as error:
             reason = _why_not(candidate)
             if reason is None and name != "automatic":

@@ -1,8 +1,8 @@
 """Small blocks of memory that host and device both address, handed out in well under a microsecond.
 
 Sizes are powers of two, each with one slab that is cut up when the size is first asked for, so the pool is
-bounded. It refuses to wait and to talk to a driver: a block that is given back stays retired until its owner,
-which knows of the queue, says that a wait that began later is over.
+bounded. It talks to no driver: a block that is given back stays retired until its owner, which knows of the
+queues, says that a wait that began later is over.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from operator import methodcaller
 from typing import Any
 
 from slangpy_rt.backends.base import Backend, SharedBuffer
+from slangpy_rt.core.interrupts import apart
 
 ALIGN = 256
 LARGEST = 1 << 20
@@ -28,8 +29,8 @@ _CALL = methodcaller("__call__")
 class SharedPool:
     """All blocks of one backend.
 
-    Every method but ``add`` and ``close`` is made of single steps under the GIL, so that neither ``take`` nor a
-    garbage collection that gives back needs a lock.
+    Every method but ``find``, ``add`` and ``close`` is made of single steps under the GIL, so that neither ``take``
+    nor a garbage collection that gives back needs a lock.
 
     Attributes
     ----------
@@ -63,6 +64,22 @@ class SharedPool:
         buffer.nbytes = chunk.nbytes
         buffer.view = chunk.view
         return buffer
+
+    def find(self, backend: Backend, nbytes: int, add_slab: Callable[[int], bool]) -> PooledBuffer | None:
+        """Hand out a block of a size that has none free: from its first slab, or one that a wait sets free.
+
+        Parameters
+        ----------
+        add_slab : callable
+            Adds the slab of a size, if there is none, and says whether there was none; nothing interrupts it.
+        """
+        if nbytes > LARGEST:
+            return None
+        if not (self.missing(nbytes) and apart(add_slab, nbytes)):
+            backend.require_open()
+            if self.freed:
+                backend.sync_all()
+        return self.take(backend, nbytes)
 
     def missing(self, nbytes: int) -> int:
         """Bytes of the slab to ``add`` for this size: 0 if there is one."""

@@ -15,10 +15,12 @@ import numpy as np
 from slangpy_rt_codegen import CallSpec, Operand, block_fields, emit
 from slangpy_rt_codegen.layout import BlockField
 
+from slangpy_rt.arguments.adapters import adapter_of_results
 from slangpy_rt.arguments.bind import bind, bind_result
 from slangpy_rt.arguments.bound import Bound, result_kind
 from slangpy_rt.arguments.conflicts import conflicts_of, walk_of, writes_to
 from slangpy_rt.arguments.exact import exactly
+from slangpy_rt.arguments.feeds import Feed
 from slangpy_rt.arguments.gradients import assigned, bind_seed, differentiates, tangent_of
 from slangpy_rt.arguments.options import NO_OPTIONS, Options
 from slangpy_rt.arguments.scope import Scope
@@ -27,8 +29,11 @@ from slangpy_rt.arrays.layout import layout_of
 from slangpy_rt.arrays.ndbuffer import NDBuffer
 from slangpy_rt.arrays.tensor import Tensor
 from slangpy_rt.backends.base import Kernel
+from slangpy_rt.calls.array_call import ArrayCall
+from slangpy_rt.calls.found_array_call import FoundArrayCall
 from slangpy_rt.calls.kernel_spec import Description, Uniforms, describe_call, describe_dispatch
-from slangpy_rt.calls.prepared import PreparedCall, Result
+from slangpy_rt.calls.prepared import PreparedCall, is_straight
+from slangpy_rt.calls.result import Result
 from slangpy_rt.core.dtypes import NUMPY_OF, storage
 from slangpy_rt.core.errors import BindError, ShapeError, UnsupportedError
 from slangpy_rt.core.overlap import repeats
@@ -189,14 +194,14 @@ def _result(
         bound = bind_result(where, scope, returns, sample)
         return Result(bound, layout, make, named=named)
     dtype, full = stored.dtype, shape + stored.dims
-    if kind in ("torch", "torch_gpu"):
-        there = "torch_gpu" in (kind, result_kind(arguments))
-        make_torch = _torch_maker(device, full, dtype, there)
-        return Result(bind_result(where, scope, returns, make_torch()), None, make_torch, named=named)
+    adapter = adapter_of_results(kind)
+    if adapter is not None:
+        make_theirs = adapter.result_maker(device, full, dtype, result_kind(arguments))
+        return Result(bind_result(where, scope, returns, make_theirs()), None, make_theirs, named=named)
 
-    def make_host() -> Any:
-        return device.host_array(full, dtype)
-
+    # Of a device with memory of its own it is no view of that: 0.2 us less.
+    zero_copy = "zero_copy" in device.caps.features
+    make_host = partial(device.host_array, full, dtype) if zero_copy else partial(np.empty, full, dtype)
     bound = bind_result(where, scope, returns, make_host())
     return Result(bound, None, make_host, None if kind == "numpy" else to_python, named=named)
 
@@ -229,12 +234,6 @@ def _result_with_tangent(
     else:
         bound = bind(where, scope, Param("_result", returns, "out"), sample)
     return Result(tangent_of(where, scope, bound, sample), None, make, named=named)
-
-
-def _torch_maker(device: DeviceCore, shape: Shape, dtype: np.dtype[Any], there: bool) -> Callable[[], Any]:
-    from slangpy_rt.interop.torch import maker
-
-    return maker(device, shape, dtype, there)
 
 
 def _nothing(out: Any) -> None:
@@ -320,10 +319,26 @@ def _finish(
         wait = "zero_copy" in device.caps.features
         launcher = Launcher(device.diagnostics, spec.title, checked, wait)
     prefix = ready.prefix(*[n for name in ready.fixed for n in description.fixed[name]])
-    return PreparedCall(
-        device, spec, ready.text, every, description.shape, ready.kernel, description.groups, prefix, pack, order,
-        outcome, launcher, conflicts,
+    feeds = tuple([b.whole_feed for b in every])
+    found = _kind_of_call(feeds, order, outcome) if ready.kernel is not None and launcher is None else PreparedCall
+    return found(
+        device, spec, ready.text, every, feeds, description.shape, ready.kernel, description.groups, prefix, pack,
+        order, outcome, launcher, conflicts,
     )  # fmt: skip
+
+
+def _kind_of_call(feeds: tuple[Feed, ...], order: tuple[int, ...], outcome: Result) -> type[PreparedCall]:
+    """The shortest way to the launch of a kernel that has such arguments."""
+    straight = is_straight(order, outcome)
+    if straight and feeds and feeds[0].call is not None and len({feed.call for feed in feeds}) == 1:
+        found: type[PreparedCall] = feeds[0].call
+        return found
+    if any(feed.finds is None for feed in feeds):
+        return PreparedCall
+    made = outcome.make is None or outcome.layout is not None
+    if straight and made and outcome.unwrap is None and all(feed.finds == (None,) for feed in feeds):
+        return ArrayCall
+    return FoundArrayCall
 
 
 def _make_ready(scope: Scope, asked: CallSpec, written: tuple[bool, ...], some: bool, options: Options) -> _Ready:

@@ -15,6 +15,7 @@ from slangpy_rt.arguments.computed import is_whole
 from slangpy_rt.arrays.layout import layout_of
 from slangpy_rt.arrays.ndbuffer import NDBuffer
 from slangpy_rt.backends.base import Buffer, Dispatch, Recording
+from slangpy_rt.backends.extras import change, recording_of
 from slangpy_rt.core.checks import write_text
 from slangpy_rt.core.dtypes import element_type
 from slangpy_rt.core.errors import BindError, ShapeError
@@ -126,11 +127,11 @@ class CommandList:
             device.check_open()
         recording = self._recording
         if recording is None:
-            recording = self._recording = device.backend.record(*self._steps())
+            recording = self._recording = recording_of(device.backend, *self._steps())
             self._touched = None
             self._launchers = _launchers(self.calls)
         if device.plain and stream is None and not self._launchers:
-            device.backend.replay(recording)
+            device.backend.queue.replay(recording)
             return
         lane = lane_of(device, "CommandList.submit", stream)
         if not self._launchers:
@@ -214,14 +215,14 @@ class CommandList:
             )
         place %= len(self.calls)
         old = self.calls[place]
-        new: Call = old.function.recorded(args, _result, named)
+        new: Call = old.function._recorded(args, _result, named)
         if not new.prepared.is_like(old.prepared) or _shape(new) != _shape(old):
             raise BindError(
                 f"CommandList.update: {old.title} has other layouts with these arguments; append it anew."
             )
         if new.result is not None and _result is None and "out" not in named:
             # Later calls and the caller know the array that the call made when it was recorded.
-            into: Call = old.function.recorded(args, old.result, named)
+            into: Call = old.function._recorded(args, old.result, named)
             new = Call(new.title, into.dispatch, old.result, old.function, old.prepared, into.launcher, into.copies)
         # Finding out who waits for whom takes 1 us for each call of the list.
         before = None if _addresses(new) == _addresses(old) else self.waits
@@ -233,7 +234,7 @@ class CommandList:
             self._recording = None
         elif self._recording is not None and new.dispatch is not None:
             ran = sum(len(c.copies) + (c.dispatch is not None) for c in self.calls[:place])
-            self.device.backend.update(self._recording, ran, new.dispatch)
+            change(self.device.backend, self._recording, ran, new.dispatch)
             if new.launcher is not None:
                 self._launchers = _launchers(self.calls)
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from slangpy_rt.arguments.scope import Scope
+from slangpy_rt.calls.callable import SlangCallable
 from slangpy_rt.calls.function import Function
 from slangpy_rt.calls.raw_kernel import Kernel
 from slangpy_rt.calls.struct import Struct
@@ -186,7 +187,7 @@ class Module:
                 # Another thread may have been first: a name stands for one function, with one set of prepared calls.
                 found = self._items.setdefault(name, found)
         # A function that an edit took away stays what callers have, and comes back if its declaration does.
-        return None if isinstance(found, Function) and not found.overloads else found
+        return None if isinstance(found, SlangCallable) and not found.overloads else found
 
     def _names(self) -> list[str]:
         info = self.info

@@ -13,11 +13,12 @@ from slangpy_rt.arguments.computed import is_whole
 from slangpy_rt.arguments.options import Options
 from slangpy_rt.arguments.resolve import match
 from slangpy_rt.arguments.scope import Scope
-from slangpy_rt.arguments.signature import ARRAYS, endless, signature
-from slangpy_rt.arguments.stand_ins import ask
+from slangpy_rt.arguments.signature import ARRAYS, SIGNERS, endless
+from slangpy_rt.arguments.stand_ins import ask, hand_back, want_back
 from slangpy_rt.calls.build import prepare_dispatch
+from slangpy_rt.calls.callable import SlangCallable
 from slangpy_rt.calls.command_list import Call, CommandList
-from slangpy_rt.calls.function import Function, Known
+from slangpy_rt.calls.function import Known
 from slangpy_rt.calls.prepared import PreparedCall
 from slangpy_rt.core.errors import BindError
 from slangpy_rt.core.types import EntryPoint, FunctionSig, Param, SlangType
@@ -26,7 +27,7 @@ from slangpy_rt.slang.declarations import gone
 _MOST_THREADS = 2**31 - 1
 
 
-class Kernel(Function):
+class Kernel(SlangCallable):
     """A compute kernel. Modules make them of ``[numthreads]`` functions; ``dispatch`` runs them.
 
     Attributes
@@ -44,7 +45,7 @@ class Kernel(Function):
         kernel.entry = entry
         return kernel
 
-    def source_changed(self) -> None:
+    def _source_changed(self) -> None:
         """Follow the module's new text."""
         found = [e for e in self._scope.source.info.entry_points if e.name == self.name]
         self.overloads = tuple(_signature(e) for e in found)
@@ -62,7 +63,9 @@ class Kernel(Function):
         """
         raise BindError(f"{self.name}: this is a compute kernel; run it with {self.name}.dispatch(threads, ...).")
 
-    def _derivative(self, kind: str) -> Function:
+    call = __call__
+
+    def _derivative(self, kind: str) -> Kernel:
         raise BindError(f"{self.name}: a kernel has no derivative; differentiate the function that it calls.")
 
     def dispatch(self, threads: int | Sequence[int], *args: Any, **named: Any) -> None:
@@ -87,29 +90,37 @@ class Kernel(Function):
             commands = named.pop("_append_to")
             self.append_to(commands, threads, *args, **named)
             return
-        self._ran(*self._dispatched(threads, args, named))
+        call, values, asked = self._dispatched(threads, args, named)
+        if self._stream is None:
+            call.run(values)
+        else:
+            call.run_on(self._stream, values)
+        told = want_back(asked)
+        if told:
+            hand_back(told, call.written(values))
 
-    def append_to(self, commands: CommandList, threads: Any, *args: Any, **named: Any) -> None:  # type: ignore[override]
+    def append_to(self, commands: CommandList, threads: Any, *args: Any, **named: Any) -> None:
         """Record a dispatch in a command list instead of running it; the arguments are those of ``dispatch``."""
-        super().append_to(commands, threads, *args, **named)
+        self._check_list(commands)
+        commands._add(self._recorded((threads, *args), None, named))
 
-    def recorded(self, args: tuple[Any, ...], result: Any, named: dict[str, Any]) -> Call:
+    def _recorded(self, args: tuple[Any, ...], result: Any, named: dict[str, Any]) -> Call:
         """A dispatch as a command list keeps it; for its use."""
         self._device.check_open()
         prepared, values, _ = self._dispatched(args[0], args[1:], named)
         _, dispatch, _ = prepared.recorded(values)
         return Call(prepared.spec.title, dispatch, None, self, prepared, prepared.launcher)
 
-    def source(self, threads: int | Sequence[int], *args: Any, **named: Any) -> str:  # type: ignore[override]
+    def source(self, threads: int | Sequence[int], *args: Any, **named: Any) -> str:
         """The Slang text that this dispatch would run."""
         return self._dispatched(threads, args, named)[0].text
 
-    def explain(self, threads: int | Sequence[int], *args: Any, **named: Any) -> str:  # type: ignore[override]
+    def explain(self, threads: int | Sequence[int], *args: Any, **named: Any) -> str:
         """How this dispatch would run: its groups, then the text."""
         call, _, _ = self._dispatched(threads, args, named)
         return f"{call.spec.title} on {self._device.name}\n{call.shape} groups\n\n{call.text}"
 
-    def bind(self, threads: int | Sequence[int], *args: Any, **named: Any) -> Callable[[], Any]:  # type: ignore[override]
+    def bind(self, threads: int | Sequence[int], *args: Any, **named: Any) -> Callable[[], Any]:
         """Prepare a dispatch once, to be replayed by calling what this returns, without arguments."""
         call, values, asked = self._dispatched(threads, args, named)
         return partial(self.dispatch, threads, *args, **named) if asked else call.bound_to(values, self._stream)
@@ -135,18 +146,18 @@ class Kernel(Function):
         key = self._dispatch_key(size, values, tuple(named))
         call = self._calls.get(key)
         if call is None:
-            call = self._remembered(
-                self._calls, key, lambda: self._prepare_dispatch(size, values, len(args), tuple(named))
+            call = self._calls.made(
+                self._scope, key, lambda: self._prepare_dispatch(size, values, len(args), tuple(named))
             )
         return call, values, asked
 
     def _dispatch_key(self, size: tuple[int, ...], values: tuple[Any, ...], names: tuple[str, ...]) -> Any:
         try:
-            return (size, *[a.layout if type(a) in ARRAYS else signature(a) for a in values], *names)
+            return (size, *[a.layout if type(a) in ARRAYS else SIGNERS[type(a)](a) for a in values], *names)
         except RecursionError:
             raise endless(self.name, values) from None
 
-    def _variant_of(self, options: Options) -> Function:
+    def _variant_of(self, options: Options) -> Kernel:
         if options.maps or options.named_maps or options.returns is not None or options.group:
             raise BindError(
                 f"{self.name}: map, return_type and group_size say how a function is called over arrays; "
@@ -156,18 +167,15 @@ class Kernel(Function):
         variant.entry = self.entry
         return variant
 
-    def _with_values(self, values: tuple[Any, ...]) -> Function:
-        out = object.__new__(Kernel)
-        out.__dict__.update(self.__dict__)
-        out._values, out._base = values, self._base or self
-        return out
+    def _blank(self) -> Kernel:
+        return object.__new__(Kernel)
 
     def _prepare_dispatch(
         self, threads: tuple[int, ...], values: tuple[Any, ...], positional: int, names: tuple[str, ...]
     ) -> PreparedCall:
         self._device.check_open()
         scope = self._scope
-        if isinstance(self._base, Kernel):
+        if self._base is not None:
             self.overloads, self.entry = self._base.overloads, self._base.entry
         if not self.overloads:
             raise gone(self.name, scope.source)

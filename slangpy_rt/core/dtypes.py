@@ -57,7 +57,8 @@ _ALIASES = {
     "float64": "double",
     "float16": "half",
 }
-_PYTHON = {float: "float", int: "int", bool: "bool"}
+# Slang types that stand for Python's.
+PYTHON_TYPES = {float: "float", int: "int", bool: "bool"}
 # What lies beyond becomes infinity, once rounded to a float (here up to 65520, the tie to even) and then to a half.
 _HALF = 65519.99804687499
 _NAME = re.compile(r"(?P<scalar>[a-z]+[0-9]*_t|[a-z]+)(?P<rows>[1-4])?(?:x(?P<columns>[1-4]))?$")
@@ -104,8 +105,8 @@ def element_type(where: str, dtype: Any) -> SlangType:
         found: SlangType | None = dtype
     elif isinstance(dtype, str):
         found = _named(dtype)
-    elif isinstance(dtype, type) and dtype in _PYTHON:
-        found = scalar_type(_PYTHON[dtype])
+    elif isinstance(dtype, type) and dtype in PYTHON_TYPES:
+        found = scalar_type(PYTHON_TYPES[dtype])
     else:
         name = None
         if isinstance(dtype, np.dtype) or (isinstance(dtype, type) and issubclass(dtype, np.generic)):

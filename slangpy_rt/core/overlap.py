@@ -11,7 +11,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import gcd
 
-Shape = tuple[int, ...]
+from slangpy_rt.core.shapes import Shape
+
 # A coefficient, and the least and the greatest number of times that it is taken.
 Term = tuple[int, int, int]
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from slangpy_rt.arguments.adapter import Adapter
 from slangpy_rt.arguments.feeds import Feed
 from slangpy_rt.arrays.dlpack import LEGACY
 from slangpy_rt.arrays.imported import (
@@ -34,8 +35,18 @@ if TYPE_CHECKING:
     from slangpy_rt.runtime.core import DeviceCore
 
 
-class Foreign:
+class ForeignAdapter(Adapter):
     """What values of one type of another library are to a call."""
+
+    def __call__(self, value: Any) -> Any:
+        """The array's memory, of the host.
+
+        Raises
+        ------
+        BindError
+            If it has none.
+        """
+        return as_numpy(value)
 
     def on(self, device: DeviceCore, value: Any) -> Any:
         """A NumPy array, or a Tensor of the device that the array lies on, in the same memory.

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from slangpy_rt.calls.callee import Callee
 from slangpy_rt.core.errors import BindError
 from slangpy_rt.core.wording import describe
-from slangpy_rt.interop.autograd import Backward
+from slangpy_rt.interop.backward import Backward
 from slangpy_rt.interop.torch_types import dtype_of
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def operator_of(function: Function, arguments: str | None) -> Any:
         )
     if len(function.overloads) != 1:
         raise BindError(f"torch_operator: {function.name} has overloads; an operator stands for one function.")
-    sig = function.overloads[0]
+    callee, sig = Callee(function), function.overloads[0]
     if any(p.direction != "in" for p in sig.params) or sig.returns.kind == "void":
         raise BindError(f"torch_operator: {sig} writes to its parameters or returns nothing; return the result.")
     arguments = arguments or ", ".join(f"Tensor {p.name}" for p in sig.params)
@@ -85,13 +86,13 @@ def operator_of(function: Function, arguments: str | None) -> Any:
     def fake(*args: Any) -> torch.Tensor:
         # Of tensors without contents: shapes and types say what comes out.
         models = [np.empty(tuple(map(int, a.shape)), _numpy_of(a)) if k in tensors else a for k, a in enumerate(args)]
-        shape, dtype = function.result_of(tuple(models))
+        shape, dtype = callee.result_of(tuple(models))
         first = args[tensors[0]] if tensors else None
         return torch.empty(shape, dtype=dtype_of(dtype), device=None if first is None else first.device)
 
     def backward(grad: torch.Tensor, *args: Any) -> list[torch.Tensor]:
         wanted = [k for k in tensors if args[k].is_floating_point()]
-        found = Backward(function, sig, args, {}, (grad,), wanted).run(None, args, (), (grad,))
+        found = Backward(callee, sig, args, {}, (grad,), wanted).run(None, args, callee.values, (grad,))
         gradients = dict(zip(wanted, found, strict=True))
         return [gradients[k] if k in gradients else torch.zeros_like(args[k]) for k in tensors]
 

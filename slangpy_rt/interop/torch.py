@@ -1,35 +1,39 @@
-"""PyTorch tensors as arguments and as results, looked at where they lie: in host memory or on a GPU.
+"""PyTorch's tensors as arguments and as results, looked at where they lie: in host memory or on a GPU.
 
 Nothing outside of this folder imports torch.
 """
 
 from __future__ import annotations
 
-import functools
-import importlib
 from collections.abc import Callable
-from functools import partial
-from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
-from slangpy_rt.arguments.feeds import Feed, PointerFeed
-from slangpy_rt.arrays.layout import layout_of
-from slangpy_rt.arrays.tensor import Tensor
-from slangpy_rt.core.errors import BindError
-from slangpy_rt.interop.torch_types import check_plain, described, dtype_of, element_of
+from slangpy_rt.arguments.adapter import Adapter
+from slangpy_rt.arguments.feeds import Feed
+from slangpy_rt.interop.pointer_feed import PointerFeed
+from slangpy_rt.interop.torch_memory import (
+    alike,
+    current_stream,
+    lies_on,
+    maker,
+    on_host,
+    placed,
+    refuse_autograd,
+    signature,
+)
 
 if TYPE_CHECKING:
     from slangpy_rt.runtime.core import DeviceCore
 
-# From here on host memory comes from the device's pool: 2^22 floats take 3.7 ms so, 6.7 with fresh pages.
-_POOLED_BYTES = 1 << 20
 
-
-class AsArray:
+class TorchAdapter(Adapter):
     """What a tensor is to a call: a NumPy array, or a Tensor of the device that it lies on."""
+
+    takes_results = True
+    signature = staticmethod(signature)
 
     def result_kind(self, value: torch.Tensor) -> str:
         """What kind of result it asks for."""
@@ -43,13 +47,7 @@ class AsArray:
         BindError
             If it has none that NumPy can see, or autograd would lose track of it.
         """
-        _refuse_autograd(value)
-        try:
-            if value.dtype == torch.bfloat16:
-                return _of_bfloat16(value.detach())
-            return value.detach().numpy()
-        except (TypeError, RuntimeError) as error:
-            raise BindError(f"{described(value)}, whose memory cannot be used ({error}).") from None
+        return on_host(value)
 
     def on(self, device: DeviceCore, value: torch.Tensor) -> Any:
         """Its memory as a call on a device finds it.
@@ -60,8 +58,8 @@ class AsArray:
             As above, or if it lies where the device does not work.
         """
         if not value.is_cuda and not (value.dtype == torch.bfloat16 and lies_on(device, value)):
-            return self(value)
-        _refuse_autograd(value)
+            return on_host(value)
+        refuse_autograd(value)
         return placed(device, value)
 
     def feed(self, device: DeviceCore, value: torch.Tensor, access: str) -> Feed:
@@ -72,133 +70,18 @@ class AsArray:
             return StagedFeed(device, value, access)
         return PointerFeed(device, current_stream(value.device.index) if value.is_cuda else None, alike)
 
+    def result_maker(
+        self, device: DeviceCore, shape: tuple[int, ...], dtype: np.dtype[Any], kind: str
+    ) -> Callable[[], torch.Tensor]:
+        """What makes new tensors for a result, where the arguments lie or else in host memory."""
+        return maker(device, shape, dtype, kind == "torch_gpu")
+
     def asks_for_autograd(self, value: torch.Tensor) -> bool:
         """Whether a call on it has to be differentiable; part of its signature."""
         return value.requires_grad and torch.is_grad_enabled()
 
-    def signature(self, value: torch.Tensor) -> tuple[Any, ...]:
-        """What tells calls apart; looked at without making an array of it, which takes 2 us."""
-        autograd = value.requires_grad and torch.is_grad_enabled()
-        try:
-            # Of dense tensors the shape says it all, and a bool is hashed faster than a tuple.
-            strides: Any = value.is_contiguous() or value.stride()
-            # Kernels read several elements at once where they lie at multiples of 32 bytes.
-            place = value.is_cuda and value.data_ptr() % 32
-        except RuntimeError:  # a sparse one
-            strides, place = value.layout, 0
-        return value.dtype, value.shape, strides, value.device, value.is_neg(), autograd, place
+    def call_for_autograd(self, function: Any, args: tuple[Any, ...], names: tuple[str, ...]) -> Any:
+        """A call in PyTorch's graph, checked as far as it can be before it runs."""
+        from slangpy_rt.interop.autograd import autograd_call
 
-
-def _refuse_autograd(value: torch.Tensor) -> None:
-    if value.requires_grad and torch.is_grad_enabled():
-        raise BindError(
-            f"{described(value)} that requires a gradient, which only arguments of a function's plain call may; "
-            "pass tensor.detach() here."
-        )
-
-
-def _of_bfloat16(value: torch.Tensor) -> np.ndarray[Any, Any]:
-    try:
-        from ml_dtypes import bfloat16
-    except ImportError:
-        raise BindError(
-            f"{described(value)}, which NumPy knows with the package ml_dtypes alone; install that, or pass "
-            "tensor.float()."
-        ) from None
-    return value.view(torch.uint16).numpy().view(bfloat16)
-
-
-def lies_on(device: DeviceCore, value: torch.Tensor) -> bool:
-    """Whether a device works in a tensor's own memory."""
-    if value.is_cuda:
-        return device.name == "cuda" and device.index == value.device.index
-    return value.device.type == "cpu" and "zero_copy" in device.caps.features
-
-
-def placed(device: DeviceCore, value: torch.Tensor) -> Tensor:
-    """A tensor on a GPU as one of a device: in its own memory, or on Vulkan a copy.
-
-    Raises
-    ------
-    BindError
-        As ``in_place``.
-    """
-    if device.name != "vulkan":
-        return in_place(device, value)
-    from slangpy_rt.interop.bridge import bridge_of
-
-    copied: Tensor = bridge_of(device, value).send(value.detach())
-    return copied
-
-
-def in_place(device: DeviceCore, value: torch.Tensor) -> Tensor:
-    """A tensor's memory as a Tensor of the device that works there; nothing keeps it.
-
-    Raises
-    ------
-    BindError
-        If it lies elsewhere, or Slang has no such element type.
-    """
-    if not lies_on(device, value):
-        raise BindError(f"{described(value)}; {device!r} does not work there. Move it with tensor.to(...).")
-    check_plain(value)
-    address = value.data_ptr()
-    layout = layout_of(device, Tensor, element_of(value), tuple(value.shape), value.stride(), address % 32 == 0)
-    return Tensor.of(layout, device.guest, address)
-
-
-@functools.cache
-def current_stream(index: int) -> Callable[[Any], int]:
-    """What finds the stream that PyTorch works on just then, on a GPU, whatever it is given."""
-    # 0.1 us; torch.cuda.current_stream takes 2.
-    found = torch._C._cuda_getCurrentRawStream
-    return lambda value: found(index)
-
-
-def alike(values: tuple[torch.Tensor, ...]) -> Callable[..., bool] | None:
-    """What tells whether as many tensors have the types, shapes, strides and places of these, and need no gradients.
-
-    It does not look at addresses. None where it would not do, and where this version of torch has none: it is what
-    compiled models look at before each call (``torch._C._dynamo.guards``).
-    """
-    # What it looks at says nothing of ``no_grad``, and one tensor in two places is never like itself.
-    if any(v.requires_grad for v in values) or len(set(map(id, values))) < len(values):
-        return None
-    # Three tensors: 0.2 us, 1.6 for their signatures.
-    try:
-        guards: Any = importlib.import_module("torch._C._dynamo.guards")
-        shapes, strides = [list(v.shape) for v in values], [list(v.stride()) for v in values]
-        same = guards.TensorGuards(*values, dynamic_dims_sizes=shapes, dynamic_dims_strides=strides)
-        found: Callable[..., bool] = same.check
-        return found if found(*values) else None
-    except (ImportError, AttributeError, TypeError, RuntimeError):
-        return None
-
-
-def tensor_of(array: np.ndarray[Any, Any]) -> torch.Tensor:
-    """A NumPy array's memory as a tensor."""
-    found: torch.Tensor = torch.from_numpy(array)
-    return found
-
-
-def maker(
-    device: DeviceCore, shape: tuple[int, ...], dtype: np.dtype[Any], there: bool
-) -> Callable[[], torch.Tensor]:
-    """What makes new tensors for a result, in host memory or ``there``, on the GPU of a device.
-
-    Raises
-    ------
-    UnsupportedError
-        If torch has no such element type.
-    """
-    # 10 us: NumPy puts the name together each time.
-    kind = dtype_of(dtype)
-    if there:
-        from slangpy_rt.interop.bridge import bridge_on
-
-        index = device.index if device.name == "cuda" else bridge_on(device).index
-        return partial(torch.empty, shape, dtype=kind, device=torch.device("cuda", index))
-    if prod(shape) * dtype.itemsize < _POOLED_BYTES:
-        # Not PyTorch's default, which may be a GPU.
-        return partial(torch.empty, shape, dtype=kind, device=torch.device("cpu"))
-    return lambda: tensor_of(device.host_array(shape, dtype))
+        return autograd_call(function, args, names)

@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from slangpy_rt.backends.base import Backend, Buffer, GuestBuffer, Queue, Recording, SharedBuffer
+from slangpy_rt.backends.extras import ExportsMemory, ImportsMemory, MappedMemory, no_mapped_memory
 from slangpy_rt.backends.selection import DeviceType, named, open_backend
 from slangpy_rt.core.checks import flag, paths
 from slangpy_rt.core.config import CONFIG
@@ -27,6 +28,7 @@ from slangpy_rt.core.disk_cache import DiskCache, cache_directory
 from slangpy_rt.core.errors import BindError, DeviceError, OutOfMemoryError, UnsupportedError
 from slangpy_rt.core.interrupts import apart
 from slangpy_rt.core.log import log, milliseconds
+from slangpy_rt.core.shapes import Shape
 from slangpy_rt.core.target import Caps
 from slangpy_rt.core.weak import WeakMembers, WeakValues
 from slangpy_rt.core.wording import describe
@@ -42,7 +44,6 @@ from slangpy_rt.runtime.observer import Observer
 from slangpy_rt.runtime.queues import Order, Touches
 
 _POOLED_BYTES = 1 << 20
-Shape = tuple[int, ...]
 T = TypeVar("T")
 D = TypeVar("D", bound="DeviceCore")
 
@@ -68,6 +69,8 @@ class DeviceCore(ABC):
         Whether calls take the shortest way: nobody observes, there is one queue, and the device is open.
     ordered : bool
         Whether there are streams besides the device's own queue.
+    alloc_mapped : callable
+        As ``MappedMemory.alloc_shared``, of an open device; None where the backend has no such memory.
     guest : GuestBuffer
         Stands for memory of other libraries in launches.
     guests_of : dict
@@ -92,13 +95,12 @@ class DeviceCore(ABC):
         folders = paths("Device", "include_paths", include_paths)
         debug, hot_reload = flag("Device", "debug", debug), flag("Device", "hot_reload", hot_reload)
         deterministic = flag("Device", "deterministic", deterministic)
-        self.backend: Backend = apart(open_backend, kind, index, debug, stream)
-        self.backend.queue.owner = owner
+        self.backend: Backend = apart(open_backend, kind, index, debug, deterministic, stream, owner)
         self.name = name = self.backend.name
         self.caps: Caps = self.backend.caps
         self.debug = debug
         self.index = index
-        self.deterministic = self.backend.deterministic = deterministic
+        self.deterministic = deterministic
         self.diagnostics = Diagnostics(self.backend)
         self.closed = self._forked = False
         self.order = Order(self.backend.queue)
@@ -106,6 +108,8 @@ class DeviceCore(ABC):
         self.plain = False
         self.guest = GuestBuffer(self.backend)
         self.guests_of: dict[int, Any] = {}
+        backend = self.backend
+        self.alloc_mapped = backend.alloc_shared if isinstance(backend, MappedMemory) else no_mapped_memory
         self.observers: tuple[Observer, ...] = _observers(name)
         self._transfers: Transfers | None = None
         self.relink()
@@ -217,7 +221,7 @@ class DeviceCore(ABC):
         """Memory that host and device both address, for a small array of one call; None where there is none left."""
         if self.closed:
             self.check_open()
-        return self.backend.alloc_shared(nbytes)
+        return self.alloc_mapped(nbytes)
 
     def upload(self, buffer: Buffer, address: int, array: npt.NDArray[Any]) -> None:
         """Copy a contiguous host array to an address inside a buffer."""
@@ -265,7 +269,7 @@ class DeviceCore(ABC):
 
     def replay(self, recording: Recording, touches: Callable[[], Touches], lane: Lane) -> None:
         """Run a recording on a queue; ``touches`` says which buffers it uses, where there are several queues."""
-        replay = self.backend.replay if lane is self.order.main else lane.queue.replay
+        replay = lane.queue.replay
         for observer in self.observers:
             replay = partial(observer.replay, lane.queue, replay)
         if self.ordered:
@@ -283,10 +287,12 @@ class DeviceCore(ABC):
         """
         self.check_open()
         owner.check_open()
-        shared = owner.backend.share(buffer)
+        shared = owner.backend.share(buffer) if isinstance(owner.backend, ExportsMemory) else None
         if shared is None:
             raise UnsupportedError(f"{where}: memory of {owner!r} cannot be opened by other devices; copy the array.")
-        found = self.backend.open_shared(*shared, buffer.nbytes, buffer)
+        found = None
+        if isinstance(self.backend, ImportsMemory):
+            found = self.backend.open_shared(*shared, buffer.nbytes, buffer)
         if found is None:
             raise UnsupportedError(
                 f"{where}: {self!r} cannot open memory of {owner!r}; that takes Vulkan memory, CUDA, and one GPU."
@@ -305,7 +311,7 @@ class DeviceCore(ABC):
 
     def queue_launch(self, queue: Queue) -> Callable[..., None]:
         """What launches on a queue and tells all observers."""
-        launch = self.backend.launch if queue is self.backend.queue else queue.launch
+        launch = queue.launch
         for observer in self.observers:
             launch = partial(observer.launch, queue, launch)
         return launch
@@ -363,7 +369,7 @@ class DeviceCore(ABC):
     def _drain(self) -> None:
         """Wait for all work, and let go of what it used: by marks that the wait has passed."""
         self.order.drop_done()
-        self.backend.sync()
+        self.backend.sync_all()
         self.order.drop_done()
 
     def _forget(self) -> None:

@@ -91,7 +91,7 @@ class Diagnostics:
                 return None
             self.pending = False
             # Kernels of other queues write to the buffer too.
-            self._backend.sync()
+            self._backend.sync_all()
             buffer = self.buffer
             head = np.empty(_FIRST, np.uint32)
             self._backend.download(buffer, 0, head.data)
@@ -143,7 +143,7 @@ class Launcher:
     def launch(
         self, launch: Launch, kernel: Kernel, groups: tuple[int, int, int], args: bytes, buffers: Sequence[Buffer]
     ) -> None:
-        """Launch it by a function that is called as ``Backend.launch`` is.
+        """Launch it by a function that is called as ``Queue.launch`` is.
 
         Raises
         ------

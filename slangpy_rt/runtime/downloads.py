@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from slangpy_rt.backends.base import Backend, Buffer, Mark, SharedBuffer
-from slangpy_rt.core.errors import OutOfMemoryError
+from slangpy_rt.backends.extras import LateReads, MappedMemory, no_mapped_memory
+from slangpy_rt.core.errors import OutOfMemoryError, UnsupportedError
 from slangpy_rt.runtime.lane import Lane
 from slangpy_rt.runtime.queues import Order
 from slangpy_rt.runtime.waiting import pause, reached
@@ -31,6 +32,7 @@ class Transfers:
 
     def __init__(self, backend: Backend, order: Order) -> None:
         self._backend = backend
+        self._alloc_shared = backend.alloc_shared if isinstance(backend, MappedMemory) else no_mapped_memory
         self._order = order
         self._lane: Lane | None = None
         self._free: deque[SharedBuffer] = deque()
@@ -51,9 +53,11 @@ class Transfers:
             self._lane.wait_all(order.main)
             host = array.reshape(-1).view(np.uint8).data
             if not self._made:
-                block = self._backend.alloc_shared(_PIECE)
-                if block is None:
+                if isinstance(self._backend, LateReads):
                     return self._fetch_whole(host, *self._backend.read_later(snapshot, nbytes))
+                block = self._alloc_shared(_PIECE)
+                if block is None:
+                    raise UnsupportedError("numpy_async: this device has no memory that the host addresses too.")
                 self._made = 1
                 self._free.append(block)
         return self._fetch(snapshot, host, self._lane)
@@ -101,7 +105,7 @@ class Transfers:
             pass
         if self._made == _BLOCKS:
             return None
-        block = self._backend.alloc_shared(_PIECE)
+        block = self._alloc_shared(_PIECE)
         if block is None:
             raise OutOfMemoryError("numpy_async: the device has no memory left that the host addresses too.")
         self._made += 1

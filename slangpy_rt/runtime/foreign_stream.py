@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from slangpy_rt.backends.base import Buffer, Kernel, Queue
+from slangpy_rt.backends.extras import foreign_streams
 from slangpy_rt.runtime.core import DeviceCore
 from slangpy_rt.runtime.stream import Stream
 
@@ -19,7 +20,7 @@ class ForeignStream:
     Attributes
     ----------
     direct : callable
-        As ``Backend.launch``, for kernels that touch no memory of the device.
+        As ``Queue.launch``, for kernels that touch no memory of the device.
     """
 
     def __init__(self, device: DeviceCore, queue: Queue) -> None:
@@ -29,7 +30,7 @@ class ForeignStream:
         self.direct = device.launch if self._own else device.queue_launch(queue)
 
     def launch(self, kernel: Kernel, groups: tuple[int, int, int], args: bytes, buffers: Sequence[Buffer]) -> None:
-        """As ``Backend.launch``, for any kernel."""
+        """As ``Queue.launch``, for any kernel."""
         guest = self._device.guest
         if self._own or all(buffer is guest for buffer in buffers):
             self.direct(kernel, groups, args, buffers)
@@ -50,6 +51,7 @@ def foreign_stream(device: DeviceCore, handle: int) -> ForeignStream:
     found: ForeignStream | None = device.guests_of.get(handle)
     if found is None:
         device.check_open()
+        streams = foreign_streams(device.backend)
         with device.lock:
-            found = device.guests_of[handle] = ForeignStream(device, device.backend.guest_queue(handle))
+            found = device.guests_of[handle] = ForeignStream(device, streams.guest_queue(handle))
     return found

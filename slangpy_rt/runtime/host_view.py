@@ -8,8 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from slangpy_rt.backends.base import Buffer
-
-Shape = tuple[int, ...]
+from slangpy_rt.core.shapes import Shape
 
 
 class _HostView:

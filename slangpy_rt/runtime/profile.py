@@ -171,7 +171,7 @@ class Watch(Observer):
         self._lock = threading.Lock()
         self._taken: list[tuple[str, Queue, int, float, float, Mark, Mark]] = []
         # The device's clock at a moment of the host's: right after it had nothing to do.
-        device.backend.sync()
+        device.backend.sync_all()
         self._zero = device.backend.queue.mark(timed=True)
         self._zero.sync()
         self._offset = time.perf_counter() - began
@@ -196,7 +196,7 @@ class Watch(Observer):
     def work(self) -> list[Work]:
         """What was launched, once it is done."""
         device = self.device
-        device.backend.sync()
+        device.backend.sync_all()
         lanes = [lane.queue for lane in device.order.lanes]
         name = f"{device.name}: {device.info}"
         out = []

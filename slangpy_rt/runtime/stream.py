@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 from slangpy_rt.backends.base import Buffer, Kernel, Mark
+from slangpy_rt.backends.extras import foreign_streams
 from slangpy_rt.core.errors import BindError
 from slangpy_rt.core.interrupts import finalizer
 from slangpy_rt.core.wording import describe
@@ -85,7 +86,7 @@ class Stream:
         self.device.show_printed()
 
     def launch(self, kernel: Kernel, groups: tuple[int, int, int], args: bytes, buffers: Sequence[Buffer]) -> None:
-        """Queue a kernel; as ``Backend.launch``, for the rest of the package."""
+        """Queue a kernel; as ``Queue.launch``, for the rest of the package."""
         device = self.device
         if device.closed:
             device.check_open()
@@ -213,9 +214,9 @@ def open_stream(device: DeviceCore, external: Any = None) -> Stream:
     if external is None:
         lane = device.order.lane(device.backend.open_queue)
     else:
-        lane = device.order.adopt(device.backend.open_queue(stream_handle("Device.stream", external)))
-        if not isinstance(external, (int, Stream)):
-            lane.queue.owner = external
+        handle = stream_handle("Device.stream", external)
+        owner = None if isinstance(external, (int, Stream)) else external
+        lane = device.order.adopt(foreign_streams(device.backend).open_stream(handle, owner))
     device.begin_order()
     return Stream(device, lane, external is not None)
 

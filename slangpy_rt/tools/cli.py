@@ -35,7 +35,7 @@ from slangpy_rt.slang.locate import compiler_version
 from slangpy_rt.tools.stubs import HEADER, stub_text
 
 _BINARIES = {"cpu": "kernel.so", "cuda": "kernel.cubin", "vulkan": "kernel.spv"}
-# Of devices that compile by themselves.
+# The file of a program, which devices that compile by themselves have in place of a binary.
 _PROGRAM = "program.json"
 _DESCRIPTION = re.compile(r"(?P<name>\w+)(?:\[(?P<shape>[\d,\s]*)\])?")
 _MOST_TEXT = 100
@@ -60,7 +60,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parser.parse_args(argv)
     try:
         code: int = args.run(args)
-        # A reader that went away shows only when the text leaves, which must not happen after this.
+        # Writing to a pipe that its reader closed fails only when the text is flushed: here, and not at exit.
         sys.stdout.flush()
     except _UnknownKey as error:
         print(error, file=sys.stderr)
@@ -72,14 +72,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("interrupted", file=sys.stderr)
         return _INTERRUPTED
     except BrokenPipeError:
-        # The interpreter flushes once more at its end, and would complain.
+        # The interpreter flushes once more at exit, and would print an error.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _PIPE_CLOSED
     return code
 
 
 class _UnknownKey(SlangPyRtError):
-    """No cache entry, or more than one, has that key."""
+    """Raised when no cache entry, or more than one, has a key."""
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -171,20 +171,20 @@ def _device_rows(name: str) -> list[tuple[str, str]]:
 
 
 def _cxx() -> str:
-    from slangpy_rt.backends.cpu.backend import find_compiler
+    from slangpy_rt.backends.cpu.compile import find_compiler
 
     command = find_compiler()
     return " ".join(command) if command else "none: install g++ or clang++, or `pip install ziglang`"
 
 
 def _nvrtc() -> str:
-    from slangpy_rt.backends.cuda.backend import nvrtc_version
+    from slangpy_rt.backends.cuda.compile import nvrtc_version
 
     return nvrtc_version()
 
 
 def _attempt(what: Callable[[], Any]) -> Any:
-    """What a call returns, or else why it failed, as text."""
+    """Return what a call returns, or the reason why it failed, as text."""
     try:
         return what()
     except Exception as error:  # info is run where things are broken, to see which: nothing may end it
@@ -325,7 +325,7 @@ def _explain(args: argparse.Namespace) -> int:
 
 
 def _example(param: Param) -> Any:
-    """An array of 1024 elements, or a small one for a parameter that takes it whole."""
+    """Make an array of 1024 elements, or a small one for a parameter that takes a whole array."""
     if param.type.kind == "struct" and len(param.type.arguments) == 2:
         element, rank = param.type.arguments
         if isinstance(element, SlangType) and isinstance(rank, int):
@@ -334,7 +334,7 @@ def _example(param: Param) -> Any:
 
 
 def _value(text: str) -> Any:
-    """What an argument's description stands for."""
+    """Make the value that an argument of ``--args`` describes."""
     if text in ("true", "false"):
         return text == "true"
     if len(text) > _MOST_TEXT:
@@ -363,21 +363,21 @@ def _array(type_: SlangType, shape: tuple[int, ...]) -> Any:
     if stored is None:
         raise BindError(f"explain: there is no array of '{type_.name}' to stand in; say with --args what to pass.")
     try:
-        # Empty parentheses turn an array without dimensions into a NumPy scalar.
+        # The index () turns an array without dimensions into a NumPy scalar.
         return np.ones(as_shape("--args", shape) + stored.dims, stored.dtype)[()]
     except (MemoryError, ValueError) as error:
         raise BindError(f"explain: no array of shape {describe(shape)} can stand in ({error}).") from None
 
 
 def _stubs(args: argparse.Namespace) -> int:
-    # Declarations need the compiler alone. An absolute path is not looked for in the include paths.
+    # Declarations need the compiler and no device. An absolute path is not looked up in the include paths.
     with spy.Device("null", include_paths=args.include) as device:
         info = spy.Module.load_from_file(device, args.file.absolute()).info
     text = stub_text(info)
     if args.out == "-":
         print(text, end="")
         return 0
-    # A type checker finds it by the module's name, which is the file's unless that is no identifier.
+    # A type checker looks for a stub of the module's name, which differs from the file's if that is no identifier.
     out = Path(args.out or args.file.with_name(f"{info.name}.pyi"))
     hidden = out.with_suffix(".py")
     if args.out is None and hidden.exists():

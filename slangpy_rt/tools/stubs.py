@@ -1,7 +1,7 @@
 """Stubs: a Slang module's declarations as Python ones, for editors and type checkers.
 
-Declarations go in, the text of a ``.pyi`` comes out; nothing is compiled, read or written. Results are ``Any``:
-which kind of array comes back follows from the arguments, and one type for all of them would only be in the way.
+Declarations go in, the text of a ``.pyi`` comes out; nothing is compiled, read or written. Results are ``Any``: the
+kind of array that a call returns depends on its arguments, and a union of all kinds would need a cast.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _Reals: TypeAlias = float | np.floating[Any] | np.integer[Any] | np.bool_ | _Gen
 _Integers: TypeAlias = int | np.integer[Any] | np.bool_ | _Generator | _Array
 _Bools: TypeAlias = bool | np.bool_ | _Array
 """
-# By the kind of a scalar's NumPy dtype. Vectors and matrices take what their scalars do.
+# Python types of the arguments, by the kind of the scalar's NumPy dtype; those of vectors and matrices are the same.
 _VALUES = {"f": "_Reals", "i": "_Integers", "u": "_Integers", "b": "_Bools"}
 _CONTAINERS = {"Tensor": "_Array", "RWTensor": "_Writable", "NDBuffer": "_Writable"}
 _OPTIONS = [p.name for p in inspect.signature(Function.__call__).parameters.values() if p.kind is p.KEYWORD_ONLY]
@@ -57,7 +57,7 @@ _MODULE_OWN = frozenset({*dir(Module), "device"})
 
 
 def stub_text(info: ModuleInfo) -> str:
-    """The stub file of a Slang module.
+    """Return the text of the stub file of a Slang module.
 
     Its class, ``ExampleModule`` for a module ``example``, is a ``slangpy_rt.Module`` with one attribute a
     function, called with the parameters that Slang declares, and one nested class a struct, with its methods.
@@ -87,7 +87,7 @@ def stub_text(info: ModuleInfo) -> str:
             subscripts[function] = made
     for struct in info.structs:
         title = struct.type.name
-        # A function of that name comes first in the module too.
+        # Of a function and a struct of one name, a module's attribute is the function.
         if not _is_attribute(title) or title in _MODULE_OWN or title in functions:
             continue
         members += [f"    class {title}(_Struct):", *_docstring(_declaration(struct), 8)]
@@ -103,7 +103,7 @@ def stub_text(info: ModuleInfo) -> str:
         lookup += ["    @overload", f'    def __getitem__(self, name: Literal["{key}"]) -> {made}: ...']
     if subscripts:
         lookup += ["    @overload", "    def __getitem__(self, name: str) -> spy.Function: ..."]
-    # What the class of the module inherits is apart from it: its functions may be called str or spy.
+    # The module's own members are in a class apart: its functions may be named str or spy, as types in this text are.
     blocks = [
         [f"{alias}: TypeAlias = {meaning}" for alias, meaning in stub.aliases.items()],
         *stub.classes.values(),
@@ -118,18 +118,18 @@ def stub_text(info: ModuleInfo) -> str:
 
 
 class _Stub:
-    """Type aliases and classes of functions, as a module's declarations ask for them."""
+    """Collects the type aliases and the classes of functions that a module's declarations need."""
 
     def __init__(self) -> None:
         self.aliases: dict[str, str] = {}
         self.classes: dict[str, list[str]] = {}
 
     def function(self, name: str, overloads: Sequence[FunctionSig], method: bool = False) -> str:
-        """Add the class of a function; its name."""
+        """Add the class of a function and return its name."""
         made = f"_{re.sub(r'[^0-9A-Za-z_]', '_', name)}_function"
         while made in self.classes:
             made += "_"
-        # Overloads that differ in Slang can be alike in Python; those become one.
+        # Overloads that differ in Slang may have equal signatures in Python; those become one.
         alike: dict[str, list[FunctionSig]] = {}
         for sig in overloads:
             alike.setdefault(self._parameters(sig, method and not sig.static), []).append(sig)
@@ -154,7 +154,7 @@ class _Stub:
             taken.add(name)
             texts.append(f"{name}: {self._annotation(param)}{' = ...' if k > required else ''}")
             if nameless:
-                # Python cannot pass it by name, and so not those before it either.
+                # Python cannot pass this parameter by name, so those before it are positional too.
                 texts = [*(text for text in texts if text != "/"), "/"]
         options = [*_OPTIONS, *([] if "out" in taken else ["out"])]
         return ", ".join([*texts, "*", *(f"{option}: Any = ..." for option in options)])
@@ -191,7 +191,7 @@ def _by_name(sigs: Iterable[FunctionSig]) -> dict[str, list[FunctionSig]]:
 
 
 def _is_attribute(name: str) -> bool:
-    # Modules keep names with an underscore to themselves.
+    # Names that begin with an underscore are private in a module object.
     return name.isidentifier() and not keyword.iskeyword(name) and not name.startswith("_")
 
 

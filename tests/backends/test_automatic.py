@@ -73,3 +73,7 @@ def test_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_kernels_cannot_do_without(kind: str, entry: str, features: set[str], message: str) -> None:
     reason = _rhi_device.why_unfit(kind, entry, features)
     assert message in reason and bool(reason) == bool(message)
+
+
+def test_every_backend_has_a_device_type() -> None:
+    assert [kind.value for kind in selection.DeviceType if kind.value != "automatic"] == list(REGISTRY)

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from tools import gen_cuda_ffi
 
-from slangpy_rt.backends.cuda.backend import CudaBackend, nvrtc_compile, nvrtc_version
+from slangpy_rt.backends.cuda.backend import CudaBackend
+from slangpy_rt.backends.cuda.compile import nvrtc_compile, nvrtc_version
 from slangpy_rt.core.errors import CompileError, UnsupportedError
 from slangpy_rt.core.target import Target
 from slangpy_rt.slang.library import Library

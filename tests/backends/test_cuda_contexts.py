@@ -209,7 +209,7 @@ def works(backend: CudaBackend) -> list[Callable[[], object]]:
 
     def launch() -> None:
         for k in range(6):  # from the fourth on a graph is launched
-            backend.launch(kernel, (1, 1, 1), bytes([k] * 16), (a, b))
+            backend.queue.launch(kernel, (1, 1, 1), bytes([k] * 16), (a, b))
             stream.launch(other, (1, 1, 1), bytes([k] * 16), (a, b))
             theirs.launch(other, (1, 1, 1), bytes(16), (a, b))
 
@@ -233,8 +233,8 @@ def works(backend: CudaBackend) -> list[Callable[[], object]]:
         assert (back == host).all() and (large_back == large).all()
 
     return [
-        launch, marks, shared, copied, again, backend.sync, stream.sync,
-        lambda: backend.replay(recording), lambda: stream.replay(recording),
+        launch, marks, shared, copied, again, backend.sync_all, stream.sync,
+        lambda: backend.queue.replay(recording), lambda: stream.replay(recording),
         lambda: backend.update(recording, 0, dispatch), lambda: backend.record([dispatch], [()]),
         lambda: backend.clear(b, 3, 5000), lambda: stream.copy(a, 0, b, 0, 100), lambda: backend.alloc(9 << 20),
         lambda: backend.load(b"third", info(2)), backend.open_queue, lambda: backend.guest_queue(0),
@@ -261,7 +261,7 @@ def test_the_current_context_stays_current(driver: Driver, current: int, in_thre
             assert driver.current == current
             backend.close()
             with pytest.raises(DeviceError, match="closed"):
-                backend.sync()
+                backend.sync_all()
         assert driver.retained == [1, int(current == 1001)]
 
     if in_thread:

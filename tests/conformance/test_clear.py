@@ -124,7 +124,7 @@ def test_zeros_in_memory_that_was_used(device: spy.Device) -> None:
 
 
 def test_shared_memory(device: spy.Device) -> None:
-    buffer = device.backend.alloc_shared(100)
+    buffer = device.alloc_shared(100)
     if buffer is None:
         pytest.skip(f"{device.name} has no memory that host and kernels both address")
     buffer.view[:100] = bytes(range(1, 101))

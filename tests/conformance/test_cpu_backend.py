@@ -16,7 +16,7 @@ PROGRAM = """
 import os
 import numpy as np
 import slangpy_rt as spy
-from slangpy_rt.backends.cpu.backend import find_compiler
+from slangpy_rt.backends.cpu.compile import find_compiler
 device = spy.Device("cpu")
 x = np.linspace(-2, 2, 999, dtype=np.float32)
 for k in range(6):

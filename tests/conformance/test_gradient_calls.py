@@ -253,3 +253,34 @@ def test_threads_with_arrays_of_their_own(device: spy.Device, module: spy.Module
     for thread in threads:
         thread.join()
     assert not failed, failed
+
+
+def test_a_derivative_is_one_object(device: spy.Device) -> None:
+    """And has the uniforms of the function that was asked for it."""
+    text = "uniform float k; [Differentiable] float times(float x) { return k * x; }"
+    times = spy.Module.load_from_source(device, "one_derivative", text).times
+    assert times.bwds is times.bwds and times.fwds is times.fwds
+    twice = times.set(k=2.0)
+    assert twice.bwds is twice.bwds
+    thrice = twice.set(k=3.0)
+    for function, k in ((twice, 2.0), (thrice, 3.0), (twice.group_size(32), 2.0)):
+        x = spy.Tensor.from_numpy(device, np.ones(3, np.float32)).with_grads()
+        seed = spy.Tensor.from_numpy(device, np.ones(3, np.float32))
+        function.bwds(x, _result=spy.Tensor.zeros_like(seed).with_grads(grad_in=seed))
+        np.testing.assert_array_equal(x.grad.to_numpy(), np.full(3, k))
+
+
+def test_gradients_by_name_and_in_one_buffer(device: spy.Device) -> None:
+    text = "[Differentiable] float times(float a, float b) { return a * b; }"
+    times = spy.Module.load_from_source(device, "named_derivative", text).times
+    total = spy.Tensor.zeros(device, 3)
+    a, b = (spy.Tensor.from_numpy(device, np.full(3, n, np.float32)) for n in (2, 5))
+    seed = spy.Tensor.from_numpy(device, np.ones(3, np.float32))
+    out = spy.Tensor.zeros_like(seed).with_grads(grad_in=seed)
+    for _ in range(2):
+        times.bwds(b=b.with_grads(grad_out=total), a=a.with_grads(grad_out=total), _result=out)
+    np.testing.assert_array_equal(total.to_numpy(), np.full(3, 14))
+    apart = spy.Tensor.zeros(device, 3)
+    times.bwds(b=b.with_grads(grad_out=apart), a=a.with_grads(grad_out=total), _result=out)
+    np.testing.assert_array_equal(total.to_numpy(), np.full(3, 19))
+    np.testing.assert_array_equal(apart.to_numpy(), np.full(3, 2))

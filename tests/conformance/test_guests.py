@@ -15,7 +15,10 @@ import pytest
 
 import slangpy_rt as spy
 from slangpy_rt.arrays.dlpack import CUDA, Import
+from slangpy_rt.backends import REGISTRY
 from slangpy_rt.backends.base import Queue
+from slangpy_rt.backends.cpu.backend import CpuBackend
+from slangpy_rt.backends.extras import ForeignStreams
 
 SOURCE = """
 float add(float a, float b) { return a + b; }
@@ -64,21 +67,34 @@ class Recorded(Queue):
 
     def launch(self, *args: Any) -> None:
         self.log.append((self.handle, "launch"))
-        super().launch(*args)
+        self.backend.queue.launch(*args)
 
     def wait(self, mark: Any) -> None:
         self.log.append((self.handle, "wait"))
 
 
+class Hosting(CpuBackend, ForeignStreams):
+    """The CPU, with streams of other libraries."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.log: list[tuple[int, str]] = []
+        self.known: dict[int, Queue] = {}
+
+    def open_stream(self, handle: int, owner: Any = None) -> Queue:
+        return self.guest_queue(handle)
+
+    def guest_queue(self, handle: int) -> Queue:
+        return self.known.setdefault(handle, Recorded(self, handle, self.log))
+
+
 @pytest.fixture
-def opened() -> Iterator[tuple[spy.Module, list[tuple[int, str]]]]:
+def opened(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[spy.Module, list[tuple[int, str]]]]:
+    monkeypatch.setitem(REGISTRY, "cpu", f"{__name__}:Hosting")
     with spy.Device("cpu") as device:
-        log: list[tuple[int, str]] = []
-        queues: dict[int, Queue] = {}
-        backend: Any = device.backend
-        backend.guest_queue = lambda handle: queues.setdefault(handle, Recorded(backend, handle, log))
+        assert isinstance(device.backend, Hosting)
         device.name, device.caps = "cuda", replace(device.caps, dlpack_device=CUDA)
-        yield spy.Module.load_from_source(device, "guests", SOURCE), log
+        yield spy.Module.load_from_source(device, "guests", SOURCE), device.backend.log
 
 
 def test_a_call_runs_on_the_stream_that_its_array_names(opened: tuple[spy.Module, list[Any]]) -> None:

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import strategies as st
 
 import slangpy_rt as spy
+from slangpy_rt.arrays.layout import layout_of
 from tests.depth import explore, random_cases, sampled
 
 SLANG = """
@@ -76,7 +77,7 @@ class View:
     def of_tensor(self, base: Any) -> Any:
         """The view of a Tensor."""
         device, address = base.device, base.address + 4 * self.start
-        layout = device.layout(spy.Tensor, base.dtype, self.shape, self.strides, address % 32 == 0)
+        layout = layout_of(device, spy.Tensor, base.dtype, self.shape, self.strides, address % 32 == 0)
         return spy.Tensor.of(layout, base.buffer, address)
 
     @property

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import slangpy_rt as spy
-from slangpy_rt.backends.rhi.backend import RhiVulkanHandles
+from slangpy_rt.backends.rhi.apis import RhiVulkanHandles
 from slangpy_rt.backends.rhi.device import why_missing
 from slangpy_rt.backends.rhi.memory import HANDLE_SHIFT
 
@@ -32,7 +32,7 @@ def asked(opened: spy.Device, monkeypatch: pytest.MonkeyPatch) -> list[int]:
         sizes.append(nbytes)
         return SimpleNamespace(descriptor_handle_rw=SimpleNamespace(value=2**24 + 7 - len(sizes)))
 
-    monkeypatch.setattr(opened.backend, "_make", make)
+    monkeypatch.setattr(opened.backend._heap, "make", make)
     return sizes
 
 

@@ -18,6 +18,7 @@ import pytest
 
 import slangpy_rt as spy
 from slangpy_rt.backends.base import Backend, Buffer, SharedBuffer
+from slangpy_rt.backends.extras import MappedMemory
 from slangpy_rt.core.target import KernelInfo
 from slangpy_rt.slang.library import Library
 from slangpy_rt.slang.session import Session
@@ -46,9 +47,10 @@ def backend(device: spy.Device, requires: Callable[..., None]) -> Backend:
     """One that has shared memory."""
     backend = device.backend
     if "zero_copy" in device.caps.features:
-        assert backend.alloc_shared(1000) is None
+        assert not isinstance(backend, MappedMemory)
         pytest.skip(f"{device.name}: kernels work on host arrays in place")
     requires("shared memory")
+    assert isinstance(backend, MappedMemory)
     return backend
 
 
@@ -56,7 +58,7 @@ def backend(device: spy.Device, requires: Callable[..., None]) -> Backend:
 def launch(device: spy.Device) -> Launch:
     """``launch(a, b, r, n, factor=1, rounds=0)``."""
     backend = device.backend
-    if backend.alloc_shared(64) is None:
+    if not isinstance(backend, MappedMemory):
         pytest.skip(f"{device.name} has no such memory")
     text = _TEXT.replace("CALL", "Call*" if backend.target.entry == "pointer" else "Call")
     code = Session(Library(), backend.target).compile(text, "shared_memory_test", "kernel").code
@@ -65,7 +67,7 @@ def launch(device: spy.Device) -> Launch:
 
     def run(a: Buffer, b: Buffer, r: Buffer, n: int, factor: float = 1.0, rounds: int = 0) -> None:
         args = struct.pack("<IfIfQQQ", n, factor, rounds, 1.0, a.address, b.address, r.address)
-        backend.launch(kernel, (-(-n // 64), 1, 1), args, (a, b, r))
+        backend.queue.launch(kernel, (-(-n // 64), 1, 1), args, (a, b, r))
 
     return run
 
@@ -121,7 +123,7 @@ def test_kernels_read_and_write_it(backend: Backend, launch: Launch, n: int) -> 
     x, y = np.arange(n, dtype=np.float32), np.arange(n, dtype=np.float32)[::-1] / 4
     a, b, r = shared(backend, x), shared(backend, y), shared(backend, n)
     launch(a, b, r, n, 2.0)
-    backend.sync()
+    backend.sync_all()
     np.testing.assert_array_equal(floats(r, n), 2 * x + y)
     np.testing.assert_array_equal(floats(a, n), x)
 
@@ -142,7 +144,7 @@ def test_every_launch_sees_what_was_written_before_it(backend: Backend, launch: 
         floats(a, 100)[:] = i
         floats(b, 100)[:] = np.arange(100)
         launch(a, b, r, 100, 3.0)
-        backend.sync()
+        backend.sync_all()
         np.testing.assert_array_equal(floats(r, 100), 3 * i + np.arange(100))
 
 
@@ -154,7 +156,7 @@ def test_launches_that_depend_on_each_other_take_effect_in_order(backend: Backen
         launch(x, one, y, n, 0.5 + i % 2)
         launch(y, one, x, n, 0.5)
         expected = np.float32((expected * np.float32(0.5 + i % 2) + 1) * np.float32(0.5) + 1)
-    backend.sync()
+    backend.sync_all()
     np.testing.assert_allclose(floats(x, n), expected, rtol=1e-6)
 
 
@@ -174,7 +176,7 @@ def test_a_freed_block_is_not_written_before_queued_work_has_read_it(backend: Ba
     n = 1000
     zero = put(backend, np.zeros(n))
     results = [put(backend, np.zeros(n)) for _ in range(20)]
-    backend.sync()
+    backend.sync_all()
     block = shared(backend, np.arange(n))
     launch(zero, zero, zero, n, rounds=_SLOW)
     for i, result in enumerate(results):
@@ -189,13 +191,13 @@ def test_a_freed_block_is_not_written_before_queued_work_has_read_it(backend: Ba
 def test_a_freed_result_is_not_handed_out_while_it_is_being_written(backend: Backend, launch: Launch) -> None:
     n = 1000
     zero, one = put(backend, np.zeros(n)), put(backend, np.ones(n))
-    backend.sync()
+    backend.sync_all()
     block = shared(backend, n)
     launch(zero, zero, zero, n, rounds=_SLOW)
     launch(one, one, block, n, rounds=_SLOW)
     del block
     taken = [shared(backend, np.full(n, -1)) for _ in range(20)]
-    backend.sync()
+    backend.sync_all()
     for buffer in taken:
         assert (floats(buffer, n) == -1).all()
 
@@ -203,10 +205,10 @@ def test_a_freed_result_is_not_handed_out_while_it_is_being_written(backend: Bac
 def test_a_wait_of_another_thread_releases_only_what_was_freed_before_it(backend: Backend, launch: Launch) -> None:
     n = 1000
     zero, result = put(backend, np.zeros(n)), put(backend, np.zeros(n))
-    backend.sync()
+    backend.sync_all()
     block = shared(backend, np.arange(n))
     launch(zero, zero, zero, n, rounds=_SLOW)
-    waiter = threading.Thread(target=backend.sync)
+    waiter = threading.Thread(target=backend.sync_all)
     waiter.start()
     time.sleep(0.001)  # so that the wait has most likely begun; if not, the test asks less
     launch(zero, zero, zero, n, rounds=_SLOW)
@@ -262,7 +264,7 @@ def test_threads(backend: Backend, launch: Launch) -> None:
             launch(a, b, r, n, 2.0)
             if i % 3 == 0:
                 continue  # freed while queued
-            backend.sync()
+            backend.sync_all()
             np.testing.assert_array_equal(floats(r, n), 2 * x + seed)
 
     on_threads(6, work)
@@ -281,7 +283,7 @@ def test_garbage_collection_may_free_anywhere(backend: Backend, launch: Launch) 
         for i in range(200):
             a, r = shared(backend, np.full(n, seed + i)), shared(backend, n)
             launch(a, a, r, n)
-            backend.sync()
+            backend.sync_all()
             assert (floats(r, n) == 2 * (seed + i)).all()
             Knot(a)
             Knot(r)

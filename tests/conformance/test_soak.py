@@ -47,7 +47,7 @@ def test_new_shapes_stay_flat(
     calls = 100_000
     if not pytestconfig.getoption("--long"):
         # A function forgets its calls when it has so many: the sooner, the shorter this test.
-        monkeypatch.setattr("slangpy_rt.calls.function._MAX_CALLS", 200)
+        monkeypatch.setattr("slangpy_rt.calls.prepared_calls._MAX_CALLS", 200)
         calls = 3_000
     module = spy.Module.load_from_source(device, "test_soak", "float add(float a, float b) { return a + b; }")
     a, sizes = spy.Tensor.zeros(device, calls), iter(range(1, calls + 1))

@@ -13,7 +13,7 @@ from _gaps import pointer
 from _structs import assert_same
 
 import slangpy_rt as spy
-from tests.depth import one_device
+from tests.depth import every_device, one_device
 
 # What these test does not depend on the device.
 pytestmark = one_device
@@ -98,6 +98,7 @@ class PointData:
     x: float
 
 
+@every_device
 def test_one_struct_as_whatever_python_has(module: spy.Module) -> None:
     record = np.array((3, 4), POINT)
     for p in (

@@ -536,6 +536,15 @@ def test_operators_hold_what_torch_asks_of_them(module: spy.Module) -> None:
     same(plain(torch.arange(3, dtype=torch.int32)), torch.tensor([0, 2, 4], dtype=torch.int32))
 
 
+def test_an_operator_of_a_function_with_uniforms(module: spy.Module) -> None:
+    scaled = spy.torch_operator(module.scaled.set(scale=3.0))
+    x = torch.tensor([1.0, -2.0, 0.5], requires_grad=True)
+    got = scaled(x)
+    same(got.detach(), 3 * x.detach() ** 2)
+    got.sum().backward()
+    same(x.grad, 6 * x.detach())
+
+
 def test_a_struct_that_is_one_array(device: spy.Device) -> None:
     """What it takes is what its field takes."""
     module = spy.Module.load_from_source(

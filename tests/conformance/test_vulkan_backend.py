@@ -19,9 +19,11 @@ import pytest
 
 from slangpy_rt.backends.base import Buffer
 from slangpy_rt.backends.vulkan import heap as _vk_heap
-from slangpy_rt.backends.vulkan.backend import VulkanBackend, VulkanBuffer, VulkanKernel
+from slangpy_rt.backends.vulkan.backend import VulkanBackend
 from slangpy_rt.backends.vulkan.device import STAGED, Block
 from slangpy_rt.backends.vulkan.heap import Heap
+from slangpy_rt.backends.vulkan.kernel import VulkanKernel
+from slangpy_rt.backends.vulkan.memory import VulkanBuffer
 from slangpy_rt.core.errors import DeviceError, DeviceLostError, OutOfMemoryError, UnsupportedError
 from slangpy_rt.core.target import KernelInfo, Target
 from slangpy_rt.slang.library import Library
@@ -79,7 +81,7 @@ def launch(backend: VulkanBackend, spirv: bytes) -> Launch:
     def run(a: VulkanBuffer, b: VulkanBuffer, r: VulkanBuffer, factor: float) -> None:
         n = r.nbytes // 4
         args = struct.pack("<IfQQQ", n, factor, a.address, b.address, r.address)
-        backend.launch(kernel, (-(-n // 64), 1, 1), args, (a, b, r))
+        backend.queue.launch(kernel, (-(-n // 64), 1, 1), args, (a, b, r))
 
     return run
 
@@ -192,7 +194,7 @@ def test_barriers_come_only_where_buffers_conflict(
     backend: VulkanBackend, launch: Launch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     a, b, c, d, e = (put(backend, np.ones(64, np.float32)) for _ in range(5))
-    backend.sync()
+    backend.sync_all()
     seen = count_barriers(backend, monkeypatch)
     launch(a, b, c, 1.0)
     launch(a, b, d, 1.0)
@@ -215,7 +217,7 @@ def test_submission_waits_for_64_commands_or_for_somebody(
     backend: VulkanBackend, launch: Launch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     a, b, r = (put(backend, np.ones(64, np.float32)) for _ in range(3))
-    backend.sync()
+    backend.sync_all()
     counted: list[int] = []
     real = backend.queue._vk_submit
     monkeypatch.setattr(backend.queue, "_vk_submit", lambda *args: (counted.append(1), real(*args))[1])
@@ -227,7 +229,7 @@ def test_submission_waits_for_64_commands_or_for_somebody(
     launch(a, b, r, 1.0)
     assert (get(backend, r) == 2).all()
     assert len(counted) == 2
-    backend.sync()
+    backend.sync_all()
     assert len(counted) == 2  # nothing was left to submit
 
 
@@ -246,7 +248,7 @@ def test_long_argument_blocks_fill_the_ring_early(backend: VulkanBackend, spirv:
     one, total = put(backend, np.ones(n, np.float32)), put(backend, np.zeros(n, np.float32))
     for i in range(60):
         args = struct.pack("<IfQQQ", n, float(i), one.address, total.address, total.address)
-        backend.launch(kernel, (1, 1, 1), args + bytes(700_000), (one, total, total))
+        backend.queue.launch(kernel, (1, 1, 1), args + bytes(700_000), (one, total, total))
     assert (get(backend, total) == sum(range(60))).all()
 
 
@@ -271,7 +273,7 @@ def test_emptied_block_is_cut_anew_behind_a_barrier(
 ) -> None:
     monkeypatch.setattr(_vk_heap, "_BLOCK", 1 << 20)
     old = [put(backend, np.ones(50_000, np.float32)) for _ in range(4)]
-    backend.sync()
+    backend.sync_all()
     seen = count_barriers(backend, monkeypatch)
     launch(old[0], old[1], old[3], 1.0)
     first, last = old[0].address, old[3].address + old[3].nbytes
@@ -412,7 +414,7 @@ def test_threads_share_a_backend(backend: VulkanBackend, launch: Launch) -> None
             for i in range(150):
                 launch(a, total, total, 1.0)
                 if i % 50 == 0:
-                    backend.sync()
+                    backend.sync_all()
             assert (get(backend, total) == 150 * seed).all()
         except BaseException as error:
             errors.append(error)
@@ -436,9 +438,9 @@ def test_closing_twice_and_using_it_afterwards(backend: VulkanBackend, spirv: by
         lambda: backend.alloc(4),
         lambda: backend.upload(a, 0, memoryview(b"1234")),
         lambda: backend.download(a, 0, memoryview(bytearray(4))),
-        lambda: backend.launch(kernel, (1, 1, 1), bytes(32), (a, a, a)),
+        lambda: backend.queue.launch(kernel, (1, 1, 1), bytes(32), (a, a, a)),
         lambda: load(backend, spirv),
-        backend.sync,
+        backend.sync_all,
     ]
     for attempt in attempts:
         with pytest.raises(DeviceError, match="vulkan: the device is closed; open a new one"):
@@ -510,7 +512,7 @@ def test_a_failed_submission_raises_and_leaves_a_usable_recorder(
     with monkeypatch.context() as patch:
         patch.setattr(backend.queue, "_vk_submit", lambda *args: driver_says)
         with pytest.raises(error, match=text):
-            backend.sync()
+            backend.sync_all()
     backend.upload(buffer, 0, memoryview(np.ones(4, np.float32)))
     assert (get(backend, buffer) == 1).all()
     backend.close()

@@ -14,6 +14,7 @@ import pytest
 
 import slangpy_rt as spy
 from slangpy_rt.backends.cpu import backend as cpu
+from slangpy_rt.backends.cpu import compile as compiling
 from slangpy_rt.core.disk_cache import DiskCache
 
 ADD = "float add(float a, float b)"
@@ -111,7 +112,7 @@ def test_no_cpp_compiler_when_compiling(monkeypatch: pytest.MonkeyPatch) -> None
     if not next(d for d in spy.devices() if d.type == "cpu").available:
         pytest.skip("there is no C++ compiler to take away")
     with spy.Device("cpu") as own:
-        monkeypatch.setattr(cpu, "find_compiler", lambda: None)
+        monkeypatch.setattr(compiling, "find_compiler", lambda: None)
         module = spy.Module.load_from_source(own, "no_compiler", "float f(float x) { return x - 17; }")
         expected = (
             "device cpu: no C++ compiler was found. Install g++ or clang++, or `pip install ziglang`, "

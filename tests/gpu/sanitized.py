@@ -13,6 +13,7 @@ from typing import Any
 
 import hypothesis
 
+from slangpy_rt.backends import shared_pool
 from slangpy_rt.backends.cuda import backend as cuda
 
 _FEWER = int(os.environ.get("SANITIZED_FEWER", "10"))
@@ -24,7 +25,7 @@ def pytest_configure() -> None:
     """Change the sizes before any device is opened, and the settings before any test makes its own."""
     cuda._SMALL, cuda._LARGE_STEP = 0, 1
     if not _SHARED:
-        cuda.LARGEST = 0
+        shared_pool.LARGEST = 0
     hypothesis.settings.__init__ = _init_fewer  # type: ignore[method-assign]
 
 

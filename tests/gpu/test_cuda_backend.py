@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 
 from slangpy_rt.backends.base import Buffer
-from slangpy_rt.backends.cuda.backend import CudaBackend, CudaKernel
+from slangpy_rt.backends.cuda.backend import CudaBackend
 from slangpy_rt.backends.cuda.driver import FFI_CUDA, check, driver
+from slangpy_rt.backends.cuda.kernel import CudaKernel
 from slangpy_rt.backends.cuda.staging import CHUNK, INLINE, SLOTS
 from slangpy_rt.core.errors import CompileError, DeviceError, OutOfMemoryError
 from slangpy_rt.core.target import KernelInfo
@@ -66,7 +67,7 @@ def get(cuda: CudaBackend, buffer: Buffer, count: int, offset: int = 0) -> np.nd
 
 def add(cuda: CudaBackend, kernel: CudaKernel, n: int, a: Buffer, b: Buffer, r: Buffer) -> None:
     args = CALL.pack(n, a.address, b.address, r.address)
-    cuda.launch(kernel, (-(-n // 256), 1, 1), args, (a, b, r))
+    cuda.queue.launch(kernel, (-(-n // 256), 1, 1), args, (a, b, r))
 
 
 def pattern(nbytes: int) -> np.ndarray:
@@ -264,7 +265,7 @@ def test_a_threads_first_call_may_ask_for_shared_memory(binary: bytes) -> None:
         assert a is not None and r is not None
         np.frombuffer(a.view, np.float32, 10)[:] = 3
         add(backend, loaded, 10, a, a, r)
-        backend.sync()
+        backend.sync_all()
         sums.extend(np.frombuffer(r.view, np.float32, 10).tolist())
 
     thread = threading.Thread(target=work)
@@ -300,7 +301,7 @@ def test_cached_memory_is_given_back_when_it_is_needed() -> None:
 def test_a_refused_launch_names_the_kernel(cuda: CudaBackend, binary: bytes) -> None:
     info = KernelInfo("kernel", (2048, 1, 1), 32, (False, False, True))
     with pytest.raises(DeviceError, match=r"launching kernel over \(1, 1, 1\) groups failed: CUDA_"):
-        cuda.launch(cuda.load(binary, info), (1, 1, 1), CALL.pack(0, 0, 0, 0), ())
+        cuda.queue.launch(cuda.load(binary, info), (1, 1, 1), CALL.pack(0, 0, 0, 0), ())
 
 
 def test_a_missing_entry_names_the_kernel(cuda: CudaBackend, binary: bytes) -> None:
@@ -339,7 +340,7 @@ from slangpy_rt.core.errors import DeviceLostError
 backend = CudaBackend(debug=True)
 kernel = backend.load(sys.stdin.buffer.read(), KernelInfo("kernel", (256, 1, 1), 32, (False, False, True)))
 try:
-    backend.launch(kernel, (1, 1, 1), b"\\x0a" + bytes(31), ())
+    backend.queue.launch(kernel, (1, 1, 1), b"\\x0a" + bytes(31), ())
 except DeviceLostError as error:
     print(error)
 backend.close()

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import slangpy_rt as spy
-from slangpy_rt.backends.cuda.backend import nvrtc_compile, nvrtc_version
+from slangpy_rt.backends.cuda.compile import nvrtc_compile, nvrtc_version
 from slangpy_rt.backends.null import NullBackend, NullBuffer
 from slangpy_rt.core.errors import OutOfBoundsError, UnsupportedError
 from slangpy_rt.core.target import Target

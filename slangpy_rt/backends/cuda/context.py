@@ -1,7 +1,7 @@
-"""Which CUDA context is current to a thread, on a machine with several GPUs.
+"""Which CUDA context is current to a thread.
 
 PyTorch and others take the current context for the current GPU. A call for another one must not change it. On a
-machine with one GPU there is but one primary context, and nothing here is used.
+machine with one GPU there is but one primary context, and ``keep_current`` and ``restoring`` are not used.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import functools
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from slangpy_rt.backends.cuda.driver import FFI_CUDA, driver
+from slangpy_rt.backends.cuda.driver import FFI_CUDA, check, driver
 
 
 def keep_current(owner: Any, context: int, methods: Iterable[str]) -> None:
@@ -36,3 +36,23 @@ def restoring(function: Callable[..., Any], context: int) -> Callable[..., Any]:
             make_current(before)
 
     return call
+
+
+def enter(context: int) -> None:
+    """Make a context current; other libraries may have changed it since the last call."""
+    check(driver().cuCtxSetCurrent(context), "entering the context")
+
+
+def current() -> int:
+    """The thread's current context; 0 also where the driver refuses to tell, as in a forked process."""
+    found = FFI_CUDA.new("uintptr_t *")
+    return 0 if driver().cuCtxGetCurrent(found) else int(found[0])
+
+
+def leave(device: int, context: int) -> None:
+    """Leave no context current that is gone. One that other libraries hold stays: they take it for the GPU."""
+    cu = driver()
+    if current() == context:
+        flags, active = FFI_CUDA.new("unsigned int *"), FFI_CUDA.new("int *")
+        if cu.cuDevicePrimaryCtxGetState(device, flags, active) or not active[0]:
+            cu.cuCtxSetCurrent(0)

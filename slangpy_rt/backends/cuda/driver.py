@@ -20,6 +20,7 @@ FFI_CUDA: Any = ffi
 OUT_OF_MEMORY = 2
 NO_DEVICE = 100
 NOT_READY = 600
+NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING
 # After these the context answers every call with an error: uncorrectable ECC and NVLink errors, a kernel's
 # bad address, time-out, assert, stack, instruction, alignment, address space, program counter, trap or leak.
 _LOST = {214, 220, 226, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721}

@@ -52,7 +52,7 @@ class CudaGraph(Recording):
     graphs : Graphs
         Those of the device.
     waits : sequence of tuple of int
-        As of ``Backend.record``.
+        As of ``Records.record``.
 
     Raises
     ------

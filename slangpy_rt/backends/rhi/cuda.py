@@ -11,7 +11,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from slangpy_rt.backends.cuda.driver import FFI_CUDA, check, driver, query
-from slangpy_rt.backends.cuda.queue import CudaMark, Events
+from slangpy_rt.backends.cuda.events import CudaMark, Events
 from slangpy_rt.backends.rhi.queue import Submissions
 from slangpy_rt.core.interrupts import Inside, noted
 

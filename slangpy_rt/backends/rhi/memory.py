@@ -1,8 +1,7 @@
-"""What the memory of a device of slang-rhi is cut into, and its addresses. Nothing here calls slang-rhi."""
+"""Frames and stages of memory of a device of slang-rhi, and its addresses. Nothing here calls slang-rhi."""
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,27 +10,6 @@ import numpy as np
 HANDLE_SHIFT = 40
 OFFSET_MASK = (1 << 32) - 1
 _HANDLES = 1 << 24
-
-
-class Memory:
-    """A buffer of slang-rhi's, and its address."""
-
-    __slots__ = ("address", "buffer")
-
-    def __init__(self, buffer: Any, address: int) -> None:
-        self.buffer = buffer
-        self.address = address
-
-
-class Block:
-    """A part of one; ``give`` puts it among those that can be had again."""
-
-    __slots__ = ("give", "memory", "offset")
-
-    def __init__(self, memory: Memory, offset: int, free: list[Block]) -> None:
-        self.memory = memory
-        self.offset = offset
-        self.give = partial(free.append, self)
 
 
 class Stage:

@@ -17,14 +17,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from slangpy_rt.backends.base import Buffer, Dispatch, Kernel, Mark, Queue, Recording
+from slangpy_rt.backends.base import Backend, Buffer, Dispatch, Kernel, Mark, Queue, Recording
 from slangpy_rt.backends.rhi.memory import HANDLE_SHIFT, OFFSET_MASK, Frame, pack_address
+from slangpy_rt.backends.rhi.program import RhiKernel
 from slangpy_rt.core.errors import DeviceError, DeviceLostError, UnsupportedError
 from slangpy_rt.core.interrupts import finalizer, noted
-from slangpy_rt.core.target import KernelInfo
 
 if TYPE_CHECKING:
-    from slangpy_rt.backends.rhi.backend import RhiBackend
     from slangpy_rt.backends.rhi.device import Opened
 
 # Argument blocks of one submission; a longer block has one of its own.
@@ -57,6 +56,8 @@ class Submissions:
         Why the device refused work, for good.
     barriers : bool
         Whether launches need barriers to run one after the other.
+    ready : object
+        The state in which kernels and copies find memory.
     """
 
     barriers: ClassVar[bool] = True
@@ -65,6 +66,7 @@ class Submissions:
         self.lock: Any = threading.RLock()
         self.closed = self.leaving = False
         self.device = opened.device
+        self.ready = opened.slangpy.ResourceState.unordered_access
         self._opened = opened
         self._name = name
         self._handles = handles
@@ -117,7 +119,7 @@ class Submissions:
             self.submit()
 
     def launch(self, kernel: RhiKernel, groups: tuple[int, int, int], args: bytes, waits: bool = True) -> None:
-        """As ``Backend.launch``; ``waits`` as for ``encoder``."""
+        """As ``Queue.launch``; ``waits`` as for ``encoder``."""
         if not self._pass or (waits and self.barriers) or self.closed or self.lost or sys.is_finalizing():
             work = noted(self._pass, self.encoder(waits).begin_compute_pass)
         else:
@@ -136,7 +138,7 @@ class Submissions:
         self.queued(groups[0] * groups[1] * groups[2])
 
     def replay(self, recording: RhiRecording) -> None:
-        """As ``Backend.replay``."""
+        """As ``Queue.replay``."""
         for dispatch, waits in zip(recording.dispatches, recording.waits, strict=True):
             self.launch(dispatch.kernel, dispatch.groups, dispatch.args, waits)  # type: ignore[arg-type]
 
@@ -312,19 +314,41 @@ class RhiQueue(Queue):
     """A name for the one queue of slang-rhi."""
 
     deferred = True
-    backend: RhiBackend
+
+    def __init__(self, backend: Backend, submissions: Submissions) -> None:
+        super().__init__(backend)
+        self._submissions = submissions
+        self._lock = submissions.lock
+
+    def launch(self, kernel: Kernel, groups: tuple[int, int, int], args: bytes, buffers: Sequence[Buffer]) -> None:
+        with self._lock:
+            self._submissions.launch(kernel, groups, args)  # type: ignore[arg-type]
+
+    def replay(self, recording: Recording) -> None:
+        with self._lock:
+            self._submissions.replay(recording)  # type: ignore[arg-type]
 
     def copy(self, dst: Buffer, dst_offset: int, src: Buffer, src_offset: int, nbytes: int) -> None:
-        self.backend.copy(dst, dst_offset, src, src_offset, nbytes)
+        to, at = dst.chunk.memory, dst.chunk.offset + dst_offset
+        ready = self._submissions.ready
+        with self._lock:
+            encoder = self._submissions.encoder()
+            encoder.copy_buffer(to, at, src.chunk.memory, src.chunk.offset + src_offset, nbytes)
+            encoder.set_buffer_state(to, ready)
+            encoder.set_buffer_state(src.chunk.memory, ready)
+            self._submissions.queued()
 
     def mark(self, timed: bool = False) -> Mark:
-        return self.backend.mark(timed)
+        with self._lock:
+            return self._submissions.mark(timed)
 
     def wait(self, mark: Mark) -> None:
         """As ``Queue.wait``: what was queued before runs before."""
 
     def sync(self) -> None:
-        self.backend.sync()
+        with self._lock:
+            value = self._submissions.submit()
+        self._submissions.wait(value)
 
 
 class Batch:
@@ -400,15 +424,3 @@ class RhiRecording(Recording):
             needs = k == 0 or max(before, default=-1) >= last
             self.waits.append(needs)
             last = k if needs else last
-
-
-class RhiKernel(Kernel):
-    """A pipeline, and where it takes the address of its arguments."""
-
-    __slots__ = ("cursor", "pipeline", "root")
-
-    def __init__(self, info: KernelInfo, pipeline: Any, root: Any, cursor: Any) -> None:
-        super().__init__(info)
-        self.pipeline = pipeline
-        self.root = root
-        self.cursor = cursor

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from slangpy_rt.backends.base import Buffer, Dispatch, Recording
 from slangpy_rt.backends.vulkan.commands import COMPUTE, VkCommands
+from slangpy_rt.backends.vulkan.submission import Submissions
 from slangpy_rt.core.interrupts import finalizer
-
-if TYPE_CHECKING:
-    from slangpy_rt.backends.vulkan.queue import VulkanQueue
 
 
 class VulkanRecording(Recording):
@@ -49,7 +47,7 @@ class Use:
     ----------
     command : cdata
         Pointer to the ``VkCommandBuffer``.
-    home : VulkanQueue
+    home : Submissions
         That which used it last.
     value : int
         Timeline value there of the last submission.
@@ -57,10 +55,17 @@ class Use:
 
     __slots__ = ("command", "home", "value")
 
-    def __init__(self, command: Any, home: VulkanQueue) -> None:
+    def __init__(self, command: Any, home: Submissions) -> None:
         self.command = command
         self.home = home
         self.value = 0
+
+    def move(self, queue: Submissions) -> None:
+        """Let another queue use it, behind what uses it now; with the lock."""
+        if self.home is not queue:
+            # Its argument blocks were written there, or are still read there.
+            queue.locked_wait(self.home, self.home.locked_submit())
+            self.home = queue
 
 
 class Recorder:
@@ -72,6 +77,18 @@ class Recorder:
         # 4: VK_COMMAND_BUFFER_USAGE_SIMULTANEOUS_USE_BIT, since it may be submitted again while it runs.
         self._begin_info = commands.device.struct("VkCommandBufferBeginInfo", flags=4)
         self.retired: list[Use] = []
+
+    def recording(
+        self,
+        queue: Submissions,
+        dispatches: list[Dispatch],
+        waits: Sequence[tuple[int, ...]],
+        blocks: Buffer | None,
+        offsets: list[int],
+    ) -> VulkanRecording:
+        """Launches with a command buffer, which a queue uses first; with the lock, not to be interrupted."""
+        command = self.record(dispatches, waits, 0 if blocks is None else blocks.address, offsets)
+        return VulkanRecording(dispatches, blocks, offsets, Use(command, queue), self.retired)
 
     def record(
         self, dispatches: Sequence[Dispatch], waits: Sequence[tuple[int, ...]], address: int, offsets: Sequence[int]
@@ -107,10 +124,10 @@ class Recorder:
         return self._commands.allocate(1)
 
 
-def places(dispatches: list[Dispatch]) -> tuple[list[int], int]:
-    """Where each argument block begins, and the bytes of all; 16 is the largest alignment in one."""
-    offsets, at = [], 0
+def packed_blocks(dispatches: list[Dispatch]) -> tuple[list[int], bytearray]:
+    """Where each argument block begins, and all of them; 16 is the largest alignment in one."""
+    offsets, packed = [], bytearray()
     for d in dispatches:
-        offsets.append(at)
-        at += len(d.args) + 15 & -16
-    return offsets, at
+        offsets.append(len(packed))
+        packed += d.args.ljust(len(d.args) + 15 & -16, b"\0")
+    return offsets, packed

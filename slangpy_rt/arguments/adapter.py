@@ -1,0 +1,106 @@
+"""Adapter: what the arrays of one other library are to a call. ``interop`` has one for each library or protocol."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from slangpy_rt.arguments.feeds import Feed
+from slangpy_rt.core.errors import BindError
+
+
+class Adapter(ABC):
+    """What arrays of another library are to a call.
+
+    Each method takes an array of the library, but for those that make results.
+    """
+
+    # Whether one of its arrays may be given as ``_result``.
+    takes_results = False
+
+    @abstractmethod
+    def signature(self, value: Any) -> Any:
+        """What tells calls apart: a hashable value, equal for arrays that one prepared call can serve."""
+
+    @abstractmethod
+    def __call__(self, value: Any) -> npt.NDArray[Any]:
+        """The array's memory, of the host.
+
+        Raises
+        ------
+        BindError
+            If it has none that NumPy can see.
+        """
+
+    @abstractmethod
+    def on(self, device: Any, value: Any) -> Any:
+        """A NumPy array, or a Tensor of the device that the array lies on, in the same memory.
+
+        Raises
+        ------
+        BindError
+            If its memory cannot be had, or the device does not work there.
+        """
+
+    @abstractmethod
+    def feed(self, device: Any, value: Any, access: str) -> Feed | None:
+        """How the array reaches a kernel; None where what ``on`` returns has to be fed.
+
+        Raises
+        ------
+        BindError
+            If it would be written to and must not be.
+        """
+
+    def check_writable(self, value: Any) -> None:  # noqa: B027 - most arrays may be written to
+        """Refuse an array that must not be changed, where it would be written to.
+
+        Raises
+        ------
+        BindError
+            Then.
+        """
+
+    def result_kind(self, value: Any) -> str:
+        """The kind of result that the array asks for; empty for that of what ``on`` returns."""
+        return ""
+
+    def result_maker(self, device: Any, shape: tuple[int, ...], dtype: np.dtype[Any], kind: str) -> Callable[[], Any]:
+        """What makes new arrays for a result.
+
+        Parameters
+        ----------
+        kind : str
+            What kind of result the arguments ask for.
+
+        Raises
+        ------
+        UnsupportedError
+            If the library has no such element type.
+        """
+        raise BindError(f"{type(self).__name__} makes no results.")
+
+    def asks_for_autograd(self, value: Any) -> bool:
+        """Whether a call on the array has to be seen by the library's automatic differentiation."""
+        return False
+
+    def call_for_autograd(self, function: Any, args: tuple[Any, ...], names: tuple[str, ...]) -> Any:
+        """A prepared call that the library differentiates, for arguments of which one asks for that.
+
+        Parameters
+        ----------
+        function : Function
+            What is called.
+        args, names
+            Values by position and then by name, and the names of the latter.
+
+        Raises
+        ------
+        BindError
+            If the function or its arguments do not allow it.
+        """
+        raise BindError(f"{type(self).__name__} knows no automatic differentiation.")

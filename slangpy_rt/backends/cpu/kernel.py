@@ -1,0 +1,167 @@
+"""A kernel of the CPU: a shared library with its ``run``, and the C++ of ours that each such library contains.
+
+The C++ runs the small kernels of a recording, and a thread's part of a large launch. Nothing here starts a thread.
+"""
+
+from __future__ import annotations
+
+import _ctypes
+import ctypes
+import os
+import re
+import tempfile
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from slangpy_rt.backends.base import Kernel
+from slangpy_rt.core.errors import DeviceError
+from slangpy_rt.core.interrupts import finalizer
+from slangpy_rt.core.target import KernelInfo
+
+# ctypes, whose calls cost 0.2 us more than those of cffi: importing cffi and parsing a declaration takes 15 ms, more
+# than all else that opening this device takes.
+_RUN = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_char_p)
+_RUN_RANGES = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)
+_RUN_FIRST = ctypes.CFUNCTYPE(
+    ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_char_p, ctypes.c_int
+)
+_RUN_SHARED = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
+_UNLOAD: Callable[[int], Any] = getattr(_ctypes, "FreeLibrary" if os.name == "nt" else "dlclose")
+
+
+# The first elements are timed, in pieces that grow, to decide whether waking the pool pays (5 us to hand work out,
+# more until a sleeping thread runs) and how much a thread should take at a time. Small pieces tell only of slow
+# kernels: in fast ones the first touch of memory weighs more than the work.
+PROBE = 64
+PROBE_ENOUGH = 4096
+_PROBE_SECONDS = 200e-6
+_WORTH_SECONDS = 60e-6
+_CHUNK_SECONDS = 250e-6
+
+# Goes into every kernel's library: the small kernels of a recording run in one foreign call, and so does a thread's
+# part of a large launch, which no interrupt parts. ``run_first`` tells whether there is work left to share.
+RUN_LIST = b"""
+struct RecordedRange { void (*run)(long long, long long, const void *); long long count; const void *args; };
+struct SharedRange
+{
+    void (*run)(long long, long long, const void *);
+    const void *args;
+    long long end, chunk, next, chunks, finished, shares;
+    void (*open)(void *);
+    void *gate;
+};
+#if defined(_WIN32)
+extern "C" __declspec(dllimport) int __stdcall QueryPerformanceCounter(long long *);
+extern "C" __declspec(dllimport) int __stdcall QueryPerformanceFrequency(long long *);
+static double slangpy_rt_seconds()
+{
+    long long now, each;
+    QueryPerformanceCounter(&now);
+    QueryPerformanceFrequency(&each);
+    return double(now) / double(each);
+}
+#define SLANGPY_RT_EXPORT extern "C" __declspec(dllexport)
+#else
+#include <time.h>
+static double slangpy_rt_seconds()
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return double(now.tv_sec) + 1e-9 * double(now.tv_nsec);
+}
+#define SLANGPY_RT_EXPORT extern "C" __attribute__((visibility("default")))
+#endif
+SLANGPY_RT_EXPORT void run_list(const RecordedRange *ranges, long long count)
+{
+    for (long long k = 0; k < count; ++k)
+        ranges[k].run(0, ranges[k].count, ranges[k].args);
+}
+SLANGPY_RT_EXPORT int run_first(
+    SharedRange *work, void (*run)(long long, long long, const void *), long long end, const void *args, int coarse)
+{
+    work->run = run;
+    work->end = end;
+    work->args = args;
+    long long done = 0, size = PROBE;
+    double seconds;
+    for (;;)
+    {
+        const double start = slangpy_rt_seconds();
+        work->run(done, done + size, work->args);
+        seconds = slangpy_rt_seconds() - start;
+        done += size;
+        if (double(work->end - done) * seconds <= double(size) * WORTH_SECONDS)
+        {
+            if (done < work->end)
+                work->run(done, work->end, work->args);
+            return 0;
+        }
+        if (seconds > PROBE_SECONDS || size >= PROBE_ENOUGH)
+            break;
+        size = 4 * size < work->end - done ? 4 * size : work->end - done;
+    }
+    // Whole cache lines a chunk, enough chunks for uneven work, few enough that handing them out is free.
+    long long most = (work->end - done + work->shares - 1) / work->shares;
+    const double timed = CHUNK_SECONDS * double(size) / seconds;
+    if (!coarse && timed < double(most))
+        most = (long long)timed;
+    work->chunk = most / 64 * 64 > 64 ? most / 64 * 64 : 64;
+    work->next = done;
+    work->chunks = (work->end - done + work->chunk - 1) / work->chunk;
+    return 1;
+}
+SLANGPY_RT_EXPORT int run_shared(SharedRange *work)
+{
+    for (;;)
+    {
+        const long long at = __atomic_fetch_add(&work->next, work->chunk, __ATOMIC_RELAXED);
+        if (at >= work->end)
+            return 1;
+        work->run(at, work->end - at < work->chunk ? work->end : at + work->chunk, work->args);
+        // Chunks are waited for, not threads: one that wakes up late, as on a busy host, finds nothing left to do.
+        if (__atomic_add_fetch(&work->finished, 1, __ATOMIC_ACQ_REL) == work->chunks)
+            work->open(work->gate);
+    }
+}
+"""
+for _name, _value in {
+    "PROBE_ENOUGH": PROBE_ENOUGH, "PROBE_SECONDS": _PROBE_SECONDS, "PROBE": PROBE, "WORTH_SECONDS": _WORTH_SECONDS,
+    "CHUNK_SECONDS": _CHUNK_SECONDS,
+}.items():  # fmt: skip
+    RUN_LIST = re.sub(rb"\b%b\b" % _name.encode(), str(_value).encode(), RUN_LIST)
+
+
+class CpuKernel(Kernel):
+    """A loaded shared library and its ``run``; it is unloaded with the last reference."""
+
+    __slots__ = ("_unload", "address", "coarse", "library", "run", "run_first", "run_list", "run_shared")
+
+    __del__ = finalizer("_unload")
+
+    def __init__(self, info: KernelInfo, library: ctypes.CDLL) -> None:
+        super().__init__(info)
+        self.library = library
+        self._unload = partial(_UNLOAD, library._handle)
+        self.run: Callable[[int, int, bytes], None] = _RUN((info.entry, library))
+        self.run_list: Callable[[Any, int], None] = _RUN_RANGES(("run_list", library))
+        self.run_first: Callable[..., int] = _RUN_FIRST(("run_first", library))
+        self.run_shared: Callable[[Any], int] = _RUN_SHARED(("run_shared", library))
+        self.address = ctypes.cast(self.run, ctypes.c_void_p).value
+        self.coarse = info.coarse
+
+
+def load(binary: bytes, info: KernelInfo) -> CpuKernel:
+    """Load a shared library; not to be interrupted."""
+    # dlopen wants a file, and one of a name of its own: it returns the library it has for a known name.
+    try:
+        with tempfile.NamedTemporaryFile(prefix="slangpy_rt-", suffix=".so", delete=False) as file:
+            file.write(binary)
+        try:
+            return CpuKernel(info, ctypes.CDLL(file.name))
+        finally:
+            if os.name != "nt":
+                Path(file.name).unlink()
+    except OSError as error:
+        raise DeviceError(f"device cpu: loading a kernel failed: {error}") from error

@@ -1,0 +1,81 @@
+"""Recordings on the CPU: small launches that follow each other are a table, which one foreign call runs."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+from slangpy_rt.backends.base import Dispatch, Recording
+
+# Elements up to which a recorded kernel is not split over threads.
+_SMALL = 1024
+
+
+class CpuRecording(Recording):
+    """Launches, small ones that follow each other as one table.
+
+    Parameters
+    ----------
+    launch : callable
+        As ``Queue.launch``, for the others.
+
+    Attributes
+    ----------
+    steps : list of callable
+        What a replay calls.
+    """
+
+    __slots__ = ("_entries", "_launch", "steps")
+
+    def __init__(self, dispatches: list[Dispatch], launch: Callable[..., None]) -> None:
+        super().__init__(dispatches)
+        self._launch = launch
+        self._build()
+
+    def update(self, place: int, dispatch: Dispatch) -> None:
+        """Put another launch of the same kernel in a place."""
+        self.dispatches[place] = dispatch
+        if place in self._entries and dispatch.groups[0] <= _SMALL:
+            table, n = self._entries[place]
+            table[n] = _range_of(dispatch)
+        else:
+            self._build()
+
+    def _build(self) -> None:
+        kept = self.dispatches
+        steps: list[Callable[[], None]] = []
+        # Of a small launch its table and its place there.
+        entries: dict[int, tuple[Any, int]] = {}
+        for small, group in itertools.groupby(range(len(kept)), lambda k: kept[k].groups[0] <= _SMALL):
+            places = list(group)
+            if small:
+                table, step = _table([kept[k] for k in places])
+                entries.update((k, (table, n)) for n, k in enumerate(places))
+                steps.append(step)
+            else:
+                steps += [functools.partial(self._launch, *kept[k]) for k in places]
+        self.steps, self._entries = steps, entries
+
+
+class _Range(ctypes.Structure):
+    _fields_ = (("run", ctypes.c_void_p), ("count", ctypes.c_int64), ("args", ctypes.c_char_p))
+
+
+def _table(dispatches: list[Dispatch]) -> tuple[Any, Callable[[], None]]:
+    """A table of kernels that run one after the other, and the foreign call that runs them."""
+    table = (_Range * len(dispatches))(*map(_range_of, dispatches))
+    run_list = dispatches[0].kernel.run_list  # type: ignore[attr-defined]
+    call = functools.partial(run_list, ctypes.addressof(table), len(dispatches))
+    # The table holds the argument blocks, and nothing else holds the table.
+    return table, functools.partial(_call_with, call, table)
+
+
+def _range_of(d: Dispatch) -> _Range:
+    return _Range(d.kernel.address, d.groups[0], d.args)  # type: ignore[attr-defined]
+
+
+def _call_with(call: Callable[[], None], kept: Any) -> None:
+    call()

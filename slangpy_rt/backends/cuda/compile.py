@@ -1,0 +1,100 @@
+"""NVRTC: CUDA text to a CUBIN. A process that finds its kernels in the cache never loads it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from slangpy_rt.core.errors import CompileError, DeviceError, UnsupportedError
+
+# -w: Slang's prelude alone causes hundreds of warnings about vector types that CUDA 13 deprecates.
+_FLAGS = ("--std=c++17", "-w")
+# Types that the prelude knows only when told to; Slang's CUDA text uses them without telling it.
+_HEADER_TYPES = {
+    b"__half": "-DSLANG_CUDA_ENABLE_HALF=1",
+    b"__nv_bfloat16": "-DSLANG_CUDA_ENABLE_BF16=1",
+    b"__nv_fp8": "-DSLANG_CUDA_ENABLE_FP8=1",
+}
+
+
+def nvrtc_compile(code: bytes, arch: str) -> bytes:
+    """Compile CUDA text to a CUBIN for ``arch``, such as ``"sm_90"``. Needs no device.
+
+    Raises
+    ------
+    CompileError
+        If NVRTC refuses the text or the architecture; the message ends with its log.
+    UnsupportedError
+        If NVRTC, or a header the text needs, is not installed.
+    """
+    nvrtc = _nvrtc()
+    options = [f"--gpu-architecture={arch}", *_FLAGS]
+    # The prelude always names these types; what Slang made of a kernel follows its last #endif.
+    body = code.rpartition(b"#endif")[2]
+    defines = [flag for name, flag in _HEADER_TYPES.items() if name in body]
+    if defines:
+        options += [*defines, f"--include-path={_header_directory()}"]
+    status, program = nvrtc.nvrtcCreateProgram(code, b"kernel.cu", 0, [], [])
+    if status:
+        raise DeviceError(f"device cuda: NVRTC could not start: {status.name} ({int(status)})")
+    try:
+        (status,) = nvrtc.nvrtcCompileProgram(program, len(options), [text.encode() for text in options])
+        if status:
+            log = bytearray(nvrtc.nvrtcGetProgramLogSize(program)[1])
+            nvrtc.nvrtcGetProgramLog(program, log)
+            raise CompileError(
+                f"NVRTC {nvrtc_version()} refused the CUDA text that Slang emitted for {arch} "
+                f"({status.name}):\n{log.rstrip(bytes(1)).decode(errors='replace')}"
+            )
+        cubin = bytearray(nvrtc.nvrtcGetCUBINSize(program)[1])
+        nvrtc.nvrtcGetCUBIN(program, cubin)
+        return bytes(cubin)
+    finally:
+        nvrtc.nvrtcDestroyProgram(program)
+
+
+def nvrtc_version() -> str:
+    """Version of the NVRTC that ``nvrtc_compile`` uses, such as ``"13.0"``.
+
+    Raises
+    ------
+    UnsupportedError
+        If NVRTC is not installed.
+    """
+    _, major, minor = _nvrtc().nvrtcVersion()
+    return f"{major}.{minor}"
+
+
+def _nvrtc() -> Any:
+    """The bindings of NVRTC, with its library found."""
+    try:
+        from cuda.bindings import nvrtc
+
+        nvrtc.nvrtcVersion()
+    except (ImportError, RuntimeError) as error:
+        raise UnsupportedError(
+            "device cuda: NVRTC, which compiles kernels, was not found. "
+            f"`pip install cuda-python nvidia-cuda-nvrtc`.\n{error}"
+        ) from error
+    return nvrtc
+
+
+def _header_directory() -> str:
+    """Where cuda_fp16.h and its like are."""
+    from cuda import pathfinder
+
+    found = pathfinder.find_nvidia_header_directory("cudart")
+    if not found:
+        raise UnsupportedError(
+            "device cuda: half needs the header cuda_fp16.h, which was not found. "
+            "`pip install nvidia-cuda-runtime`, or install the CUDA toolkit and set CUDA_HOME."
+        )
+    return str(found)
+
+
+def nvrtc_toolchain(arch: str) -> str:
+    """What compiles for ``arch``, without loading it."""
+    # By file name, because loading NVRTC takes 0.1 s and importing importlib.metadata 0.02.
+    wheels = [w.name for p in sys.path for w in Path(p).glob("nvidia_cuda_nvrtc*.dist-info")]
+    return f"nvrtc {' '.join(wheels) or nvrtc_version()} {arch} {' '.join(_FLAGS)}"

@@ -1,0 +1,126 @@
+"""An NVIDIA GPU, opened: its primary context, what it can do, and giving it back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from slangpy_rt.backends.cuda.context import current
+from slangpy_rt.backends.cuda.driver import FFI_CUDA, NO_DEVICE, check, driver, query
+from slangpy_rt.backends.cuda.events import Events
+from slangpy_rt.backends.cuda.graph import Graphs
+from slangpy_rt.backends.cuda.staging import Staging
+from slangpy_rt.core.errors import DeviceError
+from slangpy_rt.core.target import Caps
+
+_SCALARS = frozenset(
+    {"bool", "int8_t", "int16_t", "int", "int64_t", "uint8_t", "uint16_t", "uint", "uint64_t"}
+    | {"half", "float", "double"}
+)
+_FEATURES = frozenset({"wave", "group_shared", "atomic_float", "pointers"})
+_MAX_GROUPS = (2**31 - 1, 65535, 65535)
+_MAJOR, _MINOR = 75, 76  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, _MINOR
+
+
+class Opened(NamedTuple):
+    """A GPU whose primary context is retained.
+
+    Attributes
+    ----------
+    device, context : int
+        The ``CUdevice`` and the ``CUcontext``.
+    arch : str
+        What to compile for, such as ``"sm_90"``.
+    caps : Caps
+        What it can do.
+    description : str
+        It in words.
+    several : bool
+        Whether the machine has other GPUs.
+    """
+
+    device: int
+    context: int
+    arch: str
+    caps: Caps
+    description: str
+    several: bool
+
+
+def open_gpu(index: int) -> Opened:
+    """Open a GPU by its place in the driver's order.
+
+    Raises
+    ------
+    DeviceError
+        If there is no driver or no such device.
+    """
+    if reason := why_missing():
+        raise DeviceError(f"device cuda: {reason}.")
+    cu = driver()
+    count = query(cu.cuDeviceGetCount, "int *", what="counting devices")
+    if not 0 <= index < count:
+        raise DeviceError(f"device cuda: there is no device {index}; this machine has 0 to {count - 1}.")
+    device = query(cu.cuDeviceGet, "int *", index, what="opening the device")
+    major, minor = (
+        query(cu.cuDeviceGetAttribute, "int *", attribute, device, what="asking for its capability")
+        for attribute in (_MAJOR, _MINOR)
+    )
+    name = FFI_CUDA.new("char[256]")
+    check(cu.cuDeviceGetName(name, 256, device), "asking for its name")
+    memory = query(cu.cuDeviceTotalMem_v2, "size_t *", device, what="asking for its memory")
+    # From 8.0 on, tensor cores multiply TF32.
+    features = _FEATURES | {"cooperative_matrix"} if major >= 8 else _FEATURES
+    caps = Caps(_MAX_GROUPS, _SCALARS, features, 32, dlpack_device=2)
+    description = f"{FFI_CUDA.string(name).decode()}, compute capability {major}.{minor}, {memory / 2**30:.0f} GiB"
+    context = query(cu.cuDevicePrimaryCtxRetain, "uintptr_t *", device, what="creating a context")
+    return Opened(device, context, f"sm_{major}{minor}", caps, description, count > 1)
+
+
+def why_missing() -> str | None:
+    """Why this machine has no such GPU, or None."""
+    try:
+        cu = driver()
+    except OSError:
+        return "no NVIDIA driver: the CUDA driver library (libcuda.so.1, nvcuda.dll) was not found"
+    count = FFI_CUDA.new("int *")
+    status = cu.cuInit(0) or cu.cuDeviceGetCount(count)
+    if status == NO_DEVICE or (not status and not count[0]):
+        return "the NVIDIA driver sees no device; CUDA_VISIBLE_DEVICES may hide it"
+    try:
+        check(status, "starting the driver")
+    except DeviceError as error:
+        return str(error).removeprefix("device cuda: ")
+    return None
+
+
+def give_back(
+    device: int,
+    context: int,
+    staging: Staging,
+    graphs: Graphs,
+    events: Events,
+    modules: Iterable[int],
+    allocations: Iterable[int],
+    slabs: Iterable[int],
+    streams: Iterable[int],
+) -> None:
+    """Give the driver back what a backend had of it, and leave the thread's current context as it was."""
+    # Statuses are ignored: a lost device refuses all of this, and there is nothing left to be done.
+    cu = driver()
+    before = current()
+    cu.cuCtxSetCurrent(context)
+    cu.cuCtxSynchronize()
+    staging.close()
+    graphs.close()
+    for module in modules:
+        cu.cuModuleUnload(module)
+    for address in allocations:
+        cu.cuMemFree_v2(address)
+    for address in slabs:
+        cu.cuMemFreeHost(address)
+    events.close()
+    for stream in streams:
+        cu.cuStreamDestroy_v2(stream)
+    cu.cuCtxSetCurrent(before)
+    cu.cuDevicePrimaryCtxRelease_v2(device)

@@ -1,0 +1,81 @@
+"""Kernels of a CUDA device and the modules that they are functions of."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+
+from slangpy_rt.backends.base import Kernel
+from slangpy_rt.backends.cuda.driver import check, driver, query
+from slangpy_rt.backends.cuda.graph import CudaNode
+from slangpy_rt.core.errors import UnsupportedError
+from slangpy_rt.core.interrupts import finalizer
+from slangpy_rt.core.target import KernelInfo
+
+MAX_ARGUMENTS = 4096  # bytes of kernel parameters that every CUDA device takes
+# Modules that wait together to be unloaded: that waits for the device.
+_MANY_RETIRED = 64
+
+
+class CudaKernel(Kernel):
+    """A function of a loaded module.
+
+    Attributes
+    ----------
+    node, nodes
+        The graph that it was launched by last, and those of all streams.
+    launches : int
+        How often it was launched before it had one.
+    """
+
+    __slots__ = ("function", "give", "launches", "node", "nodes")
+
+    __del__ = finalizer("give")
+
+    def __init__(self, info: KernelInfo, function: int, give: Callable[[], None]) -> None:
+        super().__init__(info)
+        self.function = function
+        # To the device, which unloads its module.
+        self.give = give
+        self.launches = 0
+        self.node: CudaNode | None = None
+        self.nodes: dict[int, CudaNode] = {}
+
+
+class Modules:
+    """The modules of one context, which is current; for one caller at a time.
+
+    Attributes
+    ----------
+    all : set of int
+        The ``CUmodule`` of each that is loaded.
+    """
+
+    def __init__(self) -> None:
+        self.all: set[int] = set()
+        # Those of kernels that nobody has any more; the device may still run them.
+        self._retired: deque[int] = deque()
+
+    def load(self, binary: bytes, info: KernelInfo) -> CudaKernel:
+        """Load a kernel, whose module goes with it; not to be interrupted."""
+        cu, what = driver(), f"loading kernel {info.entry!r}"
+        module = query(cu.cuModuleLoadData, "uintptr_t *", binary, what=what)
+        self.all.add(module)
+        function = query(cu.cuModuleGetFunction, "uintptr_t *", module, info.entry.encode(), what=what)
+        if len(self._retired) >= _MANY_RETIRED:
+            check(cu.cuCtxSynchronize(), "waiting for queued work")
+            for _ in range(len(self._retired)):
+                gone = self._retired.popleft()
+                self.all.discard(gone)
+                cu.cuModuleUnload(gone)
+        return CudaKernel(info, function, partial(self._retired.append, module))
+
+
+def require_fit(info: KernelInfo) -> None:
+    """Raise UnsupportedError if a kernel's arguments are too many bytes."""
+    if info.args_size > MAX_ARGUMENTS:
+        raise UnsupportedError(
+            f"device cuda: kernel {info.entry!r} has {info.args_size} bytes of arguments, at most "
+            f"{MAX_ARGUMENTS} fit; pass large values as arrays."
+        )

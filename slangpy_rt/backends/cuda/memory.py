@@ -1,0 +1,111 @@
+"""Memory of a CUDA context: blocks that are used again, and blocks that the host addresses too."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from slangpy_rt.backends.base import Backend, Buffer
+from slangpy_rt.backends.blocks import SizeClasses
+from slangpy_rt.backends.cuda.context import enter, keep_current
+from slangpy_rt.backends.cuda.driver import FFI_CUDA, OUT_OF_MEMORY, check, driver, query
+from slangpy_rt.backends.shared_pool import SharedPool
+from slangpy_rt.core.errors import OutOfMemoryError
+
+_SHARED = 3  # CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP
+
+
+class Memory:
+    """What a backend has of the driver's memory.
+
+    Parameters
+    ----------
+    small, slab : int
+        As of ``SizeClasses``.
+    several : bool
+        Whether there are several GPUs, so that the current context is left as it was.
+
+    Attributes
+    ----------
+    blocks : SizeClasses
+        Device memory.
+    shared : SharedPool
+        Page-locked memory, mapped.
+    allocations : set of int
+        Addresses that the driver gave.
+    slabs : list of int
+        Page-locked memory that the driver gave.
+    """
+
+    def __init__(self, backend: Backend, context: int, small: int, slab: int, several: bool) -> None:
+        self._backend = backend
+        self._context = context
+        self._cu = driver()
+        # Guards growth only. Free lists are popped and appended in single steps, because ``give`` runs from
+        # the garbage collector at any moment, also while this thread holds the lock.
+        self._lock = threading.Lock()
+        self.blocks = SizeClasses(self._allocate, small, slab)
+        self.shared = SharedPool()
+        self.allocations: set[int] = set()
+        self.slabs: list[int] = []
+        if several:
+            keep_current(self, context, ("grow", "add_slab"))
+
+    def grow(self, size: int, buffer: Buffer) -> None:
+        """Give a buffer a new block; not to be interrupted."""
+        backend = self._backend
+        with backend.inside[threading.get_ident()], self._lock:
+            backend.require_open()
+            enter(self._context)
+            self.blocks.grow(size, buffer)
+
+    def add_slab(self, nbytes: int) -> bool:
+        """Add the slab for a size that has none to ``shared``; whether it had none. Not to be interrupted."""
+        cu, pool, backend = self._cu, self.shared, self._backend
+        with backend.inside[threading.get_ident()], self._lock:
+            backend.require_open()
+            size = pool.missing(nbytes)
+            if size:
+                enter(self._context)
+                host = query(cu.cuMemHostAlloc, "uintptr_t *", size, _SHARED, what="page-locking host memory")
+                self.slabs.append(host)
+                what = "mapping host memory"
+                address = query(cu.cuMemHostGetDevicePointer_v2, "uintptr_t *", host, 0, what=what)
+                pool.add(nbytes, None, address, memoryview(FFI_CUDA.buffer(FFI_CUDA.cast("char *", host), size)))
+        return size > 0
+
+    def close(self) -> None:
+        """Hand out nothing any more."""
+        self.shared.close()
+        self.blocks.close()
+
+    def _allocate(self, nbytes: int) -> tuple[int, None]:
+        """Memory from the driver, cached blocks being given back when there is no other."""
+        cu, out = self._cu, FFI_CUDA.new("uintptr_t *")
+        status = cu.cuMemAlloc_v2(out, nbytes)
+        if status == OUT_OF_MEMORY:
+            self._backend.sync_all()
+            for block in self.blocks.drop():
+                self.allocations.remove(block.address)
+                check(cu.cuMemFree_v2(block.address), "giving memory back")
+            status = cu.cuMemAlloc_v2(out, nbytes)
+        if status == OUT_OF_MEMORY:
+            free, total = FFI_CUDA.new("size_t *"), FFI_CUDA.new("size_t *")
+            check(cu.cuMemGetInfo_v2(free, total), "asking for free memory")
+            raise OutOfMemoryError(
+                f"device cuda: {nbytes:,} bytes could not be allocated; {free[0]:,} of {total[0]:,} bytes "
+                "are free. Free some arrays or use smaller ones."
+            )
+        check(status, f"allocating {nbytes:,} bytes")
+        self.allocations.add(int(out[0]))
+        return int(out[0]), None
+
+
+class ForeignBuffer(Buffer):
+    """Memory of another API; ``owner`` keeps it."""
+
+    __slots__ = ("owner",)
+
+    def __init__(self, backend: Backend, address: int, nbytes: int, owner: Any) -> None:
+        super().__init__(backend, address, nbytes)
+        self.owner = owner

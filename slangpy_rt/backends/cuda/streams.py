@@ -1,0 +1,101 @@
+"""The streams of a CUDA context as queues: our own, those handed over, and those that calls came with."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from slangpy_rt.backends.base import Backend
+from slangpy_rt.backends.cuda.context import enter
+from slangpy_rt.backends.cuda.driver import FFI_CUDA, NON_BLOCKING, check, driver, query
+from slangpy_rt.backends.cuda.events import Events
+from slangpy_rt.backends.cuda.graph import Graphs
+from slangpy_rt.backends.cuda.queue import CudaQueue
+from slangpy_rt.core.errors import DeviceError
+
+
+class Streams:
+    """All queues of one backend.
+
+    Parameters
+    ----------
+    several : bool
+        Whether there are several GPUs.
+    debug : bool
+        As of ``CudaQueue``.
+
+    Attributes
+    ----------
+    own : list of int
+        The ``CUstream`` of each that was made here.
+    """
+
+    def __init__(
+        self, backend: Backend, context: int, events: Events, graphs: Graphs, several: bool, debug: bool
+    ) -> None:
+        self._backend = backend
+        self._context = context
+        self._events = events
+        self._graphs = graphs
+        self._several = several
+        self._debug = debug
+        self.own: list[int] = []
+        self._queues: list[CudaQueue] = []
+        # On streams of other libraries, which may be gone.
+        self._guests: list[CudaQueue] = []
+
+    def open(self, handle: int | None, owner: Any) -> CudaQueue:
+        """A queue on a new stream, or on one of another library. The context is current, nothing interrupts."""
+        own = handle is None
+        if handle is None:
+            handle = query(driver().cuStreamCreate, "uintptr_t *", NON_BLOCKING, what="creating a stream")
+            self.own.append(handle)
+        queue = next((q for q in self._queues if q.handle == handle), None)
+        if queue is None:
+            queue = self._queue(handle, own)
+            self._queues.append(queue)
+        if owner is not None:
+            queue.owner = owner
+        return queue
+
+    def guest(self, handle: int) -> CudaQueue:
+        """A queue on a stream that may be gone after a call."""
+        found = next((q for q in (*self._queues, *self._guests) if q.handle == handle), None)
+        if found is None:
+            found = self._queue(handle, own=False)
+            self._guests.append(found)
+        return found
+
+    def sync(self) -> None:
+        """Wait for all of them; for guests by waiting for the whole context."""
+        backend = self._backend
+        for queue in list(self._queues):
+            queue.sync()
+        if self._guests:
+            with backend.inside[threading.get_ident()]:
+                backend.require_open()
+                enter(self._context)
+                check(driver().cuCtxSynchronize(), "waiting for queued work")
+
+    def close(self) -> None:
+        """Launch nothing any more."""
+        for queue in (*self._queues, *self._guests):
+            queue.close()
+
+    def abandon(self) -> None:
+        """Launch nothing any more, and take no lock: this is a forked child."""
+        for queue in (*self._queues, *self._guests):
+            queue.abandon()
+
+    def _queue(self, handle: int, own: bool) -> CudaQueue:
+        enter(self._context)
+        # 0, 1 and 2 are the default streams of whatever context is current.
+        if handle > 2:
+            out = FFI_CUDA.new("uintptr_t *")
+            check(driver().cuStreamGetCtx(handle, out), "asking a stream for its context")
+            if int(out[0]) != self._context:
+                raise DeviceError("device cuda: that stream is of another device or context.")
+        queue = CudaQueue(self._backend, self._context, handle, self._events, self._graphs, own, self._debug)
+        if self._several:
+            queue.keep_current()
+        return queue

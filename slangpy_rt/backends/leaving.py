@@ -1,0 +1,30 @@
+"""The end of the process, for backends whose work has to be done before the driver's own exit handlers run."""
+
+from __future__ import annotations
+
+import atexit
+import weakref
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from functools import partial
+
+
+class Leaves(ABC):
+    """A backend that has something to do as the process ends."""
+
+    @abstractmethod
+    def leave(self) -> None:
+        """Wait for all work. Daemon threads, which nothing else stops, stop at their next call."""
+
+
+def leave_at_exit(backend: Leaves) -> Callable[[], None]:
+    """Have a backend leave as the process ends, unless it is gone by then; returns what ``atexit`` calls."""
+    leave = partial(_leave, weakref.ref(backend))
+    atexit.register(leave)
+    return leave
+
+
+def _leave(backend: weakref.ref[Leaves]) -> None:
+    found = backend()
+    if found is not None:
+        found.leave()

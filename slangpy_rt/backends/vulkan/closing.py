@@ -1,0 +1,25 @@
+"""How work on a Vulkan device ends: as the device is closed, and as the process ends."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from slangpy_rt.backends.vulkan.device import VkDevice
+from slangpy_rt.backends.vulkan.submission import Submissions
+from slangpy_rt.core.interrupts import has_daemons
+
+
+def close_device(device: VkDevice) -> None:
+    """Wait for all work, and give the device back."""
+    device.lib.vkDeviceWaitIdle(device.handle)
+    device.close()
+
+
+def stop(device: VkDevice, queues: Sequence[Submissions]) -> bool:
+    """Submit and wait for all work as the process ends, with the lock; whether other threads may queue no more."""
+    daemons = has_daemons()
+    for queue in queues:
+        queue.locked_submit()
+        queue.closed = queue.leaving = daemons
+    device.lib.vkDeviceWaitIdle(device.handle)
+    return daemons

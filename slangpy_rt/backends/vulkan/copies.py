@@ -1,0 +1,120 @@
+"""Copies between host memory and that of a Vulkan device, through mapped blocks where the host does not see it."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections import deque
+from functools import partial
+
+from slangpy_rt.backends.base import Buffer
+from slangpy_rt.backends.vulkan.device import STAGING, Block, VkDevice
+from slangpy_rt.backends.vulkan.submission import Submissions
+from slangpy_rt.core.interrupts import Crew, apart
+
+_STAGE_BYTES = 16 << 20  # on an H200, 64 MiB go up in 3.0 ms; in pieces of 8 MiB in 5.2, of 4 MiB in 5.4
+_STAGES = 4
+_COPY_BYTES = 1 << 20  # least share of a copying thread; handing it over costs about 30 us, copying 100
+
+
+class Copies:
+    """Of large amounts, in the order of one queue; with its lock."""
+
+    def __init__(self, device: VkDevice, queue: Submissions) -> None:
+        self._device = device
+        self._queue = queue
+        self._stages: deque[_Stage] = deque()
+        self._threads = min(8, os.cpu_count() or 1)
+        self._crew: Crew | None = None
+
+    def upload(self, dst: Buffer, at: int, address: int, nbytes: int) -> None:
+        """Copy much host memory to a place in a buffer's block."""
+        block, queue = dst.chunk.block, self._queue
+        if block.host:
+            queue.timeline.wait(queue.locked_submit())
+            self._move(block.host + at, address, nbytes)
+            return
+        queue.locked_order(dst.address, True)
+        for done in range(0, nbytes, _STAGE_BYTES):
+            size = min(_STAGE_BYTES, nbytes - done)
+            stage = self._stage()
+            self._move(stage.block.host, address + done, size)
+            stage.value = queue.locked_next()
+            queue.locked_copy(stage.block, 0, block, at + done, size)
+            queue.locked_submit()
+
+    def download(self, src: Buffer, at: int, address: int, nbytes: int) -> None:
+        """Copy from a place in a buffer's block to host memory."""
+        block, queue = src.chunk.block, self._queue
+        if block.host:
+            queue.timeline.wait(queue.locked_submit())
+            self._move(address, block.host + at, nbytes)
+            return
+        queue.locked_order(src.address, False)
+        flying: deque[tuple[_Stage, int, int]] = deque()
+        for done in range(0, nbytes, _STAGE_BYTES):
+            if len(flying) == _STAGES:
+                self._land(address, *flying.popleft())
+            size = min(_STAGE_BYTES, nbytes - done)
+            stage = self._stage()
+            stage.value = queue.locked_next()
+            queue.locked_copy(block, at + done, stage.block, 0, size)
+            queue.locked_submit()
+            flying.append((stage, done, size))
+        while flying:
+            self._land(address, *flying.popleft())
+
+    def close(self) -> None:
+        """End the threads."""
+        if self._crew is not None:
+            self._crew.close()
+
+    def _stage(self) -> _Stage:
+        """Get a staging buffer that the GPU is done with: a new one while there are few, else the oldest."""
+        if len(self._stages) < _STAGES:
+            stage = _Stage(self._device, self._device.allocate(_STAGE_BYTES, STAGING))
+            self._stages.append(stage)
+        else:
+            stage = self._stages[0]
+            self._queue.locked_settle(stage.value)
+            self._stages.rotate(-1)
+        return stage
+
+    def _land(self, address: int, stage: _Stage, done: int, size: int) -> None:
+        self._queue.timeline.wait(stage.value)
+        self._move(address + done, stage.block.host, size)
+
+    def _move(self, dst: int, src: int, nbytes: int) -> None:
+        """Copy host memory, with several threads when it is much: ``ctypes`` calls release the GIL."""
+        parts = min(self._threads, nbytes // _COPY_BYTES)
+        if parts < 2:
+            ctypes.memmove(dst, src, nbytes)
+            return
+        # Whole pages, so that no two threads share one.
+        step = -(-nbytes // parts) + 4095 & -4096
+        try:
+            if self._crew is None:
+                apart(self._start_crew)
+        except RuntimeError:
+            # The interpreter goes down and starts no threads any more.
+            ctypes.memmove(dst, src, nbytes)
+            return
+        own, *others = [
+            partial(ctypes.memmove, dst + at, src + at, min(step, nbytes - at)) for at in range(0, nbytes, step)
+        ]
+        assert self._crew is not None
+        self._crew.run(own, others)
+
+    def _start_crew(self) -> None:
+        self._crew = Crew(self._threads - 1)
+
+
+class _Stage:
+    """A mapped block for transfers, and the timeline value after which it is free."""
+
+    __slots__ = ("block", "value")
+
+    def __init__(self, device: VkDevice, block: Block) -> None:
+        device.on_close(device.release, block)
+        self.block = block
+        self.value = 0

@@ -1,0 +1,119 @@
+"""Marks in a Vulkan queue, and the clock that timed ones have read."""
+
+from __future__ import annotations
+
+import threading
+from functools import partial
+from typing import Any
+
+from slangpy_rt.backends.base import Mark, Shared
+from slangpy_rt.backends.extras import ExportedMark
+from slangpy_rt.backends.vulkan.device import VkDevice
+from slangpy_rt.backends.vulkan.submission import Submissions
+from slangpy_rt.core.errors import UnsupportedError
+from slangpy_rt.core.interrupts import finalizer
+
+_STAMPS = 1 << 16  # of the clock, in use at a time; half a MiB
+
+
+class VulkanMark(ExportedMark):
+    """A submission of a queue, and where the clock's time is if that was asked for."""
+
+    __slots__ = ("clock", "queue", "stamp", "value")
+
+    clock: Clock
+    stamp: _Stamp
+    __del__ = finalizer("stamp.give")
+
+    def __init__(self, queue: Submissions, value: int) -> None:
+        self.queue = queue
+        self.value = value
+
+    @property
+    def done(self) -> bool:
+        queue = self.queue
+        if self.value > queue.value:
+            queue.reach(self.value)
+        return queue.passed(self.value)
+
+    def sync(self) -> None:
+        queue = self.queue
+        with queue.backend.inside[threading.get_ident()]:
+            queue.reach(self.value)
+            queue.timeline.wait(self.value)
+
+    def since(self, earlier: Mark) -> float:
+        assert isinstance(earlier, VulkanMark)
+        return self.clock.time_of(self.stamp.number) - earlier.clock.time_of(earlier.stamp.number)
+
+    def shared(self) -> tuple[Shared, int]:
+        self.queue.reach(self.value)
+        return self.queue.timeline.shared, self.value
+
+
+class Clock:
+    """Times of one queue's work; with the lock, but for ``time_of``.
+
+    Attributes
+    ----------
+    pool : Any
+        The ``VkQueryPool``, once a mark was timed.
+    """
+
+    def __init__(self, queue: Submissions, device: VkDevice, lock: threading.Lock) -> None:
+        self.pool: Any = None
+        self._queue = queue
+        self._device = device
+        self._lock = lock
+        self._free: list[_Stamp] = []
+        self._made = 0
+
+    def time_of(self, stamp: int) -> float:
+        """Seconds that the clock showed, of work that is done."""
+        device, out = self._device, self._device.ffi.new("uint64_t*")
+        # 1 | 2: VK_QUERY_RESULT_64_BIT, _WAIT_BIT.
+        read = device.lib.vkGetQueryPoolResults
+        with self._lock:
+            self._queue.require_open()
+            result = read(device.handle, self.pool, stamp, 1, 8, out, 8, 3)
+        device.check(result, "reading the device's clock")
+        return float(out[0] & device.clock_mask) * device.clock_seconds
+
+    def take(self, mark: VulkanMark) -> None:
+        """Give a mark a place for a time."""
+        mark.clock = self
+        device = self._device
+        if not device.clock_mask:
+            raise UnsupportedError("vulkan: this device has no clock that its work can be timed by")
+        if self.pool is None:
+            # 2: VK_QUERY_TYPE_TIMESTAMP.
+            info = device.struct("VkQueryPoolCreateInfo", queryType=2, queryCount=_STAMPS)
+            out = device.ffi.new("VkQueryPool*")
+            create = device.lib.vkCreateQueryPool
+            device.check(create(device.handle, info, device.ffi.NULL, out), "creating a query pool")
+            device.on_close(device.lib.vkDestroyQueryPool, device.handle, out[0], device.ffi.NULL)
+            self.pool = out[0]
+        free = self._free
+        if not free and self._made < _STAMPS:
+            number = self._made
+            self._made = number + 1
+            free.append(_Stamp(number, free))
+        try:
+            # From the list to the mark in one step: an interrupt finds the place in one of them.
+            for mark.stamp in iter(free.pop, None):
+                break
+        except IndexError:
+            raise UnsupportedError(
+                f"vulkan: a queue remembers {_STAMPS} points in time; drop events, timers and profiles, or take "
+                "profiles of fewer calls"
+            ) from None
+
+
+class _Stamp:
+    """A place for a time, in use by one mark; ``give`` takes it back."""
+
+    __slots__ = ("give", "number")
+
+    def __init__(self, number: int, free: list[_Stamp]) -> None:
+        self.number = number
+        self.give = partial(free.append, self)

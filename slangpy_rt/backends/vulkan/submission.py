@@ -1,0 +1,326 @@
+"""Submissions of the Vulkan backend: an open command buffer, and those on their way to the GPU.
+
+Work is recorded into the open command buffer and submitted when 64 commands wait or somebody waits for them: a
+submission costs as much as several launches. Each of eight command buffers owns a part of a mapped ring that
+holds the argument blocks and small uploads recorded with it; both are used again once the timeline semaphore, which
+counts submissions, says that the GPU is done. Inside a command buffer, a barrier comes only before work that touches
+what earlier work wrote, or writes what it touched.
+
+An interrupt may come between any two steps here. So what is known of a command buffer is changed before the command
+buffer is, towards more work, more barriers and fewer things bound; and each call of the driver that must not be made
+twice is noted in the same step (``noted``). A submission that was interrupted is finished by whatever comes next.
+
+Several of these may share one ``VkQueue``, whose number is the driver's. It refuses to allocate memory for arrays.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from itertools import starmap
+from typing import Any
+
+from slangpy_rt.backends.base import Backend, Kernel, Queue
+from slangpy_rt.backends.vulkan.commands import VkCommands
+from slangpy_rt.backends.vulkan.device import RING, Block
+from slangpy_rt.backends.vulkan.timeline import Timeline
+from slangpy_rt.core.errors import DeviceError, SlangPyRtError
+
+FRAME_BYTES = 1 << 20  # 64 argument blocks of 16 KiB
+BATCH = 64  # commands in a submission
+_FRAMES = 8  # command buffers in flight, so the host runs at most 512 launches ahead
+_DONE = [0]  # results of a submission: VK_SUCCESS
+
+
+class Submissions(Queue):
+    """What a queue records and submits, whatever it is.
+
+    Parameters
+    ----------
+    handle : Any
+        The ``VkQueue``.
+    lock : threading.Lock
+        That of the backend: a ``VkQueue`` and the command pool take one caller at a time. Methods that begin with
+        "locked" are called with it.
+
+    Attributes
+    ----------
+    ring : Block
+        Mapped memory, for what is recorded now.
+    timeline : Timeline
+        Counts the submissions that are done.
+    """
+
+    deferred = True
+
+    def __init__(self, backend: Backend, commands: VkCommands, handle: Any, lock: threading.Lock) -> None:
+        super().__init__(backend)
+        self._commands = commands
+        self._device = device = commands.device
+        self._queue = handle
+        self._lock = lock
+        ffi = device.ffi
+        self._handles = commands.allocate(_FRAMES)
+        self._frames = [_Frame(k, self._handles) for k in range(_FRAMES)]
+        # The one that gathers, or goes to the device.
+        self._frame = self._frames[0]
+        self.ring = device.allocate(_FRAMES * FRAME_BYTES, RING)
+        device.on_close(device.release, self.ring)
+        self._ring_address = self.ring.address
+        self._bytes = device.bytes(self.ring)
+        self.timeline = Timeline(device)
+        self.closed = self.leaving = False
+        # The last submission, or the attempt.
+        self._sent = Submission(0)
+        self._sent.results.append(0)
+        # The open command buffer: its handle (None while there is none), commands so far, unused part of the ring,
+        # last pipeline, and for each buffer address since the last barrier whether it was written.
+        self._command: Any = None
+        self._pending = self._top = self._end = 0
+        self._bound: Kernel | None = None
+        # The argument block of a prepared launch, where one came last.
+        self._pushed: Any = None
+        self._touched: dict[int, bool] = {}
+        # Semaphores that the next submission waits for, with their values.
+        self._awaited: dict[Any, int] = {}
+        self._signal = ffi.new("uint64_t*")
+        self._region = ffi.new("VkBufferCopy*")
+        # 1: VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT.
+        self._begin_info = device.struct("VkCommandBufferBeginInfo", flags=1)
+        self._values_info = device.struct(
+            "VkTimelineSemaphoreSubmitInfo", signalSemaphoreValueCount=1, pSignalSemaphoreValues=self._signal
+        )
+        self._submit_info = device.struct(
+            "VkSubmitInfo",
+            pNext=self._values_info,
+            commandBufferCount=1,
+            signalSemaphoreCount=1,
+            pSignalSemaphores=self.timeline.handle,
+        )
+        self._cmd_barrier, self._between = commands.barrier, commands.between
+        self._vk_submit = commands.submit
+        self._open()
+
+    @property
+    def value(self) -> int:
+        """Submissions so far; a timeline semaphore counts those that are done."""
+        sent = self._sent
+        return sent.value if sent.results == _DONE else sent.value - 1
+
+    def require_open(self) -> None:
+        """Raise DeviceError when the backend is closed; a daemon thread ends here when the process does."""
+        if self.leaving and threading.current_thread().daemon:
+            raise SystemExit
+        if self.closed:
+            raise DeviceError("vulkan: the device is closed; open a new one")
+
+    def reach(self, value: int) -> None:
+        """Submit what a mark of that value is behind."""
+        with self._lock:
+            self.require_open()
+            self.locked_reach(value)
+
+    def passed(self, value: int) -> bool:
+        """Whether a submission is done; asking does not wait."""
+        with self._lock:
+            self.require_open()
+            return self.timeline.passed(value)
+
+    # With the lock.
+
+    def locked_wait(self, other: Submissions, value: int) -> None:
+        """Let what is recorded from now on wait for a submission of another queue."""
+        if value > other.timeline.reached:
+            self.locked_submit(alone=False)
+            semaphore = other.timeline.handle[0]
+            self._awaited[semaphore] = max(value, self._awaited.get(semaphore, 0))
+
+    def locked_reach(self, value: int) -> None:
+        """Submit until ``value`` is on its way."""
+        if value > self.value:
+            self.locked_submit()
+
+    def locked_submit(self, alone: bool = True) -> int:
+        """Submit what is recorded; return the timeline value that says it is done.
+
+        Waits for other queues are submitted ``alone`` too, when nothing is recorded.
+        """
+        if self._command is None:
+            self._open()
+        if self._pending or (alone and self._awaited):
+            # From here on nothing more is recorded there.
+            self._frame.leaving = True
+            self._command = None
+            self._open()
+        sent = self._sent
+        return sent.value if sent.results == _DONE else sent.value - 1
+
+    def locked_barrier(self) -> None:
+        """Let all that is recorded from now on see what was before."""
+        self._cmd_barrier(self._command or self._open(), *self._between)
+        self._touched.clear()
+
+    def locked_order(self, address: int, writes: bool) -> None:
+        """Put a barrier before a copy if earlier work conflicts with it."""
+        if self._command is None:
+            self._open()
+        seen = self._touched.get(address)
+        if seen or (writes and seen is not None):
+            self.locked_barrier()
+        self._touched[address] = writes or self._touched.get(address, False)
+
+    def locked_reserve(self, nbytes: int) -> int:
+        """Claim a part of the ring; submits when the frame's part is used up."""
+        if self._command is None:
+            self._open()
+        if self._top + nbytes > self._end:
+            self.locked_submit()
+        start = self._top
+        self._top = start + (nbytes + 15 & -16)
+        return start
+
+    def locked_write(self, block: Block, at: int, address: int, nbytes: int) -> None:
+        """Copy host memory, a few bytes, through the ring to a block."""
+        start = self.locked_reserve(nbytes)
+        ctypes.memmove(self.ring.host + start, address, nbytes)
+        self.locked_copy(self.ring, start, block, at, nbytes)
+
+    def locked_copy(self, src: Block, src_offset: int, dst: Block, dst_offset: int, nbytes: int) -> None:
+        """Record a copy."""
+        region = self._region
+        region.srcOffset, region.dstOffset, region.size = src_offset, dst_offset, nbytes
+        command = self._command or self._open()
+        self._pending += 1
+        self._commands.copy(command, src.handle, dst.handle, 1, region)
+        if self._pending >= BATCH:
+            self.locked_submit()
+
+    def locked_fill(self, block: Block, at: int, nbytes: int) -> None:
+        """Record zeros, in whole words."""
+        command = self._command or self._open()
+        self._pending += 1
+        self._commands.fill(command, block.handle, at, nbytes, 0)
+        if self._pending >= BATCH:
+            self.locked_submit()
+
+    def locked_next(self) -> int:
+        """The timeline value of what is recorded next."""
+        if self._command is None:
+            self._open()
+        return self.value + 1
+
+    def locked_settle(self, value: int) -> None:
+        """Wait for what was promised for a submission, which an interrupt may have kept from being recorded."""
+        self.locked_reach(value)
+        self.timeline.wait(min(value, self.value))
+
+    def _open(self) -> Any:
+        """Send the command buffer that is to leave, and open the next: each step once, also after an interrupt."""
+        # Written out where it runs at each wait: a Python call costs as much as one of the driver's.
+        check, frame = self._device.check, self._frame
+        if frame.leaving:
+            try:
+                ended = frame.ended
+                if not ended:
+                    # Queue order alone makes nothing visible, neither to the next submission nor to the host.
+                    self._cmd_barrier(frame.command, *self._commands.last)
+                    ended.extend(starmap(self._commands.end, ((frame.command,),)))
+                if ended[0]:
+                    check(ended[0], "ending a command buffer")
+                sent = frame.sent
+                if sent is None:
+                    sent = frame.sent = Submission(self.value + 1)
+                if not sent.results:
+                    self._send(sent, frame.pointer, "submitting work")
+                if sent.results[0]:
+                    check(sent.results[0], "submitting work")
+            except SlangPyRtError:
+                # Its work is lost, and it is begun again.
+                frame.reset()
+                raise
+            frame.value = sent.value
+            frame = self._frames[(frame.index + 1) % _FRAMES]
+            frame.reset()
+            self._frame = frame
+        if not frame.begun:
+            # The GPU may still have it.
+            if frame.value > self.timeline.reached:
+                self.timeline.wait(frame.value)
+            frame.begun.extend(starmap(self._commands.begin, ((frame.command, self._begin_info),)))
+        if frame.begun[0]:
+            check(frame.begun.pop(), "beginning a command buffer")
+        self._top = frame.index * FRAME_BYTES
+        self._end = self._top + FRAME_BYTES
+        self._bound = self._pushed = None
+        self._pending = 0
+        self._touched.clear()
+        self._command = frame.command
+        return frame.command
+
+    def _send(self, sent: Submission, command: Any, what: str) -> None:
+        """Submit a command buffer after what is awaited."""
+        ffi, info, values = self._device.ffi, self._submit_info, self._values_info
+        info.pCommandBuffers = command
+        self._signal[0] = sent.value
+        count = len(self._awaited)
+        info.waitSemaphoreCount = values.waitSemaphoreValueCount = count
+        kept: tuple[Any, ...] = ()
+        if count:
+            semaphores = ffi.new("VkSemaphore[]", list(self._awaited))
+            reached = ffi.new("uint64_t[]", list(self._awaited.values()))
+            # 0x10000: ALL_COMMANDS.
+            stages = ffi.new("uint32_t[]", [0x10000] * count)
+            info.pWaitSemaphores, info.pWaitDstStageMask = semaphores, stages
+            values.pWaitSemaphoreValues = reached
+            kept = semaphores, reached, stages
+        # Not done until it has a result: ``value`` stays what it was.
+        self._sent = sent
+        sent.results.extend(starmap(self._vk_submit, ((self._queue, 1, info, ffi.NULL),)))
+        del kept
+        if sent.results[0]:
+            self._device.check(sent.results[0], what)
+        self._awaited.clear()
+
+
+class _Frame:
+    """A command buffer with its part of the ring.
+
+    Attributes
+    ----------
+    command, pointer : cdata
+        The ``VkCommandBuffer``, and where the driver finds it.
+    value : int
+        Timeline value of its last submission.
+    leaving : bool
+        Whether it is to be submitted, and nothing more is recorded.
+    begun, ended : list of int
+        Results of the driver, once it was begun and ended.
+    sent : Submission or None
+        Its submission, once that is attempted.
+    """
+
+    __slots__ = ("begun", "command", "ended", "index", "leaving", "pointer", "sent", "value")
+
+    def __init__(self, index: int, handles: Any) -> None:
+        self.index = index
+        self.command = handles[index]
+        self.pointer = handles + index
+        self.value = 0
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget what was done to it."""
+        self.begun: list[int] = []
+        self.ended: list[int] = []
+        self.sent: Submission | None = None
+        self.leaving = False
+
+
+class Submission:
+    """The timeline value that a submission signals, and its result, once it has one."""
+
+    __slots__ = ("results", "value")
+
+    def __init__(self, value: int) -> None:
+        self.value = value
+        self.results: list[int] = []

@@ -1,0 +1,74 @@
+"""Array calls: prepared calls of which all arguments are arrays on the device, the shortest way to a launch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from slangpy_rt.backends.base import Buffer, Dispatch
+from slangpy_rt.calls.prepared import PreparedCall
+from slangpy_rt.core.errors import OutOfMemoryError
+
+
+class ArrayCall(PreparedCall):
+    """A prepared call on arrays that are its values, in the order of the parameters."""
+
+    __slots__ = ()
+
+    def run(self, values: tuple[Any, ...], launch: Callable[..., None] | None = None) -> Any:
+        """As ``PreparedCall.run``."""
+        out = None
+        layout = self._result
+        if layout is not None:
+            try:
+                buffer = self._alloc(layout.nbytes)
+            except OutOfMemoryError:
+                buffer = self._device.alloc(layout.nbytes)
+            kind = layout.kind
+            out = kind.__new__(kind)
+            out.layout = layout
+            out.buffer = buffer
+            out.address = buffer.address
+            values = (*values, out)
+        elif self._into:
+            out = values[-1]
+        if self._conflicts is not None:
+            self._run_compared(values, launch)
+            return out
+        # The device's launch: who looks on, or orders streams, changes it.
+        (launch or self._device.launch)(
+            self._kernel,
+            self._groups,
+            self._prefix + self._pack(*[a.address for a in values]),
+            [a.buffer for a in values],
+        )
+        return out
+
+    def arrays(self, values: tuple[Any, ...]) -> list[Any] | None:
+        """The arrays that the block has the addresses of."""
+        return list(values)
+
+    def recorded(self, values: tuple[Any, ...]) -> tuple[list[Dispatch], Dispatch | None, Any]:
+        """As ``PreparedCall.recorded``."""
+        if self._conflicts is not None or self._make is not None:
+            return super().recorded(values)
+        packed = self._pack(*[a.address for a in values])
+        buffers = tuple([a.buffer for a in values])
+        dispatch = Dispatch(self._kernel, self._groups, self._prefix + packed, buffers)
+        return [], dispatch, values[-1] if self._into else None
+
+    def _run_compared(self, arrays: Sequence[Any], launch: Callable[..., None] | None) -> None:
+        """Launch it on arrays of which some may share memory."""
+        launch = launch or self._device.launch
+        places = [a.address for a in arrays]
+        buffers: list[Buffer] = [a.buffer for a in arrays]
+        conflicts = self._conflicts
+        assert conflicts is not None
+        packed = self._pack(*places)
+        if packed not in conflicts.apart:
+            found = conflicts.found_in(packed, places)
+            if found:
+                for dispatch in conflicts.copies(found, places, buffers):
+                    launch(*dispatch)
+                packed = self._pack(*places)
+        launch(self._kernel, self._groups, self._prefix + packed, buffers)

@@ -1,0 +1,385 @@
+"""What functions and kernels have in common: a name in a module, modifiers, and the memory of prepared calls."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from math import inf
+from typing import TYPE_CHECKING, Any, TypeVar
+from weakref import ref
+
+import numpy as np
+
+from slangpy_rt.arguments.bind import bind_whole
+from slangpy_rt.arguments.bound import Bound
+from slangpy_rt.arguments.mapping import read_map
+from slangpy_rt.arguments.options import NO_OPTIONS, Options
+from slangpy_rt.arguments.scope import Scope
+from slangpy_rt.calls.build import check_result_kind
+from slangpy_rt.calls.command_list import Call, CommandList
+from slangpy_rt.calls.prepared_calls import PreparedCalls
+from slangpy_rt.core.checks import table, text, whole
+from slangpy_rt.core.conversion import describe_name, kind_of
+from slangpy_rt.core.errors import BindError, CompileError
+from slangpy_rt.core.types import FunctionSig
+from slangpy_rt.core.wording import describe
+from slangpy_rt.runtime.core import DeviceCore
+from slangpy_rt.runtime.stream import lane_of
+from slangpy_rt.slang.declarations import find_overloads, python_signature
+
+if TYPE_CHECKING:
+    from slangpy_rt.runtime.stream import Stream
+
+C = TypeVar("C", bound="SlangCallable")
+
+
+class SlangCallable(ABC):
+    """A function or a kernel of a Slang module. It does not change: a modifier returns another one.
+
+    Attributes
+    ----------
+    name : str
+        Its name in Slang.
+    overloads : tuple of FunctionSig
+        Its declarations.
+    """
+
+    def __init__(
+        self, scope: Scope, name: str, overloads: tuple[FunctionSig, ...], options: Options = NO_OPTIONS
+    ) -> None:
+        self.name = name
+        self.overloads = overloads
+        self._scope = scope
+        self._device = scope.device
+        self._watched = scope if scope.due < inf else None
+        self._options = options
+        # By the signatures of the arguments, and of arguments and _result.
+        self._calls = PreparedCalls()
+        self._calls_into = PreparedCalls()
+        # Guarded runners of the last calls that had one, without and with _result.
+        self._guarded: Callable[[tuple[Any, ...]], Any] | None = None
+        self._guarded_into: Callable[[tuple[Any, ...]], Any] | None = None
+        # The derivatives, once they were asked for.
+        self._bwds: Any = None
+        self._fwds: Any = None
+        # Functions that modifiers made of this one, by what they were given.
+        self._variants: dict[Any, Any] = {}
+        # What ``set`` gave to uniforms, in the order of the options' names.
+        self._values: tuple[Any, ...] = ()
+        # Where its calls run; None is the device's own queue.
+        self._stream: Stream | None = None
+        # Of a function with such values, or with a stream, the one that follows the module's text.
+        self._base: Any = None
+        self._follower = _Follower(ref(self))
+        scope.followers.add(self._follower)
+        self._describe()
+
+    def map(self: C, *args: Any, **named: Any) -> C:
+        """Say how arguments run along the call's dimensions.
+
+        Parameters
+        ----------
+        *args, **named
+            For each argument: a tuple with the call dimension of each of its dimensions, ``()`` for an argument
+            that is not vectorized, a type or its name that the argument is taken for, a dict of these for the
+            fields of a struct (``"$type"`` for the struct itself), or None for what broadcasting would do.
+            ``_result`` can be named too.
+
+        Returns
+        -------
+        Function
+            This function, mapped so; an earlier ``map`` is forgotten.
+
+        Examples
+        --------
+        ``outer = multiply.map((0,), (1,))`` multiplies every element of its first argument with every element
+        of its second; ``transpose = copy.map((1, 0))``; ``trace = copy.map((0, 0))`` reads a diagonal.
+        """
+
+        where = f"{self.name}.map"
+        maps = tuple(read_map(f"{where}: entry {k}", v) for k, v in enumerate(args))
+        named_maps = tuple((name, read_map(f"{where}: {name}", v)) for name, v in named.items())
+        return self._variant(
+            ("map", maps, named_maps), lambda: replace(self._options, maps=maps, named_maps=named_maps)
+        )
+
+    def constants(self: C, values: Mapping[str, Any]) -> C:
+        """Give values to ``extern static const`` declarations; each set of values is a kernel of its own.
+
+        Parameters
+        ----------
+        values : mapping
+            bool, int, float, or a list of these for a vector, by the constant's name.
+
+        Raises
+        ------
+        BindError
+            At the call, if the module declares no constant of that name.
+        """
+        if not isinstance(values, Mapping):
+            raise BindError(f"{self.name}.constants: {describe(values)} is no dict of values by name.")
+        where = f"{self.name}.constants"
+        frozen = {name: _frozen(f"{where}: '{name}'", v) for name, v in table(where, "values", values).items()}
+
+        def options() -> Options:
+            return replace(self._options, constants=tuple({**dict(self._options.constants), **frozen}.items()))
+
+        return self._variant(("constants", tuple((k, type(v), v) for k, v in frozen.items())), options)
+
+    def set(self: C, values: Mapping[str, Any] | None = None, **named: Any) -> C:
+        """Give values to the module's global ``uniform`` variables.
+
+        Parameters
+        ----------
+        values, **named
+            Numbers, vectors or structs by the variable's name.
+
+        Raises
+        ------
+        BindError
+            At once, if the module has no such variable.
+        """
+        if values is not None and not isinstance(values, Mapping):
+            raise BindError(f"{self.name}.set: {describe(values)} is no dict of values by name.")
+        given = dict(zip(self._options.uniforms, self._values, strict=True)) | dict(values or {}) | named
+        self._check_uniforms(given)
+        found = self._variant(("set", tuple(given)), lambda: replace(self._options, uniforms=tuple(given)))
+        return found._with(tuple(given.values()), self._stream)
+
+    def return_type(self: C, kind: Any) -> C:
+        """Say as what results come: ``Tensor``, ``NDBuffer``, ``numpy.ndarray`` or their names in lower case."""
+        if not isinstance(kind, (str, type)):
+            check_result_kind(f"{self.name}.return_type", kind)
+        return self._variant(("return_type", kind), lambda: replace(self._options, returns=kind))
+
+    def group_size(self: C, size: int | tuple[int, ...]) -> C:
+        """Set the threads of a thread group on a GPU.
+
+        Parameters
+        ----------
+        size : int or tuple of int
+            With several numbers a group covers a tile of the call's last dimensions, the last dimension last,
+            as in shapes. Devices without thread groups compute the same without them.
+
+        Raises
+        ------
+        BindError
+            If it is not made of one to three whole numbers whose product is between 1 and 1024.
+        """
+        sizes = tuple(size) if isinstance(size, (tuple, list)) else (size,)
+        product = 1
+        for n in sizes:
+            product *= int(n) if isinstance(n, (int, np.integer)) and n > 0 else 0
+        if not 1 <= len(sizes) <= 3 or not 1 <= product <= 1024:
+            raise BindError(
+                f"{self.name}.group_size: {describe(size)} is not one to three whole numbers whose product "
+                "is 1 to 1024."
+            )
+        sizes = tuple(int(n) for n in sizes)
+        return self._variant(("group_size", sizes), lambda: replace(self._options, group=sizes))
+
+    def type_conformances(self: C, *conformances: tuple[str, str] | tuple[str, str, int]) -> C:
+        """Name the structs that values of an interface type may have at run time.
+
+        Parameters
+        ----------
+        *conformances
+            ``(interface, struct)`` or ``(interface, struct, number)``, the number being what data says.
+        """
+        if not all(isinstance(c, tuple) and len(c) in (2, 3) for c in conformances):
+            raise BindError(
+                f"{self.name}.type_conformances: {describe(conformances)} are not tuples of an interface, a "
+                "struct and, "
+                "if need be, a number."
+            )
+        where = f"{self.name}.type_conformances"
+        items = tuple(
+            (
+                text(where, "an interface", getattr(c[0], "name", c[0])),
+                text(where, "a struct", getattr(c[1], "name", c[1])),
+                whole(where, "the number", c[2], 0, 2**32 - 1) if len(c) > 2 else k,
+            )
+            for k, c in enumerate(conformances)
+        )
+        return self._variant(("conformances", items), lambda: replace(self._options, conformances=items))
+
+    def stream(self: C, stream: Stream) -> C:
+        """Say on which stream calls run.
+
+        Raises
+        ------
+        BindError
+            If it is no stream of the function's device.
+        """
+        lane_of(self._device, f"{self.name}.stream", stream)
+        if stream is None:
+            raise BindError(
+                f"{self.name}.stream: None is no stream; without one calls run on the device's own queue."
+            )
+        return self._with(self._values, stream)
+
+    @property
+    def bwds(self: C) -> C:
+        """The backward derivative: adds to the gradients of its arguments, and returns None.
+
+        It takes the function's arguments, tensors among them ``with_grads``. What the function writes, its result
+        as ``_result`` among that, brings the gradient that is propagated back (``grad_in``); what it reads gets the
+        sum of what every element of the call contributes (added to ``grad_out``, which is never zeroed here).
+        ``no_diff`` parameters and arguments without gradients are constants.
+
+        Raises
+        ------
+        BindError
+            At the call: if the function is not ``[Differentiable]``, a gradient of what it writes is missing, or
+            no argument has one to add to.
+        """
+        found: C | None = self._bwds
+        if found is None:
+            found = self._bwds = self._derivative("backward")
+        return found
+
+    @property
+    def fwds(self: C) -> C:
+        """The forward derivative: computes the result and its tangent, from tangents of the arguments.
+
+        Tangents of arguments are their ``grad_in``; the result's goes to its ``grad_out``, and calls with numbers
+        alone, ``diff_pair(2.0, 1.0)`` among them, return a DiffPair. Arguments without are constants.
+
+        Raises
+        ------
+        BindError
+            At the call, if the function is not ``[Differentiable]``.
+        """
+        found: C | None = self._fwds
+        if found is None:
+            found = self._fwds = self._derivative("forward")
+        return found
+
+    @property
+    def device(self) -> DeviceCore:
+        """Where it runs."""
+        return self._device
+
+    @property
+    def return_type_name(self) -> str:
+        """What it returns, as Slang writes it."""
+        return self.overloads[0].returns.name
+
+    @property
+    def signature(self) -> str:
+        """Its declarations, one a line."""
+        return "\n".join(map(str, self.overloads))
+
+    def __repr__(self) -> str:
+        kind = f"{self._options.derivative} derivative of" if self._options.derivative else "Slang function"
+        return f"<{kind} {'; '.join(map(str, self.overloads))}>"
+
+    def _describe(self) -> None:
+        overloads = self.overloads
+        self.__doc__ = "\n\n".join(f"{sig}\n{sig.doc}".strip() for sig in overloads)
+        if len(overloads) == 1:
+            self.__signature__ = python_signature(overloads[0])
+
+    def _forget(self) -> None:
+        """Drop the prepared calls: the next call looks whether the device is still open."""
+        self._calls.clear()
+        self._calls_into.clear()
+        self._guarded = self._guarded_into = None
+
+    def _source_changed(self) -> None:
+        """Follow the module's new text."""
+        try:
+            self.overloads = find_overloads(self._scope.source, self.name)
+        except CompileError:  # generic arguments that no longer fit; the next call says so
+            self.overloads = ()
+        self._describe()
+
+    def _derivative(self: C, kind: str) -> C:
+        if self._options.derivative:
+            raise BindError(f"{self.name}: derivatives of derivatives are not supported.")
+        return self._variant(("derivative", kind), lambda: replace(self._options, derivative=kind))
+
+    def _variant(self: C, key: Any, options: Callable[[], Options]) -> C:
+        """The function with other options; the same object for the same modifier, so that its calls stay prepared."""
+        found: C | None = self._variants.get(key)
+        if found is None:
+            found = self._variants[key] = self._variant_of(options())
+        return found._with(self._values, self._stream) if self._values or self._stream is not None else found
+
+    @abstractmethod
+    def _variant_of(self: C, options: Options) -> C:
+        """One with other options."""
+
+    @abstractmethod
+    def _blank(self: C) -> C:
+        """An object without attributes, to become one with values and a stream."""
+
+    def _with(self: C, values: tuple[Any, ...], stream: Stream | None = None) -> C:
+        """The same function with the same prepared calls, and values for uniforms and a stream of its own."""
+        out = self._blank()
+        out.__dict__.update(self.__dict__)
+        out._values, out._stream, out._base = values, stream, self._base or self
+        # These have the values and the stream of this one.
+        out._bwds = out._fwds = None
+        return out
+
+    @abstractmethod
+    def _recorded(self, args: tuple[Any, ...], result: Any, named: dict[str, Any]) -> Call:
+        """A call as a command list keeps it; for its use."""
+
+    def _check_list(self, commands: Any) -> None:
+        """Refuse what no call can be recorded in."""
+        if not isinstance(commands, CommandList) or commands.device is not self._device:
+            raise BindError(f"{self.name}.append_to: {describe(commands)} is no command list of {self._device!r}.")
+        if self._stream is not None:
+            raise BindError(f"{self.name}.append_to: a list runs on one stream as a whole: commands.submit(stream).")
+
+    def _check_uniforms(self, names: Iterable[str]) -> None:
+        known = [p.name for p in self._scope.source.info.uniforms]
+        for name in names:
+            if name not in known:
+                raise BindError(
+                    f"{self.name}.set: there is no uniform '{describe_name(name)}'; the module has "
+                    f"{', '.join(known) or 'none'}."
+                )
+
+    def _uniforms(self, values: tuple[Any, ...]) -> tuple[tuple[str, Bound], ...]:
+        """What ``set`` gave, bound."""
+        self._check_uniforms(self._options.uniforms)
+        known = {p.name: p for p in self._scope.source.info.uniforms}
+        return tuple(
+            (name, bind_whole(f"{self.name}.set: uniform '{name}'", self._scope, known[name], value))
+            for name, value in zip(self._options.uniforms, values, strict=True)
+        )
+
+
+class _Follower:
+    """Tells a function or kernel what its module's scope says, for as long as there is one."""
+
+    def __init__(self, of: ref[SlangCallable]) -> None:
+        self._of = of
+
+    def forget(self) -> None:
+        """Drop its prepared calls."""
+        found = self._of()
+        if found is not None:
+            found._forget()
+
+    def source_changed(self) -> None:
+        """Let it follow the module's new text."""
+        found = self._of()
+        if found is not None:
+            found._source_changed()
+
+
+def _frozen(where: str, value: Any) -> Any:
+    """A constant's value as one that is compared by what it is."""
+    if isinstance(value, np.ndarray):
+        value = value.tolist() if value.ndim == 1 else value[()] if value.ndim == 0 else value
+    items = value if isinstance(value, (list, tuple)) else (value,)
+    if len(items) > 4 or not all(kind_of(v) in "biuf" for v in items):
+        raise BindError(
+            f"{where} is {describe(value)}; a number, or a list of up to four for a vector, was expected."
+        )
+    return tuple(items) if isinstance(value, (list, tuple)) else value

@@ -1,0 +1,55 @@
+"""Found array calls: prepared calls on arrays of the device that are found somewhere in the values.
+
+Gradients are found so, arguments by name in another order, and results of a kind that was asked for by its name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from slangpy_rt.backends.base import Dispatch
+from slangpy_rt.calls.array_call import ArrayCall
+from slangpy_rt.calls.prepared import PreparedCall
+
+
+class FoundArrayCall(ArrayCall):
+    """A prepared call on arrays each of which a function finds in one of the values."""
+
+    __slots__ = ("_finds",)
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        # The place of a value, the made result being the last, and what finds an array in it, None for itself.
+        self._finds = tuple(
+            [(k, find) for k, feed in zip((*self._order, -1), self._feeds, strict=False) for find in feed.finds or ()]
+        )
+
+    def run(self, values: tuple[Any, ...], launch: Callable[..., None] | None = None) -> Any:
+        """As ``PreparedCall.run``."""
+        out = None
+        if self._make is not None:
+            out = self._make()
+            values = (*values, out)
+        elif self._into:
+            out = values[-1]
+        arrays = [values[k] if find is None else find(values[k]) for k, find in self._finds]
+        if self._conflicts is not None:
+            self._run_compared(arrays, launch)
+        else:
+            (launch or self._device.launch)(
+                self._kernel,
+                self._groups,
+                self._prefix + self._pack(*[a.address for a in arrays]),
+                [a.buffer for a in arrays],
+            )
+        # What ``bwds`` gets as its result it reads.
+        return out if self._unwrap is None else None
+
+    def arrays(self, values: tuple[Any, ...]) -> list[Any] | None:
+        """The arrays that the block has the addresses of."""
+        return [values[k] if find is None else find(values[k]) for k, find in self._finds]
+
+    def recorded(self, values: tuple[Any, ...]) -> tuple[list[Dispatch], Dispatch | None, Any]:
+        """As ``PreparedCall.recorded``."""
+        return PreparedCall.recorded(self, values)

@@ -1,0 +1,36 @@
+"""Prepared calls: the memory of a function or kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from slangpy_rt.arguments.scope import Scope
+from slangpy_rt.calls.prepared import PreparedCall
+from slangpy_rt.core.errors import SlangPyRtError
+
+# Forgetting all is simpler than forgetting the oldest, and as good for a program with that many layouts.
+_MAX_CALLS = 4096
+
+
+class PreparedCalls(dict[Any, PreparedCall]):
+    """Prepared calls by the signatures of their arguments."""
+
+    def made(self, scope: Scope, key: Any, make: Callable[[], PreparedCall]) -> PreparedCall:
+        """Prepare a call of the module as it is now, and remember it."""
+        while True:
+            age = scope.age
+            try:
+                call = make()
+            except SlangPyRtError:
+                if scope.age is age:
+                    raise
+                continue
+            if len(self) >= _MAX_CALLS:
+                self.clear()
+            # Another thread may have been first; a list knows calls of one layout by their being one.
+            call = self.setdefault(key, call)
+            # After an edit, or when the device closes, all calls are forgotten: one in the making then must not stay.
+            if scope.age is age:
+                return call
+            self.pop(key, None)

@@ -1,0 +1,66 @@
+"""Slang functions in PyTorch's graph of operations, as its own kind of function."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+# Stands for what a call writes to, of which the backward pass needs nothing.
+_WRITTEN: Any = object()
+
+
+class Apply(torch.autograd.Function):
+    """A Slang function in torch's graph: the first three of its inputs are an AutogradCall, a stream and uniforms."""
+
+    @staticmethod
+    def forward(ctx: Any, call: Any, stream: Any, uniforms: tuple[Any, ...], *values: Any) -> Any:
+        ctx.call = call, stream, uniforms
+        ctx.others = [None if isinstance(v, torch.Tensor) else v for v in values]
+        for k in call.outs:
+            ctx.others[k] = _WRITTEN
+        # torch notices if one is written to before the gradient is asked for.
+        ctx.save_for_backward(*[v for v, o in zip(values, ctx.others, strict=True) if o is None])
+        found = call.forward(stream, values, uniforms)
+        if call.outs:
+            ctx.mark_dirty(*[values[k] for k in call.outs])
+        whole = [t for t in (found if call.outs else (found,)) if not t.is_floating_point()]
+        if whole:
+            ctx.mark_non_differentiable(*whole)
+        return found
+
+    @staticmethod
+    def backward(ctx: Any, *grads: torch.Tensor) -> tuple[Any, ...]:
+        if not torch.is_grad_enabled():
+            return _backward(ctx, grads)
+        # A graph of the backward pass is made: whoever comes back to here is told. torch's once_differentiable looks
+        # at ``grad`` alone, and would let gradients pass for constants that depend on the saved tensors.
+        with torch.no_grad():
+            found = _backward(ctx, grads)
+        return tuple([None if g is None else _Once.apply(g, *grads, *ctx.saved_tensors) for g in found])  # type: ignore[no-untyped-call]
+
+
+class _Once(torch.autograd.Function):
+    """A gradient that depends on others, and that cannot be differentiated."""
+
+    @staticmethod
+    def forward(ctx: Any, gradient: torch.Tensor, *sources: torch.Tensor) -> torch.Tensor:
+        return gradient.view_as(gradient)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: torch.Tensor) -> Any:
+        raise RuntimeError(
+            "Slang functions have no second derivatives; this gradient depends on one's backward pass."
+        )
+
+
+def _backward(ctx: Any, grads: tuple[torch.Tensor, ...]) -> tuple[Any, ...]:
+    call, stream, uniforms = ctx.call
+    saved = iter(ctx.saved_tensors)
+    values = tuple([next(saved) if v is None else v for v in ctx.others])
+    wanted = tuple([k for k, needed in enumerate(ctx.needs_input_grad[3:]) if needed])
+    grads = tuple([grad.resolve_neg() for grad in grads])
+    gradients: list[Any] = [None] * (len(values) + 3)
+    for k, gradient in zip(wanted, call.backward(stream, values, uniforms, grads, wanted), strict=True):
+        gradients[k + 3] = gradient
+    return tuple(gradients)

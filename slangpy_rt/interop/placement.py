@@ -1,0 +1,61 @@
+"""Tensors of PyTorch as Tensors of a device, for gradients: in their own memory, or as copies."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from slangpy_rt.arrays.tensor import Tensor
+from slangpy_rt.core.errors import BindError
+from slangpy_rt.interop.torch_memory import in_place, lies_on, on_host, placed
+from slangpy_rt.interop.torch_types import element_of
+
+if TYPE_CHECKING:
+    from slangpy_rt.runtime.core import DeviceCore
+
+
+def check_places(where: str, values: Sequence[Any]) -> None:
+    """Refuse tensors of which some lie in host memory and others on a GPU.
+
+    Raises
+    ------
+    BindError
+        Then.
+    """
+    places = list(dict.fromkeys(str(v.device) for v in values if isinstance(v, torch.Tensor)))
+    if len(places) > 1:
+        raise BindError(
+            f"{where}: torch tensors have to lie in one place for a gradient, not on {', '.join(places)}; move them."
+        )
+
+
+def as_tensors(where: str, device: DeviceCore, values: Sequence[Any]) -> tuple[Any, ...]:
+    """Arguments as the backward pass sees them: tensors of PyTorch as Tensors, not converted.
+
+    Raises
+    ------
+    BindError
+        If some tensors lie in host memory and others on a GPU, or as ``as_tensor``.
+    """
+    check_places(where, values)
+    return tuple([as_tensor(device, v) if isinstance(v, torch.Tensor) else v for v in values])
+
+
+def as_tensor(device: DeviceCore, value: torch.Tensor) -> Tensor:
+    """A tensor as one of a device: its own memory where the device works there, else a copy of host memory.
+
+    Raises
+    ------
+    BindError
+        If it lies on a GPU where the device does not work, or Slang has no such element type.
+    """
+    if value.is_cuda:
+        return placed(device, value)
+    if lies_on(device, value):
+        return in_place(device, value)
+    if value.dtype == torch.bfloat16:
+        value = value.float()
+    copied: Tensor = Tensor.from_numpy(device, on_host(value.detach()), dtype=element_of(value))
+    return copied

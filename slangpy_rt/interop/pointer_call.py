@@ -1,0 +1,118 @@
+"""Pointer calls: prepared calls of which all arguments are arrays of another library, used in place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from slangpy_rt.arguments.conflicts import Place
+from slangpy_rt.backends.base import Buffer
+from slangpy_rt.calls.prepared import MISS, PreparedCall
+from slangpy_rt.runtime.foreign_stream import foreign_stream
+
+
+class PointerCall(PreparedCall):
+    """A prepared call on arrays that say where they lie by ``data_ptr()``, on the stream that their library works on.
+
+    Their feeds are ``PointerFeed``.
+    """
+
+    __slots__ = ("_guarded",)
+
+    guards = True
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._guarded: Callable[[tuple[Any, ...]], Any] | None = None
+
+    def run(self, values: tuple[Any, ...], launch: Callable[..., None] | None = None) -> Any:
+        """As ``PreparedCall.run``."""
+        if launch is not None:
+            return super().run(values, launch)
+        out = None
+        if self._make is not None:
+            out = self._make()
+            values = (*values, out)
+        elif self._into:
+            out = values[-1]
+        places = [v.data_ptr() for v in values]
+        stream, guests = self._stream, None
+        if stream is None:
+            launch = self._device.launch
+        else:
+            handle = stream(values[self._where])
+            guests = self._device.guests_of.get(handle) or foreign_stream(self._device, handle)
+            launch = guests.direct
+        packed = self._pack(*places)
+        conflicts = self._conflicts
+        if conflicts is not None and packed not in conflicts.apart:
+            found = conflicts.found_in(packed, places)
+            if found:
+                self._launch_apart(guests.launch if guests else launch, found, places, values)
+                return out
+        launch(self._kernel, self._groups, self._prefix + packed, ())
+        return out
+
+    def guarded(
+        self, values: tuple[Any, ...], failed: Callable[[tuple[Any, ...]], Any] | None
+    ) -> Callable[[tuple[Any, ...]], Any] | None:
+        """A runner guarded by one check of all arguments, which are to be like these; MISS if the check fails.
+
+        None where there is no such check. A runner that ``failed`` on these values is not returned again.
+        """
+        if self._guarded is None or self._guarded is failed:
+            feed: Any = self._feeds[0]
+            self._guarded = self._guarded_by(feed.alike(values), values)
+        return self._guarded
+
+    def _guarded_by(
+        self, alike: Callable[..., bool] | None, values: tuple[Any, ...]
+    ) -> Callable[[tuple[Any, ...]], Any] | None:
+        stream = self._stream
+        # The signature has their alignment, but on the CPU.
+        if alike is None or (stream is not None and any(v.data_ptr() % 32 for v in values)):
+            return None
+        # Addresses that are remembered are those of given arrays.
+        if self._conflicts is not None and self._make is not None:
+            return None
+        kernel, groups, prefix, pack, make, into = (
+            self._kernel, self._groups, self._prefix, self._pack, self._make, self._into
+        )  # fmt: skip
+        device = self._device
+        apart = None if self._conflicts is None else self._conflicts.apart
+        known, count = device.guests_of, len(values)
+
+        def run(values: tuple[Any, ...]) -> Any:
+            if len(values) != count or not alike(*values):
+                return MISS
+            places = [v.data_ptr() for v in values]
+            launch = device.launch
+            if stream is not None:
+                for place in places:
+                    if place & 31:
+                        return MISS
+                handle = stream(None)
+                launch = (known.get(handle) or foreign_stream(device, handle)).direct
+            out = None
+            if make is not None:
+                out = make()
+                places.append(out.data_ptr())
+            elif into:
+                out = values[-1]
+            packed = pack(*places)
+            if apart is not None and packed not in apart:
+                return MISS
+            launch(kernel, groups, prefix + packed, ())
+            return out
+
+        return run
+
+    def _launch_apart(
+        self, launch: Callable[..., None], found: list[Place], places: list[Any], values: tuple[Any, ...]
+    ) -> None:
+        """Launch it on arrays at these addresses, some of them copied before."""
+        assert self._conflicts is not None
+        buffers: list[Buffer] = [self._device.guest] * len(values)
+        for dispatch in self._conflicts.copies(found, places, buffers):
+            launch(*dispatch)
+        launch(self._kernel, self._groups, self._prefix + self._pack(*places), buffers)

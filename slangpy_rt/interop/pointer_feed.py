@@ -1,0 +1,41 @@
+"""Pointer feed: arrays of another library that are used in place, by their addresses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from slangpy_rt.arguments.feeds import Feed
+from slangpy_rt.backends.base import Buffer
+from slangpy_rt.interop.pointer_call import PointerCall
+
+if TYPE_CHECKING:
+    from slangpy_rt.runtime.core import DeviceCore
+
+
+class PointerFeed(Feed):
+    """An array of another library that is used in place, by its ``data_ptr()``.
+
+    Attributes
+    ----------
+    alike : callable
+        Makes of a call's arrays what tells in one look whether others would sign as they do, or None.
+    """
+
+    buffers = 1
+    lasting = False
+    call = PointerCall
+
+    def __init__(
+        self,
+        device: DeviceCore,
+        stream: Callable[[Any], int] | None,
+        alike: Callable[[tuple[Any, ...]], Callable[..., bool] | None],
+    ) -> None:
+        self._guest = device.guest
+        self.streams = () if stream is None else (stream,)
+        self.alike = alike
+
+    def feed(self, value: Any, block: list[Any], buffers: list[Buffer]) -> None:
+        block.append(value.data_ptr())
+        buffers.append(self._guest)
