@@ -240,7 +240,7 @@ def test_vectors_that_overlap_by_a_part(module: spy.Module) -> None:
     three = spy.Tensor.empty(device, 1, dtype="float3").dtype
 
     def vectors(start: int) -> Any:
-        layout = device.layout(kind, three, (2000,), None, False)
+        layout = layout_of(device, kind, three, (2000,), None, False)
         return kind.of(layout, flat.buffer, flat.address + 4 * start)
 
     module.turned(vectors(0), _result=vectors(1))
