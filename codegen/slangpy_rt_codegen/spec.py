@@ -55,7 +55,8 @@ class Operand:
     parts : tuple of (str, Operand)
         Where in the variable each part goes (``".position"``, ``"[2]"``), and the part.
     grad_in, grad_out : Operand or None
-        In a derivative, the gradients of what it is no part of: one that is read and one that is written.
+        In a derivative, the gradients of this operand, one that is read and one that is written; None where the
+        parts have their own.
     gradients : tuple of Operand
         Those of ``grad_in`` and ``grad_out`` that there are.
     summed : bool
@@ -171,7 +172,7 @@ class CallSpec:
         a ``step``; with strided ones, the last dimension must be a multiple of it.
     entry : str
         How the kernel is entered: ``"range"``, ``"value"``, ``"pointer"`` or ``"handle"`` (see
-        ``backends.base.Target``).
+        ``core.target.Target``).
     rows : bool
         Whether the groups also run in y, as counts beyond the x limit of a device need.
     method : bool

@@ -1,6 +1,6 @@
 """Binding: one argument fitted to one parameter, every question of its own answered.
 
-What arguments have to agree on among each other is decided in ``plan``; which function they are for in
+What arguments have to agree on among each other is decided in ``calls.build``; which function they are for in
 ``resolve``.
 """
 

@@ -1,6 +1,6 @@
 """Arrays as arguments: NumPy's and the device's, walked element by element, handed over whole, or as an address.
 
-What a parameter is not an array for, and which of these a value is bound by, is decided in ``binding``.
+What a parameter is not an array for, and which of these a value is bound by, is decided in ``bind``.
 """
 
 from __future__ import annotations

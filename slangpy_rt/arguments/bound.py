@@ -42,7 +42,8 @@ class Bound:
     parts : tuple of (str, Bound)
         Where in the parameter each part goes (``".x"``), and the part.
     grad_in, grad_out : Bound or None
-        In a derivative, gradients of what it is no part of: one that is read and one that is written.
+        In a derivative, the gradient arrays of this argument, one that is read and one that is written; None where
+        the parts have their own.
     via : str
         What loads its elements where arrays of another kind are converted on the way.
     own : int

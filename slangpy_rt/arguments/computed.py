@@ -1,7 +1,7 @@
 """Generator: an argument without data, whose values the kernel works out from the element's index.
 
-A generator says what it computes and of which numbers; how that becomes text and block is decided in ``binding``
-and ``describe``. None keeps a state: the same arguments give the same values on every device, in whatever order the
+A generator says what it computes and of which numbers; how that becomes text and block is decided in ``bind`` and
+``calls.operands``. None keeps a state: the same arguments give the same values on every device, in whatever order the
 elements run.
 """
 

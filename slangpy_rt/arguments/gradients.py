@@ -252,7 +252,7 @@ def _found(find: Callable[[Any], Any], gradient: Bound | None) -> Bound | None:
 
 
 def _found_by(convert: Callable[[Any], Any], bound: Bound) -> Bound:
-    """An argument, and its own gradients, of what values are converted to."""
+    """Apply ``convert`` to a value before this argument and its gradients are read from it."""
     grads = [_found(convert, g) for g in (bound.grad_in, bound.grad_out)]
     return replace(
         bound, feed=ConvertedFeed(convert, bound.feed, False), grad_in=grads[0], grad_out=grads[1]
