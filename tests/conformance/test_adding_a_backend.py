@@ -17,7 +17,15 @@ PAGE = ROOT / "docs" / "adding-a-backend.md"
 # What a newcomer runs first.
 FIRST = ("test_calls", "test_clear", "test_command_lists", "test_streams")
 # Not among them are those that the example does not pass: processes that end or are interrupted.
-MORE = ("test_async", "test_bits", "test_bounds", "test_broadcast", "test_buffers", "test_conversion", "test_lifetime")
+MORE = (
+    "test_async",
+    "test_bits",
+    "test_bounds",
+    "test_broadcast",
+    "test_buffers",
+    "test_conversion",
+    "test_lifetime",
+)
 
 
 def _run(*names: str) -> None:
