@@ -237,7 +237,7 @@ class CallSpec:
         every = own["all_operands"] = (*[o for _, o in self.assigned], *self.operands, *last)
         found: list[Operand] = []
         for o in every:
-            if o.parts or o.gradients:
+            if o.mode == "parts" or o.parts or o.gradients:
                 found += o.leaves
             else:
                 found.append(o)
