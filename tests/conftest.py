@@ -16,6 +16,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 
+import hypothesis
 import pytest
 
 # slangpy_rt reads its settings at import: a cold cache, so that every run compiles what it tests.
@@ -106,6 +107,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # A machine with other work takes longer than 200 ms for a case now and then.
+    hypothesis.settings.register_profile("slangpy_rt", deadline=None)
+    hypothesis.settings.load_profile("slangpy_rt")
     for name, what in MARKERS.items():
         config.addinivalue_line("markers", f"{name}: {what}")
     if config.getoption("--deep-part"):
