@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ast
 import importlib
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import import_graph
+import pytest
 
 import slangpy_rt
 from slangpy_rt._former_paths import FORMER_PATHS
@@ -163,3 +165,22 @@ print(sorted(n for n in sys.modules if n.startswith("slangpy_rt.slang.") or n.st
         "slang.source",
     )
     assert found.stdout == f"[]\n{[f'slangpy_rt.{name}' for name in light]}\n"
+
+
+def test_the_drawing_is_of_these_packages() -> None:
+    text = import_graph.PAGE.read_text(encoding="utf-8")
+    assert import_graph.page(text, OWN) == text, "run codegen/tools/import_graph.py --write"
+
+
+def test_no_file_is_long() -> None:
+    generated = {"slangpy_rt.slang._abi", "slangpy_rt.backends.cuda.ffi"}
+    lengths = {name: len(path.read_text(encoding="utf-8").splitlines()) for name, path in FILES.items()}
+    assert {name: n for name, n in lengths.items() if n > 450 and name not in generated} == {}
+
+
+@pytest.mark.parametrize("page", ["docs/architecture.md", "docs/how-it-works.md", "CONTRIBUTING.md"])
+def test_pages_name_files_that_exist(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    known = [path.relative_to(ROOT).as_posix() for path in FILES.values()]
+    for name in set(re.findall(r"`([a-z_0-9/]+\.py)`", text)):
+        assert any(f"/{path}".endswith(f"/{name}") for path in known) or (ROOT / name).exists(), name

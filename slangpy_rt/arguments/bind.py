@@ -158,7 +158,7 @@ def _stand_in_feed(where: str, device: DeviceCore, value: Any, other: Any, stand
     if isinstance(inner.feed, ArrayFeed):
         assert feed is not None
         part = inner.access != "in" and inner.mapped is not None and len(set(inner.mapped)) < len(inner.mapped)
-        return feed.kept() if part else feed
+        return feed.partial() if part else feed
     if feed is not None and isinstance(inner.feed, HostViewFeed) and inner.feed.plain:
         return feed
     # What lies on a GPU is an array there, and its feed knows the order of work on it.
@@ -227,7 +227,7 @@ def _mapped(bound: Bound, dims: tuple[int, ...]) -> Bound:
     """The argument along those call dimensions. A diagonal is not all of an array: the rest has to stay."""
     feed = bound.feed
     if len(set(dims)) < len(dims) and bound.access != "in":
-        feed = feed.kept()
+        feed = feed.partial()
     return replace(bound, mapped=dims, feed=feed)
 
 

@@ -130,7 +130,7 @@ def as_tensor(bound: Bound, type_: SlangType, rank: int) -> Bound:
         raise BindError(f"argument '{bound.name}': '{type_.name}' takes an array with dimensions.")
     if bound.via:
         raise BindError(f"argument '{bound.name}' is an array of bfloat16, {_NARROW}; pass tensor.float() here.")
-    feed = bound.feed.whole() if isinstance(bound.feed, HostCopyFeed) else bound.feed
+    feed = bound.feed.in_device_memory() if isinstance(bound.feed, HostCopyFeed) else bound.feed
     outer = len(bound.shape) - rank
     return replace(
         bound, type=type_, mode="tensor", feed=feed, shape=bound.shape[:outer], strides=bound.strides[:outer],

@@ -47,27 +47,27 @@ class ExactFeed(Feed):
 
     def __init__(self, device: DeviceCore, inner: Feed, scalar: str, shape: Shape, strides: Shape) -> None:
         self._device = device
-        self._inner = inner.kept()
+        self._inner = inner.partial()
         self._scalar = scalar
         self._words = layout_of(device, NDBuffer, element_type("", f"int64_t[{EXACT_WORDS[scalar]}]"), shape)
         self._target = layout_of(device, NDBuffer, scalar_type(_BITS[scalar]), shape, strides, aligned=False)
 
-    def feed(self, value: Any, block: list[Any], buffers: list[Buffer]) -> None:
+    def pack(self, value: Any, block: list[Any], buffers: list[Buffer]) -> None:
         words = self._device.alloc(self._words.nbytes)
         NDBuffer.of(self._words, words, words.address).clear()
         block.append(words.address)
         buffers.append(words)
 
-    def finish(self, value: Any, buffers: Sequence[Buffer]) -> None:
+    def bring_back(self, value: Any, buffers: Sequence[Buffer]) -> None:
         block: list[Any] = []
         target: list[Buffer] = []
-        self._inner.feed(value, block, target)
+        self._inner.pack(value, block, target)
         words = NDBuffer.of(self._words, buffers[0], buffers[0].address)
         gradient = NDBuffer.of(self._target, target[0], block[0])
         fold = getattr(self._device.folds, f"fold_{self._scalar}")
         fold(gradient, words)
         if self._inner.returns:
-            self._inner.finish(value, target)
+            self._inner.bring_back(value, target)
 
 
 def exactly(where: str, device: DeviceCore, bound: Bound, shape: Shape, aliased: bool) -> Bound:

@@ -60,7 +60,7 @@ class Region(NamedTuple):
 class Feed(ABC):
     """Moves one argument's value into the block of a call."""
 
-    # How many buffers it adds, and whether ``finish`` has anything to do.
+    # How many buffers it adds, and whether ``bring_back`` has anything to do.
     buffers = 0
     returns = False
     # Whether what it adds holds for as long as the value lives, with nothing to move at each call.
@@ -75,24 +75,24 @@ class Feed(ABC):
     # What finds each of its arrays on the device in the value, None standing for the value itself; None as a whole if
     # it adds anything but arrays' addresses and buffers, or has anything to do afterwards.
     finds: tuple[Callable[[Any], Any] | None, ...] | None = None
-    # Whether ``finish`` reads memory that the host shares: the call waits for the kernel before it, once for all.
+    # Whether ``bring_back`` reads memory that the host shares: the call waits for the kernel before it, once for all.
     waits = False
     # The class of prepared calls whose arguments all have such feeds, in the order of the values; None for any.
     call: Any = None
 
     @abstractmethod
-    def feed(self, value: Any, block: list[Any], buffers: list[Buffer]) -> None:
+    def pack(self, value: Any, block: list[Any], buffers: list[Buffer]) -> None:
         """Append what the block packs for this argument, and the buffers that the kernel touches."""
 
-    def kept(self) -> Feed:
+    def partial(self) -> Feed:
         """The same for an array of which the kernel writes a part."""
         return self
 
     def regions(self, value: Any) -> list[Region]:
-        """Where ``finish`` writes to."""
+        """Where ``bring_back`` writes to."""
         return []
 
-    def finish(self, value: Any, buffers: Sequence[Buffer]) -> None:  # noqa: B027 - most have nothing to bring back
+    def bring_back(self, value: Any, buffers: Sequence[Buffer]) -> None:  # noqa: B027 - most have nothing to bring back
         """Bring back what the kernel wrote, given the buffers that ``feed`` added."""
 
 
@@ -102,7 +102,7 @@ class ArrayFeed(Feed):
     buffers = 1
     finds = (None,)
 
-    def feed(self, value: Any, block: list[Any], buffers: list[Buffer]) -> None:
+    def pack(self, value: Any, block: list[Any], buffers: list[Buffer]) -> None:
         block.append(value.address)
         buffers.append(value.buffer)
 
@@ -115,7 +115,7 @@ class FieldFeed(Feed):
     def __init__(self, offset: int) -> None:
         self.offset = offset
 
-    def feed(self, value: Any, block: list[Any], buffers: list[Buffer]) -> None:
+    def pack(self, value: Any, block: list[Any], buffers: list[Buffer]) -> None:
         block.append(value.address + self.offset)
         buffers.append(value.buffer)
 
@@ -134,32 +134,32 @@ class GradientFeed(Feed):
         if all(feed.finds is not None for feed in feeds):
             self.finds = tuple(find for feed in feeds for find in feed.finds or ())
 
-    def feed(self, value: Any, block: list[Any], buffers: list[Buffer]) -> None:
+    def pack(self, value: Any, block: list[Any], buffers: list[Buffer]) -> None:
         for feed in self._feeds:
-            feed.feed(value, block, buffers)
+            feed.pack(value, block, buffers)
 
     def regions(self, value: Any) -> list[Region]:
         return [region for feed in self._feeds if feed.brings for region in feed.regions(value)]
 
-    def finish(self, value: Any, buffers: Sequence[Buffer]) -> None:
+    def bring_back(self, value: Any, buffers: Sequence[Buffer]) -> None:
         at = 0
         for feed in self._feeds:
             if feed.returns:
-                feed.finish(value, buffers[at : at + feed.buffers])
+                feed.bring_back(value, buffers[at : at + feed.buffers])
             at += feed.buffers
 
 
 class NoFeed(Feed):
     """What a call has no use for."""
 
-    def feed(self, value: Any, block: list[Any], buffers: list[Buffer]) -> None:
+    def pack(self, value: Any, block: list[Any], buffers: list[Buffer]) -> None:
         pass
 
 
 class GeneratorFeed(Feed):
     """A generator's numbers."""
 
-    def feed(self, value: Any, block: list[Any], buffers: list[Buffer]) -> None:
+    def pack(self, value: Any, block: list[Any], buffers: list[Buffer]) -> None:
         block += value.values()
 
 
@@ -171,7 +171,7 @@ class ValueFeed(Feed):
         self._type = type_
         self._bounds = limits(scalar)
 
-    def feed(self, value: Any, block: list[Any], buffers: list[Buffer]) -> None:
+    def pack(self, value: Any, block: list[Any], buffers: list[Buffer]) -> None:
         if type(value) in _NUMBERS:
             scalars: Sequence[Any] = (value,)
         elif type(value) is list and type(value[0]) in _NUMBERS:
@@ -199,7 +199,7 @@ class SplatFeed(ValueFeed):
         super().__init__(where, type_, scalar)
         self._count = count
 
-    def feed(self, value: Any, block: list[Any], buffers: list[Buffer]) -> None:
+    def pack(self, value: Any, block: list[Any], buffers: list[Buffer]) -> None:
         number = value if type(value) in _NUMBERS else np.asarray(value).item()
         if self._bounds is not None:
             self._check([number], *self._bounds)
@@ -212,7 +212,7 @@ class EnumFeed(Feed):
     def __init__(self, number: Callable[[Any], int]) -> None:
         self._number = number
 
-    def feed(self, value: Any, block: list[Any], buffers: list[Buffer]) -> None:
+    def pack(self, value: Any, block: list[Any], buffers: list[Buffer]) -> None:
         block.append(self._number(value))
 
 
@@ -229,7 +229,7 @@ class HostViewFeed(Feed):
         # Whether values are used as they are.
         self.plain = as_array is np.asarray
 
-    def feed(self, value: Any, block: list[Any], buffers: list[Buffer]) -> None:
+    def pack(self, value: Any, block: list[Any], buffers: list[Buffer]) -> None:
         array = self._as_array(value)
         address = address_of(array)
         block.append(address)
@@ -263,15 +263,15 @@ class HostCopyFeed(Feed):
         self.returns = self.waits = access != "in"
         self.brings = int(self.returns)
 
-    def whole(self) -> HostCopyFeed:
+    def in_device_memory(self) -> HostCopyFeed:
         """The same for an array that threads read anywhere, again and again: in the device's own memory."""
         return HostCopyFeed(self._device, self._as_array, self._access, 0)
 
-    def kept(self) -> HostCopyFeed:
+    def partial(self) -> HostCopyFeed:
         """The same for an array of which the kernel writes a part."""
         return HostCopyFeed(self._device, self._as_array, "inout", self._shared_bytes)
 
-    def feed(self, value: Any, block: list[Any], buffers: list[Buffer]) -> None:
+    def pack(self, value: Any, block: list[Any], buffers: list[Buffer]) -> None:
         array = self._as_array(value)
         nbytes = array.nbytes
         if 0 < nbytes <= self._shared_bytes:
@@ -291,7 +291,7 @@ class HostCopyFeed(Feed):
     def regions(self, value: Any) -> list[Region]:
         return [Region(address_of(value), value.shape, value.strides, value.itemsize)] if value.size else []
 
-    def finish(self, value: Any, buffers: Sequence[Buffer]) -> None:
+    def bring_back(self, value: Any, buffers: Sequence[Buffer]) -> None:
         buffer = buffers[0]
         if isinstance(buffer, SharedBuffer):
             buffer.read(value)
@@ -316,19 +316,19 @@ class PartsFeed(Feed):
         self.streams = tuple(_of_part(parts, k, find) for k, feed in enumerate(feeds) for find in feed.streams)
         self.waits = any(feed.waits for feed in feeds)
 
-    def feed(self, value: Any, block: list[Any], buffers: list[Buffer]) -> None:
+    def pack(self, value: Any, block: list[Any], buffers: list[Buffer]) -> None:
         for part, feed in zip(self.parts(value), self._feeds, strict=True):
-            feed.feed(part, block, buffers)
+            feed.pack(part, block, buffers)
 
     def regions(self, value: Any) -> list[Region]:
         parts = zip(self.parts(value), self._feeds, strict=True)
         return [region for part, feed in parts if feed.brings for region in feed.regions(part)]
 
-    def finish(self, value: Any, buffers: Sequence[Buffer]) -> None:
+    def bring_back(self, value: Any, buffers: Sequence[Buffer]) -> None:
         at = 0
         for part, feed in zip(self.parts(value), self._feeds, strict=True):
             if feed.returns:
-                feed.finish(part, buffers[at : at + feed.buffers])
+                feed.bring_back(part, buffers[at : at + feed.buffers])
             at += feed.buffers
 
 
@@ -355,13 +355,13 @@ class RefFeed(Feed):
         self.returns = access != "in"
         self.brings = int(access in ("out", "inout"))
 
-    def kept(self) -> RefFeed:
+    def partial(self) -> RefFeed:
         """The same with a cell that begins as the value."""
         other = copy(self)
         other._access, other.brings = "inout", 1
         return other
 
-    def feed(self, value: Any, block: list[Any], buffers: list[Buffer]) -> None:
+    def pack(self, value: Any, block: list[Any], buffers: list[Buffer]) -> None:
         buffer = self._device.alloc(prod(self._dims) * self._dtype.itemsize)
         if self._access != "out":
             start = getattr(value, self._name) if self._access != "accumulate" else None
@@ -380,7 +380,7 @@ class RefFeed(Feed):
         pair, second = getattr(value, "_pair", value), self._name == "grad" or hasattr(value, "_pair")
         return [Region(id(pair) + second, (), (), 1)]
 
-    def finish(self, value: Any, buffers: Sequence[Buffer]) -> None:
+    def bring_back(self, value: Any, buffers: Sequence[Buffer]) -> None:
         cell = np.empty(self._dims, self._dtype)
         self._device.download(buffers[0], buffers[0].address, cell)
         before = getattr(value, self._name) if self._access == "accumulate" else None
@@ -406,19 +406,19 @@ class ConvertedFeed(Feed):
         if inner.finds is not None and not self.returns:
             self.finds = tuple(convert if find is None else _of_converted(convert, find) for find in inner.finds)
 
-    def kept(self) -> ConvertedFeed:
-        return ConvertedFeed(self.convert, self.inner.kept(), self.written)
+    def partial(self) -> ConvertedFeed:
+        return ConvertedFeed(self.convert, self.inner.partial(), self.written)
 
-    def feed(self, value: Any, block: list[Any], buffers: list[Buffer]) -> None:
-        self.inner.feed(self.convert(value), block, buffers)
+    def pack(self, value: Any, block: list[Any], buffers: list[Buffer]) -> None:
+        self.inner.pack(self.convert(value), block, buffers)
 
     def regions(self, value: Any) -> list[Region]:
         return self.inner.regions(self.convert(value))
 
-    def finish(self, value: Any, buffers: Sequence[Buffer]) -> None:
+    def bring_back(self, value: Any, buffers: Sequence[Buffer]) -> None:
         inner = self.convert(value)
         if self.inner.returns:
-            self.inner.finish(inner, buffers)
+            self.inner.bring_back(inner, buffers)
         if self.written and hasattr(value, "update_this"):
             value.update_this(inner)
 

@@ -7,7 +7,6 @@ is: a constant. How gradients are added up is decided in ``accumulation`` and ``
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import replace
 from math import prod
@@ -33,19 +32,10 @@ from slangpy_rt.core.dtypes import NUMPY_OF, storage
 from slangpy_rt.core.errors import BindError, UnsupportedError
 from slangpy_rt.core.shapes import Shape, align
 from slangpy_rt.core.structs import fields_of
-from slangpy_rt.core.types import FunctionSig, Param, SlangType, StructInfo
+from slangpy_rt.core.types import Param, SlangType, StructInfo
 
 _GRAD_IN, _GRAD_OUT = attrgetter("grad_in"), attrgetter("grad_out")
 _HOW_IN = "pass a Tensor as tensor.with_grads(grad_in=gradient), or diff_pair(None, gradient)"
-
-
-def check_differentiable(scope: Scope, sig: FunctionSig, modifier: str) -> None:
-    """Refuse functions that Slang does not differentiate."""
-    # Reflection does not say that another function is the derivative of this one.
-    named = re.search(rf"DerivativeOf\(\s*{re.escape(sig.name.partition('<')[0])}\s*\)", scope.source.text)
-    if not sig.differentiable and named is None:
-        what = f".{modifier}" if modifier in ("bwds", "fwds") else modifier
-        raise BindError(f"{sig}: {what} needs a derivative; mark the function [Differentiable].")
 
 
 def with_gradients(

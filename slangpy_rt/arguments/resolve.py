@@ -305,3 +305,12 @@ def _ambiguous(name: str, equal: Sequence[Candidate]) -> str:
         f"{name}: more than one overload takes these arguments equally well:\n{table}\n"
         f"Say which is meant: {name}.map({way})(...) takes the first."
     )
+
+
+def check_differentiable(scope: Scope, sig: FunctionSig, modifier: str) -> None:
+    """Refuse functions that Slang does not differentiate."""
+    # Reflection does not say that another function is the derivative of this one.
+    named = re.search(rf"DerivativeOf\(\s*{re.escape(sig.name.partition('<')[0])}\s*\)", scope.source.text)
+    if not sig.differentiable and named is None:
+        what = f".{modifier}" if modifier in ("bwds", "fwds") else modifier
+        raise BindError(f"{sig}: {what} needs a derivative; mark the function [Differentiable].")

@@ -139,7 +139,7 @@ def wait_for(array: DeviceArray, stream: int) -> None:
     device = array.layout.device
     device.check_open()
     _gather(array)
-    queue, own = foreign_streams(device.backend).guest_queue(stream), device.backend.queue
+    queue, own = foreign_streams(device.backend).foreign_queue(stream), device.backend.queue
     if queue is not own:
         queue.wait(own.mark())
 

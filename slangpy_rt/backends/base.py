@@ -129,7 +129,7 @@ class SharedBuffer(Buffer):
                 array[...] = np.frombuffer(self.view, array.dtype, array.size, at).reshape(array.shape)
 
 
-class GuestBuffer(Buffer):
+class PlaceholderBuffer(Buffer):
     """Stands for memory of another library, which keeps it and orders its own work on it."""
 
     __slots__ = ()

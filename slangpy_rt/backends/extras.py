@@ -143,7 +143,7 @@ class ForeignStreams(ABC):
 
     Such a stream is the backend's own queue (``stream=`` and ``owner=`` when it is opened), a further one that a
     program hands over (``open_stream``), or that on which another library has an argument of one call
-    (``guest_queue``).
+    (``foreign_queue``).
     """
 
     @abstractmethod
@@ -157,7 +157,7 @@ class ForeignStreams(ABC):
         """
 
     @abstractmethod
-    def guest_queue(self, handle: int) -> Queue:
+    def foreign_queue(self, handle: int) -> Queue:
         """As ``open_stream``, of a stream that may be gone any time after a call: ``sync_all`` does not ask it."""
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from slangpy_rt.arguments.gradients import check_differentiable
-from slangpy_rt.arguments.resolve import Candidate, resolve
+from slangpy_rt.arguments.resolve import Candidate, check_differentiable, resolve
 from slangpy_rt.calls.function import Function
 from slangpy_rt.calls.prepared import PreparedCall
 from slangpy_rt.core.dtypes import storage

@@ -8,9 +8,9 @@ from time import monotonic
 from typing import Any
 
 from slangpy_rt.arguments.adapters import asking_for_autograd
-from slangpy_rt.arguments.gradients import aliased, check_differentiable, with_gradients
+from slangpy_rt.arguments.gradients import aliased, with_gradients
 from slangpy_rt.arguments.options import Options
-from slangpy_rt.arguments.resolve import resolve
+from slangpy_rt.arguments.resolve import check_differentiable, resolve
 from slangpy_rt.arguments.signature import ARRAYS, SIGNERS, endless
 from slangpy_rt.arguments.stand_ins import Asked, ask, hand_back, want_back
 from slangpy_rt.calls.build import prepare

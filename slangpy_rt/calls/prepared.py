@@ -107,7 +107,7 @@ class PreparedCall:
         self._finishes = tuple(
             (k, feed, ends[k] - feed.buffers, ends[k]) for k, feed in enumerate(self._feeds) if feed.returns
         )
-        # ``finish`` reads memory that the host shares, once the device is done.
+        # ``bring_back`` reads memory that the host shares, once the device is done.
         self._waits = any(feed.waits for feed in feeds)
         # What writes to memory outside of the device, but for a result that is made.
         given = self._feeds if result.into or result.bound is None else self._feeds[:-1]
@@ -147,7 +147,7 @@ class PreparedCall:
             block: list[Any] = []
             buffers: list[Buffer] = []
             for feed, value in zip(self._feeds, values, strict=False):
-                feed.feed(value, block, buffers)
+                feed.pack(value, block, buffers)
             if self._conflicts is not None:
                 found = self._conflicts.found(block)
                 if found:
@@ -166,18 +166,18 @@ class PreparedCall:
                         self._wait()
                         break
                 for k, feed, first, end in self._finishes:
-                    feed.finish(values[k], buffers[first:end])
+                    feed.bring_back(values[k], buffers[first:end])
         return self._unwrap(out) if self._unwrap is not None else out
 
     def run_on(self, stream: Stream, values: tuple[Any, ...]) -> Any:
         """As ``run``, on a stream."""
         if self._stream is None:
             return self.run(values, stream.launch)
-        for guests in self._all_theirs(values):
-            stream.wait(guests.stream())
+        for theirs in self._all_theirs(values):
+            stream.wait(theirs.stream())
         out = self.run(values, stream.launch)
-        for guests in self._all_theirs(values):
-            guests.stream().wait(stream)
+        for theirs in self._all_theirs(values):
+            theirs.stream().wait(stream)
         return out
 
     def arrays(self, values: tuple[Any, ...]) -> list[Any] | None:
@@ -240,7 +240,7 @@ class PreparedCall:
         items: list[Any] = []
         buffers: list[Buffer] = []
         for feed, value in zip(self._feeds, values, strict=False):
-            feed.feed(value, items, buffers)
+            feed.pack(value, items, buffers)
         found = self._conflicts.found(items) if self._conflicts is not None else []
         copies = self._conflicts.copies(found, items, buffers) if self._conflicts is not None and found else []
         every = self.launcher.with_buffer(buffers) if self.launcher is not None else tuple(buffers)
@@ -282,7 +282,7 @@ class PreparedCall:
             return None
         block: list[Any] = []
         for k, feed in zip((*self._order, -1), self._feeds, strict=False):
-            feed.feed(values[k], block, [])
+            feed.pack(values[k], block, [])
         return block
 
     def launch_at(self, launch: Callable[..., None], block: list[Any]) -> None:

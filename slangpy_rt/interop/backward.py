@@ -120,20 +120,20 @@ class Backward:
         places = range(1, 1 + many + len(grads) + len(self._wanted))
         seen: list[Any] = [None] * many
         for k in self._tensors:
-            seen[k] = Tensor.of(self._layouts[k], self._device.guest, places[k])
+            seen[k] = Tensor.of(self._layouts[k], self._device.placeholder, places[k])
         if None in [s for k, s in enumerate(seen) if k not in self._seeds]:
             return None
         for n, k in enumerate(self._wanted, many + len(grads)):
-            gradient = Tensor.of(self._gradients[k], self._device.guest, places[n])
-            seen[k] = carrying(self._layouts[k], self._device.guest, places[k], None, gradient)
+            gradient = Tensor.of(self._gradients[k], self._device.placeholder, places[n])
+            seen[k] = carrying(self._layouts[k], self._device.placeholder, places[k], None, gradient)
         result: tuple[Tensor, ...] = ()
         for n, place in enumerate(self._seeds, many):
             if place is None:
                 continue
             layout = self._layouts[place]
             assert layout.grads is not None and layout.grads.into is not None
-            gradient = Tensor.of(layout.grads.into, self._device.guest, places[n])
-            seed = carrying(layout, self._device.guest, places[n], gradient, None)
+            gradient = Tensor.of(layout.grads.into, self._device.placeholder, places[n])
+            seed = carrying(layout, self._device.placeholder, places[n], gradient, None)
             if place < 0:
                 result = (seed,)
             else:
@@ -200,7 +200,7 @@ class Backward:
         """A value as a Tensor whose layout says that it carries gradients; of an output, its gradient."""
         device, layout = self._device, self._layouts.get(place)
         if layout is not None and self._in_place:
-            return Tensor.of(layout, device.guest, value.data_ptr())
+            return Tensor.of(layout, device.placeholder, value.data_ptr())
         plain = as_tensor(device, value)
         if layout is None:
             layout = plain.layout
@@ -211,7 +211,7 @@ class Backward:
                 element = scalar_type("float") if layout.element is BFLOAT16 else layout.element
                 dense = layout_of(device, Tensor, element, layout.shape)
                 self._gradients[place] = dense
-                layout = carrying_layout(plain, None, Tensor.of(dense, device.guest, 0), fresh=True)
+                layout = carrying_layout(plain, None, Tensor.of(dense, device.placeholder, 0), fresh=True)
             self._layouts[place] = layout
         return Tensor.of(layout, plain.buffer, plain.address)
 
@@ -225,4 +225,4 @@ class Backward:
         if make is None:
             make = self._makers[place] = maker(device, layout.shape, layout.numpy_dtype, self._on_gpu)
         made = make()
-        return made, Tensor.of(layout, device.guest, made.data_ptr())
+        return made, Tensor.of(layout, device.placeholder, made.data_ptr())

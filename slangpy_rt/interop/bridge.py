@@ -101,7 +101,7 @@ class StagedFeed(Feed):
         self.returns = access != "in"
         self.brings = int(self.returns)
 
-    def kept(self) -> StagedFeed:
+    def partial(self) -> StagedFeed:
         """The same for a tensor of which the kernel writes a part."""
         whole = copy.copy(self)
         whole._access = "inout"
@@ -112,7 +112,7 @@ class StagedFeed(Feed):
         strides = tuple(s * unit for s in value.stride())
         return [Region(value.data_ptr(), tuple(value.shape), strides, unit)] if value.numel() else []
 
-    def feed(self, value: torch.Tensor, block: list[Any], buffers: list[Buffer]) -> None:
+    def pack(self, value: torch.Tensor, block: list[Any], buffers: list[Buffer]) -> None:
         if self._access == "out":
             buffer = self._device.alloc(self._layout.nbytes)
         else:
@@ -120,7 +120,7 @@ class StagedFeed(Feed):
         block.append(buffer.address)
         buffers.append(buffer)
 
-    def finish(self, value: torch.Tensor, buffers: Sequence[Buffer]) -> None:
+    def bring_back(self, value: torch.Tensor, buffers: Sequence[Buffer]) -> None:
         array = Tensor.of(self._layout, buffers[0], buffers[0].address)
         bridge_of(self._device, value).fetch(array, value)
 

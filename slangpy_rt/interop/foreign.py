@@ -62,7 +62,7 @@ class ForeignAdapter(Adapter):
         # The signature does not say where it begins, without an interface.
         aligned = interface_of(value) is not None and found.address % 32 == 0
         layout = layout_of(device, Tensor, found.element, found.shape, found.strides, aligned)
-        return Tensor.of(layout, device.guest, found.address)
+        return Tensor.of(layout, device.placeholder, found.address)
 
     def signature(self, value: Any) -> Any:
         """What tells calls apart; like no other for what ``on`` refuses, which knows how to say it."""
@@ -124,13 +124,13 @@ class InterfaceFeed(Feed):
     lasting = False
 
     def __init__(self, device: DeviceCore) -> None:
-        self._guest = device.guest
+        self._placeholder = device.placeholder
         # One of its own: of two arrays with one function, both are taken to be on one stream.
         self.streams = (partial(_stream_of),)
 
-    def feed(self, value: Any, block: list[Any], buffers: list[Buffer]) -> None:
+    def pack(self, value: Any, block: list[Any], buffers: list[Buffer]) -> None:
         block.append(value.__cuda_array_interface__["data"][0])
-        buffers.append(self._guest)
+        buffers.append(self._placeholder)
 
 
 class CapsuleFeed(Feed):
@@ -144,14 +144,14 @@ class CapsuleFeed(Feed):
         self._device = device
         self._strides = sample.strides
 
-    def feed(self, value: Any, block: list[Any], buffers: list[Buffer]) -> None:
+    def pack(self, value: Any, block: list[Any], buffers: list[Buffer]) -> None:
         found = taken(self._device, value)
         if found.strides != self._strides:
             raise BindError(f"{described(value)} with strides {found.strides} instead of {self._strides} as before.")
         block.append(found.address)
         buffers.append(CallBuffer(self._device, found))
 
-    def finish(self, value: Any, buffers: Sequence[Buffer]) -> None:
+    def bring_back(self, value: Any, buffers: Sequence[Buffer]) -> None:
         self._device.order.keep_until_done(buffers[0])
 
 

@@ -36,19 +36,19 @@ class PointerCall(PreparedCall):
         elif self._into:
             out = values[-1]
         places = [v.data_ptr() for v in values]
-        stream, guests = self._stream, None
+        stream, theirs = self._stream, None
         if stream is None:
             launch = self._device.launch
         else:
             handle = stream(values[self._where])
-            guests = self._device.guests_of.get(handle) or foreign_stream(self._device, handle)
-            launch = guests.direct
+            theirs = self._device.foreign_streams.get(handle) or foreign_stream(self._device, handle)
+            launch = theirs.direct
         packed = self._pack(*places)
         conflicts = self._conflicts
         if conflicts is not None and packed not in conflicts.apart:
             found = conflicts.found_in(packed, places)
             if found:
-                self._launch_apart(guests.launch if guests else launch, found, places, values)
+                self._launch_apart(theirs.launch if theirs else launch, found, places, values)
                 return out
         launch(self._kernel, self._groups, self._prefix + packed, ())
         return out
@@ -80,7 +80,7 @@ class PointerCall(PreparedCall):
         )  # fmt: skip
         device = self._device
         apart = None if self._conflicts is None else self._conflicts.apart
-        known, count = device.guests_of, len(values)
+        known, count = device.foreign_streams, len(values)
 
         def run(values: tuple[Any, ...]) -> Any:
             if len(values) != count or not alike(*values):
@@ -112,7 +112,7 @@ class PointerCall(PreparedCall):
     ) -> None:
         """Launch it on arrays at these addresses, some of them copied before."""
         assert self._conflicts is not None
-        buffers: list[Buffer] = [self._device.guest] * len(values)
+        buffers: list[Buffer] = [self._device.placeholder] * len(values)
         for dispatch in self._conflicts.copies(found, places, buffers):
             launch(*dispatch)
         launch(self._kernel, self._groups, self._prefix + self._pack(*places), buffers)

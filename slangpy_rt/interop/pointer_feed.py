@@ -32,10 +32,10 @@ class PointerFeed(Feed):
         stream: Callable[[Any], int] | None,
         alike: Callable[[tuple[Any, ...]], Callable[..., bool] | None],
     ) -> None:
-        self._guest = device.guest
+        self._placeholder = device.placeholder
         self.streams = () if stream is None else (stream,)
         self.alike = alike
 
-    def feed(self, value: Any, block: list[Any], buffers: list[Buffer]) -> None:
+    def pack(self, value: Any, block: list[Any], buffers: list[Buffer]) -> None:
         block.append(value.data_ptr())
-        buffers.append(self._guest)
+        buffers.append(self._placeholder)

@@ -13,6 +13,7 @@ import torch
 
 from slangpy_rt.arguments.adapter import Adapter
 from slangpy_rt.arguments.feeds import Feed
+from slangpy_rt.backends.extras import ExportsMemory
 from slangpy_rt.interop.pointer_feed import PointerFeed
 from slangpy_rt.interop.torch_memory import (
     alike,
@@ -64,7 +65,7 @@ class TorchAdapter(Adapter):
 
     def feed(self, device: DeviceCore, value: torch.Tensor, access: str) -> Feed:
         """How its memory reaches a kernel."""
-        if value.is_cuda and device.name == "vulkan":
+        if value.is_cuda and isinstance(device.backend, ExportsMemory):
             from slangpy_rt.interop.bridge import StagedFeed
 
             return StagedFeed(device, value, access)

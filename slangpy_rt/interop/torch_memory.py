@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from slangpy_rt.arrays.dlpack import CUDA
 from slangpy_rt.arrays.layout import layout_of
 from slangpy_rt.arrays.tensor import Tensor
+from slangpy_rt.backends.extras import ExportsMemory
 from slangpy_rt.core.errors import BindError
 from slangpy_rt.interop.torch_types import check_plain, described, dtype_of, element_of
 
@@ -83,7 +85,7 @@ def _of_bfloat16(value: torch.Tensor) -> np.ndarray[Any, Any]:
 def lies_on(device: DeviceCore, value: torch.Tensor) -> bool:
     """Whether a device works in a tensor's own memory."""
     if value.is_cuda:
-        return device.name == "cuda" and device.index == value.device.index
+        return device.caps.dlpack_device == CUDA and device.index == value.device.index
     return value.device.type == "cpu" and "zero_copy" in device.caps.features
 
 
@@ -95,7 +97,7 @@ def placed(device: DeviceCore, value: torch.Tensor) -> Tensor:
     BindError
         As ``in_place``.
     """
-    if device.name != "vulkan":
+    if not isinstance(device.backend, ExportsMemory):
         return in_place(device, value)
     from slangpy_rt.interop.bridge import bridge_of
 
@@ -116,7 +118,7 @@ def in_place(device: DeviceCore, value: torch.Tensor) -> Tensor:
     check_plain(value)
     address = value.data_ptr()
     layout = layout_of(device, Tensor, element_of(value), tuple(value.shape), value.stride(), address % 32 == 0)
-    return Tensor.of(layout, device.guest, address)
+    return Tensor.of(layout, device.placeholder, address)
 
 
 @functools.cache
@@ -168,7 +170,7 @@ def maker(
     if there:
         from slangpy_rt.interop.bridge import bridge_on
 
-        index = device.index if device.name == "cuda" else bridge_on(device).index
+        index = device.index if device.caps.dlpack_device == CUDA else bridge_on(device).index
         return partial(torch.empty, shape, dtype=kind, device=torch.device("cuda", index))
     if prod(shape) * dtype.itemsize < _POOLED_BYTES:
         # Not PyTorch's default, which may be a GPU.

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from slangpy_rt.backends.base import Backend, Buffer, GuestBuffer, Queue, Recording, SharedBuffer
+from slangpy_rt.backends.base import Backend, Buffer, PlaceholderBuffer, Queue, Recording, SharedBuffer
 from slangpy_rt.backends.extras import ExportsMemory, ImportsMemory, MappedMemory, no_mapped_memory
 from slangpy_rt.backends.selection import DeviceType, named, open_backend
 from slangpy_rt.core.checks import flag, paths
@@ -71,9 +71,9 @@ class DeviceCore(ABC):
         Whether there are streams besides the device's own queue.
     alloc_mapped : callable
         As ``MappedMemory.alloc_shared``, of an open device; None where the backend has no such memory.
-    guest : GuestBuffer
+    placeholder : PlaceholderBuffer
         Stands for memory of other libraries in launches.
-    guests_of : dict
+    foreign_streams : dict
         How work on another library's stream is launched, by the stream's handle.
     followers : WeakMembers of Follower
         What is told to read its files anew, and to forget prepared calls.
@@ -106,8 +106,8 @@ class DeviceCore(ABC):
         self.order = Order(self.backend.queue)
         self.ordered = False
         self.plain = False
-        self.guest = GuestBuffer(self.backend)
-        self.guests_of: dict[int, Any] = {}
+        self.placeholder = PlaceholderBuffer(self.backend)
+        self.foreign_streams: dict[int, Any] = {}
         backend = self.backend
         self.alloc_mapped = backend.alloc_shared if isinstance(backend, MappedMemory) else no_mapped_memory
         self.observers: tuple[Observer, ...] = _observers(name)
@@ -306,7 +306,7 @@ class DeviceCore(ABC):
         """Choose the way that calls take, after the number of queues or observers has changed."""
         launch = self.queue_launch(self.backend.queue)
         self.launch = partial(self.order.launch, self.order.main, launch) if self.ordered else launch
-        self.guests_of.clear()
+        self.foreign_streams.clear()
         self.plain = not (self.closed or self.ordered or self.observers)
 
     def queue_launch(self, queue: Queue) -> Callable[..., None]:

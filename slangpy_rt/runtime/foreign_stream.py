@@ -31,8 +31,8 @@ class ForeignStream:
 
     def launch(self, kernel: Kernel, groups: tuple[int, int, int], args: bytes, buffers: Sequence[Buffer]) -> None:
         """As ``Queue.launch``, for any kernel."""
-        guest = self._device.guest
-        if self._own or all(buffer is guest for buffer in buffers):
+        placeholder = self._device.placeholder
+        if self._own or all(buffer is placeholder for buffer in buffers):
             self.direct(kernel, groups, args, buffers)
             return
         self.stream().launch(kernel, groups, args, buffers)
@@ -48,10 +48,10 @@ class ForeignStream:
 
 def foreign_stream(device: DeviceCore, handle: int) -> ForeignStream:
     """How to launch on the stream that another library works on, by its handle."""
-    found: ForeignStream | None = device.guests_of.get(handle)
+    found: ForeignStream | None = device.foreign_streams.get(handle)
     if found is None:
         device.check_open()
         streams = foreign_streams(device.backend)
         with device.lock:
-            found = device.guests_of[handle] = ForeignStream(device, streams.guest_queue(handle))
+            found = device.foreign_streams[handle] = ForeignStream(device, streams.foreign_queue(handle))
     return found

@@ -49,7 +49,7 @@ class Stream:
 
     def __cuda_stream__(self) -> tuple[int, int]:
         """The protocol by which CUDA libraries hand each other streams: version 0 and the ``CUstream``."""
-        if self.device.name != "cuda" or self.handle is None:
+        if self.handle is None:
             raise BindError(f"{self!r}: it is no CUDA stream.")
         return 0, self.handle
 

@@ -205,7 +205,7 @@ def works(backend: CudaBackend) -> list[Callable[[], object]]:
     recording = backend.record([dispatch, dispatch], [(), (0,)])
     again = backend.queue.prepare(dispatch)
     stream = backend.open_queue()
-    theirs = backend.guest_queue(0)
+    theirs = backend.foreign_queue(0)
 
     def launch() -> None:
         for k in range(6):  # from the fourth on a graph is launched
@@ -237,7 +237,7 @@ def works(backend: CudaBackend) -> list[Callable[[], object]]:
         lambda: backend.queue.replay(recording), lambda: stream.replay(recording),
         lambda: backend.update(recording, 0, dispatch), lambda: backend.record([dispatch], [()]),
         lambda: backend.clear(b, 3, 5000), lambda: stream.copy(a, 0, b, 0, 100), lambda: backend.alloc(9 << 20),
-        lambda: backend.load(b"third", info(2)), backend.open_queue, lambda: backend.guest_queue(0),
+        lambda: backend.load(b"third", info(2)), backend.open_queue, lambda: backend.foreign_queue(0),
     ]  # fmt: skip
 
 

@@ -82,9 +82,9 @@ class Hosting(CpuBackend, ForeignStreams):
         self.known: dict[int, Queue] = {}
 
     def open_stream(self, handle: int, owner: Any = None) -> Queue:
-        return self.guest_queue(handle)
+        return self.foreign_queue(handle)
 
-    def guest_queue(self, handle: int) -> Queue:
+    def foreign_queue(self, handle: int) -> Queue:
         return self.known.setdefault(handle, Recorded(self, handle, self.log))
 
 

@@ -38,7 +38,7 @@ _SLAB = 8 << 20
 
 # What makes the context current.
 _ENTERING = tuple(
-    "_load _open_shared upload download clear _open_queue guest_queue update record sync_all".split()  # noqa: SIM905
+    "_load _open_shared upload download clear _open_queue foreign_queue update record sync_all".split()  # noqa: SIM905
 )
 _bytes_at = FFI_CUDA.from_buffer
 
@@ -212,10 +212,10 @@ class CudaBackend(Backend, Records, MappedMemory, ImportsMemory, ForeignStreams)
     def open_stream(self, handle: int, owner: Any = None) -> CudaQueue:
         return apart(self._open_queue, handle, owner)
 
-    def guest_queue(self, handle: int) -> CudaQueue:
+    def foreign_queue(self, handle: int) -> CudaQueue:
         with self.inside[threading.get_ident()]:
             self.require_open()
-            return self._streams.guest(handle)
+            return self._streams.foreign(handle)
 
     def record(self, dispatches: Sequence[Dispatch], waits: Sequence[tuple[int, ...]]) -> Recording:
         return self.queue.record(dispatches, waits)

@@ -42,7 +42,7 @@ class Streams:
         self.own: list[int] = []
         self._queues: list[CudaQueue] = []
         # On streams of other libraries, which may be gone.
-        self._guests: list[CudaQueue] = []
+        self._foreign: list[CudaQueue] = []
 
     def open(self, handle: int | None, owner: Any) -> CudaQueue:
         """A queue on a new stream, or on one of another library. The context is current, nothing interrupts."""
@@ -58,20 +58,20 @@ class Streams:
             queue.owner = owner
         return queue
 
-    def guest(self, handle: int) -> CudaQueue:
+    def foreign(self, handle: int) -> CudaQueue:
         """A queue on a stream that may be gone after a call."""
-        found = next((q for q in (*self._queues, *self._guests) if q.handle == handle), None)
+        found = next((q for q in (*self._queues, *self._foreign) if q.handle == handle), None)
         if found is None:
             found = self._queue(handle, own=False)
-            self._guests.append(found)
+            self._foreign.append(found)
         return found
 
     def sync(self) -> None:
-        """Wait for all of them; for guests by waiting for the whole context."""
+        """Wait for all of them; for streams of other libraries by waiting for the whole context."""
         backend = self._backend
         for queue in list(self._queues):
             queue.sync()
-        if self._guests:
+        if self._foreign:
             with backend.inside[threading.get_ident()]:
                 backend.require_open()
                 enter(self._context)
@@ -79,12 +79,12 @@ class Streams:
 
     def close(self) -> None:
         """Launch nothing any more."""
-        for queue in (*self._queues, *self._guests):
+        for queue in (*self._queues, *self._foreign):
             queue.close()
 
     def abandon(self) -> None:
         """Launch nothing any more, and take no lock: this is a forked child."""
-        for queue in (*self._queues, *self._guests):
+        for queue in (*self._queues, *self._foreign):
             queue.abandon()
 
     def _queue(self, handle: int, own: bool) -> CudaQueue:
