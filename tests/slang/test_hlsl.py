@@ -348,7 +348,7 @@ def test_argument_blocks_begin_at_multiples_of_64(sizes: list[int]) -> None:
         made.append(size)
         return SimpleNamespace(descriptor_handle_ro=SimpleNamespace(value=len(made)))
 
-    opened = SimpleNamespace(device=MagicMock(), memory=memory)
+    opened = SimpleNamespace(device=MagicMock(), memory=memory, slangpy=MagicMock())
     submissions = Submissions(opened, "test", True)  # type: ignore[arg-type]
     submissions.encoder()
     taken: dict[int, int] = {}
