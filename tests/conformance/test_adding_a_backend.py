@@ -16,7 +16,7 @@ ROOT = Path(__file__).parent.parent.parent
 PAGE = ROOT / "docs" / "adding-a-backend.md"
 # What a newcomer runs first.
 FIRST = ("test_calls", "test_clear", "test_command_lists", "test_streams")
-# Not among them are those that the example does not pass: processes that end or are interrupted.
+# Not among them are those that start processes of their own, which do not know the example's name.
 MORE = (
     "test_async",
     "test_bits",
