@@ -27,7 +27,7 @@ ARRAYS = frozenset({Tensor, NDBuffer})
 
 
 class Signers(dict[type, Callable[[Any], Any]]):
-    """How values sign, by their type: ``SIGNERS[type(value)](value)``. Further types are found as they come."""
+    """Functions that make a value's signature, by its type: ``SIGNERS[type(value)](value)``. They are added as found."""
 
     def __missing__(self, kind: type) -> Callable[[Any], Any]:
         sign = _signer(kind)

@@ -64,7 +64,7 @@ def parts_of(where: str, scope: Scope, param: Param, value: Any) -> Parts | None
 
 
 def holds_one_array(type_: SlangType) -> bool:
-    """Whether a struct is a whole array in disguise, as ``MLP`` is: what it is made of is one array parameter."""
+    """Whether a struct consists of one array parameter, as ``MLP`` does, and is bound as that array."""
     return type_.kind == "struct" and len(type_.fields) == 1 and container(type_.fields[0].type) is not None
 
 

@@ -18,7 +18,7 @@ from slangpy_rt.runtime.host_view import host_view
 
 
 class DeviceArray(Protocol):
-    """An array in device memory, as far as it is looked at here: an NDBuffer."""
+    """The attributes of an NDBuffer that are used here; a protocol, because ``ndbuffer`` imports this file."""
 
     address: int
     buffer: Buffer

@@ -59,7 +59,7 @@ class Buffer:
         The part of the backend's memory that this is; its ``give``, a function of C without arguments, takes it back.
         A buffer without one gives nothing back.
     uses : Uses or None
-        Who uses it on which queue; set by ``order.py`` where there are several. None is never looked at.
+        Who uses it on which queue; set by ``runtime/queues.py`` where there are several. None is never looked at.
     """
 
     __slots__ = ("address", "backend", "chunk", "nbytes", "uses")

@@ -128,7 +128,7 @@ class PreparedCall:
         values : tuple
             Positional values, keyword values, and then ``_result`` if one was given.
         launch : callable, optional
-            As ``Backend.launch``: where the kernel runs. On the device's own queue otherwise, or on the stream that
+            As ``Queue.launch``: where the kernel runs. On the device's own queue otherwise, or on the stream that
             another library works on, if one of the arguments is an array of it.
         """
         if launch is None:

@@ -1,4 +1,4 @@
-"""Lines on stderr for people who ask for them by SLANGPY_RT_DEBUG. Nothing else of the package prints."""
+"""Lines on stderr for people who ask for them by SLANGPY_RT_DEBUG. Besides, only the command line and the demo print."""
 
 from __future__ import annotations
 

@@ -19,7 +19,8 @@ class PointerFeed(Feed):
     Attributes
     ----------
     alike : callable
-        Makes of a call's arrays what tells in one look whether others would sign as they do, or None.
+        Called with a call's arrays, returns a function that says whether other arrays have the same signature, or
+        None where there is no such check.
     """
 
     buffers = 1

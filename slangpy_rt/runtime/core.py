@@ -194,13 +194,16 @@ class DeviceCore(ABC):
     def once(self, key: str, make: Callable[[], T], close: Callable[[T], None] | None = None) -> T:
         """What is made once for this device; ``close`` is called with it when the device closes.
 
-        Two threads may both make it; then the later one is dropped.
+        Two threads may both make it; then the later one is closed and dropped.
         """
         if key not in self._once:
             made = make()
             with self.lock:
-                if self._once.setdefault(key, made) is made and close is not None:
+                first = self._once.setdefault(key, made) is made
+                if first and close is not None:
                     self._at_close.append(partial(close, made))
+            if not first and close is not None:
+                close(made)
         found: T = self._once[key]
         return found
 

@@ -1,1 +1,1 @@
-"""The CUDA backend: the driver through cffi, kernels by NVRTC, launches as graphs of one node."""
+"""The CUDA backend: the driver through cffi, kernels by NVRTC, launches as CUDA graphs of one node."""

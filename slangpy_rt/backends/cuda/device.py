@@ -105,7 +105,7 @@ def give_back(
     slabs: Iterable[int],
     streams: Iterable[int],
 ) -> None:
-    """Give the driver back what a backend had of it, and leave the thread's current context as it was."""
+    """Release what a backend holds of the driver; the thread's current context stays as it was."""
     # Statuses are ignored: a lost device refuses all of this, and there is nothing left to be done.
     cu = driver()
     before = current()
