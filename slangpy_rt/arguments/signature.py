@@ -27,7 +27,7 @@ ARRAYS = frozenset({Tensor, NDBuffer})
 
 
 class Signers(dict[type, Callable[[Any], Any]]):
-    """Functions that make a value's signature, by its type: ``SIGNERS[type(value)](value)``. They are added as found."""
+    """Functions that make a value's signature, by its type: ``SIGNERS[type(value)](value)``."""
 
     def __missing__(self, kind: type) -> Callable[[Any], Any]:
         sign = _signer(kind)

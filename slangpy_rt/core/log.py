@@ -1,4 +1,4 @@
-"""Lines on stderr for people who ask for them by SLANGPY_RT_DEBUG. Besides, only the command line and the demo print."""
+"""Lines on stderr for people who ask for them by SLANGPY_RT_DEBUG. Only the command line and demo also print."""
 
 from __future__ import annotations
 
