@@ -330,7 +330,8 @@ def test_an_interrupt_is_all_that_is_said(backend_name: str) -> None:
     done = run(backend_name, program)
     lines = done.stderr.splitlines()
     assert done.returncode != 0 and lines[0] == "Traceback (most recent call last):"
-    assert [line for line in lines[1:] if not line.startswith(" ")] == ["KeyboardInterrupt"]
+    # An interrupt at a method's first instruction, which spans no column: Python 3.11 draws an empty line of carets.
+    assert [line for line in lines[1:] if line and not line.startswith(" ")] == ["KeyboardInterrupt"]
 
 
 def test_a_crash_would_be_seen() -> None:
