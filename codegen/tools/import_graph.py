@@ -29,6 +29,7 @@ FLOORS = (
     ("calls",),
     ("device",),
     ("interop",),
+    ("slangtorch",),
     ("slangpy_rt",),
     ("demo",),
     ("tools",),

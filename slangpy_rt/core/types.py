@@ -107,6 +107,8 @@ class FunctionSig:
         The documentation comment above the declaration.
     owner : str
         The struct whose method it is, where a call has to say so.
+    attributes : tuple of str
+        Names of its attributes that a module of ours declares, ``"_spy_CudaKernel"``.
     """
 
     name: str
@@ -118,6 +120,7 @@ class FunctionSig:
     generics: tuple[str, ...] = ()
     doc: str = ""
     owner: str = ""
+    attributes: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return self.text

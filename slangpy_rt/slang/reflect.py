@@ -13,7 +13,7 @@ from dataclasses import replace
 from slangpy_rt.core.types import EntryPoint, FunctionSig, Param, SlangType, StructInfo
 from slangpy_rt.slang import _abi
 from slangpy_rt.slang.reflect_types import Cases, TypeReflector
-from slangpy_rt.slang.text import STAGE, STAGES, THREADS
+from slangpy_rt.slang.text import RESERVED, STAGE, STAGES, THREADS
 
 CONSTRUCTOR = "$init"  # Slang's name for each __init and for the constructor that it makes of the fields
 _OPERATOR = re.compile(r"(?:operator)?[-+*/%<>=!&|^~]+")
@@ -175,6 +175,7 @@ class Reflector:
             static=has(_abi.SLANG_MODIFIER_STATIC),
             mutating=has(_abi.SLANG_MODIFIER_MUTATING),
             generics=generics,
+            attributes=tuple(name for name in self._attributes(function) if name.startswith(RESERVED)),
         )
 
     def param(self, variable: int) -> Param:
@@ -209,6 +210,13 @@ class Reflector:
     def _threads(self, function: int) -> tuple[int, int, int] | None:
         found = self._attribute(function, THREADS, 3)
         return (found[0], found[1], found[2]) if found else None
+
+    def _attributes(self, function: int) -> Iterator[str]:
+        """Yield the names of a function's attributes that Slang text declares."""
+        native = self._native
+        for index in range(native.spReflectionFunction_GetUserAttributeCount(function)):
+            attribute = native.spReflectionFunction_GetUserAttribute(function, index)
+            yield native.spReflectionUserAttribute_GetName(attribute).decode()
 
     def _attribute(self, function: int, name: str, count: int) -> list[int]:
         """Return the arguments of one of our attributes, or an empty list if the function does not have it."""

@@ -43,7 +43,7 @@ class RemoteSession(CompilerSession):
     ----------
     compiler : CompilerProcess
         The process.
-    target, search_paths, defines
+    target, search_paths, defines, auto_import
         As of ``Session``.
 
     Raises
@@ -58,9 +58,10 @@ class RemoteSession(CompilerSession):
         target: Target,
         search_paths: tuple[str, ...] = (),
         defines: tuple[tuple[str, str], ...] = (),
+        auto_import: str = "",
     ) -> None:
         self._compiler = compiler
-        self._how = (target, search_paths, defines)
+        self._how = (target, search_paths, defines, auto_import)
         # Name, path, text and declarations of the loaded modules, in the order in which they were loaded.
         self._modules: list[tuple[str, str, str, ModuleInfo]] = []
         self._number = 0  # of the session in the process; 0 while it has none

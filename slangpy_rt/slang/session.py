@@ -23,6 +23,7 @@ from slangpy_rt.slang.com import ComPtr, Out
 from slangpy_rt.slang.compiler_session import CompilerSession
 from slangpy_rt.slang.emitted import context_variables, exported
 from slangpy_rt.slang.files import check_imports, dependencies, places
+from slangpy_rt.slang.imports import imported
 from slangpy_rt.slang.library import Library, failure, taken
 from slangpy_rt.slang.lookup import Lookup, last_part, parse
 from slangpy_rt.slang.module_info import constant_values, module_info, undefined_structs
@@ -33,11 +34,13 @@ from slangpy_rt.slang.reflect_types import Cases
 from slangpy_rt.slang.shader_modules import (
     LIBRARIES,
     SHADERS,
+    SLANGTORCH,
     TAKEN,
     check_is_module,
     check_names,
     is_ours,
     needs_library,
+    needs_slangtorch,
 )
 from slangpy_rt.slang.target_code import check_depth, checked, completed
 from slangpy_rt.slang.text import RESERVED, blank, deepest, docs, prepare
@@ -61,6 +64,9 @@ class Session(CompilerSession):
         Where ``import`` and ``#include`` look after the importing file's own directory.
     defines : tuple of (str, str)
         Preprocessor macros.
+    auto_import : str
+        A module of ours that each text imports besides what it needs, and each file that it imports: ``"slangtorch"``
+        or none.
 
     Raises
     ------
@@ -74,6 +80,7 @@ class Session(CompilerSession):
         target: Target,
         search_paths: tuple[str, ...] = (),
         defines: tuple[tuple[str, str], ...] = (),
+        auto_import: str = "",
     ) -> None:
         for name, _ in defines:
             if name.startswith(RESERVED):
@@ -87,6 +94,7 @@ class Session(CompilerSession):
         self._library = library
         self._shaders = next((Path(folder) for folder in search_paths if is_ours(Path(folder) / "any")), None)
         self._library_loaded = False
+        self._tail = f"\nimport {auto_import};\n" if auto_import else ""
         self._loaded: dict[str, tuple[str, str]] = {}
         self._folders, self._defines = search_paths, defines
         # For a target that compiles by itself: name, path, text and file digests of each loaded module.
@@ -96,6 +104,7 @@ class Session(CompilerSession):
         self._cases: dict[str, Cases] = {}
         self._seen: set[str] = set()
         self._undefined: set[str] = set()
+        self._imported: set[str] = set()
         self._walked: set[int] = set()
         with library.lock:
             self._native = NativeSession(library, target, search_paths, defines)
@@ -117,9 +126,11 @@ class Session(CompilerSession):
             check_imports(path, source, self._folders)
             prepared, prints = prepare(source), _prints(source)
             ours = self._shaders is not None and needs_library(source)
-            if ours or "import" in source or "include" in source:  # else it cannot lead Slang anywhere
+            if ours or self._tail or "import" in source or "include" in source:  # else it cannot lead Slang anywhere
                 self._load_library(but=path)
-            whole = prepared.text + _IMPORT if ours else prepared.text
+            whole = prepared.text + (_IMPORT if ours else "") + self._tail
+            if self._tail:
+                self._load_imports(path, source)
             module = self._native.load(name, path, whole)
             self._loaded[name] = loaded
             self._modules[name], self._texts[name] = module, source
@@ -259,7 +270,8 @@ class Session(CompilerSession):
             return
         self._library_loaded = True
         # Slang would read a file that ours import under the user's macros, so with macros each is loaded from text.
-        for name in SHADERS if self._undo else ("slangpy_rt",):
+        names = SHADERS if self._undo else ("slangpy_rt",)
+        for name in (*names, SLANGTORCH) if self._tail else names:
             if name == "_spy_handles" and self.target.entry != "handle":
                 continue
             others = (Path(folder) for folder in self._folders if Path(folder) != self._shaders)
@@ -273,6 +285,14 @@ class Session(CompilerSession):
             self._native.load(name, path, text)
             if self._undo:
                 self._sources.append((name, path, text, ()))
+
+    def _load_imports(self, path: str, source: str) -> None:
+        """Load the files that a text imports and that name what our library declares, with an import of it."""
+        for name, file, text in imported(path, source, self._folders):
+            if needs_slangtorch(text) and not is_ours(Path(file)) and name not in self._imported:
+                self._imported.add(name)
+                check_names(Path(file).stem, file, text)
+                self._native.load(name, file, prepare(text).text + self._tail)
 
     def _program_folders(self) -> tuple[str, ...]:
         """Return the search path for a device that compiles by itself.

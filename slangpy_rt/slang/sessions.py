@@ -19,23 +19,23 @@ if TYPE_CHECKING:
 
 
 def new_session(
-    target: Target, search_paths: tuple[str, ...], defines: tuple[tuple[str, str], ...]
+    target: Target, search_paths: tuple[str, ...], defines: tuple[tuple[str, str], ...], auto_import: str = ""
 ) -> CompilerSession:
     """Open a compiler session; the first one starts the compiler's process.
 
     Parameters
     ----------
-    target, search_paths, defines
+    target, search_paths, defines, auto_import
         As of ``Session``.
     """
     compiler = compiler_process()
     if compiler is None:
         from slangpy_rt.slang.session import Session
 
-        return Session(_library(), target, search_paths, defines)
+        return Session(_library(), target, search_paths, defines, auto_import)
     from slangpy_rt.slang.remote_session import RemoteSession
 
-    return RemoteSession(compiler, target, search_paths, defines)
+    return RemoteSession(compiler, target, search_paths, defines, auto_import)
 
 
 @lru_cache(maxsize=1)

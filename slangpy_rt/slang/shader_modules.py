@@ -13,6 +13,13 @@ from slangpy_rt.slang.text import RESERVED, blank, declared, reserved
 
 # Each stands behind those that it imports.
 SHADERS = ("_spy_handles", "_spy_library", "slangpy_rt", "mlp")
+# What slang-torch gives to kernels: imported by the texts of sessions that are told so, whose macros put its names in
+# the place of these.
+SLANGTORCH = "slangtorch"
+_SLANGTORCH_NAMES = re.compile(
+    r"\b(?:TensorView|DiffTensorView|TorchTensor|IDiffTensorWrapper|AtomicAdd|cuda(?:ThreadIdx|BlockIdx|BlockDim)"
+    r"|(?:Cuda|CUDA)(?:Kernel|Host|DeviceExport)|AutoPyBindCUDA|TorchEntryPoint|PyExport|syncTorchCudaStream)\b"
+)
 # Files that may be loaded as modules by themselves. Users import the first.
 LIBRARIES = ("mlp", "_spy_folds")
 TAKEN = "{place}: '{name}' is a name of slangpy_rt's own, as all that begin with '_spy_' are; choose another."
@@ -36,6 +43,11 @@ def needs_library(text: str) -> bool:
     if _EXPORTED.search(text) is None or _MODULE.search(text):
         return False
     return not declared(text).issuperset(_EXPORTED.findall(blank(text)))
+
+
+def needs_slangtorch(text: str) -> bool:
+    """Tell whether a text names what slang-torch gives to kernels."""
+    return _SLANGTORCH_NAMES.search(text) is not None
 
 
 def check_names(name: str, path: str, text: str) -> None:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 Defines = tuple[tuple[str, str], ...]
 
 # Part of the key of a module's declarations: raise it when reflection reads more, or otherwise, from the same text.
-_REFLECTION = 4
+_REFLECTION = 5
 # If a file is written while Slang reads it, the module is loaded again: so many times, after so many seconds.
 _TRIES, _PAUSE = 10, 0.02
 # Slang 2026.12 returns its own module for these names, whatever text is loaded under them.
@@ -72,6 +72,8 @@ class Source:
         Modules linked with this one: it may ``import`` them by name, and what they ``export`` defines its ``extern``.
     places : tuple of (str, str)
         The paths under which ``read_source`` looked for the file.
+    auto_import : str
+        As of ``Session``.
 
     Raises
     ------
@@ -103,6 +105,7 @@ class Source:
         constants: Mapping[str, Any] | None = None,
         link: tuple[Source, ...] = (),
         places: Places = (),
+        auto_import: str = "",
     ) -> None:
         began = time.time_ns()
         self.name = _module_name(name)
@@ -113,6 +116,7 @@ class Source:
         self._defines = defines
         self._cache = cache
         self._include_paths = include_paths
+        self._auto_import = auto_import
         self._constants = dict(constants or {})
         every: dict[str, Source] = {}
         for other in (other for source in link for other in (*source._linked, source)):
@@ -132,6 +136,7 @@ class Source:
             *("module", _REFLECTION, self.name, path, self.text, self._search_paths, defines, compiler_version()),
             target.format,
             target.entry,
+            auto_import,
             tuple(source.digest for source in self._linked),
         )
         # Slang looks for what text without a file imports in the working directory.
@@ -162,7 +167,7 @@ class Source:
         with self._lock:
             for _ in range(_TRIES if self._session is None else 0):
                 began = time.time_ns()
-                session = new_session(self._target, self._search_paths, self._defines)
+                session = new_session(self._target, self._search_paths, self._defines, self._auto_import)
                 for other in self._linked:
                     _check_unchanged(other, session.load_module(other.name, other.path, other.text))
                 self._reflected = session.load_module(self.name, self.path, self.text)
@@ -269,7 +274,7 @@ class Source:
                 raise CompileError(f"module '{self.name}': there is no file '{path}' any more.") from None
         return Source(
             self._cache, self._target, self.name, path, text, self._include_paths, self._defines,
-            self._constants, tuple(source.renewed() for source in self._linked), places,
+            self._constants, tuple(source.renewed() for source in self._linked), places, self._auto_import,
         )  # fmt: skip
 
     def close(self) -> None:

@@ -1,0 +1,74 @@
+"""The files that a text imports, found as Slang finds them, so that they can be loaded with a line of ours.
+
+It loads none. A file that it does not find is left to Slang, which says so.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from slangpy_rt.slang.files import decoded, read_file
+from slangpy_rt.slang.text import blank
+
+_IMPORT = re.compile(r'\b(?:__exported\s+)?(?:__)?import\s+("[^"\n]+"|\w+(?:\s*\.\s*\w+)*)\s*;')
+
+
+class Imported(NamedTuple):
+    """A file that a text imports, and the name by which Slang knows the module."""
+
+    name: str
+    path: str
+    text: str
+
+
+def imported(path: str, text: str, folders: Sequence[str]) -> tuple[Imported, ...]:
+    """Return the files that a text imports, and those that they import; each stands behind what it imports itself.
+
+    Parameters
+    ----------
+    path : str
+        The text's own file, beside which Slang looks first.
+    folders : sequence of str
+        Where Slang looks then.
+
+    Raises
+    ------
+    CompileError
+        If a file is not UTF-8 text.
+    """
+    found: dict[str, Imported] = {}
+    _collect(path, text, folders, found, {os.path.realpath(path)})
+    return tuple(found.values())
+
+
+def _collect(path: str, text: str, folders: Sequence[str], found: dict[str, Imported], seen: set[str]) -> None:
+    code = blank(text)
+    for match in _IMPORT.finditer(text):
+        # A comment's or an inactive line's; a quoted name is blank in the code.
+        if code[match.start() : match.start(1)] != text[match.start() : match.start(1)]:
+            continue
+        for name, file in _places(match[1], path, folders):
+            real = os.path.realpath(file)
+            if not os.path.isfile(file):  # noqa: PTH113
+                continue
+            if real not in seen:
+                seen.add(real)
+                theirs = decoded(f"'{file}'", read_file(real))
+                _collect(file, theirs, folders, found, seen)
+                found[real] = Imported(name, file, theirs)
+            break
+
+
+def _places(spelled: str, path: str, folders: Sequence[str]) -> list[tuple[str, str]]:
+    """Return the module's name and the paths of its file, in the order in which Slang tries them."""
+    if spelled[0] == '"':
+        bare = spelled.strip('"')
+        name, files = bare, [bare, f"{bare}.slang"]
+    else:
+        name = re.sub(r"\s*\.\s*", "/", spelled)
+        files = [f"{name}.slang", f"{name.replace('_', '-')}.slang"]
+    beside = os.path.dirname(path)  # noqa: PTH120
+    return [(name, os.path.join(folder, file)) for folder in (beside, *folders) for file in files]  # noqa: PTH118

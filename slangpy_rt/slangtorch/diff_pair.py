@@ -1,0 +1,20 @@
+"""DiffTensorView: a tensor with the tensor of its gradient, as slang-torch's modules offer it."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+
+class DiffTensorView(NamedTuple):
+    """The value of a ``DiffTensorView`` parameter.
+
+    Attributes
+    ----------
+    value : torch.Tensor
+        What the kernel reads or writes.
+    grad : torch.Tensor or None
+        What its derivative adds gradients to or takes them from; without it gradients are dropped.
+    """
+
+    value: Any
+    grad: Any = None

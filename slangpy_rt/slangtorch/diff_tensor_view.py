@@ -1,0 +1,87 @@
+"""DiffTensorViewParameter: a tensor's memory, and its gradient's, as a parameter of slang-torch's kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from slangpy_rt.core.types import SlangType
+from slangpy_rt.core.wording import describe
+from slangpy_rt.slangtorch.diff_pair import DiffTensorView
+from slangpy_rt.slangtorch.errors import TensorError
+from slangpy_rt.slangtorch.parameter import Parameter
+from slangpy_rt.slangtorch.tensor_view import MEMBERS, NONE, TensorView
+
+
+class DiffTensorViewParameter(Parameter):
+    """A ``DiffTensorView<T, A>``, which takes a tensor, a pair of two, or a ``DiffTensorView`` of Python.
+
+    Parameters
+    ----------
+    kind : SlangType
+        The type.
+    primal : TensorView
+        Of its values.
+    wrapper : Parameter or None
+        Of ``A``, if that is a struct of the user's; None for ``AtomicAdd``.
+    """
+
+    def __init__(self, kind: SlangType, primal: TensorView, wrapper: Parameter | None) -> None:
+        self.type_name = kind.name
+        self._primal = primal
+        self._gradient = TensorView(_FLOATS)
+        self._wrapper = wrapper
+        self.members = (*primal.members, *(wrapper.members if wrapper else MEMBERS))
+
+    def assign(self, target: str, members: Iterator[str]) -> list[str]:
+        lines = self._primal.assign(f"{target}.primal", members)
+        if self._wrapper:
+            return lines + self._wrapper.assign(f"{target}.diff", members)
+        return lines + self._gradient.assign(f"{target}.diff.diff", members)
+
+    def pack(self, path: str, value: Any, block: list[Any], tensors: list[tuple[int, Any]]) -> None:
+        gradient = None
+        if isinstance(value, tuple):
+            if not 1 <= len(value) <= 2:
+                raise ValueError(f"{path}: a tuple of {len(value)}; give a tensor, (value,) or (value, gradient).")
+            gradient = value[1] if len(value) == 2 else None
+            value = value[0]
+        elif not isinstance(value, torch.Tensor):
+            raise ValueError(f"{path}: {describe(value)}; give a tensor, (value, gradient) or a DiffTensorView.")
+        self._primal.pack(path, value, block, tensors)
+        if self._wrapper:
+            if gradient is None:
+                raise ValueError(f"{path}.grad: nothing was given; '{self._wrapper.type_name}' was expected.")
+            self._wrapper.pack(f"{path}.grad", gradient, block, tensors)
+            return
+        if gradient is None:
+            block += NONE
+            return
+        self._gradient.pack(f"{path}.grad", gradient, block, tensors)
+        if gradient.shape != value.shape:
+            raise TensorError(
+                f"{path}.grad has shape {tuple(gradient.shape)}; it needs that of {path}, {tuple(value.shape)}."
+            )
+        if gradient.device != value.device:
+            raise TensorError(f"{path}.grad is on {gradient.device}; {path} is on {value.device}.")
+        if _overlap(value, gradient):
+            raise TensorError(f"{path}.grad lies in the memory of {path}; give it memory of its own.")
+
+
+_FLOATS = SlangType("struct", "_spy_TensorView<float>", arguments=(SlangType("scalar", "float", "float"),))
+
+
+def _overlap(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Whether the memory between the first and the last element of two tensors overlaps."""
+    first, second = a.data_ptr(), b.data_ptr()
+    return bool(a.numel() and b.numel()) and first < second + _span(b) and second < first + _span(a)
+
+
+def _span(value: torch.Tensor) -> int:
+    reach = sum((n - 1) * step for n, step in zip(value.shape, value.stride(), strict=True))
+    return (reach + 1) * value.element_size()
+
+
+__all__ = ["DiffTensorView", "DiffTensorViewParameter"]

@@ -1,0 +1,153 @@
+"""The Slang text of a kernel: a module's own text with an entry point behind it that calls one of its functions.
+
+The entry point stands in the module because other modules reach only what is ``public``, as soon as the module says
+``public`` anywhere. No text is compiled here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from slangpy_rt.core.types import LayoutField, Param
+from slangpy_rt.slang.text import prepare
+from slangpy_rt.slangtorch.parameter import Member, Parameter
+
+Defines = Sequence[tuple[str, str]]
+
+# Slang's own names for these exist on CUDA alone, or mean something to a target that nobody uses here.
+MACROS: tuple[tuple[str, str], ...] = (
+    *((name, f"_spy_{name}") for name in ("TensorView", "DiffTensorView", "TorchTensor", "AtomicAdd")),
+    *((name, f"_spy_{name}") for name in ("IDiffTensorWrapper", "CudaKernel", "AutoPyBindCUDA", "TorchEntryPoint")),
+    *((name, f"_spy_{name}") for name in ("CudaDeviceExport", "CudaHost")),
+    ("CUDAKernel", "_spy_CudaKernel"),
+    ("CUDAHost", "_spy_CudaHost"),
+    ("CUDADeviceExport", "_spy_CudaDeviceExport"),
+    ("cudaThreadIdx", "_spy_threadIdxHere"),
+    ("cudaBlockIdx", "_spy_blockIdxHere"),
+    ("cudaBlockDim", "_spy_blockDimHere"),
+)
+_BLOCKS = {
+    "value": ("uniform _spy_Call _spy_call", ""),
+    "pointer": ("uniform _spy_Call *_spy_block", "    _spy_Call _spy_call = *_spy_block;\n"),
+}
+# Of a range: its grid and its thread groups.
+_GEOMETRY = (Member("uint", 3, "I"), Member("uint", 3, "I"))
+_SIZES = {"i": 4, "I": 4, "f": 4, "q": 8, "Q": 8, "d": 8}
+
+
+class KernelText(NamedTuple):
+    """A kernel's text, and how its argument block is packed.
+
+    Attributes
+    ----------
+    format : str
+        What ``struct`` calls the block, in native alignment.
+    layout : tuple of LayoutField
+        Where its members have to lie.
+    """
+
+    text: str
+    format: str
+    layout: tuple[LayoutField, ...]
+
+
+def kernel_text(
+    path: str,
+    source: str,
+    defines: Defines,
+    function: str,
+    params: Sequence[tuple[Param, Parameter]],
+    derivative: str,
+    entry: str,
+    group: tuple[int, int, int],
+) -> KernelText:
+    """Write the kernel that runs a function once a thread.
+
+    Parameters
+    ----------
+    path, source : str
+        The module's file, for diagnostics, and its text.
+    defines : sequence of (str, str)
+        The session's macros. Kernels begin without them, and this one needs them again.
+    function : str
+        Its qualified name.
+    params : sequence of (Param, Parameter)
+        What it takes.
+    derivative : str
+        ``"forward"``, ``"backward"`` or empty.
+    entry : str
+        As of ``Target``.
+    group : tuple of int
+        Threads of a group; for a range they are in the block.
+    """
+    members = [*(_GEOMETRY if entry == "range" else ()), *(m for _, p in params for m in p.members)]
+    names = [f"_spy_m{k}" for k in range(len(members))]
+    values = iter(names[len(_GEOMETRY) if entry == "range" else 0 :])
+    declared, made, arguments = "", "", []
+    for k, (_, parameter) in enumerate(params):
+        name = f"_spy_a{k}"
+        declared += f"    {parameter.type_name} {name};\n"
+        made += "".join(f"    {line}\n" for line in parameter.assign(name, (f"_spy_call.{v}" for v in values)))
+        arguments.append(name)
+    pairs = ""
+    for k, (param, parameter) in enumerate(params):
+        if derivative and parameter.differentiable and not param.no_diff:
+            pairs += f"    let _spy_p{k} = _spy_diffPair({arguments[k]});\n"
+            pairs = pairs.replace("let", "var", 1) if derivative == "backward" else pairs
+            arguments[k] = f"_spy_p{k}"
+    called = {"": function, "forward": f"fwd_diff({function})", "backward": f"bwd_diff({function})"}[derivative]
+    run = f"{pairs}    {called}({', '.join(arguments)});\n"
+    block = "".join(f"    {_declared(m, n)};\n" for m, n in zip(members, names, strict=True))
+    struct = f"struct _spy_Call\n{{\n{block}}}\n" if members else ""
+    body = _range(declared + made, run) if entry == "range" else _threads(declared + made, run, entry, group)
+    head = "".join(f"#define {name} {value}\n" for name, value in defines) + f'#line 1 "{path}"\n'
+    text = f"{head}{prepare(source).text}\n\nimport slangtorch;\n\n{struct}\n{body}"
+    return KernelText(text, "@" + "".join(f"{m.repeat or ''}{m.code}" for m in members), _layout(members, names))
+
+
+def _threads(arguments: str, run: str, entry: str, group: tuple[int, int, int]) -> str:
+    parameter, fetch = _BLOCKS[entry]
+    return (
+        f'[shader("compute")]\n[numthreads({", ".join(map(str, group))})]\n'
+        f"void _spy_kernel(uint3 _spy_local : SV_GroupThreadID, uint3 _spy_group : SV_GroupID, {parameter})\n{{\n"
+        f"{fetch}    _spy_threadIdx = _spy_local;\n    _spy_blockIdx = _spy_group;\n"
+        f"    _spy_blockDim = uint3({', '.join(map(str, group))});\n{arguments}{run}}}\n"
+    )
+
+
+def _range(arguments: str, run: str) -> str:
+    inner = "".join(f"    {line}\n" for line in run.splitlines())
+    return (
+        "export __extern_cpp void _spy_run(int64_t _spy_begin, int64_t _spy_end, _spy_Call *_spy_block)\n{\n"
+        "    _spy_Call _spy_call = *_spy_block;\n"
+        "    uint3 _spy_grid = uint3(_spy_call._spy_m0[0], _spy_call._spy_m0[1], _spy_call._spy_m0[2]);\n"
+        "    uint3 _spy_size = uint3(_spy_call._spy_m1[0], _spy_call._spy_m1[1], _spy_call._spy_m1[2]);\n"
+        "    int64_t _spy_threads = int64_t(_spy_size.x) * _spy_size.y * _spy_size.z;\n"
+        f"{arguments}"
+        "    for (int64_t _spy_i = _spy_begin; _spy_i < _spy_end; ++_spy_i)\n    {\n"
+        "        uint _spy_at = uint(_spy_i % _spy_threads);\n"
+        "        uint64_t _spy_of = uint64_t(_spy_i / _spy_threads);\n"
+        "        _spy_threadIdx = uint3(\n"
+        "            _spy_at % _spy_size.x, _spy_at / _spy_size.x % _spy_size.y,\n"
+        "            _spy_at / _spy_size.x / _spy_size.y);\n"
+        "        _spy_blockIdx = uint3(\n"
+        "            uint(_spy_of % _spy_grid.x), uint(_spy_of / _spy_grid.x % _spy_grid.y),\n"
+        "            uint(_spy_of / _spy_grid.x / _spy_grid.y));\n"
+        f"        _spy_blockDim = _spy_size;\n{inner}    }}\n}}\n"
+    )
+
+
+def _declared(member: Member, name: str) -> str:
+    return f"{member.storage} {name}[{member.repeat}]" if member.repeat else f"{member.storage} {name}"
+
+
+def _layout(members: Sequence[Member], names: Sequence[str]) -> tuple[LayoutField, ...]:
+    found, at = [], 0
+    for member, name in zip(members, names, strict=True):
+        size = _SIZES[member.code]
+        at = -(-at // size) * size
+        total = size * (member.repeat or 1)
+        found.append(LayoutField(name, at, total))
+        at += total
+    return tuple(found)

@@ -1,0 +1,145 @@
+"""loadModule, with the signature of slang-torch 1.3 and a device."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from slangpy_rt.core.checks import path as checked_path
+from slangpy_rt.core.checks import paths, table, text
+from slangpy_rt.core.conversion import is_number
+from slangpy_rt.core.errors import BindError, UnsupportedError
+from slangpy_rt.core.wording import describe
+from slangpy_rt.device import Device
+from slangpy_rt.slang.files import read_source
+from slangpy_rt.slangtorch.module import SlangTorchModule
+from slangpy_rt.slangtorch.places import default_device
+from slangpy_rt.slangtorch.program import Program, Text
+
+_WHERE = "slangtorch.loadModule"
+_lock = threading.Lock()
+_loaded: dict[Any, tuple[Program, SlangTorchModule]] = {}
+
+
+def loadModule(
+    fileName: str | Path,
+    skipSlang: Any = None,
+    verbose: bool = False,
+    defines: Mapping[str, Any] | None = None,
+    includePaths: Sequence[str | Path] = (),
+    skipNinjaCheck: bool = False,
+    slangGenLineInfo: bool = True,
+    cudaFastMath: bool = True,
+    cudaGenLineInfo: bool = True,
+    extraSlangFlags: Sequence[str] = (),
+    extraCudaFlags: Sequence[str] = (),
+    *,
+    device: Device | str | None = None,
+) -> SlangTorchModule:
+    """Load a Slang file that was written for slang-torch.
+
+    Parameters
+    ----------
+    fileName : path
+        The file.
+    defines : mapping, optional
+        Preprocessor macros.
+    includePaths : sequence of path
+        Where ``import`` and ``#include`` look besides the file's own folder.
+    device : Device or str, optional
+        Where its kernels run: None for the device on which the tensors of each call lie, ``"vulkan"`` or another type
+        of ``Device``, or one that is open.
+    skipSlang, verbose, skipNinjaCheck, slangGenLineInfo, cudaFastMath, cudaGenLineInfo
+        As of slang-torch. Nothing here depends on them: kernels come from the cache where their text has not changed.
+    extraSlangFlags, extraCudaFlags
+        Empty: flags of compilers are not passed on.
+
+    Returns
+    -------
+    SlangTorchModule
+        The same object as before if no file and no option has changed.
+
+    Raises
+    ------
+    CompileError
+        If there is no such file, or Slang refuses it.
+    BindError
+        If an argument is of another kind.
+    UnsupportedError
+        If there are flags, or no such device.
+    """
+    if skipSlang is not None:
+        warnings.warn(f"{_WHERE}: skipSlang has no effect; unchanged files are not compiled again.", stacklevel=2)
+    if extraSlangFlags or extraCudaFlags:
+        raise UnsupportedError(f"{_WHERE}: extraSlangFlags and extraCudaFlags are not supported; leave them out.")
+    path = checked_path(_WHERE, "fileName", fileName)
+    folders = tuple(str(folder.absolute()) for folder in paths(_WHERE, "includePaths", includePaths))
+    macros = tuple(sorted((name, _macro(name, value)) for name, value in table(_WHERE, "defines", defines).items()))
+    given = _device(device)
+    first = given or default_device(torch.cuda.current_device() if torch.cuda.is_available() else -1)
+    key = (str(path.absolute()), folders, macros, first, given is None)
+    with _lock:
+        known = _loaded.get(key)
+        if known is not None and not first.closed and not known[0].changed():
+            return known[1]
+        found, source, places = read_source(_WHERE, path, folders)
+        program = Program(Text(Path(found).stem, found, source, places, folders, macros), first)
+        module = SlangTorchModule(program, given)
+        _loaded[key] = program, module
+        return module
+
+
+def clearSessionShaderCache() -> None:
+    """Forget the modules that this process has loaded."""
+    with _lock:
+        _loaded.clear()
+
+
+def clearPersistentShaderCache() -> None:
+    """Do nothing but warn: kernels are in slangpy_rt's cache, which ``python -m slangpy_rt cache clear`` empties."""
+    warnings.warn(
+        "slangtorch: kernels are in slangpy_rt's cache; 'python -m slangpy_rt cache clear' empties it.", stacklevel=2
+    )
+
+
+def clearShaderCaches() -> None:
+    """Forget the modules that this process has loaded, and warn as ``clearPersistentShaderCache``."""
+    clearSessionShaderCache()
+    clearPersistentShaderCache()
+
+
+def _device(device: Device | str | None) -> Device | None:
+    if device is None or isinstance(device, Device):
+        return device
+    if not isinstance(device, str):
+        raise BindError(f"{_WHERE}: device is {describe(device)}; a Device, its type as text, or None was expected.")
+    if device == "cpu":
+        return default_device(-1)
+    return _opened(device)
+
+
+_devices: dict[str, Device] = {}
+
+
+def _opened(kind: str) -> Device:
+    found = _devices.get(kind)
+    if found is None or found.closed:
+        found = _devices[kind] = Device(kind)
+    return found
+
+
+def _macro(name: str, value: Any) -> str:
+    where = f"defines['{name}']"
+    if isinstance(value, (bool, np.bool_)):
+        return str(int(value))
+    if isinstance(value, str):
+        return text(_WHERE, where, value)
+    if not is_number(value):
+        raise BindError(f"{_WHERE}: {where} is {describe(value)}; a number or text was expected.")
+    return str(value)

@@ -1,0 +1,57 @@
+"""SlangTorchModule: what loading a slang-torch file returns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from slangpy_rt.device import Device
+from slangpy_rt.slangtorch.diff_pair import DiffTensorView
+from slangpy_rt.slangtorch.kernel import TorchKernel
+from slangpy_rt.slangtorch.parameters import structs_in
+from slangpy_rt.slangtorch.program import Program
+
+
+class SlangTorchModule:
+    """The kernels of a slang-torch file, and the named tuples of the structs that they take, as attributes.
+
+    It stays as it is when the file is edited: ``loadModule`` returns another one then.
+
+    Attributes
+    ----------
+    DiffTensorView : type
+        A tensor with its gradient.
+    """
+
+    DiffTensorView = DiffTensorView
+
+    def __init__(self, program: Program, device: Device | None) -> None:
+        self._program = program
+        kernels = [
+            TorchKernel(program, sig, device)
+            for sig in program.source.info.functions
+            if {"_spy_AutoPyBindCUDA", "_spy_CudaKernel"} <= set(sig.attributes)
+        ]
+        structs = [s for kernel in kernels for _, parameter in kernel.code.params for s in structs_in(parameter)]
+        self._items: dict[str, Any] = {s.name: s.python_type for s in structs}
+        self._items |= {kernel.name: kernel for kernel in kernels}
+
+    def __getattr__(self, name: str) -> Any:
+        items = self.__dict__.get("_items", {})
+        if name in items:
+            return items[name]
+        if name.startswith("__"):
+            raise AttributeError(name)
+        known = {sig.name: sig for sig in self._program.source.info.functions}
+        hint = ""
+        if name in known:
+            hint = f" The function '{name}' lacks [AutoPyBindCUDA] and [CudaKernel], or [TorchEntryPoint]."
+        raise AttributeError(
+            f"module '{self._program.text.name}' has no kernel or struct '{name}'; it has "
+            f"{', '.join(items) or 'none'}.{hint}"
+        )
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *self._items})
+
+    def __repr__(self) -> str:
+        return f"SlangTorchModule({self._program.text.path!r}: {', '.join(self._items) or 'nothing for Python'})"

@@ -1,0 +1,79 @@
+"""Numbers: scalars, enums, vectors and matrices as parameters of slang-torch's kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import prod
+from typing import Any
+
+import torch
+
+from slangpy_rt.core.types import SlangType
+from slangpy_rt.core.wording import describe
+from slangpy_rt.slangtorch.parameter import Member, Parameter
+
+# Narrow scalars travel as words: by value their size and alignment differ between targets.
+_STORED = {
+    "bool": "uint", "int8_t": "int", "int16_t": "int", "uint8_t": "uint", "uint16_t": "uint", "half": "float",
+}  # fmt: skip
+_CODES = {"int": "i", "uint": "I", "int64_t": "q", "uint64_t": "Q", "float": "f", "double": "d"}
+_BITS = {"bool": 1, "int8_t": 8, "int16_t": 16, "int": 32, "int64_t": 64}
+_FLOATS = ("half", "float", "double")
+
+
+class Numbers(Parameter):
+    """A scalar, an enum, a vector or a matrix.
+
+    A scalar takes a number, a vector a sequence of them, a matrix a sequence of rows; each takes a tensor in host
+    memory of its shape, too.
+    """
+
+    def __init__(self, kind: SlangType) -> None:
+        self.type_name = kind.name
+        self._scalar, self._shape = kind.scalar, kind.shape
+        self.differentiable = kind.scalar in _FLOATS
+        stored = _STORED.get(kind.scalar, kind.scalar)
+        self.members = (Member(stored, prod(kind.shape) if kind.shape else 0, _CODES[stored]),)
+
+    def assign(self, target: str, members: Iterator[str]) -> list[str]:
+        name = next(members)
+        if not self._shape:
+            return [f"{target} = {self._one(name)};"]
+        parts = ", ".join(self._one(f"{name}[{k}]") for k in range(prod(self._shape)))
+        return [f"{target} = {self.type_name}({parts});"]
+
+    def _one(self, stored: str) -> str:
+        if self._shape:
+            return f"{stored} != 0" if self._scalar == "bool" else f"{self._scalar}({stored})"
+        return f"{stored} != 0" if self._scalar == "bool" else f"{self.type_name}({stored})"
+
+    def pack(self, path: str, value: Any, block: list[Any], tensors: list[tuple[int, Any]]) -> None:
+        if isinstance(value, torch.Tensor) and not value.is_cuda:
+            value = value.tolist()
+        _flatten(path, value, self._shape, self._scalar, self.type_name, block)
+
+
+def _flatten(path: str, value: Any, shape: tuple[int, ...], scalar: str, type_name: str, block: list[Any]) -> None:
+    if shape:
+        if not isinstance(value, (tuple, list)):
+            raise ValueError(f"{path}: {describe(value)}; '{type_name}' takes a tuple of {shape[0]}.")
+        if len(value) != shape[0]:
+            raise ValueError(f"{path}: {len(value)} values; '{type_name}' takes {shape[0]}.")
+        for k, item in enumerate(value):
+            _flatten(f"{path}[{k}]", item, shape[1:], scalar, type_name, block)
+        return
+    if scalar in _FLOATS:
+        if isinstance(value, str) or not hasattr(value, "__float__"):
+            raise TypeError(f"{path}: {describe(value)}; '{type_name}' takes numbers.")
+        block.append(float(value))
+        return
+    if isinstance(value, float) or not hasattr(value, "__index__"):
+        raise TypeError(f"{path}: {describe(value)}; '{type_name}' takes whole numbers.")
+    whole = value.__index__()
+    bits = _BITS[scalar.removeprefix("u") if scalar != "bool" else scalar]
+    low, high = (-(1 << bits - 1), (1 << bits - 1) - 1) if not scalar.startswith("u") else (0, (1 << bits) - 1)
+    if scalar == "bool":
+        low, high = 0, 1
+    if not low <= whole <= high:
+        raise ValueError(f"{path}: {whole} is not in the range of '{scalar}', {low} to {high}.")
+    block.append(whole)

@@ -1,0 +1,51 @@
+"""Chooses the Parameter of a Slang type. It looks at no value."""
+
+from __future__ import annotations
+
+from slangpy_rt.core.errors import UnsupportedError
+from slangpy_rt.core.types import SlangType
+from slangpy_rt.slangtorch.diff_tensor_view import DiffTensorViewParameter
+from slangpy_rt.slangtorch.numbers import Numbers
+from slangpy_rt.slangtorch.parameter import Parameter
+from slangpy_rt.slangtorch.sequence import SequenceParameter
+from slangpy_rt.slangtorch.structure import StructParameter
+from slangpy_rt.slangtorch.tensor_view import TensorView
+
+
+def parameter_of(path: str, kind: SlangType) -> Parameter:
+    """Return how values of a type reach a kernel.
+
+    Parameters
+    ----------
+    path : str
+        What the error calls it: ``"square: parameter 'input'"``.
+
+    Raises
+    ------
+    UnsupportedError
+        If Python has no values for the type.
+    """
+    if kind.kind in ("scalar", "vector", "matrix", "enum"):
+        return Numbers(kind)
+    if kind.name.startswith("_spy_TensorView<"):
+        return TensorView(kind)
+    if kind.name.startswith("_spy_DiffTensorView<"):
+        primal = parameter_of(path, kind.fields[0].type)
+        assert isinstance(primal, TensorView)
+        wrapper = kind.fields[1].type
+        own = None if wrapper.name == "_spy_AtomicAdd" else parameter_of(f"{path}.diff", wrapper)
+        return DiffTensorViewParameter(kind, primal, own)
+    if kind.kind == "array" and kind.element is not None and kind.shape[0]:
+        return SequenceParameter(kind, parameter_of(f"{path}[]", kind.element))
+    if kind.kind == "struct":
+        return StructParameter(kind, tuple((f.name, parameter_of(f"{path}.{f.name}", f.type)) for f in kind.fields))
+    raise UnsupportedError(f"{path}: values of type '{kind.name.replace('_spy_', '')}' cannot come from Python.")
+
+
+def structs_in(parameter: Parameter) -> list[StructParameter]:
+    """Return the structs that a parameter is or holds."""
+    if isinstance(parameter, StructParameter):
+        return [parameter, *(found for field in parameter.fields for found in structs_in(field))]
+    if isinstance(parameter, SequenceParameter):
+        return structs_in(parameter.element)
+    return []

@@ -1,0 +1,76 @@
+"""Program: one Slang file with its options, as a Source for each target that a device asks for."""
+
+from __future__ import annotations
+
+import threading
+from typing import NamedTuple
+
+from slangpy_rt.core.errors import CompileError
+from slangpy_rt.core.target import Target
+from slangpy_rt.device import Device
+from slangpy_rt.slang.files import Places
+from slangpy_rt.slang.shader_modules import SLANGTORCH
+from slangpy_rt.slang.source import Source
+from slangpy_rt.slangtorch.kernel_text import MACROS
+
+
+class Text(NamedTuple):
+    """A Slang file as it was when it was read, and what it is compiled with."""
+
+    name: str
+    path: str
+    text: str
+    places: Places
+    folders: tuple[str, ...]
+    defines: tuple[tuple[str, str], ...]
+
+
+class Program:
+    """A Slang file with its options. It never changes: a file that was edited is another program.
+
+    Parameters
+    ----------
+    text : Text
+        The file.
+    device : Device
+        Where it is compiled first; what it declares is known from there.
+
+    Raises
+    ------
+    CompileError
+        If Slang refuses the text.
+    """
+
+    def __init__(self, text: Text, device: Device) -> None:
+        self.text = text
+        self.defines = (*text.defines, *MACROS)
+        self._lock = threading.Lock()
+        self._sources: dict[Target, Source] = {}
+        self.source = self.source_on(device)
+
+    def source_on(self, device: Device) -> Source:
+        """Return the module as a device compiles it.
+
+        Raises
+        ------
+        CompileError
+            If Slang refuses the text there, or a file that it imports changed since it was read.
+        """
+        target = device.backend.target
+        with self._lock:
+            found = self._sources.get(target)
+            if found is None:
+                name, path, text, places, folders, _ = self.text
+                found = Source(
+                    device.cache, target, name, path, text, (*folders, *device.include_paths), self.defines,
+                    places=places, auto_import=SLANGTORCH,
+                )  # fmt: skip
+                first = next(iter(self._sources.values()), found)
+                if first.info.dependencies != found.info.dependencies:
+                    raise CompileError(f"module '{name}': its files changed since it was loaded; load it again.")
+                self._sources[target] = found
+            return found
+
+    def changed(self) -> bool:
+        """Tell whether a file of it has other contents now."""
+        return self.source.changed()

@@ -1,0 +1,32 @@
+"""SequenceParameter: an array as a parameter of slang-torch's kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from slangpy_rt.core.types import SlangType
+from slangpy_rt.core.wording import describe
+from slangpy_rt.slangtorch.parameter import Parameter
+
+
+class SequenceParameter(Parameter):
+    """A ``T[N]``, which takes a tuple or a list of ``N`` values of ``T``."""
+
+    def __init__(self, kind: SlangType, element: Parameter) -> None:
+        self.type_name = kind.name
+        self._count = kind.shape[0]
+        self.element = element
+        self.members = element.members * self._count
+        self.differentiable = element.differentiable
+
+    def assign(self, target: str, members: Iterator[str]) -> list[str]:
+        return [line for k in range(self._count) for line in self.element.assign(f"{target}[{k}]", members)]
+
+    def pack(self, path: str, value: Any, block: list[Any], tensors: list[tuple[int, Any]]) -> None:
+        if not isinstance(value, (tuple, list)):
+            raise ValueError(f"{path}: {describe(value)}; '{self.type_name}' takes a tuple or list of {self._count}.")
+        if len(value) != self._count:
+            raise ValueError(f"{path}: {len(value)} values; '{self.type_name}' takes {self._count}.")
+        for k, item in enumerate(value):
+            self.element.pack(f"{path}[{k}]", item, block, tensors)

@@ -1,0 +1,55 @@
+"""StructParameter: a struct as a parameter of slang-torch's kernels, and the named tuple that stands for it."""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from collections.abc import Iterator
+from typing import Any
+
+from slangpy_rt.core.types import SlangType
+from slangpy_rt.core.wording import describe
+from slangpy_rt.slangtorch.parameter import Parameter
+
+
+class StructParameter(Parameter):
+    """A struct, which takes its named tuple, a dict with the fields' names, or a tuple in their order.
+
+    Attributes
+    ----------
+    name : str
+        The struct's without its generic arguments, by which a module offers the named tuple.
+    python_type : type
+        The named tuple.
+    """
+
+    def __init__(self, kind: SlangType, fields: tuple[tuple[str, Parameter], ...]) -> None:
+        self.type_name = kind.name
+        self.name = kind.name.partition("<")[0].rpartition(".")[2]
+        self._fields = fields
+        self.members = tuple(member for _, field in fields for member in field.members)
+        # A name that Python does not take, such as one that begins with "_", becomes the field's number.
+        self.python_type: Any = namedtuple(self.name, [name for name, _ in fields], rename=True)  # type: ignore[misc]
+
+    @property
+    def fields(self) -> tuple[Parameter, ...]:
+        """How each field travels."""
+        return tuple(field for _, field in self._fields)
+
+    def assign(self, target: str, members: Iterator[str]) -> list[str]:
+        return [line for name, field in self._fields for line in field.assign(f"{target}.{name}", members)]
+
+    def pack(self, path: str, value: Any, block: list[Any], tensors: list[tuple[int, Any]]) -> None:
+        names = [name for name, _ in self._fields]
+        if isinstance(value, dict):
+            if set(value) != set(names):
+                raise TypeError(
+                    f"{path}: a dict with {', '.join(map(repr, value)) or 'nothing'}; "
+                    f"'{self.name}' has the fields {', '.join(names)}."
+                )
+            value = tuple(value[name] for name in names)
+        elif not isinstance(value, tuple):
+            raise ValueError(f"{path}: {describe(value)}; '{self.name}' takes its named tuple, a dict or a tuple.")
+        elif len(value) != len(names):
+            raise TypeError(f"{path}: a tuple of {len(value)}; '{self.name}' has the fields {', '.join(names)}.")
+        for (name, field), item in zip(self._fields, value, strict=True):
+            field.pack(f"{path}.{name}", item, block, tensors)

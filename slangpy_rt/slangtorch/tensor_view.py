@@ -1,0 +1,103 @@
+"""TensorView: a tensor's memory as a parameter of slang-torch's kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from slangpy_rt.core.types import SlangType
+from slangpy_rt.core.wording import describe
+from slangpy_rt.slangtorch.errors import TensorError
+from slangpy_rt.slangtorch.parameter import Member, Parameter
+
+_RANK = 5  # of shaders/slangtorch.slang
+_PAD = tuple((0,) * (_RANK - rank) for rank in range(_RANK + 1))
+_LONGEST = 2**32 - 1
+_DTYPES: dict[str, tuple[torch.dtype, ...]] = {
+    "bool": (torch.bool,), "int8_t": (torch.int8,), "int16_t": (torch.int16,), "int": (torch.int32,),
+    "int64_t": (torch.int64,), "uint8_t": (torch.uint8,), "uint16_t": (torch.uint16, torch.int16),
+    "uint": (torch.uint32, torch.int32), "uint64_t": (torch.uint64, torch.int64), "half": (torch.float16,),
+    "float": (torch.float32,), "double": (torch.float64,),
+}  # fmt: skip
+MEMBERS = (Member("uint64_t", 0, "Q"), Member("uint", 0, "I"), Member("uint", _RANK, "I"), Member("uint", _RANK, "I"))
+NONE = (0, 0, *(0,) * _RANK, *(0,) * _RANK)
+
+
+class TensorView(Parameter):
+    """A ``TensorView<T>``, which takes a tensor of the dtype of ``T``.
+
+    Of a vector type the tensor has one dimension more, the last: its length is the vector's, and it is contiguous.
+    """
+
+    members = MEMBERS
+
+    def __init__(self, kind: SlangType) -> None:
+        self.type_name = kind.name
+        element = kind.arguments[0]
+        assert isinstance(element, SlangType)
+        self._element = element
+        self._dtypes = _DTYPES.get(element.scalar, ()) if element.kind in ("scalar", "vector", "matrix") else ()
+        self._first = self._dtypes[0] if self._dtypes else None
+
+    def assign(self, target: str, members: Iterator[str]) -> list[str]:
+        return [f"{target} = {self.type_name}({', '.join(next(members) for _ in self.members)});"]
+
+    def pack(self, path: str, value: Any, block: list[Any], tensors: list[tuple[int, Any]]) -> None:
+        if not isinstance(value, torch.Tensor):
+            raise TypeError(f"{path}: {describe(value)}; '{self.shown}' takes a torch.Tensor.")
+        if value.dtype is not self._first and value.dtype not in self._dtypes:
+            raise TensorError(f"{path} is {_name(value.dtype)}; '{self.shown}' needs {self._wanted()}.")
+        self._check_memory(path, value)
+        tensors.append((len(block), value))
+        shape, width = value.shape, value.element_size()
+        rank = len(shape)
+        strides = [step * width for step in value.stride()]
+        pad = _PAD[rank]
+        block += (0, rank, *shape, *pad, *strides, *pad)
+
+    @property
+    def shown(self) -> str:
+        """The type as the user wrote it."""
+        return self.type_name.replace("_spy_", "")
+
+    def _wanted(self) -> str:
+        return " or ".join(map(_name, self._dtypes)) if self._dtypes else "an element type that tensors have"
+
+    def _check_memory(self, path: str, value: torch.Tensor) -> None:
+        """Refuse memory that the kernel would not see as the tensor's user does."""
+        if value.layout is not torch.strided or value.is_neg() or value.is_conj():
+            raise TensorError(f"{path} is no plain tensor; pass {path}.to_dense().resolve_neg().resolve_conj().")
+        shape, strides = value.shape, value.stride()
+        if len(shape) > _RANK:
+            raise TensorError(f"{path} has {len(shape)} dimensions; a TensorView has at most {_RANK}.")
+        if value.is_contiguous() and not self._element.shape:
+            return
+        empty = 0 in shape
+        for n, step in zip(shape, strides, strict=True):
+            if n > 1 and step == 0 and not empty:
+                raise TensorError(
+                    f"{path} is a broadcast view: its elements share memory (shape {tuple(shape)}, strides "
+                    f"{tuple(strides)}); use .contiguous() to make it a tensor of its own."
+                )
+            if step * value.element_size() > _LONGEST or n > _LONGEST:
+                raise TensorError(
+                    f"{path} has strides over 4 GiB, which a TensorView does not hold; make it contiguous."
+                )
+        self._check_vectors(path, shape, strides)
+
+    def _check_vectors(self, path: str, shape: torch.Size, strides: tuple[int, ...]) -> None:
+        step = 1
+        for at, n in enumerate(reversed(self._element.shape)):
+            place = len(shape) - 1 - at
+            if place < 0 or shape[place] != n or (n > 1 and strides[place] != step):
+                raise TensorError(
+                    f"{path} has shape {tuple(shape)} and strides {tuple(strides)}; '{self.shown}' needs contiguous "
+                    f"last dimensions of {self._element.shape}."
+                )
+            step *= n
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
