@@ -3,7 +3,7 @@
     SlangPyRtError
     ├── BindError(TypeError)            an argument does not fit the Slang parameter
     ├── ShapeError(ValueError)          shapes do not broadcast
-    ├── CompileError                    Slang, C++ or CUDA source was refused by a compiler
+    ├── CompileError(RuntimeError)      Slang, C++ or CUDA source was refused by a compiler
     ├── OutOfBoundsError(IndexError)    a kernel reached outside of an array, on a debug device
     ├── UnsupportedError                the device lacks a capability, which the message names
     └── DeviceError                     the driver refused an action
@@ -27,7 +27,7 @@ class ShapeError(SlangPyRtError, ValueError):
     """The shapes of the arguments do not broadcast together."""
 
 
-class CompileError(SlangPyRtError):
+class CompileError(SlangPyRtError, RuntimeError):
     """A compiler refused source text; the message holds its diagnostics."""
 
 

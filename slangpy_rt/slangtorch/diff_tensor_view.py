@@ -32,13 +32,13 @@ class DiffTensorViewParameter(Parameter):
         self.type_name = kind.name
         self._primal = primal
         self._gradient = TensorView(_FLOATS)
-        self._wrapper = wrapper
+        self.wrapper = wrapper
         self.members = (*primal.members, *(wrapper.members if wrapper else MEMBERS))
 
     def assign(self, target: str, members: Iterator[str]) -> list[str]:
         lines = self._primal.assign(f"{target}.primal", members)
-        if self._wrapper:
-            return lines + self._wrapper.assign(f"{target}.diff", members)
+        if self.wrapper:
+            return lines + self.wrapper.assign(f"{target}.diff", members)
         return lines + self._gradient.assign(f"{target}.diff.diff", members)
 
     def pack(self, path: str, value: Any, block: list[Any], tensors: list[tuple[int, Any]]) -> None:
@@ -51,10 +51,10 @@ class DiffTensorViewParameter(Parameter):
         elif not isinstance(value, torch.Tensor):
             raise ValueError(f"{path}: {describe(value)}; give a tensor, (value, gradient) or a DiffTensorView.")
         self._primal.pack(path, value, block, tensors)
-        if self._wrapper:
+        if self.wrapper:
             if gradient is None:
-                raise ValueError(f"{path}.grad: nothing was given; '{self._wrapper.type_name}' was expected.")
-            self._wrapper.pack(f"{path}.grad", gradient, block, tensors)
+                raise ValueError(f"{path}.grad: nothing was given; '{self.wrapper.type_name}' was expected.")
+            self.wrapper.pack(f"{path}.grad", gradient, block, tensors)
             return
         if gradient is None:
             block += NONE

@@ -48,4 +48,6 @@ def structs_in(parameter: Parameter) -> list[StructParameter]:
         return [parameter, *(found for field in parameter.fields for found in structs_in(field))]
     if isinstance(parameter, SequenceParameter):
         return structs_in(parameter.element)
+    if isinstance(parameter, DiffTensorViewParameter) and parameter.wrapper is not None:
+        return structs_in(parameter.wrapper)
     return []

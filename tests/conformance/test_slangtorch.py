@@ -200,7 +200,8 @@ void boxFilter_fwd(TensorView<float> input, TensorView<float> output)
 }
 
 [AutoPyBindCUDA] [CudaKernel]
-void boxFilter_bwd(TensorView<float> input, TensorView<float> resultGradient, TensorView<float> inputGradToPropagateTo)
+void boxFilter_bwd(
+    TensorView<float> input, TensorView<float> resultGradient, TensorView<float> inputGradToPropagateTo)
 {
     uint2 pixelLoc = (cudaBlockIdx() * cudaBlockDim() + cudaThreadIdx()).xy;
     if (pixelLoc.x >= input.dim(0) || pixelLoc.y >= input.dim(1)) return;
@@ -224,9 +225,9 @@ def test_the_box_filter(files: Files) -> None:
     output, gradient = files.on(torch.zeros(11, 9)), files.on(torch.zeros(11, 9))
     m.boxFilter_fwd(input=files.on(x), output=output).launchRaw(**size)
     torch.testing.assert_close(output.cpu(), expected.detach(), rtol=1e-5, atol=1e-6)
-    m.boxFilter_bwd(
-        input=files.on(x), resultGradient=files.on(weights), inputGradToPropagateTo=gradient
-    ).launchRaw(**size)
+    m.boxFilter_bwd(input=files.on(x), resultGradient=files.on(weights), inputGradToPropagateTo=gradient).launchRaw(
+        **size
+    )
     torch.testing.assert_close(gradient.cpu(), reference.grad, rtol=1e-5, atol=1e-6)
 
 
@@ -294,7 +295,7 @@ def test_wrong_structs(files: Files) -> None:
         m.processMesh(mesh=a, output=output)
     with pytest.raises(RuntimeError, match=r"mesh.indices is float32; 'TensorView<int>' needs int32"):
         m.processMesh(mesh=(a, a), output=output)
-    with pytest.raises(TypeError, match="mesh.indices"):
+    with pytest.raises(TypeError, match=r"^mesh\.indices"):
         m.processMesh(mesh=(a, np.zeros(4, np.int32)), output=output)
 
 
@@ -353,7 +354,8 @@ def test_elements_of_every_type(files: Files) -> None:
         m = files.load(
             f"""
             [AutoPyBindCUDA] [CUDAKernel]
-            void copy(TensorView<{scalar}> a, TensorView<{scalar}3> v, TensorView<{scalar}> b, TensorView<{scalar}3> w)
+            void copy(
+                TensorView<{scalar}> a, TensorView<{scalar}3> v, TensorView<{scalar}> b, TensorView<{scalar}3> w)
             {{
                 uint i = cudaThreadIdx().x;
                 b[i, 0] = a.load(i, 0);
@@ -377,9 +379,9 @@ def test_views_with_gaps_and_up_to_five_dimensions(files: Files) -> None:
         void copy(TensorView<float> a, TensorView<float> b, TensorView<int> told)
         {
             uint t = cudaThreadIdx().x;
-            vector<uint, 5> at;
+            uint at[5];
             for (int d = 4; d >= 0; --d) { at[d] = t % a.size(d); t /= a.size(d); }
-            b[at] = a[at[0], at[1], at[2], at[3], at[4]];
+            b[at[0], at[1], at[2], at[3], at[4]] = a.load(at[0], at[1], at[2], at[3], at[4]);
             told[0] = a.dims();
             for (uint d = 0; d < 5; ++d) told[1 + d] = a.stride(d);
         }
@@ -577,22 +579,23 @@ def test_a_module_is_a_snapshot(files: Files) -> None:
     [AutoPyBindCUDA] [CUDAKernel] void run(TensorView<float> t) { t[0] = t[0] * factor(); }
     """
     first = files.load(text)
-    assert files.load(text) is first and slangtorch.loadModule(str(files.folder / "module.slang"), device=files.device) is first
+    assert (
+        files.load(text) is first
+        and slangtorch.loadModule(str(files.folder / "module.slang"), device=files.device) is first
+    )
     t = files.on(torch.ones(1))
     files.write("part.slang", "public float factor() { return 3; }")
     second = files.load(text)
     assert second is not first
     second.run(t=t).launchRaw(blockSize=ONE, gridSize=ONE)
     assert t.item() == 3
-    # Nothing of the first was compiled before; what it would compile now is not what was loaded.
-    with pytest.raises(RuntimeError, match="changed since it was loaded"):
-        first.run(t=t).launchRaw(blockSize=ONE, gridSize=ONE)
-    files.write("part.slang", "public float factor() { return 2; }")
-    third = files.load(text)
-    third.run(t=t).launchRaw(blockSize=ONE, gridSize=ONE)
+    first.run(t=t).launchRaw(blockSize=ONE, gridSize=ONE)
     assert t.item() == 6
     second.run(t=t).launchRaw(blockSize=ONE, gridSize=ONE)
     assert t.item() == 18
+    files.write("part.slang", "public float factor() { return 2; }")
+    files.load(text).run(t=t).launchRaw(blockSize=ONE, gridSize=ONE)
+    assert t.item() == 36
 
 
 def test_launches(files: Files) -> None:
@@ -605,7 +608,8 @@ def test_launches(files: Files) -> None:
             if (at.x >= t.size(0) || at.y >= t.size(1) || at.z >= t.size(2)) return;
             uint3 block = cudaBlockIdx();
             uint3 thread = cudaThreadIdx();
-            t[at] = int(block.z * 100000 + block.y * 10000 + block.x * 1000 + thread.z * 100 + thread.y * 10 + thread.x);
+            uint3 by = uint3(1, 10, 100);
+            t[at] = int(1000 * dot(block, by) + dot(thread, by));
         }
         """
     )
@@ -671,7 +675,7 @@ def test_tensors_that_cannot_be_used(files: Files) -> None:
         with pytest.raises(RuntimeError, match=message):
             m.square.bwd(input=value, output=(output, torch.ones_like(a)))
     for value in (1.0, None, np.zeros(4, np.float32), (a, a, a), ()):
-        with pytest.raises((TypeError, ValueError), match="^input"):
+        with pytest.raises((TypeError, ValueError), match=r"^input"):
             m.square(input=value, output=output)
     # The device stays usable, and an empty tensor is none of them.
     empty = a[:0]
