@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from slangpy_rt.arguments.feeds import Feed
 from slangpy_rt.core.errors import BindError
+
+if TYPE_CHECKING:
+    from slangpy_rt.arguments.feeds import Feed
 
 
 class Adapter(ABC):

@@ -16,22 +16,19 @@ from typing import Any
 import numpy as np
 
 from slangpy_rt.arguments.accumulation import adding
-from slangpy_rt.arguments.adapter import Adapter
-from slangpy_rt.arguments.adapters import converter, describe
+from slangpy_rt.arguments.adapters import describe
 from slangpy_rt.arguments.bind import bind
 from slangpy_rt.arguments.bind_array import as_tensor, bind_array, container, stored_as
 from slangpy_rt.arguments.bound import Bound
 from slangpy_rt.arguments.feeds import ConvertedFeed, FieldFeed, NoFeed, PartsFeed, RefFeed, ValueFeed
 from slangpy_rt.arguments.mapping import Map
 from slangpy_rt.arguments.scope import Scope
-from slangpy_rt.arguments.signature import ARRAYS
 from slangpy_rt.arrays.differentiable import DiffPair
 from slangpy_rt.arrays.ndbuffer import NDBuffer
 from slangpy_rt.core.conversion import as_element
 from slangpy_rt.core.dtypes import NUMPY_OF, storage
 from slangpy_rt.core.errors import BindError, UnsupportedError
 from slangpy_rt.core.shapes import Shape, align
-from slangpy_rt.core.structs import fields_of
 from slangpy_rt.core.types import Param, SlangType, StructInfo
 
 _GRAD_IN, _GRAD_OUT = attrgetter("grad_in"), attrgetter("grad_out")
@@ -121,53 +118,6 @@ def assigned(bound: Bound, shape: Shape, together: bool) -> Bound:
     if adding(align(g.shape, g.strides, shape, g.mapped), shape, g.count, together) != "accumulate":
         return bound
     return replace(bound, grad_out=replace(g, access="out"))
-
-
-def aliased(values: tuple[Any, ...]) -> bool:
-    """Whether two of the values add to gradients in memory that overlaps, by their spans."""
-    spans: list[tuple[int, int]] = []
-    for value in values:
-        if type(value) in ARRAYS:
-            # As in ``_written``, which is one frame a value.
-            grads = value.layout.grads
-            if grads is not None and grads.out is not None and not grads.fresh:
-                low, high = grads.out.span
-                address = value.grad_out.address
-                spans.append((address + low, address + high))
-        elif type(value) is not float:
-            spans += _written(value)
-    if len(spans) < 2:
-        return False
-    spans.sort()
-    last = spans[0][1]
-    for low, high in spans[1:]:
-        if last > low:
-            return True
-        last = high
-    return False
-
-
-def _written(value: Any) -> list[tuple[int, int]]:
-    """From where to where the gradients lie that a value has added to."""
-    if isinstance(value, NDBuffer):
-        grads = value.layout.grads
-        # New memory is nobody else's.
-        if grads is None or grads.out is None or grads.fresh:
-            return []
-        low, high = grads.out.span
-        address = value.grad_out.address  # type: ignore[attr-defined]
-        return [(address + low, address + high)]
-    if isinstance(value, (list, tuple)):
-        return [span for item in value for span in _written(item)]
-    if isinstance(value, (bool, int, float, np.ndarray, np.generic, DiffPair)):
-        return []
-    stand_in = converter(type(value))
-    if isinstance(stand_in, Adapter):
-        return []
-    if stand_in is not None:
-        return _written(stand_in(value))
-    fields = fields_of(value)
-    return [] if fields is None else [span for item in fields.values() for span in _written(item)]
 
 
 def _walk(

@@ -6,17 +6,21 @@ When a file of the module has changed, the next call finds out, and everything m
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable
 from math import inf
 from time import monotonic, thread_time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from slangpy_rt.core.conversion import describe_name
 from slangpy_rt.core.dtypes import element_type
 from slangpy_rt.core.errors import BindError
-from slangpy_rt.core.types import SlangType, StructInfo
+from slangpy_rt.core.types import Param, SlangType, StructInfo
 from slangpy_rt.core.weak import WeakMembers
 from slangpy_rt.runtime.core import DeviceCore
 from slangpy_rt.runtime.follower import Follower
-from slangpy_rt.slang.source import Source
+
+if TYPE_CHECKING:
+    from slangpy_rt.slang.source import Source
 
 # Seconds between two looks at the files: a look at one costs 3 us, and nobody edits and calls again sooner. For a
 # module of very many files it is this many times what they take.
@@ -111,6 +115,21 @@ class Scope(Follower):
         if type_.kind == "struct" and not type_.fields:
             return _plain(self.source.type(type_.name)) or type_
         return type_
+
+    def uniforms(self, where: str, names: Iterable[str]) -> dict[str, Param]:
+        """The module's global ``uniform`` variables by name, ``names`` among them.
+
+        Raises
+        ------
+        BindError
+            If the module has no variable of one of the names.
+        """
+        known = {p.name: p for p in self.source.info.uniforms}
+        for name in names:
+            if name not in known:
+                listed = ", ".join(known) or "none"
+                raise BindError(f"{where}: there is no uniform '{describe_name(name)}'; the module has {listed}.")
+        return known
 
     def named(self, where: str, name: str) -> SlangType:
         """A type by its name in Slang.

@@ -41,6 +41,30 @@ def signature(value: Any) -> Any:
     return SIGNERS[type(value)](value)
 
 
+def aliased(values: tuple[Any, ...]) -> bool:
+    """Whether two of the values add to gradients in memory that overlaps, by their spans."""
+    spans: list[tuple[int, int]] = []
+    for value in values:
+        if type(value) in ARRAYS:
+            # As in ``_gradient_spans``, which is one frame a value.
+            grads = value.layout.grads
+            if grads is not None and grads.out is not None and not grads.fresh:
+                low, high = grads.out.span
+                address = value.grad_out.address
+                spans.append((address + low, address + high))
+        elif type(value) is not float:
+            spans += _gradient_spans(value)
+    if len(spans) < 2:
+        return False
+    spans.sort()
+    last = spans[0][1]
+    for low, high in spans[1:]:
+        if last > low:
+            return True
+        last = high
+    return False
+
+
 def endless(where: str, values: tuple[Any, ...]) -> BindError:
     """The error for arguments that hold themselves, or more levels than Python goes down."""
     found = next((v for v in values if isinstance(v, (list, tuple, Mapping))), values)
@@ -153,6 +177,29 @@ def _sign_stand_in(stand_in: Callable[[Any], Any], value: Any) -> Any:
         return type(value), signature(stand_in(value))
     except BindError:
         return _refused(value)
+
+
+def _gradient_spans(value: Any) -> list[tuple[int, int]]:
+    """From where to where the gradients lie that a value has added to."""
+    if isinstance(value, NDBuffer):
+        grads = value.layout.grads
+        # New memory is nobody else's.
+        if grads is None or grads.out is None or grads.fresh:
+            return []
+        low, high = grads.out.span
+        address = value.grad_out.address  # type: ignore[attr-defined]
+        return [(address + low, address + high)]
+    if isinstance(value, (list, tuple)):
+        return [span for item in value for span in _gradient_spans(item)]
+    if isinstance(value, (bool, int, float, np.ndarray, np.generic, DiffPair)):
+        return []
+    stand_in = converter(type(value))
+    if isinstance(stand_in, Adapter):
+        return []
+    if stand_in is not None:
+        return _gradient_spans(stand_in(value))
+    fields = fields_of(value)
+    return [] if fields is None else [span for item in fields.values() for span in _gradient_spans(item)]
 
 
 def _layout(value: NDBuffer) -> Any:

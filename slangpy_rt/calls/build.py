@@ -56,7 +56,7 @@ _RESULTS: dict[Any, str] = {
 }  # fmt: skip
 
 
-def prepare(
+def build_call(
     scope: Scope,
     sig: FunctionSig,
     arguments: tuple[Bound, ...],
@@ -125,7 +125,7 @@ def prepare(
     return _finish(scope, description, order, outcome, options)
 
 
-def prepare_dispatch(
+def build_dispatch(
     scope: Scope,
     entry: EntryPoint,
     arguments: tuple[Bound, ...],
@@ -142,17 +142,6 @@ def prepare_dispatch(
     """
     description = describe_dispatch(scope, entry, arguments, threads, options, uniforms)
     return _finish(scope, description, order, Result(), options)
-
-
-def check_result_kind(where: str, kind: Any) -> None:
-    """Refuse what is no kind of result; None is the one that the arguments ask for.
-
-    Raises
-    ------
-    BindError
-    """
-    if kind is not None and not _is_result_kind(kind):
-        raise BindError(f"{where}: {describe(kind)} is not one of 'numpy', 'tensor', 'ndbuffer', 'torch'.")
 
 
 def _is_result_kind(result: Any) -> bool:

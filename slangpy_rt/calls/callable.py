@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -11,16 +11,13 @@ from weakref import ref
 
 import numpy as np
 
-from slangpy_rt.arguments.bind import bind_whole
-from slangpy_rt.arguments.bound import Bound
 from slangpy_rt.arguments.mapping import read_map
 from slangpy_rt.arguments.options import NO_OPTIONS, Options
 from slangpy_rt.arguments.scope import Scope
-from slangpy_rt.calls.build import check_result_kind
 from slangpy_rt.calls.command_list import Call, CommandList
 from slangpy_rt.calls.prepared_calls import PreparedCalls
 from slangpy_rt.core.checks import table, text, whole
-from slangpy_rt.core.conversion import describe_name, kind_of
+from slangpy_rt.core.conversion import kind_of
 from slangpy_rt.core.errors import BindError, CompileError
 from slangpy_rt.core.types import FunctionSig
 from slangpy_rt.core.wording import describe
@@ -143,14 +140,16 @@ class SlangCallable(ABC):
         if values is not None and not isinstance(values, Mapping):
             raise BindError(f"{self.name}.set: {describe(values)} is no dict of values by name.")
         given = dict(zip(self._options.uniforms, self._values, strict=True)) | dict(values or {}) | named
-        self._check_uniforms(given)
+        self._scope.uniforms(f"{self.name}.set", given)
         found = self._variant(("set", tuple(given)), lambda: replace(self._options, uniforms=tuple(given)))
         return found._with(tuple(given.values()), self._stream)
 
     def return_type(self: C, kind: Any) -> C:
         """Say as what results come: ``Tensor``, ``NDBuffer``, ``numpy.ndarray`` or their names in lower case."""
-        if not isinstance(kind, (str, type)):
-            check_result_kind(f"{self.name}.return_type", kind)
+        if kind is not None and not isinstance(kind, (str, type)):
+            raise BindError(
+                f"{self.name}.return_type: {describe(kind)} is not one of 'numpy', 'tensor', 'ndbuffer', 'torch'."
+            )
         return self._variant(("return_type", kind), lambda: replace(self._options, returns=kind))
 
     def group_size(self: C, size: int | tuple[int, ...]) -> C:
@@ -334,24 +333,6 @@ class SlangCallable(ABC):
             raise BindError(f"{self.name}.append_to: {describe(commands)} is no command list of {self._device!r}.")
         if self._stream is not None:
             raise BindError(f"{self.name}.append_to: a list runs on one stream as a whole: commands.submit(stream).")
-
-    def _check_uniforms(self, names: Iterable[str]) -> None:
-        known = [p.name for p in self._scope.source.info.uniforms]
-        for name in names:
-            if name not in known:
-                raise BindError(
-                    f"{self.name}.set: there is no uniform '{describe_name(name)}'; the module has "
-                    f"{', '.join(known) or 'none'}."
-                )
-
-    def _uniforms(self, values: tuple[Any, ...]) -> tuple[tuple[str, Bound], ...]:
-        """What ``set`` gave, bound."""
-        self._check_uniforms(self._options.uniforms)
-        known = {p.name: p for p in self._scope.source.info.uniforms}
-        return tuple(
-            (name, bind_whole(f"{self.name}.set: uniform '{name}'", self._scope, known[name], value))
-            for name, value in zip(self._options.uniforms, values, strict=True)
-        )
 
 
 class _Follower:

@@ -6,7 +6,6 @@ is kept and replayed is the backend's business. Nothing is run, and no argument 
 
 from __future__ import annotations
 
-import html
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -374,6 +373,8 @@ def _addresses(call: Call) -> list[int]:
 
 def _drawing(titles: Sequence[str], waits: Sequence[tuple[int, ...]]) -> str:
     """Boxes, one row for calls that wait for the row above at most."""
+    import html  # 1 ms, for drawings alone
+
     rows: list[int] = []
     for before in waits:
         rows.append(max((rows[w] + 1 for w in before), default=0))

@@ -5,23 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from slangpy_rt.arguments.adapters import asking_for_autograd
-from slangpy_rt.arguments.gradients import aliased, with_gradients
 from slangpy_rt.arguments.options import Options
-from slangpy_rt.arguments.resolve import check_differentiable, resolve
-from slangpy_rt.arguments.signature import ARRAYS, SIGNERS, endless
+from slangpy_rt.arguments.signature import ARRAYS, SIGNERS, aliased, endless
 from slangpy_rt.arguments.stand_ins import Asked, ask, hand_back, want_back
-from slangpy_rt.calls.build import prepare
 from slangpy_rt.calls.callable import SlangCallable
 from slangpy_rt.calls.command_list import Call, CommandList
-from slangpy_rt.calls.prepared import MISS, PreparedCall
+from slangpy_rt.calls.prepared_calls import MISS
 from slangpy_rt.core.errors import BindError
 from slangpy_rt.slang.declarations import gone
 
-# A prepared call, its values, and the stand-ins that were asked for them.
-Known = tuple[PreparedCall, tuple[Any, ...], tuple[Asked, ...]]
+if TYPE_CHECKING:
+    from slangpy_rt.calls.prepared import PreparedCall
+
+    # A prepared call, its values, and the stand-ins that were asked for them.
+    Known = tuple[PreparedCall, tuple[Any, ...], tuple[Asked, ...]]
 
 
 class Function(SlangCallable):
@@ -262,6 +262,9 @@ class Function(SlangCallable):
     def _prepare_anew(
         self, args: tuple[Any, ...], names: tuple[str, ...], result: Any, values: tuple[Any, ...]
     ) -> PreparedCall:
+        # Here, since it loads half of the package (13 ms), which no program needs before its first call.
+        from slangpy_rt.calls.first_call import prepare_call
+
         self._device.check_open()
         scope, options = self._scope, self._options
         if self._base is not None:
@@ -276,22 +279,7 @@ class Function(SlangCallable):
             # Calls are remembered for all that share the options, whatever their uniforms and streams.
             call: PreparedCall = asking.call_for_autograd(self._base or self, args, names)
             return call
-        chosen = resolve(scope, self.name, self.overloads, args, names, options)
-        uniforms = self._uniforms(values)
-        order = (*range(len(args), len(args) + len(uniforms)), *chosen.order)
-        bound, shared = chosen.bound, False
-        if options.derivative:
-            modifier = "bwds" if options.derivative == "backward" else "fwds"
-            check_differentiable(scope, chosen.sig, modifier)
-            bound = tuple(
-                with_gradients(
-                    f"{chosen.sig}: .{modifier}: argument '{p.name}'", scope, p, b, args[k],
-                    options.map_of(p.name, k, len(args) - len(names)), options.derivative,
-                )
-                for p, b, k in zip(chosen.sig.params, bound, chosen.order, strict=False)
-            )  # fmt: skip
-            shared = aliased(args)
-        return prepare(scope, chosen.sig, bound, order, result, options, uniforms, shared)
+        return prepare_call(scope, self.name, self.overloads, args, names, result, options, values)
 
 
 class _GeneralFunction(Function):

@@ -25,11 +25,11 @@ from slangpy_rt.core.types import ModuleInfo, StructInfo
 from slangpy_rt.core.wording import describe
 from slangpy_rt.runtime.core import a_device
 from slangpy_rt.slang.declarations import find_overloads
-from slangpy_rt.slang.files import Places, read_source
-from slangpy_rt.slang.source import Source
 
 if TYPE_CHECKING:
     from slangpy_rt.runtime.core import DeviceCore
+    from slangpy_rt.slang.files import Places
+    from slangpy_rt.slang.source import Source
 
 # What diagnostics show and a file system can be asked for.
 _PLAIN = re.compile(r"[^/\\\x00-\x1f\x7f\ud800-\udfff]{1,200}")
@@ -86,6 +86,8 @@ class Module:
         BindError
             If there is no such constant, or its value does not fit.
         """
+        from slangpy_rt.slang.files import read_source  # as in ``_source``
+
         where = "Module.load_from_file"
         device, strict_broadcasting = a_device(where, device), flag(where, "strict_broadcasting", strict_broadcasting)
         path = checked_path(where, "path", path)
@@ -265,6 +267,9 @@ def _source(
     link: Sequence[Module],
     places: Places = (),
 ) -> Source:
+    # Here, since no program needs the files of ``slang`` before its first module: their hashes take 2 ms to load.
+    from slangpy_rt.slang.source import Source
+
     if isinstance(link, Module) or not isinstance(link, Sequence) or not all(isinstance(m, Module) for m in link):
         raise BindError(f"{where}: link is {describe(link)}; a list of modules was expected.")
     for module in link:

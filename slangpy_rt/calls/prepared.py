@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from slangpy_rt.runtime.foreign_stream import ForeignStream
     from slangpy_rt.runtime.stream import Stream
 
-# Returned by a guarded runner whose check failed: the call needs a full look-up by its key.
-MISS: Any = object()
 _MAX_FLOAT = 3.4028234663852886e38  # of 32 bits
 
 

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from slangpy_rt.arguments.scope import Scope
-from slangpy_rt.calls.prepared import PreparedCall
 from slangpy_rt.core.errors import SlangPyRtError
+
+if TYPE_CHECKING:
+    from slangpy_rt.calls.prepared import PreparedCall
+
+# Returned by a guarded runner whose check failed: the call needs a full look-up by its key.
+MISS: Any = object()
 
 # Forgetting all is simpler than forgetting the oldest, and as good for a program with that many layouts.
 _MAX_CALLS = 4096
 
 
-class PreparedCalls(dict[Any, PreparedCall]):
+class PreparedCalls(dict[Any, "PreparedCall"]):
     """Prepared calls by the signatures of their arguments."""
 
     def made(self, scope: Scope, key: Any, make: Callable[[], PreparedCall]) -> PreparedCall:

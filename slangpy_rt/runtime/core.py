@@ -24,7 +24,6 @@ from slangpy_rt.backends.extras import ExportsMemory, ImportsMemory, MappedMemor
 from slangpy_rt.backends.selection import DeviceType, named, open_backend
 from slangpy_rt.core.checks import flag, paths
 from slangpy_rt.core.config import CONFIG
-from slangpy_rt.core.disk_cache import DiskCache, cache_directory
 from slangpy_rt.core.errors import BindError, DeviceError, OutOfMemoryError, UnsupportedError
 from slangpy_rt.core.interrupts import apart
 from slangpy_rt.core.log import log, milliseconds
@@ -36,7 +35,6 @@ from slangpy_rt.runtime.diagnostics import Diagnostics
 from slangpy_rt.runtime.downloads import Transfers
 from slangpy_rt.runtime.follower import Follower
 from slangpy_rt.runtime.host_view import host_view
-from slangpy_rt.runtime.kernel_store import KernelStore
 from slangpy_rt.runtime.labels import Labels
 from slangpy_rt.runtime.lane import Lane
 from slangpy_rt.runtime.launch_log import LaunchLog
@@ -90,6 +88,10 @@ class DeviceCore(ABC):
         stream: int | None = None,
         owner: Any = None,
     ) -> None:
+        # Here, since no program needs the disk cache before its first device: hashes and archives take 6 ms to load.
+        from slangpy_rt.core.disk_cache import DiskCache, cache_directory
+        from slangpy_rt.runtime.kernel_store import KernelStore
+
         started = time.perf_counter()
         kind, index = named(type, index)
         folders = paths("Device", "include_paths", include_paths)
