@@ -14,7 +14,6 @@ import numpy as np
 from slangpy_rt.arguments.adapter import Adapter
 from slangpy_rt.arguments.indices import range_of
 from slangpy_rt.arrays.ndbuffer import NDBuffer
-from slangpy_rt.core.wording import describe as describe
 
 # Where adapters are, by the full names of types, by the methods of protocols, and by the kinds of results.
 _TORCH = "slangpy_rt.interop.torch:TorchAdapter"

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from slangpy_rt.arguments.adapters import describe
 from slangpy_rt.arguments.bound import EXACT, PROMOTED, Bound, fit_of
 from slangpy_rt.arguments.feeds import ArrayFeed, Feed, HostCopyFeed, HostViewFeed, ValueFeed
 from slangpy_rt.arguments.scope import Scope
@@ -23,8 +22,9 @@ from slangpy_rt.core.conversion import as_array
 from slangpy_rt.core.dtypes import BFLOAT16, NUMPY_OF, Storage, cast, convertible, scalars_of, storage
 from slangpy_rt.core.errors import BindError, UnsupportedError
 from slangpy_rt.core.shapes import Shape, contiguous
-from slangpy_rt.core.structs import as_record, dtype_text
+from slangpy_rt.core.structs import as_struct_array, dtype_text
 from slangpy_rt.core.types import Param, SlangType
+from slangpy_rt.core.wording import in_words
 
 if TYPE_CHECKING:
     from slangpy_rt.runtime.core import DeviceCore
@@ -61,7 +61,7 @@ def bind_array(
         stored = replace(stored, scalar=layout.scalar, dtype=layout.numpy_dtype)
     elif not _holds(layout.element, type_) or layout.numpy_dtype != stored.dtype:
         raise BindError(
-            f"{where} is {describe(value)}; '{type_.name}' was expected, and device data is not converted. "
+            f"{where} is {in_words(value)}; '{type_.name}' was expected, and device data is not converted. "
             f"Make it with dtype={_as_dtype(type_)}, or convert it on the host with from_numpy(...)."
         )
     outer = _split(where, type_, layout.full_shape, inner, value)
@@ -71,7 +71,7 @@ def bind_array(
     host = "tensor" if isinstance(value, Tensor) else "ndbuffer"
     return Bound(
         name, type_, stored.scalar, stored.count, access, "array", outer, strides, layout.aligned, host, ArrayFeed(),
-        PROMOTED if via else EXACT, record=stored.record, via=via, own=layout.nbytes if layout.own else 0,
+        PROMOTED if via else EXACT, struct=stored.struct, via=via, own=layout.nbytes if layout.own else 0,
     )  # fmt: skip
 
 
@@ -87,11 +87,11 @@ def bind_bytes(where: str, scope: Scope, param: Param, value: Any) -> Bound:
     elif isinstance(value, np.ndarray):
         dense, nbytes, host = value.flags.c_contiguous, value.nbytes, "numpy"
         if access != "in" and not value.flags.writeable:
-            raise BindError(f"{where} is {describe(value)} and would be written to; pass a writable array.")
+            raise BindError(f"{where} is {in_words(value)} and would be written to; pass a writable array.")
         shared = "zero_copy" in device.caps.features
         feed = HostViewFeed(device, np.asarray) if shared else HostCopyFeed(device, np.asarray, access, 0)
     else:
-        raise BindError(f"{where} is {describe(value)}; '{type_.name}' takes a Tensor, an NDBuffer or a NumPy array.")
+        raise BindError(f"{where} is {in_words(value)}; '{type_.name}' takes a Tensor, an NDBuffer or a NumPy array.")
     if not dense:
         raise BindError(f"{where} is a non-contiguous view; '{type_.name}' takes bytes that follow each other.")
     view = (nbytes,), (1,)
@@ -108,7 +108,7 @@ def bind_pointer(where: str, scope: Scope, param: Param, value: Any) -> Bound:
             "RWStructuredBuffer instead."
         )
     if isinstance(value, (bool, float)) or not isinstance(value, (NDBuffer, int, np.integer)):
-        raise BindError(f"{where} is {describe(value)}; '{type_.name}' takes a Tensor, an NDBuffer or an address.")
+        raise BindError(f"{where} is {in_words(value)}; '{type_.name}' takes a Tensor, an NDBuffer or an address.")
     if not isinstance(value, NDBuffer):
         feed = ValueFeed(where, type_, "uint64_t")
         return Bound(param.name, type_, "pointer", 1, "in", "pointer", (), (), True, "", feed)
@@ -166,7 +166,7 @@ def stored_as(where: str, type_: SlangType) -> Storage:
 
 def check_scalars(where: str, device: DeviceCore, stored: Storage) -> None:
     """Refuse what the device cannot load, of structs in any field."""
-    if not stored.record:
+    if not stored.struct:
         check_scalar(where, device, stored.scalar)
         return
     for scalar in sorted(scalars_of(stored.dtype)):
@@ -226,11 +226,11 @@ def _bind_host(
     is_array = isinstance(value, np.ndarray)
     array = as_array(where, value)
     convert: Callable[[Any], npt.NDArray[Any]]
-    if stored.record and array.dtype.names is not None and access == "in" and array.dtype != dtype:
-        as_record(where, dtype, array)
+    if stored.struct and array.dtype.names is not None and access == "in" and array.dtype != dtype:
+        as_struct_array(where, dtype, array)
 
         def convert(v: Any) -> npt.NDArray[Any]:
-            return as_record(where, dtype, v)
+            return as_struct_array(where, dtype, v)
     else:
         _check_dtype(where, type_, dtype, access, array, is_array, value)
 
@@ -239,13 +239,13 @@ def _bind_host(
             return np.asarray(v, None, "C") if v.dtype is dtype else cast(where, type_.name, v, dtype, not is_array)
 
     if access != "in" and not (is_array and array.flags.writeable):
-        raise BindError(f"{where} is {describe(value)} and would be written to; pass a writable array.")
+        raise BindError(f"{where} is {in_words(value)} and would be written to; pass a writable array.")
     outer = _split(where, type_, array.shape, inner, value)
     alike = array.dtype if is_array else _list_dtype(array.dtype)
     fit = fit_of(alike, dtype)
     own_type = getattr(value, "slang_type", None)
     host = "numpy" if is_array and own_type is None else ""
-    if not outer and access == "in" and stored.count <= _MAX_VALUE_SCALARS and not stored.record:
+    if not outer and access == "in" and stored.count <= _MAX_VALUE_SCALARS and not stored.struct:
         feed: Feed = ValueFeed(where, type_, scalar)
         return Bound(name, type_, scalar, stored.count, access, "value", (), (), True, host, feed, fit)
     shared = "zero_copy" in device.caps.features
@@ -261,7 +261,7 @@ def _bind_host(
         feed = HostCopyFeed(device, np.asarray if as_it_is else convert, access)
     return Bound(
         name, type_, scalar, stored.count, access, "array", outer, strides, True, host, feed, fit,
-        record=stored.record,
+        struct=stored.struct,
     )  # fmt: skip
 
 
@@ -293,7 +293,7 @@ def _check_dtype(
         if array.dtype != dtype:
             name = dtype.name if dtype.names is None else dtype_text(dtype)
             raise BindError(
-                f"{where} is {describe(value)}, which does not convert to '{type_.name}'; it must be an array of "
+                f"{where} is {in_words(value)}, which does not convert to '{type_.name}'; it must be an array of "
                 f"dtype {name}."
             )
         return
@@ -305,7 +305,7 @@ def _check_dtype(
             how = f"pass a structured array with the fields {', '.join(dtype.names)}"
         else:
             how = f"pass array.astype(numpy.{dtype.name})" if is_array else f"make it an array of dtype {dtype.name}"
-        raise BindError(f"{where} is {describe(value)}, which does not convert to '{type_.name}'; {how}.")
+        raise BindError(f"{where} is {in_words(value)}, which does not convert to '{type_.name}'; {how}.")
 
 
 def _split(where: str, type_: SlangType, shape: Shape, inner: Shape, value: Any) -> Shape:
@@ -314,7 +314,7 @@ def _split(where: str, type_: SlangType, shape: Shape, inner: Shape, value: Any)
     if outer is None or shape[len(outer) :] != inner:
         told = value.summary if isinstance(value, NDBuffer) else value
         raise BindError(
-            f"{where} is {describe(told)}; '{type_.name}' needs the last "
+            f"{where} is {in_words(told)}; '{type_.name}' needs the last "
             f"dimension{'s' if len(inner) > 1 else ''} to be {' x '.join(map(str, inner))}."
         )
     return outer

@@ -37,6 +37,8 @@ class Bound:
         ``EXACT`` to ``SPLAT``.
     mapped : tuple of int or None
         The call dimension of each dimension of ``shape``, where the user said.
+    struct : SlangType or None
+        The type of what its memory holds, if that is a struct.
     generator : Generator or None
         Of a computed argument.
     parts : tuple of (str, Bound)
@@ -69,7 +71,7 @@ class Bound:
     feed: Feed
     fit: int = EXACT
     mapped: tuple[int, ...] | None = None
-    record: SlangType | None = None
+    struct: SlangType | None = None
     generator: Generator | None = None
     parts: tuple[tuple[str, Bound], ...] = ()
     view: tuple[Shape, Shape] = ((), ())

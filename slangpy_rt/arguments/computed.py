@@ -16,7 +16,7 @@ import numpy as np
 from slangpy_rt.core.errors import BindError
 from slangpy_rt.core.shapes import Shape
 from slangpy_rt.core.types import SlangType
-from slangpy_rt.core.wording import describe
+from slangpy_rt.core.wording import in_words
 
 INTEGERS = frozenset({"int", "uint", "int64_t", "uint64_t"})
 FLOATS = frozenset({"float", "double"})
@@ -100,7 +100,7 @@ class Generator(ABC):
 
     def __repr__(self) -> str:
         said = [(name, getattr(self, f"_{name}"), default) for name, default in self.defaults.items()]
-        fields = ", ".join(f"{name}={describe(value)}" for name, value, default in said if value != default)
+        fields = ", ".join(f"{name}={in_words(value)}" for name, value, default in said if value != default)
         return f"{type(self).__name__}({fields})"
 
 
@@ -147,5 +147,5 @@ def is_whole(value: Any) -> bool:
 
 def dim_of(function: str, name: str, value: Any) -> int:
     if not is_whole(value) or (value != -1 and value < 1):
-        raise BindError(f"{function}: {name} is a whole number of at least 1, or -1, not {describe(value)}.")
+        raise BindError(f"{function}: {name} is a whole number of at least 1, or -1, not {in_words(value)}.")
     return int(value)

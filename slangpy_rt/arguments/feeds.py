@@ -22,7 +22,7 @@ from slangpy_rt.core.dtypes import limits, span, storage
 from slangpy_rt.core.errors import BindError
 from slangpy_rt.core.structs import to_python
 from slangpy_rt.core.types import SlangType
-from slangpy_rt.core.wording import describe
+from slangpy_rt.core.wording import in_words
 
 if TYPE_CHECKING:
     from slangpy_rt.runtime.core import DeviceCore
@@ -186,7 +186,7 @@ class ValueFeed(Feed):
         for x in scalars:
             # NaN and infinity are a half's too.
             if not low <= x <= high and x == x and abs(x) != inf:
-                text = describe(x)
+                text = in_words(x)
                 raise BindError(
                     f"{self._where} is {text}, which does not fit '{self._type.name}' ({span(low, high)})."
                 )

@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from slangpy_rt.arguments.accumulation import adding
-from slangpy_rt.arguments.adapters import describe
 from slangpy_rt.arguments.bind import bind
 from slangpy_rt.arguments.bind_array import as_tensor, bind_array, container, stored_as
 from slangpy_rt.arguments.bound import Bound
@@ -30,6 +29,7 @@ from slangpy_rt.core.dtypes import NUMPY_OF, storage
 from slangpy_rt.core.errors import BindError, UnsupportedError
 from slangpy_rt.core.shapes import Shape, align
 from slangpy_rt.core.types import Param, SlangType, StructInfo
+from slangpy_rt.core.wording import in_words
 
 _GRAD_IN, _GRAD_OUT = attrgetter("grad_in"), attrgetter("grad_out")
 _HOW_IN = "pass a Tensor as tensor.with_grads(grad_in=gradient), or diff_pair(None, gradient)"
@@ -91,7 +91,7 @@ def tangent_of(where: str, scope: Scope, bound: Bound, value: Any) -> Bound:
     if not differentiates(scope, type_):
         return bound
     if isinstance(value, NDBuffer) and (value.layout.grads is None or value.layout.grads.out is None):
-        raise BindError(f"{where} is {describe(value)} without room for the tangent; use tensor.with_grads().")
+        raise BindError(f"{where} is {in_words(value)} without room for the tangent; use tensor.with_grads().")
     return _walk(where, scope, type_, bound, value, True, "forward")
 
 
@@ -143,7 +143,7 @@ def _walk(
         return bound
     if isinstance(value, np.ndarray):
         raise BindError(
-            f"{where} is {describe(value)}, which has no gradient; make it a Tensor with Tensor.from_numpy(...), "
+            f"{where} is {in_words(value)}, which has no gradient; make it a Tensor with Tensor.from_numpy(...), "
             "and add .with_grads() if its gradient is wanted."
         )
     if isinstance(value, DiffPair):
@@ -218,7 +218,7 @@ def _whole(where: str, scope: Scope, bound: Bound, value: Any, derivative: str) 
         return _whole_tangents(where, scope, bound, value, element, rank)
     if writable and (grads is None or grads.into is None):
         raise BindError(
-            f"{where} is {describe(value)}; the gradient of what '{bound.type.name}' writes there is missing: "
+            f"{where} is {in_words(value)}; the gradient of what '{bound.type.name}' writes there is missing: "
             "pass it with tensor.with_grads(grad_in=...)."
         )
     if grads is None:
@@ -255,12 +255,12 @@ def _whole_gradient(
 def _cell(where: str, scope: Scope, bound: Bound, value: DiffPair, derivative: str) -> Bound:
     """One value whose gradient is a cell of its own."""
     stored = stored_as(where, bound.type)
-    if stored.record:
+    if stored.struct:
         raise UnsupportedError(f"{where}: a pair of structs is not supported; give a dict of pairs, one a field.")
     reads = bound.access == "inout" if derivative == "backward" else bound.access != "out"
     if reads and value.grad is None:
         if derivative == "backward":
-            raise BindError(f"{where} is {describe(value)} and written; its gradient is missing.")
+            raise BindError(f"{where} is {in_words(value)} and written; its gradient is missing.")
         return bound
     plain: Any = replace(bound, shape=(), strides=(), aligned=True)
     into = out = None
@@ -293,11 +293,11 @@ def _gradients_in(where: str, scope: Scope, type_: SlangType, value: Any) -> Any
     """What a value, or each of its parts, holds as the gradient to read; 0 for fields that have none."""
     if isinstance(value, NDBuffer):
         if value.layout.grads is None or value.layout.grads.into is None:
-            raise BindError(f"{where} is {describe(value)} without a gradient to read; {_HOW_IN}.")
+            raise BindError(f"{where} is {in_words(value)} without a gradient to read; {_HOW_IN}.")
         return _GRAD_IN(value)
     if isinstance(value, DiffPair):
         if value.grad is None:
-            raise BindError(f"{where} is {describe(value)}, whose gradient is missing; {_HOW_IN}.")
+            raise BindError(f"{where} is {in_words(value)}, whose gradient is missing; {_HOW_IN}.")
         return value.grad
     if isinstance(value, dict) and type_.kind == "struct":
         live, fields = _active_fields(scope, type_) or set(), {f.name: scope.struct(f.type) for f in type_.fields}
@@ -310,7 +310,7 @@ def _gradients_in(where: str, scope: Scope, type_: SlangType, value: Any) -> Any
     if isinstance(value, (list, tuple)) and type_.kind == "array" and type_.element is not None:
         item = scope.struct(type_.element)
         return [_gradients_in(f"{where}[{k}]", scope, item, v) for k, v in enumerate(value)]
-    raise BindError(f"{where} is {describe(value)}, which has no gradient to read; {_HOW_IN}.")
+    raise BindError(f"{where} is {in_words(value)}, which has no gradient to read; {_HOW_IN}.")
 
 
 def _zeros(type_: SlangType) -> Any:
@@ -340,7 +340,7 @@ def _as_seeds(scope: Scope, bound: Bound, type_: SlangType) -> Bound:
 
 def _unused(bound: Bound) -> Bound:
     return replace(
-        bound, mode="unused", access="out", shape=(), strides=(), feed=NoFeed(), record=None, parts=(), host=""
+        bound, mode="unused", access="out", shape=(), strides=(), feed=NoFeed(), struct=None, parts=(), host=""
     )
 
 
@@ -357,7 +357,7 @@ def _active_fields(scope: Scope, type_: SlangType) -> set[str] | None:
 
 def _apart(bound: Bound, type_: SlangType) -> Bound:
     """An array of structs as a struct of arrays, which lie in the same memory."""
-    if bound.mode != "array" or bound.record is None:
+    if bound.mode != "array" or bound.struct is None:
         return bound
     stored = storage(type_)
     assert stored is not None
@@ -382,12 +382,12 @@ def _fields(bound: Bound, type_: SlangType, dtype: np.dtype[Any], dims: tuple[in
         stored = stored_as(bound.name, type_)
         unit = NUMPY_OF[stored.scalar].itemsize
         return replace(
-            bound, type=type_, scalar=stored.scalar, count=stored.count, aligned=False, record=None,
+            bound, type=type_, scalar=stored.scalar, count=stored.count, aligned=False, struct=None,
             strides=tuple(s // unit for s in bound.strides), feed=FieldFeed(offset),
         )  # fmt: skip
     feeds = [p.feed for _, p in parts]
     n = len(parts)
     return replace(
-        bound, type=type_, mode="parts", shape=(), strides=(), scalar="", count=0, record=None, parts=tuple(parts),
+        bound, type=type_, mode="parts", shape=(), strides=(), scalar="", count=0, struct=None, parts=tuple(parts),
         feed=PartsFeed(lambda v: (v,) * n, feeds),
     )  # fmt: skip

@@ -9,7 +9,7 @@ from slangpy_rt.arguments.computed import Generator, components, dim_of, is_whol
 from slangpy_rt.core.errors import BindError
 from slangpy_rt.core.shapes import Shape
 from slangpy_rt.core.types import SlangType
-from slangpy_rt.core.wording import describe
+from slangpy_rt.core.wording import in_words
 
 
 class call_id(Generator):
@@ -35,7 +35,7 @@ class call_id(Generator):
     def __init__(self, dims: int = -1) -> None:
         if isinstance(dims, (tuple, list)):
             raise BindError(
-                f"call_id: dims is a number, not {describe(dims)}; grid({describe(dims)}) gives the call a shape."
+                f"call_id: dims is a number, not {in_words(dims)}; grid({in_words(dims)}) gives the call a shape."
             )
         self._dims = dim_of("call_id", "dims", dims)
 
@@ -125,7 +125,7 @@ class grid(Generator):
     ) -> None:
         items = _whole(shape)
         if not items or min(items) < -1:
-            raise BindError(f"grid: a shape is made of whole numbers of at least 0, or -1, not {describe(shape)}.")
+            raise BindError(f"grid: a shape is made of whole numbers of at least 0, or -1, not {in_words(shape)}.")
         self.shape = tuple(1 if n == -1 else n for n in items)
         self._shape = items
         self._offset = _each("offset", 0 if offset is None else offset, items)
@@ -241,11 +241,11 @@ def _each(name: str, value: Any, shape: Shape) -> Shape:
     """A whole number for each dimension."""
     items = _whole(value)
     if not items or not _bounds(items):
-        raise BindError(f"grid: {name} is made of whole numbers that fit an 'int', not {describe(value)}.")
+        raise BindError(f"grid: {name} is made of whole numbers that fit an 'int', not {in_words(value)}.")
     if is_whole(value):
         return items * len(shape)
     if len(items) != len(shape):
         raise BindError(
-            f"grid: {name} {describe(value)} has {len(items)} numbers; the shape {shape} has {len(shape)}."
+            f"grid: {name} {in_words(value)} has {len(items)} numbers; the shape {shape} has {len(shape)}."
         )
     return items

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from slangpy_rt.arguments.adapters import converter, describe
+from slangpy_rt.arguments.adapters import converter
 from slangpy_rt.arguments.bind import bind
 from slangpy_rt.arguments.bound import Bound
 from slangpy_rt.arguments.mapping import NO_MAP, Map
@@ -25,6 +25,7 @@ from slangpy_rt.arrays.value_ref import ValueRef
 from slangpy_rt.core.dtypes import SLANG_OF, scalar_type
 from slangpy_rt.core.errors import BindError, CompileError, ShapeError, UnsupportedError
 from slangpy_rt.core.types import FunctionSig, SlangType
+from slangpy_rt.core.wording import in_words
 
 _NUMBERS = {float: 1, int: 2, bool: 3}
 _FITS = ("exact", "promoted", "converted", "repeated")
@@ -209,7 +210,7 @@ def _infer(
         return
     shape, scalar = _shape_and_scalar(value)
     if scalar is None:
-        raise BindError(f"{where} is {describe(value)}, which does not say what '{pattern.name}' is.")
+        raise BindError(f"{where} is {in_words(value)}, which does not say what '{pattern.name}' is.")
     rank = {"vector": 1, "array": 1, "matrix": 2}.get(pattern.kind, 0)
     if pattern.kind == "struct" and len(words) == 2:
         element = natural_type(scope, where, value, how)
@@ -218,7 +219,7 @@ def _infer(
         return
     if len(shape) < rank:
         raise BindError(
-            f"{where} is {describe(value)}; '{pattern.name}' needs {rank} dimension{'s' * (rank > 1)} more."
+            f"{where} is {in_words(value)}; '{pattern.name}' needs {rank} dimension{'s' * (rank > 1)} more."
         )
     learn(words[0], scalar)
     for word, size in zip(words[1:], shape[len(shape) - rank :], strict=False):
@@ -260,7 +261,7 @@ def natural_type(scope: Scope, where: str, value: Any, how: Map) -> SlangType:
         return value.dtype
     shape, scalar = _shape_and_scalar(value)
     if scalar is None:
-        raise BindError(f"{where} is {describe(value)}, which has no Slang type of its own; name one with .map(...).")
+        raise BindError(f"{where} is {in_words(value)}, which has no Slang type of its own; name one with .map(...).")
     inner = shape[len(how.dims) :] if how.dims is not None else ()
     if not inner:
         return value.dtype if isinstance(value, NDBuffer) else scalar_type(scalar)

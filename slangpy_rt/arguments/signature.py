@@ -21,7 +21,7 @@ from slangpy_rt.arrays.value_ref import ValueRef
 from slangpy_rt.core.dtypes import SLANG_OF
 from slangpy_rt.core.errors import BindError
 from slangpy_rt.core.structs import fields_of
-from slangpy_rt.core.wording import describe
+from slangpy_rt.core.wording import in_words
 
 ARRAYS = frozenset({Tensor, NDBuffer})
 
@@ -68,7 +68,7 @@ def aliased(values: tuple[Any, ...]) -> bool:
 def endless(where: str, values: tuple[Any, ...]) -> BindError:
     """The error for arguments that hold themselves, or more levels than Python goes down."""
     found = next((v for v in values if isinstance(v, (list, tuple, Mapping))), values)
-    return BindError(f"{where}: an argument holds lists or dicts in each other without an end: {describe(found)}.")
+    return BindError(f"{where}: an argument holds lists or dicts in each other without an end: {in_words(found)}.")
 
 
 def _signer(kind: type) -> Callable[[Any], Any]:

@@ -15,7 +15,7 @@ import numpy as np
 
 from slangpy_rt.core.errors import BindError
 from slangpy_rt.core.structs import fields_of
-from slangpy_rt.core.wording import describe
+from slangpy_rt.core.wording import in_words
 
 # A stand-in may stand for another one; one that stands for itself has no end.
 _DEEPEST = 32
@@ -67,7 +67,7 @@ def _plain(value: Any, place: int, asked: list[Asked], depth: int) -> Any:
         return value
     if sort == "stand-in":
         if depth == _DEEPEST:
-            raise BindError(f"{describe(value)} stands for another value, and that for the next, without an end.")
+            raise BindError(f"{in_words(value)} stands for another value, and that for the next, without an end.")
         try:
             meant = value.__slang_arg__() if hasattr(kind, "__slang_arg__") else value.get_this()
         except BindError:  # which is said again, with the argument's name, where it is bound

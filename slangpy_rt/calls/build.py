@@ -41,7 +41,7 @@ from slangpy_rt.core.shapes import Shape, broadcast, spread
 from slangpy_rt.core.structs import to_python
 from slangpy_rt.core.target import KernelInfo
 from slangpy_rt.core.types import EntryPoint, FunctionSig, LayoutField, Param, SlangType
-from slangpy_rt.core.wording import describe
+from slangpy_rt.core.wording import in_words
 from slangpy_rt.runtime.diagnostics import Checked, Launcher
 
 if TYPE_CHECKING:
@@ -167,7 +167,7 @@ def _result(
         raise UnsupportedError(f"{where}: results of type '{returns.name}' are not supported.")
     kind = _RESULTS.get(asked) if asked is not None else None
     if asked is not None and kind is None:
-        raise BindError(f"{where}: _result={describe(asked)} is not one of 'numpy', 'tensor', 'ndbuffer', 'torch'.")
+        raise BindError(f"{where}: _result={in_words(asked)} is not one of 'numpy', 'tensor', 'ndbuffer', 'torch'.")
     kind = kind or result_kind(arguments)
     if not kind and shape:
         kind = "numpy" if any(leaf.mode == "array" for b in arguments for leaf in b.leaves) else "tensor"
@@ -202,7 +202,7 @@ def _result_with_tangent(
     device = scope.device
     if kind not in ("", "tensor", "ndbuffer"):
         raise BindError(f"{where}: a NumPy array has no room for the tangent; leave _result out or give a Tensor.")
-    if not kind and storage(returns).record:  # type: ignore[union-attr]
+    if not kind and storage(returns).struct:  # type: ignore[union-attr]
         kind = "tensor"
     if kind == "ndbuffer":
 

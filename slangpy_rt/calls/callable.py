@@ -20,7 +20,7 @@ from slangpy_rt.core.checks import table, text, whole
 from slangpy_rt.core.conversion import kind_of
 from slangpy_rt.core.errors import BindError, CompileError
 from slangpy_rt.core.types import FunctionSig
-from slangpy_rt.core.wording import describe
+from slangpy_rt.core.wording import in_words
 from slangpy_rt.runtime.core import DeviceCore
 from slangpy_rt.runtime.stream import lane_of
 from slangpy_rt.slang.declarations import find_overloads, python_signature
@@ -115,7 +115,7 @@ class SlangCallable(ABC):
             At the call, if the module declares no constant of that name.
         """
         if not isinstance(values, Mapping):
-            raise BindError(f"{self.name}.constants: {describe(values)} is no dict of values by name.")
+            raise BindError(f"{self.name}.constants: {in_words(values)} is no dict of values by name.")
         where = f"{self.name}.constants"
         frozen = {name: _frozen(f"{where}: '{name}'", v) for name, v in table(where, "values", values).items()}
 
@@ -138,7 +138,7 @@ class SlangCallable(ABC):
             At once, if the module has no such variable.
         """
         if values is not None and not isinstance(values, Mapping):
-            raise BindError(f"{self.name}.set: {describe(values)} is no dict of values by name.")
+            raise BindError(f"{self.name}.set: {in_words(values)} is no dict of values by name.")
         given = dict(zip(self._options.uniforms, self._values, strict=True)) | dict(values or {}) | named
         self._scope.uniforms(f"{self.name}.set", given)
         found = self._variant(("set", tuple(given)), lambda: replace(self._options, uniforms=tuple(given)))
@@ -148,7 +148,7 @@ class SlangCallable(ABC):
         """Say as what results come: ``Tensor``, ``NDBuffer``, ``numpy.ndarray`` or their names in lower case."""
         if kind is not None and not isinstance(kind, (str, type)):
             raise BindError(
-                f"{self.name}.return_type: {describe(kind)} is not one of 'numpy', 'tensor', 'ndbuffer', 'torch'."
+                f"{self.name}.return_type: {in_words(kind)} is not one of 'numpy', 'tensor', 'ndbuffer', 'torch'."
             )
         return self._variant(("return_type", kind), lambda: replace(self._options, returns=kind))
 
@@ -172,7 +172,7 @@ class SlangCallable(ABC):
             product *= int(n) if isinstance(n, (int, np.integer)) and n > 0 else 0
         if not 1 <= len(sizes) <= 3 or not 1 <= product <= 1024:
             raise BindError(
-                f"{self.name}.group_size: {describe(size)} is not one to three whole numbers whose product "
+                f"{self.name}.group_size: {in_words(size)} is not one to three whole numbers whose product "
                 "is 1 to 1024."
             )
         sizes = tuple(int(n) for n in sizes)
@@ -188,7 +188,7 @@ class SlangCallable(ABC):
         """
         if not all(isinstance(c, tuple) and len(c) in (2, 3) for c in conformances):
             raise BindError(
-                f"{self.name}.type_conformances: {describe(conformances)} are not tuples of an interface, a "
+                f"{self.name}.type_conformances: {in_words(conformances)} are not tuples of an interface, a "
                 "struct and, "
                 "if need be, a number."
             )
@@ -330,7 +330,7 @@ class SlangCallable(ABC):
     def _check_list(self, commands: Any) -> None:
         """Refuse what no call can be recorded in."""
         if not isinstance(commands, CommandList) or commands.device is not self._device:
-            raise BindError(f"{self.name}.append_to: {describe(commands)} is no command list of {self._device!r}.")
+            raise BindError(f"{self.name}.append_to: {in_words(commands)} is no command list of {self._device!r}.")
         if self._stream is not None:
             raise BindError(f"{self.name}.append_to: a list runs on one stream as a whole: commands.submit(stream).")
 
@@ -361,6 +361,6 @@ def _frozen(where: str, value: Any) -> Any:
     items = value if isinstance(value, (list, tuple)) else (value,)
     if len(items) > 4 or not all(kind_of(v) in "biuf" for v in items):
         raise BindError(
-            f"{where} is {describe(value)}; a number, or a list of up to four for a vector, was expected."
+            f"{where} is {in_words(value)}; a number, or a list of up to four for a vector, was expected."
         )
     return tuple(items) if isinstance(value, (list, tuple)) else value

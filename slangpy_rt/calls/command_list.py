@@ -18,7 +18,7 @@ from slangpy_rt.backends.extras import change, recording_of
 from slangpy_rt.core.checks import write_text
 from slangpy_rt.core.dtypes import element_type
 from slangpy_rt.core.errors import BindError, ShapeError
-from slangpy_rt.core.wording import describe
+from slangpy_rt.core.wording import in_words
 from slangpy_rt.runtime.diagnostics import Launcher
 from slangpy_rt.runtime.queues import Touches
 from slangpy_rt.runtime.stream import Stream, lane_of
@@ -147,7 +147,7 @@ class CommandList:
             If it is no list of this device.
         """
         if not isinstance(other, CommandList) or other.device is not self.device:
-            raise BindError(f"CommandList.append: {describe(other)} is no command list of {self.device!r}.")
+            raise BindError(f"CommandList.append: {in_words(other)} is no command list of {self.device!r}.")
         for c in list(other.calls):
             self._add(Call(c.title, c.dispatch, c.result, c.function, c.prepared, c.launcher, c.copies))
 
@@ -210,7 +210,7 @@ class CommandList:
         """
         if not is_whole(place) or not -len(self.calls) <= place < len(self.calls):
             raise BindError(
-                f"CommandList.update: there is no call {describe(place)}; the list has {len(self.calls)}."
+                f"CommandList.update: there is no call {in_words(place)}; the list has {len(self.calls)}."
             )
         place %= len(self.calls)
         old = self.calls[place]
@@ -309,7 +309,7 @@ class CommandList:
         """Arrays' memory as words, or as bytes where one is not made of words; see ``_in_parts``."""
         for array in arrays:
             if not isinstance(array, NDBuffer) or array.device is not self.device or not array.is_contiguous:
-                what = array.summary if isinstance(array, NDBuffer) else describe(array)
+                what = array.summary if isinstance(array, NDBuffer) else in_words(array)
                 raise BindError(f"CommandList.{method}: {what} is no contiguous array of {self.device!r}.")
         parts = self._in_parts(*arrays)
         size = 4 if parts or _are_words(arrays) else 1

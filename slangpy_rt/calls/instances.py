@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from slangpy_rt.arguments.adapters import describe
 from slangpy_rt.arrays.tensor import Tensor
 from slangpy_rt.calls.struct import Struct
 from slangpy_rt.core.checks import table
 from slangpy_rt.core.errors import BindError
 from slangpy_rt.core.shapes import as_shape
 from slangpy_rt.core.types import SlangType
+from slangpy_rt.core.wording import in_words
 
 
 class InstanceList:
@@ -94,7 +94,7 @@ class InstanceTensor:
         wanted = as_shape("InstanceTensor", shape)
         if not isinstance(data, Tensor) or data.dtype.name != struct.name or data.shape != wanted:
             raise BindError(
-                f"InstanceTensor: data is {describe(data)}; a Tensor<{struct.name}> of shape {wanted} was expected."
+                f"InstanceTensor: data is {in_words(data)}; a Tensor<{struct.name}> of shape {wanted} was expected."
             )
         self.struct = struct
         self.tensor = data
@@ -133,7 +133,7 @@ class InstanceTensor:
 def _check_struct(where: str, struct: Any) -> None:
     if not isinstance(struct, Struct):
         raise BindError(
-            f"{where}: struct is {describe(struct)}; a struct of a module was expected, as module.Ray is."
+            f"{where}: struct is {in_words(struct)}; a struct of a module was expected, as module.Ray is."
         )
 
 

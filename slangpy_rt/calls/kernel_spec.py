@@ -16,7 +16,7 @@ from slangpy_rt.arguments.scope import Scope
 from slangpy_rt.calls.launch_geometry import MAX_WALKING, add_rows, group_of, groups_of, reach, tiles, widen
 from slangpy_rt.calls.operands import Leaf, identifier, names_of, operand, trees_of
 from slangpy_rt.calls.spelling import Spelling
-from slangpy_rt.calls.struct_fields import records_of
+from slangpy_rt.calls.struct_fields import struct_layouts
 from slangpy_rt.core.errors import BindError, UnsupportedError
 from slangpy_rt.core.shapes import Coalesced, Shape, align, coalesce
 from slangpy_rt.core.types import EntryPoint, FunctionSig, Param
@@ -129,7 +129,7 @@ def describe_call(
         rows=rows,
         method=bool(sig.owner) and not sig.static,
         group=group,
-        records=records_of(bounds, spell),
+        structs=struct_layouts(bounds, spell),
         constants=(
             *_constants(said, scope, options, spell),
             *((_DETERMINISTIC,) if device.deterministic and backward else ()),
@@ -189,7 +189,7 @@ def describe_dispatch(
         entry=target.entry,
         group=entry.group_size,
         raw=True,
-        records=records_of(bounds, spell),
+        structs=struct_layouts(bounds, spell),
         constants=_constants(title, scope, options, spell),
         assigned=tuple((spell.own(name), trees[k]) for k, (name, _) in enumerate(uniforms)),
         hidden=spell.hidden,

@@ -22,7 +22,7 @@ from slangpy_rt.core.conversion import describe_name, is_number
 from slangpy_rt.core.dtypes import element_type
 from slangpy_rt.core.errors import BindError
 from slangpy_rt.core.types import ModuleInfo, StructInfo
-from slangpy_rt.core.wording import describe
+from slangpy_rt.core.wording import in_words
 from slangpy_rt.runtime.core import a_device
 from slangpy_rt.slang.declarations import find_overloads
 
@@ -271,7 +271,7 @@ def _source(
     from slangpy_rt.slang.source import Source
 
     if isinstance(link, Module) or not isinstance(link, Sequence) or not all(isinstance(m, Module) for m in link):
-        raise BindError(f"{where}: link is {describe(link)}; a list of modules was expected.")
+        raise BindError(f"{where}: link is {in_words(link)}; a list of modules was expected.")
     for module in link:
         if module.device is not device:
             raise BindError(f"module '{name}': link has {module!r}, which is for another device than {device!r}.")
@@ -299,7 +299,7 @@ def _macro(where: str, name: str, value: Any) -> str:
     if isinstance(value, str):
         return checked_text(where, f"defines['{name}']", value)
     if not is_number(value):
-        raise BindError(f"{where}: defines['{name}'] is {describe(value)}; a number or text was expected.")
+        raise BindError(f"{where}: defines['{name}'] is {in_words(value)}; a number or text was expected.")
     if isinstance(value, int) and abs(value) >= 2**64:
-        raise BindError(f"{where}: defines['{name}'] is {describe(value)}; at most 64 bits were expected.")
+        raise BindError(f"{where}: defines['{name}'] is {in_words(value)}; at most 64 bits were expected.")
     return str(value)

@@ -20,7 +20,7 @@ from slangpy_rt.backends.base import Buffer, Dispatch, Kernel, SharedBuffer
 from slangpy_rt.calls.result import Result
 from slangpy_rt.core.errors import BindError
 from slangpy_rt.core.shapes import Shape
-from slangpy_rt.core.wording import describe
+from slangpy_rt.core.wording import in_words
 from slangpy_rt.runtime.diagnostics import Launcher
 from slangpy_rt.runtime.foreign_stream import foreign_stream
 
@@ -344,7 +344,7 @@ class PreparedCall:
                 entries = len(leaf.generator.scalars())
             for x in block[at : at + entries] if leaf.mode == "value" else ():
                 if leaf.scalar != "double" and _MAX_FLOAT < abs(x) < inf:
-                    return f"argument '{leaf.name}' is {describe(x)}, which does not fit '{leaf.type.name}'"
+                    return f"argument '{leaf.name}' is {in_words(x)}, which does not fit '{leaf.type.name}'"
             at += entries
         return ""
 

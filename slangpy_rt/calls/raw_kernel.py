@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from slangpy_rt.arguments.adapters import describe
 from slangpy_rt.arguments.computed import is_whole
 from slangpy_rt.arguments.options import Options
 from slangpy_rt.arguments.scope import Scope
@@ -16,6 +15,7 @@ from slangpy_rt.calls.callable import SlangCallable
 from slangpy_rt.calls.command_list import Call, CommandList
 from slangpy_rt.core.errors import BindError
 from slangpy_rt.core.types import EntryPoint, FunctionSig, SlangType
+from slangpy_rt.core.wording import in_words
 from slangpy_rt.slang.declarations import gone
 
 if TYPE_CHECKING:
@@ -127,13 +127,13 @@ class Kernel(SlangCallable):
         given = threads if isinstance(threads, (tuple, list)) else (threads,)
         if not 1 <= len(given) <= 3 or not all(is_whole(n) and n >= 0 for n in given):
             raise BindError(
-                f"{self.name}.dispatch: threads is {describe(threads)}; "
+                f"{self.name}.dispatch: threads is {in_words(threads)}; "
                 "give one to three whole numbers of at least 0."
             )
         size = tuple(int(n) for n in given)
         if max(size) > _MOST_THREADS:
             raise BindError(
-                f"{self.name}.dispatch: threads is {describe(threads)}; at most {_MOST_THREADS} each way."
+                f"{self.name}.dispatch: threads is {in_words(threads)}; at most {_MOST_THREADS} each way."
             )
         self._scope.look()
         values = (*args, *named.values(), *self._values)

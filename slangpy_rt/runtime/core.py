@@ -30,7 +30,7 @@ from slangpy_rt.core.log import log, milliseconds
 from slangpy_rt.core.shapes import Shape
 from slangpy_rt.core.target import Caps
 from slangpy_rt.core.weak import WeakMembers, WeakValues
-from slangpy_rt.core.wording import describe
+from slangpy_rt.core.wording import in_words
 from slangpy_rt.runtime.diagnostics import Diagnostics
 from slangpy_rt.runtime.downloads import Transfers
 from slangpy_rt.runtime.follower import Follower
@@ -400,7 +400,7 @@ if hasattr(os, "register_at_fork"):
 def a_device(where: str, value: Any) -> Any:
     """Check that an argument named device is a Device, and return it."""
     if not isinstance(value, DeviceCore):
-        raise BindError(f"{where}: device is {describe(value)}; a Device was expected, as spy.Device('cpu') is.")
+        raise BindError(f"{where}: device is {in_words(value)}; a Device was expected, as spy.Device('cpu') is.")
     return value
 
 
