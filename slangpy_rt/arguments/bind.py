@@ -1,4 +1,4 @@
-"""Binding: one argument fitted to one parameter, every question of its own answered.
+"""Binding: fits one argument to one parameter, and answers every question that concerns it alone.
 
 What arguments have to agree on among each other is decided in ``calls.build``; which function they are for in
 ``resolve``.
@@ -149,7 +149,7 @@ def bind(where: str, scope: Scope, param: Param, value: Any, how: Map = NO_MAP) 
 
 
 def _stand_in_feed(where: str, device: DeviceCore, value: Any, other: Any, stand_in: Any, inner: Bound) -> Feed:
-    """How what a value stands for reaches the kernel, if need be by converting the value at each call."""
+    """Return the feed of a value that stands for another, if need be one that converts it at each call."""
     if not isinstance(stand_in, Adapter):
         return ConvertedFeed(stand_in, inner.feed, inner.access != "in")
     try:
@@ -193,7 +193,7 @@ def bind_whole(where: str, scope: Scope, param: Param, value: Any) -> Bound:
 
 
 def _slang_converts(type_: SlangType, param: Param) -> bool:
-    """Whether Slang makes a parameter's value of one of another type, unasked."""
+    """Return whether Slang converts a value of that type to the parameter's, without a cast."""
     if param.type.kind in ("generic", "interface"):
         return True
     numbers = ("scalar", "vector", "matrix")
@@ -225,7 +225,7 @@ def bind_result(where: str, scope: Scope, type_: SlangType, value: Any, how: Map
 
 
 def _mapped(bound: Bound, dims: tuple[int, ...]) -> Bound:
-    """The argument along those call dimensions. A diagonal is not all of an array: the rest has to stay."""
+    """Return the argument along those call dimensions. A diagonal is a part of an array: the rest is kept."""
     feed = bound.feed
     if len(set(dims)) < len(dims) and bound.access != "in":
         feed = feed.partial()
@@ -248,7 +248,7 @@ def _bind(where: str, scope: Scope, param: Param, value: Any, how: Map) -> Bound
             )
         if bound.struct is not None:
             check_native(where, device, element, f"'{type_.name}'")
-        return as_tensor(bound, type_, rank)
+        return as_tensor(where, bound, type_, rank)
     if type_.kind == "struct" and type_.name in _BYTES and is_ours(type_):
         return bind_bytes(where, scope, param, value)
     if type_.kind == "pointer":
@@ -309,7 +309,7 @@ def _bind_scalar(where: str, device: DeviceCore, name: str, type_: SlangType, st
 
 
 def _bind_enum(where: str, param: Param, value: Any) -> Bound:
-    """A case by its name, or a Python enum by its value."""
+    """Bind a case of an enum by its name, or a Python enum by its value."""
     type_ = param.type
     case_of(where, type_, value)
     feed = EnumFeed(lambda v: case_of(where, type_, v))
@@ -334,7 +334,7 @@ def _bind_ref(where: str, scope: Scope, param: Param, value: ValueRef) -> Bound:
 
 
 def _bind_records(where: str, scope: Scope, param: Param, value: list[Any], stored: Storage) -> Bound:
-    """A list of structs' values, which makes a structured array."""
+    """Bind a list of structs' values, of which each call makes a structured array."""
     if param.direction != "in":
         raise BindError(
             f"{where} is {in_words(value)} and would be written to; pass a structured array, a Tensor or a dict of "

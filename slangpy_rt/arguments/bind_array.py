@@ -35,7 +35,7 @@ _CONTAINERS = {
     "DiffTensor": 2, "WDiffTensor": 2, "RWDiffTensor": 2,
 }  # fmt: skip
 
-# What arrays of bfloat16 are for.
+# The end of messages on arrays of bfloat16.
 _NARROW = "which functions read where they take floats or vectors of floats, and do not write"
 # Host values up to this many scalars travel in the argument block: two float4x4.
 _MAX_VALUE_SCALARS = 32
@@ -76,7 +76,7 @@ def bind_array(
 
 
 def bind_bytes(where: str, scope: Scope, param: Param, value: Any) -> Bound:
-    """An array as bytes, whatever its elements are."""
+    """Bind an array as bytes, whatever its elements are."""
     type_, device = param.type, scope.device
     access = "inout" if type_.name.startswith("RW") else "in"
     if isinstance(value, NDBuffer):
@@ -99,7 +99,7 @@ def bind_bytes(where: str, scope: Scope, param: Param, value: Any) -> Bound:
 
 
 def bind_pointer(where: str, scope: Scope, param: Param, value: Any) -> Bound:
-    """An array's address, or a number that is one."""
+    """Bind an array's address, or a number that is one."""
     type_ = param.type
     assert type_.element is not None
     if "pointers" not in scope.device.caps.features:
@@ -121,15 +121,15 @@ def bind_pointer(where: str, scope: Scope, param: Param, value: Any) -> Bound:
     return replace(bound, type=type_, mode="pointer", shape=(), strides=())
 
 
-def as_tensor(bound: Bound, type_: SlangType, rank: int) -> Bound:
-    """An array argument whose last dimensions are handed over whole; the call runs along those before them.
+def as_tensor(where: str, bound: Bound, type_: SlangType, rank: int) -> Bound:
+    """Bind an array's last dimensions whole; the call runs along those before them.
 
     A value becomes impossible, because a view needs an address.
     """
     if bound.mode != "array":
-        raise BindError(f"argument '{bound.name}': '{type_.name}' takes an array with dimensions.")
+        raise BindError(f"{where} has no dimensions; '{type_.name}' takes an array.")
     if bound.via:
-        raise BindError(f"argument '{bound.name}' is an array of bfloat16, {_NARROW}; pass tensor.float() here.")
+        raise BindError(f"{where} is an array of bfloat16, {_NARROW}; pass tensor.float() here.")
     feed = bound.feed.in_device_memory() if isinstance(bound.feed, HostCopyFeed) else bound.feed
     outer = len(bound.shape) - rank
     return replace(
@@ -139,7 +139,7 @@ def as_tensor(bound: Bound, type_: SlangType, rank: int) -> Bound:
 
 
 def container(type_: SlangType) -> tuple[SlangType, int, bool] | None:
-    """Element, rank and writability of a parameter that takes a whole array."""
+    """Return element, rank and writability of a parameter that takes a whole array; None for any other."""
     head = type_.name.partition("<")[0]
     if type_.kind != "struct" or len(type_.arguments) != _CONTAINERS.get(head) or not is_ours(type_):
         return None
@@ -149,7 +149,7 @@ def container(type_: SlangType) -> tuple[SlangType, int, bool] | None:
 
 
 def is_ours(type_: SlangType) -> bool:
-    """Whether a struct with the name of one of ours is that, and not a user's: the fields of ours have such names."""
+    """Return whether a struct with the name of one of this package's is that: its fields begin with ``_spy_``."""
     return not type_.fields or type_.fields[0].name.startswith("_spy_")
 
 
@@ -165,7 +165,7 @@ def stored_as(where: str, type_: SlangType) -> Storage:
 
 
 def check_scalars(where: str, device: DeviceCore, stored: Storage) -> None:
-    """Refuse what the device cannot load, of structs in any field."""
+    """Refuse a type that the device cannot load; of a struct, that of any field."""
     if not stored.struct:
         check_scalar(where, device, stored.scalar)
         return
@@ -197,7 +197,7 @@ def check_native(where: str, device: DeviceCore, element: SlangType, what: str) 
 
 
 def _widened(where: str, layout: Layout, type_: SlangType, access: str) -> str:
-    """What loads elements as ``type_`` that are kept as bfloat16; empty for other arrays."""
+    """Return the name of what loads bfloat16 elements as ``type_``; empty for other arrays."""
     if layout.element is not BFLOAT16:
         return ""
     if type_.scalar != "float" or type_.kind not in ("scalar", "vector") or access != "in":
@@ -206,7 +206,7 @@ def _widened(where: str, layout: Layout, type_: SlangType, access: str) -> str:
 
 
 def _holds(element: SlangType, type_: SlangType) -> bool:
-    """Whether an array of one type makes another one, its last dimensions being the other's own."""
+    """Return whether an array of one type can serve as one of another, its last dimensions being the element's."""
     if element.name == type_.name or (type_.kind == "array" and type_.element and _holds(element, type_.element)):
         return True
     return element.kind in ("scalar", "enum") and element.scalar == type_.scalar
@@ -221,7 +221,7 @@ def _bind_host(
     access: str,
     value: Any,
 ) -> Bound:
-    """Host data: an array, or a list or tuple that makes one."""
+    """Bind data of the host: an array, or a list or tuple that makes one."""
     scalar, inner, dtype = stored.scalar, stored.dims, stored.dtype
     is_array = isinstance(value, np.ndarray)
     array = as_array(where, value)
@@ -266,7 +266,7 @@ def _bind_host(
 
 
 def _usable_strides(array: npt.NDArray[Any], stored: Storage, outer: int) -> Shape | None:
-    """Strides in scalars of a host array that kernels can use where it lies; None of one that they cannot."""
+    """Return the strides, in scalars, of a host array that kernels can use where it lies; None if they cannot."""
     dtype = stored.dtype
     if array.dtype != dtype or not array.dtype.isnative or not array.flags.aligned:
         return None
@@ -309,7 +309,7 @@ def _check_dtype(
 
 
 def _split(where: str, type_: SlangType, shape: Shape, inner: Shape, value: Any) -> Shape:
-    """The call dimensions of an array's shape, once the element's own are taken off its end."""
+    """Return the call dimensions of an array's shape: those before the element's own."""
     outer = shape[: len(shape) - len(inner)] if len(inner) <= len(shape) else None
     if outer is None or shape[len(outer) :] != inner:
         told = value.summary if isinstance(value, NDBuffer) else value
@@ -321,7 +321,7 @@ def _split(where: str, type_: SlangType, shape: Shape, inner: Shape, value: Any)
 
 
 def _list_fits(array: npt.NDArray[Any], dtype: np.dtype[Any]) -> bool:
-    """Whole numbers in a list have no width: they fit an integer type that holds each of them."""
+    """Return whether whole numbers of a list, which have no width, fit an integer type: it holds each of them."""
     if array.dtype.kind not in "iu" or dtype.kind not in "iu" or array.size == 0:
         return array.size == 0
     bounds = np.iinfo(dtype)
@@ -329,7 +329,7 @@ def _list_fits(array: npt.NDArray[Any], dtype: np.dtype[Any]) -> bool:
 
 
 def _list_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Numbers in a list have no width: to overloads they are ints and floats."""
+    """Return the dtype that a list of numbers, which have no width, has to overloads: int or float."""
     return np.dtype({"i": "i4", "f": "f4"}.get(dtype.kind, dtype))
 
 

@@ -40,19 +40,19 @@ class Generator(ABC):
 
     @abstractmethod
     def key(self) -> Any:
-        """Equal for generators which one prepared call can serve; ``values`` are no part of it."""
+        """Return a value that is equal for generators which one prepared call can serve; it leaves ``values`` out."""
 
     def scalars(self) -> tuple[str, ...]:
-        """Slang scalar types of ``values``."""
+        """Return the Slang scalar types of ``values``."""
         return ()
 
     def values(self) -> tuple[Any, ...]:
-        """Numbers that travel with each call."""
+        """Return the numbers that travel with each call."""
         return ()
 
     @abstractmethod
     def check(self, where: str, type_: SlangType) -> None:
-        """See whether a parameter can take it, in a call of any shape.
+        """Refuse a parameter that cannot take the generator in a call of any shape.
 
         Parameters
         ----------
@@ -71,7 +71,7 @@ class Generator(ABC):
     def expression(
         self, where: str, type_: SlangType, values: Sequence[str], rank: int, dims: Shape | None = None
     ) -> str:
-        """Slang text of one element.
+        """Return the Slang text of one element.
 
         Parameters
         ----------
@@ -111,7 +111,7 @@ def components(
     dim: int = -1,
     scalars: frozenset[str] = INTEGERS,
 ) -> int:
-    """How many numbers a parameter takes: 1 of ``int``, 2 of ``int2`` and ``int[2]``.
+    """Return how many numbers a parameter takes: 1 of ``int``, 2 of ``int2`` and ``int[2]``.
 
     Raises
     ------

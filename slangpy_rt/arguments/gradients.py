@@ -38,7 +38,7 @@ _HOW_IN = "pass a Tensor as tensor.with_grads(grad_in=gradient), or diff_pair(No
 def with_gradients(
     where: str, scope: Scope, param: Param, bound: Bound, value: Any, how: Map, derivative: str
 ) -> Bound:
-    """An argument with the gradients that its value carries.
+    """Return an argument with the gradients that its value carries.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ def with_gradients(
 
 
 def bind_seed(where: str, scope: Scope, returns: SlangType, value: Any, how: Map) -> Bound | None:
-    """The result's gradient, which ``bwds`` reads; None if Slang does not differentiate the result.
+    """Bind the result's gradient, which ``bwds`` reads; None if Slang does not differentiate the result.
 
     Raises
     ------
@@ -80,7 +80,7 @@ def bind_seed(where: str, scope: Scope, returns: SlangType, value: Any, how: Map
 
 
 def tangent_of(where: str, scope: Scope, bound: Bound, value: Any) -> Bound:
-    """A result with the tangent that ``fwds`` writes.
+    """Return a result with the tangent that ``fwds`` writes.
 
     Raises
     ------
@@ -96,7 +96,7 @@ def tangent_of(where: str, scope: Scope, bound: Bound, value: Any) -> Bound:
 
 
 def differentiates(scope: Scope, type_: SlangType) -> bool:
-    """Whether Slang differentiates values of a type."""
+    """Return whether Slang differentiates values of a type."""
     if type_.kind == "array" and type_.element is not None:
         return differentiates(scope, scope.struct(type_.element))
     if type_.kind == "struct":
@@ -105,7 +105,7 @@ def differentiates(scope: Scope, type_: SlangType) -> bool:
 
 
 def assigned(bound: Bound, shape: Shape, together: bool) -> Bound:
-    """An argument whose fresh gradients are written where a call of that shape has exactly one value for each place.
+    """Return an argument whose fresh gradients are written, if a call of that shape has one value for each place.
 
     ``together`` says that several arguments add to gradients in one buffer.
     """
@@ -123,7 +123,7 @@ def assigned(bound: Bound, shape: Shape, together: bool) -> Bound:
 def _walk(
     where: str, scope: Scope, type_: SlangType, bound: Bound, value: Any, active: bool, derivative: str
 ) -> Bound:
-    """Gradients for every place of an argument that is differentiated."""
+    """Return an argument with gradients at every place that is differentiated."""
     feed = bound.feed
     if isinstance(feed, ConvertedFeed) and not isinstance(value, DiffPair):
         inner = _walk(where, scope, type_, replace(bound, feed=feed.inner), feed.convert(value), active, derivative)
@@ -170,7 +170,7 @@ def _walk(
 
 
 def _attach(scope: Scope, bound: Bound, grad_in: Bound | None, grad_out: Bound | None) -> Bound:
-    """Gradients joined to the places of an array, all taken apart alike."""
+    """Join gradients to the places of an array, all taken apart alike."""
     if bound.mode == "parts":
         inside = _active_fields(scope, bound.type)
         parts = []
@@ -187,7 +187,7 @@ def _attach(scope: Scope, bound: Bound, grad_in: Bound | None, grad_out: Bound |
 
 
 def _found(find: Callable[[Any], Any], gradient: Bound | None) -> Bound | None:
-    """A gradient that is found in its argument's value."""
+    """Let the feed of a gradient find it in the argument's value."""
     return gradient and replace(gradient, feed=ConvertedFeed(find, gradient.feed, False))
 
 
@@ -200,7 +200,7 @@ def _found_by(convert: Callable[[Any], Any], bound: Bound) -> Bound:
 
 
 def _gradient(where: str, scope: Scope, bound: Bound, type_: SlangType, array: Any, access: str) -> Bound:
-    """A gradient along the call as its argument is."""
+    """Bind a gradient, which runs along the call as its argument does."""
     stored = stored_as(where, type_)
     name = f"{bound.name}.grad_{'in' if access == 'in' else 'out'}"
     found = bind_array(f"{where}: gradient", scope.device, name, type_, stored, "in", array)
@@ -208,7 +208,7 @@ def _gradient(where: str, scope: Scope, bound: Bound, type_: SlangType, array: A
 
 
 def _whole(where: str, scope: Scope, bound: Bound, value: Any, derivative: str) -> Bound:
-    """A whole array that knows where its gradients are."""
+    """Return an array that is handed over whole, with its gradients."""
     found = container(bound.type)
     if found is None or not bound.type.name.partition("<")[0].endswith("DiffTensor"):
         return bound
@@ -231,7 +231,7 @@ def _whole(where: str, scope: Scope, bound: Bound, value: Any, derivative: str) 
 
 
 def _whole_tangents(where: str, scope: Scope, bound: Bound, value: Any, element: SlangType, rank: int) -> Bound:
-    """A whole array with the tangents that loads read, in place of what ``bwds`` adds to, and that stores write."""
+    """Return a whole array with its tangents: as ``grad_out`` those it reads, as ``grad_in`` those it writes."""
     grads = value.layout.grads if isinstance(value, NDBuffer) else None
     if grads is None:
         return bound
@@ -249,11 +249,11 @@ def _whole_gradient(
 ) -> Bound:
     name = f"{bound.name}.grad_{'in' if access == 'seed' else 'out'}"
     flat = bind_array(where, scope.device, name, element, stored_as(where, element), "in", array)
-    return replace(as_tensor(flat, bound.type, rank), access=access, mapped=bound.mapped)
+    return replace(as_tensor(f"{where}: gradient", flat, bound.type, rank), access=access, mapped=bound.mapped)
 
 
 def _cell(where: str, scope: Scope, bound: Bound, value: DiffPair, derivative: str) -> Bound:
-    """One value whose gradient is a cell of its own."""
+    """Return a single value with its gradient, which is a cell of device memory."""
     stored = stored_as(where, bound.type)
     if stored.struct:
         raise UnsupportedError(f"{where}: a pair of structs is not supported; give a dict of pairs, one a field.")
@@ -278,7 +278,7 @@ def _cell(where: str, scope: Scope, bound: Bound, value: DiffPair, derivative: s
 
 
 def _seed(where: str, scope: Scope, param: Param, type_: SlangType, value: Any, how: Map) -> Bound:
-    """The gradient of something the function writes."""
+    """Bind the gradient of something that the function writes."""
 
     def seed(v: Any) -> Any:
         return _gradients_in(where, scope, type_, v)
@@ -290,7 +290,7 @@ def _seed(where: str, scope: Scope, param: Param, type_: SlangType, value: Any, 
 
 
 def _gradients_in(where: str, scope: Scope, type_: SlangType, value: Any) -> Any:
-    """What a value, or each of its parts, holds as the gradient to read; 0 for fields that have none."""
+    """Return the gradient to read of a value, or of each of its parts; 0 for fields that have none."""
     if isinstance(value, NDBuffer):
         if value.layout.grads is None or value.layout.grads.into is None:
             raise BindError(f"{where} is {in_words(value)} without a gradient to read; {_HOW_IN}.")
@@ -314,7 +314,7 @@ def _gradients_in(where: str, scope: Scope, type_: SlangType, value: Any) -> Any
 
 
 def _zeros(type_: SlangType) -> Any:
-    """A value of a type of which nothing is used."""
+    """Return zeros as a value of a type, for a field that is not used."""
     if type_.kind == "struct":
         return {f.name: _zeros(f.type) for f in type_.fields}
     stored = storage(type_)
@@ -322,7 +322,7 @@ def _zeros(type_: SlangType) -> Any:
 
 
 def _as_seeds(scope: Scope, bound: Bound, type_: SlangType) -> Bound:
-    """Every place that Slang differentiates a seed, and the others unused."""
+    """Make every place that Slang differentiates a seed, and the others unused."""
     bound = _apart(bound, type_)
     if bound.mode == "parts":
         inside = _active_fields(scope, type_)
@@ -345,18 +345,18 @@ def _unused(bound: Bound) -> Bound:
 
 
 def _active_fields(scope: Scope, type_: SlangType) -> set[str] | None:
-    """The fields that Slang differentiates a struct in; None for all of a type."""
+    """Return the fields of a struct that Slang differentiates; None for a type that is no struct."""
     if type_.kind != "struct":
         return None
     found = scope.source.type(f"{type_.name}.Differential")
     own = {f.name for f in type_.fields}
     names = {f.name for f in found.type.fields} & own if isinstance(found, StructInfo) else set()
-    # A Differential by hand may use other names; Slang then knows which is for which.
+    # A Differential that the user wrote may name its fields otherwise; Slang then knows which is for which.
     return names or own - {f.name for f in type_.fields if f.no_diff}
 
 
 def _apart(bound: Bound, type_: SlangType) -> Bound:
-    """An array of structs as a struct of arrays, which lie in the same memory."""
+    """Return an array of structs as a struct of arrays, which lie in the same memory."""
     if bound.mode != "array" or bound.struct is None:
         return bound
     stored = storage(type_)

@@ -37,7 +37,7 @@ class Map:
     fields: tuple[tuple[str, Map], ...] = ()
 
     def field(self, name: str) -> Map:
-        """What was said of one field."""
+        """Return what the user said of one field."""
         return dict(self.fields).get(name, NO_MAP)
 
     def __str__(self) -> str:
@@ -50,7 +50,7 @@ NO_MAP = Map()
 
 
 def read_map(where: str, value: Any, depth: int = 0) -> Map:
-    """What a user gives to ``map`` for one argument.
+    """Read what a user gives to ``map`` for one argument.
 
     Parameters
     ----------

@@ -134,7 +134,7 @@ class rand_float(Generator):
 
 
 def _filled(type_: SlangType, array: str) -> str:
-    """An array of as many numbers as the parameter takes, as it takes them."""
+    """Return the text of as many numbers as a parameter takes, in its type."""
     if type_.kind == "array":
         return array
     return f"_spy_vectorOf({array})" if type_.shape else f"{array}[0]"
@@ -153,7 +153,7 @@ def _float(name: str, value: Any) -> float:
 
 
 def _spread(low: float, high: float) -> tuple[float, float, float]:
-    """What ``randFloat`` computes with: the lowest value, the width, and the most that may be added.
+    """Return the numbers that ``randFloat`` takes: the lowest value, the width, and the most that may be added.
 
     Raises
     ------
@@ -176,7 +176,7 @@ def _spread(low: float, high: float) -> tuple[float, float, float]:
 
 
 def _hashed(x: int) -> int:
-    """Thomas Wang's integer hash of 32 bits, as ``wangHash`` of the Slang module computes it."""
+    """Return Thomas Wang's integer hash of 32 bits, as ``wangHash`` of the Slang module computes it."""
     x = (x ^ 61) ^ (x >> 16)
     x = x * 9 & _MAX_UINT
     x ^= x >> 4

@@ -63,7 +63,7 @@ class Scope(Follower):
         self._lock = threading.RLock()
 
     def look(self) -> None:
-        """``check``, if it is due."""
+        """Call ``check``, if it is due."""
         if monotonic() >= self.due:
             self.check()
 
@@ -94,13 +94,13 @@ class Scope(Follower):
         with self._lock:
             old, self.source = self.source, self.source.renewed()
             old.close()
-            # First all of them forget: none may run the old text because another could not follow.
+            # All forget before the first one follows: if one cannot follow, the others still do not run the old text.
             self.forget()
             try:
                 for follower in list(self.followers):
                     follower.source_changed()
             finally:
-                # What other threads made meanwhile is of both texts.
+                # Other threads may have prepared calls meanwhile, of the old text or the new one.
                 self.forget()
 
     def forget(self) -> None:
@@ -111,13 +111,13 @@ class Scope(Follower):
             follower.forget()
 
     def struct(self, type_: SlangType) -> SlangType:
-        """A struct with its fields, which reflection leaves out inside containers and pointers."""
+        """Return a struct with its fields, which reflection leaves out inside containers and pointers."""
         if type_.kind == "struct" and not type_.fields:
             return _plain(self.source.type(type_.name)) or type_
         return type_
 
     def uniforms(self, where: str, names: Iterable[str]) -> dict[str, Param]:
-        """The module's global ``uniform`` variables by name, ``names`` among them.
+        """Return the module's global ``uniform`` variables by name, ``names`` among them.
 
         Raises
         ------
@@ -132,7 +132,7 @@ class Scope(Follower):
         return known
 
     def named(self, where: str, name: str) -> SlangType:
-        """A type by its name in Slang.
+        """Return a type by its name in Slang.
 
         Raises
         ------

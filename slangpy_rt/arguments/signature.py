@@ -1,4 +1,4 @@
-"""Signatures: what tells calls apart. Two calls whose arguments sign alike are served by one prepared call."""
+"""Signatures: two calls whose arguments have equal signatures are served by one prepared call."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ class Signers(dict[type, Callable[[Any], Any]]):
 
 
 def signature(value: Any) -> Any:
-    """A hashable value that is equal for arguments which one prepared call can serve."""
+    """Return a hashable value that is equal for arguments which one prepared call can serve."""
     return SIGNERS[type(value)](value)
 
 
 def aliased(values: tuple[Any, ...]) -> bool:
-    """Whether two of the values add to gradients in memory that overlaps, by their spans."""
+    """Return whether two of the values add to gradients in memory that overlaps, by their spans."""
     spans: list[tuple[int, int]] = []
     for value in values:
         if type(value) in ARRAYS:
-            # As in ``_gradient_spans``, which is one frame a value.
+            # The same as ``_gradient_spans`` does, without a frame for each value.
             grads = value.layout.grads
             if grads is not None and grads.out is not None and not grads.fresh:
                 low, high = grads.out.span
@@ -66,13 +66,13 @@ def aliased(values: tuple[Any, ...]) -> bool:
 
 
 def endless(where: str, values: tuple[Any, ...]) -> BindError:
-    """The error for arguments that hold themselves, or more levels than Python goes down."""
+    """Return the error for arguments that hold themselves, or more levels than Python goes down."""
     found = next((v for v in values if isinstance(v, (list, tuple, Mapping))), values)
     return BindError(f"{where}: an argument holds lists or dicts in each other without an end: {in_words(found)}.")
 
 
 def _signer(kind: type) -> Callable[[Any], Any]:
-    """How values of a type sign."""
+    """Return the function that makes signatures of values of a type."""
     if issubclass(kind, NDBuffer):
         return _layout
     if issubclass(kind, np.void):
@@ -111,7 +111,7 @@ def _signer(kind: type) -> Callable[[Any], Any]:
 
 
 def _refused(value: Any) -> Any:
-    """A signature like no other: no prepared call has it, and ``bind`` says what is wrong with the value."""
+    """Return a signature like no other: no prepared call has it, and ``bind`` says what is wrong with the value."""
     return object()
 
 
@@ -180,7 +180,7 @@ def _sign_stand_in(stand_in: Callable[[Any], Any], value: Any) -> Any:
 
 
 def _gradient_spans(value: Any) -> list[tuple[int, int]]:
-    """From where to where the gradients lie that a value has added to."""
+    """Return the addresses between which a value has gradients that are added to."""
     if isinstance(value, NDBuffer):
         grads = value.layout.grads
         # New memory is nobody else's.

@@ -34,7 +34,7 @@ PAIR = "DifferentialPair<"
 
 
 def parts_of(where: str, scope: Scope, param: Param, value: Any) -> Parts | None:
-    """How to take a value apart for a parameter, or None for one that stays whole."""
+    """Return how to take a value apart for a parameter, or None for one that stays whole."""
     type_ = param.type
     if type_.name.startswith(PAIR):
         return _pair_parts(where, scope, type_, value)
@@ -65,17 +65,17 @@ def parts_of(where: str, scope: Scope, param: Param, value: Any) -> Parts | None
 
 
 def holds_one_array(type_: SlangType) -> bool:
-    """Whether a struct consists of one array parameter, as ``MLP`` does, and is bound as that array."""
+    """Return whether a struct has one field, an array, as ``MLP`` has, and is bound as that array."""
     return type_.kind == "struct" and len(type_.fields) == 1 and container(type_.fields[0].type) is not None
 
 
 def one_part(type_: SlangType) -> Parts:
-    """A value for the only field of a struct."""
+    """Return how to take a value for the only field of a struct."""
     return (lambda v: (v,)), [(f".{f.name}", f.name, f.type) for f in type_.fields]
 
 
 def concrete(where: str, scope: Scope, type_: SlangType, value: Any) -> SlangType:
-    """The struct that a value brings for a parameter of an interface type."""
+    """Return the struct that a value brings for a parameter of an interface type."""
     if isinstance(value, NDBuffer):
         found: Any = value.dtype
     else:
@@ -101,7 +101,7 @@ def structs_array(
     shape: tuple[int, ...],
     named: Named | None = None,
 ) -> npt.NDArray[Any]:
-    """Structs' values in nested lists as a structured array."""
+    """Return structs' values in nested lists as a structured array."""
     out = np.zeros(shape, stored.dtype)
     for place in np.ndindex(*shape):
         item: Any = value
@@ -112,7 +112,7 @@ def structs_array(
 
 
 def rows_of(where: str, value: Any) -> tuple[int, ...]:
-    """The shape of nested lists of structs' values."""
+    """Return the shape of nested lists of structs' values."""
     if not isinstance(value, list):
         return ()
     inner = {rows_of(f"{where}[{k}]", item) for k, item in enumerate(value)}
@@ -122,7 +122,7 @@ def rows_of(where: str, value: Any) -> tuple[int, ...]:
 
 
 def _pair_parts(where: str, scope: Scope, type_: SlangType, value: Any) -> Parts:
-    """A value and its derivative for a parameter that takes both as a pair."""
+    """Return how to take a pair of a value and its derivative apart, for a parameter that takes both."""
     primal = type_.arguments[0]
     assert isinstance(primal, SlangType)
     gradient = SlangType("struct", f"{primal.name}.Differential") if primal.kind == "struct" else primal
@@ -166,7 +166,7 @@ def _named_parts(where: str, scope: Scope, type_: SlangType, value: Any) -> Part
 
 
 def _lists_structs(value: Any, depth: int = 0) -> bool:
-    """Whether nested lists hold structs' values only, by their fields."""
+    """Return whether nested lists hold structs' values only, by their fields."""
     if depth == MOST_DIMENSIONS or not isinstance(value, list) or not value:
         return False
     return all(fields_of(v) is not None or _lists_structs(v, depth + 1) for v in value)

@@ -51,7 +51,7 @@ class SlangCallable(ABC):
         self._device = scope.device
         self._watched = scope if scope.due < inf else None
         self._options = options
-        # By the signatures of the arguments, and of arguments and _result.
+        # Prepared calls by the signatures of their arguments, and of their arguments and _result.
         self._calls = PreparedCalls()
         self._calls_into = PreparedCalls()
         # Guarded runners of the last calls that had one, without and with _result.
@@ -66,7 +66,7 @@ class SlangCallable(ABC):
         self._values: tuple[Any, ...] = ()
         # Where its calls run; None is the device's own queue.
         self._stream: Stream | None = None
-        # Of a function with such values, or with a stream, the one that follows the module's text.
+        # The function that this one was made of, with values or a stream: that one follows the module's text.
         self._base: Any = None
         self._follower = _Follower(ref(self))
         scope.followers.add(self._follower)
@@ -257,12 +257,12 @@ class SlangCallable(ABC):
 
     @property
     def device(self) -> DeviceCore:
-        """Where it runs."""
+        """The device that it runs on."""
         return self._device
 
     @property
     def return_type_name(self) -> str:
-        """What it returns, as Slang writes it."""
+        """The type that it returns, as Slang writes it."""
         return self.overloads[0].returns.name
 
     @property
@@ -300,7 +300,7 @@ class SlangCallable(ABC):
         return self._variant(("derivative", kind), lambda: replace(self._options, derivative=kind))
 
     def _variant(self: C, key: Any, options: Callable[[], Options]) -> C:
-        """The function with other options; the same object for the same modifier, so that its calls stay prepared."""
+        """Return the function with other options; the same object for the same key: its calls stay prepared."""
         found: C | None = self._variants.get(key)
         if found is None:
             found = self._variants[key] = self._variant_of(options())
@@ -308,14 +308,14 @@ class SlangCallable(ABC):
 
     @abstractmethod
     def _variant_of(self: C, options: Options) -> C:
-        """One with other options."""
+        """Make a function or kernel of the same name with other options."""
 
     @abstractmethod
     def _blank(self: C) -> C:
-        """An object without attributes, to become one with values and a stream."""
+        """Make an object without attributes, which ``_with`` fills."""
 
     def _with(self: C, values: tuple[Any, ...], stream: Stream | None = None) -> C:
-        """The same function with the same prepared calls, and values for uniforms and a stream of its own."""
+        """Return the same function, sharing its prepared calls, with values for uniforms and a stream of its own."""
         out = self._blank()
         out.__dict__.update(self.__dict__)
         out._values, out._stream, out._base = values, stream, self._base or self
@@ -325,10 +325,10 @@ class SlangCallable(ABC):
 
     @abstractmethod
     def _recorded(self, args: tuple[Any, ...], result: Any, named: dict[str, Any]) -> Call:
-        """A call as a command list keeps it; for its use."""
+        """Return a call as a command list keeps it; only lists and ``append_to`` call this."""
 
     def _check_list(self, commands: Any) -> None:
-        """Refuse what no call can be recorded in."""
+        """Refuse a value that is no command list of the device, and a function with a stream of its own."""
         if not isinstance(commands, CommandList) or commands.device is not self._device:
             raise BindError(f"{self.name}.append_to: {in_words(commands)} is no command list of {self._device!r}.")
         if self._stream is not None:
@@ -355,7 +355,7 @@ class _Follower:
 
 
 def _frozen(where: str, value: Any) -> Any:
-    """A constant's value as one that is compared by what it is."""
+    """Return a constant's value as a number or a tuple of numbers, which are hashable and compare by value."""
     if isinstance(value, np.ndarray):
         value = value.tolist() if value.ndim == 1 else value[()] if value.ndim == 0 else value
     items = value if isinstance(value, (list, tuple)) else (value,)

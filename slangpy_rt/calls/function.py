@@ -96,7 +96,7 @@ class Function(SlangCallable):
         """
         call, values, asked = self._known(args, _result, named)
         if asked:
-            # What these stand for is asked at each call.
+            # Stand-ins are asked at each call.
             return partial(self._call_named, args, _result, named)
         return call.bound_to(values, self._stream)
 
@@ -127,12 +127,12 @@ class Function(SlangCallable):
         return call.result
 
     def _recorded(self, args: tuple[Any, ...], result: Any, named: dict[str, Any]) -> Call:
-        """A call as a command list keeps it; for its use."""
+        """Return a call as a command list keeps it; only lists and ``append_to`` call this."""
         if self._device.closed:
             self._device.check_open()
         prepared, values, _ = self._known(args, result, named)
         if result is None and "out" not in named and prepared.returns_host_data:
-            # What stands for other values was asked for those already.
+            # ``values`` has what stand-ins stood for: each is asked once a call.
             args, own = values[: len(args)], values[len(args) :]
             prepared, values, _ = self._known(args, "tensor", dict(zip(named, own, strict=False)))
         copies, dispatch, out = prepared.recorded(values)
@@ -190,7 +190,7 @@ class Function(SlangCallable):
         return self._known(args, result, named)[0]
 
     def _known(self, args: tuple[Any, ...], result: Any, named: dict[str, Any]) -> Known:
-        """A call, its values, and the stand-ins that were asked for them.
+        """Find or prepare a call; return it, its values, and the stand-ins that were asked for them.
 
         Its values are those by position, those by name, those of uniforms, and then ``_result`` if one was given.
         """
@@ -213,7 +213,7 @@ class Function(SlangCallable):
         return self._unknown(values, len(args) + len(named), tuple(named), result is not None)
 
     def _unknown(self, values: tuple[Any, ...], count: int, names: tuple[str, ...], into: bool) -> Known:
-        """As ``_known``, of values whose signature no prepared call has; the first ``count`` are arguments."""
+        """Do as ``_known``, for values whose signature no prepared call has; the first ``count`` are arguments."""
         values, asked = ask(values)
         key = self._key(values, names)
         calls = self._calls_into if into else self._calls
@@ -232,7 +232,7 @@ class Function(SlangCallable):
         return (*key, aliased(values)) if self._options.derivative else key
 
     def _take_out(self, result: Any, named: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-        """``out=`` is ``_result=``, unless the function has a parameter of that name."""
+        """Take ``out=`` for ``_result=``, unless the function has a parameter of that name."""
         for sig in self.overloads:
             for p in sig.params:
                 if p.name == "out":
@@ -250,7 +250,7 @@ class Function(SlangCallable):
         return object.__new__(_GeneralFunction)
 
     def _expect(self, key: Any, call: Any, values: tuple[Any, ...], into: bool) -> None:
-        """Expect further calls like this one."""
+        """Remember a guarded runner for further calls like this one."""
         if into:
             self._guarded_into = call.guarded(values, self._guarded_into)
         else:

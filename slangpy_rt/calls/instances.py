@@ -106,7 +106,7 @@ class InstanceTensor:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """How many, in each dimension."""
+        """How many values there are, in each dimension."""
         return self.tensor.shape
 
     def to_numpy(self) -> Any:
@@ -138,7 +138,7 @@ def _check_struct(where: str, struct: Any) -> None:
 
 
 def _method(instances: Any, name: str) -> Any:
-    """A method of the struct, the instances being its object."""
+    """Return a method of the struct with the instances as its object."""
     struct = instances.__dict__.get("struct")
     if struct is None or name.startswith("_"):
         raise AttributeError(name)

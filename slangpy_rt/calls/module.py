@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from slangpy_rt.slang.files import Places
     from slangpy_rt.slang.source import Source
 
-# What diagnostics show and a file system can be asked for.
+# A module's name: diagnostics show it, and file systems are asked for it.
 _PLAIN = re.compile(r"[^/\\\x00-\x1f\x7f\ud800-\udfff]{1,200}")
 
 
@@ -213,14 +213,14 @@ class Module:
 
 
 class _Names:
-    """The names that a module's attributes were found by."""
+    """Follower that drops a module's looked-up attributes when its text changes."""
 
     def __init__(self, attributes: dict[str, Any]) -> None:
         self.names: set[str] = set()
         self._attributes = attributes
 
     def forget(self) -> None:
-        """They remember no calls."""
+        """Do nothing: names remember no calls."""
 
     def source_changed(self) -> None:
         """Let each of them be looked up anew."""
@@ -229,7 +229,7 @@ class _Names:
 
 
 def _find(scope: Scope, name: str) -> Any:
-    """Kernels before functions, functions before types; None if the module has nothing of that name."""
+    """Find a name: kernels before functions, functions before types; None if the module has nothing of that name."""
     source = scope.source
     if any(name == shader for shader, _ in source.info.stages):
         return None
@@ -250,7 +250,7 @@ def _find(scope: Scope, name: str) -> Any:
         return Struct(scope, type_)
     if type_ is not None and type_.kind == "enum":
         cases = IntEnum(name, type_.cases)  # type: ignore[misc]
-        # As an element type of arrays.
+        # Arrays take the enum as their dtype by this attribute.
         cases.slang_type = type_  # type: ignore[attr-defined]
         return cases
     return type_
@@ -293,7 +293,7 @@ def _source(
 
 
 def _macro(where: str, name: str, value: Any) -> str:
-    """What stands for a preprocessor macro."""
+    """Return the text that a preprocessor macro stands for."""
     if isinstance(value, (bool, np.bool_)):
         return str(int(value))
     if isinstance(value, str):

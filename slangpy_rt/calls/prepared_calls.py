@@ -33,7 +33,7 @@ class PreparedCalls(dict[Any, "PreparedCall"]):
                 continue
             if len(self) >= _MAX_CALLS:
                 self.clear()
-            # Another thread may have been first; a list knows calls of one layout by their being one.
+            # Another thread may have been first, and a signature has one prepared call.
             call = self.setdefault(key, call)
             # After an edit, or when the device closes, all calls are forgotten: one in the making then must not stay.
             if scope.age is age:

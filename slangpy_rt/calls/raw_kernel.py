@@ -38,7 +38,7 @@ class Kernel(SlangCallable):
 
     @classmethod
     def of(cls, scope: Scope, entry: EntryPoint) -> Kernel:
-        """The kernel of an entry point."""
+        """Make the kernel of an entry point."""
         kernel = cls(scope, entry.name, (_signature(entry),))
         kernel.entry = entry
         return kernel
@@ -52,7 +52,7 @@ class Kernel(SlangCallable):
             self._describe()
 
     def __call__(self, *args: Any, _result: Any = None, **named: Any) -> Any:
-        """Kernels are dispatched.
+        """Refuse the call: a kernel is dispatched.
 
         Raises
         ------
@@ -103,7 +103,7 @@ class Kernel(SlangCallable):
         commands._add(self._recorded((threads, *args), None, named))
 
     def _recorded(self, args: tuple[Any, ...], result: Any, named: dict[str, Any]) -> Call:
-        """A dispatch as a command list keeps it; for its use."""
+        """Return a dispatch as a command list keeps it; only lists and ``append_to`` call this."""
         self._device.check_open()
         prepared, values, _ = self._dispatched(args[0], args[1:], named)
         _, dispatch, _ = prepared.recorded(values)
@@ -185,6 +185,6 @@ class Kernel(SlangCallable):
 
 
 def _signature(entry: EntryPoint) -> FunctionSig:
-    """What a dispatch gives: the parameters without a semantic."""
+    """Return the signature that a dispatch has: the entry point's parameters without a semantic."""
     params = tuple(p for p in entry.params if not p.semantic)
     return FunctionSig(entry.name, params, SlangType("void", "void"), doc=entry.doc)

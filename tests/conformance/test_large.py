@@ -96,7 +96,10 @@ def test_more_groups_than_a_device_runs(device: spy.Device, load: Load, requires
     x = spy.Tensor.zeros(device, 4 * 2 * 256 * 4 + 1)
     with pytest.raises(spy.UnsupportedError) as caught:
         module.sub(x, x)
-    assert str(caught.value) == f"a call of 2,049 threads is more than {device.info} runs at once."
+    assert str(caught.value) == (
+        f"float sub(float a, float b): a call of 2,049 threads is more than {device.info} runs at once; make several "
+        "calls of fewer elements."
+    )
 
 
 def test_long_calls_done_in_pieces(load: Load) -> None:
