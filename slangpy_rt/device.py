@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from slangpy_rt.arguments.exact import FOLDS
 from slangpy_rt.backends.selection import DeviceType
 from slangpy_rt.calls.command_list import MOVES, CommandList
 from slangpy_rt.calls.module import Module
@@ -119,6 +118,9 @@ class Device(DeviceCore):
 
     @property
     def folds(self) -> Module:
+        # Here, since it loads what binds arguments, which no program needs before its first call.
+        from slangpy_rt.arguments.exact import FOLDS
+
         return self.once("folds", lambda: self.load_module_from_file(FOLDS))
 
 

@@ -39,6 +39,13 @@ OUTSIDE = {
 }
 
 
+def run_fresh(program: str) -> subprocess.CompletedProcess[str]:
+    """Run a program in a process of its own, where nothing is imported and nothing cached."""
+    env = {"PYTHONPATH": f"{ROOT}:{ROOT / 'codegen'}", "SYSTEMROOT": "", "SLANGPY_RT_CACHE_DIR": ""}
+    return subprocess.run([sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, cwd=ROOT,
+                          env=env)  # fmt: skip
+
+
 def imports(name: str) -> set[str]:
     """Full names of the modules that a file imports, those only for type checkers left out."""
     return {each.target for each in import_graph.imports(name, FILES) if each.kind != "type"}
@@ -150,21 +157,105 @@ heavy = "torch cuda vulkan slangpy filelock platformdirs rich cffi ziglang PIL s
 print([name for name in heavy.split() if name in sys.modules])
 print(sorted(n for n in sys.modules if n.startswith("slangpy_rt.slang.") or n.startswith("slangpy_rt.backends.")))
 """
-    found = subprocess.run([sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, cwd=ROOT,
-                           env={"PYTHONPATH": f"{ROOT}:{ROOT / 'codegen'}", "SYSTEMROOT": ""})  # fmt: skip
+    found = run_fresh(program)
     assert found.stderr == ""
-    light = (
-        "backends.base",
-        "backends.extras",
-        "backends.selection",
-        "slang.constants",
-        "slang.declarations",
-        "slang.file_states",
-        "slang.files",
-        "slang.locate",
-        "slang.source",
-    )
+    light = ("backends.base", "backends.extras", "backends.selection", "slang.declarations")
     assert found.stdout == f"[]\n{[f'slangpy_rt.{name}' for name in light]}\n"
+
+
+def test_importing_loads_nothing_that_only_a_first_call_needs() -> None:
+    program = """
+import sys
+import numpy
+before = set(sys.modules)
+import slangpy_rt
+new = set(sys.modules) - before
+print(*sorted({sys.modules[name].__name__ for name in new}))
+"""
+    found = run_fresh(program)
+    assert found.stderr == ""
+    loaded = set(found.stdout.split())
+    # What a first call, a device and a module load; the modules below these are not all listed.
+    cold = (
+        *("arguments.bind", "arguments.bind_array", "arguments.bound", "arguments.conflicts", "arguments.exact"),
+        *("arguments.feeds", "arguments.gradients", "arguments.resolve", "arguments.struct_values"),
+        *("calls.array_call", "calls.build", "calls.first_call", "calls.kernel_spec", "calls.prepared"),
+        *("core.disk_cache", "runtime.kernel_store", "slang.reflect", "slang.session", "slang.source"),
+    )
+    assert {f"slangpy_rt.{name}" for name in cold} <= set(FILES)
+    assert loaded & {"slangpy_rt_codegen", *(f"slangpy_rt.{name}" for name in cold)} == set()
+    # Each takes 1 to 3 ms.
+    assert loaded & {"bz2", "hashlib", "html", "json", "lzma", "shutil"} == set()
+    # 66 when this was written; each costs about 0.3 ms.
+    own = {name for name in loaded if name.startswith("slangpy_rt")}
+    assert len(own) <= 70, own
+
+
+def test_an_interrupt_of_any_late_import_is_harmless() -> None:
+    program = """
+import sys
+from importlib.machinery import PathFinder, SourceFileLoader
+import slangpy_rt as spy
+
+class Interrupted(SourceFileLoader):
+    def exec_module(self, module):
+        super().exec_module(module)
+        if module.__name__ not in seen:
+            seen.append(module.__name__)
+            raise KeyboardInterrupt
+
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if not name.startswith("slangpy_rt"):
+            return None
+        spec = PathFinder.find_spec(name, path)
+        spec.loader = Interrupted(spec.loader.name, spec.loader.path)
+        return spec
+
+def again(function):
+    while True:
+        try:
+            return function()
+        except KeyboardInterrupt:
+            pass
+
+seen = []
+text = "[Differentiable] float add(float a, float b) { return a + b; }"
+sys.meta_path.insert(0, Finder())
+device = again(lambda: spy.Device("null"))
+module = again(lambda: spy.Module.load_from_source(device, "interrupted", text))
+again(lambda: module.add([1.0, 2.0], 2.0))
+print(len(seen) == len(set(seen)), "slangpy_rt.calls.first_call" in seen, len(device.backend.launches))
+module.add([1.0, 2.0], 2.0)
+print(len(device.backend.launches))
+"""
+    found = run_fresh(program)
+    assert (found.stdout, found.stderr) == ("True True 1\n2\n", "")
+
+
+def test_threads_may_make_the_first_call_together() -> None:
+    program = """
+import threading
+import slangpy_rt as spy
+
+def call(function):
+    start.wait()
+    function([1.0, 2.0], 2.0)
+
+text = "float add(float a, float b) { return a + b; }\\nfloat sub(float a, float b) { return a - b; }"
+device = spy.Device("null")
+module = spy.Module.load_from_source(device, "threads", text)
+functions = [module.add, module.sub] * 4
+start = threading.Barrier(len(functions))
+threads = [threading.Thread(target=call, args=(function,)) for function in functions]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+print(len(device.backend.launches))
+"""
+    found = run_fresh(program)
+    assert (found.stdout, found.stderr) == ("8\n", "")
 
 
 def test_the_drawing_is_of_these_packages() -> None:

@@ -258,7 +258,7 @@ class _Kept:
 
 def refused_before(spec: CallSpec) -> str:
     """Why a device of D3D12 refuses a call before there is a kernel; empty if it does not."""
-    fields = [field for record in spec.records for field in record.fields]
+    fields = [field for struct in spec.structs for field in struct.fields]
     types = [(leaf.type, leaf.via) for leaf in spec.leaves] + [(field.type, field.via) for field in fields]
     if any("*" in type_ or "Ptr<" in type_ for type_, _ in types):
         return _NO_POINTERS

@@ -2,15 +2,15 @@
 
 from slangpy_rt_codegen.emit import emit
 from slangpy_rt_codegen.layout import BlockField, block_fields
-from slangpy_rt_codegen.spec import GROUP_SIZE, CallSpec, Operand, Record, RecordField
+from slangpy_rt_codegen.spec import GROUP_SIZE, CallSpec, Operand, StructLayout, StructLayoutField
 
 __all__ = [
     "GROUP_SIZE",
     "BlockField",
     "CallSpec",
     "Operand",
-    "Record",
-    "RecordField",
+    "StructLayout",
+    "StructLayoutField",
     "block_fields",
     "emit",
 ]

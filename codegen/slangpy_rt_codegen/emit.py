@@ -21,16 +21,16 @@ from slangpy_rt_codegen.expressions import (
     load_wide,
     pointer_to,
     put_in_wide,
-    record_name,
     scalar_of_wide,
     store_to,
     store_wide,
+    struct_name,
     sum_parameters,
 )
 from slangpy_rt_codegen.layout import block_fields
 from slangpy_rt_codegen.names import respelled
 from slangpy_rt_codegen.ranges import range_entry
-from slangpy_rt_codegen.spec import CallSpec, Operand, Record
+from slangpy_rt_codegen.spec import CallSpec, Operand, StructLayout
 from slangpy_rt_codegen.threads import thread_entry
 from slangpy_rt_codegen.variables import drain, fill, is_array
 
@@ -44,7 +44,10 @@ def emit(spec: CallSpec) -> str:
         code.append(_neighbours(spec))
     code.append(range_entry(spec) if spec.entry == "range" else thread_entry(spec))
     moves = [
-        move for r in spec.records for name, move in _record(spec, r) if any(f"{name}(" in part for part in code)
+        move
+        for r in spec.structs
+        for name, move in _struct_moves(spec, r)
+        if any(f"{name}(" in part for part in code)
     ]
     function = [primal(spec)] if spec.derivative else []
     text = "\n".join([_head(spec), *moves, _struct(spec), *function, *code])
@@ -57,15 +60,15 @@ def _head(spec: CallSpec) -> str:
     return f"// {spec.title}\n{imports}{constants}"
 
 
-def _record(spec: CallSpec, record: Record) -> tuple[tuple[str, str], tuple[str, str]]:
+def _struct_moves(spec: CallSpec, struct: StructLayout) -> tuple[tuple[str, str], tuple[str, str]]:
     """Functions that read and write a struct field by field, as each target lays structs out in its own way.
 
     Their names and their texts. The address is a number: NVIDIA's Vulkan driver (580) crashes on a pointer to
     uint8_t that becomes one to int8_t.
     """
-    name, type_ = record_name(spec, record), record.type
+    name, type_ = struct_name(spec, struct), struct.type
     loads, stores = "", ""
-    for f in record.fields:
+    for f in struct.fields:
         at = f"{pointer_to(spec, f.scalar)}(_spy_at + {f.offset})"
         loads += f"    _spy_value{f.path} = {load_from(f.type, f.via, at)};\n"
         stores += f"    {store_to(f.type, f.via, at, f'_spy_value{f.path}')}\n"

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 
 from slangpy_rt_codegen.layout import VALUE_STORAGE
-from slangpy_rt_codegen.spec import CallSpec, Operand, Record
+from slangpy_rt_codegen.spec import CallSpec, Operand, StructLayout
 from slangpy_rt_codegen.variables import is_array
 
 # Whole arrays that know where their gradients are, and how many gradients those are.
@@ -57,13 +57,13 @@ def element_load(spec: CallSpec, o: Operand) -> str:
         data = _walked(o, bool(o.step))
         gradients = "".join(f", {_gradient_of(spec, o, g)}" for g in _tensor_gradients(o))
         return f"{o.type}({_bits(spec, data)}, _spy_call.shape_{o.name}, _spy_call.stride_{o.name}{gradients})"
-    record = _record_of(spec, o)
-    if record is None:
+    struct = _struct_of(spec, o)
+    if struct is None:
         return load_from(o.type, o.via, address_of(spec, o))
-    name, at = record_name(spec, record), _bits(spec, address_of(spec, o))
+    name, at = struct_name(spec, struct), _bits(spec, address_of(spec, o))
     if not is_array(o):
         return f"_spy_load_{name}({at})"
-    return "{" + ", ".join(f"_spy_load_{name}({at} + {k})" for k in range(0, o.count, record.size)) + "}"
+    return "{" + ", ".join(f"_spy_load_{name}({at} + {k})" for k in range(0, o.count, struct.size)) + "}"
 
 
 def _tensor_gradients(o: Operand) -> tuple[Operand | None, ...]:
@@ -93,13 +93,13 @@ def element_store(spec: CallSpec, o: Operand, value: str) -> str:
         return addition(f"_spy_s_{o.name}", o.type, value)
     if o.access in ("accumulate", "scatter"):
         return f"{o.type}._spy_{o.access}({address_of(spec, o)}, {value});"
-    record = _record_of(spec, o)
-    if record is None:
+    struct = _struct_of(spec, o)
+    if struct is None:
         return store_to(o.type, o.via, address_of(spec, o), value)
-    name, at = record_name(spec, record), _bits(spec, address_of(spec, o))
+    name, at = struct_name(spec, struct), _bits(spec, address_of(spec, o))
     if not is_array(o):
         return f"_spy_store_{name}({at}, {value});"
-    ends = enumerate(range(0, o.count, record.size))
+    ends = enumerate(range(0, o.count, struct.size))
     return " ".join(f"_spy_store_{name}({at} + {k}, {value}[{n}]);" for n, k in ends)
 
 
@@ -198,18 +198,18 @@ def index_parameter(spec: CallSpec) -> str:
     return f", {spec.index} _spy_index[{spec.rank}]" if spec.indexed else ""
 
 
-def _record_of(spec: CallSpec, o: Operand) -> Record | None:
+def _struct_of(spec: CallSpec, o: Operand) -> StructLayout | None:
     """The struct that an array holds, alone or in arrays."""
     element = o.type
     while element.startswith("Array<"):
         element = element[len("Array<") : element.rindex(",")]
-    return next((r for r in spec.records if r.type == element), None)
+    return next((r for r in spec.structs if r.type == element), None)
 
 
-def record_name(spec: CallSpec, record: Record) -> str:
+def struct_name(spec: CallSpec, struct: StructLayout) -> str:
     """An identifier for a struct; a number keeps ``A<B>`` apart from ``A_B``."""
-    words = [re.sub(r"\W+", "_", r.type).strip("_") for r in spec.records]
-    own = spec.records.index(record)
+    words = [re.sub(r"\W+", "_", r.type).strip("_") for r in spec.structs]
+    own = spec.structs.index(struct)
     return words[own] if words.count(words[own]) == 1 else f"{own}_{words[own]}"
 
 

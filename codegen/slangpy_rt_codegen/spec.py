@@ -25,7 +25,7 @@ class Operand:
         Slang type of one element, as source writes it: ``"float3"``, ``"Array<float, 4>"``. Of a ``"tensor"`` the
         whole type.
     scalar : str
-        Slang scalar that its storage is made of: ``"uint8_t"`` for bool and for records.
+        Slang scalar that its storage is made of: ``"uint8_t"`` for bool and for structs.
     count : int
         Scalars of one element.
     access : str
@@ -108,7 +108,7 @@ class Operand:
 
 
 @dataclass(frozen=True)
-class Record:
+class StructLayout:
     """A struct in memory, its scalars packed at their natural alignment.
 
     Attributes
@@ -117,17 +117,17 @@ class Record:
         The struct, as source writes it.
     size : int
         In bytes, padding at its end included.
-    fields : tuple of RecordField
+    fields : tuple of StructLayoutField
         Every field that is no struct, those of structs inside included.
     """
 
     type: str
     size: int
-    fields: tuple[RecordField, ...]
+    fields: tuple[StructLayoutField, ...]
 
 
 @dataclass(frozen=True)
-class RecordField:
+class StructLayoutField:
     """A field in memory.
 
     Attributes
@@ -179,7 +179,7 @@ class CallSpec:
         Whether the first operand is the object whose method it is.
     group : tuple of int
         Threads of a group in x, y and z. With more than one dimension, they count the call's last dimensions.
-    records : tuple of Record
+    structs : tuple of StructLayout
         Structs that arrays hold.
     constants : tuple of str
         Lines that give the modules' ``extern`` constants their values.
@@ -217,7 +217,7 @@ class CallSpec:
     rows: bool = False
     method: bool = False
     group: tuple[int, ...] = (GROUP_SIZE,)
-    records: tuple[Record, ...] = ()
+    structs: tuple[StructLayout, ...] = ()
     constants: tuple[str, ...] = ()
     assigned: tuple[tuple[str, Operand], ...] = ()
     raw: bool = False

@@ -13,18 +13,21 @@ EXACT_WORDS = {"half": 12, "float": 12, "double": 69}
 
 
 def spacing(scalar: str) -> int:
-    """How many scalars the sum of a scalar takes on a deterministic device."""
+    """Return how many scalars the exact sum of a scalar takes on a deterministic device."""
     return EXACT_WORDS[scalar] * 8 // NUMPY_OF[scalar].itemsize
 
 
 def adding(strides: Shape, shape: Shape, count: int, aliased: bool) -> str:
-    """How threads add to a gradient: each to places of its own, all to one, or several to some."""
+    """Return how threads add to a gradient.
+
+    ``"accumulate"`` if each adds to places of its own, ``"sum"`` if all add to one, ``"scatter"`` if some may meet.
+    """
     moving = sorted((abs(s), n) for s, n in zip(strides, shape, strict=True) if n > 1)
     if moving and not any(s for s, _ in moving):
         return "sum"
     extent = count
     for s, n in moving:
-        # Elements that begin before the ones inside end may overlap.
+        # A step shorter than what the inner dimensions span may meet them.
         if aliased or s < extent:
             return "scatter"
         extent += s * (n - 1)

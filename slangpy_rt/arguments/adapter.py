@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from slangpy_rt.arguments.feeds import Feed
 from slangpy_rt.core.errors import BindError
+
+if TYPE_CHECKING:
+    from slangpy_rt.arguments.feeds import Feed
 
 
 class Adapter(ABC):
-    """What arrays of another library are to a call.
+    """Answers what a call has to know of another library's arrays.
 
     Each method takes an array of the library, but for those that make results.
     """
@@ -24,11 +26,11 @@ class Adapter(ABC):
 
     @abstractmethod
     def signature(self, value: Any) -> Any:
-        """What tells calls apart: a hashable value, equal for arrays that one prepared call can serve."""
+        """Return a hashable value that is equal for arrays which one prepared call can serve."""
 
     @abstractmethod
     def __call__(self, value: Any) -> npt.NDArray[Any]:
-        """The array's memory, of the host.
+        """Return the array's memory, of the host, as a NumPy array.
 
         Raises
         ------
@@ -38,7 +40,7 @@ class Adapter(ABC):
 
     @abstractmethod
     def on(self, device: Any, value: Any) -> Any:
-        """A NumPy array, or a Tensor of the device that the array lies on, in the same memory.
+        """Return a NumPy array, or a Tensor of the device that the array lies on, in the same memory.
 
         Raises
         ------
@@ -48,7 +50,7 @@ class Adapter(ABC):
 
     @abstractmethod
     def feed(self, device: Any, value: Any, access: str) -> Feed | None:
-        """How the array reaches a kernel; None where what ``on`` returns has to be fed.
+        """Return the feed of the array; None where what ``on`` returns has to be fed.
 
         Raises
         ------
@@ -62,15 +64,15 @@ class Adapter(ABC):
         Raises
         ------
         BindError
-            Then.
+            If it must not be changed.
         """
 
     def result_kind(self, value: Any) -> str:
-        """The kind of result that the array asks for; empty for that of what ``on`` returns."""
+        """Return the kind of result that the array asks for; empty for that of what ``on`` returns."""
         return ""
 
     def result_maker(self, device: Any, shape: tuple[int, ...], dtype: np.dtype[Any], kind: str) -> Callable[[], Any]:
-        """What makes new arrays for a result.
+        """Return a function that makes new arrays for a result.
 
         Parameters
         ----------
@@ -85,11 +87,11 @@ class Adapter(ABC):
         raise BindError(f"{type(self).__name__} makes no results.")
 
     def asks_for_autograd(self, value: Any) -> bool:
-        """Whether a call on the array has to be seen by the library's automatic differentiation."""
+        """Return whether the library's automatic differentiation has to see a call on the array."""
         return False
 
     def call_for_autograd(self, function: Any, args: tuple[Any, ...], names: tuple[str, ...]) -> Any:
-        """A prepared call that the library differentiates, for arguments of which one asks for that.
+        """Return a prepared call that the library differentiates, for arguments of which one asks for that.
 
         Parameters
         ----------

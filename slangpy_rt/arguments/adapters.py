@@ -1,4 +1,4 @@
-"""What people pass: which values stand for others, and which are plain numbers.
+"""Finds what stands for a value that is passed: an adapter, a conversion, or the value itself.
 
 Other libraries are known by names alone, of types and of protocols: their adapters are loaded with their first array.
 """
@@ -14,7 +14,6 @@ import numpy as np
 from slangpy_rt.arguments.adapter import Adapter
 from slangpy_rt.arguments.indices import range_of
 from slangpy_rt.arrays.ndbuffer import NDBuffer
-from slangpy_rt.core.wording import describe as describe
 
 # Where adapters are, by the full names of types, by the methods of protocols, and by the kinds of results.
 _TORCH = "slangpy_rt.interop.torch:TorchAdapter"
@@ -29,7 +28,7 @@ _DEEPEST = 64
 
 
 def converter(kind: type) -> Any:
-    """What turns values of a type into those they stand for, or None when they stand for themselves.
+    """Return what turns values of a type into those they stand for, or None when they stand for themselves.
 
     It is a function of the value; an ``Adapter`` for arrays of other libraries.
     """
@@ -50,18 +49,18 @@ def converter(kind: type) -> Any:
 
 
 def adapter_for_result(value: Any) -> Adapter | None:
-    """The adapter of an array that is given as ``_result``; None if it is of no library whose arrays may be."""
+    """Return the adapter of an array given as ``_result``; None if it is of no library whose arrays may be."""
     adapter = _named(type(value))
     return adapter if adapter is not None and adapter.takes_results else None
 
 
 def adapter_of_results(kind: str) -> Adapter | None:
-    """The adapter that makes results of a kind; None of kinds that are no other library's."""
+    """Return the adapter that makes results of a kind; None for kinds that are no other library's."""
     return _load(_RESULTS[kind]) if kind in _RESULTS else None
 
 
 def asking_for_autograd(values: tuple[Any, ...]) -> Adapter | None:
-    """The adapter of the first value that has to be seen by its library's automatic differentiation."""
+    """Return the adapter of the first value whose library's automatic differentiation has to see the call."""
     for value in values:
         adapter = _named(type(value))
         if adapter is not None and adapter.asks_for_autograd(value):
@@ -70,7 +69,7 @@ def asking_for_autograd(values: tuple[Any, ...]) -> Adapter | None:
 
 
 def _named(kind: type) -> Adapter | None:
-    """The adapter of a type that is known by its name, or by that of a base."""
+    """Return the adapter of a type that is known by its name, or by that of a base."""
     for base in kind.__mro__:
         place = _TYPES.get(f"{base.__module__}.{base.__name__}")
         if place is not None:
@@ -85,7 +84,7 @@ def _load(place: str) -> Adapter:
 
 
 def is_plain_sequence(value: Any, depth: int = 0) -> bool:
-    """Whether a list or tuple holds numbers only, nested or not; one that is too deep for an array does not."""
+    """Return whether a list or tuple holds numbers only, nested or not; one too deep for an array does not."""
     if depth >= _DEEPEST:
         return False
     if _NUMBERS.issuperset(map(type, value)):

@@ -1,4 +1,4 @@
-"""Binding: one argument fitted to one parameter, every question of its own answered.
+"""Binding: fits one argument to one parameter, and answers every question that concerns it alone.
 
 What arguments have to agree on among each other is decided in ``calls.build``; which function they are for in
 ``resolve``.
@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from slangpy_rt.arguments.adapter import Adapter
-from slangpy_rt.arguments.adapters import adapter_for_result, converter, describe
+from slangpy_rt.arguments.adapters import adapter_for_result, converter
 from slangpy_rt.arguments.bind_array import (
     as_tensor,
     bind_array,
@@ -66,6 +66,7 @@ from slangpy_rt.core.dtypes import NUMPY_OF, Storage, scalar_type
 from slangpy_rt.core.errors import BindError
 from slangpy_rt.core.shapes import contiguous
 from slangpy_rt.core.types import Param, SlangType
+from slangpy_rt.core.wording import in_words
 
 if TYPE_CHECKING:
     from slangpy_rt.runtime.core import DeviceCore
@@ -128,7 +129,7 @@ def bind(where: str, scope: Scope, param: Param, value: Any, how: Map = NO_MAP) 
         param = replace(param, type=whole)
     bound = _bind(where, scope, param, value, how)
     if how.fields and bound.mode != "parts":
-        raise BindError(f"{where}: map names fields, but {describe(value)} is taken whole; give call dimensions.")
+        raise BindError(f"{where}: map names fields, but {in_words(value)} is taken whole; give call dimensions.")
     if how.dims is None:
         return bound
     if bound.mode == "parts" and not how.dims and not any(leaf.shape for leaf in bound.leaves):
@@ -142,13 +143,13 @@ def bind(where: str, scope: Scope, param: Param, value: Any, how: Map = NO_MAP) 
     if len(how.dims) != len(free):
         raise BindError(
             f"{where}: map gives {how.dims} for {len(how.dims)} dimension{'s' * (len(how.dims) != 1)}, but "
-            f"{describe(value)} has {len(free)} beside those of '{param.type.name}'."
+            f"{in_words(value)} has {len(free)} beside those of '{param.type.name}'."
         )
     return _mapped(bound, how.dims)
 
 
 def _stand_in_feed(where: str, device: DeviceCore, value: Any, other: Any, stand_in: Any, inner: Bound) -> Feed:
-    """How what a value stands for reaches the kernel, if need be by converting the value at each call."""
+    """Return the feed of a value that stands for another, if need be one that converts it at each call."""
     if not isinstance(stand_in, Adapter):
         return ConvertedFeed(stand_in, inner.feed, inner.access != "in")
     try:
@@ -180,7 +181,7 @@ def bind_whole(where: str, scope: Scope, param: Param, value: Any) -> Bound:
     for leaf in bound.leaves:
         if leaf.mode == "computed":
             raise BindError(
-                f"{where} is {describe(value)}, one value for each element; one for all is expected here."
+                f"{where} is {in_words(value)}, one value for each element; one for all is expected here."
             )
         if leaf.mode in ("array", "tensor") and leaf.shape:
             inner = where if leaf is bound else f"{where[:-1]}{leaf.name.removeprefix(param.name)}'"
@@ -192,7 +193,7 @@ def bind_whole(where: str, scope: Scope, param: Param, value: Any) -> Bound:
 
 
 def _slang_converts(type_: SlangType, param: Param) -> bool:
-    """Whether Slang makes a parameter's value of one of another type, unasked."""
+    """Return whether Slang converts a value of that type to the parameter's, without a cast."""
     if param.type.kind in ("generic", "interface"):
         return True
     numbers = ("scalar", "vector", "matrix")
@@ -214,17 +215,17 @@ def bind_result(where: str, scope: Scope, type_: SlangType, value: Any, how: Map
         return replace(inner, feed=feed, host=adapter.result_kind(value))
     if not isinstance(value, (NDBuffer, np.ndarray)):
         raise BindError(
-            f"{where}: pass a Tensor, an NDBuffer, a NumPy array, or one of their types, not {describe(value)}."
+            f"{where}: pass a Tensor, an NDBuffer, a NumPy array, or one of their types, not {in_words(value)}."
         )
     element = scope.struct(type_)
     bound = bind_array(where, scope.device, "_result", element, stored_as(where, element), "out", value)
     if how.dims is not None and len(how.dims) != len(bound.shape):
-        raise BindError(f"{where}: map gives {how.dims}; {describe(value)} has {len(bound.shape)} dimensions.")
+        raise BindError(f"{where}: map gives {how.dims}; {in_words(value)} has {len(bound.shape)} dimensions.")
     return bound if how.dims is None else _mapped(bound, how.dims)
 
 
 def _mapped(bound: Bound, dims: tuple[int, ...]) -> Bound:
-    """The argument along those call dimensions. A diagonal is not all of an array: the rest has to stay."""
+    """Return the argument along those call dimensions. A diagonal is a part of an array: the rest is kept."""
     feed = bound.feed
     if len(set(dims)) < len(dims) and bound.access != "in":
         feed = feed.partial()
@@ -245,9 +246,9 @@ def _bind(where: str, scope: Scope, param: Param, value: Any, how: Map) -> Bound
             raise BindError(
                 f"{where} has {len(bound.shape)} dimensions of '{element.name}'; '{type_.name}' takes {rank}."
             )
-        if bound.record is not None:
+        if bound.struct is not None:
             check_native(where, device, element, f"'{type_.name}'")
-        return as_tensor(bound, type_, rank)
+        return as_tensor(where, bound, type_, rank)
     if type_.kind == "struct" and type_.name in _BYTES and is_ours(type_):
         return bind_bytes(where, scope, param, value)
     if type_.kind == "pointer":
@@ -267,7 +268,7 @@ def _bind(where: str, scope: Scope, param: Param, value: Any, how: Map) -> Bound
     if param.direction != "in":
         raise BindError(
             f"{where} is '{param.direction}' and would be written to; pass an array or a ValueRef instead of "
-            f"{describe(value)}."
+            f"{in_words(value)}."
         )
     return _bind_scalar(where, device, param.name, type_, stored, value)
 
@@ -277,7 +278,7 @@ def _bind_generator(where: str, param: Param, value: Generator) -> Bound:
     if param.direction != "in":
         raise BindError(
             f"{where} is '{param.direction}' and would be written to; pass an array or a ValueRef instead of "
-            f"{describe(value)}."
+            f"{in_words(value)}."
         )
     value.check(where, type_)
     shape = value.shape
@@ -289,15 +290,15 @@ def _bind_generator(where: str, param: Param, value: Generator) -> Bound:
 
 def _bind_scalar(where: str, device: DeviceCore, name: str, type_: SlangType, stored: Storage, value: Any) -> Bound:
     scalar = stored.scalar
-    if stored.record or kind_of(value) == "O":
+    if stored.struct or kind_of(value) == "O":
         raise BindError(
-            f"{where} is {describe(value)} of type {type(value).__name__}, which does not convert to '{type_.name}'."
+            f"{where} is {in_words(value)} of type {type(value).__name__}, which does not convert to '{type_.name}'."
         )
     number = scalar_type(scalar)
     as_number(where, type_ if type_.kind in ("scalar", "enum") else replace(number, name=type_.name), value)
     if type_.kind == "array":
         raise BindError(
-            f"{where} is {describe(value)}; '{type_.name}' takes {stored.dims[0]} values in a list or an array."
+            f"{where} is {in_words(value)}; '{type_.name}' takes {stored.dims[0]} values in a list or an array."
         )
     check_scalar(where, device, scalar)
     fit, far = number_fit(value, NUMPY_OF[scalar])
@@ -308,7 +309,7 @@ def _bind_scalar(where: str, device: DeviceCore, name: str, type_: SlangType, st
 
 
 def _bind_enum(where: str, param: Param, value: Any) -> Bound:
-    """A case by its name, or a Python enum by its value."""
+    """Bind a case of an enum by its name, or a Python enum by its value."""
     type_ = param.type
     case_of(where, type_, value)
     feed = EnumFeed(lambda v: case_of(where, type_, v))
@@ -319,7 +320,7 @@ def _bind_ref(where: str, scope: Scope, param: Param, value: ValueRef) -> Bound:
     stored = stored_as(where, param.type)
     inner = bind(where, scope, replace(param, direction="in"), value.value) if param.direction != "out" else None
     if inner is not None and any(leaf.shape for leaf in inner.leaves):
-        raise BindError(f"{where} is {describe(value)}; it takes one '{param.type.name}'.")
+        raise BindError(f"{where} is {in_words(value)}; it takes one '{param.type.name}'.")
     if inner is not None and param.direction == "in":
         return replace(inner, feed=ConvertedFeed(lambda v: v.value, inner.feed, False))
     check_scalars(where, scope.device, stored)
@@ -328,15 +329,15 @@ def _bind_ref(where: str, scope: Scope, param: Param, value: ValueRef) -> Bound:
     feed = RefFeed(where, scope.device, param.type, param.direction)
     return Bound(
         param.name, param.type, stored.scalar, stored.count, param.direction, "array", (), (), True, "", feed,
-        record=stored.record,
+        struct=stored.struct,
     )  # fmt: skip
 
 
 def _bind_records(where: str, scope: Scope, param: Param, value: list[Any], stored: Storage) -> Bound:
-    """A list of structs' values, which makes a structured array."""
+    """Bind a list of structs' values, of which each call makes a structured array."""
     if param.direction != "in":
         raise BindError(
-            f"{where} is {describe(value)} and would be written to; pass a structured array, a Tensor or a dict of "
+            f"{where} is {in_words(value)} and would be written to; pass a structured array, a Tensor or a dict of "
             "arrays."
         )
     shape = rows_of(where, value)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from slangpy_rt.arguments.adapters import describe
 from slangpy_rt.arguments.bound import EXACT, PROMOTED, Bound, fit_of
 from slangpy_rt.arguments.feeds import ArrayFeed, Feed, HostCopyFeed, HostViewFeed, ValueFeed
 from slangpy_rt.arguments.scope import Scope
@@ -23,8 +22,9 @@ from slangpy_rt.core.conversion import as_array
 from slangpy_rt.core.dtypes import BFLOAT16, NUMPY_OF, Storage, cast, convertible, scalars_of, storage
 from slangpy_rt.core.errors import BindError, UnsupportedError
 from slangpy_rt.core.shapes import Shape, contiguous
-from slangpy_rt.core.structs import as_record, dtype_text
+from slangpy_rt.core.structs import as_struct_array, dtype_text
 from slangpy_rt.core.types import Param, SlangType
+from slangpy_rt.core.wording import in_words
 
 if TYPE_CHECKING:
     from slangpy_rt.runtime.core import DeviceCore
@@ -35,7 +35,7 @@ _CONTAINERS = {
     "DiffTensor": 2, "WDiffTensor": 2, "RWDiffTensor": 2,
 }  # fmt: skip
 
-# What arrays of bfloat16 are for.
+# The end of messages on arrays of bfloat16.
 _NARROW = "which functions read where they take floats or vectors of floats, and do not write"
 # Host values up to this many scalars travel in the argument block: two float4x4.
 _MAX_VALUE_SCALARS = 32
@@ -61,7 +61,7 @@ def bind_array(
         stored = replace(stored, scalar=layout.scalar, dtype=layout.numpy_dtype)
     elif not _holds(layout.element, type_) or layout.numpy_dtype != stored.dtype:
         raise BindError(
-            f"{where} is {describe(value)}; '{type_.name}' was expected, and device data is not converted. "
+            f"{where} is {in_words(value)}; '{type_.name}' was expected, and device data is not converted. "
             f"Make it with dtype={_as_dtype(type_)}, or convert it on the host with from_numpy(...)."
         )
     outer = _split(where, type_, layout.full_shape, inner, value)
@@ -71,12 +71,12 @@ def bind_array(
     host = "tensor" if isinstance(value, Tensor) else "ndbuffer"
     return Bound(
         name, type_, stored.scalar, stored.count, access, "array", outer, strides, layout.aligned, host, ArrayFeed(),
-        PROMOTED if via else EXACT, record=stored.record, via=via, own=layout.nbytes if layout.own else 0,
+        PROMOTED if via else EXACT, struct=stored.struct, via=via, own=layout.nbytes if layout.own else 0,
     )  # fmt: skip
 
 
 def bind_bytes(where: str, scope: Scope, param: Param, value: Any) -> Bound:
-    """An array as bytes, whatever its elements are."""
+    """Bind an array as bytes, whatever its elements are."""
     type_, device = param.type, scope.device
     access = "inout" if type_.name.startswith("RW") else "in"
     if isinstance(value, NDBuffer):
@@ -87,11 +87,11 @@ def bind_bytes(where: str, scope: Scope, param: Param, value: Any) -> Bound:
     elif isinstance(value, np.ndarray):
         dense, nbytes, host = value.flags.c_contiguous, value.nbytes, "numpy"
         if access != "in" and not value.flags.writeable:
-            raise BindError(f"{where} is {describe(value)} and would be written to; pass a writable array.")
+            raise BindError(f"{where} is {in_words(value)} and would be written to; pass a writable array.")
         shared = "zero_copy" in device.caps.features
         feed = HostViewFeed(device, np.asarray) if shared else HostCopyFeed(device, np.asarray, access, 0)
     else:
-        raise BindError(f"{where} is {describe(value)}; '{type_.name}' takes a Tensor, an NDBuffer or a NumPy array.")
+        raise BindError(f"{where} is {in_words(value)}; '{type_.name}' takes a Tensor, an NDBuffer or a NumPy array.")
     if not dense:
         raise BindError(f"{where} is a non-contiguous view; '{type_.name}' takes bytes that follow each other.")
     view = (nbytes,), (1,)
@@ -99,7 +99,7 @@ def bind_bytes(where: str, scope: Scope, param: Param, value: Any) -> Bound:
 
 
 def bind_pointer(where: str, scope: Scope, param: Param, value: Any) -> Bound:
-    """An array's address, or a number that is one."""
+    """Bind an array's address, or a number that is one."""
     type_ = param.type
     assert type_.element is not None
     if "pointers" not in scope.device.caps.features:
@@ -108,7 +108,7 @@ def bind_pointer(where: str, scope: Scope, param: Param, value: Any) -> Bound:
             "RWStructuredBuffer instead."
         )
     if isinstance(value, (bool, float)) or not isinstance(value, (NDBuffer, int, np.integer)):
-        raise BindError(f"{where} is {describe(value)}; '{type_.name}' takes a Tensor, an NDBuffer or an address.")
+        raise BindError(f"{where} is {in_words(value)}; '{type_.name}' takes a Tensor, an NDBuffer or an address.")
     if not isinstance(value, NDBuffer):
         feed = ValueFeed(where, type_, "uint64_t")
         return Bound(param.name, type_, "pointer", 1, "in", "pointer", (), (), True, "", feed)
@@ -121,15 +121,15 @@ def bind_pointer(where: str, scope: Scope, param: Param, value: Any) -> Bound:
     return replace(bound, type=type_, mode="pointer", shape=(), strides=())
 
 
-def as_tensor(bound: Bound, type_: SlangType, rank: int) -> Bound:
-    """An array argument whose last dimensions are handed over whole; the call runs along those before them.
+def as_tensor(where: str, bound: Bound, type_: SlangType, rank: int) -> Bound:
+    """Bind an array's last dimensions whole; the call runs along those before them.
 
     A value becomes impossible, because a view needs an address.
     """
     if bound.mode != "array":
-        raise BindError(f"argument '{bound.name}': '{type_.name}' takes an array with dimensions.")
+        raise BindError(f"{where} has no dimensions; '{type_.name}' takes an array.")
     if bound.via:
-        raise BindError(f"argument '{bound.name}' is an array of bfloat16, {_NARROW}; pass tensor.float() here.")
+        raise BindError(f"{where} is an array of bfloat16, {_NARROW}; pass tensor.float() here.")
     feed = bound.feed.in_device_memory() if isinstance(bound.feed, HostCopyFeed) else bound.feed
     outer = len(bound.shape) - rank
     return replace(
@@ -139,7 +139,7 @@ def as_tensor(bound: Bound, type_: SlangType, rank: int) -> Bound:
 
 
 def container(type_: SlangType) -> tuple[SlangType, int, bool] | None:
-    """Element, rank and writability of a parameter that takes a whole array."""
+    """Return element, rank and writability of a parameter that takes a whole array; None for any other."""
     head = type_.name.partition("<")[0]
     if type_.kind != "struct" or len(type_.arguments) != _CONTAINERS.get(head) or not is_ours(type_):
         return None
@@ -149,7 +149,7 @@ def container(type_: SlangType) -> tuple[SlangType, int, bool] | None:
 
 
 def is_ours(type_: SlangType) -> bool:
-    """Whether a struct with the name of one of ours is that, and not a user's: the fields of ours have such names."""
+    """Return whether a struct with the name of one of this package's is that: its fields begin with ``_spy_``."""
     return not type_.fields or type_.fields[0].name.startswith("_spy_")
 
 
@@ -165,8 +165,8 @@ def stored_as(where: str, type_: SlangType) -> Storage:
 
 
 def check_scalars(where: str, device: DeviceCore, stored: Storage) -> None:
-    """Refuse what the device cannot load, of structs in any field."""
-    if not stored.record:
+    """Refuse a type that the device cannot load; of a struct, that of any field."""
+    if not stored.struct:
         check_scalar(where, device, stored.scalar)
         return
     for scalar in sorted(scalars_of(stored.dtype)):
@@ -197,7 +197,7 @@ def check_native(where: str, device: DeviceCore, element: SlangType, what: str) 
 
 
 def _widened(where: str, layout: Layout, type_: SlangType, access: str) -> str:
-    """What loads elements as ``type_`` that are kept as bfloat16; empty for other arrays."""
+    """Return the name of what loads bfloat16 elements as ``type_``; empty for other arrays."""
     if layout.element is not BFLOAT16:
         return ""
     if type_.scalar != "float" or type_.kind not in ("scalar", "vector") or access != "in":
@@ -206,7 +206,7 @@ def _widened(where: str, layout: Layout, type_: SlangType, access: str) -> str:
 
 
 def _holds(element: SlangType, type_: SlangType) -> bool:
-    """Whether an array of one type makes another one, its last dimensions being the other's own."""
+    """Return whether an array of one type can serve as one of another, its last dimensions being the element's."""
     if element.name == type_.name or (type_.kind == "array" and type_.element and _holds(element, type_.element)):
         return True
     return element.kind in ("scalar", "enum") and element.scalar == type_.scalar
@@ -221,16 +221,16 @@ def _bind_host(
     access: str,
     value: Any,
 ) -> Bound:
-    """Host data: an array, or a list or tuple that makes one."""
+    """Bind data of the host: an array, or a list or tuple that makes one."""
     scalar, inner, dtype = stored.scalar, stored.dims, stored.dtype
     is_array = isinstance(value, np.ndarray)
     array = as_array(where, value)
     convert: Callable[[Any], npt.NDArray[Any]]
-    if stored.record and array.dtype.names is not None and access == "in" and array.dtype != dtype:
-        as_record(where, dtype, array)
+    if stored.struct and array.dtype.names is not None and access == "in" and array.dtype != dtype:
+        as_struct_array(where, dtype, array)
 
         def convert(v: Any) -> npt.NDArray[Any]:
-            return as_record(where, dtype, v)
+            return as_struct_array(where, dtype, v)
     else:
         _check_dtype(where, type_, dtype, access, array, is_array, value)
 
@@ -239,13 +239,13 @@ def _bind_host(
             return np.asarray(v, None, "C") if v.dtype is dtype else cast(where, type_.name, v, dtype, not is_array)
 
     if access != "in" and not (is_array and array.flags.writeable):
-        raise BindError(f"{where} is {describe(value)} and would be written to; pass a writable array.")
+        raise BindError(f"{where} is {in_words(value)} and would be written to; pass a writable array.")
     outer = _split(where, type_, array.shape, inner, value)
     alike = array.dtype if is_array else _list_dtype(array.dtype)
     fit = fit_of(alike, dtype)
     own_type = getattr(value, "slang_type", None)
     host = "numpy" if is_array and own_type is None else ""
-    if not outer and access == "in" and stored.count <= _MAX_VALUE_SCALARS and not stored.record:
+    if not outer and access == "in" and stored.count <= _MAX_VALUE_SCALARS and not stored.struct:
         feed: Feed = ValueFeed(where, type_, scalar)
         return Bound(name, type_, scalar, stored.count, access, "value", (), (), True, host, feed, fit)
     shared = "zero_copy" in device.caps.features
@@ -261,12 +261,12 @@ def _bind_host(
         feed = HostCopyFeed(device, np.asarray if as_it_is else convert, access)
     return Bound(
         name, type_, scalar, stored.count, access, "array", outer, strides, True, host, feed, fit,
-        record=stored.record,
+        struct=stored.struct,
     )  # fmt: skip
 
 
 def _usable_strides(array: npt.NDArray[Any], stored: Storage, outer: int) -> Shape | None:
-    """Strides in scalars of a host array that kernels can use where it lies; None of one that they cannot."""
+    """Return the strides, in scalars, of a host array that kernels can use where it lies; None if they cannot."""
     dtype = stored.dtype
     if array.dtype != dtype or not array.dtype.isnative or not array.flags.aligned:
         return None
@@ -293,7 +293,7 @@ def _check_dtype(
         if array.dtype != dtype:
             name = dtype.name if dtype.names is None else dtype_text(dtype)
             raise BindError(
-                f"{where} is {describe(value)}, which does not convert to '{type_.name}'; it must be an array of "
+                f"{where} is {in_words(value)}, which does not convert to '{type_.name}'; it must be an array of "
                 f"dtype {name}."
             )
         return
@@ -305,23 +305,23 @@ def _check_dtype(
             how = f"pass a structured array with the fields {', '.join(dtype.names)}"
         else:
             how = f"pass array.astype(numpy.{dtype.name})" if is_array else f"make it an array of dtype {dtype.name}"
-        raise BindError(f"{where} is {describe(value)}, which does not convert to '{type_.name}'; {how}.")
+        raise BindError(f"{where} is {in_words(value)}, which does not convert to '{type_.name}'; {how}.")
 
 
 def _split(where: str, type_: SlangType, shape: Shape, inner: Shape, value: Any) -> Shape:
-    """The call dimensions of an array's shape, once the element's own are taken off its end."""
+    """Return the call dimensions of an array's shape: those before the element's own."""
     outer = shape[: len(shape) - len(inner)] if len(inner) <= len(shape) else None
     if outer is None or shape[len(outer) :] != inner:
         told = value.summary if isinstance(value, NDBuffer) else value
         raise BindError(
-            f"{where} is {describe(told)}; '{type_.name}' needs the last "
+            f"{where} is {in_words(told)}; '{type_.name}' needs the last "
             f"dimension{'s' if len(inner) > 1 else ''} to be {' x '.join(map(str, inner))}."
         )
     return outer
 
 
 def _list_fits(array: npt.NDArray[Any], dtype: np.dtype[Any]) -> bool:
-    """Whole numbers in a list have no width: they fit an integer type that holds each of them."""
+    """Return whether whole numbers of a list, which have no width, fit an integer type: it holds each of them."""
     if array.dtype.kind not in "iu" or dtype.kind not in "iu" or array.size == 0:
         return array.size == 0
     bounds = np.iinfo(dtype)
@@ -329,7 +329,7 @@ def _list_fits(array: npt.NDArray[Any], dtype: np.dtype[Any]) -> bool:
 
 
 def _list_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Numbers in a list have no width: to overloads they are ints and floats."""
+    """Return the dtype that a list of numbers, which have no width, has to overloads: int or float."""
     return np.dtype({"i": "i4", "f": "f4"}.get(dtype.kind, dtype))
 
 

@@ -1,4 +1,4 @@
-"""Bound: an argument with every question of its own answered. Values alone; ``bind`` makes them."""
+"""Bound: an argument fitted to its parameter, as a frozen value. ``bind`` makes them."""
 
 from __future__ import annotations
 
@@ -37,6 +37,8 @@ class Bound:
         ``EXACT`` to ``SPLAT``.
     mapped : tuple of int or None
         The call dimension of each dimension of ``shape``, where the user said.
+    struct : SlangType or None
+        The type of what its memory holds, if that is a struct.
     generator : Generator or None
         Of a computed argument.
     parts : tuple of (str, Bound)
@@ -69,7 +71,7 @@ class Bound:
     feed: Feed
     fit: int = EXACT
     mapped: tuple[int, ...] | None = None
-    record: SlangType | None = None
+    struct: SlangType | None = None
     generator: Generator | None = None
     parts: tuple[tuple[str, Bound], ...] = ()
     view: tuple[Shape, Shape] = ((), ())
@@ -80,7 +82,7 @@ class Bound:
     own: int = 0
     far: int = 0
     gradients: tuple[Bound, ...] = field(init=False, repr=False, compare=False)
-    # Of an argument with parts. Another one is its own only place: it is not to hold itself, in a cycle.
+    # Empty but for an argument with parts: any other is its only place, and would hold itself, in a cycle.
     _places: tuple[Bound, ...] = field(init=False, repr=False, compare=False, default=())
     _leaves: tuple[Bound, ...] = field(init=False, repr=False, compare=False, default=())
 
@@ -94,37 +96,37 @@ class Bound:
 
     @property
     def places(self) -> tuple[Bound, ...]:
-        """Itself, or the parts of its parts."""
+        """The argument itself, or those parts of it that have no parts."""
         return self._places if self.mode == "parts" else (self,)
 
     @property
     def leaves(self) -> tuple[Bound, ...]:
-        """Its places, each with its gradients behind it."""
+        """The places, each with its gradients behind it."""
         return self._leaves if self.mode == "parts" else (self, *self.gradients)
 
     @property
     def whole_feed(self) -> Feed:
-        """The feed with those of its gradients."""
+        """The feed of the argument and of its gradients."""
         if self.mode == "parts":
             return _with_gradients(self.feed, self) if len(self._leaves) > len(self._places) else self.feed
         return _with_gradients(self.feed, self) if self.gradients else self.feed
 
     @property
     def cost(self) -> tuple[int, int, int]:
-        """How badly it fits: dimensions left to vectorize over, then conversions; worst leaf first."""
+        """How badly the argument fits: dimensions left to vectorize over, then conversions, of its worst leaf."""
         fits = [(len(b.shape) if b.mode in ("array", "tensor") else 0, b.fit, b.far) for b in self.leaves]
         return max(fits, default=(0, EXACT, 0))
 
 
 def fit_of(source: np.dtype[Any], target: np.dtype[Any]) -> int:
-    """How well data of one dtype fits another one."""
+    """Return how well data of one dtype fits another one."""
     if source == target:
         return EXACT
     return PROMOTED if np.can_cast(source, target, "safe") else CONVERTED
 
 
 def number_fit(value: Any, target: np.dtype[Any]) -> tuple[int, int]:
-    """How well a number fits a scalar: its fit, and ``far`` of ``Bound``.
+    """Return how well a number fits a scalar: its fit, and ``far`` of ``Bound``.
 
     A Python int is an ``int``, a float a ``float``. A number of NumPy is its own type, and next to that what a Python
     number of its kind is: where there is no ``int64_t``, ``numpy.int64(3)`` is an ``int``.
@@ -138,7 +140,7 @@ def number_fit(value: Any, target: np.dtype[Any]) -> tuple[int, int]:
     return fit, int(source.kind in "iu" and target.kind == "f")
 
 
-# What numbers of each kind are to overloads, where nothing else says.
+# The dtype that a Python number of each kind has to overloads: 1 is an ``int``, 1.0 a ``float``.
 _PYTHON = {"b": np.dtype("?"), "i": np.dtype("i4"), "u": np.dtype("u4"), "f": np.dtype("f4")}
 
 
@@ -153,6 +155,6 @@ def _with_gradients(feed: Feed, bound: Bound) -> Feed:
 
 
 def result_kind(bound: Sequence[Bound]) -> str:
-    """What kind of array the arguments ask for, or ``""``."""
+    """Return the kind of array that the arguments ask for, or ``""``."""
     hosts = {b.host for b in bound}
     return next((k for k in ("torch_gpu", "torch", "tensor", "ndbuffer", "numpy") if k in hosts), "")

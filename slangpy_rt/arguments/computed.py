@@ -16,7 +16,7 @@ import numpy as np
 from slangpy_rt.core.errors import BindError
 from slangpy_rt.core.shapes import Shape
 from slangpy_rt.core.types import SlangType
-from slangpy_rt.core.wording import describe
+from slangpy_rt.core.wording import in_words
 
 INTEGERS = frozenset({"int", "uint", "int64_t", "uint64_t"})
 FLOATS = frozenset({"float", "double"})
@@ -40,19 +40,19 @@ class Generator(ABC):
 
     @abstractmethod
     def key(self) -> Any:
-        """Equal for generators which one prepared call can serve; ``values`` are no part of it."""
+        """Return a value that is equal for generators which one prepared call can serve; it leaves ``values`` out."""
 
     def scalars(self) -> tuple[str, ...]:
-        """Slang scalar types of ``values``."""
+        """Return the Slang scalar types of ``values``."""
         return ()
 
     def values(self) -> tuple[Any, ...]:
-        """Numbers that travel with each call."""
+        """Return the numbers that travel with each call."""
         return ()
 
     @abstractmethod
     def check(self, where: str, type_: SlangType) -> None:
-        """See whether a parameter can take it, in a call of any shape.
+        """Refuse a parameter that cannot take the generator in a call of any shape.
 
         Parameters
         ----------
@@ -71,7 +71,7 @@ class Generator(ABC):
     def expression(
         self, where: str, type_: SlangType, values: Sequence[str], rank: int, dims: Shape | None = None
     ) -> str:
-        """Slang text of one element.
+        """Return the Slang text of one element.
 
         Parameters
         ----------
@@ -100,7 +100,7 @@ class Generator(ABC):
 
     def __repr__(self) -> str:
         said = [(name, getattr(self, f"_{name}"), default) for name, default in self.defaults.items()]
-        fields = ", ".join(f"{name}={describe(value)}" for name, value, default in said if value != default)
+        fields = ", ".join(f"{name}={in_words(value)}" for name, value, default in said if value != default)
         return f"{type(self).__name__}({fields})"
 
 
@@ -111,7 +111,7 @@ def components(
     dim: int = -1,
     scalars: frozenset[str] = INTEGERS,
 ) -> int:
-    """How many numbers a parameter takes: 1 of ``int``, 2 of ``int2`` and ``int[2]``.
+    """Return how many numbers a parameter takes: 1 of ``int``, 2 of ``int2`` and ``int[2]``.
 
     Raises
     ------
@@ -147,5 +147,5 @@ def is_whole(value: Any) -> bool:
 
 def dim_of(function: str, name: str, value: Any) -> int:
     if not is_whole(value) or (value != -1 and value < 1):
-        raise BindError(f"{function}: {name} is a whole number of at least 1, or -1, not {describe(value)}.")
+        raise BindError(f"{function}: {name} is a whole number of at least 1, or -1, not {in_words(value)}.")
     return int(value)

@@ -61,7 +61,7 @@ class Conflicts:
         return bool(self._pairs)
 
     def found(self, block: Sequence[int]) -> list[Place]:
-        """What has to be copied, of arrays at these addresses.
+        """Return the arrays that have to be copied when they lie at these addresses.
 
         Raises
         ------
@@ -74,7 +74,7 @@ class Conflicts:
         return []
 
     def found_in(self, packed: bytes, block: Sequence[int]) -> list[Place]:
-        """As ``found``, which is remembered if there is nothing; ``packed`` has the addresses, and nothing else."""
+        """Do as ``found``, and remember addresses without conflict: by ``packed``, which holds nothing else."""
         found = self.found(block)
         if not found:
             if len(self.apart) >= _REMEMBERED:
@@ -83,7 +83,7 @@ class Conflicts:
         return found
 
     def copies(self, found: Sequence[Place], block: list[Any], buffers: list[Buffer]) -> list[Dispatch]:
-        """What copies arrays; the block and the buffers get the copies in place of the arrays.
+        """Return the dispatches that copy arrays; block and buffers get the copies in place of the arrays.
 
         A copy has the strides of the array, and lies as it does within 32 bytes: the kernel stays the same.
 
@@ -116,10 +116,11 @@ class Conflicts:
         return out
 
     def _apart(self, a: Place, b: Place) -> bool:
-        """Whether two arrays cannot be in conflict, whichever they are."""
+        """Return whether two arrays cannot be in conflict, wherever they lie."""
         if not (a.writes or b.writes):
             return True
-        # Sums may meet in one place, and whoever takes two whole arrays to write to knows whether they are one.
+        # Sums may meet in one place; and two whole arrays to write to, such as RWTensor, may be one: the function
+        # itself says where it writes.
         if a.writes and b.writes and ((a.adds and b.adds) or (a.whole and b.whole)):
             return True
         if not (a.own and b.own):
@@ -147,7 +148,7 @@ class Conflicts:
         return found
 
     def _decide(self, a: Place, b: Place, offset: int) -> Place | None:
-        """Which of two arrays has to be copied, None if neither; one that is written stands for an error."""
+        """Return which of two arrays has to be copied, None if neither; one that is written means an error."""
         if a.writes and b.writes:
             return a if overlap(a.walk, b.walk, self._shape, offset) else None
         # What a function reads of a whole array, it may read after it has written to another one.
@@ -188,7 +189,7 @@ class Place(NamedTuple):
 def conflicts_of(
     device: DeviceCore, title: str, every: Sequence[Bound], made: Bound | None, shape: Shape, derivative: str
 ) -> Conflicts | None:
-    """The conflicts that a call may have; None if it has none, whatever it is called with.
+    """Return the conflicts that a call may have; None if it has none, whatever it is called with.
 
     Parameters
     ----------
@@ -216,7 +217,7 @@ def conflicts_of(
 
 
 def entries(leaf: Bound) -> int:
-    """How many entries of the block an argument without parts has."""
+    """Return how many entries of the block an argument without parts has."""
     if leaf.generator is not None:
         return len(leaf.generator.scalars())
     if leaf.mode == "value":
@@ -225,7 +226,7 @@ def entries(leaf: Bound) -> int:
 
 
 def writes_to(leaf: Bound, derivative: str, is_primal: bool) -> bool:
-    """Whether a kernel writes to an array."""
+    """Return whether a kernel writes to an array."""
     if derivative == "backward" and is_primal and leaf.mode == "array":
         return False
     # Of a whole array, a forward derivative leaves tangents where a backward one reads gradients.
@@ -235,7 +236,7 @@ def writes_to(leaf: Bound, derivative: str, is_primal: bool) -> bool:
 
 
 def walk_of(leaf: Bound, shape: Shape) -> Walk:
-    """The bytes of an array that the elements of a call touch."""
+    """Return the bytes of an array that the elements of a call touch."""
     unit = NUMPY_OF[leaf.scalar].itemsize
     steps = tuple([s * unit for s in align(leaf.shape, leaf.strides, shape, leaf.mapped)])
     inner = tuple([(n, s * unit) for n, s in zip(*leaf.view, strict=True)]) if leaf.mode == "tensor" else ()
@@ -243,7 +244,7 @@ def walk_of(leaf: Bound, shape: Shape) -> Walk:
 
 
 def _place(shape: Shape, leaf: Bound, entry: int, buffer: int, writes: bool) -> Place | None:
-    """An array that takes part in conflicts: none without elements, and no pointer, of which nobody knows the end."""
+    """Return an array that may be in conflict; None if it has no elements, or is a pointer, whose end is unknown."""
     if leaf.mode not in ("array", "tensor") or 0 in (*leaf.shape, *leaf.view[0]):
         return None
     unit = NUMPY_OF[leaf.scalar].itemsize
@@ -261,7 +262,7 @@ def _offset(feed: Feed) -> int:
 
 
 def clash_of(regions: Sequence[Region], alone: bool) -> tuple[int, int] | None:
-    """Two regions that share memory, or twice one that overlaps itself, which only ``alone`` asks for."""
+    """Return two regions that share memory, or, with ``alone``, one that overlaps itself, twice; else None."""
     for k, r in enumerate(regions if alone else ()):
         if repeats(Walk(r.strides, (), r.nbytes), r.shape):
             return k, k
@@ -278,7 +279,7 @@ def clash_of(regions: Sequence[Region], alone: bool) -> tuple[int, int] | None:
 
 
 def clashing(title: str, names: Sequence[str], regions: Sequence[Region], clash: tuple[int, int]) -> ShapeError:
-    """The error of regions that share memory."""
+    """Return the error for regions that share memory."""
     (j, k), (a, b) = clash, (regions[c] for c in clash)
     if j == k:
         return ShapeError(
@@ -291,7 +292,7 @@ def clashing(title: str, names: Sequence[str], regions: Sequence[Region], clash:
 
 
 class Named(NamedTuple):
-    """What a message says of an array outside of the device; as of Place."""
+    """What a message says of an array outside of the device; its attributes are those of Place."""
 
     name: str
     shape: Shape
@@ -300,7 +301,7 @@ class Named(NamedTuple):
 
 
 def shared(title: str, a: Place | Named, b: Place | Named, offset: int) -> ShapeError:
-    """The error of two arrays that are written and share memory, ``offset`` bytes from the second to the first."""
+    """Return the error for two written arrays that share memory, the first ``offset`` bytes behind the second."""
     where = f"{abs(offset)} bytes {'after' if offset > 0 else 'before'}" if offset else "at"
     return ShapeError(
         f"{title}: '{a.name}' and '{b.name}' share memory, and both are written: '{a.name}' of shape {a.shape} and "
@@ -310,7 +311,7 @@ def shared(title: str, a: Place | Named, b: Place | Named, offset: int) -> Shape
 
 
 def _copying(device: DeviceCore, source: Buffer, at: int, target: Buffer, to: int, nbytes: int) -> Dispatch:
-    """What copies bytes on a device; both begin at the same place within 32 bytes."""
+    """Return the dispatch that copies bytes on a device; both begin at the same place within 32 bytes."""
     size = 4
     if at % 4 or nbytes % 4:
         if "uint8_t" in device.caps.scalars:

@@ -71,7 +71,7 @@ class ExactFeed(Feed):
 
 
 def exactly(where: str, device: DeviceCore, bound: Bound, shape: Shape, aliased: bool) -> Bound:
-    """An argument whose gradients are exact sums where several threads add to them, in a call of that shape.
+    """Return an argument whose gradients are exact sums where several threads of the call add to them.
 
     Raises
     ------

@@ -22,7 +22,7 @@ from slangpy_rt.core.dtypes import limits, span, storage
 from slangpy_rt.core.errors import BindError
 from slangpy_rt.core.structs import to_python
 from slangpy_rt.core.types import SlangType
-from slangpy_rt.core.wording import describe
+from slangpy_rt.core.wording import in_words
 
 if TYPE_CHECKING:
     from slangpy_rt.runtime.core import DeviceCore
@@ -50,7 +50,7 @@ class Region(NamedTuple):
 
     @property
     def span(self) -> tuple[int, int]:
-        """From which address to before which it reaches."""
+        """The address of its first byte, and that behind its last."""
         low = high = self.address
         for n, stride in zip(self.shape, self.strides, strict=True):
             low, high = low + min((n - 1) * stride, 0), high + max((n - 1) * stride, 0)
@@ -69,11 +69,11 @@ class Feed(ABC):
     private = False
     # How many places outside of the device it writes to after the call: what ``regions`` returns.
     brings = 0
-    # Of arrays of another library on a GPU: what find the streams that a value is worked on just then. What two feeds
-    # share finds the same for both.
+    # For arrays of another library on a GPU: functions that return the handle of the stream on which that library
+    # works on a value just now. Feeds with the same function have the same stream.
     streams: tuple[Callable[[Any], int], ...] = ()
-    # What finds each of its arrays on the device in the value, None standing for the value itself; None as a whole if
-    # it adds anything but arrays' addresses and buffers, or has anything to do afterwards.
+    # Functions that find each of its arrays on the device in the value, None for the value itself. None instead of a
+    # tuple if it adds anything but arrays' addresses and buffers, or has anything to do afterwards.
     finds: tuple[Callable[[Any], Any] | None, ...] | None = None
     # Whether ``bring_back`` reads memory that the host shares: the call waits for the kernel before it, once for all.
     waits = False
@@ -85,15 +85,15 @@ class Feed(ABC):
         """Append what the block packs for this argument, and the buffers that the kernel touches."""
 
     def partial(self) -> Feed:
-        """The same for an array of which the kernel writes a part."""
+        """Return the feed for an array of which the kernel writes a part."""
         return self
 
     def regions(self, value: Any) -> list[Region]:
-        """Where ``bring_back`` writes to."""
+        """Return the memory that ``bring_back`` writes to."""
         return []
 
     def bring_back(self, value: Any, buffers: Sequence[Buffer]) -> None:  # noqa: B027 - most have nothing to bring back
-        """Bring back what the kernel wrote, given the buffers that ``feed`` added."""
+        """Bring back what the kernel wrote, given the buffers that ``pack`` added."""
 
 
 class ArrayFeed(Feed):
@@ -150,7 +150,7 @@ class GradientFeed(Feed):
 
 
 class NoFeed(Feed):
-    """What a call has no use for."""
+    """A value that the kernel does not use: nothing."""
 
     def pack(self, value: Any, block: list[Any], buffers: list[Buffer]) -> None:
         pass
@@ -186,7 +186,7 @@ class ValueFeed(Feed):
         for x in scalars:
             # NaN and infinity are a half's too.
             if not low <= x <= high and x == x and abs(x) != inf:
-                text = describe(x)
+                text = in_words(x)
                 raise BindError(
                     f"{self._where} is {text}, which does not fit '{self._type.name}' ({span(low, high)})."
                 )
@@ -258,17 +258,17 @@ class HostCopyFeed(Feed):
         self._as_array = as_array
         self._access = access
         self._shared_bytes = shared_bytes
-        # Prepared calls end with the device: nobody has to ask whether it is open.
+        # Prepared calls are dropped when the device closes: no call has to ask whether it is open.
         self._alloc_shared = device.alloc_mapped
         self.returns = self.waits = access != "in"
         self.brings = int(self.returns)
 
     def in_device_memory(self) -> HostCopyFeed:
-        """The same for an array that threads read anywhere, again and again: in the device's own memory."""
+        """Return the feed for an array that threads read anywhere, again and again: in the device's own memory."""
         return HostCopyFeed(self._device, self._as_array, self._access, 0)
 
     def partial(self) -> HostCopyFeed:
-        """The same for an array of which the kernel writes a part."""
+        """Return the feed for an array of which the kernel writes a part."""
         return HostCopyFeed(self._device, self._as_array, "inout", self._shared_bytes)
 
     def pack(self, value: Any, block: list[Any], buffers: list[Buffer]) -> None:
@@ -356,7 +356,7 @@ class RefFeed(Feed):
         self.brings = int(access in ("out", "inout"))
 
     def partial(self) -> RefFeed:
-        """The same with a cell that begins as the value."""
+        """Return the feed whose cell begins as the value."""
         other = copy(self)
         other._access, other.brings = "inout", 1
         return other

@@ -16,23 +16,20 @@ from typing import Any
 import numpy as np
 
 from slangpy_rt.arguments.accumulation import adding
-from slangpy_rt.arguments.adapter import Adapter
-from slangpy_rt.arguments.adapters import converter, describe
 from slangpy_rt.arguments.bind import bind
 from slangpy_rt.arguments.bind_array import as_tensor, bind_array, container, stored_as
 from slangpy_rt.arguments.bound import Bound
 from slangpy_rt.arguments.feeds import ConvertedFeed, FieldFeed, NoFeed, PartsFeed, RefFeed, ValueFeed
 from slangpy_rt.arguments.mapping import Map
 from slangpy_rt.arguments.scope import Scope
-from slangpy_rt.arguments.signature import ARRAYS
 from slangpy_rt.arrays.differentiable import DiffPair
 from slangpy_rt.arrays.ndbuffer import NDBuffer
 from slangpy_rt.core.conversion import as_element
 from slangpy_rt.core.dtypes import NUMPY_OF, storage
 from slangpy_rt.core.errors import BindError, UnsupportedError
 from slangpy_rt.core.shapes import Shape, align
-from slangpy_rt.core.structs import fields_of
 from slangpy_rt.core.types import Param, SlangType, StructInfo
+from slangpy_rt.core.wording import in_words
 
 _GRAD_IN, _GRAD_OUT = attrgetter("grad_in"), attrgetter("grad_out")
 _HOW_IN = "pass a Tensor as tensor.with_grads(grad_in=gradient), or diff_pair(None, gradient)"
@@ -41,7 +38,7 @@ _HOW_IN = "pass a Tensor as tensor.with_grads(grad_in=gradient), or diff_pair(No
 def with_gradients(
     where: str, scope: Scope, param: Param, bound: Bound, value: Any, how: Map, derivative: str
 ) -> Bound:
-    """An argument with the gradients that its value carries.
+    """Return an argument with the gradients that its value carries.
 
     Parameters
     ----------
@@ -65,7 +62,7 @@ def with_gradients(
 
 
 def bind_seed(where: str, scope: Scope, returns: SlangType, value: Any, how: Map) -> Bound | None:
-    """The result's gradient, which ``bwds`` reads; None if Slang does not differentiate the result.
+    """Bind the result's gradient, which ``bwds`` reads; None if Slang does not differentiate the result.
 
     Raises
     ------
@@ -83,7 +80,7 @@ def bind_seed(where: str, scope: Scope, returns: SlangType, value: Any, how: Map
 
 
 def tangent_of(where: str, scope: Scope, bound: Bound, value: Any) -> Bound:
-    """A result with the tangent that ``fwds`` writes.
+    """Return a result with the tangent that ``fwds`` writes.
 
     Raises
     ------
@@ -94,12 +91,12 @@ def tangent_of(where: str, scope: Scope, bound: Bound, value: Any) -> Bound:
     if not differentiates(scope, type_):
         return bound
     if isinstance(value, NDBuffer) and (value.layout.grads is None or value.layout.grads.out is None):
-        raise BindError(f"{where} is {describe(value)} without room for the tangent; use tensor.with_grads().")
+        raise BindError(f"{where} is {in_words(value)} without room for the tangent; use tensor.with_grads().")
     return _walk(where, scope, type_, bound, value, True, "forward")
 
 
 def differentiates(scope: Scope, type_: SlangType) -> bool:
-    """Whether Slang differentiates values of a type."""
+    """Return whether Slang differentiates values of a type."""
     if type_.kind == "array" and type_.element is not None:
         return differentiates(scope, scope.struct(type_.element))
     if type_.kind == "struct":
@@ -108,7 +105,7 @@ def differentiates(scope: Scope, type_: SlangType) -> bool:
 
 
 def assigned(bound: Bound, shape: Shape, together: bool) -> Bound:
-    """An argument whose fresh gradients are written where a call of that shape has exactly one value for each place.
+    """Return an argument whose fresh gradients are written, if a call of that shape has one value for each place.
 
     ``together`` says that several arguments add to gradients in one buffer.
     """
@@ -123,57 +120,10 @@ def assigned(bound: Bound, shape: Shape, together: bool) -> Bound:
     return replace(bound, grad_out=replace(g, access="out"))
 
 
-def aliased(values: tuple[Any, ...]) -> bool:
-    """Whether two of the values add to gradients in memory that overlaps, by their spans."""
-    spans: list[tuple[int, int]] = []
-    for value in values:
-        if type(value) in ARRAYS:
-            # As in ``_written``, which is one frame a value.
-            grads = value.layout.grads
-            if grads is not None and grads.out is not None and not grads.fresh:
-                low, high = grads.out.span
-                address = value.grad_out.address
-                spans.append((address + low, address + high))
-        elif type(value) is not float:
-            spans += _written(value)
-    if len(spans) < 2:
-        return False
-    spans.sort()
-    last = spans[0][1]
-    for low, high in spans[1:]:
-        if last > low:
-            return True
-        last = high
-    return False
-
-
-def _written(value: Any) -> list[tuple[int, int]]:
-    """From where to where the gradients lie that a value has added to."""
-    if isinstance(value, NDBuffer):
-        grads = value.layout.grads
-        # New memory is nobody else's.
-        if grads is None or grads.out is None or grads.fresh:
-            return []
-        low, high = grads.out.span
-        address = value.grad_out.address  # type: ignore[attr-defined]
-        return [(address + low, address + high)]
-    if isinstance(value, (list, tuple)):
-        return [span for item in value for span in _written(item)]
-    if isinstance(value, (bool, int, float, np.ndarray, np.generic, DiffPair)):
-        return []
-    stand_in = converter(type(value))
-    if isinstance(stand_in, Adapter):
-        return []
-    if stand_in is not None:
-        return _written(stand_in(value))
-    fields = fields_of(value)
-    return [] if fields is None else [span for item in fields.values() for span in _written(item)]
-
-
 def _walk(
     where: str, scope: Scope, type_: SlangType, bound: Bound, value: Any, active: bool, derivative: str
 ) -> Bound:
-    """Gradients for every place of an argument that is differentiated."""
+    """Return an argument with gradients at every place that is differentiated."""
     feed = bound.feed
     if isinstance(feed, ConvertedFeed) and not isinstance(value, DiffPair):
         inner = _walk(where, scope, type_, replace(bound, feed=feed.inner), feed.convert(value), active, derivative)
@@ -193,7 +143,7 @@ def _walk(
         return bound
     if isinstance(value, np.ndarray):
         raise BindError(
-            f"{where} is {describe(value)}, which has no gradient; make it a Tensor with Tensor.from_numpy(...), "
+            f"{where} is {in_words(value)}, which has no gradient; make it a Tensor with Tensor.from_numpy(...), "
             "and add .with_grads() if its gradient is wanted."
         )
     if isinstance(value, DiffPair):
@@ -220,7 +170,7 @@ def _walk(
 
 
 def _attach(scope: Scope, bound: Bound, grad_in: Bound | None, grad_out: Bound | None) -> Bound:
-    """Gradients joined to the places of an array, all taken apart alike."""
+    """Join gradients to the places of an array, all taken apart alike."""
     if bound.mode == "parts":
         inside = _active_fields(scope, bound.type)
         parts = []
@@ -237,7 +187,7 @@ def _attach(scope: Scope, bound: Bound, grad_in: Bound | None, grad_out: Bound |
 
 
 def _found(find: Callable[[Any], Any], gradient: Bound | None) -> Bound | None:
-    """A gradient that is found in its argument's value."""
+    """Let the feed of a gradient find it in the argument's value."""
     return gradient and replace(gradient, feed=ConvertedFeed(find, gradient.feed, False))
 
 
@@ -250,7 +200,7 @@ def _found_by(convert: Callable[[Any], Any], bound: Bound) -> Bound:
 
 
 def _gradient(where: str, scope: Scope, bound: Bound, type_: SlangType, array: Any, access: str) -> Bound:
-    """A gradient along the call as its argument is."""
+    """Bind a gradient, which runs along the call as its argument does."""
     stored = stored_as(where, type_)
     name = f"{bound.name}.grad_{'in' if access == 'in' else 'out'}"
     found = bind_array(f"{where}: gradient", scope.device, name, type_, stored, "in", array)
@@ -258,7 +208,7 @@ def _gradient(where: str, scope: Scope, bound: Bound, type_: SlangType, array: A
 
 
 def _whole(where: str, scope: Scope, bound: Bound, value: Any, derivative: str) -> Bound:
-    """A whole array that knows where its gradients are."""
+    """Return an array that is handed over whole, with its gradients."""
     found = container(bound.type)
     if found is None or not bound.type.name.partition("<")[0].endswith("DiffTensor"):
         return bound
@@ -268,7 +218,7 @@ def _whole(where: str, scope: Scope, bound: Bound, value: Any, derivative: str) 
         return _whole_tangents(where, scope, bound, value, element, rank)
     if writable and (grads is None or grads.into is None):
         raise BindError(
-            f"{where} is {describe(value)}; the gradient of what '{bound.type.name}' writes there is missing: "
+            f"{where} is {in_words(value)}; the gradient of what '{bound.type.name}' writes there is missing: "
             "pass it with tensor.with_grads(grad_in=...)."
         )
     if grads is None:
@@ -281,7 +231,7 @@ def _whole(where: str, scope: Scope, bound: Bound, value: Any, derivative: str) 
 
 
 def _whole_tangents(where: str, scope: Scope, bound: Bound, value: Any, element: SlangType, rank: int) -> Bound:
-    """A whole array with the tangents that loads read, in place of what ``bwds`` adds to, and that stores write."""
+    """Return a whole array with its tangents: as ``grad_out`` those it reads, as ``grad_in`` those it writes."""
     grads = value.layout.grads if isinstance(value, NDBuffer) else None
     if grads is None:
         return bound
@@ -299,18 +249,18 @@ def _whole_gradient(
 ) -> Bound:
     name = f"{bound.name}.grad_{'in' if access == 'seed' else 'out'}"
     flat = bind_array(where, scope.device, name, element, stored_as(where, element), "in", array)
-    return replace(as_tensor(flat, bound.type, rank), access=access, mapped=bound.mapped)
+    return replace(as_tensor(f"{where}: gradient", flat, bound.type, rank), access=access, mapped=bound.mapped)
 
 
 def _cell(where: str, scope: Scope, bound: Bound, value: DiffPair, derivative: str) -> Bound:
-    """One value whose gradient is a cell of its own."""
+    """Return a single value with its gradient, which is a cell of device memory."""
     stored = stored_as(where, bound.type)
-    if stored.record:
+    if stored.struct:
         raise UnsupportedError(f"{where}: a pair of structs is not supported; give a dict of pairs, one a field.")
     reads = bound.access == "inout" if derivative == "backward" else bound.access != "out"
     if reads and value.grad is None:
         if derivative == "backward":
-            raise BindError(f"{where} is {describe(value)} and written; its gradient is missing.")
+            raise BindError(f"{where} is {in_words(value)} and written; its gradient is missing.")
         return bound
     plain: Any = replace(bound, shape=(), strides=(), aligned=True)
     into = out = None
@@ -328,7 +278,7 @@ def _cell(where: str, scope: Scope, bound: Bound, value: DiffPair, derivative: s
 
 
 def _seed(where: str, scope: Scope, param: Param, type_: SlangType, value: Any, how: Map) -> Bound:
-    """The gradient of something the function writes."""
+    """Bind the gradient of something that the function writes."""
 
     def seed(v: Any) -> Any:
         return _gradients_in(where, scope, type_, v)
@@ -340,14 +290,14 @@ def _seed(where: str, scope: Scope, param: Param, type_: SlangType, value: Any, 
 
 
 def _gradients_in(where: str, scope: Scope, type_: SlangType, value: Any) -> Any:
-    """What a value, or each of its parts, holds as the gradient to read; 0 for fields that have none."""
+    """Return the gradient to read of a value, or of each of its parts; 0 for fields that have none."""
     if isinstance(value, NDBuffer):
         if value.layout.grads is None or value.layout.grads.into is None:
-            raise BindError(f"{where} is {describe(value)} without a gradient to read; {_HOW_IN}.")
+            raise BindError(f"{where} is {in_words(value)} without a gradient to read; {_HOW_IN}.")
         return _GRAD_IN(value)
     if isinstance(value, DiffPair):
         if value.grad is None:
-            raise BindError(f"{where} is {describe(value)}, whose gradient is missing; {_HOW_IN}.")
+            raise BindError(f"{where} is {in_words(value)}, whose gradient is missing; {_HOW_IN}.")
         return value.grad
     if isinstance(value, dict) and type_.kind == "struct":
         live, fields = _active_fields(scope, type_) or set(), {f.name: scope.struct(f.type) for f in type_.fields}
@@ -360,11 +310,11 @@ def _gradients_in(where: str, scope: Scope, type_: SlangType, value: Any) -> Any
     if isinstance(value, (list, tuple)) and type_.kind == "array" and type_.element is not None:
         item = scope.struct(type_.element)
         return [_gradients_in(f"{where}[{k}]", scope, item, v) for k, v in enumerate(value)]
-    raise BindError(f"{where} is {describe(value)}, which has no gradient to read; {_HOW_IN}.")
+    raise BindError(f"{where} is {in_words(value)}, which has no gradient to read; {_HOW_IN}.")
 
 
 def _zeros(type_: SlangType) -> Any:
-    """A value of a type of which nothing is used."""
+    """Return zeros as a value of a type, for a field that is not used."""
     if type_.kind == "struct":
         return {f.name: _zeros(f.type) for f in type_.fields}
     stored = storage(type_)
@@ -372,7 +322,7 @@ def _zeros(type_: SlangType) -> Any:
 
 
 def _as_seeds(scope: Scope, bound: Bound, type_: SlangType) -> Bound:
-    """Every place that Slang differentiates a seed, and the others unused."""
+    """Make every place that Slang differentiates a seed, and the others unused."""
     bound = _apart(bound, type_)
     if bound.mode == "parts":
         inside = _active_fields(scope, type_)
@@ -390,24 +340,24 @@ def _as_seeds(scope: Scope, bound: Bound, type_: SlangType) -> Bound:
 
 def _unused(bound: Bound) -> Bound:
     return replace(
-        bound, mode="unused", access="out", shape=(), strides=(), feed=NoFeed(), record=None, parts=(), host=""
+        bound, mode="unused", access="out", shape=(), strides=(), feed=NoFeed(), struct=None, parts=(), host=""
     )
 
 
 def _active_fields(scope: Scope, type_: SlangType) -> set[str] | None:
-    """The fields that Slang differentiates a struct in; None for all of a type."""
+    """Return the fields of a struct that Slang differentiates; None for a type that is no struct."""
     if type_.kind != "struct":
         return None
     found = scope.source.type(f"{type_.name}.Differential")
     own = {f.name for f in type_.fields}
     names = {f.name for f in found.type.fields} & own if isinstance(found, StructInfo) else set()
-    # A Differential by hand may use other names; Slang then knows which is for which.
+    # A Differential that the user wrote may name its fields otherwise; Slang then knows which is for which.
     return names or own - {f.name for f in type_.fields if f.no_diff}
 
 
 def _apart(bound: Bound, type_: SlangType) -> Bound:
-    """An array of structs as a struct of arrays, which lie in the same memory."""
-    if bound.mode != "array" or bound.record is None:
+    """Return an array of structs as a struct of arrays, which lie in the same memory."""
+    if bound.mode != "array" or bound.struct is None:
         return bound
     stored = storage(type_)
     assert stored is not None
@@ -432,12 +382,12 @@ def _fields(bound: Bound, type_: SlangType, dtype: np.dtype[Any], dims: tuple[in
         stored = stored_as(bound.name, type_)
         unit = NUMPY_OF[stored.scalar].itemsize
         return replace(
-            bound, type=type_, scalar=stored.scalar, count=stored.count, aligned=False, record=None,
+            bound, type=type_, scalar=stored.scalar, count=stored.count, aligned=False, struct=None,
             strides=tuple(s // unit for s in bound.strides), feed=FieldFeed(offset),
         )  # fmt: skip
     feeds = [p.feed for _, p in parts]
     n = len(parts)
     return replace(
-        bound, type=type_, mode="parts", shape=(), strides=(), scalar="", count=0, record=None, parts=tuple(parts),
+        bound, type=type_, mode="parts", shape=(), strides=(), scalar="", count=0, struct=None, parts=tuple(parts),
         feed=PartsFeed(lambda v: (v,) * n, feeds),
     )  # fmt: skip

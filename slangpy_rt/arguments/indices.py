@@ -9,7 +9,7 @@ from slangpy_rt.arguments.computed import Generator, components, dim_of, is_whol
 from slangpy_rt.core.errors import BindError
 from slangpy_rt.core.shapes import Shape
 from slangpy_rt.core.types import SlangType
-from slangpy_rt.core.wording import describe
+from slangpy_rt.core.wording import in_words
 
 
 class call_id(Generator):
@@ -35,7 +35,7 @@ class call_id(Generator):
     def __init__(self, dims: int = -1) -> None:
         if isinstance(dims, (tuple, list)):
             raise BindError(
-                f"call_id: dims is a number, not {describe(dims)}; grid({describe(dims)}) gives the call a shape."
+                f"call_id: dims is a number, not {in_words(dims)}; grid({in_words(dims)}) gives the call a shape."
             )
         self._dims = dim_of("call_id", "dims", dims)
 
@@ -125,7 +125,7 @@ class grid(Generator):
     ) -> None:
         items = _whole(shape)
         if not items or min(items) < -1:
-            raise BindError(f"grid: a shape is made of whole numbers of at least 0, or -1, not {describe(shape)}.")
+            raise BindError(f"grid: a shape is made of whole numbers of at least 0, or -1, not {in_words(shape)}.")
         self.shape = tuple(1 if n == -1 else n for n in items)
         self._shape = items
         self._offset = _each("offset", 0 if offset is None else offset, items)
@@ -200,7 +200,7 @@ class range_of(Generator):
 
 
 def _vector_of(type_: SlangType, items: Sequence[str]) -> str:
-    """Indices, the first dimension first, as a parameter takes them: vectors count the last dimension in x."""
+    """Return the text of indices, given first dimension first, in a parameter's type: a vector's x is the last."""
     if type_.kind == "array":
         return f"Array<{scalar_of(type_)}, {len(items)}>({', '.join(items)})"
     return f"{type_.name}({', '.join(reversed(items))})" if type_.shape else items[0]
@@ -215,7 +215,7 @@ def _count(dims: int) -> str:
 
 
 def _bounds(values: Sequence[int]) -> str:
-    """Which integers hold them: ``"uint"`` for every type, ``"int"`` for the signed ones, ``""`` for none."""
+    """Return which integers hold numbers: ``"uint"`` for all, ``"int"`` for the signed ones, ``""`` for none."""
     if any(not -(2**31) <= v < 2**31 for v in values):
         return ""
     return "int" if any(v < 0 for v in values) else "uint"
@@ -229,7 +229,7 @@ def _check_bounds(where: str, type_: SlangType, what: Generator, bounds: str) ->
 
 
 def _whole(value: Any) -> Shape:
-    """One whole number or several; none if they are something else."""
+    """Return one whole number or several as a tuple; an empty one if they are something else."""
     try:
         items = (value,) if is_whole(value) else tuple(value)
     except TypeError:
@@ -238,14 +238,14 @@ def _whole(value: Any) -> Shape:
 
 
 def _each(name: str, value: Any, shape: Shape) -> Shape:
-    """A whole number for each dimension."""
+    """Return a whole number for each dimension."""
     items = _whole(value)
     if not items or not _bounds(items):
-        raise BindError(f"grid: {name} is made of whole numbers that fit an 'int', not {describe(value)}.")
+        raise BindError(f"grid: {name} is made of whole numbers that fit an 'int', not {in_words(value)}.")
     if is_whole(value):
         return items * len(shape)
     if len(items) != len(shape):
         raise BindError(
-            f"grid: {name} {describe(value)} has {len(items)} numbers; the shape {shape} has {len(shape)}."
+            f"grid: {name} {in_words(value)} has {len(items)} numbers; the shape {shape} has {len(shape)}."
         )
     return items

@@ -12,7 +12,7 @@ from slangpy_rt.core.checks import text
 from slangpy_rt.core.dtypes import PYTHON_TYPES, SLANG_OF
 from slangpy_rt.core.errors import BindError
 from slangpy_rt.core.types import SlangType
-from slangpy_rt.core.wording import describe
+from slangpy_rt.core.wording import in_words
 
 # Dimensions of a call; NumPy has as many.
 _MOST = 32
@@ -37,7 +37,7 @@ class Map:
     fields: tuple[tuple[str, Map], ...] = ()
 
     def field(self, name: str) -> Map:
-        """What was said of one field."""
+        """Return what the user said of one field."""
         return dict(self.fields).get(name, NO_MAP)
 
     def __str__(self) -> str:
@@ -50,7 +50,7 @@ NO_MAP = Map()
 
 
 def read_map(where: str, value: Any, depth: int = 0) -> Map:
-    """What a user gives to ``map`` for one argument.
+    """Read what a user gives to ``map`` for one argument.
 
     Parameters
     ----------
@@ -72,12 +72,12 @@ def read_map(where: str, value: Any, depth: int = 0) -> Map:
         if not all(isinstance(d, (int, np.integer)) and 0 <= d < _MOST for d in value):
             last = _MOST - 1
             raise BindError(
-                f"{where}: {describe(value)} is not a tuple of call dimensions, which count from 0 to {last}."
+                f"{where}: {in_words(value)} is not a tuple of call dimensions, which count from 0 to {last}."
             )
         return Map(tuple(int(d) for d in value))
     if isinstance(value, Mapping):
         if depth == _MOST:
-            raise BindError(f"{where}: {describe(value)} holds dicts in dicts without an end.")
+            raise BindError(f"{where}: {in_words(value)} holds dicts in dicts without an end.")
         for k in value:
             text(where, "a field's name", k)
         fields = tuple((k, read_map(f"{where}.{k}", v, depth + 1)) for k, v in value.items() if k != "$type")
@@ -94,7 +94,7 @@ def read_map(where: str, value: Any, depth: int = 0) -> Map:
         return Map(type=SLANG_OF[np.dtype(value)])
     except (KeyError, TypeError):
         raise BindError(
-            f"{where}: {describe(value)} says neither dimensions nor a type; give a tuple of call "
+            f"{where}: {in_words(value)} says neither dimensions nor a type; give a tuple of call "
             "dimensions, such as (0,), "
             "a type or its name, such as 'float3', or a dict of these for fields."
         ) from None

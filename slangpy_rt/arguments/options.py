@@ -40,7 +40,7 @@ class Options:
     derivative: str = ""
 
     def map_of(self, name: str, place: int, positional: int) -> Map:
-        """What was said of a parameter whose value stands at that place among the arguments."""
+        """Return what the user said of a parameter whose value stands at that place among the arguments."""
         for key, how in self.named_maps:
             if key == name:
                 return how

@@ -13,7 +13,7 @@ from slangpy_rt.core.conversion import is_number
 from slangpy_rt.core.errors import BindError
 from slangpy_rt.core.shapes import Shape
 from slangpy_rt.core.types import SlangType
-from slangpy_rt.core.wording import describe
+from slangpy_rt.core.wording import in_words
 
 # Random numbers start from this seed unless another is given; it is SlangPy's.
 _SEED = 2640457667
@@ -134,7 +134,7 @@ class rand_float(Generator):
 
 
 def _filled(type_: SlangType, array: str) -> str:
-    """An array of as many numbers as the parameter takes, as it takes them."""
+    """Return the text of as many numbers as a parameter takes, in its type."""
     if type_.kind == "array":
         return array
     return f"_spy_vectorOf({array})" if type_.shape else f"{array}[0]"
@@ -142,18 +142,18 @@ def _filled(type_: SlangType, array: str) -> str:
 
 def _natural(function: str, name: str, value: Any) -> int:
     if not is_whole(value) or not 0 <= value <= _MAX_UINT:
-        raise BindError(f"{function}: {name} is a whole number from 0 to {_MAX_UINT}, not {describe(value)}.")
+        raise BindError(f"{function}: {name} is a whole number from 0 to {_MAX_UINT}, not {in_words(value)}.")
     return int(value)
 
 
 def _float(name: str, value: Any) -> float:
     if not is_number(value) or not abs(value) <= _MAX_FLOAT:
-        raise BindError(f"rand_float: {name} is a number that a 32-bit float holds, not {describe(value)}.")
+        raise BindError(f"rand_float: {name} is a number that a 32-bit float holds, not {in_words(value)}.")
     return float(np.float32(value))
 
 
 def _spread(low: float, high: float) -> tuple[float, float, float]:
-    """What ``randFloat`` computes with: the lowest value, the width, and the most that may be added.
+    """Return the numbers that ``randFloat`` takes: the lowest value, the width, and the most that may be added.
 
     Raises
     ------
@@ -163,7 +163,7 @@ def _spread(low: float, high: float) -> tuple[float, float, float]:
     f4 = np.float32
     if not low < high or high - low > _MAX_FLOAT:
         raise BindError(
-            f"rand_float: min {describe(low)} and max {describe(high)} are no range of 32-bit floats; "
+            f"rand_float: min {in_words(low)} and max {in_words(high)} are no range of 32-bit floats; "
             "min is less than max, and "
             f"max - min at most {_MAX_FLOAT:.7g}."
         )
@@ -176,7 +176,7 @@ def _spread(low: float, high: float) -> tuple[float, float, float]:
 
 
 def _hashed(x: int) -> int:
-    """Thomas Wang's integer hash of 32 bits, as ``wangHash`` of the Slang module computes it."""
+    """Return Thomas Wang's integer hash of 32 bits, as ``wangHash`` of the Slang module computes it."""
     x = (x ^ 61) ^ (x >> 16)
     x = x * 9 & _MAX_UINT
     x ^= x >> 4

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from slangpy_rt.arguments.adapters import converter, describe
+from slangpy_rt.arguments.adapters import converter
 from slangpy_rt.arguments.bind import bind
 from slangpy_rt.arguments.bound import Bound
 from slangpy_rt.arguments.mapping import NO_MAP, Map
@@ -25,6 +25,7 @@ from slangpy_rt.arrays.value_ref import ValueRef
 from slangpy_rt.core.dtypes import SLANG_OF, scalar_type
 from slangpy_rt.core.errors import BindError, CompileError, ShapeError, UnsupportedError
 from slangpy_rt.core.types import FunctionSig, SlangType
+from slangpy_rt.core.wording import in_words
 
 _NUMBERS = {float: 1, int: 2, bool: 3}
 _FITS = ("exact", "promoted", "converted", "repeated")
@@ -47,7 +48,7 @@ class Candidate:
 
     @property
     def cost(self) -> tuple[Any, ...]:
-        """Less is better: the worst argument counts first, parameters left to their defaults last.
+        """How badly the arguments fit: that of the worst one counts first, parameters left to their defaults last.
 
         As in Slang, a plain function comes before a generic one.
         """
@@ -63,7 +64,7 @@ def resolve(
     names: Sequence[str],
     options: Options,
 ) -> Candidate:
-    """The overload that fits best.
+    """Choose the overload that fits best.
 
     Parameters
     ----------
@@ -115,7 +116,7 @@ def _try(scope: Scope, sig: FunctionSig, args: Sequence[Any], names: Sequence[st
 
 
 def match(where: str, sig: FunctionSig, positional: int, names: Sequence[str]) -> tuple[int, ...]:
-    """For each parameter that was given, the place of its value among the arguments."""
+    """Return, for each parameter that was given, the place of its value among the arguments."""
     params = [p.name for p in sig.params]
     if positional == len(params) and not names:
         return tuple(range(positional))
@@ -156,7 +157,7 @@ def _check_maps(where: str, sig: FunctionSig, options: Options, positional: int)
 
 
 def _specialise(scope: Scope, sig: FunctionSig, values: Sequence[Any], maps: Sequence[Map]) -> FunctionSig:
-    """The overload with its generic parameters inferred from the arguments."""
+    """Return the overload with its generic parameters inferred from the arguments."""
     known: dict[str, str] = {}
     # Numbers come last, floats before ints: 2 is whatever the arrays and floats beside it are.
     pairs = sorted(zip(sig.params, values, maps, strict=False), key=lambda t: _NUMBERS.get(type(t[1]), 0))
@@ -209,7 +210,7 @@ def _infer(
         return
     shape, scalar = _shape_and_scalar(value)
     if scalar is None:
-        raise BindError(f"{where} is {describe(value)}, which does not say what '{pattern.name}' is.")
+        raise BindError(f"{where} is {in_words(value)}, which does not say what '{pattern.name}' is.")
     rank = {"vector": 1, "array": 1, "matrix": 2}.get(pattern.kind, 0)
     if pattern.kind == "struct" and len(words) == 2:
         element = natural_type(scope, where, value, how)
@@ -218,7 +219,7 @@ def _infer(
         return
     if len(shape) < rank:
         raise BindError(
-            f"{where} is {describe(value)}; '{pattern.name}' needs {rank} dimension{'s' * (rank > 1)} more."
+            f"{where} is {in_words(value)}; '{pattern.name}' needs {rank} dimension{'s' * (rank > 1)} more."
         )
     learn(words[0], scalar)
     for word, size in zip(words[1:], shape[len(shape) - rank :], strict=False):
@@ -226,7 +227,7 @@ def _infer(
 
 
 def _arguments(pattern: SlangType) -> list[str]:
-    """The words that a generic type is made of: T and N of ``vector<T, N>``, ``T[N]``, ``Tensor<T, N>``."""
+    """Return the words that a generic type is made of: T and N of ``vector<T, N>``, ``T[N]``, ``Tensor<T, N>``."""
     if pattern.arguments:
         return [a.name if isinstance(a, SlangType) else str(a) for a in pattern.arguments]
     if pattern.kind == "array" and pattern.element is not None:
@@ -236,7 +237,7 @@ def _arguments(pattern: SlangType) -> list[str]:
 
 
 def natural_type(scope: Scope, where: str, value: Any, how: Map) -> SlangType:
-    """What an argument is when the parameter does not say: its element, all dimensions vectorized.
+    """Return the type of an argument when the parameter does not say: its element, all dimensions vectorized.
 
     Raises
     ------
@@ -260,7 +261,7 @@ def natural_type(scope: Scope, where: str, value: Any, how: Map) -> SlangType:
         return value.dtype
     shape, scalar = _shape_and_scalar(value)
     if scalar is None:
-        raise BindError(f"{where} is {describe(value)}, which has no Slang type of its own; name one with .map(...).")
+        raise BindError(f"{where} is {in_words(value)}, which has no Slang type of its own; name one with .map(...).")
     inner = shape[len(how.dims) :] if how.dims is not None else ()
     if not inner:
         return value.dtype if isinstance(value, NDBuffer) else scalar_type(scalar)
@@ -291,7 +292,7 @@ def _shape_and_scalar(value: Any) -> tuple[tuple[int, ...], str | None]:
 
 
 def _ambiguous(name: str, equal: Sequence[Candidate]) -> str:
-    """Candidates that fit equally well, argument by argument, and the call that would settle it."""
+    """Return the error for candidates that fit equally well, argument by argument, and the call that settles it."""
     rows = [("overload", "argument", "taken as", "call dimensions", "fit")]
     for c in equal:
         for n, b in enumerate(c.bound):

@@ -6,17 +6,21 @@ When a file of the module has changed, the next call finds out, and everything m
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable
 from math import inf
 from time import monotonic, thread_time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from slangpy_rt.core.conversion import describe_name
 from slangpy_rt.core.dtypes import element_type
 from slangpy_rt.core.errors import BindError
-from slangpy_rt.core.types import SlangType, StructInfo
+from slangpy_rt.core.types import Param, SlangType, StructInfo
 from slangpy_rt.core.weak import WeakMembers
 from slangpy_rt.runtime.core import DeviceCore
 from slangpy_rt.runtime.follower import Follower
-from slangpy_rt.slang.source import Source
+
+if TYPE_CHECKING:
+    from slangpy_rt.slang.source import Source
 
 # Seconds between two looks at the files: a look at one costs 3 us, and nobody edits and calls again sooner. For a
 # module of very many files it is this many times what they take.
@@ -59,7 +63,7 @@ class Scope(Follower):
         self._lock = threading.RLock()
 
     def look(self) -> None:
-        """``check``, if it is due."""
+        """Call ``check``, if it is due."""
         if monotonic() >= self.due:
             self.check()
 
@@ -90,13 +94,13 @@ class Scope(Follower):
         with self._lock:
             old, self.source = self.source, self.source.renewed()
             old.close()
-            # First all of them forget: none may run the old text because another could not follow.
+            # All forget before the first one follows: if one cannot follow, the others still do not run the old text.
             self.forget()
             try:
                 for follower in list(self.followers):
                     follower.source_changed()
             finally:
-                # What other threads made meanwhile is of both texts.
+                # Other threads may have prepared calls meanwhile, of the old text or the new one.
                 self.forget()
 
     def forget(self) -> None:
@@ -107,13 +111,28 @@ class Scope(Follower):
             follower.forget()
 
     def struct(self, type_: SlangType) -> SlangType:
-        """A struct with its fields, which reflection leaves out inside containers and pointers."""
+        """Return a struct with its fields, which reflection leaves out inside containers and pointers."""
         if type_.kind == "struct" and not type_.fields:
             return _plain(self.source.type(type_.name)) or type_
         return type_
 
+    def uniforms(self, where: str, names: Iterable[str]) -> dict[str, Param]:
+        """Return the module's global ``uniform`` variables by name, ``names`` among them.
+
+        Raises
+        ------
+        BindError
+            If the module has no variable of one of the names.
+        """
+        known = {p.name: p for p in self.source.info.uniforms}
+        for name in names:
+            if name not in known:
+                listed = ", ".join(known) or "none"
+                raise BindError(f"{where}: there is no uniform '{describe_name(name)}'; the module has {listed}.")
+        return known
+
     def named(self, where: str, name: str) -> SlangType:
-        """A type by its name in Slang.
+        """Return a type by its name in Slang.
 
         Raises
         ------

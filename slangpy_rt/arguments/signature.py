@@ -1,4 +1,4 @@
-"""Signatures: what tells calls apart. Two calls whose arguments sign alike are served by one prepared call."""
+"""Signatures: two calls whose arguments have equal signatures are served by one prepared call."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from slangpy_rt.arrays.value_ref import ValueRef
 from slangpy_rt.core.dtypes import SLANG_OF
 from slangpy_rt.core.errors import BindError
 from slangpy_rt.core.structs import fields_of
-from slangpy_rt.core.wording import describe
+from slangpy_rt.core.wording import in_words
 
 ARRAYS = frozenset({Tensor, NDBuffer})
 
@@ -37,18 +37,42 @@ class Signers(dict[type, Callable[[Any], Any]]):
 
 
 def signature(value: Any) -> Any:
-    """A hashable value that is equal for arguments which one prepared call can serve."""
+    """Return a hashable value that is equal for arguments which one prepared call can serve."""
     return SIGNERS[type(value)](value)
 
 
+def aliased(values: tuple[Any, ...]) -> bool:
+    """Return whether two of the values add to gradients in memory that overlaps, by their spans."""
+    spans: list[tuple[int, int]] = []
+    for value in values:
+        if type(value) in ARRAYS:
+            # The same as ``_gradient_spans`` does, without a frame for each value.
+            grads = value.layout.grads
+            if grads is not None and grads.out is not None and not grads.fresh:
+                low, high = grads.out.span
+                address = value.grad_out.address
+                spans.append((address + low, address + high))
+        elif type(value) is not float:
+            spans += _gradient_spans(value)
+    if len(spans) < 2:
+        return False
+    spans.sort()
+    last = spans[0][1]
+    for low, high in spans[1:]:
+        if last > low:
+            return True
+        last = high
+    return False
+
+
 def endless(where: str, values: tuple[Any, ...]) -> BindError:
-    """The error for arguments that hold themselves, or more levels than Python goes down."""
+    """Return the error for arguments that hold themselves, or more levels than Python goes down."""
     found = next((v for v in values if isinstance(v, (list, tuple, Mapping))), values)
-    return BindError(f"{where}: an argument holds lists or dicts in each other without an end: {describe(found)}.")
+    return BindError(f"{where}: an argument holds lists or dicts in each other without an end: {in_words(found)}.")
 
 
 def _signer(kind: type) -> Callable[[Any], Any]:
-    """How values of a type sign."""
+    """Return the function that makes signatures of values of a type."""
     if issubclass(kind, NDBuffer):
         return _layout
     if issubclass(kind, np.void):
@@ -87,7 +111,7 @@ def _signer(kind: type) -> Callable[[Any], Any]:
 
 
 def _refused(value: Any) -> Any:
-    """A signature like no other: no prepared call has it, and ``bind`` says what is wrong with the value."""
+    """Return a signature like no other: no prepared call has it, and ``bind`` says what is wrong with the value."""
     return object()
 
 
@@ -153,6 +177,29 @@ def _sign_stand_in(stand_in: Callable[[Any], Any], value: Any) -> Any:
         return type(value), signature(stand_in(value))
     except BindError:
         return _refused(value)
+
+
+def _gradient_spans(value: Any) -> list[tuple[int, int]]:
+    """Return the addresses between which a value has gradients that are added to."""
+    if isinstance(value, NDBuffer):
+        grads = value.layout.grads
+        # New memory is nobody else's.
+        if grads is None or grads.out is None or grads.fresh:
+            return []
+        low, high = grads.out.span
+        address = value.grad_out.address  # type: ignore[attr-defined]
+        return [(address + low, address + high)]
+    if isinstance(value, (list, tuple)):
+        return [span for item in value for span in _gradient_spans(item)]
+    if isinstance(value, (bool, int, float, np.ndarray, np.generic, DiffPair)):
+        return []
+    stand_in = converter(type(value))
+    if isinstance(stand_in, Adapter):
+        return []
+    if stand_in is not None:
+        return _gradient_spans(stand_in(value))
+    fields = fields_of(value)
+    return [] if fields is None else [span for item in fields.values() for span in _gradient_spans(item)]
 
 
 def _layout(value: NDBuffer) -> Any:

@@ -15,7 +15,7 @@ import numpy as np
 
 from slangpy_rt.core.errors import BindError
 from slangpy_rt.core.structs import fields_of
-from slangpy_rt.core.wording import describe
+from slangpy_rt.core.wording import in_words
 
 # A stand-in may stand for another one; one that stands for itself has no end.
 _DEEPEST = 32
@@ -31,12 +31,12 @@ class Asked(NamedTuple):
 
 
 def stands_in(kind: type) -> bool:
-    """Whether values of a type say themselves what they stand for."""
+    """Return whether values of a type say themselves what they stand for."""
     return (hasattr(kind, "__slang_arg__") or hasattr(kind, "get_this")) and not issubclass(kind, type)
 
 
 def ask(values: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[Asked, ...]]:
-    """A call's values with what each stand-in among them, or inside of them, stands for in its place.
+    """Replace each stand-in among a call's values, or inside of them, by what it stands for.
 
     Raises
     ------
@@ -49,7 +49,7 @@ def ask(values: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[Asked, ...]]:
 
 
 def want_back(asked: tuple[Asked, ...]) -> tuple[Asked, ...]:
-    """Those that want to be told what a call made of what they stood for."""
+    """Return those that want to be told what a call made of what they stood for."""
     return tuple([a for a in asked if hasattr(a.value, "update_this")])
 
 
@@ -67,7 +67,7 @@ def _plain(value: Any, place: int, asked: list[Asked], depth: int) -> Any:
         return value
     if sort == "stand-in":
         if depth == _DEEPEST:
-            raise BindError(f"{describe(value)} stands for another value, and that for the next, without an end.")
+            raise BindError(f"{in_words(value)} stands for another value, and that for the next, without an end.")
         try:
             meant = value.__slang_arg__() if hasattr(kind, "__slang_arg__") else value.get_this()
         except BindError:  # which is said again, with the argument's name, where it is bound
@@ -90,7 +90,7 @@ def _plain(value: Any, place: int, asked: list[Asked], depth: int) -> Any:
 
 @lru_cache(maxsize=1024)
 def _sort(kind: type) -> str:
-    """Where in values of a type stand-ins may be."""
+    """Return where in values of a type stand-ins may be."""
     if kind in _PLAIN or issubclass(kind, (np.ndarray, np.generic)):
         return "whole"
     if stands_in(kind):
@@ -103,7 +103,7 @@ def _sort(kind: type) -> str:
 
 
 def _same(value: Any, items: list[Any], place: int, asked: list[Asked], depth: int, make: Any) -> Any:
-    """The value itself where nothing inside stands for something else, or one made of what does."""
+    """Return the value itself if nothing inside is a stand-in, else one made of what these stand for."""
     before = len(asked)
     new = [_plain(item, place, asked, depth + 1) for item in items]
     return make(new) if len(asked) > before else value

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from slangpy_rt.arguments.adapters import describe, is_plain_sequence
+from slangpy_rt.arguments.adapters import is_plain_sequence
 from slangpy_rt.arguments.bind_array import container
 from slangpy_rt.arguments.scope import Scope
 from slangpy_rt.arrays.differentiable import DiffPair, GradientRef
@@ -24,6 +24,7 @@ from slangpy_rt.core.errors import BindError
 from slangpy_rt.core.shapes import MOST_DIMENSIONS
 from slangpy_rt.core.structs import fields_of
 from slangpy_rt.core.types import Field, Param, SlangType
+from slangpy_rt.core.wording import in_words
 
 # How to get a value's parts, and the place, name and type of each.
 Parts = tuple[Callable[[Any], Any], list[tuple[str, str, SlangType]]]
@@ -33,7 +34,7 @@ PAIR = "DifferentialPair<"
 
 
 def parts_of(where: str, scope: Scope, param: Param, value: Any) -> Parts | None:
-    """How to take a value apart for a parameter, or None for one that stays whole."""
+    """Return how to take a value apart for a parameter, or None for one that stays whole."""
     type_ = param.type
     if type_.name.startswith(PAIR):
         return _pair_parts(where, scope, type_, value)
@@ -52,29 +53,29 @@ def parts_of(where: str, scope: Scope, param: Param, value: Any) -> Parts | None
             return None
         if len(value) != len(type_.fields):
             names = ", ".join(f.name for f in type_.fields)
-            raise BindError(f"{where} is {describe(value)}; '{type_.name}' has {len(type_.fields)} fields: {names}.")
+            raise BindError(f"{where} is {in_words(value)}; '{type_.name}' has {len(type_.fields)} fields: {names}.")
         return (lambda v: v), [(f".{f.name}", f.name, f.type) for f in type_.fields]
     whole = is_plain_sequence(value) or type_.kind not in ("vector", "matrix", "array")
     if whole and not (type_.kind == "array" and _holds_structs(type_)):
         return None
     if len(value) != type_.shape[0]:
-        raise BindError(f"{where} is {describe(value)}; '{type_.name}' takes {type_.shape[0]} values.")
+        raise BindError(f"{where} is {in_words(value)}; '{type_.name}' takes {type_.shape[0]} values.")
     inner = item_type(type_)
     return (lambda v: v), [(f"[{k}]", f"{k}", inner) for k in range(type_.shape[0])]
 
 
 def holds_one_array(type_: SlangType) -> bool:
-    """Whether a struct consists of one array parameter, as ``MLP`` does, and is bound as that array."""
+    """Return whether a struct has one field, an array, as ``MLP`` has, and is bound as that array."""
     return type_.kind == "struct" and len(type_.fields) == 1 and container(type_.fields[0].type) is not None
 
 
 def one_part(type_: SlangType) -> Parts:
-    """A value for the only field of a struct."""
+    """Return how to take a value for the only field of a struct."""
     return (lambda v: (v,)), [(f".{f.name}", f.name, f.type) for f in type_.fields]
 
 
 def concrete(where: str, scope: Scope, type_: SlangType, value: Any) -> SlangType:
-    """The struct that a value brings for a parameter of an interface type."""
+    """Return the struct that a value brings for a parameter of an interface type."""
     if isinstance(value, NDBuffer):
         found: Any = value.dtype
     else:
@@ -84,7 +85,7 @@ def concrete(where: str, scope: Scope, type_: SlangType, value: Any) -> SlangTyp
             found = scope.named(where, found)
     if not isinstance(found, SlangType) or found.kind != "struct":
         raise BindError(
-            f"{where} is {describe(value)}; '{type_.name}' is an interface: name the struct, as in "
+            f"{where} is {in_words(value)}; '{type_.name}' is an interface: name the struct, as in "
             "{'_type': 'Name', ...}, or pass an array of structs."
         )
     if not scope.source.conforms(found.name, type_.name):
@@ -100,7 +101,7 @@ def structs_array(
     shape: tuple[int, ...],
     named: Named | None = None,
 ) -> npt.NDArray[Any]:
-    """Structs' values in nested lists as a structured array."""
+    """Return structs' values in nested lists as a structured array."""
     out = np.zeros(shape, stored.dtype)
     for place in np.ndindex(*shape):
         item: Any = value
@@ -111,17 +112,17 @@ def structs_array(
 
 
 def rows_of(where: str, value: Any) -> tuple[int, ...]:
-    """The shape of nested lists of structs' values."""
+    """Return the shape of nested lists of structs' values."""
     if not isinstance(value, list):
         return ()
     inner = {rows_of(f"{where}[{k}]", item) for k, item in enumerate(value)}
     if len(inner) > 1:
-        raise BindError(f"{where} is a list with rows of different lengths: {describe(value)}.")
+        raise BindError(f"{where} is a list with rows of different lengths: {in_words(value)}.")
     return (len(value), *inner.pop())
 
 
 def _pair_parts(where: str, scope: Scope, type_: SlangType, value: Any) -> Parts:
-    """A value and its derivative for a parameter that takes both as a pair."""
+    """Return how to take a pair of a value and its derivative apart, for a parameter that takes both."""
     primal = type_.arguments[0]
     assert isinstance(primal, SlangType)
     gradient = SlangType("struct", f"{primal.name}.Differential") if primal.kind == "struct" else primal
@@ -137,7 +138,7 @@ def _pair_parts(where: str, scope: Scope, type_: SlangType, value: Any) -> Parts
     if isinstance(value, (list, tuple)) and len(value) == 2:
         return (lambda v: v), places
     raise BindError(
-        f"{where} is {describe(value)}; '{type_.name}' takes an NDDifferentiableBuffer, a Tensor with gradients, "
+        f"{where} is {in_words(value)}; '{type_.name}' takes an NDDifferentiableBuffer, a Tensor with gradients, "
         "diff_pair(value, gradient), or both in a tuple."
     )
 
@@ -149,7 +150,7 @@ def _named_parts(where: str, scope: Scope, type_: SlangType, value: Any) -> Part
     elif type_.kind == "struct":
         wanted = [(f.name, f.type) for f in type_.fields]
     else:
-        raise BindError(f"{where} is {describe(value)}, a struct's value; '{type_.name}' was expected.")
+        raise BindError(f"{where} is {in_words(value)}, a struct's value; '{type_.name}' was expected.")
     names = [name for name, _ in wanted]
     check_type(where, type_, value, scope.named)
     check_fields(where, type_.name, names, value, fields)
@@ -165,7 +166,7 @@ def _named_parts(where: str, scope: Scope, type_: SlangType, value: Any) -> Part
 
 
 def _lists_structs(value: Any, depth: int = 0) -> bool:
-    """Whether nested lists hold structs' values only, by their fields."""
+    """Return whether nested lists hold structs' values only, by their fields."""
     if depth == MOST_DIMENSIONS or not isinstance(value, list) or not value:
         return False
     return all(fields_of(v) is not None or _lists_structs(v, depth + 1) for v in value)

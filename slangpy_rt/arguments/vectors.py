@@ -14,7 +14,7 @@ from slangpy_rt.core.conversion import as_array
 from slangpy_rt.core.dtypes import NUMPY_OF, cast, element_type
 from slangpy_rt.core.errors import BindError
 from slangpy_rt.core.types import SlangType
-from slangpy_rt.core.wording import describe
+from slangpy_rt.core.wording import in_words
 
 
 class Vector(np.ndarray):
@@ -46,7 +46,7 @@ class Vector(np.ndarray):
             out = np.empty(type_.shape, target)
             out[...] = numbers.reshape(type_.shape)
         except (OverflowError, TypeError, ValueError) as error:
-            raise BindError(f"{type_.name}: {describe(given)} does not make a {type_.name} ({error}).") from None
+            raise BindError(f"{type_.name}: {in_words(given)} does not make a {type_.name} ({error}).") from None
         return out.view(cls)
 
     def __array_finalize__(self, obj: Any) -> None:

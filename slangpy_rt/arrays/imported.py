@@ -14,8 +14,7 @@ from slangpy_rt.core.conversion import as_numpy as as_numpy
 from slangpy_rt.core.dtypes import SLANG_OF, scalar_type
 from slangpy_rt.core.errors import BindError
 from slangpy_rt.core.interrupts import finalizer
-from slangpy_rt.core.wording import describe
-from slangpy_rt.core.wording import described as described
+from slangpy_rt.core.wording import class_in_words, in_words
 
 if TYPE_CHECKING:
     from slangpy_rt.core.types import SlangType
@@ -69,11 +68,13 @@ def memory_of(device: DeviceCore, value: Any) -> Memory:
     there = device.caps.dlpack_device == CUDA and index in (None, device.index)
     if kind not in (CUDA, _MANAGED) or not there:
         where = f"CUDA GPU {index}" if kind == CUDA else f"a device of DLPack's type {kind}"
-        raise BindError(f"{described(value)} on {where}; {device!r} does not work there; bring it to the host first.")
+        raise BindError(
+            f"{class_in_words(value)} on {where}; {device!r} does not work there; bring it to the host first."
+        )
     typestr, shape, strides, address = _facts(device, value)
     dtype = np.dtype(typestr)
     if dtype not in SLANG_OF:
-        raise BindError(f"{described(value)} of dtype {dtype}; Slang has no such element type.")
+        raise BindError(f"{class_in_words(value)} of dtype {dtype}; Slang has no such element type.")
     return Memory(scalar_type(SLANG_OF[dtype]), shape, strides, address)
 
 
@@ -87,11 +88,11 @@ def kept_memory(device: DeviceCore, value: Any) -> tuple[Memory, Buffer]:
     """
     if not any(hasattr(type(value), name) for name in ("__dlpack__", "__cuda_array_interface__")):
         raise BindError(
-            f"Tensor.from_dlpack: {describe(value)} is no array of another library: it has no __dlpack__."
+            f"Tensor.from_dlpack: {in_words(value)} is no array of another library: it has no __dlpack__."
         )
     if is_read_only(value):
         raise BindError(
-            f"Tensor.from_dlpack: {described(value)} that must not be changed, as a Tensor may be; copy it with "
+            f"Tensor.from_dlpack: {class_in_words(value)} that must not be changed, as a Tensor may be; copy it with "
             "Tensor.from_numpy(device, numpy.asarray(array)). Calls take the array itself."
         )
     if place_of(value)[0] not in HOST:
@@ -100,9 +101,9 @@ def kept_memory(device: DeviceCore, value: Any) -> tuple[Memory, Buffer]:
         return found._replace(address=kept.address), kept
     array = as_numpy(value)
     if not isinstance(device.backend, ZeroCopy):
-        raise BindError(f"{described(value)} in host memory; copy it with Tensor.from_numpy(device, array).")
+        raise BindError(f"{class_in_words(value)} in host memory; copy it with Tensor.from_numpy(device, array).")
     if array.dtype not in SLANG_OF:
-        raise BindError(f"{described(value)} of dtype {array.dtype}; Slang has no such element type.")
+        raise BindError(f"{class_in_words(value)} of dtype {array.dtype}; Slang has no such element type.")
     address = array.__array_interface__["data"][0]
     buffer = device.backend.wrap(address, array.nbytes or 1, (array, value))
     strides = tuple(s // array.itemsize for s in array.strides)
@@ -118,7 +119,7 @@ def taken(device: DeviceCore, value: Any) -> Import:
         except TypeError:  # libraries from before version 1.0 take no max_version
             capsule = value.__dlpack__(stream=stream)
     except (BufferError, RuntimeError, TypeError, ValueError) as error:
-        raise BindError(f"{described(value)}, whose memory DLPack cannot share ({error}).") from None
+        raise BindError(f"{class_in_words(value)}, whose memory DLPack cannot share ({error}).") from None
     found = Import(capsule)
     order = device.order
     with order.lock:
@@ -162,13 +163,13 @@ def place_of(value: Any) -> tuple[int, int | None]:
         try:
             kind, index = value.__dlpack_device__()
         except (BufferError, RuntimeError, TypeError, ValueError) as error:
-            raise BindError(f"{described(value)}, whose memory DLPack cannot share ({error}).") from None
+            raise BindError(f"{class_in_words(value)}, whose memory DLPack cannot share ({error}).") from None
         return int(kind), index
     if hasattr(value, "__cuda_array_interface__"):
         return CUDA, None
     raise BindError(
-        f"{described(value)}, which has no values yet; within jax.jit, jax.grad and jax.vmap a call goes through "
-        "jax.pure_callback."
+        f"{class_in_words(value)}, which has no values yet; within jax.jit, jax.grad and jax.vmap a call goes "
+        "through jax.pure_callback."
     )
 
 

@@ -19,7 +19,7 @@ from slangpy_rt.core.conversion import as_array
 from slangpy_rt.core.dtypes import BFLOAT16, cast, element_type
 from slangpy_rt.core.errors import BindError, ShapeError, UnsupportedError
 from slangpy_rt.core.shapes import Shape, as_shape
-from slangpy_rt.core.structs import as_record, fill_record
+from slangpy_rt.core.structs import as_struct_array, fill_struct_array
 from slangpy_rt.core.types import SlangType
 from slangpy_rt.runtime.core import a_device
 from slangpy_rt.runtime.host_view import host_view
@@ -164,14 +164,14 @@ class NDBuffer:
         target = layout.numpy_dtype
         source = as_array(f"{where}: data", array)
         if target.names is not None and source.dtype.names is None:
-            source = fill_record(where, layout.full_shape, target, source)
+            source = fill_struct_array(where, layout.full_shape, target, source)
         if source.shape != layout.full_shape:
             raise ShapeError(
                 f"{where}: data of shape {source.shape} does not fill {self.summary}: shape {layout.full_shape} was "
                 "expected. Reshape or broadcast it yourself."
             )
         if target.names is not None:
-            source = as_record(where, target, source)
+            source = as_struct_array(where, target, source)
         elif layout.element is BFLOAT16:
             source = _bits(where, source)
         else:

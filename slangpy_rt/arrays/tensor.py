@@ -15,7 +15,7 @@ from slangpy_rt.core.dtypes import NUMPY_OF, SLANG_OF, cast, element_type, stora
 from slangpy_rt.core.errors import BindError, ShapeError
 from slangpy_rt.core.shapes import as_shape
 from slangpy_rt.core.structs import scalar_count
-from slangpy_rt.core.wording import describe
+from slangpy_rt.core.wording import in_words
 
 if TYPE_CHECKING:
     from slangpy_rt.core.types import SlangType
@@ -76,14 +76,14 @@ class Tensor(NDBuffer):
         where = f"{cls.__name__}.arange"
         if not 1 <= len(bounds) <= 3 or not all(is_number(b) for b in bounds):
             raise BindError(
-                f"{where}: {describe(bounds)} are not one to three numbers: stop, start and stop, or with a step."
+                f"{where}: {in_words(bounds)} are not one to three numbers: stop, start and stop, or with a step."
             )
         whole = all(isinstance(b, (int, np.integer)) for b in bounds)
         element = element_type(where, ("int" if whole else "float") if dtype is None else dtype)
         try:
             values = np.arange(*bounds)
         except (ValueError, ZeroDivisionError, OverflowError, MemoryError) as error:
-            raise BindError(f"{where}: {describe(bounds)} make no array ({error}).") from None
+            raise BindError(f"{where}: {in_words(bounds)} make no array ({error}).") from None
         return cls._from_host(device, values, element)
 
     @classmethod
@@ -118,7 +118,7 @@ class Tensor(NDBuffer):
         stored = storage(element)
         assert stored is not None, element
         inner = stored.dims
-        if stored.record and source.dtype.names is None:
+        if stored.struct and source.dtype.names is None:
             # Flat data: the last dimension holds a struct's scalars one after another.
             inner = (scalar_count(stored.dtype),)
         outer = source.shape[: source.ndim - len(inner)]
@@ -235,14 +235,14 @@ class Tensor(NDBuffer):
 def _model(where: str, other: Any) -> NDBuffer:
     """An array whose device, shape and element type are to be another's."""
     if not isinstance(other, NDBuffer):
-        raise BindError(f"{where}: {describe(other)} was given; a Tensor or an NDBuffer was expected.")
+        raise BindError(f"{where}: {in_words(other)} was given; a Tensor or an NDBuffer was expected.")
     return other
 
 
 def check_gradient(where: str, name: str, array: NDBuffer, grad: Any) -> None:
     """Refuse a gradient that does not fit an array."""
     if not isinstance(grad, NDBuffer):
-        what = f"an array of shape {grad.shape}" if isinstance(grad, np.ndarray) else describe(grad)
+        what = f"an array of shape {grad.shape}" if isinstance(grad, np.ndarray) else in_words(grad)
         raise BindError(f"{where}: {name} is {what}; a tensor like this {array.summary} was expected.")
     if grad.device is not array.device:
         raise BindError(f"{where}: {name} lives on {grad.device!r}; this tensor on {array.device!r}.")

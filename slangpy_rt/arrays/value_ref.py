@@ -6,7 +6,7 @@ from typing import Any
 
 from slangpy_rt.core.conversion import kind_of
 from slangpy_rt.core.errors import BindError
-from slangpy_rt.core.wording import describe
+from slangpy_rt.core.wording import in_words
 
 
 class ValueRef:
@@ -30,12 +30,12 @@ class ValueRef:
 def intRef(value: int = 0) -> ValueRef:
     """A ValueRef that holds an int."""
     if kind_of(value) not in "biu":
-        raise BindError(f"intRef: {describe(value)} was given; a whole number was expected.")
+        raise BindError(f"intRef: {in_words(value)} was given; a whole number was expected.")
     return ValueRef(int(value))
 
 
 def floatRef(value: float = 0.0) -> ValueRef:
     """A ValueRef that holds a float."""
     if kind_of(value) not in "biuf" or (isinstance(value, int) and value.bit_length() > 1000):
-        raise BindError(f"floatRef: {describe(value)} was given; a number was expected.")
+        raise BindError(f"floatRef: {in_words(value)} was given; a number was expected.")
     return ValueRef(float(value))

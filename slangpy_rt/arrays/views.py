@@ -8,7 +8,7 @@ import numpy as np
 
 from slangpy_rt.arrays.layout import Layout
 from slangpy_rt.core.shapes import Shape, is_whole
-from slangpy_rt.core.wording import describe
+from slangpy_rt.core.wording import in_words
 
 
 def picked(where: str, layout: Layout, key: Any) -> tuple[Shape, Shape, int]:
@@ -22,7 +22,7 @@ def picked(where: str, layout: Layout, key: Any) -> tuple[Shape, Shape, int]:
     keys = key if isinstance(key, tuple) else (key,)
     # To NumPy a bool is a mask, and what it picks is a copy.
     if not all(k is None or k is ... or type(k) is slice or is_whole(k) for k in keys):
-        raise IndexError(f"{where}: only integers, slices, None and ... index a device array, not {describe(key)}.")
+        raise IndexError(f"{where}: only integers, slices, None and ... index a device array, not {in_words(key)}.")
     item = layout.unit
     outer, inner = layout.strides[: len(layout.shape)], layout.strides[len(layout.shape) :]
     # NumPy works the view out, on an array of one scalar stretched over the shape.

@@ -12,7 +12,7 @@ from slangpy_rt.backends.extras import ForeignStreams
 from slangpy_rt.core.checks import whole
 from slangpy_rt.core.config import CONFIG
 from slangpy_rt.core.errors import BindError, SlangPyRtError, UnsupportedError
-from slangpy_rt.core.wording import describe
+from slangpy_rt.core.wording import in_words
 
 
 class DeviceType(str, Enum):
@@ -58,14 +58,14 @@ def named(type: DeviceType | str, index: int) -> tuple[str, int]:
         If there is no such type.
     """
     if not isinstance(type, str):
-        raise BindError(f"Device: type is {describe(type)}; a DeviceType or its name was expected, such as 'cuda'.")
+        raise BindError(f"Device: type is {in_words(type)}; a DeviceType or its name was expected, such as 'cuda'.")
     index = whole("Device", "index", index, 0, 255)
     name, colon, number = (type.value if isinstance(type, DeviceType) else type).partition(":")
     if name == "automatic" and CONFIG.device:
         name, colon, number = CONFIG.device.partition(":")
     if name not in ("automatic", *REGISTRY) or (colon and not (number.isdecimal() and len(number) < 4)):
         raise BindError(
-            f"Device: type {describe(type)} is not one of {', '.join(REGISTRY)}, automatic, or one with "
+            f"Device: type {in_words(type)} is not one of {', '.join(REGISTRY)}, automatic, or one with "
             "a number, such as "
             "'cuda:1'."
         )

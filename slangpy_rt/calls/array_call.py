@@ -35,7 +35,7 @@ class ArrayCall(PreparedCall):
         if self._conflicts is not None:
             self._run_compared(values, launch)
             return out
-        # The device's launch: who looks on, or orders streams, changes it.
+        # Looked up at each call: observers and streams replace the device's launch.
         (launch or self._device.launch)(
             self._kernel,
             self._groups,
@@ -45,7 +45,7 @@ class ArrayCall(PreparedCall):
         return out
 
     def arrays(self, values: tuple[Any, ...]) -> list[Any] | None:
-        """The arrays that the block has the addresses of."""
+        """Return the arrays whose addresses the block has: all values."""
         return list(values)
 
     def recorded(self, values: tuple[Any, ...]) -> tuple[list[Dispatch], Dispatch | None, Any]:
@@ -58,7 +58,7 @@ class ArrayCall(PreparedCall):
         return [], dispatch, values[-1] if self._into else None
 
     def _run_compared(self, arrays: Sequence[Any], launch: Callable[..., None] | None) -> None:
-        """Launch it on arrays of which some may share memory."""
+        """Launch the kernel on arrays of which some may share memory."""
         launch = launch or self._device.launch
         places = [a.address for a in arrays]
         buffers: list[Buffer] = [a.buffer for a in arrays]

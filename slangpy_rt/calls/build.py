@@ -41,7 +41,7 @@ from slangpy_rt.core.shapes import Shape, broadcast, spread
 from slangpy_rt.core.structs import to_python
 from slangpy_rt.core.target import KernelInfo
 from slangpy_rt.core.types import EntryPoint, FunctionSig, LayoutField, Param, SlangType
-from slangpy_rt.core.wording import describe
+from slangpy_rt.core.wording import in_words
 from slangpy_rt.runtime.diagnostics import Checked, Launcher
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ _RESULTS: dict[Any, str] = {
 }  # fmt: skip
 
 
-def prepare(
+def build_call(
     scope: Scope,
     sig: FunctionSig,
     arguments: tuple[Bound, ...],
@@ -125,7 +125,7 @@ def prepare(
     return _finish(scope, description, order, outcome, options)
 
 
-def prepare_dispatch(
+def build_dispatch(
     scope: Scope,
     entry: EntryPoint,
     arguments: tuple[Bound, ...],
@@ -144,17 +144,6 @@ def prepare_dispatch(
     return _finish(scope, description, order, Result(), options)
 
 
-def check_result_kind(where: str, kind: Any) -> None:
-    """Refuse what is no kind of result; None is the one that the arguments ask for.
-
-    Raises
-    ------
-    BindError
-    """
-    if kind is not None and not _is_result_kind(kind):
-        raise BindError(f"{where}: {describe(kind)} is not one of 'numpy', 'tensor', 'ndbuffer', 'torch'.")
-
-
 def _is_result_kind(result: Any) -> bool:
     return isinstance(result, (str, type)) and result in _RESULTS
 
@@ -169,7 +158,7 @@ def _result(
     named: bool,
     derivative: str = "",
 ) -> Result:
-    """The result that the arguments, or the user, ask for; ``named`` if it is among the call's values."""
+    """Choose the Result that the arguments or the user ask for; ``named`` says that ``_result`` names a kind."""
     if sig.returns.kind == "void":
         return Result()
     device, returns = scope.device, scope.struct(sig.returns)
@@ -178,7 +167,7 @@ def _result(
         raise UnsupportedError(f"{where}: results of type '{returns.name}' are not supported.")
     kind = _RESULTS.get(asked) if asked is not None else None
     if asked is not None and kind is None:
-        raise BindError(f"{where}: _result={describe(asked)} is not one of 'numpy', 'tensor', 'ndbuffer', 'torch'.")
+        raise BindError(f"{where}: _result={in_words(asked)} is not one of 'numpy', 'tensor', 'ndbuffer', 'torch'.")
     kind = kind or result_kind(arguments)
     if not kind and shape:
         kind = "numpy" if any(leaf.mode == "array" for b in arguments for leaf in b.leaves) else "tensor"
@@ -209,11 +198,11 @@ def _result(
 def _result_with_tangent(
     where: str, scope: Scope, returns: SlangType, kind: str, shape: Shape, named: bool
 ) -> Result:
-    """A new array with its tangent, or a DiffPair of numbers."""
+    """Choose the Result of ``fwds``: a new array with its tangent, or a DiffPair of numbers."""
     device = scope.device
     if kind not in ("", "tensor", "ndbuffer"):
         raise BindError(f"{where}: a NumPy array has no room for the tangent; leave _result out or give a Tensor.")
-    if not kind and storage(returns).record:  # type: ignore[union-attr]
+    if not kind and storage(returns).struct:  # type: ignore[union-attr]
         kind = "tensor"
     if kind == "ndbuffer":
 
@@ -280,7 +269,7 @@ def _check_written(where: str, leaves: Sequence[Bound], shape: Shape) -> None:
 
 
 class _Ready(NamedTuple):
-    """A kernel that was emitted and, for calls with elements, loaded: what calls of all shapes have in common."""
+    """What calls of all shapes share: a kernel that was emitted and, for calls with elements, loaded."""
 
     spec: CallSpec
     reports: bool
@@ -288,7 +277,7 @@ class _Ready(NamedTuple):
     fields: tuple[BlockField, ...]
     kernel: Kernel | None
     pack: Callable[..., bytes]
-    # Of what follows from shapes: the names, and what packs it.
+    # The block begins with what follows from shapes: the names of these values, and the function that packs them.
     fixed: tuple[str, ...]
     prefix: Callable[..., bytes]
 
@@ -296,7 +285,7 @@ class _Ready(NamedTuple):
 def _finish(
     scope: Scope, description: Description, order: tuple[int, ...], outcome: Result, options: Options
 ) -> PreparedCall:
-    """Emit, load, and put together what a call needs; without elements there is nothing to load."""
+    """Emit and load the kernel, and make the PreparedCall; a call without elements loads none."""
     device, every, count = scope.device, description.bound, description.count
     leaves = [leaf for b in every for leaf in b.leaves]
     written = tuple([_is_written(b, options.derivative) for b in leaves if b.feed.buffers])
@@ -328,7 +317,7 @@ def _finish(
 
 
 def _kind_of_call(feeds: tuple[Feed, ...], order: tuple[int, ...], outcome: Result) -> type[PreparedCall]:
-    """The shortest way to the launch of a kernel that has such arguments."""
+    """Return the class of prepared calls that takes such arguments and launches in the fewest steps."""
     straight = is_straight(order, outcome)
     if straight and feeds and feeds[0].call is not None and len({feed.call for feed in feeds}) == 1:
         found: type[PreparedCall] = feeds[0].call
@@ -368,7 +357,7 @@ def _is_written(leaf: Bound, derivative: str) -> bool:
 
 
 def _reporting(scope: Scope, spec: CallSpec) -> tuple[CallSpec, bool]:
-    """The kernel with the device's buffer for diagnostics as its first pointer, if it may print or has to check."""
+    """Return the spec, with a diagnostics buffer if the kernel prints or checks accesses, and whether it has one."""
     checks = scope.device.debug and any(o.mode == "tensor" for o in spec.leaves)
     if not checks and not scope.source.prints:
         return spec, False
@@ -381,7 +370,7 @@ def _reporting(scope: Scope, spec: CallSpec) -> tuple[CallSpec, bool]:
 def _checked(
     device: DeviceCore, spec: CallSpec, fields: tuple[BlockField, ...], every: tuple[Bound, ...]
 ) -> tuple[Checked, ...]:
-    """The arrays whose accesses the kernel checks."""
+    """Return the arrays whose accesses the kernel checks, on a debug device."""
     offsets = {f.name: f.offset for f in fields}
     trees = spec.all_operands
     views = [offsets[f"v_{p.name}"] for o in trees for p in o.places if p.mode == "tensor"] if device.debug else []
@@ -395,14 +384,14 @@ def _checked(
 
 
 def packers(fields: Sequence[BlockField]) -> tuple[tuple[str, ...], Callable[..., bytes], Callable[..., bytes]]:
-    """What packs the block: names of what follows from shapes, what packs these, and what packs a call's own."""
+    """Return the names of values that follow from shapes, the function that packs these, and that for all others."""
     fixed, moving = [f for f in fields if f.fixed], [f for f in fields if not f.fixed]
     begin = moving[0].offset if moving else 0
     return tuple(f.name for f in fixed), _packer(fixed, 0, begin), _packer(moving, begin)
 
 
 def _packer(fields: Sequence[BlockField], at: int, end: int = 0) -> Callable[..., bytes]:
-    """Packs members of the block from an offset on, with zeros behind them as far as ``end``."""
+    """Return the function that packs members of the block from ``at`` on, with zeros behind them up to ``end``."""
     code = "<"
     for f in fields:
         code += f"{f.offset - at}x{f.code}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -11,19 +11,16 @@ from weakref import ref
 
 import numpy as np
 
-from slangpy_rt.arguments.bind import bind_whole
-from slangpy_rt.arguments.bound import Bound
 from slangpy_rt.arguments.mapping import read_map
 from slangpy_rt.arguments.options import NO_OPTIONS, Options
 from slangpy_rt.arguments.scope import Scope
-from slangpy_rt.calls.build import check_result_kind
 from slangpy_rt.calls.command_list import Call, CommandList
 from slangpy_rt.calls.prepared_calls import PreparedCalls
 from slangpy_rt.core.checks import table, text, whole
-from slangpy_rt.core.conversion import describe_name, kind_of
+from slangpy_rt.core.conversion import kind_of
 from slangpy_rt.core.errors import BindError, CompileError
 from slangpy_rt.core.types import FunctionSig
-from slangpy_rt.core.wording import describe
+from slangpy_rt.core.wording import in_words
 from slangpy_rt.runtime.core import DeviceCore
 from slangpy_rt.runtime.stream import lane_of
 from slangpy_rt.slang.declarations import find_overloads, python_signature
@@ -54,7 +51,7 @@ class SlangCallable(ABC):
         self._device = scope.device
         self._watched = scope if scope.due < inf else None
         self._options = options
-        # By the signatures of the arguments, and of arguments and _result.
+        # Prepared calls by the signatures of their arguments, and of their arguments and _result.
         self._calls = PreparedCalls()
         self._calls_into = PreparedCalls()
         # Guarded runners of the last calls that had one, without and with _result.
@@ -69,7 +66,7 @@ class SlangCallable(ABC):
         self._values: tuple[Any, ...] = ()
         # Where its calls run; None is the device's own queue.
         self._stream: Stream | None = None
-        # Of a function with such values, or with a stream, the one that follows the module's text.
+        # The function that this one was made of, with values or a stream: that one follows the module's text.
         self._base: Any = None
         self._follower = _Follower(ref(self))
         scope.followers.add(self._follower)
@@ -118,7 +115,7 @@ class SlangCallable(ABC):
             At the call, if the module declares no constant of that name.
         """
         if not isinstance(values, Mapping):
-            raise BindError(f"{self.name}.constants: {describe(values)} is no dict of values by name.")
+            raise BindError(f"{self.name}.constants: {in_words(values)} is no dict of values by name.")
         where = f"{self.name}.constants"
         frozen = {name: _frozen(f"{where}: '{name}'", v) for name, v in table(where, "values", values).items()}
 
@@ -141,16 +138,18 @@ class SlangCallable(ABC):
             At once, if the module has no such variable.
         """
         if values is not None and not isinstance(values, Mapping):
-            raise BindError(f"{self.name}.set: {describe(values)} is no dict of values by name.")
+            raise BindError(f"{self.name}.set: {in_words(values)} is no dict of values by name.")
         given = dict(zip(self._options.uniforms, self._values, strict=True)) | dict(values or {}) | named
-        self._check_uniforms(given)
+        self._scope.uniforms(f"{self.name}.set", given)
         found = self._variant(("set", tuple(given)), lambda: replace(self._options, uniforms=tuple(given)))
         return found._with(tuple(given.values()), self._stream)
 
     def return_type(self: C, kind: Any) -> C:
         """Say as what results come: ``Tensor``, ``NDBuffer``, ``numpy.ndarray`` or their names in lower case."""
-        if not isinstance(kind, (str, type)):
-            check_result_kind(f"{self.name}.return_type", kind)
+        if kind is not None and not isinstance(kind, (str, type)):
+            raise BindError(
+                f"{self.name}.return_type: {in_words(kind)} is not one of 'numpy', 'tensor', 'ndbuffer', 'torch'."
+            )
         return self._variant(("return_type", kind), lambda: replace(self._options, returns=kind))
 
     def group_size(self: C, size: int | tuple[int, ...]) -> C:
@@ -173,7 +172,7 @@ class SlangCallable(ABC):
             product *= int(n) if isinstance(n, (int, np.integer)) and n > 0 else 0
         if not 1 <= len(sizes) <= 3 or not 1 <= product <= 1024:
             raise BindError(
-                f"{self.name}.group_size: {describe(size)} is not one to three whole numbers whose product "
+                f"{self.name}.group_size: {in_words(size)} is not one to three whole numbers whose product "
                 "is 1 to 1024."
             )
         sizes = tuple(int(n) for n in sizes)
@@ -189,7 +188,7 @@ class SlangCallable(ABC):
         """
         if not all(isinstance(c, tuple) and len(c) in (2, 3) for c in conformances):
             raise BindError(
-                f"{self.name}.type_conformances: {describe(conformances)} are not tuples of an interface, a "
+                f"{self.name}.type_conformances: {in_words(conformances)} are not tuples of an interface, a "
                 "struct and, "
                 "if need be, a number."
             )
@@ -258,12 +257,12 @@ class SlangCallable(ABC):
 
     @property
     def device(self) -> DeviceCore:
-        """Where it runs."""
+        """The device that it runs on."""
         return self._device
 
     @property
     def return_type_name(self) -> str:
-        """What it returns, as Slang writes it."""
+        """The type that it returns, as Slang writes it."""
         return self.overloads[0].returns.name
 
     @property
@@ -301,7 +300,7 @@ class SlangCallable(ABC):
         return self._variant(("derivative", kind), lambda: replace(self._options, derivative=kind))
 
     def _variant(self: C, key: Any, options: Callable[[], Options]) -> C:
-        """The function with other options; the same object for the same modifier, so that its calls stay prepared."""
+        """Return the function with other options; the same object for the same key: its calls stay prepared."""
         found: C | None = self._variants.get(key)
         if found is None:
             found = self._variants[key] = self._variant_of(options())
@@ -309,14 +308,14 @@ class SlangCallable(ABC):
 
     @abstractmethod
     def _variant_of(self: C, options: Options) -> C:
-        """One with other options."""
+        """Make a function or kernel of the same name with other options."""
 
     @abstractmethod
     def _blank(self: C) -> C:
-        """An object without attributes, to become one with values and a stream."""
+        """Make an object without attributes, which ``_with`` fills."""
 
     def _with(self: C, values: tuple[Any, ...], stream: Stream | None = None) -> C:
-        """The same function with the same prepared calls, and values for uniforms and a stream of its own."""
+        """Return the same function, sharing its prepared calls, with values for uniforms and a stream of its own."""
         out = self._blank()
         out.__dict__.update(self.__dict__)
         out._values, out._stream, out._base = values, stream, self._base or self
@@ -326,32 +325,14 @@ class SlangCallable(ABC):
 
     @abstractmethod
     def _recorded(self, args: tuple[Any, ...], result: Any, named: dict[str, Any]) -> Call:
-        """A call as a command list keeps it; for its use."""
+        """Return a call as a command list keeps it; only lists and ``append_to`` call this."""
 
     def _check_list(self, commands: Any) -> None:
-        """Refuse what no call can be recorded in."""
+        """Refuse a value that is no command list of the device, and a function with a stream of its own."""
         if not isinstance(commands, CommandList) or commands.device is not self._device:
-            raise BindError(f"{self.name}.append_to: {describe(commands)} is no command list of {self._device!r}.")
+            raise BindError(f"{self.name}.append_to: {in_words(commands)} is no command list of {self._device!r}.")
         if self._stream is not None:
             raise BindError(f"{self.name}.append_to: a list runs on one stream as a whole: commands.submit(stream).")
-
-    def _check_uniforms(self, names: Iterable[str]) -> None:
-        known = [p.name for p in self._scope.source.info.uniforms]
-        for name in names:
-            if name not in known:
-                raise BindError(
-                    f"{self.name}.set: there is no uniform '{describe_name(name)}'; the module has "
-                    f"{', '.join(known) or 'none'}."
-                )
-
-    def _uniforms(self, values: tuple[Any, ...]) -> tuple[tuple[str, Bound], ...]:
-        """What ``set`` gave, bound."""
-        self._check_uniforms(self._options.uniforms)
-        known = {p.name: p for p in self._scope.source.info.uniforms}
-        return tuple(
-            (name, bind_whole(f"{self.name}.set: uniform '{name}'", self._scope, known[name], value))
-            for name, value in zip(self._options.uniforms, values, strict=True)
-        )
 
 
 class _Follower:
@@ -374,12 +355,12 @@ class _Follower:
 
 
 def _frozen(where: str, value: Any) -> Any:
-    """A constant's value as one that is compared by what it is."""
+    """Return a constant's value as a number or a tuple of numbers, which are hashable and compare by value."""
     if isinstance(value, np.ndarray):
         value = value.tolist() if value.ndim == 1 else value[()] if value.ndim == 0 else value
     items = value if isinstance(value, (list, tuple)) else (value,)
     if len(items) > 4 or not all(kind_of(v) in "biuf" for v in items):
         raise BindError(
-            f"{where} is {describe(value)}; a number, or a list of up to four for a vector, was expected."
+            f"{where} is {in_words(value)}; a number, or a list of up to four for a vector, was expected."
         )
     return tuple(items) if isinstance(value, (list, tuple)) else value

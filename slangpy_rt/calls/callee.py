@@ -30,7 +30,7 @@ class Callee:
 
     @property
     def uniforms(self) -> int:
-        """How many values for uniforms a call has."""
+        """How many of a call's values are for uniforms."""
         return len(self.function._options.uniforms)
 
     @property
@@ -44,16 +44,16 @@ class Callee:
         return self.function._options.returns is not None
 
     def with_values(self, values: tuple[Any, ...]) -> Callee:
-        """The function with other values for its uniforms."""
+        """Return the Callee with other values for its uniforms."""
         return Callee(self.function._with(values)) if values else self
 
     def chosen(self, values: tuple[Any, ...], names: tuple[str, ...]) -> Candidate:
-        """Which declaration a call takes, its arguments bound.
+        """Choose the declaration that a call takes, and bind its arguments.
 
         Raises
         ------
         BindError
-            If none fits.
+            If no declaration fits.
         """
         function = self.function
         return resolve(function._scope, function.name, function.overloads, values, names, function._options)
@@ -64,20 +64,20 @@ class Callee:
         Raises
         ------
         BindError
-            Then.
+            If Slang does not differentiate it.
         """
         check_differentiable(self.function._scope, sig, modifier)
 
     def prepared(self, args: tuple[Any, ...], result: Any, named: dict[str, Any]) -> PreparedCall:
-        """The prepared call of the function on these arguments."""
+        """Return the prepared call of the function on these arguments."""
         return self.function._prepared(args, result, named)
 
     def prepared_backward(self, args: tuple[Any, ...], result: Any, named: dict[str, Any]) -> PreparedCall:
-        """The prepared call of its backward derivative on these arguments."""
+        """Return the prepared call of the function's backward derivative on these arguments."""
         return self.function.bwds._prepared(args, result, named)
 
     def result_of(self, args: tuple[Any, ...]) -> tuple[tuple[int, ...], Any]:
-        """Shape and NumPy dtype of what a call would return."""
+        """Return shape and NumPy dtype of the result that a call would have."""
         call = self.prepared(args, None, {})
         stored = storage(call.bound[-1].type)
         assert stored is not None

@@ -6,7 +6,6 @@ is kept and replayed is the backend's business. Nothing is run, and no argument 
 
 from __future__ import annotations
 
-import html
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +18,7 @@ from slangpy_rt.backends.extras import change, recording_of
 from slangpy_rt.core.checks import write_text
 from slangpy_rt.core.dtypes import element_type
 from slangpy_rt.core.errors import BindError, ShapeError
-from slangpy_rt.core.wording import describe
+from slangpy_rt.core.wording import in_words
 from slangpy_rt.runtime.diagnostics import Launcher
 from slangpy_rt.runtime.queues import Touches
 from slangpy_rt.runtime.stream import Stream, lane_of
@@ -103,7 +102,7 @@ class CommandList:
         self.calls: list[Call] = []
         self._recording: Recording | None = None
         self._waits: tuple[tuple[int, ...], ...] = ()
-        # Of the calls that may print or check their accesses, with their arguments.
+        # Launchers and argument blocks of the calls that may print or check their accesses.
         self._launchers: list[tuple[Launcher, bytes]] = []
         self._touched: Touches | None = None
 
@@ -148,7 +147,7 @@ class CommandList:
             If it is no list of this device.
         """
         if not isinstance(other, CommandList) or other.device is not self.device:
-            raise BindError(f"CommandList.append: {describe(other)} is no command list of {self.device!r}.")
+            raise BindError(f"CommandList.append: {in_words(other)} is no command list of {self.device!r}.")
         for c in list(other.calls):
             self._add(Call(c.title, c.dispatch, c.result, c.function, c.prepared, c.launcher, c.copies))
 
@@ -211,7 +210,7 @@ class CommandList:
         """
         if not is_whole(place) or not -len(self.calls) <= place < len(self.calls):
             raise BindError(
-                f"CommandList.update: there is no call {describe(place)}; the list has {len(self.calls)}."
+                f"CommandList.update: there is no call {in_words(place)}; the list has {len(self.calls)}."
             )
         place %= len(self.calls)
         old = self.calls[place]
@@ -224,7 +223,7 @@ class CommandList:
             # Later calls and the caller know the array that the call made when it was recorded.
             into: Call = old.function._recorded(args, old.result, named)
             new = Call(new.title, into.dispatch, old.result, old.function, old.prepared, into.launcher, into.copies)
-        # Finding out who waits for whom takes 1 us for each call of the list.
+        # ``waits`` takes 1 us for each call of the list, and follows from addresses alone.
         before = None if _addresses(new) == _addresses(old) else self.waits
         self.calls[place] = new
         if before is not None:
@@ -283,7 +282,7 @@ class CommandList:
         self._recording = None
 
     def _steps(self) -> tuple[list[Dispatch], list[tuple[int, ...]]]:
-        """All dispatches, each with the places of those that have to be done before it."""
+        """Return all dispatches, and for each the places of those that have to be done before it."""
         dispatches: list[Dispatch] = []
         waits: list[tuple[int, ...]] = []
         # Where the dispatch of a call is; copies come before it.
@@ -298,7 +297,7 @@ class CommandList:
         return dispatches, waits
 
     def _touches(self) -> Touches:
-        """The buffers that the calls use, and which of them one writes to."""
+        """Return the buffers that the calls use, and for each whether a call writes to it."""
         if self._touched is None:
             found: dict[int, tuple[Buffer, bool]] = {}
             for buffer, writes in (touched for c in self.calls for touched in _buffers(c)):
@@ -307,10 +306,10 @@ class CommandList:
         return self._touched
 
     def _words(self, method: str, *arrays: NDBuffer) -> list[NDBuffer]:
-        """Arrays' memory as words, or as bytes where one is not made of words; see ``_in_parts``."""
+        """Return arrays over the same memory whose elements are words, or bytes where one is not made of words."""
         for array in arrays:
             if not isinstance(array, NDBuffer) or array.device is not self.device or not array.is_contiguous:
-                what = array.summary if isinstance(array, NDBuffer) else describe(array)
+                what = array.summary if isinstance(array, NDBuffer) else in_words(array)
                 raise BindError(f"CommandList.{method}: {what} is no contiguous array of {self.device!r}.")
         parts = self._in_parts(*arrays)
         size = 4 if parts or _are_words(arrays) else 1
@@ -325,7 +324,7 @@ class CommandList:
         return words
 
     def _in_parts(self, *arrays: NDBuffer) -> bool:
-        """Whether arrays are reached by the words they have a part of, since the device cannot reach bytes."""
+        """Return whether arrays that begin or end inside a word are reached by words, for want of 8-bit access."""
         return "uint8_t" not in self.device.caps.scalars and not _are_words(arrays)
 
 
@@ -338,7 +337,7 @@ def _launchers(calls: Sequence[Call]) -> list[tuple[Launcher, bytes]]:
 
 
 def _hazards(calls: Sequence[Call]) -> Iterator[tuple[int, ...]]:
-    """What each call waits for: who wrote what it touches, and who read what it writes."""
+    """Yield for each call the places of those before it that wrote what it touches, or read what it writes."""
     written: dict[int, int] = {}
     read: dict[int, list[int]] = {}
     for k, call in enumerate(calls):
@@ -357,23 +356,25 @@ def _hazards(calls: Sequence[Call]) -> Iterator[tuple[int, ...]]:
 
 
 def _buffers(call: Call) -> Iterator[tuple[Buffer, bool]]:
-    """What a call touches, copies included, and whether it writes to it."""
+    """Yield each buffer that a call touches, its copies included, and whether it writes to that."""
     for d in (*call.copies, *((call.dispatch,) if call.dispatch is not None else ())):
         yield from zip(d.buffers, d.kernel.info.written, strict=True)
 
 
 def _shape(call: Call) -> Any:
-    """What a backend does not change in a recording."""
+    """Return the kernel and the thread groups of a call, which no backend changes in a recording."""
     return None if call.dispatch is None else (id(call.dispatch.kernel), call.dispatch.groups)
 
 
 def _addresses(call: Call) -> list[int]:
-    """Of the buffers that a call touches; which of them it writes to, its kernel says."""
+    """Return the addresses of the buffers that a call touches."""
     return [buffer.address for buffer, _ in _buffers(call)]
 
 
 def _drawing(titles: Sequence[str], waits: Sequence[tuple[int, ...]]) -> str:
-    """Boxes, one row for calls that wait for the row above at most."""
+    """Draw calls as boxes of an SVG file; a call is in the row below the last one that it waits for."""
+    import html  # 1 ms, for drawings alone
+
     rows: list[int] = []
     for before in waits:
         rows.append(max((rows[w] + 1 for w in before), default=0))

@@ -20,7 +20,8 @@ class FoundArrayCall(ArrayCall):
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
-        # The place of a value, the made result being the last, and what finds an array in it, None for itself.
+        # For each array the place of a value, -1 for the result, and the function that finds the array in that value;
+        # None where the value is the array.
         self._finds = tuple(
             [(k, find) for k, feed in zip((*self._order, -1), self._feeds, strict=False) for find in feed.finds or ()]
         )
@@ -43,11 +44,11 @@ class FoundArrayCall(ArrayCall):
                 self._prefix + self._pack(*[a.address for a in arrays]),
                 [a.buffer for a in arrays],
             )
-        # What ``bwds`` gets as its result it reads.
+        # ``bwds`` reads what it gets as ``_result``, and returns nothing.
         return out if self._unwrap is None else None
 
     def arrays(self, values: tuple[Any, ...]) -> list[Any] | None:
-        """The arrays that the block has the addresses of."""
+        """Return the arrays whose addresses the block has, found in the values."""
         return [values[k] if find is None else find(values[k]) for k, find in self._finds]
 
     def recorded(self, values: tuple[Any, ...]) -> tuple[list[Dispatch], Dispatch | None, Any]:

@@ -5,23 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from slangpy_rt.arguments.adapters import asking_for_autograd
-from slangpy_rt.arguments.gradients import aliased, with_gradients
 from slangpy_rt.arguments.options import Options
-from slangpy_rt.arguments.resolve import check_differentiable, resolve
-from slangpy_rt.arguments.signature import ARRAYS, SIGNERS, endless
+from slangpy_rt.arguments.signature import ARRAYS, SIGNERS, aliased, endless
 from slangpy_rt.arguments.stand_ins import Asked, ask, hand_back, want_back
-from slangpy_rt.calls.build import prepare
 from slangpy_rt.calls.callable import SlangCallable
 from slangpy_rt.calls.command_list import Call, CommandList
-from slangpy_rt.calls.prepared import MISS, PreparedCall
+from slangpy_rt.calls.prepared_calls import MISS
 from slangpy_rt.core.errors import BindError
 from slangpy_rt.slang.declarations import gone
 
-# A prepared call, its values, and the stand-ins that were asked for them.
-Known = tuple[PreparedCall, tuple[Any, ...], tuple[Asked, ...]]
+if TYPE_CHECKING:
+    from slangpy_rt.calls.prepared import PreparedCall
+
+    # A prepared call, its values, and the stand-ins that were asked for them.
+    Known = tuple[PreparedCall, tuple[Any, ...], tuple[Asked, ...]]
 
 
 class Function(SlangCallable):
@@ -96,7 +96,7 @@ class Function(SlangCallable):
         """
         call, values, asked = self._known(args, _result, named)
         if asked:
-            # What these stand for is asked at each call.
+            # Stand-ins are asked at each call.
             return partial(self._call_named, args, _result, named)
         return call.bound_to(values, self._stream)
 
@@ -127,12 +127,12 @@ class Function(SlangCallable):
         return call.result
 
     def _recorded(self, args: tuple[Any, ...], result: Any, named: dict[str, Any]) -> Call:
-        """A call as a command list keeps it; for its use."""
+        """Return a call as a command list keeps it; only lists and ``append_to`` call this."""
         if self._device.closed:
             self._device.check_open()
         prepared, values, _ = self._known(args, result, named)
         if result is None and "out" not in named and prepared.returns_host_data:
-            # What stands for other values was asked for those already.
+            # ``values`` has what stand-ins stood for: each is asked once a call.
             args, own = values[: len(args)], values[len(args) :]
             prepared, values, _ = self._known(args, "tensor", dict(zip(named, own, strict=False)))
         copies, dispatch, out = prepared.recorded(values)
@@ -190,7 +190,7 @@ class Function(SlangCallable):
         return self._known(args, result, named)[0]
 
     def _known(self, args: tuple[Any, ...], result: Any, named: dict[str, Any]) -> Known:
-        """A call, its values, and the stand-ins that were asked for them.
+        """Find or prepare a call; return it, its values, and the stand-ins that were asked for them.
 
         Its values are those by position, those by name, those of uniforms, and then ``_result`` if one was given.
         """
@@ -213,7 +213,7 @@ class Function(SlangCallable):
         return self._unknown(values, len(args) + len(named), tuple(named), result is not None)
 
     def _unknown(self, values: tuple[Any, ...], count: int, names: tuple[str, ...], into: bool) -> Known:
-        """As ``_known``, of values whose signature no prepared call has; the first ``count`` are arguments."""
+        """Do as ``_known``, for values whose signature no prepared call has; the first ``count`` are arguments."""
         values, asked = ask(values)
         key = self._key(values, names)
         calls = self._calls_into if into else self._calls
@@ -232,7 +232,7 @@ class Function(SlangCallable):
         return (*key, aliased(values)) if self._options.derivative else key
 
     def _take_out(self, result: Any, named: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-        """``out=`` is ``_result=``, unless the function has a parameter of that name."""
+        """Take ``out=`` for ``_result=``, unless the function has a parameter of that name."""
         for sig in self.overloads:
             for p in sig.params:
                 if p.name == "out":
@@ -250,7 +250,7 @@ class Function(SlangCallable):
         return object.__new__(_GeneralFunction)
 
     def _expect(self, key: Any, call: Any, values: tuple[Any, ...], into: bool) -> None:
-        """Expect further calls like this one."""
+        """Remember a guarded runner for further calls like this one."""
         if into:
             self._guarded_into = call.guarded(values, self._guarded_into)
         else:
@@ -262,6 +262,9 @@ class Function(SlangCallable):
     def _prepare_anew(
         self, args: tuple[Any, ...], names: tuple[str, ...], result: Any, values: tuple[Any, ...]
     ) -> PreparedCall:
+        # Here, since it loads half of the package (13 ms), which no program needs before its first call.
+        from slangpy_rt.calls.first_call import prepare_call
+
         self._device.check_open()
         scope, options = self._scope, self._options
         if self._base is not None:
@@ -276,22 +279,7 @@ class Function(SlangCallable):
             # Calls are remembered for all that share the options, whatever their uniforms and streams.
             call: PreparedCall = asking.call_for_autograd(self._base or self, args, names)
             return call
-        chosen = resolve(scope, self.name, self.overloads, args, names, options)
-        uniforms = self._uniforms(values)
-        order = (*range(len(args), len(args) + len(uniforms)), *chosen.order)
-        bound, shared = chosen.bound, False
-        if options.derivative:
-            modifier = "bwds" if options.derivative == "backward" else "fwds"
-            check_differentiable(scope, chosen.sig, modifier)
-            bound = tuple(
-                with_gradients(
-                    f"{chosen.sig}: .{modifier}: argument '{p.name}'", scope, p, b, args[k],
-                    options.map_of(p.name, k, len(args) - len(names)), options.derivative,
-                )
-                for p, b, k in zip(chosen.sig.params, bound, chosen.order, strict=False)
-            )  # fmt: skip
-            shared = aliased(args)
-        return prepare(scope, chosen.sig, bound, order, result, options, uniforms, shared)
+        return prepare_call(scope, self.name, self.overloads, args, names, result, options, values)
 
 
 class _GeneralFunction(Function):

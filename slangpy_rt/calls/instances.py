@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from slangpy_rt.arguments.adapters import describe
 from slangpy_rt.arrays.tensor import Tensor
 from slangpy_rt.calls.struct import Struct
 from slangpy_rt.core.checks import table
 from slangpy_rt.core.errors import BindError
 from slangpy_rt.core.shapes import as_shape
 from slangpy_rt.core.types import SlangType
+from slangpy_rt.core.wording import in_words
 
 
 class InstanceList:
@@ -94,7 +94,7 @@ class InstanceTensor:
         wanted = as_shape("InstanceTensor", shape)
         if not isinstance(data, Tensor) or data.dtype.name != struct.name or data.shape != wanted:
             raise BindError(
-                f"InstanceTensor: data is {describe(data)}; a Tensor<{struct.name}> of shape {wanted} was expected."
+                f"InstanceTensor: data is {in_words(data)}; a Tensor<{struct.name}> of shape {wanted} was expected."
             )
         self.struct = struct
         self.tensor = data
@@ -106,7 +106,7 @@ class InstanceTensor:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """How many, in each dimension."""
+        """How many values there are, in each dimension."""
         return self.tensor.shape
 
     def to_numpy(self) -> Any:
@@ -133,12 +133,12 @@ class InstanceTensor:
 def _check_struct(where: str, struct: Any) -> None:
     if not isinstance(struct, Struct):
         raise BindError(
-            f"{where}: struct is {describe(struct)}; a struct of a module was expected, as module.Ray is."
+            f"{where}: struct is {in_words(struct)}; a struct of a module was expected, as module.Ray is."
         )
 
 
 def _method(instances: Any, name: str) -> Any:
-    """A method of the struct, the instances being its object."""
+    """Return a method of the struct with the instances as its object."""
     struct = instances.__dict__.get("struct")
     if struct is None or name.startswith("_"):
         raise AttributeError(name)

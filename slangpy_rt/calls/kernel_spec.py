@@ -16,7 +16,7 @@ from slangpy_rt.arguments.scope import Scope
 from slangpy_rt.calls.launch_geometry import MAX_WALKING, add_rows, group_of, groups_of, reach, tiles, widen
 from slangpy_rt.calls.operands import Leaf, identifier, names_of, operand, trees_of
 from slangpy_rt.calls.spelling import Spelling
-from slangpy_rt.calls.struct_fields import records_of
+from slangpy_rt.calls.struct_fields import struct_layouts
 from slangpy_rt.core.errors import BindError, UnsupportedError
 from slangpy_rt.core.shapes import Coalesced, Shape, align, coalesce
 from slangpy_rt.core.types import EntryPoint, FunctionSig, Param
@@ -30,7 +30,7 @@ Uniforms = tuple[tuple[str, Bound], ...]
 
 @dataclass(frozen=True)
 class Description:
-    """A kernel and its launch.
+    """What a kernel does, as the code generator takes it, and how it is launched.
 
     Attributes
     ----------
@@ -64,7 +64,7 @@ def describe_call(
     uniforms: Uniforms,
     aliased: bool = False,
 ) -> Description:
-    """The kernel that calls a function, or its derivative, once for every element of a shape.
+    """Describe the kernel that calls a function, or its derivative, once for every element of a shape.
 
     Parameters
     ----------
@@ -111,9 +111,9 @@ def describe_call(
     wide_index = host or max([count, *[reach(merged.shape, s) for s in merged.strides]]) > _MAX_32
     group = group_of(options.group, tiled) if not host else (GROUP_SIZE,)
     if tiled:
-        groups, rows = tiles(caps, device.info, group, shape), False
+        groups, rows = tiles(said, caps, device.info, group, shape), False
     else:
-        groups, rows = groups_of(host, caps, device.info, -(-count // width), prod(group))
+        groups, rows = groups_of(said, host, caps, device.info, -(-count // width), prod(group))
     backward = options.derivative == "backward"
     title = f"{options.derivative} derivative of {said}" if options.derivative else said
     spec = CallSpec(
@@ -129,7 +129,7 @@ def describe_call(
         rows=rows,
         method=bool(sig.owner) and not sig.static,
         group=group,
-        records=records_of(bounds, spell),
+        structs=struct_layouts(bounds, spell),
         constants=(
             *_constants(said, scope, options, spell),
             *((_DETERMINISTIC,) if device.deterministic and backward else ()),
@@ -155,7 +155,7 @@ def describe_dispatch(
     options: Options,
     uniforms: Uniforms,
 ) -> Description:
-    """The kernel that calls a raw entry point with the thread's system values.
+    """Describe the kernel that calls a raw entry point with the system values of each thread.
 
     Raises
     ------
@@ -166,7 +166,9 @@ def describe_dispatch(
     shape = (*threads, 1, 1)[:3]
     x, y, z = (-(-n // size) for n, size in zip(shape, entry.group_size, strict=True))
     if any(n > limit for n, limit in zip((x, y, z), device.caps.max_groups, strict=True)) and target.entry != "range":
-        raise UnsupportedError(f"{entry.name}: {threads} threads are more than {device.info} runs at once.")
+        raise UnsupportedError(
+            f"{entry.name}: {threads} threads are more than {device.info} runs at once; dispatch fewer."
+        )
     title = f"{entry.name} over threads in groups of {entry.group_size}"
     every = (*(b for _, b in uniforms), *arguments)
     bounds = [leaf for b in every for leaf in b.leaves]
@@ -189,7 +191,7 @@ def describe_dispatch(
         entry=target.entry,
         group=entry.group_size,
         raw=True,
-        records=records_of(bounds, spell),
+        structs=struct_layouts(bounds, spell),
         constants=_constants(title, scope, options, spell),
         assigned=tuple((spell.own(name), trees[k]) for k, (name, _) in enumerate(uniforms)),
         hidden=spell.hidden,
@@ -202,14 +204,14 @@ def describe_dispatch(
 
 
 def _called(where: str, sig: FunctionSig, spell: Spelling) -> str:
-    """What calls a function; a method is called of its object."""
+    """Return the text in front of a call's arguments: ``"add"``, ``"Ray.make"``, or ``"advance"`` of a method."""
     if not sig.owner:
         return spell.function(where, sig.name, sig.returns.name)
     return spell.own(f"{sig.owner}.{sig.name}" if sig.static else sig.name)
 
 
 def _system_value(entry: EntryPoint, param: Param, spell: Spelling) -> Operand:
-    """What the API tells a thread about itself, as the parameter's type takes it."""
+    """Return the operand of a parameter with a system value such as ``SV_DispatchThreadID``, in its type."""
     vectors = {"SV_DispatchThreadID": "_spy_thread", "SV_GroupThreadID": "_spy_local", "SV_GroupID": "_spy_group"}
     x, y, _ = entry.group_size
     if param.semantic == "SV_GroupIndex":
@@ -225,7 +227,7 @@ def _system_value(entry: EntryPoint, param: Param, spell: Spelling) -> Operand:
 
 
 def _constants(where: str, scope: Scope, options: Options, spell: Spelling) -> tuple[str, ...]:
-    """Link-time constants as text, in the types that the module declares them with."""
+    """Return the lines that define link-time constants: the user's, in the types of the module, and the device's."""
     lines: tuple[str, ...] = ()
     if options.constants:
         found = export_constants(where, scope.source.info.constants, dict(options.constants))
@@ -235,6 +237,6 @@ def _constants(where: str, scope: Scope, options: Options, spell: Spelling) -> t
 
 
 def _modules(source: Source) -> tuple[str, ...]:
-    """What the text imports besides our own library; of slangpy_rt the names that users write."""
+    """Return the modules that the text imports besides ``_spy_library``; ``slangpy_rt`` if the user's module does."""
     public = ("slangpy_rt",) if source.uses_library else ()
     return (*public, source.name, *[name for name in source.imports if name != "slangpy_rt"])

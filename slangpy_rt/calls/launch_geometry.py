@@ -27,7 +27,7 @@ MAX_WALKING = 1024
 
 
 def widen(host: bool, leaves: Sequence[Leaf], operands: list[Operand], shape: Shape) -> tuple[list[Operand], int]:
-    """The operands as threads that take several neighbours see them, and how many those are; 1 if impossible.
+    """Return the operands as a thread of several neighbouring elements sees them, and how many; 1 if it takes one.
 
     Scalars move in pieces of up to 16 bytes where they are walked in order. Vectors do not: on an H200, four
     float3 a thread reach 3086 GB/s in 16-byte pieces, one float3 a thread 4090 in 4-byte ones. In a call of
@@ -58,7 +58,7 @@ def widen(host: bool, leaves: Sequence[Leaf], operands: list[Operand], shape: Sh
 def add_rows(
     host: bool, deterministic: bool, leaves: Sequence[Leaf], operands: list[Operand], shape: Shape, slots: int
 ) -> tuple[list[Operand], int]:
-    """The operands with gradients that are added up by rows or columns of the call, and how many groups may walk.
+    """Return the operands with gradients added up by rows or columns of the call, and how many groups may walk.
 
     A column is added up by threads that walk whole rows: each takes elements that are a multiple of a row apart. A
     range adds to a copy of its own of a whole gradient that is small.
@@ -83,7 +83,7 @@ def add_rows(
 
 
 def _is_small(b: Bound, deterministic: bool) -> bool:
-    """Whether a range may have a copy of a whole gradient, which is to be zeroed and added up each time."""
+    """Return whether a range may have its own copy of a whole gradient, which it zeroes and adds up each time."""
     shape, strides = b.view
     dense = contiguous(shape, b.count * (spacing(b.scalar) if deterministic else 1))
     gaps = any(n != 1 and s != d for n, s, d in zip(shape, strides, dense, strict=True))
@@ -91,7 +91,7 @@ def _is_small(b: Bound, deterministic: bool) -> bool:
 
 
 def reach(shape: Shape, strides: Shape) -> int:
-    """The farthest scalar from the first, in either direction."""
+    """Return how far the farthest scalar of an array is from its first, in either direction."""
     ahead = behind = 0
     for n, s in zip(shape, strides, strict=True):
         if s > 0:
@@ -102,25 +102,33 @@ def reach(shape: Shape, strides: Shape) -> int:
 
 
 def group_of(asked: tuple[int, ...], tiled: bool) -> tuple[int, ...]:
-    """Threads of a group in x, y and z; the user counts as arrays do, the last dimension last."""
+    """Return the threads of a group in x, y and z; ``asked`` counts as shapes do, the last dimension last."""
     if not asked:
         return (GROUP_SIZE,)
     return tuple(reversed(asked)) if tiled else (prod(asked),)
 
 
-def tiles(caps: Caps, info: str, group: tuple[int, ...], shape: Shape) -> tuple[int, int, int]:
-    """A dispatch whose groups cover the call as tiles; dimensions beyond a group's are counted by its last."""
+def tiles(where: str, caps: Caps, info: str, group: tuple[int, ...], shape: Shape) -> tuple[int, int, int]:
+    """Return the groups in x, y and z that cover the call as tiles.
+
+    Where the call has more dimensions than a group, the group's first dimension, its outermost, counts all of them.
+    """
     n = len(group)
     sizes = [*reversed(shape[len(shape) - n + 1 :]), prod(shape[: len(shape) - n + 1])]
     groups = [-(-size // g) for size, g in zip(sizes, group, strict=True)]
     x, y, z = (*groups, 1, 1)[:3]
     if any(n > limit for n, limit in zip((x, y, z), caps.max_groups, strict=True)):
-        raise UnsupportedError(f"a call of {prod(shape):,} threads is more than {info} runs at once in tiles.")
+        raise UnsupportedError(
+            f"{where}: a call of {prod(shape):,} threads is more than {info} runs at once in tiles; leave group_size "
+            "out, or make several calls of fewer elements."
+        )
     return x, y, z
 
 
-def groups_of(host: bool, caps: Caps, info: str, threads: int, size: int) -> tuple[tuple[int, int, int], bool]:
-    """A dispatch of at least that many threads, and whether it runs in y as well."""
+def groups_of(
+    where: str, host: bool, caps: Caps, info: str, threads: int, size: int
+) -> tuple[tuple[int, int, int], bool]:
+    """Return the groups in x, y and z that have at least that many threads, and whether they run in y as well."""
     if host:
         return (threads, 1, 1), False
     limit = caps.max_groups
@@ -129,5 +137,8 @@ def groups_of(host: bool, caps: Caps, info: str, threads: int, size: int) -> tup
         return (needed, 1, 1), False
     y = -(-needed // limit[0])
     if y > limit[1]:
-        raise UnsupportedError(f"a call of {threads:,} threads is more than {info} runs at once.")
+        raise UnsupportedError(
+            f"{where}: a call of {threads:,} threads is more than {info} runs at once; make several calls of fewer "
+            "elements."
+        )
     return (-(-needed // y), y, 1), True

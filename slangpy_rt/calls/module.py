@@ -22,16 +22,16 @@ from slangpy_rt.core.conversion import describe_name, is_number
 from slangpy_rt.core.dtypes import element_type
 from slangpy_rt.core.errors import BindError
 from slangpy_rt.core.types import ModuleInfo, StructInfo
-from slangpy_rt.core.wording import describe
+from slangpy_rt.core.wording import in_words
 from slangpy_rt.runtime.core import a_device
 from slangpy_rt.slang.declarations import find_overloads
-from slangpy_rt.slang.files import Places, read_source
-from slangpy_rt.slang.source import Source
 
 if TYPE_CHECKING:
     from slangpy_rt.runtime.core import DeviceCore
+    from slangpy_rt.slang.files import Places
+    from slangpy_rt.slang.source import Source
 
-# What diagnostics show and a file system can be asked for.
+# A module's name: diagnostics show it, and file systems are asked for it.
 _PLAIN = re.compile(r"[^/\\\x00-\x1f\x7f\ud800-\udfff]{1,200}")
 
 
@@ -86,6 +86,8 @@ class Module:
         BindError
             If there is no such constant, or its value does not fit.
         """
+        from slangpy_rt.slang.files import read_source  # as in ``_source``
+
         where = "Module.load_from_file"
         device, strict_broadcasting = a_device(where, device), flag(where, "strict_broadcasting", strict_broadcasting)
         path = checked_path(where, "path", path)
@@ -211,14 +213,14 @@ class Module:
 
 
 class _Names:
-    """The names that a module's attributes were found by."""
+    """Follower that drops a module's looked-up attributes when its text changes."""
 
     def __init__(self, attributes: dict[str, Any]) -> None:
         self.names: set[str] = set()
         self._attributes = attributes
 
     def forget(self) -> None:
-        """They remember no calls."""
+        """Do nothing: names remember no calls."""
 
     def source_changed(self) -> None:
         """Let each of them be looked up anew."""
@@ -227,7 +229,7 @@ class _Names:
 
 
 def _find(scope: Scope, name: str) -> Any:
-    """Kernels before functions, functions before types; None if the module has nothing of that name."""
+    """Find a name: kernels before functions, functions before types; None if the module has nothing of that name."""
     source = scope.source
     if any(name == shader for shader, _ in source.info.stages):
         return None
@@ -248,7 +250,7 @@ def _find(scope: Scope, name: str) -> Any:
         return Struct(scope, type_)
     if type_ is not None and type_.kind == "enum":
         cases = IntEnum(name, type_.cases)  # type: ignore[misc]
-        # As an element type of arrays.
+        # Arrays take the enum as their dtype by this attribute.
         cases.slang_type = type_  # type: ignore[attr-defined]
         return cases
     return type_
@@ -265,8 +267,11 @@ def _source(
     link: Sequence[Module],
     places: Places = (),
 ) -> Source:
+    # Here, since no program needs the files of ``slang`` before its first module: their hashes take 2 ms to load.
+    from slangpy_rt.slang.source import Source
+
     if isinstance(link, Module) or not isinstance(link, Sequence) or not all(isinstance(m, Module) for m in link):
-        raise BindError(f"{where}: link is {describe(link)}; a list of modules was expected.")
+        raise BindError(f"{where}: link is {in_words(link)}; a list of modules was expected.")
     for module in link:
         if module.device is not device:
             raise BindError(f"module '{name}': link has {module!r}, which is for another device than {device!r}.")
@@ -288,13 +293,13 @@ def _source(
 
 
 def _macro(where: str, name: str, value: Any) -> str:
-    """What stands for a preprocessor macro."""
+    """Return the text that a preprocessor macro stands for."""
     if isinstance(value, (bool, np.bool_)):
         return str(int(value))
     if isinstance(value, str):
         return checked_text(where, f"defines['{name}']", value)
     if not is_number(value):
-        raise BindError(f"{where}: defines['{name}'] is {describe(value)}; a number or text was expected.")
+        raise BindError(f"{where}: defines['{name}'] is {in_words(value)}; a number or text was expected.")
     if isinstance(value, int) and abs(value) >= 2**64:
-        raise BindError(f"{where}: defines['{name}'] is {describe(value)}; at most 64 bits were expected.")
+        raise BindError(f"{where}: defines['{name}'] is {in_words(value)}; at most 64 bits were expected.")
     return str(value)

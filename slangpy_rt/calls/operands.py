@@ -21,7 +21,7 @@ from slangpy_rt.core.shapes import Shape, contiguous
 
 
 class Leaf:
-    """A leaf with its name in the block and its strides along the merged call dimensions."""
+    """A leaf of a bound argument, its name in the block, and its strides along the merged call dimensions."""
 
     __slots__ = ("bound", "member", "strides")
 
@@ -43,7 +43,7 @@ class Leaf:
 
 
 def operand(leaf: Leaf, shape: Shape, rank: int, where: str, spell: Spelling, aliased: bool = False) -> Operand:
-    """The operand of a leaf, in a call of ``rank`` dimensions that were merged to ``shape``.
+    """Return the operand of a leaf, in a call of ``rank`` dimensions that were merged to ``shape``.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ def trees_of(
     operands: Sequence[Operand],
     spell: Spelling,
 ) -> list[Operand]:
-    """The operand of each argument, put together from those of its leaves."""
+    """Return the operand of each argument, put together from those of its leaves."""
     of_leaves = {id(b): o for b, o in zip(leaves, operands, strict=True)}
     return [_tree(b, names, of_leaves, spell) for b in every]
 
@@ -112,7 +112,7 @@ def _tree(b: Bound, names: dict[int, str], operands: dict[int, Operand], spell: 
 
 
 def names_of(every: Sequence[Bound]) -> dict[int, str]:
-    """An identifier for each argument and each of its parts and gradients, of which no two are alike."""
+    """Return an identifier for each argument, part and gradient, no two alike, by the ``id`` of its Bound."""
     out: dict[int, str] = {}
     taken: set[str] = set()
     todo = list(every)

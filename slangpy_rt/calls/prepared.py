@@ -20,7 +20,7 @@ from slangpy_rt.backends.base import Buffer, Dispatch, Kernel, SharedBuffer
 from slangpy_rt.calls.result import Result
 from slangpy_rt.core.errors import BindError
 from slangpy_rt.core.shapes import Shape
-from slangpy_rt.core.wording import describe
+from slangpy_rt.core.wording import in_words
 from slangpy_rt.runtime.diagnostics import Launcher
 from slangpy_rt.runtime.foreign_stream import foreign_stream
 
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from slangpy_rt.runtime.foreign_stream import ForeignStream
     from slangpy_rt.runtime.stream import Stream
 
-# Returned by a guarded runner whose check failed: the call needs a full look-up by its key.
-MISS: Any = object()
 _MAX_FLOAT = 3.4028234663852886e38  # of 32 bits
 
 
@@ -94,7 +92,7 @@ class PreparedCall:
         # The feeds' values stand in their order, but for a result that is made.
         self._straight = is_straight(order, result)
         self._conflicts = conflicts
-        # What find streams, and in which value; the result that was given is the last.
+        # Functions that find another library's stream in a value, and the place of that value; -1 is the result.
         streams: dict[Callable[[Any], int], int] = {}
         for k, feed in zip((*order, -1), self._feeds, strict=False):
             for find in feed.streams:
@@ -109,7 +107,7 @@ class PreparedCall:
         )
         # ``bring_back`` reads memory that the host shares, once the device is done.
         self._waits = any(feed.waits for feed in feeds)
-        # What writes to memory outside of the device, but for a result that is made.
+        # Feeds that write to memory outside of the device, but for that of a result that is made.
         given = self._feeds if result.into or result.bound is None else self._feeds[:-1]
         self._brought = tuple((k, feed) for k, feed in zip((*order, -1), given, strict=False) if feed.brings)
         self._known_alone = False
@@ -134,7 +132,7 @@ class PreparedCall:
         if launch is None:
             if self._stream is not None:
                 return self._run_theirs(values)
-            # The device's: who looks on, or orders streams, changes it.
+            # Looked up at each call: observers and streams replace the device's launch.
             launch = self._device.launch
         out = values[-1] if self._into else self._make() if self._make is not None else None
         if self._kernel is not None:
@@ -170,7 +168,7 @@ class PreparedCall:
         return self._unwrap(out) if self._unwrap is not None else out
 
     def run_on(self, stream: Stream, values: tuple[Any, ...]) -> Any:
-        """As ``run``, on a stream."""
+        """Run it as ``run`` does, on a stream."""
         if self._stream is None:
             return self.run(values, stream.launch)
         for theirs in self._all_theirs(values):
@@ -181,14 +179,14 @@ class PreparedCall:
         return out
 
     def arrays(self, values: tuple[Any, ...]) -> list[Any] | None:
-        """The arrays on the device that the block has the addresses of; None if it holds anything else.
+        """Return the arrays on the device whose addresses the block has; None if it holds anything else.
 
         ``values`` end with the result, given or made.
         """
         return None
 
     def bound_to(self, values: tuple[Any, ...], stream: Stream | None) -> Callable[[], Any]:
-        """This call on these arguments, packed once where no data has to be moved for it."""
+        """Return a function that runs this call on these arguments, packed once where no data has to be moved."""
         arrays = self.arrays(values) if self._make is None else None
         places = [a.address for a in arrays or ()]
         if arrays is None or (self._conflicts is not None and self._conflicts.found(places)):
@@ -216,7 +214,7 @@ class PreparedCall:
         return replay
 
     def recorded(self, values: tuple[Any, ...]) -> tuple[list[Dispatch], Dispatch | None, Any]:
-        """What copies arguments, what would be launched on these, None without elements, and the result.
+        """Return the dispatches that copy arguments, the call's own, None without elements, and the result.
 
         Raises
         ------
@@ -252,7 +250,7 @@ class PreparedCall:
         return copies, Dispatch(self._kernel, self._groups, self._prefix + packed, every), out
 
     def is_like(self, other: PreparedCall) -> bool:
-        """Whether it launches the same kernel over arrays that lie alike, wherever they begin."""
+        """Return whether another call launches the same kernel over arrays that lie alike, wherever they begin."""
         same = self._kernel is other._kernel and self._groups == other._groups and self._prefix == other._prefix
         return self is other or same
 
@@ -262,7 +260,7 @@ class PreparedCall:
         return self._make is not None and not self._feeds[-1].lasting
 
     def adds_to_gradients_of(self, place: int) -> bool:
-        """Whether the value at a place among the call's gets gradients added; False if they are written, all of them.
+        """Return whether gradients are added to the value at a place; False if each of them is written.
 
         A gradient that the kernel does not touch counts as added to.
         """
@@ -272,12 +270,12 @@ class PreparedCall:
         return not all(leaf.grad_out is not None and leaf.grad_out.access == "out" for leaf in leaves)
 
     def written(self, values: tuple[Any, ...]) -> set[int]:
-        """The places among the call's values of what it writes to."""
+        """Return the places, among the call's values, of those that it writes to."""
         places = {k for k, b in zip(self._order, self.bound, strict=False) if b.access in ("out", "inout")}
         return places | {len(values) - 1} if self._into else places
 
     def addresses(self, values: tuple[Any, ...]) -> list[Any] | None:
-        """What the block holds of these arguments; None if data has to be moved for it or nothing is launched."""
+        """Return the block's entries for these arguments; None if data has to be moved or nothing is launched."""
         if self._kernel is None or self.launcher is not None or not all(feed.lasting for feed in self._feeds):
             return None
         block: list[Any] = []
@@ -286,11 +284,11 @@ class PreparedCall:
         return block
 
     def launch_at(self, launch: Callable[..., None], block: list[Any]) -> None:
-        """Launch it on memory that other libraries keep: what ``addresses`` returned, of other arguments."""
+        """Launch the kernel on memory that other libraries keep, ``block`` being as ``addresses`` returns it."""
         launch(self._kernel, self._groups, self._prefix + self._pack(*block), ())
 
     def _run_theirs(self, values: tuple[Any, ...]) -> Any:
-        """On the stream that another library works on; others, if there are any, wait for it and it for them."""
+        """Run on another library's stream; of several, the first waits for the others, which then wait for it."""
         if not self._others:
             assert self._stream is not None
             return self.run(values, foreign_stream(self._device, self._stream(values[self._where])).launch)
@@ -320,7 +318,7 @@ class PreparedCall:
     def _check_alone(self, values: tuple[Any, ...]) -> None:
         """Refuse arguments outside of the device that share memory which is written."""
         regions = [r for k, feed in self._brought for r in feed.regions(values[k])]
-        # How each lies, the signature says.
+        # Shapes and strides are part of the signature: whether a region overlaps itself is looked at once.
         clash = clash_of(regions, not self._known_alone)
         if clash is not None:
             raise clashing(self.spec.title, self._names(len(regions)), regions, clash)
@@ -329,16 +327,16 @@ class PreparedCall:
             self._brought = ()
 
     def _names(self, count: int) -> list[str]:
-        """Of the arguments that bring something back; those without elements do not."""
+        """Return the names of the arguments whose feeds bring something back; those without elements do not."""
         leaves = (leaf for b in self.bound for leaf in b.leaves if leaf.feed.brings and 0 not in leaf.shape)
         return [leaf.name for leaf, _ in zip(leaves, range(count), strict=False)]
 
     def _refused(self, block: list[Any], error: Exception) -> BindError:
-        """The error for a block that does not pack."""
+        """Return the error for a block that does not pack."""
         return BindError(f"{self.spec.title}: {self._misfit(block) or error}.")
 
     def _misfit(self, block: list[Any]) -> str:
-        """Which argument holds a number that its type does not, and which; empty if none does."""
+        """Say which argument holds a number that its type does not, and which number; empty if none does."""
         at = 0
         for leaf in (leaf for b in self.bound for leaf in b.leaves):
             entries = leaf.count if leaf.mode == "value" else 1
@@ -346,11 +344,11 @@ class PreparedCall:
                 entries = len(leaf.generator.scalars())
             for x in block[at : at + entries] if leaf.mode == "value" else ():
                 if leaf.scalar != "double" and _MAX_FLOAT < abs(x) < inf:
-                    return f"argument '{leaf.name}' is {describe(x)}, which does not fit '{leaf.type.name}'"
+                    return f"argument '{leaf.name}' is {in_words(x)}, which does not fit '{leaf.type.name}'"
             at += entries
         return ""
 
 
 def is_straight(order: tuple[int, ...], result: Result) -> bool:
-    """Whether the arguments' values stand in the order of the parameters, followed by a given result."""
+    """Return whether the values stand in the order of the parameters, followed by a given result."""
     return order == tuple(range(len(order))) and not result.named

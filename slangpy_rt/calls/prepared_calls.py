@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from slangpy_rt.arguments.scope import Scope
-from slangpy_rt.calls.prepared import PreparedCall
 from slangpy_rt.core.errors import SlangPyRtError
+
+if TYPE_CHECKING:
+    from slangpy_rt.calls.prepared import PreparedCall
+
+# Returned by a guarded runner whose check failed: the call needs a full look-up by its key.
+MISS: Any = object()
 
 # Forgetting all is simpler than forgetting the oldest, and as good for a program with that many layouts.
 _MAX_CALLS = 4096
 
 
-class PreparedCalls(dict[Any, PreparedCall]):
+class PreparedCalls(dict[Any, "PreparedCall"]):
     """Prepared calls by the signatures of their arguments."""
 
     def made(self, scope: Scope, key: Any, make: Callable[[], PreparedCall]) -> PreparedCall:
@@ -28,7 +33,7 @@ class PreparedCalls(dict[Any, PreparedCall]):
                 continue
             if len(self) >= _MAX_CALLS:
                 self.clear()
-            # Another thread may have been first; a list knows calls of one layout by their being one.
+            # Another thread may have been first, and a signature has one prepared call.
             call = self.setdefault(key, call)
             # After an edit, or when the device closes, all calls are forgotten: one in the making then must not stay.
             if scope.age is age:

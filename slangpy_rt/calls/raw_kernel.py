@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from slangpy_rt.arguments.adapters import describe
-from slangpy_rt.arguments.bind import bind_whole
 from slangpy_rt.arguments.computed import is_whole
 from slangpy_rt.arguments.options import Options
-from slangpy_rt.arguments.resolve import match
 from slangpy_rt.arguments.scope import Scope
 from slangpy_rt.arguments.signature import ARRAYS, SIGNERS, endless
 from slangpy_rt.arguments.stand_ins import ask, hand_back, want_back
-from slangpy_rt.calls.build import prepare_dispatch
 from slangpy_rt.calls.callable import SlangCallable
 from slangpy_rt.calls.command_list import Call, CommandList
-from slangpy_rt.calls.function import Known
-from slangpy_rt.calls.prepared import PreparedCall
 from slangpy_rt.core.errors import BindError
-from slangpy_rt.core.types import EntryPoint, FunctionSig, Param, SlangType
+from slangpy_rt.core.types import EntryPoint, FunctionSig, SlangType
+from slangpy_rt.core.wording import in_words
 from slangpy_rt.slang.declarations import gone
+
+if TYPE_CHECKING:
+    from slangpy_rt.calls.function import Known
+    from slangpy_rt.calls.prepared import PreparedCall
 
 _MOST_THREADS = 2**31 - 1
 
@@ -40,7 +38,7 @@ class Kernel(SlangCallable):
 
     @classmethod
     def of(cls, scope: Scope, entry: EntryPoint) -> Kernel:
-        """The kernel of an entry point."""
+        """Make the kernel of an entry point."""
         kernel = cls(scope, entry.name, (_signature(entry),))
         kernel.entry = entry
         return kernel
@@ -54,7 +52,7 @@ class Kernel(SlangCallable):
             self._describe()
 
     def __call__(self, *args: Any, _result: Any = None, **named: Any) -> Any:
-        """Kernels are dispatched.
+        """Refuse the call: a kernel is dispatched.
 
         Raises
         ------
@@ -105,7 +103,7 @@ class Kernel(SlangCallable):
         commands._add(self._recorded((threads, *args), None, named))
 
     def _recorded(self, args: tuple[Any, ...], result: Any, named: dict[str, Any]) -> Call:
-        """A dispatch as a command list keeps it; for its use."""
+        """Return a dispatch as a command list keeps it; only lists and ``append_to`` call this."""
         self._device.check_open()
         prepared, values, _ = self._dispatched(args[0], args[1:], named)
         _, dispatch, _ = prepared.recorded(values)
@@ -129,13 +127,13 @@ class Kernel(SlangCallable):
         given = threads if isinstance(threads, (tuple, list)) else (threads,)
         if not 1 <= len(given) <= 3 or not all(is_whole(n) and n >= 0 for n in given):
             raise BindError(
-                f"{self.name}.dispatch: threads is {describe(threads)}; "
+                f"{self.name}.dispatch: threads is {in_words(threads)}; "
                 "give one to three whole numbers of at least 0."
             )
         size = tuple(int(n) for n in given)
         if max(size) > _MOST_THREADS:
             raise BindError(
-                f"{self.name}.dispatch: threads is {describe(threads)}; at most {_MOST_THREADS} each way."
+                f"{self.name}.dispatch: threads is {in_words(threads)}; at most {_MOST_THREADS} each way."
             )
         self._scope.look()
         values = (*args, *named.values(), *self._values)
@@ -147,7 +145,7 @@ class Kernel(SlangCallable):
         call = self._calls.get(key)
         if call is None:
             call = self._calls.made(
-                self._scope, key, lambda: self._prepare_dispatch(size, values, len(args), tuple(named))
+                self._scope, key, lambda: self._prepare_anew(size, values, len(args) + len(named), tuple(named))
             )
         return call, values, asked
 
@@ -170,9 +168,12 @@ class Kernel(SlangCallable):
     def _blank(self) -> Kernel:
         return object.__new__(Kernel)
 
-    def _prepare_dispatch(
-        self, threads: tuple[int, ...], values: tuple[Any, ...], positional: int, names: tuple[str, ...]
+    def _prepare_anew(
+        self, threads: tuple[int, ...], values: tuple[Any, ...], count: int, names: tuple[str, ...]
     ) -> PreparedCall:
+        # As in ``Function._prepare_anew``.
+        from slangpy_rt.calls.first_call import prepare_dispatch
+
         self._device.check_open()
         scope = self._scope
         if self._base is not None:
@@ -180,33 +181,10 @@ class Kernel(SlangCallable):
         if not self.overloads:
             raise gone(self.name, scope.source)
         sig = self.overloads[0]
-        for p in sig.params:
-            if p.direction != "in":
-                raise BindError(f"{sig}: all threads would write to '{p.name}'; let it be an NDBuffer or a pointer.")
-        every = values[: positional + len(names)]
-        order = match(str(sig), sig, positional, names)
-        bound = tuple(
-            bind_whole(f"{sig}: argument '{p.name}'", scope, p, every[k])
-            for p, k in zip(sig.params, order, strict=False)
-        )
-        uniforms = self._uniforms(values[len(every) :])
-        order = (*range(len(every), len(every) + len(uniforms)), *order)
-        return prepare_dispatch(
-            scope, self._entry_without(sig.params[len(bound) :]), bound, order, threads, self._options, uniforms
-        )
-
-    def _entry_without(self, left_out: tuple[Param, ...]) -> EntryPoint:
-        """The entry point as a call sees it that leaves parameters to their defaults."""
-        params = self.entry.params[: len(self.entry.params) - len(left_out)]
-        if self.entry.params[len(params) :] != left_out:
-            raise BindError(
-                f"{self.overloads[0]}: argument {left_out[0].name} missing; a parameter with a semantic stands "
-                "behind it, and Slang fills in defaults from the right only."
-            )
-        return replace(self.entry, params=params)
+        return prepare_dispatch(scope, sig, self.entry, threads, values[:count], names, self._options, values[count:])
 
 
 def _signature(entry: EntryPoint) -> FunctionSig:
-    """What a dispatch gives: the parameters without a semantic."""
+    """Return the signature that a dispatch has: the entry point's parameters without a semantic."""
     params = tuple(p for p in entry.params if not p.semantic)
     return FunctionSig(entry.name, params, SlangType("void", "void"), doc=entry.doc)

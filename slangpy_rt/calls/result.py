@@ -1,4 +1,4 @@
-"""Result: how a call returns. Values alone; ``build`` chooses it."""
+"""Result: how a call returns. It holds values and runs nothing; ``build`` chooses it."""
 
 from __future__ import annotations
 

@@ -50,11 +50,11 @@ class Spelling:
         self.hidden = hidden(names)
 
     def own(self, text: str) -> str:
-        """Text of the user's, in which every name means what the module says."""
+        """Return text of the user's marked as such: every name in it means what the module says."""
         return own(text) if self.hidden else text
 
     def function(self, where: str, name: str, returns: str = "") -> str:
-        """What a call says in front of its arguments.
+        """Return the text in front of a call's arguments.
 
         Raises
         ------
@@ -67,7 +67,7 @@ class Spelling:
         return self.own(name)
 
     def type(self, type_: SlangType) -> str:
-        """A type."""
+        """Return a type as the kernel writes it."""
         if not self.hidden:
             return source_name(type_)
         if type_.kind == "array" and type_.element is not None:
@@ -81,7 +81,7 @@ class Spelling:
 
 
 def _is_library(type_: SlangType) -> bool:
-    """Whether it is a struct of Slang's or of ours, whose name nothing hides."""
+    """Return whether a type is a struct of Slang's or of this package, whose name no module can hide."""
     # The fields of ours have such names; a DifferentialPair has none that reflection tells.
     if type_.fields and not type_.fields[0].name.startswith("_spy_"):
         return False

@@ -33,7 +33,7 @@ class Struct:
         scope.followers.add(self)
 
     def forget(self) -> None:
-        """It remembers no calls of its own."""
+        """Do nothing: a struct remembers no calls, its functions do."""
 
     def source_changed(self) -> None:
         """Follow the module's new text; a struct that is gone stays as it was until it is used."""

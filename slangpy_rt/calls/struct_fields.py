@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from slangpy_rt_codegen import Record, RecordField
+from slangpy_rt_codegen import StructLayout, StructLayoutField
 
 from slangpy_rt.arguments.bound import Bound
 from slangpy_rt.calls.spelling import Spelling
@@ -17,39 +17,41 @@ from slangpy_rt.core.dtypes import storage
 from slangpy_rt.core.types import SlangType
 
 
-def records_of(leaves: Sequence[Bound], spell: Spelling) -> tuple[Record, ...]:
-    """The structs that arrays hold, each once."""
-    found = {b.record.name: b.record for b in leaves if b.record is not None and b.mode == "array"}
-    return tuple(_record(type_, spell) for type_ in found.values())
+def struct_layouts(leaves: Sequence[Bound], spell: Spelling) -> tuple[StructLayout, ...]:
+    """Return the layout of each struct that arrays hold, each once."""
+    found = {b.struct.name: b.struct for b in leaves if b.struct is not None and b.mode == "array"}
+    return tuple(_layout(type_, spell) for type_ in found.values())
 
 
-def _record(type_: SlangType, spell: Spelling) -> Record:
+def _layout(type_: SlangType, spell: Spelling) -> StructLayout:
     stored = storage(type_)
     assert stored is not None
-    return Record(spell.type(type_), stored.dtype.itemsize, tuple(_record_fields(type_, stored.dtype, "", 0, spell)))
+    return StructLayout(
+        spell.type(type_), stored.dtype.itemsize, tuple(_layout_fields(type_, stored.dtype, "", 0, spell))
+    )
 
 
-def _record_fields(
+def _layout_fields(
     type_: SlangType, dtype: np.dtype[Any], path: str, at: int, spell: Spelling
-) -> Iterator[RecordField]:
-    """Fields that are no structs, those of structs and of arrays of structs inside included."""
+) -> Iterator[StructLayoutField]:
+    """Yield the fields that are no structs, those of structs and of arrays of structs inside included."""
     if type_.kind == "struct":
         assert dtype.fields is not None
         for field in type_.fields:
             inner, offset = dtype.fields[field.name][:2]
-            yield from _record_fields(field.type, inner, f"{path}.{field.name}", at + offset, spell)
-    elif type_.kind == "array" and type_.element is not None and _item_record(type_):
+            yield from _layout_fields(field.type, inner, f"{path}.{field.name}", at + offset, spell)
+    elif type_.kind == "array" and type_.element is not None and _holds_structs(type_):
         item, dims = dtype.subdtype or (dtype, ())
         inner = np.dtype((item, dims[1:])) if len(dims) > 1 else item
         for k in range(type_.shape[0]):
-            yield from _record_fields(type_.element, inner, f"{path}[{k}]", at + k * inner.itemsize, spell)
+            yield from _layout_fields(type_.element, inner, f"{path}[{k}]", at + k * inner.itemsize, spell)
     else:
         stored = storage(type_)
         assert stored is not None
         scalar = "uint8_t" if stored.scalar == "bool" else stored.scalar
-        yield RecordField(path, spell.type(type_), scalar, scalar if type_.kind == "enum" else "", at)
+        yield StructLayoutField(path, spell.type(type_), scalar, scalar if type_.kind == "enum" else "", at)
 
 
-def _item_record(type_: SlangType) -> bool:
+def _holds_structs(type_: SlangType) -> bool:
     stored = storage(type_)
-    return stored is not None and stored.record is not None
+    return stored is not None and stored.struct is not None

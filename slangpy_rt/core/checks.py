@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 
 from slangpy_rt.core.errors import BindError
-from slangpy_rt.core.wording import describe
+from slangpy_rt.core.wording import in_words
 
 
 def text(where: str, name: str, value: Any) -> str:
     """Text that can be written to a file and handed to a compiler."""
     if not isinstance(value, str):
-        raise BindError(f"{where}: {name} is {describe(value)} of type {type(value).__name__}; a str was expected.")
+        raise BindError(f"{where}: {name} is {in_words(value)} of type {type(value).__name__}; a str was expected.")
     if "\0" in value:
         raise BindError(f"{where}: {name} holds a NUL character, at {value.index(chr(0))}; remove it.")
     try:
@@ -37,18 +37,18 @@ def path(where: str, name: str, value: Any) -> Path:
     """A path of a file or folder."""
     if isinstance(value, bytes) or not isinstance(value, (str, os.PathLike)):
         raise BindError(
-            f"{where}: {name} is {describe(value)} of type {type(value).__name__}; a str or a path was expected."
+            f"{where}: {name} is {in_words(value)} of type {type(value).__name__}; a str or a path was expected."
         )
     found = os.fspath(value)
     if not isinstance(found, str) or "\0" in found:
-        raise BindError(f"{where}: {name} is {describe(found)}, which no file can be called.")
+        raise BindError(f"{where}: {name} is {in_words(found)}, which no file can be called.")
     return Path(found)
 
 
 def paths(where: str, name: str, value: Any) -> tuple[Path, ...]:
     """Paths in a list or tuple."""
     if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Iterable):
-        raise BindError(f"{where}: {name} is {describe(value)}; a list of paths was expected.")
+        raise BindError(f"{where}: {name} is {in_words(value)}; a list of paths was expected.")
     return tuple(path(where, f"{name}[{k}]", item) for k, item in enumerate(value))
 
 
@@ -57,7 +57,7 @@ def table(where: str, name: str, value: Any) -> Mapping[str, Any]:
     if value is None:
         return {}
     if not isinstance(value, Mapping):
-        raise BindError(f"{where}: {name} is {describe(value)}; a dict of values by name was expected.")
+        raise BindError(f"{where}: {name} is {in_words(value)}; a dict of values by name was expected.")
     for key in value:
         text(where, f"a name in {name}", key)
     return value
@@ -66,14 +66,14 @@ def table(where: str, name: str, value: Any) -> Mapping[str, Any]:
 def flag(where: str, name: str, value: Any) -> bool:
     """A yes or no."""
     if not isinstance(value, (bool, np.bool_, int)):
-        raise BindError(f"{where}: {name} is {describe(value)}; True or False was expected.")
+        raise BindError(f"{where}: {name} is {in_words(value)}; True or False was expected.")
     return bool(value)
 
 
 def whole(where: str, name: str, value: Any, least: int, most: int) -> int:
     """A whole number within limits."""
     if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or not least <= value <= most:
-        raise BindError(f"{where}: {name} is {describe(value)}; a whole number from {least} to {most} was expected.")
+        raise BindError(f"{where}: {name} is {in_words(value)}; a whole number from {least} to {most} was expected.")
     return int(value)
 
 
@@ -84,5 +84,5 @@ def write_text(where: str, value: Any, content: str) -> None:
         file.write_text(content, encoding="utf-8")
     except OSError as error:
         raise BindError(
-            f"{where}: cannot write {describe(str(file))} ({error.strerror}); name another file."
+            f"{where}: cannot write {in_words(str(file))} ({error.strerror}); name another file."
         ) from None

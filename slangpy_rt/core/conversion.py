@@ -16,9 +16,9 @@ import numpy.typing as npt
 
 from slangpy_rt.core.dtypes import NUMPY_OF, cast, limits, scalar_type, span, storage
 from slangpy_rt.core.errors import BindError, UnsupportedError
-from slangpy_rt.core.structs import as_record, fields_of
+from slangpy_rt.core.structs import as_struct_array, fields_of
 from slangpy_rt.core.types import SlangType
-from slangpy_rt.core.wording import describe, described
+from slangpy_rt.core.wording import class_in_words, in_words
 
 Array = npt.NDArray[Any]
 # How a name in ``"_type"`` becomes a type; None where it was compared before.
@@ -55,7 +55,7 @@ def as_number(where: str, type_: SlangType, value: Any) -> Any:
     kind = kind_of(value)
     if kind not in KINDS[NUMPY_OF[type_.scalar].kind]:
         raise BindError(
-            f"{where} is {describe(value)} of type {type(value).__name__}, which does not convert to '{type_.name}'."
+            f"{where} is {in_words(value)} of type {type(value).__name__}, which does not convert to '{type_.name}'."
         )
     number = value.item() if isinstance(value, np.generic) else value
     bounds = limits(type_.scalar)
@@ -63,9 +63,9 @@ def as_number(where: str, type_: SlangType, value: Any) -> Any:
         if isinstance(number, float) and not isfinite(number):
             return number  # a half's too
         if not bounds[0] <= number <= bounds[1]:
-            raise BindError(f"{where} is {describe(value)}, which does not fit '{type_.name}' ({span(*bounds)}).")
+            raise BindError(f"{where} is {in_words(value)}, which does not fit '{type_.name}' ({span(*bounds)}).")
     elif type_.scalar != "bool" and _BEYOND[type_.scalar] <= abs(number) < inf:
-        raise BindError(f"{where} is {describe(value)}, which does not fit '{type_.name}'.")
+        raise BindError(f"{where} is {in_words(value)}, which does not fit '{type_.name}'.")
     return number
 
 
@@ -82,7 +82,7 @@ def case_of(where: str, type_: SlangType, value: Any) -> int:
     name = value.name if isinstance(value, Enum) else value
     cases = dict(type_.cases)
     if name not in cases:
-        raise BindError(f"{where} is {describe(value)}; '{type_.name}' has {', '.join(cases) or 'no cases by name'}.")
+        raise BindError(f"{where} is {in_words(value)}; '{type_.name}' has {', '.join(cases) or 'no cases by name'}.")
     return cases[name]
 
 
@@ -148,21 +148,21 @@ def _fill(where: str, type_: SlangType, out: Array, value: Any, named: Named | N
         value = [fields[name] for name in names]
     if isinstance(value, np.ndarray) and value.ndim:
         if value.shape != out.shape:
-            raise BindError(f"{where} is {describe(value)}; '{type_.name}' takes an array of shape {out.shape}.")
+            raise BindError(f"{where} is {in_words(value)}; '{type_.name}' takes an array of shape {out.shape}.")
         out[...] = (
-            as_record(where, out.dtype, value)
+            as_struct_array(where, out.dtype, value)
             if out.dtype.names is not None
             else cast(where, type_.name, value, out.dtype)
         )
     elif isinstance(value, (list, tuple)):
         if len(value) != type_.shape[0]:
-            raise BindError(f"{where} is {describe(value)}; '{type_.name}' takes {type_.shape[0]} values.")
+            raise BindError(f"{where} is {in_words(value)}; '{type_.name}' takes {type_.shape[0]} values.")
         inner = item_type(type_)
         for k, item in enumerate(value):
             _fill(f"{where}[{k}]", inner, out[k, ...], item, named)
     elif type_.kind == "array":
         raise BindError(
-            f"{where} is {describe(value)}; '{type_.name}' takes {type_.shape[0]} values in a list or an array."
+            f"{where} is {in_words(value)}; '{type_.name}' takes {type_.shape[0]} values in a list or an array."
         )
     else:
         # As Slang converts it.
@@ -172,20 +172,20 @@ def _fill(where: str, type_: SlangType, out: Array, value: Any, named: Named | N
 def _fill_struct(where: str, type_: SlangType, out: Array, value: Any, named: Named | None) -> None:
     if isinstance(value, (np.ndarray, np.void)) and value.dtype.names is not None:
         if value.shape != ():
-            raise BindError(f"{where} is {describe(value)}; one '{type_.name}' is expected.")
-        out[...] = as_record(where, out.dtype, np.asarray(value))
+            raise BindError(f"{where} is {in_words(value)}; one '{type_.name}' is expected.")
+        out[...] = as_struct_array(where, out.dtype, np.asarray(value))
         return
     names = tuple(f.name for f in type_.fields)
     fields = fields_of(value)
     if fields is None:
         if not isinstance(value, (list, tuple)):
             raise BindError(
-                f"{where} is {describe(value)} of type {type(value).__name__}; one '{type_.name}' is expected, as a "
+                f"{where} is {in_words(value)} of type {type(value).__name__}; one '{type_.name}' is expected, as a "
                 f"dict of its fields: {', '.join(names)}."
             )
         if len(value) != len(names):
             raise BindError(
-                f"{where} is {describe(value)}; '{type_.name}' has {len(names)} fields: {', '.join(names)}."
+                f"{where} is {in_words(value)}; '{type_.name}' has {len(names)} fields: {', '.join(names)}."
             )
         fields = dict(zip(names, value, strict=True))
     else:
@@ -237,7 +237,7 @@ def check_type(where: str, type_: SlangType, value: Any, named: Named | None) ->
 
 def describe_name(name: Any) -> str:
     """A name that a user gave, as messages quote it."""
-    return name if isinstance(name, str) and name.isprintable() and len(name) <= 80 else describe(name)
+    return name if isinstance(name, str) and name.isprintable() and len(name) <= 80 else in_words(name)
 
 
 def item_type(type_: SlangType) -> SlangType:
@@ -273,9 +273,9 @@ def as_array(what: str, value: Any) -> Array:
         try:
             array = np.asarray(value)
         except ValueError:
-            raise BindError(f"{what} is a list with rows of different lengths: {describe(value)}.") from None
+            raise BindError(f"{what} is a list with rows of different lengths: {in_words(value)}.") from None
         if array.dtype.kind == "O":
-            raise BindError(f"{what} holds whole numbers of more than 64 bits: {describe(value)}.")
+            raise BindError(f"{what} holds whole numbers of more than 64 bits: {in_words(value)}.")
         return array
     kind = type(value)
     # PyTorch's own __array__ raises errors of many kinds.
@@ -293,7 +293,7 @@ def as_array(what: str, value: Any) -> Array:
         except TypeError:
             pass
     raise BindError(
-        f"{what} is {describe(value)} of type {kind.__name__}; a NumPy array, a number, nested lists of "
+        f"{what} is {in_words(value)} of type {kind.__name__}; a NumPy array, a number, nested lists of "
         "numbers or another library's array was expected."
     )
 
@@ -309,7 +309,7 @@ def as_numpy(value: Any) -> Array:
     try:
         return np.from_dlpack(value)
     except (BufferError, RuntimeError, TypeError, ValueError) as error:
-        raise BindError(f"{described(value)}, which DLPack cannot share as host memory ({error}).") from None
+        raise BindError(f"{class_in_words(value)}, which DLPack cannot share as host memory ({error}).") from None
 
 
 def _check_numbers(what: str, value: Any, place: str, depth: int = 0) -> None:
@@ -318,7 +318,7 @@ def _check_numbers(what: str, value: Any, place: str, depth: int = 0) -> None:
         return
     if isinstance(value, (list, tuple)):
         if depth == _DEEPEST:
-            raise BindError(f"{what} is a list of more than {_DEEPEST} levels: {describe(value)}.")
+            raise BindError(f"{what} is a list of more than {_DEEPEST} levels: {in_words(value)}.")
         if set(map(type, value)) <= _PLAIN:
             return
         for k, item in enumerate(value):
@@ -327,7 +327,7 @@ def _check_numbers(what: str, value: Any, place: str, depth: int = 0) -> None:
         value, np.ndarray
     ):
         raise BindError(
-            f"{what} holds {describe(value)} of type {type(value).__name__}{place and f' at {place}'}; "
+            f"{what} holds {in_words(value)} of type {type(value).__name__}{place and f' at {place}'}; "
             "numbers were expected."
         )
 

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from slangpy_rt.core.errors import BindError
 from slangpy_rt.core.types import SlangType
-from slangpy_rt.core.wording import describe
+from slangpy_rt.core.wording import in_words
 
 NUMPY_OF = {
     name: np.dtype(code)
@@ -114,7 +114,7 @@ def element_type(where: str, dtype: Any) -> SlangType:
         found = scalar_type(name) if name else None
     if found is None or storage(found) is None:
         raise BindError(
-            f"{where}: dtype {describe(dtype)} is not an element type. Give a Slang name such as "
+            f"{where}: dtype {in_words(dtype)} is not an element type. Give a Slang name such as "
             "'float' or 'float3', "
             "a struct of a module (module.Pixel), a NumPy dtype, or float, int or bool."
         )
@@ -136,8 +136,8 @@ class Storage:
         The element's own dimensions: ``(3,)`` of ``float3`` and of ``Pixel[3]``.
     dtype : numpy.dtype
         Of one item, structured for structs.
-    record : SlangType or None
-        The struct.
+    struct : SlangType or None
+        The type of one item, if that is a struct.
     step : int
         Scalars from one item to the next.
     count : int
@@ -147,14 +147,14 @@ class Storage:
     scalar: str
     dims: tuple[int, ...]
     dtype: np.dtype[Any]
-    record: SlangType | None = None
+    struct: SlangType | None = None
     step: int = field(init=False, repr=False, compare=False)
     count: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         # Attributes of a frozen value cannot be assigned.
         own = self.__dict__
-        step = own["step"] = self.dtype.itemsize if self.record else 1
+        step = own["step"] = self.dtype.itemsize if self.struct else 1
         own["count"] = prod(self.dims) * step
 
 
@@ -171,7 +171,7 @@ def storage(type_: SlangType) -> Storage | None:
         inner = storage(type_.element)
         # An enum is stored through its scalar, which arrays of enums cannot be.
         if inner is not None and type_.element.kind != "enum":
-            return Storage(inner.scalar, type_.shape + inner.dims, inner.dtype, inner.record)
+            return Storage(inner.scalar, type_.shape + inner.dims, inner.dtype, inner.struct)
     if type_.kind == "struct" and type_.fields:
         fields = [(f.name, storage(f.type)) for f in type_.fields]
         if all(s is not None for _, s in fields):

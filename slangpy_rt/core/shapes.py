@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from slangpy_rt.core.errors import ShapeError
-from slangpy_rt.core.wording import describe
+from slangpy_rt.core.wording import in_words
 
 Shape = tuple[int, ...]
 # As many dimensions as arrays of NumPy had before 2.0, and what an int64_t counts in bytes.
@@ -149,9 +149,9 @@ def as_shape(where: str, shape: int | Sequence[int]) -> Shape:
         except TypeError:
             items = ("",)
     if not all(is_whole(n) and n >= 0 for n in items):
-        raise ShapeError(f"{where}: a shape is made of whole numbers of at least 0, not {describe(shape)}.")
+        raise ShapeError(f"{where}: a shape is made of whole numbers of at least 0, not {in_words(shape)}.")
     if len(items) > MOST_DIMENSIONS or prod(n for n in items if n) > _MOST_ELEMENTS:
         raise ShapeError(
-            f"{where}: {describe(shape)} has more than {MOST_DIMENSIONS} dimensions or {_MOST_ELEMENTS} elements."
+            f"{where}: {in_words(shape)} has more than {MOST_DIMENSIONS} dimensions or {_MOST_ELEMENTS} elements."
         )
     return tuple(int(n) for n in items)

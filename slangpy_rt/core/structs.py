@@ -18,7 +18,7 @@ from slangpy_rt.core.errors import BindError, ShapeError
 Array = npt.NDArray[Any]
 
 
-def fill_record(where: str, shape: tuple[int, ...], dtype: np.dtype[Any], source: Array) -> Array:
+def fill_struct_array(where: str, shape: tuple[int, ...], dtype: np.dtype[Any], source: Array) -> Array:
     """A structured array of that shape from another one, by field names, or from flat scalars in field order.
 
     Raises
@@ -29,7 +29,7 @@ def fill_record(where: str, shape: tuple[int, ...], dtype: np.dtype[Any], source
         If flat data does not have as many scalars.
     """
     if source.dtype.names is not None:
-        return as_record(where, dtype, source)
+        return as_struct_array(where, dtype, source)
     columns = leaves(dtype)
     needed = scalar_count(dtype)
     if source.shape not in ((prod(shape) * needed,), (*shape, needed)):
@@ -54,7 +54,7 @@ def fill_record(where: str, shape: tuple[int, ...], dtype: np.dtype[Any], source
     return out
 
 
-def as_record(where: str, dtype: np.dtype[Any], source: Array) -> Array:
+def as_struct_array(where: str, dtype: np.dtype[Any], source: Array) -> Array:
     """A structured array as another structured dtype, field by field by name.
 
     Raises

@@ -18,8 +18,8 @@ _ADDRESS = re.compile(r" at 0x[0-9A-Fa-f]+")
 _WIDE = 256
 
 
-def describe(value: Any) -> str:
-    """A value in a few words."""
+def in_words(value: Any) -> str:
+    """Return a value in a few words."""
     kind = type(value)
     if isinstance(value, np.ndarray):
         return _array(value)
@@ -42,8 +42,8 @@ def describe(value: Any) -> str:
     return text if len(text) <= _MOST else f"{text[: _MOST - 3]}..."
 
 
-def described(value: Any) -> str:
-    """A value by its class: ``"a jax.Array"``."""
+def class_in_words(value: Any) -> str:
+    """Return a value by its class: ``"a jax.Array"``."""
     return f"a {type(value).__module__}.{type(value).__qualname__}"
 
 

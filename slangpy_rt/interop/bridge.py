@@ -21,7 +21,7 @@ from slangpy_rt.backends.base import Buffer
 from slangpy_rt.core.dtypes import BFLOAT16
 from slangpy_rt.core.errors import BindError, SlangPyRtError
 from slangpy_rt.device import Device
-from slangpy_rt.interop.torch_types import check_plain, described, element_of
+from slangpy_rt.interop.torch_types import check_plain, element_of, tensor_in_words
 from slangpy_rt.runtime.foreign_stream import foreign_stream
 from slangpy_rt.runtime.lane import Lane
 from slangpy_rt.runtime.stream import lane_of
@@ -136,7 +136,7 @@ def bridge_of(device: DeviceCore, value: torch.Tensor) -> Bridge:
     with device.order.lock:
         found = device.once("bridge", partial(_opened, device, value.device.index), Bridge.close)
     if found.index != value.device.index:
-        raise BindError(f"{described(value)}; {device!r} works on GPU {found.index}.")
+        raise BindError(f"{tensor_in_words(value)}; {device!r} works on GPU {found.index}.")
     return found
 
 

@@ -8,7 +8,7 @@ import torch
 
 from slangpy_rt.backends.selection import named
 from slangpy_rt.core.errors import UnsupportedError
-from slangpy_rt.core.wording import describe
+from slangpy_rt.core.wording import in_words
 from slangpy_rt.device import Device
 
 
@@ -23,7 +23,7 @@ def torch_device(type: str, options: dict[str, Any]) -> Device:
         return Device("vulkan", index=max(index, 0), **options)
     if name not in ("cuda", "automatic"):
         raise UnsupportedError(
-            f"create_torch_device: {describe(type)} is not one of 'cuda', 'vulkan', 'cpu', 'automatic'."
+            f"create_torch_device: {in_words(type)} is not one of 'cuda', 'vulkan', 'cpu', 'automatic'."
         )
     if not torch.cuda.is_available():
         raise UnsupportedError(

@@ -19,7 +19,6 @@ from slangpy_rt.arrays.imported import (
     CallBuffer,
     Memory,
     as_numpy,
-    described,
     interface_of,
     is_read_only,
     memory_of,
@@ -30,6 +29,7 @@ from slangpy_rt.arrays.layout import layout_of
 from slangpy_rt.arrays.tensor import Tensor
 from slangpy_rt.backends.base import Buffer
 from slangpy_rt.core.errors import BindError
+from slangpy_rt.core.wording import class_in_words
 
 if TYPE_CHECKING:
     from slangpy_rt.runtime.core import DeviceCore
@@ -97,8 +97,8 @@ class ForeignAdapter(Adapter):
             return InterfaceFeed(device)
         if access != "in":
             raise BindError(
-                f"{described(value)}, which names no stream that would wait for what is written; pass a Tensor, as "
-                "Tensor.from_dlpack(device, array) is one."
+                f"{class_in_words(value)}, which names no stream that would wait for what is written; pass a "
+                "Tensor, as Tensor.from_dlpack(device, array) is one."
             )
         return CapsuleFeed(device, memory_of(device, value))
 
@@ -112,8 +112,8 @@ class ForeignAdapter(Adapter):
         """
         if is_read_only(value):
             raise BindError(
-                f"{described(value)} that must not be changed, and would be written to; pass a Tensor, or a writable "
-                "array."
+                f"{class_in_words(value)} that must not be changed, and would be written to; pass a Tensor, or a "
+                "writable array."
             )
 
 
@@ -147,7 +147,9 @@ class CapsuleFeed(Feed):
     def pack(self, value: Any, block: list[Any], buffers: list[Buffer]) -> None:
         found = taken(self._device, value)
         if found.strides != self._strides:
-            raise BindError(f"{described(value)} with strides {found.strides} instead of {self._strides} as before.")
+            raise BindError(
+                f"{class_in_words(value)} with strides {found.strides} instead of {self._strides} as before."
+            )
         block.append(found.address)
         buffers.append(CallBuffer(self._device, found))
 

@@ -11,7 +11,7 @@ import torch
 
 from slangpy_rt.calls.callee import Callee
 from slangpy_rt.core.errors import BindError
-from slangpy_rt.core.wording import describe
+from slangpy_rt.core.wording import in_words
 from slangpy_rt.interop.backward import Backward
 from slangpy_rt.interop.torch_types import dtype_of
 
@@ -46,7 +46,7 @@ class SlangModule(torch.nn.Module):
                 )
             if not isinstance(value, torch.Tensor):
                 raise BindError(
-                    f"torch_module: '{name}' is {describe(value)}; a parameter that is learned is a torch tensor."
+                    f"torch_module: '{name}' is {in_words(value)}; a parameter that is learned is a torch tensor."
                 )
             self.register_parameter(name, torch.nn.Parameter(value.detach().clone()))
 
@@ -64,7 +64,7 @@ def operator_of(function: Function, arguments: str | None) -> Any:
     _check_function("torch_operator", function)
     if arguments is not None and not (isinstance(arguments, str) and _SCHEMA.fullmatch(arguments)):
         raise BindError(
-            f"torch_operator: arguments is {describe(arguments)}; kinds and names were expected, as in "
+            f"torch_operator: arguments is {in_words(arguments)}; kinds and names were expected, as in "
             "'Tensor x, float exposure'."
         )
     if len(function.overloads) != 1:
@@ -126,7 +126,7 @@ def operator_of(function: Function, arguments: str | None) -> Any:
 
 def _check_function(where: str, function: Any) -> None:
     if not hasattr(type(function), "append_to"):
-        raise BindError(f"{where}: function is {describe(function)}; a function of a module was expected.")
+        raise BindError(f"{where}: function is {in_words(function)}; a function of a module was expected.")
 
 
 def _numpy_of(tensor: torch.Tensor) -> Any:

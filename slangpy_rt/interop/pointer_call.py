@@ -7,7 +7,8 @@ from typing import Any
 
 from slangpy_rt.arguments.conflicts import Place
 from slangpy_rt.backends.base import Buffer
-from slangpy_rt.calls.prepared import MISS, PreparedCall
+from slangpy_rt.calls.prepared import PreparedCall
+from slangpy_rt.calls.prepared_calls import MISS
 from slangpy_rt.runtime.foreign_stream import foreign_stream
 
 

@@ -17,7 +17,7 @@ from slangpy_rt.arrays.layout import layout_of
 from slangpy_rt.arrays.tensor import Tensor
 from slangpy_rt.backends.extras import ExportsMemory
 from slangpy_rt.core.errors import BindError
-from slangpy_rt.interop.torch_types import check_plain, described, dtype_of, element_of
+from slangpy_rt.interop.torch_types import check_plain, dtype_of, element_of, tensor_in_words
 
 if TYPE_CHECKING:
     from slangpy_rt.runtime.core import DeviceCore
@@ -53,7 +53,7 @@ def on_host(value: torch.Tensor) -> np.ndarray[Any, Any]:
             return _of_bfloat16(value.detach())
         return value.detach().numpy()
     except (TypeError, RuntimeError) as error:
-        raise BindError(f"{described(value)}, whose memory cannot be used ({error}).") from None
+        raise BindError(f"{tensor_in_words(value)}, whose memory cannot be used ({error}).") from None
 
 
 def refuse_autograd(value: torch.Tensor) -> None:
@@ -66,8 +66,8 @@ def refuse_autograd(value: torch.Tensor) -> None:
     """
     if value.requires_grad and torch.is_grad_enabled():
         raise BindError(
-            f"{described(value)} that requires a gradient, which only arguments of a function's plain call may; "
-            "pass tensor.detach() here."
+            f"{tensor_in_words(value)} that requires a gradient, which only arguments of a function's plain call "
+            "may; pass tensor.detach() here."
         )
 
 
@@ -76,7 +76,7 @@ def _of_bfloat16(value: torch.Tensor) -> np.ndarray[Any, Any]:
         from ml_dtypes import bfloat16
     except ImportError:
         raise BindError(
-            f"{described(value)}, which NumPy knows with the package ml_dtypes alone; install that, or pass "
+            f"{tensor_in_words(value)}, which NumPy knows with the package ml_dtypes alone; install that, or pass "
             "tensor.float()."
         ) from None
     return value.view(torch.uint16).numpy().view(bfloat16)
@@ -114,7 +114,7 @@ def in_place(device: DeviceCore, value: torch.Tensor) -> Tensor:
         If it lies elsewhere, or Slang has no such element type.
     """
     if not lies_on(device, value):
-        raise BindError(f"{described(value)}; {device!r} does not work there. Move it with tensor.to(...).")
+        raise BindError(f"{tensor_in_words(value)}; {device!r} does not work there. Move it with tensor.to(...).")
     check_plain(value)
     address = value.data_ptr()
     layout = layout_of(device, Tensor, element_of(value), tuple(value.shape), value.stride(), address % 32 == 0)

@@ -21,7 +21,7 @@ def element_of(value: torch.Tensor) -> Any:
     """
     found = _ELEMENTS.get(value.dtype)
     if found is None:
-        raise BindError(f"{described(value)}, an element type that arrays do not have.")
+        raise BindError(f"{tensor_in_words(value)}, an element type that arrays do not have.")
     return found
 
 
@@ -34,7 +34,7 @@ def check_plain(value: torch.Tensor) -> None:
         Of sparse ones, and of those that are to be negated.
     """
     if value.layout is not torch.strided or value.is_neg():
-        raise BindError(f"{described(value)}, whose memory does not hold its values; pass a dense copy of it.")
+        raise BindError(f"{tensor_in_words(value)}, whose memory does not hold its values; pass a dense copy of it.")
 
 
 def dtype_of(dtype: np.dtype[Any]) -> torch.dtype:
@@ -51,7 +51,7 @@ def dtype_of(dtype: np.dtype[Any]) -> torch.dtype:
     return found
 
 
-def described(value: torch.Tensor) -> str:
+def tensor_in_words(value: torch.Tensor) -> str:
     """A tensor in a few words, for messages."""
     return f"a torch tensor of {value.dtype} and shape {tuple(value.shape)} on {value.device}"
 

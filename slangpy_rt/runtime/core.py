@@ -24,19 +24,17 @@ from slangpy_rt.backends.extras import ExportsMemory, ImportsMemory, MappedMemor
 from slangpy_rt.backends.selection import DeviceType, named, open_backend
 from slangpy_rt.core.checks import flag, paths
 from slangpy_rt.core.config import CONFIG
-from slangpy_rt.core.disk_cache import DiskCache, cache_directory
 from slangpy_rt.core.errors import BindError, DeviceError, OutOfMemoryError, UnsupportedError
 from slangpy_rt.core.interrupts import apart
 from slangpy_rt.core.log import log, milliseconds
 from slangpy_rt.core.shapes import Shape
 from slangpy_rt.core.target import Caps
 from slangpy_rt.core.weak import WeakMembers, WeakValues
-from slangpy_rt.core.wording import describe
+from slangpy_rt.core.wording import in_words
 from slangpy_rt.runtime.diagnostics import Diagnostics
 from slangpy_rt.runtime.downloads import Transfers
 from slangpy_rt.runtime.follower import Follower
 from slangpy_rt.runtime.host_view import host_view
-from slangpy_rt.runtime.kernel_store import KernelStore
 from slangpy_rt.runtime.labels import Labels
 from slangpy_rt.runtime.lane import Lane
 from slangpy_rt.runtime.launch_log import LaunchLog
@@ -90,6 +88,10 @@ class DeviceCore(ABC):
         stream: int | None = None,
         owner: Any = None,
     ) -> None:
+        # Here, since no program needs the disk cache before its first device: hashes and archives take 6 ms to load.
+        from slangpy_rt.core.disk_cache import DiskCache, cache_directory
+        from slangpy_rt.runtime.kernel_store import KernelStore
+
         started = time.perf_counter()
         kind, index = named(type, index)
         folders = paths("Device", "include_paths", include_paths)
@@ -398,7 +400,7 @@ if hasattr(os, "register_at_fork"):
 def a_device(where: str, value: Any) -> Any:
     """Check that an argument named device is a Device, and return it."""
     if not isinstance(value, DeviceCore):
-        raise BindError(f"{where}: device is {describe(value)}; a Device was expected, as spy.Device('cpu') is.")
+        raise BindError(f"{where}: device is {in_words(value)}; a Device was expected, as spy.Device('cpu') is.")
     return value
 
 

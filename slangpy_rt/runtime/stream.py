@@ -14,7 +14,7 @@ from slangpy_rt.backends.base import Buffer, Kernel, Mark
 from slangpy_rt.backends.extras import foreign_streams
 from slangpy_rt.core.errors import BindError
 from slangpy_rt.core.interrupts import finalizer
-from slangpy_rt.core.wording import describe
+from slangpy_rt.core.wording import in_words
 from slangpy_rt.runtime.core import DeviceCore
 from slangpy_rt.runtime.lane import Lane
 from slangpy_rt.runtime.waiting import reached
@@ -66,7 +66,7 @@ class Stream:
         device.check_open()
         lane = self._order.main if other is device else getattr(other, "_lane", None)
         if lane is None or getattr(other, "device", other) is not device:
-            raise BindError(f"Stream.wait: {describe(other)} is no event, no stream and not the device of {self!r}.")
+            raise BindError(f"Stream.wait: {in_words(other)} is no event, no stream and not the device of {self!r}.")
         with self._order.lock:
             self._lane.wait_all(lane)
 
@@ -141,7 +141,7 @@ class Event:
         """Seconds from this event to a later one, by the device's clock; waits for both."""
         self.device.check_open()
         if not isinstance(later, Event) or later.device is not self.device:
-            raise BindError(f"Event.elapsed: {describe(later)} is no event of {self.device!r}.")
+            raise BindError(f"Event.elapsed: {in_words(later)} is no event of {self.device!r}.")
         first, last = self._reached("elapsed"), later._reached("elapsed")
         first.sync()
         last.sync()
@@ -204,7 +204,7 @@ def lane_of(device: DeviceCore, where: str, stream: Stream | None) -> Lane:
     if stream is None:
         return device.order.main
     if not isinstance(stream, Stream) or stream.device is not device:
-        raise BindError(f"{where}: {describe(stream)} is no stream of {device!r}; make one with its stream().")
+        raise BindError(f"{where}: {in_words(stream)} is no stream of {device!r}; make one with its stream().")
     return stream._lane
 
 
@@ -238,4 +238,4 @@ def stream_handle(where: str, given: Any) -> int:
     for name in ("cuda_stream", "ptr"):
         if isinstance(getattr(given, name, None), int):
             return int(getattr(given, name))
-    raise BindError(f"{where}: {describe(given)} is no stream: it has no __cuda_stream__ and is no CUstream number.")
+    raise BindError(f"{where}: {in_words(given)} is no stream: it has no __cuda_stream__ and is no CUstream number.")

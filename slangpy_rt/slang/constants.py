@@ -15,7 +15,7 @@ import numpy as np
 from slangpy_rt.core.conversion import as_number, kind_of
 from slangpy_rt.core.errors import BindError
 from slangpy_rt.core.types import Param, SlangType
-from slangpy_rt.core.wording import describe
+from slangpy_rt.core.wording import in_words
 
 # The largest finite number of each type of float.
 _LARGEST = {"half": 65504.0, "float": 3.4028234663852886e38, "double": math.inf}
@@ -54,7 +54,7 @@ def export_constants(where: str, known: tuple[Param, ...], values: Mapping[str, 
             literal = None
         if literal is None:
             raise BindError(
-                f"{where}: constant '{name}' is {describe(value)}; a value of Slang type {types[name].name} "
+                f"{where}: constant '{name}' is {in_words(value)}; a value of Slang type {types[name].name} "
                 "was expected."
             )
         out[name] = f"export static const {types[name].name} {name} = {literal};"

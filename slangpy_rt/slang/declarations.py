@@ -8,10 +8,13 @@ from __future__ import annotations
 import inspect
 import keyword
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from slangpy_rt.core.errors import CompileError
 from slangpy_rt.core.types import FunctionSig, Param, SlangType, StructInfo
-from slangpy_rt.slang.source import Source
+
+if TYPE_CHECKING:
+    from slangpy_rt.slang.source import Source
 
 
 def find_overloads(source: Source, name: str) -> tuple[FunctionSig, ...]:

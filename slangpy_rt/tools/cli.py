@@ -30,7 +30,7 @@ from slangpy_rt.core.dtypes import NUMPY_OF, element_type, storage
 from slangpy_rt.core.errors import BindError, SlangPyRtError
 from slangpy_rt.core.shapes import as_shape
 from slangpy_rt.core.types import Param, SlangType
-from slangpy_rt.core.wording import describe
+from slangpy_rt.core.wording import in_words
 from slangpy_rt.slang.locate import compiler_version
 from slangpy_rt.tools.stubs import HEADER, stub_text
 
@@ -338,7 +338,7 @@ def _value(text: str) -> Any:
     if text in ("true", "false"):
         return text == "true"
     if len(text) > _MOST_TEXT:
-        raise BindError(f"--args: {describe(text)} has {len(text)} characters, more than {_MOST_TEXT}.")
+        raise BindError(f"--args: {in_words(text)} has {len(text)} characters, more than {_MOST_TEXT}.")
     for number in (int, float):
         try:
             return number(text)
@@ -366,7 +366,7 @@ def _array(type_: SlangType, shape: tuple[int, ...]) -> Any:
         # The index () turns an array without dimensions into a NumPy scalar.
         return np.ones(as_shape("--args", shape) + stored.dims, stored.dtype)[()]
     except (MemoryError, ValueError) as error:
-        raise BindError(f"explain: no array of shape {describe(shape)} can stand in ({error}).") from None
+        raise BindError(f"explain: no array of shape {in_words(shape)} can stand in ({error}).") from None
 
 
 def _stubs(args: argparse.Namespace) -> int:

@@ -180,7 +180,7 @@ class _Stub:
 
 def _holds_structs(type_: SlangType) -> bool:
     stored = storage(type_)
-    return stored is None or stored.record is not None
+    return stored is None or stored.struct is not None
 
 
 def _by_name(sigs: Iterable[FunctionSig]) -> dict[str, list[FunctionSig]]:

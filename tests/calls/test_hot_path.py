@@ -153,7 +153,7 @@ def test_a_repeated_call_prepares_nothing(
     ]
     for call in calls:
         call()
-    monkeypatch.setattr("slangpy_rt.calls.function.prepare", None)
+    monkeypatch.setattr("slangpy_rt.calls.first_call.prepare_call", None)
     backend = device.backend
     assert isinstance(backend, NullBackend)
     before = len(backend.launches)

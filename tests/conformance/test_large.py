@@ -11,7 +11,7 @@ import pytest
 from _gaps import narrowest
 
 import slangpy_rt as spy
-from slangpy_rt.calls import kernel_spec as describe
+from slangpy_rt.calls import kernel_spec
 from slangpy_rt.core.dtypes import NUMPY_OF
 from tests.depth import sampled
 
@@ -32,7 +32,7 @@ def load(device: spy.Device, monkeypatch: pytest.MonkeyPatch) -> Load:
         if groups is not None:
             monkeypatch.setattr(device, "caps", replace(device.caps, max_groups=groups))
         if last is not None:
-            monkeypatch.setattr(describe, "_MAX_32", last)
+            monkeypatch.setattr(kernel_spec, "_MAX_32", last)
         return spy.Module.load_from_source(device, "test_large", SLANG, defines={"NARROWEST": narrowest(device)})
 
     return lowered
@@ -96,7 +96,10 @@ def test_more_groups_than_a_device_runs(device: spy.Device, load: Load, requires
     x = spy.Tensor.zeros(device, 4 * 2 * 256 * 4 + 1)
     with pytest.raises(spy.UnsupportedError) as caught:
         module.sub(x, x)
-    assert str(caught.value) == f"a call of 2,049 threads is more than {device.info} runs at once."
+    assert str(caught.value) == (
+        f"float sub(float a, float b): a call of 2,049 threads is more than {device.info} runs at once; make several "
+        "calls of fewer elements."
+    )
 
 
 def test_long_calls_done_in_pieces(load: Load) -> None:
