@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-from slangpy_rt.core.wording import describe
+from slangpy_rt.core.wording import in_words
 from slangpy_rt.device import Device
 from slangpy_rt.interop.torch_memory import current_stream
 from slangpy_rt.runtime.foreign_stream import foreign_stream
@@ -130,6 +130,6 @@ class BoundKernel:
             or not all(type(n) is int and least <= n <= _MAX_GRID for n in value)
         ):
             raise ValueError(
-                f"{self._code}: {name} is {describe(value)}; a tuple of three ints of at least {least} was expected."
+                f"{self._code}: {name} is {in_words(value)}; a tuple of three ints of at least {least} was expected."
             )
         return value

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from slangpy_rt.core.types import SlangType
-from slangpy_rt.core.wording import describe
+from slangpy_rt.core.wording import in_words
 from slangpy_rt.slangtorch.diff_pair import DiffTensorView
 from slangpy_rt.slangtorch.errors import TensorError
 from slangpy_rt.slangtorch.parameter import Parameter
@@ -49,7 +49,7 @@ class DiffTensorViewParameter(Parameter):
             gradient = value[1] if len(value) == 2 else None
             value = value[0]
         elif not isinstance(value, torch.Tensor):
-            raise ValueError(f"{path}: {describe(value)}; give a tensor, (value, gradient) or a DiffTensorView.")
+            raise ValueError(f"{path}: {in_words(value)}; give a tensor, (value, gradient) or a DiffTensorView.")
         self._primal.pack(path, value, block, tensors)
         if self.wrapper:
             if gradient is None:

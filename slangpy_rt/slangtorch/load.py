@@ -15,7 +15,7 @@ from slangpy_rt.core.checks import path as checked_path
 from slangpy_rt.core.checks import paths, table, text
 from slangpy_rt.core.conversion import is_number
 from slangpy_rt.core.errors import BindError, UnsupportedError
-from slangpy_rt.core.wording import describe
+from slangpy_rt.core.wording import in_words
 from slangpy_rt.device import Device
 from slangpy_rt.slang.files import read_source
 from slangpy_rt.slangtorch.module import SlangTorchModule
@@ -118,7 +118,7 @@ def _device(device: Device | str | None) -> Device | None:
     if device is None or isinstance(device, Device):
         return device
     if not isinstance(device, str):
-        raise BindError(f"{_WHERE}: device is {describe(device)}; a Device, its type as text, or None was expected.")
+        raise BindError(f"{_WHERE}: device is {in_words(device)}; a Device, its type as text, or None was expected.")
     if device == "cpu":
         return default_device(-1)
     return _opened(device)
@@ -141,5 +141,5 @@ def _macro(name: str, value: Any) -> str:
     if isinstance(value, str):
         return text(_WHERE, where, value)
     if not is_number(value):
-        raise BindError(f"{_WHERE}: {where} is {describe(value)}; a number or text was expected.")
+        raise BindError(f"{_WHERE}: {where} is {in_words(value)}; a number or text was expected.")
     return str(value)

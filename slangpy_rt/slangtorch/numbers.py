@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from slangpy_rt.core.types import SlangType
-from slangpy_rt.core.wording import describe
+from slangpy_rt.core.wording import in_words
 from slangpy_rt.slangtorch.parameter import Member, Parameter
 
 # Narrow scalars travel as words: by value their size and alignment differ between targets.
@@ -56,7 +56,7 @@ class Numbers(Parameter):
 def _flatten(path: str, value: Any, shape: tuple[int, ...], scalar: str, type_name: str, block: list[Any]) -> None:
     if shape:
         if not isinstance(value, (tuple, list)):
-            raise ValueError(f"{path}: {describe(value)}; '{type_name}' takes a tuple of {shape[0]}.")
+            raise ValueError(f"{path}: {in_words(value)}; '{type_name}' takes a tuple of {shape[0]}.")
         if len(value) != shape[0]:
             raise ValueError(f"{path}: {len(value)} values; '{type_name}' takes {shape[0]}.")
         for k, item in enumerate(value):
@@ -64,11 +64,11 @@ def _flatten(path: str, value: Any, shape: tuple[int, ...], scalar: str, type_na
         return
     if scalar in _FLOATS:
         if isinstance(value, str) or not hasattr(value, "__float__"):
-            raise TypeError(f"{path}: {describe(value)}; '{type_name}' takes numbers.")
+            raise TypeError(f"{path}: {in_words(value)}; '{type_name}' takes numbers.")
         block.append(float(value))
         return
     if isinstance(value, float) or not hasattr(value, "__index__"):
-        raise TypeError(f"{path}: {describe(value)}; '{type_name}' takes whole numbers.")
+        raise TypeError(f"{path}: {in_words(value)}; '{type_name}' takes whole numbers.")
     whole = value.__index__()
     bits = _BITS[scalar.removeprefix("u") if scalar != "bool" else scalar]
     low, high = (-(1 << bits - 1), (1 << bits - 1) - 1) if not scalar.startswith("u") else (0, (1 << bits) - 1)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from slangpy_rt.core.types import SlangType
-from slangpy_rt.core.wording import describe
+from slangpy_rt.core.wording import in_words
 from slangpy_rt.slangtorch.parameter import Parameter
 
 
@@ -25,7 +25,7 @@ class SequenceParameter(Parameter):
 
     def pack(self, path: str, value: Any, block: list[Any], tensors: list[tuple[int, Any]]) -> None:
         if not isinstance(value, (tuple, list)):
-            raise ValueError(f"{path}: {describe(value)}; '{self.type_name}' takes a tuple or list of {self._count}.")
+            raise ValueError(f"{path}: {in_words(value)}; '{self.type_name}' takes a tuple or list of {self._count}.")
         if len(value) != self._count:
             raise ValueError(f"{path}: {len(value)} values; '{self.type_name}' takes {self._count}.")
         for k, item in enumerate(value):

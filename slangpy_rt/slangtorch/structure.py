@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from slangpy_rt.core.types import SlangType
-from slangpy_rt.core.wording import describe
+from slangpy_rt.core.wording import in_words
 from slangpy_rt.slangtorch.parameter import Parameter
 
 
@@ -48,7 +48,7 @@ class StructParameter(Parameter):
                 )
             value = tuple(value[name] for name in names)
         elif not isinstance(value, tuple):
-            raise ValueError(f"{path}: {describe(value)}; '{self.name}' takes its named tuple, a dict or a tuple.")
+            raise ValueError(f"{path}: {in_words(value)}; '{self.name}' takes its named tuple, a dict or a tuple.")
         elif len(value) != len(names):
             raise TypeError(f"{path}: a tuple of {len(value)}; '{self.name}' has the fields {', '.join(names)}.")
         for (name, field), item in zip(self._fields, value, strict=True):

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from slangpy_rt.core.types import SlangType
-from slangpy_rt.core.wording import describe
+from slangpy_rt.core.wording import in_words
 from slangpy_rt.slangtorch.errors import TensorError
 from slangpy_rt.slangtorch.parameter import Member, Parameter
 
@@ -46,7 +46,7 @@ class TensorView(Parameter):
 
     def pack(self, path: str, value: Any, block: list[Any], tensors: list[tuple[int, Any]]) -> None:
         if not isinstance(value, torch.Tensor):
-            raise TypeError(f"{path}: {describe(value)}; '{self.shown}' takes a torch.Tensor.")
+            raise TypeError(f"{path}: {in_words(value)}; '{self.shown}' takes a torch.Tensor.")
         if value.dtype is not self._first and value.dtype not in self._dtypes:
             raise TensorError(f"{path} is {_name(value.dtype)}; '{self.shown}' needs {self._wanted()}.")
         self._check_memory(path, value)
