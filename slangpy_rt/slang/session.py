@@ -35,6 +35,7 @@ from slangpy_rt.slang.shader_modules import (
     LIBRARIES,
     SHADERS,
     SLANGTORCH,
+    SLANGTORCH_HEAD,
     TAKEN,
     check_is_module,
     check_names,
@@ -94,6 +95,7 @@ class Session(CompilerSession):
         self._library = library
         self._shaders = next((Path(folder) for folder in search_paths if is_ours(Path(folder) / "any")), None)
         self._library_loaded = False
+        self._head = SLANGTORCH_HEAD if auto_import == SLANGTORCH else ""
         self._tail = f"\nimport {auto_import};\n" if auto_import else ""
         self._loaded: dict[str, tuple[str, str]] = {}
         self._folders, self._defines = search_paths, defines
@@ -128,7 +130,7 @@ class Session(CompilerSession):
             ours = self._shaders is not None and needs_library(source)
             if ours or self._tail or "import" in source or "include" in source:  # else it cannot lead Slang anywhere
                 self._load_library(but=path)
-            whole = prepared.text + (_IMPORT if ours else "") + self._tail
+            whole = self._head + prepared.text + (_IMPORT if ours else "") + self._tail
             if self._tail:
                 self._load_imports(path, source)
             module = self._native.load(name, path, whole)
@@ -292,7 +294,7 @@ class Session(CompilerSession):
             if needs_slangtorch(text) and not is_ours(Path(file)) and name not in self._imported:
                 self._imported.add(name)
                 check_names(Path(file).stem, file, text)
-                self._native.load(name, file, prepare(text).text + self._tail)
+                self._native.load(name, file, self._head + prepare(text).text + self._tail)
 
     def _program_folders(self) -> tuple[str, ...]:
         """Return the search path for a device that compiles by itself.

@@ -16,6 +16,9 @@ SHADERS = ("_spy_handles", "_spy_library", "slangpy_rt", "mlp")
 # What slang-torch gives to kernels: imported by the texts of sessions that are told so, whose macros put its names in
 # the place of these.
 SLANGTORCH = "slangtorch"
+# Slang lowers its own ``__dispatch_kernel`` for PyTorch's C++ alone, and refuses ``uint3(1)`` as a size there. A
+# session takes no macros with parameters, so a text begins with this one.
+SLANGTORCH_HEAD = "#define __dispatch_kernel(_spy_k, _spy_g, _spy_b) _spy_anyLaunch(_spy_g, _spy_b)\n#line 1\n"
 _SLANGTORCH_NAMES = re.compile(
     r"\b(?:TensorView|DiffTensorView|TorchTensor|IDiffTensorWrapper|AtomicAdd|cuda(?:ThreadIdx|BlockIdx|BlockDim)"
     r"|(?:Cuda|CUDA)(?:Kernel|Host|DeviceExport)|AutoPyBindCUDA|TorchEntryPoint|PyExport|syncTorchCudaStream)\b"

@@ -12,7 +12,7 @@ from slangpy_rt.core.wording import in_words
 from slangpy_rt.slangtorch.diff_pair import DiffTensorView
 from slangpy_rt.slangtorch.errors import TensorError
 from slangpy_rt.slangtorch.parameter import Parameter
-from slangpy_rt.slangtorch.tensor_view import MEMBERS, NONE, TensorView
+from slangpy_rt.slangtorch.tensor_view import NONE, TensorView
 
 
 class DiffTensorViewParameter(Parameter):
@@ -33,13 +33,19 @@ class DiffTensorViewParameter(Parameter):
         self._primal = primal
         self._gradient = TensorView(_FLOATS)
         self.wrapper = wrapper
-        self.members = (*primal.members, *(wrapper.members if wrapper else MEMBERS))
+        behind = wrapper or self._gradient
+        self.members = (*primal.members, *behind.members)
+        self.addresses = (*primal.addresses, *(primal.count + at for at in behind.addresses))
 
     def assign(self, target: str, members: Iterator[str]) -> list[str]:
         lines = self._primal.assign(f"{target}.primal", members)
         if self.wrapper:
             return lines + self.wrapper.assign(f"{target}.diff", members)
         return lines + self._gradient.assign(f"{target}.diff.diff", members)
+
+    def read(self, source: str) -> list[str]:
+        behind = self.wrapper.read(f"{source}.diff") if self.wrapper else self._gradient.read(f"{source}.diff.diff")
+        return [*self._primal.read(f"{source}.primal"), *behind]
 
     def pack(self, path: str, value: Any, block: list[Any], tensors: list[tuple[int, Any]]) -> None:
         gradient = None

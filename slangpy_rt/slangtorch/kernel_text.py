@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from slangpy_rt.core.types import LayoutField, Param
+from slangpy_rt.slang.shader_modules import SLANGTORCH_HEAD
 from slangpy_rt.slang.text import prepare
 from slangpy_rt.slangtorch.parameter import Member, Parameter
 
@@ -23,6 +24,7 @@ MACROS: tuple[tuple[str, str], ...] = (
     ("CUDAKernel", "_spy_CudaKernel"),
     ("CUDAHost", "_spy_CudaHost"),
     ("CUDADeviceExport", "_spy_CudaDeviceExport"),
+    ("syncTorchCudaStream", "_spy_syncTorchCudaStream"),
     ("cudaThreadIdx", "_spy_threadIdxHere"),
     ("cudaBlockIdx", "_spy_blockIdxHere"),
     ("cudaBlockDim", "_spy_blockDimHere"),
@@ -98,12 +100,9 @@ def kernel_text(
             arguments[k] = f"_spy_p{k}"
     called = {"": function, "forward": f"fwd_diff({function})", "backward": f"bwd_diff({function})"}[derivative]
     run = f"{pairs}    {called}({', '.join(arguments)});\n"
-    block = "".join(f"    {_declared(m, n)};\n" for m, n in zip(members, names, strict=True))
-    struct = f"struct _spy_Call\n{{\n{block}}}\n" if members else ""
     body = _range(declared + made, run) if entry == "range" else _threads(declared + made, run, entry, group)
-    head = "".join(f"#define {name} {value}\n" for name, value in defines) + f'#line 1 "{path}"\n'
-    text = f"{head}{prepare(source).text}\n\nimport slangtorch;\n\n{struct}\n{body}"
-    return KernelText(text, "@" + "".join(f"{m.repeat or ''}{m.code}" for m in members), _layout(members, names))
+    text = f"{module_text(path, source, defines)}{block_struct(members, names)}\n{body}"
+    return KernelText(text, block_format(members), layout(members, names))
 
 
 def _threads(arguments: str, run: str, entry: str, group: tuple[int, int, int]) -> str:
@@ -138,11 +137,29 @@ def _range(arguments: str, run: str) -> str:
     )
 
 
+def module_text(path: str, source: str, defines: Defines, head: str = SLANGTORCH_HEAD) -> str:
+    """Return a module's text under the session's macros and those of a head; it imports what slang-torch gives."""
+    macros = "".join(f"#define {name} {value}\n" for name, value in defines)
+    return f'{head}{macros}#line 1 "{path}"\n{prepare(source).text}\n\nimport slangtorch;\n\n'
+
+
+def block_struct(members: Sequence[Member], names: Sequence[str]) -> str:
+    """Return the declaration of the argument block; there is none without members."""
+    block = "".join(f"    {_declared(m, n)};\n" for m, n in zip(members, names, strict=True))
+    return f"struct _spy_Call\n{{\n{block}}}\n" if members else ""
+
+
+def block_format(members: Sequence[Member]) -> str:
+    """Return what ``struct`` calls the argument block."""
+    return "@" + "".join(f"{m.repeat or ''}{m.code}" for m in members)
+
+
 def _declared(member: Member, name: str) -> str:
     return f"{member.storage} {name}[{member.repeat}]" if member.repeat else f"{member.storage} {name}"
 
 
-def _layout(members: Sequence[Member], names: Sequence[str]) -> tuple[LayoutField, ...]:
+def layout(members: Sequence[Member], names: Sequence[str]) -> tuple[LayoutField, ...]:
+    """Return where the members of the argument block have to lie."""
     found, at = [], 0
     for member, name in zip(members, names, strict=True):
         size = _SIZES[member.code]

@@ -6,7 +6,9 @@ from typing import Any
 
 from slangpy_rt.device import Device
 from slangpy_rt.slangtorch.diff_pair import DiffTensorView
+from slangpy_rt.slangtorch.host_function import HostFunction
 from slangpy_rt.slangtorch.kernel import TorchKernel
+from slangpy_rt.slangtorch.kernel_code import KernelCode
 from slangpy_rt.slangtorch.parameters import structs_in
 from slangpy_rt.slangtorch.program import Program
 
@@ -26,14 +28,18 @@ class SlangTorchModule:
 
     def __init__(self, program: Program, device: Device | None) -> None:
         self._program = program
-        kernels = [
-            TorchKernel(program, sig, device)
-            for sig in program.source.info.functions
-            if {"_spy_AutoPyBindCUDA", "_spy_CudaKernel"} <= set(sig.attributes)
-        ]
-        structs = [s for kernel in kernels for _, parameter in kernel.code.params for s in structs_in(parameter)]
+        functions = program.source.info.functions
+        launched = [sig for sig in functions if "_spy_CudaKernel" in sig.attributes]
+        kernels = [TorchKernel(program, sig, device) for sig in launched if "_spy_AutoPyBindCUDA" in sig.attributes]
+        hosts = [sig for sig in functions if "_spy_TorchEntryPoint" in sig.attributes]
+        codes = [KernelCode(program, sig) for sig in launched] if hosts else []
+        entries = [HostFunction(program, sig, codes, device) for sig in hosts]
+        parameters = [parameter for kernel in kernels for _, parameter in kernel.code.params]
+        parameters += [parameter for entry in entries for _, parameter in entry.params]
+        parameters += [entry.result for entry in entries if entry.result is not None]
+        structs = [found for parameter in parameters for found in structs_in(parameter)]
         self._items: dict[str, Any] = {s.name: s.python_type for s in structs}
-        self._items |= {kernel.name: kernel for kernel in kernels}
+        self._items |= {kernel.name: kernel for kernel in kernels} | {entry.name: entry for entry in entries}
 
     def __getattr__(self, name: str) -> Any:
         items = self.__dict__.get("_items", {})

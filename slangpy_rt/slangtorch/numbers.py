@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from math import prod
 from typing import Any
 
@@ -46,6 +46,24 @@ class Numbers(Parameter):
         if self._shape:
             return f"{stored} != 0" if self._scalar == "bool" else f"{self._scalar}({stored})"
         return f"{stored} != 0" if self._scalar == "bool" else f"{self.type_name}({stored})"
+
+    def read(self, source: str) -> list[str]:
+        stored = self.members[0].storage
+        if len(self._shape) == 2:
+            rows, columns = self._shape
+            return [f"{stored}({source}[{r}][{c}])" for r in range(rows) for c in range(columns)]
+        if self._shape:
+            return [f"{stored}({source}[{k}])" for k in range(self._shape[0])]
+        return [f"{stored}({source})"]
+
+    def value(self, numbers: Iterator[Any], tensors: Mapping[int, Any]) -> Any:
+        def one() -> Any:
+            found = next(numbers)
+            return bool(found) if self._scalar == "bool" else found
+
+        if len(self._shape) == 2:
+            return tuple(tuple(one() for _ in range(self._shape[1])) for _ in range(self._shape[0]))
+        return tuple(one() for _ in range(self._shape[0])) if self._shape else one()
 
     def pack(self, path: str, value: Any, block: list[Any], tensors: list[tuple[int, Any]]) -> None:
         if isinstance(value, torch.Tensor) and not value.is_cuda:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
+
+from slangpy_rt.core.errors import UnsupportedError
 
 
 class Member(NamedTuple):
@@ -34,17 +36,41 @@ class Parameter(ABC):
         The type as Slang text names it.
     members : tuple of Member
         The numbers that a value becomes.
+    addresses : tuple of int
+        Which of these numbers are addresses of tensors.
     differentiable : bool
         Whether Slang's derivatives take a ``DifferentialPair`` of it.
     """
 
     type_name: str
     members: tuple[Member, ...]
+    addresses: tuple[int, ...] = ()
     differentiable: bool = False
+
+    @property
+    def count(self) -> int:
+        """How many numbers a value becomes."""
+        return sum(member.repeat or 1 for member in self.members)
 
     @abstractmethod
     def assign(self, target: str, members: Iterator[str]) -> list[str]:
         """Return the Slang statements that set a variable from members of the block, which come in order."""
+
+    @abstractmethod
+    def read(self, source: str) -> list[str]:
+        """Return a Slang expression for each number that a variable's value becomes."""
+
+    def value(self, numbers: Iterator[Any], tensors: Mapping[int, Any]) -> Any:
+        """Return the Python value that a host function returns as these numbers; tensors are found by their handles.
+
+        Raises
+        ------
+        UnsupportedError
+            If host functions cannot return the type.
+        """
+        raise UnsupportedError(
+            f"values of type '{self.type_name.replace('_spy_', '')}' cannot be returned to Python."
+        )
 
     @abstractmethod
     def pack(self, path: str, value: Any, block: list[Any], tensors: list[tuple[int, Any]]) -> None:

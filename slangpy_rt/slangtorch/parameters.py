@@ -10,6 +10,7 @@ from slangpy_rt.slangtorch.parameter import Parameter
 from slangpy_rt.slangtorch.sequence import SequenceParameter
 from slangpy_rt.slangtorch.structure import StructParameter
 from slangpy_rt.slangtorch.tensor_view import TensorView
+from slangpy_rt.slangtorch.torch_tensor import TorchTensorParameter
 
 
 def parameter_of(path: str, kind: SlangType) -> Parameter:
@@ -27,16 +28,18 @@ def parameter_of(path: str, kind: SlangType) -> Parameter:
     """
     if kind.kind in ("scalar", "vector", "matrix", "enum"):
         return Numbers(kind)
+    if kind.kind == "array" and kind.element is not None and kind.shape[0]:
+        return SequenceParameter(kind, parameter_of(f"{path}[]", kind.element))
     if kind.name.startswith("_spy_TensorView<"):
         return TensorView(kind)
+    if kind.name.startswith("_spy_TorchTensor<"):
+        return TorchTensorParameter(kind)
     if kind.name.startswith("_spy_DiffTensorView<"):
         primal = parameter_of(path, kind.fields[0].type)
         assert isinstance(primal, TensorView)
         wrapper = kind.fields[1].type
         own = None if wrapper.name == "_spy_AtomicAdd" else parameter_of(f"{path}.diff", wrapper)
         return DiffTensorViewParameter(kind, primal, own)
-    if kind.kind == "array" and kind.element is not None and kind.shape[0]:
-        return SequenceParameter(kind, parameter_of(f"{path}[]", kind.element))
     if kind.kind == "struct":
         return StructParameter(kind, tuple((f.name, parameter_of(f"{path}.{f.name}", f.type)) for f in kind.fields))
     raise UnsupportedError(f"{path}: values of type '{kind.name.replace('_spy_', '')}' cannot come from Python.")

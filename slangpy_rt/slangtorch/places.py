@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from slangpy_rt.backends.base import Buffer
+from slangpy_rt.core.errors import UnsupportedError
 from slangpy_rt.device import Device
 from slangpy_rt.interop import create_torch_device
 from slangpy_rt.interop.torch_memory import lies_on
@@ -23,6 +24,14 @@ _ALIGNMENT = 256
 def default_device(index: int) -> Device:
     """Return the device for tensors on a GPU of this index, or for those in host memory where it is -1."""
     return create_torch_device("cpu") if index < 0 else create_torch_device("cuda", index=index)
+
+
+def host_device(device: Device | None) -> Device:
+    """Return the device on which host functions run: the CPU, or where it has no compiler the one of the kernels."""
+    try:
+        return default_device(-1)
+    except UnsupportedError:
+        return device or default_device(torch.cuda.current_device())
 
 
 def device_of(where: str, tensors: Sequence[tuple[int, torch.Tensor]]) -> Device:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from slangpy_rt.core.types import SlangType
@@ -18,10 +18,17 @@ class SequenceParameter(Parameter):
         self._count = kind.shape[0]
         self.element = element
         self.members = element.members * self._count
+        self.addresses = tuple(k * element.count + at for k in range(self._count) for at in element.addresses)
         self.differentiable = element.differentiable
 
     def assign(self, target: str, members: Iterator[str]) -> list[str]:
         return [line for k in range(self._count) for line in self.element.assign(f"{target}[{k}]", members)]
+
+    def read(self, source: str) -> list[str]:
+        return [text for k in range(self._count) for text in self.element.read(f"{source}[{k}]")]
+
+    def value(self, numbers: Iterator[Any], tensors: Mapping[int, Any]) -> Any:
+        return [self.element.value(numbers, tensors) for _ in range(self._count)]
 
     def pack(self, path: str, value: Any, block: list[Any], tensors: list[tuple[int, Any]]) -> None:
         if not isinstance(value, (tuple, list)):

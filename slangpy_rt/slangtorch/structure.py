@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import namedtuple
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from slangpy_rt.core.types import SlangType
@@ -12,7 +12,7 @@ from slangpy_rt.slangtorch.parameter import Parameter
 
 
 class StructParameter(Parameter):
-    """A struct, which takes its named tuple, a dict with the fields' names, or a tuple in their order.
+    """A struct, which takes its named tuple, a dict with the fields' names, or a tuple or list in their order.
 
     Attributes
     ----------
@@ -31,12 +31,28 @@ class StructParameter(Parameter):
         self.python_type: Any = namedtuple(self.name, [name for name, _ in fields], rename=True)  # type: ignore[misc]
 
     @property
+    def addresses(self) -> tuple[int, ...]:  # type: ignore[override]
+        """Which of its numbers are addresses of tensors."""
+        found: list[int] = []
+        before = 0
+        for field in self.fields:
+            found += [before + at for at in field.addresses]
+            before += field.count
+        return tuple(found)
+
+    @property
     def fields(self) -> tuple[Parameter, ...]:
         """How each field travels."""
         return tuple(field for _, field in self._fields)
 
     def assign(self, target: str, members: Iterator[str]) -> list[str]:
         return [line for name, field in self._fields for line in field.assign(f"{target}.{name}", members)]
+
+    def read(self, source: str) -> list[str]:
+        return [text for name, field in self._fields for text in field.read(f"{source}.{name}")]
+
+    def value(self, numbers: Iterator[Any], tensors: Mapping[int, Any]) -> Any:
+        return self.python_type(*[field.value(numbers, tensors) for field in self.fields])
 
     def pack(self, path: str, value: Any, block: list[Any], tensors: list[tuple[int, Any]]) -> None:
         names = [name for name, _ in self._fields]
@@ -47,9 +63,9 @@ class StructParameter(Parameter):
                     f"'{self.name}' has the fields {', '.join(names)}."
                 )
             value = tuple(value[name] for name in names)
-        elif not isinstance(value, tuple):
+        elif not isinstance(value, (tuple, list)):
             raise ValueError(f"{path}: {in_words(value)}; '{self.name}' takes its named tuple, a dict or a tuple.")
         elif len(value) != len(names):
-            raise TypeError(f"{path}: a tuple of {len(value)}; '{self.name}' has the fields {', '.join(names)}.")
+            raise TypeError(f"{path}: {len(value)} values; '{self.name}' has the fields {', '.join(names)}.")
         for (name, field), item in zip(self._fields, value, strict=True):
             field.pack(f"{path}.{name}", item, block, tensors)

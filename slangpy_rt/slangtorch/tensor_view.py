@@ -12,8 +12,8 @@ from slangpy_rt.core.wording import in_words
 from slangpy_rt.slangtorch.errors import TensorError
 from slangpy_rt.slangtorch.parameter import Member, Parameter
 
-_RANK = 5  # of shaders/slangtorch.slang
-_PAD = tuple((0,) * (_RANK - rank) for rank in range(_RANK + 1))
+RANK = 5  # of shaders/slangtorch.slang
+PAD = tuple((0,) * (RANK - rank) for rank in range(RANK + 1))
 _LONGEST = 2**32 - 1
 _DTYPES: dict[str, tuple[torch.dtype, ...]] = {
     "bool": (torch.bool,), "int8_t": (torch.int8,), "int16_t": (torch.int16,), "int": (torch.int32,),
@@ -21,8 +21,8 @@ _DTYPES: dict[str, tuple[torch.dtype, ...]] = {
     "uint": (torch.uint32, torch.int32), "uint64_t": (torch.uint64, torch.int64), "half": (torch.float16,),
     "float": (torch.float32,), "double": (torch.float64,),
 }  # fmt: skip
-MEMBERS = (Member("uint64_t", 0, "Q"), Member("uint", 0, "I"), Member("uint", _RANK, "I"), Member("uint", _RANK, "I"))
-NONE = (0, 0, *(0,) * _RANK, *(0,) * _RANK)
+MEMBERS = (Member("uint64_t", 0, "Q"), Member("uint", 0, "I"), Member("uint", RANK, "I"), Member("uint", RANK, "I"))
+NONE = (0, 0, *(0,) * RANK, *(0,) * RANK)
 
 
 class TensorView(Parameter):
@@ -32,29 +32,34 @@ class TensorView(Parameter):
     """
 
     members = MEMBERS
+    addresses: tuple[int, ...] = (0,)
 
     def __init__(self, kind: SlangType) -> None:
         self.type_name = kind.name
         element = kind.arguments[0]
         assert isinstance(element, SlangType)
         self._element = element
-        self._dtypes = _DTYPES.get(element.scalar, ()) if element.kind in ("scalar", "vector", "matrix") else ()
-        self._first = self._dtypes[0] if self._dtypes else None
+        self.dtypes = _DTYPES.get(element.scalar, ()) if element.kind in ("scalar", "vector", "matrix") else ()
+        self._first = self.dtypes[0] if self.dtypes else None
 
     def assign(self, target: str, members: Iterator[str]) -> list[str]:
         return [f"{target} = {self.type_name}({', '.join(next(members) for _ in self.members)});"]
 
+    def read(self, source: str) -> list[str]:
+        sizes = [f"{source}._spy_{name}[{d}]" for name in ("sizes", "strides") for d in range(RANK)]
+        return [f"{source}._spy_data", f"{source}._spy_rank", *sizes]
+
     def pack(self, path: str, value: Any, block: list[Any], tensors: list[tuple[int, Any]]) -> None:
         if not isinstance(value, torch.Tensor):
             raise TypeError(f"{path}: {in_words(value)}; '{self.shown}' takes a torch.Tensor.")
-        if value.dtype is not self._first and value.dtype not in self._dtypes:
-            raise TensorError(f"{path} is {_name(value.dtype)}; '{self.shown}' needs {self._wanted()}.")
-        self._check_memory(path, value)
+        if value.dtype is not self._first and value.dtype not in self.dtypes:
+            raise TensorError(f"{path} is {dtype_name(value.dtype)}; '{self.shown}' needs {self.wanted()}.")
+        self.check_memory(path, value)
         tensors.append((len(block), value))
         shape, width = value.shape, value.element_size()
         rank = len(shape)
         strides = [step * width for step in value.stride()]
-        pad = _PAD[rank]
+        pad = PAD[rank]
         block += (0, rank, *shape, *pad, *strides, *pad)
 
     @property
@@ -62,16 +67,17 @@ class TensorView(Parameter):
         """The type as the user wrote it."""
         return self.type_name.replace("_spy_", "")
 
-    def _wanted(self) -> str:
-        return " or ".join(map(_name, self._dtypes)) if self._dtypes else "an element type that tensors have"
+    def wanted(self) -> str:
+        """The dtypes that it takes, in words."""
+        return " or ".join(map(dtype_name, self.dtypes)) if self.dtypes else "an element type that tensors have"
 
-    def _check_memory(self, path: str, value: torch.Tensor) -> None:
+    def check_memory(self, path: str, value: torch.Tensor) -> None:
         """Refuse memory that the kernel would not see as the tensor's user does."""
         if value.layout is not torch.strided or value.is_neg() or value.is_conj():
             raise TensorError(f"{path} is no plain tensor; pass {path}.to_dense().resolve_neg().resolve_conj().")
         shape, strides = value.shape, value.stride()
-        if len(shape) > _RANK:
-            raise TensorError(f"{path} has {len(shape)} dimensions; a TensorView has at most {_RANK}.")
+        if len(shape) > RANK:
+            raise TensorError(f"{path} has {len(shape)} dimensions; a TensorView has at most {RANK}.")
         if value.is_contiguous() and not self._element.shape:
             return
         empty = 0 in shape
@@ -99,5 +105,6 @@ class TensorView(Parameter):
             step *= n
 
 
-def _name(dtype: torch.dtype) -> str:
+def dtype_name(dtype: torch.dtype) -> str:
+    """Return a dtype's name without its module's."""
     return str(dtype).removeprefix("torch.")

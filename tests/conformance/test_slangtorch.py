@@ -718,3 +718,29 @@ def test_names_of_the_user_meet_none_of_ours(files: Files) -> None:
     x, g = files.on(torch.ones(3)), files.on(torch.ones(3))
     m.call.bwd(data=(x, g), threads=2.0, begin=3, sizes=(4,)).launchRaw(blockSize=(3, 1, 1), gridSize=ONE)
     assert g.tolist() == [2, 2, 2]
+
+
+def test_arrays_of_views(files: Files) -> None:
+    m = files.load(
+        """
+        [AutoPyBindCUDA] [CUDAKernel] [Differentiable]
+        void mix(DiffTensorView inputs[3], TensorView<int> picks[2], DiffTensorView output)
+        {
+            uint i = cudaThreadIdx().x;
+            output[i] = inputs[0][i] * inputs[2][picks[1][i]];
+        }
+        """
+    )
+    a, b, c = (files.on(torch.arange(3.0) + k) for k in range(3))
+    picks = [
+        files.on(torch.tensor([0, 1, 2], dtype=torch.int32)),
+        files.on(torch.tensor([2, 1, 0], dtype=torch.int32)),
+    ]
+    gradients = [torch.zeros_like(a) for _ in range(3)]
+    output = torch.zeros_like(a)
+    size = {"blockSize": (3, 1, 1), "gridSize": ONE}
+    m.mix(inputs=[a, b, c], picks=picks, output=output).launchRaw(**size)
+    assert torch.equal(output, a * c.flip(0))
+    pairs = tuple(zip((a, b, c), gradients, strict=True))
+    m.mix.bwd(inputs=pairs, picks=picks, output=(output, torch.ones_like(a))).launchRaw(**size)
+    assert torch.equal(gradients[0], c.flip(0)) and not gradients[1].any() and torch.equal(gradients[2], a.flip(0))

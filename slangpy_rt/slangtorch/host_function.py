@@ -1,0 +1,152 @@
+"""HostFunction: a ``[TorchEntryPoint]`` of a slang-torch module."""
+
+from __future__ import annotations
+
+import struct
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from slangpy_rt.core.target import KernelInfo
+from slangpy_rt.core.types import FunctionSig
+from slangpy_rt.device import Device
+from slangpy_rt.slangtorch.errors import TensorError
+from slangpy_rt.slangtorch.host_log import Log, numbers_of, read_log, replay
+from slangpy_rt.slangtorch.host_text import host_text
+from slangpy_rt.slangtorch.kernel_code import KernelCode, Loaded
+from slangpy_rt.slangtorch.kernel_text import block_format
+from slangpy_rt.slangtorch.parameter import Parameter
+from slangpy_rt.slangtorch.parameters import parameter_of
+from slangpy_rt.slangtorch.places import host_device
+from slangpy_rt.slangtorch.program import Program
+
+_ROOM = 1 << 16  # words of a log; one that needs more is written again
+_KEPT = 256
+
+
+class HostFunction:
+    """A host function, which allocates tensors and launches kernels.
+
+    It sees sizes and numbers, and no contents of tensors. So it runs once for each set of them, and what it did is
+    done again where they come again.
+
+    Parameters
+    ----------
+    program : Program
+        The module.
+    sig : FunctionSig
+        The function.
+    kernels : sequence of KernelCode
+        The module's kernels.
+    device : Device or None
+        Where kernels run; None for the device on which the tensors of each call lie.
+    """
+
+    def __init__(
+        self, program: Program, sig: FunctionSig, kernels: Sequence[KernelCode], device: Device | None
+    ) -> None:
+        self.name = sig.name
+        self._program, self._sig, self._kernels, self._device = program, sig, kernels, device
+        self.params: tuple[tuple[str, Parameter], ...] = tuple(
+            (p.name, parameter_of(f"{sig.name}: parameter '{p.name}'", p.type)) for p in sig.params
+        )
+        returns = sig.returns
+        self.result = None if returns.kind == "void" else parameter_of(f"{sig.name}: its result", returns)
+        self._logs: OrderedDict[bytes, Log] = OrderedDict()
+        self._loaded: Loaded | None = None
+        self._key = struct.Struct(block_format([member for _, p in self.params for member in p.members]))
+        self._lock = threading.Lock()
+
+    def __call__(self, *args: Any) -> Any:
+        """Call it with its arguments in their order.
+
+        Returns
+        -------
+        object
+            A tensor, a number, a tuple for a vector, a list for an array, a named tuple for a struct; None for void.
+
+        Raises
+        ------
+        TypeError
+            If the arguments are too many or too few, or one is of a type that its parameter does not take.
+        ValueError
+            If a sequence has a wrong length.
+        TensorError
+            If a tensor's dtype or memory is not what its parameter needs, or tensors lie on several devices.
+        LaunchError
+            If it launches more than the device runs.
+        CompileError, UnsupportedError
+            If a compiler refuses it or its kernels.
+        """
+        if len(args) != len(self.params):
+            names = ", ".join(name for name, _ in self.params)
+            raise TypeError(f"{self.name}: {len(args)} arguments; it takes {len(self.params)}: {names or 'none'}.")
+        block: list[Any] = []
+        given: list[tuple[int, torch.Tensor]] = []
+        for (name, parameter), value in zip(self.params, args, strict=True):
+            parameter.pack(name, value, block, given)
+        places = {tensor.device for _, tensor in given}
+        if len(places) > 1:
+            raise TensorError(f"{self.name}: its tensors are on {' and '.join(sorted(map(str, places)))}; move them.")
+        place = next(iter(places)) if places else _default_place(self._device)
+        key = self._key.pack(*block)
+        log = self._logs.get(key)
+        if log is None:
+            log = self._written(block, len(given))
+            with self._lock:
+                self._logs[key] = log
+                while len(self._logs) > _KEPT:
+                    self._logs.popitem(last=False)
+        tensors = {handle: tensor for handle, (_, tensor) in enumerate(given, 1)}
+        replay(log, self._device, place, tensors)
+        return None if self.result is None else self.result.value(numbers_of(log), tensors)
+
+    def __repr__(self) -> str:
+        return f"<host function {str(self._sig).replace('_spy_', '')}>"
+
+    def _written(self, block: list[Any], tensors: int) -> Log:
+        """Run the function itself, and return what it has written down."""
+        device = host_device(self._device)
+        with self._lock:
+            loaded = self._loaded or self._load(device)
+            self._loaded = loaded
+        room = _ROOM
+        while True:
+            buffer = device.alloc(4 * room)
+            device.launch(
+                loaded.kernel, (1, 1, 1), loaded.pack.pack(buffer.address, room, tensors, *block), (buffer,)
+            )
+            head = np.empty(1, np.uint32)
+            device.download(buffer, buffer.address, head)
+            if head[0] <= room:
+                words = np.empty(int(head[0]), np.uint32)
+                device.download(buffer, buffer.address, words)
+                return read_log(self.name, words.tobytes(), self._kernels, self.result)
+            room = int(head[0])
+
+    def _load(self, device: Device) -> Loaded:
+        text = self._program.text
+        kernels = [(code.sig.name, [parameter for _, parameter in code.params]) for code in self._kernels]
+        entry = device.backend.target.entry
+        written = host_text(
+            text.path, text.text, self._program.defines, self.name, [p for _, p in self.params], self.result,
+            kernels, entry,
+        )  # fmt: skip
+        pack = struct.Struct(written.format)
+        title = f"{self.name} of {text.name}"
+        info = KernelInfo(
+            "_spy_run" if entry == "range" else "_spy_kernel", (1, 1, 1), pack.size, (True,), title=title
+        )
+        source = self._program.source_on(device)
+        return Loaded(device.kernels.get(source, written.text, title, info, written.layout), pack)
+
+
+def _default_place(device: Device | None) -> torch.device:
+    """Where tensors are allocated by a function that takes none."""
+    if device is None:
+        return torch.device("cuda") if torch.cuda.is_available() else torch.device("cpu")
+    return torch.device("cuda", device.index) if device.name == "cuda" else torch.device("cpu")

@@ -1,0 +1,146 @@
+"""The log of a host function: what it allocates, fills and launches, as values; and doing it with PyTorch."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import torch
+
+from slangpy_rt.core.errors import UnsupportedError
+from slangpy_rt.device import Device
+from slangpy_rt.slangtorch.bound_kernel import BoundKernel
+from slangpy_rt.slangtorch.host_text import ALLOC, ELSEWHERE, FILL, LAUNCH, RESULT, SYNC
+from slangpy_rt.slangtorch.kernel_code import KernelCode
+from slangpy_rt.slangtorch.parameter import Parameter
+
+# By the numbers of _spy_element in shaders/torch_host.slang.
+_DTYPES = (
+    None, torch.float32, torch.float64, torch.float16, torch.int32, torch.uint32, torch.int64, torch.uint64,
+    torch.int8, torch.uint8, torch.int16, torch.uint16, torch.bool,
+)  # fmt: skip
+_RANK = 5
+
+
+class Alloc(NamedTuple):
+    """A tensor is allocated."""
+
+    handle: int
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+
+
+class Fill(NamedTuple):
+    """A tensor is filled."""
+
+    handle: int
+    value: float
+
+
+class Launch(NamedTuple):
+    """A kernel is launched; in its numbers the addresses of tensors are their handles, 0 for none."""
+
+    code: KernelCode
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    numbers: tuple[Any, ...]
+    addresses: tuple[int, ...]
+
+
+class Sync(NamedTuple):
+    """The host waits for the device."""
+
+
+class Log(NamedTuple):
+    """What one call of a host function does, and the numbers of what it returns."""
+
+    steps: tuple[Alloc | Fill | Launch | Sync, ...]
+    result: tuple[Any, ...]
+
+
+def read_log(where: str, words: bytes, kernels: Sequence[KernelCode], result: Parameter | None) -> Log:
+    """Read the log that a host function left; ``where`` is its name.
+
+    Raises
+    ------
+    UnsupportedError
+        If it would have launched a kernel that is not the module's own.
+    """
+    steps: list[Alloc | Fill | Launch | Sync] = []
+    at = 4
+    returned: tuple[Any, ...] = ()
+
+    def take(form: str) -> tuple[Any, ...]:
+        nonlocal at
+        found = struct.unpack_from(f"<{form}", words, at)
+        at += struct.calcsize(f"<{form}")
+        return found
+
+    while at < len(words):
+        (operation,) = take("I")
+        if operation == ALLOC:
+            handle, kind, rank, *sizes = take(f"3I{_RANK}I")
+            dtype = _DTYPES[kind]
+            assert dtype is not None
+            steps.append(Alloc(handle, dtype, tuple(sizes[:rank])))
+        elif operation == FILL:
+            steps.append(Fill(*take("Id")))
+        elif operation == SYNC:
+            steps.append(Sync())
+        elif operation == ELSEWHERE:
+            raise UnsupportedError(
+                f"{where}: it calls a function of an imported file that has a __dispatch_kernel; move that function "
+                "into the module's own file."
+            )
+        elif operation == RESULT:
+            assert result is not None
+            returned = take(_form(result))
+        else:
+            code = kernels[operation - LAUNCH]
+            grid, block = take("3I"), take("3I")
+            numbers: list[Any] = []
+            addresses: list[int] = []
+            for _, parameter in code.params:
+                addresses += [len(numbers) + place for place in parameter.addresses]
+                numbers += take(_form(parameter))
+            steps.append(Launch(code, grid, block, tuple(numbers), tuple(addresses)))
+    return Log(tuple(steps), returned)
+
+
+def replay(log: Log, device: Device | None, place: torch.device, tensors: dict[int, torch.Tensor]) -> None:
+    """Do what a log says; ``tensors`` has those of the arguments by handle, and gets those that are allocated.
+
+    Parameters
+    ----------
+    device : Device or None
+        Where kernels run; None for the device on which their tensors lie.
+    place : torch.device
+        Where tensors are allocated.
+
+    Raises
+    ------
+    LaunchError
+        If a launch is more than the device runs.
+    """
+    for step in log.steps:
+        if isinstance(step, Launch):
+            numbers = list(step.numbers)
+            given = [(at, tensors[numbers[at]]) for at in step.addresses if numbers[at]]
+            bound = BoundKernel(step.code, device, numbers, given)
+            bound.launchRaw(step.block, step.grid)
+        elif isinstance(step, Alloc):
+            tensors[step.handle] = torch.empty(step.shape, dtype=step.dtype, device=place)
+        elif isinstance(step, Fill):
+            tensors[step.handle].detach().fill_(step.value)
+        elif place.type == "cuda":
+            torch.cuda.current_stream(place).synchronize()
+
+
+def numbers_of(log: Log) -> Iterator[Any]:
+    """Return the numbers of what the function returned, one after another."""
+    return iter(log.result)
+
+
+def _form(parameter: Parameter) -> str:
+    return "".join(f"{m.repeat or ''}{m.code}" for m in parameter.members)

@@ -1,0 +1,82 @@
+"""The Slang text of a host function: the module's own, in which a launch writes down what it would run.
+
+``shaders/torch_host.slang`` has what the log holds of allocations. No text is compiled here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from slangpy_rt.slangtorch.kernel_text import Defines, KernelText, block_format, block_struct, layout, module_text
+from slangpy_rt.slangtorch.parameter import Member, Parameter
+
+# The log's address, its room in words, and how many tensors the arguments are.
+_LOG = (Member("uint64_t", 0, "Q"), Member("uint", 0, "I"), Member("uint", 0, "I"))
+ALLOC, FILL, SYNC, RESULT, ELSEWHERE, LAUNCH = 1, 2, 3, 4, 5, 16
+_ENTRIES = {
+    "range": "export __extern_cpp void _spy_run(int64_t _spy_begin, int64_t _spy_end, _spy_Call *_spy_block)",
+    "pointer": '[shader("compute")]\n[numthreads(1, 1, 1)]\nvoid _spy_kernel(uniform _spy_Call *_spy_block)',
+    "value": '[shader("compute")]\n[numthreads(1, 1, 1)]\nvoid _spy_kernel(uniform _spy_Call _spy_call)',
+}
+
+
+def host_text(
+    path: str,
+    source: str,
+    defines: Defines,
+    function: str,
+    params: Sequence[Parameter],
+    result: Parameter | None,
+    kernels: Sequence[tuple[str, Sequence[Parameter]]],
+    entry: str,
+) -> KernelText:
+    """Write the kernel that runs a host function once and leaves its log in memory.
+
+    Parameters
+    ----------
+    path, source, defines
+        As of ``kernel_text``.
+    function : str
+        Its qualified name.
+    params, result
+        What it takes and returns; None for nothing.
+    kernels : sequence of (str, sequence of Parameter)
+        What it may launch; ``LAUNCH`` and a kernel's place here are its number in the log.
+    entry : str
+        As of ``Target``.
+    """
+    members = [*_LOG, *(m for p in params for m in p.members)]
+    names = [f"_spy_m{k}" for k in range(len(members))]
+    values = iter(names[len(_LOG) :])
+    launches = "".join(_launch(LAUNCH + k, name, taken) for k, (name, taken) in enumerate(kernels))
+    body = "" if entry == "value" else "    _spy_Call _spy_call = *_spy_block;\n"
+    body += "    _spy_log = (uint *)_spy_call._spy_m0;\n    _spy_logRoom = _spy_call._spy_m1;\n"
+    body += "    _spy_logged = 1;\n    _spy_tensors = _spy_call._spy_m2;\n"
+    for k, parameter in enumerate(params):
+        body += f"    {parameter.type_name} _spy_a{k};\n"
+        lines = parameter.assign(f"_spy_a{k}", (f"_spy_call.{v}" for v in values))
+        body += "".join(f"    {line}\n" for line in lines)
+    call = f"{function}({', '.join(f'_spy_a{k}' for k in range(len(params)))})"
+    if result is None:
+        body += f"    {call};\n"
+    else:
+        body += f"    {result.type_name} _spy_result = {call};\n    _spy_put(uint({RESULT}));\n"
+        body += "".join(f"    _spy_put({text});\n" for text in result.read("_spy_result"))
+    body += "    _spy_log[0] = _spy_logged;\n"
+    # ``#`` of a macro's argument: a kernel is named there, and each has a struct of its own.
+    macro = "#define __dispatch_kernel(_spy_k, _spy_g, _spy_b) _spy_Launch_##_spy_k(_spy_g, _spy_b)\n"
+    text = module_text(path, source, defines, macro) + launches + block_struct(members, names)
+    return KernelText(f"{text}\n{_ENTRIES[entry]}\n{{\n{body}}}\n", block_format(members), layout(members, names))
+
+
+def _launch(number: int, name: str, params: Sequence[Parameter]) -> str:
+    """Return the struct that takes a kernel's place in ``__dispatch_kernel(kernel, grid, block)(arguments)``."""
+    taken = ", ".join(f"{p.type_name} _spy_x{k}" for k, p in enumerate(params))
+    puts = "".join(f"        _spy_put({text});\n" for k, p in enumerate(params) for text in p.read(f"_spy_x{k}"))
+    sizes = "".join(f"        _spy_put(_spy_{what}.{axis});\n" for what in ("grid", "block") for axis in "xyz")
+    return (
+        f"struct _spy_Launch_{name.replace('.', '_')}\n{{\n    uint3 _spy_grid;\n    uint3 _spy_block;\n"
+        "    __init(uint3 _spy_g, uint3 _spy_b)\n    {\n"
+        "        _spy_grid = _spy_g;\n        _spy_block = _spy_b;\n    }\n"
+        f"    void operator()({taken})\n    {{\n        _spy_put(uint({number}));\n{sizes}{puts}    }}\n}}\n"
+    )

@@ -1,0 +1,48 @@
+"""TorchTensorParameter: a tensor as a parameter or a result of slang-torch's host functions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+
+from slangpy_rt.core.wording import in_words
+from slangpy_rt.slangtorch.errors import TensorError
+from slangpy_rt.slangtorch.parameter import Member
+from slangpy_rt.slangtorch.tensor_view import PAD, RANK, TensorView, dtype_name
+
+
+class TorchTensorParameter(TensorView):
+    """A ``TorchTensor<T>``, which takes a tensor of the dtype of ``T``.
+
+    A host function sees its sizes and strides, and knows it by a handle: 1 for the first tensor among the arguments.
+    Tensors in host memory are converted where PyTorch can cast their dtype, tensors on a GPU never.
+    """
+
+    members = (Member("uint", 0, "I"), Member("uint", 0, "I"), Member("uint", RANK, "I"), Member("uint", RANK, "I"))
+    addresses = ()
+
+    def read(self, source: str) -> list[str]:
+        sizes = [f"{source}._spy_{name}[{d}]" for name in ("sizes", "strides") for d in range(RANK)]
+        return [f"{source}._spy_handle", f"{source}._spy_rank", *sizes]
+
+    def value(self, numbers: Iterator[Any], tensors: Mapping[int, Any]) -> Any:
+        handle = next(numbers)
+        for _ in range(self.count - 1):
+            next(numbers)
+        if handle not in tensors:
+            raise TensorError(f"a '{self.shown}' that is returned was never allocated; give it a tensor.")
+        return tensors[handle]
+
+    def pack(self, path: str, value: Any, block: list[Any], tensors: list[tuple[int, Any]]) -> None:
+        if not isinstance(value, torch.Tensor):
+            raise TypeError(f"{path}: {in_words(value)}; '{self.shown}' takes a torch.Tensor.")
+        if value.dtype not in self.dtypes:
+            if value.is_cuda or not self.dtypes or not torch.can_cast(value.dtype, self.dtypes[0]):
+                raise TensorError(f"{path} is {dtype_name(value.dtype)}; '{self.shown}' needs {self.wanted()}.")
+            value = value.to(self.dtypes[0])
+        self.check_memory(path, value)
+        tensors.append((len(block), value))
+        width, pad = value.element_size(), PAD[value.dim()]
+        block += (len(tensors), value.dim(), *value.shape, *pad, *[step * width for step in value.stride()], *pad)

@@ -1,0 +1,224 @@
+"""Host functions of slang-torch: they allocate, fill, launch and return, on every device."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import slangpy_rt as spy
+import slangpy_rt.slangtorch as slangtorch
+
+# As the tutorial has it, in four pieces.
+SQUARE = """
+[BackwardDifferentiable]
+float square(float x)
+{
+    return x * x;
+}
+
+[CudaKernel]
+void square_fwd_kernel(TensorView<float> input, TensorView<float> output)
+{
+    uint3 globalIdx = cudaBlockIdx() * cudaBlockDim() + cudaThreadIdx();
+
+    if (globalIdx.x > input.size(0) || globalIdx.x > input.size(1))
+        return;
+    float result = square(input.load(globalIdx.x, globalIdx.y));
+    output.store(globalIdx.x, globalIdx.y, result);
+}
+
+[TorchEntryPoint]
+TorchTensor<float> square_fwd(TorchTensor<float> input)
+{
+    var result = TorchTensor<float>.alloc(input.size(0), input.size(1));
+    let blockCount = uint3(1);
+    let groupSize = uint3(result.size(0), result.size(1), 1);
+    __dispatch_kernel(square_fwd_kernel, blockCount, groupSize)(input, result);
+    return result;
+}
+
+[CudaKernel]
+void square_bwd_kernel(TensorView<float> input, TensorView<float> grad_in, TensorView<float> grad_output)
+{
+    uint3 globalIdx = cudaBlockIdx() * cudaBlockDim() + cudaThreadIdx();
+
+    if (globalIdx.x > input.size(0) || globalIdx.x > input.size(1))
+        return;
+
+    DifferentialPair<float> dpInput = diffPair(input.load(globalIdx.x, globalIdx.y));
+    var gradInElem = grad_in.load(globalIdx.x, globalIdx.y);
+    __bwd_diff(square)(dpInput, gradInElem);
+    grad_output.store(globalIdx.x, globalIdx.y, dpInput.d);
+}
+
+[TorchEntryPoint]
+TorchTensor<float> square_bwd(TorchTensor<float> input, TorchTensor<float> grad_in)
+{
+    var grad_out = TorchTensor<float>.alloc(input.size(0), input.size(1));
+    let blockCount = uint3(1);
+    let groupSize = uint3(input.size(0), input.size(1), 1);
+    __dispatch_kernel(square_bwd_kernel, blockCount, groupSize)(input, grad_in, grad_out);
+    return grad_out;
+}
+"""
+
+
+class Files:
+    """Writes Slang files and loads them for one device."""
+
+    def __init__(self, device: spy.Device, folder: Path) -> None:
+        self.device, self.folder = device, folder
+
+    def load(self, text: str) -> Any:
+        path = self.folder / "module.slang"
+        path.write_text(text)
+        return slangtorch.loadModule(path, device=self.device)
+
+    def on(self, value: torch.Tensor) -> torch.Tensor:
+        """A tensor where the device's library of tensors has them."""
+        return value.cuda(self.device.index) if self.device.name == "cuda" else value
+
+
+@pytest.fixture
+def files(device: spy.Device, tmp_path: Path) -> Files:
+    return Files(device, tmp_path)
+
+
+def test_the_tutorial(files: Files) -> None:
+    m = files.load(SQUARE)
+    x = files.on(torch.randn(2, 2))
+    for _ in range(2):
+        y = m.square_fwd(x)
+        torch.testing.assert_close(y, x * x)
+
+    class MySquareFuncInSlang(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, input: torch.Tensor) -> torch.Tensor:
+            ctx.save_for_backward(input)
+            found: torch.Tensor = m.square_fwd(input)
+            return found
+
+        @staticmethod
+        def backward(ctx: Any, grad_output: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
+            (input,) = ctx.saved_tensors
+            # The gradient of a sum is one number for all elements.
+            found: torch.Tensor = m.square_bwd(input, grad_output.contiguous())
+            return found
+
+    x = files.on(torch.tensor([[3.0, 4.0], [0.0, 1.0]])).requires_grad_()
+    MySquareFuncInSlang.apply(x).sum().backward()
+    assert x.grad is not None and x.grad.tolist() == [[6, 8], [0, 2]]
+
+
+KINDS = """
+struct MyReturnType { TorchTensor<float> tensors[3]; float v; float2 vec; int n; bool yes; }
+struct MyInput { TorchTensor<float> t; int times[2]; float3 by; }
+
+[CudaKernel] void add(TensorView<float> t, float by, float3 v, int n)
+{
+    t[cudaThreadIdx().x] += by + v.z * n;
+}
+
+[TorchEntryPoint]
+MyReturnType make(MyInput input, float value, uint2 sizes)
+{
+    MyReturnType made;
+    made.tensors[0] = input.t;
+    made.tensors[1] = TorchTensor<float>.alloc(sizes.x, sizes.y);
+    made.tensors[1].fillValue(value);
+    made.tensors[2] = TorchTensor<float>.zerosLike(input.t);
+    for (int k = 0; k < input.times[1]; ++k)
+        __dispatch_kernel(add, uint3(1, 1, 1), uint3(input.t.size(0), 1, 1))(made.tensors[2], 0.5, input.by, k);
+    syncTorchCudaStream();
+    made.v = value * 2;
+    made.vec = input.by.xy;
+    made.n = int(input.t.dims() + 10 * input.t.stride(0));
+    made.yes = value > 0;
+    return made;
+}
+
+[TorchEntryPoint] TorchTensor<float3> vectors() { var t = TorchTensor<float3>.alloc(4, 4); t.fillZero(); return t; }
+[TorchEntryPoint] TorchTensor<int> five()
+{
+    var t = TorchTensor<int>.alloc(1, 2, 3, 4, 5);
+    t.fillValue(7);
+    return t;
+}
+[TorchEntryPoint] float only_numbers(float x, int3 v, double d) { return x + v.y + float(d); }
+[TorchEntryPoint] void in_place(TorchTensor<float> t) { t.fillZero(); t.getView(); }
+[TorchEntryPoint] TorchTensor<float> many(TorchTensor<float> t, int n)
+{
+    for (int k = 0; k < n; ++k)
+        __dispatch_kernel(add, uint3(1), uint3(1, 1, 1))(t.getView(), 1.0, float3(0), 0);
+    return t;
+}
+"""
+
+
+def test_arguments_and_results_of_every_kind(files: Files) -> None:
+    m = files.load(KINDS)
+    t = files.on(torch.arange(5.0))
+    for given in (
+        m.MyInput(t, (1, 3), (1, 2, 3)),
+        {"t": t, "times": [1, 3], "by": (1.0, 2.0, 3.0)},
+        [t, [1, 3], [1, 2, 3]],
+    ):
+        tensors, v, vec, n, yes = got = m.make(given, 1.5, (2, 3))
+        assert isinstance(got, tuple) and isinstance(tensors, list) and tensors[0] is t
+        assert tensors[1].tolist() == [[1.5] * 3] * 2 and tensors[1].device == t.device
+        assert tensors[2].tolist() == [0.5 * 3 + 3 * (0 + 1 + 2)] * 5
+        assert (v, vec, n, yes) == (3.0, (1.0, 2.0), 1 + 40, True)
+        # What was allocated before stays as it was.
+        assert m.make(given, -1.0, (2, 3)).tensors[1].data_ptr() != tensors[1].data_ptr()
+    assert m.vectors().shape == (4, 4, 3) and not m.vectors().any()
+    assert m.five().shape == (1, 2, 3, 4, 5) and m.five().dtype == torch.int32 and (m.five() == 7).all()
+    assert m.only_numbers(1.5, (1, 2, 3), 0.25) == 3.75
+    assert m.in_place(t) is None and not t.any()
+    # More than the log has room for at first.
+    x = files.on(torch.zeros(1))
+    assert m.many(x, 3000) is x and x.item() == 3000
+    assert m.many(x, 5) is x and x.item() == 3005
+
+
+def test_tensors_of_the_host_are_converted(files: Files) -> None:
+    m = files.load(SQUARE)
+    x = torch.tensor([[1, 2], [3, 4]])
+    if files.device.name == "cuda":
+        with pytest.raises(RuntimeError, match="input is int64; 'TorchTensor<float>' needs float32"):
+            m.square_fwd(files.on(x))
+        return
+    assert m.square_fwd(x).tolist() == [[1, 4], [9, 16]]
+    with pytest.raises(RuntimeError, match="complex"):
+        m.square_fwd(x.to(torch.complex64))
+
+
+def test_wrong_calls(files: Files) -> None:
+    m = files.load(KINDS)
+    t = files.on(torch.zeros(3))
+    for args in ((), (t,), (t, 1, 2)):
+        with pytest.raises(TypeError, match=r"many: .* takes 2: t, n"):
+            m.many(*args)
+    with pytest.raises(TypeError):
+        m.many(t=t, n=1)
+    with pytest.raises(TypeError, match=r"'TorchTensor<float>' takes a torch\.Tensor"):
+        m.many([1.0], 1)
+    with pytest.raises(TypeError, match=r"input.*t, times, by"):
+        m.make((t, (1, 2)), 1.0, (1, 1))
+    with pytest.raises(RuntimeError, match="threads"):
+        m.make((files.on(torch.zeros(2000)), (1, 1), (0, 0, 0)), 1.0, (1, 1))
+    assert "many" in dir(m) and "TorchTensor<float> t, int n" in repr(m.many)
+
+
+def test_results_are_remembered_by_sizes_and_numbers(files: Files) -> None:
+    m = files.load(KINDS)
+    for n in (1, 2, 3, 1, 2):
+        for size in (1, 4):
+            t = files.on(torch.zeros(size))
+            m.many(t, n)
+            assert t.tolist() == [n] + [0] * (size - 1)
+    # Strides are sizes too.
+    t = files.on(torch.zeros(4, 2))
+    assert m.make((t[:, 0], (0, 0), (0, 0, 0)), 1.0, (1, 1)).n == 1 + 80
