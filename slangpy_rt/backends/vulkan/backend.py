@@ -122,7 +122,7 @@ class VulkanBackend(Backend, Records, MappedMemory, ExportsMemory, Leaves):
 
     def upload(self, dst: Buffer, offset: int, src: memoryview) -> None:
         assert isinstance(dst, (VulkanBuffer, PooledBuffer))
-        ffi, nbytes, block = self._device.ffi, src.nbytes, dst.chunk.block
+        ffi, nbytes = self._device.ffi, src.nbytes
         if not nbytes:
             return
         data = ffi.from_buffer(src)
@@ -131,8 +131,7 @@ class VulkanBackend(Backend, Records, MappedMemory, ExportsMemory, Leaves):
         with self._lock:
             self.require_open()
             if nbytes <= _SMALL_UPLOAD:
-                self.queue.locked_order(dst.address, True)
-                self.queue.locked_write(block, at, address, nbytes)
+                self.queue.locked_write(dst, at, address, nbytes)
             else:
                 self._copies.upload(dst, at, address, nbytes)
 

@@ -131,6 +131,8 @@ class VulkanQueue(Submissions):
             self.require_open()
             self.locked_order(src.address, False)
             self.locked_order(dst.address, True)
+            # A barrier for one buffer forgets what was known of the other.
+            self._touched.setdefault(src.address, False)
             to, from_ = dst.chunk, src.chunk
             self.locked_copy(from_.block, from_.offset + src_offset, to.block, to.offset + dst_offset, nbytes)
 
