@@ -157,6 +157,7 @@ print(sorted(n for n in sys.modules if n.startswith("slangpy_rt.slang.") or n.st
     light = (
         "backends.base",
         "backends.extras",
+        "backends.others",
         "backends.selection",
         "slang.constants",
         "slang.declarations",

@@ -24,7 +24,7 @@ by then, the next call of any method finds the backend usable, no earlier work l
 must not be parted is one step (``interrupts.py``).
 
 ``docs/adding-a-backend.md`` has a whole backend as an example. ``pytest tests/conformance --backend=NAME`` tells
-what a new one, which has a line in ``backends.REGISTRY``, does not do yet.
+what a new one does not do yet; its name comes from ``backends.REGISTRY``, or from another package (``others.py``).
 """
 
 from __future__ import annotations
