@@ -28,15 +28,17 @@ def text() -> str:
 def register() -> None:
     """Write the page's module into a folder, and let this process and those that it starts find its backend."""
     assert "slangpy_rt" not in sys.modules, "slangpy_rt reads its settings as it is imported"
-    if os.environ.get(_VARIABLE):
-        # The processes of pytest-xdist inherit it.
+    registered = list(filter(None, [os.environ.get(_VARIABLE)]))
+    if any(f"{NAME}={_MODULE}:" in each for each in registered):
+        # A process of pytest-xdist, which inherits it.
         return
     folder = tempfile.mkdtemp(prefix="slangpy_rt-example-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     (Path(folder) / f"{_MODULE}.py").write_text(text(), encoding="utf-8")
     sys.path.append(folder)
     paths = [str(PAGE.parent.parent), *filter(None, [os.environ.get("PYTHONPATH")]), folder]
-    os.environ.update({"PYTHONPATH": os.pathsep.join(paths), _VARIABLE: f"{NAME}={_MODULE}:ExampleBackend"})
+    backends = ",".join([*registered, f"{NAME}={_MODULE}:ExampleBackend"])
+    os.environ.update({"PYTHONPATH": os.pathsep.join(paths), _VARIABLE: backends})
 
 
 register()
