@@ -41,7 +41,7 @@ class DeviceInfo:
 
 
 def devices() -> list[DeviceInfo]:
-    """What kinds of device this machine has, and for the others why not."""
+    """List the kinds of device, and for those that this machine does not have, why not."""
     found = []
     for name in names():
         if name != "null":
@@ -51,7 +51,7 @@ def devices() -> list[DeviceInfo]:
 
 
 def named(type: DeviceType | str, index: int) -> tuple[str, int]:
-    """The name of a device type, and which device of it: ``"cuda:1"`` says both.
+    """Split a device type into its name and which device of it: ``"cuda:1"`` says both.
 
     Raises
     ------
@@ -75,7 +75,7 @@ def named(type: DeviceType | str, index: int) -> tuple[str, int]:
 def open_backend(
     name: str, index: int, debug: bool, deterministic: bool = False, stream: int | None = None, owner: Any = None
 ) -> Backend:
-    """The backend of a device type, or the first that works here.
+    """Open the backend of a device type, or for ``automatic`` the first that works here.
 
     Parameters
     ----------

@@ -150,7 +150,7 @@ class VulkanBackend(Backend, Records, MappedMemory, ExportsMemory, Leaves):
             self._copies.clear(dst, dst.chunk.offset + offset, nbytes)
 
     def open_queue(self) -> VulkanQueue:
-        """A queue of its own on the driver's queues in turn, of which there may be but one."""
+        """Make a queue; the driver's queues, of which there may be but one, take turns in running them."""
         return apart(self._open_queue)
 
     def _open_queue(self) -> VulkanQueue:

@@ -70,7 +70,7 @@ class VulkanQueue(Submissions):
                 self.locked_submit()
 
     def prepare(self, dispatch: Dispatch) -> Callable[[], None]:
-        """A launch to be repeated often, its argument block in device memory."""
+        """Return a function that makes a launch, for one that is repeated often; its arguments stay on the device."""
         kernel, groups, args, buffers = dispatch
         assert isinstance(kernel, VulkanKernel)
         block = self.backend.alloc(len(args))

@@ -33,7 +33,7 @@ _DONE = [0]  # results of a submission: VK_SUCCESS
 
 
 class Submissions(Queue):
-    """What a queue records and submits, whatever it is.
+    """A queue that records work of any kind into command buffers, and submits them.
 
     Parameters
     ----------
@@ -103,7 +103,7 @@ class Submissions(Queue):
 
     @property
     def value(self) -> int:
-        """Submissions so far; a timeline semaphore counts those that are done."""
+        """The number of submissions so far; a timeline semaphore counts those that are done."""
         sent = self._sent
         return sent.value if sent.results == _DONE else sent.value - 1
 
