@@ -94,7 +94,7 @@ def host_interface(array: DeviceArray) -> dict[str, Any]:
         raise AttributeError(f"{array.summary} lies in memory of {array.layout.device!r}; copy it with to_numpy().")
     # NumPy would show the gaps of a struct as fields.
     if array.layout.numpy_dtype.names is not None:
-        raise AttributeError(f"{array.summary} holds structs.")
+        raise AttributeError(f"{array.summary} holds structs; copy it with to_numpy().")
     found: dict[str, Any] = array.host_view().__array_interface__
     return found
 
@@ -109,7 +109,7 @@ def cuda_interface(array: DeviceArray) -> dict[str, Any]:
     """
     layout = array.layout
     if layout.device.caps.dlpack_device != CUDA:
-        raise AttributeError(f"{array.summary} lies on {layout.device!r}, no CUDA GPU.")
+        raise AttributeError(f"{array.summary} lies on {layout.device!r}, no CUDA GPU; copy it with to_numpy().")
     try:
         _refuse_structs(array)
     except BufferError as error:
@@ -154,4 +154,6 @@ def _gather(array: DeviceArray) -> None:
 
 def _refuse_structs(array: DeviceArray) -> None:
     if array.layout.numpy_dtype.names is not None:
-        raise BufferError(f"{array.summary} holds structs, which other libraries' arrays do not.")
+        raise BufferError(
+            f"{array.summary} holds structs, which other libraries' arrays do not; copy it with to_numpy()."
+        )

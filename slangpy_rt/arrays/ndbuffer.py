@@ -406,7 +406,7 @@ class NDBuffer:
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
         if copy is False:
-            raise ValueError("a device array becomes a NumPy array by a copy")
+            raise ValueError(f"{self.summary} becomes a NumPy array by a copy; copy=False asks for none.")
         return self.to_numpy() if dtype is None else self.to_numpy().astype(dtype)
 
     def __str__(self) -> str:

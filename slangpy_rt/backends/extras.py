@@ -182,7 +182,9 @@ def foreign_streams(backend: Backend) -> ForeignStreams:
         If it does not.
     """
     if not isinstance(backend, ForeignStreams):
-        raise UnsupportedError(f"device {backend.name}: it has no streams of other libraries to take over.")
+        raise UnsupportedError(
+            f"device {backend.name}: only cuda devices take over streams of other libraries; leave the stream out."
+        )
     return backend
 
 

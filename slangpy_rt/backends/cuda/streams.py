@@ -94,7 +94,9 @@ class Streams:
             out = FFI_CUDA.new("uintptr_t *")
             check(driver().cuStreamGetCtx(handle, out), "asking a stream for its context")
             if int(out[0]) != self._context:
-                raise DeviceError("device cuda: that stream is of another device or context.")
+                raise DeviceError(
+                    f"device cuda: the stream {handle:#x} is of another device or context; pass one of this device."
+                )
         queue = CudaQueue(self._backend, self._context, handle, self._events, self._graphs, own, self._debug)
         if self._several:
             queue.keep_current()

@@ -189,7 +189,7 @@ class Submissions:
             self.submit()
             return RhiMark(self, self.batch)
         if not self._opened.timestamps:
-            raise UnsupportedError(f"device {self._name}: slang-rhi has no clock of this device.")
+            raise UnsupportedError(f"device {self._name}: slang-rhi has no clock of this device; time on the host.")
         if not self._queries:
             pool = self.device.create_query_pool(self._opened.slangpy.QueryType.timestamp, _QUERIES)
             self._pools.append(pool)

@@ -84,7 +84,7 @@ class Clock:
         mark.clock = self
         device = self._device
         if not device.clock_mask:
-            raise UnsupportedError("vulkan: this device has no clock that its work can be timed by")
+            raise UnsupportedError("vulkan: this device has no clock that its work can be timed by; time on the host")
         if self.pool is None:
             # 2: VK_QUERY_TYPE_TIMESTAMP.
             info = device.struct("VkQueryPoolCreateInfo", queryType=2, queryCount=_STAMPS)
