@@ -24,6 +24,7 @@ from statistics import median
 from typing import Any
 
 import slangpy_rt as spy
+from slangpy_rt.backends import REGISTRY, names
 
 OURS = "slangpy_rt"
 SOURCE = """
@@ -96,7 +97,9 @@ class Bench:
 
     def __init__(self, script: str, about: str, kinds: tuple[str, ...] = ("cuda", "vulkan", "cpu")) -> None:
         parser = argparse.ArgumentParser(description=about)
-        parser.add_argument("--device", nargs="+", choices=kinds, help="default: all that work here")
+        others = [name for name in names() if name not in REGISTRY]
+        choices = [*kinds, *others]
+        parser.add_argument("--device", nargs="+", choices=choices, help=f"default: of {', '.join(kinds)} all here")
         parser.add_argument("--quick", action="store_true", help="less work and fewer samples")
         parser.add_argument("--out", type=Path, default=_ROOT / "results", help="folder of the JSON file")
         options = parser.parse_args()

@@ -18,6 +18,7 @@ from slangpy_rt._former_paths import FORMER_PATHS
 ROOT = Path(__file__).resolve().parents[1]
 FILES = import_graph.modules()
 OWN = import_graph.own_imports(FILES)
+CONTRACTS = list((ROOT / "slangpy_rt" / "backends").glob("*/backend.py"))
 # Arrows that still point up; each has to go.
 UPWARD: set[tuple[str, str]] = set()
 # Who may import what is not the standard library. NumPy is everywhere but in the code generator.
@@ -159,7 +160,7 @@ print(sorted(n for n in sys.modules if n.startswith("slangpy_rt.slang.") or n.st
 """
     found = run_fresh(program)
     assert found.stderr == ""
-    light = ("backends.base", "backends.extras", "backends.selection", "slang.declarations")
+    light = ("backends.base", "backends.extras", "backends.others", "backends.selection", "slang.declarations")
     assert found.stdout == f"[]\n{[f'slangpy_rt.{name}' for name in light]}\n"
 
 
@@ -267,6 +268,12 @@ def test_no_file_is_long() -> None:
     generated = {"slangpy_rt.slang._abi", "slangpy_rt.backends.cuda.ffi"}
     lengths = {name: len(path.read_text(encoding="utf-8").splitlines()) for name, path in FILES.items()}
     assert {name: n for name, n in lengths.items() if n > 450 and name not in generated} == {}
+
+
+def test_backend_files_are_the_contract_alone() -> None:
+    lengths = {p.parent.name: len(p.read_text(encoding="utf-8").splitlines()) for p in CONTRACTS}
+    assert {"cpu", "cuda", "rhi", "vulkan"} <= set(lengths)
+    assert {name: n for name, n in lengths.items() if n > 250} == {}
 
 
 @pytest.mark.parametrize("page", ["docs/architecture.md", "docs/how-it-works.md", "CONTRIBUTING.md"])

@@ -8,12 +8,12 @@ from slangpy_rt.backends.base import Buffer
 
 
 def carrying_layout(plain: Tensor, grad_in: Tensor | None, grad_out: Tensor | None, fresh: bool = False) -> Layout:
-    """The layout of a tensor that carries such gradients; ``fresh`` if what is written may lose its contents."""
+    """Return the layout of a tensor that carries these gradients; ``fresh`` if ``grad_out`` has no contents yet."""
     return plain._carrying(grad_in, grad_out, fresh).layout
 
 
 def carrying(layout: Layout, buffer: Buffer, address: int, grad_in: Tensor | None, grad_out: Tensor | None) -> Tensor:
-    """A tensor of a layout that says it carries gradients, with these."""
+    """Make a tensor that carries these gradients, of a layout that says so."""
     out = Tensor.of(layout, buffer, address)
     out._grads = grad_in, grad_out
     return out

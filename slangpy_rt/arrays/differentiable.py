@@ -58,7 +58,7 @@ class NDDifferentiableBuffer(NDBuffer):
 
     @property
     def primal(self) -> NDBuffer:
-        """The values alone, in the same memory."""
+        """An NDBuffer of the values alone, in the same memory."""
         layout = self.layout
         plain = layout_of(
             layout.device, NDBuffer, layout.element, layout.shape, layout.strides, layout.aligned, own=layout.own
@@ -67,7 +67,7 @@ class NDDifferentiableBuffer(NDBuffer):
 
     @classmethod
     def from_dlpack(cls, device: Any, array: Any) -> Any:
-        """Refused: the other library's array has no gradient.
+        """Refuse an array of another library, which has no gradient.
 
         Raises
         ------
@@ -81,7 +81,7 @@ class NDDifferentiableBuffer(NDBuffer):
 
     @property
     def grad(self) -> NDBuffer:
-        """The gradient."""
+        """The NDBuffer that holds the gradient."""
         grad = self._grads[1]
         assert grad is not None
         return grad
@@ -108,7 +108,7 @@ class DiffPair(ValueRef):
 
     @property
     def primal(self) -> Any:
-        """The value."""
+        """The value of the pair."""
         return self.value
 
     def __repr__(self) -> str:
@@ -116,7 +116,7 @@ class DiffPair(ValueRef):
 
 
 class GradientRef(ValueRef):
-    """The gradient of a DiffPair as a cell of its own."""
+    """A ValueRef whose value is the gradient of a DiffPair."""
 
     __slots__ = ("_pair",)
 
@@ -125,7 +125,7 @@ class GradientRef(ValueRef):
 
     @property
     def value(self) -> Any:
-        """What the pair holds; zero where it holds none."""
+        """The gradient of the pair; zero where it has none."""
         return 0.0 if self._pair.grad is None else self._pair.grad
 
     @value.setter
@@ -134,5 +134,5 @@ class GradientRef(ValueRef):
 
 
 def diff_pair(primal: Any = None, grad: Any = None) -> DiffPair:
-    """A value and its gradient; see DiffPair."""
+    """Make a DiffPair of a value and its gradient."""
     return DiffPair(primal, grad)

@@ -34,7 +34,7 @@ class _Tensor(ctypes.Structure):
 
 
 class _Managed(ctypes.Structure):
-    """Of versions before 1.0."""
+    """``DLManagedTensor`` of dlpack.h, which versions before 1.0 hand over."""
 
     _fields_ = [("tensor", _Tensor), ("context", ctypes.c_void_p), ("deleter", ctypes.c_void_p)]
 
@@ -54,10 +54,10 @@ _KINDS = {b"dltensor": _Managed, b"dltensor_versioned": _Versioned}
 
 
 def handed_over(view: Any, device_index: int, max_version: tuple[int, int] | None) -> Any:
-    """A capsule of memory on a CUDA GPU, of which NumPy has a view that it cannot look at.
+    """Make a DLPack capsule of memory on a CUDA GPU from a NumPy array at its addresses, whose elements nobody reads.
 
-    NumPy's capsule is taken, and says the GPU instead: its functions that let go are written in C, and run whatever
-    the interpreter does just then.
+    It is the capsule that NumPy makes, with the GPU in place of the host. NumPy's deleter is written in C, so that
+    it may run whatever the interpreter does just then.
     """
     made = view.__dlpack__(**({} if max_version is None else {"max_version": max_version}))
     name = next(n for n in _KINDS if _is_capsule(made, n))
@@ -67,7 +67,7 @@ def handed_over(view: Any, device_index: int, max_version: tuple[int, int] | Non
 
 
 class Import:
-    """Another library's memory, kept until this object goes.
+    """Memory that another library handed over by DLPack, kept until this object goes.
 
     Attributes
     ----------
@@ -87,17 +87,25 @@ class Import:
     def __init__(self, capsule: Any) -> None:
         name = next((n for n in (b"dltensor_versioned", b"dltensor") if _is_capsule(capsule, n)), None)
         if name is None:
-            raise BindError(f"{capsule!r} is no DLPack capsule that was not used yet.")
+            raise BindError(
+                f"DLPack: {capsule!r} is no DLPack capsule, or was used before; one that is new was expected."
+            )
         at = _pointer(capsule, name)
         self._managed: Any = _KINDS[name].from_address(at)
         if name == b"dltensor_versioned" and self._managed.major != 1:
-            raise BindError(f"DLPack of version {self._managed.major} is not known here.")
+            raise BindError(
+                f"DLPack: the array comes by version {self._managed.major} of the protocol; version 1 was expected, "
+                "which array.__dlpack__(max_version=(1, 0)) asks for."
+            )
         # From here on the array is this object's to give back.
         _set_name(capsule, _USED[name])
         t = self._managed.tensor
         kinds = {code: kind for kind, code in _CODES.items()}
         if t.lanes != 1 or t.code not in kinds or t.device_type != CUDA:
-            raise BindError("a DLPack array of another element type, or that lies on no CUDA GPU.")
+            raise BindError(
+                f"DLPack: the array lies on a device of type {t.device_type} and has elements of type code {t.code} "
+                f"in {t.lanes} lanes; a CUDA GPU (type {CUDA}) and plain numbers were expected. Copy it there."
+            )
         self.address = (t.data or 0) + t.byte_offset
         self.device = t.device_id
         self.shape = tuple(t.shape[: t.ndim])

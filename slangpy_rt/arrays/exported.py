@@ -29,7 +29,7 @@ class DeviceArray(Protocol):
         """Kind, element type and shape in words."""
 
     def host_view(self) -> npt.NDArray[Any]:
-        """Its memory as a NumPy array."""
+        """Return the array's memory as a NumPy array."""
 
 
 def capsule(
@@ -39,7 +39,7 @@ def capsule(
     dl_device: tuple[int, int] | None,
     copy: bool | None,
 ) -> Any:
-    """A DLPack capsule; on a GPU ``stream`` is the consumer's, which waits for the device's work on the array.
+    """Make a DLPack capsule of an array; on a GPU, the consumer's ``stream`` waits for the device's work on it.
 
     Raises
     ------
@@ -68,7 +68,7 @@ def capsule(
 
 
 def place(array: DeviceArray) -> tuple[int, int]:
-    """Where it lies, as DLPack says it: kind and number of the device.
+    """Return where an array lies, as DLPack says it: kind and number of the device.
 
     Raises
     ------
@@ -83,7 +83,7 @@ def place(array: DeviceArray) -> tuple[int, int]:
 
 
 def host_interface(array: DeviceArray) -> dict[str, Any]:
-    """NumPy's array interface, version 3.
+    """Return NumPy's interface of an array, version 3.
 
     Raises
     ------
@@ -91,16 +91,16 @@ def host_interface(array: DeviceArray) -> dict[str, Any]:
         If it lies in no memory of the host, or holds structs.
     """
     if "zero_copy" not in array.layout.device.caps.features:
-        raise AttributeError(f"{array.summary} lies in memory of {array.layout.device!r}.")
+        raise AttributeError(f"{array.summary} lies in memory of {array.layout.device!r}; copy it with to_numpy().")
     # NumPy would show the gaps of a struct as fields.
     if array.layout.numpy_dtype.names is not None:
-        raise AttributeError(f"{array.summary} holds structs.")
+        raise AttributeError(f"{array.summary} holds structs; copy it with to_numpy().")
     found: dict[str, Any] = array.host_view().__array_interface__
     return found
 
 
 def cuda_interface(array: DeviceArray) -> dict[str, Any]:
-    """The CUDA array interface, version 3.
+    """Return the CUDA array interface of an array, version 3.
 
     Raises
     ------
@@ -109,7 +109,7 @@ def cuda_interface(array: DeviceArray) -> dict[str, Any]:
     """
     layout = array.layout
     if layout.device.caps.dlpack_device != CUDA:
-        raise AttributeError(f"{array.summary} lies on {layout.device!r}, no CUDA GPU.")
+        raise AttributeError(f"{array.summary} lies on {layout.device!r}, no CUDA GPU; copy it with to_numpy().")
     try:
         _refuse_structs(array)
     except BufferError as error:
@@ -126,7 +126,7 @@ def cuda_interface(array: DeviceArray) -> dict[str, Any]:
 
 
 def as_torch(array: DeviceArray) -> Any:
-    """A tensor of PyTorch in the same memory."""
+    """Make a tensor of PyTorch in the memory of an array."""
     import torch
 
     if array.layout.device.caps.dlpack_device != CUDA:
@@ -154,4 +154,6 @@ def _gather(array: DeviceArray) -> None:
 
 def _refuse_structs(array: DeviceArray) -> None:
     if array.layout.numpy_dtype.names is not None:
-        raise BufferError(f"{array.summary} holds structs, which other libraries' arrays do not.")
+        raise BufferError(
+            f"{array.summary} holds structs, which other libraries' arrays do not; copy it with to_numpy()."
+        )

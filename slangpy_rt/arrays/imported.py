@@ -25,7 +25,7 @@ _MANAGED = 13  # kDLCUDAManaged
 
 
 class Memory(NamedTuple):
-    """How an array lies; strides in elements."""
+    """Where an array of another library lies, and its element type, shape and strides in elements."""
 
     element: SlangType
     shape: tuple[int, ...]
@@ -44,11 +44,11 @@ class CallBuffer(Buffer):
 
 
 class KeptBuffer(CallBuffer):
-    """Memory of another library for a Tensor: it goes back once work is done that was queued while there was one."""
+    """Memory of another library for a Tensor; it goes back once work queued in the Tensor's life is done."""
 
     __slots__ = ("_give",)
 
-    # This is no place to ask the driver how far its work is.
+    # A finalizer may run inside any other method, and cannot ask the driver which work is done.
     __del__ = finalizer("_give")
 
     def __init__(self, device: DeviceCore, owner: Import) -> None:
@@ -57,7 +57,7 @@ class KeptBuffer(CallBuffer):
 
 
 def memory_of(device: DeviceCore, value: Any) -> Memory:
-    """Where an array on a GPU lies.
+    """Return where an array on a GPU lies.
 
     Raises
     ------
@@ -79,7 +79,7 @@ def memory_of(device: DeviceCore, value: Any) -> Memory:
 
 
 def kept_memory(device: DeviceCore, value: Any) -> tuple[Memory, Buffer]:
-    """Where an array lies, and what keeps it; the device's own queue waits until it is ready.
+    """Return where an array lies, and a buffer that keeps it; the device's own queue waits until it is ready.
 
     Raises
     ------
@@ -111,7 +111,7 @@ def kept_memory(device: DeviceCore, value: Any) -> tuple[Memory, Buffer]:
 
 
 def taken(device: DeviceCore, value: Any) -> Import:
-    """Its memory, once the device's own queue waits for what its library does there."""
+    """Take an array's memory by DLPack, once the device's own queue waits for what its library does there."""
     stream = device.backend.queue.handle or LEGACY
     try:
         try:
@@ -131,7 +131,7 @@ def taken(device: DeviceCore, value: Any) -> Import:
 
 
 def _facts(device: DeviceCore, value: Any) -> tuple[str, tuple[int, ...], tuple[int, ...] | None, int]:
-    """Element type, shape, strides in elements (None if dense) and address."""
+    """Return an array's element type, shape, strides in elements (None if dense) and address."""
     told = interface_of(value)
     if told is None:
         found = taken(device, value)
@@ -143,7 +143,7 @@ def _facts(device: DeviceCore, value: Any) -> tuple[str, tuple[int, ...], tuple[
 
 
 def interface_of(value: Any) -> dict[str, Any] | None:
-    """Its CUDA array interface, if it has one that says all that a call has to know."""
+    """Return an array's CUDA array interface, if it has one that says all that a call has to know."""
     told = getattr(value, "__cuda_array_interface__", None)
     if told is None or told.get("mask") is not None:
         return None
@@ -152,7 +152,7 @@ def interface_of(value: Any) -> dict[str, Any] | None:
 
 
 def place_of(value: Any) -> tuple[int, int | None]:
-    """Where it lies, as DLPack says it: kind and number of the device.
+    """Return where an array lies, as DLPack says it: kind and number of the device.
 
     Raises
     ------

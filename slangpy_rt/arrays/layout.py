@@ -44,7 +44,8 @@ class Layout:
     span : tuple of int
         From which byte to before which its elements lie, counted from the first.
     own : bool
-        Whether such an array has all of a buffer that was made for it. Two of them share memory only if they are one.
+        Whether an array of this layout has all of a buffer that was made for it: two such arrays share memory only
+        if they are the same array.
     """
 
     __slots__ = (
@@ -138,7 +139,7 @@ def layout_of(
     grads: Gradients | None = None,
     own: bool = False,
 ) -> Layout:
-    """The interned layout of an array on a device; contiguous when ``strides`` is None."""
+    """Return the interned layout of an array on a device; contiguous when ``strides`` is None."""
     if strides is None:
         strides = dense_strides(element, shape)
     # Two modules may each have a struct of one name.
@@ -154,7 +155,7 @@ def layout_of(
 
 
 def dense_strides(element: SlangType, shape: Shape) -> Shape:
-    """Strides in scalars of a contiguous array."""
+    """Return the strides, in scalars, of a contiguous array."""
     stored = storage(element)
     assert stored is not None, element
     return contiguous(shape + stored.dims, stored.step)

@@ -58,7 +58,7 @@ class NDBuffer:
     address: int
     buffer: Buffer
     layout: Layout
-    # To read from and to add to; looked at only where the layout says that there are any.
+    # ``grad_in`` and ``grad_out``; set only where ``layout.grads`` is not None.
     _grads: tuple[NDBuffer | None, NDBuffer | None]
 
     def __init__(self, device: DeviceCore, dtype: Any = "float", shape: int | Sequence[int] = ()) -> None:
@@ -84,7 +84,7 @@ class NDBuffer:
 
     @classmethod
     def from_dlpack(cls: type[A], device: DeviceCore, array: Any) -> A:
-        """An array in the memory of another library's array, which is kept; nothing is copied.
+        """Make an array in the memory of another library's array, which is kept; nothing is copied.
 
         The device's own queue waits for what that library does with the array just then. How later work of both is
         ordered is up to you; calls with the array itself as an argument see to it.
@@ -103,47 +103,47 @@ class NDBuffer:
 
     @property
     def summary(self) -> str:
-        """Kind, element type and shape in words: ``"Tensor<float3> of shape (4,)"``."""
+        """The array's kind, element type and shape in words: ``"Tensor<float3> of shape (4,)"``."""
         dims = ", ".join(map(str, self.layout.shape)) + ("," if len(self.layout.shape) == 1 else "")
         return f"{type(self).__name__}<{self.layout.element.name}> of shape ({dims})"
 
     @property
     def device(self) -> DeviceCore:
-        """Where it lives."""
+        """The device that the array lies on."""
         return self.layout.device
 
     @property
     def shape(self) -> Shape:
-        """Dimensions, in elements."""
+        """The array's shape, in elements."""
         return self.layout.shape
 
     @property
     def dtype(self) -> SlangType:
-        """Element type."""
+        """The Slang type of the array's elements."""
         return self.layout.element
 
     @property
     def ndim(self) -> int:
-        """Number of dimensions."""
+        """The number of the array's dimensions."""
         return len(self.layout.shape)
 
     @property
     def size(self) -> int:
-        """Number of elements."""
+        """The number of the array's elements."""
         return prod(self.layout.shape)
 
     @property
     def nbytes(self) -> int:
-        """Bytes that its elements take, without gaps."""
+        """The bytes that the array's elements take, without gaps."""
         return self.layout.nbytes
 
     @property
     def is_contiguous(self) -> bool:
-        """Whether its elements follow each other in row-major order."""
+        """Whether the array's elements follow each other in row-major order."""
         return self.layout.contiguous
 
     def copy_from(self, array: npt.ArrayLike) -> None:
-        """Fill it from host data of the same shape.
+        """Fill the array from host data of the same shape.
 
         Parameters
         ----------
@@ -183,7 +183,7 @@ class NDBuffer:
     from_numpy = copy_from
 
     def to_numpy(self) -> npt.NDArray[Any]:
-        """Copy it to a new NumPy array of ``shape``, with the element's dimensions last."""
+        """Copy the array to a new NumPy array of ``shape``, with the element's dimensions last."""
         host, first = self._host()
         self.layout.device.download(self.buffer, self.address + first, host)
         return self._seen_in(host, first)
@@ -191,7 +191,7 @@ class NDBuffer:
     numpy = to_numpy
 
     def host_view(self) -> npt.NDArray[Any]:
-        """Its memory as a NumPy array, without a copy, on a device that works in host memory.
+        """Return the array's memory as a NumPy array, without a copy, on a device that works in host memory.
 
         Raises
         ------
@@ -206,7 +206,7 @@ class NDBuffer:
         return host_view(self.buffer, layout.full_shape, layout.numpy_dtype, self.address, strides)
 
     def torch(self) -> Any:
-        """The same memory as a tensor of PyTorch; scalars only, the element's dimensions last.
+        """Return the same memory as a tensor of PyTorch; scalars only, the element's dimensions last.
 
         What PyTorch does next waits for the device's work on it; how later work of both is ordered is up to you,
         unless the device works on PyTorch's stream (``create_torch_device``).
@@ -228,7 +228,7 @@ class NDBuffer:
         dl_device: tuple[int, int] | None = None,
         copy: bool | None = None,
     ) -> Any:
-        """The array for other libraries, by DLPack, where it lies: in host memory, or on a CUDA GPU.
+        """Hand the array to another library by DLPack, where it lies: in host memory, or on a CUDA GPU.
 
         Raises
         ------
@@ -240,27 +240,27 @@ class NDBuffer:
         return capsule(self, stream, max_version, dl_device, copy)
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        """1 is host memory, 2 a CUDA GPU."""
+        """Return where the array lies, as DLPack counts: (1, 0) is host memory, (2, index) a CUDA GPU."""
         from slangpy_rt.arrays.exported import place
 
         return place(self)
 
     @property
     def __array_interface__(self) -> dict[str, Any]:
-        """The array for NumPy and others, where it lies in host memory: ``numpy.asarray(array)`` is a view of it."""
+        """NumPy's interface of an array that lies in host memory: ``numpy.asarray(array)`` is a view of it."""
         from slangpy_rt.arrays.exported import host_interface
 
         return host_interface(self)
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
-        """The array for other libraries, where it lies on a CUDA GPU."""
+        """The CUDA array interface of an array that lies on a CUDA GPU."""
         from slangpy_rt.arrays.exported import cuda_interface
 
         return cuda_interface(self)
 
     def numpy_async(self) -> Coroutine[Any, Any, npt.NDArray[Any]]:
-        """What ``to_numpy`` returns, with its contents at the time of the call, to be awaited.
+        """Return an awaitable of what ``to_numpy`` returns, with the contents of this moment.
 
         No thread waits for the device: the event loop looks now and then whether a part has come, and copies it.
         """
@@ -288,7 +288,7 @@ class NDBuffer:
         layout.device.clear(self.buffer, self.address, layout.nbytes)
 
     def share(self: A, device: DeviceCore) -> A:
-        """The same memory as an array of another device on the same GPU: Vulkan's as CUDA's.
+        """Return the same memory as an array of another device on the same GPU: Vulkan's as CUDA's.
 
         Work of both devices on it runs in the order of the program; nothing is copied. Its gradients stay behind.
 
@@ -304,7 +304,7 @@ class NDBuffer:
         return type(self).of(layout, buffer, buffer.address + self.address - self.buffer.address)
 
     def view(self: A, shape: int | Sequence[int]) -> A:
-        """The same memory under another shape of as many elements.
+        """Return the same memory under another shape of as many elements.
 
         Raises
         ------
@@ -323,7 +323,7 @@ class NDBuffer:
         return self._seen(layout, self.address, lambda a: a.view(new))
 
     def flatten_dtype(self: A) -> A:
-        """The same memory as an array of scalars, the element's dimensions last.
+        """Return the same memory as an array of scalars, the element's dimensions last.
 
         Raises
         ------
@@ -342,7 +342,7 @@ class NDBuffer:
         return self._seen(flat, self.address, lambda a: a.flatten_dtype())
 
     def __getitem__(self: A, key: Any) -> A:
-        """A view of part of it: integers, slices, ``None`` and ``...``, as in NumPy.
+        """Return a view of a part of the array: integers, slices, ``None`` and ``...``, as in NumPy.
 
         Raises
         ------
@@ -356,7 +356,7 @@ class NDBuffer:
         return self._seen(new, address, lambda a: a[key])
 
     def _host(self) -> tuple[npt.NDArray[Any], int]:
-        """Host memory for its contents, and from where on, in bytes from its address: a view's whole span."""
+        """Make host memory for the array's contents; returns it, and the byte from the address where they begin."""
         layout = self.layout
         if layout.contiguous:
             return np.empty(layout.full_shape, layout.numpy_dtype), 0
@@ -367,7 +367,7 @@ class NDBuffer:
         return np.empty(size, np.uint8), first
 
     def _seen_in(self, host: npt.NDArray[Any], first: int) -> npt.NDArray[Any]:
-        """Host memory that was filled, as the array."""
+        """Return host memory from ``_host``, once it is filled, in the array's shape."""
         layout = self.layout
         if layout.contiguous:
             return host
@@ -377,7 +377,7 @@ class NDBuffer:
         return np.ndarray(layout.full_shape, layout.numpy_dtype, host.data, -first, strides).copy()
 
     def _seen(self: A, layout: Layout, address: int, same: Callable[[Any], Any]) -> A:
-        """A view, its gradients seen the same way."""
+        """Make a view of the array; ``same`` makes that of each gradient."""
         out = type(self).of(layout, self.buffer, address)
         if self.layout.grads is None:
             return out
@@ -385,7 +385,7 @@ class NDBuffer:
         return out._carrying(grad_in, grad_out)
 
     def _carrying(self: A, grad_in: NDBuffer | None, grad_out: NDBuffer | None, fresh: bool = False) -> A:
-        """The same memory with those gradients, which fit it."""
+        """Return the same memory with these gradients, which fit it."""
         own = self.layout
         shared = grad_in is grad_out or (
             grad_in is not None
@@ -406,11 +406,11 @@ class NDBuffer:
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
         if copy is False:
-            raise ValueError("a device array becomes a NumPy array by a copy")
+            raise ValueError(f"{self.summary} becomes a NumPy array by a copy; copy=False asks for none.")
         return self.to_numpy() if dtype is None else self.to_numpy().astype(dtype)
 
     def __str__(self) -> str:
-        """Its values, as NumPy shows them."""
+        """Show the array's values as NumPy shows them."""
         return str(self.to_numpy())
 
     def __repr__(self) -> str:
@@ -418,11 +418,11 @@ class NDBuffer:
         return f"{type(self).__name__}({values}, dtype={self.layout.element.name}, device={self.device.name})"
 
     def _repr_png_(self) -> bytes | None:
-        """What a notebook shows of an image: two dimensions, of vectors of 3 or 4 or of at least 8 x 8 scalars.
+        """Return the PNG that a notebook shows of an image: two dimensions, of vectors of 3 or 4, or of scalars.
 
-        Elements are ``float``, ``half`` or ``uint8_t``. Floats are linear light, shown through the sRGB curve;
-        ``slangpy_rt.arrays.picture`` has the details. None for other arrays and without Pillow; then the text is
-        shown.
+        Of scalars there are at least 8 x 8. Elements are ``float``, ``half`` or ``uint8_t``. Floats are linear light,
+        shown through the sRGB curve; ``slangpy_rt.arrays.picture`` has the details. None for other arrays and without
+        Pillow; then the text is shown.
         """
         from slangpy_rt.arrays.picture import png
 
@@ -435,7 +435,7 @@ class NDBuffer:
 
 
 def _bits(where: str, source: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Numbers of bfloat16 as arrays keep them."""
+    """Return an array of bfloat16 as the integers of its bits."""
     if source.dtype.name != "bfloat16":
         raise BindError(f"{where}: data of dtype {source.dtype} does not convert to 'bfloat16'; cast it yourself.")
     return source.view(np.uint16)

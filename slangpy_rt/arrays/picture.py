@@ -14,7 +14,7 @@ _MAGENTA = (255, 0, 255, 255)
 
 
 def png(array: npt.NDArray[Any]) -> bytes | None:
-    """A picture of an array, as Pillow writes it.
+    """Write an array as a picture in PNG format.
 
     Floats are linear light: 0 to 1, what lies outside is clipped, and shown through the sRGB curve. An alpha
     channel has no curve. Integers are taken as they are. NaN is magenta. A picture of more than 1024 pixels a

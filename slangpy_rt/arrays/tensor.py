@@ -25,7 +25,7 @@ T = TypeVar("T", bound="Tensor")
 
 
 class _Both:
-    """A method that is one thing on the class and another on an instance."""
+    """A method that calls one function on the class and another on an instance."""
 
     def __init__(self, of_class: Any, of_instance: Any) -> None:
         self._of_class = of_class
@@ -45,12 +45,12 @@ class Tensor(NDBuffer):
 
     @classmethod
     def empty(cls: type[T], device: DeviceCore, shape: int | Sequence[int], dtype: Any = "float") -> T:
-        """A tensor with undefined contents."""
+        """Make a tensor with undefined contents."""
         return cls(device, dtype, shape)
 
     @classmethod
     def full(cls: type[T], device: DeviceCore, shape: int | Sequence[int], value: Any, dtype: Any = "float") -> T:
-        """A tensor whose every element is ``value`` (broadcast over the element's dimensions)."""
+        """Make a tensor whose every element is ``value`` (broadcast over the element's dimensions)."""
         where = f"{cls.__name__}.full"
         element = element_type(where, dtype)
         one = as_element(f"{where}: value", element, value, everywhere=True)
@@ -59,7 +59,7 @@ class Tensor(NDBuffer):
 
     @classmethod
     def zeros(cls: type[T], device: DeviceCore, shape: int | Sequence[int], dtype: Any = "float") -> T:
-        """A tensor of zeros."""
+        """Make a tensor of zeros."""
         where = f"{cls.__name__}.zeros"
         tensor = cls(device, element_type(where, dtype), as_shape(where, shape))
         tensor.clear()
@@ -67,12 +67,12 @@ class Tensor(NDBuffer):
 
     @classmethod
     def ones(cls: type[T], device: DeviceCore, shape: int | Sequence[int], dtype: Any = "float") -> T:
-        """A tensor of ones."""
+        """Make a tensor of ones."""
         return cls.full(device, shape, 1, dtype)
 
     @classmethod
     def arange(cls: type[T], device: DeviceCore, *bounds: float, dtype: Any = None) -> T:
-        """Evenly spaced values, as ``numpy.arange``; ``int`` for whole bounds, ``float`` for others."""
+        """Make a tensor of evenly spaced values like ``numpy.arange``: ``int`` for whole bounds, else ``float``."""
         where = f"{cls.__name__}.arange"
         if not 1 <= len(bounds) <= 3 or not all(is_number(b) for b in bounds):
             raise BindError(
@@ -131,30 +131,30 @@ class Tensor(NDBuffer):
         return tensor
 
     copy_from_numpy = NDBuffer.copy_from
-    # On the class these make a tensor, on a tensor they are what they are on an NDBuffer; SP#016 writes both.
+    # SP#016 writes both: ``Tensor.numpy(device, array)`` makes a tensor, ``tensor.numpy()`` copies it to the host.
     from_numpy: Any = _Both(_from_host, NDBuffer.copy_from)
     numpy: Any = _Both(_from_host, NDBuffer.to_numpy)
 
     @classmethod
     def empty_like(cls: type[T], other: NDBuffer) -> T:
-        """A tensor of the same device, shape and element type, with undefined contents."""
+        """Make a tensor of another's device, shape and element type, with undefined contents."""
         other = _model(f"{cls.__name__}.empty_like", other)
         return cls(other.device, other.dtype, other.shape)
 
     @classmethod
     def zeros_like(cls: type[T], other: NDBuffer) -> T:
-        """A tensor of zeros of the same device, shape and element type."""
+        """Make a tensor of zeros of another's device, shape and element type."""
         other = _model(f"{cls.__name__}.zeros_like", other)
         return cls.zeros(other.device, other.shape, other.dtype)
 
     @classmethod
     def ones_like(cls: type[T], other: NDBuffer) -> T:
-        """A tensor of ones of the same device, shape and element type."""
+        """Make a tensor of ones of another's device, shape and element type."""
         other = _model(f"{cls.__name__}.ones_like", other)
         return cls.ones(other.device, other.shape, other.dtype)
 
     def broadcast_to(self: T, shape: int | Sequence[int]) -> T:
-        """The same memory stretched over a larger shape; to read from.
+        """Return the same memory stretched over a larger shape, to read from.
 
         Raises
         ------
@@ -175,7 +175,7 @@ class Tensor(NDBuffer):
         return self._seen(wide, self.address, lambda a: a.broadcast_to(new))
 
     def with_grads(self: T, grad_in: Tensor | None = None, grad_out: Tensor | None = None) -> T:
-        """The same memory with gradients along, for ``bwds`` and ``fwds``.
+        """Return the same memory with gradients, for ``bwds`` and ``fwds``.
 
         Parameters
         ----------
@@ -209,7 +209,7 @@ class Tensor(NDBuffer):
         return self._carrying(grad_in, grad_out)
 
     def detach(self: T) -> T:
-        """The same memory without gradients."""
+        """Return the same memory without gradients."""
         layout = self.layout
         plain = layout_of(
             layout.device, type(self), layout.element, layout.shape, layout.strides, layout.aligned, own=layout.own
@@ -233,7 +233,7 @@ class Tensor(NDBuffer):
 
 
 def _model(where: str, other: Any) -> NDBuffer:
-    """An array whose device, shape and element type are to be another's."""
+    """Refuse what is no array that another can be made like; returns it."""
     if not isinstance(other, NDBuffer):
         raise BindError(f"{where}: {in_words(other)} was given; a Tensor or an NDBuffer was expected.")
     return other

@@ -28,14 +28,14 @@ class ValueRef:
 
 
 def intRef(value: int = 0) -> ValueRef:
-    """A ValueRef that holds an int."""
+    """Make a ValueRef that holds an int."""
     if kind_of(value) not in "biu":
         raise BindError(f"intRef: {in_words(value)} was given; a whole number was expected.")
     return ValueRef(int(value))
 
 
 def floatRef(value: float = 0.0) -> ValueRef:
-    """A ValueRef that holds a float."""
+    """Make a ValueRef that holds a float."""
     if kind_of(value) not in "biuf" or (isinstance(value, int) and value.bit_length() > 1000):
         raise BindError(f"floatRef: {in_words(value)} was given; a number was expected.")
     return ValueRef(float(value))

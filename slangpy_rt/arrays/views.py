@@ -12,7 +12,7 @@ from slangpy_rt.core.wording import in_words
 
 
 def picked(where: str, layout: Layout, key: Any) -> tuple[Shape, Shape, int]:
-    """What integers, slices, ``None`` and ``...`` pick: its shape, its strides, and where it begins in bytes.
+    """Return the part of an array that integers, slices, ``None`` and ``...`` pick: shape, strides, and first byte.
 
     Raises
     ------

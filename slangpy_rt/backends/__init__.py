@@ -1,10 +1,11 @@
-"""The backends by name, opened on demand. Importing this package imports none of them."""
+"""The backends by name, those of other packages included. Importing this package imports none of them."""
 
 from __future__ import annotations
 
 import importlib
 
 from slangpy_rt.backends.base import Backend
+from slangpy_rt.backends.others import import_other, other_backends
 
 # In the order in which the best available device is chosen: on Windows CUDA and then D3D12, on macOS Metal.
 REGISTRY = {
@@ -22,6 +23,16 @@ REGISTRY = {
 AUTOMATIC = tuple(name for name in REGISTRY if name != "null" and not name.startswith("rhi-"))
 
 
+def known(name: str) -> bool:
+    """Whether a backend has that name; other packages are asked only for what is not slangpy_rt's own."""
+    return name in REGISTRY or name in other_backends()
+
+
+def names() -> list[str]:
+    """The names of all backends: slangpy_rt's own, then those of other packages."""
+    return list(dict.fromkeys([*REGISTRY, *other_backends()]))
+
+
 def backend_class(name: str) -> type[Backend]:
     """Import the class of a backend.
 
@@ -29,7 +40,11 @@ def backend_class(name: str) -> type[Backend]:
     ------
     KeyError
         If no backend has that name.
+    UnsupportedError
+        If a backend of another package cannot be imported, or is not whole.
     """
+    if name not in REGISTRY:
+        return import_other(name, other_backends()[name])
     module, _, attribute = REGISTRY[name].partition(":")
     found: type[Backend] = getattr(importlib.import_module(module), attribute)
     return found

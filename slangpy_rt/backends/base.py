@@ -24,7 +24,7 @@ by then, the next call of any method finds the backend usable, no earlier work l
 must not be parted is one step (``interrupts.py``).
 
 ``docs/adding-a-backend.md`` has a whole backend as an example. ``pytest tests/conformance --backend=NAME`` tells
-what a new one, which has a line in ``backends.REGISTRY``, does not do yet.
+what a new one does not do yet; its name comes from ``backends.REGISTRY``, or from another package (``others.py``).
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ class SharedBuffer(Buffer):
 
 
 class PlaceholderBuffer(Buffer):
-    """Stands for memory of another library, which keeps it and orders its own work on it."""
+    """A buffer for memory of another library, which keeps it and orders its own work on it."""
 
     __slots__ = ()
 
@@ -149,7 +149,7 @@ class Kernel:
 
 
 class Dispatch(NamedTuple):
-    """A launch to be kept: what ``Queue.launch`` takes."""
+    """The arguments of a ``Queue.launch`` that is made later, or again."""
 
     kernel: Kernel
     groups: tuple[int, int, int]
@@ -225,7 +225,7 @@ class Queue(ABC):
     Attributes
     ----------
     backend : Backend
-        Whose it is.
+        The backend that the queue belongs to.
     handle : int or None
         What the driver calls it, for other libraries.
     deferred : bool
@@ -247,7 +247,7 @@ class Queue(ABC):
         """
 
     def mark(self, timed: bool = False) -> Mark:
-        """The point that the queue has come to; ``timed`` if the device is to look at its clock there."""
+        """Return the point that the queue has come to; ``timed`` if the device is to look at its clock there."""
         return Mark()
 
     def wait(self, mark: Mark) -> None:  # noqa: B027
@@ -267,11 +267,11 @@ class Queue(ABC):
         self.backend.upload(dst, dst_offset, piece)
 
     def prepare(self, dispatch: Dispatch) -> Callable[[], None]:
-        """A launch to be repeated often: what calling the result does. It keeps the buffers."""
+        """Return a function that makes a launch, for one that is repeated often. It keeps the buffers."""
         return functools.partial(self.launch, *dispatch)
 
     def replay(self, recording: Recording) -> None:
-        """Queue the launches of a recording; one after the other is right for those that ``Records`` did not make."""
+        """Queue the launches of a recording: one by one, which is right for recordings that no ``Records`` made."""
         for d in recording.dispatches:
             self.launch(d.kernel, d.groups, d.args, d.buffers)
 
@@ -279,7 +279,7 @@ class Queue(ABC):
         """Begin work that the API's own tools show under a title, where there are such."""
 
     def unlabel(self) -> None:  # noqa: B027
-        """End it."""
+        """End the work that ``label`` began last."""
 
 
 class Backend(ABC):
@@ -323,11 +323,11 @@ class Backend(ABC):
     @classmethod
     @abstractmethod
     def why_unavailable(cls) -> str | None:
-        """One sentence on why this machine cannot open the backend, or None when it can."""
+        """Say in one sentence why this machine cannot open the backend, or return None when it can."""
 
     @abstractmethod
     def toolchain(self) -> str:
-        """Name, version and flags of everything ``compile`` uses; part of every cache key."""
+        """Return name, version and flags of everything that ``compile`` uses; part of every cache key."""
 
     @abstractmethod
     def compile(self, code: bytes, entry: str) -> bytes:
@@ -372,7 +372,7 @@ class Backend(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Wait for queued work and for calls in other threads, then release the device. Again: nothing.
+        """Wait for queued work and for calls in other threads, then release the device. A second call does nothing.
 
         Other methods raise DeviceError from then on, in whichever thread. After an interrupt it can be called again.
         """

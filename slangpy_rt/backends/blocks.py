@@ -74,7 +74,7 @@ class SizeClasses:
         buffer.chunk = Block(memory, address + at, at, free)
 
     def kept(self) -> int:
-        """Bytes that can be had again."""
+        """Count the bytes that can be had again."""
         return sum(size * len(blocks) for size, blocks in list(self.free.items()))
 
     def drop(self) -> list[Block]:

@@ -103,7 +103,7 @@ class ExportsMemory(ABC):
 
     @abstractmethod
     def share(self, buffer: Buffer) -> tuple[Shared, int] | None:
-        """The memory that a buffer is in, and where in it; None where the driver cannot export it."""
+        """Return the memory that a buffer is in, and its offset there; None where the driver cannot export it."""
 
 
 class ExportedMark(Mark):
@@ -112,7 +112,7 @@ class ExportedMark(Mark):
     __slots__ = ()
 
     def shared(self) -> tuple[Shared, int]:
-        """A semaphore, and the value that it has from this mark on."""
+        """Return a semaphore, and the value that it has from this mark on."""
         raise NotImplementedError
 
 
@@ -124,7 +124,7 @@ class ImportsMemory(ABC):
 
     @abstractmethod
     def open_shared(self, shared: Shared, offset: int, nbytes: int, owner: Any) -> Buffer | None:
-        """A buffer in memory of another backend, which ``owner`` keeps alive; None on another GPU."""
+        """Make a buffer in memory of another backend, which ``owner`` keeps alive; None on another GPU."""
 
 
 class SignallingMark(Mark):
@@ -157,11 +157,11 @@ class ForeignStreams(ABC):
 
     @abstractmethod
     def foreign_queue(self, handle: int) -> Queue:
-        """As ``open_stream``, of a stream that may be gone any time after a call: ``sync_all`` does not ask it."""
+        """Take a stream as ``open_stream`` does, which may be gone after a call: ``sync_all`` does not ask it."""
 
 
 def recording_of(backend: Backend, dispatches: Sequence[Dispatch], waits: Sequence[tuple[int, ...]]) -> Recording:
-    """Keep launches as a backend does that ``Records``, or in a list."""
+    """Keep launches in the backend's own form if it derives from ``Records``, else in a list."""
     return backend.record(dispatches, waits) if isinstance(backend, Records) else Recording(list(dispatches))
 
 
@@ -174,7 +174,7 @@ def change(backend: Backend, recording: Recording, place: int, dispatch: Dispatc
 
 
 def foreign_streams(backend: Backend) -> ForeignStreams:
-    """A backend that works on streams of other libraries.
+    """Return a backend as one that works on streams of other libraries.
 
     Raises
     ------
@@ -182,10 +182,12 @@ def foreign_streams(backend: Backend) -> ForeignStreams:
         If it does not.
     """
     if not isinstance(backend, ForeignStreams):
-        raise UnsupportedError(f"device {backend.name}: it has no streams of other libraries to take over.")
+        raise UnsupportedError(
+            f"device {backend.name}: only cuda devices take over streams of other libraries; leave the stream out."
+        )
     return backend
 
 
 def no_mapped_memory(nbytes: int) -> SharedBuffer | None:
-    """What ``MappedMemory.alloc_shared`` is where there is none."""
+    """Stand in for ``MappedMemory.alloc_shared`` where a backend has no such memory: always None."""
     return None

@@ -40,7 +40,7 @@ class NullBuffer(SharedBuffer):
 
 
 class NullQueue(Queue):
-    """Notes launches."""
+    """A queue that notes launches in its backend."""
 
     backend: NullBackend
 

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from slangpy_rt.backends import AUTOMATIC, REGISTRY, backend_class
+from slangpy_rt.backends import AUTOMATIC, REGISTRY, backend_class, known, names
 from slangpy_rt.backends.base import Backend
 from slangpy_rt.backends.extras import ForeignStreams
+from slangpy_rt.backends.others import require_whole
 from slangpy_rt.core.checks import whole
 from slangpy_rt.core.config import CONFIG
 from slangpy_rt.core.errors import BindError, SlangPyRtError, UnsupportedError
@@ -40,9 +41,9 @@ class DeviceInfo:
 
 
 def devices() -> list[DeviceInfo]:
-    """What kinds of device this machine has, and for the others why not."""
+    """List the kinds of device, and for those that this machine does not have, why not."""
     found = []
-    for name in REGISTRY:
+    for name in names():
         if name != "null":
             reason = _why_not(name)
             found.append(DeviceInfo(name, reason is None, reason))
@@ -50,7 +51,7 @@ def devices() -> list[DeviceInfo]:
 
 
 def named(type: DeviceType | str, index: int) -> tuple[str, int]:
-    """The name of a device type, and which device of it: ``"cuda:1"`` says both.
+    """Split a device type into its name and which device of it: ``"cuda:1"`` says both.
 
     Raises
     ------
@@ -63,11 +64,10 @@ def named(type: DeviceType | str, index: int) -> tuple[str, int]:
     name, colon, number = (type.value if isinstance(type, DeviceType) else type).partition(":")
     if name == "automatic" and CONFIG.device:
         name, colon, number = CONFIG.device.partition(":")
-    if name not in ("automatic", *REGISTRY) or (colon and not (number.isdecimal() and len(number) < 4)):
+    if not (name == "automatic" or known(name)) or (colon and not (number.isdecimal() and len(number) < 4)):
         raise BindError(
-            f"Device: type {in_words(type)} is not one of {', '.join(REGISTRY)}, automatic, or one with "
-            "a number, such as "
-            "'cuda:1'."
+            f"Device: type {in_words(type)} is not one of {', '.join(names())}, automatic, or one with "
+            "a number, such as 'cuda:1'."
         )
     return name, int(number) if colon else index
 
@@ -75,7 +75,7 @@ def named(type: DeviceType | str, index: int) -> tuple[str, int]:
 def open_backend(
     name: str, index: int, debug: bool, deterministic: bool = False, stream: int | None = None, owner: Any = None
 ) -> Backend:
-    """The backend of a device type, or the first that works here.
+    """Open the backend of a device type, or for ``automatic`` the first that works here.
 
     Parameters
     ----------
@@ -98,7 +98,10 @@ def open_backend(
     reasons = []
     for candidate in AUTOMATIC if name == "automatic" else [name]:
         try:
-            return backend_class(candidate)(index, debug=debug, deterministic=deterministic, **more)
+            opened = backend_class(candidate)(index, debug=debug, deterministic=deterministic, **more)
+            if candidate not in REGISTRY:
+                require_whole(candidate, opened)
+            return opened
         except (ImportError, SlangPyRtError) as error:
             reason = _why_not(candidate)
             if reason is None and name != "automatic":

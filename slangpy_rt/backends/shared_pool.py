@@ -27,7 +27,7 @@ _CALL = methodcaller("__call__")
 
 
 class SharedPool:
-    """All blocks of one backend.
+    """All blocks of shared memory of one backend.
 
     Every method but ``find``, ``add`` and ``close`` is made of single steps under the GIL, so that neither ``take``
     nor a garbage collection that gives back needs a lock.
@@ -164,7 +164,7 @@ class SharedBlock:
 
 
 class PooledBuffer(SharedBuffer):
-    """A block in use."""
+    """A SharedBuffer whose memory is a block of a ``SharedPool``."""
 
     __slots__ = ()
 

@@ -1,6 +1,7 @@
 """Settings from the environment, read once. Nothing else in the package reads ``os.environ``.
 
 SLANGPY_RT_DEVICE      device type that ``init_device`` opens: cuda, vulkan, cpu
+SLANGPY_RT_BACKENDS    backends of other packages: name=module:Class, more of them after commas
 SLANGPY_RT_CACHE_DIR   where the kernel cache lives; empty turns the cache off
 SLANGPY_RT_CACHE_SIZE  its size cap in bytes (1 GiB)
 SLANGPY_RT_DEBUG       0..5: devices, launches, cache, Slang text, target text, to stderr
@@ -28,6 +29,7 @@ class Config:
     """What the environment asks for; ``None`` where it is silent."""
 
     device: str | None
+    backends: Mapping[str, str]
     cache_dir: str | None
     cache_size: int
     debug: int
@@ -47,10 +49,11 @@ def read_config(env: Mapping[str, str]) -> Config:
     Raises
     ------
     ValueError
-        If a number is expected and something else came; the message names the variable.
+        If something else came than was expected; the message names the variable.
     """
     return Config(
         device=env.get("SLANGPY_RT_DEVICE"),
+        backends=_pairs(env, "SLANGPY_RT_BACKENDS"),
         cache_dir=env.get("SLANGPY_RT_CACHE_DIR"),
         cache_size=_number(env, "SLANGPY_RT_CACHE_SIZE", 1 << 30),
         debug=_number(env, "SLANGPY_RT_DEBUG", 0),
@@ -85,6 +88,16 @@ def _number(env: Mapping[str, str], name: str, default: int) -> int:
         return int(text) if text else default
     except ValueError:
         raise ValueError(f"environment variable {name}: expected a whole number, got {text!r}") from None
+
+
+def _pairs(env: Mapping[str, str], name: str) -> dict[str, str]:
+    found = {}
+    for part in filter(None, map(str.strip, env.get(name, "").split(","))):
+        key, equals, value = part.partition("=")
+        if not (key and equals and value):
+            raise ValueError(f"environment variable {name}: expected name=module:Class, got {part!r}")
+        found[key.strip()] = value.strip()
+    return found
 
 
 CONFIG = read_config(os.environ)

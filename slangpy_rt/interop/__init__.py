@@ -1,4 +1,4 @@
-"""Other libraries. Nothing here imports one of them before something of it is asked for."""
+"""Exchange with other libraries, such as PyTorch and CuPy; each is imported once something of it is asked for."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def create_torch_device(type: str = "automatic", **options: Any) -> Device:
 
 
 def torch_module(function: Function, **parameters: Any) -> Any:
-    """A ``torch.nn.Module`` of a Slang function whose named parameters are learned.
+    """Make a ``torch.nn.Module`` of a Slang function whose named parameters are learned.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ def torch_module(function: Function, **parameters: Any) -> Any:
 
 
 def torch_operator(function: Function, arguments: str | None = None) -> Any:
-    """A Slang function as an operator of PyTorch, which ``torch.compile`` does not look into and does not break at.
+    """Make an operator of PyTorch of a Slang function; ``torch.compile`` keeps it whole in its graph.
 
     Parameters
     ----------

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class AutogradCall:
-    """A call whose arguments require gradients: what a function's calls go through then.
+    """A call of a Slang function whose arguments require gradients; it takes a PreparedCall's place.
 
     Its gradients are those that ``function.bwds`` computes. Its outputs are the result and what goes to ``out``
     parameters, where the tensors that were passed become part of the graph.
@@ -59,19 +59,19 @@ class AutogradCall:
         # By the arguments that get gradients, and how the gradient of the result lies.
         self._backward: dict[Any, Backward] = {}
 
-    # Which calls it serves, the gradients that are asked for say too.
+    # The one check of all arguments (``PointerCall.guarded``) does not see which of them require gradients.
     guards = False
 
     def run(self, values: tuple[Any, ...]) -> Any:
-        """Run it on arguments of the signature it was made for."""
+        """Run the call on arguments of the signature it was made for."""
         return self._applied(None, values)
 
     def run_on(self, stream: Stream, values: tuple[Any, ...]) -> Any:
-        """As ``run``; the gradients are computed on that stream too."""
+        """Run the call on a stream; the gradients are computed on that stream too."""
         return self._applied(stream, values)
 
     def bound_to(self, values: tuple[Any, ...], stream: Any) -> Any:
-        """Refused.
+        """Refuse to bind the call to values.
 
         Raises
         ------
@@ -82,7 +82,7 @@ class AutogradCall:
 
     @property
     def returns_host_data(self) -> bool:
-        """As of a prepared call, which asks for it before it is recorded.
+        """Refuse to be part of a command list, which asks for this before it records a call.
 
         Raises
         ------
@@ -94,7 +94,7 @@ class AutogradCall:
         )
 
     def forward(self, stream: Stream | None, values: tuple[Any, ...], uniforms: tuple[Any, ...]) -> Any:
-        """Run the function; autograd does not look. Returns its outputs, one by itself."""
+        """Run the function without autograd. Returns its outputs: one by itself, several as a tuple."""
         call = self._forward
         if call is None:
             args, named = self._split(values)
@@ -116,7 +116,7 @@ class AutogradCall:
         grads: tuple[torch.Tensor, ...],
         wanted: tuple[int, ...],
     ) -> list[torch.Tensor]:
-        """The gradients of the values at those places, from those of the outputs."""
+        """Compute the gradients of the values at the ``wanted`` places, from those of the outputs."""
         # Hooks may bring saved tensors back in another layout than the call had.
         key = wanted, *[signature(t) for t in (*grads, *values) if isinstance(t, torch.Tensor)]
         found = self._backward.get(key)
@@ -143,7 +143,7 @@ class AutogradCall:
                     f"{self._sig}: an argument requires a gradient, and what goes to an 'out' parameter then goes to "
                     "a torch tensor; pass one, or call within torch.no_grad()."
                 )
-            # What autograd itself would say once they are written.
+            # Autograd refuses it too, but only once the kernel has written to them.
             if given[k]._is_view() and len(self.outs) + self.returns > 1:
                 raise BindError(
                     f"{self._sig}: of several outputs none may be a view of a torch tensor; pass tensor.clone(), or "
@@ -156,7 +156,7 @@ class AutogradCall:
 
 
 def autograd_call(function: Function, args: tuple[Any, ...], names: tuple[str, ...]) -> AutogradCall:
-    """A call in PyTorch's graph, checked as far as it can be before it runs.
+    """Make a call for PyTorch's graph, checked as far as it can be before it runs.
 
     Parameters
     ----------

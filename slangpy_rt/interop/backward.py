@@ -87,7 +87,7 @@ class Backward:
         uniforms: tuple[Any, ...],
         grads: tuple[torch.Tensor, ...],
     ) -> list[torch.Tensor]:
-        """The gradients of the wanted arguments."""
+        """Compute the gradients of the wanted arguments."""
         device = self._device
         device.check_open()
         if self._sources is not None and stream is None:
@@ -112,9 +112,10 @@ class Backward:
         return [self._brought(g) if isinstance(g, Tensor) else g for g in gradients]
 
     def _find_sources(self, values: tuple[Any, ...], grads: tuple[torch.Tensor, ...]) -> tuple[int, ...] | None:
-        """Which of values, gradients of outputs and new gradients each address of the block is, by a trial.
+        """Find which tensor each address in the argument block is, by packing small numbers in place of addresses.
 
-        None if the block holds anything else.
+        The tensors are counted through values, gradients of outputs and new gradients. None if the block holds
+        anything else.
         """
         many = len(values)
         places = range(1, 1 + many + len(grads) + len(self._wanted))
@@ -142,7 +143,7 @@ class Backward:
         return None if block is None else tuple(places.index(address) for address in block)
 
     def _run_in_place(self, values: tuple[Any, ...], grads: tuple[torch.Tensor, ...]) -> list[torch.Tensor]:
-        """As ``run``, where the block is nothing but addresses of tensors."""
+        """Run the derivative where the argument block holds nothing but addresses of tensors."""
         device = self._device
         assert self._sources is not None
         if self._dense:
@@ -157,7 +158,7 @@ class Backward:
         return made
 
     def _brought(self, array: Tensor) -> torch.Tensor:
-        """A gradient from where the device works to where the tensors lie."""
+        """Copy a gradient from the device to where the tensors lie."""
         if not self._on_gpu:
             return tensor_of(array.numpy())
         out = maker(self._device, array.shape, array.layout.numpy_dtype, True)()
@@ -169,7 +170,7 @@ class Backward:
     def _arrays(
         self, values: tuple[Any, ...], grads: tuple[torch.Tensor, ...]
     ) -> tuple[list[Any], Tensor | None, list[Any], Any]:
-        """The values as Tensors with gradients, the result, the gradients that were made, and what has to be kept."""
+        """Make Tensors of a call's values; returns them, the result, the new gradients, and what has to be kept."""
         if self._dense:
             grads = tuple([grad.contiguous() for grad in grads])
         seen, made = list(values), []
@@ -197,7 +198,7 @@ class Backward:
         return seen, result, made, grads
 
     def _seen(self, place: int, value: torch.Tensor) -> Tensor:
-        """A value as a Tensor whose layout says that it carries gradients; of an output, its gradient."""
+        """Return a value, or the gradient of an output, as a Tensor whose layout says that it carries gradients."""
         device, layout = self._device, self._layouts.get(place)
         if layout is not None and self._in_place:
             return Tensor.of(layout, device.placeholder, value.data_ptr())
@@ -216,7 +217,7 @@ class Backward:
         return Tensor.of(layout, plain.buffer, plain.address)
 
     def _gradient(self, place: int, value: torch.Tensor) -> tuple[Any, Tensor]:
-        """New memory for a gradient: as it is returned, and as a Tensor."""
+        """Make memory for a gradient; returns it as the caller gets it, and as a Tensor."""
         device, layout = self._device, self._gradients[place]
         if not self._in_place:
             array = Tensor(device, layout.element, layout.shape)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class Bridge:
-    """Between a Vulkan device and PyTorch's tensors on one CUDA GPU.
+    """Copies between a Vulkan device and PyTorch's tensors on one CUDA GPU.
 
     Attributes
     ----------
@@ -45,7 +45,7 @@ class Bridge:
         self.index = index
 
     def send(self, value: torch.Tensor) -> Tensor:
-        """A tensor's copy on the Vulkan device."""
+        """Copy a tensor to the Vulkan device."""
         check_plain(value)
         element = element_of(value)
         array = Tensor(self._device, element, tuple(value.shape))
@@ -71,11 +71,11 @@ class Bridge:
         self._device.order.drop_done()
 
     def close(self) -> None:
-        """Close CUDA's side."""
+        """Close the CUDA device that the copies go through."""
         self._cuda.close()
 
     def _seen(self, array: Tensor, written: bool) -> torch.Tensor:
-        """The same memory for PyTorch, whose stream waits for the Vulkan device's work on it."""
+        """Make a tensor of PyTorch in an array's memory; its stream waits for the Vulkan device's work on it."""
         seen = array.share(self._cuda)
         lane = self._lane()
         self._cuda.order.order_use(lane, (seen.buffer,), (written,))
@@ -102,7 +102,7 @@ class StagedFeed(Feed):
         self.brings = int(self.returns)
 
     def partial(self) -> StagedFeed:
-        """The same for a tensor of which the kernel writes a part."""
+        """Return a feed like this for a tensor of which the kernel writes a part."""
         whole = copy.copy(self)
         whole._access = "inout"
         return whole
@@ -126,7 +126,7 @@ class StagedFeed(Feed):
 
 
 def bridge_of(device: DeviceCore, value: torch.Tensor) -> Bridge:
-    """What leads from a tensor's GPU to a Vulkan device; made when it is first asked for.
+    """Return the bridge between a tensor's GPU and a Vulkan device; the first call makes it.
 
     Raises
     ------
@@ -136,12 +136,14 @@ def bridge_of(device: DeviceCore, value: torch.Tensor) -> Bridge:
     with device.order.lock:
         found = device.once("bridge", partial(_opened, device, value.device.index), Bridge.close)
     if found.index != value.device.index:
-        raise BindError(f"{tensor_in_words(value)}; {device!r} works on GPU {found.index}.")
+        raise BindError(
+            f"{tensor_in_words(value)}; {device!r} works on GPU {found.index}. Use tensor.to('cuda:{found.index}')."
+        )
     return found
 
 
 def bridge_on(device: DeviceCore) -> Bridge:
-    """What ``bridge_of`` made for a device earlier."""
+    """Return the bridge that ``bridge_of`` made for a device earlier."""
     return device.once("bridge", _missing)
 
 

@@ -1,4 +1,4 @@
-"""Devices that work where PyTorch works."""
+"""Opening a device that works where PyTorch works."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from slangpy_rt.device import Device
 
 
 def torch_device(type: str, options: dict[str, Any]) -> Device:
-    """As ``slangpy_rt.create_torch_device``."""
+    """Open a device for ``slangpy_rt.create_torch_device``."""
     given = options.pop("index", None)
     name, index = named(type, 0 if given is None else given)
     index = -1 if given is None and ":" not in type else index

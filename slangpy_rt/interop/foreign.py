@@ -36,10 +36,10 @@ if TYPE_CHECKING:
 
 
 class ForeignAdapter(Adapter):
-    """What values of one type of another library are to a call."""
+    """Says how a call takes arrays of one type of another library."""
 
     def __call__(self, value: Any) -> Any:
-        """The array's memory, of the host.
+        """Return the array's host memory as a NumPy array.
 
         Raises
         ------
@@ -49,7 +49,7 @@ class ForeignAdapter(Adapter):
         return as_numpy(value)
 
     def on(self, device: DeviceCore, value: Any) -> Any:
-        """A NumPy array, or a Tensor of the device that the array lies on, in the same memory.
+        """Return a NumPy array, or a Tensor of the device that the array lies on, in the same memory.
 
         Raises
         ------
@@ -65,7 +65,7 @@ class ForeignAdapter(Adapter):
         return Tensor.of(layout, device.placeholder, found.address)
 
     def signature(self, value: Any) -> Any:
-        """What tells calls apart; like no other for what ``on`` refuses, which knows how to say it."""
+        """Return what tells calls apart; an array that ``on`` refuses is like no other, so that ``on`` is asked."""
         try:
             kind, index = place_of(value)
             array = as_numpy(value) if kind in HOST else None
@@ -82,7 +82,7 @@ class ForeignAdapter(Adapter):
         return type(value), index, told["typestr"], told["shape"], told.get("strides"), *place
 
     def feed(self, device: DeviceCore, value: Any, access: str) -> Feed | None:
-        """How it reaches the kernel; None for host memory.
+        """Return the feed that passes an array to the kernel; None for host memory.
 
         Raises
         ------
@@ -103,7 +103,7 @@ class ForeignAdapter(Adapter):
         return CapsuleFeed(device, memory_of(device, value))
 
     def check_writable(self, value: Any) -> None:
-        """Refuse what must not be changed, where it would be written to.
+        """Refuse an array that must not be changed, where it would be written to.
 
         Raises
         ------
@@ -125,7 +125,7 @@ class InterfaceFeed(Feed):
 
     def __init__(self, device: DeviceCore) -> None:
         self._placeholder = device.placeholder
-        # One of its own: of two arrays with one function, both are taken to be on one stream.
+        # A new partial for each feed: feeds with the same function are taken to be on the same stream.
         self.streams = (partial(_stream_of),)
 
     def pack(self, value: Any, block: list[Any], buffers: list[Buffer]) -> None:

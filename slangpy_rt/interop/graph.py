@@ -1,4 +1,4 @@
-"""Slang functions in PyTorch's graph of operations, as its own kind of function."""
+"""Slang functions in PyTorch's autograd graph, as ``torch.autograd.Function``."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class Apply(torch.autograd.Function):
     def backward(ctx: Any, *grads: torch.Tensor) -> tuple[Any, ...]:
         if not torch.is_grad_enabled():
             return _backward(ctx, grads)
-        # A graph of the backward pass is made: whoever comes back to here is told. torch's once_differentiable looks
-        # at ``grad`` alone, and would let gradients pass for constants that depend on the saved tensors.
+        # With create_graph=True torch may differentiate this pass again, and _Once raises then. torch's own
+        # once_differentiable looks at ``grads`` alone: a gradient of the saved tensors would pass for a constant.
         with torch.no_grad():
             found = _backward(ctx, grads)
         return tuple([None if g is None else _Once.apply(g, *grads, *ctx.saved_tensors) for g in found])  # type: ignore[no-untyped-call]

@@ -55,12 +55,12 @@ class SlangModule(torch.nn.Module):
         return self._function(*args, **named, **dict(self.named_parameters(recurse=False)))
 
     def extra_repr(self) -> str:
-        """The function, in the module's repr."""
+        """Return the function's signature, which the module's repr shows."""
         return self._function.signature
 
 
 def operator_of(function: Function, arguments: str | None) -> Any:
-    """A function as an operator of PyTorch; see ``slangpy_rt.torch_operator``."""
+    """Make an operator of PyTorch of a function; see ``slangpy_rt.torch_operator``."""
     _check_function("torch_operator", function)
     if arguments is not None and not (isinstance(arguments, str) and _SCHEMA.fullmatch(arguments)):
         raise BindError(
@@ -84,7 +84,7 @@ def operator_of(function: Function, arguments: str | None) -> Any:
         return out
 
     def fake(*args: Any) -> torch.Tensor:
-        # Of tensors without contents: shapes and types say what comes out.
+        # torch passes tensors without contents; their shapes and types give those of the result.
         models = [np.empty(tuple(map(int, a.shape)), _numpy_of(a)) if k in tensors else a for k, a in enumerate(args)]
         shape, dtype = callee.result_of(tuple(models))
         first = args[tensors[0]] if tensors else None

@@ -22,7 +22,7 @@ def check_places(where: str, values: Sequence[Any]) -> None:
     Raises
     ------
     BindError
-        Then.
+        If they do.
     """
     places = list(dict.fromkeys(str(v.device) for v in values if isinstance(v, torch.Tensor)))
     if len(places) > 1:
@@ -32,7 +32,7 @@ def check_places(where: str, values: Sequence[Any]) -> None:
 
 
 def as_tensors(where: str, device: DeviceCore, values: Sequence[Any]) -> tuple[Any, ...]:
-    """Arguments as the backward pass sees them: tensors of PyTorch as Tensors, not converted.
+    """Return the arguments of a backward pass, each tensor of PyTorch as a Tensor of its own element type.
 
     Raises
     ------
@@ -44,7 +44,7 @@ def as_tensors(where: str, device: DeviceCore, values: Sequence[Any]) -> tuple[A
 
 
 def as_tensor(device: DeviceCore, value: torch.Tensor) -> Tensor:
-    """A tensor as one of a device: its own memory where the device works there, else a copy of host memory.
+    """Return a tensor as a Tensor of a device: in its own memory where the device works there, else as a copy.
 
     Raises
     ------

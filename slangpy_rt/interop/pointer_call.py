@@ -27,7 +27,7 @@ class PointerCall(PreparedCall):
         self._guarded: Callable[[tuple[Any, ...]], Any] | None = None
 
     def run(self, values: tuple[Any, ...], launch: Callable[..., None] | None = None) -> Any:
-        """As ``PreparedCall.run``."""
+        """Run the call on values of its signature, as ``PreparedCall.run`` does."""
         if launch is not None:
             return super().run(values, launch)
         out = None
@@ -57,7 +57,7 @@ class PointerCall(PreparedCall):
     def guarded(
         self, values: tuple[Any, ...], failed: Callable[[tuple[Any, ...]], Any] | None
     ) -> Callable[[tuple[Any, ...]], Any] | None:
-        """A runner guarded by one check of all arguments, which are to be like these; MISS if the check fails.
+        """Return a function that runs the call on arguments like these after one check of them; MISS if it fails.
 
         None where there is no such check. A runner that ``failed`` on these values is not returned again.
         """
@@ -111,7 +111,7 @@ class PointerCall(PreparedCall):
     def _launch_apart(
         self, launch: Callable[..., None], found: list[Place], places: list[Any], values: tuple[Any, ...]
     ) -> None:
-        """Launch it on arrays at these addresses, some of them copied before."""
+        """Launch the call on arrays at these addresses, some of them copied before."""
         assert self._conflicts is not None
         buffers: list[Buffer] = [self._device.placeholder] * len(values)
         for dispatch in self._conflicts.copies(found, places, buffers):

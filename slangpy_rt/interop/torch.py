@@ -31,17 +31,17 @@ if TYPE_CHECKING:
 
 
 class TorchAdapter(Adapter):
-    """What a tensor is to a call: a NumPy array, or a Tensor of the device that it lies on."""
+    """Says how a call takes a torch tensor: as a NumPy array, or as a Tensor of the device that it lies on."""
 
     takes_results = True
     signature = staticmethod(signature)
 
     def result_kind(self, value: torch.Tensor) -> str:
-        """What kind of result it asks for."""
+        """Return the kind of result that a tensor asks for."""
         return "torch_gpu" if value.is_cuda else "torch"
 
     def __call__(self, value: torch.Tensor) -> np.ndarray[Any, Any]:
-        """Its memory, of the host.
+        """Return a tensor's host memory as a NumPy array.
 
         Raises
         ------
@@ -51,12 +51,12 @@ class TorchAdapter(Adapter):
         return on_host(value)
 
     def on(self, device: DeviceCore, value: torch.Tensor) -> Any:
-        """Its memory as a call on a device finds it.
+        """Return a tensor's memory as a call on a device takes it.
 
         Raises
         ------
         BindError
-            As above, or if it lies where the device does not work.
+            As ``__call__``, or if it lies where the device does not work.
         """
         if not value.is_cuda and not (value.dtype == torch.bfloat16 and lies_on(device, value)):
             return on_host(value)
@@ -64,7 +64,7 @@ class TorchAdapter(Adapter):
         return placed(device, value)
 
     def feed(self, device: DeviceCore, value: torch.Tensor, access: str) -> Feed:
-        """How its memory reaches a kernel."""
+        """Return the feed that passes a tensor's memory to a kernel."""
         if value.is_cuda and isinstance(device.backend, ExportsMemory):
             from slangpy_rt.interop.bridge import StagedFeed
 
@@ -74,15 +74,15 @@ class TorchAdapter(Adapter):
     def result_maker(
         self, device: DeviceCore, shape: tuple[int, ...], dtype: np.dtype[Any], kind: str
     ) -> Callable[[], torch.Tensor]:
-        """What makes new tensors for a result, where the arguments lie or else in host memory."""
+        """Return a function that makes tensors for a result, where the arguments lie or else in host memory."""
         return maker(device, shape, dtype, kind == "torch_gpu")
 
     def asks_for_autograd(self, value: torch.Tensor) -> bool:
-        """Whether a call on it has to be differentiable; part of its signature."""
+        """Whether a call on a tensor has to be differentiable; part of its signature."""
         return value.requires_grad and torch.is_grad_enabled()
 
     def call_for_autograd(self, function: Any, args: tuple[Any, ...], names: tuple[str, ...]) -> Any:
-        """A call in PyTorch's graph, checked as far as it can be before it runs."""
+        """Make a call for PyTorch's graph, checked as far as it can be before it runs."""
         from slangpy_rt.interop.autograd import autograd_call
 
         return autograd_call(function, args, names)

@@ -27,7 +27,7 @@ _POOLED_BYTES = 1 << 20
 
 
 def signature(value: torch.Tensor) -> tuple[Any, ...]:
-    """What tells calls apart; looked at without making an array of it, which takes 2 us."""
+    """Return what tells calls on tensors apart, without making an array of the tensor, which takes 2 us."""
     autograd = value.requires_grad and torch.is_grad_enabled()
     try:
         # Of dense tensors the shape says it all, and a bool is hashed faster than a tuple.
@@ -40,7 +40,7 @@ def signature(value: torch.Tensor) -> tuple[Any, ...]:
 
 
 def on_host(value: torch.Tensor) -> np.ndarray[Any, Any]:
-    """A tensor's memory, of the host.
+    """Return a tensor's host memory as a NumPy array.
 
     Raises
     ------
@@ -62,7 +62,7 @@ def refuse_autograd(value: torch.Tensor) -> None:
     Raises
     ------
     BindError
-        Then.
+        If it requires a gradient while gradients are recorded.
     """
     if value.requires_grad and torch.is_grad_enabled():
         raise BindError(
@@ -90,7 +90,7 @@ def lies_on(device: DeviceCore, value: torch.Tensor) -> bool:
 
 
 def placed(device: DeviceCore, value: torch.Tensor) -> Tensor:
-    """A tensor on a GPU as one of a device: in its own memory, or on Vulkan a copy.
+    """Return a tensor on a GPU as a Tensor of a device: in its own memory, or on Vulkan a copy.
 
     Raises
     ------
@@ -106,7 +106,7 @@ def placed(device: DeviceCore, value: torch.Tensor) -> Tensor:
 
 
 def in_place(device: DeviceCore, value: torch.Tensor) -> Tensor:
-    """A tensor's memory as a Tensor of the device that works there; nothing keeps it.
+    """Return a tensor's memory as a Tensor of the device that works there; nothing keeps it.
 
     Raises
     ------
@@ -123,17 +123,18 @@ def in_place(device: DeviceCore, value: torch.Tensor) -> Tensor:
 
 @functools.cache
 def current_stream(index: int) -> Callable[[Any], int]:
-    """What finds the stream that PyTorch works on just then, on a GPU, whatever it is given."""
+    """Return a function that finds PyTorch's current stream on a GPU; it ignores its argument."""
     # 0.1 us; torch.cuda.current_stream takes 2.
     found = torch._C._cuda_getCurrentRawStream
     return lambda value: found(index)
 
 
 def alike(values: tuple[torch.Tensor, ...]) -> Callable[..., bool] | None:
-    """What tells whether as many tensors have the types, shapes, strides and places of these, and need no gradients.
+    """Return a function that tells whether tensors are like these, and need no gradients.
 
-    It does not look at addresses. None where it would not do, and where this version of torch has none: it is what
-    compiled models look at before each call (``torch._C._dynamo.guards``).
+    It compares types, shapes, strides and places, and does not look at addresses. None where that is not enough, and
+    where this version of torch has none: it is what compiled models look at before each call
+    (``torch._C._dynamo.guards``).
     """
     # What it looks at says nothing of ``no_grad``, and one tensor in two places is never like itself.
     if any(v.requires_grad for v in values) or len(set(map(id, values))) < len(values):
@@ -150,7 +151,7 @@ def alike(values: tuple[torch.Tensor, ...]) -> Callable[..., bool] | None:
 
 
 def tensor_of(array: np.ndarray[Any, Any]) -> torch.Tensor:
-    """A NumPy array's memory as a tensor."""
+    """Return a NumPy array's memory as a tensor."""
     found: torch.Tensor = torch.from_numpy(array)
     return found
 
@@ -158,7 +159,7 @@ def tensor_of(array: np.ndarray[Any, Any]) -> torch.Tensor:
 def maker(
     device: DeviceCore, shape: tuple[int, ...], dtype: np.dtype[Any], there: bool
 ) -> Callable[[], torch.Tensor]:
-    """What makes new tensors for a result, in host memory or ``there``, on the GPU of a device.
+    """Return a function that makes tensors for a result, in host memory or ``there``, on the GPU of a device.
 
     Raises
     ------

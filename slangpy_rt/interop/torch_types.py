@@ -12,7 +12,7 @@ from slangpy_rt.core.errors import BindError, UnsupportedError
 
 
 def element_of(value: torch.Tensor) -> Any:
-    """The Slang type of a tensor's elements.
+    """Return the Slang type of a tensor's elements.
 
     Raises
     ------
@@ -21,7 +21,9 @@ def element_of(value: torch.Tensor) -> Any:
     """
     found = _ELEMENTS.get(value.dtype)
     if found is None:
-        raise BindError(f"{tensor_in_words(value)}, an element type that arrays do not have.")
+        raise BindError(
+            f"{tensor_in_words(value)}, an element type that arrays do not have; convert it with tensor.to(...)."
+        )
     return found
 
 
@@ -31,14 +33,14 @@ def check_plain(value: torch.Tensor) -> None:
     Raises
     ------
     BindError
-        Of sparse ones, and of those that are to be negated.
+        If the tensor is sparse, or marked to be negated when it is read.
     """
     if value.layout is not torch.strided or value.is_neg():
         raise BindError(f"{tensor_in_words(value)}, whose memory does not hold its values; pass a dense copy of it.")
 
 
 def dtype_of(dtype: np.dtype[Any]) -> torch.dtype:
-    """PyTorch's name of a NumPy dtype.
+    """Return PyTorch's type of a NumPy dtype.
 
     Raises
     ------
@@ -52,7 +54,7 @@ def dtype_of(dtype: np.dtype[Any]) -> torch.dtype:
 
 
 def tensor_in_words(value: torch.Tensor) -> str:
-    """A tensor in a few words, for messages."""
+    """Describe a tensor in a few words, for messages."""
     return f"a torch tensor of {value.dtype} and shape {tuple(value.shape)} on {value.device}"
 
 

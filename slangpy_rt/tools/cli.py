@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 import slangpy_rt as spy
-from slangpy_rt.backends import REGISTRY
+from slangpy_rt.backends import names
 from slangpy_rt.core.cache_entry import EntryInfo
 from slangpy_rt.core.checks import path
 from slangpy_rt.core.config import CONFIG
@@ -113,7 +113,7 @@ def _parser() -> argparse.ArgumentParser:
     explain = command(commands, "explain", _explain, "show the kernel that a call would run")
     explain.add_argument("file", type=Path, metavar="FILE", help="a Slang file")
     explain.add_argument("function", metavar="FUNCTION")
-    explain.add_argument("--device", default="automatic", choices=["automatic", *REGISTRY])
+    explain.add_argument("--device", default="automatic", choices=["automatic", *names()])
     explain.add_argument(
         "--args",
         nargs="*",
@@ -131,8 +131,8 @@ def _parser() -> argparse.ArgumentParser:
     demo = command(commands, "demo", _demo, "run a photograph and two renders on every device")
     demo.add_argument("--size", type=_size, default=1024, help="pixels along a side of the renders (%(default)s)")
     demo.add_argument("--out", type=Path, default=Path("slangpy_rt_demo"), help="for the pictures (%(default)s)")
-    names = [name for name in REGISTRY if name != "null"]
-    demo.add_argument("--device", nargs="+", choices=names, help="all that are here, if not given")
+    shown = [name for name in names() if name != "null"]
+    demo.add_argument("--device", nargs="+", choices=shown, help="all that are here, if not given")
     return parser
 
 

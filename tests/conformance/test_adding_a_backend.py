@@ -16,7 +16,7 @@ ROOT = Path(__file__).parent.parent.parent
 PAGE = ROOT / "docs" / "adding-a-backend.md"
 # What a newcomer runs first.
 FIRST = ("test_calls", "test_clear", "test_command_lists", "test_streams")
-# Not among them are those that start processes of their own, which do not know the example's name.
+# Those that start processes of their own are among them, since these have to know the example's name too.
 MORE = (
     "test_async",
     "test_bits",
@@ -24,7 +24,10 @@ MORE = (
     "test_broadcast",
     "test_buffers",
     "test_conversion",
+    "test_exit",
+    "test_interrupts",
     "test_lifetime",
+    "test_printf",
 )
 
 

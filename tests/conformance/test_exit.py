@@ -37,7 +37,7 @@ float add(float a, float b) { return a + b; }
 
 def load(device):
     # What a GPU has no trouble with takes a processor long.
-    loops = 100 if device.name == "cpu" or "llvmpipe" in device.info else 100_000
+    loops = 100 if device.backend.target.format == "cpp" or "llvmpipe" in device.info else 100_000
     return spy.Module.load_from_source(device, "test_exit", SLANG, defines={"LOOPS": loops})
 
 def recorded(module, x, calls=10):

@@ -35,7 +35,7 @@ def test_within_what_is_documented(device: spy.Device, name: str, pytestconfig: 
         assert not over, f"times as far off as allowed: {over}"
     else:
         # Functions of float and half are as exact as the library of the GPU makes them.
-        slack = 1 if name not in ("half", "float") or device.name == "cpu" else 2
+        slack = 1 if name not in ("half", "float") or device.backend.target.format == "cpp" else 2
         off = {key: float(_intrinsics.difference(*pair).max()) for key, pair in found.items()}
         over = {key: (off[key], table[key]) for key in off if off[key] > slack * _intrinsics.bound(table[key])}
         assert not over, f"units in the last place, and what the document promises: {over}"

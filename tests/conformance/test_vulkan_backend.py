@@ -213,6 +213,39 @@ def test_barriers_come_only_where_buffers_conflict(
     assert len(seen) == 5
 
 
+def test_an_upload_that_begins_a_command_buffer_comes_before_a_launch(
+    backend: VulkanBackend, launch: Launch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    n = 1 << 14
+    a, b, r = (put(backend, np.ones(n, np.float32)) for _ in range(3))
+    backend.sync_all()
+    # Argument blocks and uploads of a command buffer take a part of the ring: sixteen such uploads fill it.
+    for _ in range(16):
+        backend.upload(b, 0, memoryview(np.zeros(n, np.float32)))
+    backend.upload(a, 0, memoryview(np.full(n, 2, np.float32)))
+    assert backend.queue.value > 0 and backend.queue._pending == 1
+    seen = count_barriers(backend, monkeypatch)
+    launch(a, b, r, 1.0)
+    assert len(seen) == 1
+    assert (get(backend, r) == 2).all()
+
+
+def test_a_launch_that_writes_what_a_copy_reads_comes_after_it(
+    backend: VulkanBackend, launch: Launch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    n = 64
+    a, b, src, dst = (put(backend, np.full(n, k, np.float32)) for k in range(4))
+    backend.sync_all()
+    seen = count_barriers(backend, monkeypatch)
+    launch(a, b, dst, 1.0)
+    backend.queue.copy(dst, 0, src, 0, 4 * n)
+    assert len(seen) == 1  # dst was written
+    launch(a, b, src, 1.0)
+    assert len(seen) == 2  # src was read
+    assert (get(backend, dst) == 2).all()
+    assert (get(backend, src) == 1).all()
+
+
 def test_submission_waits_for_64_commands_or_for_somebody(
     backend: VulkanBackend, launch: Launch, monkeypatch: pytest.MonkeyPatch
 ) -> None:

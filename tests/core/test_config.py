@@ -14,6 +14,7 @@ from slangpy_rt.core.config import CONFIG, Config, read_config
 def test_silence_gives_defaults() -> None:
     assert read_config({}) == Config(
         device=None,
+        backends={},
         cache_dir=None,
         cache_size=1 << 30,
         debug=0,
@@ -31,6 +32,7 @@ def test_silence_gives_defaults() -> None:
 def test_every_variable_is_read() -> None:
     env = {
         "SLANGPY_RT_DEVICE": "cpu",
+        "SLANGPY_RT_BACKENDS": "mine=my.package:Mine, other=there:Other,",
         "SLANGPY_RT_CACHE_DIR": "/cache",
         "SLANGPY_RT_CACHE_SIZE": "1000",
         "SLANGPY_RT_DEBUG": "3",
@@ -43,8 +45,9 @@ def test_every_variable_is_read() -> None:
         "SLANGPY_RT_THREADS": "6",
         "PATH": "/bin",
     }
+    backends = {"mine": "my.package:Mine", "other": "there:Other"}
     assert read_config(env) == Config(
-        "cpu", "/cache", 1000, 3, 1, "/edited", "/lib/libslang.so", "/bin/python3", 7, "zig", 6, "/bin"
+        "cpu", backends, "/cache", 1000, 3, 1, "/edited", "/lib/libslang.so", "/bin/python3", 7, "zig", 6, "/bin"
     )
 
 
@@ -66,3 +69,12 @@ def test_a_number_that_is_none(name: str) -> None:
 def test_the_configuration_is_frozen() -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
         CONFIG.debug = 5  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("text", ["mine", "=x:Y", "mine=", "mine=x:Y,other"])
+def test_backends_without_a_place(text: str) -> None:
+    with pytest.raises(ValueError) as caught:
+        read_config({"SLANGPY_RT_BACKENDS": text})
+    wrong = text.rpartition(",")[2]
+    message = f"environment variable SLANGPY_RT_BACKENDS: expected name=module:Class, got {wrong!r}"
+    assert str(caught.value) == message

@@ -36,7 +36,7 @@ _CACHE_LIMIT = 1 << 30
 
 
 class CpuBackend(Backend, Records, ZeroCopy):
-    """All cores of this machine."""
+    """A device that runs kernels on all cores of this machine."""
 
     name = "cpu"
     queue: CpuQueue
@@ -148,7 +148,7 @@ class CpuBackend(Backend, Records, ZeroCopy):
 
 
 class CpuBuffer(Buffer):
-    """Host memory, which its chunk keeps."""
+    """A buffer in host memory, which its chunk keeps."""
 
     __slots__ = ()
 

@@ -25,7 +25,7 @@ _FLAGS = (
 
 
 def toolchain() -> str:
-    """Everything besides the source that changes a library; starts no compiler."""
+    """Describe everything besides the source that changes a library; starts no compiler."""
     command = find_compiler()
     if command is None:
         return "no compiler"
@@ -68,7 +68,7 @@ def compile_library(code: bytes, prelude: Prelude) -> bytes:
 
 
 def find_compiler() -> list[str] | None:
-    """The command of a C++ compiler, its program as an absolute path, or None."""
+    """Find the command of a C++ compiler, its program as an absolute path; None if there is none."""
     asked = [CONFIG.cxx] if CONFIG.cxx else ["g++", "clang++", "c++", "zig"]
     for name in asked:
         if name == "zig":
@@ -84,12 +84,15 @@ def find_compiler() -> list[str] | None:
 
 
 def _machine_flags(command: list[str]) -> list[str]:
-    """Flags for this processor; zig also needs to be told to leave its C++ runtime out."""
+    """Return flags for this processor; zig also needs to be told to leave its C++ runtime out."""
     return ["-march=native", *(["-nostdlib++"] if command[1:] else [])]
 
 
 def _zig_caches(folder: str) -> dict[str, str]:
-    """Caches of our own: zig builds its C library once (8 s), and fails where it finds no home directory."""
+    """Return variables that name caches of our own.
+
+    zig builds its C library once (8 s), and fails where it finds no home directory.
+    """
     from platformdirs import user_cache_path
 
     shared = user_cache_path("slangpy_rt") / "zig"
@@ -101,7 +104,7 @@ def _zig_caches(folder: str) -> dict[str, str]:
 
 
 def _cpu_identity() -> str:
-    """What -march=native depends on, so that a kernel built elsewhere is not run here."""
+    """Return what -march=native depends on, so that a kernel built elsewhere is not run here."""
     if sys.platform == "linux":
         with Path("/proc/cpuinfo").open("rb") as file:
             lines = file.read(8192).split(b"\n\n")[0].splitlines()

@@ -21,7 +21,7 @@ _MARK = b"using namespace SLANG_PRELUDE_NAMESPACE;\n#endif\n"
 
 
 class Prelude:
-    """The header of one process, in a folder that goes with it."""
+    """The compiled prelude of one process, in a folder that is removed with this object."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -31,7 +31,7 @@ class Prelude:
         self._remove: Callable[[], Any] | None = None
 
     def without(self, code: bytes, command: Sequence[str], flags: Sequence[str]) -> tuple[bytes, list[str]]:
-        """C++ text that includes the compiled prelude, and the flags for that; elsewhere the text as it is."""
+        """Return C++ text that includes the compiled prelude, and the flags for it; else the text as it is."""
         text, mark, rest = code.partition(_MARK)
         if not mark or len(command) > 1 or not Path(command[0]).name.startswith("g++"):
             return code, []

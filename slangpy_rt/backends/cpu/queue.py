@@ -19,7 +19,7 @@ _chain, _starmap, _takewhile = itertools.chain, itertools.starmap, itertools.tak
 
 
 class CpuQueue(Queue):
-    """Work that is done when the call returns.
+    """A queue whose work is done when the call returns.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ class CpuQueue(Queue):
             if count <= PROBE or self._alone:
                 self._run(kernel, count, args)  # type: ignore[arg-type]
                 return
-            # Gone until its end: after an interrupt, one that was used is not taken again.
+            # Taken out until the launch ends, so that after an interrupt a used one is not taken again.
             sharing, self._sharing = self._sharing or self._threads.sharing(kernel), None  # type: ignore[arg-type]
             kept = sharing.kept
             kept[0], kept[1] = kernel, args
@@ -68,7 +68,7 @@ class CpuQueue(Queue):
                 step()
 
     def close(self) -> None:
-        """Run nothing any more; with the turn."""
+        """Launch nothing any more; the caller holds the turn."""
         self.closed = True
         self._sharing = None
 

@@ -15,7 +15,7 @@ _SMALL = 1024
 
 
 class CpuRecording(Recording):
-    """Launches, small ones that follow each other as one table.
+    """A recording in which small launches that follow each other are one table.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ class _Range(ctypes.Structure):
 
 
 def _table(dispatches: list[Dispatch]) -> tuple[Any, Callable[[], None]]:
-    """A table of kernels that run one after the other, and the foreign call that runs them."""
+    """Make a table of kernels that run one after the other; returns it and the foreign call that runs them."""
     table = (_Range * len(dispatches))(*map(_range_of, dispatches))
     run_list = dispatches[0].kernel.run_list  # type: ignore[attr-defined]
     call = functools.partial(run_list, ctypes.addressof(table), len(dispatches))

@@ -16,7 +16,7 @@ _CALL = methodcaller("__call__")
 
 
 class Threads:
-    """All threads of one device, started when a launch is first worth sharing; they end with this.
+    """All threads of one device, started when a launch is first worth sharing; they end with this object.
 
     Attributes
     ----------
@@ -34,14 +34,14 @@ class Threads:
         self._closed = False
 
     def sharing(self, kernel: CpuKernel) -> Sharing:
-        """What shares one launch, by the code of a kernel's library."""
+        """Return the state of one shared launch, which runs by the code of a kernel's library."""
         if self._crew is None:
             apart(self._start)
         assert self._crew is not None
         return Sharing(kernel, self._crew, self.count, self._gate)
 
     def close(self) -> None:
-        """End them; nothing runs any more."""
+        """End the threads; nothing runs any more."""
         with self._lock:
             self._closed = True
             if self._crew is not None:
@@ -57,7 +57,7 @@ class Threads:
 
 
 class Sharing:
-    """What a launch needs that threads share, once.
+    """The state of one launch that threads share.
 
     Attributes
     ----------
@@ -91,7 +91,7 @@ class Sharing:
 
 
 class Work(ctypes.Structure):
-    """A launch that threads share; ``kernel`` keeps its code for those that come late."""
+    """A launch that threads share: ``SharedRange`` in the C++ of ``kernel.py``."""
 
     _fields_ = (
         ("run", ctypes.c_void_p), ("args", ctypes.c_char_p), ("end", ctypes.c_int64), ("chunk", ctypes.c_int64),

@@ -67,7 +67,7 @@ def nvrtc_version() -> str:
 
 
 def _nvrtc() -> Any:
-    """The bindings of NVRTC, with its library found."""
+    """Return the bindings of NVRTC, once its library is found."""
     try:
         from cuda.bindings import nvrtc
 
@@ -81,7 +81,7 @@ def _nvrtc() -> Any:
 
 
 def _header_directory() -> str:
-    """Where cuda_fp16.h and its like are."""
+    """Find the folder of cuda_fp16.h and its like."""
     from cuda import pathfinder
 
     found = pathfinder.find_nvidia_header_directory("cudart")
@@ -94,7 +94,7 @@ def _header_directory() -> str:
 
 
 def nvrtc_toolchain(arch: str) -> str:
-    """What compiles for ``arch``, without loading it."""
+    """Describe what compiles for ``arch``, without loading it."""
     # By file name, because loading NVRTC takes 0.1 s and importing importlib.metadata 0.02.
     wheels = [w.name for p in sys.path for w in Path(p).glob("nvidia_cuda_nvrtc*.dist-info")]
     return f"nvrtc {' '.join(wheels) or nvrtc_version()} {arch} {' '.join(_FLAGS)}"

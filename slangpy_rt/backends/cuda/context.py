@@ -14,13 +14,13 @@ from slangpy_rt.backends.cuda.driver import FFI_CUDA, check, driver
 
 
 def keep_current(owner: Any, context: int, methods: Iterable[str]) -> None:
-    """Have methods of an object, which make ``context`` current, make current again what was so before."""
+    """Wrap methods of an object that make ``context`` current, so that they restore what was current before."""
     for name in methods:
         setattr(owner, name, restoring(getattr(owner, name), context))
 
 
 def restoring(function: Callable[..., Any], context: int) -> Callable[..., Any]:
-    """A function that makes ``context`` current, and afterwards what was so before."""
+    """Wrap a function that makes ``context`` current, so that it restores what was current before."""
     current, make_current, new = driver().cuCtxGetCurrent, driver().cuCtxSetCurrent, FFI_CUDA.new
 
     @functools.wraps(function)
@@ -44,13 +44,13 @@ def enter(context: int) -> None:
 
 
 def current() -> int:
-    """The thread's current context; 0 also where the driver refuses to tell, as in a forked process."""
+    """Return the thread's current context; 0 also where the driver refuses to tell, as in a forked process."""
     found = FFI_CUDA.new("uintptr_t *")
     return 0 if driver().cuCtxGetCurrent(found) else int(found[0])
 
 
 def leave(device: int, context: int) -> None:
-    """Leave no context current that is gone. One that other libraries hold stays: they take it for the GPU."""
+    """Make no context current if the current one is gone; one that other libraries hold stays current for them."""
     cu = driver()
     if current() == context:
         flags, active = FFI_CUDA.new("unsigned int *"), FFI_CUDA.new("int *")

@@ -78,7 +78,7 @@ def open_gpu(index: int) -> Opened:
 
 
 def why_missing() -> str | None:
-    """Why this machine has no such GPU, or None."""
+    """Say why this machine has no such GPU, or return None."""
     try:
         cu = driver()
     except OSError:

@@ -28,7 +28,7 @@ _LOST = {214, 220, 226, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721}
 
 @functools.cache
 def driver() -> Any:
-    """The driver library, opened.
+    """Return the driver library, opened.
 
     Raises
     ------

@@ -19,7 +19,7 @@ _TIMED, _UNTIMED = 0, 2  # CU_EVENT_DEFAULT, CU_EVENT_DISABLE_TIMING
 
 
 class CudaMark(SignallingMark):
-    """An event; it goes back to where it came from with the mark."""
+    """A mark with a CUDA event, which goes back to ``Events`` with the mark."""
 
     __slots__ = ("_events", "held")
 
@@ -86,12 +86,12 @@ class Events:
         self._all: list[int] = []
 
     def require_open(self) -> None:
-        """Raise DeviceError once they are destroyed, or about to be."""
+        """Raise DeviceError once the events are destroyed, or about to be."""
         if self._closed:
             raise DeviceError("device cuda: this device is closed; open a new one.")
 
     def ask(self, function: Callable[..., int], *args: Any) -> int:
-        """What the driver says of events, with their context current."""
+        """Ask the driver about events, with their context current."""
         cu, found = driver(), FFI_CUDA.new("uintptr_t *")
         with self.inside[threading.get_ident()]:
             self.require_open()
@@ -138,7 +138,7 @@ class Events:
             self.externals.signal(semaphore, value, self._bridge)
 
     def close(self) -> None:
-        """Destroy them once no thread uses one; their context is current."""
+        """Destroy the events once no thread uses one; their context is current."""
         self._closed = True
         self.inside.wait()
         if self._bridge:

@@ -12,7 +12,7 @@ _OPAQUE_FD, _TIMELINE_FD = 1, 9  # CU_EXTERNAL_MEMORY_, CU_EXTERNAL_SEMAPHORE_HA
 
 
 class Externals:
-    """What was opened in one context, which is current. Everything is opened once."""
+    """Memory and semaphores that were opened in one context, which is current. Each is opened once."""
 
     def __init__(self) -> None:
         self._memory: WeakKeyDictionary[Shared, _Memory] = WeakKeyDictionary()
@@ -20,7 +20,7 @@ class Externals:
         self._all: list[int] = []
 
     def memory(self, shared: Shared) -> _Memory:
-        """Memory, mapped as a whole."""
+        """Return shared memory, mapped as a whole."""
         found = self._memory.get(shared)
         if found is None:
             found = self._memory[shared] = _Memory(shared)
@@ -42,7 +42,7 @@ class Externals:
         check(driver().cuSignalExternalSemaphoresAsync(handle, params, 1, stream), "letting a stream set a semaphore")
 
     def close(self) -> None:
-        """Give all back that is still open; nothing queued uses it."""
+        """Give all memory and semaphores back that are still open; nothing queued uses them."""
         for memory in list(self._memory.values()):
             memory.close()
         for semaphore in self._all:
@@ -80,7 +80,7 @@ class _Memory:
         self.address = query(cu.cuExternalMemoryGetMappedBuffer, "uintptr_t *", self._handle, part, what=what)
 
     def close(self) -> None:
-        """Unmap it."""
+        """Unmap the memory."""
         handle, self._handle = self._handle, 0
         if handle:
             driver().cuMemFree_v2(self.address)
@@ -88,7 +88,7 @@ class _Memory:
 
 
 def uuid_of(device: int) -> bytes:
-    """What the GPU is called by every API."""
+    """Return what every API calls the GPU."""
     out: Any = FFI_CUDA.new("unsigned char[16]")
     check(driver().cuDeviceGetUuid_v2(out, device), "asking for its UUID")
     return bytes(FFI_CUDA.buffer(out))

@@ -29,7 +29,7 @@ class Graphs:
         self._all: set[tuple[int, int]] = set()
 
     def add(self, graph: CudaGraph) -> None:
-        """Take a new one in, and give those back that nobody has any more."""
+        """Take a new graph in, and give those back that nobody has any more."""
         handles = graph.executable, graph.definition
         self._all.add(handles)
         graph.give = partial(self.retired.append, handles)
@@ -39,13 +39,13 @@ class Graphs:
             _destroy(*gone)
 
     def close(self) -> None:
-        """Give all back; nothing is launched any more."""
+        """Give all graphs back; nothing is launched any more."""
         while self._all:
             _destroy(*self._all.pop())
 
 
 class CudaGraph(Recording):
-    """Launches and the graph made of them; not to be interrupted in the making.
+    """A recording with the CUDA graph made of it; not to be interrupted in the making.
 
     Parameters
     ----------
@@ -119,7 +119,7 @@ class CudaNode(CudaGraph):
         self._bytes = FFI_CUDA.buffer(block)
 
     def change(self, groups: tuple[int, int, int], args: bytes) -> int:
-        """Take other arguments; the driver's status."""
+        """Give the kernel other arguments; returns the driver's status."""
         # Not known until the driver was told and that is noted: an interrupt may come between.
         self.args = None
         self._bytes[: len(args)] = args
@@ -134,14 +134,14 @@ class CudaNode(CudaGraph):
 
 
 def _destroy(executable: int, definition: int) -> None:
-    """The driver waits with that until it is not running."""
+    """Destroy a graph; the driver waits with that until it no longer runs."""
     cu = driver()
     cu.cuGraphExecDestroy(executable)
     cu.cuGraphDestroy(definition)
 
 
 def _params(d: Dispatch) -> tuple[Any, Any]:
-    """What a node is told, and what has to live until the driver has read it."""
+    """Return what a node is told, and what has to live until the driver has read it."""
     block = FFI_CUDA.new("char[]", d.args)
     pointers = FFI_CUDA.new("void *[]", [block])
     function: int = d.kernel.function  # type: ignore[attr-defined]

@@ -16,7 +16,7 @@ _SHARED = 3  # CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP
 
 
 class Memory:
-    """What a backend has of the driver's memory.
+    """The memory that a backend has from the driver.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ class Memory:
         self.blocks.close()
 
     def _allocate(self, nbytes: int) -> tuple[int, None]:
-        """Memory from the driver, cached blocks being given back when there is no other."""
+        """Get memory from the driver; where it has none, cached blocks are given back first."""
         cu, out = self._cu, FFI_CUDA.new("uintptr_t *")
         status = cu.cuMemAlloc_v2(out, nbytes)
         if status == OUT_OF_MEMORY:
@@ -102,7 +102,7 @@ class Memory:
 
 
 class ForeignBuffer(Buffer):
-    """Memory of another API; ``owner`` keeps it."""
+    """A buffer in memory of another API, which ``owner`` keeps."""
 
     __slots__ = ("owner",)
 

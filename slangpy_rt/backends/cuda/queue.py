@@ -101,7 +101,7 @@ class CudaQueue(Queue):
             self._settle(node, status)
 
     def record(self, dispatches: Sequence[Dispatch], waits: Sequence[tuple[int, ...]]) -> CudaGraph:
-        """As ``Records.record``."""
+        """Keep launches, as ``Records.record`` does."""
         return apart(self._record, list(dispatches), waits)
 
     def _record(self, dispatches: list[Dispatch], waits: Sequence[tuple[int, ...]]) -> CudaGraph:
@@ -194,13 +194,13 @@ class CudaQueue(Queue):
         self._lock = threading.Lock()
 
     def keep_current(self) -> None:
-        """From now on leave the context current that is so when a method is called, as several GPUs ask for."""
+        """Have methods leave the thread's current context as they find it, which several GPUs ask for."""
         keep_current(self, self._context, ("launch", "_record", "replay", "copy", "mark", "wait", "sync"))
         prepare = restoring(self.prepare, self._context)
         self.prepare = lambda dispatch: restoring(prepare(dispatch), self._context)  # type: ignore[method-assign]
 
     def _node(self, kernel: Kernel, groups: tuple[int, int, int], args: bytes) -> CudaNode | None:
-        """The graph of a kernel that was launched a few times here; None of others."""
+        """Return the graph of a kernel that was launched a few times here; None for others."""
         assert isinstance(kernel, CudaKernel)
         node = kernel.nodes.get(self.handle)
         if node is None:
@@ -243,7 +243,7 @@ class CudaQueue(Queue):
             self._look(what)
 
     def _settle(self, graph: CudaGraph, status: int) -> None:
-        """After an error, or where every launch is waited for."""
+        """Check a launch of a graph, after an error or where every launch is waited for."""
         kernels = graph.dispatches
         what = f"{len(kernels)} recorded kernels" if len(kernels) > 1 else kernels[0].kernel.info.title
         if isinstance(graph, CudaNode):

@@ -137,7 +137,7 @@ class Staging:
                 _settle(jobs)
 
     def _room(self, nbytes: int) -> int:
-        """Page-locked bytes that nothing queued uses."""
+        """Count the page-locked bytes that nothing queued uses."""
         if self._place[1] + nbytes > CHUNK:
             self._open_turn()
         turn, used = self._place
@@ -160,7 +160,7 @@ class Staging:
         check(self._cu.cuCtxSetCurrent(self._context), "entering the context")
 
     def _slot(self, turn: int) -> tuple[int, int]:
-        """Address and event of a slot."""
+        """Return address and event of a slot."""
         index = turn % SLOTS
         if index >= len(self._slots):
             apart(self._make_slots, index + 1)
@@ -174,7 +174,7 @@ class Staging:
             self._slots.append((at, event))
 
     def _begin(self, job: Callable[[tuple[int, int], int], None], slot: tuple[int, int], start: int) -> Future[None]:
-        """Let another thread do it."""
+        """Let another thread run a job on a slot."""
         if self._pool is None:
             self._pool = ThreadPoolExecutor(
                 THREADS, "slangpy_rt-copy", initializer=self._cu.cuCtxSetCurrent, initargs=(self._context,)

@@ -45,7 +45,7 @@ class Streams:
         self._foreign: list[CudaQueue] = []
 
     def open(self, handle: int | None, owner: Any) -> CudaQueue:
-        """A queue on a new stream, or on one of another library. The context is current, nothing interrupts."""
+        """Open a queue on a new stream, or on one of another library. The context is current, nothing interrupts."""
         own = handle is None
         if handle is None:
             handle = query(driver().cuStreamCreate, "uintptr_t *", NON_BLOCKING, what="creating a stream")
@@ -59,7 +59,7 @@ class Streams:
         return queue
 
     def foreign(self, handle: int) -> CudaQueue:
-        """A queue on a stream that may be gone after a call."""
+        """Return a queue on a stream that may be gone after a call."""
         found = next((q for q in (*self._queues, *self._foreign) if q.handle == handle), None)
         if found is None:
             found = self._queue(handle, own=False)
@@ -67,7 +67,7 @@ class Streams:
         return found
 
     def sync(self) -> None:
-        """Wait for all of them; for streams of other libraries by waiting for the whole context."""
+        """Wait for all queues; for streams of other libraries by waiting for the whole context."""
         backend = self._backend
         for queue in list(self._queues):
             queue.sync()
@@ -94,7 +94,9 @@ class Streams:
             out = FFI_CUDA.new("uintptr_t *")
             check(driver().cuStreamGetCtx(handle, out), "asking a stream for its context")
             if int(out[0]) != self._context:
-                raise DeviceError("device cuda: that stream is of another device or context.")
+                raise DeviceError(
+                    f"device cuda: the stream {handle:#x} is of another device or context; pass one of this device."
+                )
         queue = CudaQueue(self._backend, self._context, handle, self._events, self._graphs, own, self._debug)
         if self._several:
             queue.keep_current()

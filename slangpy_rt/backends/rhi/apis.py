@@ -7,7 +7,7 @@ from slangpy_rt.backends.rhi.cuda import CudaSubmissions
 
 
 class RhiVulkan(RhiBackend):
-    """Vulkan, by slang-rhi."""
+    """A Vulkan device of slang-rhi."""
 
     name = "rhi-vulkan"
     kind = "vulkan"
@@ -16,7 +16,7 @@ class RhiVulkan(RhiBackend):
 
 
 class RhiCuda(RhiBackend):
-    """CUDA, by slang-rhi."""
+    """A CUDA device of slang-rhi."""
 
     name = "rhi-cuda"
     kind = "cuda"
@@ -25,7 +25,7 @@ class RhiCuda(RhiBackend):
 
 
 class RhiMetal(RhiBackend):
-    """Metal, by slang-rhi."""
+    """A Metal device of slang-rhi."""
 
     name = "metal"
     kind = "metal"
@@ -33,7 +33,7 @@ class RhiMetal(RhiBackend):
 
 
 class RhiD3D12(RhiBackend):
-    """D3D12, by slang-rhi."""
+    """A D3D12 device of slang-rhi."""
 
     name = "d3d12"
     kind = "d3d12"
@@ -43,7 +43,7 @@ class RhiD3D12(RhiBackend):
 
 
 class RhiVulkanHandles(RhiBackend):
-    """Vulkan, by slang-rhi, used like D3D12: for tests of what that needs where there is none."""
+    """A Vulkan device of slang-rhi used like D3D12, for tests on machines without D3D12."""
 
     name = "rhi-vulkan-handles"
     kind = "vulkan"

@@ -37,7 +37,7 @@ _STAGED = 1 << 20
 
 
 class RhiBackend(Backend, Records, LateReads, Leaves):
-    """A device of slang-rhi. Not itself one: ``RhiVulkan`` and its like are.
+    """A device of slang-rhi: what ``RhiVulkan`` and the classes of the other APIs share.
 
     Parameters
     ----------
@@ -73,10 +73,10 @@ class RhiBackend(Backend, Records, LateReads, Leaves):
         self._takes = self._heap.blocks.takes
         self.queue = self.open_queue()
         self._leave = leave_at_exit(self)
-        # Also who asks slangpy for all its devices may close this one; slangpy does so itself as the process ends.
+        # slangpy may close the device too: it closes all as the process ends, and its users may do so earlier.
         open_ = [self._submissions]
         self._opened.device.register_device_close_callback(partial(end, open_))
-        # Also of a device that is dropped; at exit ``leave`` is enough.
+        # Runs for a device that is dropped, too; at exit ``leave`` is enough.
         self._release = Release(partial(release, self._submissions, open_, self._leave, self._heap))
 
     __del__ = finalizer("_release.drop")
@@ -141,7 +141,7 @@ class RhiBackend(Backend, Records, LateReads, Leaves):
                 stage = self._heap.staging()
                 stage.buffer.copy_from_numpy(piece)
                 encoder = self._submissions.encoder()
-                # Before it is so: after an interrupt too, nobody writes to it too early.
+                # Set before the copy is encoded: after an interrupt too, nobody writes to the stage too early.
                 stage.batch = self._submissions.batch
                 encoder.copy_buffer(memory, at + done, stage.buffer, 0, piece.size)
                 encoder.set_buffer_state(memory, self._ready)
@@ -204,12 +204,12 @@ class RhiBackend(Backend, Records, LateReads, Leaves):
         recording.dispatches[place] = dispatch
 
     def open_queue(self) -> RhiQueue:
-        """A queue in name: slang-rhi has one, and what is queued on any of them runs in order."""
+        """Make a queue in name: slang-rhi has one, and what is queued on any of them runs in order."""
         return RhiQueue(self, self._submissions)
 
     @property
     def closed(self) -> bool:  # type: ignore[override]
-        """As ``Backend.closed``."""
+        """Whether the device was closed, by ``close`` or by slangpy."""
         return self._submissions.closed
 
     def require_open(self) -> None:

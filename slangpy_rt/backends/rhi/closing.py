@@ -29,7 +29,7 @@ def release(submissions: Submissions, open_: list[Submissions], leave: Callable[
 
 
 def end(open_: list[Submissions], _: Any) -> None:
-    """Slangpy is about to close a device: wait for its work and take no more, or slangpy would crash."""
+    """Wait for a device's work and take no more, because slangpy closes the device next and would crash."""
     # Closed ones before the lock, which another thread may have held when this process was forked.
     for submissions in open_:
         if not submissions.closed:

@@ -60,7 +60,7 @@ class Opened:
     modules: str | None
 
     def memory(self, nbytes: int, kind: str) -> Any:
-        """One of slang-rhi's buffers, ``"device_local"``, ``"upload"`` or ``"read_back"``.
+        """Make one of slang-rhi's buffers, ``"device_local"``, ``"upload"`` or ``"read_back"``.
 
         Raises
         ------
@@ -87,7 +87,7 @@ class Opened:
 
 
 def why_missing(kind: str) -> str | None:
-    """One sentence on why this machine has no device of slang-rhi for an API, or None."""
+    """Say in one sentence why this machine has no device of slang-rhi for an API, or return None."""
     platform, system = _PLATFORMS.get(kind, (sys.platform, ""))
     if sys.platform != platform:
         return f"{kind} is there on {system} only"
@@ -105,7 +105,7 @@ def why_missing(kind: str) -> str | None:
 
 
 def why_unfit(kind: str, entry: str, features: Set[str]) -> str:
-    """What slang-rhi says that an open device lacks, and kernels cannot do without; empty if nothing."""
+    """Say what an open device lacks that kernels cannot do without; empty if nothing."""
     if entry == "handle" and "bindless" not in features:
         return "has no bindless descriptors, by which kernels reach arrays: they need shader model 6.6"
     if entry == "handle" and "int64" not in features:
@@ -190,7 +190,7 @@ def _quietly(spy: Any, work: Callable[[], Any]) -> Any:
 
 
 def _kept(name: str) -> str | None:
-    """A folder where slang-rhi keeps what it compiled; None where none can be: slower, and no reason to fail."""
+    """Return a folder for what slang-rhi compiled; None where none can be, which is slower and no reason to fail."""
     folder = DiskCache.open(cache_directory(), CONFIG.cache_size).folder(f"slangpy-{package_version()}")
     if folder is None:
         return None
@@ -203,7 +203,7 @@ def _kept(name: str) -> str | None:
 
 @functools.cache
 def package_version() -> str:
-    """Of slangpy, without importing it."""
+    """Return the version of slangpy, without importing it."""
     found = find_spec("slangpy")
     folder = Path(found.origin).parents[1] if found is not None and found.origin else Path()
     return next((p.stem.removeprefix("slangpy-") for p in sorted(folder.glob("slangpy-*.dist-info"))), "unknown")

@@ -19,13 +19,13 @@ _FIRST = 256
 
 
 class RhiBuffer(Buffer):
-    """A block in use."""
+    """A buffer whose memory is a block of the heap."""
 
     __slots__ = ()
 
 
 class Heap:
-    """What a backend has of slang-rhi's buffers; with its lock.
+    """The buffers of slang-rhi that a backend has; its methods are called with the backend's lock.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ class Heap:
             self._first.descriptor_handle_rw  # noqa: B018
 
     def make(self, nbytes: int, kind: str) -> Any:
-        """A buffer of slang-rhi's, blocks that nobody has being freed where there is no other memory."""
+        """Make a buffer of slang-rhi; where there is no memory, blocks that nobody has are freed first."""
         self._submissions.enter()
         try:
             return self._opened.memory(nbytes, kind)
@@ -74,7 +74,7 @@ class Heap:
         self._device.wait()
 
     def staging(self) -> Stage:
-        """Memory that the host writes and the device is done with. Only with the lock."""
+        """Return memory that the host writes and the device is done with. Only with the lock."""
         if len(self._stages) < 2:
             stage = Stage(self.make(STAGE, "upload"))
             self._stages.append(stage)
@@ -86,7 +86,7 @@ class Heap:
         return stage
 
     def zeros(self) -> Any:
-        """A buffer of ``ZEROS`` zeros."""
+        """Return a buffer of ``ZEROS`` zeros."""
         self._submissions.require_open()
         zeros = self._zeros or self.make(ZEROS, "device_local")
         if self._zeros is None:

@@ -37,7 +37,7 @@ class Frame:
 
 
 def pack_address(handle: int, offset: int = 0) -> int:
-    """The address of a byte behind a descriptor.
+    """Return the address of a byte behind a descriptor.
 
     Raises
     ------

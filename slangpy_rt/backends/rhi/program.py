@@ -14,7 +14,7 @@ _SESSIONS = 8
 
 
 class RhiKernel(Kernel):
-    """A pipeline, and where it takes the address of its arguments."""
+    """A kernel as a pipeline, and where that takes the address of its arguments."""
 
     __slots__ = ("cursor", "pipeline", "root")
 
@@ -41,7 +41,7 @@ class Programs:
         self._sessions: dict[str, Any] = {}
 
     def load(self, program: dict[str, Any], info: KernelInfo) -> RhiKernel:
-        """Compile a program, as ``Session.compile`` puts it down."""
+        """Compile a program that ``Session.compile`` described."""
         session = self._session(program)
         name, text = program["kernel"]
         kernel = session.load_module_from_source(name, program["head"] + text, f"{name}.slang")
@@ -64,7 +64,7 @@ class Programs:
         return RhiKernel(info, pipeline, root, block.dereference() if block is not None and self._handles else block)
 
     def _session(self, program: dict[str, Any]) -> Any:
-        """A compiler session with the program's modules, one for all programs that have the same."""
+        """Return a compiler session with the program's modules, one for all programs that have the same."""
         key = json.dumps([program["modules"], program["folders"], program["defines"]])
         # The last one used is the last in the dict.
         found = self._sessions.pop(key, None)

@@ -40,7 +40,7 @@ _END = operator.methodcaller("end")
 
 
 class Submissions:
-    """What a device was given, and what it is about to get.
+    """The work that a device was given, and the work that gathers for it.
 
     All methods but ``reached`` and ``wait`` are called with the lock.
 
@@ -73,9 +73,9 @@ class Submissions:
         self.lost = ""
         # Submissions are counted: the last that is done, as far as is known, and the last that nobody needs any more.
         self._done = self._retired = -1
-        # What gathers, or was sent last. Also for those who have to know when what they encode is done.
+        # The batch that gathers, or was sent last. Who encodes work learns from it when that is done.
         self.batch: Batch | None = None
-        # Of compute, that is open in its encoder, at most one: launches that wait for nothing share it.
+        # The open compute pass of the encoder, at most one: launches that wait for nothing share it.
         self._pass: list[Any] = []
         self._pending = 0
         self._frame: Frame | None = None
@@ -83,7 +83,7 @@ class Submissions:
         self._flying: deque[Batch] = deque()
         self._send: Callable[[Any], int] = opened.device.submit_command_buffer
         self._pools: list[Any] = []
-        # Numbers of timestamps that no mark has.
+        # Queries that no mark has.
         self._queries: list[_Query] = []
         # What a kernel takes: the address of its argument block, or the index of a descriptor and an offset.
         self._word = np.zeros(1, np.uint64)
@@ -94,11 +94,11 @@ class Submissions:
 
     @property
     def last(self) -> int:
-        """Number of the last submission; -1 before the first."""
+        """The number of the last submission; -1 before the first."""
         return next((batch.numbers[0] for batch in reversed(self._flying) if batch.numbers), self._retired)
 
     def encoder(self, waits: bool = True) -> Any:
-        """The encoder that gathers work; what comes next waits for what is in it unless that may run beside it."""
+        """Return the encoder that gathers work; what comes next ``waits`` for what is in it, or may run beside it."""
         if self.closed or self.lost or sys.is_finalizing():
             self.require_open()
         self.enter()
@@ -113,13 +113,13 @@ class Submissions:
         return batch.encoder
 
     def queued(self, groups: int = 0) -> None:
-        """Something was encoded: so much goes to the device together, and what takes long at once."""
+        """Count what was encoded, and submit once it is enough, or at once where it takes long."""
         self._pending += 1
         if self._pending >= _MOST or groups >= _LONG:
             self.submit()
 
     def launch(self, kernel: RhiKernel, groups: tuple[int, int, int], args: bytes, waits: bool = True) -> None:
-        """As ``Queue.launch``; ``waits`` as for ``encoder``."""
+        """Encode a launch; ``waits`` as for ``encoder``."""
         if not self._pass or (waits and self.barriers) or self.closed or self.lost or sys.is_finalizing():
             work = noted(self._pass, self.encoder(waits).begin_compute_pass)
         else:
@@ -138,7 +138,7 @@ class Submissions:
         self.queued(groups[0] * groups[1] * groups[2])
 
     def replay(self, recording: RhiRecording) -> None:
-        """As ``Queue.replay``."""
+        """Encode the launches of a recording."""
         for dispatch, waits in zip(recording.dispatches, recording.waits, strict=True):
             self.launch(dispatch.kernel, dispatch.groups, dispatch.args, waits)  # type: ignore[arg-type]
 
@@ -178,7 +178,7 @@ class Submissions:
         return batch.numbers[0]
 
     def mark(self, timed: bool) -> Mark:
-        """As ``Queue.mark``. With a timed one work goes on to gather: between two of them the device does not idle.
+        """Return a mark. A timed one submits nothing, so that the device does not idle between two of them.
 
         Raises
         ------
@@ -189,7 +189,7 @@ class Submissions:
             self.submit()
             return RhiMark(self, self.batch)
         if not self._opened.timestamps:
-            raise UnsupportedError(f"device {self._name}: slang-rhi has no clock of this device.")
+            raise UnsupportedError(f"device {self._name}: slang-rhi has no clock of this device; time on the host.")
         if not self._queries:
             pool = self.device.create_query_pool(self._opened.slangpy.QueryType.timestamp, _QUERIES)
             self._pools.append(pool)
@@ -204,14 +204,14 @@ class Submissions:
         return mark
 
     def number(self, batch: Batch, waits: bool) -> int:
-        """The number of a batch, which is sent if it has not been; ``waits`` as for ``submit``."""
+        """Return the number of a batch, which is sent if it has not been; ``waits`` as for ``submit``."""
         if not batch.numbers:
             with self.lock:
                 self.submit(waits)
         return batch.numbers[0]
 
     def seconds(self, query: _Query) -> float:
-        """The device's clock at a timed mark."""
+        """Return the time of the device's clock at a timed mark."""
         with self.lock:
             self.require_open()
             return float(query.pool.get_timestamp_result(query.place))
@@ -274,7 +274,7 @@ class Submissions:
         self._flying.clear()
 
     def _sent(self) -> None:
-        """A submission has its number."""
+        """Note that a submission has its number; for derived classes."""
 
     def _is_done(self, value: int) -> bool:
         return bool(self.device.is_submit_finished(value))
@@ -284,7 +284,7 @@ class Submissions:
             any(map(_END, map(list.pop, (self._pass,))))
 
     def _place(self, args: bytes) -> int:
-        """Where the device will find an argument block."""
+        """Copy an argument block to a frame; returns where the device will find it."""
         frame, size = self._frame, len(args)
         if frame is None or frame.used + size > frame.size:
             frame = self._next_frame(size)
@@ -294,7 +294,7 @@ class Submissions:
         return frame.address + at
 
     def _next_frame(self, size: int) -> Frame:
-        """A frame with room for an argument block."""
+        """Return a frame with room for an argument block."""
         if size > _FRAME:
             frame = self._new_frame(size)
         else:
@@ -311,7 +311,7 @@ class Submissions:
 
 
 class RhiQueue(Queue):
-    """A name for the one queue of slang-rhi."""
+    """A queue that stands for the one queue of slang-rhi."""
 
     deferred = True
 
@@ -343,7 +343,7 @@ class RhiQueue(Queue):
             return self._submissions.mark(timed)
 
     def wait(self, mark: Mark) -> None:
-        """As ``Queue.wait``: what was queued before runs before."""
+        """Do nothing: what was queued earlier, on whichever queue, runs earlier."""
 
     def sync(self) -> None:
         with self._lock:
@@ -373,7 +373,7 @@ class Batch:
 
 
 class _Query:
-    """A place for a time, in use by one mark; ``give`` takes it back."""
+    """A place in a pool of slang-rhi for one time, in use by one mark; ``give`` takes it back."""
 
     __slots__ = ("give", "place", "pool")
 
@@ -411,13 +411,13 @@ class RhiMark(Mark):
 
 
 class RhiRecording(Recording):
-    """Launches with what each waits for."""
+    """A recording that says which launches wait for earlier ones."""
 
     __slots__ = ("waits",)
 
     def __init__(self, dispatches: list[Dispatch], waits: Sequence[tuple[int, ...]]) -> None:
         super().__init__(dispatches)
-        # A barrier is for all that is before it: who waits for something behind the last one needs another.
+        # A barrier orders all that is before it: a launch needs another if it waits for one since the last barrier.
         self.waits: list[bool] = []
         last = -1
         for k, before in enumerate(waits):

@@ -20,7 +20,7 @@ from slangpy_rt.backends.leaving import Leaves, leave_at_exit
 from slangpy_rt.backends.shared_pool import PooledBuffer, SharedPool
 from slangpy_rt.backends.vulkan.closing import close_device, stop
 from slangpy_rt.backends.vulkan.commands import VkCommands
-from slangpy_rt.backends.vulkan.copies import Copies
+from slangpy_rt.backends.vulkan.copies import SMALL_UPLOAD, Copies
 from slangpy_rt.backends.vulkan.device import DEVICE, VkDevice
 from slangpy_rt.backends.vulkan.heap import Heap
 from slangpy_rt.backends.vulkan.instance import find_fault
@@ -30,8 +30,6 @@ from slangpy_rt.backends.vulkan.queue import VulkanQueue
 from slangpy_rt.backends.vulkan.recording import Recorder, VulkanRecording, packed_blocks
 from slangpy_rt.core.interrupts import Release, apart, finalizer
 from slangpy_rt.core.target import KernelInfo, target_of
-
-_SMALL_UPLOAD = 64 << 10  # sixteen of them fill a frame
 
 
 class VulkanBackend(Backend, Records, MappedMemory, ExportsMemory, Leaves):
@@ -122,17 +120,15 @@ class VulkanBackend(Backend, Records, MappedMemory, ExportsMemory, Leaves):
 
     def upload(self, dst: Buffer, offset: int, src: memoryview) -> None:
         assert isinstance(dst, (VulkanBuffer, PooledBuffer))
-        ffi, nbytes, block = self._device.ffi, src.nbytes, dst.chunk.block
+        ffi, nbytes = self._device.ffi, src.nbytes
         if not nbytes:
             return
-        data = ffi.from_buffer(src)
-        address = int(ffi.cast("uintptr_t", data))
+        address = int(ffi.cast("uintptr_t", ffi.from_buffer(src)))
         at = dst.chunk.offset + offset
         with self._lock:
             self.require_open()
-            if nbytes <= _SMALL_UPLOAD:
-                self.queue.locked_order(dst.address, True)
-                self.queue.locked_write(block, at, address, nbytes)
+            if nbytes <= SMALL_UPLOAD:
+                self.queue.locked_write(dst, at, address, nbytes)
             else:
                 self._copies.upload(dst, at, address, nbytes)
 
@@ -146,23 +142,15 @@ class VulkanBackend(Backend, Records, MappedMemory, ExportsMemory, Leaves):
 
     def clear(self, dst: Buffer, offset: int, nbytes: int) -> None:
         assert isinstance(dst, (VulkanBuffer, PooledBuffer))
-        at = dst.chunk.offset + offset
-        # A fill takes whole words.
-        head = min(-at & 3, nbytes)
-        tail = nbytes - head & 3
-        words = nbytes - head - tail
-        if head:
-            self.upload(dst, offset, memoryview(bytes(head)))
-        if words:
-            with self._lock:
-                self.queue.require_open()
-                self.queue.locked_order(dst.address, True)
-                self.queue.locked_fill(dst.chunk.block, at + head, words)
-        if tail:
-            self.upload(dst, offset + nbytes - tail, memoryview(bytes(tail)))
+        if not nbytes:
+            return
+        with self._lock:
+            if self.closed:
+                self.require_open()
+            self._copies.clear(dst, dst.chunk.offset + offset, nbytes)
 
     def open_queue(self) -> VulkanQueue:
-        """A queue of its own on the driver's queues in turn, of which there may be but one."""
+        """Make a queue; the driver's queues, of which there may be but one, take turns in running them."""
         return apart(self._open_queue)
 
     def _open_queue(self) -> VulkanQueue:

@@ -19,7 +19,7 @@ _WRITES, _ANY, _ANY_AND_HOST = 0x1040, 0x1860, 0x3860
 
 
 class VkCommands:
-    """Made once a device.
+    """What command buffers of one device are recorded with.
 
     Attributes
     ----------
@@ -83,12 +83,12 @@ class VkCommands:
             self._labels[0](command, self.device.struct("VkDebugUtilsLabelEXT", pLabelName=name))
 
     def unlabel(self, command: Any) -> None:
-        """End it."""
+        """End the part that ``label`` began last."""
         if self._labels is not None:
             self._labels[1](command)
 
     def allocate(self, count: int) -> Any:
-        """An array of new command buffers."""
+        """Make an array of new command buffers."""
         device = self.device
         out = device.ffi.new("VkCommandBuffer[]", count)
         info = device.struct("VkCommandBufferAllocateInfo", commandPool=self.pool, commandBufferCount=count)

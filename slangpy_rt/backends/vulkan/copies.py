@@ -1,4 +1,7 @@
-"""Copies between host memory and that of a Vulkan device, through mapped blocks where the host does not see it."""
+"""Copies between host memory and that of a Vulkan device, through mapped blocks where the host does not see it.
+
+Zeros are written here too. Up to ``SMALL_UPLOAD`` bytes of the host go through the ring of ``submission.py`` instead.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +15,14 @@ from slangpy_rt.backends.vulkan.device import STAGING, Block, VkDevice
 from slangpy_rt.backends.vulkan.submission import Submissions
 from slangpy_rt.core.interrupts import Crew, apart
 
+SMALL_UPLOAD = 64 << 10  # bytes that go through the ring; sixteen of them fill a frame
 _STAGE_BYTES = 16 << 20  # on an H200, 64 MiB go up in 3.0 ms; in pieces of 8 MiB in 5.2, of 4 MiB in 5.4
 _STAGES = 4
 _COPY_BYTES = 1 << 20  # least share of a copying thread; handing it over costs about 30 us, copying 100
 
 
 class Copies:
-    """Of large amounts, in the order of one queue; with its lock."""
+    """Copies large amounts of bytes and writes zeros in the order of one queue; called with that queue's lock."""
 
     def __init__(self, device: VkDevice, queue: Submissions) -> None:
         self._device = device
@@ -26,6 +30,7 @@ class Copies:
         self._stages: deque[_Stage] = deque()
         self._threads = min(8, os.cpu_count() or 1)
         self._crew: Crew | None = None
+        self._zeros = ctypes.create_string_buffer(4)
 
     def upload(self, dst: Buffer, at: int, address: int, nbytes: int) -> None:
         """Copy much host memory to a place in a buffer's block."""
@@ -63,6 +68,21 @@ class Copies:
             flying.append((stage, done, size))
         while flying:
             self._land(address, *flying.popleft())
+
+    def clear(self, dst: Buffer, at: int, nbytes: int) -> None:
+        """Write zeros to a place in a buffer's block."""
+        queue, zeros = self._queue, ctypes.addressof(self._zeros)
+        # A fill takes whole words.
+        head = min(-at & 3, nbytes)
+        tail = nbytes - head & 3
+        words = nbytes - head - tail
+        if head:
+            queue.locked_write(dst, at, zeros, head)
+        if words:
+            queue.locked_order(dst.address, True)
+            queue.locked_fill(dst.chunk.block, at + head, words)
+        if tail:
+            queue.locked_write(dst, at + nbytes - tail, zeros, tail)
 
     def close(self) -> None:
         """End the threads."""

@@ -83,11 +83,11 @@ class VkDevice:
             raise
 
     def close(self) -> None:
-        """Wait for the device, then destroy everything in reverse order. Again: nothing."""
+        """Wait for the device, then destroy everything in reverse order. A second call does nothing."""
         self._instance.close()
 
     def label_functions(self) -> tuple[Any, Any] | None:
-        """What begins and ends a label in a command buffer, where labels were asked for."""
+        """Return what begins and ends a label in a command buffer; None where labels were not asked for."""
         if not CONFIG.labels:
             return None
         find = self._instance.function
@@ -147,14 +147,14 @@ class VkDevice:
         raise AssertionError("check raises for every result but VK_SUCCESS")
 
     def shared_memory(self, block: Block) -> Shared:
-        """A block for other APIs to open; for a device that exports."""
+        """Return a block as other APIs open it; for a device that exports."""
         if block.shared is None:
             info = self.struct("VkMemoryGetFdInfoKHR", memory=block.memory, handleType=_OPAQUE_FD)
             block.shared = self._shared("vkGetMemoryFdKHR", info, block.nbytes)
         return block.shared
 
     def shared_semaphore(self, semaphore: Any) -> Shared:
-        """A semaphore, made to be exported, for other APIs to open."""
+        """Return a semaphore, made to be exported, as other APIs open it."""
         info = self.struct("VkSemaphoreGetFdInfoKHR", semaphore=semaphore, handleType=_OPAQUE_FD)
         return self._shared("vkGetSemaphoreFdKHR", info, 0)
 
@@ -169,7 +169,7 @@ class VkDevice:
         return Shared(self.uuid, nbytes, open)
 
     def bytes(self, block: Block) -> Any:
-        """All of a mapped block, as a writable buffer that is valid until its release."""
+        """Return all of a mapped block as a writable buffer, which is valid until its release."""
         return self.ffi.buffer(self.ffi.cast("char*", block.host), block.size)
 
     def release(self, block: Block) -> None:
@@ -219,7 +219,7 @@ class VkDevice:
         return out[0]
 
     def _compute_family(self, physical: Any) -> tuple[int, int, int]:
-        """Its index, the queues to use, and the bits of its clock."""
+        """Find a queue family for compute: its index, the queues to use, and the bits of its clock."""
         ffi, get = self.ffi, self.lib.vkGetPhysicalDeviceQueueFamilyProperties
         count = ffi.new("uint32_t*")
         get(physical, count, ffi.NULL)

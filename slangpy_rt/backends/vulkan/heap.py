@@ -94,7 +94,7 @@ class Heap:
         return False
 
     def idle(self) -> int:
-        """Bytes of blocks in which nothing is in use."""
+        """Count the bytes of blocks in which nothing is in use."""
         self._collect()
         return sum(arena.block.size for arena in self._idle())
 
@@ -127,7 +127,7 @@ class Heap:
             any(map(list.append, (self._free[freed[0].size],), map(deque.popleft, (freed,))))
 
     def _idle(self) -> list[_Arena]:
-        """Blocks all of whose chunks are free."""
+        """Find the blocks all of whose chunks are free."""
         free = Counter(chunk.arena for chunks in self._free.values() for chunk in chunks)
         return [arena for arena in self._arenas if free[arena] == len(arena.chunks)]
 
@@ -145,7 +145,7 @@ class Chunk:
     Attributes
     ----------
     arena
-        Whose it is.
+        What it was cut from.
     block : Block
         What it is a part of.
     offset, size : int

@@ -102,7 +102,7 @@ class VkInstance:
             raise
 
     def close(self) -> None:
-        """Destroy, in reverse order, all that ``on_close`` was told of. Again: nothing."""
+        """Destroy, in reverse order, all that ``on_close`` was told of. A second call does nothing."""
         while self._undo:
             self._undo.pop()()
 

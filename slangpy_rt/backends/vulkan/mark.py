@@ -69,7 +69,7 @@ class Clock:
         self._made = 0
 
     def time_of(self, stamp: int) -> float:
-        """Seconds that the clock showed, of work that is done."""
+        """Return the seconds that the device's clock showed at a stamp, once its work is done."""
         device, out = self._device, self._device.ffi.new("uint64_t*")
         # 1 | 2: VK_QUERY_RESULT_64_BIT, _WAIT_BIT.
         read = device.lib.vkGetQueryPoolResults
@@ -80,11 +80,11 @@ class Clock:
         return float(out[0] & device.clock_mask) * device.clock_seconds
 
     def take(self, mark: VulkanMark) -> None:
-        """Give a mark a place for a time."""
+        """Give a mark a place in the query pool for its time."""
         mark.clock = self
         device = self._device
         if not device.clock_mask:
-            raise UnsupportedError("vulkan: this device has no clock that its work can be timed by")
+            raise UnsupportedError("vulkan: this device has no clock that its work can be timed by; time on the host")
         if self.pool is None:
             # 2: VK_QUERY_TYPE_TIMESTAMP.
             info = device.struct("VkQueryPoolCreateInfo", queryType=2, queryCount=_STAMPS)
@@ -110,7 +110,7 @@ class Clock:
 
 
 class _Stamp:
-    """A place for a time, in use by one mark; ``give`` takes it back."""
+    """A place in a query pool for one time, in use by one mark; ``give`` takes it back."""
 
     __slots__ = ("give", "number")
 

@@ -11,7 +11,7 @@ from slangpy_rt.core.errors import OutOfMemoryError
 
 
 class VulkanBuffer(Buffer):
-    """A chunk of the heap."""
+    """A buffer whose memory is a chunk of the heap."""
 
     __slots__ = ()
 

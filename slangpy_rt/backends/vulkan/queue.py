@@ -70,7 +70,7 @@ class VulkanQueue(Submissions):
                 self.locked_submit()
 
     def prepare(self, dispatch: Dispatch) -> Callable[[], None]:
-        """A launch to be repeated often, its argument block in device memory."""
+        """Return a function that makes a launch, for one that is repeated often; its arguments stay on the device."""
         kernel, groups, args, buffers = dispatch
         assert isinstance(kernel, VulkanKernel)
         block = self.backend.alloc(len(args))
@@ -131,6 +131,8 @@ class VulkanQueue(Submissions):
             self.require_open()
             self.locked_order(src.address, False)
             self.locked_order(dst.address, True)
+            # A barrier for one buffer forgets what was known of the other.
+            self._touched.setdefault(src.address, False)
             to, from_ = dst.chunk, src.chunk
             self.locked_copy(from_.block, from_.offset + src_offset, to.block, to.offset + dst_offset, nbytes)
 

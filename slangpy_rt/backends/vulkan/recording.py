@@ -13,7 +13,7 @@ from slangpy_rt.core.interrupts import finalizer
 
 
 class VulkanRecording(Recording):
-    """Launches and the command buffer that they are recorded in.
+    """A recording with the command buffer that its launches are recorded in.
 
     Attributes
     ----------
@@ -27,7 +27,7 @@ class VulkanRecording(Recording):
 
     __slots__ = ("blocks", "give", "offsets", "use")
 
-    # To the recorder, for another recording.
+    # The recorder gets the command buffer back, for another recording.
     __del__ = finalizer("give")
 
     def __init__(
@@ -41,7 +41,7 @@ class VulkanRecording(Recording):
 
 
 class Use:
-    """The command buffer of a recording.
+    """The command buffer of a recording, and where it was used last.
 
     Attributes
     ----------
@@ -86,14 +86,14 @@ class Recorder:
         blocks: Buffer | None,
         offsets: list[int],
     ) -> VulkanRecording:
-        """Launches with a command buffer, which a queue uses first; with the lock, not to be interrupted."""
+        """Make a recording with a command buffer, which a queue uses first; with the lock, not to be interrupted."""
         command = self.record(dispatches, waits, 0 if blocks is None else blocks.address, offsets)
         return VulkanRecording(dispatches, blocks, offsets, Use(command, queue), self.retired)
 
     def record(
         self, dispatches: Sequence[Dispatch], waits: Sequence[tuple[int, ...]], address: int, offsets: Sequence[int]
     ) -> Any:
-        """A command buffer with launches whose argument blocks are at ``address`` and their offsets."""
+        """Record launches, whose argument blocks are at ``address`` and their offsets; returns the command buffer."""
         c = self._commands
         command = self._command_buffer()
         c.device.check(c.begin(command[0], self._begin_info), "beginning a command buffer")
@@ -116,7 +116,7 @@ class Recorder:
         return command
 
     def _command_buffer(self) -> Any:
-        """That of a recording which is gone and done, or a new one."""
+        """Return the command buffer of a recording that is gone and done, or a new one."""
         for k, use in enumerate(self.retired):
             if use.value <= use.home.timeline.reached:
                 del self.retired[k]
@@ -125,7 +125,7 @@ class Recorder:
 
 
 def packed_blocks(dispatches: list[Dispatch]) -> tuple[list[int], bytearray]:
-    """Where each argument block begins, and all of them; 16 is the largest alignment in one."""
+    """Pack argument blocks; returns where each begins, and all of them. 16 is the largest alignment in one."""
     offsets, packed = [], bytearray()
     for d in dispatches:
         offsets.append(len(packed))

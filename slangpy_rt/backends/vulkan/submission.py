@@ -20,7 +20,7 @@ import threading
 from itertools import starmap
 from typing import Any
 
-from slangpy_rt.backends.base import Backend, Kernel, Queue
+from slangpy_rt.backends.base import Backend, Buffer, Kernel, Queue
 from slangpy_rt.backends.vulkan.commands import VkCommands
 from slangpy_rt.backends.vulkan.device import RING, Block
 from slangpy_rt.backends.vulkan.timeline import Timeline
@@ -33,7 +33,7 @@ _DONE = [0]  # results of a submission: VK_SUCCESS
 
 
 class Submissions(Queue):
-    """What a queue records and submits, whatever it is.
+    """A queue that records work of any kind into command buffers, and submits them.
 
     Parameters
     ----------
@@ -103,7 +103,7 @@ class Submissions(Queue):
 
     @property
     def value(self) -> int:
-        """Submissions so far; a timeline semaphore counts those that are done."""
+        """The number of submissions so far; a timeline semaphore counts those that are done."""
         sent = self._sent
         return sent.value if sent.results == _DONE else sent.value - 1
 
@@ -179,11 +179,13 @@ class Submissions(Queue):
         self._top = start + (nbytes + 15 & -16)
         return start
 
-    def locked_write(self, block: Block, at: int, address: int, nbytes: int) -> None:
-        """Copy host memory, a few bytes, through the ring to a block."""
+    def locked_write(self, dst: Buffer, at: int, address: int, nbytes: int) -> None:
+        """Copy host memory, a few bytes, through the ring to a place in a buffer's block."""
         start = self.locked_reserve(nbytes)
+        # Behind the reservation, which may begin a command buffer: what was known of buffers is then forgotten.
+        self.locked_order(dst.address, True)
         ctypes.memmove(self.ring.host + start, address, nbytes)
-        self.locked_copy(self.ring, start, block, at, nbytes)
+        self.locked_copy(self.ring, start, dst.chunk.block, at, nbytes)
 
     def locked_copy(self, src: Block, src_offset: int, dst: Block, dst_offset: int, nbytes: int) -> None:
         """Record a copy."""

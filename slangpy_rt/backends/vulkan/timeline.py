@@ -45,7 +45,7 @@ class Timeline:
 
     @functools.cached_property
     def shared(self) -> Shared:
-        """For other APIs, of a device that exports."""
+        """The semaphore as other APIs open it; for a device that exports."""
         return self._device.shared_semaphore(self.handle[0])
 
     def wait(self, value: int) -> None:
@@ -94,7 +94,7 @@ class Timeline:
 
 
 class _Wait:
-    """What one thread's wait hands to the driver."""
+    """The memory that one thread's wait hands to the driver."""
 
     __slots__ = ("info", "seen", "value")
 
