@@ -29,7 +29,7 @@ OUTSIDE = {
     "filelock": {"slangpy_rt.core.disk_cache"},
     "platformdirs": {"slangpy_rt.core.disk_cache", "slangpy_rt.backends.cpu.compile"},
     "ml_dtypes": {"slangpy_rt.interop.torch_memory"},
-    "torch": {"slangpy_rt.interop.", "slangpy_rt.arrays.exported"},
+    "torch": {"slangpy_rt.interop.", "slangpy_rt.slangtorch.", "slangpy_rt.arrays.exported"},
     "nvtx": {"slangpy_rt.runtime.labels"},
     "slangpy": {"slangpy_rt.backends.rhi.device"},
     "ziglang": {"slangpy_rt.backends.cpu.compile"},

@@ -16,6 +16,7 @@ from slangpy_rt.slangtorch.places import Copies, check_places, device_of
 _MAX_THREADS = 1024
 _MAX_DEPTH = 64
 _MAX_GRID = 2**31 - 1
+_MAX_RANGE = 2**62
 Triple = tuple[int, int, int]
 
 
@@ -41,6 +42,7 @@ class BoundKernel:
         self._code, self._block, self._tensors = code, block, tensors
         self._device = device or device_of(str(code), tensors)
         self._straight = check_places(str(code), self._device, tensors)
+        self._layouts: list[Any] = []
 
     def launchRaw(self, blockSize: Triple, gridSize: Triple) -> None:
         """Run it in ``gridSize`` thread groups of ``blockSize`` threads, each a tuple of three ints: x, y, z.
@@ -57,6 +59,7 @@ class BoundKernel:
         CompileError, UnsupportedError
             If the device's compiler refuses the kernel, at its first launch.
         """
+        self._launched = True
         block = self._checked("blockSize", blockSize, 1)
         grid = self._checked("gridSize", gridSize, 0)
         threads = block[0] * block[1] * block[2]
@@ -65,20 +68,24 @@ class BoundKernel:
                 f"{self._code}: blockSize {block} has {threads} threads; at most {_MAX_THREADS}, {_MAX_DEPTH} in z."
             )
         device = self._device
-        self._launched = True
         if 0 in grid:
             return
         ranged = device.backend.target.entry == "range"
         limits = device.caps.max_groups if not ranged else (_MAX_GRID,) * 3
         if any(n > most for n, most in zip(grid, limits, strict=True)):
             raise LaunchError(f"{self._code}: gridSize {grid}; {device!r} runs at most {limits}.")
+        if ranged and grid[0] * grid[1] * grid[2] * threads > _MAX_RANGE:
+            raise LaunchError(f"{self._code}: gridSize {grid} of blockSize {block} is more than 2^62 threads.")
         device.check_open()
+        self._check_layouts()
         kernel, pack = self._code.load(device, block, 0 if self._straight else 1)
         values = self._block
         # Slang's ranges have no groups: each thread finds out where it is.
         head = (*grid, *block) if ranged else ()
         groups = (grid[0] * grid[1] * grid[2] * threads, 1, 1) if ranged else grid
         if not self._straight:
+            # Another thread may launch it too, with copies of its own.
+            values = list(values)
             copies = Copies(device, self._tensors, values)
             device.launch(kernel, groups, pack.pack(*head, *values), (copies.buffer,))
             copies.bring_back()
@@ -98,6 +105,7 @@ class BoundKernel:
         Threads of the last groups may lie beyond that size: the kernel has to look where it is. Raises as
         ``launchRaw``.
         """
+        self._launched = True
         block = self._checked("blockSize", blockSize, 1)
         total = self._checked("totalSize", totalSize, 0)
         x, y, z = (-(-n // size) for n, size in zip(total, block, strict=True))
@@ -108,6 +116,7 @@ class BoundKernel:
 
         Raises as ``launchRaw``.
         """
+        self._launched = True
         total = self._checked("totalSize", totalSize, 0)
         flat = sum(n > 1 for n in total)
         block = (256, 1, 1) if flat <= 1 and total[0] > 1 else (32, 8, 1) if total[2] <= 1 else (8, 8, 4)
@@ -122,6 +131,13 @@ class BoundKernel:
                 RuntimeWarning,
                 stacklevel=2,
             )
+
+    def _check_layouts(self) -> None:
+        """Refuse tensors that have been resized since the kernel was called: the argument block has their sizes."""
+        layouts = [(tensor.shape, tensor.stride()) for _, tensor in self._tensors]
+        if layouts != (self._layouts or layouts):
+            raise LaunchError(f"{self._code}: a tensor was resized since the last launch; call the kernel again.")
+        self._layouts = layouts
 
     def _checked(self, name: str, value: Any, least: int) -> Triple:
         if (

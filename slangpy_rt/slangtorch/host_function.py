@@ -131,15 +131,15 @@ class HostFunction:
     def _load(self, device: Device) -> Loaded:
         text = self._program.text
         kernels = [(code.sig.name, [parameter for _, parameter in code.params]) for code in self._kernels]
-        entry = device.backend.target.entry
+        target = device.backend.target
         written = host_text(
             text.path, text.text, self._program.defines, self.name, [p for _, p in self.params], self.result,
-            kernels, entry,
+            kernels, target,
         )  # fmt: skip
         pack = struct.Struct(written.format)
         title = f"{self.name} of {text.name}"
         info = KernelInfo(
-            "_spy_run" if entry == "range" else "_spy_kernel", (1, 1, 1), pack.size, (True,), title=title
+            "_spy_run" if target.entry == "range" else "_spy_kernel", (1, 1, 1), pack.size, (True,), title=title
         )
         source = self._program.source_on(device)
         return Loaded(device.kernels.get(source, written.text, title, info, written.layout), pack)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from slangpy_rt.core.target import Target
 from slangpy_rt.slangtorch.kernel_text import Defines, KernelText, block_format, block_struct, layout, module_text
 from slangpy_rt.slangtorch.parameter import Member, Parameter
 
@@ -28,7 +29,7 @@ def host_text(
     params: Sequence[Parameter],
     result: Parameter | None,
     kernels: Sequence[tuple[str, Sequence[Parameter]]],
-    entry: str,
+    target: Target,
 ) -> KernelText:
     """Write the kernel that runs a host function once and leaves its log in memory.
 
@@ -42,9 +43,10 @@ def host_text(
         What it takes and returns; None for nothing.
     kernels : sequence of (str, sequence of Parameter)
         What it may launch; ``LAUNCH`` and a kernel's place here are its number in the log.
-    entry : str
-        As of ``Target``.
+    target : Target
+        What it is for.
     """
+    entry = target.entry
     members = [*_LOG, *(m for p in params for m in p.members)]
     names = [f"_spy_m{k}" for k in range(len(members))]
     values = iter(names[len(_LOG) :])
@@ -65,7 +67,7 @@ def host_text(
     body += "    _spy_log[0] = _spy_logged;\n"
     # ``#`` of a macro's argument: a kernel is named there, and each has a struct of its own.
     macro = "#define __dispatch_kernel(_spy_k, _spy_g, _spy_b) _spy_Launch_##_spy_k(_spy_g, _spy_b)\n"
-    text = module_text(path, source, defines, macro) + launches + block_struct(members, names)
+    text = module_text(path, source, defines, target.constants, macro) + launches + block_struct(members, names)
     return KernelText(f"{text}\n{_ENTRIES[entry]}\n{{\n{body}}}\n", block_format(members), layout(members, names))
 
 

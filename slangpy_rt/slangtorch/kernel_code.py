@@ -7,6 +7,7 @@ import threading
 from typing import NamedTuple
 
 from slangpy_rt.backends.base import Kernel
+from slangpy_rt.core.errors import UnsupportedError
 from slangpy_rt.core.target import KernelInfo
 from slangpy_rt.core.types import FunctionSig
 from slangpy_rt.device import Device
@@ -66,7 +67,7 @@ class KernelCode:
         text = self.program.text
         return kernel_text(
             text.path, text.text, self.program.defines, self.sig.name, params, self.derivative,
-            device.backend.target.entry, group,
+            device.backend.target, group,
         )  # fmt: skip
 
     def load(self, device: Device, group: Triple, buffers: int) -> Loaded:
@@ -94,6 +95,10 @@ class KernelCode:
         return found
 
     def _load(self, device: Device, group: Triple, buffers: int) -> Loaded:
+        if device.deterministic and self.derivative == "backward":
+            raise UnsupportedError(
+                f"{self}: its gradients are added in no certain order, and {device!r} is deterministic; use another one."
+            )
         text = self.text(device, group)
         pack = struct.Struct(text.format)
         entry = "_spy_run" if device.backend.target.entry == "range" else "_spy_kernel"

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from slangpy_rt.core.target import Target
 from slangpy_rt.core.types import LayoutField, Param
-from slangpy_rt.slang.shader_modules import SLANGTORCH_HEAD
+from slangpy_rt.slang.shader_modules import SLANGTORCH_HEAD, needs_library
 from slangpy_rt.slang.text import prepare
 from slangpy_rt.slangtorch.parameter import Member, Parameter
 
@@ -61,7 +62,7 @@ def kernel_text(
     function: str,
     params: Sequence[tuple[Param, Parameter]],
     derivative: str,
-    entry: str,
+    target: Target,
     group: tuple[int, int, int],
 ) -> KernelText:
     """Write the kernel that runs a function once a thread.
@@ -78,11 +79,12 @@ def kernel_text(
         What it takes.
     derivative : str
         ``"forward"``, ``"backward"`` or empty.
-    entry : str
-        As of ``Target``.
+    target : Target
+        What it is for.
     group : tuple of int
         Threads of a group; for a range they are in the block.
     """
+    entry = target.entry
     members = [*(_GEOMETRY if entry == "range" else ()), *(m for _, p in params for m in p.members)]
     names = [f"_spy_m{k}" for k in range(len(members))]
     values = iter(names[len(_GEOMETRY) if entry == "range" else 0 :])
@@ -101,7 +103,8 @@ def kernel_text(
     called = {"": function, "forward": f"fwd_diff({function})", "backward": f"bwd_diff({function})"}[derivative]
     run = f"{pairs}    {called}({', '.join(arguments)});\n"
     body = _range(declared + made, run) if entry == "range" else _threads(declared + made, run, entry, group)
-    text = f"{module_text(path, source, defines)}{block_struct(members, names)}\n{body}"
+    constants = target.constants + (target.backward_constants if derivative == "backward" else ())
+    text = f"{module_text(path, source, defines, constants)}{block_struct(members, names)}\n{body}"
     return KernelText(text, block_format(members), layout(members, names))
 
 
@@ -137,10 +140,14 @@ def _range(arguments: str, run: str) -> str:
     )
 
 
-def module_text(path: str, source: str, defines: Defines, head: str = SLANGTORCH_HEAD) -> str:
-    """Return a module's text under the session's macros and those of a head; it imports what slang-torch gives."""
+def module_text(
+    path: str, source: str, defines: Defines, constants: Sequence[str], head: str = SLANGTORCH_HEAD
+) -> str:
+    """Return a module's text under the session's macros and those of a head, with imports and constants behind it."""
     macros = "".join(f"#define {name} {value}\n" for name, value in defines)
-    return f'{head}{macros}#line 1 "{path}"\n{prepare(source).text}\n\nimport slangtorch;\n\n'
+    ours = "import slangtorch;\n" + ("import slangpy_rt;\n" if needs_library(source) else "")
+    lines = "".join(f"{line}\n" for line in constants)
+    return f'{head}{macros}#line 1 "{path}"\n{prepare(source).text}\n\n{ours}{lines}\n'
 
 
 def block_struct(members: Sequence[Member], names: Sequence[str]) -> str:

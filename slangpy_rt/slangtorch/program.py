@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import NamedTuple
 
-from slangpy_rt.core.errors import CompileError
+from slangpy_rt.core.errors import CompileError, UnsupportedError
 from slangpy_rt.core.target import Target
 from slangpy_rt.device import Device
 from slangpy_rt.slang.files import Places
@@ -39,6 +39,8 @@ class Program:
     ------
     CompileError
         If Slang refuses the text.
+    UnsupportedError
+        If it calls ``printf``, or has global uniforms, which nobody could set.
     """
 
     def __init__(self, text: Text, device: Device) -> None:
@@ -65,6 +67,7 @@ class Program:
                     device.cache, target, name, path, text, (*folders, *device.include_paths), self.defines,
                     places=places, auto_import=SLANGTORCH,
                 )  # fmt: skip
+                _check(found)
                 first = next(iter(self._sources.values()), found)
                 if first.info.dependencies != found.info.dependencies:
                     raise CompileError(f"module '{name}': its files changed since it was loaded; load it again.")
@@ -74,3 +77,14 @@ class Program:
     def changed(self) -> bool:
         """Tell whether a file of it has other contents now."""
         return self.source.changed()
+
+
+def _check(source: Source) -> None:
+    """Refuse what would do nothing, or something else, in a kernel of slang-torch's."""
+    uniforms = [param.name for param in source.info.uniforms]
+    if uniforms:
+        raise UnsupportedError(
+            f"module '{source.name}': the global uniforms {', '.join(uniforms)} cannot be set; make them parameters."
+        )
+    if source.prints:
+        raise UnsupportedError(f"module '{source.name}': it calls printf, which shows nothing here; take it out.")

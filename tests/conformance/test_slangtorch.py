@@ -744,3 +744,28 @@ def test_arrays_of_views(files: Files) -> None:
     pairs = tuple(zip((a, b, c), gradients, strict=True))
     m.mix.bwd(inputs=pairs, picks=picks, output=(output, torch.ones_like(a))).launchRaw(**size)
     assert torch.equal(gradients[0], c.flip(0)) and not gradients[1].any() and torch.equal(gradients[2], a.flip(0))
+
+
+def test_what_would_be_wrong_in_silence_is_refused(files: Files) -> None:
+    run = "[AutoPyBindCUDA] [CUDAKernel] void run(TensorView<float> t) { t[0] = gain; }"
+    with pytest.raises(spy.UnsupportedError, match="global uniforms gain"):
+        files.load(f"uniform float gain;\n{run}")
+    with pytest.raises(spy.UnsupportedError, match="printf"):
+        files.load('[AutoPyBindCUDA] [CUDAKernel] void run() { printf("%d", 1); }')
+    with pytest.raises(spy.UnsupportedError, match=r"extraCudaFlags"):
+        files.load(SQUARE, extraCudaFlags=["-O3"])
+    with pytest.warns(UserWarning, match="skipSlang"):
+        files.load(SQUARE, skipSlang=True)
+    m = files.load(SQUARE)
+    t = files.on(torch.zeros(4))
+    bound = m.square(input=t, output=t)
+    bound.launchRaw(blockSize=ONE, gridSize=ONE)
+    t.resize_(2)
+    with pytest.raises(RuntimeError, match="resized"):
+        bound.launchRaw(blockSize=ONE, gridSize=ONE)
+    with pytest.raises(spy.BindError, match="fileName"):
+        slangtorch.loadModule(7)  # type: ignore[arg-type]
+    with pytest.raises(spy.CompileError, match="no file"):
+        slangtorch.loadModule(files.folder / "none.slang")
+    with pytest.raises(spy.BindError, match="device is 3"):
+        slangtorch.loadModule(files.folder / "module.slang", device=3)  # type: ignore[arg-type]
