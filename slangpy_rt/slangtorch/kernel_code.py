@@ -97,7 +97,7 @@ class KernelCode:
     def _load(self, device: Device, group: Triple, buffers: int) -> Loaded:
         if device.deterministic and self.derivative == "backward":
             raise UnsupportedError(
-                f"{self}: its gradients are added in no certain order, and {device!r} is deterministic; use another one."
+                f"{self}: its gradients are added in no certain order, and {device!r} is deterministic; use another."
             )
         text = self.text(device, group)
         pack = struct.Struct(text.format)

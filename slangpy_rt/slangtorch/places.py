@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
@@ -20,9 +21,20 @@ from slangpy_rt.slangtorch.errors import TensorError
 _ALIGNMENT = 256
 
 
-@cache
 def default_device(index: int) -> Device:
-    """Return the device for tensors on a GPU of this index, or for those in host memory where it is -1."""
+    """Return the device for tensors on a GPU of this index, or for those in host memory where it is -1.
+
+    Raises
+    ------
+    UnsupportedError
+        If there is none.
+    """
+    return _opened(index, os.getpid())
+
+
+@cache
+def _opened(index: int, process: int) -> Device:
+    """Open a device once a process: a forked one has none of its parent's."""
     return create_torch_device("cpu") if index < 0 else create_torch_device("cuda", index=index)
 
 
