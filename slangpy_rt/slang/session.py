@@ -30,6 +30,7 @@ from slangpy_rt.slang.native_session import NativeSession
 from slangpy_rt.slang.range_kernels import check_globals, load_range
 from slangpy_rt.slang.reflect import Reflector
 from slangpy_rt.slang.reflect_types import Cases
+from slangpy_rt.slang.rounded_constants import rounds, words
 from slangpy_rt.slang.shader_modules import (
     LIBRARIES,
     SHADERS,
@@ -39,6 +40,7 @@ from slangpy_rt.slang.shader_modules import (
     is_ours,
     needs_library,
 )
+from slangpy_rt.slang.spirv_math import has_doubles
 from slangpy_rt.slang.target_code import check_depth, checked, completed
 from slangpy_rt.slang.text import RESERVED, blank, deepest, docs, prepare
 
@@ -93,6 +95,8 @@ class Session(CompilerSession):
         self._sources: list[tuple[str, str, str, tuple[tuple[str, str], ...]]] = []
         self._modules: dict[str, ComPtr] = {}
         self._texts: dict[str, str] = {}
+        # Those of all loaded texts that ``rounds`` looks for.
+        self._words: frozenset[str] = frozenset()
         self._cases: dict[str, Cases] = {}
         self._seen: set[str] = set()
         self._undefined: set[str] = set()
@@ -137,6 +141,7 @@ class Session(CompilerSession):
                 check_names(Path(file).stem, file, text)
             self._sources.append((name, path, whole, files))
             prints = prints or any(_prints(text) for _, text in theirs)
+            self._words |= words("\n".join([source, *(text for _, text in theirs)]))
             looked = places([(path, source), *theirs], self._folders)
             return replace(info, dependencies=files, prints=prints, places=looked, declares=self._declared())
 
@@ -204,14 +209,10 @@ class Session(CompilerSession):
                 status = module.call("IModule.findEntryPointByName", entry.encode(), out.ref)
                 parts.append(stack.enter_context(taken(status, out, note, f"find entry point {entry!r} of {name}")))
             linked = stack.enter_context(self._native.linked(parts, name))
-            if ranged:
-                status = linked.call("IComponentType.getTargetCode", 0, out.ref, note.ref)
-            else:
-                status = linked.call("IComponentType.getEntryPointCode", 0, 0, out.ref, note.ref)
-            code = out.bytes()
-            if status < 0 or not code:
-                raise failure(note, f"compile {name} for {self.target.format}")
-            note.bytes()
+            code = self._code(linked, name)
+            if self.target.format == "spirv" and rounds(self._words | words(text)) and has_doubles(code):
+                plain = stack.enter_context(self._native.linked(parts, name, optimized=False))
+                code = self._code(plain, name)
             code = checked(code, self.target, name)
             if ranged:
                 used = context_variables(code, entry)
@@ -234,6 +235,19 @@ class Session(CompilerSession):
     def close(self) -> None:
         with self._library.lock:
             self._native.close()
+
+    def _code(self, linked: ComPtr, name: str) -> bytes:
+        """Return a linked program's target code."""
+        out, note = Out(), Out()
+        if self.target.entry == "range":
+            status = linked.call("IComponentType.getTargetCode", 0, out.ref, note.ref)
+        else:
+            status = linked.call("IComponentType.getEntryPointCode", 0, 0, out.ref, note.ref)
+        code = out.bytes()
+        if status < 0 or not code:
+            raise failure(note, f"compile {name} for {self.target.format}")
+        note.bytes()
+        return code
 
     def _double_math(self) -> bytes:
         """Return ``shaders/double_math.slang`` as SPIR-V, which each library compiles once for a target."""
