@@ -22,7 +22,7 @@ from slangpy_rt.slang.call_layout import call_layout
 from slangpy_rt.slang.com import ComPtr, Out
 from slangpy_rt.slang.compiler_session import CompilerSession
 from slangpy_rt.slang.emitted import context_variables, exported
-from slangpy_rt.slang.files import check_imports, dependencies, places
+from slangpy_rt.slang.files import check_imports, dependencies, names_files, places, reachable
 from slangpy_rt.slang.library import Library, failure, taken
 from slangpy_rt.slang.lookup import Lookup, last_part, parse
 from slangpy_rt.slang.module_info import constant_values, module_info, undefined_structs
@@ -42,10 +42,12 @@ from slangpy_rt.slang.shader_modules import (
 )
 from slangpy_rt.slang.spirv_math import has_doubles
 from slangpy_rt.slang.target_code import check_depth, checked, completed
-from slangpy_rt.slang.text import RESERVED, blank, deepest, docs, prepare
+from slangpy_rt.slang.text import RESERVED, blank, deepest, docs, entry_attributes, prepare
 
 # At the end of the text, so that its lines and columns stay what they were.
 _IMPORT = "\nimport slangpy_rt;\n"
+# Slang ignores attributes that it does not know.
+_HIDDEN = (("shader", f"{RESERVED}shader"), ("numthreads", f"{RESERVED}numthreads"))
 
 
 class Session(CompilerSession):
@@ -82,8 +84,7 @@ class Session(CompilerSession):
                 raise CompileError(TAKEN.format(place="defines", name=name))
         self.target = target
         # The user's macros are for the user's files. Text that we write begins by undefining them.
-        self._undo = "".join(f"#undef {name.partition('(')[0]}\n" for name, _ in defines)
-        self._undo += "#line 1\n" if defines else ""
+        self._undo = _undefined(defines)
         # shaders/storage.slang tests it.
         defines += (("_spy_by_handle", "1"),) if target.entry == "handle" else ()
         self._library = library
@@ -121,9 +122,10 @@ class Session(CompilerSession):
             check_imports(path, source, self._folders)
             prepared, prints = prepare(source), _prints(source)
             ours = self._shaders is not None and needs_library(source)
-            if ours or "import" in source or "include" in source:  # else it cannot lead Slang anywhere
+            if ours or names_files(source):  # else it cannot lead Slang anywhere
                 self._load_library(but=path)
             whole = prepared.text + _IMPORT if ours else prepared.text
+            self._hide_entry_points(path, source)
             module = self._native.load(name, path, whole)
             self._loaded[name] = loaded
             self._modules[name], self._texts[name] = module, source
@@ -264,6 +266,34 @@ class Session(CompilerSession):
                 session.close()
         return kept[key]
 
+    def _hide_entry_points(self, path: str, source: str) -> None:
+        """Make entry points of imported and included files functions, for a target without thread groups.
+
+        Slang writes no C++ of a program that can reach a shader of graphics, ray tracing or a thread group. Macros
+        reach the files that Slang reads by itself; they give the attributes other names. A text that has these names
+        for anything else is left as it is.
+        """
+        names = {name.partition("(")[0] for name, _ in self._defines}
+        if self.target.entry != "range" or not names.isdisjoint(dict(_HIDDEN)) or not names_files(source):
+            return
+        texts = [text for _, text in reachable(path, source, self._folders)]
+        if not any(entry_attributes(text)[0] for text in texts):
+            return
+        if any(entry_attributes(text)[1] for text in (source, *texts)):
+            return
+        self._defines += _HIDDEN
+        self._undo = _undefined(self._defines)
+        old, self._native = self._native, NativeSession(self._library, self.target, self._folders, self._defines)
+        loaded, self._sources, library, self._library_loaded = self._sources, [], self._library_loaded, False
+        self._walked.clear()
+        if library:
+            self._load_library(but=path)
+        for name, place, text, files in loaded:
+            if name in self._modules:
+                self._modules[name] = self._native.load(name, place, text)
+                self._sources.append((name, place, text, files))
+        old.close()
+
     def _load_library(self, but: str = "") -> None:
         """Load our own modules before an ``import`` in user code could make Slang find other files of their names.
 
@@ -387,6 +417,12 @@ class Session(CompilerSession):
         text = self._undo + text
         name = f"query_{_digest(text)[:16]}"
         return self._native.load(name, f"{name}.slang", text)
+
+
+def _undefined(defines: tuple[tuple[str, str], ...]) -> str:
+    """Return lines that undefine macros, so that the next line is the first again."""
+    lines = "".join(f"#undef {name.partition('(')[0]}\n" for name, _ in defines)
+    return lines + "#line 1\n" if defines else ""
 
 
 def _prints(text: str) -> bool:

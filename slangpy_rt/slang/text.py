@@ -86,6 +86,14 @@ def prepare(text: str) -> Prepared:
     return Prepared(text, semantics, tuple(uniforms))
 
 
+def entry_attributes(text: str) -> tuple[bool, bool]:
+    """Tell whether a text has attributes ``shader`` or ``numthreads``, and whether it uses these names otherwise."""
+    code = blank(text) if "shader" in text or "numthreads" in text else ""
+    places = list(_brackets(code))
+    names = [match.start() for match in re.finditer(r"\b(?:shader|numthreads)\b", code)]
+    return bool(places), any(not any(start < at < end for start, end in places) for at in names)
+
+
 def reserved(text: str) -> str:
     """Return the first name in a text that begins with ``_spy_``, in macros too; empty if there is none."""
     if RESERVED not in text:
