@@ -21,6 +21,7 @@ from slangpy_rt.core.types import Compiled, Conformances, FunctionSig, ModuleInf
 from slangpy_rt.slang.call_layout import call_layout
 from slangpy_rt.slang.com import ComPtr, Out
 from slangpy_rt.slang.compiler_session import CompilerSession
+from slangpy_rt.slang.core_functions import explained
 from slangpy_rt.slang.emitted import context_variables, exported
 from slangpy_rt.slang.files import check_imports, dependencies, names_files, places, reachable
 from slangpy_rt.slang.library import Library, failure, taken
@@ -198,11 +199,12 @@ class Session(CompilerSession):
             self._load_library()
             ranged = self.target.entry == "range"
             whole = self._undo + text
-            module = (
-                load_range(self._native, unique, whole, entry)
-                if ranged
-                else self._native.load(unique, f"{unique}.slang", whole)
-            )
+            with explained(f"compile {name}"):
+                module = (
+                    load_range(self._native, unique, whole, entry)
+                    if ranged
+                    else self._native.load(unique, f"{unique}.slang", whole)
+                )
             parts, out, note = [module, *(self._modules[other] for other in link)], Out(), Out()
             if exports:
                 parts.append(self._ask(exports))

@@ -10,6 +10,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from slangpy_rt.slang.core_functions import may_declare, ranked
+
 THREADS = "_spy_group"  # as long as "numthreads", so that diagnostics keep their columns
 STAGE = "_spy_stage"  # no longer than the shortest attribute that it replaces
 STAGES = (
@@ -79,6 +81,9 @@ def prepare(text: str) -> Prepared:
             for name, behind in _declarators(code, at, end):
                 uniforms.append(f"{space}.{name}" if space else name)
                 edits.append((behind, behind, " = {}"))
+    for path, start, end in _declarations(code) if may_declare(code) else ():
+        edit = ranked(code, path, start, end)
+        edits += [edit] if edit else []
     for start, end, new in sorted(edits, reverse=True):
         text = text[:start] + new + text[end:]
     for mark, attribute in ((THREADS, _ATTRIBUTE), (STAGE, _STAGE_ATTRIBUTE)) if declared else ():
