@@ -42,8 +42,8 @@ from slangpy_rt.slang.shader_modules import (
     needs_library,
 )
 from slangpy_rt.slang.spirv_math import has_doubles
-from slangpy_rt.slang.target_code import check_depth, checked, completed
-from slangpy_rt.slang.text import RESERVED, blank, deepest, docs, entry_attributes, prepare
+from slangpy_rt.slang.target_code import check_text, checked, completed
+from slangpy_rt.slang.text import RESERVED, blank, docs, entry_attributes, prepare
 
 # At the end of the text, so that its lines and columns stay what they were.
 _IMPORT = "\nimport slangpy_rt;\n"
@@ -119,7 +119,7 @@ class Session(CompilerSession):
                     f"module {name!r} from {path}: this session already holds module {other!r} from {place}; "
                     "open a new session to load another text under that name or path."
                 )
-            check_depth(deepest(blank(source)), f"load module {name!r} from {path}")
+            check_text(source, f"load module {name!r} from {path}")
             check_imports(path, source, self._folders)
             prepared, prints = prepare(source), _prints(source)
             ours = self._shaders is not None and needs_library(source)

@@ -25,9 +25,12 @@ from slangpy_rt.slang.hlsl_doubles import narrows_double
 from slangpy_rt.slang.rounded_constants import lacking_constant
 from slangpy_rt.slang.spirv_integers import lacking_fields, lacking_integer, with_integers
 from slangpy_rt.slang.spirv_math import lacking_double, rounded_double, with_doubles
+from slangpy_rt.slang.text import blank, deepest, longest_chain
 
 # Levels of nesting. Compilers recurse over them; those of drivers in this process, on the calling thread's stack.
 _DEEPEST = 1000
+# Slang's time grows with the square of it: 2.2 s for 5000 nested ``if``, 35 s for 20,000.
+_LONGEST_CHAIN = 5000
 NEEDS_GROUPS = re.compile(r"(?:Wave|Quad|Subgroup|subgroup)\w+|\w*MemoryBarrier\w*|\w*WithGroupSync\w*|barrier")
 _UNFILLED = (
     "the function reads a global resource, a cbuffer, a global variable without 'uniform' or one of an imported "
@@ -145,6 +148,32 @@ def check_depth(found: int, what: str) -> None:
         raise CompileError(
             f"Slang could not {what}:\nthe text nests {found} levels deep; at most {_DEEPEST} are compiled. "
             "Take parts of it into functions of their own."
+        )
+
+
+def check_text(text: str, what: str) -> None:
+    """Refuse a module's text that nests so deep that Slang may crash or not end.
+
+    Parameters
+    ----------
+    text : str
+        The text.
+    what : str
+        What it was for, for the message: ``"load module 'm' from m.slang"``.
+
+    Raises
+    ------
+    CompileError
+        If its brackets, or statements and conditions without braces, nest too deep.
+    """
+    code = blank(text)
+    check_depth(deepest(code), what)
+    found, line = longest_chain(code) if len(code) > _LONGEST_CHAIN else (0, 0)
+    if found > _LONGEST_CHAIN:
+        raise CompileError(
+            f"Slang could not {what}:\nfrom line {line} on the text nests {found} statements or conditions, each "
+            f"without braces in another one; at most {_LONGEST_CHAIN} are compiled. Take parts of it into functions "
+            "of their own."
         )
 
 

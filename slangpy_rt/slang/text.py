@@ -39,6 +39,7 @@ _RESOURCE = re.compile(r"Buffer|Texture|Sampler|ParameterBlock|Image|Acceleratio
 _STATIC = re.compile(r"\bstatic\s+(?!const\b)[\w.:]+(?:<[^;={}()]*>)?\s+(\w+)\s*[=;\[]")
 _SHADER = re.compile(r'shader\s*\(\s*"(\w+)"\s*\)', re.S)
 _OPEN, _CLOSE = "([{", ")]}"
+_CHAINED = re.compile(r"[()\[\]{}?;,]|\b(?:if|else|for|while|switch)\b")
 
 
 @dataclass(frozen=True)
@@ -144,6 +145,35 @@ def deepest(code: str) -> int:
         depth += 1 if match[0] in _OPEN else -1
         most = max(most, depth)
     return most
+
+
+def longest_chain(code: str) -> tuple[int, int]:
+    """Return how deep statements and conditions nest in one another without a bracket, and in which line that begins.
+
+    These are ``if (a) if (b) ...``, ``if (a) ...; else if (b) ...;``, loops alike, and ``a ? b : c ? d : e``.
+    """
+    most = line = 0
+    # Of each open bracket: the chain's length, the offset of its first, and the length before the last semicolon.
+    levels = [(0, 0, 0)]
+    for match in _CHAINED.finditer(code):
+        part = match[0]
+        count, first, before = levels[-1]
+        if part in _OPEN:
+            levels.append((0, 0, 0))
+        elif part in _CLOSE:
+            if len(levels) > 1:
+                levels.pop()
+            if part == "}":
+                levels[-1] = (0, levels[-1][1], levels[-1][0])
+        elif part in ";,":
+            levels[-1] = (0, first, count)
+        else:
+            count = before if part == "else" else count + 1
+            first = match.start() if count == 1 and part != "else" else first
+            levels[-1] = (count, first, 0)
+            if count > most:
+                most, line = count, first
+    return most, code.count("\n", 0, line) + 1
 
 
 def _kernel_edits(code: str, text: str) -> tuple[list[tuple[int, int, str]], dict[str, dict[str, str]]]:
