@@ -47,7 +47,7 @@ class CallBuffer(Buffer):
 class KeptBuffer(CallBuffer):
     """Memory of another library for a Tensor: it goes back once work is done that was queued while there was one."""
 
-    __slots__ = ("_give",)
+    __slots__ = ("__weakref__", "_give")
 
     # This is no place to ask the driver how far its work is.
     __del__ = finalizer("_give")
@@ -97,6 +97,7 @@ def kept_memory(device: DeviceCore, value: Any) -> tuple[Memory, Buffer]:
     if place_of(value)[0] not in HOST:
         found = memory_of(device, value)
         kept = KeptBuffer(device, taken(device, value))
+        device.order.share_foreign(kept, *kept.owner.extent)
         return found._replace(address=kept.address), kept
     array = as_numpy(value)
     if not isinstance(device.backend, ZeroCopy):
