@@ -47,7 +47,8 @@ from slangpy_rt.slang.text import RESERVED, blank, docs, entry_attributes, prepa
 
 # At the end of the text, so that its lines and columns stay what they were.
 _IMPORT = "\nimport slangpy_rt;\n"
-# Slang ignores attributes that it does not know.
+# C++ has no stages, CUDA and Metal lack those of geometry or ray tracing. Slang ignores attributes unknown to it.
+_WITHOUT_STAGES = ("cpp", "cuda", "metal")
 _HIDDEN = (("shader", f"{RESERVED}shader"), ("numthreads", f"{RESERVED}numthreads"))
 
 
@@ -269,19 +270,16 @@ class Session(CompilerSession):
         return kept[key]
 
     def _hide_entry_points(self, path: str, source: str) -> None:
-        """Make entry points of imported and included files functions, for a target without thread groups.
+        """Make entry points of imported and included files functions, for a target that lacks stages.
 
-        Slang writes no C++ of a program that can reach a shader of graphics, ray tracing or a thread group. Macros
-        reach the files that Slang reads by itself; they give the attributes other names. A text that has these names
-        for anything else is left as it is.
+        Slang crashes on, or refuses, a program with a shader that the target lacks. Macros reach the files that Slang
+        reads by itself; they give the attributes other names. A text with another use of these names is left alone.
         """
         names = {name.partition("(")[0] for name, _ in self._defines}
-        if self.target.entry != "range" or not names.isdisjoint(dict(_HIDDEN)) or not names_files(source):
-            return
-        texts = [text for _, text in reachable(path, source, self._folders)]
-        if not any(entry_attributes(text)[0] for text in texts):
-            return
-        if any(entry_attributes(text)[1] for text in (source, *texts)):
+        lacks = self.target.format in _WITHOUT_STAGES and names.isdisjoint(dict(_HIDDEN)) and names_files(source)
+        texts = [text for _, text in reachable(path, source, self._folders)] if lacks else []
+        found = [entry_attributes(text) for text in texts]
+        if not any(has for has, _ in found) or any(other for _, other in (entry_attributes(source), *found)):
             return
         self._defines += _HIDDEN
         self._undo = _undefined(self._defines)

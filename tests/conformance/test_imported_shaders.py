@@ -8,6 +8,10 @@ import numpy as np
 import pytest
 
 import slangpy_rt as spy
+from slangpy_rt.core.target import Target
+from slangpy_rt.slang.library import Library
+from slangpy_rt.slang.locate import shader_directory
+from slangpy_rt.slang.session import Session
 from tests.depth import sampled
 
 SHADERS = {
@@ -30,6 +34,7 @@ SHADERS = {
     "compute": """{} [numthreads(8, 1, 1)]
         void s(uint3 i : SV_DispatchThreadID) {{ GroupMemoryBarrierWithGroupSync(); }}""",
 }  # fmt: skip
+OTHERS = [Target("cuda", "", "value"), Target("metal", "", "handle", True)]
 WAYS = {"import": "import {};", "include": '#include "{}.slang"', "part": "__include {};"}
 
 
@@ -85,3 +90,12 @@ def test_what_is_wrong_in_such_a_file_is_said_without_our_names(device: spy.Devi
     with pytest.raises(spy.CompileError, match="missing") as error:
         spy.Module.load_from_file(device, str(path))
     assert "_spy_" not in str(error.value)
+
+
+@pytest.mark.parametrize("target", OTHERS, ids=["cuda", "metal"])
+@pytest.mark.parametrize("stage", SHADERS)
+def test_for_devices_that_are_not_here(tmp_path: Path, stage: str, target: Target) -> None:
+    path = files(tmp_path, stage, "import")
+    session = Session(Library(None), target, (str(tmp_path), shader_directory()))
+    assert session.load_module("user", str(path), path.read_text()).functions
+    session.close()
