@@ -30,6 +30,7 @@ def text() -> str:
         _pair("PI", pi),
         _pair("PIO2", pi / 2),
         _pair("LN2", ln2),
+        _pair("LN10", ln2 + 2 * _series(Fraction(2, 3), 1)),
         _pair("LOG2E", 1 / ln2),
         _pair("LOG10E", 1 / (ln2 + 2 * _series(Fraction(2, 3), 1))),
         _pair("THIRD", Fraction(1, 3)),

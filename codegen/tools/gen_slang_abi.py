@@ -24,7 +24,7 @@ METHODS = {
         "getLoadedModuleCount",
         "loadModuleFromSourceString",
     ],
-    "IComponentType": ["getLayout", "getEntryPointCode", "getTargetCode", "link"],
+    "IComponentType": ["getLayout", "getEntryPointCode", "getTargetCode", "link", "linkWithOptions"],
     "IEntryPoint": ["getFunctionReflection"],
     "IModule": [
         "findEntryPointByName",
@@ -205,6 +205,7 @@ ENUMS = {
     "CompilerOptionName": [
         "DiagnosticColor",
         "EmitSpirvMethod",
+        "Optimization",
         "VulkanUseEntryPointName",
     ],
 }

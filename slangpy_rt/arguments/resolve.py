@@ -91,7 +91,8 @@ def resolve(
         return found[0]
     best = min(c.cost for c in found)
     equal = [c for c in found if c.cost == best]
-    if len(equal) > 1:
+    # A function is declared twice where its declaration stands before its definition.
+    if len({(str(c.sig), *(b.type.name for b in c.bound)) for c in equal}) > 1:
         raise BindError(_ambiguous(name, equal))
     return equal[0]
 

@@ -115,6 +115,16 @@ class Import:
         self.strides = tuple(t.strides[: t.ndim]) if t.strides else tuple(dense)
         self.typestr = f"{kinds[t.code]}{t.bits // 8}"
 
+    @property
+    def extent(self) -> tuple[int, int]:
+        """The addresses of the first byte and of the one behind the last; alike if there is no element."""
+        if 0 in self.shape:
+            return self.address, self.address
+        unit = int(self.typestr[1:])
+        steps = [(n - 1) * step * unit for n, step in zip(self.shape, self.strides, strict=True)]
+        first = sum(step for step in steps if step < 0)
+        return self.address + first, self.address + sum(step for step in steps if step > 0) + unit
+
     def __del__(self) -> None:
         managed = getattr(self, "_managed", None)
         if managed is not None and managed.deleter:

@@ -46,7 +46,7 @@ class CallBuffer(Buffer):
 class KeptBuffer(CallBuffer):
     """Memory of another library for a Tensor; it goes back once work queued in the Tensor's life is done."""
 
-    __slots__ = ("_give",)
+    __slots__ = ("__weakref__", "_give")
 
     # A finalizer may run inside any other method, and cannot ask the driver which work is done.
     __del__ = finalizer("_give")
@@ -98,6 +98,7 @@ def kept_memory(device: DeviceCore, value: Any) -> tuple[Memory, Buffer]:
     if place_of(value)[0] not in HOST:
         found = memory_of(device, value)
         kept = KeptBuffer(device, taken(device, value))
+        device.order.share_foreign(kept, *kept.owner.extent)
         return found._replace(address=kept.address), kept
     array = as_numpy(value)
     if not isinstance(device.backend, ZeroCopy):

@@ -18,9 +18,9 @@ from slangpy_rt.runtime.diagnostics import Diagnostics
 from slangpy_rt.slang.locate import compiler_version
 from slangpy_rt.slang.source import Source
 
-# Part of every key: raise it when a step after Slang (slang/division.py, cpp_functions.py, spirv_math.py,
-# spirv_integers.py) makes another code of the same code.
-_CODE = 2
+# Part of every key: raise it when a step after Slang (slang/division.py, cpp_functions.py, rounded_constants.py,
+# spirv_math.py, spirv_integers.py) makes another code of the same code.
+_CODE = 3
 Strings = tuple[tuple[int, str], ...]
 
 

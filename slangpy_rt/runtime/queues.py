@@ -7,6 +7,7 @@ waited for. While a device has but its own queue none of this is in the path of 
 from __future__ import annotations
 
 import threading
+import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -39,6 +40,8 @@ class Order:
         self.left_over: deque[Any] = deque()
         # Lanes that nobody has a stream on any more; their work may still run.
         self.idle: deque[Lane] = deque()
+        # Buffers on memory of other libraries, with the first address and the one behind the last.
+        self._foreign: list[tuple[weakref.ref[Buffer], int, int]] = []
 
     def lane(self, make: Callable[[], Queue]) -> Lane:
         """A lane that nobody uses, on a queue made for it if there is none."""
@@ -92,6 +95,30 @@ class Order:
             except AttributeError:
                 uses = theirs.uses = Uses(other.main, other.main.turn)
             mine.uses = uses
+
+    def share_foreign(self, buffer: Buffer, first: int, end: int) -> None:
+        """Order work on a buffer with that on others that lie on the same memory of another library.
+
+        Parameters
+        ----------
+        buffer : Buffer
+            It can be referred to weakly.
+        first, end : int
+            The addresses of its first byte and of the one behind its last.
+        """
+        with self.lock:
+            self._foreign = [item for item in self._foreign if item[0]() is not None]
+            alive = [(other, low, high) for ref, low, high in self._foreign if (other := ref()) is not None]
+            same = {id(x.uses): x for x, low, high in alive if max(low, first) < min(high, end)}
+            uses = next((x.uses for x in same.values()), None)
+            if len(same) > 1:
+                # What lay apart is one from here on, with the device's own queue behind all work on it.
+                self.order_use(self.main, tuple(same.values()), (True,) * len(same))
+                for other, _, _ in alive:
+                    if id(other.uses) in same:
+                        other.uses = uses
+            buffer.uses = uses or Uses(self.main, self.main.turn)
+            self._foreign.append((weakref.ref(buffer), first, end))
 
     def order_use(self, lane: Lane, buffers: Sequence[Buffer], written: Sequence[bool]) -> None:
         """Let a lane wait for what its next work conflicts with, and note that work. Only with ``lock``."""

@@ -144,6 +144,7 @@ SLANG_TYPE_KIND_TEXTURE_BUFFER = 9
 SLANG_TYPE_KIND_VECTOR = 4
 DiagnosticColor = 144
 EmitSpirvMethod = 118
+Optimization = 46
 VulkanUseEntryPointName = 52
 
 METHODS: dict[str, tuple[int, Any, tuple[Any, ...]]] = {
@@ -162,6 +163,7 @@ METHODS: dict[str, tuple[int, Any, tuple[Any, ...]]] = {
     "IComponentType.getEntryPointCode": (6, c_int32, (c_ssize_t, c_ssize_t, c_void_p, c_void_p)),
     "IComponentType.getTargetCode": (14, c_int32, (c_ssize_t, c_void_p, c_void_p)),
     "IComponentType.link": (10, c_int32, (c_void_p, c_void_p)),
+    "IComponentType.linkWithOptions": (13, c_int32, (c_void_p, c_uint32, c_void_p, c_void_p)),
     "IEntryPoint.getFunctionReflection": (17, c_void_p, ()),
     "IModule.findEntryPointByName": (17, c_int32, (c_char_p, c_void_p)),
     "IModule.getDefinedEntryPointCount": (18, c_int32, ()),

@@ -1,6 +1,6 @@
-"""Where a linked program has its argument block, struct ``_spy_Call``: offset and size of each member.
+"""Where a linked program has its argument block, struct ``_spy_Call``, and which strings it holds as hashes.
 
-It knows nothing of what the members mean.
+It knows nothing of what the block's members mean.
 """
 
 from __future__ import annotations
@@ -46,6 +46,15 @@ def call_layout(native: ctypes.CDLL, layout: int, entry: str) -> tuple[tuple[Lay
             )
         )
     return tuple(fields), native.spReflectionTypeLayout_GetSize(block, uniform)
+
+
+def hashed_strings(native: ctypes.CDLL, layout: int) -> tuple[tuple[int, str], ...]:
+    """Return the hashes that a program holds in place of strings, each with its string."""
+    size, found = ctypes.c_size_t(), []
+    for index in range(native.spReflection_getHashedStringCount(layout)):
+        text = native.spReflection_getHashedString(layout, index, ctypes.byref(size))
+        found.append((native.spComputeStringHash(text, len(text)), text.decode("utf-8", "replace")))
+    return tuple(found)
 
 
 def _find_call(native: ctypes.CDLL, layout: int, entry: str) -> Any:

@@ -59,6 +59,8 @@ class CompilerProcess:
         Number of processes started so far. The sessions of earlier ones are lost.
     closed : deque of (int, int)
         Sessions to close, each as ``started`` of its process and its number; the next request closes them.
+    refused : dict of str to str
+        Why requests were refused that used up time or memory, by their digests; they are not asked again.
     """
 
     def __init__(self, path: str | None, python: str, seconds: float) -> None:
@@ -66,6 +68,7 @@ class CompilerProcess:
         self.started = self._numbers = 0
         self.lock = threading.RLock()
         self.closed: deque[tuple[int, int]] = deque()
+        self.refused: dict[str, str] = {}
         self._ended = False
         self._process: subprocess.Popen[bytes] | None = None
         self._words: IO[bytes] | None = None
@@ -99,7 +102,9 @@ class CompilerProcess:
                     send(requests, (number, numbers, working_directory(), method, args))
                     answer = receive(answers)
                 if answer is None:
-                    raise Ended(apart(self._why))
+                    why = apart(self._why)
+                    status = self._process.returncode if self._process is not None else None
+                    raise Ended(why, status in (SLOW, NO_MEMORY))
             except BaseException:
                 # Also after Ctrl-C: the pending answer would be read as the answer to the next request.
                 self.stop()
@@ -215,7 +220,17 @@ class CompilerProcess:
 
 
 class Ended(Exception):
-    """The compiler's process ended without an answer."""
+    """The compiler's process ended without an answer.
+
+    Attributes
+    ----------
+    final : bool
+        Whether it used up its time or memory, as it would again for the same request.
+    """
+
+    def __init__(self, why: str, final: bool = False) -> None:
+        super().__init__(why)
+        self.final = final
 
 
 def _status(status: int | None) -> str:

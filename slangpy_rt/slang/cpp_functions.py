@@ -4,13 +4,16 @@ The preludes have no functions of 8-bit and 16-bit integers, no ``fma`` and ``si
 ``asinh`` and ``atanh`` of double; their ``log10`` of double takes a float. The prelude of C++ looks for the first
 bit of a 64-bit integer in 32 bits only. The prelude of CUDA takes unsigned numbers for signed ones in
 ``firstbithigh`` of 32 bits and in the results of ``abs``, ``min`` and ``max`` of 64 bits, and it has ``char`` where
-the header of CUDA has ``signed char``. Text goes in and text comes out, with functions of ours whose names begin with
-``_spy_``; a text that calls none of these functions is returned as it is.
+the header of CUDA has ``signed char``. What ``rounded_constants`` finds has constants of float. Text goes in
+and text comes out, with functions of ours whose names begin with ``_spy_``; a text that calls none of these functions
+is returned as it is.
 """
 
 from __future__ import annotations
 
 import re
+
+from slangpy_rt.slang.rounded_constants import lacking_constant, with_constants
 
 # The end of the prelude in C++ that Slang wrote. In CUDA the prelude ends with its last directive.
 _PRELUDE_END = b"using namespace SLANG_PRELUDE_NAMESPACE;\n#endif\n"
@@ -31,6 +34,35 @@ template<typename T> FUNCTION T _spy_log10(T x) { return __builtin_log10(x); }
 template<typename T> FUNCTION T _spy_acosh(T x) { return __builtin_acosh(x); }
 template<typename T> FUNCTION T _spy_asinh(T x) { return __builtin_asinh(x); }
 template<typename T> FUNCTION T _spy_atanh(T x) { return __builtin_atanh(x); }
+template<typename T> FUNCTION T _spy_exp10(T x) { return __builtin_pow(T(10), x); }
+// 0 to 4 quarters of a turn, 1 being half of one, and what is left of |x|; both are exact.
+template<typename T> FUNCTION T _spy_turn(T x, int& n)
+{
+    T a = __builtin_fabs(x);
+    a -= T(2) * __builtin_floor(T(0.5) * a);
+    n = a <= T(0.25) ? 0 : a < T(0.75) ? 1 : a <= T(1.25) ? 2 : a < T(1.75) ? 3 : 4;
+    return a - T(0.5) * n;
+}
+template<typename T> FUNCTION T _spy_sinpi(T x)
+{
+    int n;
+    T t = T(3.141592653589793) * _spy_turn(x, n), value = n & 1 ? __builtin_cos(t) : __builtin_sin(t);
+    return __builtin_copysign(T(1), x) * (value == 0 ? T(0) : n & 2 ? -value : value);
+}
+template<typename T> FUNCTION T _spy_cospi(T x)
+{
+    int n;
+    T t = T(3.141592653589793) * _spy_turn(x, n), value = n & 1 ? __builtin_sin(t) : __builtin_cos(t);
+    return value == 0 ? T(0) : (n + 1) & 2 ? -value : value;
+}
+template<typename T> FUNCTION T _spy_tanpi(T x)
+{
+    int n;
+    T t = T(3.141592653589793) * _spy_turn(x, n), value = __builtin_tan(t);
+    // A pole is positive where the whole number before it is even.
+    value = n & 1 ? (t == 0 ? T(2 - n) : T(-1)) / (t == 0 ? T(0) : value) : t == 0 && n == 2 ? -T(0) : value;
+    return __builtin_copysign(T(1), x) * value;
+}
 template<typename T> FUNCTION T _spy_abs(T x) { return x < 0 ? T(0 - (unsigned long long)x) : x; }
 template<typename T> FUNCTION T _spy_min(T x, T y) { return x < y ? x : y; }
 template<typename T> FUNCTION T _spy_max(T x, T y) { return x > y ? x : y; }
@@ -66,7 +98,9 @@ template<typename T> FUNCTION unsigned _spy_firstbithigh(T x)
 _BUILTINS = {
     b"FUNCTION": b"__device__ __forceinline__", b"__builtin_popcountll": b"__popcll", b"__builtin_clzll": b"__clzll",
     b"__builtin_log10": b"::log10", b"__builtin_acosh": b"::acosh", b"__builtin_asinh": b"::asinh",
-    b"__builtin_atanh": b"::atanh",
+    b"__builtin_atanh": b"::atanh", b"__builtin_pow": b"::pow", b"__builtin_floor": b"::floor",
+    b"__builtin_fabs": b"::fabs", b"__builtin_sin": b"::sin", b"__builtin_cos": b"::cos", b"__builtin_tan": b"::tan",
+    b"__builtin_copysign": b"::copysign",
 }  # fmt: skip
 
 
@@ -84,6 +118,7 @@ def with_functions(code: bytes, form: str) -> bytes:
     end = at + len(_PRELUDE_END) if form == "cpp" else _prelude_of_cuda(code)
     prelude, text = code[:end], code[end:]
     called, count = _CALLS[form].subn(_call, text)
+    called, ours = with_constants(called)
     functions = _FUNCTIONS.replace(b"FUNCTION", b"inline")
     if form == "cuda":
         # CUDA's char2 takes two numbers of type char or of type signed char.
@@ -93,13 +128,14 @@ def with_functions(code: bytes, form: str) -> bytes:
             functions = functions.replace(name, own)
     elif at < 0:
         return code
-    return prelude + (functions if count else b"") + called
+    return prelude + (functions if count or ours else b"") + called
 
 
 def lacking_function(code: bytes) -> str:
     """Return the name of a function that CUDA calls and lacks, or has for the wrong type; empty if there is none."""
-    match = _CALLS["cuda"].search(code, _prelude_of_cuda(code))
-    return [part for part in match.groups() if part][1].decode() if match else ""
+    at = _prelude_of_cuda(code)
+    match = _CALLS["cuda"].search(code, at)
+    return [part for part in match.groups() if part][1].decode() if match else lacking_constant(code[at:])
 
 
 def _prelude_of_cuda(code: bytes) -> int:

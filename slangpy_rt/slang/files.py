@@ -180,6 +180,27 @@ def places(texts: list[tuple[str, str]], folders: tuple[str, ...]) -> Places:
     return tuple(sorted(found.items()))
 
 
+def names_files(text: str) -> bool:
+    """Tell whether a text may lead Slang to other files."""
+    return "import" in text or "include" in text
+
+
+def reachable(path: str, text: str, folders: tuple[str, ...]) -> list[tuple[str, str]]:
+    """Return path and text of every file that a text, and what it names, may import or include, before Slang looks.
+
+    Files of ours, and those that are no Slang text, are left out.
+    """
+    found: dict[str, str] = {}
+    waiting = [(path, text)]
+    while waiting:
+        for _, file in places([waiting.pop()], folders):
+            if file and file not in found and os.path.dirname(file) != shader_directory():  # noqa: PTH120
+                with suppress(OSError, CompileError):
+                    found[file] = decoded(file, read_file(file))
+                    waiting.append((file, found[file]))
+    return list(found.items())
+
+
 def check_imports(path: str, text: str, folders: tuple[str, ...]) -> None:
     """Refuse an import of a file that Slang 2026.12 takes for a module of its own, ``core`` or ``glsl``.
 

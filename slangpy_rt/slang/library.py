@@ -15,6 +15,12 @@ from slangpy_rt.slang import _abi
 from slangpy_rt.slang.com import ComPtr, Out, load_library
 from slangpy_rt.slang.locate import find_library
 
+# Warnings of attributes that ``Session`` hides from Slang.
+_HIDDEN = re.compile(
+    r"^warning\[E31000\]: unknown attribute\n(?:(?!(?:error|warning|note)\[).*\n)*?.*attribute '_spy_\w+'\n-+'\n*",
+    re.M,
+)
+
 
 class Library:
     """The Slang compiler. Creating one loads nothing; the first session does.
@@ -117,4 +123,5 @@ def failure(note: Out, what: str) -> CompileError:
     text = note.bytes().rstrip(b"\0").decode(errors="replace").strip()
     # That message only repeats the ones above it.
     text = text.partition("\nerror[E39999]: import failed due to compilation error")[0]
+    text = _HIDDEN.sub("", text)
     return CompileError(f"Slang could not {what}:\n{text or 'it gave no reason.'}")

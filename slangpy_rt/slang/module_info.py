@@ -79,6 +79,12 @@ def undefined_structs(native: ctypes.CDLL, decl: int) -> list[str]:
     ]
 
 
+def files_of(module: ComPtr) -> list[str]:
+    """Return the paths of the files that a module was read from."""
+    count = module.call("IModule.getDependencyFileCount")
+    return [module.call("IModule.getDependencyFilePath", index).decode() for index in range(count)]
+
+
 def constant_values(native: ctypes.CDLL, decl: int) -> list[int]:
     """Return the values of a module's integer constants, in source order."""
     out = []

@@ -118,8 +118,10 @@ class NativeSession:
         return taken(status, out, note, what)
 
     @contextmanager
-    def linked(self, parts: Sequence[ComPtr], name: str) -> Iterator[ComPtr]:
+    def linked(self, parts: Sequence[ComPtr], name: str, optimized: bool = True) -> Iterator[ComPtr]:
         """Link components to a program, which is released at the end of the block.
+
+        Without optimizations SPIR-V keeps the functions of Slang's core module, and their names.
 
         Raises
         ------
@@ -130,7 +132,11 @@ class NativeSession:
         array = (ctypes.c_void_p * len(parts))(*(part.address for part in parts))
         status = self.pointer.call("ISession.createCompositeComponentType", array, len(parts), out.ref, note.ref)
         with taken(status, out, note, f"compose {name}") as program:
-            status = program.call("IComponentType.link", out.ref, note.ref)
+            if optimized:
+                status = program.call("IComponentType.link", out.ref, note.ref)
+            else:
+                option = _abi.CompilerOptionEntry(name=_abi.Optimization)  # its value 0 is no optimization
+                status = program.call("IComponentType.linkWithOptions", out.ref, 1, ctypes.byref(option), note.ref)
             with taken(status, out, note, f"link {name}") as linked:
                 yield linked
 

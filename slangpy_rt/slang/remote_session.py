@@ -5,6 +5,7 @@ It keeps what it was given: if the process ended, the next request opens the ses
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 import threading
 from collections.abc import Callable
@@ -18,6 +19,7 @@ from slangpy_rt.core.target import Target
 from slangpy_rt.core.types import ModuleInfo
 from slangpy_rt.slang.compiler_process import CompilerProcess, Ended
 from slangpy_rt.slang.compiler_session import CompilerSession
+from slangpy_rt.slang.files import reachable
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -100,6 +102,9 @@ class RemoteSession(CompilerSession):
 
     def _attempt(self, method: str, *args: Any) -> Any:
         compiler = self._compiler
+        refused = compiler.refused.get(self._digest(method, args)) if compiler.refused else None
+        if refused is not None:
+            raise CompileError(refused)
         for last in (False, True):
             before = compiler.started
             try:
@@ -108,13 +113,23 @@ class RemoteSession(CompilerSession):
             except Ended as end:
                 self._number = 0
                 # An old process may be damaged by earlier requests. If a new one ends too, the cause is this request.
-                if last or compiler.started != before:
-                    raise CompileError(f"Slang could not {_phrase(method, args)}:\n{end}") from None
+                if last or compiler.started != before or end.final:
+                    message = f"Slang could not {_phrase(method, args)}:\n{end}"
+                    if end.final:
+                        compiler.refused[self._digest(method, args)] = message
+                    raise CompileError(message) from None
             except CompileError:
                 # Slang 2026.12 may crash on what is loaded after a text that it refused.
                 self.close()
                 raise
         raise AssertionError("the last attempt returns or raises")
+
+    def _digest(self, method: str, args: tuple[Any, ...]) -> str:
+        """Return what tells a request from others: the session's options, its texts and the files that they name."""
+        texts = [(path, text) for _, path, text, _ in self._modules]
+        texts += [(args[1], args[2])] if method == "load_module" else []
+        files = [file for path, text in texts for file in reachable(path, text, self._how[1])]
+        return hashlib.sha256(repr((self._how, texts, files, method, args)).encode()).hexdigest()
 
     def _open(self) -> None:
         """Open the session with all its modules, if the process has none."""

@@ -6,10 +6,8 @@ nothing on disk.
 
 from __future__ import annotations
 
-import ctypes
 import hashlib
 import json
-import re
 from collections.abc import Iterable
 from contextlib import ExitStack
 from dataclasses import replace
@@ -18,19 +16,21 @@ from pathlib import Path
 from slangpy_rt.core.errors import CompileError
 from slangpy_rt.core.target import Target
 from slangpy_rt.core.types import Compiled, Conformances, FunctionSig, ModuleInfo, SlangType, StructInfo
-from slangpy_rt.slang.call_layout import call_layout
+from slangpy_rt.slang.call_layout import call_layout, hashed_strings
 from slangpy_rt.slang.com import ComPtr, Out
 from slangpy_rt.slang.compiler_session import CompilerSession
+from slangpy_rt.slang.core_functions import explained
 from slangpy_rt.slang.emitted import context_variables, exported
-from slangpy_rt.slang.files import check_imports, dependencies, places
+from slangpy_rt.slang.files import check_imports, dependencies, names_files, places, reachable
 from slangpy_rt.slang.imports import imported
 from slangpy_rt.slang.library import Library, failure, taken
 from slangpy_rt.slang.lookup import Lookup, last_part, parse
-from slangpy_rt.slang.module_info import constant_values, module_info, undefined_structs
+from slangpy_rt.slang.module_info import constant_values, files_of, module_info, undefined_structs
 from slangpy_rt.slang.native_session import NativeSession
 from slangpy_rt.slang.range_kernels import check_globals, load_range
 from slangpy_rt.slang.reflect import Reflector
 from slangpy_rt.slang.reflect_types import Cases
+from slangpy_rt.slang.rounded_constants import rounds, words
 from slangpy_rt.slang.shader_modules import (
     LIBRARIES,
     SHADERS,
@@ -43,11 +43,15 @@ from slangpy_rt.slang.shader_modules import (
     needs_library,
     needs_slangtorch,
 )
-from slangpy_rt.slang.target_code import check_depth, checked, completed
-from slangpy_rt.slang.text import RESERVED, blank, deepest, docs, prepare
+from slangpy_rt.slang.spirv_math import has_doubles
+from slangpy_rt.slang.target_code import check_text, checked, completed
+from slangpy_rt.slang.text import RESERVED, docs, entry_attributes, prepare, prints_in
 
 # At the end of the text, so that its lines and columns stay what they were.
 _IMPORT = "\nimport slangpy_rt;\n"
+# C++ has no stages, CUDA and Metal lack those of geometry or ray tracing. Slang ignores attributes unknown to it.
+_WITHOUT_STAGES = ("cpp", "cuda", "metal")
+_HIDDEN = (("shader", f"{RESERVED}shader"), ("numthreads", f"{RESERVED}numthreads"))
 
 
 class Session(CompilerSession):
@@ -88,8 +92,7 @@ class Session(CompilerSession):
                 raise CompileError(TAKEN.format(place="defines", name=name))
         self.target = target
         # The user's macros are for the user's files. Text that we write begins by undefining them.
-        self._undo = "".join(f"#undef {name.partition('(')[0]}\n" for name, _ in defines)
-        self._undo += "#line 1\n" if defines else ""
+        self._undo = _undefined(defines)
         # shaders/storage.slang tests it.
         defines += (("_spy_by_handle", "1"),) if target.entry == "handle" else ()
         self._library = library
@@ -103,6 +106,8 @@ class Session(CompilerSession):
         self._sources: list[tuple[str, str, str, tuple[tuple[str, str], ...]]] = []
         self._modules: dict[str, ComPtr] = {}
         self._texts: dict[str, str] = {}
+        # Those of all loaded texts that ``rounds`` looks for.
+        self._words: frozenset[str] = frozenset()
         self._cases: dict[str, Cases] = {}
         self._seen: set[str] = set()
         self._undefined: set[str] = set()
@@ -124,13 +129,14 @@ class Session(CompilerSession):
                     f"module {name!r} from {path}: this session already holds module {other!r} from {place}; "
                     "open a new session to load another text under that name or path."
                 )
-            check_depth(deepest(blank(source)), f"load module {name!r} from {path}")
+            check_text(source, f"load module {name!r} from {path}")
             check_imports(path, source, self._folders)
-            prepared, prints = prepare(source), _prints(source)
+            prepared, prints = prepare(source), prints_in(source)
             ours = self._shaders is not None and needs_library(source)
-            if ours or self._tail or "import" in source or "include" in source:  # else it cannot lead Slang anywhere
+            if ours or self._tail or names_files(source):  # else it cannot lead Slang anywhere
                 self._load_library(but=path)
             whole = self._head + prepared.text + (_IMPORT if ours else "") + self._tail
+            self._hide_entry_points(path, source)
             if self._tail:
                 self._load_imports(path, source)
             module = self._native.load(name, path, whole)
@@ -143,13 +149,14 @@ class Session(CompilerSession):
                     self._undefined.update(undefined_structs(native, decl))
                     self._walked.add(known.address)
             info = module_info(native, module, name, source, prepared, self._enum_cases(), self._undefined)
-            files, texts = dependencies(_files(module), path)
+            files, texts = dependencies(files_of(module), path)
             # Our own files import only each other, which they find beside themselves first.
             theirs = [item for item in texts if not is_ours(Path(item[0]))]
             for file, text in theirs:
                 check_names(Path(file).stem, file, text)
             self._sources.append((name, path, whole, files))
-            prints = prints or any(_prints(text) for _, text in theirs)
+            prints = prints or any(prints_in(text) for _, text in theirs)
+            self._words |= words("\n".join([source, *(text for _, text in theirs)]))
             looked = places([(path, source), *theirs], self._folders)
             return replace(info, dependencies=files, prints=prints, places=looked, declares=self._declared())
 
@@ -204,11 +211,12 @@ class Session(CompilerSession):
             self._load_library()
             ranged = self.target.entry == "range"
             whole = self._undo + text
-            module = (
-                load_range(self._native, unique, whole, entry)
-                if ranged
-                else self._native.load(unique, f"{unique}.slang", whole)
-            )
+            with explained(f"compile {name}"):
+                module = (
+                    load_range(self._native, unique, whole, entry)
+                    if ranged
+                    else self._native.load(unique, f"{unique}.slang", whole)
+                )
             parts, out, note = [module, *(self._modules[other] for other in link)], Out(), Out()
             if exports:
                 parts.append(self._ask(exports))
@@ -217,14 +225,10 @@ class Session(CompilerSession):
                 status = module.call("IModule.findEntryPointByName", entry.encode(), out.ref)
                 parts.append(stack.enter_context(taken(status, out, note, f"find entry point {entry!r} of {name}")))
             linked = stack.enter_context(self._native.linked(parts, name))
-            if ranged:
-                status = linked.call("IComponentType.getTargetCode", 0, out.ref, note.ref)
-            else:
-                status = linked.call("IComponentType.getEntryPointCode", 0, 0, out.ref, note.ref)
-            code = out.bytes()
-            if status < 0 or not code:
-                raise failure(note, f"compile {name} for {self.target.format}")
-            note.bytes()
+            code = self._code(linked, name)
+            if self.target.format == "spirv" and rounds(self._words | words(text)) and has_doubles(code):
+                plain = stack.enter_context(self._native.linked(parts, name, optimized=False))
+                code = self._code(plain, name)
             code = checked(code, self.target, name)
             if ranged:
                 used = context_variables(code, entry)
@@ -234,7 +238,7 @@ class Session(CompilerSession):
                 code = completed(code, self.target.format, self._double_math)
             layout = linked.call("IComponentType.getLayout", 0, None)
             fields, size = call_layout(self._library.native, layout, self.target.entry)
-            strings = _strings(self._library.native, layout)
+            strings = hashed_strings(self._library.native, layout)
             if self.target.program:
                 everything = {
                     "modules": self._sources, "folders": self._program_folders(), "defines": self._defines,
@@ -247,6 +251,19 @@ class Session(CompilerSession):
     def close(self) -> None:
         with self._library.lock:
             self._native.close()
+
+    def _code(self, linked: ComPtr, name: str) -> bytes:
+        """Return a linked program's target code."""
+        out, note = Out(), Out()
+        if self.target.entry == "range":
+            status = linked.call("IComponentType.getTargetCode", 0, out.ref, note.ref)
+        else:
+            status = linked.call("IComponentType.getEntryPointCode", 0, 0, out.ref, note.ref)
+        code = out.bytes()
+        if status < 0 or not code:
+            raise failure(note, f"compile {name} for {self.target.format}")
+        note.bytes()
+        return code
 
     def _double_math(self) -> bytes:
         """Return ``shaders/double_math.slang`` as SPIR-V, which each library compiles once for a target."""
@@ -262,6 +279,32 @@ class Session(CompilerSession):
             finally:
                 session.close()
         return kept[key]
+
+    def _hide_entry_points(self, path: str, source: str) -> None:
+        """Make entry points of imported and included files functions, for a target that lacks stages.
+
+        Slang crashes on, or refuses, a program with a shader that the target lacks. Macros reach the files that Slang
+        reads by itself; they give the attributes other names. A text with another use of these names is left alone.
+        """
+        names = {name.partition("(")[0] for name, _ in self._defines}
+        lacks = self.target.format in _WITHOUT_STAGES and names.isdisjoint(dict(_HIDDEN)) and names_files(source)
+        texts = [text for _, text in reachable(path, source, self._folders)] if lacks else []
+        found = [entry_attributes(text) for text in texts]
+        if not any(has for has, _ in found) or any(other for _, other in (entry_attributes(source), *found)):
+            return
+        self._defines += _HIDDEN
+        self._undo = _undefined(self._defines)
+        old, self._native = self._native, NativeSession(self._library, self.target, self._folders, self._defines)
+        loaded, self._sources, library, self._library_loaded = self._sources, [], self._library_loaded, False
+        self._walked.clear()
+        self._imported.clear()
+        if library:
+            self._load_library(but=path)
+        for name, place, text, files in loaded:
+            if name in self._modules:
+                self._modules[name] = self._native.load(name, place, text)
+                self._sources.append((name, place, text, files))
+        old.close()
 
     def _load_library(self, but: str = "") -> None:
         """Load our own modules before an ``import`` in user code could make Slang find other files of their names.
@@ -397,23 +440,10 @@ class Session(CompilerSession):
         return self._native.load(name, f"{name}.slang", text)
 
 
-def _prints(text: str) -> bool:
-    """Tell whether user code calls printf."""
-    return "printf" in text and re.search(r"\bprintf\b", blank(text)) is not None
-
-
-def _strings(native: ctypes.CDLL, layout: int) -> tuple[tuple[int, str], ...]:
-    """Return the hashes that a program holds in place of strings, each with its string."""
-    size, found = ctypes.c_size_t(), []
-    for index in range(native.spReflection_getHashedStringCount(layout)):
-        text = native.spReflection_getHashedString(layout, index, ctypes.byref(size))
-        found.append((native.spComputeStringHash(text, len(text)), text.decode("utf-8", "replace")))
-    return tuple(found)
-
-
-def _files(module: ComPtr) -> list[str]:
-    count = module.call("IModule.getDependencyFileCount")
-    return [module.call("IModule.getDependencyFilePath", index).decode() for index in range(count)]
+def _undefined(defines: tuple[tuple[str, str], ...]) -> str:
+    """Return lines that undefine macros, so that the next line is the first again."""
+    lines = "".join(f"#undef {name.partition('(')[0]}\n" for name, _ in defines)
+    return lines + "#line 1\n" if defines else ""
 
 
 def _digest(text: str) -> str:

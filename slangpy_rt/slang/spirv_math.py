@@ -3,16 +3,19 @@
 Slang 2026.12 writes them for double too, and drivers then compute garbage. Bytes go in and bytes come out: each such
 instruction becomes a call of a function of ``shaders/double_math.slang``. So do ``exp2`` of a scalar, which Slang
 writes as ``double(exp2(float(x)))``, and ``log10``, whose factor Slang rounds to float: both get the precision of
-double. A module without doubles is returned as it is.
+double. In a module without optimizations, which has Slang's functions under their names, it also replaces
+``exp10``, ``sinpi``, ``cospi`` and ``tanpi``, and the constants of ``rounded_constants``. A module without doubles is
+returned as it is.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from typing import NamedTuple
 
 from slangpy_rt.slang import spirv
+from slangpy_rt.slang.rounded_constants import CONSTANTS, DERIVATIVES, PI, PRODUCTS
 from slangpy_rt.slang.spirv import Assembly, Functions, Words, instruction
 
 # By their number in GLSL.std.450, whose specification wants "a scalar or vector whose component type is 16-bit or
@@ -24,9 +27,14 @@ LACKING = {
 }  # fmt: skip
 
 _EXP2, _LOG = 29, 28
-_F_MUL, _VECTOR_TIMES_SCALAR = 133, 142
+_F_MUL, _F_DIV, _VECTOR_TIMES_SCALAR, _RETURN_VALUE = 133, 136, 142, 254
 # log10(e) rounded to float, by which Slang multiplies log(x) of double for log10(x).
 _LOG10E = struct.unpack("<2I", struct.pack("<d", 0.4342944920063019))
+_LN10 = struct.unpack("<2I", struct.pack("<d", 2.3025851249694824))
+_ROUNDED = {struct.unpack("<2I", struct.pack("<d", old)): new for old, new in CONSTANTS.items()}
+_CONSTANTS = (spirv.CONSTANT, spirv.CONSTANT_COMPOSITE)
+_WITH_CONSTANTS = (_F_MUL, _F_DIV, _VECTOR_TIMES_SCALAR, spirv.COMPOSITE_CONSTRUCT, spirv.FUNCTION_CALL)
+_NAMED = frozenset({PI, *PRODUCTS, *DERIVATIVES})
 
 
 class Use(NamedTuple):
@@ -48,12 +56,15 @@ def with_doubles(code: bytes, library: Callable[[], bytes]) -> bytes:
     library : callable
         Returns ``shaders/double_math.slang`` as SPIR-V; it is called only if a function of it is needed.
     """
-    if not _has_doubles(code):
+    if not has_doubles(code):
         return code
     module = Assembly(code)
+    rounded = _rounded(module)
+    for _, words, place in rounded:
+        words[place] = _right(module, words[place])
     found = {id(use.words): use for use in _lacking(module)}
     if not found:
-        return code
+        return module.bytes() if rounded else code
     names = sorted({use.name for use in found.values()})
     old, module.body = module.body, []
     set_ = next(iter(_sets(module)))
@@ -69,12 +80,20 @@ def with_doubles(code: bytes, library: Callable[[], bytes]) -> bytes:
 
 def lacking_double(code: bytes) -> str:
     """Return the name of a function that a module applies to double and GLSL.std.450 lacks; else empty."""
-    if not _has_doubles(code):
+    if not has_doubles(code):
         return ""
-    return next((use.name.lower() for use in _lacking(Assembly(code))), "")
+    names = [use.name.lower() for use in _lacking(Assembly(code))]
+    return next((name for name in names if name in PRODUCTS), names[0] if names else "")
 
 
-def _has_doubles(code: bytes) -> bool:
+def rounded_double(code: bytes) -> str:
+    """Return the name of a function of Slang's that has a constant of double rounded to float; else empty."""
+    found = next((within for within, _, _ in _rounded(Assembly(code))), "") if has_doubles(code) else ""
+    return DERIVATIVES.get(found, "getPi" if found else "")
+
+
+def has_doubles(code: bytes) -> bool:
+    """Tell whether a module declares that it uses doubles."""
     # Capabilities come first, each of them two words.
     words = memoryview(code).cast("I")
     at = 5
@@ -91,7 +110,8 @@ def _sets(module: Assembly) -> set[int]:
     return {words[1] for words in imports if spirv.string(words[2:]) == "GLSL.std.450"}
 
 
-def _lacking(module: Assembly) -> Iterator[Use]:
+def _sizes(module: Assembly) -> dict[int, int]:
+    """Return the types of double and of its vectors, with their numbers of components."""
     sizes: dict[int, int] = {}
     for words in module.head:
         op = words[0] & 0xFFFF
@@ -99,27 +119,87 @@ def _lacking(module: Assembly) -> Iterator[Use]:
             sizes[words[1]] = 1
         elif op == spirv.TYPE_VECTOR and words[2] in sizes:
             sizes[words[1]] = words[3]
-    sets = _sets(module)
+    return sizes
+
+
+def _constants(module: Assembly, sizes: dict[int, int], wanted: Container[tuple[int, ...]]) -> set[int]:
+    """Return the ids of constants that are one of the doubles ``wanted``, or vectors of these."""
+    found: set[int] = set()
+    for words in module.head:
+        op = words[0] & 0xFFFF
+        ours = tuple(words[3:]) in wanted if op == spirv.CONSTANT else op == spirv.CONSTANT_COMPOSITE
+        if ours and words[1] in sizes and (op == spirv.CONSTANT or found.issuperset(words[3:])):
+            found.add(words[2])
+    return found
+
+
+def _names(module: Assembly) -> dict[int, str]:
+    """Return the functions of Slang's to mend by their ids, some of which may be variables."""
+    named = (words for words in module.head if words[0] & 0xFFFF == spirv.NAME)
+    return {words[1]: name for words in named if (name := spirv.string(words[2:])) in _NAMED}
+
+
+def _within(module: Assembly) -> Iterator[tuple[str, Words]]:
+    """Yield the instructions, each with the name of the function that it is in, if that is one of Slang's to mend."""
+    names, within = _names(module), ""
+    for words in module.body:
+        if words[0] & 0xFFFF == spirv.FUNCTION:
+            within = names.get(words[2], "")
+        yield within, words
+
+
+def _rounded(module: Assembly) -> list[tuple[str, Words, int]]:
+    """Return where Slang's functions use constants that are rounded to float: the function, the words, the place."""
+    constants = _constants(module, _sizes(module), _ROUNDED)
+    found = []
+    for within, words in _within(module) if constants else ():
+        op = words[0] & 0xFFFF
+        if (within == PI and op == _RETURN_VALUE) or (within in DERIVATIVES and op in _WITH_CONSTANTS):
+            first = 1 if op == _RETURN_VALUE else 3
+            found += [(within, words, k) for k in range(first, len(words)) if words[k] in constants]
+    return found
+
+
+def _right(module: Assembly, rounded: int) -> int:
+    """Return the id of the constant that another one is, rounded."""
+    words = next(words for words in module.head if words[0] & 0xFFFF in _CONSTANTS and words[2] == rounded)
+    if words[0] & 0xFFFF == spirv.CONSTANT_COMPOSITE:
+        return module.find(spirv.CONSTANT_COMPOSITE, words[1], *(_right(module, part) for part in words[3:]))
+    value = _ROUNDED[words[3], words[4]]
+    return module.find(spirv.CONSTANT, words[1], *struct.unpack("<2I", struct.pack("<d", value)))
+
+
+def _lacking(module: Assembly) -> Iterator[Use]:
+    sizes, sets, names = _sizes(module), _sets(module), _names(module)
+    factors, tens = _constants(module, sizes, {_LOG10E}), _constants(module, sizes, {_LN10})
     converted: dict[int, int] = {}
     powers: dict[int, int] = {}
     logarithms: dict[int, int] = {}
-    factors: set[int] = set()
-    for words in module.head:
-        op = words[0] & 0xFFFF
-        ours = tuple(words[3:]) == _LOG10E if op == spirv.CONSTANT else op == spirv.CONSTANT_COMPOSITE
-        if ours and words[1] in sizes and (op == spirv.CONSTANT or factors.issuperset(words[3:])):
-            factors.add(words[2])
-    for words in module.body:
+    products: dict[int, Words] = {}
+    pi: set[int] = set()
+    for within, words in _within(module):
         op = words[0] & 0xFFFF
         if op == spirv.EXT_INST and words[3] in sets and words[4] in LACKING:
             if words[1] in sizes:
-                yield Use(words, LACKING[words[4]], tuple(words[5:]), sizes[words[1]])
+                name, operands = LACKING[words[4]], tuple(words[5:])
+                product = products.get(words[5], [])
+                others = [factor for factor in product if factor not in (tens if within == "exp10" else pi)]
+                if PRODUCTS.get(within) == name.lower() and len(product) == 2 and len(others) == 1:
+                    name, operands = within.capitalize(), (others[0],)
+                yield Use(words, name, operands, sizes[words[1]])
                 if words[4] == _LOG:
                     logarithms[words[2]] = words[5]
             elif words[4] == _EXP2 and words[5] in converted:
                 powers[words[2]] = converted[words[5]]
-        elif op in (_F_MUL, _VECTOR_TIMES_SCALAR) and words[3] in logarithms and words[4] in factors:
-            yield Use(words, "Log10", (logarithms[words[3]],), sizes[words[1]])
+        elif op in (_F_MUL, _VECTOR_TIMES_SCALAR):
+            if words[3] in logarithms and words[4] in factors:
+                yield Use(words, "Log10", (logarithms[words[3]],), sizes[words[1]])
+            elif within in PRODUCTS:
+                products[words[2]] = words[3:]
+        elif (op == spirv.FUNCTION_CALL and names.get(words[3]) == PI) or (
+            op == spirv.COMPOSITE_CONSTRUCT and pi.issuperset(words[3:])
+        ):
+            pi.add(words[2])
         elif op == spirv.F_CONVERT:
             if words[1] in sizes and words[3] in powers:
                 yield Use(words, "Exp2", (powers[words[3]],), sizes[words[1]])

@@ -22,11 +22,15 @@ from slangpy_rt.slang.emitted import (
     uses_pointers,
 )
 from slangpy_rt.slang.hlsl_doubles import narrows_double
+from slangpy_rt.slang.rounded_constants import lacking_constant
 from slangpy_rt.slang.spirv_integers import lacking_fields, lacking_integer, with_integers
-from slangpy_rt.slang.spirv_math import lacking_double, with_doubles
+from slangpy_rt.slang.spirv_math import lacking_double, rounded_double, with_doubles
+from slangpy_rt.slang.text import blank, deepest, longest_chain
 
 # Levels of nesting. Compilers recurse over them; those of drivers in this process, on the calling thread's stack.
 _DEEPEST = 1000
+# Slang's time grows with the square of it: 2.2 s for 5000 nested ``if``, 35 s for 20,000.
+_LONGEST_CHAIN = 5000
 NEEDS_GROUPS = re.compile(r"(?:Wave|Quad|Subgroup|subgroup)\w+|\w*MemoryBarrier\w*|\w*WithGroupSync\w*|barrier")
 _UNFILLED = (
     "the function reads a global resource, a cbuffer, a global variable without 'uniform' or one of an imported "
@@ -38,6 +42,10 @@ _NO_BYTES = "the function uses {used}; HLSL has no 8-bit integers. Use wider one
 _NARROWED = (
     "the function uses {used} of double, which HLSL has for floats alone. Use float, or a device of type vulkan, "
     "cuda or cpu."
+)
+_ROUNDED = (
+    "the function uses {used} of double, in which Slang rounds a constant to float, and this device compiles by "
+    "itself, so that ours cannot be put there. Use float, or a device of type vulkan, cuda or cpu."
 )
 _NOTHING = "the function uses {used}, for which Slang writes nothing in {form}. Run it on a device of another type."
 _NO_DOUBLE = (
@@ -55,9 +63,9 @@ _NO_FIELDS = (
 )
 _NO_FUNCTION = (
     "the function uses {used} of a type for which Slang's CUDA lacks it or takes another type (functions of 8 and 16 "
-    "bits, mad and sign of integers; log10, acosh, asinh and atanh of double; firstbithigh of uint; abs, min and max "
-    "of uint64_t), and this device compiles by itself, so that ours cannot be put there. Use a device of type cuda, "
-    "vulkan or cpu."
+    "bits, mad and sign of integers; log10, acosh, asinh and atanh of double, and what has constants of double; "
+    "firstbithigh of uint; abs, min and max of uint64_t), and this device compiles by itself, so that ours cannot be "
+    "put there. Use a device of type cuda, vulkan or cpu."
 )
 _OWN_PRINTF = (
     "this printf is Slang's own, whose lines this device would lose. slangpy_rt's takes numbers, bools, vectors of "
@@ -89,6 +97,8 @@ def checked(code: bytes, target: Target, name: str) -> bytes:
         raise UnsupportedError(_NO_BYTES.format(used=used))
     if by_handle and form == "hlsl" and (used := narrows_double(code)):
         raise UnsupportedError(_NARROWED.format(used=used))
+    if by_handle and form == "hlsl" and (used := lacking_constant(code)):
+        raise UnsupportedError(_ROUNDED.format(used=used))
     if form in ("hlsl", "metal") and (used := has_no_body(code)):
         raise UnsupportedError(_NOTHING.format(used=used, form=form))
     if calls_printf(code, form):
@@ -141,6 +151,32 @@ def check_depth(found: int, what: str) -> None:
         )
 
 
+def check_text(text: str, what: str) -> None:
+    """Refuse a module's text that nests so deep that Slang may crash or not end.
+
+    Parameters
+    ----------
+    text : str
+        The text.
+    what : str
+        What it was for, for the message: ``"load module 'm' from m.slang"``.
+
+    Raises
+    ------
+    CompileError
+        If its brackets, or statements and conditions without braces, nest too deep.
+    """
+    code = blank(text)
+    check_depth(deepest(code), what)
+    found, line = longest_chain(code) if len(code) > _LONGEST_CHAIN else (0, 0)
+    if found > _LONGEST_CHAIN:
+        raise CompileError(
+            f"Slang could not {what}:\nfrom line {line} on the text nests {found} statements or conditions, each "
+            f"without braces in another one; at most {_LONGEST_CHAIN} are compiled. Take parts of it into functions "
+            "of their own."
+        )
+
+
 def check_groups(used: str) -> None:
     """Refuse what only devices with thread groups have.
 
@@ -165,6 +201,8 @@ def _check_complete(code: bytes, form: str) -> None:
     """Refuse code that ``completed`` would change, for a device that compiles the Slang text itself."""
     if form == "spirv" and (used := lacking_double(code)):
         raise UnsupportedError(_NO_DOUBLE.format(used=used))
+    if form == "spirv" and (used := rounded_double(code)):
+        raise UnsupportedError(_ROUNDED.format(used=used))
     if form == "spirv" and (used := lacking_integer(code)):
         raise UnsupportedError(_NO_INTEGER.format(used=used))
     if form == "cuda" and (used := lacking_function(code)):

@@ -10,6 +10,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from slangpy_rt.slang.core_functions import may_declare, ranked
+
 THREADS = "_spy_group"  # as long as "numthreads", so that diagnostics keep their columns
 STAGE = "_spy_stage"  # no longer than the shortest attribute that it replaces
 STAGES = (
@@ -37,6 +39,7 @@ _RESOURCE = re.compile(r"Buffer|Texture|Sampler|ParameterBlock|Image|Acceleratio
 _STATIC = re.compile(r"\bstatic\s+(?!const\b)[\w.:]+(?:<[^;={}()]*>)?\s+(\w+)\s*[=;\[]")
 _SHADER = re.compile(r'shader\s*\(\s*"(\w+)"\s*\)', re.S)
 _OPEN, _CLOSE = "([{", ")]}"
+_CHAINED = re.compile(r"[()\[\]{}?;,]|\b(?:if|else|for|while|switch)\b")
 
 
 @dataclass(frozen=True)
@@ -79,11 +82,22 @@ def prepare(text: str) -> Prepared:
             for name, behind in _declarators(code, at, end):
                 uniforms.append(f"{space}.{name}" if space else name)
                 edits.append((behind, behind, " = {}"))
+    for path, start, end in _declarations(code) if may_declare(code) else ():
+        edit = ranked(code, path, start, end)
+        edits += [edit] if edit else []
     for start, end, new in sorted(edits, reverse=True):
         text = text[:start] + new + text[end:]
     for mark, attribute in ((THREADS, _ATTRIBUTE), (STAGE, _STAGE_ATTRIBUTE)) if declared else ():
         text += attribute if f"{mark}(" in text else ""
     return Prepared(text, semantics, tuple(uniforms))
+
+
+def entry_attributes(text: str) -> tuple[bool, bool]:
+    """Tell whether a text has attributes ``shader`` or ``numthreads``, and whether it uses these names otherwise."""
+    code = blank(text) if "shader" in text or "numthreads" in text else ""
+    places = list(_brackets(code))
+    names = [match.start() for match in re.finditer(r"\b(?:shader|numthreads)\b", code)]
+    return bool(places), any(not any(start < at < end for start, end in places) for at in names)
 
 
 def reserved(text: str) -> str:
@@ -92,6 +106,11 @@ def reserved(text: str) -> str:
         return ""
     found = _RESERVED.search(_NOT_CODE.sub(_spaces, text))
     return found[0] if found else ""
+
+
+def prints_in(text: str) -> bool:
+    """Tell whether user code calls printf."""
+    return "printf" in text and re.search(r"\bprintf\b", blank(text)) is not None
 
 
 def declared(text: str) -> set[str]:
@@ -131,6 +150,35 @@ def deepest(code: str) -> int:
         depth += 1 if match[0] in _OPEN else -1
         most = max(most, depth)
     return most
+
+
+def longest_chain(code: str) -> tuple[int, int]:
+    """Return how deep statements and conditions nest in one another without a bracket, and in which line that begins.
+
+    These are ``if (a) if (b) ...``, ``if (a) ...; else if (b) ...;``, loops alike, and ``a ? b : c ? d : e``.
+    """
+    most = line = 0
+    # Of each open bracket: the chain's length, the offset of its first, and the length before the last semicolon.
+    levels = [(0, 0, 0)]
+    for match in _CHAINED.finditer(code):
+        part = match[0]
+        count, first, before = levels[-1]
+        if part in _OPEN:
+            levels.append((0, 0, 0))
+        elif part in _CLOSE:
+            if len(levels) > 1:
+                levels.pop()
+            if part == "}":
+                levels[-1] = (0, levels[-1][1], levels[-1][0])
+        elif part in ";,":
+            levels[-1] = (0, first, count)
+        else:
+            count = before if part == "else" else count + 1
+            first = match.start() if count == 1 and part != "else" else first
+            levels[-1] = (count, first, 0)
+            if count > most:
+                most, line = count, first
+    return most, code.count("\n", 0, line) + 1
 
 
 def _kernel_edits(code: str, text: str) -> tuple[list[tuple[int, int, str]], dict[str, dict[str, str]]]:

@@ -7,6 +7,7 @@ is gone, when a request takes too long, and when it waits for a file that has no
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import sys
@@ -30,6 +31,7 @@ _IDLE_SECONDS, _IDLE_POLLS = 0.02, 40
 _LEAST_MEMORY = 4 << 30
 # Half of Python's default, which the process that asks has: it walks over the same types with more frames for each.
 _RECURSION = 500
+_TOO_DEEP = "the text nests too deep; take it apart into functions and structs."
 
 
 class Worker:
@@ -74,9 +76,11 @@ class Worker:
         except MemoryError:
             os._exit(NO_MEMORY)
         except RecursionError:
-            self._answer = False, CompileError("the text nests too deep; take it apart into functions and structs.")
+            self._answer = False, CompileError(_TOO_DEEP)
         except Exception as error:
-            self._answer = False, error
+            # An object whose ``from_param`` recurses too deep fails as an argument of the compiler's.
+            deep = isinstance(error, ctypes.ArgumentError) and "RecursionError" in str(error)
+            self._answer = False, CompileError(_TOO_DEEP) if deep else error
 
     def _ask(self, number: int, method: str, args: tuple[Any, ...]) -> Any:
         if method == "open":

@@ -17,10 +17,43 @@ from tests.depth import sampled
 
 Array = npt.NDArray[Any]
 ULP = 4
+PI = np.longdouble("3.14159265358979323846264338327950288")
+
+
+def half_turns(name: str) -> Any:
+    """The sine, cosine or tangent of pi x, as C23 has them; pi is multiplied by what quarters of a turn leave."""
+
+    def function(x: Array) -> Array:
+        a = np.fmod(np.abs(x), 2)
+        n = np.rint(2 * a)
+        t = PI * (a - n / 2)
+        n = np.where(np.isfinite(n), n, 0).astype("i8") % 4
+        sine = np.choose(n, [np.sin(t), np.cos(t), -np.sin(t), -np.cos(t)])
+        cosine = np.choose(n, [np.cos(t), -np.sin(t), -np.cos(t), np.sin(t)])
+        cosine = np.where(cosine == 0, 0, cosine)
+        if name == "cospi":
+            return cosine
+        value = np.where(sine == 0, 0, sine) if name == "sinpi" else np.where(sine == 0, 0 / cosine, sine / cosine)
+        return np.where(np.signbit(x), -value, value)
+
+    return function
+
+
 UNARY = {
     "sin": np.sin, "cos": np.cos, "tan": np.tan, "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan,
     "sinh": np.sinh, "cosh": np.cosh, "tanh": np.tanh, "asinh": np.arcsinh, "acosh": np.arccosh,
-    "atanh": np.arctanh, "exp": np.exp, "exp2": np.exp2, "log": np.log, "log2": np.log2, "log10": np.log10,
+    "atanh": np.arctanh, "exp": np.exp, "exp10": lambda x: np.power(np.longdouble(10), x),
+    "sinpi": half_turns("sinpi"), "cospi": half_turns("cospi"), "tanpi": half_turns("tanpi"),
+    "degrees": lambda x: x * (180 / PI),
+    "radians": lambda x: x * (PI / 180), "exp2": np.exp2, "log": np.log, "log2": np.log2, "log10": np.log10,
+}  # fmt: skip
+# Slang's CUDA lacks them or has constants of float, so rhi-cuda refuses them.
+LACKING = {"acosh", "asinh", "atanh", "log10"}
+ROUNDED = {"exp10", "sinpi", "cospi", "tanpi", "degrees", "radians"}
+SLOPES = {
+    "exp2": lambda x: np.exp2(x) * np.log(2), "log2": lambda x: 1 / (x * np.log(2)),
+    "log10": lambda x: 1 / (x * np.log(10)), "degrees": lambda x: np.full_like(x, 180 / np.pi),
+    "radians": lambda x: np.full_like(x, np.pi / 180),
 }  # fmt: skip
 SOURCE = """
 double pow_(double x, double y) { return pow(x, y); }
@@ -30,6 +63,13 @@ double sines(double x) { double s, c; sincos(x, s, c); return s * c; }
 double2x2 matrices(double2x2 m) { return exp(m); }
 T twice<T : __BuiltinFloatingPointType>(T x) { return log(x) * T(2); }
 double generic(double x) { return twice(x); }
+T scaled<T : __BuiltinFloatingPointType>(T x) { return T(3) * exp10(T(2) * x) * sinpi(x * T(7)) * log10(x) * T(5); }
+double folded(double x) { return scaled(x); }
+double3 turned(double3 v) { return sinpi(v) + 2 * cospi(v) + 3 * tanpi(v) + exp10(v); }
+double2x2 powers(double2x2 m) { return exp10(m); }
+double pi(double x) { return x * double.getPi(); }
+float floats(float x) { return exp10(x) + sinpi(x) + degrees(x); }
+double sine_of(double x) { return sin(3.14159274101257324L * x); }
 [Differentiable] double all_of(double x, double y)
 {
     return sin(x) * exp(y) + log(x) * pow(x, y) + atan2(y, x) + tanh(x) * cos(y) + asin(y / 4);
@@ -72,6 +112,10 @@ def distance(found: Array, wanted: Array) -> Array:
 @pytest.fixture(scope="session")
 def module(device: spy.Device) -> spy.Module:
     text = SOURCE + "".join(f"double {name}_(double x) {{ return {name}(x); }}\n" for name in UNARY)
+    for name in SLOPES:
+        text += f"[Differentiable] double d_{name}(double x) {{ return {name}(x); }}\n"
+        text += f"[Differentiable] double3 dv_{name}(double3 x) {{ return {name}(x); }}\n"
+        text += f"double df_{name}(double x) {{ return 3 * fwd_diff(d_{name})(diffPair(x, 2.0L)).d; }}\n"
     return spy.Module.load_from_source(device, "doubles", text)
 
 
@@ -87,7 +131,7 @@ def own(device: spy.Device) -> None:
 def test_of_one_number(device: spy.Device, module: spy.Module, name: str) -> None:
     own(device)
     x = arguments()
-    if device.backend.target.program and name in ("acosh", "asinh", "atanh", "log10"):
+    if device.backend.target.program and name in LACKING | ROUNDED:
         with pytest.raises(spy.UnsupportedError, match=f"uses {name} of a type"):
             module[f"{name}_"](x)
         return
@@ -132,6 +176,56 @@ def test_of_vectors_matrices_and_generics(device: spy.Device, module: spy.Module
     np.testing.assert_allclose(module.generic(np.abs(x)), 2 * np.log(np.abs(x)), rtol=1e-14)
 
 
+def test_constants_are_those_of_double(device: spy.Device, module: spy.Module) -> None:
+    own(device)
+    if device.backend.target.program:
+        pytest.skip(f"{device.name}: refused, as test_of_one_number shows")
+    x = np.random.default_rng(8).uniform(0.1, 3, (50, 3))
+    # The compiler may make one factor of two, Slang's and the user's.
+    wanted = 15 * 10 ** (2 * x) * np.sin(7 * np.pi * x) * np.log10(x)
+    np.testing.assert_allclose(module.folded(x), wanted, rtol=1e-12, atol=1e-9)
+    wanted = np.sin(np.pi * x) + 2 * np.cos(np.pi * x) + 3 * np.tan(np.pi * x) + 10**x
+    np.testing.assert_allclose(module.turned(x), wanted, rtol=1e-12)
+    m = np.random.default_rng(6).uniform(-3, 3, (20, 2, 2))
+    np.testing.assert_allclose(module.powers(m), 10**m, rtol=1e-15)
+    assert module.pi(1.0) == np.pi
+    np.testing.assert_allclose(module.floats(x.astype("f4")), 10**x + np.sin(np.pi * x) + np.degrees(x), rtol=1e-4)
+    # The user's own constant stays what it is.
+    np.testing.assert_allclose(module.sine_of(x), np.sin(3.14159274101257324 * x), rtol=1e-12, atol=1e-15)
+
+
+@pytest.mark.parametrize("name", SLOPES)
+def test_slopes_have_constants_of_double(device: spy.Device, module: spy.Module, name: str) -> None:
+    own(device)
+    if device.backend.target.program:
+        pytest.skip(f"{device.name}: refused, as test_slopes_with_floats_are_refused shows")
+    x = np.random.default_rng(9).uniform(0.1, 3, (50, 3))
+    for function, values in ((module[f"d_{name}"], x.ravel()), (module[f"dv_{name}"], x)):
+        at = spy.Tensor.from_numpy(device, values).with_grads()
+        function.bwds(at, _result=spy.Tensor.empty_like(at).with_grads(grad_in=spy.Tensor.ones_like(at)))
+        np.testing.assert_allclose(at.grad.numpy(), SLOPES[name](values), rtol=1e-15)
+    np.testing.assert_allclose(module[f"df_{name}"](x), 6 * SLOPES[name](x), rtol=1e-15)
+
+
+def test_slopes_with_floats_are_refused(device: spy.Device, module: spy.Module) -> None:
+    if not device.backend.target.program or "double" not in device.caps.scalars:
+        return
+    at = spy.Tensor.from_numpy(device, np.linspace(0.1, 1, 5)).with_grads()
+    result = spy.Tensor.empty_like(at).with_grads(grad_in=spy.Tensor.ones_like(at))
+    for name in ("log2", "log10", "degrees", "radians"):
+        with pytest.raises(spy.UnsupportedError, match=f"uses the derivative of {name}"):
+            module[f"d_{name}"].bwds(at, _result=result)
+    with pytest.raises(spy.UnsupportedError, match="uses getPi of"):
+        module.pi(1.0)
+
+
+@pytest.mark.parametrize("name", ["exp10", "sinpi", "cospi", "tanpi"])
+def test_slang_has_no_derivative_of(device: spy.Device, name: str) -> None:
+    text = f"[Differentiable] double f(double x) {{ return {name}(x); }}"
+    with pytest.raises(spy.CompileError, match=f"non-backward-differentiable function `{name}`"):
+        spy.Module.load_from_source(device, f"slope_of_{name}", text)
+
+
 def test_gradients(device: spy.Device, module: spy.Module) -> None:
     own(device)
     torch = pytest.importorskip("torch")
@@ -156,6 +250,9 @@ def test_what_cannot_be_replaced_is_refused(device: spy.Device, module: spy.Modu
         or device.backend.target.format != "spirv"
     ):
         return
+    for name in ROUNDED:
+        with pytest.raises(spy.UnsupportedError, match=f"uses {name} of double"):
+            module[f"{name}_"](x)
     for name in ("sin", "exp2", "log10", "atan"):
         with pytest.raises(spy.UnsupportedError, match=rf"uses {name.replace('10', '')} of double"):
             module[f"{name}_"](x)

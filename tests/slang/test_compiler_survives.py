@@ -78,6 +78,71 @@ def test_what_nests_deep_loads_or_is_refused(compiler: CompilerProcess, name: st
     assert session.load_module("user", "user.slang", ADD).functions
 
 
+CHAINS = {
+    "if": "float f(float x) {{\n {} x = 2; return x; }}|if (x < 1) ",
+    "else if": "float f(float x) {{\n if (x < 0) x = 1; {} return x; }}|else if (x < 1) x = 2; ",
+    "else if and braces": "float f(float x) {{\n if (x < 0) {{ }} {} return x; }}|else if (x < 1) {{ x = 2; }}",
+    "for": "float f(float x) {{\n {} x = 2; return x; }}|for (; x < 1;) ",
+    "while": "float f(float x) {{\n {} x = 2; return x; }}|while (x < 1) ",
+    "switch": "float f(float x) {{\n {} x = 2; return x; }}|switch (int(x)) ",
+    "condition": "float f(float x) {{\n return {} x; }}|x < 1 ? 1 : ",
+    "condition in brackets": "float f(float x) {{\n return max(x, {} x); }}|x < 1 ? 1 : ",
+}
+
+
+@pytest.mark.parametrize("name", CHAINS)
+def test_20000_statements_in_one_another_are_refused_at_once(compiler: CompilerProcess, name: str) -> None:
+    text, _, part = CHAINS[name].partition("|")
+    began = time.monotonic()
+    with pytest.raises(spy.CompileError) as caught:
+        RemoteSession(compiler, CPP).load_module("chain", "chain.slang", text.format(part.format() * 20_000))
+    assert time.monotonic() - began < 10
+    count = 20_001 if "else" in name else 20_000
+    assert str(caught.value) == (
+        "Slang could not load module 'chain' from chain.slang:\n"
+        f"from line 2 on the text nests {count} statements or conditions, each without braces in another one; "
+        "at most 5000 are compiled. Take parts of it into functions of their own."
+    )
+
+
+def test_many_statements_after_one_another_load(compiler: CompilerProcess) -> None:
+    parts = ["if (x < 1) x = 2;", "for (int i = 0; i < 2; ++i) x += 1;", "if (x < 1) { x = 2; } else { x = 3; }"]
+    parts += [
+        "x = x < 1 ? 2 : 3;",
+        "x = max(x < 1 ? 1 : 2, x < 2 ? 1 : 2), x = x < 3 ? 1 : 2;",
+        "do x += 1; while (x < 1);",
+    ]
+    text = "float f(float x) {\n" + "\n".join(parts * 1000) + "\nreturn x; }"
+    assert RemoteSession(compiler, CPP).load_module("many", "many.slang", text).functions
+
+
+def test_pointers_to_pointers_are_refused(compiler: CompilerProcess) -> None:
+    with pytest.raises(spy.CompileError, match="the text nests too deep"):
+        RemoteSession(compiler, CPP).load_module(
+            "stars", "stars.slang", f"float f(float{'*' * 400} x) {{ return 1; }}"
+        )
+
+
+def test_what_took_too_long_is_not_asked_again(tmp_path: Path) -> None:
+    compiler = CompilerProcess(None, sys.executable, 1)
+    (tmp_path / "slow.slang").write_text(f"float g(float x) {{ {'for (; x < 1;) ' * 1500} x = 2; return x; }}")
+    text, path = "import slow;\nfloat f(float x) { return g(x); }", str(tmp_path / "user.slang")
+    RemoteSession(compiler, CPP).load_module("user", "user.slang", ADD)
+    started = compiler.started
+    messages = []
+    for _ in range(3):
+        with pytest.raises(spy.CompileError, match="it took more than 1 s") as caught:
+            RemoteSession(compiler, CPP).load_module("user", path, text)
+        messages.append(str(caught.value))
+    assert len(set(messages)) == 1
+    # It is asked once, in the process that ran; opening a session for the next starts another.
+    assert compiler.started == started + 1
+    # Another text, other options and other files are asked.
+    (tmp_path / "slow.slang").write_text("float g(float x) { return x; }")
+    assert RemoteSession(compiler, CPP).load_module("user", path, text).functions
+    compiler.stop()
+
+
 def test_a_crash_is_an_error_that_names_the_module_and_spares_all_others(compiler: CompilerProcess) -> None:
     session = RemoteSession(compiler, CPP)
     session.load_module("user", "user.slang", ADD)

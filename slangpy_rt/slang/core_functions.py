@@ -1,0 +1,89 @@
+"""Functions of Slang's core module that are not generic, and a user's functions of the same names.
+
+A file that declares one hides Slang's. Kernels, which import that file, see both at once, and of two functions with
+the same parameters Slang takes neither. An attribute decides for the user's. Nothing here reads types.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from slangpy_rt.core.errors import CompileError
+
+# Of Slang 2026.12, from hlsl.meta.slang and core.meta.slang; without those that begin with an underscore.
+_LIST = """
+AllMemoryBarrier AllMemoryBarrierWithGroupSync CheckAccessFullyMapped D3DCOLORtoUBYTE4 DeviceMemoryBarrier
+DeviceMemoryBarrierWithGroupSync DispatchRaysDimensions DispatchRaysIndex GeometryIndex
+GetRenderTargetSampleCount GetRenderTargetSamplePosition GroupMemoryBarrier GroupMemoryBarrierWithGroupSync
+HitKind IgnoreHit InstanceID InstanceIndex IsHelperLane ObjectRayDirection ObjectRayOrigin ObjectToWorld3x4
+ObjectToWorld4x3 PrimitiveIndex QuadAll QuadAny RayCurrentTime RayFlags RayTCurrent RayTMin WaveActiveAllTrue
+WaveActiveAnyTrue WaveActiveBallot WaveActiveCountBits WaveGetActiveMask WaveGetLaneCount WaveGetLaneIndex
+WaveGetNumWaves WaveGetWaveIndex WaveIsFirstLane WavePrefixCountBits WorkgroupCount WorkgroupSize
+WorldRayDirection WorldRayOrigin WorldToObject3x4 WorldToObject4x3 abort and asdouble asfloat asfloat16 asint
+asint16 asuint asuint16 clock2x32ARB clockARB cudaBlockDim cudaBlockIdx cudaThreadIdx debugBreak dot2add
+dot4add_i8packed dot4add_u8packed dst f16tof32 f32tof16 f32tof16_ getRealtimeClock getRealtimeClockLow
+getStringHash lit msad4 or packHalf2x16 packInt4x8 packInt4x8Clamp packSnorm2x16 packSnorm4x8 packUint4x8
+packUint4x8Clamp packUnorm2x16 packUnorm4x8 pack_clamp_s8 pack_clamp_u8 pack_s8 pack_u8 select
+unpackHalf2x16ToFloat unpackHalf2x16ToHalf unpackInt4x8ToInt16 unpackInt4x8ToInt32 unpackSnorm2x16ToFloat
+unpackSnorm2x16ToHalf unpackSnorm4x8ToFloat unpackSnorm4x8ToHalf unpackUint4x8ToUint16 unpackUint4x8ToUint32
+unpackUnorm2x16ToFloat unpackUnorm2x16ToHalf unpackUnorm4x8ToFloat unpackUnorm4x8ToHalf unpack_s8s16
+unpack_s8s32 unpack_u8u16 unpack_u8u32
+"""
+FUNCTIONS = frozenset(_LIST.split())
+_NAMED = re.compile(rf"(\w+|[>\]])\s+({'|'.join(sorted(FUNCTIONS))})\s*\(")
+_AMBIGUOUS = re.compile(r"error\[E39999\]: ambiguous call to '(\w+)'")
+# Decides between functions that fit alike, and only between these.
+_RANK = "[OverloadRank(1)]"
+
+
+def may_declare(code: str) -> bool:
+    """Tell whether a text without comments may declare a function of one of these names."""
+    return any(match[1] not in ("return", "else") for match in _NAMED.finditer(code))
+
+
+def ranked(code: str, name: str, start: int, end: int) -> tuple[int, int, str] | None:
+    """Return the edit, as two offsets and a text, that puts a function before Slang's; None if it needs none.
+
+    Parameters
+    ----------
+    code : str
+        The module's text without comments.
+    name : str
+        The qualified name of a declaration.
+    start, end : int
+        Offsets of its head.
+    """
+    if name not in FUNCTIONS or not re.search(rf"[\w>\]]\s+{name}\s*\(", code[start:end]) or code[end] == "}":
+        return None
+    line_start = code.rfind("\n", 0, start) + 1
+    # Diagnostics keep their lines and columns.
+    return start, start, f"{_RANK}\n#line {code.count(chr(10), 0, start) + 1}\n{' ' * (start - line_start)}"
+
+
+@contextmanager
+def explained(what: str) -> Iterator[None]:
+    """Say what to do where Slang calls one of these functions ambiguous, for a kernel that nobody has written.
+
+    Parameters
+    ----------
+    what : str
+        What the block does, for the message: ``"compile k"``.
+
+    Raises
+    ------
+    CompileError
+        Instead of the one that the block raises.
+    """
+    try:
+        yield
+    except CompileError as error:
+        match = _AMBIGUOUS.search(str(error))
+        if match is None or match[1] not in FUNCTIONS:
+            raise
+        raise CompileError(
+            f"Slang could not {what}:\n'{match[1]}' is a function of Slang's own too, with the same parameters, and "
+            "Slang cannot tell the two apart outside the file that declares it. Rename it, or declare it in the "
+            "module itself."
+        ) from None

@@ -1,0 +1,119 @@
+"""Finds constants of double that Slang 2026.12 rounds to float, by the functions of its core module that hold them.
+
+``exp10`` of double is ``exp(x * ln10)``, ``sinpi``, ``cospi`` and ``tanpi`` multiply by ``T.getPi()``, as do
+``degrees`` and ``radians`` in C++ and CUDA; derivatives have ln(2), ln(10) and the factors of degrees and radians.
+All of these are float literals. Text and names of Slang's functions go in; it corrects text, and changes no SPIR-V.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+# What Slang writes for a constant of double, and the constant.
+CONSTANTS = {
+    3.1415927410125732: 3.141592653589793,  # pi
+    2.3025851249694824: 2.302585092994046,  # ln(10)
+    0.6931471824645996: 0.6931471805599453,  # ln(2)
+    57.295780181884766: 57.29577951308232,  # 180 / pi
+    0.01745329238474369: 0.017453292519943295,  # pi / 180
+}
+# Slang's functions that hold such a constant, as a program without optimizations names them.
+PI = "double.getPi"
+PRODUCTS = {"exp10": "exp", "sinpi": "sin", "cospi": "cos", "tanpi": "tan"}
+_DERIVED = ("exp2", "log10", "log2", "degrees", "radians")
+DERIVATIVES = {f"__d_{name}{kind}": f"the derivative of {name}" for name in _DERIVED for kind in ("", "_vector")}
+# Optimizers put such a factor and the user's into one constant. So with these words in a text, and doubles in what it
+# compiles to, SPIR-V is compiled without optimizations.
+_WORDS = re.compile(r"\b(?:exp10|sinpi|cospi|tanpi|getPi|log10|exp2|log2|degrees|radians|bwd_diff|fwd_diff)\b")
+_ALWAYS = frozenset({*PRODUCTS, "getPi", "log10"})
+_BACKWARD = frozenset({"bwd_diff", "fwd_diff"})
+
+_DOUBLES = rb"double[1-4]?|Vector<double, ?[1-4]>"
+_PRODUCT = re.compile(
+    rb"\b(%b) +(exp10|sinpi|cospi|tanpi)_\d+\((?:%b) +(\w+)\)\s*\{\s*return ([^;{}]*);" % (_DOUBLES, _DOUBLES)
+)
+_FORM = re.compile(
+    rb"\(*(?:F64_)?(?:exp(?:_\d+)?\(+(?P<a>\w+)\*2\.30258512496948242"
+    rb"|(?:sin|cos|tan)(?:_\d+)?\(+(?:double_getPi_\d+\(\)\*(?P<b>\w+)|(?P<c>\w+)\*double_getPi_\d+\(\)))\)+"
+)
+# A number as a vector: ``make_double3 (2.5)``, ``(Vector<double, 3> )2.5``, ``(Vector<double, 3> )(f_0())``.
+_SPREAD = re.compile(
+    rb"make_double[1-4]\((\w+\(\)|[\d.]+)\)|\(Vector<double,[1-4]>\)(?:\((\w+\(\)|[\d.]+)\)|(\w+\(\)|[\d.]+))"
+)
+_PI = re.compile(rb"\bdouble +double_getPi_\d+\(\)\s*\{\s*return ()3\.14159274101257324;")
+_DERIVATIVE = re.compile(rb"\b_d_(exp2|log10|log2|degrees|radians)(?:_vector)?_\d+\([^;{}]*\)\s*\{")
+_LITERAL = re.compile(
+    rb"(?<![\w.])(?:2\.30258512496948242|0\.69314718246459961|57\.29578018188476562|0\.01745329238474369)(?![\w.])"
+)
+
+
+def words(text: str) -> frozenset[str]:
+    """Return the words of a text that ``rounds`` looks for."""
+    return frozenset(_WORDS.findall(text))
+
+
+def rounds(found: Iterable[str]) -> bool:
+    """Tell whether texts with these words may compile to constants of double that are rounded to float."""
+    found = frozenset(found)
+    return not found.isdisjoint(_ALWAYS) or (not found.isdisjoint(_BACKWARD) and bool(found - _BACKWARD))
+
+
+def with_constants(code: bytes) -> tuple[bytes, bool]:
+    """Return C++ or CUDA, after its prelude, with the right constants, and whether it calls functions of ours.
+
+    These are ``_spy_exp10<double>``, ``_spy_sinpi<double>``, ``_spy_cospi<double>`` and ``_spy_tanpi<double>``.
+    """
+    calls = _PRODUCT.sub(_call, code)
+    ours, code = calls != code, calls
+    code = _PI.sub(lambda match: match[0].replace(b"3.14159274101257324", b"3.141592653589793"), code)
+    for match in reversed(list(_DERIVATIVE.finditer(code))):
+        end = _end(code, match.end())
+        code = code[: match.end()] + _LITERAL.sub(_right, code[match.end() : end]) + code[end:]
+    return code, ours
+
+
+def lacking_constant(code: bytes) -> str:
+    """Return the name of a function in C++, CUDA or HLSL that holds a rounded constant of double; else empty."""
+    for match in _PRODUCT.finditer(code):
+        if _call(match) != match[0]:
+            return match[2].decode()
+    for match in _DERIVATIVE.finditer(code):
+        if _LITERAL.search(code, match.end(), _end(code, match.end())):
+            return f"the derivative of {match[1].decode()}"
+    if not _PI.search(code):
+        return ""
+    used = (name for name in ("degrees", "radians") if re.search(rb"\bdouble\S* +%s_\d+\(" % name.encode(), code))
+    return next(used, "getPi")
+
+
+def _call(match: re.Match[bytes]) -> bytes:
+    """Return the head of a function whose body is Slang's, with a call of ours for each component."""
+    kind, name, argument, value = match.groups()
+    spread = re.sub(rb"\s", b"", value)
+    form = _FORM.fullmatch(_SPREAD.sub(lambda match: match[1] or match[2] or match[3], spread))
+    if form is None or argument not in (form["a"], form["b"], form["c"]):
+        return match[0]
+    size = int(re.sub(rb"\D", b"", kind.removesuffix(b"double")) or b"0")
+    ours = b"_spy_%s<double>(%s)"
+    if size:
+        parts = b", ".join(ours % (name, b"%s.%s" % (argument, letter)) for letter in (b"x", b"y", b"z", b"w")[:size])
+        made = b"make_" + kind if kind.startswith(b"double") else kind
+        new = b"%s(%s)" % (made, parts)
+    else:
+        new = ours % (name, argument)
+    return match[0].removesuffix(value + b";") + new + b";"
+
+
+def _right(match: re.Match[bytes]) -> bytes:
+    return repr(CONSTANTS[float(match[0])]).encode()
+
+
+def _end(code: bytes, at: int) -> int:
+    """Return the offset behind the brace that closes the block in which an offset lies."""
+    depth = 1
+    for match in re.compile(rb"[{}]").finditer(code, at):
+        depth += 1 if match[0] == b"{" else -1
+        if not depth:
+            return match.end()
+    return len(code)

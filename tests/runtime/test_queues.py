@@ -1,0 +1,111 @@
+"""The order of work on buffers that are the same memory of another library; queues only note what they wait for."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from slangpy_rt.arrays.dlpack import Import
+from slangpy_rt.runtime.lane import Lane
+from slangpy_rt.runtime.queues import Order
+
+
+class Queue:
+    """A queue whose marks are its name and the number of pieces of work before them."""
+
+    deferred = True
+
+    def __init__(self, name: str) -> None:
+        self.name, self.work = name, 0
+        self.waits: list[Any] = []
+
+    def mark(self) -> tuple[str, int]:
+        return self.name, self.work
+
+    def wait(self, mark: tuple[str, int]) -> None:
+        self.waits.append(mark)
+
+
+class Foreign:
+    """A buffer on memory of another library."""
+
+
+class Scene:
+    """A device with its own queue and two streams."""
+
+    def __init__(self) -> None:
+        self.queues = [Queue(name) for name in ("main", "s", "t")]
+        self.order = Order(self.queues[0])  # type: ignore[arg-type]
+        self.lanes = [self.order.main, *(self.order.adopt(queue) for queue in self.queues[1:])]  # type: ignore[arg-type]
+
+    def foreign(self, first: int, end: int) -> Any:
+        buffer = Foreign()
+        self.order.share_foreign(buffer, first, end)  # type: ignore[arg-type]
+        return buffer
+
+    def use(self, lane: Lane, buffer: Any, writes: bool) -> list[Any]:
+        """Use a buffer on a lane; return the marks that were waited for."""
+        queue: Any = lane.queue
+        queue.waits = []
+        with self.order.lock:
+            self.order.order_use(lane, (buffer,), (writes,))
+        queue.work += 1
+        waits: list[Any] = queue.waits
+        return waits
+
+
+def test_two_buffers_on_the_same_memory_are_used_in_turn() -> None:
+    scene = Scene()
+    _, s, t = scene.lanes
+    a, b = scene.foreign(1000, 2000), scene.foreign(1500, 1600)
+    scene.use(s, a, True)
+    scene.use(t, scene.foreign(2000, 3000), True)
+    assert scene.use(t, b, False) == [("s", 1)]  # reads what s wrote under another name
+    assert scene.use(s, a, True) == [("t", 2)]  # writes what t read
+
+
+def test_buffers_beside_one_another_are_not() -> None:
+    scene = Scene()
+    _, s, t = scene.lanes
+    a, b, empty = scene.foreign(1000, 2000), scene.foreign(2000, 3000), scene.foreign(1500, 1500)
+    scene.use(s, a, True)
+    assert ("s", 1) not in scene.use(t, empty, True) + scene.use(t, b, True)
+    assert len({id(buffer.uses) for buffer in (a, b, empty)}) == 3
+
+
+def test_one_that_joins_two_orders_them_all() -> None:
+    scene = Scene()
+    main, s, t = scene.lanes
+    a, b = scene.foreign(1000, 2000), scene.foreign(3000, 4000)
+    scene.use(s, a, True)
+    scene.use(t, b, True)
+    both = scene.foreign(1500, 3500)
+    # The device's own queue waits for both, and the next on any of them waits for it.
+    main_queue: Any = main.queue
+    assert set(main_queue.waits) >= {("s", 1), ("t", 1)}
+    assert a.uses is both.uses and b.uses is both.uses
+    assert scene.use(s, b, False)[0][0] == "main"
+    assert scene.use(t, a, True) != []
+
+
+def test_memory_that_is_gone_is_forgotten() -> None:
+    scene = Scene()
+    a = scene.foreign(1000, 2000)
+    uses = a.uses
+    del a
+    assert scene.foreign(1000, 2000).uses is not uses
+
+
+@pytest.mark.parametrize("part", [np.s_[:], np.s_[1:3, ::2], np.s_[::-1], np.s_[:, ::-2], np.s_[:0]])
+def test_where_an_array_lies(part: Any) -> None:
+    x = np.zeros((4, 6), "f4")[part]
+    extent: Any = Import.extent
+    strides = tuple(step // 4 for step in x.strides)
+    found = extent.fget(SimpleNamespace(address=x.ctypes.data, shape=x.shape, strides=strides, typestr="f4"))
+    if x.size:
+        assert found == np.lib.array_utils.byte_bounds(x)
+    else:
+        assert found[0] == found[1]
