@@ -27,6 +27,7 @@ def module_info(
     prepared: Prepared,
     cases: Mapping[str, Cases],
     undefined: Collection[str] = (),
+    entries: Collection[str] = (),
 ) -> ModuleInfo:
     """Return the declarations of a module; the session adds its dependencies.
 
@@ -40,10 +41,12 @@ def module_info(
         The text as it was compiled.
     cases, undefined
         As of ``TypeReflector``.
+    entries : collection of str
+        Functions that are kernels or shaders of other files.
     """
     reflector = Reflector(native, cases, module.call("IComponentType.getLayout", 0, None), undefined)
     # Entry points that are left are those of included files: ``prepare`` made those of the text functions.
-    others = set()
+    others = set(entries)
     for index in range(module.call("IModule.getDefinedEntryPointCount")):
         out = Out()
         module.call("IModule.getDefinedEntryPoint", index, out.ref)

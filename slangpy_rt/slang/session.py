@@ -42,10 +42,19 @@ from slangpy_rt.slang.shader_modules import (
     is_ours,
     needs_library,
     needs_slangtorch,
+    program_folders,
 )
 from slangpy_rt.slang.spirv_math import has_doubles
 from slangpy_rt.slang.target_code import check_text, checked, completed
-from slangpy_rt.slang.text import RESERVED, docs, entry_attributes, prepare, prints_in
+from slangpy_rt.slang.text import (
+    RESERVED,
+    docs,
+    entries_elsewhere,
+    entry_attributes,
+    prepare,
+    prints_in,
+    undefining,
+)
 
 # At the end of the text, so that its lines and columns stay what they were.
 _IMPORT = "\nimport slangpy_rt;\n"
@@ -92,7 +101,7 @@ class Session(CompilerSession):
                 raise CompileError(TAKEN.format(place="defines", name=name))
         self.target = target
         # The user's macros are for the user's files. Text that we write begins by undefining them.
-        self._undo = _undefined(defines)
+        self._undo = undefining(defines)
         # shaders/storage.slang tests it.
         defines += (("_spy_by_handle", "1"),) if target.entry == "handle" else ()
         self._library = library
@@ -148,12 +157,13 @@ class Session(CompilerSession):
                 if known.address not in self._walked:
                     self._undefined.update(undefined_structs(native, decl))
                     self._walked.add(known.address)
-            info = module_info(native, module, name, source, prepared, self._enum_cases(), self._undefined)
             files, texts = dependencies(files_of(module), path)
             # Our own files import only each other, which they find beside themselves first.
             theirs = [item for item in texts if not is_ours(Path(item[0]))]
             for file, text in theirs:
                 check_names(Path(file).stem, file, text)
+            entries = entries_elsewhere(source, [text for _, text in theirs])
+            info = module_info(native, module, name, source, prepared, self._enum_cases(), self._undefined, entries)
             self._sources.append((name, path, whole, files))
             prints = prints or any(prints_in(text) for _, text in theirs)
             self._words |= words("\n".join([source, *(text for _, text in theirs)]))
@@ -241,7 +251,8 @@ class Session(CompilerSession):
             strings = hashed_strings(self._library.native, layout)
             if self.target.program:
                 everything = {
-                    "modules": self._sources, "folders": self._program_folders(), "defines": self._defines,
+                    "modules": self._sources, "folders": program_folders(self._shaders, self._folders),
+                    "defines": self._defines,
                     "head": self._undo, "kernel": (unique, text), "entry": entry, "link": link, "exports": exports,
                     "conformances": conformances,
                 }  # fmt: skip
@@ -293,7 +304,7 @@ class Session(CompilerSession):
         if not any(has for has, _ in found) or any(other for _, other in (entry_attributes(source), *found)):
             return
         self._defines += _HIDDEN
-        self._undo = _undefined(self._defines)
+        self._undo = undefining(self._defines)
         old, self._native = self._native, NativeSession(self._library, self.target, self._folders, self._defines)
         loaded, self._sources, library, self._library_loaded = self._sources, [], self._library_loaded, False
         self._walked.clear()
@@ -338,18 +349,6 @@ class Session(CompilerSession):
                 self._imported.add(name)
                 check_names(Path(file).stem, file, text)
                 self._native.load(name, file, self._head + prepare(text).text + self._tail)
-
-    def _program_folders(self) -> tuple[str, ...]:
-        """Return the search path for a device that compiles by itself.
-
-        Our folder is its first if another folder has a file of the same name.
-        """
-        if self._shaders is None:
-            return self._folders
-        others = [Path(folder) for folder in self._folders if Path(folder) != self._shaders]
-        names = [path.name for path in self._shaders.glob("*.slang") if path.stem in SHADERS[:3]]
-        taken = any((folder / name).is_file() for folder in others for name in names)
-        return (str(self._shaders), *map(str, others)) if taken else self._folders
 
     def _conformance(self, interface: str, name: str, number: int) -> ComPtr:
         wanted, kind = self._find_type(interface, self._modules), self._find_type(name, self._modules)
@@ -438,12 +437,6 @@ class Session(CompilerSession):
         text = self._undo + text
         name = f"query_{_digest(text)[:16]}"
         return self._native.load(name, f"{name}.slang", text)
-
-
-def _undefined(defines: tuple[tuple[str, str], ...]) -> str:
-    """Return lines that undefine macros, so that the next line is the first again."""
-    lines = "".join(f"#undef {name.partition('(')[0]}\n" for name, _ in defines)
-    return lines + "#line 1\n" if defines else ""
 
 
 def _digest(text: str) -> str:

@@ -76,3 +76,16 @@ def check_is_module(path: str) -> None:
     """
     if is_ours(Path(path)) and Path(path).stem not in LIBRARIES:
         raise CompileError(_PART.format(path=path))
+
+
+def program_folders(ours: Path | None, folders: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the search path for a device that compiles by itself.
+
+    Our folder is its first if another folder has a file of the same name.
+    """
+    if ours is None:
+        return folders
+    others = [Path(folder) for folder in folders if Path(folder) != ours]
+    names = [path.name for path in ours.glob("*.slang") if path.stem in SHADERS[:3]]
+    taken = any((folder / name).is_file() for folder in others for name in names)
+    return (str(ours), *map(str, others)) if taken else folders

@@ -7,7 +7,7 @@ Slang's grammar it knows brackets and the heads of declarations; text that it do
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from slangpy_rt.slang.core_functions import may_declare, ranked
@@ -98,6 +98,21 @@ def entry_attributes(text: str) -> tuple[bool, bool]:
     places = list(_brackets(code))
     names = [match.start() for match in re.finditer(r"\b(?:shader|numthreads)\b", code)]
     return bool(places), any(not any(start < at < end for start, end in places) for at in names)
+
+
+def entries_elsewhere(text: str, others: Iterable[str]) -> set[str]:
+    """Return the names of kernels and shaders in files that a text includes or imports, but for names of its own."""
+    found = set()
+    for other in others:
+        code = blank(other) if "shader" in other or "numthreads" in other else ""
+        found |= {_declared(code, end)[0] for _, end in _brackets(code)}
+    return found - declared(text) if found else found
+
+
+def undefining(defines: tuple[tuple[str, str], ...]) -> str:
+    """Return lines that undefine macros, so that the next line is the first again."""
+    lines = "".join(f"#undef {name.partition('(')[0]}\n" for name, _ in defines)
+    return lines + "#line 1\n" if defines else ""
 
 
 def reserved(text: str) -> str:
