@@ -17,6 +17,7 @@ from pathlib import Path
 
 from slangpy_rt.core.errors import CompileError
 from slangpy_rt.slang.locate import shader_directory
+from slangpy_rt.slang.shader_modules import is_ours
 
 # Paths under which a file was looked for, each with the file that was there, links followed; empty for none.
 Places = tuple[tuple[str, str], ...]
@@ -194,7 +195,7 @@ def reachable(path: str, text: str, folders: tuple[str, ...]) -> list[tuple[str,
     waiting = [(path, text)]
     while waiting:
         for _, file in places([waiting.pop()], folders):
-            if file and file not in found and os.path.dirname(file) != shader_directory():  # noqa: PTH120
+            if file and file not in found and not is_ours(Path(file)):
                 with suppress(OSError, CompileError):
                     found[file] = decoded(file, read_file(file))
                     waiting.append((file, found[file]))
