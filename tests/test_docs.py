@@ -70,6 +70,17 @@ def test_the_example_learns(tmp_path: Path) -> None:
             assert picture.size == size
 
 
+@deep
+def test_the_example_of_slang_torch_fits(tmp_path: Path) -> None:
+    command = [sys.executable, str(ROOT / "docs" / "examples" / "fit_shape.py"), "--device", "cpu"]
+    command += ["--steps", "40", "--size", "64", "--out", str(tmp_path)]
+    said = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path).stdout
+    found = re.search(r"40 steps in .* error ([0-9.]+) to ([0-9.]+)", said)
+    assert found and float(found[1]) > 0.08 and float(found[2]) < 0.005, said
+    with Image.open(tmp_path / "fit_shape.png") as picture:
+        assert picture.size == (5 * 64, 64)
+
+
 def test_links_lead_somewhere() -> None:
     for page in PAGES + NOTES:
         prose = re.sub(r"```.*?```|`[^`]*`", "", page.read_text(encoding="utf-8"), flags=re.S)
