@@ -348,7 +348,9 @@ class Session(CompilerSession):
             if needs_slangtorch(text) and not is_ours(Path(file)) and name not in self._imported:
                 self._imported.add(name)
                 check_names(Path(file).stem, file, text)
-                self._native.load(name, file, self._head + prepare(text).text + self._tail)
+                whole = self._head + prepare(text).text + self._tail
+                self._native.load(name, file, whole)
+                self._sources.append((name, file, whole, ()))
 
     def _conformance(self, interface: str, name: str, number: int) -> ComPtr:
         wanted, kind = self._find_type(interface, self._modules), self._find_type(name, self._modules)

@@ -11,7 +11,8 @@ import torch
 from slangpy_rt.core.errors import UnsupportedError
 from slangpy_rt.device import Device
 from slangpy_rt.slangtorch.bound_kernel import BoundKernel
-from slangpy_rt.slangtorch.host_text import ALLOC, ELSEWHERE, FILL, LAUNCH, RESULT, SYNC
+from slangpy_rt.slangtorch.errors import TensorError
+from slangpy_rt.slangtorch.host_text import ALLOC, ELSEWHERE, FILL, LAUNCH, RESULT, SYNC, TOO_MANY
 from slangpy_rt.slangtorch.kernel_code import KernelCode
 from slangpy_rt.slangtorch.parameter import Parameter
 
@@ -32,10 +33,10 @@ class Alloc(NamedTuple):
 
 
 class Fill(NamedTuple):
-    """A tensor is filled."""
+    """A tensor is filled with a number, or each of its rows with the parts of a vector."""
 
     handle: int
-    value: float
+    values: tuple[float, ...]
 
 
 class Launch(NamedTuple):
@@ -66,6 +67,8 @@ def read_log(where: str, words: bytes, kernels: Sequence[KernelCode], result: Pa
     ------
     UnsupportedError
         If it would have launched a kernel that is not the module's own.
+    TensorError
+        If it would have allocated a tensor of more than five dimensions.
     """
     steps: list[Alloc | Fill | Launch | Sync] = []
     at = 4
@@ -85,7 +88,8 @@ def read_log(where: str, words: bytes, kernels: Sequence[KernelCode], result: Pa
             assert dtype is not None
             steps.append(Alloc(handle, dtype, tuple(sizes[:rank])))
         elif operation == FILL:
-            steps.append(Fill(*take("Id")))
+            handle, parts, kind = take("3I")
+            steps.append(Fill(handle, take(f"{parts}{'dqQ'[kind]}")))
         elif operation == SYNC:
             steps.append(Sync())
         elif operation == ELSEWHERE:
@@ -93,6 +97,8 @@ def read_log(where: str, words: bytes, kernels: Sequence[KernelCode], result: Pa
                 f"{where}: it calls a function of an imported file that has a __dispatch_kernel; move that function "
                 "into the module's own file."
             )
+        elif operation == TOO_MANY:
+            raise TensorError(f"{where}: it allocates a tensor of vectors with five sizes; it may have four.")
         elif operation == RESULT:
             assert result is not None
             returned = take(_form(result))
@@ -132,7 +138,11 @@ def replay(log: Log, device: Device | None, place: torch.device, tensors: dict[i
         elif isinstance(step, Alloc):
             tensors[step.handle] = torch.empty(step.shape, dtype=step.dtype, device=place)
         elif isinstance(step, Fill):
-            tensors[step.handle].detach().fill_(step.value)
+            filled = tensors[step.handle].detach()
+            if len(step.values) == 1:
+                filled.fill_(step.values[0])
+            else:
+                filled.copy_(torch.tensor(step.values, dtype=filled.dtype))
         elif place.type == "cuda":
             torch.cuda.current_stream(place).synchronize()
 

@@ -13,7 +13,7 @@ from slangpy_rt.slangtorch.parameter import Member, Parameter
 
 # The log's address, its room in words, and how many tensors the arguments are.
 _LOG = (Member("uint64_t", 0, "Q"), Member("uint", 0, "I"), Member("uint", 0, "I"))
-ALLOC, FILL, SYNC, RESULT, ELSEWHERE, LAUNCH = 1, 2, 3, 4, 5, 16
+ALLOC, FILL, SYNC, RESULT, ELSEWHERE, TOO_MANY, LAUNCH = 1, 2, 3, 4, 5, 6, 16
 _ENTRIES = {
     "range": "export __extern_cpp void _spy_run(int64_t _spy_begin, int64_t _spy_end, _spy_Call *_spy_block)",
     "pointer": '[shader("compute")]\n[numthreads(1, 1, 1)]\nvoid _spy_kernel(uniform _spy_Call *_spy_block)',

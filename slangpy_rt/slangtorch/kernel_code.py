@@ -7,7 +7,7 @@ import threading
 from typing import NamedTuple
 
 from slangpy_rt.backends.base import Kernel
-from slangpy_rt.core.errors import UnsupportedError
+from slangpy_rt.core.errors import CompileError, UnsupportedError
 from slangpy_rt.core.target import KernelInfo
 from slangpy_rt.core.types import FunctionSig
 from slangpy_rt.device import Device
@@ -105,4 +105,9 @@ class KernelCode:
         title = f"{self} of {self.program.text.name}"
         info = KernelInfo(entry, group, pack.size, (True,) * buffers, title=title)
         source = self.program.source_on(device)
+        if device.backend.target.program and source.changed():
+            raise CompileError(
+                f"{title}: a file of the module changed since it was loaded, and {device!r} would compile the new "
+                "one; load the module again."
+            )
         return Loaded(device.kernels.get(source, text.text, title, info, text.layout), pack)

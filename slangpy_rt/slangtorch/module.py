@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from slangpy_rt.core.errors import UnsupportedError
 from slangpy_rt.device import Device
 from slangpy_rt.slangtorch.diff_pair import DiffTensorView
 from slangpy_rt.slangtorch.host_function import HostFunction
@@ -11,6 +12,8 @@ from slangpy_rt.slangtorch.kernel import TorchKernel
 from slangpy_rt.slangtorch.kernel_code import KernelCode
 from slangpy_rt.slangtorch.parameters import structs_in
 from slangpy_rt.slangtorch.program import Program
+
+_MARKS = {"_spy_CudaKernel", "_spy_TorchEntryPoint"}
 
 
 class SlangTorchModule:
@@ -31,6 +34,7 @@ class SlangTorchModule:
         functions = program.source.info.functions
         launched = [sig for sig in functions if "_spy_CudaKernel" in sig.attributes]
         kernels = [TorchKernel(program, sig, device) for sig in launched if "_spy_AutoPyBindCUDA" in sig.attributes]
+        _refuse_overloads(program, [sig.name for sig in functions if _MARKS & set(sig.attributes)])
         hosts = [sig for sig in functions if "_spy_TorchEntryPoint" in sig.attributes]
         codes = [KernelCode(program, sig) for sig in launched] if hosts else []
         entries = [HostFunction(program, sig, codes, device) for sig in hosts]
@@ -61,3 +65,12 @@ class SlangTorchModule:
 
     def __repr__(self) -> str:
         return f"SlangTorchModule({self._program.text.path!r}: {', '.join(self._items) or 'nothing for Python'})"
+
+
+def _refuse_overloads(program: Program, names: list[str]) -> None:
+    """Refuse several kernels or host functions of one name, of which Python could reach one alone."""
+    for name in names:
+        if names.count(name) > 1:
+            raise UnsupportedError(
+                f"module '{program.text.name}': it has several kernels or host functions '{name}'; give each a name."
+            )

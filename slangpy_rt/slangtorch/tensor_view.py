@@ -78,7 +78,7 @@ class TensorView(Parameter):
         shape, strides = value.shape, value.stride()
         if len(shape) > RANK:
             raise TensorError(f"{path} has {len(shape)} dimensions; a TensorView has at most {RANK}.")
-        if value.is_contiguous() and not self._element.shape:
+        if value.is_contiguous() and not self._element.shape and value.nbytes <= _LONGEST:
             return
         empty = 0 in shape
         for n, step in zip(shape, strides, strict=True):

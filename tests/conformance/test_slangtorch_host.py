@@ -147,6 +147,13 @@ MyReturnType make(MyInput input, float value, uint2 sizes)
     t.fillValue(7);
     return t;
 }
+[TorchEntryPoint] void fill(TorchTensor<float3> f, TorchTensor<int64_t> i, TorchTensor<uint8_t> b)
+{
+    f.fillValue(float3(1, 2, 0.5));
+    i.fillValue(9007199254740993LL);
+    b.fillValue(uint8_t(200));
+}
+[TorchEntryPoint] TorchTensor<float3> six() { return TorchTensor<float3>.alloc(1, 1, 1, 1, 1); }
 [TorchEntryPoint] float only_numbers(float x, int3 v, double d) { return x + v.y + float(d); }
 [TorchEntryPoint] void in_place(TorchTensor<float> t) { t.fillZero(); t.getView(); }
 [TorchEntryPoint] TorchTensor<float> many(TorchTensor<float> t, int n)
@@ -177,6 +184,12 @@ def test_arguments_and_results_of_every_kind(files: Files) -> None:
     assert m.five().shape == (1, 2, 3, 4, 5) and m.five().dtype == torch.int32 and (m.five() == 7).all()
     assert m.only_numbers(1.5, (1, 2, 3), 0.25) == 3.75
     assert m.in_place(t) is None and not t.any()
+    kinds = (((2, 3), torch.float), (2, torch.int64), (2, torch.uint8))
+    f, i, b = (files.on(torch.zeros(shape, dtype=dtype)) for shape, dtype in kinds)
+    m.fill(f, i, b)
+    assert f.tolist() == [[1, 2, 0.5]] * 2 and i.tolist() == [2**53 + 1] * 2 and b.tolist() == [200] * 2
+    with pytest.raises(RuntimeError, match="five"):
+        m.six()
     # More than the log has room for at first.
     x = files.on(torch.zeros(1))
     assert m.many(x, 3000) is x and x.item() == 3000
