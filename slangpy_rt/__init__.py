@@ -11,6 +11,7 @@ compiler, no driver and no torch.
 """
 
 from slangpy_rt import _former_paths
+from slangpy_rt._load_module import loadModule
 from slangpy_rt.arguments.indices import call_id, grid, thread_id
 from slangpy_rt.arguments.random_numbers import rand_float, wang_hash
 from slangpy_rt.arguments.vectors import (
@@ -134,6 +135,7 @@ __all__ = [
     "int3",
     "int4",
     "intRef",
+    "loadModule",
     "profile",
     "rand_float",
     "thread_id",

@@ -46,6 +46,7 @@ PUBLIC = [
     "grid",
     "init_device",
     "intRef",
+    "loadModule",
     "profile",
     "rand_float",
     "thread_id",
@@ -108,6 +109,7 @@ def test_errors_are_the_builtin_ones_too() -> None:
     for error, builtin in [
         (spy.BindError, TypeError),
         (spy.ShapeError, ValueError),
+        (spy.CompileError, RuntimeError),
         (spy.OutOfBoundsError, IndexError),
         (spy.OutOfMemoryError, MemoryError),
         (spy.OutOfMemoryError, spy.DeviceError),

@@ -347,29 +347,33 @@ def test_elements_of_every_type(files: Files) -> None:
         "int64_t": torch.int64, "uint64_t": torch.uint64, "bool": torch.bool, "int8_t": torch.int8,
         "uint8_t": torch.uint8, "int16_t": torch.int16, "uint16_t": torch.uint16, "half": torch.float16,
     }  # fmt: skip
-    there = files.device.caps.scalars
-    for scalar, dtype in scalars.items():
-        if scalar not in there:
-            continue
-        m = files.load(
-            f"""
-            [AutoPyBindCUDA] [CUDAKernel]
-            void copy(
-                TensorView<{scalar}> a, TensorView<{scalar}3> v, TensorView<{scalar}> b, TensorView<{scalar}3> w)
-            {{
-                uint i = cudaThreadIdx().x;
-                b[i, 0] = a.load(i, 0);
-                w[i] = v[i].zyx;
-            }}
-            """,
-            f"{scalar}.slang",
-        )
-        a = files.on(torch.tensor([[1], [0], [1]])).to(dtype)
+    there = {scalar: dtype for scalar, dtype in scalars.items() if scalar in files.device.caps.scalars}
+    # One kernel for all of them: each takes a second to compile.
+    views = [
+        f"TensorView<{s}> a_{s}, TensorView<{s}3> v_{s}, TensorView<{s}> b_{s}, TensorView<{s}3> w_{s}" for s in there
+    ]
+    lines = [f"b_{s}[i, 0] = a_{s}.load(i, 0);\nw_{s}[i] = v_{s}[i].zyx;" for s in there]
+    m = files.load(
+        f"""
+        [AutoPyBindCUDA] [CUDAKernel]
+        void copy({", ".join(views)})
+        {{
+            uint i = cudaThreadIdx().x;
+            {" ".join(lines)}
+        }}
+        """
+    )
+    given = {}
+    for scalar, dtype in there.items():
+        given[f"a_{scalar}"] = a = files.on(torch.tensor([[1], [0], [1]])).to(dtype)
         # One scalar beyond where vectors of 4 would be aligned.
-        v = files.on(torch.tensor([9, 1, 0, 1, 0, 0, 1, 1, 0, 0])).to(dtype)[1:].view(3, 3)
-        b, w = a.clone(), torch.zeros(10, dtype=dtype, device=v.device)[1:].view(3, 3)
-        m.copy(a=a, v=v, b=b, w=w).launchRaw(blockSize=(3, 1, 1), gridSize=ONE)
-        assert b.tolist() == a.tolist() and w.tolist() == [row[::-1] for row in v.tolist()], scalar
+        given[f"v_{scalar}"] = v = files.on(torch.tensor([9, 1, 0, 1, 0, 0, 1, 1, 0, 0])).to(dtype)[1:].view(3, 3)
+        given[f"b_{scalar}"] = torch.zeros_like(a)
+        given[f"w_{scalar}"] = torch.zeros(10, dtype=dtype, device=v.device)[1:].view(3, 3)
+    m.copy(**given).launchRaw(blockSize=(3, 1, 1), gridSize=ONE)
+    for scalar in there:
+        a, v, b, w = (given[f"{name}_{scalar}"].tolist() for name in "avbw")
+        assert b == a and w == [row[::-1] for row in v], scalar
 
 
 def test_views_with_gaps_and_up_to_five_dimensions(files: Files) -> None:

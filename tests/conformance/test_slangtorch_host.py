@@ -89,6 +89,7 @@ def files(device: spy.Device, tmp_path: Path) -> Files:
 
 def test_the_tutorial(files: Files) -> None:
     m = files.load(SQUARE)
+    assert spy.loadModule(files.folder / "module.slang", device=files.device) is m
     x = files.on(torch.randn(2, 2))
     for _ in range(2):
         y = m.square_fwd(x)
