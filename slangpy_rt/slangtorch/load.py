@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from slangpy_rt.core.checks import flag, paths, table, text
 from slangpy_rt.core.checks import path as checked_path
-from slangpy_rt.core.checks import paths, table, text
 from slangpy_rt.core.conversion import is_number
 from slangpy_rt.core.errors import BindError, UnsupportedError
 from slangpy_rt.core.wording import in_words
@@ -74,11 +74,20 @@ def loadModule(
     UnsupportedError
         If there are flags, or no such device.
     """
-    if skipSlang is not None:
-        warnings.warn(f"{_WHERE}: skipSlang has no effect; unchanged files are not compiled again.", stacklevel=2)
-    if extraSlangFlags or extraCudaFlags:
-        raise UnsupportedError(f"{_WHERE}: extraSlangFlags and extraCudaFlags are not supported; leave them out.")
     path = checked_path(_WHERE, "fileName", fileName)
+    given_flags = {"verbose": verbose, "skipNinjaCheck": skipNinjaCheck, "slangGenLineInfo": slangGenLineInfo}
+    given_flags |= {
+        "cudaFastMath": cudaFastMath,
+        "cudaGenLineInfo": cudaGenLineInfo,
+        "skipSlang": skipSlang is not None and skipSlang,
+    }
+    for name, value in given_flags.items():
+        flag(_WHERE, name, value)
+    for name, flags in (("extraSlangFlags", extraSlangFlags), ("extraCudaFlags", extraCudaFlags)):
+        if not isinstance(flags, (list, tuple)):
+            raise BindError(f"{_WHERE}: {name} is {in_words(flags)}; an empty list was expected.")
+        if flags:
+            raise UnsupportedError(f"{_WHERE}: {name} is {in_words(flags)}; flags are not passed on, leave them out.")
     folders = tuple(str(folder.absolute()) for folder in paths(_WHERE, "includePaths", includePaths))
     macros = tuple(sorted((name, _macro(name, value)) for name, value in table(_WHERE, "defines", defines).items()))
     given = _device(device)
@@ -86,13 +95,13 @@ def loadModule(
     key = (str(path.absolute()), folders, macros, first, given is None)
     with _lock:
         known = _loaded.get(key)
-        if known is not None and not first.closed and not known[0].changed():
-            return known[1]
-        found, source, places = read_source(_WHERE, path, folders)
-        program = Program(Text(Path(found).stem, found, source, places, folders, macros), first)
-        module = SlangTorchModule(program, given)
-        _loaded[key] = program, module
-        return module
+        if known is None or first.closed or known[0].changed():
+            found, source, places = read_source(_WHERE, path, folders)
+            program = Program(Text(Path(found).stem, found, source, places, folders, macros), first)
+            known = _loaded[key] = program, SlangTorchModule(program, given)
+    if skipSlang is not None:
+        warnings.warn(f"{_WHERE}: skipSlang has no effect; unchanged files are not compiled again.", stacklevel=2)
+    return known[1]
 
 
 def clearSessionShaderCache() -> None:
