@@ -275,7 +275,7 @@ def _source(
     for module in link:
         if module.device is not device:
             raise BindError(f"module '{name}': link has {module!r}, which is for another device than {device!r}.")
-    flags = tuple(sorted((k, _macro(where, k, v)) for k, v in table(where, "defines", defines).items()))
+    flags = tuple(sorted((k, macro_text(where, k, v)) for k, v in table(where, "defines", defines).items()))
     constants = table(where, "constants", constants)
     linked = tuple(module._scope.source for module in link)
     return Source(
@@ -292,7 +292,7 @@ def _source(
     )
 
 
-def _macro(where: str, name: str, value: Any) -> str:
+def macro_text(where: str, name: str, value: Any) -> str:
     """Return the text that a preprocessor macro stands for."""
     if isinstance(value, (bool, np.bool_)):
         return str(int(value))

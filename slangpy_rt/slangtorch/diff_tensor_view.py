@@ -9,7 +9,6 @@ import torch
 
 from slangpy_rt.core.types import SlangType
 from slangpy_rt.core.wording import in_words
-from slangpy_rt.slangtorch.diff_pair import DiffTensorView
 from slangpy_rt.slangtorch.errors import TensorError
 from slangpy_rt.slangtorch.parameter import Parameter
 from slangpy_rt.slangtorch.tensor_view import NONE, TensorView
@@ -88,6 +87,3 @@ def _overlap(a: torch.Tensor, b: torch.Tensor) -> bool:
 def _span(value: torch.Tensor) -> int:
     reach = sum((n - 1) * step for n, step in zip(value.shape, value.stride(), strict=True))
     return (reach + 1) * value.element_size()
-
-
-__all__ = ["DiffTensorView", "DiffTensorViewParameter"]

@@ -15,7 +15,7 @@ from slangpy_rt.core.target import KernelInfo
 from slangpy_rt.core.types import FunctionSig
 from slangpy_rt.device import Device
 from slangpy_rt.slangtorch.errors import TensorError
-from slangpy_rt.slangtorch.host_log import Log, numbers_of, read_log, replay
+from slangpy_rt.slangtorch.host_log import Log, read_log, replay
 from slangpy_rt.slangtorch.host_text import host_text
 from slangpy_rt.slangtorch.kernel_code import KernelCode, Loaded
 from slangpy_rt.slangtorch.kernel_text import block_format
@@ -103,7 +103,7 @@ class HostFunction:
                     self._logs.popitem(last=False)
         tensors = {handle: tensor for handle, (_, tensor) in enumerate(given, 1)}
         replay(log, self._device, place, tensors)
-        return None if self.result is None else self.result.value(numbers_of(log), tensors)
+        return None if self.result is None else self.result.value(iter(log.result), tensors)
 
     def __repr__(self) -> str:
         return f"<host function {str(self._sig).replace('_spy_', '')}>"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -145,11 +145,6 @@ def replay(log: Log, device: Device | None, place: torch.device, tensors: dict[i
                 filled.copy_(torch.tensor(step.values, dtype=filled.dtype))
         elif place.type == "cuda":
             torch.cuda.current_stream(place).synchronize()
-
-
-def numbers_of(log: Log) -> Iterator[Any]:
-    """Return the numbers of what the function returned, one after another."""
-    return iter(log.result)
 
 
 def _form(parameter: Parameter) -> str:

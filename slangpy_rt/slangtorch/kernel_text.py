@@ -17,7 +17,7 @@ from slangpy_rt.slangtorch.parameter import Member, Parameter
 
 Defines = Sequence[tuple[str, str]]
 
-# Slang's own names for these exist on CUDA alone, or mean something to a target that nobody uses here.
+# Slang has these names itself, for CUDA and for PyTorch's C++ alone.
 MACROS: tuple[tuple[str, str], ...] = (
     *((name, f"_spy_{name}") for name in ("TensorView", "DiffTensorView", "TorchTensor", "AtomicAdd")),
     *((name, f"_spy_{name}") for name in ("IDiffTensorWrapper", "CudaKernel", "AutoPyBindCUDA", "TorchEntryPoint")),
@@ -97,8 +97,9 @@ def kernel_text(
     pairs = ""
     for k, (param, parameter) in enumerate(params):
         if derivative and parameter.differentiable and not param.no_diff:
-            pairs += f"    let _spy_p{k} = _spy_diffPair({arguments[k]});\n"
-            pairs = pairs.replace("let", "var", 1) if derivative == "backward" else pairs
+            # A backward derivative writes to its pairs.
+            keyword = "var" if derivative == "backward" else "let"
+            pairs += f"    {keyword} _spy_p{k} = _spy_diffPair({arguments[k]});\n"
             arguments[k] = f"_spy_p{k}"
     called = {"": function, "forward": f"fwd_diff({function})", "backward": f"bwd_diff({function})"}[derivative]
     run = f"{pairs}    {called}({', '.join(arguments)});\n"

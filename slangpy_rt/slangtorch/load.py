@@ -8,12 +8,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
-from slangpy_rt.core.checks import flag, paths, table, text
+from slangpy_rt.calls.module import macro_text
+from slangpy_rt.core.checks import flag, paths, table
 from slangpy_rt.core.checks import path as checked_path
-from slangpy_rt.core.conversion import is_number
 from slangpy_rt.core.errors import BindError, UnsupportedError
 from slangpy_rt.core.wording import in_words
 from slangpy_rt.device import Device
@@ -89,7 +88,9 @@ def loadModule(
         if flags:
             raise UnsupportedError(f"{_WHERE}: {name} is {in_words(flags)}; flags are not passed on, leave them out.")
     folders = tuple(str(folder.absolute()) for folder in paths(_WHERE, "includePaths", includePaths))
-    macros = tuple(sorted((name, _macro(name, value)) for name, value in table(_WHERE, "defines", defines).items()))
+    macros = tuple(
+        sorted((name, macro_text(_WHERE, name, value)) for name, value in table(_WHERE, "defines", defines).items())
+    )
     given = _device(device)
     first = given or default_device(torch.cuda.current_device() if torch.cuda.is_available() else -1)
     key = (str(path.absolute()), folders, macros, first, given is None)
@@ -141,14 +142,3 @@ def _opened(kind: str) -> Device:
     if found is None or found.closed:
         found = _devices[kind] = Device(kind)
     return found
-
-
-def _macro(name: str, value: Any) -> str:
-    where = f"defines['{name}']"
-    if isinstance(value, (bool, np.bool_)):
-        return str(int(value))
-    if isinstance(value, str):
-        return text(_WHERE, where, value)
-    if not is_number(value):
-        raise BindError(f"{_WHERE}: {where} is {in_words(value)}; a number or text was expected.")
-    return str(value)
