@@ -10,7 +10,7 @@ import torch
 from slangpy_rt.core.types import SlangType
 from slangpy_rt.core.wording import in_words
 from slangpy_rt.slangtorch.errors import TensorError
-from slangpy_rt.slangtorch.parameter import Parameter
+from slangpy_rt.slangtorch.parameter import BoundTensor, Parameter
 from slangpy_rt.slangtorch.tensor_view import NONE, TensorView
 
 
@@ -34,7 +34,8 @@ class DiffTensorViewParameter(Parameter):
         self.wrapper = wrapper
         behind = wrapper or self._gradient
         self.members = (*primal.members, *behind.members)
-        self.addresses = (*primal.addresses, *(primal.count + at for at in behind.addresses))
+        self.codes = (*primal.codes, *behind.codes)
+        self.addresses = (*primal.addresses, *(len(primal.codes) + at for at in behind.addresses))
 
     def assign(self, target: str, members: Iterator[str]) -> list[str]:
         lines = self._primal.assign(f"{target}.primal", members)
@@ -46,7 +47,7 @@ class DiffTensorViewParameter(Parameter):
         behind = self.wrapper.read(f"{source}.diff") if self.wrapper else self._gradient.read(f"{source}.diff.diff")
         return [*self._primal.read(f"{source}.primal"), *behind]
 
-    def pack(self, path: str, value: Any, block: list[Any], tensors: list[tuple[int, Any]]) -> None:
+    def pack(self, path: str, value: Any, block: list[Any], tensors: list[BoundTensor]) -> None:
         gradient = None
         if isinstance(value, tuple):
             if not 1 <= len(value) <= 2:

@@ -8,6 +8,7 @@ from slangpy_rt.core.types import FunctionSig
 from slangpy_rt.device import Device
 from slangpy_rt.slangtorch.bound_kernel import BoundKernel
 from slangpy_rt.slangtorch.kernel_code import KernelCode
+from slangpy_rt.slangtorch.parameter import BoundTensor
 from slangpy_rt.slangtorch.program import Program
 
 
@@ -22,8 +23,6 @@ class TorchKernel:
         The module.
     sig : FunctionSig
         The function.
-    device : Device or None
-        Where it runs; None for the device on which the tensors of each call lie.
     derivative : str
         ``"forward"``, ``"backward"`` or empty.
 
@@ -35,11 +34,10 @@ class TorchKernel:
         What is compiled.
     """
 
-    def __init__(self, program: Program, sig: FunctionSig, device: Device | None, derivative: str = "") -> None:
+    def __init__(self, program: Program, sig: FunctionSig, derivative: str = "") -> None:
         self.name = sig.name
         self.code = KernelCode(program, sig, derivative)
-        self._device = device
-        self._names = [name for name, _ in self.code.params]
+        self._names = dict(self.code.params).keys()
         self._derivatives: dict[str, TorchKernel] = {}
 
     @property
@@ -76,21 +74,13 @@ class TorchKernel:
         TensorError
             If a tensor's dtype or memory is not what its parameter needs, or tensors lie on several devices.
         """
-        names = self._names
-        if args:
-            raise ValueError(f"{self.code}: arguments come by name: {', '.join(names) or 'none'}.")
-        if len(named) != len(names) or any(name not in named for name in names):
-            missing = [name for name in names if name not in named]
-            unknown = [name for name in named if name not in names]
-            wrong = [
-                f"{what} {', '.join(found)}" for what, found in (("missing", missing), ("unknown", unknown)) if found
-            ]
-            raise ValueError(f"{self.code}: {'; '.join(wrong)}; its arguments are {', '.join(names) or 'none'}.")
-        block: list[Any] = []
-        tensors: list[tuple[int, Any]] = []
+        if args or named.keys() != self._names:
+            raise self._misnamed(args, named)
+        values: list[Any] = []
+        tensors: list[BoundTensor] = []
         for name, parameter in self.code.params:
-            parameter.pack(name, named[name], block, tensors)
-        return BoundKernel(self.code, self._device, block, tensors)
+            parameter.pack(name, named[name], values, tensors)
+        return BoundKernel(self.code, values, tensors)
 
     def __repr__(self) -> str:
         declared = str(self.code.sig).replace("_spy_", "")
@@ -100,12 +90,23 @@ class TorchKernel:
         """The Slang text that a device would compile for thread groups of this size."""
         return self.code.text(device, blockSize).text
 
+    def _misnamed(self, args: tuple[Any, ...], named: dict[str, Any]) -> ValueError:
+        listed = ", ".join(self._names) or "none"
+        if args:
+            return ValueError(f"{self.code}: arguments come by name: {listed}.")
+        missing = [name for name in self._names if name not in named]
+        unknown = [name for name in named if name not in self._names]
+        wrong = [
+            f"{what} {', '.join(found)}" for what, found in (("missing", missing), ("unknown", unknown)) if found
+        ]
+        return ValueError(f"{self.code}: {'; '.join(wrong)}; its arguments are {listed}.")
+
     def _derived(self, derivative: str) -> TorchKernel:
         code = self.code
         if code.derivative or not code.sig.differentiable:
             raise ValueError(f"{code}: it has no {derivative} derivative; mark the function [Differentiable].")
         found = self._derivatives.get(derivative)
         if found is None:
-            made = TorchKernel(code.program, code.sig, self._device, derivative)
+            made = TorchKernel(code.program, code.sig, derivative)
             found = self._derivatives.setdefault(derivative, made)
         return found

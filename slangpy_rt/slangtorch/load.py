@@ -8,8 +8,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from slangpy_rt.calls.module import macro_text
 from slangpy_rt.core.checks import flag, paths, table
 from slangpy_rt.core.checks import path as checked_path
@@ -17,8 +15,8 @@ from slangpy_rt.core.errors import BindError, UnsupportedError
 from slangpy_rt.core.wording import in_words
 from slangpy_rt.device import Device
 from slangpy_rt.slang.files import read_source
+from slangpy_rt.slangtorch.devices import Devices, default_device, named_device
 from slangpy_rt.slangtorch.module import SlangTorchModule
-from slangpy_rt.slangtorch.places import default_device
 from slangpy_rt.slangtorch.program import Program, Text
 
 _WHERE = "slangtorch.loadModule"
@@ -92,14 +90,15 @@ def loadModule(
         sorted((name, macro_text(_WHERE, name, value)) for name, value in table(_WHERE, "defines", defines).items())
     )
     given = _device(device)
-    first = given or default_device(torch.cuda.current_device() if torch.cuda.is_available() else -1)
+    first = given or default_device()
     key = (str(path.absolute()), folders, macros, first, given is None)
     with _lock:
         known = _loaded.get(key)
         if known is None or first.closed or known[0].changed():
             found, source, places = read_source(_WHERE, path, folders)
-            program = Program(Text(Path(found).stem, found, source, places, folders, macros), first)
-            known = _loaded[key] = program, SlangTorchModule(program, given)
+            text = Text(Path(found).stem, found, source, places, folders, macros)
+            program = Program(text, Devices(given), first)
+            known = _loaded[key] = program, SlangTorchModule(program)
     if skipSlang is not None:
         warnings.warn(f"{_WHERE}: skipSlang has no effect; unchanged files are not compiled again.", stacklevel=2)
     return known[1]
@@ -129,16 +128,4 @@ def _device(device: Device | str | None) -> Device | None:
         return device
     if not isinstance(device, str):
         raise BindError(f"{_WHERE}: device is {in_words(device)}; a Device, its type as text, or None was expected.")
-    if device == "cpu":
-        return default_device(-1)
-    return _opened(device)
-
-
-_devices: dict[str, Device] = {}
-
-
-def _opened(kind: str) -> Device:
-    found = _devices.get(kind)
-    if found is None or found.closed:
-        found = _devices[kind] = Device(kind)
-    return found
+    return named_device(device)

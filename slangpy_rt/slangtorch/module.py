@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from slangpy_rt.core.errors import UnsupportedError
-from slangpy_rt.device import Device
 from slangpy_rt.slangtorch.diff_pair import DiffTensorView
 from slangpy_rt.slangtorch.host_function import HostFunction
 from slangpy_rt.slangtorch.kernel import TorchKernel
@@ -29,15 +28,15 @@ class SlangTorchModule:
 
     DiffTensorView = DiffTensorView
 
-    def __init__(self, program: Program, device: Device | None) -> None:
+    def __init__(self, program: Program) -> None:
         self._program = program
         functions = program.source.info.functions
         launched = [sig for sig in functions if "_spy_CudaKernel" in sig.attributes]
-        kernels = [TorchKernel(program, sig, device) for sig in launched if "_spy_AutoPyBindCUDA" in sig.attributes]
+        kernels = [TorchKernel(program, sig) for sig in launched if "_spy_AutoPyBindCUDA" in sig.attributes]
         _refuse_overloads(program, [sig.name for sig in functions if _MARKS & set(sig.attributes)])
         hosts = [sig for sig in functions if "_spy_TorchEntryPoint" in sig.attributes]
         codes = [KernelCode(program, sig) for sig in launched] if hosts else []
-        entries = [HostFunction(program, sig, codes, device) for sig in hosts]
+        entries = [HostFunction(program, sig, codes) for sig in hosts]
         parameters = [parameter for kernel in kernels for _, parameter in kernel.code.params]
         parameters += [parameter for entry in entries for _, parameter in entry.params]
         parameters += [entry.result for entry in entries if entry.result is not None]

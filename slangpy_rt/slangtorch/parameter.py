@@ -1,4 +1,4 @@
-"""Parameter: how values of one Slang type reach a kernel, as numbers in its argument block."""
+"""Parameter: how values of one Slang type reach a kernel, as values of its argument block."""
 
 from __future__ import annotations
 
@@ -7,6 +7,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from slangpy_rt.core.errors import UnsupportedError
+
+# A tensor of a call: the place of its address among the values of the argument block, the tensor, and its
+# (dtype, shape, strides) at the call, which are packed there.
+BoundTensor = tuple[int, Any, tuple[Any, ...]]
 
 
 class Member(NamedTuple):
@@ -35,22 +39,20 @@ class Parameter(ABC):
     type_name : str
         The type as Slang text names it.
     members : tuple of Member
-        The numbers that a value becomes.
+        The numbers that a value becomes, as Slang sees them.
+    codes : tuple of str
+        What ``struct`` calls each value that ``pack`` appends: together they are the members' bytes.
     addresses : tuple of int
-        Which of these numbers are addresses of tensors.
+        Which of these values are addresses of tensors.
     differentiable : bool
         Whether Slang's derivatives take a ``DifferentialPair`` of it.
     """
 
     type_name: str
     members: tuple[Member, ...]
+    codes: tuple[str, ...]
     addresses: tuple[int, ...] = ()
     differentiable: bool = False
-
-    @property
-    def count(self) -> int:
-        """How many numbers a value becomes."""
-        return sum(member.repeat or 1 for member in self.members)
 
     @abstractmethod
     def assign(self, target: str, members: Iterator[str]) -> list[str]:
@@ -60,8 +62,8 @@ class Parameter(ABC):
     def read(self, source: str) -> list[str]:
         """Return a Slang expression for each number that a variable's value becomes."""
 
-    def value(self, numbers: Iterator[Any], tensors: Mapping[int, Any]) -> Any:
-        """Return the Python value that a host function returns as these numbers; tensors are found by their handles.
+    def value(self, values: Iterator[Any], tensors: Mapping[int, Any]) -> Any:
+        """Return what a host function returns as values of ``codes``; tensors are found by their handles.
 
         Raises
         ------
@@ -73,16 +75,16 @@ class Parameter(ABC):
         )
 
     @abstractmethod
-    def pack(self, path: str, value: Any, block: list[Any], tensors: list[tuple[int, Any]]) -> None:
-        """Append a value's numbers to the block.
+    def pack(self, path: str, value: Any, block: list[Any], tensors: list[BoundTensor]) -> None:
+        """Append a value to the argument block.
 
         Parameters
         ----------
         path : str
             What messages call the value: ``"foo.A"``.
         block : list
-            One number for each scalar of ``members``.
-        tensors : list of (int, torch.Tensor)
+            Receives one value for each of ``codes``.
+        tensors : list of BoundTensor
             Receives each tensor, with the place in the block where its address belongs.
 
         Raises

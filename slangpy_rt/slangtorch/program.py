@@ -11,6 +11,7 @@ from slangpy_rt.device import Device
 from slangpy_rt.slang.files import Places
 from slangpy_rt.slang.shader_modules import SLANGTORCH
 from slangpy_rt.slang.source import Source
+from slangpy_rt.slangtorch.devices import Devices
 from slangpy_rt.slangtorch.kernel_text import MACROS
 
 
@@ -32,6 +33,8 @@ class Program:
     ----------
     text : Text
         The file.
+    devices : Devices
+        Where its kernels run.
     device : Device
         Where it is compiled first; what it declares is known from there.
 
@@ -43,8 +46,8 @@ class Program:
         If it calls ``printf``, or has global uniforms, which nobody could set.
     """
 
-    def __init__(self, text: Text, device: Device) -> None:
-        self.text = text
+    def __init__(self, text: Text, devices: Devices, device: Device) -> None:
+        self.text, self.devices = text, devices
         self.defines = (*text.defines, *MACROS)
         self._lock = threading.Lock()
         self._sources: dict[Target, Source] = {}

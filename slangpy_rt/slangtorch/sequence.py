@@ -7,7 +7,7 @@ from typing import Any
 
 from slangpy_rt.core.types import SlangType
 from slangpy_rt.core.wording import in_words
-from slangpy_rt.slangtorch.parameter import Parameter
+from slangpy_rt.slangtorch.parameter import BoundTensor, Parameter
 
 
 class SequenceParameter(Parameter):
@@ -18,7 +18,8 @@ class SequenceParameter(Parameter):
         self._count = kind.shape[0]
         self.element = element
         self.members = element.members * self._count
-        self.addresses = tuple(k * element.count + at for k in range(self._count) for at in element.addresses)
+        self.codes = element.codes * self._count
+        self.addresses = tuple(k * len(element.codes) + at for k in range(self._count) for at in element.addresses)
         self.differentiable = element.differentiable
 
     def assign(self, target: str, members: Iterator[str]) -> list[str]:
@@ -27,10 +28,10 @@ class SequenceParameter(Parameter):
     def read(self, source: str) -> list[str]:
         return [text for k in range(self._count) for text in self.element.read(f"{source}[{k}]")]
 
-    def value(self, numbers: Iterator[Any], tensors: Mapping[int, Any]) -> Any:
-        return [self.element.value(numbers, tensors) for _ in range(self._count)]
+    def value(self, values: Iterator[Any], tensors: Mapping[int, Any]) -> Any:
+        return [self.element.value(values, tensors) for _ in range(self._count)]
 
-    def pack(self, path: str, value: Any, block: list[Any], tensors: list[tuple[int, Any]]) -> None:
+    def pack(self, path: str, value: Any, block: list[Any], tensors: list[BoundTensor]) -> None:
         if not isinstance(value, (tuple, list)):
             raise ValueError(f"{path}: {in_words(value)}; '{self.type_name}' takes a tuple or list of {self._count}.")
         if len(value) != self._count:
