@@ -62,6 +62,4 @@ def save_strip(file: Path, pictures: Sequence[torch.Tensor]) -> None:
 
 def say(options: argparse.Namespace, seconds: float, losses: Sequence[float]) -> None:
     """Print how long the steps took, and the loss of the first and of the last."""
-    print(
-        f"{options.device}: {options.steps} steps in {seconds:.1f} s, loss {losses[0]:.3e} to {losses[-1]:.3e}"
-    )
+    print(f"{options.device}: {options.steps} steps in {seconds:.1f} s, loss {losses[0]:.3e} to {losses[-1]:.3e}")
