@@ -1,4 +1,4 @@
-"""What these examples share: their options, the moments that they show, and the strip of pictures that each writes."""
+"""What these examples share: options, the moments that they show, and the strip of pictures that each writes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 from PIL import Image
 
 HERE = Path(__file__).parent
-GAP = 4  # white columns between two pictures
+GAP = 4  # white pixels between two pictures
 
 
 def parse_options(about: str | None, steps: int, size: int) -> argparse.Namespace:
@@ -43,21 +43,24 @@ def moments(steps: int, *shares: float) -> list[int]:
     return [round(share * (steps - 1)) for share in shares]
 
 
-def save_strip(file: Path, pictures: Sequence[torch.Tensor]) -> None:
+def save_strip(file: Path, *rows: Sequence[torch.Tensor]) -> None:
     """Write pictures of one size beside each other as a PNG.
 
     Parameters
     ----------
     file : Path
         Its folder is made if it is not there.
-    pictures : sequence of torch.Tensor
-        Of shape ``(rows, columns, 3)``; 0 is black and 1 white.
+    *rows : sequence of torch.Tensor
+        As many pictures in each row, of shape ``(rows, columns, 3)``; 0 is black and 1 white.
     """
-    gap = torch.ones(pictures[0].shape[0], GAP, 3)
-    parts = [part for picture in pictures for part in (gap, picture.detach().cpu())][1:]
-    pixels = (torch.cat(parts, dim=1).clamp(0, 1) * 255 + 0.5).to(torch.uint8)
+    height, width, _ = rows[0][0].shape
+    strip = torch.ones(len(rows) * (height + GAP) - GAP, len(rows[0]) * (width + GAP) - GAP, 3)
+    for i, row in enumerate(rows):
+        for j, picture in enumerate(row):
+            top, left = i * (height + GAP), j * (width + GAP)
+            strip[top : top + height, left : left + width] = picture.detach().cpu()
     file.parent.mkdir(parents=True, exist_ok=True)
-    Image.fromarray(pixels.numpy()).save(file, optimize=True)
+    Image.fromarray((strip.clamp(0, 1) * 255 + 0.5).to(torch.uint8).numpy()).save(file, optimize=True)
 
 
 def say(options: argparse.Namespace, seconds: float, losses: Sequence[float]) -> None:
