@@ -4,10 +4,10 @@ Run it from anywhere, on any device:
 
     python docs/examples/slang_torch/fwd_rasterizer.py [--device cpu] [--steps 20] [--size 128] [--out FOLDER]
 
-A pose has six numbers and a picture thousands, so the forward derivative gives the whole Jacobian in six launches, and
-the Levenberg-Marquardt method needs few steps. It writes the gem on its way, and below it the derivatives of the last
-picture in five of the numbers (``fwd_rasterizer.png``), and prints the loss of the first and the last step. It needs
-PyTorch and Pillow.
+A pose has six numbers and a picture thousands, so the forward derivative gives the whole Jacobian in six launches,
+and the Levenberg-Marquardt method needs few steps. It writes the gem on its way, and below it the derivatives of the
+last picture in five of the numbers (``fwd_rasterizer.png``), and prints the loss of the first and the last step. It
+needs PyTorch and Pillow.
 """
 
 from __future__ import annotations
