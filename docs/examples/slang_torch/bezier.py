@@ -102,8 +102,8 @@ def _picture(
     def place(point: torch.Tensor) -> tuple[float, float]:
         return fine * (0.5 + 0.5 * float(point[0])), fine * (0.5 - 0.5 * float(point[1]))
 
-    def line(curve: torch.Tensor, width: float, colour: tuple[int, int, int]) -> None:
-        draw.line([place(point) for point in (*curve, curve[0])], colour, round(width * fine), "curve")
+    def line(curve: torch.Tensor, width: float, color: tuple[int, int, int]) -> None:
+        draw.line([place(point) for point in (*curve, curve[0])], color, round(width * fine), "curve")
 
     line(wanted.cpu(), 0.035 if points is not None else 0.02, (206, 203, 190) if points is not None else (60, 60, 70))
     if points is not None and knots is not None:

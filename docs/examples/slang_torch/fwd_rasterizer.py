@@ -24,7 +24,6 @@ import slangpy_rt.slangtorch as slangtorch
 
 BLOCK = 16
 FACES = 20
-SOFTNESS = 0.008
 START = (0.0, 0.0, 0.0, -0.25, 0.2, -0.6)
 WANTED = (0.45, -0.5, 0.25, 0.15, -0.1, 0.3)
 
@@ -54,7 +53,7 @@ class Renderer:
             project, paint = project.fwd, paint.fwd
         groups = -(-size // BLOCK)
         project(pose=pose, mesh=mesh, corners=tuple(corners)).launchRaw(blockSize=(32, 1, 1), gridSize=(1, 1, 1))
-        paint(mesh=mesh, corners=tuple(corners), softness=SOFTNESS, image=tuple(image)).launchRaw(
+        paint(mesh=mesh, corners=tuple(corners), softness=1 / size, image=tuple(image)).launchRaw(
             blockSize=(BLOCK, BLOCK, 1), gridSize=(groups, groups, 1)
         )
         return image[0], image[1]
