@@ -29,7 +29,15 @@ WANTED = (0.45, -0.5, 0.25, 0.15, -0.1, 0.3)
 
 
 class Renderer:
-    """Pictures of a mesh, and their derivatives in its pose."""
+    """Pictures of a mesh, and their derivatives in its pose. Edges are as soft as a pixel is wide.
+
+    Parameters
+    ----------
+    module : SlangTorchModule
+    mesh : module.Mesh
+    size : int
+        Rows and columns of a picture.
+    """
 
     def __init__(self, module: Any, mesh: Any, size: int) -> None:
         self._module, self._mesh, self._size = module, mesh, size

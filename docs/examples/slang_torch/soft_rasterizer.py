@@ -19,9 +19,9 @@ from PIL import Image, ImageDraw
 
 import slangpy_rt.slangtorch as slangtorch
 
-TRIANGLES = 16
+TRIANGLES = 24
 BLOCK = 16
-RATE = 0.02
+RATE = 0.015
 SOFT, SHARP = 0.04, 0.005  # of the picture's width: over so much an edge falls off, at first and at last
 
 # The fox: three corners and a color. Those of its left half are there again at its right.
