@@ -166,7 +166,8 @@ def _page(machines: list[Machine]) -> str:
     parts = [
         "# Benchmarks\n\nWritten by `benchmarks/report.py` from `benchmarks/results/`; edit neither by hand. "
         "`benchmarks/run_all.sh` measures again. Each number is the median of 9 samples (5 of the kinds of "
-        "arguments, 7 processes, or 3 where a sample takes seconds). The libraries take turns within one run, so "
+        "arguments and of slang-torch's kernels, 7 processes, or 3 where a sample takes seconds; slang-torch without "
+        "a cache is timed once). The libraries take turns within one run, so "
         "that what disturbs the machine disturbs all. Minima and maxima are in the JSON files. In brackets: how "
         "many times as fast slangpy_rt is at that work. Floors are what the driver or the memory alone takes, "
         "without any library.\n\n"

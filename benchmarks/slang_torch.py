@@ -12,8 +12,9 @@ of calls and of autograd, time to load a file, and time of kernels on the GPU.
   again in the same process. slang-torch compiles a file when it is loaded, ours compiles a kernel when it is first
   launched: "+ launch" waits for a kernel and its ``.bwd`` as well. "device open" leaves out what opening the device
   takes. Without a cache slang-torch is timed once, because that takes many seconds.
-- Kernels: microseconds on the GPU between CUDA events around each launch, forward and backward. slang-torch compiles
-  with ``--use_fast_math``, its default. On the CPU and on Vulkan, where launches copy the tensors, until done.
+- Kernels, forward and backward: microseconds on the GPU between CUDA events around each launch. slang-torch compiles
+  with ``--use_fast_math``, its default. Milliseconds until done on the CPU, and on Vulkan, copies of the tensors
+  included.
 
 What the libraries compute is compared before it is timed; "difference" in the JSON file is the largest relative one.
 slang-torch needs a CUDA GPU, nvcc and ninja.
@@ -282,13 +283,13 @@ class _Measurement:
         for what in ("forward", "backward"):
             self._compare(
                 f"kernel {work.name}, {what}",
-                "us",
+                "us" if device == "cuda" else "ms",
                 {who: self._on_device(runs[who], getattr(runs[who], what)) for who in found},
                 3 if self._bench.quick else 5,
             )
 
     def _on_device(self, run: Run, launch: Callable[[], None]) -> Sampler:
-        """A sampler of a launch's microseconds: on a GPU between events, else until done."""
+        """A sampler of a launch: microseconds on a CUDA GPU between events, else milliseconds until done."""
         torch = self._torch
         if self._device != "cuda":
 
@@ -296,7 +297,7 @@ class _Measurement:
                 run.fill()
                 start = time.perf_counter()
                 launch()
-                return (time.perf_counter() - start) * 1e6
+                return (time.perf_counter() - start) * 1e3
 
             return until_done
         events = [[torch.cuda.Event(enable_timing=True) for _ in range(2)] for _ in range(_LAUNCHES)]
