@@ -5,8 +5,10 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
+from slangpy_rt.calls.command_list import Call, CommandList
+from slangpy_rt.core.errors import BindError
 from slangpy_rt.core.wording import in_words
-from slangpy_rt.slangtorch.errors import LaunchError
+from slangpy_rt.slangtorch.errors import LaunchError, TensorError
 from slangpy_rt.slangtorch.kernel_code import MAX_GRID, KernelCode, Triple
 from slangpy_rt.slangtorch.parameter import BoundTensor
 
@@ -46,13 +48,7 @@ class BoundKernel:
         CompileError, UnsupportedError
             If the device's compiler refuses the kernel, at its first launch.
         """
-        self._launched = True
-        block = self._checked("blockSize", blockSize, 1)
-        grid = self._checked("gridSize", gridSize, 0)
-        for _, tensor, layout in self._tensors:
-            # The argument block has the sizes that it had when the kernel was called.
-            if (tensor.dtype, tensor.shape, tensor.stride()) != layout:
-                raise LaunchError(f"{self._code}: a tensor was resized since the kernel was called; call it again.")
+        block, grid = self._sizes(blockSize, gridSize)
         if 0 not in grid:
             self._code.launch(self._place, block, grid, self._values, self._tensors)
 
@@ -65,8 +61,7 @@ class BoundKernel:
         self._launched = True
         block = self._checked("blockSize", blockSize, 1)
         total = self._checked("totalSize", totalSize, 0)
-        x, y, z = (-(-n // size) for n, size in zip(total, block, strict=True))
-        self.launchRaw(block, (x, y, z))
+        self.launchRaw(block, groups_for(total, block))
 
     def autoLaunch(self, totalSize: Triple) -> None:
         """Run at least ``totalSize`` threads, a tuple of three ints, in groups of a size that suits the device.
@@ -75,9 +70,34 @@ class BoundKernel:
         """
         self._launched = True
         total = self._checked("totalSize", totalSize, 0)
-        flat = sum(n > 1 for n in total)
-        block = (256, 1, 1) if flat <= 1 and total[0] > 1 else (32, 8, 1) if total[2] <= 1 else (8, 8, 4)
-        self.launchTotal(block, total)
+        block = suited_block(total)
+        self.launchRaw(block, groups_for(total, block))
+
+    def append_to(self, commands: CommandList, blockSize: Triple, gridSize: Triple) -> None:
+        """Record a launch in a command list instead of running it; the list keeps the tensors.
+
+        Raises
+        ------
+        BindError
+            If it is no command list of the device on which the kernel runs.
+        TensorError
+            If the tensors are copied to that device: nothing would bring them back.
+        ValueError, LaunchError, CompileError, UnsupportedError
+            As ``launchRaw``.
+        """
+        block, grid = self._sizes(blockSize, gridSize)
+        device = self._place.device
+        if not isinstance(commands, CommandList) or commands.device is not device:
+            raise BindError(
+                f"{self._code}.append_to: {in_words(commands)}; a command list of {device!r} was expected: load the "
+                "module with device=, and call command_list() of the same device."
+            )
+        if not self._place.straight:
+            raise TensorError(f"{self._code}.append_to: {device!r} does not work in its tensors' memory.")
+        dispatch = self._code.dispatch(device, block, grid, self._values, self._tensors) if 0 not in grid else None
+        recorded = CommandList(device)
+        recorded.calls.append(Call(str(self._code), dispatch, None, self, None, None))
+        commands.append(recorded)
 
     def __del__(self) -> None:
         if not self._launched:
@@ -87,6 +107,16 @@ class BoundKernel:
                 RuntimeWarning,
                 stacklevel=2,
             )
+
+    def _sizes(self, block: Any, grid: Any) -> tuple[Triple, Triple]:
+        """Check the sizes of a launch, and that the tensors are as they were."""
+        self._launched = True
+        block, grid = self._checked("blockSize", block, 1), self._checked("gridSize", grid, 0)
+        for _, tensor, layout in self._tensors:
+            # The argument block has the sizes that it had when the kernel was called.
+            if (tensor.dtype, tensor.shape, tensor.stride()) != layout:
+                raise LaunchError(f"{self._code}: a tensor was resized since the kernel was called; call it again.")
+        return block, grid
 
     def _checked(self, name: str, value: Any, least: int) -> Triple:
         if type(value) is tuple and len(value) == 3:
@@ -101,3 +131,17 @@ class BoundKernel:
         raise ValueError(
             f"{self._code}: {name} is {in_words(value)}; a tuple of three ints of at least {least} was expected."
         )
+
+
+def suited_block(total: Triple) -> Triple:
+    """Return a size of thread groups for so many threads."""
+    _, y, z = total
+    if z > 1:
+        return 8, 8, 4
+    return (32, 8, 1) if y > 1 else (256, 1, 1)
+
+
+def groups_for(total: Triple, block: Triple) -> Triple:
+    """Return how many groups of a size have so many threads or more."""
+    x, y, z = (-(-n // size) for n, size in zip(total, block, strict=True))
+    return x, y, z

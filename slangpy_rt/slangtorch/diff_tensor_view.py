@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -27,11 +27,14 @@ class DiffTensorViewParameter(Parameter):
         Of ``A``, if that is a struct of the user's; None for ``AtomicAdd``.
     """
 
+    is_pair = True
+
     def __init__(self, kind: SlangType, primal: TensorView, wrapper: Parameter | None) -> None:
         self.type_name = kind.name
         self._primal = primal
         self._gradient = TensorView(_FLOATS)
         self.wrapper = wrapper
+        self.keeps_gradients = wrapper is not None
         behind = wrapper or self._gradient
         self.members = (*primal.members, *behind.members)
         self.codes = (*primal.codes, *behind.codes)
@@ -46,6 +49,9 @@ class DiffTensorViewParameter(Parameter):
     def read(self, source: str) -> list[str]:
         behind = self.wrapper.read(f"{source}.diff") if self.wrapper else self._gradient.read(f"{source}.diff.diff")
         return [*self._primal.read(f"{source}.primal"), *behind]
+
+    def replaced(self, value: Any, by: Callable[[Any], Any]) -> Any:
+        return by(value) if value is None or isinstance(value, torch.Tensor) else value
 
     def pack(self, path: str, value: Any, block: list[Any], tensors: list[BoundTensor]) -> None:
         gradient = None
@@ -86,5 +92,7 @@ def _overlap(a: torch.Tensor, b: torch.Tensor) -> bool:
 
 
 def _span(value: torch.Tensor) -> int:
+    if value.is_contiguous():
+        return value.nbytes
     reach = sum((n - 1) * step for n, step in zip(value.shape, value.stride(), strict=True))
     return (reach + 1) * value.element_size()

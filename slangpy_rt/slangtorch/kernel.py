@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 from slangpy_rt.core.types import FunctionSig
 from slangpy_rt.device import Device
 from slangpy_rt.slangtorch.bound_kernel import BoundKernel
 from slangpy_rt.slangtorch.kernel_code import KernelCode
+from slangpy_rt.slangtorch.kernel_function import KernelFunction, Like
 from slangpy_rt.slangtorch.parameter import BoundTensor
 from slangpy_rt.slangtorch.program import Program
 
@@ -38,9 +41,8 @@ class TorchKernel:
         self.name = sig.name
         self.code = KernelCode(program, sig, derivative)
         self._names = dict(self.code.params).keys()
-        self._derivatives: dict[str, TorchKernel] = {}
 
-    @property
+    @cached_property
     def fwd(self) -> TorchKernel:
         """Its forward derivative: pairs are values with their tangents.
 
@@ -51,7 +53,7 @@ class TorchKernel:
         """
         return self._derived("forward")
 
-    @property
+    @cached_property
     def bwd(self) -> TorchKernel:
         """Its backward derivative: pairs are values with their gradients. Those of what it stores are zero after it.
 
@@ -82,6 +84,50 @@ class TorchKernel:
             parameter.pack(name, named[name], values, tensors)
         return BoundKernel(self.code, values, tensors)
 
+    @property
+    def differentiable(self) -> bool:
+        """Whether it has derivatives."""
+        return self.code.sig.differentiable and not self.code.derivative
+
+    def function(
+        self,
+        outputs: Mapping[str, Like],
+        threads: Callable[[Mapping[str, Any]], Any] | Sequence[int],
+        block: tuple[int, int, int] | None = None,
+        consume: bool = False,
+    ) -> KernelFunction:
+        """Make a function of the inputs whose results are the tensors that the kernel writes.
+
+        PyTorch differentiates it by the kernel's backward derivative.
+
+        Parameters
+        ----------
+        outputs : mapping of str to (str or callable)
+            The parameters that the kernel writes: for each the name of an input whose shape and dtype it has, or a
+            function that returns (shape, dtype) of the mapping of all inputs. They begin as zeros.
+        threads : callable, or sequence of int
+            How many threads run, up to three numbers, x first; or a function that returns them of the mapping of all
+            arguments, results included.
+        block : tuple of int, optional
+            Threads of a group; chosen for the device otherwise.
+        consume : bool
+            Whether the backward derivative, which leaves zeros in the gradients of the results, may have PyTorch's
+            own and no copies.
+
+        Raises
+        ------
+        ValueError
+            If the kernel has no such parameters, or an argument is of another kind.
+        UnsupportedError
+            If a parameter keeps gradients in a struct of the module's.
+
+        Examples
+        --------
+        >>> square = m.square.function(outputs={"output": "input"}, threads=lambda a: a["input"].shape)
+        >>> y = square(x)
+        """
+        return KernelFunction(self, outputs, threads, block, consume)
+
     def __repr__(self) -> str:
         declared = str(self.code.sig).replace("_spy_", "")
         return f"<kernel {self.code}: {declared}>"
@@ -102,11 +148,6 @@ class TorchKernel:
         return ValueError(f"{self.code}: {'; '.join(wrong)}; its arguments are {listed}.")
 
     def _derived(self, derivative: str) -> TorchKernel:
-        code = self.code
-        if code.derivative or not code.sig.differentiable:
-            raise ValueError(f"{code}: it has no {derivative} derivative; mark the function [Differentiable].")
-        found = self._derivatives.get(derivative)
-        if found is None:
-            made = TorchKernel(code.program, code.sig, derivative)
-            found = self._derivatives.setdefault(derivative, made)
-        return found
+        if not self.differentiable:
+            raise ValueError(f"{self.code}: it has no {derivative} derivative; mark the function [Differentiable].")
+        return TorchKernel(self.code.program, self.code.sig, derivative)

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from slangpy_rt.backends.base import Kernel
+from slangpy_rt.backends.base import Dispatch, Kernel
 from slangpy_rt.core.errors import CompileError, UnsupportedError
 from slangpy_rt.core.target import KernelInfo
 from slangpy_rt.core.types import FunctionSig
@@ -136,6 +136,16 @@ class KernelCode:
             values[at] = tensor.data_ptr()
         launch = device.launch if stream is None else foreign_stream(device, stream(None)).direct
         launch(plan.kernel, plan.groups, plan.pack(*plan.head, *values), ())
+
+    def dispatch(
+        self, device: Device, group: Triple, grid: Triple, values: list[Any], tensors: Sequence[BoundTensor]
+    ) -> Dispatch:
+        """Return a launch that is made later, on a device that works in the tensors' own memory."""
+        # What touches memory of other libraries waits for what touched such memory before.
+        plan = self._plan(device, False, group, grid)
+        for at, tensor, _ in tensors:
+            values[at] = tensor.data_ptr()
+        return Dispatch(plan.kernel, plan.groups, plan.pack(*plan.head, *values), (device.placeholder,))
 
     def load(self, device: Device, group: Triple, buffers: int = 0) -> Kernel:
         """Return the kernel as a device runs it; what was loaded before is kept.

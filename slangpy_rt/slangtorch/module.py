@@ -29,7 +29,6 @@ class SlangTorchModule:
     DiffTensorView = DiffTensorView
 
     def __init__(self, program: Program) -> None:
-        self._program = program
         functions = program.source.info.functions
         launched = [sig for sig in functions if "_spy_CudaKernel" in sig.attributes]
         kernels = [TorchKernel(program, sig) for sig in launched if "_spy_AutoPyBindCUDA" in sig.attributes]
@@ -41,29 +40,28 @@ class SlangTorchModule:
         parameters += [parameter for entry in entries for _, parameter in entry.params]
         parameters += [entry.result for entry in entries if entry.result is not None]
         structs = [found for parameter in parameters for found in structs_in(parameter)]
-        self._items: dict[str, Any] = {s.name: s.python_type for s in structs}
-        self._items |= {kernel.name: kernel for kernel in kernels} | {entry.name: entry for entry in entries}
+        items: dict[str, Any] = {s.name: s.python_type for s in structs}
+        items |= {kernel.name: kernel for kernel in kernels} | {entry.name: entry for entry in entries}
+        # No name of the file's can begin so.
+        self._spy_program, self._spy_items = program, items
+        self.__dict__.update(items)
 
     def __getattr__(self, name: str) -> Any:
-        items = self.__dict__.get("_items", {})
-        if name in items:
-            return items[name]
-        if name.startswith("__"):
+        if name.startswith("_"):
             raise AttributeError(name)
-        known = {sig.name: sig for sig in self._program.source.info.functions}
+        program, items = self._spy_program, self._spy_items
         hint = ""
-        if name in known:
+        if name in {sig.name for sig in program.source.info.functions}:
             hint = f" The function '{name}' lacks [AutoPyBindCUDA] and [CudaKernel], or [TorchEntryPoint]."
         raise AttributeError(
-            f"module '{self._program.text.name}' has no kernel or struct '{name}'; it has "
+            f"module '{program.text.name}' has no kernel or struct '{name}'; it has "
             f"{', '.join(items) or 'none'}.{hint}"
         )
 
-    def __dir__(self) -> list[str]:
-        return sorted({*super().__dir__(), *self._items})
-
     def __repr__(self) -> str:
-        return f"SlangTorchModule({self._program.text.path!r}: {', '.join(self._items) or 'nothing for Python'})"
+        return (
+            f"SlangTorchModule({self._spy_program.text.path!r}: {', '.join(self._spy_items) or 'nothing for Python'})"
+        )
 
 
 def _refuse_overloads(program: Program, names: list[str]) -> None:

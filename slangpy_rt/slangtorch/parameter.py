@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from slangpy_rt.core.errors import UnsupportedError
@@ -46,6 +46,10 @@ class Parameter(ABC):
         Which of these values are addresses of tensors.
     differentiable : bool
         Whether Slang's derivatives take a ``DifferentialPair`` of it.
+    is_pair : bool
+        Whether it is a ``DiffTensorView``, which takes a tensor with its gradient.
+    keeps_gradients : bool
+        Whether there is a ``DiffTensorView`` in it whose gradients go to a struct of the module's.
     """
 
     type_name: str
@@ -53,6 +57,8 @@ class Parameter(ABC):
     codes: tuple[str, ...]
     addresses: tuple[int, ...] = ()
     differentiable: bool = False
+    is_pair: bool = False
+    keeps_gradients: bool = False
 
     @abstractmethod
     def assign(self, target: str, members: Iterator[str]) -> list[str]:
@@ -73,6 +79,13 @@ class Parameter(ABC):
         raise UnsupportedError(
             f"values of type '{self.type_name.replace('_spy_', '')}' cannot be returned to Python."
         )
+
+    def replaced(self, value: Any, by: Callable[[Any], Any]) -> Any:
+        """Return a value in which ``by`` of the tensor stands for the value of each ``DiffTensorView``.
+
+        What does not fit stays as it is: ``pack`` says why.
+        """
+        return value
 
     @abstractmethod
     def pack(self, path: str, value: Any, block: list[Any], tensors: list[BoundTensor]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from slangpy_rt.core.types import SlangType
@@ -21,6 +21,7 @@ class SequenceParameter(Parameter):
         self.codes = element.codes * self._count
         self.addresses = tuple(k * len(element.codes) + at for k in range(self._count) for at in element.addresses)
         self.differentiable = element.differentiable
+        self.keeps_gradients = element.keeps_gradients
 
     def assign(self, target: str, members: Iterator[str]) -> list[str]:
         return [line for k in range(self._count) for line in self.element.assign(f"{target}[{k}]", members)]
@@ -30,6 +31,10 @@ class SequenceParameter(Parameter):
 
     def value(self, values: Iterator[Any], tensors: Mapping[int, Any]) -> Any:
         return [self.element.value(values, tensors) for _ in range(self._count)]
+
+    def replaced(self, value: Any, by: Callable[[Any], Any]) -> Any:
+        fits = isinstance(value, (tuple, list)) and len(value) == self._count
+        return [self.element.replaced(item, by) for item in value] if fits else value
 
     def pack(self, path: str, value: Any, block: list[Any], tensors: list[BoundTensor]) -> None:
         if not isinstance(value, (tuple, list)):

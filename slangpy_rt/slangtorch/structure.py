@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import namedtuple
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from slangpy_rt.core.types import SlangType
@@ -27,6 +27,7 @@ class StructParameter(Parameter):
         self.name = kind.name.partition("<")[0].rpartition(".")[2]
         self._fields = fields
         self.members = tuple(member for _, field in fields for member in field.members)
+        self.keeps_gradients = any(field.keeps_gradients for _, field in fields)
         self.codes = tuple(code for _, field in fields for code in field.codes)
         before, addresses = 0, []
         for _, field in fields:
@@ -49,6 +50,15 @@ class StructParameter(Parameter):
 
     def value(self, values: Iterator[Any], tensors: Mapping[int, Any]) -> Any:
         return self.python_type(*[field.value(values, tensors) for field in self.fields])
+
+    def replaced(self, value: Any, by: Callable[[Any], Any]) -> Any:
+        fields = dict(self._fields)
+        if isinstance(value, dict):
+            return {k: fields[k].replaced(item, by) if k in fields else item for k, item in value.items()}
+        if not isinstance(value, (tuple, list)) or len(value) != len(self._fields):
+            return value
+        found = [field.replaced(item, by) for (_, field), item in zip(self._fields, value, strict=True)]
+        return self.python_type(*found) if isinstance(value, self.python_type) else found
 
     def pack(self, path: str, value: Any, block: list[Any], tensors: list[BoundTensor]) -> None:
         names = [name for name, _ in self._fields]
