@@ -59,8 +59,8 @@ class BoundKernel:
         ``launchRaw``.
         """
         self._launched = True
-        block = self._checked("blockSize", blockSize, 1)
-        total = self._checked("totalSize", totalSize, 0)
+        block = checked_sizes(self._code.name, "blockSize", blockSize, 1)
+        total = checked_sizes(self._code.name, "totalSize", totalSize, 0)
         self.launchRaw(block, groups_for(total, block))
 
     def autoLaunch(self, totalSize: Triple) -> None:
@@ -69,7 +69,7 @@ class BoundKernel:
         Raises as ``launchRaw``.
         """
         self._launched = True
-        total = self._checked("totalSize", totalSize, 0)
+        total = checked_sizes(self._code.name, "totalSize", totalSize, 0)
         block = suited_block(total)
         self.launchRaw(block, groups_for(total, block))
 
@@ -111,26 +111,29 @@ class BoundKernel:
     def _sizes(self, block: Any, grid: Any) -> tuple[Triple, Triple]:
         """Check the sizes of a launch, and that the tensors are as they were."""
         self._launched = True
-        block, grid = self._checked("blockSize", block, 1), self._checked("gridSize", grid, 0)
+        block, grid = (
+            checked_sizes(self._code.name, "blockSize", block, 1),
+            checked_sizes(self._code.name, "gridSize", grid, 0),
+        )
         for _, tensor, layout in self._tensors:
             # The argument block has the sizes that it had when the kernel was called.
             if (tensor.dtype, tensor.shape, tensor.stride()) != layout:
                 raise LaunchError(f"{self._code}: a tensor was resized since the kernel was called; call it again.")
         return block, grid
 
-    def _checked(self, name: str, value: Any, least: int) -> Triple:
-        if type(value) is tuple and len(value) == 3:
-            x, y, z = value
-            if (
-                type(x) is type(y) is type(z) is int
-                and least <= x <= MAX_GRID
-                and least <= y <= MAX_GRID
-                and least <= z <= MAX_GRID
-            ):
-                return value
-        raise ValueError(
-            f"{self._code}: {name} is {in_words(value)}; a tuple of three ints of at least {least} was expected."
-        )
+
+def checked_sizes(where: str, name: str, value: Any, least: int) -> Triple:
+    """Return a tuple of three ints, or raise ValueError."""
+    if type(value) is tuple and len(value) == 3:
+        x, y, z = value
+        if (
+            type(x) is type(y) is type(z) is int
+            and least <= x <= MAX_GRID
+            and least <= y <= MAX_GRID
+            and least <= z <= MAX_GRID
+        ):
+            return value
+    raise ValueError(f"{where}: {name} is {in_words(value)}; a tuple of three ints of at least {least} was expected.")
 
 
 def suited_block(total: Triple) -> Triple:

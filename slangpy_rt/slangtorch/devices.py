@@ -73,6 +73,10 @@ class Devices:
             found = self._places[first] = self._find(where, tensors[0][1] if tensors else None)
         return found
 
+    def first(self) -> Device:
+        """Return the device of work without tensors."""
+        return self.given or default_device()
+
     def home(self, tensors: Sequence[BoundTensor]) -> torch.device:
         """Return where a call with these tensors allocates others."""
         if tensors:
@@ -92,7 +96,7 @@ class Devices:
     def _find(self, where: str, tensor: torch.Tensor | None) -> Place:
         device = self.given
         if tensor is None:
-            return Place(device or default_device(), True, None)
+            return Place(self.first(), True, None)
         there = tensor.device
         if there.type not in ("cpu", "cuda"):
             raise TensorError(f"{where}: its tensors are on {there}; move them to a CUDA device or to the CPU.")

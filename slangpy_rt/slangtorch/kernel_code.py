@@ -95,7 +95,7 @@ class KernelCode:
         text = self.program.text
         return kernel_text(
             text.path, text.text, self.program.defines, self.sig.name, params, self.derivative,
-            device.backend.target, None if free else group,
+            device.backend.target, None if free else group, self.program.prelude,
         )  # fmt: skip
 
     def launch(

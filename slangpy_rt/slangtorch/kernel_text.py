@@ -56,6 +56,7 @@ def kernel_text(
     derivative: str,
     target: Target,
     group: tuple[int, int, int] | None,
+    prelude: str = "",
 ) -> KernelText:
     """Write the kernel that runs a function once a thread.
 
@@ -75,6 +76,8 @@ def kernel_text(
         What it is for.
     group : tuple of int or None
         Threads of a group; None for groups of any size. For a range they are in the block.
+    prelude : str
+        What begins the kernel's CUDA text.
     """
     entry = target.entry
     members = [*(_GEOMETRY if entry == "range" else ()), *(m for _, p in params for m in p.members)]
@@ -95,24 +98,35 @@ def kernel_text(
             arguments[k] = f"_spy_p{k}"
     called = {"": function, "forward": f"fwd_diff({function})", "backward": f"bwd_diff({function})"}[derivative]
     run = f"{pairs}    {called}({', '.join(arguments)});\n"
-    body = _range(declared + made, run) if entry == "range" else _threads(declared + made, run, entry, group)
+    if prelude:
+        quoted = prelude.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+        made += (
+            "    __target_switch\n    {\n    case cuda:\n"
+            f'        __requirePrelude("{quoted}");\n        break;\n    default:\n        break;\n    }}\n'
+        )
+    body = (
+        _range(declared + made, run)
+        if entry == "range"
+        else _threads(declared + made, run, _BLOCKS[entry] if members else ("", ""), group)
+    )
     constants = target.constants + (target.backward_constants if derivative == "backward" else ())
     text = f"{module_text(path, source, defines, constants)}{block_struct(members, names)}\n{body}"
     return KernelText(text, layout(members, names))
 
 
-def _threads(arguments: str, run: str, entry: str, group: tuple[int, int, int] | None) -> str:
-    parameter, fetch = _BLOCKS[entry]
+def _threads(arguments: str, run: str, block: tuple[str, str], group: tuple[int, int, int] | None) -> str:
+    parameter, fetch = block
     if group is None:
         # The device's own ids are asked for there.
         return (
             f'[shader("compute")]\n[numthreads({_MAX_THREADS}, 1, 1)]\nvoid _spy_kernel({parameter})\n{{\n'
             f"{fetch}{arguments}{run}}}\n"
         )
+    ids = ", ".join(filter(None, ("uint3 _spy_local : SV_GroupThreadID", "uint3 _spy_group : SV_GroupID", parameter)))
     sizes = ", ".join(map(str, group))
     return (
         f'[shader("compute")]\n[numthreads({sizes})]\n'
-        f"void _spy_kernel(uint3 _spy_local : SV_GroupThreadID, uint3 _spy_group : SV_GroupID, {parameter})\n{{\n"
+        f"void _spy_kernel({ids})\n{{\n"
         f"{fetch}    _spy_threadIdx = _spy_local;\n    _spy_blockIdx = _spy_group;\n"
         f"    _spy_blockDim = uint3({sizes});\n{arguments}{run}}}\n"
     )

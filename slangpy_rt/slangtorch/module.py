@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from slangpy_rt.calls.module import Module
 from slangpy_rt.core.errors import UnsupportedError
+from slangpy_rt.slangtorch.bound_kernel import checked_sizes
 from slangpy_rt.slangtorch.diff_pair import DiffTensorView
 from slangpy_rt.slangtorch.host_function import HostFunction
 from slangpy_rt.slangtorch.kernel import TorchKernel
@@ -45,6 +47,41 @@ class SlangTorchModule:
         # No name of the file's can begin so.
         self._spy_program, self._spy_items = program, items
         self.__dict__.update(items)
+
+    @property
+    def module(self) -> Module:
+        """The same text as a module of slangpy_rt, whose functions are called over whole arrays.
+
+        It is on the device of ``loadModule``, or without one on PyTorch's GPU, or on the CPU.
+        """
+        device = self._spy_program.devices.first()
+        return Module(device, self._spy_program.source_on(device))
+
+    def precompile(self, blockSize: tuple[int, int, int] | None = None) -> None:
+        """Compile all kernels and their derivatives, which else their first launches do.
+
+        Parameters
+        ----------
+        blockSize : tuple of int, optional
+            Threads of a group; a GPU other than CUDA's has a kernel for each size, and needs it.
+
+        Raises
+        ------
+        ValueError
+            If it is none, or the device needs one.
+        CompileError, UnsupportedError
+            If the device's compiler refuses a kernel.
+        """
+        device = self._spy_program.devices.first()
+        free = device.backend.target.entry == "range" or "free_group_size" in device.caps.features
+        if not free and blockSize is None:
+            raise ValueError(f"precompile: {device!r} has a kernel for each size of thread groups; give blockSize.")
+        block = (1, 1, 1) if blockSize is None else checked_sizes("precompile", "blockSize", blockSize, 1)
+        straight = device.caps.dlpack_device != 0
+        for kernel in self._spy_items.values():
+            if isinstance(kernel, TorchKernel):
+                for each in (kernel, kernel.fwd, kernel.bwd) if kernel.differentiable else (kernel,):
+                    each.code.load(device, block, 0 if straight else 1)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
