@@ -51,7 +51,7 @@ class DiffTensorViewParameter(Parameter):
         return [*self._primal.read(f"{source}.primal"), *behind]
 
     def replaced(self, value: Any, by: Callable[[Any], Any]) -> Any:
-        return by(value) if value is None or isinstance(value, torch.Tensor) else value
+        return by(value) if isinstance(value, torch.Tensor) else value
 
     def pack(self, path: str, value: Any, block: list[Any], tensors: list[BoundTensor]) -> None:
         gradient = None
