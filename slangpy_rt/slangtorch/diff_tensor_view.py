@@ -27,7 +27,7 @@ class DiffTensorViewParameter(Parameter):
         Of ``A``, if that is a struct of the user's; None for ``AtomicAdd``.
     """
 
-    is_pair = True
+    is_pair = has_pairs = True
 
     def __init__(self, kind: SlangType, primal: TensorView, wrapper: Parameter | None) -> None:
         self.type_name = kind.name
@@ -62,15 +62,18 @@ class DiffTensorViewParameter(Parameter):
             value = value[0]
         elif not isinstance(value, torch.Tensor):
             raise ValueError(f"{path}: {in_words(value)}; give a tensor, (value, gradient) or a DiffTensorView.")
-        self._primal.pack(path, value, block, tensors)
+        geometry, layout = self._primal.geometry(path, value)
+        tensors.append((len(block), value, layout))
         if self.wrapper:
+            block += (0, geometry)
             if gradient is None:
                 raise ValueError(f"{path}.grad: nothing was given; '{self.wrapper.type_name}' was expected.")
             self.wrapper.pack(f"{path}.grad", gradient, block, tensors)
             return
         if gradient is None:
-            block += NONE
+            block += (0, geometry, *NONE)
             return
+        block += (0, geometry)
         self._gradient.pack(f"{path}.grad", gradient, block, tensors)
         if gradient.shape != value.shape:
             raise TensorError(

@@ -84,8 +84,7 @@ class HostFunction:
         for (name, parameter), value in zip(self.params, args, strict=True):
             parameter.pack(name, value, block, given)
         devices = self._program.devices
-        if given:
-            devices.place(self.name, given)
+        place = devices.place(self.name, given) if given else None
         key = self._key.pack(*block)
         log = self._logs.get(key)
         if log is None:
@@ -95,7 +94,7 @@ class HostFunction:
                 while len(self._logs) > _KEPT:
                     self._logs.popitem(last=False)
         tensors = {handle: tensor for handle, (_, tensor, _) in enumerate(given, 1)}
-        replay(log, devices, devices.home(given), tensors)
+        replay(log, place, devices.home(given), tensors)
         return None if self.result is None else self.result.value(iter(log.result), tensors)
 
     def __repr__(self) -> str:

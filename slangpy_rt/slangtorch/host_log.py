@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 
 from slangpy_rt.core.errors import UnsupportedError
-from slangpy_rt.slangtorch.devices import Devices
+from slangpy_rt.slangtorch.devices import Place
 from slangpy_rt.slangtorch.errors import LaunchError, TensorError
 from slangpy_rt.slangtorch.host_text import ALLOC, ELSEWHERE, FILL, LAUNCH, RESULT, SYNC, TOO_MANY
 from slangpy_rt.slangtorch.kernel_code import MAX_GRID, KernelCode, Triple
@@ -115,13 +115,13 @@ def read_log(where: str, words: bytes, kernels: Sequence[KernelCode], result: Pa
     return Log(tuple(steps), returned)
 
 
-def replay(log: Log, devices: Devices, home: torch.device, tensors: dict[int, torch.Tensor]) -> None:
+def replay(log: Log, place: Place | None, home: torch.device, tensors: dict[int, torch.Tensor]) -> None:
     """Do what a log says; ``tensors`` has those of the arguments by handle, and gets those that are allocated.
 
     Parameters
     ----------
-    devices : Devices
-        The module's.
+    place : Place or None
+        Where kernels run: all tensors lie in one place. None if the arguments have no tensors.
     home : torch.device
         Where tensors are allocated.
 
@@ -132,11 +132,12 @@ def replay(log: Log, devices: Devices, home: torch.device, tensors: dict[int, to
     """
     for step in log.steps:
         if isinstance(step, Launch):
-            if 0 in step.grid:
+            code, grid, block, values, addresses = step
+            if 0 in grid:
                 continue
-            given = [(at, tensors[handle], ()) for at, handle in step.addresses]
-            code = step.code
-            code.launch(devices.place(code.name, given), step.block, step.grid, list(step.values), given)
+            given = [(at, tensors[handle], ()) for at, handle in addresses]
+            place = place or code.program.devices.place(code.name, given)
+            code.launch(place, block, grid, list(values), given)
         elif isinstance(step, Alloc):
             tensors[step.handle] = torch.empty(step.shape, dtype=step.dtype, device=home)
         elif isinstance(step, Fill):

@@ -9,7 +9,7 @@ from typing import Any
 from slangpy_rt.core.types import FunctionSig
 from slangpy_rt.device import Device
 from slangpy_rt.slangtorch.bound_kernel import BoundKernel
-from slangpy_rt.slangtorch.kernel_code import KernelCode
+from slangpy_rt.slangtorch.kernel_code import KernelCode, Triple
 from slangpy_rt.slangtorch.kernel_function import KernelFunction, Like
 from slangpy_rt.slangtorch.parameter import BoundTensor
 from slangpy_rt.slangtorch.program import Program
@@ -127,6 +127,16 @@ class TorchKernel:
         >>> y = square(x)
         """
         return KernelFunction(self, outputs, threads, block, consume)
+
+    def launch(self, given: Mapping[str, Any], block: Triple, grid: Triple) -> None:
+        """Launch it once with all arguments, in ``grid`` groups of ``block`` threads."""
+        values: list[Any] = []
+        tensors: list[BoundTensor] = []
+        code = self.code
+        for name, parameter in code.params:
+            parameter.pack(name, given[name], values, tensors)
+        if 0 not in grid:
+            code.launch(code.program.devices.place(code.name, tensors), block, grid, values, tensors)
 
     def __repr__(self) -> str:
         declared = str(self.code.sig).replace("_spy_", "")

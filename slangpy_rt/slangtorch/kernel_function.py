@@ -29,6 +29,19 @@ Like = str | Callable[[Mapping[str, Any]], tuple[Sequence[int], torch.dtype]]
 class KernelFunction:
     """A kernel as a function of what it reads, whose results are the tensors that it writes.
 
+    Attributes
+    ----------
+    kernel : TorchKernel
+        The kernel.
+    inputs : dict of str to Parameter
+        What it is called with.
+    outputs : dict of str
+        What it returns, in the order of the kernel's parameters.
+    pairs_out : list of bool
+        Which of the results have gradients.
+    consume : bool
+        As given.
+
     Parameters
     ----------
     kernel : TorchKernel
@@ -90,7 +103,10 @@ class KernelFunction:
         self.consume = consume
         self.inputs: dict[str, Parameter] = {n: p for n, p in params.items() if n not in outputs}
         self.outputs = {name: outputs[name] for name in params if name in outputs}
-        self._results = [params[name] for name in self.outputs]
+        self.pairs_out = [params[name].is_pair for name in self.outputs]
+        # Inputs with tensors that are pairs in Slang; whether each is one itself.
+        self._pairs = [name for name, p in self.inputs.items() if p.has_pairs]
+        self._flat = all(self.inputs[name].is_pair for name in self._pairs)
         self._threads = threads if callable(threads) else tuple(threads)
         self._block = block
         # By what ``threads`` returned.
@@ -112,49 +128,49 @@ class KernelFunction:
             derivative.
         """
         given = self._named(args, named)
-        leaves: list[torch.Tensor] = []
-        for name, parameter in self.inputs.items():
-            parameter.replaced(given[name], leaves.append)
-        if torch.is_grad_enabled() and any(leaf.requires_grad for leaf in leaves):
-            if not self.kernel.differentiable:
-                raise ValueError(
-                    f"{self._where}: a tensor requires a gradient, and the kernel has no derivative; mark it "
-                    "[Differentiable], or call under torch.no_grad()."
-                )
-            made: Any = KernelGradients.apply(self, given, *leaves)  # type: ignore[no-untyped-call]
-        else:
-            made = self.run(given)
+        if torch.is_grad_enabled():
+            leaves = self._leaves(given)
+            if any(leaf.requires_grad for leaf in leaves):
+                if not self.kernel.differentiable:
+                    raise ValueError(
+                        f"{self._where}: a tensor requires a gradient, and the kernel has no derivative; mark it "
+                        "[Differentiable], or call under torch.no_grad()."
+                    )
+                made: Any = KernelGradients.apply(self, given, *leaves)  # type: ignore[no-untyped-call]
+                return made[0] if len(made) == 1 else made
+        made, _ = self.run(given)
         return made[0] if len(made) == 1 else made
 
     def __repr__(self) -> str:
         return f"<function {self.kernel.code}({', '.join(self.inputs)}) -> {', '.join(self.outputs)}>"
 
-    def run(self, given: dict[str, Any]) -> tuple[torch.Tensor, ...]:
-        """Allocate the results, and launch the kernel on them and its inputs."""
+    def run(self, given: dict[str, Any]) -> tuple[tuple[torch.Tensor, ...], tuple[Triple, Triple]]:
+        """Allocate the results and launch the kernel; return them, and the size and the number of the groups."""
         made = {name: self._result(name, like, given) for name, like in self.outputs.items()}
-        self.launch(self.kernel, given | made)
-        return tuple(made.values())
-
-    def launch(self, kernel: TorchKernel, given: dict[str, Any], sizes: Any = None) -> None:
-        """Launch the kernel, or a derivative of it, with all arguments.
-
-        Parameters
-        ----------
-        sizes : mapping, optional
-            The arguments of which ``threads`` is asked, where these are pairs.
-        """
+        every = given | made
         threads = self._threads
         if callable(threads):
-            threads = threads(MappingProxyType(given if sizes is None else sizes))
+            threads = threads(MappingProxyType(every))
         try:
-            found = self._geometry[threads]
+            sizes = self._geometry[threads]
         except (KeyError, TypeError):
-            found = self._sized(threads)
-        kernel(**given).launchRaw(*found)
+            sizes = self._sized(threads)
+        self.kernel.launch(every, *sizes)
+        return tuple(made.values()), sizes
 
-    def writes_gradients(self) -> list[bool]:
-        """Return for each result whether it has a gradient."""
-        return [parameter.is_pair for parameter in self._results]
+    def with_leaves(self, given: dict[str, Any], values: Sequence[Any]) -> dict[str, Any]:
+        """Return the inputs with other values for the tensors that are pairs in Slang, in their order."""
+        if self._flat:
+            return given | dict(zip(self._pairs, values, strict=True))
+        rest = iter(values)
+        return {name: p.replaced(given[name], lambda _: next(rest)) for name, p in self.inputs.items()}
+
+    def _leaves(self, given: dict[str, Any]) -> list[torch.Tensor]:
+        """Return the tensors of the inputs that are pairs in Slang."""
+        found: list[torch.Tensor] = []
+        for name in self._pairs:
+            self.inputs[name].replaced(given[name], found.append)
+        return found
 
     def _sized(self, threads: Any) -> tuple[Triple, Triple]:
         """Return the size and the number of the thread groups for so many threads, and remember them."""
@@ -172,7 +188,9 @@ class KernelFunction:
 
     def _named(self, args: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
         names = list(self.inputs)
-        given = dict(zip(names, args, strict=False)) | named
+        given = dict(zip(names, args, strict=False))
+        if named:
+            given |= named
         if len(args) + len(named) != len(names) or given.keys() != self.inputs.keys():
             raise ValueError(
                 f"{self._where}: {len(args)} arguments by position and {', '.join(named) or 'none'} by name; its "

@@ -48,6 +48,8 @@ class Parameter(ABC):
         Whether Slang's derivatives take a ``DifferentialPair`` of it.
     is_pair : bool
         Whether it is a ``DiffTensorView``, which takes a tensor with its gradient.
+    has_pairs : bool
+        Whether it is one, or has one in it.
     keeps_gradients : bool
         Whether there is a ``DiffTensorView`` in it whose gradients go to a struct of the module's.
     """
@@ -58,6 +60,7 @@ class Parameter(ABC):
     addresses: tuple[int, ...] = ()
     differentiable: bool = False
     is_pair: bool = False
+    has_pairs: bool = False
     keeps_gradients: bool = False
 
     @abstractmethod

@@ -21,7 +21,7 @@ class SequenceParameter(Parameter):
         self.codes = element.codes * self._count
         self.addresses = tuple(k * len(element.codes) + at for k in range(self._count) for at in element.addresses)
         self.differentiable = element.differentiable
-        self.keeps_gradients = element.keeps_gradients
+        self.keeps_gradients, self.has_pairs = element.keeps_gradients, element.has_pairs
 
     def assign(self, target: str, members: Iterator[str]) -> list[str]:
         return [line for k in range(self._count) for line in self.element.assign(f"{target}[{k}]", members)]

@@ -28,6 +28,7 @@ class StructParameter(Parameter):
         self._fields = fields
         self.members = tuple(member for _, field in fields for member in field.members)
         self.keeps_gradients = any(field.keeps_gradients for _, field in fields)
+        self.has_pairs = any(field.has_pairs for _, field in fields)
         self.codes = tuple(code for _, field in fields for code in field.codes)
         before, addresses = 0, []
         for _, field in fields:
