@@ -140,7 +140,9 @@ def check_backward(arguments: Arguments, which: int, what: str) -> None:
         if gradient is not None:
             # A value that is read once has its gradient stored, and not added to what is there.
             expected = gradient if name == "once" else expected + gradient
-        close(arguments.beside[name], expected, f"{what}: gradient of {name}")
+        if gradient is not None or name != "once":
+            # loadOnce may leave zeros, or what was there, where nothing depends on what it reads.
+            close(arguments.beside[name], expected, f"{what}: gradient of {name}")
         assert torch.equal(arguments.values[name].double().cpu(), view.detach())
     for name in STORED:
         for at in range(2 if name == "first" else 1):
