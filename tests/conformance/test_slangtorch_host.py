@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 import torch
+from _slangtorch import Files
 
 import slangpy_rt as spy
-import slangpy_rt.slangtorch as slangtorch
 
 # As the tutorial has it, in four pieces.
 SQUARE = """
@@ -64,22 +64,6 @@ TorchTensor<float> square_bwd(TorchTensor<float> input, TorchTensor<float> grad_
     return grad_out;
 }
 """
-
-
-class Files:
-    """Writes Slang files and loads them for one device."""
-
-    def __init__(self, device: spy.Device, folder: Path) -> None:
-        self.device, self.folder = device, folder
-
-    def load(self, text: str) -> Any:
-        path = self.folder / "module.slang"
-        path.write_text(text)
-        return slangtorch.loadModule(path, device=self.device)
-
-    def on(self, value: torch.Tensor) -> torch.Tensor:
-        """A tensor where the device's library of tensors has them."""
-        return value.cuda(self.device.index) if self.device.name == "cuda" else value
 
 
 @pytest.fixture

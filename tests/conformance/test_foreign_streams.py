@@ -94,7 +94,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[spy.Module, list[t
     with spy.Device("cpu") as device:
         assert isinstance(device.backend, Hosting)
         device.name, device.caps = "cuda", replace(device.caps, dlpack_device=CUDA)
-        yield spy.Module.load_from_source(device, "guests", SOURCE), device.backend.log
+        yield spy.Module.load_from_source(device, "foreign_streams", SOURCE), device.backend.log
 
 
 def test_a_call_runs_on_the_stream_that_its_array_names(opened: tuple[spy.Module, list[Any]]) -> None:

@@ -1,0 +1,58 @@
+"""Kernels of slang-torch's tutorial, and Files, which loads texts as slang-torch modules. No test is here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import slangpy_rt as spy
+import slangpy_rt.slangtorch as slangtorch
+
+ONE = (1, 1, 1)
+
+SQUARE = """
+[AutoPyBindCUDA]
+[CUDAKernel]
+void square(TensorView<float> input, TensorView<float> output)
+{
+    // Get the 'global' index of this thread.
+    uint3 dispatchIdx = cudaThreadIdx() + cudaBlockIdx() * cudaBlockDim();
+    if (dispatchIdx.x >= input.size(0))
+        return;
+    output[dispatchIdx.x] = input[dispatchIdx.x] * input[dispatchIdx.x];
+}
+"""
+
+DIFF_SQUARE = """
+[AutoPyBindCUDA]
+[CUDAKernel]
+[Differentiable]
+void square(DiffTensorView input, DiffTensorView output)
+{
+    uint3 dispatchIdx = cudaThreadIdx() + cudaBlockIdx() * cudaBlockDim();
+    if (dispatchIdx.x >= input.size(0))
+        return;
+    output[dispatchIdx.x] = input[dispatchIdx.x] * input[dispatchIdx.x];
+}
+"""
+
+
+class Files:
+    """Writes Slang files and loads them for one device."""
+
+    def __init__(self, device: spy.Device, folder: Path) -> None:
+        self.device, self.folder = device, folder
+
+    def write(self, name: str, text: str) -> Path:
+        path = self.folder / name
+        path.write_text(text)
+        return path
+
+    def load(self, text: str, name: str = "module.slang", **options: Any) -> Any:
+        return slangtorch.loadModule(self.write(name, text), device=self.device, **options)
+
+    def on(self, value: torch.Tensor) -> torch.Tensor:
+        """A tensor where the device's library of tensors has them."""
+        return value.cuda(self.device.index) if self.device.name == "cuda" else value
