@@ -21,6 +21,8 @@ from slangpy_rt.slangtorch.parameter import Parameter
 if TYPE_CHECKING:
     from slangpy_rt.slangtorch.kernel import TorchKernel
 
+# Where a tensor was that PyTorch keeps.
+_PLACE = torch.empty(0)
 # Numbers of threads that are remembered.
 _KEPT = 1024
 Like = str | Callable[[Mapping[str, Any]], tuple[Sequence[int], torch.dtype]]
@@ -39,6 +41,8 @@ class KernelFunction:
         What it returns, in the order of the kernel's parameters.
     pairs_out : list of bool
         Which of the results have gradients.
+    has_plain : bool
+        Whether one of them has none.
     consume : bool
         As given.
 
@@ -104,8 +108,10 @@ class KernelFunction:
         self.inputs: dict[str, Parameter] = {n: p for n, p in params.items() if n not in outputs}
         self.outputs = {name: outputs[name] for name in params if name in outputs}
         self.pairs_out = [params[name].is_pair for name in self.outputs]
+        self.has_plain = not all(self.pairs_out)
         # Inputs with tensors that are pairs in Slang; whether each is one itself.
         self._pairs = [name for name, p in self.inputs.items() if p.has_pairs]
+        self._others = [name for name in self.inputs if name not in self._pairs]
         self._flat = all(self.inputs[name].is_pair for name in self._pairs)
         self._threads = threads if callable(threads) else tuple(threads)
         self._block = block
@@ -158,8 +164,14 @@ class KernelFunction:
         self.kernel.launch(every, *sizes)
         return tuple(made.values()), sizes
 
+    def without_leaves(self, given: dict[str, Any]) -> dict[str, Any]:
+        """Return the inputs without the tensors that are pairs in Slang."""
+        if self._flat:
+            return {name: given[name] for name in self._others}
+        return {name: p.replaced(given[name], lambda _: _PLACE) for name, p in self.inputs.items()}
+
     def with_leaves(self, given: dict[str, Any], values: Sequence[Any]) -> dict[str, Any]:
-        """Return the inputs with other values for the tensors that are pairs in Slang, in their order."""
+        """Return what ``without_leaves`` has left, with values in the places of these tensors, in their order."""
         if self._flat:
             return given | dict(zip(self._pairs, values, strict=True))
         rest = iter(values)
@@ -203,7 +215,7 @@ class KernelFunction:
             model = given[like]
             if not isinstance(model, torch.Tensor):
                 raise ValueError(f"{self._where}: '{name}' is to be like '{like}', which is {in_words(model)}.")
-            return torch.zeros(model.shape, dtype=model.dtype, device=model.device)
+            return torch.zeros_like(model, memory_format=torch.contiguous_format, requires_grad=False)
         found = like(MappingProxyType(given))
         try:
             shape, dtype = found
