@@ -41,21 +41,9 @@ class KernelGradients(torch.autograd.Function):
 def _backward(ctx: Any, *gradients: torch.Tensor | None) -> tuple[Any, ...]:
     function: KernelFunction = ctx.function
     wanted = ctx.needs_input_grad[2:]
+    count = len(wanted)
     saved = ctx.saved_tensors
-    # The library's gradients are floats, whatever the values are.
-    found = [
-        torch.zeros_like(leaf, dtype=torch.float32) if needed else None
-        for leaf, needed in zip(saved, wanted, strict=False)
-    ]
-    given = function.with_leaves(
-        ctx.given, [(v,) if g is None else (v, g) for v, g in zip(saved, found, strict=False)]
-    )
-    at, some = len(wanted), False
-    for name, pair, gradient in zip(function.outputs, function.pairs_out, gradients, strict=True):
-        given[name] = _pair(saved[at], gradient, function.consume) if pair else saved[at]
-        at, some = at + 1, some or gradient is not None
-    if some:
-        function.kernel.bwd.launch(given, *ctx.sizes)
+    found = function.backward(ctx.given, ctx.sizes, saved[:count], saved[count:], gradients, wanted)
     return (
         None,
         None,
@@ -64,14 +52,3 @@ def _backward(ctx: Any, *gradients: torch.Tensor | None) -> tuple[Any, ...]:
 
 
 _refusing = once_differentiable(_backward)
-
-
-def _pair(value: torch.Tensor, gradient: torch.Tensor | None, consume: bool) -> tuple[torch.Tensor, ...]:
-    """Return a result with its gradient, of which the kernel leaves zeros."""
-    if gradient is None:
-        return (value,)
-    if gradient.dtype is not torch.float32:
-        return value, gradient.to(torch.float32, memory_format=torch.contiguous_format)
-    if consume:
-        return value, gradient.contiguous()
-    return value, gradient.clone(memory_format=torch.contiguous_format)
