@@ -222,7 +222,7 @@ class Writer:
             return Expr(f"cross({x.text}, {y.text})", lambda run: torch.linalg.cross(x.value(run), y.value(run)))
         if how < 0.55 and kind != "float":
             v, by = self.expr(kind, depth - 1), self.expr("float", depth - 1)
-            # Not by the number itself: after a loop Slang 2026.12 loses a part of its gradient (issue 12071).
+            # Not by the number itself: after a loop Slang 2026.12 has wrong gradients of that (issue 12071).
             return Expr(f"({v.text} * {kind}({by.text}))", lambda run: v.value(run) * by.value(run)[:, None])
         if how < 0.75:
             text, one = rng.choice(_ONE)
