@@ -14,9 +14,10 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import date
+from functools import cache
 from importlib import metadata
 from itertools import repeat
 from pathlib import Path
@@ -46,7 +47,7 @@ int mandel(int2 p, float2 origin, float scale, int n)
 _ROOT = Path(__file__).resolve().parent
 _DISTRIBUTIONS = (
     "slangpy_rt", "slangpy", "numpy", "cffi", "vulkan", "cuda-bindings", "nvidia-cuda-nvrtc", "torch", "triton",
-    "cupy", "cupy-cuda12x", "cupy-cuda13x", "warp-lang", "ziglang",
+    "slangtorch", "ninja", "cupy", "cupy-cuda12x", "cupy-cuda13x", "warp-lang", "ziglang",
 )  # fmt: skip
 
 
@@ -151,12 +152,17 @@ class Bench:
                     if turn:
                         taken[who].append(value)
         for who, values in taken.items():
-            self.rows.append(Row(device, case, who, unit, median(values), min(values), max(values), len(values)))
-            print(self._line(self.rows[-1]), file=sys.stderr, flush=True)
+            self.add(device, case, unit, who, values)
+
+    def add(self, device: str, case: str, unit: str, who: str, values: Sequence[float]) -> None:
+        """Note the samples of one row that were taken elsewhere, in a process of their own for instance."""
+        self.rows.append(Row(device, case, who, unit, median(values), min(values), max(values), len(values)))
+        print(self._line(self.rows[-1]), file=sys.stderr, flush=True)
 
     def miss(self, device: str, who: str, reason: str) -> None:
         """Note what could not be measured; if it is ours, on a device there is, the exit status becomes 1."""
-        self.missing.setdefault(device, {})[who] = reason
+        known = self.missing.setdefault(device, {})
+        known[who] = f"{known[who]}; {reason}" if who in known else reason
         self._failed |= who == OURS and device in self.devices
         print(f"# {device}: no {who}: {reason}", file=sys.stderr, flush=True)
 
@@ -265,6 +271,7 @@ def on_host(name: str, info: str) -> bool:
     return name == "cpu" or "llvmpipe" in info
 
 
+@cache
 def describe_machine() -> dict[str, Any]:
     """Processor, cores, GPUs with their driver, and the operating system."""
     model = platform.processor() or platform.machine()
@@ -296,6 +303,7 @@ def _slug(machine: dict[str, Any]) -> str:
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
 
 
+@cache
 def _versions() -> dict[str, str]:
     found = {"python": platform.python_version()}
     for name in _DISTRIBUTIONS:
@@ -313,6 +321,12 @@ def _versions() -> dict[str, str]:
     if compiler:
         text = subprocess.run([compiler, "--version"], capture_output=True, text=True).stdout
         found["g++"] = text.split("\n")[0].rpartition(" ")[2]
+    nvcc = shutil.which("nvcc")
+    release = nvcc and re.search(
+        r"V([\d.]+)", subprocess.run([nvcc, "--version"], capture_output=True, text=True).stdout
+    )
+    if release:
+        found["nvcc"] = release[1]
     return found
 
 

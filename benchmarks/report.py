@@ -7,6 +7,7 @@ hand except the targets, and a missed target is printed as such.
 from __future__ import annotations
 
 import argparse
+import ast
 import importlib
 import json
 import sys
@@ -35,6 +36,7 @@ _TITLES = {
     "transfer": "NumPy in and out",
     "gradients": "Derivatives, and training with them",
     "pytorch": "PyTorch tensors in Slang functions",
+    "slang_torch": "Kernels written for slang-torch, beside slang-torch itself",
     "batching": "Command lists: 1000 calls of `add` on 1000 floats",
     "startup": "Fresh process to first result",
 }
@@ -55,13 +57,16 @@ _HEADLINES = (
     ("batching", "independent", "a call in a replayed list"),
     ("pytorch", "call, result given", "call on torch tensors"),
     ("pytorch", "ten operations, 2^", "autograd of"),
+    ("slang_torch", "call and launch, two tensors", "slang-torch kernel, call and launch"),
+    ("slang_torch", "loadModule + launch, no cache", "slang-torch file, loaded and launched"),
     ("startup", "first result", "process to first result"),
 )
 _COLD = (f"{OURS}, cold cache", "slangpy, default")
 _VARIANTS = (", drained", ", until done")
 _SIZED = ("throughput", "transfer", "gradients")
 _SIZED_CASES = ("ten operations",)
-# Upper bounds, but lower ones in GB/s, for GPUs; set before the first line of code was written.
+# Upper bounds, but lower ones in GB/s, for GPUs; set before the first line of code was written, and those of
+# slang_torch before its package was.
 _TARGETS = {
     ("launch", "cuda", GIVEN): 4.0,
     ("launch", "cuda", ALLOCATED): 5.0,
@@ -78,6 +83,11 @@ _TARGETS = {
     ("batching", "vulkan", "append_to"): 3.5,
     ("batching", "cuda", "chain"): 1.0,
     ("batching", "vulkan", "chain"): 1.0,
+    ("slang_torch", "cuda", "call and launch, two tensors"): 6.0,
+    ("slang_torch", "cuda", "launch again"): 3.5,
+    ("slang_torch", "cuda", "[TorchEntryPoint]"): 9.0,
+    ("slang_torch", "cuda", "loadModule, no cache"): 1.0,
+    ("slang_torch", "cuda", "loadModule again"): 0.5,
     ("batching", "cuda", "one submit"): 5.0,
     ("batching", "vulkan", "one submit"): 5.0,
 }
@@ -156,14 +166,15 @@ def _page(machines: list[Machine]) -> str:
     parts = [
         "# Benchmarks\n\nWritten by `benchmarks/report.py` from `benchmarks/results/`; edit neither by hand. "
         "`benchmarks/run_all.sh` measures again. Each number is the median of 9 samples (5 of the kinds of "
-        "arguments, 7 processes, or 3 where a sample takes seconds). The libraries take turns within one run, so "
+        "arguments and of slang-torch's kernels, 7 processes, or 3 where a sample takes seconds; slang-torch without "
+        "a cache is timed once). The libraries take turns within one run, so "
         "that what disturbs the machine disturbs all. Minima and maxima are in the JSON files. In brackets: how "
         "many times as fast slangpy_rt is at that work. Floors are what the driver or the memory alone takes, "
         "without any library.\n\n"
         "![The headline numbers as bars](images/benchmarks.png)\n"
     ]
     parts += [f"## In short: {m.title}\n\n{_short(m)}" for m in machines]
-    parts.append(_targets(machines))
+    parts += [_targets(machines), _scripts()]
     for machine in machines:
         parts.append(f"## {machine.title}\n\n" + _versions(machine))
         for script, title in _TITLES.items():
@@ -232,6 +243,16 @@ def _targets(machines: list[Machine]) -> str:
     return "\n".join(lines)
 
 
+def _scripts() -> str:
+    """What each script measures: the first paragraph of its docstring."""
+    lines = ["## What is measured\n", "| script | |", "|---|---|"]
+    for script in _TITLES:
+        about = ast.get_docstring(ast.parse((_ROOT / "benchmarks" / f"{script}.py").read_text())) or ""
+        paragraph = " ".join(about.split("\n\n")[0].split())
+        lines.append(f"| `{script}.py` | {paragraph.replace('``', '`')} |")
+    return "\n".join(lines) + "\n"
+
+
 def _versions(machine: Machine) -> str:
     """What was installed; a line a set of versions, of which there is one when all was run together."""
     lines = [" · ".join(f"{k} {v}" for k, v in run["versions"].items()) for run in machine.runs.values()]
@@ -283,7 +304,8 @@ def _plot(machines: list[Machine], path: Path) -> None:
     matplotlib: Any = importlib.import_module("matplotlib")
     matplotlib.use("Agg")
     plt: Any = importlib.import_module("matplotlib.pyplot")
-    panels = [h for h in _HEADLINES if h[1] not in (ALLOCATED, "append_to", "independent")]
+    left_out = (ALLOCATED, "append_to", "independent")
+    panels = [h for h in _HEADLINES if h[1] not in left_out and h[0] != "slang_torch"]
     shown = [[_bars(m, script, start) for script, start, _ in panels] for m in machines]
     most = [max(len(bars) for bars in row) for row in shown]
     heights = [n * 0.23 + 1.2 for n in most]

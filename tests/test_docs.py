@@ -4,15 +4,12 @@ What a block prints stands behind it, in a block marked ``text``; both are compa
 """
 
 import re
-import subprocess
-import sys
 from contextlib import redirect_stdout
 from io import StringIO
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from PIL import Image
 
 from tests.depth import deep
 
@@ -55,30 +52,6 @@ def test_a_wrong_output_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
             test_page_runs(page, tmp_path, monkeypatch)
     page.write_text("```python\nprint(1 + 1)\n```\n```text\n2\n```\n")
     test_page_runs(page, tmp_path, monkeypatch)
-
-
-@deep
-def test_the_example_learns(tmp_path: Path) -> None:
-    command = [sys.executable, str(ROOT / "docs" / "examples" / "learn_image.py"), "--device", "cpu"]
-    command += ["--steps", "60", "--batch", "8192", "--out", str(tmp_path)]
-    said = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path).stdout
-    found = re.search(r"60 steps of 8192 samples in .* PSNR ([0-9.]+) dB", said)
-    # A picture of one colour, the mean, has 15.6 dB.
-    assert found and float(found[1]) > 24, said
-    for name, size in (("learn_image.png", (4 * 451, 300)), ("learn_image_loss.png", (640, 360))):
-        with Image.open(tmp_path / name) as picture:
-            assert picture.size == size
-
-
-@deep
-def test_the_example_of_slang_torch_fits(tmp_path: Path) -> None:
-    command = [sys.executable, str(ROOT / "docs" / "examples" / "fit_shape.py"), "--device", "cpu"]
-    command += ["--steps", "40", "--size", "64", "--out", str(tmp_path)]
-    said = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path).stdout
-    found = re.search(r"40 steps in .* error ([0-9.]+) to ([0-9.]+)", said)
-    assert found and float(found[1]) > 0.08 and float(found[2]) < 0.005, said
-    with Image.open(tmp_path / "fit_shape.png") as picture:
-        assert picture.size == (5 * 64, 64)
 
 
 def test_links_lead_somewhere() -> None:

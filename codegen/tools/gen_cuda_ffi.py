@@ -54,6 +54,7 @@ int cuMemcpyAsync(uintptr_t dst, uintptr_t src, size_t nbytes, uintptr_t stream)
 int cuMemsetD8Async(uintptr_t device, unsigned char value, size_t count, uintptr_t stream);
 int cuModuleLoadData(uintptr_t *module, const char *image);
 int cuModuleGetFunction(uintptr_t *function, uintptr_t module, const char *name);
+int cuFuncGetAttribute(int *value, int attribute, uintptr_t function);
 int cuModuleUnload(uintptr_t module);
 typedef struct {
     unsigned int gx, gy, gz, bx, by, bz, shared_bytes;

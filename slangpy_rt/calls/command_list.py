@@ -214,6 +214,8 @@ class CommandList:
             )
         place %= len(self.calls)
         old = self.calls[place]
+        if old.prepared is None:
+            raise BindError(f"CommandList.update: {old.title} was bound to its arguments before; append it anew.")
         new: Call = old.function._recorded(args, _result, named)
         if not new.prepared.is_like(old.prepared) or _shape(new) != _shape(old):
             raise BindError(

@@ -60,7 +60,8 @@ class Caps:
     features : frozenset of str
         Further capabilities: ``"zero_copy"`` (host arrays are device memory), ``"wave"``,
         ``"group_shared"``, ``"atomic_float"``, ``"cooperative_matrix"`` (waves multiply matrices), ``"pointers"``
-        (functions may take and follow them).
+        (functions may take and follow them), ``"free_group_size"`` (a launch has the size of ``KernelInfo``, whatever
+        the kernel's text says).
     lanes : int
         Threads of a wave, 0 where there are no waves or their size is not known.
     dlpack_device : int

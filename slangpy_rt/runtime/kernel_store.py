@@ -53,8 +53,8 @@ class KernelStore:
             If a compiler refuses it, or lays the argument block out otherwise than ``block`` says.
         """
         key = self.key(source, text, conformances)
-        # A pointer's buffer is known of an array, and not of a number.
-        place = key, info.written
+        # A pointer's buffer is known of an array, and not of a number; a text may be for groups of any size.
+        place = key, info.written, info.group_size
         with self._lock:
             found = self._kernels.get(place)
             if found is None:

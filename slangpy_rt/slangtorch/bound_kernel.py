@@ -5,19 +5,12 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
+from slangpy_rt.calls.command_list import Call, CommandList
+from slangpy_rt.core.errors import BindError
 from slangpy_rt.core.wording import in_words
-from slangpy_rt.device import Device
-from slangpy_rt.interop.torch_memory import current_stream
-from slangpy_rt.runtime.foreign_stream import foreign_stream
-from slangpy_rt.slangtorch.errors import LaunchError
-from slangpy_rt.slangtorch.kernel_code import KernelCode
-from slangpy_rt.slangtorch.places import Copies, check_places, device_of
-
-_MAX_THREADS = 1024
-_MAX_DEPTH = 64
-_MAX_GRID = 2**31 - 1
-_MAX_RANGE = 2**62
-Triple = tuple[int, int, int]
+from slangpy_rt.slangtorch.errors import LaunchError, TensorError
+from slangpy_rt.slangtorch.kernel_code import MAX_GRID, KernelCode, Triple
+from slangpy_rt.slangtorch.parameter import BoundTensor
 
 
 class BoundKernel:
@@ -27,22 +20,18 @@ class BoundKernel:
     ----------
     code : KernelCode
         The kernel.
-    device : Device or None
-        Where it runs; None for the device that works where the tensors lie.
-    block : list
-        The numbers of its argument block.
-    tensors : list of (int, torch.Tensor)
-        The places in the block for addresses, and whose they are.
+    values : list
+        Those of its argument block.
+    tensors : list of BoundTensor
+        Whose addresses belong there.
     """
 
-    def __init__(
-        self, code: KernelCode, device: Device | None, block: list[Any], tensors: list[tuple[int, Any]]
-    ) -> None:
+    def __init__(self, code: KernelCode, values: list[Any], tensors: list[BoundTensor]) -> None:
+        # Of one that is refused here nobody is told that it was never launched.
+        self._launched = True
+        self._code, self._values, self._tensors = code, values, tensors
+        self._place = code.program.devices.place(code.name, tensors)
         self._launched = False
-        self._code, self._block, self._tensors = code, block, tensors
-        self._device = device or device_of(str(code), tensors)
-        self._straight = check_places(str(code), self._device, tensors)
-        self._layouts: list[Any] = []
 
     def launchRaw(self, blockSize: Triple, gridSize: Triple) -> None:
         """Run it in ``gridSize`` thread groups of ``blockSize`` threads, each a tuple of three ints: x, y, z.
@@ -59,45 +48,9 @@ class BoundKernel:
         CompileError, UnsupportedError
             If the device's compiler refuses the kernel, at its first launch.
         """
-        self._launched = True
-        block = self._checked("blockSize", blockSize, 1)
-        grid = self._checked("gridSize", gridSize, 0)
-        threads = block[0] * block[1] * block[2]
-        if threads > _MAX_THREADS or block[2] > _MAX_DEPTH:
-            raise LaunchError(
-                f"{self._code}: blockSize {block} has {threads} threads; at most {_MAX_THREADS}, {_MAX_DEPTH} in z."
-            )
-        device = self._device
-        if 0 in grid:
-            return
-        ranged = device.backend.target.entry == "range"
-        limits = device.caps.max_groups if not ranged else (_MAX_GRID,) * 3
-        if any(n > most for n, most in zip(grid, limits, strict=True)):
-            raise LaunchError(f"{self._code}: gridSize {grid}; {device!r} runs at most {limits}.")
-        if ranged and grid[0] * grid[1] * grid[2] * threads > _MAX_RANGE:
-            raise LaunchError(f"{self._code}: gridSize {grid} of blockSize {block} is more than 2^62 threads.")
-        device.check_open()
-        self._check_layouts()
-        kernel, pack = self._code.load(device, block, 0 if self._straight else 1)
-        values = self._block
-        # Slang's ranges have no groups: each thread finds out where it is.
-        head = (*grid, *block) if ranged else ()
-        groups = (grid[0] * grid[1] * grid[2] * threads, 1, 1) if ranged else grid
-        if not self._straight:
-            # Another thread may launch it too, with copies of its own.
-            values = list(values)
-            copies = Copies(device, self._tensors, values)
-            device.launch(kernel, groups, pack.pack(*head, *values), (copies.buffer,))
-            copies.bring_back()
-            return
-        stream = None
-        for place, tensor in self._tensors:
-            values[place] = tensor.data_ptr()
-            stream = tensor
-        launch = device.launch
-        if stream is not None and stream.is_cuda:
-            launch = foreign_stream(device, current_stream(stream.device.index)(stream)).direct
-        launch(kernel, groups, pack.pack(*head, *values), ())
+        block, grid = self._sizes(blockSize, gridSize)
+        if 0 not in grid:
+            self._code.launch(self._place, block, grid, self._values, self._tensors)
 
     def launchTotal(self, blockSize: Triple, totalSize: Triple) -> None:
         """Run at least ``totalSize`` threads in groups of ``blockSize``, each a tuple of three ints.
@@ -106,10 +59,9 @@ class BoundKernel:
         ``launchRaw``.
         """
         self._launched = True
-        block = self._checked("blockSize", blockSize, 1)
-        total = self._checked("totalSize", totalSize, 0)
-        x, y, z = (-(-n // size) for n, size in zip(total, block, strict=True))
-        self.launchRaw(block, (x, y, z))
+        block = checked_sizes(self._code.name, "blockSize", blockSize, 1)
+        total = checked_sizes(self._code.name, "totalSize", totalSize, 0)
+        self.launchRaw(block, groups_for(total, block))
 
     def autoLaunch(self, totalSize: Triple) -> None:
         """Run at least ``totalSize`` threads, a tuple of three ints, in groups of a size that suits the device.
@@ -117,14 +69,38 @@ class BoundKernel:
         Raises as ``launchRaw``.
         """
         self._launched = True
-        total = self._checked("totalSize", totalSize, 0)
-        flat = sum(n > 1 for n in total)
-        block = (256, 1, 1) if flat <= 1 and total[0] > 1 else (32, 8, 1) if total[2] <= 1 else (8, 8, 4)
-        self.launchTotal(block, total)
+        total = checked_sizes(self._code.name, "totalSize", totalSize, 0)
+        block = suited_block(total)
+        self.launchRaw(block, groups_for(total, block))
+
+    def append_to(self, commands: CommandList, blockSize: Triple, gridSize: Triple) -> None:
+        """Record a launch in a command list instead of running it; the list keeps the tensors.
+
+        Raises
+        ------
+        BindError
+            If it is no command list of the device on which the kernel runs.
+        TensorError
+            If the tensors are copied to that device: nothing would bring them back.
+        ValueError, LaunchError, CompileError, UnsupportedError
+            As ``launchRaw``.
+        """
+        block, grid = self._sizes(blockSize, gridSize)
+        device = self._place.device
+        if not isinstance(commands, CommandList) or commands.device is not device:
+            raise BindError(
+                f"{self._code}.append_to: {in_words(commands)}; a command list of {device!r} was expected: load the "
+                "module with device=, and call command_list() of the same device."
+            )
+        if not self._place.straight:
+            raise TensorError(f"{self._code}.append_to: {device!r} does not work in its tensors' memory.")
+        dispatch = self._code.dispatch(device, block, grid, self._values, self._tensors) if 0 not in grid else None
+        recorded = CommandList(device)
+        recorded.calls.append(Call(str(self._code), dispatch, None, self, None, None))
+        commands.append(recorded)
 
     def __del__(self) -> None:
-        # False too where the constructor has refused the tensors.
-        if getattr(self, "_straight", None) is not None and not self._launched:
+        if not self._launched:
             warnings.warn(
                 f"{self._code}: it was called and never launched; call .launchRaw(blockSize=..., gridSize=...) of "
                 "what it returns.",
@@ -132,20 +108,43 @@ class BoundKernel:
                 stacklevel=2,
             )
 
-    def _check_layouts(self) -> None:
-        """Refuse tensors that have been resized since the kernel was called: the argument block has their sizes."""
-        layouts = [(tensor.shape, tensor.stride()) for _, tensor in self._tensors]
-        if layouts != (self._layouts or layouts):
-            raise LaunchError(f"{self._code}: a tensor was resized since the last launch; call the kernel again.")
-        self._layouts = layouts
+    def _sizes(self, block: Any, grid: Any) -> tuple[Triple, Triple]:
+        """Check the sizes of a launch, and that the tensors are as they were."""
+        self._launched = True
+        block, grid = (
+            checked_sizes(self._code.name, "blockSize", block, 1),
+            checked_sizes(self._code.name, "gridSize", grid, 0),
+        )
+        for _, tensor, layout in self._tensors:
+            # The argument block has the sizes that it had when the kernel was called.
+            if (tensor.dtype, tensor.shape, tensor.stride()) != layout:
+                raise LaunchError(f"{self._code}: a tensor was resized since the kernel was called; call it again.")
+        return block, grid
 
-    def _checked(self, name: str, value: Any, least: int) -> Triple:
+
+def checked_sizes(where: str, name: str, value: Any, least: int) -> Triple:
+    """Return a tuple of three ints, or raise ValueError."""
+    if type(value) is tuple and len(value) == 3:
+        x, y, z = value
         if (
-            not isinstance(value, tuple)
-            or len(value) != 3
-            or not all(type(n) is int and least <= n <= _MAX_GRID for n in value)
+            type(x) is type(y) is type(z) is int
+            and least <= x <= MAX_GRID
+            and least <= y <= MAX_GRID
+            and least <= z <= MAX_GRID
         ):
-            raise ValueError(
-                f"{self._code}: {name} is {in_words(value)}; a tuple of three ints of at least {least} was expected."
-            )
-        return value
+            return value
+    raise ValueError(f"{where}: {name} is {in_words(value)}; a tuple of three ints of at least {least} was expected.")
+
+
+def suited_block(total: Triple) -> Triple:
+    """Return a size of thread groups for so many threads."""
+    _, y, z = total
+    if z > 1:
+        return 8, 8, 4
+    return (32, 8, 1) if y > 1 else (256, 1, 1)
+
+
+def groups_for(total: Triple, block: Triple) -> Triple:
+    """Return how many groups of a size have so many threads or more."""
+    x, y, z = (-(-n // size) for n, size in zip(total, block, strict=True))
+    return x, y, z

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -10,7 +10,7 @@ import torch
 from slangpy_rt.core.types import SlangType
 from slangpy_rt.core.wording import in_words
 from slangpy_rt.slangtorch.errors import TensorError
-from slangpy_rt.slangtorch.parameter import Parameter
+from slangpy_rt.slangtorch.parameter import BoundTensor, Parameter
 from slangpy_rt.slangtorch.tensor_view import NONE, TensorView
 
 
@@ -27,14 +27,18 @@ class DiffTensorViewParameter(Parameter):
         Of ``A``, if that is a struct of the user's; None for ``AtomicAdd``.
     """
 
+    is_pair = has_pairs = True
+
     def __init__(self, kind: SlangType, primal: TensorView, wrapper: Parameter | None) -> None:
         self.type_name = kind.name
         self._primal = primal
         self._gradient = TensorView(_FLOATS)
         self.wrapper = wrapper
+        self.keeps_gradients = wrapper is not None
         behind = wrapper or self._gradient
         self.members = (*primal.members, *behind.members)
-        self.addresses = (*primal.addresses, *(primal.count + at for at in behind.addresses))
+        self.codes = (*primal.codes, *behind.codes)
+        self.addresses = (*primal.addresses, *(len(primal.codes) + at for at in behind.addresses))
 
     def assign(self, target: str, members: Iterator[str]) -> list[str]:
         lines = self._primal.assign(f"{target}.primal", members)
@@ -46,7 +50,10 @@ class DiffTensorViewParameter(Parameter):
         behind = self.wrapper.read(f"{source}.diff") if self.wrapper else self._gradient.read(f"{source}.diff.diff")
         return [*self._primal.read(f"{source}.primal"), *behind]
 
-    def pack(self, path: str, value: Any, block: list[Any], tensors: list[tuple[int, Any]]) -> None:
+    def replaced(self, value: Any, by: Callable[[Any], Any]) -> Any:
+        return by(value) if isinstance(value, torch.Tensor) else value
+
+    def pack(self, path: str, value: Any, block: list[Any], tensors: list[BoundTensor]) -> None:
         gradient = None
         if isinstance(value, tuple):
             if not 1 <= len(value) <= 2:
@@ -55,15 +62,18 @@ class DiffTensorViewParameter(Parameter):
             value = value[0]
         elif not isinstance(value, torch.Tensor):
             raise ValueError(f"{path}: {in_words(value)}; give a tensor, (value, gradient) or a DiffTensorView.")
-        self._primal.pack(path, value, block, tensors)
+        geometry, layout = self._primal.geometry(path, value)
+        tensors.append((len(block), value, layout))
         if self.wrapper:
+            block += (0, geometry)
             if gradient is None:
                 raise ValueError(f"{path}.grad: nothing was given; '{self.wrapper.type_name}' was expected.")
             self.wrapper.pack(f"{path}.grad", gradient, block, tensors)
             return
         if gradient is None:
-            block += NONE
+            block += (0, geometry, *NONE)
             return
+        block += (0, geometry)
         self._gradient.pack(f"{path}.grad", gradient, block, tensors)
         if gradient.shape != value.shape:
             raise TensorError(
@@ -85,5 +95,7 @@ def _overlap(a: torch.Tensor, b: torch.Tensor) -> bool:
 
 
 def _span(value: torch.Tensor) -> int:
+    if value.is_contiguous():
+        return value.nbytes
     reach = sum((n - 1) * step for n, step in zip(value.shape, value.stride(), strict=True))
     return (reach + 1) * value.element_size()

@@ -9,19 +9,16 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import torch
 
+from slangpy_rt.backends.base import Kernel
 from slangpy_rt.core.target import KernelInfo
 from slangpy_rt.core.types import FunctionSig
 from slangpy_rt.device import Device
-from slangpy_rt.slangtorch.errors import TensorError
 from slangpy_rt.slangtorch.host_log import Log, read_log, replay
-from slangpy_rt.slangtorch.host_text import host_text
-from slangpy_rt.slangtorch.kernel_code import KernelCode, Loaded
-from slangpy_rt.slangtorch.kernel_text import block_format
-from slangpy_rt.slangtorch.parameter import Parameter
+from slangpy_rt.slangtorch.host_text import HEAD_CODES, host_text
+from slangpy_rt.slangtorch.kernel_code import KernelCode
+from slangpy_rt.slangtorch.parameter import BoundTensor, Parameter
 from slangpy_rt.slangtorch.parameters import parameter_of
-from slangpy_rt.slangtorch.places import host_device
 from slangpy_rt.slangtorch.program import Program
 
 _ROOM = 1 << 16  # words of a log; one that needs more is written again
@@ -42,23 +39,20 @@ class HostFunction:
         The function.
     kernels : sequence of KernelCode
         The module's kernels.
-    device : Device or None
-        Where kernels run; None for the device on which the tensors of each call lie.
     """
 
-    def __init__(
-        self, program: Program, sig: FunctionSig, kernels: Sequence[KernelCode], device: Device | None
-    ) -> None:
+    def __init__(self, program: Program, sig: FunctionSig, kernels: Sequence[KernelCode]) -> None:
         self.name = sig.name
-        self._program, self._sig, self._kernels, self._device = program, sig, kernels, device
+        self._program, self._sig, self._kernels = program, sig, kernels
         self.params: tuple[tuple[str, Parameter], ...] = tuple(
             (p.name, parameter_of(f"{sig.name}: parameter '{p.name}'", p.type)) for p in sig.params
         )
         returns = sig.returns
         self.result = None if returns.kind == "void" else parameter_of(f"{sig.name}: its result", returns)
         self._logs: OrderedDict[bytes, Log] = OrderedDict()
-        self._loaded: Loaded | None = None
-        self._key = struct.Struct(block_format([member for _, p in self.params for member in p.members]))
+        self._loaded: Kernel | None = None
+        codes = "".join(code for _, p in self.params for code in p.codes)
+        self._key, self._pack = struct.Struct(f"@{codes}"), struct.Struct(f"@{HEAD_CODES}{codes}")
         self._lock = threading.Lock()
 
     def __call__(self, *args: Any) -> Any:
@@ -86,13 +80,11 @@ class HostFunction:
             names = ", ".join(name for name, _ in self.params)
             raise TypeError(f"{self.name}: {len(args)} arguments; it takes {len(self.params)}: {names or 'none'}.")
         block: list[Any] = []
-        given: list[tuple[int, torch.Tensor]] = []
+        given: list[BoundTensor] = []
         for (name, parameter), value in zip(self.params, args, strict=True):
             parameter.pack(name, value, block, given)
-        places = {tensor.device for _, tensor in given}
-        if len(places) > 1:
-            raise TensorError(f"{self.name}: its tensors are on {' and '.join(sorted(map(str, places)))}; move them.")
-        place = next(iter(places)) if places else _default_place(self._device)
+        devices = self._program.devices
+        place = devices.place(self.name, given) if given else None
         key = self._key.pack(*block)
         log = self._logs.get(key)
         if log is None:
@@ -101,8 +93,8 @@ class HostFunction:
                 self._logs[key] = log
                 while len(self._logs) > _KEPT:
                     self._logs.popitem(last=False)
-        tensors = {handle: tensor for handle, (_, tensor) in enumerate(given, 1)}
-        replay(log, self._device, place, tensors)
+        tensors = {handle: tensor for handle, (_, tensor, _) in enumerate(given, 1)}
+        replay(log, place, devices.home(given), tensors)
         return None if self.result is None else self.result.value(iter(log.result), tensors)
 
     def __repr__(self) -> str:
@@ -110,16 +102,13 @@ class HostFunction:
 
     def _written(self, block: list[Any], tensors: int) -> Log:
         """Run the function itself, and return what it has written down."""
-        device = host_device(self._device)
+        device = self._program.devices.host()
         with self._lock:
-            loaded = self._loaded or self._load(device)
-            self._loaded = loaded
+            kernel = self._loaded = self._loaded or self._load(device)
         room = _ROOM
         while True:
             buffer = device.alloc(4 * room)
-            device.launch(
-                loaded.kernel, (1, 1, 1), loaded.pack.pack(buffer.address, room, tensors, *block), (buffer,)
-            )
+            device.launch(kernel, (1, 1, 1), self._pack.pack(buffer.address, room, tensors, *block), (buffer,))
             head = np.empty(1, np.uint32)
             device.download(buffer, buffer.address, head)
             if head[0] <= room:
@@ -128,7 +117,7 @@ class HostFunction:
                 return read_log(self.name, words.tobytes(), self._kernels, self.result)
             room = int(head[0])
 
-    def _load(self, device: Device) -> Loaded:
+    def _load(self, device: Device) -> Kernel:
         text = self._program.text
         kernels = [(code.sig.name, [parameter for _, parameter in code.params]) for code in self._kernels]
         target = device.backend.target
@@ -136,17 +125,8 @@ class HostFunction:
             text.path, text.text, self._program.defines, self.name, [p for _, p in self.params], self.result,
             kernels, target,
         )  # fmt: skip
-        pack = struct.Struct(written.format)
         title = f"{self.name} of {text.name}"
-        info = KernelInfo(
-            "_spy_run" if target.entry == "range" else "_spy_kernel", (1, 1, 1), pack.size, (True,), title=title
-        )
+        entry = "_spy_run" if target.entry == "range" else "_spy_kernel"
+        info = KernelInfo(entry, (1, 1, 1), self._pack.size, (True,), title=title)
         source = self._program.source_on(device)
-        return Loaded(device.kernels.get(source, written.text, title, info, written.layout), pack)
-
-
-def _default_place(device: Device | None) -> torch.device:
-    """Where tensors are allocated by a function that takes none."""
-    if device is None:
-        return torch.device("cuda") if torch.cuda.is_available() else torch.device("cpu")
-    return torch.device("cuda", device.index) if device.name == "cuda" else torch.device("cpu")
+        return device.kernels.get(source, written.text, title, info, written.layout)

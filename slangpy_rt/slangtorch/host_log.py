@@ -9,11 +9,10 @@ from typing import Any, NamedTuple
 import torch
 
 from slangpy_rt.core.errors import UnsupportedError
-from slangpy_rt.device import Device
-from slangpy_rt.slangtorch.bound_kernel import BoundKernel
-from slangpy_rt.slangtorch.errors import TensorError
+from slangpy_rt.slangtorch.devices import Place
+from slangpy_rt.slangtorch.errors import LaunchError, TensorError
 from slangpy_rt.slangtorch.host_text import ALLOC, ELSEWHERE, FILL, LAUNCH, RESULT, SYNC, TOO_MANY
-from slangpy_rt.slangtorch.kernel_code import KernelCode
+from slangpy_rt.slangtorch.kernel_code import MAX_GRID, KernelCode, Triple
 from slangpy_rt.slangtorch.parameter import Parameter
 
 # By the numbers of _spy_element in shaders/torch_host.slang.
@@ -40,13 +39,13 @@ class Fill(NamedTuple):
 
 
 class Launch(NamedTuple):
-    """A kernel is launched; in its numbers the addresses of tensors are their handles, 0 for none."""
+    """A kernel is launched; ``addresses`` has the places of its values that are addresses, and tensors' handles."""
 
     code: KernelCode
-    grid: tuple[int, int, int]
-    block: tuple[int, int, int]
-    numbers: tuple[Any, ...]
-    addresses: tuple[int, ...]
+    grid: Triple
+    block: Triple
+    values: tuple[Any, ...]
+    addresses: tuple[tuple[int, int], ...]
 
 
 class Sync(NamedTuple):
@@ -101,27 +100,29 @@ def read_log(where: str, words: bytes, kernels: Sequence[KernelCode], result: Pa
             raise TensorError(f"{where}: it allocates a tensor of vectors with five sizes; it may have four.")
         elif operation == RESULT:
             assert result is not None
-            returned = take(_form(result))
+            returned = take("".join(result.codes))
         else:
             code = kernels[operation - LAUNCH]
             grid, block = take("3I"), take("3I")
-            numbers: list[Any] = []
+            values: list[Any] = []
             addresses: list[int] = []
             for _, parameter in code.params:
-                addresses += [len(numbers) + place for place in parameter.addresses]
-                numbers += take(_form(parameter))
-            steps.append(Launch(code, grid, block, tuple(numbers), tuple(addresses)))
+                addresses += [len(values) + place for place in parameter.addresses]
+                values += take("".join(parameter.codes))
+            _check_sizes(where, code, block, grid)
+            handles = tuple((place, values[place]) for place in addresses if values[place])
+            steps.append(Launch(code, grid, block, tuple(values), handles))
     return Log(tuple(steps), returned)
 
 
-def replay(log: Log, device: Device | None, place: torch.device, tensors: dict[int, torch.Tensor]) -> None:
+def replay(log: Log, place: Place | None, home: torch.device, tensors: dict[int, torch.Tensor]) -> None:
     """Do what a log says; ``tensors`` has those of the arguments by handle, and gets those that are allocated.
 
     Parameters
     ----------
-    device : Device or None
-        Where kernels run; None for the device on which their tensors lie.
-    place : torch.device
+    place : Place or None
+        Where kernels run: all tensors lie in one place. None if the arguments have no tensors.
+    home : torch.device
         Where tensors are allocated.
 
     Raises
@@ -131,21 +132,25 @@ def replay(log: Log, device: Device | None, place: torch.device, tensors: dict[i
     """
     for step in log.steps:
         if isinstance(step, Launch):
-            numbers = list(step.numbers)
-            given = [(at, tensors[numbers[at]]) for at in step.addresses if numbers[at]]
-            bound = BoundKernel(step.code, device, numbers, given)
-            bound.launchRaw(step.block, step.grid)
+            code, grid, block, values, addresses = step
+            if 0 in grid:
+                continue
+            given = [(at, tensors[handle], ()) for at, handle in addresses]
+            place = place or code.program.devices.place(code.name, given)
+            code.launch(place, block, grid, list(values), given)
         elif isinstance(step, Alloc):
-            tensors[step.handle] = torch.empty(step.shape, dtype=step.dtype, device=place)
+            tensors[step.handle] = torch.empty(step.shape, dtype=step.dtype, device=home)
         elif isinstance(step, Fill):
             filled = tensors[step.handle].detach()
             if len(step.values) == 1:
                 filled.fill_(step.values[0])
             else:
                 filled.copy_(torch.tensor(step.values, dtype=filled.dtype))
-        elif place.type == "cuda":
-            torch.cuda.current_stream(place).synchronize()
+        elif home.type == "cuda":
+            torch.cuda.current_stream(home).synchronize()
 
 
-def _form(parameter: Parameter) -> str:
-    return "".join(f"{m.repeat or ''}{m.code}" for m in parameter.members)
+def _check_sizes(where: str, code: KernelCode, block: Triple, grid: Triple) -> None:
+    """Refuse sizes that no device runs."""
+    if 0 in block or max(*block, *grid) > MAX_GRID:
+        raise LaunchError(f"{where}: it launches {code} with blockSize {block} and gridSize {grid}.")

@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from slangpy_rt.core.target import Target
-from slangpy_rt.slangtorch.kernel_text import Defines, KernelText, block_format, block_struct, layout, module_text
+from slangpy_rt.slangtorch.kernel_text import Defines, KernelText, block_struct, layout, module_text
 from slangpy_rt.slangtorch.parameter import Member, Parameter
 
-# The log's address, its room in words, and how many tensors the arguments are.
+# The log's address, its room in words, and how many tensors the arguments are; then the arguments.
+HEAD_CODES = "QII"
 _LOG = (Member("uint64_t", 0, "Q"), Member("uint", 0, "I"), Member("uint", 0, "I"))
 ALLOC, FILL, SYNC, RESULT, ELSEWHERE, TOO_MANY, LAUNCH = 1, 2, 3, 4, 5, 6, 16
 _ENTRIES = {
@@ -68,7 +69,7 @@ def host_text(
     # ``#`` of a macro's argument: a kernel is named there, and each has a struct of its own.
     macro = "#define __dispatch_kernel(_spy_k, _spy_g, _spy_b) _spy_Launch_##_spy_k(_spy_g, _spy_b)\n"
     text = module_text(path, source, defines, target.constants, macro) + launches + block_struct(members, names)
-    return KernelText(f"{text}\n{_ENTRIES[entry]}\n{{\n{body}}}\n", block_format(members), layout(members, names))
+    return KernelText(f"{text}\n{_ENTRIES[entry]}\n{{\n{body}}}\n", layout(members, names))
 
 
 def _launch(number: int, name: str, params: Sequence[Parameter]) -> str:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 from slangpy_rt.core.types import FunctionSig
 from slangpy_rt.device import Device
 from slangpy_rt.slangtorch.bound_kernel import BoundKernel
-from slangpy_rt.slangtorch.kernel_code import KernelCode
+from slangpy_rt.slangtorch.kernel_code import KernelCode, Triple
+from slangpy_rt.slangtorch.kernel_function import KernelFunction, Like
+from slangpy_rt.slangtorch.parameter import BoundTensor
 from slangpy_rt.slangtorch.program import Program
 
 
@@ -22,8 +26,6 @@ class TorchKernel:
         The module.
     sig : FunctionSig
         The function.
-    device : Device or None
-        Where it runs; None for the device on which the tensors of each call lie.
     derivative : str
         ``"forward"``, ``"backward"`` or empty.
 
@@ -35,14 +37,12 @@ class TorchKernel:
         What is compiled.
     """
 
-    def __init__(self, program: Program, sig: FunctionSig, device: Device | None, derivative: str = "") -> None:
+    def __init__(self, program: Program, sig: FunctionSig, derivative: str = "") -> None:
         self.name = sig.name
         self.code = KernelCode(program, sig, derivative)
-        self._device = device
-        self._names = [name for name, _ in self.code.params]
-        self._derivatives: dict[str, TorchKernel] = {}
+        self._names = dict(self.code.params).keys()
 
-    @property
+    @cached_property
     def fwd(self) -> TorchKernel:
         """Its forward derivative: pairs are values with their tangents.
 
@@ -53,7 +53,7 @@ class TorchKernel:
         """
         return self._derived("forward")
 
-    @property
+    @cached_property
     def bwd(self) -> TorchKernel:
         """Its backward derivative: pairs are values with their gradients. Those of what it stores are zero after it.
 
@@ -76,21 +76,67 @@ class TorchKernel:
         TensorError
             If a tensor's dtype or memory is not what its parameter needs, or tensors lie on several devices.
         """
-        names = self._names
-        if args:
-            raise ValueError(f"{self.code}: arguments come by name: {', '.join(names) or 'none'}.")
-        if len(named) != len(names) or any(name not in named for name in names):
-            missing = [name for name in names if name not in named]
-            unknown = [name for name in named if name not in names]
-            wrong = [
-                f"{what} {', '.join(found)}" for what, found in (("missing", missing), ("unknown", unknown)) if found
-            ]
-            raise ValueError(f"{self.code}: {'; '.join(wrong)}; its arguments are {', '.join(names) or 'none'}.")
-        block: list[Any] = []
-        tensors: list[tuple[int, Any]] = []
+        if args or named.keys() != self._names:
+            raise self._misnamed(args, named)
+        values: list[Any] = []
+        tensors: list[BoundTensor] = []
         for name, parameter in self.code.params:
-            parameter.pack(name, named[name], block, tensors)
-        return BoundKernel(self.code, self._device, block, tensors)
+            parameter.pack(name, named[name], values, tensors)
+        return BoundKernel(self.code, values, tensors)
+
+    @property
+    def differentiable(self) -> bool:
+        """Whether it has derivatives."""
+        return self.code.sig.differentiable and not self.code.derivative
+
+    def function(
+        self,
+        outputs: Mapping[str, Like],
+        threads: Callable[[Mapping[str, Any]], Any] | Sequence[int],
+        block: tuple[int, int, int] | None = None,
+        consume: bool = False,
+    ) -> KernelFunction:
+        """Make a function of the inputs whose results are the tensors that the kernel writes.
+
+        PyTorch differentiates it by the kernel's backward derivative.
+
+        Parameters
+        ----------
+        outputs : mapping of str to (str or callable)
+            The parameters that the kernel writes: for each the name of an input whose shape and dtype it has, or a
+            function that returns (shape, dtype) of the mapping of all inputs. They begin as zeros.
+        threads : callable, or sequence of int
+            How many threads run, up to three numbers, x first; or a function that returns them of the mapping of all
+            arguments, results included.
+        block : tuple of int, optional
+            Threads of a group; chosen for the device otherwise.
+        consume : bool
+            Whether the backward derivative, which leaves zeros in the gradients of the results, may have PyTorch's
+            own and no copies.
+
+        Raises
+        ------
+        ValueError
+            If the kernel has no such parameters, or an argument is of another kind.
+        UnsupportedError
+            If a parameter keeps gradients in a struct of the module's.
+
+        Examples
+        --------
+        >>> square = m.square.function(outputs={"output": "input"}, threads=lambda a: a["input"].shape)
+        >>> y = square(x)
+        """
+        return KernelFunction(self, outputs, threads, block, consume)
+
+    def launch(self, given: Mapping[str, Any], block: Triple, grid: Triple) -> None:
+        """Launch it once with all arguments, in ``grid`` groups of ``block`` threads."""
+        values: list[Any] = []
+        tensors: list[BoundTensor] = []
+        code = self.code
+        for name, parameter in code.params:
+            parameter.pack(name, given[name], values, tensors)
+        if 0 not in grid:
+            code.launch(code.program.devices.place(code.name, tensors), block, grid, values, tensors)
 
     def __repr__(self) -> str:
         declared = str(self.code.sig).replace("_spy_", "")
@@ -100,12 +146,18 @@ class TorchKernel:
         """The Slang text that a device would compile for thread groups of this size."""
         return self.code.text(device, blockSize).text
 
+    def _misnamed(self, args: tuple[Any, ...], named: dict[str, Any]) -> ValueError:
+        listed = ", ".join(self._names) or "none"
+        if args:
+            return ValueError(f"{self.code}: arguments come by name: {listed}.")
+        missing = [name for name in self._names if name not in named]
+        unknown = [name for name in named if name not in self._names]
+        wrong = [
+            f"{what} {', '.join(found)}" for what, found in (("missing", missing), ("unknown", unknown)) if found
+        ]
+        return ValueError(f"{self.code}: {'; '.join(wrong)}; its arguments are {listed}.")
+
     def _derived(self, derivative: str) -> TorchKernel:
-        code = self.code
-        if code.derivative or not code.sig.differentiable:
-            raise ValueError(f"{code}: it has no {derivative} derivative; mark the function [Differentiable].")
-        found = self._derivatives.get(derivative)
-        if found is None:
-            made = TorchKernel(code.program, code.sig, self._device, derivative)
-            found = self._derivatives.setdefault(derivative, made)
-        return found
+        if not self.differentiable:
+            raise ValueError(f"{self.code}: it has no {derivative} derivative; mark the function [Differentiable].")
+        return TorchKernel(self.code.program, self.code.sig, derivative)

@@ -4,27 +4,50 @@ from __future__ import annotations
 
 import struct
 import threading
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
-from slangpy_rt.backends.base import Kernel
+from slangpy_rt.backends.base import Dispatch, Kernel
 from slangpy_rt.core.errors import CompileError, UnsupportedError
 from slangpy_rt.core.target import KernelInfo
 from slangpy_rt.core.types import FunctionSig
 from slangpy_rt.device import Device
-from slangpy_rt.slangtorch.kernel_text import KernelText, kernel_text
-from slangpy_rt.slangtorch.parameter import Parameter
+from slangpy_rt.runtime.foreign_stream import foreign_stream
+from slangpy_rt.slangtorch.copies import Copies
+from slangpy_rt.slangtorch.devices import Place
+from slangpy_rt.slangtorch.errors import LaunchError
+from slangpy_rt.slangtorch.kernel_text import KernelText, argument_format, kernel_text
+from slangpy_rt.slangtorch.parameter import BoundTensor, Parameter
 from slangpy_rt.slangtorch.parameters import parameter_of
 from slangpy_rt.slangtorch.program import Program
 
 _ENDINGS = {"": "", "forward": ".fwd", "backward": ".bwd"}
+_MAX_THREADS = 1024
+_MAX_DEPTH = 64
+MAX_GRID = 2**31 - 1
+_MAX_RANGE = 2**62
+# Launches of other sizes that are remembered.
+_KEPT = 1024
 Triple = tuple[int, int, int]
 
 
-class Loaded(NamedTuple):
-    """A kernel that a device has loaded, and what packs its argument block."""
+class Plan(NamedTuple):
+    """What starts a kernel in a number of thread groups of a size.
+
+    Attributes
+    ----------
+    pack : callable
+        Makes the argument block of the values of ``head`` and the arguments.
+    groups : tuple of int
+        What the backend launches.
+    head : tuple of int
+        For a kernel that runs ranges: the grid and the size of its groups.
+    """
 
     kernel: Kernel
-    pack: struct.Struct
+    pack: Callable[..., bytes]
+    groups: Triple
+    head: tuple[int, ...]
 
 
 class KernelCode:
@@ -41,6 +64,8 @@ class KernelCode:
 
     Attributes
     ----------
+    name : str
+        The function's, with ``.fwd`` or ``.bwd`` behind it.
     params : tuple of (str, Parameter)
         What it takes.
 
@@ -52,25 +77,77 @@ class KernelCode:
 
     def __init__(self, program: Program, sig: FunctionSig, derivative: str = "") -> None:
         self.program, self.sig, self.derivative = program, sig, derivative
+        self.name = f"{sig.name}{_ENDINGS[derivative]}"
         self.params: tuple[tuple[str, Parameter], ...] = tuple(
             (p.name, parameter_of(f"{sig.name}: parameter '{p.name}'", p.type)) for p in sig.params
         )
-        self._loaded: dict[tuple[Device, Triple, int], Loaded] = {}
+        self._loaded: dict[tuple[Device, Triple, int], Kernel] = {}
+        self._plans: dict[tuple[Device, bool, Triple, Triple], Plan] = {}
         self._lock = threading.Lock()
 
     def __str__(self) -> str:
-        return f"{self.sig.name}{_ENDINGS[self.derivative]}"
+        return self.name
 
     def text(self, device: Device, group: Triple) -> KernelText:
-        """Write what a device compiles for thread groups of a size."""
+        """Write what a device compiles for thread groups of a size; one text for all where that says so."""
+        free = "free_group_size" in device.caps.features
         params = [(param, parameter) for param, (_, parameter) in zip(self.sig.params, self.params, strict=True)]
         text = self.program.text
         return kernel_text(
             text.path, text.text, self.program.defines, self.sig.name, params, self.derivative,
-            device.backend.target, group,
+            device.backend.target, None if free else group, self.program.prelude,
         )  # fmt: skip
 
-    def load(self, device: Device, group: Triple, buffers: int) -> Loaded:
+    def launch(
+        self, place: Place, group: Triple, grid: Triple, values: list[Any], tensors: Sequence[BoundTensor]
+    ) -> None:
+        """Launch the kernel.
+
+        Parameters
+        ----------
+        place : Place
+            Where.
+        group, grid : tuple of int
+            Threads of a group, and groups, in x, y and z.
+        values : list
+            Those of the argument block; addresses of tensors are set here.
+        tensors : sequence of BoundTensor
+            The tensors.
+
+        Raises
+        ------
+        LaunchError
+            If it is more than the device runs.
+        CompileError, UnsupportedError
+            If the device's compiler refuses it.
+        """
+        device, straight, stream = place
+        plan = self._plans.get((device, straight, group, grid)) or self._plan(device, straight, group, grid)
+        if device.closed:
+            device.check_open()
+        if not straight:
+            # Another thread may launch it too, with copies of its own.
+            values = list(values)
+            copies = Copies(device, tensors, values)
+            device.launch(plan.kernel, plan.groups, plan.pack(*plan.head, *values), (copies.buffer,))
+            copies.bring_back()
+            return
+        for at, tensor, _ in tensors:
+            values[at] = tensor.data_ptr()
+        launch = device.launch if stream is None else foreign_stream(device, stream(None)).direct
+        launch(plan.kernel, plan.groups, plan.pack(*plan.head, *values), ())
+
+    def dispatch(
+        self, device: Device, group: Triple, grid: Triple, values: list[Any], tensors: Sequence[BoundTensor]
+    ) -> Dispatch:
+        """Return a launch that is made later, on a device that works in the tensors' own memory."""
+        # What touches memory of other libraries waits for what touched such memory before.
+        plan = self._plan(device, False, group, grid)
+        for at, tensor, _ in tensors:
+            values[at] = tensor.data_ptr()
+        return Dispatch(plan.kernel, plan.groups, plan.pack(*plan.head, *values), (device.placeholder,))
+
+    def load(self, device: Device, group: Triple, buffers: int = 0) -> Kernel:
         """Return the kernel as a device runs it; what was loaded before is kept.
 
         Parameters
@@ -85,8 +162,7 @@ class KernelCode:
         CompileError, UnsupportedError
             If the device's compiler refuses it.
         """
-        ranged = device.backend.target.entry == "range"
-        key = (device, (1, 1, 1) if ranged else group, buffers)
+        key = (device, (1, 1, 1) if device.backend.target.entry == "range" else group, buffers)
         found = self._loaded.get(key)
         if found is None:
             with self._lock:
@@ -94,20 +170,44 @@ class KernelCode:
                 self._loaded[key] = found
         return found
 
-    def _load(self, device: Device, group: Triple, buffers: int) -> Loaded:
+    def _plan(self, device: Device, straight: bool, group: Triple, grid: Triple) -> Plan:
+        ranged = device.backend.target.entry == "range"
+        threads = group[0] * group[1] * group[2]
+        if threads > _MAX_THREADS or group[2] > _MAX_DEPTH:
+            raise LaunchError(
+                f"{self}: blockSize {group} has {threads} threads; at most {_MAX_THREADS}, {_MAX_DEPTH} in z."
+            )
+        limits = (MAX_GRID,) * 3 if ranged else device.caps.max_groups
+        if any(n > most for n, most in zip(grid, limits, strict=True)):
+            raise LaunchError(f"{self}: gridSize {grid}; {device!r} runs at most {limits}.")
+        total = grid[0] * grid[1] * grid[2] * threads
+        if ranged and total > _MAX_RANGE:
+            raise LaunchError(f"{self}: gridSize {grid} of blockSize {group} is more than 2^62 threads.")
+        kernel = self.load(device, group, 0 if straight else 1)
+        # Slang's ranges have no groups: each thread finds out where it is.
+        head = (*grid, *group) if ranged else ()
+        pack = struct.Struct(argument_format(device.backend.target, [p for _, p in self.params])).pack
+        plan = Plan(kernel, pack, (total, 1, 1) if ranged else grid, head)
+        if len(self._plans) >= _KEPT:
+            self._plans.clear()
+        self._plans[device, straight, group, grid] = plan
+        return plan
+
+    def _load(self, device: Device, group: Triple, buffers: int) -> Kernel:
         if device.deterministic and self.derivative == "backward":
             raise UnsupportedError(
                 f"{self}: its gradients are added in no certain order, and {device!r} is deterministic; use another."
             )
+        target = device.backend.target
         text = self.text(device, group)
-        pack = struct.Struct(text.format)
-        entry = "_spy_run" if device.backend.target.entry == "range" else "_spy_kernel"
+        entry = "_spy_run" if target.entry == "range" else "_spy_kernel"
         title = f"{self} of {self.program.text.name}"
-        info = KernelInfo(entry, group, pack.size, (True,) * buffers, title=title)
+        size = struct.calcsize(argument_format(target, [p for _, p in self.params]))
+        info = KernelInfo(entry, group, size, (True,) * buffers, title=title)
         source = self.program.source_on(device)
-        if device.backend.target.program and source.changed():
+        if target.program and source.changed():
             raise CompileError(
                 f"{title}: a file of the module changed since it was loaded, and {device!r} would compile the new "
                 "one; load the module again."
             )
-        return Loaded(device.kernels.get(source, text.text, title, info, text.layout), pack)
+        return device.kernels.get(source, text.text, title, info, text.layout)

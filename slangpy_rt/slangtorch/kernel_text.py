@@ -36,22 +36,14 @@ _BLOCKS = {
 }
 # Of a range: its grid and its thread groups.
 _GEOMETRY = (Member("uint", 3, "I"), Member("uint", 3, "I"))
+_MAX_THREADS = 1024
 _SIZES = {"i": 4, "I": 4, "f": 4, "q": 8, "Q": 8, "d": 8}
 
 
 class KernelText(NamedTuple):
-    """A kernel's text, and how its argument block is packed.
-
-    Attributes
-    ----------
-    format : str
-        What ``struct`` calls the block, in native alignment.
-    layout : tuple of LayoutField
-        Where its members have to lie.
-    """
+    """A kernel's text, and where the members of its argument block have to lie."""
 
     text: str
-    format: str
     layout: tuple[LayoutField, ...]
 
 
@@ -63,7 +55,8 @@ def kernel_text(
     params: Sequence[tuple[Param, Parameter]],
     derivative: str,
     target: Target,
-    group: tuple[int, int, int],
+    group: tuple[int, int, int] | None,
+    prelude: str = "",
 ) -> KernelText:
     """Write the kernel that runs a function once a thread.
 
@@ -81,8 +74,10 @@ def kernel_text(
         ``"forward"``, ``"backward"`` or empty.
     target : Target
         What it is for.
-    group : tuple of int
-        Threads of a group; for a range they are in the block.
+    group : tuple of int or None
+        Threads of a group; None for groups of any size. For a range they are in the block.
+    prelude : str
+        What begins the kernel's CUDA text.
     """
     entry = target.entry
     members = [*(_GEOMETRY if entry == "range" else ()), *(m for _, p in params for m in p.members)]
@@ -103,19 +98,37 @@ def kernel_text(
             arguments[k] = f"_spy_p{k}"
     called = {"": function, "forward": f"fwd_diff({function})", "backward": f"bwd_diff({function})"}[derivative]
     run = f"{pairs}    {called}({', '.join(arguments)});\n"
-    body = _range(declared + made, run) if entry == "range" else _threads(declared + made, run, entry, group)
+    if prelude:
+        quoted = prelude.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+        made += (
+            "    __target_switch\n    {\n    case cuda:\n"
+            f'        __requirePrelude("{quoted}");\n        break;\n    default:\n        break;\n    }}\n'
+        )
+    body = (
+        _range(declared + made, run)
+        if entry == "range"
+        else _threads(declared + made, run, _BLOCKS[entry] if members else ("", ""), group)
+    )
     constants = target.constants + (target.backward_constants if derivative == "backward" else ())
     text = f"{module_text(path, source, defines, constants)}{block_struct(members, names)}\n{body}"
-    return KernelText(text, block_format(members), layout(members, names))
+    return KernelText(text, layout(members, names))
 
 
-def _threads(arguments: str, run: str, entry: str, group: tuple[int, int, int]) -> str:
-    parameter, fetch = _BLOCKS[entry]
+def _threads(arguments: str, run: str, block: tuple[str, str], group: tuple[int, int, int] | None) -> str:
+    parameter, fetch = block
+    if group is None:
+        # The device's own ids are asked for there.
+        return (
+            f'[shader("compute")]\n[numthreads({_MAX_THREADS}, 1, 1)]\nvoid _spy_kernel({parameter})\n{{\n'
+            f"{fetch}{arguments}{run}}}\n"
+        )
+    ids = ", ".join(filter(None, ("uint3 _spy_local : SV_GroupThreadID", "uint3 _spy_group : SV_GroupID", parameter)))
+    sizes = ", ".join(map(str, group))
     return (
-        f'[shader("compute")]\n[numthreads({", ".join(map(str, group))})]\n'
-        f"void _spy_kernel(uint3 _spy_local : SV_GroupThreadID, uint3 _spy_group : SV_GroupID, {parameter})\n{{\n"
+        f'[shader("compute")]\n[numthreads({sizes})]\n'
+        f"void _spy_kernel({ids})\n{{\n"
         f"{fetch}    _spy_threadIdx = _spy_local;\n    _spy_blockIdx = _spy_group;\n"
-        f"    _spy_blockDim = uint3({', '.join(map(str, group))});\n{arguments}{run}}}\n"
+        f"    _spy_blockDim = uint3({sizes});\n{arguments}{run}}}\n"
     )
 
 
@@ -157,9 +170,10 @@ def block_struct(members: Sequence[Member], names: Sequence[str]) -> str:
     return f"struct _spy_Call\n{{\n{block}}}\n" if members else ""
 
 
-def block_format(members: Sequence[Member]) -> str:
-    """Return what ``struct`` calls the argument block."""
-    return "@" + "".join(f"{m.repeat or ''}{m.code}" for m in members)
+def argument_format(target: Target, params: Sequence[Parameter]) -> str:
+    """Return what ``struct`` calls a kernel's argument block, in native alignment."""
+    geometry = "6I" if target.entry == "range" else ""
+    return f"@{geometry}{''.join(code for p in params for code in p.codes)}"
 
 
 def _declared(member: Member, name: str) -> str:

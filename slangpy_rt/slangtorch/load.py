@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import re
+import sys
 import threading
+import time
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from slangpy_rt.calls.module import macro_text
 from slangpy_rt.core.checks import flag, paths, table
 from slangpy_rt.core.checks import path as checked_path
 from slangpy_rt.core.errors import BindError, UnsupportedError
+from slangpy_rt.core.log import milliseconds
 from slangpy_rt.core.wording import in_words
 from slangpy_rt.device import Device
 from slangpy_rt.slang.files import read_source
+from slangpy_rt.slangtorch.devices import Devices, named_device
 from slangpy_rt.slangtorch.module import SlangTorchModule
-from slangpy_rt.slangtorch.places import default_device
 from slangpy_rt.slangtorch.program import Program, Text
 
 _WHERE = "slangtorch.loadModule"
@@ -54,10 +56,16 @@ def loadModule(
     device : Device or str, optional
         Where its kernels run: None for the device on which the tensors of each call lie, ``"vulkan"`` or another type
         of ``Device``, or one that is open.
-    skipSlang, verbose, skipNinjaCheck, slangGenLineInfo, cudaFastMath, cudaGenLineInfo
+    verbose : bool
+        Whether to print on stderr what was loaded, and how long it took.
+    cudaFastMath : bool
+        Whether NVRTC compiles with ``--use_fast_math``, as by default in slang-torch; other devices do not know it.
+    extraCudaFlags : sequence of str
+        Options of NVRTC. Those of nvcc alone, such as ``-Xcompiler``, are dropped with a warning.
+    skipSlang, skipNinjaCheck, slangGenLineInfo, cudaGenLineInfo
         As of slang-torch. Nothing here depends on them: kernels come from the cache where their text has not changed.
-    extraSlangFlags, extraCudaFlags
-        Empty: flags of compilers are not passed on.
+    extraSlangFlags
+        Empty: flags are not passed to Slang.
 
     Returns
     -------
@@ -73,35 +81,35 @@ def loadModule(
     UnsupportedError
         If there are flags, or no such device.
     """
+    started = time.perf_counter()
     path = checked_path(_WHERE, "fileName", fileName)
-    given_flags = {"verbose": verbose, "skipNinjaCheck": skipNinjaCheck, "slangGenLineInfo": slangGenLineInfo}
-    given_flags |= {
-        "cudaFastMath": cudaFastMath,
-        "cudaGenLineInfo": cudaGenLineInfo,
-        "skipSlang": skipSlang is not None and skipSlang,
-    }
-    for name, value in given_flags.items():
+    flags = {"verbose": verbose, "skipNinjaCheck": skipNinjaCheck, "slangGenLineInfo": slangGenLineInfo}
+    flags |= {"cudaFastMath": cudaFastMath, "cudaGenLineInfo": cudaGenLineInfo}
+    for name, value in {**flags, "skipSlang": skipSlang is not None and skipSlang}.items():
         flag(_WHERE, name, value)
-    for name, flags in (("extraSlangFlags", extraSlangFlags), ("extraCudaFlags", extraCudaFlags)):
-        if not isinstance(flags, (list, tuple)):
-            raise BindError(f"{_WHERE}: {name} is {in_words(flags)}; an empty list was expected.")
-        if flags:
-            raise UnsupportedError(f"{_WHERE}: {name} is {in_words(flags)}; flags are not passed on, leave them out.")
+    if skipSlang is not None:
+        warnings.warn(f"{_WHERE}: skipSlang has no effect; unchanged files are not compiled again.", stacklevel=2)
+    if _texts("extraSlangFlags", extraSlangFlags):
+        raise UnsupportedError(
+            f"{_WHERE}: extraSlangFlags is {in_words(extraSlangFlags)}; Slang gets no flags here, leave them out."
+        )
+    options = _nvrtc_options(cudaFastMath, _texts("extraCudaFlags", extraCudaFlags))
     folders = tuple(str(folder.absolute()) for folder in paths(_WHERE, "includePaths", includePaths))
     macros = tuple(
         sorted((name, macro_text(_WHERE, name, value)) for name, value in table(_WHERE, "defines", defines).items())
     )
     given = _device(device)
-    first = given or default_device(torch.cuda.current_device() if torch.cuda.is_available() else -1)
-    key = (str(path.absolute()), folders, macros, first, given is None)
+    devices = Devices(given)
+    first = devices.first()
+    key = (str(path.absolute()), folders, macros, options, first, given is None)
     with _lock:
         known = _loaded.get(key)
         if known is None or first.closed or known[0].changed():
             found, source, places = read_source(_WHERE, path, folders)
-            program = Program(Text(Path(found).stem, found, source, places, folders, macros), first)
-            known = _loaded[key] = program, SlangTorchModule(program, given)
-    if skipSlang is not None:
-        warnings.warn(f"{_WHERE}: skipSlang has no effect; unchanged files are not compiled again.", stacklevel=2)
+            program = Program(Text(Path(found).stem, found, source, places, folders, macros, options), devices, first)
+            known = _loaded[key] = program, SlangTorchModule(program)
+    if verbose:
+        print(f"slangtorch: {path} loaded in {milliseconds(started)}", file=sys.stderr)
     return known[1]
 
 
@@ -129,16 +137,33 @@ def _device(device: Device | str | None) -> Device | None:
         return device
     if not isinstance(device, str):
         raise BindError(f"{_WHERE}: device is {in_words(device)}; a Device, its type as text, or None was expected.")
-    if device == "cpu":
-        return default_device(-1)
-    return _opened(device)
+    return named_device(device)
 
 
-_devices: dict[str, Device] = {}
+def _texts(name: str, given: Any) -> tuple[str, ...]:
+    if not isinstance(given, (list, tuple)) or not all(isinstance(text, str) and "\n" not in text for text in given):
+        raise BindError(f"{_WHERE}: {name} is {in_words(given)}; a list of texts of one line was expected.")
+    return tuple(given)
 
 
-def _opened(kind: str) -> Device:
-    found = _devices.get(kind)
-    if found is None or found.closed:
-        found = _devices[kind] = Device(kind)
-    return found
+# Options of nvcc that NVRTC does not have, or that the device decides.
+_OF_NVCC = re.compile(
+    r"-O\d*$|-?-(gencode|arch|gpu-architecture|generate-code|code|expt-|Xcompiler|compiler-options)"
+)
+
+
+def _nvrtc_options(fast: bool, given: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the options of NVRTC; those that nvcc alone has are dropped with a warning."""
+    kept, dropped, waiting = ["--use_fast_math"] if fast else [], [], list(given)
+    while waiting:
+        option = waiting.pop(0)
+        if not _OF_NVCC.match(option):
+            kept.append(option)
+            continue
+        dropped.append(option)
+        # "-Xcompiler -fPIC" are two texts, "-arch=sm_90" is one.
+        if waiting and "=" not in option and not option.startswith(("-O", "--expt-", "-expt-")):
+            dropped.append(waiting.pop(0))
+    if dropped:
+        warnings.warn(f"{_WHERE}: extraCudaFlags: {' '.join(dropped)} is of nvcc alone, and dropped.", stacklevel=3)
+    return tuple(kept)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from slangpy_rt.calls.module import Module
 from slangpy_rt.core.errors import UnsupportedError
-from slangpy_rt.device import Device
+from slangpy_rt.slangtorch.bound_kernel import checked_sizes
 from slangpy_rt.slangtorch.diff_pair import DiffTensorView
 from slangpy_rt.slangtorch.host_function import HostFunction
 from slangpy_rt.slangtorch.kernel import TorchKernel
@@ -29,42 +30,75 @@ class SlangTorchModule:
 
     DiffTensorView = DiffTensorView
 
-    def __init__(self, program: Program, device: Device | None) -> None:
-        self._program = program
+    def __init__(self, program: Program) -> None:
         functions = program.source.info.functions
         launched = [sig for sig in functions if "_spy_CudaKernel" in sig.attributes]
-        kernels = [TorchKernel(program, sig, device) for sig in launched if "_spy_AutoPyBindCUDA" in sig.attributes]
+        kernels = [TorchKernel(program, sig) for sig in launched if "_spy_AutoPyBindCUDA" in sig.attributes]
         _refuse_overloads(program, [sig.name for sig in functions if _MARKS & set(sig.attributes)])
         hosts = [sig for sig in functions if "_spy_TorchEntryPoint" in sig.attributes]
         codes = [KernelCode(program, sig) for sig in launched] if hosts else []
-        entries = [HostFunction(program, sig, codes, device) for sig in hosts]
+        entries = [HostFunction(program, sig, codes) for sig in hosts]
         parameters = [parameter for kernel in kernels for _, parameter in kernel.code.params]
         parameters += [parameter for entry in entries for _, parameter in entry.params]
         parameters += [entry.result for entry in entries if entry.result is not None]
         structs = [found for parameter in parameters for found in structs_in(parameter)]
-        self._items: dict[str, Any] = {s.name: s.python_type for s in structs}
-        self._items |= {kernel.name: kernel for kernel in kernels} | {entry.name: entry for entry in entries}
+        items: dict[str, Any] = {s.name: s.python_type for s in structs}
+        items |= {kernel.name: kernel for kernel in kernels} | {entry.name: entry for entry in entries}
+        # No name of the file's can begin so.
+        self._spy_program, self._spy_items = program, items
+        self.__dict__.update(items)
+
+    @property
+    def module(self) -> Module:
+        """The same text as a module of slangpy_rt, whose functions are called over whole arrays.
+
+        It is on the device of ``loadModule``, or without one on PyTorch's GPU, or on the CPU.
+        """
+        device = self._spy_program.devices.first()
+        return Module(device, self._spy_program.source_on(device))
+
+    def precompile(self, blockSize: tuple[int, int, int] | None = None) -> None:
+        """Compile all kernels and their derivatives, which else their first launches do.
+
+        Parameters
+        ----------
+        blockSize : tuple of int, optional
+            Threads of a group; a GPU other than CUDA's has a kernel for each size, and needs it.
+
+        Raises
+        ------
+        ValueError
+            If it is none, or the device needs one.
+        CompileError, UnsupportedError
+            If the device's compiler refuses a kernel.
+        """
+        device = self._spy_program.devices.first()
+        free = device.backend.target.entry == "range" or "free_group_size" in device.caps.features
+        if not free and blockSize is None:
+            raise ValueError(f"precompile: {device!r} has a kernel for each size of thread groups; give blockSize.")
+        block = (1, 1, 1) if blockSize is None else checked_sizes("precompile", "blockSize", blockSize, 1)
+        straight = device.caps.dlpack_device != 0
+        for kernel in self._spy_items.values():
+            if isinstance(kernel, TorchKernel):
+                for each in (kernel, kernel.fwd, kernel.bwd) if kernel.differentiable else (kernel,):
+                    each.code.load(device, block, 0 if straight else 1)
 
     def __getattr__(self, name: str) -> Any:
-        items = self.__dict__.get("_items", {})
-        if name in items:
-            return items[name]
-        if name.startswith("__"):
+        if name.startswith("_"):
             raise AttributeError(name)
-        known = {sig.name: sig for sig in self._program.source.info.functions}
+        program, items = self._spy_program, self._spy_items
         hint = ""
-        if name in known:
+        if name in {sig.name for sig in program.source.info.functions}:
             hint = f" The function '{name}' lacks [AutoPyBindCUDA] and [CudaKernel], or [TorchEntryPoint]."
         raise AttributeError(
-            f"module '{self._program.text.name}' has no kernel or struct '{name}'; it has "
+            f"module '{program.text.name}' has no kernel or struct '{name}'; it has "
             f"{', '.join(items) or 'none'}.{hint}"
         )
 
-    def __dir__(self) -> list[str]:
-        return sorted({*super().__dir__(), *self._items})
-
     def __repr__(self) -> str:
-        return f"SlangTorchModule({self._program.text.path!r}: {', '.join(self._items) or 'nothing for Python'})"
+        return (
+            f"SlangTorchModule({self._spy_program.text.path!r}: {', '.join(self._spy_items) or 'nothing for Python'})"
+        )
 
 
 def _refuse_overloads(program: Program, names: list[str]) -> None:

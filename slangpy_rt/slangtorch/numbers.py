@@ -10,7 +10,7 @@ import torch
 
 from slangpy_rt.core.types import SlangType
 from slangpy_rt.core.wording import in_words
-from slangpy_rt.slangtorch.parameter import Member, Parameter
+from slangpy_rt.slangtorch.parameter import BoundTensor, Member, Parameter
 
 # Narrow scalars travel as words: by value their size and alignment differ between targets.
 _STORED = {
@@ -34,6 +34,7 @@ class Numbers(Parameter):
         self.differentiable = kind.scalar in _FLOATS
         stored = _STORED.get(kind.scalar, kind.scalar)
         self.members = (Member(stored, prod(kind.shape) if kind.shape else 0, _CODES[stored]),)
+        self.codes = (_CODES[stored],) * (prod(kind.shape) if kind.shape else 1)
 
     def assign(self, target: str, members: Iterator[str]) -> list[str]:
         name = next(members)
@@ -56,16 +57,16 @@ class Numbers(Parameter):
             return [f"{stored}({source}[{k}])" for k in range(self._shape[0])]
         return [f"{stored}({source})"]
 
-    def value(self, numbers: Iterator[Any], tensors: Mapping[int, Any]) -> Any:
+    def value(self, values: Iterator[Any], tensors: Mapping[int, Any]) -> Any:
         def one() -> Any:
-            found = next(numbers)
+            found = next(values)
             return bool(found) if self._scalar == "bool" else found
 
         if len(self._shape) == 2:
             return tuple(tuple(one() for _ in range(self._shape[1])) for _ in range(self._shape[0]))
         return tuple(one() for _ in range(self._shape[0])) if self._shape else one()
 
-    def pack(self, path: str, value: Any, block: list[Any], tensors: list[tuple[int, Any]]) -> None:
+    def pack(self, path: str, value: Any, block: list[Any], tensors: list[BoundTensor]) -> None:
         if isinstance(value, torch.Tensor) and not value.is_cuda:
             value = value.tolist()
         _flatten(path, value, self._shape, self._scalar, self.type_name, block)

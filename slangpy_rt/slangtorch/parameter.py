@@ -1,12 +1,16 @@
-"""Parameter: how values of one Slang type reach a kernel, as numbers in its argument block."""
+"""Parameter: how values of one Slang type reach a kernel, as values of its argument block."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from slangpy_rt.core.errors import UnsupportedError
+
+# A tensor of a call: the place of its address among the values of the argument block, the tensor, and its
+# (dtype, shape, strides) at the call, which are packed there.
+BoundTensor = tuple[int, Any, tuple[Any, ...]]
 
 
 class Member(NamedTuple):
@@ -35,22 +39,29 @@ class Parameter(ABC):
     type_name : str
         The type as Slang text names it.
     members : tuple of Member
-        The numbers that a value becomes.
+        The numbers that a value becomes, as Slang sees them.
+    codes : tuple of str
+        What ``struct`` calls each value that ``pack`` appends: together they are the members' bytes.
     addresses : tuple of int
-        Which of these numbers are addresses of tensors.
+        Which of these values are addresses of tensors.
     differentiable : bool
         Whether Slang's derivatives take a ``DifferentialPair`` of it.
+    is_pair : bool
+        Whether it is a ``DiffTensorView``, which takes a tensor with its gradient.
+    has_pairs : bool
+        Whether it is one, or has one in it.
+    keeps_gradients : bool
+        Whether there is a ``DiffTensorView`` in it whose gradients go to a struct of the module's.
     """
 
     type_name: str
     members: tuple[Member, ...]
+    codes: tuple[str, ...]
     addresses: tuple[int, ...] = ()
     differentiable: bool = False
-
-    @property
-    def count(self) -> int:
-        """How many numbers a value becomes."""
-        return sum(member.repeat or 1 for member in self.members)
+    is_pair: bool = False
+    has_pairs: bool = False
+    keeps_gradients: bool = False
 
     @abstractmethod
     def assign(self, target: str, members: Iterator[str]) -> list[str]:
@@ -60,8 +71,8 @@ class Parameter(ABC):
     def read(self, source: str) -> list[str]:
         """Return a Slang expression for each number that a variable's value becomes."""
 
-    def value(self, numbers: Iterator[Any], tensors: Mapping[int, Any]) -> Any:
-        """Return the Python value that a host function returns as these numbers; tensors are found by their handles.
+    def value(self, values: Iterator[Any], tensors: Mapping[int, Any]) -> Any:
+        """Return what a host function returns as values of ``codes``; tensors are found by their handles.
 
         Raises
         ------
@@ -72,17 +83,24 @@ class Parameter(ABC):
             f"values of type '{self.type_name.replace('_spy_', '')}' cannot be returned to Python."
         )
 
+    def replaced(self, value: Any, by: Callable[[Any], Any]) -> Any:
+        """Return a value in which ``by`` of the tensor stands for the value of each ``DiffTensorView``.
+
+        What does not fit stays as it is: ``pack`` says why.
+        """
+        return value
+
     @abstractmethod
-    def pack(self, path: str, value: Any, block: list[Any], tensors: list[tuple[int, Any]]) -> None:
-        """Append a value's numbers to the block.
+    def pack(self, path: str, value: Any, block: list[Any], tensors: list[BoundTensor]) -> None:
+        """Append a value to the argument block.
 
         Parameters
         ----------
         path : str
             What messages call the value: ``"foo.A"``.
         block : list
-            One number for each scalar of ``members``.
-        tensors : list of (int, torch.Tensor)
+            Receives one value for each of ``codes``.
+        tensors : list of BoundTensor
             Receives each tensor, with the place in the block where its address belongs.
 
         Raises

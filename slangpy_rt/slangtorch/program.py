@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 from typing import NamedTuple
 
 from slangpy_rt.core.errors import CompileError, UnsupportedError
@@ -11,11 +12,13 @@ from slangpy_rt.device import Device
 from slangpy_rt.slang.files import Places
 from slangpy_rt.slang.shader_modules import SLANGTORCH
 from slangpy_rt.slang.source import Source
+from slangpy_rt.slangtorch.devices import Devices
+from slangpy_rt.slangtorch.headers import find_headers
 from slangpy_rt.slangtorch.kernel_text import MACROS
 
 
 class Text(NamedTuple):
-    """A Slang file as it was when it was read, and what it is compiled with."""
+    """A Slang file as it was when it was read, and what it is compiled with; ``options`` are NVRTC's."""
 
     name: str
     path: str
@@ -23,15 +26,25 @@ class Text(NamedTuple):
     places: Places
     folders: tuple[str, ...]
     defines: tuple[tuple[str, str], ...]
+    options: tuple[str, ...]
 
 
 class Program:
     """A Slang file with its options. It never changes: a file that was edited is another program.
 
+    Attributes
+    ----------
+    source : Source
+        The module as the first device compiles it.
+    prelude : str
+        What begins the CUDA text of its kernels: options of NVRTC, and what tells the headers that it includes.
+
     Parameters
     ----------
     text : Text
         The file.
+    devices : Devices
+        Where its kernels run.
     device : Device
         Where it is compiled first; what it declares is known from there.
 
@@ -43,12 +56,20 @@ class Program:
         If it calls ``printf``, or has global uniforms, which nobody could set.
     """
 
-    def __init__(self, text: Text, device: Device) -> None:
-        self.text = text
+    def __init__(self, text: Text, devices: Devices, device: Device) -> None:
+        self.text, self.devices = text, devices
         self.defines = (*text.defines, *MACROS)
         self._lock = threading.Lock()
         self._sources: dict[Target, Source] = {}
         self.source = self.source_on(device)
+        imported = ((path, _read(path)) for path, _ in self.source.info.dependencies)
+        self._headers = find_headers([(text.path, text.text), *imported], text.folders)
+        lines = [*text.options, *(f"--include-path={folder}" for folder in self._headers.folders)]
+        prelude = [f"#pragma slangpy_rt_nvrtc {line}" for line in lines]
+        if self._headers.files:
+            prelude.append(f"// {self._headers.digest}")
+        # A line of its own each: Slang puts nothing between preludes.
+        self.prelude = "".join(f"{line}\n" for line in prelude)
 
     def source_on(self, device: Device) -> Source:
         """Return the module as a device compiles it.
@@ -62,7 +83,7 @@ class Program:
         with self._lock:
             found = self._sources.get(target)
             if found is None:
-                name, path, text, places, folders, _ = self.text
+                name, path, text, places, folders, _, _ = self.text
                 found = Source(
                     device.cache, target, name, path, text, (*folders, *device.include_paths), self.defines,
                     places=places, auto_import=SLANGTORCH,
@@ -76,7 +97,14 @@ class Program:
 
     def changed(self) -> bool:
         """Tell whether a file of it has other contents now."""
-        return self.source.changed()
+        return self.source.changed() or self._headers.changed()
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text(errors="replace")
+    except OSError:
+        return ""
 
 
 def _check(source: Source) -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import namedtuple
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from slangpy_rt.core.types import SlangType
 from slangpy_rt.core.wording import in_words
-from slangpy_rt.slangtorch.parameter import Parameter
+from slangpy_rt.slangtorch.parameter import BoundTensor, Parameter
 
 
 class StructParameter(Parameter):
@@ -27,18 +27,16 @@ class StructParameter(Parameter):
         self.name = kind.name.partition("<")[0].rpartition(".")[2]
         self._fields = fields
         self.members = tuple(member for _, field in fields for member in field.members)
+        self.keeps_gradients = any(field.keeps_gradients for _, field in fields)
+        self.has_pairs = any(field.has_pairs for _, field in fields)
+        self.codes = tuple(code for _, field in fields for code in field.codes)
+        before, addresses = 0, []
+        for _, field in fields:
+            addresses += [before + at for at in field.addresses]
+            before += len(field.codes)
+        self.addresses = tuple(addresses)
         # A name that Python does not take, such as one that begins with "_", becomes the field's number.
         self.python_type: Any = namedtuple(self.name, [name for name, _ in fields], rename=True)  # type: ignore[misc]
-
-    @property
-    def addresses(self) -> tuple[int, ...]:  # type: ignore[override]
-        """Which of its numbers are addresses of tensors."""
-        found: list[int] = []
-        before = 0
-        for field in self.fields:
-            found += [before + at for at in field.addresses]
-            before += field.count
-        return tuple(found)
 
     @property
     def fields(self) -> tuple[Parameter, ...]:
@@ -51,10 +49,19 @@ class StructParameter(Parameter):
     def read(self, source: str) -> list[str]:
         return [text for name, field in self._fields for text in field.read(f"{source}.{name}")]
 
-    def value(self, numbers: Iterator[Any], tensors: Mapping[int, Any]) -> Any:
-        return self.python_type(*[field.value(numbers, tensors) for field in self.fields])
+    def value(self, values: Iterator[Any], tensors: Mapping[int, Any]) -> Any:
+        return self.python_type(*[field.value(values, tensors) for field in self.fields])
 
-    def pack(self, path: str, value: Any, block: list[Any], tensors: list[tuple[int, Any]]) -> None:
+    def replaced(self, value: Any, by: Callable[[Any], Any]) -> Any:
+        fields = dict(self._fields)
+        if isinstance(value, dict):
+            return {k: fields[k].replaced(item, by) if k in fields else item for k, item in value.items()}
+        if not isinstance(value, (tuple, list)) or len(value) != len(self._fields):
+            return value
+        found = [field.replaced(item, by) for (_, field), item in zip(self._fields, value, strict=True)]
+        return self.python_type(*found) if isinstance(value, self.python_type) else found
+
+    def pack(self, path: str, value: Any, block: list[Any], tensors: list[BoundTensor]) -> None:
         names = [name for name, _ in self._fields]
         if isinstance(value, dict):
             if set(value) != set(names):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,10 +11,9 @@ import torch
 from slangpy_rt.core.types import SlangType
 from slangpy_rt.core.wording import in_words
 from slangpy_rt.slangtorch.errors import TensorError
-from slangpy_rt.slangtorch.parameter import Member, Parameter
+from slangpy_rt.slangtorch.parameter import BoundTensor, Member, Parameter
 
 RANK = 5  # of shaders/slangtorch.slang
-PAD = tuple((0,) * (RANK - rank) for rank in range(RANK + 1))
 _LONGEST = 2**32 - 1
 _DTYPES: dict[str, tuple[torch.dtype, ...]] = {
     "bool": (torch.bool,), "int8_t": (torch.int8,), "int16_t": (torch.int16,), "int": (torch.int32,),
@@ -21,8 +21,13 @@ _DTYPES: dict[str, tuple[torch.dtype, ...]] = {
     "uint": (torch.uint32, torch.int32), "uint64_t": (torch.uint64, torch.int64), "half": (torch.float16,),
     "float": (torch.float32,), "double": (torch.float64,),
 }  # fmt: skip
-MEMBERS = (Member("uint64_t", 0, "Q"), Member("uint", 0, "I"), Member("uint", RANK, "I"), Member("uint", RANK, "I"))
-NONE = (0, 0, *(0,) * RANK, *(0,) * RANK)
+# Behind the address: rank, sizes and strides in bytes, as one value of ``struct``.
+GEOMETRY = (Member("uint", 0, "I"), Member("uint", RANK, "I"), Member("uint", RANK, "I"))
+_PACK = struct.Struct(f"{1 + 2 * RANK}I")
+GEOMETRY_CODE = f"{_PACK.size}s"
+NONE = (0, bytes(_PACK.size))
+# Layouts that a view remembers; a program that needs more checks and packs them again.
+_KEPT = 4096
 
 
 class TensorView(Parameter):
@@ -31,7 +36,8 @@ class TensorView(Parameter):
     Of a vector type the tensor has one dimension more, the last: its length is the vector's, and it is contiguous.
     """
 
-    members = MEMBERS
+    members = (Member("uint64_t", 0, "Q"), *GEOMETRY)
+    codes: tuple[str, ...] = ("Q", GEOMETRY_CODE)
     addresses: tuple[int, ...] = (0,)
 
     def __init__(self, kind: SlangType) -> None:
@@ -40,7 +46,7 @@ class TensorView(Parameter):
         assert isinstance(element, SlangType)
         self._element = element
         self.dtypes = _DTYPES.get(element.scalar, ()) if element.kind in ("scalar", "vector", "matrix") else ()
-        self._first = self.dtypes[0] if self.dtypes else None
+        self._packed: dict[tuple[Any, ...], bytes] = {}
 
     def assign(self, target: str, members: Iterator[str]) -> list[str]:
         return [f"{target} = {self.type_name}({', '.join(next(members) for _ in self.members)});"]
@@ -49,18 +55,43 @@ class TensorView(Parameter):
         sizes = [f"{source}._spy_{name}[{d}]" for name in ("sizes", "strides") for d in range(RANK)]
         return [f"{source}._spy_data", f"{source}._spy_rank", *sizes]
 
-    def pack(self, path: str, value: Any, block: list[Any], tensors: list[tuple[int, Any]]) -> None:
+    def pack(self, path: str, value: Any, block: list[Any], tensors: list[BoundTensor]) -> None:
+        geometry, layout = self.geometry(path, value)
+        tensors.append((len(block), value, layout))
+        block += (0, geometry)
+
+    def geometry(self, path: str, value: Any) -> tuple[bytes, tuple[Any, ...]]:
+        """Return a tensor's rank, sizes and strides as the kernel reads them, and its (dtype, shape, strides).
+
+        Raises
+        ------
+        TypeError, TensorError
+            If it is no tensor, or one of a dtype or of memory that the view does not take.
+        """
+        # A tensor of a layout that was here before is not checked again; a bit says whether its values are negated.
+        try:
+            layout = value.dtype, value.shape, value.stride()
+            packed = self._packed[layout]
+            if not value.is_neg():
+                return packed, layout
+        except (KeyError, AttributeError, TypeError, RuntimeError):
+            pass  # a new layout, a sparse tensor, or no tensor
+        return self._checked(path, value)
+
+    def _checked(self, path: str, value: Any) -> tuple[bytes, tuple[Any, ...]]:
         if not isinstance(value, torch.Tensor):
             raise TypeError(f"{path}: {in_words(value)}; '{self.shown}' takes a torch.Tensor.")
-        if value.dtype is not self._first and value.dtype not in self.dtypes:
+        if value.dtype not in self.dtypes:
             raise TensorError(f"{path} is {dtype_name(value.dtype)}; '{self.shown}' needs {self.wanted()}.")
-        self.check_memory(path, value)
-        tensors.append((len(block), value))
-        shape, width = value.shape, value.element_size()
-        rank = len(shape)
-        strides = [step * width for step in value.stride()]
-        pad = PAD[rank]
-        block += (0, rank, *shape, *pad, *strides, *pad)
+        self._check_memory(path, value)
+        shape, strides, width = value.shape, value.stride(), value.element_size()
+        pad = (0,) * (RANK - len(shape))
+        packed = _PACK.pack(len(shape), *shape, *pad, *[step * width for step in strides], *pad)
+        if len(self._packed) >= _KEPT:
+            self._packed.clear()
+        layout = value.dtype, shape, strides
+        self._packed[layout] = packed
+        return packed, layout
 
     @property
     def shown(self) -> str:
@@ -71,7 +102,7 @@ class TensorView(Parameter):
         """The dtypes that it takes, in words."""
         return " or ".join(map(dtype_name, self.dtypes)) if self.dtypes else "an element type that tensors have"
 
-    def check_memory(self, path: str, value: torch.Tensor) -> None:
+    def _check_memory(self, path: str, value: torch.Tensor) -> None:
         """Refuse memory that the kernel would not see as the tensor's user does."""
         if value.layout is not torch.strided or value.is_neg() or value.is_conj():
             raise TensorError(f"{path} is no plain tensor; pass {path}.to_dense().resolve_neg().resolve_conj().")

@@ -7,10 +7,9 @@ from typing import Any
 
 import torch
 
-from slangpy_rt.core.wording import in_words
 from slangpy_rt.slangtorch.errors import TensorError
-from slangpy_rt.slangtorch.parameter import Member
-from slangpy_rt.slangtorch.tensor_view import PAD, RANK, TensorView, dtype_name
+from slangpy_rt.slangtorch.parameter import BoundTensor, Member
+from slangpy_rt.slangtorch.tensor_view import GEOMETRY, GEOMETRY_CODE, RANK, TensorView, dtype_name
 
 
 class TorchTensorParameter(TensorView):
@@ -20,29 +19,26 @@ class TorchTensorParameter(TensorView):
     Tensors in host memory are converted where PyTorch can cast their dtype, tensors on a GPU never.
     """
 
-    members = (Member("uint", 0, "I"), Member("uint", 0, "I"), Member("uint", RANK, "I"), Member("uint", RANK, "I"))
+    members = (Member("uint", 0, "I"), *GEOMETRY)
+    codes = ("I", GEOMETRY_CODE)
     addresses = ()
 
     def read(self, source: str) -> list[str]:
         sizes = [f"{source}._spy_{name}[{d}]" for name in ("sizes", "strides") for d in range(RANK)]
         return [f"{source}._spy_handle", f"{source}._spy_rank", *sizes]
 
-    def value(self, numbers: Iterator[Any], tensors: Mapping[int, Any]) -> Any:
-        handle = next(numbers)
-        for _ in range(self.count - 1):
-            next(numbers)
+    def value(self, values: Iterator[Any], tensors: Mapping[int, Any]) -> Any:
+        handle = next(values)
+        next(values)
         if handle not in tensors:
             raise TensorError(f"a '{self.shown}' that is returned was never allocated; give it a tensor.")
         return tensors[handle]
 
-    def pack(self, path: str, value: Any, block: list[Any], tensors: list[tuple[int, Any]]) -> None:
-        if not isinstance(value, torch.Tensor):
-            raise TypeError(f"{path}: {in_words(value)}; '{self.shown}' takes a torch.Tensor.")
-        if value.dtype not in self.dtypes:
+    def pack(self, path: str, value: Any, block: list[Any], tensors: list[BoundTensor]) -> None:
+        if isinstance(value, torch.Tensor) and value.dtype not in self.dtypes:
             if value.is_cuda or not self.dtypes or not torch.can_cast(value.dtype, self.dtypes[0]):
                 raise TensorError(f"{path} is {dtype_name(value.dtype)}; '{self.shown}' needs {self.wanted()}.")
             value = value.to(self.dtypes[0])
-        self.check_memory(path, value)
-        tensors.append((len(block), value))
-        width, pad = value.element_size(), PAD[value.dim()]
-        block += (len(tensors), value.dim(), *value.shape, *pad, *[step * width for step in value.stride()], *pad)
+        geometry, layout = self.geometry(path, value)
+        tensors.append((len(block), value, layout))
+        block += (len(tensors), geometry)

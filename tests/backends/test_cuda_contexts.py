@@ -59,6 +59,10 @@ class Driver:
     def cuGetErrorName(self, status: int, name: Any) -> int:
         return 0
 
+    def cuFuncGetAttribute(self, out: Any, attribute: int, function: int) -> int:
+        out[0] = 1024 if attribute == 0 else 0
+        return 0
+
     def cuDeviceGetCount(self, out: Any) -> int:
         out[0] = 2
         return 0

@@ -12,6 +12,7 @@ from slangpy_rt.backends.cuda.compile import nvrtc_compile, nvrtc_version
 from slangpy_rt.core.disk_cache import DiskCache
 from slangpy_rt.core.errors import UnsupportedError
 from slangpy_rt.core.target import Caps, target_of
+from slangpy_rt.slangtorch.devices import Devices
 from slangpy_rt.slangtorch.host_text import host_text
 from slangpy_rt.slangtorch.kernel_code import KernelCode
 from slangpy_rt.slangtorch.kernel_text import KernelText
@@ -26,7 +27,7 @@ try:
 except UnsupportedError as error:
     pytest.skip(str(error), allow_module_level=True)
 
-CAPS = Caps((2**31 - 1, 65535, 65535), frozenset(), frozenset({"atomic_float"}), lanes=32)
+CAPS = Caps((2**31 - 1, 65535, 65535), frozenset(), frozenset({"atomic_float", "free_group_size"}), lanes=32)
 TARGET = target_of("cuda", "", "value", CAPS)
 GROUP = (32, 4, 1)
 EVERY = ("", "forward", "backward")
@@ -193,10 +194,11 @@ class Emitted(NamedTuple):
 def program(case: Case, folder: Path) -> tuple[Program, Any]:
     """A file as a CUDA device would load it, and what stands for that device."""
     device: Any = SimpleNamespace(
-        backend=SimpleNamespace(target=TARGET), cache=DiskCache.open(None, 0), include_paths=(), deterministic=False
-    )
-    text = Text("module", str(folder / "module.slang"), case.text, (), (str(folder),), ())
-    return Program(text, device), device
+        backend=SimpleNamespace(target=TARGET), cache=DiskCache.open(None, 0), include_paths=(), deterministic=False,
+        caps=CAPS,
+    )  # fmt: skip
+    text = Text("module", str(folder / "module.slang"), case.text, (), (str(folder),), (), ("--use_fast_math",))
+    return Program(text, Devices(None), device), device
 
 
 def emitted(made: Program, device: Any, text: KernelText) -> Emitted:

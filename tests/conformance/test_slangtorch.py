@@ -233,8 +233,6 @@ def test_what_would_be_wrong_in_silence_is_refused(files: Files) -> None:
         files.load('[AutoPyBindCUDA] [CUDAKernel] void run() { printf("%d", 1); }')
     with pytest.raises(spy.UnsupportedError, match="several kernels or host functions 'square'"):
         files.load(SQUARE + SQUARE.replace("TensorView<float> input", "TensorView<double> input"))
-    with pytest.raises(spy.UnsupportedError, match=r"extraCudaFlags"):
-        files.load(SQUARE, extraCudaFlags=["-O3"])
     with pytest.warns(UserWarning, match="skipSlang"):
         files.load(SQUARE, skipSlang=True)
     m = files.load(SQUARE)

@@ -1,7 +1,11 @@
-"""NVRTC: CUDA text to a CUBIN. A process that finds its kernels in the cache never loads it."""
+"""NVRTC: CUDA text to a CUBIN. A process that finds its kernels in the cache never loads it.
+
+A text may say how it is compiled, by lines such as ``#pragma slangpy_rt_nvrtc --use_fast_math``, an option each.
+"""
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -16,6 +20,7 @@ _HEADER_TYPES = {
     b"__nv_bfloat16": "-DSLANG_CUDA_ENABLE_BF16=1",
     b"__nv_fp8": "-DSLANG_CUDA_ENABLE_FP8=1",
 }
+_OPTION = re.compile(rb"^#pragma slangpy_rt_nvrtc (\S.*?)\s*$", re.MULTILINE)
 
 
 def nvrtc_compile(code: bytes, arch: str) -> bytes:
@@ -29,7 +34,7 @@ def nvrtc_compile(code: bytes, arch: str) -> bytes:
         If NVRTC, or a header the text needs, is not installed.
     """
     nvrtc = _nvrtc()
-    options = [f"--gpu-architecture={arch}", *_FLAGS]
+    options = [f"--gpu-architecture={arch}", *_FLAGS, *(line.decode() for line in _OPTION.findall(code))]
     # The prelude always names these types; what Slang made of a kernel follows its last #endif.
     body = code.rpartition(b"#endif")[2]
     defines = [flag for name, flag in _HEADER_TYPES.items() if name in body]

@@ -17,7 +17,7 @@ _SCALARS = frozenset(
     {"bool", "int8_t", "int16_t", "int", "int64_t", "uint8_t", "uint16_t", "uint", "uint64_t"}
     | {"half", "float", "double"}
 )
-_FEATURES = frozenset({"wave", "group_shared", "atomic_float", "pointers"})
+_FEATURES = frozenset({"wave", "group_shared", "atomic_float", "pointers", "free_group_size"})
 _MAX_GROUPS = (2**31 - 1, 65535, 65535)
 _MAJOR, _MINOR = 75, 76  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, _MINOR
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from functools import partial
+from math import prod
 
 from slangpy_rt.backends.base import Kernel
 from slangpy_rt.backends.cuda.driver import check, driver, query
@@ -14,6 +15,7 @@ from slangpy_rt.core.interrupts import finalizer
 from slangpy_rt.core.target import KernelInfo
 
 MAX_ARGUMENTS = 4096  # bytes of kernel parameters that every CUDA device takes
+_MOST_THREADS = 0  # CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK
 # Modules that wait together to be unloaded: that waits for the device.
 _MANY_RETIRED = 64
 
@@ -58,11 +60,25 @@ class Modules:
         self._retired: deque[int] = deque()
 
     def load(self, binary: bytes, info: KernelInfo) -> CudaKernel:
-        """Load a kernel, whose module goes with it; not to be interrupted."""
+        """Load a kernel, whose module goes with it; not to be interrupted.
+
+        Raises
+        ------
+        UnsupportedError
+            If it needs too many registers for thread groups of its size.
+        """
         cu, what = driver(), f"loading kernel {info.entry!r}"
         module = query(cu.cuModuleLoadData, "uintptr_t *", binary, what=what)
         self.all.add(module)
         function = query(cu.cuModuleGetFunction, "uintptr_t *", module, info.entry.encode(), what=what)
+        most = query(cu.cuFuncGetAttribute, "int *", _MOST_THREADS, function, what=what)
+        if prod(info.group_size) > most:
+            self.all.discard(module)
+            cu.cuModuleUnload(module)
+            raise UnsupportedError(
+                f"device cuda: {info.title}: a thread group has {prod(info.group_size)} threads, at most {most} have "
+                "the registers that this kernel needs; make the group smaller."
+            )
         if len(self._retired) >= _MANY_RETIRED:
             check(cu.cuCtxSynchronize(), "waiting for queued work")
             for _ in range(len(self._retired)):

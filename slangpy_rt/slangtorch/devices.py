@@ -1,0 +1,147 @@
+"""Devices: the device of each call of a slang-torch module, by where its tensors lie.
+
+It opens devices, one of a kind in a process, and knows nothing of kernels.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+
+from slangpy_rt.core.errors import UnsupportedError
+from slangpy_rt.device import Device
+from slangpy_rt.interop import create_torch_device
+from slangpy_rt.interop.torch_memory import current_stream, lies_on
+from slangpy_rt.slangtorch.errors import TensorError
+from slangpy_rt.slangtorch.parameter import BoundTensor
+
+
+class Place(NamedTuple):
+    """How a device works on the tensors of one call.
+
+    Attributes
+    ----------
+    device : Device
+        The device.
+    straight : bool
+        Whether it works in the tensors' own memory; else they are copied to it and back.
+    stream : callable or None
+        Returns the handle of PyTorch's current stream, and ignores its argument; None where work has no stream of
+        PyTorch's.
+    """
+
+    device: Device
+    straight: bool
+    stream: Callable[[Any], int] | None
+
+
+class Devices:
+    """The devices of a module.
+
+    Parameters
+    ----------
+    given : Device or None
+        Where all its kernels run; None for the device on which the tensors of each call lie.
+    """
+
+    def __init__(self, given: Device | None) -> None:
+        self.given = given
+        self._places: dict[torch.device | None, Place] = {}
+
+    def place(self, where: str, tensors: Sequence[BoundTensor]) -> Place:
+        """Return the device for a call with these tensors; ``where`` is its name.
+
+        Raises
+        ------
+        TensorError
+            If they lie in several places, or where the device does not work.
+        UnsupportedError
+            If there is no device for them.
+        """
+        first = tensors[0][1].device if tensors else None
+        for _, tensor, _ in tensors[1:]:
+            if tensor.device != first:
+                listed = " and ".join(sorted({str(tensor.device) for _, tensor, _ in tensors}))
+                raise TensorError(f"{where}: its tensors are on {listed}; move them to one device with .to(...).")
+        found = self._places.get(first)
+        # In a forked process the parent's devices are closed.
+        if found is None or found.device.closed:
+            found = self._places[first] = self._find(where, tensors[0][1] if tensors else None)
+        return found
+
+    def first(self) -> Device:
+        """Return the device of work without tensors."""
+        return self.given or default_device()
+
+    def home(self, tensors: Sequence[BoundTensor]) -> torch.device:
+        """Return where a call with these tensors allocates others."""
+        if tensors:
+            there: torch.device = tensors[0][1].device
+            return there
+        if self.given is None:
+            return torch.device("cuda") if torch.cuda.is_available() else torch.device("cpu")
+        return torch.device("cuda", self.given.index) if self.given.name == "cuda" else torch.device("cpu")
+
+    def host(self) -> Device:
+        """Return where host functions run: the CPU, or where it has no compiler the device of the kernels."""
+        try:
+            return default_device(-1)
+        except UnsupportedError:
+            return self.given or default_device(torch.cuda.current_device())
+
+    def _find(self, where: str, tensor: torch.Tensor | None) -> Place:
+        device = self.given
+        if tensor is None:
+            return Place(self.first(), True, None)
+        there = tensor.device
+        if there.type not in ("cpu", "cuda"):
+            raise TensorError(f"{where}: its tensors are on {there}; move them to a CUDA device or to the CPU.")
+        if device is None:
+            device = default_device(-1 if there.type == "cpu" else there.index)
+        straight = lies_on(device, tensor)
+        if there.type != "cpu" and not straight:
+            raise TensorError(f"{where}: a tensor is on {there}; {device!r} does not work there.")
+        return Place(device, straight, current_stream(there.index) if straight and there.type == "cuda" else None)
+
+
+def default_device(index: int | None = None) -> Device:
+    """Return the device for tensors on a GPU of this index, or for those in host memory where it is -1.
+
+    Without an index it is PyTorch's current GPU, or the CPU where PyTorch has none.
+
+    Raises
+    ------
+    UnsupportedError
+        If there is none.
+    """
+    if index is None:
+        index = torch.cuda.current_device() if torch.cuda.is_available() else -1
+    return _opened("cpu", -1) if index < 0 else _opened("cuda", index)
+
+
+def named_device(kind: str) -> Device:
+    """Return the device of a type of ``Device``, such as ``"vulkan"``."""
+    return _opened(kind, -1)
+
+
+# By type, index and process: a forked one has no device of its parent's.
+_devices: dict[tuple[str, int, int], Device] = {}
+_opening = threading.Lock()
+
+
+def _opened(kind: str, index: int) -> Device:
+    """Return a device that is opened once, and again when somebody has closed it."""
+    key = kind, index, os.getpid()
+    with _opening:
+        found = _devices.get(key)
+        if found is None or found.closed:
+            if kind == "cpu":
+                found = create_torch_device("cpu")
+            else:
+                found = create_torch_device("cuda", index=index) if index >= 0 else Device(kind)
+            _devices[key] = found
+        return found

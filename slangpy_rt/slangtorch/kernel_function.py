@@ -1,0 +1,231 @@
+"""KernelFunction: a kernel of a slang-torch module as a function that PyTorch differentiates.
+
+It allocates what the kernel writes, and the gradients of what it reads. It changes no tensor of its caller's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from slangpy_rt.core.errors import UnsupportedError
+from slangpy_rt.core.wording import in_words
+from slangpy_rt.slangtorch.bound_kernel import groups_for, suited_block
+from slangpy_rt.slangtorch.kernel_code import Triple
+from slangpy_rt.slangtorch.kernel_gradients import KernelGradients
+from slangpy_rt.slangtorch.parameter import Parameter
+
+if TYPE_CHECKING:
+    from slangpy_rt.slangtorch.kernel import TorchKernel
+
+# Numbers of threads that are remembered.
+_KEPT = 1024
+Like = str | Callable[[Mapping[str, Any]], tuple[Sequence[int], torch.dtype]]
+
+
+class KernelFunction:
+    """A kernel as a function of what it reads, whose results are the tensors that it writes.
+
+    Attributes
+    ----------
+    kernel : TorchKernel
+        The kernel.
+    inputs : dict of str to Parameter
+        What it is called with.
+    outputs : dict of str
+        What it returns, in the order of the kernel's parameters.
+    pairs_out : list of bool
+        Which of the results have gradients.
+    consume : bool
+        As given.
+
+    Parameters
+    ----------
+    kernel : TorchKernel
+        The kernel.
+    outputs : mapping of str to (str or callable)
+        The parameters that it writes: for each the name of an input whose shape and dtype it has, or a function that
+        returns (shape, dtype) of the mapping of all inputs.
+    threads : callable, or sequence of int
+        How many threads run, up to three numbers, x first; or a function that returns them of the mapping of all
+        arguments, results included.
+    block : tuple of int, optional
+        Threads of a group; the device chooses otherwise.
+    consume : bool
+        Whether the backward kernel may have PyTorch's own gradients of the results, of which it leaves zeros.
+
+    Raises
+    ------
+    ValueError
+        If the kernel has no such parameters, or an argument is of another kind.
+    UnsupportedError
+        If a parameter keeps gradients in a struct of the module's.
+    """
+
+    def __init__(
+        self,
+        kernel: TorchKernel,
+        outputs: Mapping[str, Like],
+        threads: Callable[[Mapping[str, Any]], Any] | Sequence[int],
+        block: tuple[int, int, int] | None = None,
+        consume: bool = False,
+    ) -> None:
+        where = f"{kernel.code}.function"
+        params = dict(kernel.code.params)
+        if not isinstance(outputs, Mapping) or not outputs:
+            raise ValueError(f"{where}: outputs is {in_words(outputs)}; a dict of the parameters that it writes.")
+        for name, like in outputs.items():
+            if name not in params:
+                raise ValueError(f"{where}: outputs has '{name}'; the parameters are {', '.join(params)}.")
+            if not callable(like) and (like not in params or like in outputs):
+                raise ValueError(
+                    f"{where}: outputs['{name}'] is {in_words(like)}; the name of an input, or a function that "
+                    "returns (shape, dtype) was expected."
+                )
+        if not callable(threads) and not _is_size(threads):
+            raise ValueError(
+                f"{where}: threads is {in_words(threads)}; a function or up to three ints were expected."
+            )
+        if block is not None and not (_is_size(block) and len(block) == 3 and min(block) > 0):
+            raise ValueError(f"{where}: block is {in_words(block)}; a tuple of three ints was expected.")
+        if type(consume) is not bool:
+            raise ValueError(f"{where}: consume is {in_words(consume)}; True or False was expected.")
+        for name, parameter in params.items():
+            if kernel.differentiable and parameter.keeps_gradients:
+                raise UnsupportedError(
+                    f"{where}: '{name}' keeps gradients in a struct of its own; write the torch.autograd.Function."
+                )
+        self.name = kernel.name
+        self.kernel = kernel
+        self.consume = consume
+        self.inputs: dict[str, Parameter] = {n: p for n, p in params.items() if n not in outputs}
+        self.outputs = {name: outputs[name] for name in params if name in outputs}
+        self.pairs_out = [params[name].is_pair for name in self.outputs]
+        # Inputs with tensors that are pairs in Slang; whether each is one itself.
+        self._pairs = [name for name, p in self.inputs.items() if p.has_pairs]
+        self._flat = all(self.inputs[name].is_pair for name in self._pairs)
+        self._threads = threads if callable(threads) else tuple(threads)
+        self._block = block
+        # By what ``threads`` returned.
+        self._geometry: dict[Any, tuple[Triple, Triple]] = {}
+        self._where = where
+
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        """Run the kernel on its inputs, by position in their order, or by name.
+
+        Returns
+        -------
+        torch.Tensor or tuple of torch.Tensor
+            What it wrote, in the order of its parameters. Where it did not write there are zeros.
+
+        Raises
+        ------
+        ValueError, TypeError, TensorError, LaunchError, CompileError, UnsupportedError
+            As of the kernel's call and launch; ValueError, too, if a tensor requires a gradient and the kernel has no
+            derivative.
+        """
+        given = self._named(args, named)
+        if torch.is_grad_enabled():
+            leaves = self._leaves(given)
+            if any(leaf.requires_grad for leaf in leaves):
+                if not self.kernel.differentiable:
+                    raise ValueError(
+                        f"{self._where}: a tensor requires a gradient, and the kernel has no derivative; mark it "
+                        "[Differentiable], or call under torch.no_grad()."
+                    )
+                made: Any = KernelGradients.apply(self, given, *leaves)  # type: ignore[no-untyped-call]
+                return made[0] if len(made) == 1 else made
+        made, _ = self.run(given)
+        return made[0] if len(made) == 1 else made
+
+    def __repr__(self) -> str:
+        return f"<function {self.kernel.code}({', '.join(self.inputs)}) -> {', '.join(self.outputs)}>"
+
+    def run(self, given: dict[str, Any]) -> tuple[tuple[torch.Tensor, ...], tuple[Triple, Triple]]:
+        """Allocate the results and launch the kernel; return them, and the size and the number of the groups."""
+        made = {name: self._result(name, like, given) for name, like in self.outputs.items()}
+        every = given | made
+        threads = self._threads
+        if callable(threads):
+            threads = threads(MappingProxyType(every))
+        try:
+            sizes = self._geometry[threads]
+        except (KeyError, TypeError):
+            sizes = self._sized(threads)
+        self.kernel.launch(every, *sizes)
+        return tuple(made.values()), sizes
+
+    def with_leaves(self, given: dict[str, Any], values: Sequence[Any]) -> dict[str, Any]:
+        """Return the inputs with other values for the tensors that are pairs in Slang, in their order."""
+        if self._flat:
+            return given | dict(zip(self._pairs, values, strict=True))
+        rest = iter(values)
+        return {name: p.replaced(given[name], lambda _: next(rest)) for name, p in self.inputs.items()}
+
+    def _leaves(self, given: dict[str, Any]) -> list[torch.Tensor]:
+        """Return the tensors of the inputs that are pairs in Slang."""
+        found: list[torch.Tensor] = []
+        for name in self._pairs:
+            self.inputs[name].replaced(given[name], found.append)
+        return found
+
+    def _sized(self, threads: Any) -> tuple[Triple, Triple]:
+        """Return the size and the number of the thread groups for so many threads, and remember them."""
+        given = (threads,) if isinstance(threads, int) else threads
+        if not _is_size(given):
+            raise ValueError(f"{self._where}: threads returned {in_words(threads)}; up to three ints, x first.")
+        x, y, z = (*map(int, given), 1, 1, 1)[:3]
+        block = self._block or suited_block((x, y, z))
+        found = block, groups_for((x, y, z), block)
+        if len(self._geometry) >= _KEPT:
+            self._geometry.clear()
+        if isinstance(threads, (int, tuple)):
+            self._geometry[threads] = found
+        return found
+
+    def _named(self, args: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
+        names = list(self.inputs)
+        given = dict(zip(names, args, strict=False))
+        if named:
+            given |= named
+        if len(args) + len(named) != len(names) or given.keys() != self.inputs.keys():
+            raise ValueError(
+                f"{self._where}: {len(args)} arguments by position and {', '.join(named) or 'none'} by name; its "
+                f"inputs are {', '.join(names) or 'none'}."
+            )
+        return given
+
+    def _result(self, name: str, like: Like, given: dict[str, Any]) -> torch.Tensor:
+        if isinstance(like, str):
+            model = given[like]
+            if not isinstance(model, torch.Tensor):
+                raise ValueError(f"{self._where}: '{name}' is to be like '{like}', which is {in_words(model)}.")
+            return torch.zeros(model.shape, dtype=model.dtype, device=model.device)
+        found = like(MappingProxyType(given))
+        try:
+            shape, dtype = found
+            home = self.kernel.code.program.devices.home(self._tensors(given))
+            return torch.zeros(tuple(shape), dtype=dtype, device=home)
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise ValueError(
+                f"{self._where}: outputs['{name}'] returned {in_words(found)}; (shape, torch.dtype) was expected."
+            ) from error
+
+    def _tensors(self, given: dict[str, Any]) -> list[Any]:
+        values: list[Any] = []
+        tensors: list[Any] = []
+        for name, parameter in self.inputs.items():
+            parameter.pack(name, given[name], values, tensors)
+        return tensors
+
+
+def _is_size(value: Any) -> bool:
+    return (
+        isinstance(value, Sequence)
+        and not isinstance(value, str)
+        and len(value) <= 3
+        and all(isinstance(n, int) and not isinstance(n, bool) and n >= 0 for n in value)
+    )

@@ -1,0 +1,283 @@
+"""What slang-torch has not: functions made of kernels, command lists, the file as a module, compiling ahead."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import slangpy_rt as spy
+import slangpy_rt.slangtorch as slangtorch
+
+MIX = """
+struct Pair { DiffTensorView a; DiffTensorView b; float k; }
+
+[AutoPyBindCUDA]
+[CudaKernel]
+[Differentiable]
+void mix(Pair p, no_diff float s, TensorView<float> w, DiffTensorView[2] more,
+    DiffTensorView sum, DiffTensorView product, TensorView<float> copied)
+{
+    uint i = (cudaThreadIdx() + cudaBlockIdx() * cudaBlockDim()).x;
+    if (i >= sum.size(0))
+        return;
+    let a = p.a[i];
+    let b = p.b[i];
+    sum[i] = (a + b * s) * w[i] + more[0][i];
+    product[i] = a * b * more[1][i];
+    copied[i] = a;
+}
+"""
+SQUARE = """
+float cube(float x) { return x * x * x; }
+
+[AutoPyBindCUDA]
+[CudaKernel]
+[Differentiable]
+void square(DiffTensorView input, DiffTensorView output)
+{
+    uint3 at = cudaThreadIdx() + cudaBlockIdx() * cudaBlockDim();
+    if (at.x < input.size(0))
+        output[at.x] = input[at.x] * input[at.x];
+}
+
+[AutoPyBindCUDA]
+[CudaKernel]
+void twice(TensorView<float> input, TensorView<float> output)
+{
+    uint3 at = cudaThreadIdx() + cudaBlockIdx() * cudaBlockDim();
+    if (at.x < input.size(0))
+        output[at.x] = 2 * input[at.x];
+}
+
+[AutoPyBindCUDA]
+[CudaKernel]
+void nothing() {}
+"""
+N = 300
+
+
+def load(device: spy.Device, folder: Path, text: str, **options: Any) -> Any:
+    path = folder / "module.slang"
+    path.write_text(text)
+    return slangtorch.loadModule(path, device=device, **options)
+
+
+def on(device: spy.Device, value: torch.Tensor) -> torch.Tensor:
+    """A tensor where the device's library of tensors has them."""
+    return value.cuda(device.index) if device.name == "cuda" else value
+
+
+def random(device: spy.Device, *shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    return on(device, torch.rand(*shape, dtype=dtype)).requires_grad_()
+
+
+def square_of(device: spy.Device, folder: Path, **options: Any) -> Any:
+    module = load(device, folder, SQUARE)
+    return module.square.function(outputs={"output": "input"}, threads=lambda a: a["input"].shape, **options)
+
+
+@pytest.mark.parametrize("kind", ["named tuple", "dict", "tuple"])
+def test_several_outputs_structs_and_arrays(device: spy.Device, tmp_path: Path, kind: str) -> None:
+    module = load(device, tmp_path, MIX)
+    mix = module.mix.function(
+        outputs={
+            "product": lambda a: ((N,), torch.float32),
+            "sum": lambda a: (a["w"].shape, a["w"].dtype),
+            "copied": "w",
+        },
+        threads=lambda a: a["w"].shape,
+    )
+    a, b, c, d = (random(device, N) for _ in range(4))
+    w = on(device, torch.rand(N))
+    pair = {"named tuple": module.Pair(a, b, 2.0), "dict": {"a": a, "b": b, "k": 2.0}, "tuple": (a, b, 2.0)}[kind]
+    total, product, copied = mix(pair, 3.0, w, [c, d])
+    sums, products = (a + b * 3) * w + c, a * b * d
+    torch.testing.assert_close(total, sums)
+    torch.testing.assert_close(product, products)
+    assert torch.equal(copied, a)
+    assert not copied.requires_grad
+    gradients = tuple(on(device, torch.rand(N)) for _ in range(2))
+    kept = [g.clone() for g in gradients]
+    found = torch.autograd.grad((total, product), (a, b, c, d), gradients, retain_graph=True)
+    for mine, theirs in zip(found, torch.autograd.grad((sums, products), (a, b, c, d), gradients), strict=True):
+        torch.testing.assert_close(mine, theirs)
+    assert all(torch.equal(x, y) for x, y in zip(gradients, kept, strict=True))
+    # One result alone, and by a gradient whose elements share memory.
+    (found_a,) = torch.autograd.grad(total.sum(), (a,))
+    torch.testing.assert_close(found_a, w)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_a_function_in_a_graph(device: spy.Device, tmp_path: Path, dtype: torch.dtype) -> None:
+    if dtype == torch.float16 and "half" not in device.caps.scalars:
+        pytest.skip(f"{device!r} has no half")
+    kind = {torch.float32: "DiffTensorView", torch.float16: "DiffTensorView<half>"}[dtype]
+    module = load(device, tmp_path, SQUARE.replace("DiffTensorView", kind))
+    square = module.square.function({"output": "input"}, threads=lambda a: a["input"].shape, block=(64, 1, 1))
+    x = random(device, N, dtype=dtype)
+    y = square(square(input=x) + 1)
+    y.sum().backward()
+    wide = x.detach().double().requires_grad_()
+    ((wide * wide + 1) ** 2).sum().backward()
+    assert x.grad is not None
+    assert x.grad.dtype == y.dtype == dtype
+    torch.testing.assert_close(x.grad.double(), wide.grad, rtol=1e-2 if dtype == torch.float16 else 1e-5, atol=1e-3)
+    with torch.no_grad():
+        assert not square(x).requires_grad
+    assert not square(x.detach()).requires_grad
+
+
+def test_what_a_function_refuses(device: spy.Device, tmp_path: Path) -> None:
+    module = load(device, tmp_path, SQUARE)
+    square = square_of(device, tmp_path)
+    x = random(device, N)
+    with pytest.raises(ValueError, match=r"square\.function: 0 arguments by position and none by name; .* are input"):
+        square()
+    with pytest.raises(ValueError, match="are input"):
+        square(x, input=x)
+    with pytest.raises(ValueError, match=r"is to be like .input., which is None"):
+        square(None)
+    with pytest.raises(ValueError, match=r"give a tensor|is to be like 'input', which is"):
+        square((x, x))
+    with pytest.raises(RuntimeError, match="float64"):
+        square(x.double())
+    # PyTorch's own: a gradient of a gradient, and a value that was changed since.
+    (first,) = torch.autograd.grad(square(x).sum(), x, create_graph=True)
+    with pytest.raises(RuntimeError):
+        first.sum().backward()
+    y = square(x)
+    with torch.no_grad():
+        x += 1
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.sum().backward()
+    twice = module.twice.function({"output": "input"}, threads=(N,))
+    torch.testing.assert_close(twice(x.detach()), 2 * x.detach())
+    # Views of a kernel without derivative are of no graph, as of slang-torch's.
+    assert not twice(x).requires_grad
+    for outputs in ({}, [], {"outpt": "input"}, {"output": "output"}, {"output": "imput"}, {"output": 3}):
+        with pytest.raises(ValueError, match="outputs"):
+            module.square.function(outputs, threads=(1,))
+    for threads in (None, 1.5, (1, 2, 3, 4), (-1,), "abc"):
+        with pytest.raises(ValueError, match="threads"):
+            module.square.function({"output": "input"}, threads=threads)
+    with pytest.raises(ValueError, match="block"):
+        module.square.function({"output": "input"}, threads=(1,), block=(1, 1))
+    with pytest.raises(ValueError, match="threads returned"):
+        module.square.function({"output": "input"}, threads=lambda a: [1.5])(x)
+    with pytest.raises(ValueError, match=r"outputs\['output'\] returned"):
+        module.square.function({"output": lambda a: 3}, threads=(1,))(x)
+
+
+def test_a_gradient_may_be_consumed(device: spy.Device, tmp_path: Path) -> None:
+    square = square_of(device, tmp_path, consume=True)
+    x = random(device, N)
+    given = on(device, torch.ones(N))
+    square(x).backward(given)
+    torch.testing.assert_close(x.grad, 2 * x.detach())
+    assert not given.any()
+
+
+def test_launches_in_a_command_list(device: spy.Device, tmp_path: Path) -> None:
+    module = load(device, tmp_path, SQUARE)
+    x, y, z = (on(device, torch.full((N,), value)) for value in (3.0, 0.0, 0.0))
+    commands = device.command_list()
+    first = module.square(input=x, output=y)
+    size = {"blockSize": (32, 1, 1), "gridSize": (-(-N // 32), 1, 1)}
+    if device.name not in ("cpu", "cuda"):
+        with pytest.raises(RuntimeError, match="does not work in its tensors' memory"):
+            first.append_to(commands, **size)
+        return
+    first.append_to(commands, **size)
+    module.twice(input=y, output=z).append_to(commands, **size)
+    module.twice(input=y, output=z).append_to(commands, (32, 1, 1), (0, 1, 1))
+    assert commands.waits[1] == (0,)
+    commands.submit()
+    device.synchronize()
+    assert z.tolist() == [18.0] * N
+    x.fill_(1)
+    if device.name == "cuda":
+        torch.cuda.synchronize()
+    commands.submit()
+    device.synchronize()
+    assert z.tolist() == [2.0] * N
+    with pytest.raises(spy.BindError, match="was bound to its arguments before"):
+        commands.update(0, x)
+    with pytest.raises(spy.BindError, match="a command list of"):
+        first.append_to([], **size)  # type: ignore[arg-type]
+
+
+def test_the_file_as_a_module_and_ahead_of_time(device: spy.Device, tmp_path: Path) -> None:
+    module = load(device, tmp_path, SQUARE)
+    assert module.module.cube(np.array([1, 2, 3], np.float32)).tolist() == [1, 8, 27]
+    module.precompile((64, 1, 1))
+    with pytest.raises(ValueError, match="blockSize"):
+        module.precompile((64, 1))  # type: ignore[arg-type]
+    module.nothing().launchRaw((1, 1, 1), (1, 1, 1))
+    assert {"square", "twice", "nothing", "precompile", "module"} <= set(dir(module))
+
+
+def test_groups_of_many_sizes(device: spy.Device, tmp_path: Path) -> None:
+    module = load(device, tmp_path, SQUARE)
+    x = on(device, torch.arange(N, dtype=torch.float32))
+    for size in (1, 32, 96, 256):
+        y = torch.zeros_like(x)
+        module.twice(input=x, output=y).launchTotal((size, 1, 1), (N, 1, 1))
+        assert torch.equal(y, 2 * x)
+
+
+def test_headers_beside_the_file(device: spy.Device, tmp_path: Path) -> None:
+    text = """
+    float constant()
+    {
+        __target_switch
+        {
+        case cuda:
+            __requirePrelude("#include \\"constant.cuh\\"");
+            __intrinsic_asm "constantOfHeader()";
+        default:
+            return VALUE;
+        }
+    }
+    [AutoPyBindCUDA] [CudaKernel] void fill(TensorView<float> output) { output[0] = constant(); }
+    """
+    modules = []
+    for value in (2.0, 3.0):
+        (tmp_path / "constant.cuh").write_text(
+            '#include "deep.cuh"\n__device__ float constantOfHeader() { return K; }'
+        )
+        (tmp_path / "deep.cuh").write_text(f"#define K {value}f\n")
+        module = load(device, tmp_path, text, defines={"VALUE": 2.0 if device.name != "cuda" else 0.0})
+        assert load(device, tmp_path, text, defines={"VALUE": 2.0 if device.name != "cuda" else 0.0}) is module
+        modules.append(module)
+        output = on(device, torch.zeros(1))
+        module.fill(output=output).launchRaw((1, 1, 1), (1, 1, 1))
+        assert output.item() == (value if device.name == "cuda" else 2.0)
+    # The header was edited: another module.
+    assert modules[0] is not modules[1]
+
+
+def test_options_of_the_cuda_compiler(device: spy.Device, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    module = load(device, tmp_path, SQUARE)
+    assert load(device, tmp_path, SQUARE) is module
+    exact = load(device, tmp_path, SQUARE, cudaFastMath=False)
+    assert exact is not module
+    assert "--use_fast_math" in module.square.source(device)
+    assert "--use_fast_math" not in exact.square.source(device)
+    with pytest.warns(UserWarning, match="-O3 -Xcompiler -fPIC is of nvcc alone"):
+        flagged = load(device, tmp_path, SQUARE, extraCudaFlags=["-O3", "-Xcompiler", "-fPIC", "-DSPY_TEST=1"])
+    assert "-DSPY_TEST=1" in flagged.square.source(device)
+    assert "fPIC" not in flagged.square.source(device)
+    x = on(device, torch.ones(4))
+    flagged.twice(input=x, output=x).launchRaw((4, 1, 1), (1, 1, 1))
+    assert x.tolist() == [2.0] * 4
+    with pytest.raises(spy.BindError, match="extraCudaFlags"):
+        load(device, tmp_path, SQUARE, extraCudaFlags="-O3")
+    with pytest.raises(spy.BindError, match="extraCudaFlags"):
+        load(device, tmp_path, SQUARE, extraCudaFlags=["-DX\n#error"])
+    capfd.readouterr()
+    load(device, tmp_path, SQUARE, verbose=True)
+    assert "module.slang loaded in" in capfd.readouterr().err

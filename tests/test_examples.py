@@ -1,0 +1,68 @@
+"""The examples run, for few steps on small pictures: what they learn comes nearer to what they are to learn."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tests.depth import deep
+
+EXAMPLES = Path(__file__).parent.parent / "docs" / "examples"
+GAP = 4  # between two pictures of a strip
+
+
+@deep
+def test_learn_image(tmp_path: Path) -> None:
+    said = _run(EXAMPLES / "learn_image.py", tmp_path, "--steps", "60", "--batch", "8192")
+    found = re.search(r"60 steps of 8192 samples in .* PSNR ([0-9.]+) dB", said)
+    # A picture of one colour, the mean, has 15.6 dB.
+    assert found and float(found[1]) > 24, said
+    for name, size in (("learn_image.png", (4 * 451, 300)), ("learn_image_loss.png", (640, 360))):
+        with Image.open(tmp_path / name) as picture:
+            assert picture.size == size
+
+
+@deep
+def test_fit_shape(tmp_path: Path) -> None:
+    said = _run(EXAMPLES / "fit_shape.py", tmp_path, "--steps", "40", "--size", "64")
+    found = re.search(r"40 steps in .* error ([0-9.]+) to ([0-9.]+)", said)
+    assert found and float(found[1]) > 0.08 and float(found[2]) < 0.005, said
+    with Image.open(tmp_path / "fit_shape.png") as picture:
+        assert picture.size == (5 * 64, 64)
+
+
+# Each takes 5 to 8 s with nothing in the cache, most of them to compile.
+SLANG_TORCH = {  # steps, size, rows of pictures, and by how much the loss falls at least
+    "bezier": (60, 48, 1, 20),
+    "soft_rasterizer": (30, 32, 1, 3),
+    "fwd_rasterizer": (8, 32, 2, 1e4),
+    "brdf": (20, 32, 3, 10),
+    "inline_mlp": (30, 32, 1, 5),
+}
+
+
+@pytest.mark.parametrize("name", SLANG_TORCH)
+def test_slang_torch(name: str, tmp_path: Path) -> None:
+    steps, size, rows, factor = SLANG_TORCH[name]
+    said = _run(EXAMPLES / "slang_torch" / f"{name}.py", tmp_path, "--steps", str(steps), "--size", str(size))
+    found = re.search(rf"cpu: {steps} steps in [0-9.]+ s, loss (\S+) to (\S+)", said)
+    assert found and float(found[2]) < float(found[1]) / factor, said
+    with Image.open(tmp_path / f"{name}.png") as opened:
+        picture = np.asarray(opened, dtype=float)
+    assert picture.shape == (rows * (size + GAP) - GAP, 5 * (size + GAP) - GAP, 3)
+    # The first row: how it began, twice on its way, how it ended, and what it should have become.
+    strip = [picture[:size, k * (size + GAP) :][:, :size] for k in range(5)]
+    assert all(part.std() > 1 for part in strip[1:])
+    distances = [float(np.abs(each - strip[4]).mean()) for each in strip]
+    # A curve is drawn together with its control points, which the last picture has not.
+    assert name == "bezier" or distances[3] < 0.7 * distances[0], distances
+
+
+def _run(file: Path, folder: Path, *options: str) -> str:
+    """What an example prints, that runs on the CPU and writes into a folder."""
+    command = [sys.executable, str(file), "--device", "cpu", *options, "--out", str(folder)]
+    return subprocess.run(command, capture_output=True, text=True, check=True, cwd=folder).stdout
