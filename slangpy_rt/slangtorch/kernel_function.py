@@ -13,20 +13,24 @@ import torch
 
 from slangpy_rt.core.errors import UnsupportedError
 from slangpy_rt.core.wording import in_words
+from slangpy_rt.interop.torch_callable import TorchCallable
 from slangpy_rt.slangtorch.bound_kernel import groups_for, suited_block
 from slangpy_rt.slangtorch.kernel_code import Triple
 from slangpy_rt.slangtorch.kernel_gradients import KernelGradients
+from slangpy_rt.slangtorch.kernel_operator import operator_of
 from slangpy_rt.slangtorch.parameter import Parameter
 
 if TYPE_CHECKING:
     from slangpy_rt.slangtorch.kernel import TorchKernel
 
+# Where a tensor was that PyTorch keeps.
+_PLACE = torch.empty(0)
 # Numbers of threads that are remembered.
 _KEPT = 1024
 Like = str | Callable[[Mapping[str, Any]], tuple[Sequence[int], torch.dtype]]
 
 
-class KernelFunction:
+class KernelFunction(TorchCallable):
     """A kernel as a function of what it reads, whose results are the tensors that it writes.
 
     Attributes
@@ -39,6 +43,8 @@ class KernelFunction:
         What it returns, in the order of the kernel's parameters.
     pairs_out : list of bool
         Which of the results have gradients.
+    has_plain : bool
+        Whether one of them has none.
     consume : bool
         As given.
 
@@ -104,14 +110,17 @@ class KernelFunction:
         self.inputs: dict[str, Parameter] = {n: p for n, p in params.items() if n not in outputs}
         self.outputs = {name: outputs[name] for name in params if name in outputs}
         self.pairs_out = [params[name].is_pair for name in self.outputs]
+        self.has_plain = not all(self.pairs_out)
         # Inputs with tensors that are pairs in Slang; whether each is one itself.
         self._pairs = [name for name, p in self.inputs.items() if p.has_pairs]
+        self._others = [name for name in self.inputs if name not in self._pairs]
         self._flat = all(self.inputs[name].is_pair for name in self._pairs)
         self._threads = threads if callable(threads) else tuple(threads)
         self._block = block
         # By what ``threads`` returned.
         self._geometry: dict[Any, tuple[Triple, Triple]] = {}
         self._where = where
+        self.signature = f"{self.name}({', '.join(self.inputs)}) -> {', '.join(self.outputs)}"
 
     def __call__(self, *args: Any, **named: Any) -> Any:
         """Run the kernel on its inputs, by position in their order, or by name.
@@ -142,24 +151,91 @@ class KernelFunction:
         return made[0] if len(made) == 1 else made
 
     def __repr__(self) -> str:
-        return f"<function {self.kernel.code}({', '.join(self.inputs)}) -> {', '.join(self.outputs)}>"
+        return f"<function {self.signature}>"
 
     def run(self, given: dict[str, Any]) -> tuple[tuple[torch.Tensor, ...], tuple[Triple, Triple]]:
         """Allocate the results and launch the kernel; return them, and the size and the number of the groups."""
         made = {name: self._result(name, like, given) for name, like in self.outputs.items()}
         every = given | made
-        threads = self._threads
-        if callable(threads):
-            threads = threads(MappingProxyType(every))
-        try:
-            sizes = self._geometry[threads]
-        except (KeyError, TypeError):
-            sizes = self._sized(threads)
+        sizes = self._sizes(every)
         self.kernel.launch(every, *sizes)
         return tuple(made.values()), sizes
 
+    def backward(
+        self,
+        given: dict[str, Any],
+        sizes: tuple[Triple, Triple],
+        leaves: Sequence[torch.Tensor],
+        made: Sequence[torch.Tensor],
+        gradients: Sequence[torch.Tensor | None],
+        wanted: Sequence[bool],
+    ) -> list[torch.Tensor | None]:
+        """Run the backward derivative.
+
+        Parameters
+        ----------
+        given : dict
+            The inputs, as ``without_leaves`` returns them.
+        sizes : tuple
+            The size and the number of the thread groups.
+        leaves : sequence of torch.Tensor
+            The tensors of the inputs that are pairs in Slang.
+        made, gradients : sequence of torch.Tensor
+            The results and their gradients; None for one without.
+        wanted : sequence of bool
+            Which of ``leaves`` need gradients.
+
+        Returns
+        -------
+        list of (torch.Tensor or None)
+            Gradients of ``leaves``: floats, as the library's are, whatever the values are.
+        """
+        found = [
+            torch.zeros_like(leaf, dtype=torch.float32) if needed else None
+            for leaf, needed in zip(leaves, wanted, strict=True)
+        ]
+        every = self.with_leaves(given, [(v,) if g is None else (v, g) for v, g in zip(leaves, found, strict=True)])
+        some = False
+        for name, pair, value, gradient in zip(self.outputs, self.pairs_out, made, gradients, strict=True):
+            every[name] = _pair(value, gradient, self.consume) if pair else value
+            some = some or gradient is not None
+        if some:
+            self.kernel.bwd.launch(every, *sizes)
+        return found
+
+    def gradients(self, given: dict[str, Any], made: list[Any], gradients: list[Any]) -> list[Any]:
+        """Return the gradients of all inputs that are pairs in Slang, of results and their gradients."""
+        leaves = self._leaves(given)
+        sizes = self._sizes(given | dict(zip(self.outputs, made, strict=True)))
+        return self.backward(self.without_leaves(given), sizes, leaves, made, gradients, [True] * len(leaves))
+
+    def alike(self, given: dict[str, Any]) -> list[torch.Tensor]:
+        """Return tensors of the shapes and dtypes of the results, whose contents say nothing."""
+        made = []
+        for like in self.outputs.values():
+            if isinstance(like, str):
+                made.append(torch.empty_like(given[like], memory_format=torch.contiguous_format))
+            else:
+                shape, dtype = like(given)
+                home = next((value.device for value in given.values() if isinstance(value, torch.Tensor)), None)
+                made.append(torch.empty(tuple(shape), dtype=dtype, device=home))
+        return made
+
+    def operator(self, name: str) -> Any:
+        return operator_of(self, name)
+
+    @property
+    def parameter_names(self) -> Sequence[str]:
+        return list(self.inputs)
+
+    def without_leaves(self, given: dict[str, Any]) -> dict[str, Any]:
+        """Return the inputs without the tensors that are pairs in Slang."""
+        if self._flat:
+            return {name: given[name] for name in self._others}
+        return {name: p.replaced(given[name], lambda _: _PLACE) for name, p in self.inputs.items()}
+
     def with_leaves(self, given: dict[str, Any], values: Sequence[Any]) -> dict[str, Any]:
-        """Return the inputs with other values for the tensors that are pairs in Slang, in their order."""
+        """Return what ``without_leaves`` has left, with values in the places of these tensors, in their order."""
         if self._flat:
             return given | dict(zip(self._pairs, values, strict=True))
         rest = iter(values)
@@ -171,6 +247,16 @@ class KernelFunction:
         for name in self._pairs:
             self.inputs[name].replaced(given[name], found.append)
         return found
+
+    def _sizes(self, every: dict[str, Any]) -> tuple[Triple, Triple]:
+        """Return the size and the number of the thread groups for a call with these arguments."""
+        threads = self._threads
+        if callable(threads):
+            threads = threads(MappingProxyType(every))
+        try:
+            return self._geometry[threads]
+        except (KeyError, TypeError):
+            return self._sized(threads)
 
     def _sized(self, threads: Any) -> tuple[Triple, Triple]:
         """Return the size and the number of the thread groups for so many threads, and remember them."""
@@ -203,7 +289,7 @@ class KernelFunction:
             model = given[like]
             if not isinstance(model, torch.Tensor):
                 raise ValueError(f"{self._where}: '{name}' is to be like '{like}', which is {in_words(model)}.")
-            return torch.zeros(model.shape, dtype=model.dtype, device=model.device)
+            return torch.zeros_like(model, memory_format=torch.contiguous_format, requires_grad=False)
         found = like(MappingProxyType(given))
         try:
             shape, dtype = found
@@ -229,3 +315,14 @@ def _is_size(value: Any) -> bool:
         and len(value) <= 3
         and all(isinstance(n, int) and not isinstance(n, bool) and n >= 0 for n in value)
     )
+
+
+def _pair(value: torch.Tensor, gradient: torch.Tensor | None, consume: bool) -> tuple[torch.Tensor, ...]:
+    """Return a result with its gradient, of which the kernel leaves zeros."""
+    if gradient is None:
+        return (value,)
+    if gradient.dtype is not torch.float32:
+        return value, gradient.to(torch.float32, memory_format=torch.contiguous_format)
+    if consume:
+        return value, gradient.contiguous()
+    return value, gradient.clone(memory_format=torch.contiguous_format)

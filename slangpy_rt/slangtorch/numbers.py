@@ -32,6 +32,8 @@ class Numbers(Parameter):
         self.type_name = kind.name
         self._scalar, self._shape = kind.scalar, kind.shape
         self.differentiable = kind.scalar in _FLOATS
+        if not kind.shape:
+            self.schema = "float" if self.differentiable else "bool" if kind.scalar == "bool" else "int"
         stored = _STORED.get(kind.scalar, kind.scalar)
         self.members = (Member(stored, prod(kind.shape) if kind.shape else 0, _CODES[stored]),)
         self.codes = (_CODES[stored],) * (prod(kind.shape) if kind.shape else 1)

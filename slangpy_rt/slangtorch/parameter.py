@@ -46,6 +46,8 @@ class Parameter(ABC):
         Which of these values are addresses of tensors.
     differentiable : bool
         Whether Slang's derivatives take a ``DifferentialPair`` of it.
+    schema : str
+        What PyTorch's operators call it: ``"Tensor"``, ``"float"``; empty where they have none.
     is_pair : bool
         Whether it is a ``DiffTensorView``, which takes a tensor with its gradient.
     has_pairs : bool
@@ -59,6 +61,7 @@ class Parameter(ABC):
     codes: tuple[str, ...]
     addresses: tuple[int, ...] = ()
     differentiable: bool = False
+    schema: str = ""
     is_pair: bool = False
     has_pairs: bool = False
     keeps_gradients: bool = False

@@ -39,6 +39,7 @@ class TensorView(Parameter):
     members = (Member("uint64_t", 0, "Q"), *GEOMETRY)
     codes: tuple[str, ...] = ("Q", GEOMETRY_CODE)
     addresses: tuple[int, ...] = (0,)
+    schema = "Tensor"
 
     def __init__(self, kind: SlangType) -> None:
         self.type_name = kind.name

@@ -281,3 +281,40 @@ def test_options_of_the_cuda_compiler(device: spy.Device, tmp_path: Path, capfd:
     capfd.readouterr()
     load(device, tmp_path, SQUARE, verbose=True)
     assert "module.slang loaded in" in capfd.readouterr().err
+
+
+def test_operators_and_modules_of_pytorch(device: spy.Device, tmp_path: Path) -> None:
+    text = """
+    [AutoPyBindCUDA] [CudaKernel] [Differentiable]
+    void scaled(DiffTensorView x, no_diff float by, TensorView<float> shift, DiffTensorView y, DiffTensorView z)
+    {
+        uint i = (cudaThreadIdx() + cudaBlockIdx() * cudaBlockDim()).x;
+        if (i >= x.size(0))
+            return;
+        y[i] = x[i] * x[i] * by + shift[i];
+        z[i] = x[i];
+    }
+    """
+    module = load(device, tmp_path, text)
+    scaled = module.scaled.function({"y": "x", "z": "x"}, threads=lambda a: a["x"].shape)
+    x, shift = random(device, N), on(device, torch.rand(N))
+    operator = spy.torch_operator(scaled)
+    y, z = operator(x, 3.0, shift)
+    torch.testing.assert_close(y, x * x * 3 + shift)
+    (found,) = torch.autograd.grad((y * 2 + z).sum(), x)
+    torch.testing.assert_close(found, 12 * x + 1)
+    torch.library.opcheck(operator, (x, 3.0, shift))
+    square = spy.torch_operator(square_of(device, tmp_path))
+    torch.library.opcheck(square, (x,))
+    (found,) = torch.autograd.grad(square(square(x)).sum(), x)
+    torch.testing.assert_close(found, 4 * x**3)
+    with pytest.raises(spy.BindError, match="tells its arguments itself"):
+        spy.torch_operator(scaled, "Tensor x")
+    mix = load(device, tmp_path, MIX).mix.function({"sum": "w", "product": "w", "copied": "w"}, threads=(N,))
+    with pytest.raises(spy.UnsupportedError, match="'p' of mix is 'Pair'"):
+        spy.torch_operator(mix)
+    layer = spy.torch_module(square_of(device, tmp_path), input=x.detach())
+    layer().sum().backward()
+    torch.testing.assert_close(layer.input.grad, 2 * x.detach())
+    with pytest.raises(spy.BindError, match="no parameter 'inptu'"):
+        spy.torch_module(square_of(device, tmp_path), inptu=x)
