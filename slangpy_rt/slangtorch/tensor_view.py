@@ -87,7 +87,9 @@ class TensorView(Parameter):
         self._check_memory(path, value)
         shape, strides, width = value.shape, value.stride(), value.element_size()
         pad = (0,) * (RANK - len(shape))
-        packed = _PACK.pack(len(shape), *shape, *pad, *[step * width for step in strides], *pad)
+        # A dimension of one element may have a longer stride than 32 bits: nothing is reached by it.
+        steps = [min(step * width, _LONGEST) for step in strides]
+        packed = _PACK.pack(len(shape), *shape, *pad, *steps, *pad)
         if len(self._packed) >= _KEPT:
             self._packed.clear()
         layout = value.dtype, shape, strides
@@ -119,7 +121,7 @@ class TensorView(Parameter):
                     f"{path} is a broadcast view: its elements share memory (shape {tuple(shape)}, strides "
                     f"{tuple(strides)}); use .contiguous() to make it a tensor of its own."
                 )
-            if step * value.element_size() > _LONGEST or n > _LONGEST:
+            if (n > 1 and step * value.element_size() > _LONGEST) or n > _LONGEST:
                 raise TensorError(
                     f"{path} has strides over 4 GiB, which a TensorView does not hold; make it contiguous."
                 )
