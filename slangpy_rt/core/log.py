@@ -1,4 +1,4 @@
-"""Lines on stderr for people who ask for them by SLANGPY_RT_DEBUG or ``verbose``; command line and demo print, too."""
+"""Lines on stderr for those who ask for them by SLANGPY_RT_DEBUG or ``verbose``; command line and demo print, too."""
 
 from __future__ import annotations
 
