@@ -256,7 +256,7 @@ def test_headers_beside_the_file(device: spy.Device, tmp_path: Path) -> None:
         output = on(device, torch.zeros(1))
         if device.name == "rhi-cuda":
             # slang-rhi's NVRTC is not told where headers are.
-            with pytest.raises(spy.CompileError, match="constant.cuh"):
+            with pytest.raises(spy.CompileError, match=r"constant\.cuh"):
                 module.fill(output=output).launchRaw((1, 1, 1), (1, 1, 1))
             continue
         module.fill(output=output).launchRaw((1, 1, 1), (1, 1, 1))
