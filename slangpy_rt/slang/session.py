@@ -343,7 +343,7 @@ class Session(CompilerSession):
     def _load_imports(self, path: str, source: str, auto: AutoImport) -> None:
         """Load the files that a text imports and that need the module of ours, with an import of it."""
         for name, file, text in imported(path, source, self._folders):
-            if auto.needed(text) and not is_ours(Path(file)) and name not in self._imported:
+            if auto.needed(text) and name not in self._imported:
                 self._imported.add(name)
                 check_names(Path(file).stem, file, text)
                 whole = auto.around(prepare(text).text)
