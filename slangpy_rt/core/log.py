@@ -1,4 +1,4 @@
-"""Lines on stderr for people who ask for them by SLANGPY_RT_DEBUG. Only the command line and demo also print."""
+"""Lines on stderr for those who ask for them by SLANGPY_RT_DEBUG or ``verbose``; command line and demo print, too."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import time
 from slangpy_rt.core.config import CONFIG
 
 
-def log(level: int, text: str) -> None:
-    """Write a line to stderr when SLANGPY_RT_DEBUG is at least ``level``."""
-    if CONFIG.debug >= level:
+def log(level: int, text: str, always: bool = False) -> None:
+    """Write a line to stderr when SLANGPY_RT_DEBUG is at least ``level``, or ``always``."""
+    if always or CONFIG.debug >= level:
         print(f"slangpy_rt: {text}", file=sys.stderr)
 
 

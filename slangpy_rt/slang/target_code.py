@@ -108,7 +108,7 @@ def checked(code: bytes, target: Target, name: str) -> bytes:
     if target.program:
         _check_complete(code, form)
     if target.entry == "range":
-        check_groups(has_no_body(code))
+        _check_body(has_no_body(code))
         if reads_parameters(code):
             raise UnsupportedError(_UNFILLED)
     return code
@@ -195,6 +195,17 @@ def check_groups(used: str) -> None:
             f"the function uses {used}, which needs thread groups; this device has none. "
             "Run it on a GPU (device type cuda or vulkan)."
         )
+
+
+def _check_body(used: str) -> None:
+    """Refuse a function that has no text for this device; the name is empty if there is none."""
+    if not used or NEEDS_GROUPS.fullmatch(used):
+        check_groups(used)
+        return
+    raise UnsupportedError(
+        f"the function uses {used}, of which there is text for other devices alone; give its __target_switch a "
+        "`default:` or a case for this one, or run it where it has one (device type cuda or vulkan)."
+    )
 
 
 def _check_complete(code: bytes, form: str) -> None:

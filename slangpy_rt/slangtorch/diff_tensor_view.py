@@ -63,7 +63,7 @@ class DiffTensorViewParameter(Parameter):
             value = value[0]
         elif not isinstance(value, torch.Tensor):
             raise ValueError(f"{path}: {in_words(value)}; give a tensor, (value, gradient) or a DiffTensorView.")
-        geometry, layout = self._primal.geometry(path, value)
+        geometry, layout, span = self._primal.geometry(path, value)
         tensors.append((len(block), value, layout))
         if self.wrapper:
             block += (0, geometry)
@@ -74,29 +74,18 @@ class DiffTensorViewParameter(Parameter):
         if gradient is None:
             block += (0, geometry, *NONE)
             return
-        block += (0, geometry)
-        self._gradient.pack(f"{path}.grad", gradient, block, tensors)
-        if gradient.shape != value.shape:
+        behind, other, reach = self._gradient.geometry(path, gradient, ".grad")
+        tensors.append((len(block) + 2, gradient, other))
+        block += (0, geometry, 0, behind)
+        if other[1] != layout[1]:
             raise TensorError(
                 f"{path}.grad has shape {tuple(gradient.shape)}; it needs that of {path}, {tuple(value.shape)}."
             )
         if gradient.device != value.device:
             raise TensorError(f"{path}.grad is on {gradient.device}; {path} is on {value.device}.")
-        if _overlap(value, gradient):
+        first, second = value.data_ptr(), gradient.data_ptr()
+        if first < second + reach and second < first + span:
             raise TensorError(f"{path}.grad lies in the memory of {path}; give it memory of its own.")
 
 
 _FLOATS = SlangType("struct", "_spy_TensorView<float>", arguments=(SlangType("scalar", "float", "float"),))
-
-
-def _overlap(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Whether the memory between the first and the last element of two tensors overlaps."""
-    first, second = a.data_ptr(), b.data_ptr()
-    return bool(a.numel() and b.numel()) and first < second + _span(b) and second < first + _span(a)
-
-
-def _span(value: torch.Tensor) -> int:
-    if value.is_contiguous():
-        return value.nbytes
-    reach = sum((n - 1) * step for n, step in zip(value.shape, value.stride(), strict=True))
-    return (reach + 1) * value.element_size()

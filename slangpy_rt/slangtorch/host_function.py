@@ -20,6 +20,7 @@ from slangpy_rt.slangtorch.kernel_code import KernelCode
 from slangpy_rt.slangtorch.parameter import BoundTensor, Parameter
 from slangpy_rt.slangtorch.parameters import parameter_of
 from slangpy_rt.slangtorch.program import Program
+from slangpy_rt.slangtorch.torch_tensor import TorchTensorParameter
 
 _ROOM = 1 << 16  # words of a log; one that needs more is written again
 _KEPT = 256
@@ -49,6 +50,8 @@ class HostFunction:
         )
         returns = sig.returns
         self.result = None if returns.kind == "void" else parameter_of(f"{sig.name}: its result", returns)
+        # The result of most functions, whose value is found without a step in between.
+        self._one = isinstance(self.result, TorchTensorParameter)
         self._logs: OrderedDict[bytes, Log] = OrderedDict()
         self._loaded: Kernel | None = None
         codes = "".join(code for _, p in self.params for code in p.codes)
@@ -93,8 +96,14 @@ class HostFunction:
                 self._logs[key] = log
                 while len(self._logs) > _KEPT:
                     self._logs.popitem(last=False)
-        tensors = {handle: tensor for handle, (_, tensor, _) in enumerate(given, 1)}
+        tensors: dict[int, Any] = {}
+        for _, tensor, _ in given:
+            tensors[len(tensors) + 1] = tensor
         replay(log, place, devices.home(given), tensors)
+        if self._one:
+            found = tensors.get(log.result[0])
+            if found is not None:
+                return found
         return None if self.result is None else self.result.value(iter(log.result), tensors)
 
     def __repr__(self) -> str:

@@ -134,6 +134,7 @@ class KernelCode:
             return
         for at, tensor, _ in tensors:
             values[at] = tensor.data_ptr()
+        # PyTorch's current stream is asked for at each launch.
         launch = device.launch if stream is None else foreign_stream(device, stream(None)).direct
         launch(plan.kernel, plan.groups, plan.pack(*plan.head, *values), ())
 

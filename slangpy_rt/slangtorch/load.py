@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 import threading
 import time
 import warnings
@@ -15,7 +14,7 @@ from slangpy_rt.calls.module import macro_text
 from slangpy_rt.core.checks import flag, paths, table
 from slangpy_rt.core.checks import path as checked_path
 from slangpy_rt.core.errors import BindError, UnsupportedError
-from slangpy_rt.core.log import milliseconds
+from slangpy_rt.core.log import log, milliseconds
 from slangpy_rt.core.wording import in_words
 from slangpy_rt.device import Device
 from slangpy_rt.slang.files import read_source
@@ -108,8 +107,7 @@ def loadModule(
             found, source, places = read_source(_WHERE, path, folders)
             program = Program(Text(Path(found).stem, found, source, places, folders, macros, options), devices, first)
             known = _loaded[key] = program, SlangTorchModule(program)
-    if verbose:
-        print(f"slangtorch: {path} loaded in {milliseconds(started)}", file=sys.stderr)
+    log(3, f"{_WHERE}: {path} loaded in {milliseconds(started)}", always=verbose)
     return known[1]
 
 

@@ -47,7 +47,7 @@ class TensorView(Parameter):
         assert isinstance(element, SlangType)
         self._element = element
         self.dtypes = _DTYPES.get(element.scalar, ()) if element.kind in ("scalar", "vector", "matrix") else ()
-        self._packed: dict[tuple[Any, ...], bytes] = {}
+        self._packed: dict[tuple[Any, ...], tuple[bytes, int]] = {}
 
     def assign(self, target: str, members: Iterator[str]) -> list[str]:
         return [f"{target} = {self.type_name}({', '.join(next(members) for _ in self.members)});"]
@@ -57,12 +57,23 @@ class TensorView(Parameter):
         return [f"{source}._spy_data", f"{source}._spy_rank", *sizes]
 
     def pack(self, path: str, value: Any, block: list[Any], tensors: list[BoundTensor]) -> None:
-        geometry, layout = self.geometry(path, value)
+        geometry, layout, _ = self.geometry(path, value)
         tensors.append((len(block), value, layout))
         block += (0, geometry)
 
-    def geometry(self, path: str, value: Any) -> tuple[bytes, tuple[Any, ...]]:
-        """Return a tensor's rank, sizes and strides as the kernel reads them, and its (dtype, shape, strides).
+    def geometry(self, path: str, value: Any, part: str = "") -> tuple[bytes, tuple[Any, ...], int]:
+        """Return how a tensor lies in memory.
+
+        Parameters
+        ----------
+        path, part : str
+            What messages call it, in two pieces.
+
+        Returns
+        -------
+        tuple
+            Its rank, sizes and strides as the kernel reads them; its (dtype, shape, strides); and how many bytes lie
+            from its first element to the end of its last.
 
         Raises
         ------
@@ -72,14 +83,14 @@ class TensorView(Parameter):
         # A tensor of a layout that was here before is not checked again; a bit says whether its values are negated.
         try:
             layout = value.dtype, value.shape, value.stride()
-            packed = self._packed[layout]
+            packed, span = self._packed[layout]
             if not value.is_neg():
-                return packed, layout
+                return packed, layout, span
         except (KeyError, AttributeError, TypeError, RuntimeError):
             pass  # a new layout, a sparse tensor, or no tensor
-        return self._checked(path, value)
+        return self._checked(path + part, value)
 
-    def _checked(self, path: str, value: Any) -> tuple[bytes, tuple[Any, ...]]:
+    def _checked(self, path: str, value: Any) -> tuple[bytes, tuple[Any, ...], int]:
         if not isinstance(value, torch.Tensor):
             raise TypeError(f"{path}: {in_words(value)}; '{self.shown}' takes a torch.Tensor.")
         if value.dtype not in self.dtypes:
@@ -87,12 +98,16 @@ class TensorView(Parameter):
         self._check_memory(path, value)
         shape, strides, width = value.shape, value.stride(), value.element_size()
         pad = (0,) * (RANK - len(shape))
-        packed = _PACK.pack(len(shape), *shape, *pad, *[step * width for step in strides], *pad)
+        # A dimension of one element may have a longer stride than 32 bits: nothing is reached by it.
+        steps = [min(step * width, _LONGEST) for step in strides]
+        packed = _PACK.pack(len(shape), *shape, *pad, *steps, *pad)
+        reach = sum((n - 1) * step for n, step in zip(shape, strides, strict=True))
+        span = (reach + 1) * width if value.numel() else 0
         if len(self._packed) >= _KEPT:
             self._packed.clear()
         layout = value.dtype, shape, strides
-        self._packed[layout] = packed
-        return packed, layout
+        self._packed[layout] = packed, span
+        return packed, layout, span
 
     @property
     def shown(self) -> str:
@@ -119,7 +134,7 @@ class TensorView(Parameter):
                     f"{path} is a broadcast view: its elements share memory (shape {tuple(shape)}, strides "
                     f"{tuple(strides)}); use .contiguous() to make it a tensor of its own."
                 )
-            if step * value.element_size() > _LONGEST or n > _LONGEST:
+            if (n > 1 and step * value.element_size() > _LONGEST) or n > _LONGEST:
                 raise TensorError(
                     f"{path} has strides over 4 GiB, which a TensorView does not hold; make it contiguous."
                 )

@@ -39,6 +39,6 @@ class TorchTensorParameter(TensorView):
             if value.is_cuda or not self.dtypes or not torch.can_cast(value.dtype, self.dtypes[0]):
                 raise TensorError(f"{path} is {dtype_name(value.dtype)}; '{self.shown}' needs {self.wanted()}.")
             value = value.to(self.dtypes[0])
-        geometry, layout = self.geometry(path, value)
+        geometry, layout, _ = self.geometry(path, value)
         tensors.append((len(block), value, layout))
         block += (len(tensors), geometry)

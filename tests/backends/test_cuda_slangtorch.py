@@ -96,7 +96,8 @@ void run(Everything e, float2x2 m, float3 v[2], DiffTensorView output, no_diff i
 }
 [AutoPyBindCUDA] [CUDAKernel] void doubled(TensorView<float> x, TensorView<double> y)
 {
-    y[0] = twice(double(twice(x[0])));
+    uint at = cudaThreadIdx().x;
+    y[at] = twice(double(twice(x[at])));
 }
 """
 

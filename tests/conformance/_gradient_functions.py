@@ -195,6 +195,8 @@ struct Complex : IDifferentiable
 }
 [Differentiable] S slope(S x) { return fwd_diff(wave)(diffPair(x, S(1))).d; }
 [Differentiable] S wave(S x) { return sin(x) * x; }
+[Differentiable] S picked(S e[3], no_diff int i) { return e[i]; }
+[Differentiable] S3 scaled(S3 v, S y) { return v * y; }
 [Differentiable] S root(S a)
 {
     S x = a;
@@ -389,6 +391,18 @@ CASES = {
     "area of a triangle": Case(
         "S3 a, S3 b, S3 c", "0.5 * length(cross(b - a, c - a))",
         lambda a, b, c: 0.5 * norm(torch.linalg.cross(b - a, c - a)),
+    ),
+    # Both would be wrong without a constructor, or a function: docs/gradients.md says so.
+    "vector times what a loop made": Case(
+        "S3 v, S x",
+        "{ S y = x; [MaxIters(3)] for (int k = 0; k < 3; ++k) y = y * x; "
+        "return S3(y, v.yz) * S3(y) + scaled(S3(v.xy, y), y); }",
+        lambda v, x: x[..., None] ** 4 * torch.stack([x**4 + v[..., 0], 2 * v[..., 1], v[..., 2] + x**4], -1),
+        returns="S3", double=True,
+    ),
+    "elements at places that are equal": Case(
+        "S3 v, S x", "{ S e[3] = { v.x, v.y, v.z }; return picked(e, x > 0 ? 1 : 2) * picked(e, x > 1 ? 2 : 1); }",
+        lambda v, x: torch.where(x > 0, v[..., 1], v[..., 2]) * torch.where(x > 1, v[..., 2], v[..., 1]), double=True,
     ),
     "derivative of a derivative": Case("S x", "slope(x) * x", lambda x: (torch.cos(x) * x + torch.sin(x)) * x),
 }  # fmt: skip

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 import torch
-from _random_kernels import DIRECTION, SCALARS, THREADS, VIEWS, Function, Group, Run
+from _random_kernels import Function, Group
 from _slangtorch import Files
 
 import slangpy_rt as spy
+from tests.conformance._random_statements import DIRECTION, SCALARS, THREADS, VIEWS, Run
 from tests.depth import sampled
 
 GROUPS, TOGETHER, DEFAULT = 20, 10, 10
