@@ -73,7 +73,7 @@ class Device(DeviceCore):
         return Module.load_from_source(self, name, source, defines=defines)
 
     def stream(self, external: Any = None) -> Stream:
-        """A queue of work beside the device's own; see ``Stream``.
+        """Make a queue of work beside the device's own; see ``Stream``.
 
         Parameters
         ----------
@@ -92,12 +92,12 @@ class Device(DeviceCore):
         return open_stream(self, external)
 
     def event(self) -> Event:
-        """A new event; ``record`` puts it into the order of a stream or of the device's own queue."""
+        """Make a new event; ``record`` puts it into the order of a stream or of the device's own queue."""
         self.check_open()
         return Event(self)
 
     def timer(self, stream: Stream | None = None) -> Timer:
-        """A context manager that measures, on the device's clock, the work that its block queues.
+        """Return a context manager that measures, on the device's clock, the work that its block queues.
 
         Parameters
         ----------
@@ -108,7 +108,7 @@ class Device(DeviceCore):
         return Timer(self, stream)
 
     def command_list(self) -> CommandList:
-        """A new list for ``function.append_to(list, ...)``; as a context manager it is submitted at its end."""
+        """Make a new list for ``function.append_to(list, ...)``; as a context manager it is submitted at its end."""
         self.check_open()
         return CommandList(self)
 

@@ -16,7 +16,7 @@ _FLOATS = frozenset({"half", "float", "double"})
 
 
 def primal(spec: CallSpec) -> str:
-    """The function that is differentiated."""
+    """Return the function that is differentiated."""
     parameters = [p for o in spec.operands for p in _parameters(spec, o)]
     forward = spec.derivative == "forward"
     before, arguments, after = [], [], []
@@ -46,7 +46,7 @@ def primal(spec: CallSpec) -> str:
 def derivative_body(
     spec: CallSpec, load: Callable[[Operand], str], store: Callable[[Operand, str], str]
 ) -> list[str]:
-    """The lines that load the arguments and gradients, call the derivative and store what it says."""
+    """Return the lines that load the arguments and gradients, call the derivative and store what it says."""
     forward = spec.derivative == "forward"
     before, arguments, after = [], [], []
     for name, o in spec.assigned:
@@ -90,7 +90,7 @@ def derivative_body(
 
 
 def _parameters(spec: CallSpec, o: Operand) -> list[str]:
-    """How ``_spy_primal`` declares the places of an operand."""
+    """Return how ``_spy_primal`` declares the places of an operand."""
     out = []
     for p in o.places:
         if p.mode == "unused":
@@ -108,7 +108,7 @@ def _parameters(spec: CallSpec, o: Operand) -> list[str]:
 
 
 def _dual(spec: CallSpec, p: Operand) -> bool:
-    """Whether ``_spy_primal`` is differentiated with respect to a place."""
+    """Tell whether ``_spy_primal`` is differentiated with respect to a place."""
     if p.mode in ("tensor", "pointer", "unused", "parts"):
         return False
     if spec.derivative == "forward" and p.access != "in":
@@ -117,13 +117,13 @@ def _dual(spec: CallSpec, p: Operand) -> bool:
 
 
 def _constant(spec: CallSpec, p: Operand) -> str:
-    """A place to be put into a variable: Slang 2026.12 fails on a no_diff number in a field of a field."""
+    """Return a place to be put into a variable: Slang 2026.12 fails on a no_diff number in a field of a field."""
     number = p.scalar in _FLOATS and not p.via and p.mode not in ("tensor", "pointer")
     return f"detach(_spy_x_{p.name})" if number and not _dual(spec, p) else f"_spy_x_{p.name}"
 
 
 def _kept(o: Operand, name: str) -> list[tuple[Operand, str]]:
-    """The places that a variable's parts go to, each with the assignment."""
+    """Return the places that a variable's parts go to, each with the assignment."""
     places: list[Operand] = []
 
     def assign(p: Operand, value: str) -> str:

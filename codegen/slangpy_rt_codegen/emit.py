@@ -61,7 +61,7 @@ def _head(spec: CallSpec) -> str:
 
 
 def _struct_moves(spec: CallSpec, struct: StructLayout) -> tuple[tuple[str, str], tuple[str, str]]:
-    """Functions that read and write a struct field by field, as each target lays structs out in its own way.
+    """Return functions that read and write a struct field by field: each target lays structs out in its own way.
 
     Their names and their texts. The address is a number: NVIDIA's Vulkan driver (580) crashes on a pointer to
     uint8_t that becomes one to int8_t.
@@ -84,7 +84,7 @@ def _struct(spec: CallSpec) -> str:
 
 
 def _element(spec: CallSpec) -> str:
-    """The code of one element."""
+    """Return the code of one element."""
     body = _body(spec, lambda o: element_load(spec, o), lambda o, value: element_store(spec, o, value))
     lines = "".join(f"    {line}\n" for line in body)
     parameters = (
@@ -96,7 +96,7 @@ def _element(spec: CallSpec) -> str:
 
 
 def _neighbours(spec: CallSpec) -> str:
-    """The code of ``width`` neighbours, through wide loads and stores of scalars."""
+    """Return the code of ``width`` neighbours, through wide loads and stores of scalars."""
     w = spec.width
     before, after = [], []
     for o in spec.leaves:
@@ -129,7 +129,7 @@ def _neighbours(spec: CallSpec) -> str:
 
 
 def _body(spec: CallSpec, load: Callable[[Operand], str], store: Callable[[Operand, str], str]) -> list[str]:
-    """The lines that load the arguments, call the function and store what it wrote."""
+    """Return the lines that load the arguments, call the function and store what it wrote."""
     if spec.derivative:
         return derivative_body(spec, load, store)
     before, arguments, after = [], [], []

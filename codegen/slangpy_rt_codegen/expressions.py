@@ -19,12 +19,12 @@ _SIZED = re.compile(r"(.*?[a-z_])([1-4])(?:x([1-4]))?$")
 
 
 def index_of(spec: CallSpec) -> str:
-    """An element's index in each dimension."""
+    """Return an element's index in each dimension."""
     return f"_spy_unravel<{spec.rank}>(_spy_i, _spy_call.shape)"
 
 
 def address_of(spec: CallSpec, o: Operand) -> str:
-    """Where in memory an element's value lies."""
+    """Return where in memory an element's value lies."""
     if o.mode == "linear":
         return f"_spy_call.v_{o.name} + {_times(o.count, '_spy_i')}"
     if o.mode == "strided":
@@ -33,17 +33,17 @@ def address_of(spec: CallSpec, o: Operand) -> str:
 
 
 def pointer_to(spec: CallSpec, scalar: str) -> str:
-    """What makes an address out of a number."""
+    """Return the text that makes an address out of a number."""
     return f"_spy_Address<{scalar}>" if spec.entry == "handle" else f"({scalar} *)"
 
 
 def _bits(spec: CallSpec, address: str) -> str:
-    """An address as a number."""
+    """Return an address as a number."""
     return f"({address}).bits" if spec.entry == "handle" else f"uint64_t({address})"
 
 
 def element_load(spec: CallSpec, o: Operand) -> str:
-    """The value of one element."""
+    """Return the value of one element."""
     if o.mode == "value":
         names = [f"_spy_call.v_{o.name}[{k}]" for k in range(o.count)] if o.count > 1 else [f"_spy_call.v_{o.name}"]
         if o.via:
@@ -67,7 +67,7 @@ def element_load(spec: CallSpec, o: Operand) -> str:
 
 
 def _tensor_gradients(o: Operand) -> tuple[Operand | None, ...]:
-    """What a whole array takes besides itself: the gradient to read, if it is written, and the one to add to."""
+    """Return what a whole array takes besides itself: the gradient to read, if written, and the one to add to."""
     count = _DIFFERENTIABLE.get(o.type.partition("<")[0], 0)
     return (o.grad_in, o.grad_out)[2 - count :]
 
@@ -79,7 +79,7 @@ def _gradient_of(spec: CallSpec, o: Operand, g: Operand | None) -> str:
 
 
 def _walked(o: Operand, walked: bool) -> str:
-    """The address of a whole array, of which elements of the call may see different parts."""
+    """Return the address of a whole array, of which elements of the call may see different parts."""
     return (
         f"_spy_address(_spy_call.v_{o.name}, _spy_index, _spy_call.step_{o.name})"
         if walked
@@ -88,7 +88,7 @@ def _walked(o: Operand, walked: bool) -> str:
 
 
 def element_store(spec: CallSpec, o: Operand, value: str) -> str:
-    """What stores one element's value, or adds it to a gradient."""
+    """Return the text that stores one element's value, or adds it to a gradient."""
     if o.summed:
         return addition(f"_spy_s_{o.name}", o.type, value)
     if o.access in ("accumulate", "scatter"):
@@ -112,7 +112,7 @@ def store_to(type_: str, via: str, at: str, value: str) -> str:
 
 
 def _build(type_: str, scalars: Iterator[str], stored: str) -> str:
-    """An element out of its scalars."""
+    """Return an element out of its scalars."""
     if type_.startswith("Array<"):
         inner, _, length = type_[len("Array<") : -1].rpartition(", ")
         return "{" + ", ".join(_build(inner, scalars, stored) for _ in range(int(length))) + "}"
@@ -128,7 +128,7 @@ def _build(type_: str, scalars: Iterator[str], stored: str) -> str:
 
 
 def as_words(spec: CallSpec, o: Operand) -> bool:
-    """Whether bytes are handled as words, for a language without a type for them."""
+    """Tell whether bytes are handled as words, for a language without a type for them."""
     return spec.entry == "handle" and o.type == "bool"
 
 
@@ -147,7 +147,7 @@ def store_wide(spec: CallSpec, o: Operand) -> str:
 
 
 def scalar_of_wide(o: Operand) -> str:
-    """A scalar out of its neighbours."""
+    """Return a scalar out of its neighbours."""
     value = f"_spy_p_{o.name}[_spy_k]"
     if o.via.startswith("_spy_bfloat16"):
         return f"{o.type}({o.via}.of({value}))"
@@ -155,7 +155,7 @@ def scalar_of_wide(o: Operand) -> str:
 
 
 def put_in_wide(spec: CallSpec, o: Operand, value: str) -> str:
-    """Assignment of a scalar to its place among its neighbours, or addition to a gradient there."""
+    """Return the assignment of a scalar to its place among its neighbours, or addition to a gradient there."""
     if o.access == "scatter" and not is_wide(o):
         return addition(f"_spy_p_{o.name}", o.type, value)
     if o.summed:
@@ -172,7 +172,7 @@ def addition(name: str, type_: str, value: str) -> str:
 
 
 def sum_variables(spec: CallSpec, *accesses: str) -> str:
-    """Variables for what one thread has for gradients of that kind."""
+    """Return the variables for what one thread has for gradients of that kind."""
     return "".join(
         f"    {summed_type(spec, o)} _spy_s_{o.name} = {summed_type(spec, o)}._spy_zero();\n"
         for o in spec.sums
@@ -181,12 +181,12 @@ def sum_variables(spec: CallSpec, *accesses: str) -> str:
 
 
 def summed_type(spec: CallSpec, o: Operand) -> str:
-    """The type of what a thread adds up for a gradient."""
+    """Return the type of what a thread adds up for a gradient."""
     return f"vector<{o.scalar}, {spec.width}>" if spec.width > 1 and is_wide(o) else o.type
 
 
 def sum_addition(spec: CallSpec, o: Operand) -> str:
-    """The addition to memory of what a thread has for a gradient."""
+    """Return the addition to memory of what a thread has for a gradient."""
     return f"{summed_type(spec, o)}._spy_scatter({address_of(spec, o)}, _spy_s_{o.name});"
 
 
@@ -199,7 +199,7 @@ def index_parameter(spec: CallSpec) -> str:
 
 
 def _struct_of(spec: CallSpec, o: Operand) -> StructLayout | None:
-    """The struct that an array holds, alone or in arrays."""
+    """Return the struct that an array holds, alone or in arrays."""
     element = o.type
     while element.startswith("Array<"):
         element = element[len("Array<") : element.rindex(",")]
@@ -207,7 +207,7 @@ def _struct_of(spec: CallSpec, o: Operand) -> StructLayout | None:
 
 
 def struct_name(spec: CallSpec, struct: StructLayout) -> str:
-    """An identifier for a struct; a number keeps ``A<B>`` apart from ``A_B``."""
+    """Return an identifier for a struct; a number keeps ``A<B>`` apart from ``A_B``."""
     words = [re.sub(r"\W+", "_", r.type).strip("_") for r in spec.structs]
     own = spec.structs.index(struct)
     return words[own] if words.count(words[own]) == 1 else f"{own}_{words[own]}"

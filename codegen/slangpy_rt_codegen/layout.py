@@ -57,7 +57,7 @@ class BlockField:
 
 
 def block_fields(spec: CallSpec) -> tuple[BlockField, ...]:
-    """The members of a kernel's ``_spy_Call`` struct, in order."""
+    """Return the members of a kernel's ``_spy_Call`` struct, in order."""
     members: list[tuple[str, str, int, bool]] = [("count", spec.index, 0, True)]
     stride = "int64_t" if spec.index == "int64_t" else "int"
     if spec.rows:

@@ -44,27 +44,27 @@ _NAME = re.compile(r"(?<![\w.])[A-Za-z]\w*")
 
 
 def hidden(names: Collection[str]) -> tuple[str, ...]:
-    """Which of the names that a kernel's modules declare are also names of Slang's that kernels use."""
+    """Return which of the names that a kernel's modules declare are also names of Slang's that kernels use."""
     return tuple(sorted(_HIDEABLE.intersection(names)))
 
 
 def nameless(names: Collection[str]) -> tuple[str, ...]:
-    """Which of them no kernel can do without."""
+    """Return those of the names that no kernel can do without."""
     return tuple(sorted(_WORDS.intersection(names)))
 
 
 def is_taken(name: str) -> bool:
-    """Whether Slang reads a call of that name otherwise: as a number, vector or matrix, or as an operator."""
+    """Tell whether Slang reads a call of that name otherwise: as a number, vector or matrix, or as an operator."""
     return name in _OPERATORS or _CONSTRUCTED.fullmatch(name) is not None
 
 
 def own(text: str) -> str:
-    """Text of a user's, in which names mean what the user's module says."""
+    """Return a user's text, in which names mean what the user's module says."""
     return f"{_OPEN}{text}{_CLOSE}"
 
 
 def respelled(text: str, hidden: Collection[str]) -> str:
-    """A kernel's text with other names for those of Slang's that are hidden, and without the marks of ``own``."""
+    """Return a kernel's text with other names for Slang's that are hidden, and without the marks of ``own``."""
     if not hidden:
         return text
     title, line, rest = text.partition("\n")

@@ -13,7 +13,7 @@ _LANES = 64
 
 
 def range_entry(spec: CallSpec) -> str:
-    """The function that runs the elements from ``_spy_begin`` to before ``_spy_end``."""
+    """Return the function that runs the elements from ``_spy_begin`` to before ``_spy_end``."""
     # A local copy of the block: through the pointer, every store might change it, and nothing would vectorize.
     own = [p for o in spec.all_operands for p in o.places if p.grad_out is not None and p.grad_out.step == "own"]
     fetch = "    _spy_Call _spy_call = *_spy_block;\n" + sum_variables(spec, "sum")
@@ -66,13 +66,13 @@ def range_entry(spec: CallSpec) -> str:
 
 
 def _scalars(o: Operand) -> str:
-    """How many scalars a whole array has."""
+    """Return how many scalars a whole array has."""
     sizes = [f"_spy_call.shape_{o.name}[{d}]" for d in range(o.rank)]
     return " * ".join([f"int64_t({sizes[0]})", *sizes[1:], *([str(o.count)] if o.count > 1 else [])])
 
 
 def _lanes(spec: CallSpec) -> str:
-    """A range whose sums have several variables each: in one, every addition waits for the one before."""
+    """Return a range whose sums have several variables each: in one, every addition waits for the one before."""
     n = _LANES
     lane = f"    for (int _spy_k = 0; _spy_k < {n}; ++_spy_k)"
     zeros = "".join(
@@ -92,7 +92,7 @@ def _lanes(spec: CallSpec) -> str:
 
 
 def _columns(spec: CallSpec) -> str:
-    """A range by blocks of columns, each with variables for what all rows add to it."""
+    """Return a range by blocks of columns, each with variables for what all rows add to it."""
     last, n = spec.rank - 1, _COLUMNS
     columns = [o for o in spec.sums if o.access == "column"]
     rows = "".join(f"        {line}\n" for line in sum_variables(spec, "row").splitlines())

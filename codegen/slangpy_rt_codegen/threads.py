@@ -17,7 +17,7 @@ _BLOCKS = {
 
 
 def thread_entry(spec: CallSpec) -> str:
-    """The entry point that each thread runs."""
+    """Return the entry point that each thread runs."""
     system = ""
     parameter, fetch = _BLOCKS[spec.entry]
     thread = (
@@ -70,7 +70,7 @@ def thread_entry(spec: CallSpec) -> str:
 
 
 def _walk(spec: CallSpec, first: str, index: str) -> str:
-    """Elements that are ``step`` apart, one after another."""
+    """Return a loop over elements that are ``step`` apart."""
     loop = f"    for ({spec.index} _spy_i = {first}; _spy_i < _spy_call.count; _spy_i += _spy_call.step)\n"
     if spec.width == 1:
         return f"{loop}        _spy_element(_spy_call, _spy_i{index});\n"
@@ -112,7 +112,7 @@ def _tile(spec: CallSpec) -> str:
 
 
 def _group_columns(spec: CallSpec, o: Operand, thread: str, first: str) -> str:
-    """What the threads of a group have for columns, added to memory."""
+    """Return what the threads of a group have for columns, added to memory."""
     last, threads = spec.rank - 1, spec.group[0]
     items = (
         [f"_spy_s_{o.name}[{k}]" for k in range(spec.width)]

@@ -8,7 +8,7 @@ from slangpy_rt_codegen.spec import Operand
 
 
 def fill(o: Operand, name: str, load: Callable[[Operand], str]) -> list[str]:
-    """Assignments of what the function reads."""
+    """Return the assignments of what the function reads."""
     if o.mode != "parts":
         return [] if o.access in ("out", "seed") or o.mode == "unused" else [f"{name} = {load(o)};"]
     if not is_pair(o):
@@ -22,7 +22,7 @@ def fill(o: Operand, name: str, load: Callable[[Operand], str]) -> list[str]:
 
 
 def drain(o: Operand, name: str, store: Callable[[Operand, str], str]) -> list[str]:
-    """Stores of what the function wrote."""
+    """Return the stores of what the function wrote."""
     if o.mode == "parts":
         return [line for path, part in o.parts for line in drain(part, f"{name}{path}", store)]
     kept = o.access != "in" and o.mode not in ("tensor", "pointer", "unused")
@@ -30,10 +30,10 @@ def drain(o: Operand, name: str, store: Callable[[Operand, str], str]) -> list[s
 
 
 def is_array(o: Operand) -> bool:
-    """Whether it is an array, which some expressions need a typed variable for."""
+    """Tell whether an operand is an array, which some expressions need a typed variable for."""
     return o.type.startswith("Array<")
 
 
 def is_pair(o: Operand) -> bool:
-    """Whether it is a value and its derivative, as Slang pairs them."""
+    """Tell whether an operand is a value and its derivative, as Slang pairs them."""
     return o.type.startswith("DifferentialPair<")

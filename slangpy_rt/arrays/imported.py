@@ -175,7 +175,7 @@ def place_of(value: Any) -> tuple[int, int | None]:
 
 
 def is_read_only(value: Any) -> bool:
-    """Whether an array says that it must not be changed; JAX's never may."""
+    """Tell whether an array says that it must not be changed; JAX's never may."""
     if type(value).__module__.partition(".")[0] in ("jax", "jaxlib"):
         return True
     if place_of(value)[0] in HOST:

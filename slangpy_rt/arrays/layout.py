@@ -122,7 +122,7 @@ class Gradients:
 
 
 def same_walk(shape: Shape, strides: Shape, step: int = 1) -> bool:
-    """Whether strides visit items, ``step`` apart, in row-major order; those of dimensions of size 1 don't count."""
+    """Tell whether strides visit items, ``step`` apart, in row-major order; dimensions of size 1 don't count."""
     if 0 in shape:
         return True
     dense = contiguous(shape, step)

@@ -255,12 +255,12 @@ def check_gradient(where: str, name: str, array: NDBuffer, grad: Any) -> None:
 
 
 def _overlap(a: NDBuffer, b: NDBuffer) -> bool:
-    """Whether two contiguous arrays share memory."""
+    """Tell whether two contiguous arrays share memory."""
     return a.address < b.address + b.nbytes and b.address < a.address + a.nbytes
 
 
 def has_floats(type_: SlangType) -> bool:
-    """Whether elements of a type hold anything that gradients exist for."""
+    """Tell whether elements of a type hold anything that gradients exist for."""
     if type_.kind == "struct":
         return any(has_floats(f.type) for f in type_.fields)
     if type_.kind == "array" and type_.element is not None:

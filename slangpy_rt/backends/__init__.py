@@ -1,4 +1,7 @@
-"""The backends by name, those of other packages included. Importing this package imports none of them."""
+"""The backends by name, those of other packages included. Importing this package imports none of them.
+
+A file here sees bytes, integers and buffers. It knows no Slang types, no tensors and no broadcasting.
+"""
 
 from __future__ import annotations
 
@@ -24,12 +27,12 @@ AUTOMATIC = tuple(name for name in REGISTRY if name != "null" and not name.start
 
 
 def known(name: str) -> bool:
-    """Whether a backend has that name; other packages are asked only for what is not slangpy_rt's own."""
+    """Tell whether a backend has that name; other packages are asked only for what is not slangpy_rt's own."""
     return name in REGISTRY or name in other_backends()
 
 
 def names() -> list[str]:
-    """The names of all backends: slangpy_rt's own, then those of other packages."""
+    """Return the names of all backends: slangpy_rt's own, then those of other packages."""
     return list(dict.fromkeys([*REGISTRY, *other_backends()]))
 
 

@@ -213,7 +213,7 @@ class Mark:
         """Wait until that work is done."""
 
     def since(self, earlier: Mark) -> float:
-        """Seconds from another mark to this one by the device's clock, once both are done; both were timed."""
+        """Return the seconds from another mark to this one by the device's clock; both are done, and were timed."""
         return self._seconds - earlier._seconds
 
 

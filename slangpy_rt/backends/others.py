@@ -26,7 +26,7 @@ class Other(NamedTuple):
 
 
 def other_backends() -> dict[str, Other]:
-    """The backends of other packages by name: those that the environment names win over installed ones."""
+    """Return the backends of other packages by name: those that the environment names win over installed ones."""
     # Takes 20 ms, which no process pays that uses slangpy_rt's own devices alone.
     from importlib.metadata import entry_points
 

@@ -82,7 +82,7 @@ class SharedPool:
         return self.take(backend, nbytes)
 
     def missing(self, nbytes: int) -> int:
-        """Bytes of the slab to ``add`` for this size: 0 if there is one."""
+        """Return how many bytes the slab to ``add`` for this size has; 0 if there is one already."""
         size = _size_class(nbytes)
         if size in self._cut:
             return 0

@@ -247,7 +247,7 @@ class CommandList:
         return self._waits
 
     def explain(self, path: str | Path | None = None) -> str:
-        """The calls and what each waits for; as a drawing too, if a file is named.
+        """Return the calls and what each waits for; as a drawing too, if a file is named.
 
         Parameters
         ----------

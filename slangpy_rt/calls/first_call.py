@@ -109,7 +109,7 @@ def _bind_uniforms(scope: Scope, name: str, options: Options, values: tuple[Any,
 
 
 def _entry_without(sig: FunctionSig, entry: EntryPoint, left_out: tuple[Param, ...]) -> EntryPoint:
-    """The entry point as a dispatch sees it that leaves parameters to their defaults."""
+    """Return the entry point as a dispatch sees it that leaves parameters to their defaults."""
     params = entry.params[: len(entry.params) - len(left_out)]
     if entry.params[len(params) :] != left_out:
         raise BindError(

@@ -149,11 +149,11 @@ class Function(SlangCallable):
         raise BindError(f"{self.name}: only a [numthreads] kernel is dispatched; call this: {self.name}(...).")
 
     def source(self, *args: Any, _result: Any = None, **named: Any) -> str:
-        """The Slang text of the kernel that this call would run."""
+        """Return the Slang text of the kernel that this call would run."""
         return self._prepared(args, _result, named).text
 
     def explain(self, *args: Any, _result: Any = None, **named: Any) -> str:
-        """How this call would run: each argument's type, call dimensions and access, then the kernel."""
+        """Return how this call would run: each argument's type, call dimensions and access, then the kernel."""
         call = self._prepared(args, _result, named)
         rows = [("argument", "Slang type", "call dimensions", "mode", "access")]
         leaves = [b for bound in call.bound for b in bound.places]

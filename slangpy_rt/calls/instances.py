@@ -110,7 +110,7 @@ class InstanceTensor:
         return self.tensor.shape
 
     def to_numpy(self) -> Any:
-        """The values as a structured NumPy array."""
+        """Return the values as a structured NumPy array."""
         return self.tensor.to_numpy()
 
     def construct(self, *args: Any, **named: Any) -> None:

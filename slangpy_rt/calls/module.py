@@ -159,7 +159,7 @@ class Module:
         return found
 
     def __getitem__(self, name: str) -> Any:
-        """A function, struct or kernel by name, generic arguments included: ``module["copy<float>"]``.
+        """Return a function, struct or kernel by name, generic arguments included: ``module["copy<float>"]``.
 
         Raises
         ------

@@ -110,11 +110,11 @@ class Kernel(SlangCallable):
         return Call(prepared.spec.title, dispatch, None, self, prepared, prepared.launcher)
 
     def source(self, threads: int | Sequence[int], *args: Any, **named: Any) -> str:
-        """The Slang text that this dispatch would run."""
+        """Return the Slang text that this dispatch would run."""
         return self._dispatched(threads, args, named)[0].text
 
     def explain(self, threads: int | Sequence[int], *args: Any, **named: Any) -> str:
-        """How this dispatch would run: its groups, then the text."""
+        """Return how this dispatch would run: its groups, then the text."""
         call, _, _ = self._dispatched(threads, args, named)
         return f"{call.spec.title} on {self._device.name}\n{call.shape} groups\n\n{call.text}"
 

@@ -18,7 +18,7 @@ from slangpy_rt.core.wording import in_words
 
 
 def text(where: str, name: str, value: Any) -> str:
-    """Text that can be written to a file and handed to a compiler."""
+    """Check and return text that can be written to a file and handed to a compiler."""
     if not isinstance(value, str):
         raise BindError(f"{where}: {name} is {in_words(value)} of type {type(value).__name__}; a str was expected.")
     if "\0" in value:
@@ -34,7 +34,7 @@ def text(where: str, name: str, value: Any) -> str:
 
 
 def path(where: str, name: str, value: Any) -> Path:
-    """A path of a file or folder."""
+    """Check and return a path of a file or folder."""
     if isinstance(value, bytes) or not isinstance(value, (str, os.PathLike)):
         raise BindError(
             f"{where}: {name} is {in_words(value)} of type {type(value).__name__}; a str or a path was expected."
@@ -46,14 +46,14 @@ def path(where: str, name: str, value: Any) -> Path:
 
 
 def paths(where: str, name: str, value: Any) -> tuple[Path, ...]:
-    """Paths in a list or tuple."""
+    """Check and return paths in a list or tuple."""
     if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Iterable):
         raise BindError(f"{where}: {name} is {in_words(value)}; a list of paths was expected.")
     return tuple(path(where, f"{name}[{k}]", item) for k, item in enumerate(value))
 
 
 def table(where: str, name: str, value: Any) -> Mapping[str, Any]:
-    """Values by their names; nothing is an empty one."""
+    """Check and return values by their names; nothing is an empty one."""
     if value is None:
         return {}
     if not isinstance(value, Mapping):
@@ -64,14 +64,14 @@ def table(where: str, name: str, value: Any) -> Mapping[str, Any]:
 
 
 def flag(where: str, name: str, value: Any) -> bool:
-    """A yes or no."""
+    """Check and return a yes or no."""
     if not isinstance(value, (bool, np.bool_, int)):
         raise BindError(f"{where}: {name} is {in_words(value)}; True or False was expected.")
     return bool(value)
 
 
 def whole(where: str, name: str, value: Any, least: int, most: int) -> int:
-    """A whole number within limits."""
+    """Check and return a whole number within limits."""
     if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or not least <= value <= most:
         raise BindError(f"{where}: {name} is {in_words(value)}; a whole number from {least} to {most} was expected.")
     return int(value)

@@ -69,12 +69,12 @@ def read_config(env: Mapping[str, str]) -> Config:
 
 
 def child_environment(extra: Mapping[str, str]) -> dict[str, str]:
-    """This process's environment with some variables set, for a program that it starts."""
+    """Return this process's environment with some variables set, for a program that it starts."""
     return {**os.environ, **extra}
 
 
 def _interpreter() -> str:
-    """A Python like this one; empty inside programs that have Python built in and none beside them."""
+    """Return a Python like this one; empty inside programs that have Python built in and none beside them."""
     own = sys.executable or ""
     if not getattr(sys, "frozen", False) and Path(own).stem.lower().startswith(("python", "pypy")):
         return own

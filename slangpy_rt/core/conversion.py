@@ -34,14 +34,14 @@ _DEEPEST = 64
 
 
 def kind_of(value: Any) -> str:
-    """The kind of a number as NumPy's dtypes have it, of a Python number too; ``"O"`` of what is no number."""
+    """Return the kind of a number as NumPy's dtypes have it, of a Python number too; ``"O"`` of what is no number."""
     if isinstance(value, np.generic):
         return value.dtype.kind
     return next((k for base, k in ((bool, "b"), (int, "i"), (float, "f")) if isinstance(value, base)), "O")
 
 
 def as_number(where: str, type_: SlangType, value: Any) -> Any:
-    """One number of a scalar or enum type as a Python number.
+    """Return one number of a scalar or enum type as a Python number.
 
     Raises
     ------
@@ -70,7 +70,7 @@ def as_number(where: str, type_: SlangType, value: Any) -> Any:
 
 
 def case_of(where: str, type_: SlangType, value: Any) -> int:
-    """The number of an enum's case, given by its name, or by a Python enum's name or value.
+    """Return the number of an enum's case, given by its name, or by a Python enum's name or value.
 
     Raises
     ------
@@ -87,14 +87,14 @@ def case_of(where: str, type_: SlangType, value: Any) -> int:
 
 
 def is_number(value: Any) -> bool:
-    """Whether a value is a real number of Python or NumPy, and no bool."""
+    """Tell whether a value is a real number of Python or NumPy, and no bool."""
     return kind_of(value) in "iuf"
 
 
 def as_element(
     where: str, type_: SlangType, value: Any, named: Named | None = None, everywhere: bool = False
 ) -> Array:
-    """One element of a type on the host, as arrays hold it: from a number, lists, a dict or another struct's value.
+    """Return one element of a type as host arrays hold it, from a number, lists, a dict or another struct's value.
 
     Parameters
     ----------
@@ -124,7 +124,7 @@ def as_element(
 
 
 def _repeat(where: str, type_: SlangType, out: Array, value: Any) -> None:
-    """One number for every scalar."""
+    """Return one number for every scalar."""
     if type_.kind == "struct":
         for f in type_.fields:
             _repeat(f"{where}, field {f.name}", f.type, out[f.name], value)
@@ -236,12 +236,12 @@ def check_type(where: str, type_: SlangType, value: Any, named: Named | None) ->
 
 
 def describe_name(name: Any) -> str:
-    """A name that a user gave, as messages quote it."""
+    """Return a name that a user gave, as messages quote it."""
     return name if isinstance(name, str) and name.isprintable() and len(name) <= 80 else in_words(name)
 
 
 def item_type(type_: SlangType) -> SlangType:
-    """What ``x[0]`` of a vector, matrix or array is."""
+    """Return what ``x[0]`` of a vector, matrix or array is."""
     if type_.kind == "array":
         assert type_.element is not None
         return type_.element
@@ -251,7 +251,7 @@ def item_type(type_: SlangType) -> SlangType:
 
 
 def as_array(what: str, value: Any) -> Array:
-    """Host data as a NumPy array: an array, a number, lists of these, or anything with an array protocol.
+    """Return host data as a NumPy array: an array, a number, lists of these, or anything with an array protocol.
 
     Parameters
     ----------
@@ -299,7 +299,7 @@ def as_array(what: str, value: Any) -> Array:
 
 
 def as_numpy(value: Any) -> Array:
-    """Another library's array in host memory as a NumPy array of the same memory, by DLPack.
+    """Return another library's array in host memory as a NumPy array of the same memory, by DLPack.
 
     Raises
     ------

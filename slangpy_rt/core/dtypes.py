@@ -65,7 +65,7 @@ _NAME = re.compile(r"(?P<scalar>[a-z]+[0-9]*_t|[a-z]+)(?P<rows>[1-4])?(?:x(?P<co
 
 
 def scalar_type(name: str) -> SlangType:
-    """The SlangType of a scalar by its canonical name."""
+    """Return the SlangType of a scalar by its canonical name."""
     return SlangType("scalar", name, name)
 
 
@@ -93,7 +93,7 @@ def _named(name: str) -> SlangType | None:
 
 
 def element_type(where: str, dtype: Any) -> SlangType:
-    """What a user gives as ``dtype``: a Slang name, a SlangType, a NumPy dtype or a Python type.
+    """Return what a user gives as ``dtype``: a Slang name, a SlangType, a NumPy dtype or a Python type.
 
     Raises
     ------
@@ -164,7 +164,7 @@ def _of_numbers(scalar: str, dims: tuple[int, ...]) -> Storage:
 
 
 def storage(type_: SlangType) -> Storage | None:
-    """How arrays hold that type, or None if they cannot."""
+    """Return how arrays hold that type, or None if they cannot."""
     if type_.kind in ("scalar", "vector", "matrix", "enum", "storage") and type_.scalar in NUMPY_OF:
         return _of_numbers(type_.scalar, type_.shape)
     if type_.kind == "array" and type_.element is not None and type_.shape[0] > 0:
@@ -181,7 +181,7 @@ def storage(type_: SlangType) -> Storage | None:
 
 
 def scalars_of(dtype: np.dtype[Any]) -> frozenset[str]:
-    """The Slang scalars that items of a dtype are made of."""
+    """Return the Slang scalars that items of a dtype are made of."""
     fields = dtype.base.fields
     if fields is None:
         return frozenset({SLANG_OF[dtype.base]})
@@ -189,20 +189,20 @@ def scalars_of(dtype: np.dtype[Any]) -> frozenset[str]:
 
 
 def source_name(type_: SlangType) -> str:
-    """A type as Slang source can write it anywhere: ``float[2][3]`` as ``Array<Array<float, 2>, 3>``."""
+    """Return a type as Slang source can write it anywhere: ``float[2][3]`` as ``Array<Array<float, 2>, 3>``."""
     if type_.kind == "array" and type_.element is not None:
         return f"Array<{source_name(type_.element)}, {type_.shape[0]}>"
     return type_.name
 
 
 def convertible(source: npt.DTypeLike, target: npt.DTypeLike) -> bool:
-    """Whether host data converts without a cast by the user: 'same_kind', and integers to floats."""
+    """Tell whether host data converts without a cast by the user: 'same_kind', and integers to floats."""
     a, b = np.dtype(source), np.dtype(target)
     return np.can_cast(a, b, "same_kind") or (a.kind in "iu" and b.kind == "f")
 
 
 def limits(scalar: str) -> tuple[float, float] | None:
-    """The least and the largest finite number of a Slang scalar; None where every Python number fits or is packed."""
+    """Return the least and largest finite number of a Slang scalar; None where packing takes any number."""
     dtype = NUMPY_OF[scalar]
     if dtype.kind in "iu":
         bounds = np.iinfo(dtype)
@@ -212,20 +212,20 @@ def limits(scalar: str) -> tuple[float, float] | None:
 
 
 def span(low: float, high: float) -> str:
-    """The numbers from ``low`` to ``high`` in words."""
+    """Return the numbers from ``low`` to ``high`` in words."""
     return "-65504 to 65504" if high == _HALF else f"{low} to {high}"
 
 
 # NumPy would make infinity of a number that is too large. A decorator takes 0.4 us less than a block.
 @np.errstate(over="raise")
 def _narrowed(array: npt.NDArray[Any], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-    """An array as another dtype, in C order; FloatingPointError if a finite number becomes infinite."""
+    """Return an array as another dtype, in C order; FloatingPointError if a finite number becomes infinite."""
     return np.asarray(array, dtype, order="C")
 
 
 @lru_cache(maxsize=256)
 def _conversion(source: np.dtype[Any], target: np.dtype[Any]) -> tuple[bool, bool]:
-    """Whether one dtype converts to another, and whether a value of the one may be beyond the range of the other."""
+    """Tell whether one dtype converts to another, and whether a value may be beyond the range of the other."""
     # The largest whole number of 64 bits is far below the largest float, and beyond the largest half.
     in_range = source.kind in "iub" and target.kind == "f" and target.itemsize > 2
     return convertible(source, target), not in_range and not np.can_cast(source, target, "safe")
@@ -234,7 +234,7 @@ def _conversion(source: np.dtype[Any], target: np.dtype[Any]) -> tuple[bool, boo
 def cast(
     what: str, type_name: str, array: npt.NDArray[Any], dtype: np.dtype[Any], listed: bool = False
 ) -> npt.NDArray[Any]:
-    """A host array as another dtype, in C order.
+    """Return a host array as another dtype, in C order.
 
     Parameters
     ----------

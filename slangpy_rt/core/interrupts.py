@@ -76,7 +76,7 @@ def in_one_step(*calls: Callable[[], Any]) -> None:
 
 
 def finalizer(path: str) -> Any:
-    """A ``__del__`` that calls what an attribute holds, a function of C without arguments, if the object has it.
+    """Return a ``__del__`` that calls the function of C without arguments that an attribute holds, if it is set.
 
     A ``__del__`` written in Python can be interrupted: Python then reports "Exception ignored in", and what it was to
     give back is lost. This one is looked up and called by C alone. Without the attribute, as in an object whose
@@ -179,7 +179,7 @@ class Crew:
             threading.Thread(target=self._work, name=_CREW, daemon=True).start()
 
     def begin(self, job: Callable[[], Any], threads: int) -> list[Callable[[], None]]:
-        """What has so many threads begin with a job, as steps of ``in_one_step``."""
+        """Return steps for ``in_one_step`` that have so many threads begin with a job."""
         return [partial(self._jobs.put, job)] * threads
 
     def run(self, own: Callable[[], Any], others: Sequence[Callable[[], Any]]) -> None:
@@ -227,7 +227,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def has_daemons() -> bool:
-    """Whether there are daemon threads of the program's own."""
+    """Tell whether there are daemon threads of the program's own."""
     return any(thread.daemon and thread.name != _CREW for thread in threading.enumerate())
 
 
@@ -266,7 +266,7 @@ _GATES = _Gates()
 
 
 def own_gate() -> Gate:
-    """That of this thread."""
+    """Return the gate of this thread."""
     gate = _GATES.gate
     if gate is None:
         gate = _GATES.gate = Gate()

@@ -15,5 +15,5 @@ def log(level: int, text: str, always: bool = False) -> None:
 
 
 def milliseconds(started: float) -> str:
-    """The time since a moment of ``time.perf_counter``, in words."""
+    """Return the time since a moment of ``time.perf_counter``, in words."""
     return f"{(time.perf_counter() - started) * 1e3:.1f} ms"

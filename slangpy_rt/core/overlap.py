@@ -39,7 +39,7 @@ class Walk:
     nbytes: int
 
     def span(self, shape: Shape) -> tuple[int, int]:
-        """From which byte to before which, counted from the first item."""
+        """Return its first byte and the one behind its last, counted from the first item."""
         low = high = 0
         for n, step in (*zip(shape, self.steps, strict=True), *self.inner):
             if step < 0:
@@ -50,20 +50,20 @@ class Walk:
 
 
 def window(a: Walk, b: Walk, shape: Shape) -> tuple[int, int]:
-    """Between which differences of the addresses, both excluded, the spans of two arrays of a call overlap."""
+    """Return the differences of addresses, both excluded, between which the spans of two arrays of a call overlap."""
     (low_a, high_a), (low_b, high_b) = a.span(shape), b.span(shape)
     return low_b - high_a, high_b - low_a
 
 
 def overlap(a: Walk, b: Walk, shape: Shape, offset: int) -> bool:
-    """Whether the call touches a byte of both arrays; ``offset`` is how many bytes ``a`` begins after ``b``."""
+    """Tell whether the call touches a byte of both arrays; ``offset`` is how many bytes ``a`` begins after ``b``."""
     terms = [(step, 0, n - 1) for n, step in (*zip(shape, a.steps, strict=True), *a.inner)]
     terms += [(-step, 0, n - 1) for n, step in (*zip(shape, b.steps, strict=True), *b.inner)]
     return lands(terms, 1 - a.nbytes - offset, b.nbytes - 1 - offset)
 
 
 def crosses(a: Walk, b: Walk, shape: Shape, offset: int) -> bool:
-    """Whether an element of the call touches a byte of ``a`` that another element touches of ``b``.
+    """Tell whether an element of the call touches a byte of ``a`` that another element touches of ``b``.
 
     Exact where both arrays have the same strides; for others the answer is that of ``overlap``.
     """
@@ -87,12 +87,12 @@ def crosses(a: Walk, b: Walk, shape: Shape, offset: int) -> bool:
 
 
 def repeats(walk: Walk, shape: Shape) -> bool:
-    """Whether two elements of the call touch one byte of the array."""
+    """Tell whether two elements of the call touch one byte of the array."""
     return crosses(walk, walk, shape, 0)
 
 
 def _nests(walk: Walk, shape: Shape) -> bool:
-    """Whether each stride is as long as all that the shorter ones reach: no two elements touch one byte then."""
+    """Tell whether each stride is as long as all that the shorter ones reach: no two elements touch one byte then."""
     extent = walk.nbytes
     for step, n in sorted([(abs(step), n) for step, n in zip(walk.steps, shape, strict=True) if n > 1]):
         if step < extent:
@@ -102,7 +102,7 @@ def _nests(walk: Walk, shape: Shape) -> bool:
 
 
 def lands(terms: Iterable[Term], low: int, high: int) -> bool:
-    """Whether some sum of the terms is from ``low`` to ``high``; also True if that takes too long to find out."""
+    """Tell whether some sum of the terms is from ``low`` to ``high``; True also if finding out takes too long."""
     most: dict[int, int] = {}
     for coefficient, least, greatest in terms:
         if least > greatest:

@@ -23,7 +23,7 @@ _MOST_ELEMENTS = 2**53
 
 
 def broadcast(function: str, shapes: Sequence[tuple[str, Shape]]) -> Shape:
-    """The call shape of arguments, by NumPy's rule: aligned right, a dimension of 1 stretches.
+    """Return the call shape of arguments, by NumPy's rule: aligned right, a dimension of 1 stretches.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ def broadcast(function: str, shapes: Sequence[tuple[str, Shape]]) -> Shape:
 
 
 def spread(name: str, shape: Shape, mapped: tuple[int, ...] | None, rank: int) -> Shape:
-    """An argument's dimensions as the call counts them: its own, or laid out over ``rank`` ones as a map says.
+    """Return an argument's dimensions as the call counts them: its own, or laid out over ``rank`` ones as a map says.
 
     Raises
     ------
@@ -76,7 +76,7 @@ def spread(name: str, shape: Shape, mapped: tuple[int, ...] | None, rank: int) -
 
 
 def align(shape: Shape, strides: Shape, call: Shape, mapped: tuple[int, ...] | None = None) -> Shape:
-    """Strides of an argument along each call dimension, 0 where it is broadcast."""
+    """Return the strides of an argument along each call dimension, 0 where it is broadcast."""
     if mapped is None:
         if shape == call and 1 not in shape:
             return strides
@@ -119,7 +119,7 @@ def coalesce(call: Shape, strides: Sequence[Shape]) -> Coalesced:
 
 
 def contiguous(shape: Shape, unit: int = 1) -> Shape:
-    """Row-major strides of an array whose elements are ``unit`` apart."""
+    """Return the row-major strides of an array whose elements are ``unit`` apart."""
     strides = []
     for size in reversed(shape):
         strides.append(unit)
@@ -128,12 +128,12 @@ def contiguous(shape: Shape, unit: int = 1) -> Shape:
 
 
 def is_whole(index: Any) -> bool:
-    """Whether a value is a whole number of Python or NumPy, and no bool."""
+    """Tell whether a value is a whole number of Python or NumPy, and no bool."""
     return isinstance(index, (int, np.integer)) and not isinstance(index, bool)
 
 
 def as_shape(where: str, shape: int | Sequence[int]) -> Shape:
-    """A shape as a tuple.
+    """Return a shape as a tuple.
 
     Raises
     ------

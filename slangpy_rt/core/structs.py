@@ -19,7 +19,7 @@ Array = npt.NDArray[Any]
 
 
 def fill_struct_array(where: str, shape: tuple[int, ...], dtype: np.dtype[Any], source: Array) -> Array:
-    """A structured array of that shape from another one, by field names, or from flat scalars in field order.
+    """Return a structured array of that shape from another one, by field names, or from flat scalars in field order.
 
     Raises
     ------
@@ -55,7 +55,7 @@ def fill_struct_array(where: str, shape: tuple[int, ...], dtype: np.dtype[Any], 
 
 
 def as_struct_array(where: str, dtype: np.dtype[Any], source: Array) -> Array:
-    """A structured array as another structured dtype, field by field by name.
+    """Return a structured array as another structured dtype, field by field by name.
 
     Raises
     ------
@@ -68,12 +68,12 @@ def as_struct_array(where: str, dtype: np.dtype[Any], source: Array) -> Array:
 
 
 def scalar_count(dtype: np.dtype[Any]) -> int:
-    """Scalars of one struct."""
+    """Return how many scalars one struct has."""
     return sum(prod(dims) for _, _, dims in leaves(dtype))
 
 
 def leaves(dtype: np.dtype[Any]) -> list[tuple[tuple[str, ...], np.dtype[Any], tuple[int, ...]]]:
-    """Path, scalar and dimensions of every field that is no struct."""
+    """Return the path, scalar and dimensions of every field that is no struct."""
     found: list[tuple[tuple[str, ...], np.dtype[Any], tuple[int, ...]]] = []
     for name in dtype.names or ():
         base, dims = _base(dtype[name])
@@ -85,7 +85,7 @@ def leaves(dtype: np.dtype[Any]) -> list[tuple[tuple[str, ...], np.dtype[Any], t
 
 
 def to_python(value: Any) -> Any:
-    """A structured scalar as a dict, nested; a number as a Python number; arrays of numbers stay arrays."""
+    """Return a structured scalar as a dict, nested; a number as a Python number; arrays of numbers stay arrays."""
     if isinstance(value, np.ndarray) and value.dtype.names is not None and value.ndim:
         return [to_python(item) for item in value]
     if value.dtype.names is not None:
@@ -95,7 +95,7 @@ def to_python(value: Any) -> Any:
 
 
 def dtype_text(dtype: np.dtype[Any]) -> str:
-    """A dtype as Python code that makes it, structs as ``align=True`` lays them out."""
+    """Return a dtype as Python code that makes it, structs as ``align=True`` lays them out."""
     if dtype.names is None:
         return f"'{dtype.name}'"
     fields = []
@@ -106,7 +106,7 @@ def dtype_text(dtype: np.dtype[Any]) -> str:
 
 
 def fields_of(value: Any) -> Mapping[str, Any] | None:
-    """A value's fields by name: of a dict, a dataclass, a named tuple, a structured scalar; None for others."""
+    """Return the fields by name of a dict, a dataclass, a named tuple or a structured scalar; None for others."""
     if isinstance(value, Mapping):
         return value
     if isinstance(value, tuple) and hasattr(value, "_fields"):

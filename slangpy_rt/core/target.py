@@ -105,7 +105,7 @@ class KernelInfo:
 
 
 def target_of(format: str, profile: str, entry: str, caps: Caps, program: bool = False) -> Target:
-    """The target of a device, with what Slang's code of a format, and what the device can do, mean for kernels."""
+    """Return a device's target, with what Slang's code of a format and the device's features mean for kernels."""
     spirv = format == "spirv"
     constants: tuple[str, ...] = ()
     if "cooperative_matrix" in caps.features:

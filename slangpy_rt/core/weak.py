@@ -29,12 +29,12 @@ class WeakValues(Generic[T]):
         self._gone: deque[_Ref] = deque()
 
     def get(self, key: Hashable) -> T | None:
-        """The value of a key, or None."""
+        """Return the value of a key, or None."""
         ref = self._refs.get(key)
         return None if ref is None else ref()
 
     def setdefault(self, key: Hashable, value: T) -> T:
-        """The value of a key, which is this one if there was none."""
+        """Return the value of a key, which is this one if there was none."""
         while self._gone:
             dead = self._gone[0]
             if self._refs.get(dead.key) is dead:
@@ -50,7 +50,7 @@ class WeakValues(Generic[T]):
         return found
 
     def values(self) -> list[T]:
-        """All that are there."""
+        """Return all values that are there."""
         return [value for ref in list(self._refs.values()) if (value := ref()) is not None]
 
     def clear(self) -> None:

@@ -1,4 +1,7 @@
-"""Exchange with other libraries, such as PyTorch and CuPy; each is imported once something of it is asked for."""
+"""Exchange with other libraries, such as PyTorch and CuPy; each is imported once something of it is asked for.
+
+Calls find what is here by a table of names; no package that they are made of imports it.
+"""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ class TorchAdapter(Adapter):
         return maker(device, shape, dtype, kind == "torch_gpu")
 
     def asks_for_autograd(self, value: torch.Tensor) -> bool:
-        """Whether a call on a tensor has to be differentiable; part of its signature."""
+        """Tell whether a call on a tensor has to be differentiable; part of its signature."""
         return value.requires_grad and torch.is_grad_enabled()
 
     def call_for_autograd(self, function: Any, args: tuple[Any, ...], names: tuple[str, ...]) -> Any:

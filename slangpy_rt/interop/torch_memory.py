@@ -83,7 +83,7 @@ def _of_bfloat16(value: torch.Tensor) -> np.ndarray[Any, Any]:
 
 
 def lies_on(device: DeviceCore, value: torch.Tensor) -> bool:
-    """Whether a device works in a tensor's own memory."""
+    """Tell whether a device works in a tensor's own memory."""
     if value.is_cuda:
         return device.caps.dlpack_device == CUDA and device.index == value.device.index
     return value.device.type == "cpu" and "zero_copy" in device.caps.features

@@ -194,7 +194,7 @@ class DeviceCore(ABC):
         return f"Device({self.name!r}: {self.info}{', closed' if self.closed else ''})"
 
     def once(self, key: str, make: Callable[[], T], close: Callable[[T], None] | None = None) -> T:
-        """What is made once for this device; ``close`` is called with it when the device closes.
+        """Return what is made once for this device; ``close`` is called with it when the device closes.
 
         Two threads may both make it; then the later one is closed and dropped.
         """
@@ -210,7 +210,7 @@ class DeviceCore(ABC):
         return found
 
     def alloc(self, nbytes: int) -> Buffer:
-        """Memory for an array; an empty one gets a byte, so that it has an address."""
+        """Allocate memory for an array; an empty one gets a byte, so that it has an address."""
         if self.closed:
             self.check_open()
         try:
@@ -223,7 +223,7 @@ class DeviceCore(ABC):
         return self.backend.alloc(nbytes or 1)
 
     def alloc_shared(self, nbytes: int) -> SharedBuffer | None:
-        """Memory that host and device both address, for a small array of one call; None where there is none left."""
+        """Return memory that host and device address, for a small array of one call; None where none is left."""
         if self.closed:
             self.check_open()
         return self.alloc_mapped(nbytes)
@@ -283,7 +283,7 @@ class DeviceCore(ABC):
             replay(recording)
 
     def open_shared(self, where: str, buffer: Buffer, owner: DeviceCore) -> Buffer:
-        """Memory of another device as a buffer of this one; work of both on it is ordered.
+        """Return memory of another device as a buffer of this one; work of both on it is ordered.
 
         Raises
         ------
@@ -315,7 +315,7 @@ class DeviceCore(ABC):
         self.plain = not (self.closed or self.ordered or self.observers)
 
     def queue_launch(self, queue: Queue) -> Callable[..., None]:
-        """What launches on a queue and tells all observers."""
+        """Return a function that launches on a queue and tells all observers."""
         launch = queue.launch
         for observer in self.observers:
             launch = partial(observer.launch, queue, launch)
@@ -343,7 +343,7 @@ class DeviceCore(ABC):
             self.diagnostics.flush()
 
     def host_array(self, shape: Shape, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-        """A new NumPy array, uninitialized, for a result that goes back to the host.
+        """Make a NumPy array, uninitialized, for a result that goes back to the host.
 
         On a device that works in host memory a large one comes from the device's pool and returns to it: fresh
         pages cost more than the work (x + x over 64 MiB: 8.5 ms with them, 3.1 without).
@@ -405,7 +405,7 @@ def a_device(where: str, value: Any) -> Any:
 
 
 def _observers(name: str) -> tuple[Observer, ...]:
-    """The observers that the environment asks for, the innermost first."""
+    """Return the observers that the environment asks for, the innermost first."""
     labels = (Labels(),) if CONFIG.labels else ()
     return (*labels, LaunchLog(name)) if CONFIG.debug >= 2 else labels
 

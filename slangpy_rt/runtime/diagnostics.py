@@ -159,7 +159,7 @@ class Launcher:
             raise OutOfBoundsError(f"{self._title}: {self._describe(outside, args)}")
 
     def with_buffer(self, buffers: Sequence[Buffer]) -> tuple[Buffer, ...]:
-        """The buffers of a launch that does not come through this launcher."""
+        """Return the buffers of a launch that does not come through this launcher."""
         return (*buffers, self._diagnostics.buffer)
 
     @staticmethod

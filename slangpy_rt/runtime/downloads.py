@@ -96,7 +96,7 @@ class Transfers:
         self._free.append(piece.block)
 
     def _block(self) -> SharedBuffer | None:
-        """A block that nothing uses, None while there is none."""
+        """Return a block that nothing uses, None while there is none."""
         if self._late and self._late[0].mark.done:
             return self._late.popleft().block
         try:

@@ -39,7 +39,7 @@ class ForeignStream:
         self._device.order.release_stream(self._queue)
 
     def stream(self) -> Stream:
-        """The stream, for what is not a launch; the device's queues are ordered from here on."""
+        """Return the stream for work that is no launch; the device's queues are ordered from here on."""
         device = self._device
         lane = device.order.adopt(self._queue, temporary=not self._own)
         device.begin_order()
@@ -47,7 +47,7 @@ class ForeignStream:
 
 
 def foreign_stream(device: DeviceCore, handle: int) -> ForeignStream:
-    """How to launch on the stream that another library works on, by its handle."""
+    """Return the ForeignStream of the stream that another library works on, by its handle."""
     found: ForeignStream | None = device.foreign_streams.get(handle)
     if found is None:
         device.check_open()

@@ -22,7 +22,7 @@ class _HostView:
 def host_view(
     buffer: Buffer, shape: Shape, dtype: np.dtype[Any], address: int | None = None, strides: Shape | None = None
 ) -> npt.NDArray[Any]:
-    """Host memory of a buffer as an array that keeps it: all of it, contiguous, if nothing else is said."""
+    """Return a buffer's host memory as an array that keeps it: all of it, contiguous, if nothing else is said."""
     interface = {
         "version": 3, "shape": shape, "strides": strides, "typestr": dtype.str, "descr": dtype.descr,
         "data": (buffer.address if address is None else address, False),

@@ -45,7 +45,7 @@ class KernelStore:
         block: tuple[LayoutField, ...],
         conformances: Conformances = (),
     ) -> Kernel:
-        """A loaded kernel for generated text: from memory, from the disk cache, or compiled now.
+        """Return a loaded kernel for generated text: from memory, from the disk cache, or compiled now.
 
         Raises
         ------
@@ -63,7 +63,7 @@ class KernelStore:
             return found
 
     def key(self, source: Source, text: str, conformances: Conformances = ()) -> str:
-        """The cache key of generated text: everything that changes its binary is in it."""
+        """Return the cache key of generated text: everything that changes its binary is in it."""
         if self._toolchain is None:
             self._toolchain = self._backend.toolchain()
         target = self._backend.target

@@ -147,7 +147,7 @@ class Profile:
         write_text("Profile.save", path, json.dumps({"traceEvents": events, "displayTimeUnit": "ns"}))
 
     def __str__(self) -> str:
-        """The table, times in microseconds."""
+        """Return the table, times in microseconds."""
         if self._watches:
             return "a profile that is being taken"
         head = ("function", "device", "calls", "total us", "mean us", "least us", "most us", "host us a call")
@@ -195,7 +195,7 @@ class Watch(Observer):
             self._taken.append((title, queue, threading.get_ident(), started, ended, first, last))
 
     def work(self) -> list[Work]:
-        """What was launched, once it is done."""
+        """Return what was launched, once it is done."""
         device = self.device
         device.backend.sync_all()
         lanes = [lane.queue for lane in device.order.lanes]

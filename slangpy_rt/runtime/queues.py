@@ -44,14 +44,14 @@ class Order:
         self._foreign: list[tuple[weakref.ref[Buffer], int, int]] = []
 
     def lane(self, make: Callable[[], Queue]) -> Lane:
-        """A lane that nobody uses, on a queue made for it if there is none."""
+        """Return a lane that nobody uses, on a queue made for it if there is none."""
         try:
             return self.idle.popleft()
         except IndexError:
             return self.adopt(make())
 
     def adopt(self, queue: Queue, temporary: bool = False) -> Lane:
-        """The lane of a queue; ``temporary`` if its stream may be gone with the next call."""
+        """Return the lane of a queue; ``temporary`` if its stream may be gone with the next call."""
         with self.lock:
             found = next((x for x in self.lanes if x.queue is queue), None)
             if found is None:

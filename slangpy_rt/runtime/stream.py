@@ -48,13 +48,13 @@ class Stream:
         return self._lane.queue.handle
 
     def __cuda_stream__(self) -> tuple[int, int]:
-        """The protocol by which CUDA libraries hand each other streams: version 0 and the ``CUstream``."""
+        """Return the protocol by which CUDA libraries hand each other streams: version 0 and the ``CUstream``."""
         if self.handle is None:
             raise BindError(f"{self!r}: it is no CUDA stream.")
         return 0, self.handle
 
     def record(self) -> Event:
-        """A new event at the point that the stream has come to."""
+        """Make a new event at the point that the stream has come to."""
         return Event(self.device).record(self)
 
     def wait(self, other: Event | Stream | DeviceCore) -> None:
@@ -138,7 +138,7 @@ class Event:
         return self._reached("done").done
 
     def elapsed(self, later: Event) -> float:
-        """Seconds from this event to a later one, by the device's clock; waits for both."""
+        """Return the seconds from this event to a later one, by the device's clock; waits for both."""
         self.device.check_open()
         if not isinstance(later, Event) or later.device is not self.device:
             raise BindError(f"Event.elapsed: {in_words(later)} is no event of {self.device!r}.")
@@ -193,7 +193,7 @@ class Timer:
 
 
 def lane_of(device: DeviceCore, where: str, stream: Stream | None) -> Lane:
-    """The queue of a stream, or the device's own for None.
+    """Return the queue of a stream, or the device's own for None.
 
     Raises
     ------
@@ -222,7 +222,7 @@ def open_stream(device: DeviceCore, external: Any = None) -> Stream:
 
 
 def stream_handle(where: str, given: Any) -> int:
-    """The ``CUstream`` of what another library calls a stream, by ``__cuda_stream__`` or as a number.
+    """Return the ``CUstream`` of what another library calls a stream, by ``__cuda_stream__`` or as a number.
 
     Raises
     ------

@@ -1,6 +1,8 @@
 """The files that a text imports, found as Slang finds them, so that they can be loaded with a line of ours.
 
-It loads none. A file that it does not find is left to Slang, which says so.
+It loads none. A file that it does not find is left to Slang, which says so. ``files.reachable`` is another question:
+every file that a text may name, in a comment or a macro too, in whatever order. Here each import is one file, and a
+comment that names the file's user must not turn the order round.
 """
 
 from __future__ import annotations
@@ -8,9 +10,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 from slangpy_rt.slang.files import decoded, read_file
+from slangpy_rt.slang.shader_modules import is_ours
 from slangpy_rt.slang.text import blank
 
 _IMPORT = re.compile(r'\b(?:__exported\s+)?(?:__)?import\s+("[^"\n]+"|\w+(?:\s*\.\s*\w+)*)\s*;')
@@ -26,6 +30,8 @@ class Imported(NamedTuple):
 
 def imported(path: str, text: str, folders: Sequence[str]) -> tuple[Imported, ...]:
     """Return the files that a text imports, and those that they import; each stands behind what it imports itself.
+
+    Files of ours are left out; they import only each other.
 
     Parameters
     ----------
@@ -47,14 +53,14 @@ def imported(path: str, text: str, folders: Sequence[str]) -> tuple[Imported, ..
 def _collect(path: str, text: str, folders: Sequence[str], found: dict[str, Imported], seen: set[str]) -> None:
     code = blank(text)
     for match in _IMPORT.finditer(text):
-        # A comment's or an inactive line's; a quoted name is blank in the code.
+        # A comment's or a macro's; a quoted name is blank in the code.
         if code[match.start() : match.start(1)] != text[match.start() : match.start(1)]:
             continue
         for name, file in _places(match[1], path, folders):
             real = os.path.realpath(file)
             if not os.path.isfile(file):  # noqa: PTH113
                 continue
-            if real not in seen:
+            if real not in seen and not is_ours(Path(file)):
                 seen.add(real)
                 theirs = decoded(f"'{file}'", read_file(real))
                 _collect(file, theirs, folders, found, seen)

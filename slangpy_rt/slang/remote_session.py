@@ -17,6 +17,7 @@ from slangpy_rt.core.errors import CompileError
 from slangpy_rt.core.interrupts import finalizer
 from slangpy_rt.core.target import Target
 from slangpy_rt.core.types import ModuleInfo
+from slangpy_rt.slang.auto_import import AutoImport
 from slangpy_rt.slang.compiler_process import CompilerProcess, Ended
 from slangpy_rt.slang.compiler_session import CompilerSession
 from slangpy_rt.slang.files import reachable
@@ -60,7 +61,7 @@ class RemoteSession(CompilerSession):
         target: Target,
         search_paths: tuple[str, ...] = (),
         defines: tuple[tuple[str, str], ...] = (),
-        auto_import: str = "",
+        auto_import: AutoImport | None = None,
     ) -> None:
         self._compiler = compiler
         self._how = (target, search_paths, defines, auto_import)

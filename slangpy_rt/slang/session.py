@@ -16,6 +16,7 @@ from pathlib import Path
 from slangpy_rt.core.errors import CompileError
 from slangpy_rt.core.target import Target
 from slangpy_rt.core.types import Compiled, Conformances, FunctionSig, ModuleInfo, SlangType, StructInfo
+from slangpy_rt.slang.auto_import import AutoImport
 from slangpy_rt.slang.call_layout import call_layout, hashed_strings
 from slangpy_rt.slang.com import ComPtr, Out
 from slangpy_rt.slang.compiler_session import CompilerSession
@@ -34,14 +35,11 @@ from slangpy_rt.slang.rounded_constants import rounds, words
 from slangpy_rt.slang.shader_modules import (
     LIBRARIES,
     SHADERS,
-    SLANGTORCH,
-    SLANGTORCH_HEAD,
     TAKEN,
     check_is_module,
     check_names,
     is_ours,
     needs_library,
-    needs_slangtorch,
     program_folders,
 )
 from slangpy_rt.slang.spirv_math import has_doubles
@@ -78,9 +76,8 @@ class Session(CompilerSession):
         Where ``import`` and ``#include`` look after the importing file's own directory.
     defines : tuple of (str, str)
         Preprocessor macros.
-    auto_import : str
-        A module of ours that each text imports besides what it needs, and each file that it imports: ``"slangtorch"``
-        or none.
+    auto_import : AutoImport or None
+        A module of ours that each text imports besides what it needs, and each file that it imports.
 
     Raises
     ------
@@ -94,7 +91,7 @@ class Session(CompilerSession):
         target: Target,
         search_paths: tuple[str, ...] = (),
         defines: tuple[tuple[str, str], ...] = (),
-        auto_import: str = "",
+        auto_import: AutoImport | None = None,
     ) -> None:
         for name, _ in defines:
             if name.startswith(RESERVED):
@@ -107,8 +104,7 @@ class Session(CompilerSession):
         self._library = library
         self._shaders = next((Path(folder) for folder in search_paths if is_ours(Path(folder) / "any")), None)
         self._library_loaded = False
-        self._head = SLANGTORCH_HEAD if auto_import == SLANGTORCH else ""
-        self._tail = f"\nimport {auto_import};\n" if auto_import else ""
+        self._auto_import = auto_import
         self._loaded: dict[str, tuple[str, str]] = {}
         self._folders, self._defines = search_paths, defines
         # For a target that compiles by itself: name, path, text and file digests of each loaded module.
@@ -142,12 +138,14 @@ class Session(CompilerSession):
             check_imports(path, source, self._folders)
             prepared, prints = prepare(source), prints_in(source)
             ours = self._shaders is not None and needs_library(source)
-            if ours or self._tail or names_files(source):  # else it cannot lead Slang anywhere
+            auto = self._auto_import
+            if ours or auto or names_files(source):  # else it cannot lead Slang anywhere
                 self._load_library(but=path)
-            whole = self._head + prepared.text + (_IMPORT if ours else "") + self._tail
+            whole = prepared.text + (_IMPORT if ours else "")
             self._hide_entry_points(path, source)
-            if self._tail:
-                self._load_imports(path, source)
+            if auto:
+                whole = auto.around(whole)
+                self._load_imports(path, source, auto)
             module = self._native.load(name, path, whole)
             self._loaded[name] = loaded
             self._modules[name], self._texts[name] = module, source
@@ -327,7 +325,7 @@ class Session(CompilerSession):
         self._library_loaded = True
         # Slang would read a file that ours import under the user's macros, so with macros each is loaded from text.
         names = SHADERS if self._undo else ("slangpy_rt",)
-        for name in (*names, SLANGTORCH) if self._tail else names:
+        for name in (*names, self._auto_import.module) if self._auto_import else names:
             if name == "_spy_handles" and self.target.entry != "handle":
                 continue
             others = (Path(folder) for folder in self._folders if Path(folder) != self._shaders)
@@ -342,13 +340,13 @@ class Session(CompilerSession):
             if self._undo:
                 self._sources.append((name, path, text, ()))
 
-    def _load_imports(self, path: str, source: str) -> None:
-        """Load the files that a text imports and that name what our library declares, with an import of it."""
+    def _load_imports(self, path: str, source: str, auto: AutoImport) -> None:
+        """Load the files that a text imports and that need the module of ours, with an import of it."""
         for name, file, text in imported(path, source, self._folders):
-            if needs_slangtorch(text) and not is_ours(Path(file)) and name not in self._imported:
+            if auto.needed(text) and name not in self._imported:
                 self._imported.add(name)
                 check_names(Path(file).stem, file, text)
-                whole = self._head + prepare(text).text + self._tail
+                whole = auto.around(prepare(text).text)
                 self._native.load(name, file, whole)
                 self._sources.append((name, file, whole, ()))
 

@@ -13,13 +13,17 @@ from slangpy_rt.core.config import CONFIG
 from slangpy_rt.core.target import Target
 
 if TYPE_CHECKING:
+    from slangpy_rt.slang.auto_import import AutoImport
     from slangpy_rt.slang.compiler_process import CompilerProcess
     from slangpy_rt.slang.compiler_session import CompilerSession
     from slangpy_rt.slang.library import Library
 
 
 def new_session(
-    target: Target, search_paths: tuple[str, ...], defines: tuple[tuple[str, str], ...], auto_import: str = ""
+    target: Target,
+    search_paths: tuple[str, ...],
+    defines: tuple[tuple[str, str], ...],
+    auto_import: AutoImport | None = None,
 ) -> CompilerSession:
     """Open a compiler session; the first one starts the compiler's process.
 

@@ -9,19 +9,20 @@ import re
 from pathlib import Path
 
 from slangpy_rt.core.errors import CompileError
+from slangpy_rt.slang.auto_import import AutoImport
 from slangpy_rt.slang.text import RESERVED, blank, declared, reserved
 
 # Each stands behind those that it imports.
 SHADERS = ("_spy_handles", "_spy_library", "slangpy_rt", "mlp")
-# What slang-torch gives to kernels: imported by the texts of sessions that are told so, whose macros put its names in
-# the place of these.
-SLANGTORCH = "slangtorch"
 # Slang lowers its own ``__dispatch_kernel`` for PyTorch's C++ alone, and refuses ``uint3(1)`` as a size there. A
 # session takes no macros with parameters, so a text begins with this one.
 SLANGTORCH_HEAD = "#define __dispatch_kernel(_spy_k, _spy_g, _spy_b) _spy_anyLaunch(_spy_g, _spy_b)\n#line 1\n"
-_SLANGTORCH_NAMES = re.compile(
+# What slang-torch gives to kernels; macros of such sessions put its names in the place of these.
+SLANGTORCH = AutoImport(
+    "slangtorch",
+    SLANGTORCH_HEAD,
     r"\b(?:TensorView|DiffTensorView|TorchTensor|IDiffTensorWrapper|AtomicAdd|cuda(?:ThreadIdx|BlockIdx|BlockDim)"
-    r"|(?:Cuda|CUDA)(?:Kernel|Host|DeviceExport)|AutoPyBindCUDA|TorchEntryPoint|PyExport|syncTorchCudaStream)\b"
+    r"|(?:Cuda|CUDA)(?:Kernel|Host|DeviceExport)|AutoPyBindCUDA|TorchEntryPoint|PyExport|syncTorchCudaStream)\b",
 )
 # Files that may be loaded as modules by themselves. Users import the first.
 LIBRARIES = ("mlp", "_spy_folds")
@@ -46,11 +47,6 @@ def needs_library(text: str) -> bool:
     if _EXPORTED.search(text) is None or _MODULE.search(text):
         return False
     return not declared(text).issuperset(_EXPORTED.findall(blank(text)))
-
-
-def needs_slangtorch(text: str) -> bool:
-    """Tell whether a text names what slang-torch gives to kernels."""
-    return _SLANGTORCH_NAMES.search(text) is not None
 
 
 def check_names(name: str, path: str, text: str) -> None:

@@ -33,6 +33,7 @@ from slangpy_rt.slang.files import Places, checked, first_file, working_director
 from slangpy_rt.slang.locate import compiler_version, shader_directory, shaders
 
 if TYPE_CHECKING:
+    from slangpy_rt.slang.auto_import import AutoImport
     from slangpy_rt.slang.compiler_session import CompilerSession
 
 Defines = tuple[tuple[str, str], ...]
@@ -72,7 +73,7 @@ class Source:
         Modules linked with this one: it may ``import`` them by name, and what they ``export`` defines its ``extern``.
     places : tuple of (str, str)
         The paths under which ``read_source`` looked for the file.
-    auto_import : str
+    auto_import : AutoImport or None
         As of ``Session``.
 
     Raises
@@ -105,7 +106,7 @@ class Source:
         constants: Mapping[str, Any] | None = None,
         link: tuple[Source, ...] = (),
         places: Places = (),
-        auto_import: str = "",
+        auto_import: AutoImport | None = None,
     ) -> None:
         began = time.time_ns()
         self.name = _module_name(name)
@@ -136,7 +137,7 @@ class Source:
             *("module", _REFLECTION, self.name, path, self.text, self._search_paths, defines, compiler_version()),
             target.format,
             target.entry,
-            auto_import,
+            auto_import or "",
             tuple(source.digest for source in self._linked),
         )
         # Slang looks for what text without a file imports in the working directory.

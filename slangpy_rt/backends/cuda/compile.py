@@ -60,7 +60,7 @@ def nvrtc_compile(code: bytes, arch: str) -> bytes:
 
 
 def nvrtc_version() -> str:
-    """Version of the NVRTC that ``nvrtc_compile`` uses, such as ``"13.0"``.
+    """Return the version of the NVRTC that ``nvrtc_compile`` uses, such as ``"13.0"``.
 
     Raises
     ------

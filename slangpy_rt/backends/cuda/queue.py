@@ -224,7 +224,7 @@ class CudaQueue(Queue):
             return node
 
     def _captured(self) -> bool:
-        """Whether the stream's work is being recorded; after an error it is launched plainly, which has the error."""
+        """Tell whether the stream's work is being recorded; after an error it is launched, which has the error."""
         return bool(self._is_capturing(self.handle, self._capturing) or self._capturing[0])
 
     def _launch_once(self, kernel: Kernel, groups: tuple[int, int, int], args: bytes) -> None:

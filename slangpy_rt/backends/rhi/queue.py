@@ -217,7 +217,7 @@ class Submissions:
             return float(query.pool.get_timestamp_result(query.place))
 
     def reached(self, value: int) -> bool:
-        """Whether a submission is done, and all before it."""
+        """Tell whether a submission is done, and all before it."""
         if self._done < value:
             with self.lock:
                 self.require_open()

@@ -121,7 +121,7 @@ class Submissions(Queue):
             self.locked_reach(value)
 
     def passed(self, value: int) -> bool:
-        """Whether a submission is done; asking does not wait."""
+        """Tell whether a submission is done; asking does not wait."""
         with self._lock:
             self.require_open()
             return self.timeline.passed(value)
@@ -206,7 +206,7 @@ class Submissions(Queue):
             self.locked_submit()
 
     def locked_next(self) -> int:
-        """The timeline value of what is recorded next."""
+        """Return the timeline value of what is recorded next."""
         if self._command is None:
             self._open()
         return self.value + 1

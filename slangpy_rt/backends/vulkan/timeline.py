@@ -69,7 +69,7 @@ class Timeline:
         self.reached = value
 
     def passed(self, value: int) -> bool:
-        """Whether the device has passed ``value``; asking does not wait."""
+        """Tell whether the device has passed ``value``; asking does not wait."""
         if value > self.reached:
             device, seen = self._device, self._device.ffi.new("uint64_t*")
             device.check(self._read(device.handle, self.handle[0], seen), "reading a semaphore")
