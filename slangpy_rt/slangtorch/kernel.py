@@ -143,7 +143,7 @@ class TorchKernel:
         return f"<kernel {self.code}: {declared}>"
 
     def source(self, device: Device, blockSize: tuple[int, int, int] = (1, 1, 1)) -> str:
-        """The Slang text that a device would compile for thread groups of this size."""
+        """Return the Slang text that a device would compile for thread groups of this size."""
         return self.code.text(device, blockSize).text
 
     def _misnamed(self, args: tuple[Any, ...], named: dict[str, Any]) -> ValueError:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -18,10 +18,8 @@ from slangpy_rt.slangtorch.bound_kernel import groups_for, suited_block
 from slangpy_rt.slangtorch.kernel_code import Triple
 from slangpy_rt.slangtorch.kernel_gradients import KernelGradients
 from slangpy_rt.slangtorch.kernel_operator import operator_of
+from slangpy_rt.slangtorch.kernel_protocols import LaunchesByName
 from slangpy_rt.slangtorch.parameter import Parameter
-
-if TYPE_CHECKING:
-    from slangpy_rt.slangtorch.kernel import TorchKernel
 
 # Where a tensor was that PyTorch keeps.
 _PLACE = torch.empty(0)
@@ -73,7 +71,7 @@ class KernelFunction(TorchCallable):
 
     def __init__(
         self,
-        kernel: TorchKernel,
+        kernel: LaunchesByName,
         outputs: Mapping[str, Like],
         threads: Callable[[Mapping[str, Any]], Any] | Sequence[int],
         block: tuple[int, int, int] | None = None,

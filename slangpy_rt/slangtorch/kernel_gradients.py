@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch.autograd.function import once_differentiable
 
-if TYPE_CHECKING:
-    from slangpy_rt.slangtorch.kernel_function import KernelFunction
+from slangpy_rt.slangtorch.kernel_protocols import HasGradients
 
 
 class KernelGradients(torch.autograd.Function):
@@ -18,7 +17,7 @@ class KernelGradients(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, function: KernelFunction, given: dict[str, Any], *leaves: torch.Tensor) -> Any:
+    def forward(ctx: Any, function: HasGradients, given: dict[str, Any], *leaves: torch.Tensor) -> Any:
         made, ctx.sizes = function.run(given)
         ctx.function = function
         # PyTorch keeps the tensors themselves, and sees whether they were changed since.
@@ -39,7 +38,7 @@ class KernelGradients(torch.autograd.Function):
 
 
 def _backward(ctx: Any, *gradients: torch.Tensor | None) -> tuple[Any, ...]:
-    function: KernelFunction = ctx.function
+    function: HasGradients = ctx.function
     wanted = ctx.needs_input_grad[2:]
     count = len(wanted)
     saved = ctx.saved_tensors

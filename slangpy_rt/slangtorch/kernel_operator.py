@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from slangpy_rt.core.errors import UnsupportedError
-
-if TYPE_CHECKING:
-    from slangpy_rt.slangtorch.kernel_function import KernelFunction
+from slangpy_rt.slangtorch.kernel_protocols import HasGradients
 
 
-def operator_of(function: KernelFunction, name: str) -> Any:
+def operator_of(function: HasGradients, name: str) -> Any:
     """Make an operator, whose arguments are the function's inputs by position.
 
     Raises

@@ -115,7 +115,7 @@ class TensorView(Parameter):
         return self.type_name.replace("_spy_", "")
 
     def wanted(self) -> str:
-        """The dtypes that it takes, in words."""
+        """Return the dtypes that it takes, in words."""
         return " or ".join(map(dtype_name, self.dtypes)) if self.dtypes else "an element type that tensors have"
 
     def _check_memory(self, path: str, value: torch.Tensor) -> None:

@@ -1,0 +1,66 @@
+"""What a function made of a kernel needs of the kernel, and what its gradients and its operator need of it.
+
+Protocols for type checkers alone: the classes that they speak of import each other in one direction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from slangpy_rt.slangtorch.kernel_code import KernelCode, Triple
+from slangpy_rt.slangtorch.parameter import Parameter
+
+Sizes = tuple[Triple, Triple]
+
+
+class LaunchesByName(Protocol):
+    """A kernel, as ``TorchKernel`` is."""
+
+    name: str
+    code: KernelCode
+
+    @property
+    def differentiable(self) -> bool:
+        """Whether it has derivatives."""
+
+    @property
+    def bwd(self) -> LaunchesByName:
+        """Its backward derivative."""
+
+    def launch(self, given: Mapping[str, Any], block: Triple, grid: Triple) -> None:
+        """Launch it with all arguments."""
+
+
+class HasGradients(Protocol):
+    """A function of a kernel's inputs, as ``KernelFunction`` is; its members are explained there."""
+
+    name: str
+    kernel: LaunchesByName
+    inputs: dict[str, Parameter]
+    outputs: dict[str, Any]
+    pairs_out: list[bool]
+    has_plain: bool
+
+    def run(self, given: dict[str, Any]) -> tuple[tuple[Any, ...], Sizes]:
+        """Allocate the results and launch the kernel."""
+
+    def without_leaves(self, given: dict[str, Any]) -> dict[str, Any]:
+        """Return the inputs without the tensors that are pairs in Slang."""
+
+    def backward(
+        self,
+        given: dict[str, Any],
+        sizes: Sizes,
+        leaves: Sequence[Any],
+        made: Sequence[Any],
+        gradients: Sequence[Any],
+        wanted: Sequence[bool],
+    ) -> list[Any]:
+        """Run the backward derivative."""
+
+    def gradients(self, given: dict[str, Any], made: list[Any], gradients: list[Any]) -> list[Any]:
+        """Return the gradients of the inputs that are pairs in Slang."""
+
+    def alike(self, given: dict[str, Any]) -> list[Any]:
+        """Return tensors of the shapes and dtypes of the results."""
