@@ -21,7 +21,6 @@ OWN = import_graph.own_imports(FILES)
 CONTRACTS = list((ROOT / "slangpy_rt" / "backends").glob("*/backend.py"))
 # Arrows that still point up; each has to go.
 UPWARD: set[tuple[str, str]] = set()
-# Files of one circle, imports for type checkers counted; it has to go.
 # Who may import what is not the standard library. NumPy is everywhere but in the code generator.
 OUTSIDE = {
     "_cffi_backend": {"slangpy_rt.backends.cuda.ffi"},
