@@ -171,7 +171,10 @@ class range_of(Generator):
     """A Python ``range`` as an argument: one whole number an element, as many as ``len(range)``."""
 
     def __init__(self, values: range) -> None:
-        self.shape = (len(values),)
+        try:
+            self.shape = (len(values),)
+        except OverflowError:
+            raise BindError(f"{values}, which is longer than any call can be.") from None
         self._range = values
         self._bounds = _bounds([values[0], values[-1]] if values else [])
 

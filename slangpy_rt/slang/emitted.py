@@ -104,7 +104,8 @@ def context_variables(code: bytes, entry: str) -> list[str]:
     # A user may call a struct KernelContext too.
     kind = re.search(rf"\bvoid {entry}\([^)]*, (KernelContext_\d+) \* \w+\)", text)
     context = re.search(rf"^struct {kind[1]}\n\{{\n(.*?)^\}};", text, re.M | re.S) if kind else None
-    return re.findall(r"^ *(?!GlobalParams_).*?(\w+?)_\d+;$", context[1], re.M) if context else []
+    # Of a variable ``_`` nothing is left but its number.
+    return re.findall(r"^ *(?!GlobalParams_).*?\b(\w*?)_\d+;$", context[1], re.M) if context else []
 
 
 def reads_parameters(code: bytes) -> bool:

@@ -38,3 +38,25 @@ def test_kernels_after_the_prelude_was_compiled(compiler: str) -> None:
     assert done.returncode == 0, done.stderr
     folder = done.stdout.strip()
     assert not folder or not Path(folder).exists()
+
+
+LARGE = """
+import slangpy_rt as spy
+text = "float f(float a) { float q[COUNT]; for (int i = 0; i < COUNT; i += 999) q[i] = a + i; return q[int(a)]; }"
+device = spy.Device("cpu")
+assert spy.Module.load_from_source(device, "small", text, defines={"COUNT": 100_000}).f(0.0) == 0
+try:
+    spy.Module.load_from_source(device, "large", text, defines={"COUNT": 4_000_000}).f(0.0)
+except spy.UnsupportedError as error:
+    assert "may not fit a thread's stack" in str(error), error
+else:
+    raise SystemExit("it was not refused")
+"""
+
+
+@pytest.mark.skipif("cpu" not in [d.type for d in spy.devices() if d.available], reason="no C++ compiler")
+@pytest.mark.parametrize("compiler", one_in(2, ["g++", "zig"]))
+def test_local_variables_beyond_a_threads_stack_are_refused(compiler: str) -> None:
+    env = {**os.environ, "SLANGPY_RT_CACHE_DIR": "", "SLANGPY_RT_CXX": compiler}
+    done = subprocess.run([sys.executable, "-c", LARGE], capture_output=True, text=True, env=env, timeout=300)
+    assert done.returncode == 0, done.stderr

@@ -369,7 +369,7 @@ def test_a_file_a_module_or_a_define_is_told_as_well(device: spy.Device, tmp_pat
 
 @every_device
 def test_names_that_end_or_hold_underscores(device: spy.Device) -> None:
-    names = ["gain_", "a__b", "_a", "__x", "x__", "k_0", "a_1_", "__global__", "gain", "a_b"]
+    names = ["gain_", "a__b", "_a", "__x", "x__", "k_0", "a_1_", "__global__", "gain", "a_b", "_", "__"]
     check(device, "uniforms", names, names, "underscored_uniforms")
     check(device, "statics", names, names, "underscored_statics")
     check(device, "parameters", names, names, "underscored_parameters")

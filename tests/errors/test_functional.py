@@ -740,3 +740,12 @@ def test_arrays_of_structs_written_to_stay_when_refused(module: spy.Module) -> N
         with pytest.raises(spy.ShapeError):
             module.raise_pair(target, np.zeros((2, 3), np.float32))
     arrays.check()
+
+
+def test_a_range_that_no_call_can_have(device: spy.Device) -> None:
+    module = spy.Module.load_from_source(device, "long_range", "float f(float a) { return a; }")
+    with pytest.raises(spy.BindError) as caught:
+        module.f(range(10**30))
+    assert str(caught.value) == (
+        f"float f(float a): argument 'a' is range(0, {10**30}), which is longer than any call can be."
+    )

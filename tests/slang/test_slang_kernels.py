@@ -20,6 +20,7 @@ static const int HEIGHT = 2;
 groupshared float tile[64];
 static float2 scratch;
 static float started = 2;
+static float _ = 2;
 StructuredBuffer<float> resource;
 float implicit;
 /// Fills.
@@ -44,6 +45,7 @@ void atomic(float* q) { InterlockedAdd(*(uint*)q, 1u); }
 void nothing(float* q) {}
 void statics(float* q) { scratch.x = q[0]; q[1] = scratch.x; }
 void initial(float* q) { started += 1; q[0] = started; }
+void unnamed(float* q) { q[0] = _; }
 void counts(float* q) { static int calls; calls += 1; q[0] = calls; }
 void reads(float* q) { q[0] = resource[0]; }
 void bare(float* q) { q[0] = implicit; }
@@ -139,7 +141,7 @@ def test_cpp_gives_every_call_its_own_statics(sessions: dict[str, Session]) -> N
     assert "KernelContext_0 globals = {};" in code
 
 
-@pytest.mark.parametrize(("name", "variable"), [("initial", "started"), ("counts", "calls")])
+@pytest.mark.parametrize(("name", "variable"), [("initial", "started"), ("counts", "calls"), ("unnamed", "_")])
 def test_cpp_refuses_an_initial_value_that_it_would_lose(
     name: str, variable: str, sessions: dict[str, Session]
 ) -> None:

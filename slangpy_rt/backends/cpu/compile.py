@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import platform
+import re
 import shutil
 import sys
 import tempfile
@@ -20,8 +21,11 @@ from slangpy_rt.core.errors import CompileError, UnsupportedError
 # across functions of a shared library: x + x over 16M floats takes 40 ms instead of 4.
 _FLAGS = (
     "-std=c++17", "-O3", "-fPIC", "-shared", "-fvisibility=hidden", "-fno-math-errno", "-fno-exceptions",
-    "-fno-rtti", "-w",
+    "-fno-rtti", "-Wframe-larger-than=4194304",
 )  # fmt: skip
+# Local variables of 4 MiB: threads have stacks of 8 MiB on Linux, and beyond them the process ends. g++ and clang++
+# have no flag in common that makes an error of this warning alone.
+_LARGE_FRAME = re.compile(r"warning: (?:the frame size of|stack frame size) \(?(\d+)")
 
 
 def toolchain() -> str:
@@ -62,6 +66,11 @@ def compile_library(code: bytes, prelude: Prelude) -> bytes:
         if result.returncode and including:
             # The header may be gone: it goes as soon as the process begins to end.
             result = run(code, [])
+        if frame := _LARGE_FRAME.search(result.stderr):
+            raise UnsupportedError(
+                f"the function has local variables of {frame[1]} bytes, which may not fit a thread's stack on this "
+                "device; at most 4194304 do. Make the arrays smaller, or pass them as parameters."
+            )
         if result.returncode:
             raise CompileError(f"{Path(command[0]).name} refused the C++ that Slang emitted:\n{result.stderr}")
         return library.read_bytes()
