@@ -21,7 +21,7 @@ class Headers(NamedTuple):
     Attributes
     ----------
     files : tuple of (str, str)
-        Path and digest of each, those that they include among them.
+        Path and digest of each, those that they include among them; an empty digest where there was no file.
     folders : tuple of str
         Where they were found.
     """
@@ -64,6 +64,9 @@ def find_headers(texts: Iterable[tuple[str, str]], folders: Sequence[str]) -> He
                         files[str(place)] = digest
                         waiting.append((str(place), place.read_text(errors="replace")))
                     break
+            else:
+                # Another module, as soon as there is such a file.
+                files.update((str(Path(folder) / name), "") for folder in (str(Path(path).parent), *folders))
     return Headers(tuple(sorted(files.items())), tuple(found_in))
 
 

@@ -11,7 +11,6 @@ from slangpy_rt.device import Device
 from slangpy_rt.slangtorch.bound_kernel import BoundKernel
 from slangpy_rt.slangtorch.kernel_code import KernelCode, Triple
 from slangpy_rt.slangtorch.kernel_function import KernelFunction, Like
-from slangpy_rt.slangtorch.parameter import BoundTensor
 from slangpy_rt.slangtorch.program import Program
 
 
@@ -40,7 +39,8 @@ class TorchKernel:
     def __init__(self, program: Program, sig: FunctionSig, derivative: str = "") -> None:
         self.name = sig.name
         self.code = KernelCode(program, sig, derivative)
-        self._names = dict(self.code.params).keys()
+        self._params = dict(self.code.params)
+        self._names = self._params.keys()
 
     @cached_property
     def fwd(self) -> TorchKernel:
@@ -78,11 +78,7 @@ class TorchKernel:
         """
         if args or named.keys() != self._names:
             raise self._misnamed(args, named)
-        values: list[Any] = []
-        tensors: list[BoundTensor] = []
-        for name, parameter in self.code.params:
-            parameter.pack(name, named[name], values, tensors)
-        return BoundKernel(self.code, values, tensors)
+        return BoundKernel(self.code, *self.code.packed(self._params, named))
 
     @property
     def differentiable(self) -> bool:
@@ -130,11 +126,8 @@ class TorchKernel:
 
     def launch(self, given: Mapping[str, Any], block: Triple, grid: Triple) -> None:
         """Launch it once with all arguments, in ``grid`` groups of ``block`` threads."""
-        values: list[Any] = []
-        tensors: list[BoundTensor] = []
         code = self.code
-        for name, parameter in code.params:
-            parameter.pack(name, given[name], values, tensors)
+        values, tensors = code.packed(self._params, given)
         if 0 not in grid:
             code.launch(code.program.devices.place(code.name, tensors), block, grid, values, tensors)
 

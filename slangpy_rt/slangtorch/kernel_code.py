@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from slangpy_rt.backends.base import Dispatch, Kernel
@@ -16,13 +16,12 @@ from slangpy_rt.runtime.foreign_stream import foreign_stream
 from slangpy_rt.slangtorch.copies import Copies
 from slangpy_rt.slangtorch.devices import Place
 from slangpy_rt.slangtorch.errors import LaunchError
-from slangpy_rt.slangtorch.kernel_text import KernelText, argument_format, kernel_text
+from slangpy_rt.slangtorch.kernel_text import MAX_THREADS, KernelText, argument_format, kernel_text
 from slangpy_rt.slangtorch.parameter import BoundTensor, Parameter
 from slangpy_rt.slangtorch.parameters import parameter_of
 from slangpy_rt.slangtorch.program import Program
 
 _ENDINGS = {"": "", "forward": ".fwd", "backward": ".bwd"}
-_MAX_THREADS = 1024
 _MAX_DEPTH = 64
 MAX_GRID = 2**31 - 1
 _MAX_RANGE = 2**62
@@ -98,6 +97,16 @@ class KernelCode:
             device.backend.target, None if free else group, self.program.prelude,
         )  # fmt: skip
 
+    def packed(
+        self, params: Mapping[str, Parameter], given: Mapping[str, Any]
+    ) -> tuple[list[Any], list[BoundTensor]]:
+        """Return arguments as values of the argument block, and the tensors among them."""
+        values: list[Any] = []
+        tensors: list[BoundTensor] = []
+        for name, parameter in params.items():
+            parameter.pack(name, given[name], values, tensors)
+        return values, tensors
+
     def launch(
         self, place: Place, group: Triple, grid: Triple, values: list[Any], tensors: Sequence[BoundTensor]
     ) -> None:
@@ -134,7 +143,6 @@ class KernelCode:
             return
         for at, tensor, _ in tensors:
             values[at] = tensor.data_ptr()
-        # PyTorch's current stream is asked for at each launch.
         launch = device.launch if stream is None else foreign_stream(device, stream(None)).direct
         launch(plan.kernel, plan.groups, plan.pack(*plan.head, *values), ())
 
@@ -143,7 +151,7 @@ class KernelCode:
     ) -> Dispatch:
         """Return a launch that is made later, on a device that works in the tensors' own memory."""
         # What touches memory of other libraries waits for what touched such memory before.
-        plan = self._plan(device, False, group, grid)
+        plan = self._plans.get((device, False, group, grid)) or self._plan(device, False, group, grid)
         for at, tensor, _ in tensors:
             values[at] = tensor.data_ptr()
         return Dispatch(plan.kernel, plan.groups, plan.pack(*plan.head, *values), (device.placeholder,))
@@ -174,9 +182,9 @@ class KernelCode:
     def _plan(self, device: Device, straight: bool, group: Triple, grid: Triple) -> Plan:
         ranged = device.backend.target.entry == "range"
         threads = group[0] * group[1] * group[2]
-        if threads > _MAX_THREADS or group[2] > _MAX_DEPTH:
+        if threads > MAX_THREADS or group[2] > _MAX_DEPTH:
             raise LaunchError(
-                f"{self}: blockSize {group} has {threads} threads; at most {_MAX_THREADS}, {_MAX_DEPTH} in z."
+                f"{self}: blockSize {group} has {threads} threads; at most {MAX_THREADS}, {_MAX_DEPTH} in z."
             )
         limits = (MAX_GRID,) * 3 if ranged else device.caps.max_groups
         if any(n > most for n, most in zip(grid, limits, strict=True)):

@@ -50,23 +50,8 @@ class KernelFunction(TorchCallable):
     ----------
     kernel : TorchKernel
         The kernel.
-    outputs : mapping of str to (str or callable)
-        The parameters that it writes: for each the name of an input whose shape and dtype it has, or a function that
-        returns (shape, dtype) of the mapping of all inputs.
-    threads : callable, or sequence of int
-        How many threads run, up to three numbers, x first; or a function that returns them of the mapping of all
-        arguments, results included.
-    block : tuple of int, optional
-        Threads of a group; the device chooses otherwise.
-    consume : bool
-        Whether the backward kernel may have PyTorch's own gradients of the results, of which it leaves zeros.
-
-    Raises
-    ------
-    ValueError
-        If the kernel has no such parameters, or an argument is of another kind.
-    UnsupportedError
-        If a parameter keeps gradients in a struct of the module's.
+    outputs, threads, block, consume
+        As of ``TorchKernel.function``, which says what is raised, too.
     """
 
     def __init__(
@@ -153,7 +138,16 @@ class KernelFunction(TorchCallable):
 
     def run(self, given: dict[str, Any]) -> tuple[tuple[torch.Tensor, ...], tuple[Triple, Triple]]:
         """Allocate the results and launch the kernel; return them, and the size and the number of the groups."""
-        made = {name: self._result(name, like, given) for name, like in self.outputs.items()}
+        made: dict[str, torch.Tensor] = {}
+        home: torch.device | None = None
+        for name, like in self.outputs.items():
+            if isinstance(like, str):
+                model = self._model(name, like, given)
+                made[name] = torch.zeros_like(model, memory_format=torch.contiguous_format, requires_grad=False)
+            else:
+                shape, dtype = self._told(name, like, given)
+                home = home or self.kernel.code.program.devices.home(self.kernel.code.packed(self.inputs, given)[1])
+                made[name] = torch.zeros(shape, dtype=dtype, device=home)
         every = given | made
         sizes = self._sizes(every)
         self.kernel.launch(every, *sizes)
@@ -167,6 +161,7 @@ class KernelFunction(TorchCallable):
         made: Sequence[torch.Tensor],
         gradients: Sequence[torch.Tensor | None],
         wanted: Sequence[bool],
+        consume: bool,
     ) -> list[torch.Tensor | None]:
         """Run the backward derivative.
 
@@ -182,6 +177,8 @@ class KernelFunction(TorchCallable):
             The results and their gradients; None for one without.
         wanted : sequence of bool
             Which of ``leaves`` need gradients.
+        consume : bool
+            Whether the kernel may leave zeros in ``gradients``.
 
         Returns
         -------
@@ -195,28 +192,29 @@ class KernelFunction(TorchCallable):
         every = self.with_leaves(given, [(v,) if g is None else (v, g) for v, g in zip(leaves, found, strict=True)])
         some = False
         for name, pair, value, gradient in zip(self.outputs, self.pairs_out, made, gradients, strict=True):
-            every[name] = _pair(value, gradient, self.consume) if pair else value
+            every[name] = _pair(value, gradient, consume) if pair else value
             some = some or gradient is not None
         if some:
             self.kernel.bwd.launch(every, *sizes)
         return found
 
     def gradients(self, given: dict[str, Any], made: list[Any], gradients: list[Any]) -> list[Any]:
-        """Return the gradients of all inputs that are pairs in Slang, of results and their gradients."""
+        """Return the gradients of all inputs that are pairs in Slang; those of the results stay as they are."""
         leaves = self._leaves(given)
         sizes = self._sizes(given | dict(zip(self.outputs, made, strict=True)))
-        return self.backward(self.without_leaves(given), sizes, leaves, made, gradients, [True] * len(leaves))
+        return self.backward(self.without_leaves(given), sizes, leaves, made, gradients, [True] * len(leaves), False)
 
     def alike(self, given: dict[str, Any]) -> list[torch.Tensor]:
         """Return tensors of the shapes and dtypes of the results, whose contents say nothing."""
         made = []
-        for like in self.outputs.values():
+        for name, like in self.outputs.items():
             if isinstance(like, str):
-                made.append(torch.empty_like(given[like], memory_format=torch.contiguous_format))
+                model = self._model(name, like, given)
+                made.append(torch.empty_like(model, memory_format=torch.contiguous_format))
             else:
-                shape, dtype = like(given)
+                shape, dtype = self._told(name, like, given)
                 home = next((value.device for value in given.values() if isinstance(value, torch.Tensor)), None)
-                made.append(torch.empty(tuple(shape), dtype=dtype, device=home))
+                made.append(torch.empty(shape, dtype=dtype, device=home))
         return made
 
     def operator(self, name: str) -> Any:
@@ -282,28 +280,22 @@ class KernelFunction(TorchCallable):
             )
         return given
 
-    def _result(self, name: str, like: Like, given: dict[str, Any]) -> torch.Tensor:
-        if isinstance(like, str):
-            model = given[like]
-            if not isinstance(model, torch.Tensor):
-                raise ValueError(f"{self._where}: '{name}' is to be like '{like}', which is {in_words(model)}.")
-            return torch.zeros_like(model, memory_format=torch.contiguous_format, requires_grad=False)
+    def _model(self, name: str, like: str, given: dict[str, Any]) -> torch.Tensor:
+        """Return the input that a result is like."""
+        model = given[like]
+        if not isinstance(model, torch.Tensor):
+            raise ValueError(f"{self._where}: '{name}' is to be like '{like}', which is {in_words(model)}.")
+        return model
+
+    def _told(self, name: str, like: Any, given: dict[str, Any]) -> tuple[tuple[Any, ...], torch.dtype]:
+        """Return the shape and the dtype of a result of which a function tells them."""
         found = like(MappingProxyType(given))
-        try:
-            shape, dtype = found
-            home = self.kernel.code.program.devices.home(self._tensors(given))
-            return torch.zeros(tuple(shape), dtype=dtype, device=home)
-        except (TypeError, ValueError, RuntimeError) as error:
+        if not isinstance(found, tuple) or len(found) != 2 or not isinstance(found[1], torch.dtype):
             raise ValueError(
                 f"{self._where}: outputs['{name}'] returned {in_words(found)}; (shape, torch.dtype) was expected."
-            ) from error
-
-    def _tensors(self, given: dict[str, Any]) -> list[Any]:
-        values: list[Any] = []
-        tensors: list[Any] = []
-        for name, parameter in self.inputs.items():
-            parameter.pack(name, given[name], values, tensors)
-        return tensors
+            )
+        shape = (found[0],) if isinstance(found[0], int) else tuple(found[0])
+        return shape, found[1]
 
 
 def _is_size(value: Any) -> bool:

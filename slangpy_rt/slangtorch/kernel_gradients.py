@@ -42,7 +42,7 @@ def _backward(ctx: Any, *gradients: torch.Tensor | None) -> tuple[Any, ...]:
     wanted = ctx.needs_input_grad[2:]
     count = len(wanted)
     saved = ctx.saved_tensors
-    found = function.backward(ctx.given, ctx.sizes, saved[:count], saved[count:], gradients, wanted)
+    found = function.backward(ctx.given, ctx.sizes, saved[:count], saved[count:], gradients, wanted, function.consume)
     return (
         None,
         None,

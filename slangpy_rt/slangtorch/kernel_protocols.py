@@ -41,6 +41,7 @@ class HasGradients(Protocol):
     outputs: dict[str, Any]
     pairs_out: list[bool]
     has_plain: bool
+    consume: bool
 
     def run(self, given: dict[str, Any]) -> tuple[tuple[Any, ...], Sizes]:
         """Allocate the results and launch the kernel."""
@@ -56,6 +57,7 @@ class HasGradients(Protocol):
         made: Sequence[Any],
         gradients: Sequence[Any],
         wanted: Sequence[bool],
+        consume: bool,
     ) -> list[Any]:
         """Run the backward derivative."""
 

@@ -36,7 +36,7 @@ _BLOCKS = {
 }
 # Of a range: its grid and its thread groups.
 _GEOMETRY = (Member("uint", 3, "I"), Member("uint", 3, "I"))
-_MAX_THREADS = 1024
+MAX_THREADS = 1024
 _SIZES = {"i": 4, "I": 4, "f": 4, "q": 8, "Q": 8, "d": 8}
 
 
@@ -119,7 +119,7 @@ def _threads(arguments: str, run: str, block: tuple[str, str], group: tuple[int,
     if group is None:
         # The device's own ids are asked for there.
         return (
-            f'[shader("compute")]\n[numthreads({_MAX_THREADS}, 1, 1)]\nvoid _spy_kernel({parameter})\n{{\n'
+            f'[shader("compute")]\n[numthreads({MAX_THREADS}, 1, 1)]\nvoid _spy_kernel({parameter})\n{{\n'
             f"{fetch}{arguments}{run}}}\n"
         )
     ids = ", ".join(filter(None, ("uint3 _spy_local : SV_GroupThreadID", "uint3 _spy_group : SV_GroupID", parameter)))

@@ -84,7 +84,7 @@ class SlangTorchModule:
                     each.code.load(device, block, 0 if straight else 1)
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
+        if name.startswith(("__", "_spy_")):
             raise AttributeError(name)
         program, items = self._spy_program, self._spy_items
         hint = ""

@@ -17,9 +17,14 @@ from tests.depth import one_in, sampled
 
 ROOT = Path(__file__).resolve().parents[2]
 
+# A program of these takes a tenth of this time, and "every order of going" a third.
+SECONDS = 120
+
 # ``work`` queues some hundred milliseconds of kernels on a GPU of today, and returns before they are done.
 PRELUDE = """
-import atexit, gc, os, signal, sys, threading, time
+import atexit, faulthandler, gc, os, signal, sys, threading, time
+# A program that hangs says where, and ends with a status of its own.
+faulthandler.dump_traceback_later(SECONDS, exit=True)
 # What to call after all that was registered later, by us or by libraries that we load.
 LAST = []
 atexit.register(lambda: [work() for work in LAST])
@@ -341,10 +346,10 @@ def test_a_crash_would_be_seen() -> None:
 
 def run(backend_name: str, program: str) -> subprocess.CompletedProcess[str]:
     """Run a program on a device to its end."""
-    text = f"NAME = {backend_name!r}\n{PRELUDE}\n{textwrap.dedent(program).strip()}\n"
+    text = f"NAME = {backend_name!r}\nSECONDS = {SECONDS}\n{PRELUDE}\n{textwrap.dedent(program).strip()}\n"
     if backend_name == "null":
         text = textwrap.dedent(program).strip()
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
     command = [sys.executable, "-X", "faulthandler", "-c", text]
-    # A program that hangs is ended, and fails.
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment)
+    # One that hangs where no Python runs any more is ended from here.
+    return subprocess.run(command, capture_output=True, text=True, timeout=SECONDS + 30, env=environment)

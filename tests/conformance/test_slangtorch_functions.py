@@ -323,3 +323,40 @@ def test_operators_and_modules_of_pytorch(device: spy.Device, tmp_path: Path) ->
     torch.testing.assert_close(layer.input.grad, 2 * x.detach())
     with pytest.raises(spy.BindError, match="no parameter 'inptu'"):
         spy.torch_module(square_of(device, tmp_path), inptu=x)
+
+
+def test_errors_of_inputs_are_their_own(device: spy.Device, tmp_path: Path) -> None:
+    module = load(device, tmp_path, SQUARE)
+    told = module.square.function({"output": lambda a: (a["input"].shape, torch.float32)}, threads=(N,))
+    x = on(device, torch.rand(N))
+    torch.testing.assert_close(told(x), x * x)
+    with pytest.raises(RuntimeError, match=r"input is float64"):
+        told(x.double())
+    operator = spy.torch_operator(square_of(device, tmp_path, consume=True))
+    leaf = random(device, N)
+    # An operator never changes what it is given.
+    given = on(device, torch.ones(N))
+    (found,) = torch.autograd.grad(operator(leaf), leaf, given)
+    torch.testing.assert_close(found, 2 * leaf)
+    assert given.all()
+
+
+def test_a_header_that_comes_later(device: spy.Device, tmp_path: Path) -> None:
+    text = """
+    float constant()
+    {
+        __target_switch
+        {
+        case cuda:
+            __requirePrelude("#include \\"later.cuh\\"");
+            __intrinsic_asm "constantOfHeader()";
+        default:
+            return 2;
+        }
+    }
+    [AutoPyBindCUDA] [CudaKernel] void fill(TensorView<float> output) { output[0] = constant(); }
+    """
+    first = load(device, tmp_path, text)
+    assert load(device, tmp_path, text) is first
+    (tmp_path / "later.cuh").write_text("__device__ float constantOfHeader() { return 2.0f; }\n")
+    assert load(device, tmp_path, text) is not first

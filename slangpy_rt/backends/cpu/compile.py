@@ -17,14 +17,15 @@ from slangpy_rt.backends.cpu.prelude import Prelude
 from slangpy_rt.core.config import CONFIG, child_environment
 from slangpy_rt.core.errors import CompileError, UnsupportedError
 
+# Bytes of local variables: threads have stacks of 8 MiB on Linux, and beyond them the process ends.
+_LARGEST_FRAME = 4 << 20
 # -fno-math-errno lets sqrt vectorize and changes no result. Hidden symbols, or else the compiler may not inline
 # across functions of a shared library: x + x over 16M floats takes 40 ms instead of 4.
 _FLAGS = (
     "-std=c++17", "-O3", "-fPIC", "-shared", "-fvisibility=hidden", "-fno-math-errno", "-fno-exceptions",
-    "-fno-rtti", "-Wframe-larger-than=4194304",
+    "-fno-rtti", f"-Wframe-larger-than={_LARGEST_FRAME}",
 )  # fmt: skip
-# Local variables of 4 MiB: threads have stacks of 8 MiB on Linux, and beyond them the process ends. g++ and clang++
-# have no flag in common that makes an error of this warning alone.
+# g++ and clang++ have no flag in common that makes an error of this warning alone.
 _LARGE_FRAME = re.compile(r"warning: (?:the frame size of|stack frame size) \(?(\d+)")
 
 
@@ -59,7 +60,8 @@ def compile_library(code: bytes, prelude: Prelude) -> bytes:
                 [*command, *flags, *including, str(source), "-o", str(library), "-lm"],
                 capture_output=True,
                 text=True,
-                env=child_environment(_zig_caches(folder)) if command[1:] else None,
+                # What g++ warns of is looked for in its own words.
+                env=child_environment({"LC_ALL": "C"} | (_zig_caches(folder) if command[1:] else {})),
             )
 
         result = run(text, including)
@@ -68,8 +70,8 @@ def compile_library(code: bytes, prelude: Prelude) -> bytes:
             result = run(code, [])
         if frame := _LARGE_FRAME.search(result.stderr):
             raise UnsupportedError(
-                f"the function has local variables of {frame[1]} bytes, which may not fit a thread's stack on this "
-                "device; at most 4194304 do. Make the arrays smaller, or pass them as parameters."
+                f"the function has local variables of {int(frame[1]):,} bytes, which may not fit a thread's stack on "
+                f"this device; {_LARGEST_FRAME:,} bytes do. Make the arrays smaller, or pass them as parameters."
             )
         if result.returncode:
             raise CompileError(f"{Path(command[0]).name} refused the C++ that Slang emitted:\n{result.stderr}")
