@@ -172,6 +172,9 @@ class ModuleInfo:
         file.
     prints : bool
         Whether its text, or a file it is made of, calls ``printf``.
+    statics : bool
+        Whether its text, or a file it is made of, has static variables that are no constants. Each element of a call
+        begins with their initial values.
     declares : tuple of str
         What its outermost scope, and those of modules that it imports, declare: names that hide Slang's own.
     places : tuple of (str, str)
@@ -189,6 +192,7 @@ class ModuleInfo:
     uniforms: tuple[Param, ...] = ()
     dependencies: tuple[tuple[str, str], ...] = ()
     prints: bool = False
+    statics: bool = False
     declares: tuple[str, ...] = ()
     places: tuple[tuple[str, str], ...] = ()
     stages: tuple[tuple[str, str], ...] = ()

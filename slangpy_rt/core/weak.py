@@ -35,19 +35,23 @@ class WeakValues(Generic[T]):
 
     def setdefault(self, key: Hashable, value: T) -> T:
         """Return the value of a key, which is this one if there was none."""
+        found = self.get(key)
+        if found is None:
+            self.put(key, value)
+            found = value
+        return found
+
+    def put(self, key: Hashable, value: T) -> None:
+        """Make this the value of a key."""
         while self._gone:
             dead = self._gone[0]
             if self._refs.get(dead.key) is dead:
                 del self._refs[dead.key]
             # Only now: an interrupt before has this one looked at again.
             self._gone.popleft()
-        found = self.get(key)
-        if found is None:
-            ref = _Ref(value, self._gone.append)
-            ref.key = key
-            self._refs[key] = ref
-            found = value
-        return found
+        ref = _Ref(value, self._gone.append)
+        ref.key = key
+        self._refs[key] = ref
 
     def values(self) -> list[T]:
         """Return all values that are there."""

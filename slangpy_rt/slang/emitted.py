@@ -121,6 +121,8 @@ def emitted_name(name: str) -> str:
 def exported(code: bytes, entry: str) -> bytes:
     """Return C++ with the function ``entry`` under its plain name; each call has its own global variables.
 
+    They are zeros when an element begins, which is the function ``_spy_element``.
+
     Raises
     ------
     CompileError
@@ -138,4 +140,8 @@ def exported(code: bytes, entry: str) -> bytes:
         )
     start, kind, name = found[0]
     context = f"\n    {kind} globals = {{}};\n    {kind} * {name} = &globals;" if kind else ""
-    return head.sub(lambda _: f"SLANG_PRELUDE_EXPORT {start})\n{{{context}", code.decode()).encode()
+    text = head.sub(lambda _: f"SLANG_PRELUDE_EXPORT {start})\n{{{context}", code.decode())
+    if kind:
+        element = re.compile(rf"(^static void _spy_element_\d+\([^)]*, {kind} \* (\w+)\)\n\{{)\n", re.M)
+        text = element.sub(r"\1\n    *\2 = {};\n", text)
+    return text.encode()

@@ -15,7 +15,7 @@ from slangpy_rt.slang.emitted import emitted_name
 from slangpy_rt.slang.module_info import global_variables
 from slangpy_rt.slang.native_session import NativeSession
 from slangpy_rt.slang.target_code import NEEDS_GROUPS, check_groups
-from slangpy_rt.slang.text import local_statics, prepare
+from slangpy_rt.slang.text import prepare, statics
 
 
 def load_range(session: NativeSession, name: str, text: str, entry: str) -> ComPtr:
@@ -62,16 +62,16 @@ def check_globals(native: ctypes.CDLL, used: Sequence[str], modules: Iterable[Co
     texts = list(texts)
     # Of each name: how text writes it, whether it is static, and whether its initial value is lost.
     known: dict[str, list[tuple[str, bool, bool]]] = {}
-    uniforms = {name for text in texts for name in prepare(text).uniforms}
+    zeros = {name for text in texts for name in prepare(text).zeros}
     for module in modules:
         decl = module.call("IModule.getModuleReflection")
         for name, static, initial in global_variables(native, decl):
-            # Slang leaves initial values out. That of a uniform is zero, which is what it has without.
-            lost = initial and name not in uniforms
+            # Slang leaves initial values out. Zero is what the variable has without.
+            lost = initial and name not in zeros
             known.setdefault(emitted_name(name.rpartition(".")[2]), []).append((name, static, lost))
     for text in texts:
-        for name in local_statics(text):
-            known.setdefault(emitted_name(name), []).append((name, True, True))
+        for name, lost in statics(text):
+            known.setdefault(emitted_name(name), []).append((name, True, lost))
     for emitted in used:
         # Slang may write two names alike; if one of them is refused, so is the other.
         for name, static, lost in known.get(emitted, [(emitted, True, True)]):

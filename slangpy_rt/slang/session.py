@@ -51,6 +51,7 @@ from slangpy_rt.slang.text import (
     entry_attributes,
     prepare,
     prints_in,
+    statics_in,
     undefining,
 )
 
@@ -136,7 +137,7 @@ class Session(CompilerSession):
                 )
             check_text(source, f"load module {name!r} from {path}")
             check_imports(path, source, self._folders)
-            prepared, prints = prepare(source), prints_in(source)
+            prepared = prepare(source)
             ours = self._shaders is not None and needs_library(source)
             auto = self._auto_import
             if ours or auto or names_files(source):  # else it cannot lead Slang anywhere
@@ -163,10 +164,17 @@ class Session(CompilerSession):
             entries = entries_elsewhere(source, [text for _, text in theirs])
             info = module_info(native, module, name, source, prepared, self._enum_cases(), self._undefined, entries)
             self._sources.append((name, path, whole, files))
-            prints = prints or any(prints_in(text) for _, text in theirs)
-            self._words |= words("\n".join([source, *(text for _, text in theirs)]))
+            everything = [source, *(text for _, text in theirs)]
+            self._words |= words("\n".join(everything))
             looked = places([(path, source), *theirs], self._folders)
-            return replace(info, dependencies=files, prints=prints, places=looked, declares=self._declared())
+            return replace(
+                info,
+                dependencies=files,
+                prints=any(map(prints_in, everything)),
+                statics=any(map(statics_in, everything)),
+                places=looked,
+                declares=self._declared(),
+            )
 
     def functions(self, module: str, name: str) -> tuple[FunctionSig, ...]:
         parsed = parse(name)

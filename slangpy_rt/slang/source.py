@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 Defines = tuple[tuple[str, str], ...]
 
 # Part of the key of a module's declarations: raise it when reflection reads more, or otherwise, from the same text.
-_REFLECTION = 5
+_REFLECTION = 6
 # If a file is written while Slang reads it, the module is loaded again: so many times, after so many seconds.
 _TRIES, _PAUSE = 10, 0.02
 # Slang 2026.12 returns its own module for these names, whatever text is loaded under them.
@@ -237,6 +237,11 @@ class Source:
     def prints(self) -> bool:
         """Whether its functions, or those of the modules it is linked with, may call ``printf``."""
         return any(source.info.prints for source in (*self._linked, self))
+
+    @property
+    def statics(self) -> bool:
+        """Whether its functions, or those of the modules it is linked with, may change static variables."""
+        return any(source.info.statics for source in (*self._linked, self))
 
     @cached_property
     def declares(self) -> frozenset[str]:

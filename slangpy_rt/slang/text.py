@@ -35,9 +35,17 @@ _SEMANTICS = {
     name.lower(): name for name in ("SV_DispatchThreadID", "SV_GroupID", "SV_GroupIndex", "SV_GroupThreadID")
 }
 _UNIFORM = re.compile(r"(?:(?:public|internal)\s+)?uniform\s+([^=:({]+)")
+# Statics without an initial value, of a type of Slang's own: a struct of a user's may have no initial value ``{}``.
+_BARE_STATIC = re.compile(
+    r"\bstatic\s+"
+    r"(?:(?:bool|half|float|double|u?int(?:(?:8|16|32|64)_t)?)(?:[1-4](?:x[1-4])?)?\b|(?:vector|matrix)\s*<[\w\s,]+>)"
+    r"[^=:(){}<>;]*;"
+)
 _RESOURCE = re.compile(r"Buffer|Texture|Sampler|ParameterBlock|Image|AccelerationStructure|DescriptorHandle")
-_STATIC = re.compile(r"\bstatic\s+(?!const\b)[\w.:]+(?:<[^;={}()]*>)?\s+(\w+)\s*[=;\[]")
+_STATIC = re.compile(r"\bstatic\s+(?!const\b)[\w.:]+(?:<[^;={}()]*>)?[\s\[\]\w]*?\b(\w+)\s*(?:\[[^\]]*\]\s*)*([=;])")
 _SHADER = re.compile(r'shader\s*\(\s*"(\w+)"\s*\)', re.S)
+_VARIABLE = re.compile(r"(?:^|[;{}\]])\s*((?:\w+\s+)*?static\s[^;(){}=]*)[=;]")
+_VARIABLE_NAME = re.compile(r"(\w+)\s*(?:\[[^\]]*\]\s*)*$")
 _OPEN, _CLOSE = "([{", ")]}"
 _CHAINED = re.compile(r"[()\[\]{}?;,]|\b(?:if|else|for|while|switch)\b")
 
@@ -54,11 +62,14 @@ class Prepared:
         System values of kernels' parameters, by kernel and parameter.
     uniforms : tuple of str
         Qualified names of these variables, ``"ns.gain"``. All their bits are zero until a kernel sets them.
+    zeros : tuple of str
+        Qualified names of the global variables that got the initial value ``{}``: Slang would leave them undefined.
     """
 
     text: str
     semantics: dict[str, dict[str, str]]
     uniforms: tuple[str, ...]
+    zeros: tuple[str, ...]
 
 
 def prepare(text: str) -> Prepared:
@@ -67,21 +78,31 @@ def prepare(text: str) -> Prepared:
     Entry points become functions, whose group size and stage are kept in attributes of ours: Slang 2026.12 ends the
     process when a function calls an entry point, refuses to load a module for C++ if a kernel in it has a barrier,
     and ends the process if it has a miss shader. Uniforms become static variables, which each thread has for itself
-    and the kernel sets: where a uniform lies in memory differs by target.
+    and the kernel sets: where a uniform lies in memory differs by target. They, and numbers that are static without
+    an initial value, begin as zeros.
     """
     code = blank(text)
     edits, semantics = _kernel_edits(code, text)
     declared = bool(edits)
     uniforms: list[str] = []
-    for path, start, end in _declarations(code) if "uniform" in code else ():
-        match = _UNIFORM.fullmatch(code[start:end])
-        if match and not _RESOURCE.search(_type_of(code, code.index("uniform", start), end)):
-            space = path.rpartition(".")[0]
-            at = code.index("uniform", start)
+    zeros: list[str] = []
+    bare = {m.end() - 1: m.start() for m in _BARE_STATIC.finditer(code)}
+    for path, start, end in _declarations(code) if "uniform" in code or bare else ():
+        at = code.find("uniform", start, end)
+        uniform = _UNIFORM.fullmatch(code[start:end]) and not _RESOURCE.search(_type_of(code, at, end))
+        if uniform:
             edits.append((at, at + len("uniform"), "static "))
-            for name, behind in _declarators(code, at, end):
-                uniforms.append(f"{space}.{name}" if space else name)
-                edits.append((behind, behind, " = {}"))
+        elif end in bare:
+            at = bare.pop(end)
+        else:
+            continue
+        space = path.rpartition(".")[0]
+        for name, behind in _declarators(code, at, end):
+            zeros.append(f"{space}.{name}" if space else name)
+            uniforms += zeros[-1:] if uniform else []
+            edits.append((behind, behind, " = {}"))
+    # Those that are left are inside functions.
+    edits += [(b, b, " = {}") for end, start in bare.items() for _, b in _declarators(code, start, end)]
     for path, start, end in _declarations(code) if may_declare(code) else ():
         edit = ranked(code, path, start, end)
         edits += [edit] if edit else []
@@ -89,7 +110,7 @@ def prepare(text: str) -> Prepared:
         text = text[:start] + new + text[end:]
     for mark, attribute in ((THREADS, _ATTRIBUTE), (STAGE, _STAGE_ATTRIBUTE)) if declared else ():
         text += attribute if f"{mark}(" in text else ""
-    return Prepared(text, semantics, tuple(uniforms))
+    return Prepared(text, semantics, tuple(uniforms), tuple(zeros))
 
 
 def entry_attributes(text: str) -> tuple[bool, bool]:
@@ -128,16 +149,20 @@ def prints_in(text: str) -> bool:
     return "printf" in text and re.search(r"\bprintf\b", blank(text)) is not None
 
 
+def statics_in(text: str) -> bool:
+    """Tell whether a text has static variables that are no constants, inside functions too."""
+    found = _VARIABLE.finditer(blank(text)) if "static" in text else ()
+    return any(not re.search(r"\bconst\b", match[1]) for match in found)
+
+
 def declared(text: str) -> set[str]:
     """Return the names of what a text declares outside functions, members included."""
     return {name.rpartition(".")[2] for name, _, _ in _declarations(blank(text))}
 
 
-def local_statics(text: str) -> list[str]:
-    """Return the names of static variables inside functions, which reflection does not have."""
-    code = blank(text)
-    outer = [(start, end) for _, start, end in _declarations(code)] if "static" in code else []
-    return [m[1] for m in _STATIC.finditer(code) if not any(start <= m.start() < end for start, end in outer)]
+def statics(text: str) -> list[tuple[str, bool]]:
+    """Return the names of static variables, also in structs and functions, and whether they have initial values."""
+    return [(m[1], m[2] == "=") for m in _STATIC.finditer(blank(text))]
 
 
 def docs(text: str) -> dict[str, list[str]]:
@@ -329,21 +354,21 @@ def _parts(code: str, text: str) -> list[str]:
 
 
 def _declarators(code: str, start: int, end: int) -> Iterator[tuple[str, int]]:
-    """Yield each variable of a declaration and the offset after it: ``a`` and ``b`` of ``Pair<x, y> a, b[2]``."""
+    """Yield each variable of a declaration and the offset after it: ``a`` and ``b`` of ``Pair<x, y>[3] a, b[2]``."""
     depth = 0
     for at in range(start, end + 1):
         depth += (code[at] in "[<") - (code[at] in "]>")
         if at == end or (code[at] == "," and depth == 0):
-            words = re.findall(r"\w+", code[start:at].partition("[")[0])
-            if words:  # without any it is no declaration, which Slang reports
-                yield words[-1], at
+            name = _VARIABLE_NAME.search(code[start:at])
+            if name:  # without any it is no declaration, which Slang reports
+                yield name[1], at
             start = at + 1
 
 
 def _type_of(code: str, start: int, end: int) -> str:
     """Return the type in a declaration of variables: its text up to the first variable's name."""
     first = code[start : next((behind for _, behind in _declarators(code, start, end)), end)]
-    return re.sub(r"\w+\s*(?:\[[^\]]*\]\s*)*$", "", first.rstrip())
+    return _VARIABLE_NAME.sub("", first)
 
 
 def _matching(code: str, at: int) -> int:

@@ -133,24 +133,25 @@ def _threads(arguments: str, run: str, block: tuple[str, str], group: tuple[int,
 
 
 def _range(arguments: str, run: str) -> str:
-    inner = "".join(f"    {line}\n" for line in run.splitlines())
     return (
+        "void _spy_element(_spy_Call _spy_call, uint3 _spy_thread, uint3 _spy_group, uint3 _spy_size)\n{\n"
+        "    _spy_threadIdx = _spy_thread;\n    _spy_blockIdx = _spy_group;\n    _spy_blockDim = _spy_size;\n"
+        f"{arguments}{run}}}\n\n"
         "export __extern_cpp void _spy_run(int64_t _spy_begin, int64_t _spy_end, _spy_Call *_spy_block)\n{\n"
         "    _spy_Call _spy_call = *_spy_block;\n"
         "    uint3 _spy_grid = uint3(_spy_call._spy_m0[0], _spy_call._spy_m0[1], _spy_call._spy_m0[2]);\n"
         "    uint3 _spy_size = uint3(_spy_call._spy_m1[0], _spy_call._spy_m1[1], _spy_call._spy_m1[2]);\n"
         "    int64_t _spy_threads = int64_t(_spy_size.x) * _spy_size.y * _spy_size.z;\n"
-        f"{arguments}"
         "    for (int64_t _spy_i = _spy_begin; _spy_i < _spy_end; ++_spy_i)\n    {\n"
         "        uint _spy_at = uint(_spy_i % _spy_threads);\n"
         "        uint64_t _spy_of = uint64_t(_spy_i / _spy_threads);\n"
-        "        _spy_threadIdx = uint3(\n"
+        "        uint3 _spy_thread = uint3(\n"
         "            _spy_at % _spy_size.x, _spy_at / _spy_size.x % _spy_size.y,\n"
         "            _spy_at / _spy_size.x / _spy_size.y);\n"
-        "        _spy_blockIdx = uint3(\n"
+        "        uint3 _spy_group = uint3(\n"
         "            uint(_spy_of % _spy_grid.x), uint(_spy_of / _spy_grid.x % _spy_grid.y),\n"
         "            uint(_spy_of / _spy_grid.x / _spy_grid.y));\n"
-        f"        _spy_blockDim = _spy_size;\n{inner}    }}\n}}\n"
+        "        _spy_element(_spy_call, _spy_thread, _spy_group, _spy_size);\n    }\n}\n"
     )
 
 

@@ -6,7 +6,9 @@ import re
 import threading
 import time
 import warnings
+from collections import deque
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from slangpy_rt.core.checks import flag, paths, table
 from slangpy_rt.core.checks import path as checked_path
 from slangpy_rt.core.errors import BindError, UnsupportedError
 from slangpy_rt.core.log import log, milliseconds
+from slangpy_rt.core.weak import WeakValues
 from slangpy_rt.core.wording import in_words
 from slangpy_rt.device import Device
 from slangpy_rt.slang.files import read_source
@@ -24,7 +27,9 @@ from slangpy_rt.slangtorch.program import Program, Text
 
 _WHERE = "slangtorch.loadModule"
 _lock = threading.Lock()
-_loaded: dict[Any, tuple[Program, SlangTorchModule]] = {}
+_loaded: WeakValues[SlangTorchModule] = WeakValues()
+# Modules that nobody holds, for programs that call loadModule in each step. Each may hold 50 MB of the compiler's.
+_recent: deque[SlangTorchModule] = deque(maxlen=8)
 
 
 def loadModule(
@@ -69,7 +74,7 @@ def loadModule(
     Returns
     -------
     SlangTorchModule
-        The same object as before if no file and no option has changed.
+        The same object as before if that is still there, and no file and no option has changed.
 
     Raises
     ------
@@ -103,18 +108,23 @@ def loadModule(
     key = (str(path.absolute()), folders, macros, options, first, given is None)
     with _lock:
         known = _loaded.get(key)
-        if known is None or first.closed or known[0].changed():
+        if known is None or first.closed or known._spy_program.changed():
             found, source, places = read_source(_WHERE, path, folders)
             program = Program(Text(Path(found).stem, found, source, places, folders, macros, options), devices, first)
-            known = _loaded[key] = program, SlangTorchModule(program)
+            known = SlangTorchModule(program)
+            _loaded.put(key, known)
+        with suppress(ValueError):
+            _recent.remove(known)
+        _recent.append(known)
     log(3, f"{_WHERE}: {path} loaded in {milliseconds(started)}", always=verbose)
-    return known[1]
+    return known
 
 
 def clearSessionShaderCache() -> None:
     """Forget the modules that this process has loaded."""
     with _lock:
         _loaded.clear()
+        _recent.clear()
 
 
 def clearPersistentShaderCache() -> None:

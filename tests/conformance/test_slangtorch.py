@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import warnings
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +102,17 @@ def test_a_module_is_a_snapshot(files: Files) -> None:
     files.write("part.slang", "public float factor() { return 2; }")
     files.load(text).run(t=t).launchRaw(blockSize=ONE, gridSize=ONE)
     assert t.item() == 36
+
+
+def test_modules_that_nobody_holds_go(files: Files) -> None:
+    text = "[AutoPyBindCUDA] [CUDAKernel] void run(TensorView<float> t) { t[0] = VALUE; }"
+    kept = files.load(text, defines={"VALUE": -1})
+    modules = [weakref.ref(files.load(text, defines={"VALUE": k})) for k in range(12)]
+    gc.collect()
+    # The last eight wait for a program that loads them in each step.
+    assert [ref() is None for ref in modules] == [True] * 4 + [False] * 8
+    assert files.load(text, defines={"VALUE": -1}) is kept
+    assert files.load(text, defines={"VALUE": 11}) is modules[11]()
 
 
 def test_launches(files: Files) -> None:

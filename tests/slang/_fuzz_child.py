@@ -28,7 +28,9 @@ def main() -> None:
     first, last = int(sys.argv[1]), int(sys.argv[2])
     for number in range(first, last):
         pick = random.Random(number)
-        text = mutated(pick.choice(texts), pick)
+        text = pick.choice(texts)
+        # One of eight stays as it is, lest all are refused: about 22 % of the others load.
+        text = mutated(text, pick) if number % 8 else text
         started = time.monotonic()
         said = attempt(text, TARGETS[number % len(TARGETS)])
         print(number, f"{time.monotonic() - started:.1f}", said, flush=True)

@@ -46,7 +46,7 @@ void nothing(float* q) {}
 void statics(float* q) { scratch.x = q[0]; q[1] = scratch.x; }
 void initial(float* q) { started += 1; q[0] = started; }
 void unnamed(float* q) { q[0] = _; }
-void counts(float* q) { static int calls; calls += 1; q[0] = calls; }
+void counts(float* q) { static int calls = 0; calls += 1; q[0] = calls; }
 void reads(float* q) { q[0] = resource[0]; }
 void bare(float* q) { q[0] = implicit; }
 """

@@ -1,0 +1,125 @@
+"""Static and uniform variables: each element of a call, and each thread, begins with initial values or zeros."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from _slangtorch import Files
+
+import slangpy_rt as spy
+
+COUNTERS = """
+static int count, others[3];
+static float2x2 matrix;
+namespace space { static vector<int, 2> both; }
+struct Counter { static int64_t calls; int next() { calls += 1; return int(calls); } }
+int counted(int x)
+{
+    count += x;
+    others[x & 1] += 1;
+    matrix[1][1] += 1;
+    space::both.y += 1;
+    return count + 10 * others[1] + 100 * int(matrix[1][1]) + 1000 * space::both.y;
+}
+int within(int x) { static int inner; inner += x; Counter c; return inner + 10 * c.next(); }
+[Differentiable] float weighted(float x, float w) { count += 1; return x * w * count; }
+[numthreads(32, 1, 1)] void kernel(uint3 at : SV_DispatchThreadID, RWTensor<int, 1> found)
+{
+    count += 1;
+    if (at.x < found.shape[0]) found[at.x] = count;
+}
+"""
+
+STRUCTS = """
+enum Kind { First = 1, Second }
+struct Inner
+{
+    float scale = 4; bool on = true; int8_t small = 1; Kind kind = Kind.Second; float2x2 m = float2x2(1, 1, 1, 1);
+}
+struct Light { float gain = 3; Inner inner; int parts[3] = { 1, 2, 3 }; }
+uniform Light light, pair[2];
+namespace space { uniform Light[2] lights; uniform Inner inner; }
+float total(Inner i) { return i.scale + i.on + i.small + int(i.kind) + i.m[1][1]; }
+float total(Light l) { return l.gain + total(l.inner) + l.parts[1]; }
+float lit(float x) { return x + total(light) + total(pair[1]) + total(space::lights[1]) + space::inner.scale; }
+[Differentiable] float slope(float x) { return x * x * (1 + light.gain); }
+[numthreads(4, 1, 1)] void kernel(uint3 at : SV_DispatchThreadID, RWTensor<float, 1> found) { found[at.x] = lit(2); }
+"""
+
+
+# Neighbours share a thread on GPUs, and a range of elements has its variables in common on the CPU.
+@pytest.mark.parametrize("count", [1, 7, 300])
+def test_each_element_begins_with_zeros(device: spy.Device, count: int) -> None:
+    module = spy.Module.load_from_source(device, "test_statics", COUNTERS)
+    ones = spy.Tensor.from_numpy(device, np.ones(count, np.int32))
+    assert (module.counted(ones).to_numpy() == 1111).all()
+    assert (module.counted(np.ones((count, 2), np.int32)[:, 0]) == 1111).all()
+    assert (module.within(ones).to_numpy() == 11).all()
+    found = spy.Tensor.zeros(device, count, dtype="int")
+    module.kernel.dispatch(count, found=found)
+    assert (found.to_numpy() == 1).all()
+
+
+def test_derivatives_begin_with_zeros(device: spy.Device) -> None:
+    module = spy.Module.load_from_source(device, "test_statics", COUNTERS)
+    n = 20_000
+    x = spy.Tensor.from_numpy(device, np.full(n, 2, np.float32)).with_grads()
+    w = spy.Tensor.from_numpy(device, np.full(1, 3, np.float32)).with_grads()
+    module.weighted.bwds(x, w, _result=spy.diff_pair(None, 1.0))
+    np.testing.assert_array_equal(x.grad.to_numpy(), np.full(n, 3, np.float32))
+    np.testing.assert_array_equal(w.grad.to_numpy(), [2 * n])
+
+
+def test_initial_values(device: spy.Device) -> None:
+    text = """
+    static int start = 7;
+    static int table[2] = { 1, 2 };
+    int moved(int x)
+    {
+        static int local = 100;
+        start += x; table[1] += x; local += x;
+        return start + table[1] + local;
+    }
+    """
+    module = spy.Module.load_from_source(device, "test_initial", text)
+    ones = np.ones(50, np.int32)
+    if device.backend.target.format == "cpp":
+        with pytest.raises(spy.UnsupportedError, match="initial value is lost"):
+            module.moved(ones)
+    else:
+        np.testing.assert_array_equal(module.moved(ones), 112 * ones)
+
+
+def test_structs_that_nobody_set_are_zero(device: spy.Device) -> None:
+    module = spy.Module.load_from_source(device, "test_structs", STRUCTS)
+    x = np.arange(9, dtype=np.float32)
+    np.testing.assert_array_equal(module.lit(x), x)
+    inner = {"scale": 0, "on": False, "small": 0, "kind": 1, "m": np.zeros((2, 2))}
+    lit = module.lit.set({"light": {"gain": 3, "inner": inner, "parts": [1, 2, 3]}})
+    np.testing.assert_array_equal(lit(x), x + 6)
+    found = spy.Tensor.zeros(device, 4)
+    module.kernel.dispatch(4, found=found)
+    np.testing.assert_array_equal(found.to_numpy(), np.full(4, 2, np.float32))
+    at = spy.Tensor.from_numpy(device, x).with_grads()
+    module.slope.bwds(at, _result=spy.diff_pair(None, 1.0))
+    np.testing.assert_array_equal(at.grad.to_numpy(), 2 * x)
+
+
+def test_threads_of_slang_torch_begin_with_zeros(device: spy.Device, tmp_path: Path) -> None:
+    files = Files(device, tmp_path)
+    text = """
+    static int count;
+    [AutoPyBindCUDA] [CudaKernel] void fill(TensorView<int> found)
+    {
+        uint at = cudaThreadIdx().x + cudaBlockIdx().x * cudaBlockDim().x;
+        count += 1;
+        if (at < found.size(0)) found[at] = count;
+    }
+    """
+    module = files.load(text)
+    found = files.on(torch.zeros(100, dtype=torch.int32))
+    module.fill(found=found).launchRaw(blockSize=(32, 1, 1), gridSize=(4, 1, 1))
+    assert (found == 1).all()
