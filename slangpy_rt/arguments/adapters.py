@@ -14,6 +14,7 @@ import numpy as np
 from slangpy_rt.arguments.adapter import Adapter
 from slangpy_rt.arguments.indices import range_of
 from slangpy_rt.arrays.ndbuffer import NDBuffer
+from slangpy_rt.core.conversion import by_protocol
 
 # Where adapters are, by the full names of types, by the methods of protocols, and by the kinds of results.
 _TORCH = "slangpy_rt.interop.torch:TorchAdapter"
@@ -44,7 +45,7 @@ def converter(kind: type) -> Any:
     if issubclass(kind, (np.ndarray, np.generic, NDBuffer)):
         return None
     if kind is memoryview or hasattr(kind, "__array_interface__"):
-        return np.asarray
+        return by_protocol
     return next((_load(place) for method, place in _PROTOCOLS.items() if hasattr(kind, method)), None)
 
 

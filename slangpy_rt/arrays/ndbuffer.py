@@ -21,6 +21,7 @@ from slangpy_rt.core.errors import BindError, ShapeError, UnsupportedError
 from slangpy_rt.core.shapes import Shape, as_shape
 from slangpy_rt.core.structs import as_struct_array, fill_struct_array
 from slangpy_rt.core.types import SlangType
+from slangpy_rt.core.wording import in_words
 from slangpy_rt.runtime.core import a_device
 from slangpy_rt.runtime.host_view import host_view
 
@@ -159,6 +160,11 @@ class NDBuffer:
         BindError
             If the data does not convert, or this is a non-contiguous view.
         """
+        if not isinstance(self, NDBuffer):  # called on the class, as Tensor.from_numpy may be
+            raise BindError(
+                f"NDBuffer.from_numpy: {in_words(self)} is no array to fill; NDBuffer(device, dtype, shape) is one, "
+                "and Tensor.from_numpy(device, array) makes one of data."
+            )
         where = f"{type(self).__name__}.from_numpy"
         layout = self.layout
         target = layout.numpy_dtype

@@ -19,7 +19,7 @@ from slangpy_rt.calls.spelling import Spelling
 from slangpy_rt.calls.struct_fields import struct_layouts
 from slangpy_rt.core.errors import BindError, UnsupportedError
 from slangpy_rt.core.shapes import Coalesced, Shape, align, coalesce
-from slangpy_rt.core.types import EntryPoint, FunctionSig, Param, SlangType
+from slangpy_rt.core.types import EntryPoint, FunctionSig, Param
 from slangpy_rt.slang.constants import export_constants
 from slangpy_rt.slang.source import Source
 
@@ -138,7 +138,7 @@ def describe_call(
             *_constants(said, scope, options, spell),
             *((_DETERMINISTIC,) if device.deterministic and backward else ()),
         ),
-        assigned=_assigned(scope, uniforms, trees, spell),
+        assigned=tuple([(spell.own(name), trees[k]) for k, (name, _) in enumerate(uniforms)]),
         derivative=options.derivative,
         hidden=spell.hidden,
     )
@@ -197,7 +197,7 @@ def describe_dispatch(
         raw=True,
         structs=struct_layouts(bounds, spell),
         constants=_constants(title, scope, options, spell),
-        assigned=_assigned(scope, uniforms, trees, spell),
+        assigned=tuple((spell.own(name), trees[k]) for k, (name, _) in enumerate(uniforms)),
         hidden=spell.hidden,
     )
     groups = (count, 1, 1) if target.entry == "range" else (x, y, z)
@@ -205,29 +205,6 @@ def describe_dispatch(
     for leaf in leaves:
         leaf.add_fixed(values)
     return Description(spec, every, (x, y, z), groups, count, values)
-
-
-def _assigned(
-    scope: Scope, uniforms: Uniforms, trees: list[Operand], spell: Spelling
-) -> tuple[tuple[str, Operand], ...]:
-    """Return the operands of uniforms, by name: of those that have values, and of structs without, which are zero.
-
-    The initial value of a struct's variable is not all zeros where a field has a value of its own. In a range of
-    elements, variables have no initial values and are zero.
-    """
-    given = {name: tree for (name, _), tree in zip(uniforms, trees, strict=False)}
-    for param in scope.source.info.uniforms if scope.device.backend.target.entry != "range" else ():
-        if param.name not in given and _has_struct(param.type):
-            type_ = spell.type(param.type)
-            zero = f"_spy_zeros<{type_}>()"
-            given[param.name] = Operand(identifier(param.name), type_, "", 0, "in", "computed", code=zero)
-    return tuple((spell.own(name), tree) for name, tree in given.items())
-
-
-def _has_struct(type_: SlangType) -> bool:
-    while type_.kind == "array" and type_.element is not None:
-        type_ = type_.element
-    return type_.kind == "struct"
 
 
 def _called(where: str, sig: FunctionSig, spell: Spelling) -> str:

@@ -293,7 +293,18 @@ def _source(
 
 
 def macro_text(where: str, name: str, value: Any) -> str:
-    """Return the text that a preprocessor macro stands for."""
+    """Return the text that a preprocessor macro stands for.
+
+    Raises
+    ------
+    BindError
+        If the name is none of a macro, or the value is no text and no number.
+    """
+    if not name.isidentifier() or not name.isascii():
+        raise BindError(
+            f"{where}: defines has {name!r}; the name of a macro without parameters was expected. #define in the "
+            "text makes those with parameters."
+        )
     if isinstance(value, (bool, np.bool_)):
         return str(int(value))
     if isinstance(value, str):

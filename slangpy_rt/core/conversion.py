@@ -250,6 +250,23 @@ def item_type(type_: SlangType) -> SlangType:
     return scalar_type(type_.scalar)
 
 
+def by_protocol(value: Any) -> Array:
+    """Return an object with an array protocol of NumPy's, or a memoryview, as the array that it describes.
+
+    Raises
+    ------
+    BindError
+        If NumPy refuses what it says of itself. Errors that its own Python code raises pass.
+    """
+    try:
+        return np.asarray(value)
+    except (TypeError, ValueError) as error:
+        trace = error.__traceback__
+        if trace is not None and trace.tb_next is not None:
+            raise
+        raise BindError(f"{class_in_words(value)}, and NumPy cannot read it ({error}).") from error
+
+
 def as_array(what: str, value: Any) -> Array:
     """Return host data as a NumPy array: an array, a number, lists of these, or anything with an array protocol.
 
@@ -281,7 +298,10 @@ def as_array(what: str, value: Any) -> Array:
     # PyTorch's own __array__ raises errors of many kinds.
     torch = any(base.__module__ == "torch" and base.__name__ == "Tensor" for base in kind.__mro__)
     if not torch and any(hasattr(kind, name) for name in ("__array__", "__array_interface__", "__array_struct__")):
-        return np.asarray(value)
+        try:
+            return by_protocol(value)
+        except BindError as error:
+            raise BindError(f"{what} is {error}") from None
     if hasattr(kind, "__dlpack__"):
         try:
             return as_numpy(value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from pathlib import Path
@@ -122,6 +123,12 @@ class KernelStore:
                 raise CompileError(
                     f"{title}: the module declares {', '.join(unset)} without a value; give one with "
                     f".constants({{'{unset[0]}': ...}}), or with constants= when the module is loaded."
+                ) from error
+            # Our kernel is another module than the user's.
+            if inner := re.search(r"'([^'\n]+)' is not accessible from the current context", str(error)):
+                raise CompileError(
+                    f"{title}: '{inner[1]}' is internal to module {source.name}; write 'public' in front of it. A "
+                    "file that says 'module', 'public' or '__include' keeps to itself what is not public."
                 ) from error
             raise
         if compiled.layout != block:

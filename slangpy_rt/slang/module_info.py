@@ -16,7 +16,7 @@ from slangpy_rt.slang import _abi
 from slangpy_rt.slang.com import ComPtr, Out
 from slangpy_rt.slang.reflect import Reflector
 from slangpy_rt.slang.reflect_types import Cases, bare
-from slangpy_rt.slang.text import Prepared, docs
+from slangpy_rt.slang.text import Prepared, docs, entries_elsewhere, prints_in, statics_in
 
 
 def module_info(
@@ -27,7 +27,7 @@ def module_info(
     prepared: Prepared,
     cases: Mapping[str, Cases],
     undefined: Collection[str] = (),
-    entries: Collection[str] = (),
+    texts: Collection[str] = (),
 ) -> ModuleInfo:
     """Return the declarations of a module; the session adds its dependencies.
 
@@ -41,12 +41,12 @@ def module_info(
         The text as it was compiled.
     cases, undefined
         As of ``TypeReflector``.
-    entries : collection of str
-        Functions that are kernels or shaders of other files.
+    texts : collection of str
+        Those of other files that it is made of.
     """
     reflector = Reflector(native, cases, module.call("IComponentType.getLayout", 0, None), undefined)
     # Entry points that are left are those of included files: ``prepare`` made those of the text functions.
-    others = set(entries)
+    others = entries_elsewhere(text, texts)
     for index in range(module.call("IModule.getDefinedEntryPointCount")):
         out = Out()
         module.call("IModule.getDefinedEntryPoint", index, out.ref)
@@ -69,6 +69,8 @@ def module_info(
         tuple(reflector.constants(decl)),
         tuple(reflector.uniforms(decl, prepared.uniforms)),
         stages=tuple(reflector.stages(decl)),
+        prints=any(map(prints_in, [text, *texts])),
+        statics=any(map(statics_in, [text, *texts])),
     )
 
 

@@ -15,7 +15,7 @@ from slangpy_rt.slang.emitted import emitted_name
 from slangpy_rt.slang.module_info import global_variables
 from slangpy_rt.slang.native_session import NativeSession
 from slangpy_rt.slang.target_code import NEEDS_GROUPS, check_groups
-from slangpy_rt.slang.text import prepare, statics
+from slangpy_rt.slang.text import statics
 
 
 def load_range(session: NativeSession, name: str, text: str, entry: str) -> ComPtr:
@@ -59,16 +59,13 @@ def check_globals(native: ctypes.CDLL, used: Sequence[str], modules: Iterable[Co
     """
     if not used:
         return
-    texts = list(texts)
     # Of each name: how text writes it, whether it is static, and whether its initial value is lost.
     known: dict[str, list[tuple[str, bool, bool]]] = {}
-    zeros = {name for text in texts for name in prepare(text).zeros}
     for module in modules:
         decl = module.call("IModule.getModuleReflection")
         for name, static, initial in global_variables(native, decl):
-            # Slang leaves initial values out. Zero is what the variable has without.
-            lost = initial and name not in zeros
-            known.setdefault(emitted_name(name.rpartition(".")[2]), []).append((name, static, lost))
+            # Slang leaves initial values out.
+            known.setdefault(emitted_name(name.rpartition(".")[2]), []).append((name, static, initial))
     for text in texts:
         for name, lost in statics(text):
             known.setdefault(emitted_name(name), []).append((name, True, lost))

@@ -47,11 +47,8 @@ from slangpy_rt.slang.target_code import check_text, checked, completed
 from slangpy_rt.slang.text import (
     RESERVED,
     docs,
-    entries_elsewhere,
     entry_attributes,
     prepare,
-    prints_in,
-    statics_in,
     undefining,
 )
 
@@ -137,7 +134,7 @@ class Session(CompilerSession):
                 )
             check_text(source, f"load module {name!r} from {path}")
             check_imports(path, source, self._folders)
-            prepared = prepare(source)
+            prepared = prepare(source, self.target.format)
             ours = self._shaders is not None and needs_library(source)
             auto = self._auto_import
             if ours or auto or names_files(source):  # else it cannot lead Slang anywhere
@@ -161,20 +158,12 @@ class Session(CompilerSession):
             theirs = [item for item in texts if not is_ours(Path(item[0]))]
             for file, text in theirs:
                 check_names(Path(file).stem, file, text)
-            entries = entries_elsewhere(source, [text for _, text in theirs])
-            info = module_info(native, module, name, source, prepared, self._enum_cases(), self._undefined, entries)
+            others = [text for _, text in theirs]
+            info = module_info(native, module, name, source, prepared, self._enum_cases(), self._undefined, others)
             self._sources.append((name, path, whole, files))
-            everything = [source, *(text for _, text in theirs)]
-            self._words |= words("\n".join(everything))
+            self._words |= words("\n".join([source, *others]))
             looked = places([(path, source), *theirs], self._folders)
-            return replace(
-                info,
-                dependencies=files,
-                prints=any(map(prints_in, everything)),
-                statics=any(map(statics_in, everything)),
-                places=looked,
-                declares=self._declared(),
-            )
+            return replace(info, dependencies=files, places=looked, declares=self._declared())
 
     def functions(self, module: str, name: str) -> tuple[FunctionSig, ...]:
         parsed = parse(name)
@@ -354,7 +343,7 @@ class Session(CompilerSession):
             if auto.needed(text) and name not in self._imported:
                 self._imported.add(name)
                 check_names(Path(file).stem, file, text)
-                whole = auto.around(prepare(text).text)
+                whole = auto.around(prepare(text, self.target.format).text)
                 self._native.load(name, file, whole)
                 self._sources.append((name, file, whole, ()))
 

@@ -5,11 +5,14 @@ It loads none of them.
 
 from __future__ import annotations
 
+import os
 import re
+from functools import lru_cache
 from pathlib import Path
 
 from slangpy_rt.core.errors import CompileError
 from slangpy_rt.slang.auto_import import AutoImport
+from slangpy_rt.slang.locate import shader_directory
 from slangpy_rt.slang.text import RESERVED, blank, declared, reserved
 
 # Each stands behind those that it imports.
@@ -38,8 +41,14 @@ _MODULE = re.compile(r"^module (?:slangpy_rt|_spy_library);", re.M)
 
 
 def is_ours(path: Path) -> bool:
-    """Tell whether a file lies in the folder ``shaders/``."""
-    return (path.parent / f"{SHADERS[1]}.slang").is_file()
+    """Tell whether a file lies in the installed folder ``shaders/``."""
+    return _is_our_folder(str(path.parent))
+
+
+@lru_cache(maxsize=256)
+def _is_our_folder(path: str) -> bool:
+    # By its place: a user's folder may hold a file of the name of one of ours.
+    return os.path.realpath(path) == os.path.realpath(shader_directory())
 
 
 def needs_library(text: str) -> bool:

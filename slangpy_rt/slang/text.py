@@ -24,6 +24,20 @@ _ATTRIBUTE = (
 _STAGE_ATTRIBUTE = f"\n[__AttributeUsage(_AttributeTargets.Function)] struct {STAGE}Attribute {{ int x; }};\n"
 
 RESERVED = "_spy_"
+_ZERO = f"{RESERVED}zero"
+# Variables are zero there without an initial value. Slang drops it in C++, and in HLSL it writes arrays' wrong.
+_ZEROED = ("cpp", "hlsl")
+# ``{}`` is not all zeros: it gives a field of a struct the value that stands behind the field.
+_ZERO_TEXT = f"""
+T {_ZERO}<T>()
+{{
+    __target_switch
+    {{
+    case spirv: return spirv_asm {{ result:$$T = OpConstantNull }};
+    default: __intrinsic_asm "$TR{{}}";
+    }}
+}}
+"""
 _RESERVED = re.compile(rf"\b{RESERVED}\w*")
 _NOT_CODE = re.compile(r'//[^\n]*|/\*.*?(?:\*/|\Z)|"(?:\\.|[^"\\\n])*"', re.S)
 _DIRECTIVE = re.compile(r"^[ \t]*#(?:[^\n]*\\\n)*[^\n]*", re.M)
@@ -35,12 +49,13 @@ _SEMANTICS = {
     name.lower(): name for name in ("SV_DispatchThreadID", "SV_GroupID", "SV_GroupIndex", "SV_GroupThreadID")
 }
 _UNIFORM = re.compile(r"(?:(?:public|internal)\s+)?uniform\s+([^=:({]+)")
-# Statics without an initial value, of a type of Slang's own: a struct of a user's may have no initial value ``{}``.
-_BARE_STATIC = re.compile(
-    r"\bstatic\s+"
+_NUMBERS = (
     r"(?:(?:bool|half|float|double|u?int(?:(?:8|16|32|64)_t)?)(?:[1-4](?:x[1-4])?)?\b|(?:vector|matrix)\s*<[\w\s,]+>)"
-    r"[^=:(){}<>;]*;"
 )
+# Statics without an initial value, of a type of Slang's own: a struct of a user's may have no initial value ``{}``.
+_BARE_STATIC = re.compile(rf"\bstatic\s+{_NUMBERS}[^=:(){{}}<>;]*;")
+_NUMBERS_LAST = re.compile(rf"{_NUMBERS}\s*(?:\[[^\]]*\]\s*)*$")
+_TYPE_LAST = re.compile(r"[\w.:]+\s*(?:<.*>)?\s*(?:\[[^\]]*\]\s*)*$", re.S)
 _RESOURCE = re.compile(r"Buffer|Texture|Sampler|ParameterBlock|Image|AccelerationStructure|DescriptorHandle")
 _STATIC = re.compile(r"\bstatic\s+(?!const\b)[\w.:]+(?:<[^;={}()]*>)?[\s\[\]\w]*?\b(\w+)\s*(?:\[[^\]]*\]\s*)*([=;])")
 _SHADER = re.compile(r'shader\s*\(\s*"(\w+)"\s*\)', re.S)
@@ -62,30 +77,38 @@ class Prepared:
         System values of kernels' parameters, by kernel and parameter.
     uniforms : tuple of str
         Qualified names of these variables, ``"ns.gain"``. All their bits are zero until a kernel sets them.
-    zeros : tuple of str
-        Qualified names of the global variables that got the initial value ``{}``: Slang would leave them undefined.
     """
 
     text: str
     semantics: dict[str, dict[str, str]]
     uniforms: tuple[str, ...]
-    zeros: tuple[str, ...]
 
 
-def prepare(text: str) -> Prepared:
+def prepare(text: str, form: str) -> Prepared:
     """Rewrite a module's text so that a kernel that imports it can call its kernels and set its uniforms.
+
+    Parameters
+    ----------
+    text : str
+        The text.
+    form : str
+        The format of target code, ``"spirv"`` or another.
 
     Entry points become functions, whose group size and stage are kept in attributes of ours: Slang 2026.12 ends the
     process when a function calls an entry point, refuses to load a module for C++ if a kernel in it has a barrier,
     and ends the process if it has a miss shader. Uniforms become static variables, which each thread has for itself
     and the kernel sets: where a uniform lies in memory differs by target. They, and numbers that are static without
     an initial value, begin as zeros.
+
+    Returns
+    -------
+    Prepared
+        The text and what it declares.
     """
     code = blank(text)
     edits, semantics = _kernel_edits(code, text)
     declared = bool(edits)
     uniforms: list[str] = []
-    zeros: list[str] = []
     bare = {m.end() - 1: m.start() for m in _BARE_STATIC.finditer(code)}
     for path, start, end in _declarations(code) if "uniform" in code or bare else ():
         at = code.find("uniform", start, end)
@@ -98,11 +121,13 @@ def prepare(text: str) -> Prepared:
             continue
         space = path.rpartition(".")[0]
         for name, behind in _declarators(code, at, end):
-            zeros.append(f"{space}.{name}" if space else name)
-            uniforms += zeros[-1:] if uniform else []
-            edits.append((behind, behind, " = {}"))
+            if uniform:
+                uniforms.append(f"{space}.{name}" if space else name)
+            if form not in _ZEROED:
+                edits.append((behind, behind, f" = {_zero(code, at, end, behind) if uniform else '{}'}"))
     # Those that are left are inside functions.
-    edits += [(b, b, " = {}") for end, start in bare.items() for _, b in _declarators(code, start, end)]
+    for end, at in bare.items() if form not in _ZEROED else ():
+        edits += [(behind, behind, " = {}") for _, behind in _declarators(code, at, end)]
     for path, start, end in _declarations(code) if may_declare(code) else ():
         edit = ranked(code, path, start, end)
         edits += [edit] if edit else []
@@ -110,7 +135,8 @@ def prepare(text: str) -> Prepared:
         text = text[:start] + new + text[end:]
     for mark, attribute in ((THREADS, _ATTRIBUTE), (STAGE, _STAGE_ATTRIBUTE)) if declared else ():
         text += attribute if f"{mark}(" in text else ""
-    return Prepared(text, semantics, tuple(uniforms), tuple(zeros))
+    text += _ZERO_TEXT if any(_ZERO in new for _, _, new in edits) else ""
+    return Prepared(text, semantics, tuple(uniforms))
 
 
 def entry_attributes(text: str) -> tuple[bool, bool]:
@@ -363,6 +389,16 @@ def _declarators(code: str, start: int, end: int) -> Iterator[tuple[str, int]]:
             if name:  # without any it is no declaration, which Slang reports
                 yield name[1], at
             start = at + 1
+
+
+def _zero(code: str, start: int, end: int, behind: int) -> str:
+    """Return zeros for a uniform in a declaration, which ends at ``behind``: all fields of a struct too."""
+    type_ = _type_of(code, start, end)
+    found = None if _NUMBERS_LAST.search(type_) else _TYPE_LAST.search(type_)
+    own = _VARIABLE_NAME.search(code[start:behind])
+    if found is None or own is None:
+        return "{}"
+    return f"{_ZERO}<{found[0].strip()}{own[0][len(own[1]) :].strip()}>()"
 
 
 def _type_of(code: str, start: int, end: int) -> str:

@@ -17,6 +17,7 @@ from contextlib import suppress
 from typing import Any
 
 from slangpy_rt.core.errors import CompileError
+from slangpy_rt.core.memory import give_back_freed
 from slangpy_rt.slang.library import Library
 from slangpy_rt.slang.messages import NO_MEMORY, SLOW, STUCK, receive, send
 from slangpy_rt.slang.session import Session
@@ -59,6 +60,8 @@ class Worker:
                 session = self._sessions.pop(old, None)
                 if session is not None:
                     session.close()
+            if closed:
+                give_back_freed()
             with suppress(OSError):  # the folder is gone; absolute paths work all the same
                 os.chdir(folder)
             session = self._sessions.get(number)

@@ -132,7 +132,7 @@ class HostFunction:
         target = device.backend.target
         written = host_text(
             text.path, text.text, self._program.defines, self.name, [p for _, p in self.params], self.result,
-            kernels, target,
+            kernels, target, self._program.hidden,
         )  # fmt: skip
         title = f"{self.name} of {text.name}"
         entry = "_spy_run" if target.entry == "range" else "_spy_kernel"

@@ -5,10 +5,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from slangpy_rt.core.target import Target
-from slangpy_rt.slangtorch.kernel_text import Defines, KernelText, block_struct, layout, module_text
+from slangpy_rt.slangtorch.kernel_text import Defines, KernelText, block_struct, check_words, layout, module_text
 from slangpy_rt.slangtorch.parameter import Member, Parameter
 
 # The log's address, its room in words, and how many tensors the arguments are; then the arguments.
@@ -31,6 +31,7 @@ def host_text(
     result: Parameter | None,
     kernels: Sequence[tuple[str, Sequence[Parameter]]],
     target: Target,
+    hidden: Collection[str],
 ) -> KernelText:
     """Write the kernel that runs a host function once and leaves its log in memory.
 
@@ -46,6 +47,13 @@ def host_text(
         What it may launch; ``LAUNCH`` and a kernel's place here are its number in the log.
     target : Target
         What it is for.
+    hidden
+        As of ``kernel_text``.
+
+    Raises
+    ------
+    UnsupportedError
+        As by ``kernel_text``.
     """
     entry = target.entry
     members = [*_LOG, *(m for p in params for m in p.members)]
@@ -68,8 +76,10 @@ def host_text(
     body += "    _spy_log[0] = _spy_logged;\n"
     # ``#`` of a macro's argument: a kernel is named there, and each has a struct of its own.
     macro = "#define __dispatch_kernel(_spy_k, _spy_g, _spy_b) _spy_Launch_##_spy_k(_spy_g, _spy_b)\n"
-    text = module_text(path, source, defines, target.constants, macro) + launches + block_struct(members, names)
-    return KernelText(f"{text}\n{_ENTRIES[entry]}\n{{\n{body}}}\n", layout(members, names))
+    ours = f"{launches}{block_struct(members, names)}\n{_ENTRIES[entry]}\n{{\n{body}}}\n"
+    check_words(function, ours, hidden)
+    text = module_text(path, source, defines, target.format, target.constants, macro)
+    return KernelText(text + ours, layout(members, names))
 
 
 def _launch(number: int, name: str, params: Sequence[Parameter]) -> str:

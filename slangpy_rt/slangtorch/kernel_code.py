@@ -94,7 +94,7 @@ class KernelCode:
         text = self.program.text
         return kernel_text(
             text.path, text.text, self.program.defines, self.sig.name, params, self.derivative,
-            device.backend.target, None if free else group, self.program.prelude,
+            device.backend.target, None if free else group, self.program.hidden, self.program.prelude,
         )  # fmt: skip
 
     def packed(

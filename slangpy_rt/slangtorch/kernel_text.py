@@ -6,9 +6,11 @@ The entry point stands in the module because other modules reach only what is ``
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
+from slangpy_rt.core.errors import UnsupportedError
 from slangpy_rt.core.target import Target
 from slangpy_rt.core.types import LayoutField, Param
 from slangpy_rt.slang.shader_modules import SLANGTORCH_HEAD, needs_library
@@ -56,6 +58,7 @@ def kernel_text(
     derivative: str,
     target: Target,
     group: tuple[int, int, int] | None,
+    hidden: Collection[str] = (),
     prelude: str = "",
 ) -> KernelText:
     """Write the kernel that runs a function once a thread.
@@ -76,8 +79,15 @@ def kernel_text(
         What it is for.
     group : tuple of int or None
         Threads of a group; None for groups of any size. For a range they are in the block.
+    hidden : collection of str
+        Names of Slang's that the module, or one that it imports, declares.
     prelude : str
         What begins the kernel's CUDA text.
+
+    Raises
+    ------
+    UnsupportedError
+        If a name of Slang's that the kernel needs is among ``hidden``.
     """
     entry = target.entry
     members = [*(_GEOMETRY if entry == "range" else ()), *(m for _, p in params for m in p.members)]
@@ -110,8 +120,10 @@ def kernel_text(
         else _threads(declared + made, run, _BLOCKS[entry] if members else ("", ""), group)
     )
     constants = target.constants + (target.backward_constants if derivative == "backward" else ())
-    text = f"{module_text(path, source, defines, constants)}{block_struct(members, names)}\n{body}"
-    return KernelText(text, layout(members, names))
+    ours = f"{block_struct(members, names)}\n{body}"
+    check_words(function, ours, hidden)
+    text = module_text(path, source, defines, target.format, constants)
+    return KernelText(text + ours, layout(members, names))
 
 
 def _threads(arguments: str, run: str, block: tuple[str, str], group: tuple[int, int, int] | None) -> str:
@@ -156,13 +168,32 @@ def _range(arguments: str, run: str) -> str:
 
 
 def module_text(
-    path: str, source: str, defines: Defines, constants: Sequence[str], head: str = SLANGTORCH_HEAD
+    path: str, source: str, defines: Defines, form: str, constants: Sequence[str], head: str = SLANGTORCH_HEAD
 ) -> str:
-    """Return a module's text under the session's macros and those of a head, with imports and constants behind it."""
+    """Return a module's text under the session's macros and those of a head, with imports and constants behind it.
+
+    ``form`` is the format of the target's code.
+    """
     macros = "".join(f"#define {name} {value}\n" for name, value in defines)
     ours = "import slangtorch;\n" + ("import slangpy_rt;\n" if needs_library(source) else "")
     lines = "".join(f"{line}\n" for line in constants)
-    return f'{head}{macros}#line 1 "{path}"\n{prepare(source).text}\n\n{ours}{lines}\n'
+    return f'{head}{macros}#line 1 "{path}"\n{prepare(source, form).text}\n\n{ours}{lines}\n'
+
+
+def check_words(where: str, text: str, hidden: Collection[str]) -> None:
+    """Refuse a module that gives another meaning to a name of Slang's in a text of ours.
+
+    Raises
+    ------
+    UnsupportedError
+        If it does.
+    """
+    lost = [name for name in hidden if re.search(rf"\b{name}\b", text)]
+    if lost:
+        raise UnsupportedError(
+            f"{where}: a file of the module declares '{lost[0]}', a name of Slang's that the kernel needs; give it "
+            "another name."
+        )
 
 
 def block_struct(members: Sequence[Member], names: Sequence[str]) -> str:

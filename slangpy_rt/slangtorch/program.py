@@ -6,12 +6,14 @@ import threading
 from pathlib import Path
 from typing import NamedTuple
 
+from slangpy_rt.calls.spelling import Spelling
 from slangpy_rt.core.errors import CompileError, UnsupportedError
 from slangpy_rt.core.target import Target
 from slangpy_rt.device import Device
 from slangpy_rt.slang.files import Places
 from slangpy_rt.slang.shader_modules import SLANGTORCH
 from slangpy_rt.slang.source import Source
+from slangpy_rt.slang.text import declared
 from slangpy_rt.slangtorch.devices import Devices
 from slangpy_rt.slangtorch.headers import find_headers
 from slangpy_rt.slangtorch.kernel_text import MACROS
@@ -36,6 +38,8 @@ class Program:
     ----------
     source : Source
         The module as the first device compiles it.
+    hidden : tuple of str
+        Names of Slang's that mean something else in its kernels.
     prelude : str
         What begins the CUDA text of its kernels: options of NVRTC, and what tells the headers that it includes.
 
@@ -54,14 +58,19 @@ class Program:
         If Slang refuses the text.
     UnsupportedError
         If it calls ``printf``, or has global uniforms, which nobody could set.
+    BindError
+        If it gives another meaning to a word of Slang's that no kernel can do without.
     """
 
     def __init__(self, text: Text, devices: Devices, device: Device) -> None:
         self.text, self.devices = text, devices
-        self.defines = (*text.defines, *MACROS)
+        # A name that the file declares itself is the user's.
+        own = declared(text.text)
+        self.defines = (*text.defines, *(macro for macro in MACROS if macro[0] not in own))
         self._lock = threading.Lock()
         self._sources: dict[Target, Source] = {}
         self.source = self.source_on(device)
+        self.hidden = Spelling(text.name, self.source).hidden
         imported = ((path, _read(path)) for path, _ in self.source.info.dependencies)
         self._headers = find_headers([(text.path, text.text), *imported], text.folders)
         lines = [*text.options, *(f"--include-path={folder}" for folder in self._headers.folders)]

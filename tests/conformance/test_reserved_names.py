@@ -506,3 +506,15 @@ def test_every_name_in_kernels_is_ours_slangs_or_the_users() -> None:
         text = text.replace(block[0], "")
         loose = {n for n in re.findall(r"(?<![\w.>])[A-Za-z_]\w*", text) if not n.startswith("_spy_")}
         assert loose <= users | slangs, path.name
+
+
+def test_a_folder_with_a_file_of_the_name_of_ours(device: spy.Device, tmp_path: Path) -> None:
+    (tmp_path / "_spy_library.slang").write_text("float f(float x) { return x; }")
+    (tmp_path / "slangpy_rt.slang").write_text("// a user's\n")
+    (tmp_path / "part.slang").write_text("float part(float x) { return x + 1; }")
+    (tmp_path / "whole.slang").write_text("import part;\nfloat f(float x) { return 2 * part(x); }")
+    np.testing.assert_array_equal(spy.Module.load_from_file(device, tmp_path / "whole.slang").f(X), 2 * (X + 1))
+    np.testing.assert_array_equal(spy.Module.load_from_file(device, tmp_path / "_spy_library.slang").f(X), X)
+    (tmp_path / "whole.slang").write_text("import _spy_library;\nfloat g(float x) { return f(x); }")
+    with pytest.raises(spy.CompileError, match="'_spy_library' is a name of slangpy_rt's own"):
+        spy.Module.load_from_file(device, tmp_path / "whole.slang")

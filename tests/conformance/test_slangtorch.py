@@ -15,6 +15,7 @@ from _slangtorch import DIFF_SQUARE, ONE, SQUARE, Files
 
 import slangpy_rt as spy
 import slangpy_rt.slangtorch as slangtorch
+from tests.depth import sampled
 
 
 @pytest.fixture
@@ -235,6 +236,38 @@ def test_names_of_the_user_meet_none_of_ours(files: Files) -> None:
     x, g = files.on(torch.ones(3)), files.on(torch.ones(3))
     m.call.bwd(data=(x, g), threads=2.0, begin=3, sizes=(4,)).launchRaw(blockSize=(3, 1, 1), gridSize=ONE)
     assert g.tolist() == [2, 2, 2]
+
+
+@sampled(3)
+@pytest.mark.parametrize(
+    ("declared", "refused"),
+    [
+        ("struct AtomicAdd { float v; }", ""),
+        ("struct IDiffTensorWrapper { float v; }", ""),
+        ("struct TorchTensor { float v; }", ""),
+        ("float syncTorchCudaStream(float v) { return v; }", ""),
+        ("struct half { float v; }", ""),
+        ("struct uint3 { float v; }", "uint3"),
+        ("typealias uint64_t = float;", "uint64_t"),
+    ],
+)
+def test_names_of_slangs_that_a_file_declares(files: Files, declared: str, refused: str) -> None:
+    text = """
+    [AutoPyBindCUDA] [CUDAKernel] void square(TensorView<float> a, TensorView<float> b)
+    {
+        b[cudaThreadIdx().x] = a[cudaThreadIdx().x] * a[cudaThreadIdx().x];
+    }
+    """
+    a, b = files.on(torch.full((4,), 3.0)), files.on(torch.zeros(4))
+    bound = files.load(declared + text).square(a=a, b=b)
+    # Where kernels ask the device for their ids, they do without.
+    if refused and not (refused == "uint3" and "free_group_size" in files.device.caps.features):
+        with pytest.raises(spy.UnsupportedError, match=f"declares '{refused}', a name of Slang's"):
+            bound.launchRaw(blockSize=(4, 1, 1), gridSize=ONE)
+        bound.launchRaw(blockSize=(4, 1, 1), gridSize=(0, 1, 1))
+        return
+    bound.launchRaw(blockSize=(4, 1, 1), gridSize=ONE)
+    assert (b == 9).all()
 
 
 def test_what_would_be_wrong_in_silence_is_refused(files: Files) -> None:

@@ -37,14 +37,14 @@ STRUCTS = """
 enum Kind { First = 1, Second }
 struct Inner
 {
-    float scale = 4; bool on = true; int8_t small = 1; Kind kind = Kind.Second; float2x2 m = float2x2(1, 1, 1, 1);
+    float scale = 4; bool on = true; int small = 1; Kind kind = Kind.Second; float2x2 m = float2x2(1, 1, 1, 1);
 }
 struct Light { float gain = 3; Inner inner; int parts[3] = { 1, 2, 3 }; }
-uniform Light light, pair[2];
-namespace space { uniform Light[2] lights; uniform Inner inner; }
+uniform Light light;
+namespace space { uniform Inner inner; }
 float total(Inner i) { return i.scale + i.on + i.small + int(i.kind) + i.m[1][1]; }
 float total(Light l) { return l.gain + total(l.inner) + l.parts[1]; }
-float lit(float x) { return x + total(light) + total(pair[1]) + total(space::lights[1]) + space::inner.scale; }
+float lit(float x) { return x + total(light) + space::inner.scale; }
 [Differentiable] float slope(float x) { return x * x * (1 + light.gain); }
 [numthreads(4, 1, 1)] void kernel(uint3 at : SV_DispatchThreadID, RWTensor<float, 1> found) { found[at.x] = lit(2); }
 """
@@ -106,6 +106,21 @@ def test_structs_that_nobody_set_are_zero(device: spy.Device) -> None:
     at = spy.Tensor.from_numpy(device, x).with_grads()
     module.slope.bwds(at, _result=spy.diff_pair(None, 1.0))
     np.testing.assert_array_equal(at.grad.to_numpy(), 2 * x)
+
+
+def test_arrays_of_structs_that_nobody_set_are_zero(device: spy.Device) -> None:
+    text = """
+    struct Light { float gain GAIN; float2 at; }
+    uniform Light pair[2], one;
+    namespace space { uniform Light[2] lights; }
+    float lit(float x) { return x + pair[1].gain + space::lights[0].gain + space::lights[1].at.y + one.gain; }
+    """
+    x = np.arange(5, dtype=np.float32)
+    lights = [{"gain": 1, "at": (2, 3)}] * 2
+    for gain in ("", "= 3"):
+        lit = spy.Module.load_from_source(device, "test_arrays", text.replace("GAIN", gain)).lit
+        np.testing.assert_array_equal(lit(x), x)
+        np.testing.assert_array_equal(lit.set({"space.lights": lights})(x), x + 4)
 
 
 def test_threads_of_slang_torch_begin_with_zeros(device: spy.Device, tmp_path: Path) -> None:

@@ -156,3 +156,67 @@ def test_a_function_that_an_edit_took_away(device: spy.Device, tmp_path: Path) -
     write("float f(float x) { return 3 * x; } float g(float x) { return 2 * x; }")
     device.reload()
     assert module.f(1.0) == 3 and kept(1.0) == 3
+
+
+@pytest.mark.parametrize(
+    ("interface", "said"),
+    [
+        (5, "must be a dict"),
+        ({"version": 3, "shape": (2,), "typestr": "nope", "data": (0, False)}, "data type 'nope' not understood"),
+        ({"version": 3, "shape": "x", "typestr": "<f4", "data": (0, False)}, "shape must be a tuple"),
+        ({"version": 3, "shape": (2,), "typestr": "<f4", "data": None}, "bytes-like object is required"),
+    ],
+)
+def test_what_an_array_says_of_itself_in_wrong_words(world: wrong.World, interface: object, said: str) -> None:
+    described = type("Described", (), {"__array_interface__": interface})
+    with pytest.raises(spy.BindError, match=rf"argument 'a' is a .*Described, and NumPy cannot read it \(.*{said}"):
+        world.module.add(described(), 1)
+    with pytest.raises(spy.BindError, match=rf"data is a .*Described, and NumPy cannot read it \(.*{said}"):
+        spy.Tensor.from_numpy(world.device, described())
+
+
+@pytest.mark.parametrize("kind", [TypeError, ValueError, RuntimeError])
+def test_an_error_of_an_array_passes(world: wrong.World, kind: type[Exception]) -> None:
+    class Described:
+        @property
+        def __array_interface__(self) -> object:
+            raise kind("its own")
+
+    for use in (lambda: world.module.add(Described(), 1), lambda: spy.Tensor.from_numpy(world.device, Described())):
+        with pytest.raises(kind, match="its own") as caught:
+            use()
+        assert not isinstance(caught.value, spy.SlangPyRtError)
+
+
+@pytest.mark.parametrize("name", ["SQ(x)", "A B", "", "1a", "A\n", "Ä"])
+def test_macros_that_are_none(device: spy.Device, name: str) -> None:
+    with pytest.raises(spy.BindError, match="the name of a macro without parameters was expected"):
+        spy.Module.load_from_source(device, "defined", "float f(float x) { return x; }", defines={name: 1})
+
+
+def test_from_numpy_of_the_class_of_buffers(device: spy.Device) -> None:
+    with pytest.raises(spy.BindError, match=r"is no array to fill; NDBuffer\(device, dtype, shape\) is one"):
+        spy.NDBuffer.from_numpy(device, np.ones(3, np.float32))
+
+
+def test_what_a_module_keeps_to_itself(device: spy.Device) -> None:
+    text = """module own;
+    struct Inner { float x; float twice() { return 2 * x; } }
+    public struct Point { public float x; float y; }
+    uniform float gain;
+    float hidden(float x) { return x; }
+    public float seen(float x) { return x + gain; }
+    public float takes(Point p) { return p.x + p.y; }
+    [numthreads(4, 1, 1)] void kernel(uint3 t : SV_DispatchThreadID) {}
+    """
+    module = spy.Module.load_from_source(device, "own", text)
+    assert module.seen(1.0) == 1
+    for name, use in {
+        "hidden": lambda: module.hidden(1.0),
+        "gain": lambda: module.seen.set(gain=1)(1.0),
+        "y": lambda: module.takes({"x": 1, "y": 2}),
+        "Inner": lambda: module.Inner.twice({"x": 1}),
+        "kernel": lambda: module.kernel.dispatch(4),
+    }.items():
+        with pytest.raises(spy.CompileError, match=f"'{name}' is internal to module own; write 'public'"):
+            use()

@@ -104,7 +104,7 @@ def test_blank_keeps_every_offset() -> None:
     ],
 )
 def test_other_text_stays_as_it_is(text: str) -> None:
-    prepared = prepare(text)
+    prepared = prepare(text, "spirv")
     assert (prepared.text, prepared.semantics, prepared.uniforms) == (text, {}, ())
 
 
@@ -123,7 +123,7 @@ def test_other_text_stays_as_it_is(text: str) -> None:
 )
 def test_kernels_become_functions(attributes: str, expected: str) -> None:
     head = "\npublic void kernel(uint3 t : sv_dispatchthreadid, float a[2], uint g : SV_GROUPINDEX, int o : SV_Other)"
-    prepared = prepare(f"int a;\n{attributes}{head} {{}}\n")
+    prepared = prepare(f"int a;\n{attributes}{head} {{}}\n", "spirv")
     own, _, ours = prepared.text.partition("\n[__AttributeUsage")
     assert own == f"int a;\n{expected}{head} {{}}\n"
     assert f"struct {THREADS}Attribute" in ours
@@ -136,12 +136,29 @@ def test_our_attribute_is_as_long_as_the_one_it_replaces() -> None:
 
 def test_uniforms_become_static() -> None:
     text = "uniform float gain;\nnamespace ns { public uniform Pair<float, 2> a, b[3]; }\nvoid f(uniform int n) {}\n"
-    prepared = prepare(text)
+    prepared = prepare(text, "spirv")
     assert prepared.uniforms == ("gain", "ns.a", "ns.b")
-    assert prepared.text == (
-        "static  float gain = {};\nnamespace ns { public static  Pair<float, 2> a = {}, b[3] = {}; }\n"
-        "void f(uniform int n) {}\n"
+    assert prepared.text.startswith(
+        "static  float gain = {};\nnamespace ns { public static  Pair<float, 2> a = _spy_zero<Pair<float, 2>>(), "
+        "b[3] = _spy_zero<Pair<float, 2>[3]>(); }\nvoid f(uniform int n) {}\n\nT _spy_zero<T>()\n"
     )
+    # There static variables are zero without.
+    assert prepare(text, "hlsl").text == (
+        "static  float gain;\nnamespace ns { public static  Pair<float, 2> a, b[3]; }\nvoid f(uniform int n) {}\n"
+    )
+
+
+def test_static_numbers_begin_as_zeros() -> None:
+    text = (
+        "public static float2x3 m, a[2];\nstruct S { static int64_t n; static int f(int x = 2) { static uint u; } }\n"
+        "static S s; static int x = 1, y; static const int k = 2; static vector<int, 3>[2] v;\n"
+        "static RWTensor<int, 1> t;\n"
+    )
+    assert prepare(text, "cpp").text == text
+    for old, new in (("m, a[2];", "m = {}, a[2] = {};"), (" n;", " n = {};"), (" u;", " u = {};")):
+        text = text.replace(old, new)
+    text = text.replace(" v;", " v = {};")
+    assert prepare(text.replace(" = {}", ""), "cuda").text == text
 
 
 PIECES = ["[", "]", "(", ")", "{", "}", "<", ">", ",", ";", "=", ":", '"', "//", "/*", "*/", "#define", "///"]
@@ -152,9 +169,10 @@ PIECES += ["\n", "namespace", "float a", "3", "[numthreads(3)]", '[shader("compu
 @given(st.lists(st.sampled_from(PIECES), max_size=30))
 def test_any_text_reaches_the_compiler(pieces: list[str]) -> None:
     text = " ".join(pieces)
-    prepared = prepare(text)
+    prepared = prepare(text, "spirv")
     docs(text)
-    assert prepared.text.count("\n") == text.count("\n") + 2 * (THREADS in prepared.text)
+    ours = prepared.text.partition("\n\nT _spy_zero<T>()")[2].count("\n") + 2 * ("_spy_zero" in prepared.text)
+    assert prepared.text.count("\n") == text.count("\n") + 2 * (THREADS in prepared.text) + ours
 
 
 def test_stages_are_marked_where_their_attributes_stood() -> None:
@@ -163,7 +181,7 @@ def test_stages_are_marked_where_their_attributes_stood() -> None:
         '[shader("mesh")]\n[numthreads(8, 1, 1)] void m(uint3 t : SV_DispatchThreadID) {}\n'
         '[Differentiable, shader("miss")] void lost() {}\n'
     )
-    prepared = prepare(text)
+    prepared = prepare(text, "spirv")
     assert prepared.text.startswith(
         "[_spy_stage(0)   ] float4 v(uniform float a) { return a; }\n"
         "[_spy_stage(6) ]\n                      void m(uint3 t : SV_DispatchThreadID) {}\n"

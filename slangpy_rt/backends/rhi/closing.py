@@ -9,6 +9,7 @@ from typing import Any
 from slangpy_rt.backends.rhi.heap import Heap
 from slangpy_rt.backends.rhi.queue import Submissions
 from slangpy_rt.core.interrupts import apart
+from slangpy_rt.core.memory import give_back_freed
 
 
 def release(submissions: Submissions, open_: list[Submissions], leave: Callable[[], None], heap: Heap) -> None:
@@ -26,6 +27,7 @@ def release(submissions: Submissions, open_: list[Submissions], leave: Callable[
             open_.clear()
             heap.close()
             submissions.device.close()
+            give_back_freed()
 
 
 def end(open_: list[Submissions], _: Any) -> None:
