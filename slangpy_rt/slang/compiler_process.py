@@ -22,19 +22,21 @@ from typing import IO, Any
 from slangpy_rt.core.errors import SlangPyRtError
 from slangpy_rt.core.interrupts import apart
 from slangpy_rt.slang.files import working_directory
-from slangpy_rt.slang.locate import find_library
+from slangpy_rt.slang.locate import find_library, shader_directory
 from slangpy_rt.slang.messages import NO_MEMORY, SLOW, STUCK, receive, send
 
 # Runs ``worker.main`` in a package without its __init__, which would import NumPy and all that calls need: 0.2 s. The
-# few modules of ours that need NumPy find it on this process's path.
+# few modules of ours that need NumPy find it on this process's path. ``shaders`` lies elsewhere in a source tree.
 _BOOT = """
 import sys, types
-package = types.ModuleType("slangpy_rt")
-package.__path__ = [sys.argv[1]]
-sys.modules["slangpy_rt"] = package
-sys.path += sys.argv[4:]
+from importlib.machinery import ModuleSpec
+for name, folder in (("slangpy_rt", sys.argv[1]), ("slangpy_rt.shaders", sys.argv[2])):
+    package = sys.modules[name] = types.ModuleType(name)
+    package.__spec__ = ModuleSpec(name, None, is_package=True)
+    package.__path__ = package.__spec__.submodule_search_locations = [folder]
+sys.path += sys.argv[5:]
 from slangpy_rt.slang.worker import main
-main(sys.argv[2], sys.argv[3])
+main(sys.argv[3], sys.argv[4])
 """
 _LAST_WORDS = 1000  # characters from the end of what the process wrote to stderr that an error shows
 
@@ -186,7 +188,7 @@ class CompilerProcess:
         package, library = Path(__file__).parent.parent, find_library(self._path).absolute()
         self._words = tempfile.TemporaryFile()  # noqa: SIM115 - closed in _stop
         self.started += 1
-        arguments = [str(package), str(library), str(self._seconds), *filter(None, sys.path)]
+        arguments = [str(package), shader_directory(), str(library), str(self._seconds), *filter(None, sys.path)]
         self._process = subprocess.Popen(
             [self._python, *flags, "-c", _BOOT, *arguments],
             bufsize=0, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._words,
