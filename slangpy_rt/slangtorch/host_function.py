@@ -46,10 +46,12 @@ class HostFunction:
         self.name = sig.name
         self._program, self._sig, self._kernels = program, sig, kernels
         self.params: tuple[tuple[str, Parameter], ...] = tuple(
-            (p.name, parameter_of(f"{sig.name}: parameter '{p.name}'", p.type)) for p in sig.params
+            (p.name, parameter_of(f"{sig.name}: parameter '{p.name}'", p.type, program.names)) for p in sig.params
         )
         returns = sig.returns
-        self.result = None if returns.kind == "void" else parameter_of(f"{sig.name}: its result", returns)
+        self.result = (
+            None if returns.kind == "void" else parameter_of(f"{sig.name}: its result", returns, program.names)
+        )
         # The result of most functions, whose value is found without a step in between.
         self._one = isinstance(self.result, TorchTensorParameter)
         self._logs: OrderedDict[bytes, Log] = OrderedDict()

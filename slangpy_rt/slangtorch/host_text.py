@@ -15,6 +15,7 @@ from slangpy_rt.slangtorch.parameter import Member, Parameter
 HEAD_CODES = "QII"
 _LOG = (Member("uint64_t", 0, "Q"), Member("uint", 0, "I"), Member("uint", 0, "I"))
 ALLOC, FILL, SYNC, RESULT, ELSEWHERE, TOO_MANY, LAUNCH = 1, 2, 3, 4, 5, 6, 16
+_IS_HOST = "export static const bool _spy_host = true;"
 _ENTRIES = {
     "range": "export __extern_cpp void _spy_run(int64_t _spy_begin, int64_t _spy_end, _spy_Call *_spy_block)",
     "pointer": '[shader("compute")]\n[numthreads(1, 1, 1)]\nvoid _spy_kernel(uniform _spy_Call *_spy_block)',
@@ -78,7 +79,7 @@ def host_text(
     macro = "#define __dispatch_kernel(_spy_k, _spy_g, _spy_b) _spy_Launch_##_spy_k(_spy_g, _spy_b)\n"
     ours = f"{launches}{block_struct(members, names)}\n{_ENTRIES[entry]}\n{{\n{body}}}\n"
     check_words(function, ours, hidden)
-    text = module_text(path, source, defines, target.format, target.constants, macro)
+    text = module_text(path, source, defines, target.format, (*target.constants, _IS_HOST), macro)
     return KernelText(text + ours, layout(members, names))
 
 

@@ -78,7 +78,7 @@ class KernelCode:
         self.program, self.sig, self.derivative = program, sig, derivative
         self.name = f"{sig.name}{_ENDINGS[derivative]}"
         self.params: tuple[tuple[str, Parameter], ...] = tuple(
-            (p.name, parameter_of(f"{sig.name}: parameter '{p.name}'", p.type)) for p in sig.params
+            (p.name, parameter_of(f"{sig.name}: parameter '{p.name}'", p.type, program.names)) for p in sig.params
         )
         self._loaded: dict[tuple[Device, Triple, int], Kernel] = {}
         self._plans: dict[tuple[Device, bool, Triple, Triple], Plan] = {}

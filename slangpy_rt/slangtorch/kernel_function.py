@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from slangpy_rt.calls.command_list import CommandList
 from slangpy_rt.core.errors import UnsupportedError
 from slangpy_rt.core.wording import in_words
 from slangpy_rt.interop.torch_callable import TorchCallable
@@ -133,21 +134,35 @@ class KernelFunction(TorchCallable):
         made, _ = self.run(given)
         return made[0] if len(made) == 1 else made
 
+    def append_to(self, commands: CommandList, *args: Any, **named: Any) -> Any:
+        """Record the kernel in a command list instead of running it; nothing is differentiated.
+
+        The list keeps the tensors. The results are zeros now: a kernel that adds to them adds once more with each
+        submission.
+
+        Returns
+        -------
+        torch.Tensor or tuple of torch.Tensor
+            What the list will write, in the order of its parameters.
+
+        Raises
+        ------
+        BindError, ValueError, TypeError, TensorError, LaunchError, CompileError, UnsupportedError
+            As of the kernel's call and of ``append_to`` of what that returns.
+        """
+        given = self._named(args, named)
+        made = self._made(given)
+        every = given | made
+        self.kernel(**every).append_to(commands, *self._sizes(every))
+        results = tuple(made.values())
+        return results[0] if len(results) == 1 else results
+
     def __repr__(self) -> str:
         return f"<function {self.signature}>"
 
     def run(self, given: dict[str, Any]) -> tuple[tuple[torch.Tensor, ...], tuple[Triple, Triple]]:
         """Allocate the results and launch the kernel; return them, and the size and the number of the groups."""
-        made: dict[str, torch.Tensor] = {}
-        home: torch.device | None = None
-        for name, like in self.outputs.items():
-            if isinstance(like, str):
-                model = self._model(name, like, given)
-                made[name] = torch.zeros_like(model, memory_format=torch.contiguous_format, requires_grad=False)
-            else:
-                shape, dtype = self._told(name, like, given)
-                home = home or self.kernel.code.program.devices.home(self.kernel.code.packed(self.inputs, given)[1])
-                made[name] = torch.zeros(shape, dtype=dtype, device=home)
+        made = self._made(given)
         every = given | made
         sizes = self._sizes(every)
         self.kernel.launch(every, *sizes)
@@ -279,6 +294,20 @@ class KernelFunction(TorchCallable):
                 f"inputs are {', '.join(names) or 'none'}."
             )
         return given
+
+    def _made(self, given: dict[str, Any]) -> dict[str, torch.Tensor]:
+        """Allocate the results."""
+        made: dict[str, torch.Tensor] = {}
+        home: torch.device | None = None
+        for name, like in self.outputs.items():
+            if isinstance(like, str):
+                model = self._model(name, like, given)
+                made[name] = torch.zeros_like(model, memory_format=torch.contiguous_format, requires_grad=False)
+            else:
+                shape, dtype = self._told(name, like, given)
+                home = home or self.kernel.code.program.devices.home(self.kernel.code.packed(self.inputs, given)[1])
+                made[name] = torch.zeros(shape, dtype=dtype, device=home)
+        return made
 
     def _model(self, name: str, like: str, given: dict[str, Any]) -> torch.Tensor:
         """Return the input that a result is like."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
+from slangpy_rt.slangtorch.bound_kernel import BoundKernel
 from slangpy_rt.slangtorch.kernel_code import KernelCode, Triple
 from slangpy_rt.slangtorch.parameter import Parameter
 
@@ -27,6 +28,9 @@ class LaunchesByName(Protocol):
     @property
     def bwd(self) -> LaunchesByName:
         """Its backward derivative."""
+
+    def __call__(self, **named: Any) -> BoundKernel:
+        """Bind all arguments."""
 
     def launch(self, given: Mapping[str, Any], block: Triple, grid: Triple) -> None:
         """Launch it with all arguments."""

@@ -14,7 +14,7 @@ from slangpy_rt.core.errors import UnsupportedError
 from slangpy_rt.core.target import Target
 from slangpy_rt.core.types import LayoutField, Param
 from slangpy_rt.slang.shader_modules import SLANGTORCH_HEAD, needs_library
-from slangpy_rt.slang.text import prepare
+from slangpy_rt.slang.text import blank, prepare
 from slangpy_rt.slangtorch.parameter import Member, Parameter
 
 Defines = Sequence[tuple[str, str]]
@@ -32,6 +32,7 @@ MACROS: tuple[tuple[str, str], ...] = (
     ("cudaBlockIdx", "_spy_blockIdxHere"),
     ("cudaBlockDim", "_spy_blockDimHere"),
 )
+_PY_EXPORT = re.compile(r'PyExport\s*\(\s*"([A-Za-z_]\w*)"\s*\)[^;{}]*?\bstruct\s+(\w+)')
 _BLOCKS = {
     "value": ("uniform _spy_Call _spy_call", ""),
     "pointer": ("uniform _spy_Call *_spy_block", "    _spy_Call _spy_call = *_spy_block;\n"),
@@ -178,6 +179,15 @@ def module_text(
     ours = "import slangtorch;\n" + ("import slangpy_rt;\n" if needs_library(source) else "")
     lines = "".join(f"{line}\n" for line in constants)
     return f'{head}{macros}#line 1 "{path}"\n{prepare(source, form).text}\n\n{ours}{lines}\n'
+
+
+def exported(text: str) -> dict[str, str]:
+    """Return the names that ``[PyExport("Name")]`` gives to structs of a text, by the structs' own names.
+
+    Slang's reflection does not have this attribute, which is its own.
+    """
+    code = blank(text) if "PyExport" in text else ""
+    return {m[2]: m[1] for m in _PY_EXPORT.finditer(text) if code[m.start() : m.start() + 8] == "PyExport"}
 
 
 def check_words(where: str, text: str, hidden: Collection[str]) -> None:

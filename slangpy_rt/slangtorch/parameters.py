@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from slangpy_rt.core.errors import UnsupportedError
 from slangpy_rt.core.types import SlangType
 from slangpy_rt.slangtorch.diff_tensor_view import DiffTensorViewParameter
@@ -13,13 +15,17 @@ from slangpy_rt.slangtorch.tensor_view import TensorView
 from slangpy_rt.slangtorch.torch_tensor import TorchTensorParameter
 
 
-def parameter_of(path: str, kind: SlangType) -> Parameter:
+def parameter_of(path: str, kind: SlangType, names: Mapping[str, str]) -> Parameter:
     """Return how values of a type reach a kernel.
 
     Parameters
     ----------
     path : str
         What the error calls it: ``"square: parameter 'input'"``.
+    kind : SlangType
+        The type.
+    names : mapping of str to str
+        What structs are called in Python, by their names in Slang, where that is something else.
 
     Raises
     ------
@@ -29,19 +35,21 @@ def parameter_of(path: str, kind: SlangType) -> Parameter:
     if kind.kind in ("scalar", "vector", "matrix", "enum"):
         return Numbers(kind)
     if kind.kind == "array" and kind.element is not None and kind.shape[0]:
-        return SequenceParameter(kind, parameter_of(f"{path}[]", kind.element))
+        return SequenceParameter(kind, parameter_of(f"{path}[]", kind.element, names))
     if kind.name.startswith("_spy_TensorView<"):
         return TensorView(kind)
     if kind.name.startswith("_spy_TorchTensor<"):
         return TorchTensorParameter(kind)
     if kind.name.startswith("_spy_DiffTensorView<"):
-        primal = parameter_of(path, kind.fields[0].type)
+        primal = parameter_of(path, kind.fields[0].type, names)
         assert isinstance(primal, TensorView)
         wrapper = kind.fields[1].type
-        own = None if wrapper.name == "_spy_AtomicAdd" else parameter_of(f"{path}.diff", wrapper)
+        own = None if wrapper.name == "_spy_AtomicAdd" else parameter_of(f"{path}.diff", wrapper, names)
         return DiffTensorViewParameter(kind, primal, own)
     if kind.kind == "struct":
-        return StructParameter(kind, tuple((f.name, parameter_of(f"{path}.{f.name}", f.type)) for f in kind.fields))
+        fields = tuple((f.name, parameter_of(f"{path}.{f.name}", f.type, names)) for f in kind.fields)
+        name = kind.name.partition("<")[0].rpartition(".")[2]
+        return StructParameter(kind, fields, names.get(name, name))
     raise UnsupportedError(f"{path}: values of type '{kind.name.replace('_spy_', '')}' cannot come from Python.")
 
 

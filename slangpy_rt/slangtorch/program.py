@@ -16,7 +16,7 @@ from slangpy_rt.slang.source import Source
 from slangpy_rt.slang.text import declared
 from slangpy_rt.slangtorch.devices import Devices
 from slangpy_rt.slangtorch.headers import find_headers
-from slangpy_rt.slangtorch.kernel_text import MACROS
+from slangpy_rt.slangtorch.kernel_text import MACROS, exported
 
 
 class Text(NamedTuple):
@@ -38,6 +38,8 @@ class Program:
     ----------
     source : Source
         The module as the first device compiles it.
+    names : dict of str to str
+        What ``[PyExport]`` calls structs, by their names in Slang.
     hidden : tuple of str
         Names of Slang's that mean something else in its kernels.
     prelude : str
@@ -71,8 +73,9 @@ class Program:
         self._sources: dict[Target, Source] = {}
         self.source = self.source_on(device)
         self.hidden = Spelling(text.name, self.source).hidden
-        imported = ((path, _read(path)) for path, _ in self.source.info.dependencies)
-        self._headers = find_headers([(text.path, text.text), *imported], text.folders)
+        texts = [(text.path, text.text), *((path, _read(path)) for path, _ in self.source.info.dependencies)]
+        self.names = {struct: name for _, each in texts for struct, name in exported(each).items()}
+        self._headers = find_headers(texts, text.folders)
         lines = [*text.options, *(f"--include-path={folder}" for folder in self._headers.folders)]
         prelude = [f"#pragma slangpy_rt_nvrtc {line}" for line in lines]
         if self._headers.files:

@@ -17,14 +17,14 @@ class StructParameter(Parameter):
     Attributes
     ----------
     name : str
-        The struct's without its generic arguments, by which a module offers the named tuple.
+        By which a module offers the named tuple: the struct's without generic arguments, or what ``[PyExport]`` says.
     python_type : type
         The named tuple.
     """
 
-    def __init__(self, kind: SlangType, fields: tuple[tuple[str, Parameter], ...]) -> None:
+    def __init__(self, kind: SlangType, fields: tuple[tuple[str, Parameter], ...], name: str) -> None:
         self.type_name = kind.name
-        self.name = kind.name.partition("<")[0].rpartition(".")[2]
+        self.name = name
         self._fields = fields
         self.members = tuple(member for _, field in fields for member in field.members)
         self.keeps_gradients = any(field.keeps_gradients for _, field in fields)

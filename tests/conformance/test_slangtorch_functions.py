@@ -210,6 +210,28 @@ def test_launches_in_a_command_list(device: spy.Device, tmp_path: Path) -> None:
         first.append_to([], **size)  # type: ignore[arg-type]
 
 
+def test_functions_in_a_command_list(device: spy.Device, tmp_path: Path) -> None:
+    function = square_of(device, tmp_path)
+    x = on(device, torch.full((N,), 3.0)).requires_grad_()
+    commands = device.command_list()
+    if device.name not in ("cpu", "cuda"):
+        with pytest.raises(RuntimeError, match="does not work in its tensors' memory"):
+            function.append_to(commands, x.detach())
+        return
+    y = function.append_to(commands, x)
+    z = function.append_to(commands, input=y)
+    assert not y.requires_grad and y.tolist() == z.tolist() == [0.0] * N
+    for _ in range(2):
+        commands.submit()
+        device.synchronize()
+        assert z.tolist() == [81.0] * N
+    with pytest.raises(spy.BindError, match="a command list of"):
+        function.append_to([], x)
+    with pytest.raises(ValueError, match="its inputs are input"):
+        function.append_to(commands)
+    assert len(commands) == 2
+
+
 def test_the_file_as_a_module_and_ahead_of_time(device: spy.Device, tmp_path: Path) -> None:
     module = load(device, tmp_path, SQUARE)
     assert module.module.cube(np.array([1, 2, 3], np.float32)).tolist() == [1, 8, 27]

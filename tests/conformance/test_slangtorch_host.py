@@ -220,3 +220,57 @@ def test_results_are_remembered_by_sizes_and_numbers(files: Files) -> None:
     # Strides are sizes too.
     t = files.on(torch.zeros(4, 2))
     assert m.make((t[:, 0], (0, 0), (0, 0, 0)), 1.0, (1, 1)).n == 1 + 80
+
+
+def test_views_of_tensors_are_filled(files: Files) -> None:
+    m = files.load(
+        """
+        [CudaKernel] void add(TensorView<float> a) { a[cudaThreadIdx().x] += 1; }
+        [TorchEntryPoint]
+        TorchTensor<float> filled(TorchTensor<float> like)
+        {
+            var made = TorchTensor<float>.emptyLike(like);
+            made.getView().fillValue(4);
+            __dispatch_kernel(add, uint3(1, 1, 1), uint3(3, 1, 1))(made);
+            return made;
+        }
+        [TorchEntryPoint]
+        TorchTensor<float3> vectors()
+        {
+            var made = TorchTensor<float3>.alloc(2, 2);
+            TensorView<float3> view = made;
+            view.fillValue(float3(1, 2, 3));
+            return made;
+        }
+        [TorchEntryPoint]
+        TorchTensor<int> none() { var made = TorchTensor<int>.alloc(3); made.getView().fillZero(); return made; }
+        """
+    )
+    assert m.filled(files.on(torch.zeros(3))).tolist() == [5.0] * 3
+    assert m.vectors().tolist() == [[[1, 2, 3]] * 2] * 2
+    assert m.none().tolist() == [0] * 3
+
+
+def test_a_struct_is_named_by_its_attribute(files: Files) -> None:
+    files.write("part.slang", '[PyExport("Ray")]\nstruct Line { float from; float to; }\n')
+    m = files.load(
+        """
+        import part;
+        // [PyExport("Wrong")] struct Mesh
+        [PyExport("Surface")]
+        struct Mesh { TensorView<float> heights; float scale; }
+        [AutoPyBindCUDA] [CUDAKernel] void scale(Mesh mesh, Line line)
+        {
+            uint at = cudaThreadIdx().x;
+            mesh.heights[at] = mesh.heights[at] * mesh.scale + line.to;
+        }
+        [TorchEntryPoint] Line turned(Line line) { return { line.to, line.from }; }
+        """
+    )
+    heights = files.on(torch.ones(3))
+    m.scale(mesh=m.Surface(heights, 2), line=m.Ray(0, 1)).launchRaw(blockSize=(3, 1, 1), gridSize=(1, 1, 1))
+    assert heights.tolist() == [3.0] * 3
+    assert repr(m.turned(m.Ray(1, 2))) == "Ray(_0=2.0, to=1.0)"
+    assert not hasattr(m, "Mesh") and not hasattr(m, "Line") and not hasattr(m, "Wrong")
+    with pytest.raises(ValueError, match="'Surface' takes its named tuple"):
+        m.scale(mesh=3, line=(0, 1))

@@ -245,3 +245,28 @@ def test_atomics(files: Files, kind: str, dtype: torch.dtype) -> None:
     if whole:
         lowest = {"int": -3, "int64_t": -3}.get(kind, 0)
         assert got[3:] == [63, lowest, 127, 0, 0]
+
+
+def test_views_are_filled(files: Files) -> None:
+    m = files.load(
+        """
+        [AutoPyBindCUDA] [CUDAKernel]
+        void fill(
+            TensorView<float> a, TensorView<float3> b, TensorView<int64_t> c, TensorView<bool> d, TensorView<int> e)
+        {
+            if (cudaThreadIdx().x != 0)
+                return;
+            a.fillValue(2.5);
+            b.fillValue(float3(1, 2, 3));
+            c.fillZero();
+            d.fillValue(true);
+            e.fillValue(7);
+        }
+        """
+    )
+    whole = files.on(torch.zeros(4, 6))
+    b, c = files.on(torch.zeros(2, 5, 3)), files.on(torch.ones(7, dtype=torch.int64))
+    d, e = files.on(torch.zeros(3, dtype=torch.bool)), files.on(torch.ones(0, 3, dtype=torch.int32))
+    m.fill(a=whole[:, ::2], b=b, c=c, d=d, e=e).launchRaw(blockSize=(32, 1, 1), gridSize=ONE)
+    assert whole.cpu().tolist() == [[2.5, 0] * 3] * 4
+    assert (b.cpu() == torch.tensor([1.0, 2, 3])).all() and not c.any() and d.all()
