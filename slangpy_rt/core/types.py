@@ -173,7 +173,7 @@ class ModuleInfo:
     prints : bool
         Whether its text, or a file it is made of, calls ``printf``.
     statics : bool
-        Whether its text, or a file it is made of, has static variables that are no constants. Each element of a call
+        Whether its functions, or those of a file it is made of, may change static variables. Each element of a call
         begins with their initial values.
     declares : tuple of str
         What its outermost scope, and those of modules that it imports, declare: names that hide Slang's own.

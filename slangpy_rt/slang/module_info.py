@@ -16,7 +16,7 @@ from slangpy_rt.slang import _abi
 from slangpy_rt.slang.com import ComPtr, Out
 from slangpy_rt.slang.reflect import Reflector
 from slangpy_rt.slang.reflect_types import Cases, bare
-from slangpy_rt.slang.text import Prepared, docs, entries_elsewhere, prints_in, statics_in
+from slangpy_rt.slang.text import Prepared, changes_statics, docs, entries_elsewhere, prints_in
 
 
 def module_info(
@@ -70,7 +70,7 @@ def module_info(
         tuple(reflector.uniforms(decl, prepared.uniforms)),
         stages=tuple(reflector.stages(decl)),
         prints=any(map(prints_in, [text, *texts])),
-        statics=any(map(statics_in, [text, *texts])),
+        statics=changes_statics([text, *texts]),
     )
 
 

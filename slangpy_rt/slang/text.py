@@ -7,7 +7,7 @@ Slang's grammar it knows brackets and the heads of declarations; text that it do
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from slangpy_rt.slang.core_functions import may_declare, ranked
@@ -59,7 +59,11 @@ _TYPE_LAST = re.compile(r"[\w.:]+\s*(?:<.*>)?\s*(?:\[[^\]]*\]\s*)*$", re.S)
 _RESOURCE = re.compile(r"Buffer|Texture|Sampler|ParameterBlock|Image|AccelerationStructure|DescriptorHandle")
 _STATIC = re.compile(r"\bstatic\s+(?!const\b)[\w.:]+(?:<[^;={}()]*>)?[\s\[\]\w]*?\b(\w+)\s*(?:\[[^\]]*\]\s*)*([=;])")
 _SHADER = re.compile(r'shader\s*\(\s*"(\w+)"\s*\)', re.S)
-_VARIABLE = re.compile(r"(?:^|[;{}\]])\s*((?:\w+\s+)*?static\s[^;(){}=]*)[=;]")
+_VARIABLE = re.compile(r"(?:^|[;{}\]])\s*((?:\w+\s+)*?static\s[^;(){}=]*)(?=[=;])")
+_MEMBERS = r"(?:\s*(?:\.\s*\w+|\[[^\[\]]*\]))*\s*"
+# Behind a name: it is assigned to, called, or has a method that is called; it is the whole of an argument.
+_CHANGED = re.compile(rf"{_MEMBERS}(?:(?:[-+*/%&|^]|<<|>>)?=(?!=)|\+\+|--|\()")
+_ARGUMENT = re.compile(rf"{_MEMBERS}[,)]")
 _VARIABLE_NAME = re.compile(r"(\w+)\s*(?:\[[^\]]*\]\s*)*$")
 _OPEN, _CLOSE = "([{", ")]}"
 _CHAINED = re.compile(r"[()\[\]{}?;,]|\b(?:if|else|for|while|switch)\b")
@@ -175,10 +179,33 @@ def prints_in(text: str) -> bool:
     return "printf" in text and re.search(r"\bprintf\b", blank(text)) is not None
 
 
-def statics_in(text: str) -> bool:
-    """Tell whether a text has static variables that are no constants, inside functions too."""
-    found = _VARIABLE.finditer(blank(text)) if "static" in text else ()
-    return any(not re.search(r"\bconst\b", match[1]) for match in found)
+def changes_statics(texts: Sequence[str]) -> bool:
+    """Tell whether functions of the texts may change a static variable of one of them.
+
+    What may be an ``inout`` argument, or the object of a method, counts as changed; macros are looked into.
+    """
+    codes = [_NOT_CODE.sub(_spaces, text) for text in texts] if any("static" in text for text in texts) else []
+    names: set[str] = set()
+    declared: set[tuple[int, int]] = set()
+    for number, code in enumerate(codes):
+        for match in _VARIABLE.finditer(_DIRECTIVE.sub(_spaces, code)):
+            if not re.search(r"\bconst\b", match[1]):
+                # A part of an initial value, or of a type's arguments, is a name too much.
+                pieces = code[match.start(1) :].partition(";")[0].split(",")
+                found = (_VARIABLE_NAME.search(piece.partition("=")[0]) for piece in pieces)
+                names |= {m[1] for m in found if m and not m[1].isdigit()}
+                declared |= {(number, at) for at in range(match.start(1), match.end())}
+    if not names:
+        return False
+    anywhere = re.compile(rf"\b(?:{'|'.join(names)})\b")
+    return any(
+        _CHANGED.match(code, match.end())
+        or code[: match.start()].rstrip()[-2:] in ("++", "--")
+        or (code[: match.start()].rstrip()[-1:] in ("(", ",") and _ARGUMENT.match(code, match.end()))
+        for number, code in enumerate(codes)
+        for match in anywhere.finditer(code)
+        if (number, match.start()) not in declared
+    )
 
 
 def declared(text: str) -> set[str]:

@@ -6,6 +6,7 @@ import struct
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -54,10 +55,11 @@ class HostFunction:
         )
         # The result of most functions, whose value is found without a step in between.
         self._one = isinstance(self.result, TorchTensorParameter)
-        self._logs: OrderedDict[bytes, Log] = OrderedDict()
+        self._logs: OrderedDict[tuple[Any, ...] | bytes, Log] = OrderedDict()
         self._loaded: Kernel | None = None
         codes = "".join(code for _, p in self.params for code in p.codes)
         self._key, self._pack = struct.Struct(f"@{codes}"), struct.Struct(f"@{HEAD_CODES}{codes}")
+        self._only_tensors = all(isinstance(parameter, TorchTensorParameter) for _, parameter in self.params)
         self._lock = threading.Lock()
 
     def __call__(self, *args: Any) -> Any:
@@ -90,10 +92,11 @@ class HostFunction:
             parameter.pack(name, value, block, given)
         devices = self._program.devices
         place = devices.place(self.name, given) if given else None
-        key = self._key.pack(*block)
+        # Geometries are bytes that each view remembers, with their hashes. Numbers are compared by their bits.
+        key = tuple(block) if self._only_tensors else self._key.pack(*block)
         log = self._logs.get(key)
         if log is None:
-            log = self._written(block, len(given))
+            log = self._written(block, [tensor for _, tensor, _ in given])
             with self._lock:
                 self._logs[key] = log
                 while len(self._logs) > _KEPT:
@@ -101,7 +104,7 @@ class HostFunction:
         tensors: dict[int, Any] = {}
         for _, tensor, _ in given:
             tensors[len(tensors) + 1] = tensor
-        replay(log, place, devices.home(given), tensors)
+        replay(log, place, partial(devices.home, given), tensors)
         if self._one:
             found = tensors.get(log.result[0])
             if found is not None:
@@ -111,7 +114,7 @@ class HostFunction:
     def __repr__(self) -> str:
         return f"<host function {str(self._sig).replace('_spy_', '')}>"
 
-    def _written(self, block: list[Any], tensors: int) -> Log:
+    def _written(self, block: list[Any], tensors: list[Any]) -> Log:
         """Run the function itself, and return what it has written down."""
         device = self._program.devices.host()
         with self._lock:
@@ -119,13 +122,13 @@ class HostFunction:
         room = _ROOM
         while True:
             buffer = device.alloc(4 * room)
-            device.launch(kernel, (1, 1, 1), self._pack.pack(buffer.address, room, tensors, *block), (buffer,))
+            device.launch(kernel, (1, 1, 1), self._pack.pack(buffer.address, room, len(tensors), *block), (buffer,))
             head = np.empty(1, np.uint32)
             device.download(buffer, buffer.address, head)
             if head[0] <= room:
                 words = np.empty(int(head[0]), np.uint32)
                 device.download(buffer, buffer.address, words)
-                return read_log(self.name, words.tobytes(), self._kernels, self.result)
+                return read_log(self.name, words.tobytes(), self._kernels, self.result, next(iter(tensors), None))
             room = int(head[0])
 
     def _load(self, device: Device) -> Kernel:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -24,11 +24,12 @@ _RANK = 5
 
 
 class Alloc(NamedTuple):
-    """A tensor is allocated."""
+    """A tensor is allocated; ``alike`` says that it has the sizes of the first argument, which is contiguous."""
 
     handle: int
     dtype: torch.dtype
     shape: tuple[int, ...]
+    alike: bool
 
 
 class Fill(NamedTuple):
@@ -59,8 +60,25 @@ class Log(NamedTuple):
     result: tuple[Any, ...]
 
 
-def read_log(where: str, words: bytes, kernels: Sequence[KernelCode], result: Parameter | None) -> Log:
-    """Read the log that a host function left; ``where`` is its name.
+def read_log(
+    where: str,
+    words: bytes,
+    kernels: Sequence[KernelCode],
+    result: Parameter | None,
+    first: torch.Tensor | None,
+) -> Log:
+    """Read the log that a host function left.
+
+    Parameters
+    ----------
+    where : str
+        Its name.
+    words : bytes
+        The log.
+    kernels, result
+        What it may launch, and what it returns.
+    first : torch.Tensor or None
+        The first tensor among the arguments.
 
     Raises
     ------
@@ -85,7 +103,9 @@ def read_log(where: str, words: bytes, kernels: Sequence[KernelCode], result: Pa
             handle, kind, rank, *sizes = take(f"3I{_RANK}I")
             dtype = _DTYPES[kind]
             assert dtype is not None
-            steps.append(Alloc(handle, dtype, tuple(sizes[:rank])))
+            shape = tuple(sizes[:rank])
+            alike = first is not None and first.is_contiguous() and tuple(first.shape) == shape
+            steps.append(Alloc(handle, dtype, shape, alike))
         elif operation == FILL:
             handle, parts, kind = take("3I")
             steps.append(Fill(handle, take(f"{parts}{'dqQ'[kind]}")))
@@ -111,19 +131,20 @@ def read_log(where: str, words: bytes, kernels: Sequence[KernelCode], result: Pa
                 values += take("".join(parameter.codes))
             _check_sizes(where, code, block, grid)
             handles = tuple((place, values[place]) for place in addresses if values[place])
-            steps.append(Launch(code, grid, block, tuple(values), handles))
+            if 0 not in grid:
+                steps.append(Launch(code, grid, block, tuple(values), handles))
     return Log(tuple(steps), returned)
 
 
-def replay(log: Log, place: Place | None, home: torch.device, tensors: dict[int, torch.Tensor]) -> None:
+def replay(log: Log, place: Place | None, home: Callable[[], torch.device], tensors: dict[int, torch.Tensor]) -> None:
     """Do what a log says; ``tensors`` has those of the arguments by handle, and gets those that are allocated.
 
     Parameters
     ----------
     place : Place or None
         Where kernels run: all tensors lie in one place. None if the arguments have no tensors.
-    home : torch.device
-        Where tensors are allocated.
+    home : callable
+        Returns where tensors are allocated.
 
     Raises
     ------
@@ -133,26 +154,25 @@ def replay(log: Log, place: Place | None, home: torch.device, tensors: dict[int,
     for step in log.steps:
         if isinstance(step, Launch):
             code, grid, block, values, addresses = step
-            if 0 in grid:
-                continue
             given = [(at, tensors[handle], ()) for at, handle in addresses]
             place = place or code.program.devices.place(code.name, given)
             code.launch(place, block, grid, list(values), given)
         elif isinstance(step, Alloc):
-            # 2 us less than where the dtype and the device have to be told.
+            handle, dtype, shape, alike = step
             like = tensors.get(1)
-            if like is not None and like.dtype is step.dtype:
-                tensors[step.handle] = like.new_empty(step.shape)
+            # 2 us less than where the dtype and the device have to be told, or 2.5 where the shape need not be.
+            if like is None or like.dtype is not dtype:
+                tensors[handle] = torch.empty(shape, dtype=dtype, device=home())
             else:
-                tensors[step.handle] = torch.empty(step.shape, dtype=step.dtype, device=home)
+                tensors[handle] = torch.empty_like(like) if alike else like.new_empty(shape)
         elif isinstance(step, Fill):
             filled = tensors[step.handle].detach()
             if len(step.values) == 1:
                 filled.fill_(step.values[0])
             else:
                 filled.copy_(torch.tensor(step.values, dtype=filled.dtype))
-        elif home.type == "cuda":
-            torch.cuda.current_stream(home).synchronize()
+        elif home().type == "cuda":
+            torch.cuda.current_stream(home()).synchronize()
 
 
 def _check_sizes(where: str, code: KernelCode, block: Triple, grid: Triple) -> None:

@@ -222,6 +222,11 @@ def test_results_are_remembered_by_sizes_and_numbers(files: Files) -> None:
     assert m.make((t[:, 0], (0, 0), (0, 0, 0)), 1.0, (1, 1)).n == 1 + 80
 
 
+def test_numbers_are_remembered_by_their_bits(files: Files) -> None:
+    m = files.load("[TorchEntryPoint] float reciprocal(float x) { return 1 / x; }")
+    assert [m.reciprocal(x) for x in (0.0, -0.0, 2.0)] == [float("inf"), -float("inf"), 0.5]
+
+
 def test_views_of_tensors_are_filled(files: Files) -> None:
     m = files.load(
         """

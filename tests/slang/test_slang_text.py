@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slangpy_rt.slang.text import THREADS, blank, docs, prepare
+from slangpy_rt.slang.text import THREADS, blank, changes_statics, docs, prepare
 
 TEXT = """
 /// Adds.
@@ -188,3 +188,48 @@ def test_stages_are_marked_where_their_attributes_stood() -> None:
         "[Differentiable, _spy_stage(12)] void lost() {}\n"
     )
     assert (prepared.semantics, prepared.uniforms) == ({}, ())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "static float EPS = 1e-5; float f(float x) { return x + EPS * 2; }",
+        "static float t[2] = { 1, 2 }; float f(int i) { return t[i] <= 2 ? t[0] : 1; }",
+        "static const int a = 1; int f(int a) { a += 1; return a; }",
+        "static int f(int x = 3) { x += 1; return x; }",
+        "static float3 way = float3(0, 1, 0); bool f(float x) { return way.y == x && x != way.x; }",
+        "// static int n;\nint f(int n) { n += 1; return n; }",
+    ],
+)
+def test_statics_that_nothing_changes(text: str) -> None:
+    assert not changes_statics([text])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "static int n; int f(int x) { n += x; return n; }",
+        "static int n = 3; int f() { return ++n; }",
+        "static int n; int f() { n--; return n; }",
+        "static float t[2]; void f(int i) { t[i] = 2; }",
+        "static float3 v; void f() { v.x *= 2; }",
+        "public static float m[2][3]; void f(int i) { m[i] [2] = 2; }",
+        "static S s; void f() { s.go(); }",
+        "void g(int b, inout int a) { a = 1; } static int n; void f() { g(1, n); }",
+        "static int a = 1, b; void f() { b >>= 2; }",
+        "static int a; static int b; void f() { b = 2; }",
+        "[other] static int a; void f() { if (a == 1) a = 2; }",
+        "#define BUMP n += 1\nstatic int n; int f() { BUMP; return n; }",
+        "static vector<int, 3> v; void f() { v[1] -= 2; }",
+        "int f() { static int inner; inner <<= 1; return inner; }",
+        "struct S { static int n; }; void f() { S::n = 2; }",
+        "struct S { static int n; }; void f() { S.n = 2; }",
+    ],
+)
+def test_statics_that_a_function_may_change(text: str) -> None:
+    assert changes_statics([text])
+    assert changes_statics(["int x;", text])
+
+
+def test_a_function_of_another_file_may_change_a_static() -> None:
+    assert changes_statics(["static int n;", "void f() { n = 1; }"])
