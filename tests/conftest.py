@@ -15,6 +15,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from functools import lru_cache
+from pathlib import Path
 
 import hypothesis
 import pytest
@@ -69,6 +70,8 @@ UNSUPPORTED["rhi-vulkan-handles", "large derivatives"] = (
 )
 
 Requires = Callable[..., None]
+# Bytes in a process of tests: giving memory back costs up to 3 s.
+_MUCH = 3 << 30
 # torch warns of its own names where a test walks all objects.
 WARNINGS = ("error", "ignore:.*torch.distributed.reduce_op:FutureWarning")
 
@@ -91,9 +94,8 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(nextitem: pytest.Item | None, item: pytest.Item) -> None:
-    """Give memory back after each file: compilers free it in pieces that the C library keeps, up to 8 GB in a run."""
-    if nextitem is None or nextitem.path != item.path:
-        gc.collect()
+    """Give memory back after a file: compilers free it in pieces that the C library keeps, up to 8 GB in a run."""
+    if (nextitem is None or nextitem.path != item.path) and _resident() > _MUCH:
         give_back_freed()
 
 
@@ -237,6 +239,14 @@ def requires(device: spy.Device) -> Requires:
                 pytest.skip(f"{device.name}: {reason}")
 
     return check
+
+
+def _resident() -> int:
+    """Return how many bytes of memory this process has; 0 where the system does not say."""
+    try:
+        return int(Path("/proc/self/statm").read_text(encoding="utf-8").split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        return 0
 
 
 def _chosen(config: pytest.Config) -> list[str]:

@@ -15,7 +15,9 @@ from _slangtorch import DIFF_SQUARE, ONE, SQUARE, Files
 
 import slangpy_rt as spy
 import slangpy_rt.slangtorch as slangtorch
-from tests.depth import sampled
+from tests.depth import one_device, sampled
+
+pytestmark = one_device
 
 
 @pytest.fixture

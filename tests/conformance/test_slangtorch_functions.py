@@ -11,6 +11,9 @@ import torch
 
 import slangpy_rt as spy
 import slangpy_rt.slangtorch as slangtorch
+from tests.depth import one_device
+
+pytestmark = one_device
 
 MIX = """
 struct Pair { DiffTensorView a; DiffTensorView b; float k; }

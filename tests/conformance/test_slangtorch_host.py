@@ -10,6 +10,9 @@ import torch
 from _slangtorch import Files
 
 import slangpy_rt as spy
+from tests.depth import one_device
+
+pytestmark = one_device
 
 # As the tutorial has it, in four pieces.
 SQUARE = """

@@ -14,7 +14,7 @@ import slangpy_rt as spy
 from tests.conformance._random_statements import DIRECTION, SCALARS, THREADS, VIEWS, Run
 from tests.depth import sampled
 
-GROUPS, TOGETHER, DEFAULT = 20, 10, 10
+GROUPS, TOGETHER, DEFAULT = 20, 10, 20
 SIZE = {"blockSize": (8, 1, 1), "gridSize": (3, 1, 1)}
 # A thread that is closer to a branch may take the other one in single precision.
 MARGIN = 1e-4

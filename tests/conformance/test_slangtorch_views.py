@@ -11,6 +11,9 @@ import torch
 from _slangtorch import ONE, Files
 
 import slangpy_rt as spy
+from tests.depth import one_device
+
+pytestmark = one_device
 
 
 @pytest.fixture
