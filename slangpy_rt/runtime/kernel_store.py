@@ -127,8 +127,8 @@ class KernelStore:
             # Our kernel is another module than the user's.
             if inner := re.search(r"'([^'\n]+)' is not accessible from the current context", str(error)):
                 raise CompileError(
-                    f"{title}: '{inner[1]}' is internal to module {source.name}; write 'public' in front of it. A "
-                    "file that says 'module', 'public' or '__include' keeps to itself what is not public."
+                    f"{title}: '{inner[1]}' is internal to its module; write 'public' in front of it. A file that "
+                    "says 'module', 'public' or '__include' keeps to itself what is not public."
                 ) from error
             raise
         if compiled.layout != block:

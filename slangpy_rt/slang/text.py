@@ -25,7 +25,7 @@ _STAGE_ATTRIBUTE = f"\n[__AttributeUsage(_AttributeTargets.Function)] struct {ST
 
 RESERVED = "_spy_"
 _ZERO = f"{RESERVED}zero"
-# Variables are zero there without an initial value. Slang drops it in C++, and in HLSL it writes arrays' wrong.
+# There variables are zero without an initial value, which Slang leaves out in C++ and writes wrong for HLSL's arrays.
 _ZEROED = ("cpp", "hlsl")
 # ``{}`` is not all zeros: it gives a field of a struct the value that stands behind the field.
 _ZERO_TEXT = f"""
@@ -49,9 +49,8 @@ _SEMANTICS = {
     name.lower(): name for name in ("SV_DispatchThreadID", "SV_GroupID", "SV_GroupIndex", "SV_GroupThreadID")
 }
 _UNIFORM = re.compile(r"(?:(?:public|internal)\s+)?uniform\s+([^=:({]+)")
-_NUMBERS = (
-    r"(?:(?:bool|half|float|double|u?int(?:(?:8|16|32|64)_t)?)(?:[1-4](?:x[1-4])?)?\b|(?:vector|matrix)\s*<[\w\s,]+>)"
-)
+_SCALAR = r"(?:bool|half|float|double|u?int(?:(?:8|16|32|64)_t)?)"
+_NUMBERS = rf"(?<![\w.:])(?:{_SCALAR}(?:[1-4](?:x[1-4])?)?\b|(?:vector|matrix)\s*<[\w\s,]+>)"
 # Statics without an initial value, of a type of Slang's own: a struct of a user's may have no initial value ``{}``.
 _BARE_STATIC = re.compile(rf"\bstatic\s+{_NUMBERS}[^=:(){{}}<>;]*;")
 _NUMBERS_LAST = re.compile(rf"{_NUMBERS}\s*(?:\[[^\]]*\]\s*)*$")
@@ -197,14 +196,12 @@ def changes_statics(texts: Sequence[str]) -> bool:
                 declared |= {(number, at) for at in range(match.start(1), match.end())}
     if not names:
         return False
-    anywhere = re.compile(rf"\b(?:{'|'.join(names)})\b")
+    anywhere = re.compile(rf"(?:(\+\+|--)|([(,]))?\s*\b(?P<name>{'|'.join(names)})\b")
     return any(
-        _CHANGED.match(code, match.end())
-        or code[: match.start()].rstrip()[-2:] in ("++", "--")
-        or (code[: match.start()].rstrip()[-1:] in ("(", ",") and _ARGUMENT.match(code, match.end()))
+        match[1] or _CHANGED.match(code, match.end()) or (match[2] and _ARGUMENT.match(code, match.end()))
         for number, code in enumerate(codes)
         for match in anywhere.finditer(code)
-        if (number, match.start()) not in declared
+        if (number, match.start("name")) not in declared
     )
 
 

@@ -218,5 +218,5 @@ def test_what_a_module_keeps_to_itself(device: spy.Device) -> None:
         "Inner": lambda: module.Inner.twice({"x": 1}),
         "kernel": lambda: module.kernel.dispatch(4),
     }.items():
-        with pytest.raises(spy.CompileError, match=f"'{name}' is internal to module own; write 'public'"):
+        with pytest.raises(spy.CompileError, match=f"'{name}' is internal to its module; write 'public'"):
             use()
