@@ -27,7 +27,8 @@ RESERVED = "_spy_"
 _ZERO = f"{RESERVED}zero"
 # There variables are zero without an initial value, which Slang leaves out in C++ and writes wrong for HLSL's arrays.
 _ZEROED = ("cpp", "hlsl")
-# ``{}`` is not all zeros: it gives a field of a struct the value that stands behind the field.
+# ``{}`` is not all zeros: it gives a field of a struct the value that stands behind the field. In CUDA a function does
+# not return arrays, and has no type to name.
 _ZERO_TEXT = f"""
 T {_ZERO}<T>()
 {{
@@ -36,6 +37,20 @@ T {_ZERO}<T>()
     case spirv: return spirv_asm {{ result:$$T = OpConstantNull }};
     default: __intrinsic_asm "$TR{{}}";
     }}
+}}
+Array<T, N> {_ZERO}s<T, let N : int>()
+{{
+    Array<T, N> made;
+    for (int k = 0; k < N; ++k)
+        made[k] = {_ZERO}<T>();
+    return made;
+}}
+Array<Array<T, M>, N> {_ZERO}s<T, let N : int, let M : int>()
+{{
+    Array<Array<T, M>, N> made;
+    for (int k = 0; k < N; ++k)
+        made[k] = {_ZERO}s<T, M>();
+    return made;
 }}
 """
 _RESERVED = re.compile(rf"\b{RESERVED}\w*")
@@ -54,7 +69,9 @@ _NUMBERS = rf"(?<![\w.:])(?:{_SCALAR}(?:[1-4](?:x[1-4])?)?\b|(?:vector|matrix)\s
 # Statics without an initial value, of a type of Slang's own: a struct of a user's may have no initial value ``{}``.
 _BARE_STATIC = re.compile(rf"\bstatic\s+{_NUMBERS}[^=:(){{}}<>;]*;")
 _NUMBERS_LAST = re.compile(rf"{_NUMBERS}\s*(?:\[[^\]]*\]\s*)*$")
-_TYPE_LAST = re.compile(r"[\w.:]+\s*(?:<.*>)?\s*(?:\[[^\]]*\]\s*)*$", re.S)
+# A type, and the sizes of its arrays.
+_TYPE_LAST = re.compile(r"([\w.:]+\s*(?:<.*>)?)\s*((?:\[[^\]]*\]\s*)*)$", re.S)
+_SIZE = re.compile(r"\[([^\]]+)\]")
 _RESOURCE = re.compile(r"Buffer|Texture|Sampler|ParameterBlock|Image|AccelerationStructure|DescriptorHandle")
 _STATIC = re.compile(r"\bstatic\s+(?!const\b)[\w.:]+(?:<[^;={}()]*>)?[\s\[\]\w]*?\b(\w+)\s*(?:\[[^\]]*\]\s*)*([=;])")
 _SHADER = re.compile(r'shader\s*\(\s*"(\w+)"\s*\)', re.S)
@@ -422,7 +439,14 @@ def _zero(code: str, start: int, end: int, behind: int) -> str:
     own = _VARIABLE_NAME.search(code[start:behind])
     if found is None or own is None:
         return "{}"
-    return f"{_ZERO}<{found[0].strip()}{own[0][len(own[1]) :].strip()}>()"
+    sizes = [_SIZE.findall(own[0]), _SIZE.findall(found[2])]
+    if not any(sizes):
+        return f"{_ZERO}<{found[1].strip()}>()"
+    counts = ", ".join(f"({size})" for size in sizes[0] + sizes[1])
+    # ``S[2] a[3]`` and ``S[2][3] a``: not worth the text.
+    return (
+        "{}" if all(sizes) or len(sizes[1]) > 1 or len(sizes[0]) > 2 else f"{_ZERO}s<{found[1].strip()}, {counts}>()"
+    )
 
 
 def _type_of(code: str, start: int, end: int) -> str:

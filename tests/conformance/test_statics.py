@@ -111,9 +111,13 @@ def test_structs_that_nobody_set_are_zero(device: spy.Device) -> None:
 def test_arrays_of_structs_that_nobody_set_are_zero(device: spy.Device) -> None:
     text = """
     struct Light { float gain GAIN; float2 at; }
-    uniform Light pair[2], one;
+    static const int COUNT = 3;
+    uniform Light pair[2], one, grid[2][COUNT];
     namespace space { uniform Light[2] lights; }
-    float lit(float x) { return x + pair[1].gain + space::lights[0].gain + space::lights[1].at.y + one.gain; }
+    float lit(float x)
+    {
+        return x + pair[1].gain + space::lights[0].gain + space::lights[1].at.y + one.gain + grid[1][2].gain;
+    }
     """
     x = np.arange(5, dtype=np.float32)
     lights = [{"gain": 1, "at": (2, 3)}] * 2

@@ -140,7 +140,7 @@ def test_uniforms_become_static() -> None:
     assert prepared.uniforms == ("gain", "ns.a", "ns.b")
     assert prepared.text.startswith(
         "static  float gain = {};\nnamespace ns { public static  Pair<float, 2> a = _spy_zero<Pair<float, 2>>(), "
-        "b[3] = _spy_zero<Pair<float, 2>[3]>(); }\nvoid f(uniform int n) {}\n\nT _spy_zero<T>()\n"
+        "b[3] = _spy_zeros<Pair<float, 2>, (3)>(); }\nvoid f(uniform int n) {}\n\nT _spy_zero<T>()\n"
     )
     # There static variables are zero without.
     assert prepare(text, "hlsl").text == (
