@@ -27,8 +27,8 @@ RESERVED = "_spy_"
 _ZERO = f"{RESERVED}zero"
 # There variables are zero without an initial value, which Slang leaves out in C++ and writes wrong for HLSL's arrays.
 _ZEROED = ("cpp", "hlsl")
-# ``{}`` is not all zeros: it gives a field of a struct the value that stands behind the field. In CUDA a function does
-# not return arrays, and has no type to name.
+# ``{}`` is not all zeros: it gives a field of a struct the value that stands behind the field. In CUDA a function
+# returns no array, and an array is filled.
 _ZERO_TEXT = f"""
 T {_ZERO}<T>()
 {{
@@ -443,10 +443,9 @@ def _zero(code: str, start: int, end: int, behind: int) -> str:
     if not any(sizes):
         return f"{_ZERO}<{found[1].strip()}>()"
     counts = ", ".join(f"({size})" for size in sizes[0] + sizes[1])
-    # ``S[2] a[3]`` and ``S[2][3] a``: not worth the text.
-    return (
-        "{}" if all(sizes) or len(sizes[1]) > 1 or len(sizes[0]) > 2 else f"{_ZERO}s<{found[1].strip()}, {counts}>()"
-    )
+    # ``S[2] a[3]``, ``S[2][3] a`` and ``S a[2][3][4]`` are not worth the text.
+    rare = all(sizes) or len(sizes[1]) > 1 or len(sizes[0]) > 2
+    return "{}" if rare else f"{_ZERO}s<{found[1].strip()}, {counts}>()"
 
 
 def _type_of(code: str, start: int, end: int) -> str:

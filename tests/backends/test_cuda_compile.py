@@ -15,7 +15,7 @@ from slangpy_rt.core.errors import CompileError, UnsupportedError
 from slangpy_rt.core.target import Target
 from slangpy_rt.slang.library import Library
 from slangpy_rt.slang.session import Session
-from tests.conformance import _intrinsics
+from tests.conformance import _intrinsics, _statics
 from tests.depth import sampled
 
 try:
@@ -243,3 +243,24 @@ def test_why_unavailable_is_one_sentence_or_none() -> None:
 
 def test_regenerating_the_driver_tables_changes_nothing() -> None:
     assert gen_cuda_ffi.TARGET.read_text(encoding="utf-8") == gen_cuda_ffi.generate()
+
+
+@pytest.mark.parametrize(
+    ("text", "called"),
+    [
+        (_statics.COUNTERS, "float(counted(1) + within(2))"),
+        (_statics.STRUCTS, "lit(1)"),
+        (_statics.ARRAYS.replace("GAIN", "= 3"), "lit(2)"),
+    ],
+    ids=["counters", "structs", "arrays"],
+)
+def test_variables_begin_as_zeros(text: str, called: str) -> None:
+    session = Session(Library(), Target("cuda", "", "value"), (SHADERS,))
+    session.load_module("variables", "variables.slang", text)
+    kernel = f"""import variables;
+[shader("compute")] [numthreads(32, 1, 1)]
+void kernel(uint3 at : SV_DispatchThreadID, uniform float *p) {{ p[at.x] = {called}; }}
+"""
+    code = session.compile(kernel, "zeros", "kernel").code
+    assert b"void{}" not in code
+    assert nvrtc_compile(code, "sm_90").startswith(b"\x7fELF")
