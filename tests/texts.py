@@ -53,7 +53,7 @@ GAPS: dict[str, dict[str, str]] = {
     },
 }
 # Zeros that ``prepare`` writes behind variables, but not for HLSL.
-_ZEROS = re.compile(r" = (?:\{\}|_spy_zeros?<[^;]*?>\(\))(?=[,;])")
+_ZEROS = re.compile(r" = (?:\{\}|_spy_zero\w*<[^;]*?>\(\))(?=[,;])")
 # Sessions kept, of 31 MB and more each; tests of one file come one after another. A kernel stays in its session with
 # 1 MB and more, so that one is closed after so many. A new one costs 0.35 s.
 _SESSIONS = 4

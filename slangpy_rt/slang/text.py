@@ -7,6 +7,7 @@ Slang's grammar it knows brackets and the heads of declarations; text that it do
 from __future__ import annotations
 
 import re
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -129,6 +130,8 @@ def prepare(text: str, form: str) -> Prepared:
     edits, semantics = _kernel_edits(code, text)
     declared = bool(edits)
     uniforms: list[str] = []
+    # A module may import another one that has such a function, too.
+    function = f"{_ZERO}_{zlib.crc32(text.encode()):08x}"
     bare = {m.end() - 1: m.start() for m in _BARE_STATIC.finditer(code)}
     for path, start, end in _declarations(code) if "uniform" in code or bare else ():
         at = code.find("uniform", start, end)
@@ -144,7 +147,8 @@ def prepare(text: str, form: str) -> Prepared:
             if uniform:
                 uniforms.append(f"{space}.{name}" if space else name)
             if form not in _ZEROED:
-                edits.append((behind, behind, f" = {_zero(code, at, end, behind) if uniform else '{}'}"))
+                zero = _zero(code, at, end, behind) if uniform else "{}"
+                edits.append((behind, behind, f" = {zero.replace(_ZERO, function)}"))
     # Those that are left are inside functions.
     for end, at in bare.items() if form not in _ZEROED else ():
         edits += [(behind, behind, " = {}") for _, behind in _declarators(code, at, end)]
@@ -155,7 +159,7 @@ def prepare(text: str, form: str) -> Prepared:
         text = text[:start] + new + text[end:]
     for mark, attribute in ((THREADS, _ATTRIBUTE), (STAGE, _STAGE_ATTRIBUTE)) if declared else ():
         text += attribute if f"{mark}(" in text else ""
-    text += _ZERO_TEXT if any(_ZERO in new for _, _, new in edits) else ""
+    text += _ZERO_TEXT.replace(_ZERO, function) if any(function in new for _, _, new in edits) else ""
     return Prepared(text, semantics, tuple(uniforms))
 
 

@@ -80,6 +80,21 @@ def test_arrays_of_structs_that_nobody_set_are_zero(device: spy.Device) -> None:
         np.testing.assert_array_equal(lit.set({"space.lights": lights})(x), x + 4)
 
 
+def test_linked_modules_that_import_each_other(device: spy.Device) -> None:
+    text = (
+        "struct NAME { float gain = 3; }\nuniform NAME inNAME;\nfloat ofNAME(float x) { return x + inNAME.gain; }\n"
+    )
+    first = spy.Module.load_from_source(device, "test_first", text.replace("NAME", "First"))
+    both = (
+        "import test_first;\n"
+        + text.replace("NAME", "Second")
+        + "float both(float x) { return ofFirst(ofSecond(x)); }"
+    )
+    second = spy.Module.load_from_source(device, "test_second", both, link=[first])
+    assert second.both(1.0) == first.ofFirst(1.0) == 1
+    assert second.both.set(inSecond={"gain": 2})(1.0) == 3
+
+
 def test_threads_of_slang_torch_begin_with_zeros(device: spy.Device, tmp_path: Path) -> None:
     files = Files(device, tmp_path)
     text = """

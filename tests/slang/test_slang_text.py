@@ -138,7 +138,7 @@ def test_uniforms_become_static() -> None:
     text = "uniform float gain;\nnamespace ns { public uniform Pair<float, 2> a, b[3]; }\nvoid f(uniform int n) {}\n"
     prepared = prepare(text, "spirv")
     assert prepared.uniforms == ("gain", "ns.a", "ns.b")
-    assert prepared.text.startswith(
+    assert re.sub("_[0-9a-f]{8}", "", prepared.text).startswith(
         "static  float gain = {};\nnamespace ns { public static  Pair<float, 2> a = _spy_zero<Pair<float, 2>>(), "
         "b[3] = _spy_zeros<Pair<float, 2>, (3)>(); }\nvoid f(uniform int n) {}\n\nT _spy_zero<T>()\n"
     )
@@ -171,7 +171,7 @@ def test_any_text_reaches_the_compiler(pieces: list[str]) -> None:
     text = " ".join(pieces)
     prepared = prepare(text, "spirv")
     docs(text)
-    ours = prepared.text.partition("\n\nT _spy_zero<T>()")[2].count("\n") + 2 * ("_spy_zero" in prepared.text)
+    ours = prepared.text.partition("\n\nT _spy_zero")[2].count("\n") + 2 * ("_spy_zero" in prepared.text)
     assert prepared.text.count("\n") == text.count("\n") + 2 * (THREADS in prepared.text) + ours
 
 
