@@ -16,7 +16,8 @@ from slangpy_rt.slang import _abi
 from slangpy_rt.slang.com import ComPtr, Out
 from slangpy_rt.slang.reflect import Reflector
 from slangpy_rt.slang.reflect_types import Cases, bare
-from slangpy_rt.slang.text import Prepared, changes_statics, docs, entries_elsewhere, prints_in
+from slangpy_rt.slang.static_variables import changes_statics
+from slangpy_rt.slang.text import Prepared, docs, entries_elsewhere, prints_in
 
 
 def module_info(

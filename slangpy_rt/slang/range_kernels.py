@@ -14,8 +14,8 @@ from slangpy_rt.slang.com import ComPtr
 from slangpy_rt.slang.emitted import emitted_name
 from slangpy_rt.slang.module_info import global_variables
 from slangpy_rt.slang.native_session import NativeSession
+from slangpy_rt.slang.static_variables import statics
 from slangpy_rt.slang.target_code import NEEDS_GROUPS, check_groups
-from slangpy_rt.slang.text import statics
 
 
 def load_range(session: NativeSession, name: str, text: str, entry: str) -> ComPtr:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from slangpy_rt.slang.core_functions import may_declare, ranked
@@ -74,14 +74,8 @@ _NUMBERS_LAST = re.compile(rf"{_NUMBERS}\s*(?:\[[^\]]*\]\s*)*$")
 _TYPE_LAST = re.compile(r"([\w.:]+\s*(?:<.*>)?)\s*((?:\[[^\]]*\]\s*)*)$", re.S)
 _SIZE = re.compile(r"\[([^\]]+)\]")
 _RESOURCE = re.compile(r"Buffer|Texture|Sampler|ParameterBlock|Image|AccelerationStructure|DescriptorHandle")
-_STATIC = re.compile(r"\bstatic\s+(?!const\b)[\w.:]+(?:<[^;={}()]*>)?[\s\[\]\w]*?\b(\w+)\s*(?:\[[^\]]*\]\s*)*([=;])")
 _SHADER = re.compile(r'shader\s*\(\s*"(\w+)"\s*\)', re.S)
-_VARIABLE = re.compile(r"(?:^|[;{}\]])\s*((?:\w+\s+)*?static\s[^;(){}=]*)(?=[=;])")
-_MEMBERS = r"(?:\s*(?:\.\s*\w+|\[[^\[\]]*\]))*\s*"
-# Behind a name: it is assigned to, called, or has a method that is called; it is the whole of an argument.
-_CHANGED = re.compile(rf"{_MEMBERS}(?:(?:[-+*/%&|^]|<<|>>)?=(?!=)|\+\+|--|\()")
-_ARGUMENT = re.compile(rf"{_MEMBERS}[,)]")
-_VARIABLE_NAME = re.compile(r"(\w+)\s*(?:\[[^\]]*\]\s*)*$")
+VARIABLE_NAME = re.compile(r"(\w+)\s*(?:\[[^\]]*\]\s*)*$")
 _OPEN, _CLOSE = "([{", ")]}"
 _CHAINED = re.compile(r"[()\[\]{}?;,]|\b(?:if|else|for|while|switch)\b")
 
@@ -199,41 +193,9 @@ def prints_in(text: str) -> bool:
     return "printf" in text and re.search(r"\bprintf\b", blank(text)) is not None
 
 
-def changes_statics(texts: Sequence[str]) -> bool:
-    """Tell whether functions of the texts may change a static variable of one of them.
-
-    What may be an ``inout`` argument, or the object of a method, counts as changed; macros are looked into.
-    """
-    codes = [_NOT_CODE.sub(_spaces, text) for text in texts] if any("static" in text for text in texts) else []
-    names: set[str] = set()
-    declared: set[tuple[int, int]] = set()
-    for number, code in enumerate(codes):
-        for match in _VARIABLE.finditer(_DIRECTIVE.sub(_spaces, code)):
-            if not re.search(r"\bconst\b", match[1]):
-                # A part of an initial value, or of a type's arguments, is a name too much.
-                pieces = code[match.start(1) :].partition(";")[0].split(",")
-                found = (_VARIABLE_NAME.search(piece.partition("=")[0]) for piece in pieces)
-                names |= {m[1] for m in found if m and not m[1].isdigit()}
-                declared |= {(number, at) for at in range(match.start(1), match.end())}
-    if not names:
-        return False
-    anywhere = re.compile(rf"(?:(\+\+|--)|([(,]))?\s*\b(?P<name>{'|'.join(names)})\b")
-    return any(
-        match[1] or _CHANGED.match(code, match.end()) or (match[2] and _ARGUMENT.match(code, match.end()))
-        for number, code in enumerate(codes)
-        for match in anywhere.finditer(code)
-        if (number, match.start("name")) not in declared
-    )
-
-
 def declared(text: str) -> set[str]:
     """Return the names of what a text declares outside functions, members included."""
     return {name.rpartition(".")[2] for name, _, _ in _declarations(blank(text))}
-
-
-def statics(text: str) -> list[tuple[str, bool]]:
-    """Return the names of static variables, also in structs and functions, and whether they have initial values."""
-    return [(m[1], m[2] == "=") for m in _STATIC.finditer(blank(text))]
 
 
 def docs(text: str) -> dict[str, list[str]]:
@@ -245,9 +207,14 @@ def docs(text: str) -> dict[str, list[str]]:
     return out
 
 
+def without_comments(text: str) -> str:
+    """Return a text with comments and strings replaced by spaces; offsets stay the same."""
+    return _NOT_CODE.sub(_spaces, text)
+
+
 def blank(text: str) -> str:
     """Return a text with comments, strings and preprocessor lines replaced by spaces; offsets stay the same."""
-    return _DIRECTIVE.sub(_spaces, _NOT_CODE.sub(_spaces, text))
+    return _DIRECTIVE.sub(_spaces, without_comments(text))
 
 
 def _spaces(match: re.Match[str]) -> str:
@@ -430,7 +397,7 @@ def _declarators(code: str, start: int, end: int) -> Iterator[tuple[str, int]]:
     for at in range(start, end + 1):
         depth += (code[at] in "[<") - (code[at] in "]>")
         if at == end or (code[at] == "," and depth == 0):
-            name = _VARIABLE_NAME.search(code[start:at])
+            name = VARIABLE_NAME.search(code[start:at])
             if name:  # without any it is no declaration, which Slang reports
                 yield name[1], at
             start = at + 1
@@ -440,7 +407,7 @@ def _zero(code: str, start: int, end: int, behind: int) -> str:
     """Return zeros for a uniform in a declaration, which ends at ``behind``: all fields of a struct too."""
     type_ = _type_of(code, start, end)
     found = None if _NUMBERS_LAST.search(type_) else _TYPE_LAST.search(type_)
-    own = _VARIABLE_NAME.search(code[start:behind])
+    own = VARIABLE_NAME.search(code[start:behind])
     if found is None or own is None:
         return "{}"
     sizes = [_SIZE.findall(own[0]), _SIZE.findall(found[2])]
@@ -455,7 +422,7 @@ def _zero(code: str, start: int, end: int, behind: int) -> str:
 def _type_of(code: str, start: int, end: int) -> str:
     """Return the type in a declaration of variables: its text up to the first variable's name."""
     first = code[start : next((behind for _, behind in _declarators(code, start, end)), end)]
-    return _VARIABLE_NAME.sub("", first)
+    return VARIABLE_NAME.sub("", first)
 
 
 def _matching(code: str, at: int) -> int:

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slangpy_rt.slang.text import THREADS, blank, changes_statics, docs, prepare
+from slangpy_rt.slang.static_variables import changes_statics
+from slangpy_rt.slang.text import THREADS, blank, docs, prepare
 
 TEXT = """
 /// Adds.
