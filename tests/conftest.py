@@ -70,7 +70,7 @@ UNSUPPORTED["rhi-vulkan-handles", "large derivatives"] = (
 )
 
 Requires = Callable[..., None]
-# Bytes in a process of tests: giving memory back costs up to 3 s.
+# Bytes of a process of tests, beyond which it gives memory back.
 _MUCH = 3 << 30
 # torch warns of its own names where a test walks all objects.
 WARNINGS = ("error", "ignore:.*torch.distributed.reduce_op:FutureWarning")

@@ -100,7 +100,7 @@ def describe_call(
     leaves = [
         Leaf(b, names[id(b)], next(per_array) if walks else ()) for b, walks in zip(bounds, walked, strict=True)
     ]
-    # A thread of a GPU begins with the initial values of static variables: it runs one element.
+    # Only a new thread of a GPU has the initial values of static variables, so each thread runs one element.
     single = not host and source.statics
     operands = [operand(leaf, merged.shape, len(shape), said, spell, aliased) for leaf in leaves]
     if single:

@@ -121,7 +121,7 @@ def emitted_name(name: str) -> str:
 def exported(code: bytes, entry: str) -> bytes:
     """Return C++ with the function ``entry`` under its plain name; each call has its own global variables.
 
-    They are zeros when an element begins, which is the function ``_spy_element``.
+    These variables become zero again at the beginning of each element, which is a call of ``_spy_element``.
 
     Raises
     ------

@@ -26,10 +26,11 @@ _STAGE_ATTRIBUTE = f"\n[__AttributeUsage(_AttributeTargets.Function)] struct {ST
 
 RESERVED = "_spy_"
 _ZERO = f"{RESERVED}zero"
-# There variables are zero without an initial value, which Slang leaves out in C++ and writes wrong for HLSL's arrays.
+# Formats whose variables are zero without an initial value. Slang drops initial values in C++, and writes those of
+# arrays wrong in HLSL.
 _ZEROED = ("cpp", "hlsl")
-# ``{}`` is not all zeros: it gives a field of a struct the value that stands behind the field. In CUDA a function
-# returns no array, and an array is filled.
+# ``{}`` is not all zeros: it gives a field of a struct the value that stands behind the field. CUDA has no
+# functions that return arrays, so arrays are filled element by element.
 _ZERO_TEXT = f"""
 T {_ZERO}<T>()
 {{

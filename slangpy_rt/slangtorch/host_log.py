@@ -160,7 +160,7 @@ def replay(log: Log, place: Place | None, home: Callable[[], torch.device], tens
         elif isinstance(step, Alloc):
             handle, dtype, shape, alike = step
             like = tensors.get(1)
-            # 2 us less than where the dtype and the device have to be told, or 2.5 where the shape need not be.
+            # In host memory 1.3 us where dtype and device are told, 1.1 by ``new_empty``, 0.8 by ``empty_like``.
             if like is None or like.dtype is not dtype:
                 tensors[handle] = torch.empty(shape, dtype=dtype, device=home())
             else:

@@ -181,7 +181,7 @@ def module_text(
     return f'{head}{macros}#line 1 "{path}"\n{prepare(source, form).text}\n\n{ours}{lines}\n'
 
 
-def exported(text: str) -> dict[str, str]:
+def struct_names(text: str) -> dict[str, str]:
     """Return the names that ``[PyExport("Name")]`` gives to structs of a text, by the structs' own names.
 
     Slang's reflection does not have this attribute, which is its own.

@@ -28,7 +28,7 @@ from slangpy_rt.slangtorch.program import Program, Text
 _WHERE = "slangtorch.loadModule"
 _lock = threading.Lock()
 _loaded: WeakValues[SlangTorchModule] = WeakValues()
-# Modules that nobody holds, for programs that call loadModule in each step. Each may hold 50 MB of the compiler's.
+# Modules that nobody holds, for programs that call loadModule in each step. Each may hold some 50 MB of Slang's.
 _recent: deque[SlangTorchModule] = deque(maxlen=8)
 
 

@@ -16,7 +16,7 @@ from slangpy_rt.slang.source import Source
 from slangpy_rt.slang.text import declared
 from slangpy_rt.slangtorch.devices import Devices
 from slangpy_rt.slangtorch.headers import find_headers
-from slangpy_rt.slangtorch.kernel_text import MACROS, exported
+from slangpy_rt.slangtorch.kernel_text import MACROS, struct_names
 
 
 class Text(NamedTuple):
@@ -74,7 +74,7 @@ class Program:
         self.source = self.source_on(device)
         self.hidden = Spelling(text.name, self.source).hidden
         texts = [(text.path, text.text), *((path, _read(path)) for path, _ in self.source.info.dependencies)]
-        self.names = {struct: name for _, each in texts for struct, name in exported(each).items()}
+        self.names = {struct: name for _, each in texts for struct, name in struct_names(each).items()}
         self._headers = find_headers(texts, text.folders)
         lines = [*text.options, *(f"--include-path={folder}" for folder in self._headers.folders)]
         prelude = [f"#pragma slangpy_rt_nvrtc {line}" for line in lines]
