@@ -69,7 +69,7 @@ _UNIFORM = re.compile(r"(?:(?:public|internal)\s+)?uniform\s+([^=:({]+)")
 _SCALAR = r"(?:bool|half|float|double|u?int(?:(?:8|16|32|64)_t)?)"
 _NUMBERS = rf"(?<![\w.:])(?:{_SCALAR}(?:[1-4](?:x[1-4])?)?\b|(?:vector|matrix)\s*<[\w\s,]+>)"
 # Statics without an initial value, of a type of Slang's own: a struct of a user's may have no initial value ``{}``.
-_BARE_STATIC = re.compile(rf"\bstatic\s+{_NUMBERS}[^=:(){{}}<>;]*;")
+_BARE_STATIC = re.compile(rf"(?<!groupshared\s)\bstatic\s+{_NUMBERS}[^=:(){{}}<>;]*;")
 _NUMBERS_LAST = re.compile(rf"{_NUMBERS}\s*(?:\[[^\]]*\]\s*)*$")
 # A type, and the sizes of its arrays.
 _TYPE_LAST = re.compile(r"([\w.:]+\s*(?:<.*>)?)\s*((?:\[[^\]]*\]\s*)*)$", re.S)

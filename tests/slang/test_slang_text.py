@@ -155,7 +155,7 @@ def test_static_numbers_begin_as_zeros() -> None:
     text = (
         "public static float2x3 m, a[2];\nstruct S { static int64_t n; static int f(int x = 2) { static uint u; } }\n"
         "static S s; static int x = 1, y; static const int k = 2; static vector<int, 3>[2] v;\n"
-        "static RWTensor<int, 1> t;\n"
+        "static RWTensor<int, 1> t; groupshared static float tile[4]; static groupshared int part;\n"
     )
     assert prepare(text, "cpp").text == text
     for old, new in (("m, a[2];", "m = {}, a[2] = {};"), (" n;", " n = {};"), (" u;", " u = {};")):
