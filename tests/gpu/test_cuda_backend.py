@@ -299,9 +299,15 @@ def test_cached_memory_is_given_back_when_it_is_needed() -> None:
 
 
 def test_a_refused_launch_names_the_kernel(cuda: CudaBackend, binary: bytes) -> None:
+    # CUDA's limit of the second dimension of a grid is 65,535 groups.
+    with pytest.raises(DeviceError, match=r"launching kernel over \(1, 65536, 1\) groups failed: CUDA_"):
+        cuda.queue.launch(cuda.load(binary, INFO), (1, 65536, 1), CALL.pack(0, 0, 0, 0), ())
+
+
+def test_a_group_that_is_too_large_is_refused_at_load(cuda: CudaBackend, binary: bytes) -> None:
     info = KernelInfo("kernel", (2048, 1, 1), 32, (False, False, True))
-    with pytest.raises(DeviceError, match=r"launching kernel over \(1, 1, 1\) groups failed: CUDA_"):
-        cuda.queue.launch(cuda.load(binary, info), (1, 1, 1), CALL.pack(0, 0, 0, 0), ())
+    with pytest.raises(UnsupportedError, match="a thread group has 2048 threads, at most 1024"):
+        cuda.load(binary, info)
 
 
 def test_a_missing_entry_names_the_kernel(cuda: CudaBackend, binary: bytes) -> None:
