@@ -268,10 +268,10 @@ def _cuda_memory() -> int:
 
 def _vulkan_memory(device: spy.Device) -> Callable[[], int]:
     backend: Any = device.backend
-    vk, heap = backend._device, backend._heap
+    vk, blocks = backend._device, backend._memory.blocks
     if vk.is_software:
         # VK_EXT_memory_budget tells of all of the machine's memory there.
-        return lambda: sum(arena.top for arena in heap._arenas)
+        return lambda: sum(slab.top for slab in blocks._slabs)
     physical = vk._instance.physical(0)
     usage = vk.struct("VkPhysicalDeviceMemoryBudgetPropertiesEXT")
     properties = vk.struct("VkPhysicalDeviceMemoryProperties2", pNext=usage)
@@ -281,7 +281,7 @@ def _vulkan_memory(device: spy.Device) -> Callable[[], int]:
         memory = properties.memoryProperties
         # 1: VK_MEMORY_HEAP_DEVICE_LOCAL_BIT.
         heaps = [i for i in range(memory.memoryHeapCount) if memory.memoryHeaps[i].flags & 1]
-        untouched = sum(arena.block.size - arena.top for arena in heap._arenas)
+        untouched = sum(slab.end - slab.top for slab in blocks._slabs)
         return sum(int(usage.heapUsage[i]) for i in heaps) - untouched
 
     return look

@@ -6,24 +6,28 @@ the path of every call, and comes here for a size that has none.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
 from slangpy_rt.backends.base import Buffer
 
+ALIGN = 256
+
 
 class SizeClasses:
     """The free blocks of one backend, each list of one size.
 
-    A list is popped and appended to in single steps of C, because a block is given back by the garbage collector, at
-    any moment and in any thread.
+    A list is popped and appended to in single steps of C, because the garbage collector gives blocks back, at
+    any moment and in any thread. With slabs one caller at a time may ``grow`` and ``drop``, whom no interrupt stops.
 
     Parameters
     ----------
     allocate : callable
-        Makes memory of a size: returns its address and what a backend calls it.
+        Makes memory of a size: returns its address and what a backend calls it. It must be ``ALIGN`` bytes larger
+        where addresses may be no multiples of ``ALIGN``.
     small : int
         Blocks up to this size are cut from slabs; 0 for none.
     slab : int
@@ -33,67 +37,112 @@ class SizeClasses:
 
     Attributes
     ----------
-    free : dict
-        By size, the blocks that can be had again.
     takes : dict
-        By size, an iterator that takes one out: ``for buffer.chunk in takes[size]: break`` moves a block from the
-        list to a buffer in one step, so that an interrupt finds it in one of them. LookupError asks for ``grow``.
+        By size, an iterator that takes a block out: ``for buffer.chunk in takes[size]: break`` moves it from the list
+        to a buffer in one step, so that an interrupt finds it in one of them. LookupError asks for ``grow``.
     """
 
     def __init__(
         self, allocate: Callable[[int], tuple[int, Any]], small: int = 0, slab: int = 0, limit: int | None = None
     ) -> None:
-        self.free: dict[int, deque[Block]] = {}
         self.takes: dict[int, Iterator[Block]] = {}
+        self._free: dict[int, deque[Block]] = {}
         self._allocate = allocate
         self._small = small
         self._slab_size = slab
         self._limit = limit
-        # The slab that small blocks are cut from: address, memory, and how much of it is used.
-        self._slab: tuple[int, Any] = 0, None
-        self._used = slab
+        self._slabs: list[_Slab] = []
+        # The slab that small blocks are cut from.
+        self._slab: _Slab | None = None
 
-    def grow(self, size: int, buffer: Buffer) -> None:
-        """Give a buffer a new block. Of lists with slabs one caller at a time, whom no interrupt stops."""
-        free = self.free.get(size)
+    def grow(self, size: int, buffer: Buffer) -> bool:
+        """Give a buffer a new block; whether memory that older blocks had is cut in other pieces from now on.
+
+        Work that was queued on the older blocks must then be ordered before any later work, whatever its buffers.
+        """
+        free = self._free.get(size)
         if free is None:
             # Without a limit none is dropped; with one the oldest go when the list is full.
             most = None if self._limit is None else max(1, self._limit // size)
-            free = self.free.setdefault(size, deque(maxlen=most))
+            free = self._free.setdefault(size, deque(maxlen=most))
         self.takes.setdefault(size, iter(free.pop, None))
-        if self._limit is not None and self.kept() > self._limit:
+        if self._limit is not None and self.idle() > self._limit:
             self.drop()
         if size > self._small:
             address, memory = self._allocate(size)
-            buffer.chunk = Block(memory, address, 0, free)
-            return
-        if self._used + size > self._slab_size:
-            self._slab, self._used = self._allocate(self._slab_size), 0
-        address, memory = self._slab
-        at, self._used = self._used, self._used + size
-        buffer.chunk = Block(memory, address + at, at, free)
+            start = -address % ALIGN
+            buffer.chunk = Block(memory, address + start, start, free, None)
+            return False
+        slab = self._slab
+        if slab is not None and slab.top + size <= slab.end:
+            buffer.chunk = slab.cut(size, free)
+            return False
+        emptied = next((slab for slab in self._idle_slabs() if self._empty(slab)), None)
+        if emptied is None:
+            self._slab = _Slab(*self._allocate(self._slab_size), self._slab_size)
+            self._slabs.append(self._slab)
+        else:
+            self._slab = emptied
+        buffer.chunk = self._slab.cut(size, free)
+        return emptied is not None
 
-    def kept(self) -> int:
-        """Count the bytes that can be had again."""
-        return sum(size * len(blocks) for size, blocks in list(self.free.items()))
+    def idle(self) -> int:
+        """Count the bytes that ``drop`` would take out."""
+        alone = sum(size * len(blocks) for size, blocks in list(self._free.items()) if size > self._small)
+        return alone + self._slab_size * len(self._idle_slabs())
 
-    def drop(self) -> list[Block]:
-        """Take all blocks out that are not parts of slabs; returns them."""
-        dropped: list[Block] = []
-        for size, blocks in list(self.free.items()):
+    def drop(self) -> list[tuple[int, Any]]:
+        """Take all memory out in which nothing is in use; returns addresses and memory as ``allocate`` did.
+
+        No queued work may use it.
+        """
+        dropped = []
+        for size, blocks in list(self._free.items()):
             if size > self._small:
-                try:
+                with suppress(IndexError):
                     while True:
-                        dropped.append(blocks.pop())
-                except IndexError:
-                    pass
+                        block = blocks.pop()
+                        dropped.append((block.address - block.offset, block.memory))
+        for slab in self._idle_slabs():
+            if self._empty(slab):
+                self._slabs.remove(slab)
+                dropped.append((slab.address, slab.memory))
+        if self._slab not in self._slabs:
+            self._slab = None
         return dropped
 
     def close(self) -> None:
         """Hand out nothing any more, and forget all blocks."""
         self.takes.clear()
-        self.free.clear()
-        self._slab, self._used = (0, None), self._slab_size
+        self._free.clear()
+        self._slabs.clear()
+        self._slab = None
+
+    def _idle_slabs(self) -> list[_Slab]:
+        """Find the slabs all of whose blocks are free."""
+        if not self._slabs:
+            return []
+        # ``list``: one step, while other threads take blocks out.
+        free = Counter(block.slab for blocks in list(self._free.values()) for block in list(blocks))
+        return [slab for slab in self._slabs if free[slab] == slab.blocks]
+
+    def _empty(self, slab: _Slab) -> bool:
+        """Take the blocks of a slab out of the lists, unless another thread just took one."""
+        found = []
+        for blocks in list(self._free.values()):
+            with suppress(IndexError):
+                for _ in range(len(blocks)):
+                    block = blocks.popleft()
+                    if block.slab is slab:
+                        found.append(block)
+                    else:
+                        blocks.append(block)
+        if len(found) == slab.blocks:
+            slab.clear()
+            return True
+        for block in found:
+            block.give()
+        return False
 
 
 class Block:
@@ -111,10 +160,33 @@ class Block:
         Puts it among those that can be had again; a function of C.
     """
 
-    __slots__ = ("address", "give", "memory", "offset")
+    __slots__ = ("address", "give", "memory", "offset", "slab")
 
-    def __init__(self, memory: Any, address: int, offset: int, free: deque[Block]) -> None:
+    def __init__(self, memory: Any, address: int, offset: int, free: deque[Block], slab: _Slab | None) -> None:
         self.memory = memory
         self.address = address
         self.offset = offset
         self.give = partial(free.append, self)
+        self.slab = slab
+
+
+class _Slab:
+    """Memory that blocks are cut from, and the part of it that was cut."""
+
+    __slots__ = ("address", "blocks", "end", "memory", "top")
+
+    def __init__(self, address: int, memory: Any, size: int) -> None:
+        self.address = address
+        self.memory = memory
+        self.blocks = 0
+        self.top = -address % ALIGN
+        self.end = self.top + size
+
+    def cut(self, size: int, free: deque[Block]) -> Block:
+        at, self.top = self.top, self.top + size
+        self.blocks += 1
+        return Block(self.memory, self.address + at, at, free, self)
+
+    def clear(self) -> None:
+        self.blocks = 0
+        self.top = -self.address % ALIGN

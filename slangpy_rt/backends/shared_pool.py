@@ -139,7 +139,7 @@ class SharedBlock:
 
     Attributes
     ----------
-    block : object
+    memory : object
         The slab, as its owner named it.
     offset, nbytes : int
         Where it lies in the slab, in bytes.
@@ -151,12 +151,12 @@ class SharedBlock:
         Takes it back.
     """
 
-    __slots__ = ("address", "block", "give", "nbytes", "offset", "view")
+    __slots__ = ("address", "give", "memory", "nbytes", "offset", "view")
 
     give: Callable[[], None]
 
-    def __init__(self, block: Any, address: int, offset: int, view: memoryview) -> None:
-        self.block = block
+    def __init__(self, memory: Any, address: int, offset: int, view: memoryview) -> None:
+        self.memory = memory
         self.offset = offset
         self.nbytes = len(view)
         self.address = address

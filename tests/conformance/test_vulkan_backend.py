@@ -17,11 +17,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from slangpy_rt.backends.base import Buffer
-from slangpy_rt.backends.vulkan import heap as _vk_heap
 from slangpy_rt.backends.vulkan.backend import VulkanBackend
-from slangpy_rt.backends.vulkan.device import STAGED, Block
-from slangpy_rt.backends.vulkan.heap import Heap
+from slangpy_rt.backends.vulkan.device import STAGED
 from slangpy_rt.backends.vulkan.kernel import VulkanKernel
 from slangpy_rt.backends.vulkan.memory import VulkanBuffer
 from slangpy_rt.core.errors import DeviceError, DeviceLostError, OutOfMemoryError, UnsupportedError
@@ -304,7 +301,8 @@ def test_freed_memory_serves_later_work_while_earlier_work_is_queued(backend: Vu
 def test_emptied_block_is_cut_anew_behind_a_barrier(
     backend: VulkanBackend, launch: Launch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_vk_heap, "_BLOCK", 1 << 20)
+    monkeypatch.setattr(backend._memory.blocks, "_slab_size", 1 << 20)
+    monkeypatch.setattr(backend._memory.blocks, "_slab", None)
     old = [put(backend, np.ones(50_000, np.float32)) for _ in range(4)]
     backend.sync_all()
     seen = count_barriers(backend, monkeypatch)
@@ -330,69 +328,6 @@ def test_live_buffers_never_overlap(backend: VulkanBackend) -> None:
     assert all(end <= start for (_, end), (start, _) in pairwise(spans))
 
 
-class FakeDevice:
-    """Gives blocks out of nothing, at addresses that are aligned to 64 bytes only."""
-
-    def __init__(self) -> None:
-        self.blocks: list[Block] = []
-
-    def allocate(self, nbytes: int, purpose: tuple[int, ...]) -> Block:
-        block = Block(None, None, nbytes)
-        block.address = 64 + (len(self.blocks) << 40)
-        self.blocks.append(block)
-        return block
-
-    def release(self, block: Block) -> None:
-        self.blocks.remove(block)
-
-
-def taken(heap: Heap, nbytes: int) -> Buffer | None:
-    """A buffer, from what the heap has."""
-    buffer = VulkanBuffer.__new__(VulkanBuffer)
-    return buffer if heap.take(buffer, nbytes) else None
-
-
-def grown(heap: Heap, nbytes: int) -> Buffer:
-    """A buffer, from a new block if there is no room."""
-    found = taken(heap, nbytes)
-    if found is None:
-        heap.grow(nbytes)
-        found = taken(heap, nbytes)
-    assert found is not None
-    return found
-
-
-def test_heap_aligns_addresses_whatever_the_driver_does() -> None:
-    heap = Heap(FakeDevice(), STAGED)
-    for nbytes in (1, 1000, 20 << 20):
-        chunk = grown(heap, nbytes).chunk
-        assert chunk.address % 256 == 0
-        assert chunk.offset + nbytes <= chunk.block.size
-
-
-def test_heap_forgets_the_chunks_of_an_emptied_block() -> None:
-    device = FakeDevice()
-    heap = Heap(device, STAGED)
-    old = [grown(heap, 16 << 20) for _ in range(4)]
-    first = old[0].chunk.address
-    assert taken(heap, 1 << 20) is None
-    del old
-    assert heap.idle() == device.blocks[0].size
-    assert heap.recycle(1 << 20)
-    new = taken(heap, 1 << 20)
-    assert new is not None and new.chunk.address == first
-    again = taken(heap, 16 << 20)
-    assert again is not None and again.chunk.address == first + (1 << 20)
-    # While one part is in use, the block stays.
-    del new
-    heap.trim()
-    assert len(device.blocks) == 1 and heap.idle() == 0
-    del again
-    heap.trim()
-    assert device.blocks == []
-    assert taken(heap, 16 << 20) is None
-
-
 def test_freed_during_garbage_collection_under_the_lock(backend: VulkanBackend) -> None:
     buffer = backend.alloc(1000)
     with backend._lock:
@@ -407,7 +342,7 @@ def test_idle_memory_goes_back_when_it_is_a_quarter_of_the_device(
     for megabytes in (20, 24, 28, 32, 40, 48):
         backend.alloc(megabytes << 20)
     backend.alloc(56 << 20)
-    assert backend._heap.idle() <= 3 * (200 << 20) // 4
+    assert backend._memory.blocks.idle() <= 3 * (200 << 20) // 4
 
 
 def test_too_much_memory_is_refused_with_its_size(backend: VulkanBackend) -> None:
@@ -420,7 +355,7 @@ def test_out_of_memory_frees_idle_blocks_and_tries_again(
     backend: VulkanBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     backend.alloc(20 << 20)  # idle at once
-    assert backend._heap.idle() > 0
+    assert backend._memory.blocks.idle() > 0
     real, refused = backend._device.allocate, []
 
     def allocate(nbytes: int, purpose: tuple[int, ...]) -> object:
@@ -432,7 +367,7 @@ def test_out_of_memory_frees_idle_blocks_and_tries_again(
     monkeypatch.setattr(backend._device, "allocate", allocate)
     buffer = backend.alloc(50 << 20)
     assert refused
-    assert backend._heap.idle() == 0
+    assert backend._memory.blocks.idle() == 0
     del buffer
 
 

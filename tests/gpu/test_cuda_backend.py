@@ -17,7 +17,7 @@ from slangpy_rt.backends.cuda.backend import CudaBackend
 from slangpy_rt.backends.cuda.driver import FFI_CUDA, check, driver
 from slangpy_rt.backends.cuda.kernel import CudaKernel
 from slangpy_rt.backends.cuda.staging import CHUNK, INLINE, SLOTS
-from slangpy_rt.core.errors import CompileError, DeviceError, OutOfMemoryError
+from slangpy_rt.core.errors import CompileError, DeviceError, OutOfMemoryError, UnsupportedError
 from slangpy_rt.core.target import KernelInfo
 
 if REASON := CudaBackend.why_unavailable():

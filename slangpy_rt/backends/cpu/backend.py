@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from slangpy_rt.backends.base import Backend, Buffer, Dispatch, Kernel, Recording
-from slangpy_rt.backends.blocks import SizeClasses
+from slangpy_rt.backends.blocks import ALIGN, SizeClasses
 from slangpy_rt.backends.cpu.compile import compile_library, find_compiler, toolchain
 from slangpy_rt.backends.cpu.kernel import load
 from slangpy_rt.backends.cpu.prelude import Prelude
@@ -155,5 +155,5 @@ class CpuBuffer(Buffer):
 
 def _allocate(nbytes: int) -> tuple[int, Any]:
     # NumPy asks the kernel for huge pages, which malloc does not.
-    owner = np.empty(nbytes + 256, np.uint8)
-    return (owner.ctypes.data + 255) & ~255, owner
+    owner = np.empty(nbytes + ALIGN, np.uint8)
+    return owner.ctypes.data, owner

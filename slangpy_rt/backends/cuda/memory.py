@@ -85,9 +85,9 @@ class Memory:
         status = cu.cuMemAlloc_v2(out, nbytes)
         if status == OUT_OF_MEMORY:
             self._backend.sync_all()
-            for block in self.blocks.drop():
-                self.allocations.remove(block.address)
-                check(cu.cuMemFree_v2(block.address), "giving memory back")
+            for address, _ in self.blocks.drop():
+                self.allocations.remove(address)
+                check(cu.cuMemFree_v2(address), "giving memory back")
             status = cu.cuMemAlloc_v2(out, nbytes)
         if status == OUT_OF_MEMORY:
             free, total = FFI_CUDA.new("size_t *"), FFI_CUDA.new("size_t *")

@@ -17,15 +17,14 @@ from typing import Any, ClassVar
 from slangpy_rt.backends.base import Backend, Buffer, Dispatch, Recording, Shared, SharedBuffer
 from slangpy_rt.backends.extras import ExportsMemory, MappedMemory, Records
 from slangpy_rt.backends.leaving import Leaves, leave_at_exit
-from slangpy_rt.backends.shared_pool import PooledBuffer, SharedPool
+from slangpy_rt.backends.shared_pool import PooledBuffer
 from slangpy_rt.backends.vulkan.closing import close_device, stop
 from slangpy_rt.backends.vulkan.commands import VkCommands
 from slangpy_rt.backends.vulkan.copies import SMALL_UPLOAD, Copies
 from slangpy_rt.backends.vulkan.device import DEVICE, VkDevice
-from slangpy_rt.backends.vulkan.heap import Heap
 from slangpy_rt.backends.vulkan.instance import find_fault
 from slangpy_rt.backends.vulkan.kernel import Pipelines, VulkanKernel, require_fit
-from slangpy_rt.backends.vulkan.memory import VulkanBuffer, add_slab, grow
+from slangpy_rt.backends.vulkan.memory import Memory, VulkanBuffer, size_class
 from slangpy_rt.backends.vulkan.queue import VulkanQueue
 from slangpy_rt.backends.vulkan.recording import Recorder, VulkanRecording, packed_blocks
 from slangpy_rt.core.interrupts import Release, apart, finalizer
@@ -66,13 +65,14 @@ class VulkanBackend(Backend, Records, MappedMemory, ExportsMemory, Leaves):
         self.target = target_of("spirv", "spirv_1_5", "pointer", device.caps)
         self.caps, self.description, self.messages = device.caps, device.description, device.messages
         self._lock = threading.Lock()
-        self._heap = Heap(device, self.memory)
-        device.on_close(self._heap.close)
-        self._shared = SharedPool()
+        self._queues: list[VulkanQueue] = []
+        self._memory = Memory(device, self.memory, self._queues)
+        # For ``alloc`` alone: one look-up less in the path of every call.
+        self._takes = self._memory.blocks.takes
+        self._shared = self._memory.shared
         self._commands = VkCommands(device)
         self._pipelines = Pipelines(device, self._commands.layout)
         self._recorder = Recorder(self._commands)
-        self._queues: list[VulkanQueue] = []
         self.queue = self.open_queue()
         self._copies = Copies(device, self.queue)
 
@@ -97,16 +97,16 @@ class VulkanBackend(Backend, Records, MappedMemory, ExportsMemory, Leaves):
             return self._pipelines.load(binary, info)
 
     def alloc(self, nbytes: int) -> VulkanBuffer:
+        size = size_class(nbytes)
         buffer = VulkanBuffer.__new__(VulkanBuffer)
-        with self._lock:
-            if self.closed:
-                self.require_open()
-            found = self._heap.take(buffer, nbytes)
-        if not found:
-            apart(self._grow, buffer, nbytes)
-        chunk = buffer.chunk
+        try:
+            # From the list to the buffer in one step: an interrupt finds the block in one of them.
+            for buffer.chunk in self._takes[size]:
+                break
+        except LookupError:
+            apart(self._grow, size, buffer)
         buffer.backend = self
-        buffer.address = chunk.address
+        buffer.address = buffer.chunk.address
         buffer.nbytes = nbytes
         return buffer
 
@@ -116,7 +116,7 @@ class VulkanBackend(Backend, Records, MappedMemory, ExportsMemory, Leaves):
     def share(self, buffer: Buffer) -> tuple[Shared, int] | None:
         if not self._device.exports or not isinstance(buffer, VulkanBuffer):
             return None
-        return self._device.shared_memory(buffer.chunk.block), buffer.chunk.offset
+        return self._device.shared_memory(buffer.chunk.memory), buffer.chunk.offset
 
     def upload(self, dst: Buffer, offset: int, src: memoryview) -> None:
         assert isinstance(dst, (VulkanBuffer, PooledBuffer))
@@ -221,7 +221,7 @@ class VulkanBackend(Backend, Records, MappedMemory, ExportsMemory, Leaves):
         with self._lock:
             if not self._release.alive:
                 return
-            self._shared.close()
+            self._memory.close()
             atexit.unregister(self._leave)
             try:
                 for queue in self._queues:
@@ -241,9 +241,9 @@ class VulkanBackend(Backend, Records, MappedMemory, ExportsMemory, Leaves):
     def _add_slab(self, nbytes: int) -> bool:
         with self._lock:
             self.require_open()
-            return add_slab(self._device, self._shared, nbytes)
+            return self._memory.add_slab(nbytes)
 
-    def _grow(self, buffer: VulkanBuffer, nbytes: int) -> None:
+    def _grow(self, size: int, buffer: VulkanBuffer) -> None:
         with self._lock:
             self.require_open()
-            grow(self._device, self._heap, self.queue, buffer, nbytes)
+            self._memory.grow(size, buffer)

@@ -34,7 +34,7 @@ class Copies:
 
     def upload(self, dst: Buffer, at: int, address: int, nbytes: int) -> None:
         """Copy much host memory to a place in a buffer's block."""
-        block, queue = dst.chunk.block, self._queue
+        block, queue = dst.chunk.memory, self._queue
         if block.host:
             queue.timeline.wait(queue.locked_submit())
             self._move(block.host + at, address, nbytes)
@@ -50,7 +50,7 @@ class Copies:
 
     def download(self, src: Buffer, at: int, address: int, nbytes: int) -> None:
         """Copy from a place in a buffer's block to host memory."""
-        block, queue = src.chunk.block, self._queue
+        block, queue = src.chunk.memory, self._queue
         if block.host:
             queue.timeline.wait(queue.locked_submit())
             self._move(address, block.host + at, nbytes)
@@ -80,7 +80,7 @@ class Copies:
             queue.locked_write(dst, at, zeros, head)
         if words:
             queue.locked_order(dst.address, True)
-            queue.locked_fill(dst.chunk.block, at + head, words)
+            queue.locked_fill(dst.chunk.memory, at + head, words)
         if tail:
             queue.locked_write(dst, at + nbytes - tail, zeros, tail)
 

@@ -134,7 +134,7 @@ class VulkanQueue(Submissions):
             # A barrier for one buffer forgets what was known of the other.
             self._touched.setdefault(src.address, False)
             to, from_ = dst.chunk, src.chunk
-            self.locked_copy(from_.block, from_.offset + src_offset, to.block, to.offset + dst_offset, nbytes)
+            self.locked_copy(from_.memory, from_.offset + src_offset, to.memory, to.offset + dst_offset, nbytes)
 
     def mark(self, timed: bool = False) -> Mark:
         with self._lock:

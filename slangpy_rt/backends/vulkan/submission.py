@@ -185,7 +185,7 @@ class Submissions(Queue):
         # Behind the reservation, which may begin a command buffer: what was known of buffers is then forgotten.
         self.locked_order(dst.address, True)
         ctypes.memmove(self.ring.host + start, address, nbytes)
-        self.locked_copy(self.ring, start, dst.chunk.block, at, nbytes)
+        self.locked_copy(self.ring, start, dst.chunk.memory, at, nbytes)
 
     def locked_copy(self, src: Block, src_offset: int, dst: Block, dst_offset: int, nbytes: int) -> None:
         """Record a copy."""
