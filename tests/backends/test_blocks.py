@@ -37,6 +37,7 @@ class Held(Buffer):
     """A buffer that knows its block's size."""
 
     __slots__ = ("size",)
+    size: int
 
 
 @pytest.fixture

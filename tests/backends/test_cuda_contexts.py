@@ -159,8 +159,9 @@ class Driver:
 
     def _allocate(self, out: Any, nbytes: int) -> int:
         self._check("an allocation")
-        block = FFI.new("char[]", nbytes)
-        address = out[0] = int(FFI.cast("uintptr_t", block))
+        # CUDA's allocations begin at multiples of 256 bytes.
+        block = FFI.new("char[]", nbytes + 255)
+        address = out[0] = int(FFI.cast("uintptr_t", block)) + 255 & -256
         self.memory[address], self.owner[address] = block, self.current
         return 0
 

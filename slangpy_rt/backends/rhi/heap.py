@@ -6,7 +6,7 @@ from collections import deque
 from typing import Any
 
 from slangpy_rt.backends.base import Buffer
-from slangpy_rt.backends.blocks import SizeClasses
+from slangpy_rt.backends.blocks import ALIGN, SizeClasses
 from slangpy_rt.backends.rhi.device import DESCRIPTORS, Opened
 from slangpy_rt.backends.rhi.memory import OFFSET_MASK, Stage, pack_address
 from slangpy_rt.backends.rhi.queue import Submissions
@@ -107,7 +107,8 @@ class Heap:
                 f"device {self._name}: {size:,} bytes are more than an array may have here, which is less than "
                 "4 GiB. Use smaller ones."
             )
-        buffer = self.make(size, "device_local")
+        # A descriptor's address is a multiple of ALIGN, and a driver's need not be.
+        buffer = self.make(size if self._handles else size + ALIGN, "device_local")
         address = pack_address(self._descriptor(buffer)) if self._handles else buffer.device_address
         if not address:
             raise DeviceError(f"device {self._name}: memory came at address 0, which stands for no array.")
