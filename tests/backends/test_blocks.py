@@ -86,11 +86,25 @@ def test_a_freed_block_is_handed_out_again(driver: Driver, blocks: SizeClasses) 
     for size in (512, 20 << 20):
         held = get(blocks, size)
         address = held.chunk.address
-        assert take(blocks, size) is None
         del held
         again = take(blocks, size)
         assert again is not None and again.chunk.address == address
     assert len(driver.made) == 2
+
+
+def test_small_blocks_are_cut_ahead(blocks: SizeClasses) -> None:
+    first = get(blocks, 512)
+    others = [x for _ in range(15) if (x := take(blocks, 512))]
+    assert take(blocks, 512) is None
+    assert len({x.chunk.address for x in [first, *others]}) == 16
+    # None beyond the slab's end, and of large ones none.
+    room = SLAB - 16 * 512
+    many = [get(blocks, 65536) for _ in range(room // 65536)]
+    assert take(blocks, 65536) is None and many
+    last = get(blocks, 32768)
+    while (x := take(blocks, 32768)) is not None:
+        assert x.chunk.memory == last.chunk.memory
+        many.append(x)
 
 
 def test_an_idle_slab_is_cut_anew(driver: Driver, blocks: SizeClasses) -> None:
