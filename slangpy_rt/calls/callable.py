@@ -54,9 +54,6 @@ class SlangCallable(ABC):
         # Prepared calls by the signatures of their arguments, and of their arguments and _result.
         self._calls = PreparedCalls()
         self._calls_into = PreparedCalls()
-        # Guarded runners of the last calls that had one, without and with _result.
-        self._guarded: Callable[[tuple[Any, ...]], Any] | None = None
-        self._guarded_into: Callable[[tuple[Any, ...]], Any] | None = None
         # The derivatives, once they were asked for.
         self._bwds: Any = None
         self._fwds: Any = None
@@ -66,6 +63,8 @@ class SlangCallable(ABC):
         self._values: tuple[Any, ...] = ()
         # Where its calls run; None is the device's own queue.
         self._stream: Stream | None = None
+        # Whether a call is more than its arguments: it has values for uniforms, a stream, or is a derivative's.
+        self._general = bool(options.derivative)
         # The function that this one was made of, with values or a stream: that one follows the module's text.
         self._base: Any = None
         self._follower = _Follower(ref(self))
@@ -284,7 +283,6 @@ class SlangCallable(ABC):
         """Drop the prepared calls: the next call looks whether the device is still open."""
         self._calls.clear()
         self._calls_into.clear()
-        self._guarded = self._guarded_into = None
 
     def _source_changed(self) -> None:
         """Follow the module's new text."""
@@ -310,15 +308,11 @@ class SlangCallable(ABC):
     def _variant_of(self: C, options: Options) -> C:
         """Make a function or kernel of the same name with other options."""
 
-    @abstractmethod
-    def _blank(self: C) -> C:
-        """Make an object without attributes, which ``_with`` fills."""
-
     def _with(self: C, values: tuple[Any, ...], stream: Stream | None = None) -> C:
         """Return the same function, sharing its prepared calls, with values for uniforms and a stream of its own."""
-        out = self._blank()
+        out: C = object.__new__(type(self))
         out.__dict__.update(self.__dict__)
-        out._values, out._stream, out._base = values, stream, self._base or self
+        out._values, out._stream, out._general, out._base = values, stream, True, self._base or self
         # These have the values and the stream of this one.
         out._bwds = out._fwds = None
         return out

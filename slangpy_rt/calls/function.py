@@ -66,12 +66,13 @@ class Function(SlangCallable):
         """
         if self._watched is not None and monotonic() >= self._watched.due:
             self._watched.check()
-        if named:
+        if named or self._general:
             return self._call_named(args, _result, named)
         if _result is None:
-            values, calls, guarded = args, self._calls, self._guarded
+            values, calls = args, self._calls
         else:
-            values, calls, guarded = (*args, _result), self._calls_into, self._guarded_into
+            values, calls = (*args, _result), self._calls_into
+        guarded = calls.guarded
         if guarded is not None:
             out = guarded(values)
             if out is not MISS:
@@ -84,7 +85,7 @@ class Function(SlangCallable):
         if call is None:
             return self._ran(*self._unknown(values, len(args), (), _result is not None))
         if call.guards:
-            self._expect(key, call, values, _result is not None)
+            calls.guard(key, values)
         return call.run(values)
 
     call = __call__
@@ -243,21 +244,7 @@ class Function(SlangCallable):
         return rest.pop("out"), rest
 
     def _variant_of(self, options: Options) -> Function:
-        kind = _GeneralFunction if options.derivative else Function
-        return kind(self._scope, self.name, self.overloads, options)
-
-    def _blank(self) -> Function:
-        return object.__new__(_GeneralFunction)
-
-    def _expect(self, key: Any, call: Any, values: tuple[Any, ...], into: bool) -> None:
-        """Remember a guarded runner for further calls like this one."""
-        if into:
-            self._guarded_into = call.guarded(values, self._guarded_into)
-        else:
-            self._guarded = call.guarded(values, self._guarded)
-        # Another thread may have forgotten all calls in between.
-        if (self._calls_into if into else self._calls).get(key) is not call:
-            self._guarded = self._guarded_into = None
+        return Function(self._scope, self.name, self.overloads, options)
 
     def _prepare_anew(
         self, args: tuple[Any, ...], names: tuple[str, ...], result: Any, values: tuple[Any, ...]
@@ -280,13 +267,3 @@ class Function(SlangCallable):
             call: PreparedCall = asking.call_for_autograd(self._base or self, args, names)
             return call
         return prepare_call(scope, self.name, self.overloads, args, names, result, options, values)
-
-
-class _GeneralFunction(Function):
-    """A function whose calls are more than its arguments: with values for uniforms, a stream, or a derivative."""
-
-    def __call__(self, *args: Any, _result: Any = None, **named: Any) -> Any:
-        """As ``Function``'s."""
-        return self._call_named(args, _result, named)
-
-    call = __call__

@@ -19,7 +19,22 @@ _MAX_CALLS = 4096
 
 
 class PreparedCalls(dict[Any, "PreparedCall"]):
-    """Prepared calls by the signatures of their arguments."""
+    """Prepared calls by the signatures of their arguments.
+
+    Attributes
+    ----------
+    guarded : callable or None
+        Runs the call that was last given to ``guard`` on values like its own, after one check of them all; returns
+        MISS if they are not alike.
+    """
+
+    __slots__ = ("guarded",)
+
+    guarded: Callable[[tuple[Any, ...]], Any] | None
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.guarded = None
 
     def made(self, scope: Scope, key: Any, make: Callable[[], PreparedCall]) -> PreparedCall:
         """Prepare a call of the module as it is now, and remember it."""
@@ -39,3 +54,17 @@ class PreparedCalls(dict[Any, "PreparedCall"]):
             if scope.age is age:
                 return call
             self.pop(key, None)
+
+    def guard(self, key: Any, values: tuple[Any, ...]) -> None:
+        """Let ``guarded`` run the call of a signature, on values like these."""
+        call: Any = self.get(key)
+        if call is not None:
+            self.guarded = call.guarded(values, self.guarded)
+        # Another thread may have forgotten all calls in between.
+        if self.get(key) is not call:
+            self.guarded = None
+
+    def clear(self) -> None:
+        """Forget all calls."""
+        super().clear()
+        self.guarded = None

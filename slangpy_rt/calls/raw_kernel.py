@@ -165,9 +165,6 @@ class Kernel(SlangCallable):
         variant.entry = self.entry
         return variant
 
-    def _blank(self) -> Kernel:
-        return object.__new__(Kernel)
-
     def _prepare_anew(
         self, threads: tuple[int, ...], values: tuple[Any, ...], count: int, names: tuple[str, ...]
     ) -> PreparedCall:
