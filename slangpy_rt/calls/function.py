@@ -85,7 +85,7 @@ class Function(SlangCallable):
         if call is None:
             return self._ran(*self._unknown(values, len(args), (), _result is not None))
         if call.guards:
-            calls.guard(key, values)
+            calls.guard(key, call, values)
         return call.run(values)
 
     call = __call__

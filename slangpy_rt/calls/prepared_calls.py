@@ -55,11 +55,9 @@ class PreparedCalls(dict[Any, "PreparedCall"]):
                 return call
             self.pop(key, None)
 
-    def guard(self, key: Any, values: tuple[Any, ...]) -> None:
+    def guard(self, key: Any, call: Any, values: tuple[Any, ...]) -> None:
         """Let ``guarded`` run the call of a signature, on values like these."""
-        call: Any = self.get(key)
-        if call is not None:
-            self.guarded = call.guarded(values, self.guarded)
+        self.guarded = call.guarded(values, self.guarded)
         # Another thread may have forgotten all calls in between.
         if self.get(key) is not call:
             self.guarded = None
