@@ -22,6 +22,7 @@ INLINE = 512 << 10  # copied by the calling thread: 50 us, about what waking ano
 THREADS = min(16, os.cpu_count() or 1)
 _AHEAD = SLOTS // 2  # uploads: half of the ring fills while the other half drains
 _NO_TIMING = 2  # CU_EVENT_DISABLE_TIMING
+_Copy = Callable[[int, int, list[tuple[int, int]], int, list[Future[None]]], None]
 
 
 class Staging:
@@ -40,16 +41,11 @@ class Staging:
 
     def upload(self, device: int, host: int, nbytes: int) -> None:
         """Queue a copy to the device; the host memory may change once this returns."""
-        if nbytes > INLINE:
-            try:
-                # Threads read the caller's memory meanwhile.
-                apart(self._upload_chunks, device, host, nbytes)
-                return
-            except _NoThreadError:
-                pass
+        # Threads read the caller's memory meanwhile.
+        if nbytes > INLINE and self._by_threads(self._upload_pieces, device, host, nbytes):
+            return
         with self._lock:
-            for start in range(0, nbytes, CHUNK):
-                size = min(CHUNK, nbytes - start)
+            for start, size in _pieces(nbytes):
                 at = self._room(size)
                 memmove(at, host + start, size)
                 status = self._cu.cuMemcpyHtoDAsync_v2(device + start, at, size, self._stream)
@@ -57,15 +53,10 @@ class Staging:
 
     def download(self, host: int, device: int, nbytes: int) -> None:
         """Copy from the device after all queued work."""
-        if nbytes > INLINE:
-            try:
-                apart(self._download_chunks, host, device, nbytes)
-                return
-            except _NoThreadError:
-                pass
+        if nbytes > INLINE and self._by_threads(self._download_pieces, device, host, nbytes):
+            return
         with self._lock:
-            for start in range(0, nbytes, CHUNK):
-                size = min(CHUNK, nbytes - start)
+            for start, size in _pieces(nbytes):
                 at = self._room(size)
                 status = self._cu.cuMemcpyDtoHAsync_v2(at, device + start, size, self._stream)
                 check(status, "a copy from the device")
@@ -83,58 +74,65 @@ class Staging:
                 self._cu.cuMemFreeHost(at)
             self._slots.clear()
 
-    def _upload_chunks(self, device: int, host: int, nbytes: int) -> None:
+    def _by_threads(self, copy: _Copy, device: int, host: int, nbytes: int) -> bool:
+        """Copy through slots that threads fill or empty; False if Python starts no thread, and all is left to do."""
+        try:
+            apart(self._copy_pieces, copy, device, host, _pieces(nbytes))
+        except _NoThreadError:
+            return False
+        return True
+
+    def _copy_pieces(self, copy: _Copy, device: int, host: int, pieces: list[tuple[int, int]]) -> None:
         with self._lock:
             self._enter()
             first = self._open_turn()
             jobs: list[Future[None]] = []
-            starts = range(0, nbytes, CHUNK)
-            self._place = first + len(starts), 0
-
-            def fill(slot: tuple[int, int], start: int) -> None:
-                check(self._cu.cuEventSynchronize(slot[1]), "waiting for an earlier copy")
-                memmove(slot[0], host + start, min(CHUNK, nbytes - start))
-
+            self._place = first + len(pieces), 0
             try:
-                for i in range(len(starts) + _AHEAD):
-                    if i >= _AHEAD:
-                        start, (at, event) = starts[i - _AHEAD], self._slot(first + i - _AHEAD)
-                        jobs[i - _AHEAD].result()
-                        size = min(CHUNK, nbytes - start)
-                        status = self._cu.cuMemcpyHtoDAsync_v2(device + start, at, size, self._stream)
-                        check(status or self._cu.cuEventRecord(event, self._stream), "a copy to the device")
-                    if i < len(starts):
-                        jobs.append(self._begin(fill, self._slot(first + i), starts[i]))
+                copy(device, host, pieces, first, jobs)
             finally:
-                # After an error no thread may go on reading memory that the caller can free.
-                _settle(jobs)
+                # After an error no thread may go on with memory that the caller can free.
+                for job in jobs:
+                    if not job.cancel():
+                        job.exception()
 
-    def _download_chunks(self, host: int, device: int, nbytes: int) -> None:
-        with self._lock:
-            self._enter()
-            first = self._open_turn()
-            jobs: list[Future[None]] = []
-            starts = range(0, nbytes, CHUNK)
-            self._place = first + len(starts), 0
+    def _upload_pieces(
+        self, device: int, host: int, pieces: list[tuple[int, int]], first: int, jobs: list[Future[None]]
+    ) -> None:
+        """Copy to the device by slots from turn ``first`` on; ``jobs`` gets what threads were given to do."""
 
-            def drain(slot: tuple[int, int], start: int) -> None:
-                check(self._cu.cuEventSynchronize(slot[1]), "a copy from the device")
-                memmove(host + start, slot[0], min(CHUNK, nbytes - start))
+        def fill(slot: tuple[int, int], start: int, size: int) -> None:
+            check(self._cu.cuEventSynchronize(slot[1]), "waiting for an earlier copy")
+            memmove(slot[0], host + start, size)
 
-            try:
-                for i, start in enumerate(starts):
-                    if i >= SLOTS:
-                        jobs[i - SLOTS].result()
-                    at, event = slot = self._slot(first + i)
-                    size = min(CHUNK, nbytes - start)
-                    # No wait for an upload that still reads the slot: it is ahead on the same stream.
-                    status = self._cu.cuMemcpyDtoHAsync_v2(at, device + start, size, self._stream)
-                    check(status or self._cu.cuEventRecord(event, self._stream), "a copy from the device")
-                    jobs.append(self._begin(drain, slot, start))
-                for job in jobs[-SLOTS:]:
-                    job.result()
-            finally:
-                _settle(jobs)
+        for i in range(len(pieces) + _AHEAD):
+            if i >= _AHEAD:
+                (start, size), (at, event) = pieces[i - _AHEAD], self._slot(first + i - _AHEAD)
+                jobs[i - _AHEAD].result()
+                status = self._cu.cuMemcpyHtoDAsync_v2(device + start, at, size, self._stream)
+                check(status or self._cu.cuEventRecord(event, self._stream), "a copy to the device")
+            if i < len(pieces):
+                jobs.append(self._begin(fill, self._slot(first + i), *pieces[i]))
+
+    def _download_pieces(
+        self, device: int, host: int, pieces: list[tuple[int, int]], first: int, jobs: list[Future[None]]
+    ) -> None:
+        """Copy from the device by slots from turn ``first`` on; ``jobs`` gets what threads were given to do."""
+
+        def drain(slot: tuple[int, int], start: int, size: int) -> None:
+            check(self._cu.cuEventSynchronize(slot[1]), "a copy from the device")
+            memmove(host + start, slot[0], size)
+
+        for i, (start, size) in enumerate(pieces):
+            if i >= SLOTS:
+                jobs[i - SLOTS].result()
+            at, event = slot = self._slot(first + i)
+            # No wait for an upload that still reads the slot: it is ahead on the same stream.
+            status = self._cu.cuMemcpyDtoHAsync_v2(at, device + start, size, self._stream)
+            check(status or self._cu.cuEventRecord(event, self._stream), "a copy from the device")
+            jobs.append(self._begin(drain, slot, start, size))
+        for job in jobs[-SLOTS:]:
+            job.result()
 
     def _room(self, nbytes: int) -> int:
         """Count the page-locked bytes that nothing queued uses."""
@@ -173,14 +171,16 @@ class Staging:
             at = query(self._cu.cuMemHostAlloc, "uintptr_t *", CHUNK, 0, what="page-locking host memory")
             self._slots.append((at, event))
 
-    def _begin(self, job: Callable[[tuple[int, int], int], None], slot: tuple[int, int], start: int) -> Future[None]:
+    def _begin(
+        self, job: Callable[[tuple[int, int], int, int], None], slot: tuple[int, int], start: int, size: int
+    ) -> Future[None]:
         """Let another thread run a job on a slot."""
         if self._pool is None:
             self._pool = ThreadPoolExecutor(
                 THREADS, "slangpy_rt-copy", initializer=self._cu.cuCtxSetCurrent, initargs=(self._context,)
             )
         try:
-            return self._pool.submit(job, slot, start)
+            return self._pool.submit(job, slot, start, size)
         except RuntimeError as error:
             raise _NoThreadError from error
 
@@ -189,8 +189,6 @@ class _NoThreadError(Exception):
     """Python starts no thread: the process has its fill of them, or ends, as other threads see it by this alone."""
 
 
-def _settle(jobs: list[Future[None]]) -> None:
-    """Wait until no job runs, whatever became of it."""
-    for job in jobs:
-        if not job.cancel():
-            job.exception()
+def _pieces(nbytes: int) -> list[tuple[int, int]]:
+    """Return start and size of the pieces of a copy, each as large as a slot but for the last."""
+    return [(start, min(CHUNK, nbytes - start)) for start in range(0, nbytes, CHUNK)]
