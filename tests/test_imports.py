@@ -180,7 +180,7 @@ print(*sorted({sys.modules[name].__name__ for name in new}))
     # What a first call, a device and a module load; the modules below these are not all listed.
     cold = (
         *("arguments.bind", "arguments.bind_array", "arguments.bound", "arguments.conflicts", "arguments.exact"),
-        *("arguments.feeds", "arguments.gradients", "arguments.resolve", "arguments.struct_values"),
+        *("arguments.host_feeds", "arguments.gradients", "arguments.resolve", "arguments.struct_values"),
         *("calls.array_call", "calls.build", "calls.first_call", "calls.kernel_spec", "calls.prepared"),
         *("core.disk_cache", "runtime.kernel_store", "slang.reflect", "slang.session", "slang.source"),
     )

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from slangpy_rt.core.errors import BindError
 
 if TYPE_CHECKING:
-    from slangpy_rt.arguments.feeds import Feed
+    from slangpy_rt.arguments.feed import Feed
 
 
 class Adapter(ABC):

@@ -31,19 +31,11 @@ from slangpy_rt.arguments.bind_array import (
 )  # fmt: skip
 from slangpy_rt.arguments.bound import CONVERTED, SPLAT, Bound, number_fit, result_kind
 from slangpy_rt.arguments.computed import Generator
-from slangpy_rt.arguments.feeds import (
-    ArrayFeed,
-    ConvertedFeed,
-    EnumFeed,
-    Feed,
-    GeneratorFeed,
-    HostViewFeed,
-    PartsFeed,
-    RefFeed,
-    SplatFeed,
-    ValueFeed,
-)  # fmt: skip
+from slangpy_rt.arguments.device_feeds import ArrayFeed
+from slangpy_rt.arguments.feed import Feed
+from slangpy_rt.arguments.host_feeds import HostViewFeed, RefFeed
 from slangpy_rt.arguments.mapping import NO_MAP, Map
+from slangpy_rt.arguments.nested_feeds import ConvertedFeed, PartsFeed
 from slangpy_rt.arguments.scope import Scope
 from slangpy_rt.arguments.struct_values import (
     PAIR,
@@ -54,6 +46,7 @@ from slangpy_rt.arguments.struct_values import (
     rows_of,
     structs_array,
 )  # fmt: skip
+from slangpy_rt.arguments.value_feeds import EnumFeed, GeneratorFeed, SplatFeed, ValueFeed  # fmt: skip
 from slangpy_rt.arrays.ndbuffer import NDBuffer
 from slangpy_rt.arrays.value_ref import ValueRef
 from slangpy_rt.core.conversion import (

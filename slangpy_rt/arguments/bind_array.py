@@ -13,8 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 from slangpy_rt.arguments.bound import EXACT, PROMOTED, Bound, fit_of
-from slangpy_rt.arguments.feeds import ArrayFeed, Feed, HostCopyFeed, HostViewFeed, ValueFeed
+from slangpy_rt.arguments.device_feeds import ArrayFeed
+from slangpy_rt.arguments.feed import Feed
+from slangpy_rt.arguments.host_feeds import HostCopyFeed, HostViewFeed
 from slangpy_rt.arguments.scope import Scope
+from slangpy_rt.arguments.value_feeds import ValueFeed
 from slangpy_rt.arrays.layout import Layout, same_walk
 from slangpy_rt.arrays.ndbuffer import NDBuffer
 from slangpy_rt.arrays.tensor import Tensor

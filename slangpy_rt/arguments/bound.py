@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from slangpy_rt.arguments.computed import Generator
-from slangpy_rt.arguments.feeds import ConvertedFeed, Feed, GradientFeed, PartsFeed
+from slangpy_rt.arguments.feed import Feed
+from slangpy_rt.arguments.nested_feeds import ConvertedFeed, GradientFeed, PartsFeed
 from slangpy_rt.core.shapes import Shape
 from slangpy_rt.core.types import SlangType
 

@@ -11,7 +11,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from slangpy_rt.arguments.bound import Bound
-from slangpy_rt.arguments.feeds import ConvertedFeed, Feed, FieldFeed, Region
+from slangpy_rt.arguments.device_feeds import FieldFeed
+from slangpy_rt.arguments.feed import Feed, Region
+from slangpy_rt.arguments.nested_feeds import ConvertedFeed
 from slangpy_rt.arrays.layout import layout_of
 from slangpy_rt.arrays.ndbuffer import NDBuffer
 from slangpy_rt.backends.base import Buffer, Dispatch

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from slangpy_rt.arguments.accumulation import EXACT_WORDS, adding, spacing
 from slangpy_rt.arguments.bound import Bound
-from slangpy_rt.arguments.feeds import Feed
+from slangpy_rt.arguments.feed import Feed
 from slangpy_rt.arrays.layout import layout_of
 from slangpy_rt.arrays.ndbuffer import NDBuffer
 from slangpy_rt.backends.base import Buffer

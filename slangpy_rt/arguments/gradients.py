@@ -19,9 +19,12 @@ from slangpy_rt.arguments.accumulation import adding
 from slangpy_rt.arguments.bind import bind
 from slangpy_rt.arguments.bind_array import as_tensor, bind_array, container, stored_as
 from slangpy_rt.arguments.bound import Bound
-from slangpy_rt.arguments.feeds import ConvertedFeed, FieldFeed, NoFeed, PartsFeed, RefFeed, ValueFeed
+from slangpy_rt.arguments.device_feeds import FieldFeed
+from slangpy_rt.arguments.host_feeds import RefFeed
 from slangpy_rt.arguments.mapping import Map
+from slangpy_rt.arguments.nested_feeds import ConvertedFeed, PartsFeed
 from slangpy_rt.arguments.scope import Scope
+from slangpy_rt.arguments.value_feeds import NoFeed, ValueFeed
 from slangpy_rt.arrays.differentiable import DiffPair
 from slangpy_rt.arrays.ndbuffer import NDBuffer
 from slangpy_rt.core.conversion import as_element

@@ -20,7 +20,7 @@ from slangpy_rt.arguments.bind import bind, bind_result
 from slangpy_rt.arguments.bound import Bound, result_kind
 from slangpy_rt.arguments.conflicts import conflicts_of, walk_of, writes_to
 from slangpy_rt.arguments.exact import exactly
-from slangpy_rt.arguments.feeds import Feed
+from slangpy_rt.arguments.feed import Feed
 from slangpy_rt.arguments.gradients import assigned, bind_seed, differentiates, tangent_of
 from slangpy_rt.arguments.options import NO_OPTIONS, Options
 from slangpy_rt.arguments.scope import Scope

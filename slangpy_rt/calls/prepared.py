@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from slangpy_rt.arguments.bound import Bound
 from slangpy_rt.arguments.conflicts import Conflicts, clash_of, clashing
-from slangpy_rt.arguments.feeds import Feed
+from slangpy_rt.arguments.feed import Feed
 from slangpy_rt.backends.base import Buffer, Dispatch, Kernel, SharedBuffer
 from slangpy_rt.calls.result import Result
 from slangpy_rt.core.errors import BindError

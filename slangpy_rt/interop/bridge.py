@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from slangpy_rt.arguments.feeds import Feed, Region
+from slangpy_rt.arguments.feed import Feed, Region
 from slangpy_rt.arrays.exported import capsule
 from slangpy_rt.arrays.layout import layout_of
 from slangpy_rt.arrays.tensor import Tensor

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from slangpy_rt.arguments.adapter import Adapter
-from slangpy_rt.arguments.feeds import Feed
+from slangpy_rt.arguments.feed import Feed
 from slangpy_rt.arrays.dlpack import LEGACY
 from slangpy_rt.arrays.imported import (
     HOST,

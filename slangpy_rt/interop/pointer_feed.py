@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from slangpy_rt.arguments.feeds import Feed
+from slangpy_rt.arguments.feed import Feed
 from slangpy_rt.backends.base import Buffer
 from slangpy_rt.interop.pointer_call import PointerCall
 

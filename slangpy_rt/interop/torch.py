@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from slangpy_rt.arguments.adapter import Adapter
-from slangpy_rt.arguments.feeds import Feed
+from slangpy_rt.arguments.feed import Feed
 from slangpy_rt.backends.extras import ExportsMemory
 from slangpy_rt.interop.pointer_feed import PointerFeed
 from slangpy_rt.interop.torch_memory import (
