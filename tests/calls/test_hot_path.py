@@ -17,7 +17,8 @@ from slangpy_rt.backends.null import NullBackend
 # What may take part in a repeated call: no reflection, no code generator, no shapes.
 FILES = {
     *("callable.py", "function.py", "prepared.py", "array_call.py", "found_array_call.py", "command_list.py"),
-    *("signature.py", "host_feeds.py", "nested_feeds.py", "value_feeds.py", "gradients.py", "tensor.py", "ndbuffer.py", "addresses.py"),
+    *("device_feeds.py", "host_feeds.py", "nested_feeds.py", "value_feeds.py"),
+    *("signature.py", "gradients.py", "tensor.py", "ndbuffer.py", "addresses.py"),
     *("null.py", "base.py", "device.py", "<string>"),
 }
 
