@@ -130,14 +130,21 @@ def current_stream(index: int) -> Callable[[Any], int]:
 
 
 def alike(values: tuple[torch.Tensor, ...]) -> Callable[..., bool] | None:
-    """Return a function that tells whether tensors are like these, and need no gradients.
+    """Do as ``same_as``, for tensors that need no gradients; None where one does.
 
-    It compares types, shapes, strides and places, and does not look at addresses. None where that is not enough, and
-    where this version of torch has none: it is what compiled models look at before each call
-    (``torch._C._dynamo.guards``).
+    What is compared says nothing of ``no_grad``.
     """
-    # What it looks at says nothing of ``no_grad``, and one tensor in two places is never like itself.
-    if any(v.requires_grad for v in values) or len(set(map(id, values))) < len(values):
+    return None if any(v.requires_grad for v in values) else same_as(values)
+
+
+def same_as(values: tuple[torch.Tensor, ...]) -> Callable[..., bool] | None:
+    """Return a function that tells whether tensors are like these.
+
+    It compares types, shapes, strides, places and whether gradients are required, and does not look at addresses.
+    None where one tensor is there twice, which is never like itself, and where this version of torch has no such
+    function: it is what compiled models look at before each call (``torch._C._dynamo.guards``).
+    """
+    if len(set(map(id, values))) < len(values):
         return None
     # Three tensors: 0.2 us, 1.6 for their signatures.
     try:

@@ -8,9 +8,9 @@ from typing import Any
 from slangpy_rt.calls.command_list import Call, CommandList
 from slangpy_rt.core.errors import BindError
 from slangpy_rt.core.wording import in_words
+from slangpy_rt.slangtorch.binder import Bound, unchanged
 from slangpy_rt.slangtorch.errors import LaunchError, TensorError
 from slangpy_rt.slangtorch.kernel_code import MAX_GRID, KernelCode, Triple
-from slangpy_rt.slangtorch.parameter import BoundTensor
 
 
 class BoundKernel:
@@ -20,17 +20,12 @@ class BoundKernel:
     ----------
     code : KernelCode
         The kernel.
-    values : list
-        Those of its argument block.
-    tensors : list of BoundTensor
-        Whose addresses belong there.
+    bound : Bound
+        Its arguments, as ``Binder`` returns them.
     """
 
-    def __init__(self, code: KernelCode, values: list[Any], tensors: list[BoundTensor]) -> None:
-        # Of one that is refused here nobody is told that it was never launched.
-        self._launched = True
-        self._code, self._values, self._tensors = code, values, tensors
-        self._place = code.program.devices.place(code.name, tensors)
+    def __init__(self, code: KernelCode, bound: Bound) -> None:
+        self._code, self._bound = code, bound
         self._launched = False
 
     def launchRaw(self, blockSize: Triple, gridSize: Triple) -> None:
@@ -50,7 +45,8 @@ class BoundKernel:
         """
         block, grid = self._sizes(blockSize, gridSize)
         if 0 not in grid:
-            self._code.launch(self._place, block, grid, self._values, self._tensors)
+            place, values, (tensors, places, _), _ = self._bound
+            self._code.launch(place, block, grid, values, tensors, places)
 
     def launchTotal(self, blockSize: Triple, totalSize: Triple) -> None:
         """Run at least ``totalSize`` threads in groups of ``blockSize``, each a tuple of three ints.
@@ -86,15 +82,16 @@ class BoundKernel:
             As ``launchRaw``.
         """
         block, grid = self._sizes(blockSize, gridSize)
-        device = self._place.device
+        place, values, (tensors, places, _), _ = self._bound
+        device = place.device
         if not isinstance(commands, CommandList) or commands.device is not device:
             raise BindError(
                 f"{self._code}.append_to: {in_words(commands)}; a command list of {device!r} was expected: load the "
                 "module with device=, and call command_list() of the same device."
             )
-        if not self._place.straight:
+        if not place.straight:
             raise TensorError(f"{self._code}.append_to: {device!r} does not work in its tensors' memory.")
-        dispatch = self._code.dispatch(device, block, grid, self._values, self._tensors) if 0 not in grid else None
+        dispatch = self._code.dispatch(device, block, grid, values, tensors, places) if 0 not in grid else None
         recorded = CommandList(device)
         recorded.calls.append(Call(str(self._code), dispatch, None, self, None, None))
         commands.append(recorded)
@@ -115,10 +112,9 @@ class BoundKernel:
             checked_sizes(self._code.name, "blockSize", block, 1),
             checked_sizes(self._code.name, "gridSize", grid, 0),
         )
-        for _, tensor, layout in self._tensors:
-            # The argument block has the sizes that it had when the kernel was called.
-            if (tensor.dtype, tensor.shape, tensor.stride()) != layout:
-                raise LaunchError(f"{self._code}: a tensor was resized since the kernel was called; call it again.")
+        # The argument block has the sizes that they had when the kernel was called.
+        if not unchanged(*self._bound[2:]):
+            raise LaunchError(f"{self._code}: a tensor was resized since the kernel was called; call it again.")
         return block, grid
 
 

@@ -10,7 +10,6 @@ import numpy as np
 
 from slangpy_rt.backends.base import Buffer
 from slangpy_rt.device import Device
-from slangpy_rt.slangtorch.parameter import BoundTensor
 
 _ALIGNMENT = 256
 
@@ -24,15 +23,17 @@ class Copies:
     ----------
     device : Device
         Where the copy is made.
-    tensors : sequence of BoundTensor
+    tensors : sequence of torch.Tensor
         The tensors.
+    places : sequence of int
+        Where in the block the address of each belongs.
     block : list
         The argument block, which gets their addresses in the copy.
     """
 
-    def __init__(self, device: Device, tensors: Sequence[BoundTensor], block: list[Any]) -> None:
+    def __init__(self, device: Device, tensors: Sequence[Any], places: Sequence[int], block: list[Any]) -> None:
         spans: dict[int, tuple[int, int]] = {}
-        for _, tensor, _ in tensors:
+        for tensor in tensors:
             if tensor.numel():
                 low = tensor.data_ptr()
                 reach = sum((n - 1) * step for n, step in zip(tensor.shape, tensor.stride(), strict=True))
@@ -48,10 +49,10 @@ class Copies:
         self._device = device
         self._parts = [(offsets[key], _bytes_at(low, high - low)) for key, (low, high) in spans.items()]
         # The arrays above look at the tensors' memory.
-        self._owners = [tensor for _, tensor, _ in tensors]
+        self._owners = list(tensors)
         for offset, array in self._parts:
             device.upload(self.buffer, self.buffer.address + offset, array)
-        for place, tensor, _ in tensors:
+        for place, tensor in zip(places, tensors, strict=True):
             if tensor.numel():
                 key = tensor.untyped_storage().data_ptr()
                 block[place] = self.buffer.address + offsets[key] + tensor.data_ptr() - spans[key][0]

@@ -17,7 +17,6 @@ from slangpy_rt.device import Device
 from slangpy_rt.interop import create_torch_device
 from slangpy_rt.interop.torch_memory import current_stream, lies_on
 from slangpy_rt.slangtorch.errors import TensorError
-from slangpy_rt.slangtorch.parameter import BoundTensor
 
 
 class Place(NamedTuple):
@@ -52,7 +51,7 @@ class Devices:
         self.given = given
         self._places: dict[torch.device | None, Place] = {}
 
-    def place(self, where: str, tensors: Sequence[BoundTensor]) -> Place:
+    def place(self, where: str, tensors: Sequence[torch.Tensor]) -> Place:
         """Return the device for a call with these tensors; ``where`` is its name.
 
         Raises
@@ -62,25 +61,25 @@ class Devices:
         UnsupportedError
             If there is no device for them.
         """
-        first = tensors[0][1].device if tensors else None
-        for _, tensor, _ in tensors[1:]:
+        first = tensors[0].device if tensors else None
+        for tensor in tensors[1:]:
             if tensor.device != first:
-                listed = " and ".join(sorted({str(tensor.device) for _, tensor, _ in tensors}))
+                listed = " and ".join(sorted({str(tensor.device) for tensor in tensors}))
                 raise TensorError(f"{where}: its tensors are on {listed}; move them to one device with .to(...).")
         found = self._places.get(first)
         # In a forked process the parent's devices are closed.
         if found is None or found.device.closed:
-            found = self._places[first] = self._find(where, tensors[0][1] if tensors else None)
+            found = self._places[first] = self._find(where, tensors[0] if tensors else None)
         return found
 
     def first(self) -> Device:
         """Return the device of work without tensors."""
         return self.given or default_device()
 
-    def home(self, tensors: Sequence[BoundTensor]) -> torch.device:
+    def home(self, tensors: Sequence[torch.Tensor]) -> torch.device:
         """Return where a call with these tensors allocates others."""
         if tensors:
-            there: torch.device = tensors[0][1].device
+            there: torch.device = tensors[0].device
             return there
         if self.given is None:
             return torch.device("cuda") if torch.cuda.is_available() else torch.device("cpu")

@@ -40,13 +40,14 @@ class Fill(NamedTuple):
 
 
 class Launch(NamedTuple):
-    """A kernel is launched; ``addresses`` has the places of its values that are addresses, and tensors' handles."""
+    """A kernel is launched; ``places`` says which of its values are addresses, ``handles`` of which tensors."""
 
     code: KernelCode
     grid: Triple
     block: Triple
     values: tuple[Any, ...]
-    addresses: tuple[tuple[int, int], ...]
+    places: tuple[int, ...]
+    handles: tuple[int, ...]
 
 
 class Sync(NamedTuple):
@@ -130,9 +131,10 @@ def read_log(
                 addresses += [len(values) + place for place in parameter.addresses]
                 values += take("".join(parameter.codes))
             _check_sizes(where, code, block, grid)
-            handles = tuple((place, values[place]) for place in addresses if values[place])
+            places = tuple(place for place in addresses if values[place])
             if 0 not in grid:
-                steps.append(Launch(code, grid, block, tuple(values), handles))
+                handles = tuple(values[place] for place in places)
+                steps.append(Launch(code, grid, block, tuple(values), places, handles))
     return Log(tuple(steps), returned)
 
 
@@ -153,10 +155,10 @@ def replay(log: Log, place: Place | None, home: Callable[[], torch.device], tens
     """
     for step in log.steps:
         if isinstance(step, Launch):
-            code, grid, block, values, addresses = step
-            given = [(at, tensors[handle], ()) for at, handle in addresses]
+            code, grid, block, values, places, handles = step
+            given = [tensors[handle] for handle in handles]
             place = place or code.program.devices.place(code.name, given)
-            code.launch(place, block, grid, list(values), given)
+            code.launch(place, block, grid, list(values), given, places)
         elif isinstance(step, Alloc):
             handle, dtype, shape, alike = step
             like = tensors.get(1)

@@ -8,6 +8,7 @@ from typing import Any
 
 from slangpy_rt.core.types import FunctionSig
 from slangpy_rt.device import Device
+from slangpy_rt.slangtorch.binder import Binder
 from slangpy_rt.slangtorch.bound_kernel import BoundKernel
 from slangpy_rt.slangtorch.kernel_code import KernelCode, Triple
 from slangpy_rt.slangtorch.kernel_function import KernelFunction, Like
@@ -39,8 +40,9 @@ class TorchKernel:
     def __init__(self, program: Program, sig: FunctionSig, derivative: str = "") -> None:
         self.name = sig.name
         self.code = KernelCode(program, sig, derivative)
-        self._params = dict(self.code.params)
-        self._names = self._params.keys()
+        params = dict(self.code.params)
+        self._names = params.keys()
+        self._binder = Binder(self.code.name, params, program.devices)
 
     @cached_property
     def fwd(self) -> TorchKernel:
@@ -76,9 +78,12 @@ class TorchKernel:
         TensorError
             If a tensor's dtype or memory is not what its parameter needs, or tensors lie on several devices.
         """
-        if args or named.keys() != self._names:
-            raise self._misnamed(args, named)
-        return BoundKernel(self.code, *self.code.packed(self._params, named))
+        bound = None if args else self._binder.find(named)
+        if bound is None:
+            if args or named.keys() != self._names:
+                raise self._misnamed(args, named)
+            bound = self._binder.bind(named)
+        return BoundKernel(self.code, bound)
 
     @property
     def differentiable(self) -> bool:
@@ -126,10 +131,9 @@ class TorchKernel:
 
     def launch(self, given: Mapping[str, Any], block: Triple, grid: Triple) -> None:
         """Launch it once with all arguments, in ``grid`` groups of ``block`` threads."""
-        code = self.code
-        values, tensors = code.packed(self._params, given)
+        place, values, tensors, _ = self._binder.find(given) or self._binder.bind(given)
         if 0 not in grid:
-            code.launch(code.program.devices.place(code.name, tensors), block, grid, values, tensors)
+            self.code.launch(place, block, grid, values, *tensors[:2])
 
     def __repr__(self) -> str:
         declared = str(self.code.sig).replace("_spy_", "")

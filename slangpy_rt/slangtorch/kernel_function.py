@@ -305,7 +305,7 @@ class KernelFunction(TorchCallable):
                 made[name] = torch.zeros_like(model, memory_format=torch.contiguous_format, requires_grad=False)
             else:
                 shape, dtype = self._told(name, like, given)
-                home = home or self.kernel.code.program.devices.home(self.kernel.code.packed(self.inputs, given)[1])
+                home = home or self.kernel.code.home(self.inputs, given)
                 made[name] = torch.zeros(shape, dtype=dtype, device=home)
         return made
 
