@@ -200,22 +200,28 @@ def conflicts_of(
     made : Bound or None
         The result, if each call makes a new one.
     """
-    used: list[tuple[Bound, int, int, bool]] = []
-    written = False
-    entry = buffer = 0
-    for b in every:
-        for leaf in b.places:
-            for p in (leaf, *leaf.gradients):
-                if p.feed.buffers and not p.feed.private and b is not made:
-                    writes = writes_to(p, derivative, p is leaf)
-                    used.append((p, entry, buffer, writes))
-                    written = written or writes
-                entry += entries(p)
-                buffer += p.feed.buffers
-    if not written or len(used) < 2:
+    used = _used_in_place(every, made, derivative)
+    if len(used) < 2 or not any(writes for _, _, _, writes in used):
         return None
     found = Conflicts(device, title, [place for one in used if (place := _place(shape, *one)) is not None], shape)
     return found if found else None
+
+
+def written_in_place(
+    device: DeviceCore, every: Sequence[Bound], made: Bound | None, shape: Shape, derivative: str
+) -> tuple[Place, ...]:
+    """Return the arrays in the host's memory that the kernel writes to, if others are copied back behind it.
+
+    Parameters
+    ----------
+    every, made
+        As of ``conflicts_of``.
+    """
+    brings = any(leaf.feed.brings for b in every if b is not made for leaf in b.leaves)
+    if not brings or "zero_copy" not in device.caps.features:
+        return ()
+    used = [one for one in _used_in_place(every, made, derivative) if one[3]]
+    return tuple([place for one in used if (place := _place(shape, *one)) is not None])
 
 
 def entries(leaf: Bound) -> int:
@@ -245,6 +251,20 @@ def walk_of(leaf: Bound, shape: Shape) -> Walk:
     return Walk(steps, inner, leaf.count * unit)
 
 
+def _used_in_place(every: Sequence[Bound], made: Bound | None, derivative: str) -> list[tuple[Bound, int, int, bool]]:
+    """Return what the kernel uses where it lies: its entry in the block, its buffer, and whether it is written."""
+    used: list[tuple[Bound, int, int, bool]] = []
+    entry = buffer = 0
+    for b in every:
+        for leaf in b.places:
+            for p in (leaf, *leaf.gradients):
+                if p.feed.buffers and not p.feed.private and b is not made:
+                    used.append((p, entry, buffer, writes_to(p, derivative, p is leaf)))
+                entry += entries(p)
+                buffer += p.feed.buffers
+    return used
+
+
 def _place(shape: Shape, leaf: Bound, entry: int, buffer: int, writes: bool) -> Place | None:
     """Return an array that may be in conflict; None if it has no elements, or is a pointer, whose end is unknown."""
     if leaf.mode not in ("array", "tensor") or 0 in (*leaf.shape, *leaf.view[0]):
@@ -271,13 +291,38 @@ def clash_of(regions: Sequence[Region], alone: bool) -> tuple[int, int] | None:
     spans = [r.span for r in regions]
     for k, (low, high) in enumerate(spans):
         for j in range(k):
-            if spans[j][0] < high and low < spans[j][1]:
-                a, b = (
-                    Walk((), tuple(zip(r.shape, r.strides, strict=True)), r.nbytes) for r in (regions[j], regions[k])
-                )
-                if overlap(a, b, (), regions[j].address - regions[k].address):
-                    return j, k
+            if spans[j][0] < high and low < spans[j][1] and _meet(regions[j], regions[k]):
+                return j, k
     return None
+
+
+def clash_in_place(
+    title: str, names: Sequence[str], regions: Sequence[Region], places: Sequence[Place], block: Sequence[int]
+) -> ShapeError | None:
+    """Return the error for memory that the kernel writes to in place and that is written behind it; None without one.
+
+    Parameters
+    ----------
+    names, regions
+        What is written behind the kernel.
+    places : sequence of Place
+        What the kernel writes to, at the addresses in ``block``.
+    """
+    spans = [r.span for r in regions]
+    for place in places:
+        there = Region(block[place.entry], place.shape, place.strides, place.walk.nbytes)
+        first, end = there.span
+        for name, region, (low, high) in zip(names, regions, spans, strict=True):
+            if first < high and low < end and _meet(region, there):
+                brought = Named(name, region.shape, region.strides)
+                return shared(title, brought, place, region.address - there.address)
+    return None
+
+
+def _meet(a: Region, b: Region) -> bool:
+    """Tell whether two regions whose spans overlap share a byte."""
+    one, other = (Walk((), tuple(zip(r.shape, r.strides, strict=True)), r.nbytes) for r in (a, b))
+    return overlap(one, other, (), a.address - b.address)
 
 
 def clashing(title: str, names: Sequence[str], regions: Sequence[Region], clash: tuple[int, int]) -> ShapeError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from enum import Enum
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -126,23 +127,32 @@ def _sign_array(value: npt.NDArray[Any]) -> Any:
 
 
 def _sign_sequence(value: Any) -> Any:
+    # To a struct, a tuple is one value and a list of tuples many.
+    outer = type(value)
     kinds = set(map(type, value))
     if kinds == _FLOATS:
-        return "floats", len(value)
+        return "floats", outer, len(value)
     if not is_plain_sequence(value):
-        return ("parts", *[item.layout if type(item) in ARRAYS else signature(item) for item in value])
+        return ("parts", outer, *[item.layout if type(item) in ARRAYS else signature(item) for item in value])
     try:
         array = np.asarray(value)
     except ValueError:
         return _refused(value)
     if array.dtype not in SLANG_OF:
         return _refused(value)
+    level, levels = list(value), [outer]
+    for _ in range(array.ndim - 1):
+        kinds = set(map(type, level))
+        if len(kinds) > 1:  # a list of some tuples and some lists is like no other
+            return _refused(value)
+        levels += kinds
+        level = list(chain.from_iterable(level))
     if array.dtype.kind not in "iu" or array.size == 0:
-        return ("list", array.dtype, array.shape)
+        return ("list", *levels, array.dtype, array.shape)
     # Whole numbers in a list have no width: what tells calls apart is which integer types hold them all.
     low, high = int(array.min()), int(array.max())
     fits = tuple(low >= np.iinfo(d).min and high <= np.iinfo(d).max for d in SLANG_OF if d.kind in "iu")
-    return ("list", array.dtype, array.shape, fits)
+    return ("list", *levels, array.dtype, array.shape, fits)
 
 
 def _sign_dict(value: dict[Any, Any]) -> Any:
@@ -195,6 +205,9 @@ def _gradient_spans(value: Any) -> list[tuple[int, int]]:
         return []
     stand_in = converter(type(value))
     if isinstance(stand_in, Adapter):
+        return []
+    if stands_in(type(value)):
+        # Asked once a call, behind its first signature, which no call has.
         return []
     if stand_in is not None:
         return _gradient_spans(stand_in(value))

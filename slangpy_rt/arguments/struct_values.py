@@ -166,10 +166,10 @@ def _named_parts(where: str, scope: Scope, type_: SlangType, value: Any) -> Part
 
 
 def _lists_structs(value: Any, depth: int = 0) -> bool:
-    """Return whether nested lists hold structs' values only, by their fields."""
+    """Return whether nested lists hold structs' values only: tuples, or what has fields by name."""
     if depth == MOST_DIMENSIONS or not isinstance(value, list) or not value:
         return False
-    return all(fields_of(v) is not None or _lists_structs(v, depth + 1) for v in value)
+    return all(isinstance(v, tuple) or fields_of(v) is not None or _lists_structs(v, depth + 1) for v in value)
 
 
 def _holds_structs(type_: SlangType) -> bool:

@@ -84,6 +84,9 @@ class Tensor(NDBuffer):
             values = np.arange(*bounds)
         except (ValueError, ZeroDivisionError, OverflowError, MemoryError) as error:
             raise BindError(f"{where}: {in_words(bounds)} make no array ({error}).") from None
+        stored = storage(element)
+        if whole and stored is not None and stored.struct is None:
+            values = cast(f"{where}: {in_words(bounds)}", element.name, values, stored.dtype, listed=True)
         return cls._from_host(device, values, element)
 
     @classmethod
@@ -108,7 +111,8 @@ class Tensor(NDBuffer):
         """
         where = f"{cls.__name__}.from_numpy"
         source = as_array(f"{where}: data", array)
-        if isinstance(array, (list, tuple, bool, int, float, range)) and dtype is None:
+        listed = isinstance(array, (list, tuple, bool, int, float, range))
+        if listed and dtype is None:
             kind = {"f": "float", "i": "int"}.get(source.dtype.kind)
             source = source if kind is None else cast(f"{where}: data", kind, source, NUMPY_OF[kind])
         if dtype is None and source.dtype.newbyteorder("=") not in SLANG_OF:
@@ -126,6 +130,8 @@ class Tensor(NDBuffer):
             raise ShapeError(
                 f"{where}: data of shape {source.shape} does not end in the dimensions {inner} of '{element.name}'."
             )
+        if listed and stored.struct is None and source.dtype.kind in "iu":
+            source = cast(f"{where}: data", element.name, source, stored.dtype, listed=True)
         tensor = cls(device, element, outer)
         tensor.copy_from(source)
         return tensor

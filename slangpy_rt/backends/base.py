@@ -34,7 +34,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from threading import get_ident
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple, NoReturn, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -72,6 +72,10 @@ class Buffer:
         self.backend = backend
         self.address = address
         self.nbytes = nbytes
+
+    def __reduce__(self) -> NoReturn:
+        # A copy would give the memory back a second time.
+        raise TypeError(f"{type(self).__name__}: device memory is not copied or pickled; copy the array in it.")
 
 
 class SharedBuffer(Buffer):

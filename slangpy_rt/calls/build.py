@@ -18,7 +18,7 @@ from slangpy_rt_codegen.layout import BlockField
 from slangpy_rt.arguments.adapters import adapter_of_results
 from slangpy_rt.arguments.bind import bind, bind_result
 from slangpy_rt.arguments.bound import Bound, result_kind
-from slangpy_rt.arguments.conflicts import conflicts_of, walk_of, writes_to
+from slangpy_rt.arguments.conflicts import Place, conflicts_of, walk_of, writes_to, written_in_place
 from slangpy_rt.arguments.exact import exactly
 from slangpy_rt.arguments.feed import Feed
 from slangpy_rt.arguments.gradients import assigned, bind_seed, differentiates, tangent_of
@@ -298,9 +298,11 @@ def _finish(
             cache.clear()
         cache[key] = ready
     spec, pack, launcher, conflicts = ready.spec, ready.pack, None, None
+    in_place: tuple[Place, ...] = ()
     if count and not spec.raw:
         made = None if outcome.into else outcome.bound
         conflicts = conflicts_of(device, spec.title, every, made, description.shape, options.derivative)
+        in_place = written_in_place(device, every, made, description.shape, options.derivative)
     if ready.reports:
         pack = partial(pack, device.diagnostics.buffer.address)
         checked = _checked(device, spec, ready.fields, every)
@@ -312,7 +314,7 @@ def _finish(
     found = _kind_of_call(feeds, order, outcome) if ready.kernel is not None and launcher is None else PreparedCall
     return found(
         device, spec, ready.text, every, feeds, description.shape, ready.kernel, description.groups, prefix, pack,
-        order, outcome, launcher, conflicts,
+        order, outcome, launcher, conflicts, in_place,
     )  # fmt: skip
 
 

@@ -71,7 +71,7 @@ class SlangCallable(ABC):
         scope.followers.add(self._follower)
         self._describe()
 
-    def map(self: C, *args: Any, **named: Any) -> C:
+    def map(self: C, /, *args: Any, **named: Any) -> C:
         """Say how arguments run along the call's dimensions.
 
         Parameters
@@ -123,7 +123,7 @@ class SlangCallable(ABC):
 
         return self._variant(("constants", tuple((k, type(v), v) for k, v in frozen.items())), options)
 
-    def set(self: C, values: Mapping[str, Any] | None = None, **named: Any) -> C:
+    def set(self: C, values: Mapping[str, Any] | None = None, /, **named: Any) -> C:
         """Give values to the module's global ``uniform`` variables.
 
         Parameters
@@ -287,7 +287,9 @@ class SlangCallable(ABC):
     def _source_changed(self) -> None:
         """Follow the module's new text."""
         try:
-            self.overloads = find_overloads(self._scope.source, self.name)
+            source = self._scope.source
+            is_kernel = any(e.name == self.name for e in source.info.entry_points)
+            self.overloads = () if is_kernel else find_overloads(source, self.name)
         except CompileError:  # generic arguments that no longer fit; the next call says so
             self.overloads = ()
         self._describe()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from slangpy_rt.arguments.computed import is_whole
 from slangpy_rt.arrays.layout import layout_of
@@ -193,7 +193,11 @@ class CommandList:
         else:
             (moves.zero if words.dtype.scalar == "uint" else moves.zeroByte).append_to(self, _result=words)
 
-    def update(self, place: int, *args: Any, _result: Any = None, **named: Any) -> None:
+    def __reduce__(self) -> NoReturn:
+        # A shallow copy would share the calls and not what was recorded of them.
+        raise TypeError("CommandList: a list is not copied or pickled; append it to a new one: new.append(commands).")
+
+    def update(self, place: int, /, *args: Any, _result: Any = None, **named: Any) -> None:
         """Give a recorded call other arguments of the same layouts; the list is not recorded again.
 
         An array that the call made for its result remains that.

@@ -37,7 +37,7 @@ class Function(SlangCallable):
         Its declarations.
     """
 
-    def __call__(self, *args: Any, _result: Any = None, **named: Any) -> Any:
+    def __call__(self, /, *args: Any, _result: Any = None, **named: Any) -> Any:
         """Run the function once for every element that its arguments broadcast to.
 
         Parameters
@@ -90,7 +90,7 @@ class Function(SlangCallable):
 
     call = __call__
 
-    def bind(self, *args: Any, _result: Any = None, **named: Any) -> Callable[[], Any]:
+    def bind(self, /, *args: Any, _result: Any = None, **named: Any) -> Callable[[], Any]:
         """Prepare a call once, to be replayed by calling what this returns, without arguments.
 
         Arrays are taken by reference: replaying sees what they hold then. Numbers stay as they are now.
@@ -101,7 +101,7 @@ class Function(SlangCallable):
             return partial(self._call_named, args, _result, named)
         return call.bound_to(values, self._stream)
 
-    def append_to(self, commands: CommandList, *args: Any, _result: Any = None, **named: Any) -> Any:
+    def append_to(self, commands: CommandList, /, *args: Any, _result: Any = None, **named: Any) -> Any:
         """Record a call in a command list instead of running it.
 
         Parameters
@@ -139,7 +139,7 @@ class Function(SlangCallable):
         copies, dispatch, out = prepared.recorded(values)
         return Call(prepared.spec.title, dispatch, out, self, prepared, prepared.launcher, tuple(copies))
 
-    def dispatch(self, threads: Any, *args: Any, **named: Any) -> None:
+    def dispatch(self, threads: Any, /, *args: Any, **named: Any) -> None:
         """Of kernels alone; see ``Kernel.dispatch``.
 
         Raises
@@ -147,13 +147,16 @@ class Function(SlangCallable):
         BindError
             Always: a function has no thread group.
         """
+        self._scope.look()
+        if not self.overloads:
+            raise gone(self.name, self._scope.source)
         raise BindError(f"{self.name}: only a [numthreads] kernel is dispatched; call this: {self.name}(...).")
 
-    def source(self, *args: Any, _result: Any = None, **named: Any) -> str:
+    def source(self, /, *args: Any, _result: Any = None, **named: Any) -> str:
         """Return the Slang text of the kernel that this call would run."""
         return self._prepared(args, _result, named).text
 
-    def explain(self, *args: Any, _result: Any = None, **named: Any) -> str:
+    def explain(self, /, *args: Any, _result: Any = None, **named: Any) -> str:
         """Return how this call would run: each argument's type, call dimensions and access, then the kernel."""
         call = self._prepared(args, _result, named)
         rows = [("argument", "Slang type", "call dimensions", "mode", "access")]
@@ -216,6 +219,11 @@ class Function(SlangCallable):
     def _unknown(self, values: tuple[Any, ...], count: int, names: tuple[str, ...], into: bool) -> Known:
         """Do as ``_known``, for values whose signature no prepared call has; the first ``count`` are arguments."""
         values, asked = ask(values)
+        if into and values[-1] is None:
+            raise BindError(
+                f"{self.name}: _result stands for None; pass a Tensor, an NDBuffer, a NumPy array, or one of their "
+                "types."
+            )
         key = self._key(values, names)
         calls = self._calls_into if into else self._calls
         call = calls.get(key)

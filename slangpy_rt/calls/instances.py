@@ -113,7 +113,7 @@ class InstanceTensor:
         """Return the values as a structured NumPy array."""
         return self.tensor.to_numpy()
 
-    def construct(self, *args: Any, **named: Any) -> None:
+    def construct(self, /, *args: Any, **named: Any) -> None:
         """Fill it by the struct's constructor."""
         self.struct(*args, _result=self.tensor, **named)
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from slangpy_rt.slang.source import Source
 
 # A module's name: diagnostics show it, and file systems are asked for it.
+_NEW = re.compile(r"\bnew\b")
 _PLAIN = re.compile(r"[^/\\\x00-\x1f\x7f\ud800-\udfff]{1,200}")
 
 
@@ -47,7 +48,7 @@ class Module:
         self.device = device
         self._scope = Scope(device, source, device.hot_reload, strict_broadcasting)
         self._items: dict[str, Any] = {}
-        self._names_found = _Names(self.__dict__)
+        self._names_found = _Names(self.__dict__, self._items, self._scope)
         self._scope.followers.add(self._names_found)
         device.followers.add(self._scope)
 
@@ -213,11 +214,12 @@ class Module:
 
 
 class _Names:
-    """Follower that drops a module's looked-up attributes when its text changes."""
+    """Follower that drops a module's looked-up attributes when its text changes, and what is of another kind then."""
 
-    def __init__(self, attributes: dict[str, Any]) -> None:
+    def __init__(self, attributes: dict[str, Any], items: dict[str, Any], scope: Scope) -> None:
         self.names: set[str] = set()
-        self._attributes = attributes
+        self._attributes, self._items = attributes, items
+        self._scope = scope
 
     def forget(self) -> None:
         """Do nothing: names remember no calls."""
@@ -226,12 +228,19 @@ class _Names:
         """Let each of them be looked up anew."""
         while self.names:
             self._attributes.pop(self.names.pop(), None)
+        info = self._scope.source.info
+        kinds: dict[str, type] = {f.name: Function for f in info.functions}
+        kinds |= {s.type.name: Struct for s in info.structs} | {e.name: Kernel for e in info.entry_points}
+        for name, item in list(self._items.items()):
+            if name in kinds and not isinstance(item, kinds[name]):
+                del self._items[name]
 
 
 def _find(scope: Scope, name: str) -> Any:
     """Find a name: kernels before functions, functions before types; None if the module has nothing of that name."""
     source = scope.source
-    if any(name == shader for shader, _ in source.info.stages):
+    # Slang 2026.12 ends the process when asked for a type that is written with the word 'new'.
+    if _NEW.search(name) or any(name == shader for shader, _ in source.info.stages):
         return None
     for entry in source.info.entry_points:
         if entry.name == name:

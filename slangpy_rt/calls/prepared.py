@@ -7,15 +7,15 @@ which also chooses the class: this one takes all kinds of arguments, those deriv
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import accumulate
 from math import inf
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from slangpy_rt.arguments.bound import Bound
-from slangpy_rt.arguments.conflicts import Conflicts, clash_of, clashing
-from slangpy_rt.arguments.feed import Feed
+from slangpy_rt.arguments.conflicts import Conflicts, Place, clash_in_place, clash_of, clashing
+from slangpy_rt.arguments.feed import Feed, Region
 from slangpy_rt.backends.base import Buffer, Dispatch, Kernel, SharedBuffer
 from slangpy_rt.calls.result import Result
 from slangpy_rt.core.errors import BindError
@@ -54,9 +54,9 @@ class PreparedCall:
     """
 
     __slots__ = (
-        "_alloc", "_brought", "_conflicts", "_device", "_feeds", "_finishes", "_groups", "_into", "_kernel",
-        "_known_alone", "_make", "_order", "_others", "_pack", "_prefix", "_result", "_straight", "_stream",
-        "_unwrap", "_waits", "_where", "bound", "launcher", "shape", "spec", "text",
+        "_alloc", "_brought", "_conflicts", "_device", "_feeds", "_finishes", "_groups", "_in_place", "_into",
+        "_kernel", "_known_alone", "_make", "_order", "_others", "_pack", "_prefix", "_result", "_straight",
+        "_stream", "_unwrap", "_waits", "_where", "bound", "launcher", "shape", "spec", "text",
     )  # fmt: skip
 
     guards: ClassVar[bool] = False
@@ -77,6 +77,7 @@ class PreparedCall:
         result: Result,
         launcher: Launcher | None,
         conflicts: Conflicts | None = None,
+        in_place: tuple[Place, ...] = (),
     ) -> None:
         self.spec = spec
         self.text = text
@@ -92,6 +93,8 @@ class PreparedCall:
         # The feeds' values stand in their order, but for a result that is made.
         self._straight = is_straight(order, result)
         self._conflicts = conflicts
+        # What the kernel writes to in the host's memory, where feeds bring other memory of the host back.
+        self._in_place = in_place
         # Functions that find another library's stream in a value, and the place of that value; -1 is the result.
         streams: dict[Callable[[Any], int], int] = {}
         for k, feed in zip((*order, -1), self._feeds, strict=False):
@@ -136,8 +139,7 @@ class PreparedCall:
             launch = self._device.launch
         out = values[-1] if self._into else self._make() if self._make is not None else None
         if self._kernel is not None:
-            if self._brought:
-                self._check_alone(values)
+            brought = self._brought_regions(values) if self._brought else ()
             if not self._straight:
                 values = (*[values[k] for k in self._order], out)
             elif self._make is not None:
@@ -146,6 +148,8 @@ class PreparedCall:
             buffers: list[Buffer] = []
             for feed, value in zip(self._feeds, values, strict=False):
                 feed.pack(value, block, buffers)
+            if self._in_place:
+                self._check_in_place(brought, block)
             if self._conflicts is not None:
                 found = self._conflicts.found(block)
                 if found:
@@ -270,8 +274,8 @@ class PreparedCall:
         return not all(leaf.grad_out is not None and leaf.grad_out.access == "out" for leaf in leaves)
 
     def written(self, values: tuple[Any, ...]) -> set[int]:
-        """Return the places, among the call's values, of those that it writes to."""
-        places = {k for k, b in zip(self._order, self.bound, strict=False) if b.access in ("out", "inout")}
+        """Return the places, among the call's values, of those that it writes to, or to whose gradients it does."""
+        places = {k for k, b in zip(self._order, self.bound, strict=False) if _is_written(b)}
         return places | {len(values) - 1} if self._into else places
 
     def addresses(self, values: tuple[Any, ...]) -> list[Any] | None:
@@ -315,16 +319,23 @@ class PreparedCall:
         if device.diagnostics.pending:
             device.show_printed()
 
-    def _check_alone(self, values: tuple[Any, ...]) -> None:
-        """Refuse arguments outside of the device that share memory which is written."""
+    def _brought_regions(self, values: tuple[Any, ...]) -> list[Region]:
+        """Return the memory outside of the device that is written after the kernel, which may not overlap."""
         regions = [r for k, feed in self._brought for r in feed.regions(values[k])]
         # Shapes and strides are part of the signature: whether a region overlaps itself is looked at once.
         clash = clash_of(regions, not self._known_alone)
         if clash is not None:
             raise clashing(self.spec.title, self._names(len(regions)), regions, clash)
         self._known_alone = True
-        if len(regions) < 2:
+        if len(regions) < 2 and not self._in_place:
             self._brought = ()
+        return regions
+
+    def _check_in_place(self, brought: Sequence[Region], block: Sequence[int]) -> None:
+        """Refuse memory that the kernel writes to in place, and that is written again behind it."""
+        error = clash_in_place(self.spec.title, self._names(len(brought)), brought, self._in_place, block)
+        if error is not None:
+            raise error
 
     def _names(self, count: int) -> list[str]:
         """Return the names of the arguments whose feeds bring something back; those without elements do not."""
@@ -347,6 +358,11 @@ class PreparedCall:
                     return f"argument '{leaf.name}' is {in_words(x)}, which does not fit '{leaf.type.name}'"
             at += entries
         return ""
+
+
+def _is_written(argument: Bound) -> bool:
+    gradients = (g for leaf in argument.places for g in leaf.gradients)
+    return argument.access in ("out", "inout") or any(g.access in ("out", "inout", "accumulate") for g in gradients)
 
 
 def is_straight(order: tuple[int, ...], result: Result) -> bool:

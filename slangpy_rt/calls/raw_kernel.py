@@ -51,7 +51,7 @@ class Kernel(SlangCallable):
             self.entry = found[0]
             self._describe()
 
-    def __call__(self, *args: Any, _result: Any = None, **named: Any) -> Any:
+    def __call__(self, /, *args: Any, _result: Any = None, **named: Any) -> Any:
         """Refuse the call: a kernel is dispatched.
 
         Raises
@@ -59,6 +59,9 @@ class Kernel(SlangCallable):
         BindError
             Always: the number of threads is for ``dispatch`` to know.
         """
+        self._scope.look()
+        if not self.overloads:
+            raise gone(self.name, self._scope.source)
         raise BindError(f"{self.name}: this is a compute kernel; run it with {self.name}.dispatch(threads, ...).")
 
     call = __call__
@@ -66,7 +69,7 @@ class Kernel(SlangCallable):
     def _derivative(self, kind: str) -> Kernel:
         raise BindError(f"{self.name}: a kernel has no derivative; differentiate the function that it calls.")
 
-    def dispatch(self, threads: int | Sequence[int], *args: Any, **named: Any) -> None:
+    def dispatch(self, threads: int | Sequence[int], /, *args: Any, **named: Any) -> None:
         """Run the kernel, in whole thread groups.
 
         Parameters
@@ -97,7 +100,7 @@ class Kernel(SlangCallable):
         if told:
             hand_back(told, call.written(values))
 
-    def append_to(self, commands: CommandList, threads: Any, *args: Any, **named: Any) -> None:
+    def append_to(self, commands: CommandList, threads: Any, /, *args: Any, **named: Any) -> None:
         """Record a dispatch in a command list instead of running it; the arguments are those of ``dispatch``."""
         self._check_list(commands)
         commands._add(self._recorded((threads, *args), None, named))
@@ -109,16 +112,16 @@ class Kernel(SlangCallable):
         _, dispatch, _ = prepared.recorded(values)
         return Call(prepared.spec.title, dispatch, None, self, prepared, prepared.launcher)
 
-    def source(self, threads: int | Sequence[int], *args: Any, **named: Any) -> str:
+    def source(self, threads: int | Sequence[int], /, *args: Any, **named: Any) -> str:
         """Return the Slang text that this dispatch would run."""
         return self._dispatched(threads, args, named)[0].text
 
-    def explain(self, threads: int | Sequence[int], *args: Any, **named: Any) -> str:
+    def explain(self, threads: int | Sequence[int], /, *args: Any, **named: Any) -> str:
         """Return how this dispatch would run: its groups, then the text."""
         call, _, _ = self._dispatched(threads, args, named)
         return f"{call.spec.title} on {self._device.name}\n{call.shape} groups\n\n{call.text}"
 
-    def bind(self, threads: int | Sequence[int], *args: Any, **named: Any) -> Callable[[], Any]:
+    def bind(self, threads: int | Sequence[int], /, *args: Any, **named: Any) -> Callable[[], Any]:
         """Prepare a dispatch once, to be replayed by calling what this returns, without arguments."""
         call, values, asked = self._dispatched(threads, args, named)
         return partial(self.dispatch, threads, *args, **named) if asked else call.bound_to(values, self._stream)

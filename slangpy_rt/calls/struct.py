@@ -55,7 +55,7 @@ class Struct:
             self._overloads.setdefault(sig.name, []).append(with_this(info.type, sig))
         self.__doc__ = info.doc or None
 
-    def __call__(self, *args: Any, _result: Any = None, **named: Any) -> Any:
+    def __call__(self, /, *args: Any, _result: Any = None, **named: Any) -> Any:
         """Make a value: by the struct's constructor, else a dict from its fields in order or by name.
 
         Arguments that are arrays make many: an array of structs from a constructor, a dict of arrays from fields;

@@ -18,7 +18,7 @@ from slangpy_rt.core.wording import in_words
 
 
 def text(where: str, name: str, value: Any) -> str:
-    """Check and return text that can be written to a file and handed to a compiler."""
+    """Check and return text that can be written to a file and handed to a compiler, as a plain ``str``."""
     if not isinstance(value, str):
         raise BindError(f"{where}: {name} is {in_words(value)} of type {type(value).__name__}; a str was expected.")
     if "\0" in value:
@@ -30,7 +30,7 @@ def text(where: str, name: str, value: Any) -> str:
             f"{where}: {name} holds half of a surrogate pair, at {error.start}, which is no character; "
             "decode it anew."
         ) from None
-    return value
+    return str.__str__(value)
 
 
 def path(where: str, name: str, value: Any) -> Path:
@@ -58,9 +58,7 @@ def table(where: str, name: str, value: Any) -> Mapping[str, Any]:
         return {}
     if not isinstance(value, Mapping):
         raise BindError(f"{where}: {name} is {in_words(value)}; a dict of values by name was expected.")
-    for key in value:
-        text(where, f"a name in {name}", key)
-    return value
+    return {text(where, f"a name in {name}", key): item for key, item in value.items()}
 
 
 def flag(where: str, name: str, value: Any) -> bool:

@@ -37,20 +37,13 @@ def fill_struct_array(where: str, shape: tuple[int, ...], dtype: np.dtype[Any], 
             f"{where}: data of shape {source.shape} does not fill structs of shape {shape}, which hold "
             f"{needed} scalars each: {', '.join('.'.join(path) for path, _, _ in columns)}."
         )
-    flat = np.ascontiguousarray(source).reshape(*shape, needed)
-    out = np.zeros(shape, dtype)
-    at = 0
-    for path, scalar, dims in columns:
+    for path, scalar, _ in columns:
         if not convertible(source.dtype, scalar):
             raise BindError(
                 f"{where}: data of dtype {source.dtype} does not convert to {scalar} of {'.'.join(path)}."
             )
-        place = out
-        for name in path:
-            place = place[name]
-        columns_of = flat[..., at : at + prod(dims)].reshape(shape + dims)
-        place[...] = cast(f"{where}: {'.'.join(path)}", scalar.name, columns_of, scalar)
-        at += prod(dims)
+    out = np.zeros(shape, dtype)
+    _fill_fields(where, out, np.ascontiguousarray(source).reshape(*shape, needed), "")
     return out
 
 
@@ -116,6 +109,22 @@ def fields_of(value: Any) -> Mapping[str, Any] | None:
     if isinstance(value, np.void) and value.dtype.names is not None:
         return {name: value[name] for name in value.dtype.names}
     return None
+
+
+def _fill_fields(where: str, out: Array, flat: Array, path: str) -> int:
+    """Set the fields of structs from their scalars, which come last in ``flat``; return how many were used."""
+    at = 0
+    for name in out.dtype.names or ():
+        inner = f"{path}.{name}" if path else name
+        base, dims = _base(out.dtype[name])
+        if base.names is None:
+            scalars = flat[..., at : at + prod(dims)].reshape(out.shape + dims)
+            out[name][...] = cast(f"{where}: {inner}", base.name, scalars, base)
+            at += prod(dims)
+            continue
+        for place in np.ndindex(*dims):
+            at += _fill_fields(where, out[name][(..., *place)], flat[..., at:], inner)
+    return at
 
 
 def _copy_fields(where: str, out: Array, source: Array, path: str) -> None:

@@ -54,7 +54,7 @@ class SlangModule(torch.nn.Module):
                 )
             self.register_parameter(name, torch.nn.Parameter(value.detach().clone()))
 
-    def forward(self, *args: Any, **named: Any) -> Any:
+    def forward(self, /, *args: Any, **named: Any) -> Any:
         """Call the function on the other arguments, and on the parameters."""
         return self._function(*args, **named, **dict(self.named_parameters(recurse=False)))
 

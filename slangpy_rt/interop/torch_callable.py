@@ -37,5 +37,5 @@ class TorchCallable(ABC):
         """
 
     @abstractmethod
-    def __call__(self, *args: Any, **named: Any) -> Any:
+    def __call__(self, /, *args: Any, **named: Any) -> Any:
         """Run it."""

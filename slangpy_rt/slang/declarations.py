@@ -42,8 +42,14 @@ def with_this(type_: SlangType, sig: FunctionSig) -> FunctionSig:
 
 
 def gone(name: str, source: Source) -> CompileError:
-    """Make the error for a name that an edited module no longer declares."""
-    known = ", ".join(dict.fromkeys(sig.name for sig in source.info.functions)) or "no functions"
+    """Make the error for a name that an edited module no longer declares, or declares as something else."""
+    info = source.info
+    kinds = {sig.name: "function" for sig in info.functions} | {e.name: "compute kernel" for e in info.entry_points}
+    if name in kinds:
+        return CompileError(
+            f"{name}: '{source.path}' was edited, and it is a {kinds[name]} now; take it from the module again."
+        )
+    known = ", ".join(kinds) or "no functions"
     return CompileError(f"{name}: '{source.path}' was edited and no longer declares it; it has {known}.")
 
 

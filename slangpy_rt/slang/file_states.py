@@ -20,7 +20,10 @@ _TICK = 10_000_000
 # On Windows st_ctime is the time at which the file was created.
 _CHANGE_TIME = os.name != "nt"
 
-State = tuple[int, int, int, int, int]
+# In nanoseconds. A write through a memory map need not change the time: files are read again after so long.
+_AGAIN = 2_000_000_000
+
+State = tuple[int, int, int, int, int, int]
 
 
 class FileStates:
@@ -51,9 +54,11 @@ class FileStates:
 
     def changed(self) -> bool:
         """Tell whether the contents of one of them changed; a new time of writing alone is no change."""
+        fresh = time.time_ns() - _AGAIN
         for path, (state, moment) in self._known.items():
             now = _state(path)
-            if now == state and moment and (now is None or (_CHANGE_TIME and now[0] < moment - _STEP)):
+            sound = now is None or (_CHANGE_TIME and now[0] < moment - _STEP)
+            if sound and now == state and moment > fresh and not self._elsewhere(path, now):
                 continue
             moment = time.time_ns()
             if self._differs(path):
@@ -65,6 +70,10 @@ class FileStates:
         """Tell whether a file with a digest may have been written after a time: a reader then may have got either."""
         states = (_state(path) for path in self._digests if path not in self._texts)
         return any(state is None or state[0] >= moment - _TICK for state in states)
+
+    def _elsewhere(self, path: str, state: State | None) -> bool:
+        """Tell whether a file with several names is now reached by another one, which leads to other neighbours."""
+        return state is not None and state[5] > 1 and path in self._places and real(path) != self._places[path]
 
     def _differs(self, path: str) -> bool:
         if path in self._places and real(path) != self._places[path]:
@@ -82,4 +91,4 @@ def _state(path: str) -> State | None:
         stat = os.stat(path)  # noqa: PTH116 - before every call of a watched module: 1.4 us, and Path takes 3.4
     except OSError:
         return None
-    return stat.st_ctime_ns, stat.st_mtime_ns, stat.st_size, stat.st_ino, stat.st_dev
+    return stat.st_ctime_ns, stat.st_mtime_ns, stat.st_size, stat.st_ino, stat.st_dev, stat.st_nlink

@@ -160,24 +160,49 @@ def dependencies(paths: list[str], own: str) -> tuple[tuple[tuple[str, str], ...
     return tuple(sorted(digests.items())), texts
 
 
-def places(texts: list[tuple[str, str]], folders: tuple[str, ...]) -> Places:
+def places(texts: list[tuple[str, str]], folders: tuple[str, ...], opened: Sequence[str] = ()) -> Places:
     """Return every path under which Slang may have looked for what texts import and include.
 
     Parameters
     ----------
     texts : list of (str, str)
-        Path and text of each file.
+        Path, links followed, and text of each file.
     folders : tuple of str
         The search path, which Slang tries after the folder of the file itself.
+    opened : sequence of str
+        The paths by which Slang opened these files.
     """
+    beside: dict[str, set[str]] = {path: {os.path.dirname(path)} for path, _ in texts}  # noqa: PTH120
+    links = {os.path.abspath(path): os.path.realpath(path) for path in opened}  # noqa: PTH100
+    links = {path: full for path, full in links.items() if full in beside}
+    for path, full in links.items():
+        beside[full].add(os.path.dirname(path))  # noqa: PTH120
     found: dict[str, str] = {}
-    for path, text in texts:
-        beside = os.path.dirname(path)  # noqa: PTH120 - empty for text without a file
-        for name in dict.fromkeys(_names(text)):
-            for folder in (beside, *folders):
-                place = os.path.abspath(os.path.join(folder, name))  # noqa: PTH100, PTH118
-                if place not in found:
-                    found[place] = real(place)
+
+    def look(folder: str, name: str) -> None:
+        place = os.path.abspath(os.path.join(folder, name))  # noqa: PTH100, PTH118
+        if place not in found:
+            found[place] = real(place)
+
+    looked: set[tuple[str, str]] = set()
+    while asked := [(path, at) for path, some in beside.items() for at in some if (path, at) not in looked]:
+        looked.update(asked)
+        for path, text in texts:
+            for name in dict.fromkeys(_names(text)):
+                for folder in (*beside[path], *folders):
+                    look(folder, name)
+        # Of a file that is reached by a link, Slang looks beside the link.
+        for place, full in found.items():
+            if full in beside:
+                beside[full].add(os.path.dirname(place))  # noqa: PTH120
+    # Behind a macro or a comment ``_names`` sees no name: what was opened tells it, counted from any of the folders.
+    every = dict.fromkeys([*folders, *(folder for some in beside.values() for folder in some)])
+    for path, full in links.items():
+        if path not in found and full not in found.values():
+            for folder in every:
+                if path.startswith(os.path.join(folder, "")):  # noqa: PTH118
+                    for other in every:
+                        look(other, os.path.relpath(path, folder))
     return tuple(sorted(found.items()))
 
 

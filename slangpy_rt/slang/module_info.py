@@ -17,7 +17,7 @@ from slangpy_rt.slang.com import ComPtr, Out
 from slangpy_rt.slang.reflect import Reflector
 from slangpy_rt.slang.reflect_types import Cases, bare
 from slangpy_rt.slang.static_variables import changes_statics
-from slangpy_rt.slang.text import Prepared, docs, entries_elsewhere, prints_in
+from slangpy_rt.slang.text import ZERO, Prepared, docs, entries_elsewhere, prints_in
 
 
 def module_info(
@@ -59,10 +59,11 @@ def module_info(
                 decl = native.spReflectionFunction_asDecl(function)
                 others.add((native.spReflectionDecl_getName(decl) or b"").decode())
     decl = module.call("IModule.getModuleReflection")
+    functions = [f for f in reflector.functions(decl) if f.name not in others and not f.name.startswith(ZERO)]
     notes = {key: iter(comments) for key, comments in docs(text).items()}
     return ModuleInfo(
         name,
-        tuple(with_doc(f, notes) for f in reflector.functions(decl) if f.name not in others),
+        tuple(with_doc(f, notes) for f in functions),
         tuple(struct_with_docs(s, notes) for s in reflector.structs(decl)),
         tuple(
             replace(k, doc=next(notes.get(k.name, iter(())), "")) for k in reflector.kernels(decl, prepared.semantics)

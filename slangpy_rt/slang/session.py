@@ -153,7 +153,8 @@ class Session(CompilerSession):
                 if known.address not in self._walked:
                     self._undefined.update(undefined_structs(native, decl))
                     self._walked.add(known.address)
-            files, texts = dependencies(files_of(module), path)
+            opened = files_of(module)
+            files, texts = dependencies(opened, path)
             # Our own files import only each other, which they find beside themselves first.
             theirs = [item for item in texts if not is_ours(Path(item[0]))]
             for file, text in theirs:
@@ -162,7 +163,7 @@ class Session(CompilerSession):
             info = module_info(native, module, name, source, prepared, self._enum_cases(), self._undefined, others)
             self._sources.append((name, path, whole, files))
             self._words |= words("\n".join([source, *others]))
-            looked = places([(path, source), *theirs], self._folders)
+            looked = places([(path, source), *theirs], self._folders, opened)
             return replace(info, dependencies=files, places=looked, declares=self._declared())
 
     def functions(self, module: str, name: str) -> tuple[FunctionSig, ...]:

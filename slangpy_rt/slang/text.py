@@ -25,14 +25,14 @@ _ATTRIBUTE = (
 _STAGE_ATTRIBUTE = f"\n[__AttributeUsage(_AttributeTargets.Function)] struct {STAGE}Attribute {{ int x; }};\n"
 
 RESERVED = "_spy_"
-_ZERO = f"{RESERVED}zero"
+ZERO = f"{RESERVED}zero"
 # Formats whose variables are zero without an initial value. Slang drops initial values in C++, and writes those of
 # arrays wrong in HLSL.
 _ZEROED = ("cpp", "hlsl")
 # ``{}`` is not all zeros: it gives a field of a struct the value that stands behind the field. CUDA has no
 # functions that return arrays, so arrays are filled element by element.
 _ZERO_TEXT = f"""
-T {_ZERO}<T>()
+T {ZERO}<T>()
 {{
     __target_switch
     {{
@@ -40,18 +40,18 @@ T {_ZERO}<T>()
     default: __intrinsic_asm "$TR{{}}";
     }}
 }}
-Array<T, N> {_ZERO}s<T, let N : int>()
+Array<T, N> {ZERO}s<T, let N : int>()
 {{
     Array<T, N> made;
     for (int k = 0; k < N; ++k)
-        made[k] = {_ZERO}<T>();
+        made[k] = {ZERO}<T>();
     return made;
 }}
-Array<Array<T, M>, N> {_ZERO}s<T, let N : int, let M : int>()
+Array<Array<T, M>, N> {ZERO}s<T, let N : int, let M : int>()
 {{
     Array<Array<T, M>, N> made;
     for (int k = 0; k < N; ++k)
-        made[k] = {_ZERO}s<T, M>();
+        made[k] = {ZERO}s<T, M>();
     return made;
 }}
 """
@@ -126,7 +126,7 @@ def prepare(text: str, form: str) -> Prepared:
     declared = bool(edits)
     uniforms: list[str] = []
     # A module may import another one that has such a function, too.
-    function = f"{_ZERO}_{zlib.crc32(text.encode()):08x}"
+    function = f"{ZERO}_{zlib.crc32(text.encode()):08x}"
     bare = {m.end() - 1: m.start() for m in _BARE_STATIC.finditer(code)}
     for path, start, end in _declarations(code) if "uniform" in code or bare else ():
         at = code.find("uniform", start, end)
@@ -143,7 +143,7 @@ def prepare(text: str, form: str) -> Prepared:
                 uniforms.append(f"{space}.{name}" if space else name)
             if form not in _ZEROED:
                 zero = _zero(code, at, end, behind) if uniform else "{}"
-                edits.append((behind, behind, f" = {zero.replace(_ZERO, function)}"))
+                edits.append((behind, behind, f" = {zero.replace(ZERO, function)}"))
     # Those that are left are inside functions.
     for end, at in bare.items() if form not in _ZEROED else ():
         edits += [(behind, behind, " = {}") for _, behind in _declarators(code, at, end)]
@@ -154,7 +154,7 @@ def prepare(text: str, form: str) -> Prepared:
         text = text[:start] + new + text[end:]
     for mark, attribute in ((THREADS, _ATTRIBUTE), (STAGE, _STAGE_ATTRIBUTE)) if declared else ():
         text += attribute if f"{mark}(" in text else ""
-    text += _ZERO_TEXT.replace(_ZERO, function) if any(function in new for _, _, new in edits) else ""
+    text += _ZERO_TEXT.replace(ZERO, function) if any(function in new for _, _, new in edits) else ""
     return Prepared(text, semantics, tuple(uniforms))
 
 
@@ -413,11 +413,11 @@ def _zero(code: str, start: int, end: int, behind: int) -> str:
         return "{}"
     sizes = [_SIZE.findall(own[0]), _SIZE.findall(found[2])]
     if not any(sizes):
-        return f"{_ZERO}<{found[1].strip()}>()"
+        return f"{ZERO}<{found[1].strip()}>()"
     counts = ", ".join(f"({size})" for size in sizes[0] + sizes[1])
     # ``S[2] a[3]``, ``S[2][3] a`` and ``S a[2][3][4]`` are not worth the text.
     rare = all(sizes) or len(sizes[1]) > 1 or len(sizes[0]) > 2
-    return "{}" if rare else f"{_ZERO}s<{found[1].strip()}, {counts}>()"
+    return "{}" if rare else f"{ZERO}s<{found[1].strip()}, {counts}>()"
 
 
 def _type_of(code: str, start: int, end: int) -> str:

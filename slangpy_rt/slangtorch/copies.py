@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import torch
 
 from slangpy_rt.backends.base import Buffer
 from slangpy_rt.device import Device
@@ -17,7 +19,7 @@ _ALIGNMENT = 256
 class Copies:
     """The memory of tensors on a device that does not work where they lie.
 
-    Tensors of one storage lie in the copy as they do in the storage, so that what they share they share there.
+    Tensors that overlap, of one storage or of several over the same memory, do so in the copy.
 
     Parameters
     ----------
@@ -32,35 +34,43 @@ class Copies:
     """
 
     def __init__(self, device: Device, tensors: Sequence[Any], places: Sequence[int], block: list[Any]) -> None:
-        spans: dict[int, tuple[int, int]] = {}
-        for tensor in tensors:
-            if tensor.numel():
-                low = tensor.data_ptr()
-                reach = sum((n - 1) * step for n, step in zip(tensor.shape, tensor.stride(), strict=True))
-                high = low + (reach + 1) * tensor.element_size()
-                key = tensor.untyped_storage().data_ptr()
-                known = spans.get(key, (low, high))
-                spans[key] = min(low, known[0]), max(high, known[1])
-        at, offsets = 0, {}
-        for key, (low, high) in spans.items():
-            offsets[key] = at
+        spans = sorted(_span(tensor) for tensor in tensors if tensor.numel())
+        # What overlaps has one copy, whose place in the buffer is told by its first address.
+        merged: list[list[int]] = []
+        for low, high in spans:
+            if merged and low < merged[-1][1]:
+                merged[-1][1] = max(high, merged[-1][1])
+            else:
+                merged.append([low, high])
+        at, offsets = 0, []
+        for low, high in merged:
+            offsets.append(at)
             at = -(-(at + high - low) // _ALIGNMENT) * _ALIGNMENT
         self.buffer: Buffer = device.alloc(at)
         self._device = device
-        self._parts = [(offsets[key], _bytes_at(low, high - low)) for key, (low, high) in spans.items()]
+        self._parts = [(to, _bytes_at(low, high - low)) for to, (low, high) in zip(offsets, merged, strict=True)]
         # The arrays above look at the tensors' memory.
         self._owners = list(tensors)
         for offset, array in self._parts:
             device.upload(self.buffer, self.buffer.address + offset, array)
+        begins = [low for low, _ in merged]
         for place, tensor in zip(places, tensors, strict=True):
             if tensor.numel():
-                key = tensor.untyped_storage().data_ptr()
-                block[place] = self.buffer.address + offsets[key] + tensor.data_ptr() - spans[key][0]
+                address = tensor.data_ptr()
+                k = bisect_right(begins, address) - 1
+                block[place] = self.buffer.address + offsets[k] + address - begins[k]
 
     def bring_back(self) -> None:
         """Wait for the device's work, and copy what it wrote into the tensors."""
         for offset, array in self._parts:
             self._device.download(self.buffer, self.buffer.address + offset, array)
+
+
+def _span(tensor: torch.Tensor) -> tuple[int, int]:
+    """Return the address of a tensor's first byte, and the one behind its last."""
+    first = tensor.data_ptr()
+    reach = sum((n - 1) * step for n, step in zip(tensor.shape, tensor.stride(), strict=True))
+    return first, first + (reach + 1) * tensor.element_size()
 
 
 def _bytes_at(address: int, count: int) -> np.ndarray[Any, np.dtype[np.uint8]]:

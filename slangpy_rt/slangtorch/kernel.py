@@ -66,7 +66,7 @@ class TorchKernel:
         """
         return self._derived("backward")
 
-    def __call__(self, *args: Any, **named: Any) -> BoundKernel:
+    def __call__(self, /, *args: Any, **named: Any) -> BoundKernel:
         """Bind arguments to all parameters, by name.
 
         Raises

@@ -106,7 +106,7 @@ class KernelFunction(TorchCallable):
         self._where = where
         self.signature = f"{self.name}({', '.join(self.inputs)}) -> {', '.join(self.outputs)}"
 
-    def __call__(self, *args: Any, **named: Any) -> Any:
+    def __call__(self, /, *args: Any, **named: Any) -> Any:
         """Run the kernel on its inputs, by position in their order, or by name.
 
         Returns
@@ -134,7 +134,7 @@ class KernelFunction(TorchCallable):
         made, _ = self.run(given)
         return made[0] if len(made) == 1 else made
 
-    def append_to(self, commands: CommandList, *args: Any, **named: Any) -> Any:
+    def append_to(self, commands: CommandList, /, *args: Any, **named: Any) -> Any:
         """Record the kernel in a command list instead of running it; nothing is differentiated.
 
         The list keeps the tensors. The results are zeros now: a kernel that adds to them adds once more with each

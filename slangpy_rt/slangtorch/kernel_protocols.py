@@ -29,7 +29,7 @@ class LaunchesByName(Protocol):
     def bwd(self) -> LaunchesByName:
         """Its backward derivative."""
 
-    def __call__(self, **named: Any) -> BoundKernel:
+    def __call__(self, /, **named: Any) -> BoundKernel:
         """Bind all arguments."""
 
     def launch(self, given: Mapping[str, Any], block: Triple, grid: Triple) -> None:
