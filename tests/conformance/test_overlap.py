@@ -37,6 +37,8 @@ Pair swapped(Pair p) { return { p.b, p.a }; }
 uniform float offset[4];
 float shifted(float x) { return x + offset[0]; }
 
+void cut(float x, out float3 v, out float s) { v = float3(x, x + 1, x + 2); s = -x; }
+
 [Differentiable] float multiply(float a, float b) { return a * b; }
 [Differentiable] void grow(inout float a, float b) { a = a * b; }
 [Differentiable] void parts(float x, out float a, out float b) { a = x * x; b = 3 * x; }
@@ -455,6 +457,22 @@ def test_gradients_in_the_memory_of_inputs(module: spy.Module) -> None:
     result = spy.Tensor.empty_like(seed).with_grads(grad_in=seed)
     module.multiply.bwds(a, memory[:-1], _result=result)
     np.testing.assert_array_equal(memory.to_numpy()[1:], numbers(1001)[1:] + numbers(1000))
+
+
+def test_an_output_that_is_copied_back_over_one_in_place(module: spy.Module) -> None:
+    host, memory = numbers(), numbers(4)
+    # No float3 lies in one piece there, so that a device that works in the host's memory copies it.
+    gapped = host[:12].reshape(3, 4).T
+    refused(lambda: module.cut(memory, gapped, host[2:6]), "cut", "share memory", "(4, 3)", "8 bytes")
+    refused(lambda: module.cut(memory, s=host[2:6], v=gapped), "cut", "share memory")
+    raw = np.zeros(64, np.uint8)
+    aligned, shifted = raw[:24].view(np.float32), np.ndarray((6,), np.float32, raw.data, 2)
+    refused(lambda: module.split(numbers(6), aligned, shifted), "split", "share memory", "2 bytes")
+    np.testing.assert_array_equal(host, numbers())
+    assert not raw.any()
+    # What only comes near is no overlap.
+    module.cut(memory, gapped, host[12:16])
+    np.testing.assert_array_equal(host[:16], [*range(4), *range(1, 5), *range(2, 6), 0, -1, -2, -3])
 
 
 def test_gradients_that_share_memory_add_up(module: spy.Module) -> None:

@@ -195,3 +195,27 @@ def test_device_reload_and_no_hot_reload(backend_name: str, path: Path, write: W
         assert f(1.0) == 1
         device.reload()
         assert f(1.0) == 2
+
+
+def test_a_name_that_becomes_something_else(device: spy.Device, path: Path, write: Write) -> None:
+    kernel = "[numthreads(4, 1, 1)] void {}(RWTensor<float, 1> t, uint i : SV_DispatchThreadID) {{ t[i] = 7; }}\n"
+    write("import slangpy_rt;\nfloat f(float x) { return x; }\nstruct S { float x; }\n" + kernel.format("k"))
+    module = spy.Module.load_from_file(device, path)
+    out = spy.Tensor.zeros(device, 4)
+    f, k, struct = module.f, module.k, module.S
+    k.dispatch(4, out)
+    assert f(1.0) == 1 and struct(x=2)["x"] == 2
+    write(
+        "import slangpy_rt;\nfloat k(float x) { return 2 * x; }\nfloat S(float x) { return 3 * x; }\n"
+        + kernel.format("f")
+    )
+    with pytest.raises(
+        spy.CompileError, match=r"k: .*edited, and it is a function now; take it from the module again"
+    ):
+        k(1.0)
+    with pytest.raises(spy.CompileError, match=r"f: .*edited, and it is a compute kernel now"):
+        f(1.0)
+    assert module.k(1.0) == 2 and module["k"](1.0) == 2 and module.S(1.0) == 3
+    out.clear()
+    module.f.dispatch(4, out)
+    assert (out.to_numpy() == 7).all()

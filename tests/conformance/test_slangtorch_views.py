@@ -273,3 +273,24 @@ def test_views_are_filled(files: Files) -> None:
     m.fill(a=whole[:, ::2], b=b, c=c, d=d, e=e).launchRaw(blockSize=(32, 1, 1), gridSize=ONE)
     assert whole.cpu().tolist() == [[2.5, 0] * 3] * 4
     assert (b.cpu() == torch.tensor([1.0, 2, 3])).all() and not c.any() and d.all()
+
+
+def test_tensors_of_two_storages_over_one_memory(files: Files, backend_name: str) -> None:
+    if backend_name == "cuda":
+        pytest.skip("torch makes no two storages over one memory of the GPU")
+    m = files.load("""
+[AutoPyBindCUDA] [CudaKernel]
+void twice(TensorView<float> input, TensorView<float> output)
+{
+    uint i = cudaThreadIdx().x;
+    output[i] = 2 * input[i];
+}
+""")
+    memory = np.arange(12, dtype=np.float32)
+    whole, part = torch.from_numpy(memory), torch.from_numpy(memory[8:])
+    m.twice(input=whole, output=part).launchRaw(blockSize=(4, 1, 1), gridSize=ONE)
+    np.testing.assert_array_equal(memory, [*range(8), 0, 2, 4, 6])
+    memory[:] = range(12)
+    odd, even = torch.from_numpy(memory[1::2]), torch.from_numpy(memory[::2])
+    m.twice(input=even, output=odd).launchRaw(blockSize=(6, 1, 1), gridSize=ONE)
+    np.testing.assert_array_equal(memory, [0, 0, 2, 4, 4, 8, 6, 12, 8, 16, 10, 20])

@@ -51,6 +51,11 @@ void split(float2 v, out Point p) { p.x = v.x; p.y = v.y; }
 void advance(inout Ray r, float t) { r.origin += t * r.direction; r.reach -= t; }
 struct Holder { POINTER(float) p; Tensor<float, 1> t; int n; }
 float held(Holder h, int k) { return h.p[k] * h.n + 100 * h.t[k]; }
+struct Weighted { Point corners[2]; float weight; }
+struct Grid { Point corners[2][2]; }
+float4 listed(Weighted w) { return float4(w.corners[0].y, w.corners[1].x, w.corners[1].y, w.weight); }
+float at(Grid g, int i, int j) { return g.corners[i][j].y; }
+float tens(Point p) { return 10 * p.x + p.y; }
 struct Nothing { float twice(float x) { return 2 * x; } }
 """
 
@@ -368,3 +373,24 @@ def test_structs_of_the_same_name_in_two_modules(device: spy.Device, module: spy
     for function, wrong in ((module.norm, there), (other.norm, here)):
         with pytest.raises(spy.BindError):
             function(wrong)
+
+
+def test_flat_data_of_structs_in_structs(module: spy.Module) -> None:
+    flat = np.arange(10, dtype=np.float32).reshape(2, 5)
+    found = spy.Tensor.from_numpy(module.device, flat, module.Weighted)
+    np.testing.assert_array_equal(module.listed(found).to_numpy(), [[1, 2, 3, 4], [6, 7, 8, 9]])
+    # In memory a struct is its scalars one after another, where all are floats.
+    np.testing.assert_array_equal(found.to_numpy().view(np.float32).reshape(2, 5), flat)
+    grid = spy.Tensor.from_numpy(module.device, np.arange(8, dtype=np.float32).reshape(1, 8), module.Grid)
+    assert [module.at(grid, i, j).to_numpy()[0] for i in range(2) for j in range(2)] == [1, 3, 5, 7]
+
+
+def test_a_tuple_is_one_struct_and_a_list_of_them_many(module: spy.Module) -> None:
+    for _ in range(2):  # the second time by what the first has prepared
+        np.testing.assert_array_equal(module.tens([(1, 2), (3, 4)]), [12, 34])
+        np.testing.assert_array_equal(module.tens([(1.0, 2.0), (3.0, 4.0), (5.0, 6.0)]), [12, 34, 56])
+        np.testing.assert_array_equal(module.tens([[(1, 2)], [(3, 4)]]), [[12], [34]])
+        np.testing.assert_array_equal(module.tens(([1, 2], [3, 4])), [13, 24])
+        np.testing.assert_array_equal(module.tens(((1, 2), (3, 4))), [13, 24])
+        assert module.tens((1, 2)) == 12 and module.tens((1.0, 2.0)) == 12
+        np.testing.assert_array_equal(module.tens([(1.0, 2.0), {"x": 3, "y": 4}]), [12, 34])

@@ -90,6 +90,42 @@ def part(root: Path) -> None:
     (root / "part.slang").write_text("implementing whole;\npublic float h() { return 1; }\n")
 
 
+def named_in_riddles(text: str) -> Edit:
+    """A module that finds ``helper.slang`` in a folder of the search path, under a name that only Slang reads."""
+
+    def make(root: Path) -> None:
+        (root / "lib").mkdir()
+        (root / "near").mkdir()
+        (root / "main.slang").write_text(f"{text}\nfloat f(float x) {{ return x * h(); }}\n")
+        (root / "lib" / "helper.slang").write_text(ONE)
+
+    return make
+
+
+def nearer(root: Path) -> None:
+    (root / "near" / "helper.slang").write_text(TWO)
+
+
+def linked_import(root: Path) -> None:
+    (root / "store").mkdir()
+    (root / "lib").mkdir()
+    (root / "main.slang").write_text("import outer;\nfloat f(float x) { return x * g(); }\n")
+    (root / "store" / "outer.slang").write_text("import helper;\nfloat g() { return h(); }\n")
+    (root / "outer.slang").symlink_to("store/outer.slang")
+    (root / "lib" / "helper.slang").write_text(ONE)
+
+
+def releases(root: Path) -> None:
+    for name, text in (("v1", ONE), ("v2", TWO)):
+        (root / name).mkdir()
+        (root / name / "helper.slang").write_text(text)
+    (root / "v1" / "outer.slang").write_text("import helper;\nfloat g() { return h(); }\n")
+    # As ``cp -al`` and ``rsync --link-dest`` make them: one file under two names.
+    os.link(root / "v1" / "outer.slang", root / "v2" / "outer.slang")
+    (root / "current").symlink_to("v1")
+    (root / "main.slang").write_text('import "current/outer";\nfloat f(float x) { return x * g(); }\n')
+
+
 CASES: dict[str, tuple[Edit, Edit]] = {
     "equal size and time": (plain, lambda root: same_size_and_time(root / "helper.slang", TWO)),
     "main, equal size and time": (
@@ -123,6 +159,12 @@ CASES: dict[str, tuple[Edit, Edit]] = {
     "an included file beside the including one": (
         included, lambda root: (root / "outer.slangh").write_text("#define V 2\n") and None
     ),
+    "behind a comment": (named_in_riddles("import /* by and by */ helper;"), nearer),
+    "behind a macro": (named_in_riddles("#define NAME helper\nimport NAME;"), nearer),
+    "in an include with a comment": (named_in_riddles("# /* */ include /* */ <helper.slang>"), nearer),
+    "in an include of two lines": (named_in_riddles("#inc\\\nlude <helper.slang>"), nearer),
+    "beside a link": (linked_import, lambda root: (root / "helper.slang").write_text(TWO) and None),
+    "a link to a folder with the same file": (releases, lambda root: repointed(root / "current", "v2")),
     "a part of a module": (
         part,
         lambda root: same_size_and_time(root / "part.slang", "implementing whole;\npublic float h() { return 2; }\n"),
