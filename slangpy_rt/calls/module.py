@@ -239,8 +239,10 @@ class _Names:
 def _find(scope: Scope, name: str) -> Any:
     """Find a name: kernels before functions, functions before types; None if the module has nothing of that name."""
     source = scope.source
+    if any(name == shader for shader, _ in source.info.stages):
+        return None
     # Slang 2026.12 ends the process when asked for a type that is written with the word 'new'.
-    if _NEW.search(name) or any(name == shader for shader, _ in source.info.stages):
+    if _NEW.search(name) and not any(name == sig.name for sig in source.info.functions):
         return None
     for entry in source.info.entry_points:
         if entry.name == name:
