@@ -1,0 +1,164 @@
+"""Calls of slang-torch's kernels and host functions on tensors like, and unlike, those of the call before."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from _slangtorch import ONE, Files
+
+import slangpy_rt as spy
+from slangpy_rt.slangtorch.errors import LaunchError, TensorError
+from tests.depth import one_device
+
+pytestmark = one_device
+
+TEXT = """
+[AutoPyBindCUDA] [CudaKernel]
+void twice(TensorView<float> input, TensorView<float> output)
+{
+    for (uint i = 0; i < input.size(0); ++i)
+        output[i] = 2 * input[i];
+}
+
+[AutoPyBindCUDA] [CudaKernel]
+void shorts(TensorView<uint16_t> input, TensorView<float> output)
+{
+    for (uint i = 0; i < input.size(0); ++i)
+        output[i] = float(input[i]);
+}
+
+[TorchEntryPoint]
+TorchTensor<float> made(TorchTensor<float> input)
+{
+    var output = TorchTensor<float>.alloc(input.size(0));
+    __dispatch_kernel(twice, uint3(1, 1, 1), uint3(1, 1, 1))(input, output);
+    return output;
+}
+"""
+SIZE = {"blockSize": ONE, "gridSize": ONE}
+
+
+@pytest.fixture
+def files(device: spy.Device, tmp_path: Path) -> Files:
+    return Files(device, tmp_path)
+
+
+@pytest.fixture
+def m(files: Files) -> Any:
+    return files.load(TEXT)
+
+
+def filled(files: Files, *shape: int) -> torch.Tensor:
+    return files.on(torch.arange(1.0, 1 + torch.Size(shape).numel()).reshape(shape))
+
+
+def check(files: Files, m: Any, given: torch.Tensor) -> None:
+    """Both ways to the kernel are right for a tensor."""
+    out = files.on(torch.zeros(given.shape))
+    m.twice(output=out, input=given).launchRaw(**SIZE)
+    assert torch.equal(out, 2 * given.detach())
+    assert torch.equal(m.made(given), 2 * given.detach())
+
+
+def test_layouts_that_take_turns(files: Files, m: Any) -> None:
+    plain, long, gapped = filled(files, 4), filled(files, 7), filled(files, 8)[::2]
+    leaf = filled(files, 4).requires_grad_()
+    for _ in range(3):
+        for given in (plain, long, gapped, leaf, plain.clone(), leaf.detach()):
+            check(files, m, given)
+    with torch.no_grad():
+        check(files, m, leaf)
+        check(files, m, plain)
+    with torch.inference_mode():
+        check(files, m, filled(files, 4))
+
+
+def test_one_tensor_in_two_places(files: Files, m: Any) -> None:
+    for _ in range(3):
+        both = filled(files, 4)
+        m.twice(input=both, output=both).launchRaw(**SIZE)
+        assert both.tolist() == [2, 4, 6, 8]
+        check(files, m, both)
+
+
+def test_what_does_not_fit_is_refused_behind_what_does(files: Files, m: Any) -> None:
+    good, out = filled(files, 4), files.on(torch.zeros(4))
+    negated = torch.view_as_complex(filled(files, 4, 2)).conj().imag
+    assert negated.is_neg()
+    wrong: dict[Any, type[Exception]] = {
+        good.double(): TensorError, good.expand(3, 4): TensorError,
+        negated: TensorError, good.to_sparse(): TensorError,
+    }  # fmt: skip
+    for bad, kind in wrong.items():
+        m.twice(input=good, output=out).launchRaw(**SIZE)
+        with pytest.raises(kind, match="input"):
+            m.twice(input=bad, output=out)
+        if bad.dtype is torch.float32:
+            m.made(good)
+            with pytest.raises(kind, match="input"):
+                m.made(bad)
+    for bad in (None, 3, [1.0, 2.0]):
+        m.twice(input=good, output=out).launchRaw(**SIZE)
+        with pytest.raises(TypeError, match=r"input: .*takes a torch\.Tensor"):
+            m.twice(input=bad, output=out)
+    with pytest.raises(ValueError, match="missing input; unknown inputs"):
+        m.twice(inputs=good, output=out)
+    with pytest.raises(ValueError, match="missing output"):
+        m.twice(input=good)
+    with pytest.raises(ValueError, match="arguments come by name"):
+        m.twice(good, output=out)
+    check(files, m, good)
+
+
+def test_dtypes_of_one_size_are_told_apart(files: Files, m: Any) -> None:
+    out = files.on(torch.zeros(2))
+    for _ in range(2):
+        for values, kind in (([1, 2], torch.int16), ([3, 4], torch.uint16)):
+            given = files.on(torch.tensor(values, dtype=kind))
+            m.shorts(input=given, output=out).launchRaw(**SIZE)
+            assert out.tolist() == values
+            with pytest.raises(TensorError, match="input is float16"):
+                m.shorts(input=given.view(torch.float16), output=out)
+
+
+def test_a_tensor_that_changes_before_the_launch(files: Files, m: Any) -> None:
+    for _ in range(2):
+        given, out = filled(files, 4), files.on(torch.zeros(4))
+        bound = m.twice(input=given, output=out)
+        # What does not matter to a kernel may change.
+        given.requires_grad_()
+        bound.launchRaw(**SIZE)
+        assert out.tolist() == [2, 4, 6, 8]
+        given = given.detach()
+        bound = m.twice(input=given, output=out)
+        given.resize_(2)
+        with pytest.raises(LaunchError, match="a tensor was resized since the kernel was called"):
+            bound.launchRaw(**SIZE)
+
+
+def test_other_memory_at_each_launch(files: Files, m: Any) -> None:
+    given, out = filled(files, 4), files.on(torch.zeros(4))
+    bound = m.twice(input=given, output=out)
+    bound.launchRaw(**SIZE)
+    given.set_(filled(files, 8)[4:].clone())
+    bound.launchRaw(**SIZE)
+    assert out.tolist() == [10, 12, 14, 16]
+
+
+def test_a_device_that_was_closed(backend_name: str, tmp_path: Path) -> None:
+    with spy.Device(backend_name) as device:
+        files = Files(device, tmp_path)
+        m = files.load(TEXT)
+        given, out = filled(files, 4), files.on(torch.zeros(4))
+        bound = m.twice(input=given, output=out)
+        bound.launchRaw(**SIZE)
+        assert m.made(given).tolist() == [2, 4, 6, 8]
+    for call in (
+        lambda: bound.launchRaw(**SIZE), lambda: m.twice(input=given, output=out).launchRaw(**SIZE),
+        lambda: m.made(given),
+    ):  # fmt: skip
+        with pytest.raises(spy.DeviceError):
+            call()
