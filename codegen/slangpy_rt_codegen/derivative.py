@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from slangpy_rt_codegen.spec import CallSpec, Operand
-from slangpy_rt_codegen.variables import drain, fill
+from slangpy_rt_codegen.variables import assignable, drain, fill
 
 _FLOATS = frozenset({"half", "float", "double"})
 
@@ -50,7 +50,7 @@ def derivative_body(
     forward = spec.derivative == "forward"
     before, arguments, after = [], [], []
     for name, o in spec.assigned:
-        before += fill(o, name, load)
+        before += fill(o, assignable(name), load)
     for o in spec.operands + ((spec.result,) if spec.result else ()):
         for p in o.places:
             if p.mode == "unused":

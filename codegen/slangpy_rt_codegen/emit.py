@@ -32,7 +32,7 @@ from slangpy_rt_codegen.names import respelled
 from slangpy_rt_codegen.ranges import range_entry
 from slangpy_rt_codegen.spec import CallSpec, Operand, StructLayout
 from slangpy_rt_codegen.threads import thread_entry
-from slangpy_rt_codegen.variables import drain, fill, is_array
+from slangpy_rt_codegen.variables import assignable, drain, fill, is_array
 
 
 def emit(spec: CallSpec) -> str:
@@ -134,7 +134,7 @@ def _body(spec: CallSpec, load: Callable[[Operand], str], store: Callable[[Opera
         return derivative_body(spec, load, store)
     before, arguments, after = [], [], []
     for name, o in spec.assigned:
-        before += fill(o, name, load)
+        before += fill(o, assignable(name), load)
     for n, o in enumerate(spec.operands):
         plain = o.access == "in" and o.mode != "parts" and not (o.mode == "value" and is_array(o))
         if o.mode in ("tensor", "pointer") or (plain and not (spec.method and n == 0)):

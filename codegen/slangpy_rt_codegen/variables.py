@@ -6,6 +6,18 @@ from collections.abc import Callable
 
 from slangpy_rt_codegen.spec import Operand
 
+# Words with which Slang begins a statement, and which users may call a uniform all the same.
+_STATEMENTS = frozenset((
+    *("break", "catch", "class", "continue", "default", "defer", "discard", "do", "enum", "for", "if"),
+    *("return", "switch", "throw", "try", "typealias", "typedef", "while"),
+))  # fmt: skip
+
+
+def assignable(name: str) -> str:
+    """Return a variable's name as a statement may begin with it: in parentheses if the name is a word of Slang's."""
+    word, dot, rest = name.partition(".")
+    return f"({word}){dot}{rest}" if word in _STATEMENTS else name
+
 
 def fill(o: Operand, name: str, load: Callable[[Operand], str]) -> list[str]:
     """Return the assignments of what the function reads."""

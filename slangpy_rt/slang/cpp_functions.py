@@ -4,7 +4,8 @@ The preludes have no functions of 8-bit and 16-bit integers, no ``fma`` and ``si
 ``asinh`` and ``atanh`` of double; their ``log10`` of double takes a float. The prelude of C++ looks for the first
 bit of a 64-bit integer in 32 bits only. The prelude of CUDA takes unsigned numbers for signed ones in
 ``firstbithigh`` of 32 bits and in the results of ``abs``, ``min`` and ``max`` of 64 bits, and it has ``char`` where
-the header of CUDA has ``signed char``. What ``rounded_constants`` finds has constants of float. Text goes in
+the header of CUDA has ``signed char``. Both round ties away from zero, where NumPy, SPIR-V and HLSL take the even
+neighbour. What ``rounded_constants`` finds has constants of float. Text goes in
 and text comes out, with functions of ours whose names begin with ``_spy_``; a text that calls none of these functions
 is returned as it is.
 """
@@ -25,11 +26,13 @@ _CALLS = {
     "cpp": re.compile(rb"\b" + _LACKING + rb"|(I64|U64)_(firstbitlow|firstbithigh))\("),
     "cuda": re.compile(rb"\b" + _LACKING + rb"|(U32)_(firstbithigh)|(U64)_(abs|min|max))\("),
 }
+_ROUND = re.compile(rb"\bF(?:32|64)_(?:round|rint)\(")
 _TYPES = {
     b"I8": b"int8_t", b"I16": b"int16_t", b"I32": b"int32_t", b"I64": b"int64_t", b"U8": b"uint8_t",
     b"U16": b"uint16_t", b"U32": b"uint32_t", b"U64": b"uint64_t", b"F64": b"double",
 }  # fmt: skip
 _FUNCTIONS = b"""
+template<typename T> FUNCTION T _spy_round(T x) { return __builtin_rint(x); }
 template<typename T> FUNCTION T _spy_log10(T x) { return __builtin_log10(x); }
 template<typename T> FUNCTION T _spy_acosh(T x) { return __builtin_acosh(x); }
 template<typename T> FUNCTION T _spy_asinh(T x) { return __builtin_asinh(x); }
@@ -100,7 +103,7 @@ _BUILTINS = {
     b"__builtin_log10": b"::log10", b"__builtin_acosh": b"::acosh", b"__builtin_asinh": b"::asinh",
     b"__builtin_atanh": b"::atanh", b"__builtin_pow": b"::pow", b"__builtin_floor": b"::floor",
     b"__builtin_fabs": b"::fabs", b"__builtin_sin": b"::sin", b"__builtin_cos": b"::cos", b"__builtin_tan": b"::tan",
-    b"__builtin_copysign": b"::copysign",
+    b"__builtin_copysign": b"::copysign", b"__builtin_rint": b"::rint",
 }  # fmt: skip
 
 
@@ -118,6 +121,7 @@ def with_functions(code: bytes, form: str) -> bytes:
     end = at + len(_PRELUDE_END) if form == "cpp" else _prelude_of_cuda(code)
     prelude, text = code[:end], code[end:]
     called, count = _CALLS[form].subn(_call, text)
+    called, rounds = _ROUND.subn(b"_spy_round(", called)
     called, ours = with_constants(called)
     functions = _FUNCTIONS.replace(b"FUNCTION", b"inline")
     if form == "cuda":
@@ -128,7 +132,7 @@ def with_functions(code: bytes, form: str) -> bytes:
             functions = functions.replace(name, own)
     elif at < 0:
         return code
-    return prelude + (functions if count or ours else b"") + called
+    return prelude + (functions if count or rounds or ours else b"") + called
 
 
 def lacking_function(code: bytes) -> str:

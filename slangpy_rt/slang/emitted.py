@@ -114,8 +114,13 @@ def reads_parameters(code: bytes) -> bool:
 
 
 def emitted_name(name: str) -> str:
-    """Return a name as target code has it before its number: ``gain`` for ``gain_``, ``_gain`` for ``__gain``."""
-    return re.sub("_+", "_", name).rstrip("_")
+    """Return a name as target code has it before its number.
+
+    Slang 2026.12 writes ``gain`` for ``gain_``, ``_gain`` for ``__gain``, ``U_Scale`` for ``_Scale``, and ``xC3xA9``
+    for the two bytes of ``é``.
+    """
+    letters = (c if c.isascii() else "".join(f"x{byte:02X}" for byte in c.encode()) for c in name)
+    return ("U" if name.startswith("_S") else "") + re.sub("_+", "_", "".join(letters)).rstrip("_")
 
 
 def exported(code: bytes, entry: str) -> bytes:

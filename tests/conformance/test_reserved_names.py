@@ -369,7 +369,27 @@ def test_a_file_a_module_or_a_define_is_told_as_well(device: spy.Device, tmp_pat
 
 @every_device
 def test_names_that_end_or_hold_underscores(device: spy.Device) -> None:
-    names = ["gain_", "a__b", "_a", "__x", "x__", "k_0", "a_1_", "__global__", "gain", "a_b", "_", "__"]
+    names = [
+        "_S",
+        "_Scale",
+        "__S",
+        "_S1",
+        "é",
+        "λ_",
+        "変数",
+        "gain_",
+        "a__b",
+        "_a",
+        "__x",
+        "x__",
+        "k_0",
+        "a_1_",
+        "__global__",
+        "gain",
+        "a_b",
+        "_",
+        "__",
+    ]
     check(device, "uniforms", names, names, "underscored_uniforms")
     check(device, "statics", names, names, "underscored_statics")
     check(device, "parameters", names, names, "underscored_parameters")
@@ -415,6 +435,24 @@ def test_members_of_the_block_are_kept_apart(device: spy.Device) -> None:
     seen = spy.Tensor.empty_like(x).with_grads(grad_in=spy.Tensor.ones_like(x))
     module.f.bwds({"x": x}, spy.Tensor.from_numpy(device, X), 3.0, _result=seen)
     np.testing.assert_array_equal(x.grad.to_numpy(), 3 * X)
+
+
+def test_uniforms_called_as_words_of_slang(device: spy.Device) -> None:
+    names = "while switch break discard enum typealias typedef defer throw class do".split()  # noqa: SIM905
+    text = "".join(f"uniform float {name};\n" for name in names)
+    terms = " + ".join(f"{k + 1} * ({name})" for k, name in enumerate(names))
+    module = spy.Module.load_from_source(
+        device,
+        "words",
+        f"{text}struct P {{ float a; }}\nuniform P do_;\n"
+        f"[Differentiable] float f(float x) {{ return x * ({terms} + do_.a); }}\n",
+    )
+    values = {name: float(k) for k, name in enumerate(names)} | {"do_": {"a": 7.0}}
+    expected = sum((k + 1) * k for k in range(len(names))) + 7
+    assert module.f.set(values)(2.0) == 2 * expected
+    pair = spy.diff_pair(2.0)
+    module.f.set(values).bwds(pair, _result=spy.diff_pair(None, 1.0))
+    assert pair.grad == expected
 
 
 def test_uniforms_that_were_locals_of_kernels(device: spy.Device) -> None:

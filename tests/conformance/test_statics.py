@@ -110,3 +110,16 @@ def test_threads_of_slang_torch_begin_with_zeros(device: spy.Device, tmp_path: P
     found = files.on(torch.zeros(100, dtype=torch.int32))
     module.fill(found=found).launchRaw(blockSize=(32, 1, 1), gridSize=(4, 1, 1))
     assert (found == 1).all()
+
+
+def test_an_initial_value_is_not_lost_behind_another_name(backend_name: str) -> None:
+    """Slang writes both names alike in C++."""
+    if backend_name != "cpu":
+        pytest.skip("other devices keep initial values")
+    with spy.Device("cpu") as device:
+        for one, other in (("_Scale", "U_Scale"), ("é", "xC3xA9")):
+            text = (
+                f"static float {one} = 5; uniform float {other}; float f(float x) {{ return x * {one} + {other}; }}"
+            )
+            with pytest.raises(spy.UnsupportedError, match=f"static variable '{one}', whose initial value is lost"):
+                spy.Module.load_from_source(device, "alike", text).f.set({other: 100.0})(1.0)
