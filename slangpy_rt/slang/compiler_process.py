@@ -38,6 +38,8 @@ sys.path += sys.argv[5:]
 from slangpy_rt.slang.worker import main
 main(sys.argv[3], sys.argv[4])
 """
+# The process ended itself, or the system did so for the limit that it set.
+_SLOW = (SLOW, -signal.SIGXCPU) if hasattr(signal, "SIGXCPU") else (SLOW,)
 _LAST_WORDS = 1000  # characters from the end of what the process wrote to stderr that an error shows
 
 
@@ -106,7 +108,7 @@ class CompilerProcess:
                 if answer is None:
                     why = apart(self._why)
                     status = self._process.returncode if self._process is not None else None
-                    raise Ended(why, status in (SLOW, NO_MEMORY))
+                    raise Ended(why, status in (*_SLOW, NO_MEMORY))
             except BaseException:
                 # Also after Ctrl-C: the pending answer would be read as the answer to the next request.
                 self.stop()
@@ -202,7 +204,7 @@ class CompilerProcess:
         with suppress(subprocess.TimeoutExpired):
             process.wait(10)
         status = process.returncode
-        if status == SLOW:
+        if status in _SLOW:
             return (
                 f"it took more than {self._seconds:g} s, which is all that one compilation gets "
                 "(SLANGPY_RT_COMPILE_SECONDS). Take the text apart, or raise the limit."

@@ -32,7 +32,7 @@ unpackUnorm2x16ToFloat unpackUnorm2x16ToHalf unpackUnorm4x8ToFloat unpackUnorm4x
 unpack_s8s32 unpack_u8u16 unpack_u8u32
 """
 FUNCTIONS = frozenset(_LIST.split())
-_NAMED = re.compile(rf"(\w+|[>\]])\s+({'|'.join(sorted(FUNCTIONS))})\s*\(")
+_NAMED = re.compile(rf"(\b\w+|[>\]])\s+({'|'.join(sorted(FUNCTIONS))})\s*\(")
 _AMBIGUOUS = re.compile(r"error\[E39999\]: ambiguous call to '(\w+)'")
 # Decides between functions that fit alike, and only between these.
 _RANK = "[OverloadRank(1)]"

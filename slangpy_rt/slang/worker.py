@@ -70,6 +70,7 @@ class Worker:
             threading.stack_size(_SMALL_STACK if small else _STACK)
             thread = threading.Thread(target=self._work, args=(number, method, args), daemon=True)
             thread.start()
+            _limit(time.process_time() + self._seconds)
             self._watch(thread)
             send(answers, self._answer)
 
@@ -112,6 +113,8 @@ class Worker:
 def main(library: str, seconds: str) -> None:
     """Answer the requests of the process that started this one."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that waits for the answer
+    if hasattr(signal, "SIGXCPU"):
+        signal.signal(signal.SIGXCPU, signal.SIG_DFL)
     # What the compiler prints to standard output must not get between the answers, so it goes to standard error.
     requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
@@ -120,6 +123,16 @@ def main(library: str, seconds: str) -> None:
     send(answers, True)
     Worker(library, float(seconds)).serve(requests, answers)
     os._exit(0)
+
+
+def _limit(seconds: float) -> None:
+    """Have the system end this process after so much processor time: ``_watch`` may wait for Python's lock."""
+    if sys.platform != "win32":
+        import resource
+
+        with suppress(OSError, ValueError):
+            # In whole seconds, and later than ``_watch`` does it.
+            resource.setrlimit(resource.RLIMIT_CPU, (int(seconds) + 2, resource.getrlimit(resource.RLIMIT_CPU)[1]))
 
 
 def _bound() -> None:
