@@ -163,8 +163,8 @@ def _sign_dict(value: dict[Any, Any]) -> Any:
 
 def _sign_fields(value: Any) -> Any:
     fields = fields_of(value)
-    assert fields is not None
-    return type(value), _sign_dict(dict(fields))
+    # NumPy's void without fields is bytes.
+    return _refused(value) if fields is None else (type(value), _sign_dict(dict(fields)))
 
 
 def _sign_text(value: str) -> Any:

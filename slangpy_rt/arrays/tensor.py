@@ -10,8 +10,9 @@ import numpy.typing as npt
 
 from slangpy_rt.arrays.layout import layout_of
 from slangpy_rt.arrays.ndbuffer import NDBuffer
+from slangpy_rt.core.checks import no_memory
 from slangpy_rt.core.conversion import as_array, as_element, is_number
-from slangpy_rt.core.dtypes import NUMPY_OF, SLANG_OF, cast, element_type, storage
+from slangpy_rt.core.dtypes import NUMPY_OF, cast, element_type, slang_scalar, storage
 from slangpy_rt.core.errors import BindError, ShapeError
 from slangpy_rt.core.shapes import as_shape
 from slangpy_rt.core.structs import scalar_count
@@ -82,7 +83,9 @@ class Tensor(NDBuffer):
         element = element_type(where, ("int" if whole else "float") if dtype is None else dtype)
         try:
             values = np.arange(*bounds)
-        except (ValueError, ZeroDivisionError, OverflowError, MemoryError) as error:
+        except MemoryError as error:
+            raise no_memory(where, error) from None
+        except (ValueError, ZeroDivisionError, OverflowError) as error:
             raise BindError(f"{where}: {in_words(bounds)} make no array ({error}).") from None
         return cls._from_host(device, values, element)
 
@@ -111,7 +114,7 @@ class Tensor(NDBuffer):
         if isinstance(array, (list, tuple, bool, int, float, range)) and dtype is None:
             kind = {"f": "float", "i": "int"}.get(source.dtype.kind)
             source = source if kind is None else cast(f"{where}: data", kind, source, NUMPY_OF[kind])
-        if dtype is None and source.dtype.newbyteorder("=") not in SLANG_OF:
+        if dtype is None and slang_scalar(source.dtype) is None:
             hint = "name the struct: dtype=module.Name" if source.dtype.names else "convert the array first"
             raise BindError(f"{where}: dtype {source.dtype} has no Slang type; {hint}.")
         element = element_type(where, source.dtype if dtype is None else dtype)

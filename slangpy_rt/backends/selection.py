@@ -61,7 +61,7 @@ def named(type: DeviceType | str, index: int) -> tuple[str, int]:
     if not isinstance(type, str):
         raise BindError(f"Device: type is {in_words(type)}; a DeviceType or its name was expected, such as 'cuda'.")
     index = whole("Device", "index", index, 0, 255)
-    name, colon, number = (type.value if isinstance(type, DeviceType) else type).partition(":")
+    name, colon, number = (type.value if isinstance(type, DeviceType) else str.__str__(type)).partition(":")
     if name == "automatic" and CONFIG.device:
         name, colon, number = CONFIG.device.partition(":")
     if not (name == "automatic" or known(name)) or (colon and not (number.isdecimal() and len(number) < 4)):

@@ -45,6 +45,7 @@ class SlangCallable(ABC):
     def __init__(
         self, scope: Scope, name: str, overloads: tuple[FunctionSig, ...], options: Options = NO_OPTIONS
     ) -> None:
+        check_scope(type(self).__name__, scope)
         self.name = name
         self.overloads = overloads
         self._scope = scope
@@ -149,6 +150,8 @@ class SlangCallable(ABC):
             raise BindError(
                 f"{self.name}.return_type: {in_words(kind)} is not one of 'numpy', 'tensor', 'ndbuffer', 'torch'."
             )
+        if isinstance(kind, str):
+            kind = text(f"{self.name}.return_type", "the type", kind)
         return self._variant(("return_type", kind), lambda: replace(self._options, returns=kind))
 
     def group_size(self: C, size: int | tuple[int, ...]) -> C:
@@ -329,6 +332,20 @@ class SlangCallable(ABC):
             raise BindError(f"{self.name}.append_to: a list runs on one stream as a whole: commands.submit(stream).")
 
 
+def check_scope(where: str, scope: Any) -> None:
+    """Refuse to make by hand what modules make.
+
+    Raises
+    ------
+    BindError
+        If no module's scope is given.
+    """
+    if not isinstance(scope, Scope):
+        raise BindError(
+            f"{where}: {in_words(scope)} is no scope of a module; modules make these, as attributes: module.add."
+        )
+
+
 class _Follower:
     """Tells a function or kernel what its module's scope says, for as long as there is one."""
 
@@ -357,4 +374,11 @@ def _frozen(where: str, value: Any) -> Any:
         raise BindError(
             f"{where} is {in_words(value)}; a number, or a list of up to four for a vector, was expected."
         )
-    return tuple(items) if isinstance(value, (list, tuple)) else value
+    return tuple([_number(v) for v in items]) if isinstance(value, (list, tuple)) else _number(value)
+
+
+def _number(value: Any) -> Any:
+    """Return a number of a class derived from Python's, which need not be hashable, as Python's own."""
+    if isinstance(value, (bool, np.generic)):
+        return value
+    return float.__float__(value) if isinstance(value, float) else int.__int__(value)

@@ -19,6 +19,7 @@ from slangpy_rt.core.checks import write_text
 from slangpy_rt.core.dtypes import element_type
 from slangpy_rt.core.errors import BindError, ShapeError
 from slangpy_rt.core.wording import in_words
+from slangpy_rt.runtime.core import a_device
 from slangpy_rt.runtime.diagnostics import Launcher
 from slangpy_rt.runtime.queues import Touches
 from slangpy_rt.runtime.stream import Stream, lane_of
@@ -98,7 +99,7 @@ class CommandList:
     """
 
     def __init__(self, device: DeviceCore) -> None:
-        self.device = device
+        self.device: DeviceCore = a_device("CommandList", device)
         self.calls: list[Call] = []
         self._recording: Recording | None = None
         self._waits: tuple[tuple[int, ...], ...] = ()

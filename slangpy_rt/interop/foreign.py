@@ -46,6 +46,7 @@ class ForeignAdapter(Adapter):
         BindError
             If it has none.
         """
+        place_of(value)
         return as_numpy(value)
 
     def on(self, device: DeviceCore, value: Any) -> Any:
@@ -68,18 +69,26 @@ class ForeignAdapter(Adapter):
         """Return what tells calls apart; an array that ``on`` refuses is like no other, so that ``on`` is asked."""
         try:
             kind, index = place_of(value)
-            array = as_numpy(value) if kind in HOST else None
-        except BindError:
+            if kind in HOST:
+                array = as_numpy(value)
+                return (
+                    type(value),
+                    array.dtype,
+                    array.shape,
+                    array.strides,
+                    array.flags.writeable,
+                    array.flags.aligned,
+                )
+            told = interface_of(value)
+            if told is not None:
+                steps = told.get("strides")
+                place = told["data"][0] % 32, told["data"][1], steps and tuple(steps)
+                return type(value), index, told["typestr"], tuple(told["shape"]), *place
+        except (AttributeError, BindError, LookupError, TypeError):
             return object()
-        if array is not None:
-            return type(value), array.dtype, array.shape, array.strides, array.flags.writeable, array.flags.aligned
-        told = interface_of(value)
-        if told is None:
-            strides = getattr(value, "strides", None)
-            shape = tuple(getattr(value, "shape", ()))
-            return type(value), kind, index, getattr(value, "dtype", None), shape, strides and tuple(strides)
-        place = told["data"][0] % 32, told["data"][1]
-        return type(value), index, told["typestr"], told["shape"], told.get("strides"), *place
+        strides = getattr(value, "strides", None)
+        shape = tuple(getattr(value, "shape", ()))
+        return type(value), kind, index, getattr(value, "dtype", None), shape, strides and tuple(strides)
 
     def feed(self, device: DeviceCore, value: Any, access: str) -> Feed | None:
         """Return the feed that passes an array to the kernel; None for host memory.

@@ -15,7 +15,7 @@ from slangpy_rt.backends.extras import foreign_streams
 from slangpy_rt.core.errors import BindError
 from slangpy_rt.core.interrupts import finalizer
 from slangpy_rt.core.wording import in_words
-from slangpy_rt.runtime.core import DeviceCore
+from slangpy_rt.runtime.core import DeviceCore, a_device
 from slangpy_rt.runtime.lane import Lane
 from slangpy_rt.runtime.waiting import reached
 
@@ -33,7 +33,9 @@ class Stream:
     """
 
     def __init__(self, device: DeviceCore, lane: Lane, shared: bool) -> None:
-        self.device = device
+        self.device = a_device("Stream", device)
+        if not isinstance(lane, Lane):
+            raise BindError(f"Stream: {in_words(lane)} is no queue of a device; make streams with device.stream().")
         self._order = order = device.order
         self._lane = lane
         if not shared:
@@ -110,7 +112,7 @@ class Event:
     """
 
     def __init__(self, device: DeviceCore) -> None:
-        self.device = device
+        self.device = a_device("Event", device)
         self._mark: Mark | None = None
 
     def record(self, stream: Stream | None = None) -> Event:
@@ -172,7 +174,7 @@ class Timer:
     """
 
     def __init__(self, device: DeviceCore, stream: Stream | None) -> None:
-        self.start = Event(device)
+        self.start = Event(a_device("Timer", device))
         self.end = Event(device)
         self._stream = stream
 
