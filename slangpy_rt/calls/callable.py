@@ -23,7 +23,7 @@ from slangpy_rt.core.types import FunctionSig
 from slangpy_rt.core.wording import in_words
 from slangpy_rt.runtime.core import DeviceCore
 from slangpy_rt.runtime.stream import lane_of
-from slangpy_rt.slang.declarations import find_overloads, python_signature
+from slangpy_rt.slang.declarations import find_overloads, gone, python_signature
 
 if TYPE_CHECKING:
     from slangpy_rt.runtime.stream import Stream
@@ -265,7 +265,10 @@ class SlangCallable(ABC):
     @property
     def return_type_name(self) -> str:
         """The type that it returns, as Slang writes it."""
-        return self.overloads[0].returns.name
+        declared = (self._base or self).overloads
+        if not declared:
+            raise gone(self.name, self._scope.source)
+        return declared[0].returns.name
 
     @property
     def signature(self) -> str:

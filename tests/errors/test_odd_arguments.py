@@ -188,6 +188,17 @@ def test_texts_and_numbers_without_a_hash(world: wrong.World) -> None:
     assert m.of_struct({"_type": Text("P"), "x": 1.0, "n": 2}) == 3
 
 
+def test_an_enum_that_would_be_written_to(device: spy.Device) -> None:
+    text = "enum Mode { a, b = 5 }\nvoid change(inout Mode m) { m = Mode.b; }"
+    module = spy.Module.load_from_source(device, "modes", text)
+    for value in ("a", module.Mode.a, 0, Text("a")):
+        said = told(spy.BindError, lambda v=value: module.change(v))
+        assert said.startswith("void change(inout Mode m): argument 'm' is 'inout' and would be written to; pass an ")
+    cell = spy.ValueRef("a")
+    module.change(cell)
+    assert cell.value == 5
+
+
 @pytest.mark.parametrize("key", [slice("a", None), slice(None, None, 0), slice(0, 2, 1.5), (slice(None), slice("a"))])
 def test_slices_that_are_none(world: wrong.World, key: Any) -> None:
     said = told(IndexError, lambda: world.tensor[key])
