@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from enum import Enum
 from functools import partial
+from traceback import walk_tb
 from typing import Any
 
 import numpy as np
@@ -65,8 +66,17 @@ def aliased(values: tuple[Any, ...]) -> bool:
     return False
 
 
-def endless(where: str, values: tuple[Any, ...]) -> BindError:
-    """Return the error for arguments that hold themselves, or more levels than Python goes down."""
+def endless(where: str, values: tuple[Any, ...], error: RecursionError) -> BindError:
+    """Return the error for arguments that hold themselves, or more levels than Python goes down.
+
+    Raises
+    ------
+    RecursionError
+        The one that was caught, if it has another reason: an argument's own code, or a caller that is deep already.
+    """
+    levels = sum(frame.f_globals is globals() for frame, _ in walk_tb(error.__traceback__))
+    if levels < _LEVELS:
+        raise error
     found = next((v for v in values if isinstance(v, (list, tuple, Mapping))), values)
     return BindError(f"{where}: an argument holds lists or dicts in each other without an end: {in_words(found)}.")
 
@@ -219,6 +229,8 @@ def _itself(value: Any) -> Any:
 
 
 _FLOATS = {float}
+# Frames of this file that are on Python's stack when it ends in lists that hold each other: it has 1,000 in all.
+_LEVELS = 16
 # Types that are remembered.
 _MOST = 1024
 SIGNERS = Signers({

@@ -153,7 +153,7 @@ def _facts(
 def interface_of(value: Any) -> dict[str, Any] | None:
     """Return an array's CUDA array interface, if it has one that says all that a call has to know."""
     told = getattr(value, "__cuda_array_interface__", None)
-    if told is None or told.get("mask") is not None:
+    if not isinstance(told, dict) or told.get("mask") is not None:
         return None
     # JAX's says nothing of streams; its DLPack does.
     return told if "stream" in told or not hasattr(value, "__dlpack__") else None

@@ -36,7 +36,7 @@ from slangpy_rt.calls.prepared import PreparedCall, is_straight
 from slangpy_rt.calls.result import Result
 from slangpy_rt.core.checks import no_memory
 from slangpy_rt.core.dtypes import NUMPY_OF, storage
-from slangpy_rt.core.errors import BindError, ShapeError, UnsupportedError
+from slangpy_rt.core.errors import BindError, OutOfMemoryError, ShapeError, UnsupportedError
 from slangpy_rt.core.overlap import repeats
 from slangpy_rt.core.shapes import Shape, broadcast, spread
 from slangpy_rt.core.structs import to_python
@@ -198,6 +198,8 @@ def _result(
     make_host = partial(device.host_array, full, dtype) if zero_copy else partial(np.empty, full, dtype)
     try:
         made = make_host()
+    except OutOfMemoryError:  # of the device
+        raise
     except MemoryError as error:
         raise no_memory(where, error) from None
     bound = bind_result(where, scope, returns, made)

@@ -95,8 +95,8 @@ class SlangCallable(ABC):
         """
 
         where = f"{self.name}.map"
-        maps = tuple(read_map(f"{where}: entry {k}", v) for k, v in enumerate(args))
-        named_maps = tuple((name, read_map(f"{where}: {name}", v)) for name, v in named.items())
+        maps = tuple([read_map(f"{where}: entry {k}", v) for k, v in enumerate(args)])
+        named_maps = tuple([(name, read_map(f"{where}: {name}", v)) for name, v in named.items()])
         return self._variant(
             ("map", maps, named_maps), lambda: replace(self._options, maps=maps, named_maps=named_maps)
         )

@@ -87,9 +87,7 @@ def is_callers(error: BaseException) -> bool:
 
 
 def no_memory(where: str, error: MemoryError) -> OutOfMemoryError:
-    """Return the error for an array that the host has no memory for; that of a device is itself."""
-    if isinstance(error, OutOfMemoryError):
-        return error
+    """Return the error for an array that the host has no memory for, once NumPy said so."""
     return OutOfMemoryError(f"{where}: the host has no memory for this array ({error}); use a smaller one.")
 
 

@@ -291,13 +291,11 @@ def as_array(what: str, value: Any) -> Array:
     if isinstance(value, (list, tuple, bool, int, float, range)):
         _check_numbers(what, value, "")
         try:
-            array = _counted(value) if isinstance(value, range) else np.asarray(value)
+            array = _counted(what, value) if isinstance(value, range) else np.asarray(value)
         except ValueError as error:
             if is_callers(error):
                 raise
             raise BindError(f"{what} is a list with rows of different lengths: {in_words(value)}.") from None
-        except MemoryError as error:
-            raise no_memory(what, error) from None
         if array.dtype.kind == "O":
             raise BindError(f"{what} holds whole numbers of more than 64 bits: {in_words(value)}.")
         return array
@@ -326,7 +324,7 @@ def as_array(what: str, value: Any) -> Array:
     )
 
 
-def _counted(values: range) -> Array:
+def _counted(what: str, values: range) -> Array:
     """Return the numbers of a range; an array of objects if they have more than 64 bits."""
     if not values:
         return np.zeros(0, np.int64)
@@ -335,7 +333,10 @@ def _counted(values: range) -> Array:
     if max(abs(values.start), abs(values.stop), abs(values.step)) >= 2**62:
         return np.asarray(values)
     # Of a range NumPy makes a list first, which takes ten times the memory.
-    return np.arange(values.start, values.stop, values.step, dtype=np.int64)
+    try:
+        return np.arange(values.start, values.stop, values.step, dtype=np.int64)
+    except MemoryError as error:
+        raise no_memory(what, error) from None
 
 
 def as_numpy(value: Any) -> Array:

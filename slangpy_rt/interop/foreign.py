@@ -28,6 +28,7 @@ from slangpy_rt.arrays.imported import (
 from slangpy_rt.arrays.layout import layout_of
 from slangpy_rt.arrays.tensor import Tensor
 from slangpy_rt.backends.base import Buffer
+from slangpy_rt.core.checks import is_callers
 from slangpy_rt.core.errors import BindError
 from slangpy_rt.core.wording import class_in_words
 
@@ -84,7 +85,11 @@ class ForeignAdapter(Adapter):
                 steps = told.get("strides")
                 place = told["data"][0] % 32, told["data"][1], steps and tuple(steps)
                 return type(value), index, told["typestr"], tuple(told["shape"]), *place
-        except (AttributeError, BindError, LookupError, TypeError):
+        except BindError:
+            return object()
+        except (LookupError, TypeError) as error:
+            if is_callers(error):
+                raise
             return object()
         strides = getattr(value, "strides", None)
         shape = tuple(getattr(value, "shape", ()))

@@ -159,7 +159,9 @@ def test_a_function_that_an_edit_took_away(device: spy.Device, tmp_path: Path) -
         with pytest.raises(spy.CompileError, match=r"^f: '.*' was edited and no longer declares it; it has g\.$"):
             call()
     for instances in (many, rows):
-        with pytest.raises(spy.CompileError, match=r"^S\.get: '.*' was edited and no longer declares it; it has g\.$"):
+        with pytest.raises(
+            spy.CompileError, match=r"^S\.get: '.*' was edited and no longer declares it; it has g\.$"
+        ):
             instances.get()
     assert not hasattr(module, "f") and module.g(1.0) == 2
     write("float f(float x) { return 3 * x; } float g(float x) { return 2 * x; }")
