@@ -91,12 +91,10 @@ def kept_memory(device: DeviceCore, value: Any) -> tuple[Memory, Buffer]:
         If the device does not work there, Slang has no such element type, or the array must not be changed.
     """
     if not any(hasattr(type(value), name) for name in ("__dlpack__", "__cuda_array_interface__")):
-        raise BindError(
-            f"Tensor.from_dlpack: {in_words(value)} is no array of another library: it has no __dlpack__."
-        )
+        raise BindError(f"{in_words(value)} is no array of another library: it has no __dlpack__.")
     if is_read_only(value):
         raise BindError(
-            f"Tensor.from_dlpack: {class_in_words(value)} that must not be changed, as a Tensor may be; copy it with "
+            f"{class_in_words(value)} that must not be changed, as a Tensor may be; copy it with "
             "Tensor.from_numpy(device, numpy.asarray(array)). Calls take the array itself."
         )
     if place_of(value)[0] not in HOST:

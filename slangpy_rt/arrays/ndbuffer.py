@@ -98,7 +98,12 @@ class NDBuffer:
         """
         from slangpy_rt.arrays.imported import kept_memory
 
-        found, buffer = kept_memory(a_device(f"{cls.__name__}.from_dlpack", device), array)
+        where = f"{cls.__name__}.from_dlpack"
+        device = a_device(where, device)
+        try:
+            found, buffer = kept_memory(device, array)
+        except BindError as error:
+            raise BindError(f"{where}: {error}") from None
         aligned = found.address % 32 == 0
         layout = layout_of(device, cls, found.element, found.shape, found.strides, aligned)
         return cls.of(layout, buffer, found.address)

@@ -17,6 +17,7 @@ from slangpy_rt.core.errors import BindError, ShapeError
 from slangpy_rt.core.shapes import as_shape
 from slangpy_rt.core.structs import scalar_count
 from slangpy_rt.core.wording import in_words
+from slangpy_rt.runtime.core import another
 
 if TYPE_CHECKING:
     from slangpy_rt.core.types import SlangType
@@ -248,7 +249,9 @@ def check_gradient(where: str, name: str, array: NDBuffer, grad: Any) -> None:
         what = f"an array of shape {grad.shape}" if isinstance(grad, np.ndarray) else in_words(grad)
         raise BindError(f"{where}: {name} is {what}; a tensor like this {array.summary} was expected.")
     if grad.device is not array.device:
-        raise BindError(f"{where}: {name} lives on {grad.device!r}; this tensor on {array.device!r}.")
+        raise BindError(
+            f"{where}: {name} lives on {another(grad.device, array.device)}; this tensor on {array.device!r}."
+        )
     if grad.dtype != array.dtype:
         raise BindError(f"{where}: {name} is a {grad.summary}; '{array.dtype.name}' was expected, as of the tensor.")
     if array.nbytes and array.is_contiguous and grad.is_contiguous and _overlap(grad, array):

@@ -21,7 +21,7 @@ from slangpy_rt.core.conversion import kind_of
 from slangpy_rt.core.errors import BindError, CompileError
 from slangpy_rt.core.types import FunctionSig
 from slangpy_rt.core.wording import in_words
-from slangpy_rt.runtime.core import DeviceCore
+from slangpy_rt.runtime.core import DeviceCore, but_of
 from slangpy_rt.runtime.stream import lane_of
 from slangpy_rt.slang.declarations import find_overloads, gone, python_signature
 
@@ -330,7 +330,10 @@ class SlangCallable(ABC):
     def _check_list(self, commands: Any) -> None:
         """Refuse a value that is no command list of the device, and a function with a stream of its own."""
         if not isinstance(commands, CommandList) or commands.device is not self._device:
-            raise BindError(f"{self.name}.append_to: {in_words(commands)} is no command list of {self._device!r}.")
+            raise BindError(
+                f"{self.name}.append_to: {in_words(commands)} is no command list of {self._device!r}"
+                f"{but_of(commands, self._device)}."
+            )
         if self._stream is not None:
             raise BindError(f"{self.name}.append_to: a list runs on one stream as a whole: commands.submit(stream).")
 

@@ -41,12 +41,57 @@ def refused(error: type[Exception], action: Callable[[], Any]) -> str:
 def test_array_of_another_device(backend_name: str, device: spy.Device, module: spy.Module) -> None:
     with spy.Device(backend_name) as other:
         there = spy.Tensor.full(other, 3, 7)
-        expected = f"{ADD}: argument 'a' lives on {other!r}; the module runs on {device!r}."
+        expected = f"{ADD}: argument 'a' lives on another {other!r}; the module runs on {device!r}."
         assert refused(spy.BindError, lambda: module.add(there, 1)) == expected
         here = spy.Tensor.full(device, 3, 7)
-        expected = f"{ADD}: _result lives on {other!r}; the module runs on {device!r}."
+        expected = f"{ADD}: _result lives on another {other!r}; the module runs on {device!r}."
         assert refused(spy.BindError, lambda: module.add(here, 1, _result=there)) == expected
         np.testing.assert_array_equal(there.to_numpy(), np.full(3, 7))
+
+
+def test_streams_lists_and_events_of_another_device(
+    backend_name: str, device: spy.Device, module: spy.Module
+) -> None:
+    with spy.Device(backend_name) as other:
+        none, but = f"of {device!r}, but of another {other!r}", "make one with its stream()."
+        stream, commands = other.stream(), other.command_list()
+        there, here = spy.Tensor.full(other, 3, 7), spy.Tensor.full(device, 3, 7)
+        event = other.event().record()
+        cases: dict[str, Callable[[], Any]] = {
+            f"add.stream: {stream!r} is no stream {none}; {but}": lambda: module.add.stream(stream),
+            f"Event.elapsed: {event!r} is no event {none}.": lambda: device.event().record().elapsed(event),
+            f"CommandList.append: {commands!r} is no command list {none}.": (
+                lambda: device.command_list().append(commands)
+            ),
+            f"add.append_to: {commands!r} is no command list {none}.": lambda: module.add.append_to(
+                commands, here, 1
+            ),
+            f"CommandList.copy: {there.summary} lives on another {other!r}; this list is of {device!r}.": (
+                lambda: device.command_list().copy(here, there)
+            ),
+        }
+        for message, call in cases.items():
+            assert refused(spy.BindError, call) == message
+        said = refused(spy.BindError, lambda: device.stream().wait(stream))
+        assert said.startswith(f"Stream.wait: {stream!r} is no event, ") and said.endswith(
+            f", but of another {other!r}."
+        )
+        with spy.Device("null" if backend_name != "null" else "cpu") as third:
+            tensor = spy.Tensor.zeros(third, 3)
+            expected = f"{ADD}: argument 'a' lives on {third!r}; the module runs on {device!r}."
+            assert refused(spy.BindError, lambda: module.add(tensor, 1)) == expected
+
+
+def test_a_timer_without_a_block(device: spy.Device) -> None:
+    timer = device.timer()
+    said = "Timer.seconds: no block was measured; ask after the end of 'with timer:'."
+    assert refused(spy.BindError, lambda: timer.seconds) == said
+    with timer:
+        pass
+    assert timer.seconds >= 0
+    with timer:
+        assert refused(spy.BindError, lambda: timer.seconds) == said
+    assert timer.seconds >= 0
 
 
 def test_a_syntax_error_shows_its_line(device: spy.Device, tmp_path: Path) -> None:

@@ -228,6 +228,34 @@ def test_objects_that_modules_and_devices_make(world: wrong.World) -> None:
         assert told(spy.BindError, call) == message
 
 
+def test_memory_of_other_libraries_that_is_refused(device: spy.Device) -> None:
+    fixed = np.ones(3, np.float32)
+    fixed.flags.writeable = False
+    assert told(spy.BindError, lambda: spy.Tensor.from_dlpack(device, 3)) == (
+        "Tensor.from_dlpack: 3 is no array of another library: it has no __dlpack__."
+    )
+    kinds: tuple[type[spy.NDBuffer], ...] = (spy.Tensor, spy.NDBuffer)
+    for kind in kinds:
+        for value in (fixed, np.ones(3, complex), with_class_attribute(__cuda_array_interface__=GOOD)):
+            said = told(spy.BindError, lambda k=kind, v=value: k.from_dlpack(device, v))
+            assert said.startswith(f"{kind.__name__}.from_dlpack: a ") and said.count("from_dlpack") == 1
+
+
+def test_an_array_of_a_struct_that_was_edited(device: spy.Device, tmp_path: Path) -> None:
+    file = tmp_path / "edited.slang"
+    function = "float first(S s) { return s.v; }"
+    file.write_text(f"struct S {{ float v; }}\n{function}", encoding="utf-8")
+    module = spy.Module.load_from_file(device, file)
+    array = spy.Tensor.zeros(device, 2, module.S)
+    assert list(module.first(array).to_numpy()) == [0, 0]
+    file.write_text(f"struct S {{ float v; int n; }}\n{function}", encoding="utf-8")
+    device.reload()
+    assert told(spy.BindError, lambda: module.first(array)) == (
+        "float first(S s): argument 's' is a Tensor<S> of shape (2,) of another 'S': of before an edit, or of "
+        "another module. Make it anew with dtype=module.S."
+    )
+
+
 def test_the_text_of_an_array_of_a_closed_device(world: wrong.World) -> None:
     assert repr(world.gone) == "<Tensor<float> of shape (3,) of a closed device>"
 
