@@ -57,6 +57,7 @@ def test_streams_lists_and_events_of_another_device(
         stream, commands = other.stream(), other.command_list()
         there, here = spy.Tensor.full(other, 3, 7), spy.Tensor.full(device, 3, 7)
         event = other.event().record()
+        event.synchronize()  # its text says whether it is done
         cases: dict[str, Callable[[], Any]] = {
             f"add.stream: {stream!r} is no stream {none}; {but}": lambda: module.add.stream(stream),
             f"Event.elapsed: {event!r} is no event {none}.": lambda: device.event().record().elapsed(event),
