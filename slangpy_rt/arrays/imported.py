@@ -172,7 +172,7 @@ def _checked_interface(value: Any) -> dict[str, Any] | None:
         shape, strides, data = whole.get("shape"), whole.get("strides"), whole.get("data")
         fine = (
             all(isinstance(n, tuple) and all(map(is_whole, n)) for n in (shape, () if strides is None else strides))
-            and isinstance(whole.get("typestr"), str)
+            and _is_dtype(whole.get("typestr"))
             and isinstance(data, tuple)
             and len(data) == 2
             and is_whole(data[0])
@@ -183,6 +183,13 @@ def _checked_interface(value: Any) -> dict[str, Any] | None:
         f"{class_in_words(value)}, whose __cuda_array_interface__ is {in_words(whole)}; a dict with shape, typestr "
         "and data was expected, as the CUDA array interface has them."
     )
+
+
+def _is_dtype(text: Any) -> bool:
+    try:
+        return isinstance(text, str) and np.dtype(text) is not None
+    except TypeError:
+        return False
 
 
 def place_of(value: Any) -> tuple[int, int | None]:
