@@ -60,7 +60,8 @@ GOOD = {"shape": (3,), "typestr": "<f4", "data": (4096, False), "version": 3, "s
 
 @pytest.mark.parametrize(
     "interface",
-    [3, [], "x", {}, {**GOOD, "data": 5}, {**GOOD, "shape": [3]}, {**GOOD, "shape": ("a",)}, {**GOOD, "typestr": 3}, {**GOOD, "typestr": "zz"},
+    [3, [], "x", {}, {**GOOD, "data": 5}, {**GOOD, "shape": [3]}, {**GOOD, "shape": ("a",)},
+     {**GOOD, "typestr": 3}, {**GOOD, "typestr": "zz"},
      {**GOOD, "strides": 4}],
 )  # fmt: skip
 def test_an_array_on_a_gpu_that_describes_itself_in_wrong_words(world: wrong.World, interface: object) -> None:
