@@ -6,13 +6,13 @@ Other libraries are known by names alone, of types and of protocols: their adapt
 from __future__ import annotations
 
 from importlib import import_module
-from operator import methodcaller
 from typing import Any
 
 import numpy as np
 
 from slangpy_rt.arguments.adapter import Adapter
 from slangpy_rt.arguments.indices import range_of
+from slangpy_rt.arguments.stand_ins import meant_by
 from slangpy_rt.arrays.ndbuffer import NDBuffer
 from slangpy_rt.core.conversion import by_protocol
 
@@ -38,10 +38,8 @@ def converter(kind: type) -> Any:
     named = _named(kind)
     if named is not None:
         return named
-    if hasattr(kind, "__slang_arg__"):
-        return methodcaller("__slang_arg__")
-    if hasattr(kind, "get_this"):
-        return methodcaller("get_this")
+    if hasattr(kind, "__slang_arg__") or hasattr(kind, "get_this"):
+        return meant_by
     if issubclass(kind, (np.ndarray, np.generic, NDBuffer)):
         return None
     if kind is memoryview or hasattr(kind, "__array_interface__"):

@@ -254,8 +254,6 @@ def _bind(where: str, scope: Scope, param: Param, value: Any, how: Map) -> Bound
     stored = stored_as(where, type_)
     if type_.kind == "struct" and isinstance(value, list):
         return _bind_records(where, scope, param, value, stored)
-    if type_.kind == "enum" and isinstance(value, (str, Enum)):
-        return _bind_enum(where, param, value)
     if isinstance(value, (NDBuffer, np.ndarray, list, tuple)):
         return bind_array(where, device, param.name, type_, stored, param.direction, value)
     if param.direction != "in":
@@ -263,6 +261,8 @@ def _bind(where: str, scope: Scope, param: Param, value: Any, how: Map) -> Bound
             f"{where} is '{param.direction}' and would be written to; pass an array or a ValueRef instead of "
             f"{in_words(value)}."
         )
+    if type_.kind == "enum" and isinstance(value, (str, Enum)):
+        return _bind_enum(where, param, value)
     return _bind_scalar(where, device, param.name, type_, stored, value)
 
 

@@ -28,6 +28,7 @@ from slangpy_rt.core.shapes import Shape, contiguous
 from slangpy_rt.core.structs import as_struct_array, dtype_text
 from slangpy_rt.core.types import Param, SlangType
 from slangpy_rt.core.wording import in_words
+from slangpy_rt.runtime.core import another
 
 if TYPE_CHECKING:
     from slangpy_rt.runtime.core import DeviceCore
@@ -58,11 +59,16 @@ def bind_array(
         return _bind_host(where, device, name, type_, stored, access, value)
     layout, inner = value.layout, stored.dims
     if layout.device is not device:
-        raise BindError(f"{where} lives on {layout.device!r}; the module runs on {device!r}.")
+        raise BindError(f"{where} lives on {another(layout.device, device)}; the module runs on {device!r}.")
     via = _widened(where, layout, type_, access)
     if via:
         stored = replace(stored, scalar=layout.scalar, dtype=layout.numpy_dtype)
     elif not _holds(layout.element, type_) or layout.numpy_dtype != stored.dtype:
+        if type_.kind == layout.element.kind == "struct" and type_.name == layout.element.name:
+            raise BindError(
+                f"{where} is {in_words(value)} of another '{type_.name}': of before an edit, or of another module. "
+                f"Make it anew with dtype={_as_dtype(type_)}."
+            )
         raise BindError(
             f"{where} is {in_words(value)}; '{type_.name}' was expected, and device data is not converted. "
             f"Make it with dtype={_as_dtype(type_)}, or convert it on the host with from_numpy(...)."
@@ -84,7 +90,7 @@ def bind_bytes(where: str, scope: Scope, param: Param, value: Any) -> Bound:
     access = "inout" if type_.name.startswith("RW") else "in"
     if isinstance(value, NDBuffer):
         if value.device is not device:
-            raise BindError(f"{where} lives on {value.device!r}; the module runs on {device!r}.")
+            raise BindError(f"{where} lives on {another(value.device, device)}; the module runs on {device!r}.")
         dense, nbytes, host = value.is_contiguous, value.nbytes, "tensor" if isinstance(value, Tensor) else "ndbuffer"
         feed: Feed = ArrayFeed()
     elif isinstance(value, np.ndarray):

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from slangpy_rt.arguments.computed import Generator, components, dim_of, is_whole, scalar_of
 from slangpy_rt.core.errors import BindError
-from slangpy_rt.core.shapes import Shape
+from slangpy_rt.core.shapes import MOST_DIMENSIONS, Shape, whole_numbers
 from slangpy_rt.core.types import SlangType
 from slangpy_rt.core.wording import in_words
 
@@ -123,9 +123,11 @@ class grid(Generator):
         offset: int | tuple[int, ...] | None = None,
         stride: int | tuple[int, ...] | None = None,
     ) -> None:
-        items = _whole(shape)
+        items = whole_numbers(shape)
         if not items or min(items) < -1:
             raise BindError(f"grid: a shape is made of whole numbers of at least 0, or -1, not {in_words(shape)}.")
+        if len(items) > MOST_DIMENSIONS:
+            raise BindError(f"grid: {in_words(shape)} has more than {MOST_DIMENSIONS} dimensions.")
         self.shape = tuple(1 if n == -1 else n for n in items)
         self._shape = items
         self._offset = _each("offset", 0 if offset is None else offset, items)
@@ -231,18 +233,9 @@ def _check_bounds(where: str, type_: SlangType, what: Generator, bounds: str) ->
         raise BindError(f"{where} is {what!r}, which has negative numbers; '{type_.name}' takes none.")
 
 
-def _whole(value: Any) -> Shape:
-    """Return one whole number or several as a tuple; an empty one if they are something else."""
-    try:
-        items = (value,) if is_whole(value) else tuple(value)
-    except TypeError:
-        return ()
-    return tuple(int(n) for n in items) if all(map(is_whole, items)) else ()
-
-
 def _each(name: str, value: Any, shape: Shape) -> Shape:
     """Return a whole number for each dimension."""
-    items = _whole(value)
+    items = whole_numbers(value)
     if not items or not _bounds(items):
         raise BindError(f"grid: {name} is made of whole numbers that fit an 'int', not {in_words(value)}.")
     if is_whole(value):

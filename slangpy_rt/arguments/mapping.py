@@ -80,7 +80,7 @@ def read_map(where: str, value: Any, depth: int = 0) -> Map:
             raise BindError(f"{where}: {in_words(value)} holds dicts in dicts without an end.")
         for k in value:
             text(where, "a field's name", k)
-        fields = tuple((k, read_map(f"{where}.{k}", v, depth + 1)) for k, v in value.items() if k != "$type")
+        fields = tuple([(k, read_map(f"{where}.{k}", v, depth + 1)) for k, v in value.items() if k != "$type"])
         own = read_map(where, value["$type"], depth + 1).type if "$type" in value else None
         return Map(type=own, fields=fields)
     named = getattr(value, "slang_type", value)

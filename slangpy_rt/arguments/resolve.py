@@ -22,7 +22,8 @@ from slangpy_rt.arguments.options import Options
 from slangpy_rt.arguments.scope import Scope
 from slangpy_rt.arrays.ndbuffer import NDBuffer
 from slangpy_rt.arrays.value_ref import ValueRef
-from slangpy_rt.core.dtypes import SLANG_OF, scalar_type
+from slangpy_rt.core.checks import is_callers
+from slangpy_rt.core.dtypes import scalar_type, slang_scalar
 from slangpy_rt.core.errors import BindError, CompileError, ShapeError, UnsupportedError
 from slangpy_rt.core.types import FunctionSig, SlangType
 from slangpy_rt.core.wording import in_words
@@ -249,7 +250,11 @@ def natural_type(scope: Scope, where: str, value: Any, how: Map) -> SlangType:
         return how.type if isinstance(how.type, SlangType) else scope.named(where, how.type)
     stand_in = converter(type(value))
     if stand_in is not None:
-        return natural_type(scope, where, stand_in(value), how)
+        try:
+            meant = stand_in(value)
+        except BindError as error:
+            raise BindError(f"{where} is {error}") from None
+        return natural_type(scope, where, meant, how)
     if isinstance(value, ValueRef):
         return natural_type(scope, where, value.value, how)
     own = getattr(value, "slang_type", None)
@@ -284,12 +289,14 @@ def _shape_and_scalar(value: Any) -> tuple[tuple[int, ...], str | None]:
         return (), "float"
     try:
         array = np.asarray(value)
-    except ValueError:
+    except ValueError as error:
+        if is_callers(error):
+            raise
         return (), None
     dtype = array.dtype
     if isinstance(value, (list, tuple)):
         dtype = np.dtype({"i": "i4", "f": "f4"}.get(dtype.kind, dtype))
-    return array.shape, SLANG_OF.get(dtype.newbyteorder("=")) if dtype.names is None else None
+    return array.shape, slang_scalar(dtype) if dtype.names is None else None
 
 
 def _ambiguous(name: str, equal: Sequence[Candidate]) -> str:

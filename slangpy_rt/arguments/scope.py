@@ -139,6 +139,8 @@ class Scope(Follower):
         BindError
             If the module knows no such type.
         """
+        # Classes derived from str need not be hashable.
+        name = str.__str__(name)
         try:
             return element_type(where, name)
         except BindError:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from enum import Enum
 from functools import partial
 from itertools import chain
+from traceback import walk_tb
 from typing import Any
 
 import numpy as np
@@ -66,8 +67,17 @@ def aliased(values: tuple[Any, ...]) -> bool:
     return False
 
 
-def endless(where: str, values: tuple[Any, ...]) -> BindError:
-    """Return the error for arguments that hold themselves, or more levels than Python goes down."""
+def endless(where: str, values: tuple[Any, ...], error: RecursionError) -> BindError:
+    """Return the error for arguments that hold themselves, or more levels than Python goes down.
+
+    Raises
+    ------
+    RecursionError
+        The one that was caught, if it has another reason: an argument's own code, or a caller that is deep already.
+    """
+    levels = sum(frame.f_globals is globals() for frame, _ in walk_tb(error.__traceback__))
+    if levels < _LEVELS:
+        raise error
     found = next((v for v in values if isinstance(v, (list, tuple, Mapping))), values)
     return BindError(f"{where}: an argument holds lists or dicts in each other without an end: {in_words(found)}.")
 
@@ -173,8 +183,8 @@ def _sign_dict(value: dict[Any, Any]) -> Any:
 
 def _sign_fields(value: Any) -> Any:
     fields = fields_of(value)
-    assert fields is not None
-    return type(value), _sign_dict(dict(fields))
+    # NumPy's void without fields is bytes.
+    return _refused(value) if fields is None else (type(value), _sign_dict(dict(fields)))
 
 
 def _sign_text(value: str) -> Any:
@@ -232,6 +242,8 @@ def _itself(value: Any) -> Any:
 
 
 _FLOATS = {float}
+# Frames of this file that are on Python's stack when it ends in lists that hold each other: it has 1,000 in all.
+_LEVELS = 16
 # Types that are remembered.
 _MOST = 1024
 SIGNERS = Signers({

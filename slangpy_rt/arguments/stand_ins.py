@@ -15,7 +15,7 @@ import numpy as np
 
 from slangpy_rt.core.errors import BindError
 from slangpy_rt.core.structs import fields_of
-from slangpy_rt.core.wording import in_words
+from slangpy_rt.core.wording import class_in_words, in_words
 
 # A stand-in may stand for another one; one that stands for itself has no end.
 _DEEPEST = 32
@@ -33,6 +33,21 @@ class Asked(NamedTuple):
 def stands_in(kind: type) -> bool:
     """Return whether values of a type say themselves what they stand for."""
     return (hasattr(kind, "__slang_arg__") or hasattr(kind, "get_this")) and not issubclass(kind, type)
+
+
+def meant_by(value: Any) -> Any:
+    """Return what a stand-in says that it stands for.
+
+    Raises
+    ------
+    BindError
+        If what it has under that name is no method.
+    """
+    name = "__slang_arg__" if hasattr(type(value), "__slang_arg__") else "get_this"
+    method = getattr(value, name)
+    if not callable(method):
+        raise BindError(f"{class_in_words(value)}, whose {name} is {in_words(method)}; a method was expected.")
+    return method()
 
 
 def ask(values: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[Asked, ...]]:
@@ -69,7 +84,10 @@ def _plain(value: Any, place: int, asked: list[Asked], depth: int) -> Any:
         if depth == _DEEPEST:
             raise BindError(f"{in_words(value)} stands for another value, and that for the next, without an end.")
         try:
-            meant = value.__slang_arg__() if hasattr(kind, "__slang_arg__") else value.get_this()
+            method = value.__slang_arg__ if hasattr(kind, "__slang_arg__") else value.get_this
+            if not callable(method):  # which is refused where it is bound
+                return value
+            meant = method()
         except BindError:  # which is said again, with the argument's name, where it is bound
             return value
         asked.append(Asked(place, value, meant))

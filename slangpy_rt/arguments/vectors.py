@@ -5,6 +5,7 @@ They are NumPy arrays of fixed shape and dtype, so arithmetic, printing and conv
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -32,22 +33,10 @@ class Vector(np.ndarray):
         type_ = cls.slang_type
         given: Any = values[0] if len(values) == 1 else values
         try:
-            numbers = as_array(f"{type_.name}: what was given", given if values else 0)
-            target = NUMPY_OF[type_.scalar]
-            # Slang would cut fractions and wrap around; here numbers are what they are.
-            if numbers.dtype.kind not in "iub" + "f" * (target.kind == "f") or (
-                target.kind != "f" and not np.all(numbers.astype(target) == numbers)
-            ):
-                raise ValueError(f"{type_.scalar} does not hold them")
-            if target.kind == "f":
-                numbers = cast(f"{type_.name}: what was given", type_.scalar, numbers, target)
-            if numbers.size == 1:
-                numbers = np.broadcast_to(numbers.reshape(()), type_.shape)
-            out = np.empty(type_.shape, target)
-            out[...] = numbers.reshape(type_.shape)
-        except (OverflowError, TypeError, ValueError) as error:
+            numbers = _numbers(type_, given if values else 0)
+        except BindError as error:
             raise BindError(f"{type_.name}: {in_words(given)} does not make a {type_.name} ({error}).") from None
-        return out.view(cls)
+        return numbers.view(cls)
 
     def __array_finalize__(self, obj: Any) -> None:
         """What arithmetic makes of it keeps the type only while it keeps shape and dtype."""
@@ -86,6 +75,24 @@ class Vector(np.ndarray):
         if place >= len(self):
             raise AttributeError(f"'{self.slang_type.name}' has no component '{'xyzw'[place]}'.")
         return self[place]
+
+
+def _numbers(type_: SlangType, given: Any) -> npt.NDArray[Any]:
+    """Return what was given as an array of a type's own shape and dtype."""
+    what, target = f"{type_.name}: what was given", NUMPY_OF[type_.scalar]
+    numbers = as_array(what, given)
+    if numbers.size not in (1, prod(type_.shape)):
+        raise BindError(f"cannot reshape array of size {numbers.size} into shape {type_.shape}")
+    # Slang would cut fractions and wrap around; here numbers are what they are.
+    if numbers.dtype.kind not in "iub" + "f" * (target.kind == "f") or (
+        target.kind != "f" and not np.all(numbers.astype(target) == numbers)
+    ):
+        raise BindError(f"{type_.scalar} does not hold them")
+    if target.kind == "f":
+        numbers = cast(what, type_.scalar, numbers, target)
+    out = np.empty(type_.shape, target)
+    out[...] = numbers.reshape(() if numbers.size == 1 else type_.shape)
+    return out
 
 
 def _typed(cls: type[Vector], array: npt.NDArray[Any]) -> Any:

@@ -6,6 +6,7 @@ Slang's ``DifferentialPair`` parameters take either, and so do ``bwds`` and ``fw
 from __future__ import annotations
 
 from collections.abc import Sequence
+from reprlib import recursive_repr
 from typing import TYPE_CHECKING, Any
 
 from slangpy_rt.arrays.layout import layout_of
@@ -111,6 +112,7 @@ class DiffPair(ValueRef):
         """The value of the pair."""
         return self.value
 
+    @recursive_repr()
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.value!r}, grad={self.grad!r})"
 

@@ -10,10 +10,12 @@ import numpy as np
 from slangpy_rt.arrays.dlpack import CUDA, LEGACY, Import
 from slangpy_rt.backends.base import Buffer
 from slangpy_rt.backends.extras import ZeroCopy
+from slangpy_rt.core.conversion import DLPACK_ERRORS, is_refusal
 from slangpy_rt.core.conversion import as_numpy as as_numpy
 from slangpy_rt.core.dtypes import SLANG_OF, scalar_type
 from slangpy_rt.core.errors import BindError
 from slangpy_rt.core.interrupts import finalizer
+from slangpy_rt.core.shapes import is_whole
 from slangpy_rt.core.wording import class_in_words, in_words
 
 if TYPE_CHECKING:
@@ -64,14 +66,16 @@ def memory_of(device: DeviceCore, value: Any) -> Memory:
     BindError
         If the device does not work there, or Slang has no such element type.
     """
+    told = _checked_interface(value)
     kind, index = place_of(value)
     there = device.caps.dlpack_device == CUDA and index in (None, device.index)
     if kind not in (CUDA, _MANAGED) or not there:
-        where = f"CUDA GPU {index}" if kind == CUDA else f"a device of DLPack's type {kind}"
+        gpu = "a CUDA GPU" if index is None else f"CUDA GPU {index}"
+        where = gpu if kind == CUDA else f"a device of DLPack's type {kind}"
         raise BindError(
             f"{class_in_words(value)} on {where}; {device!r} does not work there; bring it to the host first."
         )
-    typestr, shape, strides, address = _facts(device, value)
+    typestr, shape, strides, address = _facts(device, value, told)
     dtype = np.dtype(typestr)
     if dtype not in SLANG_OF:
         raise BindError(f"{class_in_words(value)} of dtype {dtype}; Slang has no such element type.")
@@ -87,12 +91,10 @@ def kept_memory(device: DeviceCore, value: Any) -> tuple[Memory, Buffer]:
         If the device does not work there, Slang has no such element type, or the array must not be changed.
     """
     if not any(hasattr(type(value), name) for name in ("__dlpack__", "__cuda_array_interface__")):
-        raise BindError(
-            f"Tensor.from_dlpack: {in_words(value)} is no array of another library: it has no __dlpack__."
-        )
+        raise BindError(f"{in_words(value)} is no array of another library: it has no __dlpack__.")
     if is_read_only(value):
         raise BindError(
-            f"Tensor.from_dlpack: {class_in_words(value)} that must not be changed, as a Tensor may be; copy it with "
+            f"{class_in_words(value)} that must not be changed, as a Tensor may be; copy it with "
             "Tensor.from_numpy(device, numpy.asarray(array)). Calls take the array itself."
         )
     if place_of(value)[0] not in HOST:
@@ -119,7 +121,9 @@ def taken(device: DeviceCore, value: Any) -> Import:
             capsule = value.__dlpack__(stream=stream, max_version=(1, 0))
         except TypeError:  # libraries from before version 1.0 take no max_version
             capsule = value.__dlpack__(stream=stream)
-    except (BufferError, RuntimeError, TypeError, ValueError) as error:
+    except DLPACK_ERRORS as error:
+        if not is_refusal(value, error):
+            raise
         raise BindError(f"{class_in_words(value)}, whose memory DLPack cannot share ({error}).") from None
     found = Import(capsule)
     order = device.order
@@ -131,9 +135,10 @@ def taken(device: DeviceCore, value: Any) -> Import:
     return found
 
 
-def _facts(device: DeviceCore, value: Any) -> tuple[str, tuple[int, ...], tuple[int, ...] | None, int]:
+def _facts(
+    device: DeviceCore, value: Any, told: dict[str, Any] | None
+) -> tuple[str, tuple[int, ...], tuple[int, ...] | None, int]:
     """Return an array's element type, shape, strides in elements (None if dense) and address."""
-    told = interface_of(value)
     if told is None:
         found = taken(device, value)
         return found.typestr, found.shape, found.strides, found.address
@@ -146,10 +151,45 @@ def _facts(device: DeviceCore, value: Any) -> tuple[str, tuple[int, ...], tuple[
 def interface_of(value: Any) -> dict[str, Any] | None:
     """Return an array's CUDA array interface, if it has one that says all that a call has to know."""
     told = getattr(value, "__cuda_array_interface__", None)
-    if told is None or told.get("mask") is not None:
+    if not isinstance(told, dict) or told.get("mask") is not None:
         return None
     # JAX's says nothing of streams; its DLPack does.
     return told if "stream" in told or not hasattr(value, "__dlpack__") else None
+
+
+def _checked_interface(value: Any) -> dict[str, Any] | None:
+    """Return an array's CUDA array interface as ``interface_of`` does.
+
+    Raises
+    ------
+    BindError
+        If it is not what such an interface is.
+    """
+    whole = getattr(value, "__cuda_array_interface__", None)
+    if whole is None:
+        return None
+    if isinstance(whole, dict):
+        shape, strides, data = whole.get("shape"), whole.get("strides"), whole.get("data")
+        fine = (
+            all(isinstance(n, tuple) and all(map(is_whole, n)) for n in (shape, () if strides is None else strides))
+            and _is_dtype(whole.get("typestr"))
+            and isinstance(data, tuple)
+            and len(data) == 2
+            and is_whole(data[0])
+        )
+        if fine:
+            return interface_of(value)
+    raise BindError(
+        f"{class_in_words(value)}, whose __cuda_array_interface__ is {in_words(whole)}; a dict with shape, typestr "
+        "and data was expected, as the CUDA array interface has them."
+    )
+
+
+def _is_dtype(text: Any) -> bool:
+    try:
+        return isinstance(text, str) and np.dtype(text) is not None
+    except TypeError:
+        return False
 
 
 def place_of(value: Any) -> tuple[int, int | None]:
@@ -163,11 +203,16 @@ def place_of(value: Any) -> tuple[int, int | None]:
     if hasattr(value, "__dlpack_device__"):
         try:
             kind, index = value.__dlpack_device__()
-        except (BufferError, RuntimeError, TypeError, ValueError) as error:
+        except DLPACK_ERRORS as error:
+            if not is_refusal(value, error):
+                raise
             raise BindError(f"{class_in_words(value)}, whose memory DLPack cannot share ({error}).") from None
         return int(kind), index
     if hasattr(value, "__cuda_array_interface__"):
         return CUDA, None
+    if not hasattr(type(value), "__dlpack__"):
+        # A property whose AttributeError passes.
+        _ = value.__cuda_array_interface__
     raise BindError(
         f"{class_in_words(value)}, which has no values yet; within jax.jit, jax.grad and jax.vmap a call goes "
         "through jax.pure_callback."
@@ -180,5 +225,5 @@ def is_read_only(value: Any) -> bool:
         return True
     if place_of(value)[0] in HOST:
         return not as_numpy(value).flags.writeable
-    told = interface_of(value)
+    told = _checked_interface(value)
     return told is not None and bool(told["data"][1])

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from slangpy_rt.arrays.host_memory import host_memory, seen_in
 from slangpy_rt.arrays.layout import Gradients, Layout, layout_of
 from slangpy_rt.arrays.views import picked
 from slangpy_rt.backends.base import Buffer
@@ -97,7 +98,12 @@ class NDBuffer:
         """
         from slangpy_rt.arrays.imported import kept_memory
 
-        found, buffer = kept_memory(a_device(f"{cls.__name__}.from_dlpack", device), array)
+        where = f"{cls.__name__}.from_dlpack"
+        device = a_device(where, device)
+        try:
+            found, buffer = kept_memory(device, array)
+        except BindError as error:
+            raise BindError(f"{where}: {error}") from None
         aligned = found.address % 32 == 0
         layout = layout_of(device, cls, found.element, found.shape, found.strides, aligned)
         return cls.of(layout, buffer, found.address)
@@ -189,10 +195,17 @@ class NDBuffer:
     from_numpy = copy_from
 
     def to_numpy(self) -> npt.NDArray[Any]:
-        """Copy the array to a new NumPy array of ``shape``, with the element's dimensions last."""
-        host, first = self._host()
-        self.layout.device.download(self.buffer, self.address + first, host)
-        return self._seen_in(host, first)
+        """Copy the array to a new NumPy array of ``shape``, with the element's dimensions last.
+
+        Raises
+        ------
+        OutOfMemoryError
+            If the host has no memory for that.
+        """
+        where, layout = f"{type(self).__name__}.to_numpy", self.layout
+        host, first = host_memory(where, layout)
+        layout.device.download(self.buffer, self.address + first, host)
+        return seen_in(where, layout, host, first)
 
     numpy = to_numpy
 
@@ -270,12 +283,13 @@ class NDBuffer:
 
         No thread waits for the device: the event loop looks now and then whether a part has come, and copies it.
         """
-        host, first = self._host()
-        coming = self.layout.device.download_async(self.buffer, self.address + first, host)
+        where, layout = f"{type(self).__name__}.numpy_async", self.layout
+        host, first = host_memory(where, layout)
+        coming = layout.device.download_async(self.buffer, self.address + first, host)
 
         async def come() -> npt.NDArray[Any]:
             await coming
-            return self._seen_in(host, first)
+            return seen_in(where, layout, host, first)
 
         return come()
 
@@ -361,27 +375,6 @@ class NDBuffer:
         new = layout_of(own.device, type(self), own.element, shape, strides, address % 32 == 0)
         return self._seen(new, address, lambda a: a[key])
 
-    def _host(self) -> tuple[npt.NDArray[Any], int]:
-        """Make host memory for the array's contents; returns it, and the byte from the address where they begin."""
-        layout = self.layout
-        if layout.contiguous:
-            return np.empty(layout.full_shape, layout.numpy_dtype), 0
-        reach = [(n - 1) * s * layout.unit for n, s in zip(layout.full_shape, layout.strides, strict=True)]
-        first, last = sum(min(r, 0) for r in reach), sum(max(r, 0) for r in reach)
-        # Without elements a span has no beginning.
-        size = last - first + layout.numpy_dtype.itemsize if 0 not in layout.full_shape else 0
-        return np.empty(size, np.uint8), first
-
-    def _seen_in(self, host: npt.NDArray[Any], first: int) -> npt.NDArray[Any]:
-        """Return host memory from ``_host``, once it is filled, in the array's shape."""
-        layout = self.layout
-        if layout.contiguous:
-            return host
-        strides = tuple(s * layout.unit for s in layout.strides)
-        if not host.nbytes:
-            return np.empty(layout.full_shape, layout.numpy_dtype)
-        return np.ndarray(layout.full_shape, layout.numpy_dtype, host.data, -first, strides).copy()
-
     def _seen(self: A, layout: Layout, address: int, same: Callable[[Any], Any]) -> A:
         """Make a view of the array; ``same`` makes that of each gradient."""
         out = type(self).of(layout, self.buffer, address)
@@ -420,6 +413,8 @@ class NDBuffer:
         return str(self.to_numpy())
 
     def __repr__(self) -> str:
+        if self.device.closed:
+            return f"<{self.summary} of a closed device>"
         values = np.array2string(self.to_numpy(), separator=", ", threshold=100, prefix=f"{type(self).__name__}(")
         return f"{type(self).__name__}({values}, dtype={self.layout.element.name}, device={self.device.name})"
 

@@ -10,12 +10,14 @@ import numpy.typing as npt
 
 from slangpy_rt.arrays.layout import layout_of
 from slangpy_rt.arrays.ndbuffer import NDBuffer
+from slangpy_rt.core.checks import no_memory
 from slangpy_rt.core.conversion import as_array, as_element, is_number
-from slangpy_rt.core.dtypes import NUMPY_OF, SLANG_OF, cast, element_type, storage
+from slangpy_rt.core.dtypes import NUMPY_OF, cast, element_type, slang_scalar, storage
 from slangpy_rt.core.errors import BindError, ShapeError
 from slangpy_rt.core.shapes import as_shape
 from slangpy_rt.core.structs import scalar_count
 from slangpy_rt.core.wording import in_words
+from slangpy_rt.runtime.core import another
 
 if TYPE_CHECKING:
     from slangpy_rt.core.types import SlangType
@@ -82,7 +84,9 @@ class Tensor(NDBuffer):
         element = element_type(where, ("int" if whole else "float") if dtype is None else dtype)
         try:
             values = np.arange(*bounds)
-        except (ValueError, ZeroDivisionError, OverflowError, MemoryError) as error:
+        except MemoryError as error:
+            raise no_memory(where, error) from None
+        except (ValueError, ZeroDivisionError, OverflowError) as error:
             raise BindError(f"{where}: {in_words(bounds)} make no array ({error}).") from None
         stored = storage(element)
         if whole and stored is not None and stored.struct is None:
@@ -115,7 +119,7 @@ class Tensor(NDBuffer):
         if listed and dtype is None:
             kind = {"f": "float", "i": "int"}.get(source.dtype.kind)
             source = source if kind is None else cast(f"{where}: data", kind, source, NUMPY_OF[kind])
-        if dtype is None and source.dtype.newbyteorder("=") not in SLANG_OF:
+        if dtype is None and slang_scalar(source.dtype) is None:
             hint = "name the struct: dtype=module.Name" if source.dtype.names else "convert the array first"
             raise BindError(f"{where}: dtype {source.dtype} has no Slang type; {hint}.")
         element = element_type(where, source.dtype if dtype is None else dtype)
@@ -251,7 +255,9 @@ def check_gradient(where: str, name: str, array: NDBuffer, grad: Any) -> None:
         what = f"an array of shape {grad.shape}" if isinstance(grad, np.ndarray) else in_words(grad)
         raise BindError(f"{where}: {name} is {what}; a tensor like this {array.summary} was expected.")
     if grad.device is not array.device:
-        raise BindError(f"{where}: {name} lives on {grad.device!r}; this tensor on {array.device!r}.")
+        raise BindError(
+            f"{where}: {name} lives on {another(grad.device, array.device)}; this tensor on {array.device!r}."
+        )
     if grad.dtype != array.dtype:
         raise BindError(f"{where}: {name} is a {grad.summary}; '{array.dtype.name}' was expected, as of the tensor.")
     if array.nbytes and array.is_contiguous and grad.is_contiguous and _overlap(grad, array):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from reprlib import recursive_repr
 from typing import Any
 
 from slangpy_rt.core.conversion import kind_of
@@ -23,6 +24,7 @@ class ValueRef:
     def __init__(self, value: Any = 0) -> None:
         self.value = value
 
+    @recursive_repr()
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.value!r})"
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from slangpy_rt.arrays.layout import Layout
+from slangpy_rt.core.checks import is_callers
 from slangpy_rt.core.shapes import Shape, is_whole
 from slangpy_rt.core.wording import in_words
 
@@ -28,7 +29,12 @@ def picked(where: str, layout: Layout, key: Any) -> tuple[Shape, Shape, int]:
     # NumPy works the view out, on an array of one scalar stretched over the shape.
     base = np.zeros(item, np.uint8)
     model = np.lib.stride_tricks.as_strided(base, layout.shape, tuple(s * item for s in outer))
-    found = model[key]
+    try:
+        found = model[key]
+    except (TypeError, ValueError) as error:  # of the numbers of a slice
+        if is_callers(error):
+            raise
+        raise IndexError(f"{where}: {in_words(key)} is no index: {error}.") from None
     if not isinstance(found, np.ndarray):
         found = model[(*keys, None)][..., 0]
     start = found.__array_interface__["data"][0] - model.__array_interface__["data"][0]

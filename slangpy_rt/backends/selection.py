@@ -61,13 +61,16 @@ def named(type: DeviceType | str, index: int) -> tuple[str, int]:
     if not isinstance(type, str):
         raise BindError(f"Device: type is {in_words(type)}; a DeviceType or its name was expected, such as 'cuda'.")
     index = whole("Device", "index", index, 0, 255)
-    name, colon, number = (type.value if isinstance(type, DeviceType) else type).partition(":")
+    name, colon, number = (type.value if isinstance(type, DeviceType) else str.__str__(type)).partition(":")
+    what = f"type {in_words(type)}"
+    if colon and index and number != str(index):
+        raise BindError(f"Device: {what} and index {index} name two devices; leave one of them out.")
     if name == "automatic" and CONFIG.device:
+        what = f"environment variable SLANGPY_RT_DEVICE={in_words(CONFIG.device)}"
         name, colon, number = CONFIG.device.partition(":")
     if not (name == "automatic" or known(name)) or (colon and not (number.isdecimal() and len(number) < 4)):
         raise BindError(
-            f"Device: type {in_words(type)} is not one of {', '.join(names())}, automatic, or one with "
-            "a number, such as 'cuda:1'."
+            f"Device: {what} is not one of {', '.join(names())}, automatic, or one with a number, such as 'cuda:1'."
         )
     return name, int(number) if colon else index
 

@@ -34,8 +34,9 @@ from slangpy_rt.calls.found_array_call import FoundArrayCall
 from slangpy_rt.calls.kernel_spec import Description, Uniforms, describe_call, describe_dispatch
 from slangpy_rt.calls.prepared import PreparedCall, is_straight
 from slangpy_rt.calls.result import Result
+from slangpy_rt.core.checks import no_memory
 from slangpy_rt.core.dtypes import NUMPY_OF, storage
-from slangpy_rt.core.errors import BindError, ShapeError, UnsupportedError
+from slangpy_rt.core.errors import BindError, OutOfMemoryError, ShapeError, UnsupportedError
 from slangpy_rt.core.overlap import repeats
 from slangpy_rt.core.shapes import Shape, broadcast, spread
 from slangpy_rt.core.structs import to_python
@@ -84,7 +85,7 @@ def build_call(
     where = str(sig)
     if sig.returns.kind == "void" and result is not None:
         raise BindError(f"{where} returns nothing; leave _result out.")
-    given = result is not None and not _is_result_kind(result)
+    given = result is not None and _kind_named(result) is None
     how = options.map_of("_result", -1, 0)
     if options.derivative == "backward":
         target = bind_seed(where, scope, sig.returns, result if given else None, how)
@@ -144,8 +145,12 @@ def build_dispatch(
     return _finish(scope, description, order, Result(), options)
 
 
-def _is_result_kind(result: Any) -> bool:
-    return isinstance(result, (str, type)) and result in _RESULTS
+def _kind_named(result: Any) -> str | None:
+    """Return the kind of result that a name or a type stands for; None if it stands for none."""
+    if isinstance(result, str):
+        # Classes derived from str need not be hashable.
+        result = str.__str__(result)
+    return _RESULTS.get(result) if isinstance(result, (str, type)) else None
 
 
 def _result(
@@ -165,7 +170,7 @@ def _result(
     stored = storage(returns)
     if stored is None:
         raise UnsupportedError(f"{where}: results of type '{returns.name}' are not supported.")
-    kind = _RESULTS.get(asked) if asked is not None else None
+    kind = _kind_named(asked)
     if asked is not None and kind is None:
         raise BindError(f"{where}: _result={in_words(asked)} is not one of 'numpy', 'tensor', 'ndbuffer', 'torch'.")
     kind = kind or result_kind(arguments)
@@ -191,7 +196,13 @@ def _result(
     # Of a device with memory of its own it is no view of that: 0.2 us less.
     zero_copy = "zero_copy" in device.caps.features
     make_host = partial(device.host_array, full, dtype) if zero_copy else partial(np.empty, full, dtype)
-    bound = bind_result(where, scope, returns, make_host())
+    try:
+        made = make_host()
+    except OutOfMemoryError:  # of the device
+        raise
+    except MemoryError as error:
+        raise no_memory(where, error) from None
+    bound = bind_result(where, scope, returns, made)
     return Result(bound, None, make_host, None if kind == "numpy" else to_python, named=named)
 
 

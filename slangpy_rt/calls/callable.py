@@ -21,9 +21,9 @@ from slangpy_rt.core.conversion import kind_of
 from slangpy_rt.core.errors import BindError, CompileError
 from slangpy_rt.core.types import FunctionSig
 from slangpy_rt.core.wording import in_words
-from slangpy_rt.runtime.core import DeviceCore
+from slangpy_rt.runtime.core import DeviceCore, but_of
 from slangpy_rt.runtime.stream import lane_of
-from slangpy_rt.slang.declarations import find_overloads, python_signature
+from slangpy_rt.slang.declarations import find_overloads, gone, python_signature
 
 if TYPE_CHECKING:
     from slangpy_rt.runtime.stream import Stream
@@ -45,6 +45,7 @@ class SlangCallable(ABC):
     def __init__(
         self, scope: Scope, name: str, overloads: tuple[FunctionSig, ...], options: Options = NO_OPTIONS
     ) -> None:
+        check_scope(type(self).__name__, scope)
         self.name = name
         self.overloads = overloads
         self._scope = scope
@@ -94,8 +95,8 @@ class SlangCallable(ABC):
         """
 
         where = f"{self.name}.map"
-        maps = tuple(read_map(f"{where}: entry {k}", v) for k, v in enumerate(args))
-        named_maps = tuple((name, read_map(f"{where}: {name}", v)) for name, v in named.items())
+        maps = tuple([read_map(f"{where}: entry {k}", v) for k, v in enumerate(args)])
+        named_maps = tuple([(name, read_map(f"{where}: {name}", v)) for name, v in named.items()])
         return self._variant(
             ("map", maps, named_maps), lambda: replace(self._options, maps=maps, named_maps=named_maps)
         )
@@ -149,6 +150,8 @@ class SlangCallable(ABC):
             raise BindError(
                 f"{self.name}.return_type: {in_words(kind)} is not one of 'numpy', 'tensor', 'ndbuffer', 'torch'."
             )
+        if isinstance(kind, str):
+            kind = text(f"{self.name}.return_type", "the type", kind)
         return self._variant(("return_type", kind), lambda: replace(self._options, returns=kind))
 
     def group_size(self: C, size: int | tuple[int, ...]) -> C:
@@ -262,7 +265,10 @@ class SlangCallable(ABC):
     @property
     def return_type_name(self) -> str:
         """The type that it returns, as Slang writes it."""
-        return self.overloads[0].returns.name
+        declared = (self._base or self).overloads
+        if not declared:
+            raise gone(self.name, self._scope.source)
+        return declared[0].returns.name
 
     @property
     def signature(self) -> str:
@@ -326,9 +332,26 @@ class SlangCallable(ABC):
     def _check_list(self, commands: Any) -> None:
         """Refuse a value that is no command list of the device, and a function with a stream of its own."""
         if not isinstance(commands, CommandList) or commands.device is not self._device:
-            raise BindError(f"{self.name}.append_to: {in_words(commands)} is no command list of {self._device!r}.")
+            raise BindError(
+                f"{self.name}.append_to: {in_words(commands)} is no command list of {self._device!r}"
+                f"{but_of(commands, self._device)}."
+            )
         if self._stream is not None:
             raise BindError(f"{self.name}.append_to: a list runs on one stream as a whole: commands.submit(stream).")
+
+
+def check_scope(where: str, scope: Any) -> None:
+    """Refuse to make by hand what modules make.
+
+    Raises
+    ------
+    BindError
+        If no module's scope is given.
+    """
+    if not isinstance(scope, Scope):
+        raise BindError(
+            f"{where}: {in_words(scope)} is no scope of a module; modules make these, as attributes: module.add."
+        )
 
 
 class _Follower:
@@ -359,4 +382,11 @@ def _frozen(where: str, value: Any) -> Any:
         raise BindError(
             f"{where} is {in_words(value)}; a number, or a list of up to four for a vector, was expected."
         )
-    return tuple(items) if isinstance(value, (list, tuple)) else value
+    return tuple([_number(v) for v in items]) if isinstance(value, (list, tuple)) else _number(value)
+
+
+def _number(value: Any) -> Any:
+    """Return a number of a class derived from Python's, which need not be hashable, as Python's own."""
+    if isinstance(value, (bool, np.generic)):
+        return value
+    return float.__float__(value) if isinstance(value, float) else int.__int__(value)

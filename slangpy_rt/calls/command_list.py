@@ -19,6 +19,7 @@ from slangpy_rt.core.checks import write_text
 from slangpy_rt.core.dtypes import element_type
 from slangpy_rt.core.errors import BindError, ShapeError
 from slangpy_rt.core.wording import in_words
+from slangpy_rt.runtime.core import a_device, another, but_of
 from slangpy_rt.runtime.diagnostics import Launcher
 from slangpy_rt.runtime.queues import Touches
 from slangpy_rt.runtime.stream import Stream, lane_of
@@ -98,7 +99,7 @@ class CommandList:
     """
 
     def __init__(self, device: DeviceCore) -> None:
-        self.device = device
+        self.device: DeviceCore = a_device("CommandList", device)
         self.calls: list[Call] = []
         self._recording: Recording | None = None
         self._waits: tuple[tuple[int, ...], ...] = ()
@@ -147,7 +148,10 @@ class CommandList:
             If it is no list of this device.
         """
         if not isinstance(other, CommandList) or other.device is not self.device:
-            raise BindError(f"CommandList.append: {in_words(other)} is no command list of {self.device!r}.")
+            raise BindError(
+                f"CommandList.append: {in_words(other)} is no command list of {self.device!r}"
+                f"{but_of(other, self.device)}."
+            )
         for c in list(other.calls):
             self._add(Call(c.title, c.dispatch, c.result, c.function, c.prepared, c.launcher, c.copies))
 
@@ -314,7 +318,12 @@ class CommandList:
     def _words(self, method: str, *arrays: NDBuffer) -> list[NDBuffer]:
         """Return arrays over the same memory whose elements are words, or bytes where one is not made of words."""
         for array in arrays:
-            if not isinstance(array, NDBuffer) or array.device is not self.device or not array.is_contiguous:
+            if isinstance(array, NDBuffer) and array.device is not self.device:
+                there = another(array.device, self.device)
+                raise BindError(
+                    f"CommandList.{method}: {array.summary} lives on {there}; this list is of {self.device!r}."
+                )
+            if not isinstance(array, NDBuffer) or not array.is_contiguous:
                 what = array.summary if isinstance(array, NDBuffer) else in_words(array)
                 raise BindError(f"CommandList.{method}: {what} is no contiguous array of {self.device!r}.")
         parts = self._in_parts(*arrays)

@@ -79,8 +79,8 @@ class Function(SlangCallable):
                 return out
         try:
             key = tuple([a.layout if type(a) in ARRAYS else SIGNERS[type(a)](a) for a in values])
-        except RecursionError:
-            raise endless(self.name, values) from None
+        except RecursionError as error:
+            raise endless(self.name, values, error) from None
         call = calls.get(key)
         if call is None:
             return self._ran(*self._unknown(values, len(args), (), _result is not None))
@@ -207,8 +207,8 @@ class Function(SlangCallable):
             values = (*values, result)
         try:
             key = (*[a.layout if type(a) in ARRAYS else SIGNERS[type(a)](a) for a in values], *named)
-        except RecursionError:
-            raise endless(self.name, values) from None
+        except RecursionError as error:
+            raise endless(self.name, values, error) from None
         if self._options.derivative:
             key = (*key, aliased(values))
         call = (self._calls if result is None else self._calls_into).get(key)
@@ -236,8 +236,8 @@ class Function(SlangCallable):
     def _key(self, values: tuple[Any, ...], names: tuple[str, ...]) -> Any:
         try:
             key = (*[a.layout if type(a) in ARRAYS else SIGNERS[type(a)](a) for a in values], *names)
-        except RecursionError:
-            raise endless(self.name, values) from None
+        except RecursionError as error:
+            raise endless(self.name, values, error) from None
         return (*key, aliased(values)) if self._options.derivative else key
 
     def _take_out(self, result: Any, named: dict[str, Any]) -> tuple[Any, dict[str, Any]]:

@@ -12,6 +12,7 @@ from slangpy_rt.core.errors import BindError
 from slangpy_rt.core.shapes import as_shape
 from slangpy_rt.core.types import SlangType
 from slangpy_rt.core.wording import in_words
+from slangpy_rt.slang.declarations import gone
 
 
 class InstanceList:
@@ -143,6 +144,8 @@ def _method(instances: Any, name: str) -> Any:
     if struct is None or name.startswith("_"):
         raise AttributeError(name)
     method = getattr(struct, name)
+    if not method.overloads:
+        raise gone(method.name, struct._scope.source)
     if method.overloads[0].static:
         return method
     return lambda *args, **named: method(instances, *args, **named)

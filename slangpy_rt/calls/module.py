@@ -45,7 +45,13 @@ class Module:
     """
 
     def __init__(self, device: DeviceCore, source: Source, strict_broadcasting: bool = False) -> None:
-        self.device = device
+        from slangpy_rt.slang.source import Source  # as in ``_source``
+
+        self.device = a_device("Module", device)
+        if not isinstance(source, Source):
+            raise BindError(
+                f"Module: source is {in_words(source)}; make modules with Module.load_from_file or load_from_source."
+            )
         self._scope = Scope(device, source, device.hot_reload, strict_broadcasting)
         self._items: dict[str, Any] = {}
         self._names_found = _Names(self.__dict__, self._items, self._scope)

@@ -155,8 +155,8 @@ class Kernel(SlangCallable):
     def _dispatch_key(self, size: tuple[int, ...], values: tuple[Any, ...], names: tuple[str, ...]) -> Any:
         try:
             return (size, *[a.layout if type(a) in ARRAYS else SIGNERS[type(a)](a) for a in values], *names)
-        except RecursionError:
-            raise endless(self.name, values) from None
+        except RecursionError as error:
+            raise endless(self.name, values, error) from None
 
     def _variant_of(self, options: Options) -> Kernel:
         if options.maps or options.named_maps or options.returns is not None or options.group:

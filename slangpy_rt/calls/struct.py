@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from slangpy_rt.arguments.scope import Scope
+from slangpy_rt.calls.callable import check_scope
 from slangpy_rt.calls.function import Function
 from slangpy_rt.core.checks import text
 from slangpy_rt.core.conversion import describe_name
@@ -26,6 +27,7 @@ class Struct:
     """
 
     def __init__(self, scope: Scope, info: StructInfo) -> None:
+        check_scope("Struct", scope)
         self.slang_type: SlangType = info.type
         self._scope = scope
         self._constructor: Function | None = None

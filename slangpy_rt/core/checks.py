@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from slangpy_rt.core.errors import BindError
+from slangpy_rt.core.errors import BindError, OutOfMemoryError
 from slangpy_rt.core.wording import in_words
 
 
@@ -73,6 +73,20 @@ def whole(where: str, name: str, value: Any, least: int, most: int) -> int:
     if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or not least <= value <= most:
         raise BindError(f"{where}: {name} is {in_words(value)}; a whole number from {least} to {most} was expected.")
     return int(value)
+
+
+def is_callers(error: BaseException) -> bool:
+    """Tell whether an error that was just caught came from Python code that was called, as a caller's methods are.
+
+    Others come from Python and NumPy themselves, which say so of what is wrong with a value.
+    """
+    trace = error.__traceback__
+    return trace is not None and trace.tb_next is not None
+
+
+def no_memory(where: str, error: MemoryError) -> OutOfMemoryError:
+    """Return the error for an array that the host has no memory for, once NumPy said so."""
+    return OutOfMemoryError(f"{where}: the host has no memory for this array ({error}); use a smaller one.")
 
 
 def write_text(where: str, value: Any, content: str) -> None:

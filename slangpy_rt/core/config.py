@@ -20,8 +20,11 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+
+from slangpy_rt.core.errors import BindError
 
 
 @dataclass(frozen=True)
@@ -48,7 +51,7 @@ def read_config(env: Mapping[str, str]) -> Config:
 
     Raises
     ------
-    ValueError
+    BindError
         If something else came than was expected; the message names the variable.
     """
     return Config(
@@ -61,9 +64,9 @@ def read_config(env: Mapping[str, str]) -> Config:
         override=env.get("SLANGPY_RT_OVERRIDE"),
         slang_lib=env.get("SLANGPY_RT_SLANG_LIB"),
         compiler_python=env.get("SLANGPY_RT_COMPILE_IN", _interpreter()),
-        compile_seconds=_number(env, "SLANGPY_RT_COMPILE_SECONDS", 60),
+        compile_seconds=_number(env, "SLANGPY_RT_COMPILE_SECONDS", 60, 1),
         cxx=env.get("SLANGPY_RT_CXX"),
-        threads=_number(env, "SLANGPY_RT_THREADS", os.cpu_count() or 1),
+        threads=_number(env, "SLANGPY_RT_THREADS", os.cpu_count() or 1, 1),
         path=env.get("PATH", ""),
     )
 
@@ -82,12 +85,18 @@ def _interpreter() -> str:
     return str(beside) if beside.is_file() else ""
 
 
-def _number(env: Mapping[str, str], name: str, default: int) -> int:
+def _number(env: Mapping[str, str], name: str, default: int, least: int = 0) -> int:
     text = env.get(name, "")
-    try:
-        return int(text) if text else default
-    except ValueError:
-        raise ValueError(f"environment variable {name}: expected a whole number, got {text!r}") from None
+    if not text:
+        return default
+    with suppress(ValueError):
+        number = int(text)
+        if number >= least:
+            return number
+    raise BindError(
+        f"environment variable {name}: expected a whole number of at least {least}, got {text[:80]!r}; change or "
+        "unset it."
+    )
 
 
 def _pairs(env: Mapping[str, str], name: str) -> dict[str, str]:
@@ -95,7 +104,9 @@ def _pairs(env: Mapping[str, str], name: str) -> dict[str, str]:
     for part in filter(None, map(str.strip, env.get(name, "").split(","))):
         key, equals, value = part.partition("=")
         if not (key and equals and value):
-            raise ValueError(f"environment variable {name}: expected name=module:Class, got {part!r}")
+            raise BindError(
+                f"environment variable {name}: expected name=module:Class, got {part[:80]!r}; change or unset it."
+            )
         found[key.strip()] = value.strip()
     return found
 

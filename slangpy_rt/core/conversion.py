@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from slangpy_rt.core.checks import is_callers, no_memory
 from slangpy_rt.core.dtypes import NUMPY_OF, cast, limits, scalar_type, span, storage
 from slangpy_rt.core.errors import BindError, UnsupportedError
 from slangpy_rt.core.structs import as_struct_array, fields_of
@@ -28,6 +29,9 @@ Named = Callable[[str, str], SlangType]
 _BEYOND = {"float": 2**128 - 2**103, "double": 2**1024 - 2**970}
 # Kinds of NumPy's dtypes that convert to each kind.
 KINDS = {"f": "iufb", "i": "iub", "u": "iub", "b": "b"}
+# What methods of DLPack raise, and NumPy for what it finds in a capsule.
+DLPACK_ERRORS = (BufferError, RuntimeError, TypeError, ValueError)
+_LIBRARIES = frozenset({"cupy", "jax", "jaxlib", "numba", "torch"})
 _NUMBERS = (bool, int, float, np.generic)
 # Dimensions of a NumPy array, since 2.0. A list that holds itself has no end.
 _DEEPEST = 64
@@ -79,7 +83,7 @@ def case_of(where: str, type_: SlangType, value: Any) -> int:
     """
     if isinstance(value, Enum) and isinstance(value.value, (int, np.integer)) and not isinstance(value.value, bool):
         return int(as_number(where, scalar_type(type_.scalar), value.value))
-    name = value.name if isinstance(value, Enum) else value
+    name = value.name if isinstance(value, Enum) else str.__str__(value)
     cases = dict(type_.cases)
     if name not in cases:
         raise BindError(f"{where} is {in_words(value)}; '{type_.name}' has {', '.join(cases) or 'no cases by name'}.")
@@ -260,9 +264,8 @@ def by_protocol(value: Any) -> Array:
     """
     try:
         return np.asarray(value)
-    except (TypeError, ValueError) as error:
-        trace = error.__traceback__
-        if trace is not None and trace.tb_next is not None:
+    except (OverflowError, TypeError, ValueError) as error:
+        if is_callers(error):
             raise
         raise BindError(f"{class_in_words(value)}, and NumPy cannot read it ({error}).") from error
 
@@ -288,8 +291,10 @@ def as_array(what: str, value: Any) -> Array:
     if isinstance(value, (list, tuple, bool, int, float, range)):
         _check_numbers(what, value, "")
         try:
-            array = np.asarray(value)
-        except ValueError:
+            array = _counted(what, value) if isinstance(value, range) else np.asarray(value)
+        except ValueError as error:
+            if is_callers(error):
+                raise
             raise BindError(f"{what} is a list with rows of different lengths: {in_words(value)}.") from None
         if array.dtype.kind == "O":
             raise BindError(f"{what} holds whole numbers of more than 64 bits: {in_words(value)}.")
@@ -310,12 +315,28 @@ def as_array(what: str, value: Any) -> Array:
     if not isinstance(value, (bytes, bytearray)):
         try:
             return np.asarray(memoryview(value))
-        except TypeError:
-            pass
+        except (TypeError, ValueError) as error:
+            if is_callers(error):
+                raise
     raise BindError(
         f"{what} is {in_words(value)} of type {kind.__name__}; a NumPy array, a number, nested lists of "
         "numbers or another library's array was expected."
     )
+
+
+def _counted(what: str, values: range) -> Array:
+    """Return the numbers of a range; an array of objects if they have more than 64 bits."""
+    if not values:
+        return np.zeros(0, np.int64)
+    if max(values[0], values[-1]) >= 2**64 or min(values[0], values[-1]) < -(2**63):
+        return np.zeros(0, object)
+    if max(abs(values.start), abs(values.stop), abs(values.step)) >= 2**62:
+        return np.asarray(values)
+    # Of a range NumPy makes a list first, which takes ten times the memory.
+    try:
+        return np.arange(values.start, values.stop, values.step, dtype=np.int64)
+    except MemoryError as error:
+        raise no_memory(what, error) from None
 
 
 def as_numpy(value: Any) -> Array:
@@ -326,10 +347,23 @@ def as_numpy(value: Any) -> Array:
     BindError
         If that library does not share it so; the message says what it is, as the rest of a sentence.
     """
+    if not hasattr(type(value), "__dlpack__"):
+        raise BindError(f"{class_in_words(value)}, which has no __dlpack__ to share it as host memory.")
     try:
         return np.from_dlpack(value)
-    except (BufferError, RuntimeError, TypeError, ValueError) as error:
+    except DLPACK_ERRORS as error:
+        if not is_refusal(value, error):
+            raise
         raise BindError(f"{class_in_words(value)}, which DLPack cannot share as host memory ({error}).") from None
+
+
+def is_refusal(value: Any, error: Exception) -> bool:
+    """Tell whether one of ``DLPACK_ERRORS``, just caught, says that an array is not shared; others are its class's.
+
+    BufferError is the protocol's word for that, wherever it comes from. Libraries raise errors of many kinds.
+    """
+    theirs = any(base.__module__.partition(".")[0] in _LIBRARIES for base in type(value).__mro__)
+    return theirs or isinstance(error, BufferError) or not is_callers(error)
 
 
 def _check_numbers(what: str, value: Any, place: str, depth: int = 0) -> None:

@@ -69,6 +69,12 @@ def scalar_type(name: str) -> SlangType:
     return SlangType("scalar", name, name)
 
 
+def slang_scalar(dtype: np.dtype[Any]) -> str | None:
+    """Return the Slang scalar that a NumPy dtype holds, in either order of bytes; None if there is none."""
+    # Some dtypes, such as those of strings, have no order of bytes to ask for.
+    return SLANG_OF.get(dtype if dtype.isnative else dtype.newbyteorder("="))
+
+
 @lru_cache(maxsize=256)
 def _named(name: str) -> SlangType | None:
     name = _ALIASES.get(name, name)
@@ -104,13 +110,13 @@ def element_type(where: str, dtype: Any) -> SlangType:
     if isinstance(dtype, SlangType):
         found: SlangType | None = dtype
     elif isinstance(dtype, str):
-        found = _named(dtype)
+        found = _named(str.__str__(dtype))
     elif isinstance(dtype, type) and dtype in PYTHON_TYPES:
         found = scalar_type(PYTHON_TYPES[dtype])
     else:
         name = None
         if isinstance(dtype, np.dtype) or (isinstance(dtype, type) and issubclass(dtype, np.generic)):
-            name = SLANG_OF.get(np.dtype(dtype).newbyteorder("="))
+            name = slang_scalar(np.dtype(dtype))
         found = scalar_type(name) if name else None
     if found is None or storage(found) is None:
         raise BindError(

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 from math import prod
 from typing import Any
 
 import numpy as np
 
+from slangpy_rt.core.checks import is_callers
 from slangpy_rt.core.errors import ShapeError
 from slangpy_rt.core.wording import in_words
 
@@ -132,6 +134,22 @@ def is_whole(index: Any) -> bool:
     return isinstance(index, (int, np.integer)) and not isinstance(index, bool)
 
 
+def whole_numbers(value: Any) -> Shape | None:
+    """Return one whole number, or several, as a tuple; None if they are something else.
+
+    Of more than a shape has, only so many are returned that their number tells so.
+    """
+    if is_whole(value):
+        return (int(value),)
+    try:
+        items = tuple(islice(value, MOST_DIMENSIONS + 1))
+    except TypeError as error:
+        if is_callers(error):
+            raise
+        return None
+    return tuple([int(n) for n in items]) if all(map(is_whole, items)) else None
+
+
 def as_shape(where: str, shape: int | Sequence[int]) -> Shape:
     """Return a shape as a tuple.
 
@@ -140,18 +158,11 @@ def as_shape(where: str, shape: int | Sequence[int]) -> Shape:
     ShapeError
         If it is not made of whole numbers of at least 0.
     """
-    items: Any = shape
-    if is_whole(shape):
-        items = (shape,)
-    elif not isinstance(shape, (tuple, list)):
-        try:
-            items = tuple(shape)  # type: ignore[arg-type]
-        except TypeError:
-            items = ("",)
-    if not all(is_whole(n) and n >= 0 for n in items):
+    items = whole_numbers(shape)
+    if items is None or (items and min(items) < 0):
         raise ShapeError(f"{where}: a shape is made of whole numbers of at least 0, not {in_words(shape)}.")
     if len(items) > MOST_DIMENSIONS or prod(n for n in items if n) > _MOST_ELEMENTS:
         raise ShapeError(
             f"{where}: {in_words(shape)} has more than {MOST_DIMENSIONS} dimensions or {_MOST_ELEMENTS} elements."
         )
-    return tuple(int(n) for n in items)
+    return items

@@ -28,6 +28,7 @@ from slangpy_rt.arrays.imported import (
 from slangpy_rt.arrays.layout import layout_of
 from slangpy_rt.arrays.tensor import Tensor
 from slangpy_rt.backends.base import Buffer
+from slangpy_rt.core.checks import is_callers
 from slangpy_rt.core.errors import BindError
 from slangpy_rt.core.wording import class_in_words
 
@@ -46,6 +47,7 @@ class ForeignAdapter(Adapter):
         BindError
             If it has none.
         """
+        place_of(value)
         return as_numpy(value)
 
     def on(self, device: DeviceCore, value: Any) -> Any:
@@ -68,18 +70,30 @@ class ForeignAdapter(Adapter):
         """Return what tells calls apart; an array that ``on`` refuses is like no other, so that ``on`` is asked."""
         try:
             kind, index = place_of(value)
-            array = as_numpy(value) if kind in HOST else None
+            if kind in HOST:
+                array = as_numpy(value)
+                return (
+                    type(value),
+                    array.dtype,
+                    array.shape,
+                    array.strides,
+                    array.flags.writeable,
+                    array.flags.aligned,
+                )
+            told = interface_of(value)
+            if told is not None:
+                steps = told.get("strides")
+                place = told["data"][0] % 32, told["data"][1], steps and tuple(steps)
+                return type(value), index, told["typestr"], tuple(told["shape"]), *place
         except BindError:
             return object()
-        if array is not None:
-            return type(value), array.dtype, array.shape, array.strides, array.flags.writeable, array.flags.aligned
-        told = interface_of(value)
-        if told is None:
-            strides = getattr(value, "strides", None)
-            shape = tuple(getattr(value, "shape", ()))
-            return type(value), kind, index, getattr(value, "dtype", None), shape, strides and tuple(strides)
-        place = told["data"][0] % 32, told["data"][1]
-        return type(value), index, told["typestr"], told["shape"], told.get("strides"), *place
+        except (LookupError, TypeError) as error:
+            if is_callers(error):
+                raise
+            return object()
+        strides = getattr(value, "strides", None)
+        shape = tuple(getattr(value, "shape", ()))
+        return type(value), kind, index, getattr(value, "dtype", None), shape, strides and tuple(strides)
 
     def feed(self, device: DeviceCore, value: Any, access: str) -> Feed | None:
         """Return the feed that passes an array to the kernel; None for host memory.

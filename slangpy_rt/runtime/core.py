@@ -404,6 +404,17 @@ def a_device(where: str, value: Any) -> Any:
     return value
 
 
+def another(device: DeviceCore, than: DeviceCore) -> str:
+    """Return a device as messages show it beside one that it is not: two of a kind look the same."""
+    return f"another {device!r}" if repr(device) == repr(than) else repr(device)
+
+
+def but_of(value: Any, device: DeviceCore) -> str:
+    """Return the end of a message that a value is none of a device, for what is one of another; else nothing."""
+    theirs = getattr(value, "device", None)
+    return f", but of {another(theirs, device)}" if isinstance(theirs, DeviceCore) and theirs is not device else ""
+
+
 def _observers(name: str) -> tuple[Observer, ...]:
     """Return the observers that the environment asks for, the innermost first."""
     labels = (Labels(),) if CONFIG.labels else ()

@@ -10,7 +10,7 @@ from pathlib import Path
 from slangpy_rt.backends.base import Backend, Kernel
 from slangpy_rt.core.config import CONFIG
 from slangpy_rt.core.disk_cache import DiskCache
-from slangpy_rt.core.errors import CompileError
+from slangpy_rt.core.errors import BindError, CompileError
 from slangpy_rt.core.log import log, milliseconds
 from slangpy_rt.core.target import KernelInfo
 from slangpy_rt.core.types import Conformances, LayoutField
@@ -84,7 +84,7 @@ class KernelStore:
         block: tuple[LayoutField, ...],
         conformances: Conformances,
     ) -> Kernel:
-        edited = Path(CONFIG.override) / f"{key}.slang" if CONFIG.override else None
+        edited = _override_folder() / f"{key}.slang" if CONFIG.override else None
         if edited is not None and edited.is_file():
             log(3, f"{title}: using {edited}")
             binary, strings = self._compile(source, edited.read_text(), key, title, info, block, conformances)
@@ -145,3 +145,11 @@ class KernelStore:
     def forget(self) -> None:
         """Drop all kernels."""
         self._kernels.clear()
+
+
+def _override_folder() -> Path:
+    """Return the folder of edited kernels that the environment names."""
+    folder = Path(CONFIG.override or "")
+    if not folder.is_dir():
+        raise BindError(f"environment variable SLANGPY_RT_OVERRIDE={CONFIG.override!r}: there is no such folder.")
+    return folder

@@ -15,7 +15,7 @@ from slangpy_rt.backends.extras import foreign_streams
 from slangpy_rt.core.errors import BindError
 from slangpy_rt.core.interrupts import finalizer
 from slangpy_rt.core.wording import in_words
-from slangpy_rt.runtime.core import DeviceCore
+from slangpy_rt.runtime.core import DeviceCore, a_device, but_of
 from slangpy_rt.runtime.lane import Lane
 from slangpy_rt.runtime.waiting import reached
 
@@ -33,7 +33,9 @@ class Stream:
     """
 
     def __init__(self, device: DeviceCore, lane: Lane, shared: bool) -> None:
-        self.device = device
+        self.device = a_device("Stream", device)
+        if not isinstance(lane, Lane):
+            raise BindError(f"Stream: {in_words(lane)} is no queue of a device; make streams with device.stream().")
         self._order = order = device.order
         self._lane = lane
         if not shared:
@@ -66,7 +68,10 @@ class Stream:
         device.check_open()
         lane = self._order.main if other is device else getattr(other, "_lane", None)
         if lane is None or getattr(other, "device", other) is not device:
-            raise BindError(f"Stream.wait: {in_words(other)} is no event, no stream and not the device of {self!r}.")
+            raise BindError(
+                f"Stream.wait: {in_words(other)} is no event, no stream and not the device of {self!r}"
+                f"{but_of(other, device)}."
+            )
         with self._order.lock:
             self._lane.wait_all(lane)
 
@@ -110,7 +115,7 @@ class Event:
     """
 
     def __init__(self, device: DeviceCore) -> None:
-        self.device = device
+        self.device = a_device("Event", device)
         self._mark: Mark | None = None
 
     def record(self, stream: Stream | None = None) -> Event:
@@ -141,7 +146,9 @@ class Event:
         """Return the seconds from this event to a later one, by the device's clock; waits for both."""
         self.device.check_open()
         if not isinstance(later, Event) or later.device is not self.device:
-            raise BindError(f"Event.elapsed: {in_words(later)} is no event of {self.device!r}.")
+            raise BindError(
+                f"Event.elapsed: {in_words(later)} is no event of {self.device!r}{but_of(later, self.device)}."
+            )
         first, last = self._reached("elapsed"), later._reached("elapsed")
         first.sync()
         last.sync()
@@ -172,17 +179,26 @@ class Timer:
     """
 
     def __init__(self, device: DeviceCore, stream: Stream | None) -> None:
-        self.start = Event(device)
+        self.start = Event(a_device("Timer", device))
         self.end = Event(device)
         self._stream = stream
 
     @property
     def seconds(self) -> float:
-        """From the first to the last work of the block by the device's clock; waits for it."""
+        """From the first to the last work of the block by the device's clock; waits for it.
+
+        Raises
+        ------
+        BindError
+            If no block has ended yet, or another one has begun since.
+        """
+        if self.end._mark is None:
+            raise BindError("Timer.seconds: no block was measured; ask after the end of 'with timer:'.")
         return self.start.elapsed(self.end)
 
     def __enter__(self) -> Timer:
         self.start.record(self._stream)
+        self.end._mark = None
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -204,7 +220,10 @@ def lane_of(device: DeviceCore, where: str, stream: Stream | None) -> Lane:
     if stream is None:
         return device.order.main
     if not isinstance(stream, Stream) or stream.device is not device:
-        raise BindError(f"{where}: {in_words(stream)} is no stream of {device!r}; make one with its stream().")
+        raise BindError(
+            f"{where}: {in_words(stream)} is no stream of {device!r}{but_of(stream, device)}; make one with its "
+            "stream()."
+        )
     return stream._lane
 
 

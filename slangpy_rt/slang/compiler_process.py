@@ -19,7 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
-from slangpy_rt.core.errors import SlangPyRtError
+from slangpy_rt.core.errors import UnsupportedError
 from slangpy_rt.core.interrupts import apart
 from slangpy_rt.slang.files import working_directory
 from slangpy_rt.slang.locate import find_library, shader_directory
@@ -180,7 +180,9 @@ class CompilerProcess:
                 self._stop()
                 process = self._start()
                 if receive(process.stdout) is None:
-                    raise SlangPyRtError(f"the compiler's process does not start: {self._python}: {self._why()}")
+                    with suppress(subprocess.TimeoutExpired):
+                        process.wait(10)
+                    raise self._no_start(f"{_status(process.returncode)}{self._said()}")
         return process.stdin, process.stdout
 
     def _start(self) -> subprocess.Popen[bytes]:
@@ -191,11 +193,21 @@ class CompilerProcess:
         self._words = tempfile.TemporaryFile()  # noqa: SIM115 - closed in _stop
         self.started += 1
         arguments = [str(package), shader_directory(), str(library), str(self._seconds), *filter(None, sys.path)]
-        self._process = subprocess.Popen(
-            [self._python, *flags, "-c", _BOOT, *arguments],
-            bufsize=0, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._words,
-        )  # fmt: skip
+        try:
+            self._process = subprocess.Popen(
+                [self._python, *flags, "-c", _BOOT, *arguments],
+                bufsize=0, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._words,
+            )  # fmt: skip
+        except OSError as error:
+            raise self._no_start(str(error.strerror)) from None
         return self._process
+
+    def _no_start(self, why: str) -> UnsupportedError:
+        """Return the error for an interpreter that does not run the compiler."""
+        return UnsupportedError(
+            f"the compiler's process does not start: {self._python}: {why}\n"
+            "SLANGPY_RT_COMPILE_IN names the Python that runs it, without it the one that runs this."
+        )
 
     def _why(self) -> str:
         """Say how the process ended that gave no answer."""
@@ -213,14 +225,18 @@ class CompilerProcess:
             return "it waits for a file that does not end; let what it imports and includes be ordinary files."
         if status == NO_MEMORY:
             return "it ran out of memory."
-        said = ""
-        if self._words is not None:
-            self._words.seek(0)
-            said = self._words.read().decode("utf-8", "replace").strip()[-_LAST_WORDS:]
         return (
             f"the compiler crashed ({_status(status)}), which is a defect of Slang; nothing else is harmed. "
-            f"Take parts of the text away to find the one that Slang cannot bear.{said and chr(10)}{said}"
+            f"Take parts of the text away to find the one that Slang cannot bear.{self._said()}"
         )
+
+    def _said(self) -> str:
+        """Return the end of what the process wrote to stderr, on lines of their own; empty if it wrote nothing."""
+        if self._words is None:
+            return ""
+        self._words.seek(0)
+        said = self._words.read().decode("utf-8", "replace").strip()[-_LAST_WORDS:]
+        return said and f"\n{said}"
 
 
 class Ended(Exception):

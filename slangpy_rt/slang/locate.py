@@ -47,8 +47,9 @@ def find_library(path: str | None = None) -> Path:
     if path is not None:
         if Path(path).is_file():
             return Path(path)
+        wrong = "no ordinary file" if Path(path).exists() else "no such file"
         raise UnsupportedError(
-            f"Slang library {path!r}: no such file; point SLANGPY_RT_SLANG_LIB at libslang-compiler or unset it."
+            f"Slang library {path!r}: {wrong}; point SLANGPY_RT_SLANG_LIB at libslang-compiler or unset it."
         )
     # find_spec reads metadata only: importing slangpy costs 1.2 s and starts a second runtime.
     spec = find_spec("slangpy")

@@ -8,8 +8,9 @@ from typing import Any
 
 from slangpy_rt.core.types import FunctionSig
 from slangpy_rt.device import Device
+from slangpy_rt.runtime.core import a_device
 from slangpy_rt.slangtorch.binder import Binder
-from slangpy_rt.slangtorch.bound_kernel import BoundKernel
+from slangpy_rt.slangtorch.bound_kernel import BoundKernel, checked_sizes
 from slangpy_rt.slangtorch.kernel_code import KernelCode, Triple
 from slangpy_rt.slangtorch.kernel_function import KernelFunction, Like
 from slangpy_rt.slangtorch.program import Program
@@ -141,7 +142,9 @@ class TorchKernel:
 
     def source(self, device: Device, blockSize: tuple[int, int, int] = (1, 1, 1)) -> str:
         """Return the Slang text that a device would compile for thread groups of this size."""
-        return self.code.text(device, blockSize).text
+        where = f"{self.code}.source"
+        block = checked_sizes(where, "blockSize", blockSize, 1)
+        return self.code.text(a_device(where, device), block).text
 
     def _misnamed(self, args: tuple[Any, ...], named: dict[str, Any]) -> ValueError:
         listed = ", ".join(self._names) or "none"

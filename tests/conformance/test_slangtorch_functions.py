@@ -301,6 +301,10 @@ def test_options_of_the_cuda_compiler(device: spy.Device, tmp_path: Path, capfd:
         flagged = load(device, tmp_path, SQUARE, extraCudaFlags=["-O3", "-Xcompiler", "-fPIC", "-DSPY_TEST=1"])
     assert "-DSPY_TEST=1" in flagged.square.source(device)
     assert "fPIC" not in flagged.square.source(device)
+    with pytest.raises(spy.BindError, match=r"^square\.source: device is 'cpu'; a Device was expected"):
+        module.square.source("cpu")
+    with pytest.raises(ValueError, match=r"^square\.source: blockSize is 3; a tuple of three ints"):
+        module.square.source(device, 3)
     x = on(device, torch.ones(4))
     flagged.twice(input=x, output=x).launchRaw((4, 1, 1), (1, 1, 1))
     assert x.tolist() == [2.0] * 4

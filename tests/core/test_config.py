@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import subprocess
 import sys
 
 import pytest
 
 from slangpy_rt.core.config import CONFIG, Config, read_config
+from slangpy_rt.core.errors import BindError
 
 
 def test_silence_gives_defaults() -> None:
@@ -59,11 +61,35 @@ def test_empty_numbers_are_defaults() -> None:
     assert read_config({"SLANGPY_RT_DEBUG": "", "SLANGPY_RT_CACHE_SIZE": ""}) == read_config({})
 
 
-@pytest.mark.parametrize("name", ["SLANGPY_RT_CACHE_SIZE", "SLANGPY_RT_DEBUG", "SLANGPY_RT_THREADS"])
-def test_a_number_that_is_none(name: str) -> None:
-    with pytest.raises(ValueError) as caught:
-        read_config({name: "many"})
-    assert str(caught.value) == f"environment variable {name}: expected a whole number, got 'many'"
+@pytest.mark.parametrize(
+    ("name", "least"),
+    [
+        ("SLANGPY_RT_CACHE_SIZE", 0),
+        ("SLANGPY_RT_DEBUG", 0),
+        ("SLANGPY_RT_LABELS", 0),
+        ("SLANGPY_RT_THREADS", 1),
+        ("SLANGPY_RT_COMPILE_SECONDS", 1),
+    ],
+)
+def test_a_number_that_is_none(name: str, least: int) -> None:
+    for text in ("many", "1.5", str(least - 1), "-5"):
+        with pytest.raises(BindError) as caught:
+            read_config({name: text})
+        assert str(caught.value) == (
+            f"environment variable {name}: expected a whole number of at least {least}, got {text!r}; change or "
+            "unset it."
+        )
+    read_config({name: str(least)})
+
+
+def test_a_wrong_number_when_the_package_is_imported() -> None:
+    program = "import slangpy_rt"
+    environment = os.environ | {"SLANGPY_RT_THREADS": "x"}
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment)
+    assert found.returncode and found.stderr.splitlines()[-1] == (
+        "slangpy_rt.core.errors.BindError: environment variable SLANGPY_RT_THREADS: expected a whole number of at "
+        "least 1, got 'x'; change or unset it."
+    )
 
 
 def test_the_configuration_is_frozen() -> None:
@@ -73,8 +99,10 @@ def test_the_configuration_is_frozen() -> None:
 
 @pytest.mark.parametrize("text", ["mine", "=x:Y", "mine=", "mine=x:Y,other"])
 def test_backends_without_a_place(text: str) -> None:
-    with pytest.raises(ValueError) as caught:
+    with pytest.raises(BindError) as caught:
         read_config({"SLANGPY_RT_BACKENDS": text})
     wrong = text.rpartition(",")[2]
-    message = f"environment variable SLANGPY_RT_BACKENDS: expected name=module:Class, got {wrong!r}"
+    message = (
+        f"environment variable SLANGPY_RT_BACKENDS: expected name=module:Class, got {wrong!r}; change or unset it."
+    )
     assert str(caught.value) == message

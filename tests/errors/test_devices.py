@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import subprocess
 import sys
@@ -13,10 +14,12 @@ import numpy as np
 import pytest
 
 import slangpy_rt as spy
-from slangpy_rt.backends import REGISTRY, names
+from slangpy_rt.backends import REGISTRY, names, selection
 from slangpy_rt.backends.cpu import backend as cpu
 from slangpy_rt.backends.cpu import compile as compiling
+from slangpy_rt.core.config import CONFIG
 from slangpy_rt.core.disk_cache import DiskCache
+from slangpy_rt.runtime import kernel_store
 
 ADD = "float add(float a, float b)"
 
@@ -38,12 +41,58 @@ def refused(error: type[Exception], action: Callable[[], Any]) -> str:
 def test_array_of_another_device(backend_name: str, device: spy.Device, module: spy.Module) -> None:
     with spy.Device(backend_name) as other:
         there = spy.Tensor.full(other, 3, 7)
-        expected = f"{ADD}: argument 'a' lives on {other!r}; the module runs on {device!r}."
+        expected = f"{ADD}: argument 'a' lives on another {other!r}; the module runs on {device!r}."
         assert refused(spy.BindError, lambda: module.add(there, 1)) == expected
         here = spy.Tensor.full(device, 3, 7)
-        expected = f"{ADD}: _result lives on {other!r}; the module runs on {device!r}."
+        expected = f"{ADD}: _result lives on another {other!r}; the module runs on {device!r}."
         assert refused(spy.BindError, lambda: module.add(here, 1, _result=there)) == expected
         np.testing.assert_array_equal(there.to_numpy(), np.full(3, 7))
+
+
+def test_streams_lists_and_events_of_another_device(
+    backend_name: str, device: spy.Device, module: spy.Module
+) -> None:
+    with spy.Device(backend_name) as other:
+        none, but = f"of {device!r}, but of another {other!r}", "make one with its stream()."
+        stream, commands = other.stream(), other.command_list()
+        there, here = spy.Tensor.full(other, 3, 7), spy.Tensor.full(device, 3, 7)
+        event = other.event().record()
+        event.synchronize()  # its text says whether it is done
+        cases: dict[str, Callable[[], Any]] = {
+            f"add.stream: {stream!r} is no stream {none}; {but}": lambda: module.add.stream(stream),
+            f"Event.elapsed: {event!r} is no event {none}.": lambda: device.event().record().elapsed(event),
+            f"CommandList.append: {commands!r} is no command list {none}.": (
+                lambda: device.command_list().append(commands)
+            ),
+            f"add.append_to: {commands!r} is no command list {none}.": lambda: module.add.append_to(
+                commands, here, 1
+            ),
+            f"CommandList.copy: {there.summary} lives on another {other!r}; this list is of {device!r}.": (
+                lambda: device.command_list().copy(here, there)
+            ),
+        }
+        for message, call in cases.items():
+            assert refused(spy.BindError, call) == message
+        said = refused(spy.BindError, lambda: device.stream().wait(stream))
+        assert said.startswith(f"Stream.wait: {stream!r} is no event, ") and said.endswith(
+            f", but of another {other!r}."
+        )
+        with spy.Device("null" if backend_name != "null" else "cpu") as third:
+            tensor = spy.Tensor.zeros(third, 3)
+            expected = f"{ADD}: argument 'a' lives on {third!r}; the module runs on {device!r}."
+            assert refused(spy.BindError, lambda: module.add(tensor, 1)) == expected
+
+
+def test_a_timer_without_a_block(device: spy.Device) -> None:
+    timer = device.timer()
+    said = "Timer.seconds: no block was measured; ask after the end of 'with timer:'."
+    assert refused(spy.BindError, lambda: timer.seconds) == said
+    with timer:
+        pass
+    assert timer.seconds >= 0
+    with timer:
+        assert refused(spy.BindError, lambda: timer.seconds) == said
+    assert timer.seconds >= 0
 
 
 def test_a_syntax_error_shows_its_line(device: spy.Device, tmp_path: Path) -> None:
@@ -124,6 +173,55 @@ def test_no_cpp_compiler_when_compiling(monkeypatch: pytest.MonkeyPatch) -> None
         assert refused(spy.UnsupportedError, lambda: module.f(1)) == expected
         monkeypatch.undo()
         assert module.f(1) == -16
+
+
+def test_a_cpp_compiler_that_the_environment_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = dataclasses.replace(CONFIG, cxx="/nonexistent/c++")
+    monkeypatch.setattr(compiling, "CONFIG", asked)
+    monkeypatch.setattr(cpu, "CONFIG", asked)
+    assert refused(spy.UnsupportedError, lambda: spy.Device("cpu")) == (
+        "Device: no cpu device can be opened here: environment variable SLANGPY_RT_CXX='/nonexistent/c++': no such "
+        "C++ compiler was found."
+    )
+
+
+def test_a_cpp_compiler_that_writes_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    idle = tmp_path / "c++"
+    idle.write_text("#!/bin/sh\n")
+    idle.chmod(0o755)
+    monkeypatch.setattr(compiling, "find_compiler", lambda: [str(idle)])
+    with spy.Device("cpu") as own:
+        module = spy.Module.load_from_source(own, "idle", "float f(float x) { return x - 23; }")
+        assert refused(spy.CompileError, lambda: module.f(1)) == (
+            f"{idle} ended without an error and wrote no library; name a C++ compiler in SLANGPY_RT_CXX."
+        )
+
+
+def test_a_device_type_that_the_environment_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(selection, "CONFIG", dataclasses.replace(CONFIG, device="nope"))
+    said = refused(spy.BindError, spy.Device)
+    assert said.startswith("Device: environment variable SLANGPY_RT_DEVICE='nope' is not one of cuda, d3d12, ")
+
+
+def test_a_folder_of_edited_kernels_that_is_none(device: spy.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernel_store, "CONFIG", dataclasses.replace(CONFIG, override="/nonexistent"))
+    module = spy.Module.load_from_source(device, "edited", "float f(float x) { return x - 29; }")
+    assert refused(spy.BindError, lambda: module.f(1)) == (
+        "environment variable SLANGPY_RT_OVERRIDE='/nonexistent': there is no such folder."
+    )
+
+
+def test_a_number_of_a_device_that_is_none(backend_name: str) -> None:
+    assert refused(spy.BindError, lambda: spy.Device(f"{backend_name}:1", index=2)) == (
+        f"Device: type '{backend_name}:1' and index 2 name two devices; leave one of them out."
+    )
+    if backend_name != "null":
+        for options in ({"type": f"{backend_name}:99"}, {"type": backend_name, "index": 99}):
+            said = refused(spy.UnsupportedError, lambda o=options: spy.Device(**o))
+            assert "99" in said
+    assert refused(spy.UnsupportedError, lambda: spy.Device("cpu", index=7)) == (
+        "device cpu: there is one, number 0, and none of number 7."
+    )
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="the loader reads other variables there")

@@ -319,12 +319,16 @@ def test_a_gradient_on_another_device(module: spy.Module, backend_name: str) -> 
         with pytest.raises(spy.BindError) as error:
             arrays.t.with_grads(grad_out=far)
         assert (
-            str(error.value) == f"Tensor.with_grads: grad_out lives on {other!r}; this tensor on {module.device!r}."
+            str(error.value)
+            == f"Tensor.with_grads: grad_out lives on another {other!r}; this tensor on {module.device!r}."
         )
         x = far.with_grads()
         with pytest.raises(spy.BindError) as error:
             module.mul.bwds(x, 1.0, _result=arrays.r)
-        assert str(error.value) == f"{MUL}: argument 'a' lives on {other!r}; the module runs on {module.device!r}."
+        assert (
+            str(error.value)
+            == f"{MUL}: argument 'a' lives on another {other!r}; the module runs on {module.device!r}."
+        )
     arrays.check()
 
 

@@ -140,10 +140,13 @@ def test_a_function_that_an_edit_took_away(device: spy.Device, tmp_path: Path) -
         stamp = file.stat().st_mtime_ns + 10**9
         os.utime(file, ns=(stamp, stamp))
 
-    write("float f(float x) { return x; } float g(float x) { return -x; }")
+    struct = "struct S { float v; float get() { return v; } }\n"
+    write(struct + "float f(float x) { return x; } float g(float x) { return -x; }")
     module = spy.Module.load_from_file(device, file)
     kept = module.f
-    assert kept(1.0) == 1
+    assert kept(1.0) == 1 and kept.return_type_name == "float"
+    many, rows = spy.InstanceList(module.S, {"v": [1.0, 2.0]}), spy.InstanceTensor(module.S, 2)
+    assert list(many.get()) == [1, 2] and list(rows.get().to_numpy()) == [0, 0]
     write("float g(float x) { return 2 * x; }")
     device.reload()
     with pytest.raises(AttributeError, match="was edited and no longer declares 'f'; it has g"):
@@ -152,6 +155,14 @@ def test_a_function_that_an_edit_took_away(device: spy.Device, tmp_path: Path) -
         module["f"]
     with pytest.raises(spy.CompileError, match="no longer declares"):
         kept(1.0)
+    for call in (lambda: kept.return_type_name, lambda: kept.set({}).return_type_name):
+        with pytest.raises(spy.CompileError, match=r"^f: '.*' was edited and no longer declares it; it has g\.$"):
+            call()
+    for instances in (many, rows):
+        with pytest.raises(
+            spy.CompileError, match=r"^S\.get: '.*' was edited and no longer declares it; it has g\.$"
+        ):
+            instances.get()
     assert not hasattr(module, "f") and module.g(1.0) == 2
     write("float f(float x) { return 3 * x; } float g(float x) { return 2 * x; }")
     device.reload()

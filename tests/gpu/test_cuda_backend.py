@@ -357,7 +357,7 @@ backend.close()
 
 
 def test_there_is_no_device_99() -> None:
-    with pytest.raises(DeviceError, match="there is no device 99; this machine has 0 to"):
+    with pytest.raises(UnsupportedError, match="there is no device 99; this machine has 0 to"):
         CudaBackend(99)
 
 

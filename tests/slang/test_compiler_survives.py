@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import slangpy_rt as spy
+from slangpy_rt.core.errors import UnsupportedError
 from slangpy_rt.core.target import Target
 from slangpy_rt.slang.compiler_process import CompilerProcess
 from slangpy_rt.slang.remote_session import RemoteSession
@@ -264,8 +265,21 @@ def test_a_compiler_that_does_not_start_is_named(tmp_path: Path) -> None:
     found = child(
         f"{START}\ntry: load()\nexcept spy.SlangPyRtError as error: print(error)", SLANGPY_RT_COMPILE_IN=str(none)
     )
-    assert "the compiler's process does not start" in found.stdout and "no python here" in found.stdout
-    assert found.stderr == ""
+    assert (found.stdout, found.stderr) == (
+        f"the compiler's process does not start: {none}: exit status 3\nno python here\n"
+        "SLANGPY_RT_COMPILE_IN names the Python that runs it, without it the one that runs this.\n",
+        "",
+    )
+
+
+def test_an_interpreter_that_cannot_be_run(tmp_path: Path) -> None:
+    for path, why in ((tmp_path / "none", "No such file or directory"), (tmp_path, "Permission denied")):
+        with pytest.raises(UnsupportedError) as caught:
+            CompilerProcess(None, str(path), 5).start()
+        assert str(caught.value) == (
+            f"the compiler's process does not start: {path}: {why}\n"
+            "SLANGPY_RT_COMPILE_IN names the Python that runs it, without it the one that runs this."
+        )
 
 
 def test_a_program_without_a_main_guard_runs_once(tmp_path: Path) -> None:

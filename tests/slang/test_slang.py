@@ -403,6 +403,8 @@ def test_an_unusable_library_is_named(tmp_path: Path) -> None:
     fake = tmp_path / "libslang-compiler.so"
     with pytest.raises(UnsupportedError, match="no such file; point SLANGPY_RT_SLANG_LIB"):
         Session(Library(str(fake)), CUDA)
+    with pytest.raises(UnsupportedError, match="no ordinary file; point SLANGPY_RT_SLANG_LIB"):
+        Session(Library(str(tmp_path)), CUDA)
     fake.write_bytes(b"no library")
     with pytest.raises(UnsupportedError, match=r"is unusable; expected Slang 20\d\d"):
         Session(Library(str(fake)), CUDA)

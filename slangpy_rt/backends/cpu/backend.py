@@ -44,9 +44,11 @@ class CpuBackend(Backend, Records, ZeroCopy):
     def __init__(self, index: int = 0, *, debug: bool = False, deterministic: bool = False) -> None:
         if reason := self.why_unavailable():
             raise UnsupportedError(f"device cpu: {reason}.")
+        if index:
+            raise UnsupportedError(f"device cpu: there is one, number 0, and none of number {index}.")
         self.target = Target("cpp", "", "range")
         self.caps = Caps((2**62, 1, 1), _SCALARS, frozenset({"pointers", "zero_copy"}), dlpack_device=1)
-        threads = max(1, CONFIG.threads)
+        threads = CONFIG.threads
         self.description = f"{platform.processor() or platform.machine()}, {threads} threads"
         self._prelude = Prelude()
         self._threads = Threads(threads)
@@ -61,6 +63,8 @@ class CpuBackend(Backend, Records, ZeroCopy):
     @classmethod
     def why_unavailable(cls) -> str | None:
         if find_compiler() is None:
+            if CONFIG.cxx:
+                return f"environment variable SLANGPY_RT_CXX={CONFIG.cxx!r}: no such C++ compiler was found"
             return "no C++ compiler: neither g++, clang++ nor the ziglang package was found"
         return None
 

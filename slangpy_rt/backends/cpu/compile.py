@@ -75,6 +75,10 @@ def compile_library(code: bytes, prelude: Prelude) -> bytes:
             )
         if result.returncode:
             raise CompileError(f"{Path(command[0]).name} refused the C++ that Slang emitted:\n{result.stderr}")
+        if not library.is_file():
+            raise CompileError(
+                f"{command[0]} ended without an error and wrote no library; name a C++ compiler in SLANGPY_RT_CXX."
+            )
         return library.read_bytes()
 
 

@@ -10,7 +10,7 @@ from slangpy_rt.backends.cuda.driver import FFI_CUDA, NO_DEVICE, check, driver, 
 from slangpy_rt.backends.cuda.events import Events
 from slangpy_rt.backends.cuda.graph import Graphs
 from slangpy_rt.backends.cuda.staging import Staging
-from slangpy_rt.core.errors import DeviceError
+from slangpy_rt.core.errors import DeviceError, UnsupportedError
 from slangpy_rt.core.target import Caps
 
 _SCALARS = frozenset(
@@ -52,15 +52,15 @@ def open_gpu(index: int) -> Opened:
 
     Raises
     ------
-    DeviceError
+    UnsupportedError
         If there is no driver or no such device.
     """
     if reason := why_missing():
-        raise DeviceError(f"device cuda: {reason}.")
+        raise UnsupportedError(f"device cuda: {reason}.")
     cu = driver()
     count = query(cu.cuDeviceGetCount, "int *", what="counting devices")
     if not 0 <= index < count:
-        raise DeviceError(f"device cuda: there is no device {index}; this machine has 0 to {count - 1}.")
+        raise UnsupportedError(f"device cuda: there is no device {index}; this machine has 0 to {count - 1}.")
     device = query(cu.cuDeviceGet, "int *", index, what="opening the device")
     major, minor = (
         query(cu.cuDeviceGetAttribute, "int *", attribute, device, what="asking for its capability")

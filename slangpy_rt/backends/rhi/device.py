@@ -122,9 +122,9 @@ def open_device(name: str, kind: str, index: int, debug: bool, entry: str) -> Op
     Raises
     ------
     UnsupportedError
-        If the machine has no such API.
+        If the machine has no such API or no such adapter.
     DeviceError
-        If there is no such adapter, or it does not open.
+        If it does not open.
     """
     if reason := why_missing(kind):
         raise UnsupportedError(f"device {name}: {reason}.")
@@ -132,7 +132,7 @@ def open_device(name: str, kind: str, index: int, debug: bool, entry: str) -> Op
     type_ = getattr(spy.DeviceType, kind)
     adapters = spy.Device.enumerate_adapters(type_)
     if not 0 <= index < len(adapters):
-        raise DeviceError(f"device {name}: there is no device {index}; this machine has {len(adapters)}.")
+        raise UnsupportedError(f"device {name}: there is no device {index}; this machine has {len(adapters)}.")
     told = {
         "type": type_,
         "enable_debug_layers": debug,

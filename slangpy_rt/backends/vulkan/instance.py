@@ -149,7 +149,7 @@ class VkInstance:
 
         Raises
         ------
-        DeviceError
+        UnsupportedError
             If there are not so many.
         """
         ffi, lib = self.ffi, self.lib
@@ -162,7 +162,7 @@ class VkInstance:
                 found.append((rank.get(properties.deviceType, 3), device))
         found.sort(key=lambda entry: entry[0])
         if not 0 <= index < len(found):
-            raise DeviceError(
+            raise UnsupportedError(
                 f"vulkan: no device with index {index}; {len(found)} found with {_NEEDED_TEXT}. "
                 f"{'Pick a lower index' if found else 'Install or update a Vulkan driver'}"
             )

@@ -1,0 +1,50 @@
+"""Host memory that an array's contents are copied to. Works on layouts; nothing is copied from a device here."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from slangpy_rt.arrays.layout import Layout
+from slangpy_rt.core.checks import no_memory
+
+
+def host_memory(where: str, layout: Layout) -> tuple[npt.NDArray[Any], int]:
+    """Make host memory for an array's contents; returns it, and the byte from the address where they begin.
+
+    Raises
+    ------
+    OutOfMemoryError
+        If the host has none.
+    """
+    try:
+        if layout.contiguous:
+            return np.empty(layout.full_shape, layout.numpy_dtype), 0
+        reach = [(n - 1) * s * layout.unit for n, s in zip(layout.full_shape, layout.strides, strict=True)]
+        first, last = sum(min(r, 0) for r in reach), sum(max(r, 0) for r in reach)
+        # Without elements a span has no beginning.
+        size = last - first + layout.numpy_dtype.itemsize if 0 not in layout.full_shape else 0
+        return np.empty(size, np.uint8), first
+    except MemoryError as error:
+        raise no_memory(where, error) from None
+
+
+def seen_in(where: str, layout: Layout, host: npt.NDArray[Any], first: int) -> npt.NDArray[Any]:
+    """Return what ``host_memory`` returned, once it is filled, in the array's shape.
+
+    Raises
+    ------
+    OutOfMemoryError
+        If the host has no memory for a copy without gaps.
+    """
+    if layout.contiguous:
+        return host
+    strides = tuple(s * layout.unit for s in layout.strides)
+    if not host.nbytes:
+        return np.empty(layout.full_shape, layout.numpy_dtype)
+    try:
+        return np.ndarray(layout.full_shape, layout.numpy_dtype, host.data, -first, strides).copy()
+    except MemoryError as error:
+        raise no_memory(where, error) from None
