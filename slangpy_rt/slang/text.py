@@ -7,6 +7,7 @@ Slang's grammar it knows brackets and the heads of declarations; text that it do
 from __future__ import annotations
 
 import re
+import sys
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -77,6 +78,8 @@ _SIZE = re.compile(r"\[([^\]]+)\]")
 _RESOURCE = re.compile(r"Buffer|Texture|Sampler|ParameterBlock|Image|AccelerationStructure|DescriptorHandle")
 _SHADER = re.compile(r'shader\s*\(\s*"(\w+)"\s*\)', re.S)
 VARIABLE_NAME = re.compile(r"(\w+)\s*(?:\[[^\]]*\]\s*)*$")
+# Of one that is not closed, no more is looked at.
+_LONGEST_ATTRIBUTE = 1000
 _OPEN, _CLOSE = "([{", ")]}"
 _CHAINED = re.compile(r"[()\[\]{}?;,]|\b(?:if|else|for|while|switch)\b")
 
@@ -286,7 +289,7 @@ def _kernel_edits(code: str, text: str) -> tuple[list[tuple[int, int, str]], dic
 def _brackets(code: str) -> Iterator[tuple[int, int]]:
     """Yield first and last offset of every ``[...]`` that names a group size or a stage."""
     for match in re.finditer(r"\[[^\[\]]*\b(?:numthreads|shader)\b", code):
-        end = _matching(code, match.start())
+        end = _matching(code, match.start(), match.start() + _LONGEST_ATTRIBUTE)
         if end:
             yield match.start(), end
 
@@ -426,10 +429,10 @@ def _type_of(code: str, start: int, end: int) -> str:
     return VARIABLE_NAME.sub("", first)
 
 
-def _matching(code: str, at: int) -> int:
-    """Return the offset after the bracket that closes the one at an offset; 0 if none does."""
+def _matching(code: str, at: int, end: int = sys.maxsize) -> int:
+    """Return the offset after the bracket that closes the one at an offset; 0 if none does before ``end``."""
     depth = 0
-    for match in re.compile(r"[()\[\]{}]").finditer(code, at):
+    for match in re.compile(r"[()\[\]{}]").finditer(code, at, end):
         depth += 1 if match[0] in _OPEN else -1
         if depth == 0:
             return match.end()
