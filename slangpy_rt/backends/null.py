@@ -6,9 +6,9 @@ Memory is host memory, so uploads come back in downloads; kernels leave it uncha
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from types import SimpleNamespace
 
 import numpy as np
 
@@ -19,15 +19,6 @@ from slangpy_rt.core.target import Caps, KernelInfo, target_of
 _SCALARS = frozenset(
     "bool int8_t int16_t int int64_t uint8_t uint16_t uint uint64_t half float double".split()  # noqa: SIM905
 )
-
-
-class NullChunk:
-    """A buffer's place in memory; ``give`` counts that it was given back."""
-
-    __slots__ = ("give",)
-
-    def __init__(self, give: Callable[[], Any]) -> None:
-        self.give = give
 
 
 class NullBuffer(SharedBuffer):
@@ -85,7 +76,7 @@ class NullBackend(Backend, MappedMemory):
     def alloc(self, nbytes: int) -> NullBuffer:
         buffer = NullBuffer(self, self._next_address, nbytes)
         self._next_address += (nbytes + 255) // 256 * 256
-        buffer.chunk = NullChunk(partial(self._given.append, None))
+        buffer.chunk = SimpleNamespace(give=partial(self._given.append, None))
         self._made += 1
         return buffer
 
