@@ -118,6 +118,13 @@ def emitted_name(name: str) -> str:
     return re.sub("_+", "_", name).rstrip("_")
 
 
+def zeroed(code: bytes) -> bytes:
+    """Return CUDA in which static variables, which Slang puts into a struct KernelContext, begin as zeros."""
+    if b"KernelContext_" not in code:
+        return code
+    return re.sub(rb"^( +KernelContext_\d+ kernelContext_\d+);$", rb"\1 = {};", code, flags=re.M)
+
+
 def exported(code: bytes, entry: str) -> bytes:
     """Return C++ with the function ``entry`` under its plain name; each call has its own global variables.
 
