@@ -62,7 +62,7 @@ class _Statics:
         """Tell whether one of them may be changed: whether any other occurrence of a name is not plainly a read."""
         if self.hidden or not self.names:
             return self.hidden
-        return any(self._changed(code) for code in self.codes)
+        return any(map(_CHANGING_OPERATOR.search, self.codes)) or any(map(self._changed, self.codes))
 
     def _declared(self, code: str, static: re.Match[str]) -> Iterator[tuple[str, int]]:
         """Yield the variables that a declaration may declare, each with its offset."""
@@ -87,7 +87,7 @@ class _Statics:
                     break
             elif depth or (angles and part not in (">", "<", ";")):
                 continue
-            elif part == ";":
+            elif part in (";", "static"):
                 break
             elif part == "const":
                 constant = True
@@ -106,10 +106,9 @@ class _Statics:
             yield name[0], name.start()
 
     def _changed(self, code: str) -> bool:
+        """Tell whether an occurrence of a name in one of the texts is not plainly a read."""
         if not re.search(rf"\b(?:{'|'.join(self.names)})\b", code):
             return False
-        if _CHANGING_OPERATOR.search(code):
-            return True
         own = [(at, name) for match in re.finditer(r"\bstatic\b", code) for name, at in self._declared(code, match)]
         for at, name in own:
             code = f"{code[:at]}{' ' * len(name)}{code[at + len(name) :]}"

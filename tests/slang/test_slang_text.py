@@ -299,3 +299,4 @@ def test_static_variables_that_are_not_const() -> None:
 
 def test_a_function_of_another_file_may_change_a_static() -> None:
     assert changes_statics(["static int n;", "void f() { n = 1; }"])
+    assert changes_statics(["static S n; void f() { n << 1; }", "void operator<<(inout S s, int x) {}"])
