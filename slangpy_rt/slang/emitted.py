@@ -123,6 +123,13 @@ def emitted_name(name: str) -> str:
     return ("U" if name.startswith("_S") else "") + re.sub("_+", "_", "".join(letters)).rstrip("_")
 
 
+def zeroed(code: bytes) -> bytes:
+    """Return CUDA in which static variables, which Slang puts into a struct KernelContext, begin as zeros."""
+    if b"KernelContext_" not in code:
+        return code
+    return re.sub(rb"^( +KernelContext_\d+ kernelContext_\d+);$", rb"\1 = {};", code, flags=re.M)
+
+
 def exported(code: bytes, entry: str) -> bytes:
     """Return C++ with the function ``entry`` under its plain name; each call has its own global variables.
 

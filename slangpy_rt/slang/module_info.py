@@ -16,7 +16,6 @@ from slangpy_rt.slang import _abi
 from slangpy_rt.slang.com import ComPtr, Out
 from slangpy_rt.slang.reflect import Reflector
 from slangpy_rt.slang.reflect_types import Cases, bare
-from slangpy_rt.slang.static_variables import changes_statics
 from slangpy_rt.slang.text import ZERO, Prepared, docs, entries_elsewhere, prints_in
 
 
@@ -30,7 +29,7 @@ def module_info(
     undefined: Collection[str] = (),
     texts: Collection[str] = (),
 ) -> ModuleInfo:
-    """Return the declarations of a module; the session adds its dependencies.
+    """Return the declarations of a module; the session adds its dependencies and what needs its macros.
 
     Shaders of graphics and ray tracing, and entry points of included files, are left out.
 
@@ -72,7 +71,6 @@ def module_info(
         tuple(reflector.uniforms(decl, prepared.uniforms)),
         stages=tuple(reflector.stages(decl)),
         prints=any(map(prints_in, [text, *texts])),
-        statics=changes_statics([text, *texts]),
     )
 
 

@@ -43,6 +43,7 @@ from slangpy_rt.slang.shader_modules import (
     program_folders,
 )
 from slangpy_rt.slang.spirv_math import has_doubles
+from slangpy_rt.slang.static_variables import changes_statics, has_statics
 from slangpy_rt.slang.target_code import check_text, checked, completed
 from slangpy_rt.slang.text import (
     RESERVED,
@@ -111,6 +112,8 @@ class Session(CompilerSession):
         self._texts: dict[str, str] = {}
         # Those of all loaded texts that ``rounds`` looks for.
         self._words: frozenset[str] = frozenset()
+        # Whether they may have static variables that are not ``const``.
+        self._statics = False
         self._cases: dict[str, Cases] = {}
         self._seen: set[str] = set()
         self._undefined: set[str] = set()
@@ -163,8 +166,11 @@ class Session(CompilerSession):
             info = module_info(native, module, name, source, prepared, self._enum_cases(), self._undefined, others)
             self._sources.append((name, path, whole, files))
             self._words |= words("\n".join([source, *others]))
+            every = [*self._texts.values(), *others]
+            self._statics |= has_statics(every, self._defines)
+            changed = self._statics and changes_statics(every, self._defines)
             looked = places([(path, source), *theirs], self._folders, opened)
-            return replace(info, dependencies=files, places=looked, declares=self._declared())
+            return replace(info, dependencies=files, places=looked, declares=self._declared(), statics=changed)
 
     def functions(self, module: str, name: str) -> tuple[FunctionSig, ...]:
         parsed = parse(name)
@@ -241,7 +247,7 @@ class Session(CompilerSession):
                 check_globals(self._library.native, used, self._every_module(), self._texts.values())
                 code = exported(code, entry)
             if not self.target.program:
-                code = completed(code, self.target.format, self._double_math)
+                code = completed(code, self.target.format, self._double_math, self._statics)
             layout = linked.call("IComponentType.getLayout", 0, None)
             fields, size = call_layout(self._library.native, layout, self.target.entry)
             strings = hashed_strings(self._library.native, layout)

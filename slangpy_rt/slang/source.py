@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 Defines = tuple[tuple[str, str], ...]
 
 # Part of the key of a module's declarations: raise it when reflection reads more, or otherwise, from the same text.
-_REFLECTION = 7
+_REFLECTION = 8
 # If a file is written while Slang reads it, the module is loaded again: so many times, after so many seconds.
 _TRIES, _PAUSE = 10, 0.02
 # Slang 2026.12 returns its own module for these names, whatever text is loaded under them.

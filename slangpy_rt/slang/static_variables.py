@@ -1,50 +1,227 @@
 """Which static variables a module's text has, and whether its functions may change them.
 
-Of Slang's grammar it knows what ``text`` knows. It changes no text.
+Of Slang's grammar it knows brackets, operators, the heads of declarations and ``#define``. It changes no text.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from slangpy_rt.slang.text import VARIABLE_NAME, blank, without_comments
+from slangpy_rt.slang.text import blank, without_comments
 
 _STATIC = re.compile(r"\bstatic\s+(?!const\b)[\w.:]+(?:<[^;={}()]*>)?[\s\[\]\w]*?\b(\w+)\s*(?:\[[^\]]*\]\s*)*([=;])")
-_VARIABLE = re.compile(r"(?:^|[;{}\]])\s*((?:\w+\s+)*?static\s[^;(){}=]*)(?=[=;])")
-_MEMBERS = r"(?:\s*(?:\.\s*\w+|\[[^\[\]]*\]))*\s*"
-# Behind a name: it is assigned to, called, or has a method that is called; it is the whole of an argument.
-_CHANGED = re.compile(rf"{_MEMBERS}(?:(?:[-+*/%&|^]|<<|>>)?=(?!=)|\+\+|--|\()")
-_ARGUMENT = re.compile(rf"{_MEMBERS}[,)]")
+_CONTINUED = re.compile(r"\\\r?\n")
+_DEFINE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)(?:\(([^)\n]*)\))?([^\n]*)", re.M)
+_HIDES = re.compile(r"(?<!\bconst )\bstatic\b(?! const\b)")
+# An operator may change what it is applied to.
+_CHANGING_OPERATOR = re.compile(r"\boperator\b[^\w;{}]*?\([^;{}]*?\b(?:inout|out|__ref)\b")
+_TOKEN = re.compile(r"\w+|<<=|>>=|->|::|\+\+|--|[-+*/%&|^=!<>]=|&&|\|\||\S")
+_MEMBER = (".", "::", "->")
+_ASSIGNMENTS = frozenset(("=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<=", ">>="))
+_STATEMENTS = frozenset(("if", "while", "for", "switch"))
+_PREFIXES = frozenset(("return", "else", "do", "case", "in"))
 
 
-def changes_statics(texts: Sequence[str]) -> bool:
+class _Statics:
+    """The static variables that texts declare and that are not ``const``.
+
+    Attributes
+    ----------
+    names : set of str
+        Their names, and perhaps more.
+    hidden : bool
+        Whether a macro may declare one, or name one.
+    """
+
+    def __init__(self, texts: Sequence[str], defines: Sequence[tuple[str, str]]) -> None:
+        self.names: set[str] = set()
+        self.hidden = False
+        self.codes: list[str] = []
+        self.macros = {name.partition("(")[0] for name, _ in defines}
+        self._bodies = [value for _, value in defines]
+        if not any("static" in text for text in (*texts, *self._bodies)):
+            return
+        for text in texts:
+            code = without_comments(_CONTINUED.sub("  ", text))
+            self.codes.append(blank(code))
+            for name, parameters, body in _DEFINE.findall(code) if "#" in code else ():
+                self.macros.add(name)
+                for parameter in re.findall(r"\w+", parameters):
+                    body = re.sub(rf"\b{parameter}\b", " ", body)
+                self._bodies.append(body)
+        self.hidden = any(_HIDES.search(" ".join(body.split())) for body in self._bodies)
+        for code in self.codes:
+            for match in re.finditer(r"\bstatic\b", code):
+                self.names |= {name for name, _ in self._declared(code, match)}
+        if self.names:
+            self.hidden |= any("##" in body or not self.names.isdisjoint(_words(body)) for body in self._bodies)
+            self.hidden |= not self.names.isdisjoint(self.macros)
+
+    def changed(self) -> bool:
+        """Tell whether one of them may be changed: whether any other occurrence of a name is not plainly a read."""
+        if self.hidden or not self.names:
+            return self.hidden
+        return any(map(_CHANGING_OPERATOR.search, self.codes)) or any(map(self._changed, self.codes))
+
+    def _declared(self, code: str, static: re.Match[str]) -> Iterator[tuple[str, int]]:
+        """Yield the variables that a declaration may declare, each with its offset."""
+        before = re.split(r"[^\w\s]", code[max(static.start() - 200, 0) : static.start()])[-1]
+        constant = "const" in before.split()
+        name: re.Match[str] | None = None
+        # Where the next word may be a variable's name: not in a value, nor in a type behind a colon.
+        named, first, struct = True, True, False
+        depth = angles = 0
+        for token in _TOKEN.finditer(code, static.end()):
+            part = token[0]
+            if part == "(" and depth == 0 and first and not angles:  # a function
+                self.hidden |= not constant and name is not None and name[0] in self.macros
+                return
+            if part == "{" and depth == 0 and first and not struct:  # a property
+                break
+            if part in ("(", "[", "{"):
+                depth += 1
+            elif part in (")", "]", "}"):
+                depth -= 1
+                if depth < 0:
+                    break
+            elif depth or (angles and part not in (">", "<", ";")):
+                continue
+            elif part in (";", "static"):
+                break
+            elif part == "const":
+                constant = True
+            elif part == "<" and named:
+                angles += 1
+            elif part == ">" and named:
+                angles = max(angles - 1, 0)
+            elif part in ("=", ":", ","):
+                if name and not constant:
+                    yield name[0], name.start()
+                name, named, first = None, part == ",", False
+            elif named and part[0].isidentifier():
+                struct |= part in ("struct", "class", "enum")
+                name = token
+        if name and not constant:
+            yield name[0], name.start()
+
+    def _changed(self, code: str) -> bool:
+        """Tell whether an occurrence of a name in one of the texts is not plainly a read."""
+        if not re.search(rf"\b(?:{'|'.join(self.names)})\b", code):
+            return False
+        own = [(at, name) for match in re.finditer(r"\bstatic\b", code) for name, at in self._declared(code, match)]
+        for at, name in own:
+            code = f"{code[:at]}{' ' * len(name)}{code[at + len(name) :]}"
+        tokens = [*_TOKEN.findall(code), "", ""]
+        others: dict[int, int] = {}
+        found: list[int] = []
+        opened: list[int] = []
+        # The brackets of calls of macros that are open.
+        calls: set[int] = set()
+        wanted = self.names.union("()[]{}")
+        for place, part in enumerate(tokens):
+            if part not in wanted:
+                continue
+            if part in ("(", "[", "{"):
+                opened.append(place)
+                if place and tokens[place - 1] in self.macros:
+                    calls.add(place)
+            elif part not in self.names:
+                if opened:
+                    start = opened.pop()
+                    calls.discard(start)
+                    others[place], others[start] = start, place
+            elif calls:
+                return True
+            else:
+                found.append(place)
+        return any(not _reads(tokens, others, self.macros, at) for at in found)
+
+
+def changes_statics(texts: Sequence[str], defines: Sequence[tuple[str, str]] = ()) -> bool:
     """Tell whether functions of the texts may change a static variable of one of them.
 
-    What may be an ``inout`` argument, or the object of a method, counts as changed; macros are looked into.
+    What may be an ``inout`` argument, or the object of a method, counts as changed; so does what a macro may hide.
+
+    Parameters
+    ----------
+    texts : sequence of str
+        The texts.
+    defines : sequence of (str, str)
+        Macros that all of them have.
     """
-    codes = [without_comments(text) for text in texts] if any("static" in text for text in texts) else []
-    names: set[str] = set()
-    declared: set[tuple[int, int]] = set()
-    for number, code in enumerate(codes):
-        for match in _VARIABLE.finditer(blank(code)):
-            if not re.search(r"\bconst\b", match[1]):
-                # A part of an initial value, or of a type's arguments, is a name too much.
-                pieces = code[match.start(1) :].partition(";")[0].split(",")
-                found = (VARIABLE_NAME.search(piece.partition("=")[0]) for piece in pieces)
-                names |= {m[1] for m in found if m and not m[1].isdigit()}
-                declared |= {(number, at) for at in range(match.start(1), match.end())}
-    if not names:
-        return False
-    anywhere = re.compile(rf"(?:(\+\+|--)|([(,]))?\s*\b(?P<name>{'|'.join(names)})\b")
-    return any(
-        match[1] or _CHANGED.match(code, match.end()) or (match[2] and _ARGUMENT.match(code, match.end()))
-        for number, code in enumerate(codes)
-        for match in anywhere.finditer(code)
-        if (number, match.start("name")) not in declared
-    )
+    return _Statics(texts, defines).changed()
+
+
+def has_statics(texts: Sequence[str], defines: Sequence[tuple[str, str]] = ()) -> bool:
+    """Tell whether the texts may declare a static variable that is not ``const``."""
+    found = _Statics(texts, defines)
+    return found.hidden or bool(found.names)
 
 
 def statics(text: str) -> list[tuple[str, bool]]:
     """Return the names of static variables, also in structs and functions, and whether they have initial values."""
     return [(m[1], m[2] == "=") for m in _STATIC.finditer(blank(text))]
+
+
+def _words(text: str) -> list[str]:
+    return re.findall(r"\w+", text)
+
+
+def _reads(tokens: list[str], others: dict[int, int], macros: set[str], at: int) -> bool:
+    """Tell whether the variable at a place, or the part of it that is named there, is plainly read."""
+    first = _first(tokens, others, at)
+    last = at
+    while True:
+        last = _last(tokens, others, last)
+        before, behind = tokens[first - 1] if first else "", tokens[last + 1]
+        if behind in _ASSIGNMENTS or behind in ("++", "--", "(") or (behind and behind[0].isidentifier()):
+            return False
+        if before in ("++", "--") or before in macros:
+            return False
+        if before == "&" and not (first > 1 and re.fullmatch(r"\w+|\]", tokens[first - 2])):
+            return False
+        if before in ("(", ",") and behind in (",", ")"):
+            if (before, behind) != ("(", ")"):
+                return False
+            caller = tokens[first - 2] if first > 1 else ""
+            if caller in _STATEMENTS:
+                return True
+            if caller in (")", "]", ">") or (caller and caller[0].isidentifier() and caller not in _PREFIXES):
+                return False
+            first, last = first - 1, last + 1
+            continue
+        return True
+
+
+def _first(tokens: list[str], others: dict[int, int], at: int) -> int:
+    """Return where an expression begins that ends with the name at a place: ``ns`` of ``ns::S<T>.name``."""
+    while at > 0 and tokens[at - 1] in _MEMBER:
+        at -= 1
+        if at == 0 or not re.fullmatch(r"\w+|[)\]>]", tokens[at - 1]):
+            break
+        at -= 1
+        if tokens[at] == ">":
+            depth = 0
+            while at > 0:
+                depth += (tokens[at] == ">") - (tokens[at] == "<")
+                at -= 1
+                if depth == 0:
+                    break
+        while at > 0 and tokens[at] in (")", "]"):
+            at = others.get(at, at)
+            if not re.fullmatch(r"\w+|[)\]]", tokens[at - 1]):
+                break
+            at -= 1
+    return at
+
+
+def _last(tokens: list[str], others: dict[int, int], at: int) -> int:
+    """Return where an expression ends that begins with the name at a place: ``]`` of ``name.x[k[0]]``."""
+    while True:
+        if tokens[at + 1] in _MEMBER:
+            at += 2
+        elif tokens[at + 1] == "[" and at + 1 in others:
+            at = others[at + 1]
+        else:
+            return at

@@ -20,11 +20,13 @@ from slangpy_rt.slang.emitted import (
     reads_parameters,
     uses_bytes,
     uses_pointers,
+    zeroed,
 )
 from slangpy_rt.slang.hlsl_doubles import narrows_double
 from slangpy_rt.slang.rounded_constants import lacking_constant
 from slangpy_rt.slang.spirv_integers import lacking_fields, lacking_integer, with_integers
 from slangpy_rt.slang.spirv_math import lacking_double, rounded_double, with_doubles
+from slangpy_rt.slang.spirv_zeros import with_zeros
 from slangpy_rt.slang.text import blank, deepest, longest_chain
 
 # Levels of nesting. Compilers recurse over them; those of drivers in this process, on the calling thread's stack.
@@ -114,17 +116,24 @@ def checked(code: bytes, target: Target, name: str) -> bytes:
     return code
 
 
-def completed(code: bytes, form: str, double_math: Callable[[], bytes]) -> bytes:
+def completed(code: bytes, form: str, double_math: Callable[[], bytes], statics: bool) -> bytes:
     """Return target code with functions of ours where the target's or Slang's are missing or wrong.
+
+    Static variables without an initial value begin as zeros.
 
     Parameters
     ----------
     double_math : callable
         Returns ``shaders/double_math.slang`` as SPIR-V.
+    statics : bool
+        Whether the modules may have static variables that are not ``const``.
     """
     if form == "spirv":
+        code = with_zeros(code) if statics else code
         code = with_integers(with_doubles(code, double_math))
-    elif form in ("cpp", "cuda"):
+    elif form == "cuda":
+        code = zeroed(with_functions(code, form))
+    elif form == "cpp":
         code = with_functions(code, form)
     return with_division(code, form)
 

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from slangpy_rt.slang.core_functions import may_declare, ranked
+from slangpy_rt.slang.static_numbers import NUMBERS, bare_statics
 
 THREADS = "_spy_group"  # as long as "numthreads", so that diagnostics keep their columns
 STAGE = "_spy_stage"  # no longer than the shortest attribute that it replaces
@@ -67,11 +68,7 @@ _SEMANTICS = {
     name.lower(): name for name in ("SV_DispatchThreadID", "SV_GroupID", "SV_GroupIndex", "SV_GroupThreadID")
 }
 _UNIFORM = re.compile(r"(?:(?:public|internal)\s+)?uniform\s+([^=:({]+)")
-_SCALAR = r"(?:bool|half|float|double|u?int(?:(?:8|16|32|64)_t)?)"
-_NUMBERS = rf"(?<![\w.:])(?:{_SCALAR}(?:[1-4](?:x[1-4])?)?\b|(?:vector|matrix)\s*<[\w\s,]+>)"
-# Statics without an initial value, of a type of Slang's own: a struct of a user's may have no initial value ``{}``.
-_BARE_STATIC = re.compile(rf"(?<!groupshared\s)\bstatic\s+{_NUMBERS}[^=:(){{}}<>;]*;")
-_NUMBERS_LAST = re.compile(rf"{_NUMBERS}\s*(?:\[[^\]]*\]\s*)*$")
+_NUMBERS_LAST = re.compile(rf"{NUMBERS}\s*(?:\[[^\]]*\]\s*)*$")
 # A type, and the sizes of its arrays.
 _TYPE_LAST = re.compile(r"([\w.:]+\s*(?:<.*>)?)\s*((?:\[[^\]]*\]\s*)*)$", re.S)
 _SIZE = re.compile(r"\[([^\]]+)\]")
@@ -130,7 +127,7 @@ def prepare(text: str, form: str) -> Prepared:
     uniforms: list[str] = []
     # A module may import another one that has such a function, too.
     function = f"{ZERO}_{zlib.crc32(text.encode()):08x}"
-    bare = {m.end() - 1: m.start() for m in _BARE_STATIC.finditer(code)}
+    bare = {m.end() - 1: m.start() for m in bare_statics(code)} if "static" in code else {}
     for path, start, end in _declarations(code) if "uniform" in code or bare else ():
         at = code.find("uniform", start, end)
         uniform = _UNIFORM.fullmatch(code[start:end]) and not _RESOURCE.search(_type_of(code, at, end))
@@ -145,11 +142,11 @@ def prepare(text: str, form: str) -> Prepared:
             if uniform:
                 uniforms.append(f"{space}.{name}" if space else name)
             if form not in _ZEROED:
-                zero = _zero(code, at, end, behind) if uniform else "{}"
-                edits.append((behind, behind, f" = {zero.replace(ZERO, function)}"))
+                edits.append((behind, behind, f" = {_zero(code, at, end, behind).replace(ZERO, function)}"))
     # Those that are left are inside functions.
     for end, at in bare.items() if form not in _ZEROED else ():
-        edits += [(behind, behind, " = {}") for _, behind in _declarators(code, at, end)]
+        for _, behind in _declarators(code, at, end):
+            edits.append((behind, behind, f" = {_zero(code, at, end, behind).replace(ZERO, function)}"))
     for path, start, end in _declarations(code) if may_declare(code) else ():
         edit = ranked(code, path, start, end)
         edits += [edit] if edit else []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -251,8 +252,9 @@ def test_regenerating_the_driver_tables_changes_nothing() -> None:
         (_statics.COUNTERS, "float(counted(1) + within(2))"),
         (_statics.STRUCTS, "lit(1)"),
         (_statics.ARRAYS.replace("GAIN", "= 3"), "lit(2)"),
+        *((text, "f(1)") for text in (_statics.DECLARED | _statics.BY_CODE).values()),
     ],
-    ids=["counters", "structs", "arrays"],
+    ids=["counters", "structs", "arrays", *_statics.DECLARED, *_statics.BY_CODE],
 )
 def test_variables_begin_as_zeros(text: str, called: str) -> None:
     session = Session(Library(), Target("cuda", "", "value"), (SHADERS,))
@@ -263,4 +265,5 @@ void kernel(uint3 at : SV_DispatchThreadID, uniform float *p) {{ p[at.x] = {call
 """
     code = session.compile(kernel, "zeros", "kernel").code
     assert b"void{}" not in code
+    assert not re.search(rb" kernelContext_\d+;", code)
     assert nvrtc_compile(code, "sm_90").startswith(b"\x7fELF")

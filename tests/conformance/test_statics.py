@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from _slangtorch import Files
-from _statics import ARRAYS, COUNTERS, STRUCTS
+from _statics import ARRAYS, BY_CODE, CHANGED, COUNTERS, DECLARED, STRUCTS
 
 import slangpy_rt as spy
 
@@ -24,6 +24,48 @@ def test_each_element_begins_with_zeros(device: spy.Device, count: int) -> None:
     found = spy.Tensor.zeros(device, count, dtype="int")
     module.kernel.dispatch(count, found=found)
     assert (found.to_numpy() == 1).all()
+
+
+@pytest.mark.parametrize("what", [*CHANGED, *DECLARED])
+def test_statics_are_the_elements_own(device: spy.Device, what: str) -> None:
+    text = (CHANGED | DECLARED)[what]
+    module = spy.Module.load_from_source(device, "test_own", text, defines={"MODULE_COUNT": "n"})
+    ones = np.ones(50, np.float32)
+    np.testing.assert_array_equal(module.f(ones), ones)
+    across = np.ones((2, 30), np.float32)
+    np.testing.assert_array_equal(module.f(across.T), across.T)
+
+
+@pytest.mark.parametrize("what", BY_CODE)
+def test_statics_that_no_text_shows_begin_with_zeros(device: spy.Device, what: str) -> None:
+    if device.backend.target.program:
+        pytest.skip("slang-rhi compiles by itself, and nothing but the text can be changed")
+    module = spy.Module.load_from_source(device, "test_bare", BY_CODE[what])
+    ones = np.ones(50, np.float32)
+    np.testing.assert_array_equal(module.f(ones), ones)
+
+
+def test_statics_of_other_files_begin_with_zeros(device: spy.Device, tmp_path: Path) -> None:
+    if device.backend.target.program:
+        pytest.skip("slang-rhi compiles by itself, and nothing but the text can be changed")
+    (tmp_path / "statics_elsewhere.slang").write_text(
+        "public struct S { public int a; }\npublic static S s;\nstatic float n;\n"
+        "public float up() { n += 1; s.a += 1; return n; }"
+    )
+    (tmp_path / "statics_included.h").write_text("static float counter;\n")
+    (tmp_path / "test_elsewhere.slang").write_text(
+        'import statics_elsewhere;\n#include "statics_included.h"\n'
+        "public float f(float x) { counter += 1; return up() * s.a * counter; }"
+    )
+    module = spy.Module.load_from_file(device, tmp_path / "test_elsewhere.slang")
+    np.testing.assert_array_equal(module.f(np.ones(50, np.float32)), np.ones(50))
+
+
+def test_a_linked_module_changes_a_static(device: spy.Device) -> None:
+    first = spy.Module.load_from_source(device, "test_static_of", "public static int n;")
+    text = "import test_static_of;\npublic float f(float x) { n += 1; return n; }"
+    module = spy.Module.load_from_source(device, "test_static_by", text, link=[first])
+    np.testing.assert_array_equal(module.f(np.ones(50, np.float32)), np.ones(50))
 
 
 def test_derivatives_begin_with_zeros(device: spy.Device) -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slangpy_rt.slang.static_variables import changes_statics
+from slangpy_rt.slang.static_variables import changes_statics, has_statics
 from slangpy_rt.slang.text import THREADS, blank, docs, prepare
 
 TEXT = """
@@ -164,6 +164,20 @@ def test_static_numbers_begin_as_zeros() -> None:
     assert prepare(text.replace(" = {}", ""), "cuda").text == text
 
 
+def test_static_names_of_numbers_begin_as_zeros() -> None:
+    text = (
+        "typealias F = float3; typedef F G; enum E { A }\nstatic F a; static G b[2]; void f() { static E c; }\n"
+        "static precise float d; static vector<int, (3)> e; static int g[(1 + 1)]; static Array<int, 3> h;\n"
+        "typealias T = int; void f() { struct T { int a; } }\nstatic T i; static S j; static float k IS;\n"
+    )
+    found = re.sub("_[0-9a-f]{8}", "", prepare(text, "spirv").text).partition("\nT _spy_zero")[0]
+    ours = {"F a": "_spy_zero<F>()", "G b[2]": "_spy_zeros<G, (2)>()", "E c": "_spy_zero<E>()"}
+    ours |= dict.fromkeys(("float d", "(3)> e", "g[(1 + 1)]", "3> h"), "{}")
+    for old, zero in ours.items():
+        text = text.replace(f"{old};", f"{old} = {zero};")
+    assert found == text
+
+
 PIECES = ["[", "]", "(", ")", "{", "}", "<", ">", ",", ";", "=", ":", '"', "//", "/*", "*/", "#define", "///"]
 PIECES += ["numthreads", 'shader("compute")', 'shader("mesh")', "uniform", "struct"]
 PIECES += ["\n", "namespace", "float a", "3", "[numthreads(3)]", '[shader("compute")]', "uniform float a", "void f("]
@@ -201,6 +215,16 @@ def test_stages_are_marked_where_their_attributes_stood() -> None:
         "static const int a = 1; int f(int a) { a += 1; return a; }",
         "static int f(int x = 3) { x += 1; return x; }",
         "static float3 way = float3(0, 1, 0); bool f(float x) { return way.y == x && x != way.x; }",
+        "static float gain, offset; float f(float x) { return x * gain + offset; }",
+        "static float gain[3]; float f(float x) { return gain[2] - (x); }",
+        "static float2 table[4]; float f(float x) { return table[int(x)].y; }",
+        "struct S { static float gain; }; float f(float x) { return S.gain * x + (S::gain); }",
+        "static bool on; float f(float x) { if (on) ++x; return on ? x : -x; }",
+        "static uint flags; uint f(uint x) { return x & flags; }",
+        "static Pair<float, int> a, b[3]; float f(float x) { x = g(x); return a.x + b[1].x; }",
+        "#define REAL float\nstatic REAL gain; REAL f(REAL x) { return gain * x; }",
+        "#define SQUARE(x) ((x) * (x))\nstatic float x; float f(float y) { return SQUARE(y) + x; }",
+        "#define TABLE static const int\nTABLE n = 3; int f(int x) { return n * x; }",
         "// static int n;\nint f(int n) { n += 1; return n; }",
     ],
 )
@@ -227,6 +251,30 @@ def test_statics_that_nothing_changes(text: str) -> None:
         "int f() { static int inner; inner <<= 1; return inner; }",
         "struct S { static int n; }; void f() { S::n = 2; }",
         "struct S { static int n; }; void f() { S.n = 2; }",
+        "struct S { static int n; }; void f() { ++S.n; }",
+        "namespace ns { static int n; } void f() { --ns::n; }",
+        "static int n; void f() { ++::n; }",
+        "struct S { static int n; }; void f() { g(S::n, 2); }",
+        "struct S<T> { static int n; }; void f() { g(S<float>.n); }",
+        "static int a[4], b[2]; void f() { a[b[0]] += 1; }",
+        "static int a[4], b[2]; void f() { g(a[b[0]]); }",
+        "static int n; void f() { (n) += 1; }",
+        "static int2 n; void f() { ++(n.x); }",
+        "static int n; void f() { g(((n))); }",
+        "static S n; void f() { (n).go(); }",
+        "static int n; void f() { int *p = &n; }",
+        "static int n; void f() { n \\\n += 1; }",
+        "static var n : int = 0; void f() { n += 1; }",
+        "static Pair<int, int> a = Pair<int, int>(1), b; void f() { b += 1; }",
+        "static int a = x < y, b = g(1, 2), c; void f() { c = 1; }",
+        "static struct S { int a; } n; void f() { n.a = 1; }",
+        "#define COUNT n\nstatic int n; void f() { COUNT += 1; }",
+        "#define ADD(v) v##_n += 1\nstatic int my_n; void f() { ADD(my); }",
+        "#define ST static int\nST n; void f() { n += 1; }",
+        "#define DECLARE(v) int v\nstatic DECLARE(n); void f() { n += 1; }",
+        "#define INCREASE += 1\nstatic int n; void f() { n INCREASE; }",
+        "#define LESS(v) --v\nstatic int n; void f() { LESS(n * 2); }",
+        "void operator<<(inout S s, int x) {} static S n; void f() { n << 2; }",
     ],
 )
 def test_statics_that_a_function_may_change(text: str) -> None:
@@ -234,5 +282,21 @@ def test_statics_that_a_function_may_change(text: str) -> None:
     assert changes_statics(["int x;", text])
 
 
+def test_macros_of_the_module_may_name_a_static() -> None:
+    text = "static int n; void f() { COUNT += 1; }"
+    assert not changes_statics([text])
+    assert changes_statics([text], [("COUNT", "n")])
+    assert changes_statics(["VARIABLE n; void f() { n += 1; }"], [("VARIABLE", "static int")])
+    assert not changes_statics([text], [("OTHER", "3")])
+
+
+def test_static_variables_that_are_not_const() -> None:
+    assert has_statics(["static float gain = 2;"])
+    assert has_statics(["int a;", "struct S { precise static S s; }"])
+    assert not has_statics(["static const int a = 1; const static int b = 2; static float f(float x) { return x; }"])
+    assert not has_statics(["// static int n;\nfloat f(float x) { return x; }"], [("N", "3")])
+
+
 def test_a_function_of_another_file_may_change_a_static() -> None:
     assert changes_statics(["static int n;", "void f() { n = 1; }"])
+    assert changes_statics(["static S n; void f() { n << 1; }", "void operator<<(inout S s, int x) {}"])
