@@ -10,7 +10,13 @@ from collections.abc import Iterator, Sequence
 
 from slangpy_rt.slang.text import blank, without_comments
 
-_STATIC = re.compile(r"\bstatic\s+(?!const\b)[\w.:]+(?:<[^;={}()]*>)?[\s\[\]\w]*?\b(\w+)\s*(?:\[[^\]]*\]\s*)*([=;])")
+# Bounded, so that no text takes more than its length times a constant.
+_STATIC = re.compile(
+    r"\bstatic\s{1,99}(?!const\b)[\w.:]{1,200}(?:<[^;={}()]{0,200}>)?[\s\[\]\w]{0,200}?\b(\w{1,200})"
+    r"\s{0,99}(?:\[[^\]]{0,99}\]\s{0,9}){0,9}([=;])"
+)
+# Characters of one declaration that are looked at; a longer one counts as changed.
+_LONGEST = 2000
 _CONTINUED = re.compile(r"\\\r?\n")
 _DEFINE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)(?:\(([^)\n]*)\))?([^\n]*)", re.M)
 _HIDES = re.compile(r"(?<!\bconst )\bstatic\b(?! const\b)")
@@ -72,8 +78,12 @@ class _Statics:
         # Where the next word may be a variable's name: not in a value, nor in a type behind a colon.
         named, first, struct = True, True, False
         depth = angles = 0
-        for token in _TOKEN.finditer(code, static.end()):
+        end = static.end() + _LONGEST
+        for token in _TOKEN.finditer(code, static.end(), end + 1):
             part = token[0]
+            if token.end() > end:
+                self.hidden |= not constant
+                return
             if part == "(" and depth == 0 and first and not angles:  # a function
                 self.hidden |= not constant and name is not None and name[0] in self.macros
                 return
