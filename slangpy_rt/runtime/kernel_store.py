@@ -22,7 +22,7 @@ from slangpy_rt.slang.source import Source
 # Part of every key: raise it when a step before Slang (slang/text.py) makes another text of the same text, or a step
 # after it (slang/emitted.py, division.py, cpp_functions.py, rounded_constants.py, spirv_math.py, spirv_integers.py)
 # another code of the same code.
-_CODE = 4
+_CODE = 5
 Strings = tuple[tuple[int, str], ...]
 
 

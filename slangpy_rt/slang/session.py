@@ -31,7 +31,6 @@ from slangpy_rt.slang.native_session import NativeSession
 from slangpy_rt.slang.range_kernels import check_globals, load_range
 from slangpy_rt.slang.reflect import Reflector
 from slangpy_rt.slang.reflect_types import Cases
-from slangpy_rt.slang.rounded_constants import rounds, words
 from slangpy_rt.slang.shader_modules import (
     LIBRARIES,
     SHADERS,
@@ -109,8 +108,6 @@ class Session(CompilerSession):
         self._sources: list[tuple[str, str, str, tuple[tuple[str, str], ...]]] = []
         self._modules: dict[str, ComPtr] = {}
         self._texts: dict[str, str] = {}
-        # Those of all loaded texts that ``rounds`` looks for.
-        self._words: frozenset[str] = frozenset()
         self._cases: dict[str, Cases] = {}
         self._seen: set[str] = set()
         self._undefined: set[str] = set()
@@ -162,7 +159,6 @@ class Session(CompilerSession):
             others = [text for _, text in theirs]
             info = module_info(native, module, name, source, prepared, self._enum_cases(), self._undefined, others)
             self._sources.append((name, path, whole, files))
-            self._words |= words("\n".join([source, *others]))
             looked = places([(path, source), *theirs], self._folders, opened)
             return replace(info, dependencies=files, places=looked, declares=self._declared())
 
@@ -232,7 +228,8 @@ class Session(CompilerSession):
                 parts.append(stack.enter_context(taken(status, out, note, f"find entry point {entry!r} of {name}")))
             linked = stack.enter_context(self._native.linked(parts, name))
             code = self._code(linked, name)
-            if self.target.format == "spirv" and rounds(self._words | words(text)) and has_doubles(code):
+            if self.target.format == "spirv" and has_doubles(code):
+                # Optimizers put a constant that Slang rounds (rounded_constants.py) and the user's into one.
                 plain = stack.enter_context(self._native.linked(parts, name, optimized=False))
                 code = self._code(plain, name)
             code = checked(code, self.target, name)
