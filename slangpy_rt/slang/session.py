@@ -56,6 +56,8 @@ _IMPORT = "\nimport slangpy_rt;\n"
 # C++ has no stages, CUDA and Metal lack those of geometry or ray tracing. Slang ignores attributes unknown to it.
 _WITHOUT_STAGES = ("cpp", "cuda", "metal")
 _HIDDEN = (("shader", f"{RESERVED}shader"), ("numthreads", f"{RESERVED}numthreads"))
+# Functions of ours, which hold no constant of Slang's.
+_DOUBLE_MATH = "_spy_double_math"
 
 
 class Session(CompilerSession):
@@ -228,7 +230,7 @@ class Session(CompilerSession):
                 parts.append(stack.enter_context(taken(status, out, note, f"find entry point {entry!r} of {name}")))
             linked = stack.enter_context(self._native.linked(parts, name))
             code = self._code(linked, name)
-            if self.target.format == "spirv" and has_doubles(code):
+            if self.target.format == "spirv" and name != _DOUBLE_MATH and has_doubles(code):
                 # Optimizers put a constant that Slang rounds (rounded_constants.py) and the user's into one.
                 plain = stack.enter_context(self._native.linked(parts, name, optimized=False))
                 code = self._code(plain, name)
@@ -279,7 +281,7 @@ class Session(CompilerSession):
             target = replace(self.target, entry="pointer", program=False)
             session = Session(self._library, target, (str(path.parent),))
             try:
-                kept[key] = session.compile(path.read_text("utf-8"), "_spy_double_math", "_spy_everything").code
+                kept[key] = session.compile(path.read_text("utf-8"), _DOUBLE_MATH, "_spy_everything").code
             finally:
                 session.close()
         return kept[key]
