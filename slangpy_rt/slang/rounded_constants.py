@@ -8,7 +8,6 @@ All of these are float literals. Text and names of Slang's functions go in; it c
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 
 # What Slang writes for a constant of double, and the constant.
 CONSTANTS = {
@@ -21,13 +20,10 @@ CONSTANTS = {
 # Slang's functions that hold such a constant, as a program without optimizations names them.
 PI = "double.getPi"
 PRODUCTS = {"exp10": "exp", "sinpi": "sin", "cospi": "cos", "tanpi": "tan"}
-_DERIVED = ("exp2", "log10", "log2", "degrees", "radians")
-DERIVATIVES = {f"__d_{name}{kind}": f"the derivative of {name}" for name in _DERIVED for kind in ("", "_vector")}
-# Optimizers put such a factor and the user's into one constant. So with these words in a text, and doubles in what it
-# compiles to, SPIR-V is compiled without optimizations.
-_WORDS = re.compile(r"\b(?:exp10|sinpi|cospi|tanpi|getPi|log10|exp2|log2|degrees|radians|bwd_diff|fwd_diff)\b")
-_ALWAYS = frozenset({*PRODUCTS, "getPi", "log10"})
-_BACKWARD = frozenset({"bwd_diff", "fwd_diff"})
+# ``__d_exp2``, of vectors ``__d_exp2_vector``, of matrices ``__d_exp2_matrix`` and ``__d_exp2_m``, and derivatives of
+# these, ``s_fwd___d_exp2``, ``s_bwdProp___d_exp2_m`` and so on. In C++ and CUDA one underscore is in place of two.
+_DERIVED = r"_d_(exp2|log10|log2|degrees|radians)(?:_vector|_matrix|_m)?"
+_NAME = re.compile(r"(?:s_\w+_)?_" + _DERIVED)
 
 _DOUBLES = rb"double[1-4]?|Vector<double, ?[1-4]>"
 _PRODUCT = re.compile(
@@ -42,21 +38,16 @@ _SPREAD = re.compile(
     rb"make_double[1-4]\((\w+\(\)|[\d.]+)\)|\(Vector<double,[1-4]>\)(?:\((\w+\(\)|[\d.]+)\)|(\w+\(\)|[\d.]+))"
 )
 _PI = re.compile(rb"\bdouble +double_getPi_\d+\(\)\s*\{\s*return ()3\.14159274101257324;")
-_DERIVATIVE = re.compile(rb"\b_d_(exp2|log10|log2|degrees|radians)(?:_vector)?_\d+\([^;{}]*\)\s*\{")
+_DERIVATIVE = re.compile(rb"\b(?:s_\w+)?%b_\d+\([^;{}]*\)\s*\{" % _DERIVED.encode())
 _LITERAL = re.compile(
     rb"(?<![\w.])(?:2\.30258512496948242|0\.69314718246459961|57\.29578018188476562|0\.01745329238474369)(?![\w.])"
 )
 
 
-def words(text: str) -> frozenset[str]:
-    """Return the words of a text that ``rounds`` looks for."""
-    return frozenset(_WORDS.findall(text))
-
-
-def rounds(found: Iterable[str]) -> bool:
-    """Tell whether texts with these words may compile to constants of double that are rounded to float."""
-    found = frozenset(found)
-    return not found.isdisjoint(_ALWAYS) or (not found.isdisjoint(_BACKWARD) and bool(found - _BACKWARD))
+def derived(name: str) -> str:
+    """Return the function whose derivative one of Slang's functions computes, by its name in SPIR-V; else empty."""
+    match = _NAME.fullmatch(name)
+    return match[1] if match else ""
 
 
 def with_constants(code: bytes) -> tuple[bytes, bool]:

@@ -31,7 +31,6 @@ from slangpy_rt.slang.native_session import NativeSession
 from slangpy_rt.slang.range_kernels import check_globals, load_range
 from slangpy_rt.slang.reflect import Reflector
 from slangpy_rt.slang.reflect_types import Cases
-from slangpy_rt.slang.rounded_constants import rounds, words
 from slangpy_rt.slang.shader_modules import (
     LIBRARIES,
     SHADERS,
@@ -58,6 +57,8 @@ _IMPORT = "\nimport slangpy_rt;\n"
 # C++ has no stages, CUDA and Metal lack those of geometry or ray tracing. Slang ignores attributes unknown to it.
 _WITHOUT_STAGES = ("cpp", "cuda", "metal")
 _HIDDEN = (("shader", f"{RESERVED}shader"), ("numthreads", f"{RESERVED}numthreads"))
+# Functions of ours, which hold no constant of Slang's.
+_DOUBLE_MATH = "_spy_double_math"
 
 
 class Session(CompilerSession):
@@ -110,9 +111,7 @@ class Session(CompilerSession):
         self._sources: list[tuple[str, str, str, tuple[tuple[str, str], ...]]] = []
         self._modules: dict[str, ComPtr] = {}
         self._texts: dict[str, str] = {}
-        # Those of all loaded texts that ``rounds`` looks for.
-        self._words: frozenset[str] = frozenset()
-        # Whether they may have static variables that are not ``const``.
+        # Whether loaded texts may have static variables that are not ``const``.
         self._statics = False
         self._cases: dict[str, Cases] = {}
         self._seen: set[str] = set()
@@ -165,7 +164,6 @@ class Session(CompilerSession):
             others = [text for _, text in theirs]
             info = module_info(native, module, name, source, prepared, self._enum_cases(), self._undefined, others)
             self._sources.append((name, path, whole, files))
-            self._words |= words("\n".join([source, *others]))
             every = [*self._texts.values(), *others]
             self._statics |= has_statics(every, self._defines)
             changed = self._statics and changes_statics(every, self._defines)
@@ -238,7 +236,8 @@ class Session(CompilerSession):
                 parts.append(stack.enter_context(taken(status, out, note, f"find entry point {entry!r} of {name}")))
             linked = stack.enter_context(self._native.linked(parts, name))
             code = self._code(linked, name)
-            if self.target.format == "spirv" and rounds(self._words | words(text)) and has_doubles(code):
+            if self.target.format == "spirv" and name != _DOUBLE_MATH and has_doubles(code):
+                # Optimizers put a constant that Slang rounds (rounded_constants.py) and the user's into one.
                 plain = stack.enter_context(self._native.linked(parts, name, optimized=False))
                 code = self._code(plain, name)
             code = checked(code, self.target, name)
@@ -288,7 +287,7 @@ class Session(CompilerSession):
             target = replace(self.target, entry="pointer", program=False)
             session = Session(self._library, target, (str(path.parent),))
             try:
-                kept[key] = session.compile(path.read_text("utf-8"), "_spy_double_math", "_spy_everything").code
+                kept[key] = session.compile(path.read_text("utf-8"), _DOUBLE_MATH, "_spy_everything").code
             finally:
                 session.close()
         return kept[key]

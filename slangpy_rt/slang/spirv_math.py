@@ -15,7 +15,7 @@ from collections.abc import Callable, Container, Iterator
 from typing import NamedTuple
 
 from slangpy_rt.slang import spirv
-from slangpy_rt.slang.rounded_constants import CONSTANTS, DERIVATIVES, PI, PRODUCTS
+from slangpy_rt.slang.rounded_constants import CONSTANTS, PI, PRODUCTS, derived
 from slangpy_rt.slang.spirv import Assembly, Functions, Words, instruction
 
 # By their number in GLSL.std.450, whose specification wants "a scalar or vector whose component type is 16-bit or
@@ -27,14 +27,18 @@ LACKING = {
 }  # fmt: skip
 
 _EXP2, _LOG = 29, 28
-_F_MUL, _F_DIV, _VECTOR_TIMES_SCALAR, _RETURN_VALUE = 133, 136, 142, 254
+_F_MUL, _VECTOR_TIMES_SCALAR, _RETURN_VALUE = 133, 142, 254
 # log10(e) rounded to float, by which Slang multiplies log(x) of double for log10(x).
 _LOG10E = struct.unpack("<2I", struct.pack("<d", 0.4342944920063019))
 _LN10 = struct.unpack("<2I", struct.pack("<d", 2.3025851249694824))
 _ROUNDED = {struct.unpack("<2I", struct.pack("<d", old)): new for old, new in CONSTANTS.items()}
 _CONSTANTS = (spirv.CONSTANT, spirv.CONSTANT_COMPOSITE)
-_WITH_CONSTANTS = (_F_MUL, _F_DIV, _VECTOR_TIMES_SCALAR, spirv.COMPOSITE_CONSTRUCT, spirv.FUNCTION_CALL)
-_NAMED = frozenset({PI, *PRODUCTS, *DERIVATIVES})
+# Where constants may stand: what calls, composites, select, phi and arithmetic take, what a store and a return take.
+_OPERANDS = {
+    **dict.fromkeys((spirv.FUNCTION_CALL, spirv.COMPOSITE_CONSTRUCT, 169, 245, *range(126, 149)), slice(3, None)),
+    62: slice(2, 3),
+    _RETURN_VALUE: slice(1, 2),
+}
 
 
 class Use(NamedTuple):
@@ -89,7 +93,7 @@ def lacking_double(code: bytes) -> str:
 def rounded_double(code: bytes) -> str:
     """Return the name of a function of Slang's that has a constant of double rounded to float; else empty."""
     found = next((within for within, _, _ in _rounded(Assembly(code))), "") if has_doubles(code) else ""
-    return DERIVATIVES.get(found, "getPi" if found else "")
+    return f"the derivative of {derived(found)}" if derived(found) else "getPi" if found else ""
 
 
 def has_doubles(code: bytes) -> bool:
@@ -123,12 +127,12 @@ def _sizes(module: Assembly) -> dict[int, int]:
 
 
 def _constants(module: Assembly, sizes: dict[int, int], wanted: Container[tuple[int, ...]]) -> set[int]:
-    """Return the ids of constants that are one of the doubles ``wanted``, or vectors of these."""
+    """Return the ids of constants that are one of the doubles ``wanted``, or made of these alone."""
     found: set[int] = set()
     for words in module.head:
         op = words[0] & 0xFFFF
-        ours = tuple(words[3:]) in wanted if op == spirv.CONSTANT else op == spirv.CONSTANT_COMPOSITE
-        if ours and words[1] in sizes and (op == spirv.CONSTANT or found.issuperset(words[3:])):
+        number = op == spirv.CONSTANT and words[1] in sizes and tuple(words[3:]) in wanted
+        if number or (op == spirv.CONSTANT_COMPOSITE and found.issuperset(words[3:])):
             found.add(words[2])
     return found
 
@@ -136,7 +140,8 @@ def _constants(module: Assembly, sizes: dict[int, int], wanted: Container[tuple[
 def _names(module: Assembly) -> dict[int, str]:
     """Return the functions of Slang's to mend by their ids, some of which may be variables."""
     named = (words for words in module.head if words[0] & 0xFFFF == spirv.NAME)
-    return {words[1]: name for words in named if (name := spirv.string(words[2:])) in _NAMED}
+    every = {words[1]: spirv.string(words[2:]) for words in named}
+    return {id_: name for id_, name in every.items() if name == PI or name in PRODUCTS or derived(name)}
 
 
 def _within(module: Assembly) -> Iterator[tuple[str, Words]]:
@@ -154,9 +159,9 @@ def _rounded(module: Assembly) -> list[tuple[str, Words, int]]:
     found = []
     for within, words in _within(module) if constants else ():
         op = words[0] & 0xFFFF
-        if (within == PI and op == _RETURN_VALUE) or (within in DERIVATIVES and op in _WITH_CONSTANTS):
-            first = 1 if op == _RETURN_VALUE else 3
-            found += [(within, words, k) for k in range(first, len(words)) if words[k] in constants]
+        if op in _OPERANDS and (within == PI or derived(within)):
+            places = range(len(words))[_OPERANDS[op]]
+            found += [(within, words, k) for k in places if words[k] in constants]
     return found
 
 
@@ -172,6 +177,9 @@ def _right(module: Assembly, rounded: int) -> int:
 def _lacking(module: Assembly) -> Iterator[Use]:
     sizes, sets, names = _sizes(module), _sets(module), _names(module)
     factors, tens = _constants(module, sizes, {_LOG10E}), _constants(module, sizes, {_LN10})
+    floats = {words[2]: words[1] for words in module.head if words[0] & 0xFFFF == spirv.TYPE_FLOAT}
+    # Numbers of type double; floats with the doubles that they were; powers of 2 and logarithms with their arguments.
+    numbers = {words[2] for words in module.head if words[0] & 0xFFFF == spirv.CONSTANT and words[1] == floats[64]}
     converted: dict[int, int] = {}
     powers: dict[int, int] = {}
     logarithms: dict[int, int] = {}
@@ -179,6 +187,8 @@ def _lacking(module: Assembly) -> Iterator[Use]:
     pi: set[int] = set()
     for within, words in _within(module):
         op = words[0] & 0xFFFF
+        if words[1:2] == [floats[64]]:
+            numbers.add(words[2])
         if op == spirv.EXT_INST and words[3] in sets and words[4] in LACKING:
             if words[1] in sizes:
                 name, operands = LACKING[words[4]], tuple(words[5:])
@@ -203,7 +213,7 @@ def _lacking(module: Assembly) -> Iterator[Use]:
         elif op == spirv.F_CONVERT:
             if words[1] in sizes and words[3] in powers:
                 yield Use(words, "Exp2", (powers[words[3]],), sizes[words[1]])
-            elif words[1] not in sizes:
+            elif words[1] == floats.get(32) and words[3] in numbers:
                 converted[words[2]] = words[3]
 
 

@@ -55,6 +55,20 @@ SLOPES = {
     "log10": lambda x: 1 / (x * np.log(10)), "degrees": lambda x: np.full_like(x, 180 / np.pi),
     "radians": lambda x: np.full_like(x, np.pi / 180),
 }  # fmt: skip
+# The slope of the slope.
+BENDS = {
+    "exp2": lambda x: np.exp2(x) * np.log(2) ** 2, "log2": lambda x: -1 / (x * x * np.log(2)),
+    "log10": lambda x: -1 / (x * x * np.log(10)), "degrees": np.zeros_like, "radians": np.zeros_like,
+}  # fmt: skip
+# What a text may write in place of a function's name, and the module's macros.
+SPELLINGS = {
+    "macro": ("MACRO(x)", {"MACRO": "exp10"}),
+    "pasted": ("CAT(ex, p10)(x)", {}),
+    "continued": ("exp\\\n10(x)", {}),
+    "slope": ("__fwd_diff(power)(diffPair(x, 1.0L)).d", {}),
+    "pi": ("x * PI()", {"PI": "double.getPi"}),
+}
+SPELLED: dict[str, Any] = {"slope": lambda x: np.exp2(x) * np.log(2), "pi": lambda x: x * np.pi}
 SOURCE = """
 double pow_(double x, double y) { return pow(x, y); }
 double atan2_(double y, double x) { return atan2(y, x); }
@@ -67,6 +81,7 @@ T scaled<T : __BuiltinFloatingPointType>(T x) { return T(3) * exp10(T(2) * x) * 
 double folded(double x) { return scaled(x); }
 double3 turned(double3 v) { return sinpi(v) + 2 * cospi(v) + 3 * tanpi(v) + exp10(v); }
 double2x2 powers(double2x2 m) { return exp10(m); }
+double2x2 turns(double2x2 m) { return radians(m) + degrees(m); }
 double pi(double x) { return x * double.getPi(); }
 float floats(float x) { return exp10(x) + sinpi(x) + degrees(x); }
 double sine_of(double x) { return sin(3.14159274101257324L * x); }
@@ -115,6 +130,14 @@ def module(device: spy.Device) -> spy.Module:
     for name in SLOPES:
         text += f"[Differentiable] double d_{name}(double x) {{ return {name}(x); }}\n"
         text += f"[Differentiable] double3 dv_{name}(double3 x) {{ return {name}(x); }}\n"
+        text += f"[Differentiable] double2x2 dm_{name}(double2x2 x) {{ return {name}(x); }}\n"
+        text += (
+            f"double2x2 dfm_{name}(double2x2 x) {{ return fwd_diff(dm_{name})(diffPair(x, double2x2(2.0L))).d; }}\n"
+        )
+        text += f"[Differentiable] double d1_{name}(double x) {{ return fwd_diff(d_{name})(diffPair(x, 1.0L)).d; }}\n"
+        text += f"[Differentiable] double3 d1v_{name}(double3 x)\n"
+        text += f"{{ return fwd_diff(dv_{name})(diffPair(x, double3(1.0L))).d; }}\n"
+        text += f"double d2_{name}(double x) {{ return fwd_diff(d1_{name})(diffPair(x, 1.0L)).d; }}\n"
         text += f"double df_{name}(double x) {{ return 3 * fwd_diff(d_{name})(diffPair(x, 2.0L)).d; }}\n"
     return spy.Module.load_from_source(device, "doubles", text)
 
@@ -188,6 +211,7 @@ def test_constants_are_those_of_double(device: spy.Device, module: spy.Module) -
     np.testing.assert_allclose(module.turned(x), wanted, rtol=1e-12)
     m = np.random.default_rng(6).uniform(-3, 3, (20, 2, 2))
     np.testing.assert_allclose(module.powers(m), 10**m, rtol=1e-15)
+    np.testing.assert_allclose(module.turns(m), np.radians(m) + np.degrees(m), rtol=1e-15)
     assert module.pi(1.0) == np.pi
     np.testing.assert_allclose(module.floats(x.astype("f4")), 10**x + np.sin(np.pi * x) + np.degrees(x), rtol=1e-4)
     # The user's own constant stays what it is.
@@ -200,11 +224,62 @@ def test_slopes_have_constants_of_double(device: spy.Device, module: spy.Module,
     if device.backend.target.program:
         pytest.skip(f"{device.name}: refused, as test_slopes_with_floats_are_refused shows")
     x = np.random.default_rng(9).uniform(0.1, 3, (50, 3))
-    for function, values in ((module[f"d_{name}"], x.ravel()), (module[f"dv_{name}"], x)):
-        at = spy.Tensor.from_numpy(device, values).with_grads()
-        function.bwds(at, _result=spy.Tensor.empty_like(at).with_grads(grad_in=spy.Tensor.ones_like(at)))
-        np.testing.assert_allclose(at.grad.numpy(), SLOPES[name](values), rtol=1e-15)
+    m = x[:48].reshape(-1, 2, 2)
+    wanted = (
+        ("d_", x.ravel(), SLOPES),
+        ("dv_", x, SLOPES),
+        ("dm_", m, SLOPES),
+        ("d1_", x.ravel(), BENDS),
+        ("d1v_", x, BENDS),
+    )
+    for kind, values, slopes in wanted:
+        function, shape = module[kind + name], values.shape[1:]
+        dtype = "double" + "x".join(map(str, shape))
+        at, result = (spy.Tensor.zeros(device, len(values), dtype=dtype).with_grads() for _ in range(2))
+        at.copy_from(values)
+        result.grad.copy_from(np.ones_like(values))
+        function.bwds(at, _result=result)
+        np.testing.assert_allclose(at.grad.numpy(), slopes[name](values), rtol=2e-15)
+    np.testing.assert_allclose(module[f"dfm_{name}"](m), 2 * SLOPES[name](m), rtol=1e-15)
+    np.testing.assert_allclose(module[f"d2_{name}"](x), BENDS[name](x), rtol=2e-15)
     np.testing.assert_allclose(module[f"df_{name}"](x), 6 * SLOPES[name](x), rtol=1e-15)
+
+
+@pytest.mark.parametrize("name", SPELLINGS)
+def test_constants_are_those_of_double_however_they_are_spelled(device: spy.Device, name: str) -> None:
+    own(device)
+    if device.backend.target.program:
+        pytest.skip(f"{device.name}: refused, as test_of_one_number shows")
+    spelled, defines = SPELLINGS[name]
+    text = "#define CAT(a, b) a##b\n[Differentiable] double power(double x) { return exp2(x); }\n"
+    text += f"double f(double x) {{ return {spelled}; }}"
+    x = np.linspace(0.3, 3, 20)
+    found = spy.Module.load_from_source(device, f"spelled_{name}", text, defines=defines).f(x)
+    np.testing.assert_allclose(found, SPELLED.get(name, lambda x: 10**x)(x), rtol=1e-14)
+
+
+def test_exp2_of_half_and_float_is_theirs(device: spy.Device) -> None:
+    own(device)
+    x = np.array([0, 0.5, 1, 2, -3.25, 4.75, 20])
+    text = """
+double of_float(float x) { return exp2(x); }
+double of_half(half x) { float y = x; return exp2(y); }
+double3 of_halves(half3 x) { return double3(exp2(float3(x))); }
+double rounded(double x) { return double(exp2(half(x))); }
+double both(half x, double y) { return exp2(y) + double(exp2(2 * float(x))); }
+"""
+    if "half" not in device.caps.scalars:
+        text = text.splitlines()[1]
+    module = spy.Module.load_from_source(device, "exp2_of_others", text)
+    np.testing.assert_allclose(module.of_float(x.astype("f4")), np.exp2(x), rtol=1e-6)
+    if "half" not in device.caps.scalars:
+        return
+    half = x.astype("f2")
+    np.testing.assert_allclose(module.of_half(half), np.exp2(x), rtol=1e-6)
+    np.testing.assert_allclose(module.of_halves(np.stack([half] * 3, 1)), np.stack([np.exp2(x)] * 3, 1), rtol=1e-6)
+    with np.errstate(over="ignore"):
+        np.testing.assert_allclose(module.rounded(x), np.exp2(half), rtol=1e-3)
+    np.testing.assert_allclose(module.both(half, x), np.exp2(x) + np.exp2(2 * x), rtol=1e-6)
 
 
 def test_slopes_with_floats_are_refused(device: spy.Device, module: spy.Module) -> None:

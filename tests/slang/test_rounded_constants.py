@@ -9,7 +9,7 @@ import pytest
 from slangpy_rt.core.target import Target
 from slangpy_rt.slang.library import Library
 from slangpy_rt.slang.locate import shader_directory
-from slangpy_rt.slang.rounded_constants import rounds, with_constants, words
+from slangpy_rt.slang.rounded_constants import with_constants
 from slangpy_rt.slang.session import Session
 
 FUNCTIONS = """
@@ -18,6 +18,9 @@ double3 vectors(double3 x) { return exp10(x) + sinpi(x) + cospi(x) + tanpi(x); }
 double4x4 matrices(double4x4 x) { return exp10(x); }
 [Differentiable] double slope(double x) { return exp2(x) + log2(x) + log10(x) + degrees(x) + radians(x); }
 [Differentiable] double2 slopes(double2 x) { return exp2(x) + log2(x) + log10(x) + degrees(x) + radians(x); }
+[Differentiable] double2x2 slopes_of(double2x2 x) { return exp2(x) + log2(x) + log10(x) + degrees(x) + radians(x); }
+[Differentiable] double once(double x) { return fwd_diff(slope)(diffPair(x, 1.0L)).d; }
+[Differentiable] double once3(double x) { return fwd_diff(slopes)(diffPair(double2(x), double2(1.0L))).d.x; }
 float floats(float x) { return exp10(x) + sinpi(x); }
 """
 KERNEL = """import user;
@@ -25,6 +28,13 @@ KERNEL = """import user;
 {
     at[0] = scalars(at[1]) + vectors(double3(at[2])).x + matrices(double4x4(at[3]))[0][0] + floats(float(at[4]));
     at[5] = fwd_diff(slope)(diffPair(at[6], 1.0L)).d + fwd_diff(slopes)(diffPair(double2(at[6]), double2(1.0L))).d.x;
+    var m = diffPair(double2x2(at[7]));
+    bwd_diff(slopes_of)(m, double2x2(1.0L));
+    at[8] = m.d[0][0] + fwd_diff(slopes_of)(diffPair(double2x2(at[7]), double2x2(1.0L))).d[0][0];
+    var twice = diffPair(at[9]);
+    bwd_diff(once)(twice, 1.0L);
+    bwd_diff(once3)(twice, 1.0L);
+    at[10] = twice.d + fwd_diff(once)(twice).d + fwd_diff(once3)(twice).d;
 }
 """
 ROUNDED = (
@@ -60,11 +70,3 @@ def test_cuda_has_no_rounded_constant_of_double(code: bytes) -> None:
 def test_a_user_s_function_of_the_name_is_left(body: str) -> None:
     code = f"double exp10_0(double x_0)\n{{\n    {body}\n}}\n".encode()
     assert with_constants(code) == (code, False)
-
-
-def test_which_texts_ask_for_another_compilation() -> None:
-    assert rounds(words("double f(double x) { return exp10(x); }"))
-    assert rounds(words("T.getPi()")) and rounds(words("log10(x)"))
-    assert not rounds(words("exp2(x) + degrees(x) + exp10_of(x)"))
-    assert rounds(words("bwd_diff(f)") | words("exp2(x)"))
-    assert not rounds(words("bwd_diff(f)"))
