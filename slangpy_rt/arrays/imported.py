@@ -115,6 +115,8 @@ def kept_memory(device: DeviceCore, value: Any) -> tuple[Memory, Buffer]:
 
 def taken(device: DeviceCore, value: Any) -> Import:
     """Take an array's memory by DLPack, once the device's own queue waits for what its library does there."""
+    if not hasattr(value, "__dlpack__"):
+        raise BindError(f"{class_in_words(value)}, which has no __dlpack__ to share its memory by.")
     stream = device.backend.queue.handle or LEGACY
     try:
         try:

@@ -24,6 +24,8 @@ from slangpy_rt.slang.constants import export_constants
 from slangpy_rt.slang.source import Source
 
 _MAX_32 = 2**31 - 1
+# Threads of a group that every GPU runs; CPUs have no groups, and refuse the same kernels.
+_MAX_GROUP = 1024
 _DETERMINISTIC = "export static const bool _spy_deterministic = true;"
 Uniforms = tuple[tuple[str, Bound], ...]
 
@@ -164,9 +166,13 @@ def describe_dispatch(
     Raises
     ------
     UnsupportedError
-        If the device cannot run so many threads, or a parameter has another semantic.
+        If the device cannot run so many threads or groups of that size, or a parameter has another semantic.
     """
     device, target = scope.device, scope.device.backend.target
+    if not 1 <= prod(entry.group_size) <= _MAX_GROUP or min(entry.group_size) < 1:
+        raise UnsupportedError(
+            f"{entry.name}: its [numthreads] are {entry.group_size}; a thread group has 1 to {_MAX_GROUP} threads."
+        )
     shape = (*threads, 1, 1)[:3]
     x, y, z = (-(-n // size) for n, size in zip(shape, entry.group_size, strict=True))
     if any(n > limit for n, limit in zip((x, y, z), device.caps.max_groups, strict=True)) and target.entry != "range":

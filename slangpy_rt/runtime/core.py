@@ -149,9 +149,12 @@ class DeviceCore(ABC):
 
         Raises
         ------
+        DeviceError
+            If the device is closed.
         CompileError
             If Slang refuses one; that module stays as it was.
         """
+        self.check_open()
         for follower in list(self.followers):
             follower.reload()
 

@@ -27,6 +27,8 @@ _CALLS = {
     "cuda": re.compile(rb"\b" + _LACKING + rb"|(U32)_(firstbithigh)|(U64)_(abs|min|max))\("),
 }
 _ROUND = re.compile(rb"\bF(?:32|64)_(?:round|rint)\(")
+# C++ reads the number before the sign, which no 64-bit type holds.
+_LEAST = re.compile(rb"-9223372036854775808LL\b")
 _TYPES = {
     b"I8": b"int8_t", b"I16": b"int16_t", b"I32": b"int32_t", b"I64": b"int64_t", b"U8": b"uint8_t",
     b"U16": b"uint16_t", b"U32": b"uint32_t", b"U64": b"uint64_t", b"F64": b"double",
@@ -122,6 +124,7 @@ def with_functions(code: bytes, form: str) -> bytes:
     prelude, text = code[:end], code[end:]
     called, count = _CALLS[form].subn(_call, text)
     called, rounds = _ROUND.subn(b"_spy_round(", called)
+    called = _LEAST.sub(b"(-9223372036854775807LL-1)", called)
     called, ours = with_constants(called)
     functions = _FUNCTIONS.replace(b"FUNCTION", b"inline")
     if form == "cuda":

@@ -184,3 +184,19 @@ def test_shared_memory_is_refused_without_groups(device: spy.Device, module: spy
     with pytest.raises(spy.UnsupportedError, match="thread groups"):
         module.reverse.dispatch(4, x)
     np.testing.assert_array_equal(x, np.arange(4))
+
+
+@pytest.mark.parametrize("group", ["0, 0, 0", "4096, 1, 1", "1024, 1024, 64", "4294967296, 1, 1"])
+def test_group_sizes_that_no_gpu_runs(device: spy.Device, group: str) -> None:
+    text = f"import slangpy_rt; [numthreads({group})] void k(RWTensor<float, 1> t) {{ t[0] = 1; }}"
+    out = spy.Tensor.zeros(device, 4)
+    with pytest.raises((spy.UnsupportedError, spy.CompileError), match=r"numthreads|group"):
+        spy.Module.load_from_source(device, "groups", text).k.dispatch(4, out)
+    assert not out.to_numpy().any()
+
+
+def test_a_closed_device_reads_no_files(backend_name: str) -> None:
+    with spy.Device(backend_name) as device:
+        device.reload()
+    with pytest.raises(spy.DeviceError):
+        device.reload()

@@ -181,3 +181,27 @@ def test_the_process_lives(tmp_path: Path, compiler: str) -> None:
     )
     ran = subprocess.run([sys.executable, "-c", CHILD], capture_output=True, text=True, env=environment, check=False)
     assert (ran.returncode, ran.stdout) == (0, "lived\n"), ran.stderr
+
+
+def test_overflow_wraps_as_on_a_gpu(device: spy.Device) -> None:
+    text = """
+int back(int a, int b) { return (a * b) / b; }
+bool less(int a) { return a + 1 < a; }
+bool negative(int a) { return abs(a) < 0; }
+int steps(int from) { int n = 0; for (int k = from; k > 0 && n < 20; ++k) ++n; return n; }
+"""
+    module = spy.Module.load_from_source(device, "overflow", text)
+    most, least = np.array([2**31 - 1], np.int32), np.array([-(2**31)], np.int32)
+    with np.errstate(over="ignore"):
+        product = np.int32(1000000) * np.int32(5000)
+    assert module.back(np.array([1000000], np.int32), np.array([5000], np.int32))[0] == int(product / 5000)
+    assert module.less(most)[0] and module.negative(least)[0]
+    assert module.steps(most - 7)[0] == 8
+    if "int64_t" in device.caps.scalars:
+        text = """
+int64_t part(int64_t b) { int64_t m = int64_t(-9223372036854775807) - int64_t(1); return m / b; }
+bool more(int64_t b) { int64_t m = int64_t(-9223372036854775807) - int64_t(1); return (m - b) > 0; }
+"""
+        wide = spy.Module.load_from_source(device, "wide_overflow", text)
+        assert wide.part(np.array([0, -1, 2], np.int64)).tolist() == [-1, -(2**63), -(2**62)]
+        assert wide.more(np.array([1], np.int64))[0]

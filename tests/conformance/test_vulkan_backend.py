@@ -449,7 +449,7 @@ def test_importing_it_loads_no_driver() -> None:
 
 @needs_vulkan
 def test_an_index_too_high_is_refused() -> None:
-    with pytest.raises(DeviceError, match=r"vulkan: no device with index 99; \d+ found .* Pick a lower index"):
+    with pytest.raises(UnsupportedError, match=r"vulkan: no device with index 99; \d+ found .* Pick a lower index"):
         VulkanBackend(99)
 
 

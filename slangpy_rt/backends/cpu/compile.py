@@ -22,7 +22,7 @@ _LARGEST_FRAME = 4 << 20
 # -fno-math-errno lets sqrt vectorize and changes no result. Hidden symbols, or else the compiler may not inline
 # across functions of a shared library: x + x over 16M floats takes 40 ms instead of 4.
 _FLAGS = (
-    "-std=c++17", "-O3", "-fPIC", "-shared", "-fvisibility=hidden", "-fno-math-errno", "-fno-exceptions",
+    "-std=c++17", "-O3", "-fPIC", "-shared", "-fvisibility=hidden", "-fwrapv", "-fno-math-errno", "-fno-exceptions",
     "-fno-rtti", f"-Wframe-larger-than={_LARGEST_FRAME}",
 )  # fmt: skip
 # g++ and clang++ have no flag in common that makes an error of this warning alone.
