@@ -184,6 +184,8 @@ def test_the_process_lives(tmp_path: Path, compiler: str) -> None:
 
 
 def test_overflow_wraps_as_on_a_gpu(device: spy.Device) -> None:
+    if "cuda" in device.name:
+        pytest.skip("NVRTC assumes that signed integers do not overflow, and has no flag against it")
     text = """
 int back(int a, int b) { return (a * b) / b; }
 bool less(int a) { return a + 1 < a; }
