@@ -264,7 +264,7 @@ def format_line(text: str, values: Sequence[tuple[int | float | str, int]]) -> s
     rest = iter(values)
 
     def fill(match: re.Match[str]) -> str:
-        options, kind = match[1], match[2]
+        options, kind = _WIDE.sub(_MOST, match[1]), match[2]
         if kind == "%":
             return "%"
         value, bits = next(rest, (None, 0))
@@ -283,6 +283,9 @@ def format_line(text: str, values: Sequence[tuple[int | float | str, int]]) -> s
     return _CONVERSION.sub(fill, text)
 
 
+# C promises 4095 characters of one conversion, and Python would make any number of them.
+_MOST = "4095"
+_WIDE = re.compile(r"[1-9]\d{4,}|[5-9]\d{3}|4[1-9]\d\d|409[6-9]")
 _CONVERSION = re.compile(r"%([-+ #0]*\d*(?:\.\d*)?)(?:hh|h|ll|l|L|z|j|t)?([diuxXofFeEgGcs%])")
 
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from slangpy_rt.arrays.dlpack import CUDA
 from slangpy_rt.core.errors import UnsupportedError
 from slangpy_rt.device import Device
 from slangpy_rt.interop import create_torch_device
@@ -83,7 +84,8 @@ class Devices:
             return there
         if self.given is None:
             return torch.device("cuda") if torch.cuda.is_available() else torch.device("cpu")
-        return torch.device("cuda", self.given.index) if self.given.name == "cuda" else torch.device("cpu")
+        on_gpu = self.given.caps.dlpack_device == CUDA
+        return torch.device("cuda", self.given.index) if on_gpu else torch.device("cpu")
 
     def host(self) -> Device:
         """Return where host functions run: the CPU, or where it has no compiler the device of the kernels."""

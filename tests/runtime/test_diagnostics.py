@@ -156,6 +156,7 @@ def test_slangs_own_printf_is_recognized() -> None:
         ("%d %d %s", [(1, 32)], "1 %d %s"),
         ("%d", [(1, 32), (2, 32)], "1"),
         ("%k %", [(1, 32)], "%k %"),
+        ("%99999999999999999999d|%4097d|%4000d", [(1, 32)] * 3, "|".join("1".rjust(n) for n in (4095, 4095, 4000))),
     ],
 )  # fmt: skip
 def test_formats(text: str, values: list[tuple[int | float | str, int]], expected: str) -> None:
