@@ -208,9 +208,10 @@ class Module:
     def _nothing(self, name: str) -> str:
         stage = dict(self.info.stages).get(name)
         if stage:
+            article = "an" if stage[0] in "aeiou" else "a"
             return (
-                f"module '{self.name}': '{name}' is a {stage} shader, and a device of slangpy_rt has no such stage. "
-                f'Take [shader("{stage}")] away to call it as a function.'
+                f"module '{self.name}': '{name}' is {article} {stage} shader, and a device of slangpy_rt has no such "
+                f'stage. Take [shader("{stage}")] away to call it as a function.'
             )
         listed = ", ".join(self._names()) or "none"
         if name in self._items:

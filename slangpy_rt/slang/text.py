@@ -19,7 +19,7 @@ THREADS = "_spy_group"  # as long as "numthreads", so that diagnostics keep thei
 STAGE = "_spy_stage"  # no longer than the shortest attribute that it replaces
 STAGES = (
     *("vertex", "fragment", "pixel", "hull", "domain", "geometry", "mesh", "amplification", "raygeneration"),
-    *("intersection", "anyhit", "closesthit", "miss", "callable", "dispatch"),
+    *("intersection", "anyhit", "closesthit", "miss", "callable", "dispatch", "task"),
 )
 _ATTRIBUTE = (
     f"\n[__AttributeUsage(_AttributeTargets.Function)] struct {THREADS}Attribute {{ int x; int y; int z; }};\n"

@@ -31,6 +31,7 @@ struct P { float a; };
 [shader("closesthit")] void hit(inout P p, in BuiltInTriangleIntersectionAttributes at) { p.a = 1; }
 [shader("anyhit")] void any(inout P p, in BuiltInTriangleIntersectionAttributes at) { AcceptHitAndEndSearch(); }
 [shader("raygeneration")] void generate() { }
+[shader("task")] [numthreads(1, 1, 1)] void several(uint i : SV_GroupIndex) { }
 [shader("vertex")] float4 vs(float4 p : POSITION) : SV_Position { return p; }
 [shader("fragment")] float4 fs(float4 p : SV_Position) : SV_Target { return p + ddx(p); }
 [shader("mesh")] [numthreads(3, 1, 1)] [outputtopology("triangle")] void ms(uint i : SV_DispatchThreadID) { }
@@ -219,11 +220,12 @@ def test_shaders_of_stages_load_everywhere_and_are_not_called() -> None:
             with pytest.raises(spy.BindError) as caught:
                 module[shader]
             assert str(caught.value) == (
-                f"module 'stages': '{shader}' is a {stage} shader, and a device of slangpy_rt has no such stage. "
+                f"module 'stages': '{shader}' is {'an' if stage == 'anyhit' else 'a'} {stage} shader, and a device "
+                "of slangpy_rt has no such stage. "
                 f'Take [shader("{stage}")] away to call it as a function.'
             )
             assert not hasattr(module, shader)
-        assert len(module.info.stages) == 7
+        assert len(module.info.stages) == 8
     cpu = spy.Module.load_from_source(spy.Device("cpu"), "stages", STAGES)
     assert (cpu.g(1.0), cpu.four(3.0)) == (2, 3)
 
