@@ -14,10 +14,9 @@ from __future__ import annotations
 
 import re
 
+from slangpy_rt.slang.emitted import prelude_end
 from slangpy_rt.slang.rounded_constants import lacking_constant, with_constants
 
-# The end of the prelude in C++ that Slang wrote. In CUDA the prelude ends with its last directive.
-_PRELUDE_END = b"using namespace SLANG_PRELUDE_NAMESPACE;\n#endif\n"
 _LACKING = (
     rb"(?:(I8|I16|U8|U16)_(abs|min|max|sign|fma|countbits|reversebits|firstbitlow|firstbithigh)"
     rb"|(I32|I64|U32|U64)_(sign|fma)|(F64)_(log10|acosh|asinh|atanh)"
@@ -119,8 +118,7 @@ def with_functions(code: bytes, form: str) -> bytes:
     form : str
         ``"cpp"`` or ``"cuda"``.
     """
-    at = code.find(_PRELUDE_END)
-    end = at + len(_PRELUDE_END) if form == "cpp" else _prelude_of_cuda(code)
+    end = prelude_end(code, form)
     prelude, text = code[:end], code[end:]
     called, count = _CALLS[form].subn(_call, text)
     called, rounds = _ROUND.subn(b"_spy_round(", called)
@@ -133,20 +131,16 @@ def with_functions(code: bytes, form: str) -> bytes:
         functions = _FUNCTIONS
         for name, own in _BUILTINS.items():
             functions = functions.replace(name, own)
-    elif at < 0:
+    elif not end:
         return code
     return prelude + (functions if count or rounds or ours else b"") + called
 
 
 def lacking_function(code: bytes) -> str:
     """Return the name of a function that CUDA calls and lacks, or has for the wrong type; empty if there is none."""
-    at = _prelude_of_cuda(code)
+    at = prelude_end(code, "cuda")
     match = _CALLS["cuda"].search(code, at)
     return [part for part in match.groups() if part][1].decode() if match else lacking_constant(code[at:])
-
-
-def _prelude_of_cuda(code: bytes) -> int:
-    return code.find(b"\n", code.rfind(b"\n#endif") + 1)
 
 
 def _call(match: re.Match[bytes]) -> bytes:

@@ -12,12 +12,14 @@ import re
 from collections.abc import Iterator
 
 from slangpy_rt.slang import spirv
+from slangpy_rt.slang.emitted import prelude_end
 from slangpy_rt.slang.spirv import Assembly, Words, instruction
 
-# The end of the prelude in C++ that Slang wrote.
-_PRELUDE_END = b"using namespace SLANG_PRELUDE_NAMESPACE;\n#endif\n"
-# Slang writes spaces around ``/`` and ``%`` if they are operators, and only then. A literal may be cast: int(3).
-_OPERATOR = re.compile(rb'"(?:\\.|[^"\\\n])*"| ([/%]) (?!(?:\w+\()?[1-9][0-9.]*(?:[eE][-+]?\d+)?[fULhul]*[);, ])')
+# Slang writes spaces around ``/`` and ``%`` if they are operators, and only then. A literal may be cast: int(3). A
+# literal of 8 or 16 bits divides a narrow number, whose quotient would be an ``int``.
+_OPERATOR = re.compile(
+    rb'"(?:\\.|[^"\\\n])*"| ([/%]) (?!(?:(?!u?int(?:8|16)_t)\w+\()?[1-9][0-9.]*(?:[eE][-+]?\d+)?[fULhul]*[);, ])'
+)
 _U_DIV, _S_DIV, _U_MOD, _S_REM, _S_MOD = 134, 135, 137, 138, 139
 _DIVISIONS = frozenset({_U_DIV, _S_DIV, _U_MOD, _S_REM, _S_MOD})
 _SIGNED = frozenset({_S_DIV, _S_REM, _S_MOD})
@@ -177,12 +179,7 @@ def with_division(code: bytes, form: str) -> bytes:
 
 
 def _in_text(code: bytes, form: str) -> bytes:
-    # In CUDA the prelude ends with the last directive of the text.
-    end = (
-        code.find(_PRELUDE_END) + len(_PRELUDE_END)
-        if form == "cpp"
-        else code.find(b"\n", code.rfind(b"\n#endif") + 1)
-    )
+    end = prelude_end(code, form)
     prelude, text = code[:end], code[end:]
     marked = _OPERATOR.sub(_marked, text)
     if marked == text:

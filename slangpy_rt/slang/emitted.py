@@ -18,6 +18,16 @@ _OP_LOOP_MERGE, _OP_SELECTION_MERGE, _OP_LABEL = 246, 247, 248
 _OP_NAME, _OP_TYPE_POINTER, _PHYSICAL_STORAGE = 5, 32, 5349
 # The bindings of a kernel with handles: the heap of all buffers, and the place of its argument block.
 _BOUND_BY_US = (b"__slang_resource_heap", b"entryPointParams._spy_block")
+# The end of the prelude in C++ that Slang wrote. In CUDA the prelude ends with the last directive of the text.
+_PRELUDE_END = b"using namespace SLANG_PRELUDE_NAMESPACE;\n#endif\n"
+
+
+def prelude_end(code: bytes, form: str) -> int:
+    """Return where the prelude of C++ or CUDA ends, which Slang writes before the modules' text; 0 without one."""
+    if form == "cpp":
+        at = code.find(_PRELUDE_END)
+        return at + len(_PRELUDE_END) if at >= 0 else 0
+    return code.find(b"\n", code.rfind(b"\n#endif") + 1)
 
 
 def has_no_body(code: bytes) -> str:

@@ -23,6 +23,7 @@ from slangpy_rt.slang.emitted import (
     zeroed,
 )
 from slangpy_rt.slang.hlsl_doubles import narrows_double
+from slangpy_rt.slang.narrow_integers import with_narrow_integers
 from slangpy_rt.slang.rounded_constants import lacking_constant
 from slangpy_rt.slang.spirv_integers import lacking_fields, lacking_integer, with_integers
 from slangpy_rt.slang.spirv_math import lacking_double, rounded_double, with_doubles
@@ -132,9 +133,9 @@ def completed(code: bytes, form: str, double_math: Callable[[], bytes], statics:
         code = with_zeros(code) if statics else code
         code = with_integers(with_doubles(code, double_math))
     elif form == "cuda":
-        code = zeroed(with_functions(code, form))
+        code = zeroed(with_functions(with_narrow_integers(code, form), form))
     elif form == "cpp":
-        code = with_functions(code, form)
+        code = with_functions(with_narrow_integers(code, form), form)
     return with_division(code, form)
 
 

@@ -1,0 +1,142 @@
+"""Makes arithmetic of 8-bit and 16-bit integers wrap in C++ and CUDA, as it does on other targets.
+
+Both languages promote such operands to ``int``: ``(a + b) / uint8_t(2)`` of 200 and 100 is 150 there, and 22 in
+SPIR-V. Functions of ours replace all operators whose result would be an ``int``, but for ``/`` and ``%``, which are
+in ``division``. Their results have the type of the operands, which Slang has cast to one type before; operators of
+vectors, pointers and wider numbers stay as they are. A text without a narrow type is returned as it is.
+"""
+
+from __future__ import annotations
+
+import re
+
+from slangpy_rt.slang.emitted import prelude_end
+
+_NARROW = re.compile(rb"\b(?:u?int(?:8|16)_t|u?char|u?short)\b")
+# Slang writes a space on both sides of a binary operator, a space behind a unary minus, and none behind a tilde. What
+# the first lines match holds none: strings, directives, function headers, and the declaration of a pointer, such as
+# ``Call_0 * c_1``, at the beginning of a statement. A sum with a literal of 32 bits or more is not narrow.
+_OPERATOR = re.compile(
+    rb'"(?:\\.|[^"\\\n])*"'
+    rb"|^#[^\n]*"
+    rb"|^\w[^\n=]*\);?$"
+    rb"|^[^\S\n]*(?!return\b)\w[\w:<>, ]*[*] "
+    rb"|(?<=[\w)\]])(?<!\breturn) (?P<binary>[-+*&|^](?! (?:u?int\(|\d))|<<|>>) (?=\S)"
+    rb"|(?P<unary>(?:(?<![\w)\]] )|(?<=\breturn ))- (?=\S)|~)",
+    re.M,
+)
+_NAMES = {
+    b"+": b"sum", b"-": b"difference", b"*": b"product", b"<<": b"shift_left", b">>": b"shift_right", b"&": b"and",
+    b"|": b"or", b"^": b"xor",
+}  # fmt: skip
+_SHIFTS = (b"<<", b">>")
+_UNARY = {b"- ": b"_spy_negative(", b"~": b"_spy_complement("}
+# A name or a bracket, behind further unary operators.
+_OPERAND = re.compile(rb"(?:[-!*&~] ?)*(?:[\w:]+|(?=\())")
+_POSTFIX = re.compile(rb"(?:\.|->)\w+|[(\[]")
+_BRACKET = re.compile(rb'"(?:\\.|[^"\\\n])*"|[(\[\])]')
+
+_FUNCTIONS = b"""
+template<typename T> struct _spy_Narrow { static const bool is = false; };
+template<> struct _spy_Narrow<char> { static const bool is = true; };
+template<> struct _spy_Narrow<signed char> { static const bool is = true; };
+template<> struct _spy_Narrow<unsigned char> { static const bool is = true; };
+template<> struct _spy_Narrow<short> { static const bool is = true; };
+template<> struct _spy_Narrow<unsigned short> { static const bool is = true; };
+template<typename A, bool narrow> struct _spy_Sign
+{
+    static FUNCTION auto negative(A a) -> decltype(-a) { return -a; }
+};
+template<typename A> struct _spy_Sign<A, true>
+{
+    static FUNCTION A negative(A a) { return A(0u - unsigned(a)); }
+};
+template<typename A, bool narrow> struct _spy_Bits
+{
+    static FUNCTION auto complement(A a) -> decltype(~a) { return ~a; }
+};
+template<typename A> struct _spy_Bits<A, true>
+{
+    static FUNCTION A complement(A a) { return A(~unsigned(a)); }
+};
+template<typename A> FUNCTION auto _spy_negative(A a) -> decltype(_spy_Sign<A, _spy_Narrow<A>::is>::negative(a))
+{
+    return _spy_Sign<A, _spy_Narrow<A>::is>::negative(a);
+}
+template<typename A> FUNCTION auto _spy_complement(A a) -> decltype(_spy_Bits<A, _spy_Narrow<A>::is>::complement(a))
+{
+    return _spy_Bits<A, _spy_Narrow<A>::is>::complement(a);
+}
+"""
+# ``a +_spy_sum()+ b`` has the precedence of ``a + b``.
+_BINARY = b"""
+struct _spy_NAME {};
+template<typename A> struct _spy_first_NAME { A value; };
+template<typename A, typename B, bool narrow> struct _spy_all_NAME
+{
+    static FUNCTION auto of(A a, B b) -> decltype(a OP b) { return a OP b; }
+};
+template<typename A, typename B> struct _spy_all_NAME<A, B, true>
+{
+    static FUNCTION A of(A a, B b) { return A(WIDE(a) OP b); }
+};
+template<typename A> FUNCTION _spy_first_NAME<A> operator OP(A a, _spy_NAME) { return _spy_first_NAME<A>{a}; }
+template<typename A, typename B>
+FUNCTION auto operator OP(_spy_first_NAME<A> a, B b) -> decltype(_spy_all_NAME<A, B, IS>::of(a.value, b))
+{
+    return _spy_all_NAME<A, B, IS>::of(a.value, b);
+}
+"""
+
+
+def with_narrow_integers(code: bytes, form: str) -> bytes:
+    """Return C++ or CUDA in which sums, products and the like of narrow integers have their operands' type.
+
+    Parameters
+    ----------
+    code : bytes
+        The text that Slang wrote.
+    form : str
+        ``"cpp"`` or ``"cuda"``.
+    """
+    end = prelude_end(code, form)
+    prelude, text = code[:end], code[end:]
+    if not _NARROW.search(text):
+        return code
+    # Where, how many signs are replaced, and by what. Operands end before other operators begin.
+    edits: list[tuple[int, int, bytes]] = []
+    for match in _OPERATOR.finditer(text):
+        at, stop = match.span()
+        if operator := match["binary"]:
+            edits.append((at, stop - at, b" %s_spy_%s()%s " % (operator, _NAMES[operator], operator)))
+        elif operator := match["unary"]:
+            edits += (at, stop - at, _UNARY[operator]), (_operand_end(text, stop), 0, b")")
+    pieces = [prelude, _functions(form)]
+    done = 0
+    for at, count, replacement in sorted(edits):
+        pieces += text[done:at], replacement
+        done = at + count
+    return b"".join((*pieces, text[done:]))
+
+
+def _functions(form: str) -> bytes:
+    found = _FUNCTIONS
+    for operator, name in _NAMES.items():
+        narrow = b"_spy_Narrow<A>::is" + (b"" if operator in _SHIFTS else b" && _spy_Narrow<B>::is")
+        # A product of two ``unsigned short`` may leave the range of ``int``; the sign has to be shifted in.
+        wide = b"int" if operator == b">>" else b"unsigned"
+        found += _BINARY.replace(b"WIDE", wide).replace(b"NAME", name).replace(b"OP", operator).replace(b"IS", narrow)
+    return found.replace(b"FUNCTION", b"inline" if form == "cpp" else b"__device__ __forceinline__")
+
+
+def _operand_end(text: bytes, at: int) -> int:
+    """Return where the operand of a unary operator ends: ``a_0``, ``(a + b)``, ``f(x)[int(1)].y``."""
+    found = _OPERAND.match(text, at)
+    at = found.end() if found else at
+    while found := _POSTFIX.match(text, at):
+        at = found.end()
+        depth = 1 if found[0] in b"([" else 0
+        while depth and (bracket := _BRACKET.search(text, at)):
+            at = bracket.end()
+            depth += {b"(": 1, b"[": 1, b")": -1, b"]": -1}.get(bracket[0], 0)
+    return at

@@ -1,0 +1,190 @@
+"""Arithmetic of 8-bit and 16-bit integers wraps between operators on every device, as NumPy's does.
+
+The expressions are random; NumPy evaluates them on arrays of the same type.
+"""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+import slangpy_rt as spy
+from slangpy_rt.slang.narrow_integers import with_narrow_integers
+
+TYPES = {"int8_t": "i1", "uint8_t": "u1", "int16_t": "i2", "uint16_t": "u2"}
+EXPRESSIONS = 40
+STRUCTS = """
+struct Pair { NAME x; NAME y[2]; [mutating] void grow(NAME b) { x += b; y[1] *= x; x = -x; y[0]--; } }
+"""
+FUNCTIONS = """
+bool less(NAME a, NAME b) { return a + b < b; }
+int wide(NAME a, NAME b) { return int(a * b) + int(-a) + int(~b); }
+float real(NAME a, NAME b) { return float(a - b) + float(a << 3); }
+NAME half_of_sum(NAME a, NAME b) { return (a + b) / NAME(2); }
+NAME members(NAME a, NAME b) { Pair p = { a, { b, b } }; p.grow(b); return (p.x + p.y[0] + p.y[1]) >> 1; }
+NAME pointed(Ptr<NAME> p, NAME b) { return (*p * b) >> 2; }
+NAME by_pointer(NAME a, NAME b) { NAME c = a; return pointed(&c, b); }
+NAME loop(NAME a, NAME b)
+{
+    NAME sum = a;
+    for (int i = 0; i < 5; ++i) { sum = sum * b + a; if (sum + a > b) sum >>= 1; }
+    return sum;
+}
+vector<NAME, 3> rows(vector<NAME, 3> a, vector<NAME, 3> b) { return (-a * b + ~b) >> vector<NAME, 3>(NAME(1)); }
+float other(NAME a, float x, float3 v) { return -x * 2.0f + v.y * -(x - float(a + a)); }
+"""
+
+Array = npt.NDArray[Any]
+
+
+def expression(numbers: random.Random, name: str, depth: int) -> tuple[str, str]:
+    """The same random expression of ``a`` and ``b`` in Slang and in Python."""
+    if depth == 0:
+        if numbers.random() < 0.7:
+            return (letter := numbers.choice("ab"), letter)
+        value = numbers.randint(1, 100)
+        return f"{name}({value})", f"T({value})"
+    x, y = expression(numbers, name, depth - 1), expression(numbers, name, numbers.randrange(depth))
+    match numbers.randrange(8):
+        case 0 | 1 | 2:
+            sign = numbers.choice("+-*")
+            return f"({x[0]} {sign} {y[0]})", f"({x[1]} {sign} {y[1]})"
+        case 3:
+            sign = numbers.choice("-~")
+            return f"({sign}{x[0]})", f"({sign}{x[1]})"
+        case 4:
+            sign = numbers.choice(["<<", ">>"])
+            count = numbers.randint(1, 5)
+            return f"({x[0]} {sign} {count})", f"({x[1]} {sign} T({count}))"
+        case 5:
+            sign = numbers.choice("&|^")
+            return f"({x[0]} {sign} {y[0]})", f"({x[1]} {sign} {y[1]})"
+        case 6:
+            value = numbers.randint(2, 9)
+            # C rounds quotients towards zero.
+            return f"({x[0]} / {name}({value}))", f"(np.trunc({x[1]} / {value}).astype(T))"
+        case _:
+            return f"({x[0]} > {y[0]} ? {x[0]} : {y[0]})", f"np.where({x[1]} > {y[1]}, {x[1]}, {y[1]})"
+
+
+def data(code: str) -> tuple[Array, Array]:
+    numbers = np.random.default_rng(5)
+    info = np.iinfo(code)
+    a, b = (numbers.integers(info.min, info.max, 300, endpoint=True).astype(code) for _ in range(2))
+    a[:2], b[:2] = (200 % (info.max + 1), info.min), (100, info.max)
+    return a, b
+
+
+def own(device: spy.Device, name: str) -> None:
+    if name not in device.caps.scalars:
+        pytest.skip(f"{device.name} has no {name}")
+    if device.name == "rhi-cuda":
+        pytest.skip("slang-rhi compiles CUDA by itself, whose operators promote to int")
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_random_expressions(device: spy.Device, name: str) -> None:
+    own(device, name)
+    numbers = random.Random(name)
+    pairs = [expression(numbers, name, numbers.randint(2, 4)) for _ in range(EXPRESSIONS)]
+    text = "".join(f"{name} f{k}({name} a, {name} b) {{ return {slang}; }}\n" for k, (slang, _) in enumerate(pairs))
+    stores = " ".join(f"r[{k}] = f{k}(a, b);" for k in range(EXPRESSIONS))
+    text += f"void all({name} a, {name} b, out {name} r[{EXPRESSIONS}]) {{ {stores} }}\n"
+    module = spy.Module.load_from_source(device, f"narrow_{name}", text)
+    a, b = data(TYPES[name])
+    result = spy.Tensor.empty(device, a.shape, f"{name}[{EXPRESSIONS}]")
+    module.all(a, b, result)
+    found = result.to_numpy()
+    with np.errstate(over="ignore"):
+        for k, (slang, python) in enumerate(pairs):
+            expected = eval(python, {"a": a, "b": b, "T": a.dtype.type, "np": np})
+            np.testing.assert_array_equal(found[:, k], expected, slang)
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_functions(device: spy.Device, name: str) -> None:
+    own(device, name)
+    text = STRUCTS + FUNCTIONS
+    if "pointers" not in device.caps.features:
+        text = text.replace("Ptr<NAME> p", "inout NAME p").replace("*p", "p").replace("&c", "c")
+    module = spy.Module.load_from_source(device, f"narrow_functions_{name}", text.replace("NAME", name))
+    a, b = data(TYPES[name])
+    kind = a.dtype.type
+    with np.errstate(over="ignore"):
+        np.testing.assert_array_equal(module.less(a, b), a + b < b)
+        wide = (a * b).astype(np.int32) + (-a).astype(np.int32) + (~b).astype(np.int32)
+        np.testing.assert_array_equal(module.wide(a, b), wide)
+        np.testing.assert_array_equal(module.real(a, b), (a - b).astype(np.float32) + (a << kind(3)))
+        np.testing.assert_array_equal(module.half_of_sum(a, b), np.trunc((a + b) / 2).astype(kind))
+        x = a + b
+        y = b * x
+        np.testing.assert_array_equal(module.members(a, b), (-x + (b - kind(1)) + y) >> kind(1))
+        np.testing.assert_array_equal(module.by_pointer(a, b), (a * b) >> kind(2))
+        total = a.copy()
+        for _ in range(5):
+            total = total * b + a
+            total = np.where(total + a > b, total >> kind(1), total)
+        np.testing.assert_array_equal(module.loop(a, b), total)
+        three = np.stack([a, b, b[::-1]], 1), np.stack([b, a, a[::-1]], 1)
+        np.testing.assert_array_equal(module.rows(*three), (-three[0] * three[1] + ~three[1]) >> kind(1))
+        doubled = (a + a).astype(np.float32)
+        other = module.other(a, np.float32(1.5), spy.float3(0, 2, 0))
+        np.testing.assert_array_equal(other, -3 + 2 * (doubled - np.float32(1.5)))
+
+
+@pytest.mark.parametrize("form", ["cpp", "cuda"])
+def test_text(form: str) -> None:
+    prelude = "using namespace SLANG_PRELUDE_NAMESPACE;\n#endif\n"
+    wide = f"{prelude}static int f_0(int a_0, int b_0)\n{{\n    return - a_0 * b_0;\n}}\n".encode()
+    assert with_narrow_integers(wide, form) == wide
+    narrow = (
+        f"{prelude}struct P_0\n{{\n    uint8_t * x_0;\n    P_0 * next_0;\n}};\n"
+        "static uint8_t f_0(P_0 * p_0, uint8_t a_0)\n{\n"
+        '    uint8_t * q_0 = p_0->x_0 + int(1);\n    g_0("a - b (~c", - *q_0);\n'
+        "    int r_0 = i_0 - 1ULL;\n    return - ~h_0(a_0)[int(2)].y_0 * a_0 - (- a_0) << int(1);\n}\n"
+    ).encode()
+    found = with_narrow_integers(narrow, form).decode()
+    assert found.endswith(
+        "struct P_0\n{\n    uint8_t * x_0;\n    P_0 * next_0;\n};\n"
+        "static uint8_t f_0(P_0 * p_0, uint8_t a_0)\n{\n"
+        '    uint8_t * q_0 = p_0->x_0 + int(1);\n    g_0("a - b (~c", _spy_negative(*q_0));\n'
+        "    int r_0 = i_0 - 1ULL;\n    return _spy_negative(_spy_complement(h_0(a_0)[int(2)].y_0)) *_spy_product()* a_0"
+        " -_spy_difference()- (_spy_negative(a_0)) <<_spy_shift_left()<< int(1);\n}\n"
+    )
+    assert found.startswith(prelude)
+
+
+def test_cuda_compiles(tmp_path: Path) -> None:
+    compile_ = pytest.importorskip("slangpy_rt.backends.cuda.compile")
+    from slangpy_rt.core.errors import UnsupportedError
+    from slangpy_rt.core.target import Target
+    from slangpy_rt.slang.library import Library
+    from slangpy_rt.slang.session import Session
+
+    try:
+        compile_.nvrtc_version()
+    except UnsupportedError as error:
+        pytest.skip(str(error))
+    kernel = """
+struct Call { NAME* a; NAME* b; float* x; vector<NAME, 3>* v; bool* t; };
+[shader("compute")][numthreads(1, 1, 1)] void kernel(uniform Call c)
+{
+    let a = *c.a;
+    let b = *c.b;
+    *c.a = half_of_sum(a, b) + members(a, b) + by_pointer(a, b) + loop(a, b) + NAME(wide(a, b));
+    *c.x = real(a, b) + other(a, c.x[0], float3(c.x[1]));
+    *c.v = rows(c.v[0], c.v[1]);
+    *c.t = less(a, b);
+}
+"""
+    for name in TYPES:
+        session = Session(Library(), Target("cuda", "", "value"))
+        text = (STRUCTS + FUNCTIONS + kernel).replace("NAME", name)
+        code = session.compile(text, f"narrow_{name}", "kernel").code
+        assert b"_spy_negative(" in code and b"_spy_product()" in code
+        assert b"\0kernel\0" in compile_.nvrtc_compile(code, "sm_90")
