@@ -153,8 +153,8 @@ def test_text(form: str) -> None:
         "struct P_0\n{\n    uint8_t * x_0;\n    P_0 * next_0;\n};\n"
         "static uint8_t f_0(P_0 * p_0, uint8_t a_0)\n{\n"
         '    uint8_t * q_0 = p_0->x_0 + int(1);\n    g_0("a - b (~c", _spy_negative(*q_0));\n'
-        "    int r_0 = i_0 - 1ULL;\n    return _spy_negative(_spy_complement(h_0(a_0)[int(2)].y_0)) *_spy_product()* a_0"
-        " -_spy_difference()- (_spy_negative(a_0)) <<_spy_shift_left()<< int(1);\n}\n"
+        "    int r_0 = i_0 - 1ULL;\n    return _spy_negative(_spy_complement(h_0(a_0)[int(2)].y_0))"
+        " *_spy_product()* a_0 -_spy_difference()- (_spy_negative(a_0)) <<_spy_shift_left()<< int(1);\n}\n"
     )
     assert found.startswith(prelude)
 
