@@ -7,6 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+# Selections and loops inside of one another that Mesa's lavapipe has masks for (LP_MAX_TGSI_NESTING). It ignores more of
+# them, or crashes.
+LAVAPIPE_NESTING = 80
+
 
 @dataclass(frozen=True)
 class Target:
@@ -35,6 +39,8 @@ class Target:
     aligned_vectors : bool
         Whether behind a pointer vectors of 2 and 4 lie at multiples of their size, and those of half at multiples of
         4 bytes; in arrays each scalar lies at a multiple of its own.
+    nesting : int
+        ``Caps.nesting`` of the device.
     """
 
     format: str
@@ -45,6 +51,7 @@ class Target:
     backward_constants: tuple[str, ...] = ()
     bool_bytes: int = 1
     aligned_vectors: bool = False
+    nesting: int = 1000
 
 
 @dataclass(frozen=True)
@@ -67,6 +74,9 @@ class Caps:
     dlpack_device : int
         What DLPack calls the kind of memory that arrays lie in: 1 for the host's, 2 for that of a CUDA GPU; 0 where
         other libraries cannot reach it.
+    nesting : int
+        How many selections and loops inside of one another a kernel may have. Compilers recurse over them, those of
+        drivers in this process, on the calling thread's stack.
     """
 
     max_groups: tuple[int, int, int]
@@ -74,6 +84,7 @@ class Caps:
     features: frozenset[str]
     lanes: int = 0
     dlpack_device: int = 0
+    nesting: int = 1000
 
 
 @dataclass(frozen=True)
@@ -116,4 +127,4 @@ def target_of(format: str, profile: str, entry: str, caps: Caps, program: bool =
     backward = (f"export static const uint _spy_lanes = {caps.lanes};",) if waves else ()
     # Slang issues 3955, 8971, 12384.
     bool_bytes, aligned = 4 if spirv else 1, format == "cuda"
-    return Target(format, profile, entry, program, constants, backward, bool_bytes, aligned)
+    return Target(format, profile, entry, program, constants, backward, bool_bytes, aligned, caps.nesting)

@@ -70,7 +70,7 @@ class KernelStore:
             self._toolchain = self._backend.toolchain()
         target = self._backend.target
         return DiskCache.key(
-            "kernel", source.digest, text, target.format, target.profile, target.entry,
+            "kernel", source.digest, text, target.format, target.profile, target.entry, target.nesting,
             self._toolchain, compiler_version(), conformances, _CODE,
         )  # fmt: skip
 

@@ -30,7 +30,7 @@ from slangpy_rt.slang.spirv_math import lacking_double, rounded_double, with_dou
 from slangpy_rt.slang.spirv_zeros import with_zeros
 from slangpy_rt.slang.text import blank, deepest, longest_chain
 
-# Levels of nesting. Compilers recurse over them; those of drivers in this process, on the calling thread's stack.
+# Levels of nesting in a text. Compilers recurse over them.
 _DEEPEST = 1000
 # Slang's time grows with the square of it: 2.2 s for 5000 nested ``if``, 35 s for 20,000.
 _LONGEST_CHAIN = 5000
@@ -90,7 +90,7 @@ def checked(code: bytes, target: Target, name: str) -> bytes:
     form = target.format
     by_handle = target.entry == "handle"
     if form != "cpp":  # the C++ compiler is a process of its own, which may crash
-        check_depth(nesting(code, form), f"compile {name} for {form}")
+        check_depth(nesting(code, form), f"compile {name} for {form}", target.nesting)
     # HLSL without handles is not checked for bindings: no device of ours runs it.
     if (by_handle or form != "hlsl") and reads_bindings(code, form):
         raise UnsupportedError(_UNFILLED)
@@ -139,7 +139,7 @@ def completed(code: bytes, form: str, double_math: Callable[[], bytes], statics:
     return with_division(code, form)
 
 
-def check_depth(found: int, what: str) -> None:
+def check_depth(found: int, what: str, most: int = _DEEPEST) -> None:
     """Refuse text that is nested so deep that a compiler may crash.
 
     Parameters
@@ -148,17 +148,26 @@ def check_depth(found: int, what: str) -> None:
         How deep the text is nested.
     what : str
         What the text was for, for the message: ``"compile k for spirv"``.
+    most : int
+        How deep it may be nested.
 
     Raises
     ------
     CompileError
         If it is nested too deep.
     """
-    if found > _DEEPEST:
-        raise CompileError(
-            f"Slang could not {what}:\nthe text nests {found} levels deep; at most {_DEEPEST} are compiled. "
-            "Take parts of it into functions of their own."
-        )
+    if found <= most:
+        return
+    # Functions do not help against a driver's limit: Slang and drivers put them where they are called.
+    advice = (
+        "Take parts of it into functions of their own."
+        if most == _DEEPEST
+        else "Take some of the selections and loops apart, or use a device with another driver."
+    )
+    raise CompileError(
+        f"Slang could not {what}:\nthe text nests {found} levels deep; at most {most} are compiled"
+        f"{'' if most == _DEEPEST else ' by this device'}. {advice}"
+    )
 
 
 def check_text(text: str, what: str) -> None:

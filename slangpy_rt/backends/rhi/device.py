@@ -15,7 +15,7 @@ from typing import Any
 from slangpy_rt.core.config import CONFIG
 from slangpy_rt.core.disk_cache import DiskCache, cache_directory
 from slangpy_rt.core.errors import DeviceError, OutOfMemoryError, UnsupportedError
-from slangpy_rt.core.target import Caps
+from slangpy_rt.core.target import LAVAPIPE_NESTING, Caps
 
 # What every device that Slang knows has; the rest is asked for.
 _ALWAYS = frozenset({"bool", "int", "uint", "float"})
@@ -173,8 +173,10 @@ def open_device(name: str, kind: str, index: int, debug: bool, entry: str) -> Op
         more.add("atomic_float")
     lanes = limits.min_wave_size if limits.min_wave_size == limits.max_wave_size else 0
     most = limits.max_compute_dispatch_thread_groups
-    caps = Caps((int(most.x), int(most.y), int(most.z)), scalars, frozenset(more), lanes)
-    description = f"{device.info.adapter_name}, {device.info.api_name} by slang-rhi"
+    adapter = device.info.adapter_name
+    nesting = LAVAPIPE_NESTING if adapter.startswith("llvmpipe") else Caps.nesting
+    caps = Caps((int(most.x), int(most.y), int(most.z)), scalars, frozenset(more), lanes, nesting=nesting)
+    description = f"{adapter}, {device.info.api_name} by slang-rhi"
     timestamps = "timestamp_query" in features and kind != "metal"
     return Opened(name, spy, device, caps, description, timestamps, _kept("modules"))
 

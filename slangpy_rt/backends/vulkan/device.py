@@ -19,8 +19,9 @@ from slangpy_rt.backends.vulkan.instance import (
 )
 from slangpy_rt.core.config import CONFIG
 from slangpy_rt.core.errors import OutOfMemoryError, UnsupportedError
-from slangpy_rt.core.target import Caps
+from slangpy_rt.core.target import LAVAPIPE_NESTING, Caps
 
+_LAVAPIPE = 13  # VK_DRIVER_ID_MESA_LLVMPIPE
 _OPAQUE_FD = 1  # VK_EXTERNAL_MEMORY_HANDLE_TYPE_ and VK_EXTERNAL_SEMAPHORE_HANDLE_TYPE_OPAQUE_FD_BIT
 _QUEUES = 8  # streams beyond take turns on them
 _DEVICE_LOCAL, _VISIBLE, _COHERENT, _CACHED = 1, 2, 4, 8  # VkMemoryPropertyFlagBits
@@ -268,7 +269,8 @@ class VkDevice:
         if "wave" in features and fits and needed <= present and self._instance.multiplies_tiles(physical):
             features.add("cooperative_matrix")
         x, y, z = core.limits.maxComputeWorkGroupCount
-        self.caps = Caps((x, y, z), _scalars(present), frozenset(features), first.subgroupSize)
+        nesting = LAVAPIPE_NESTING if second.driverID == _LAVAPIPE else Caps.nesting
+        self.caps = Caps((x, y, z), _scalars(present), frozenset(features), first.subgroupSize, nesting=nesting)
 
 
 class Block:
