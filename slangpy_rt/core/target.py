@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-# Selections and loops inside of one another that Mesa's lavapipe has masks for (LP_MAX_TGSI_NESTING). It ignores more of
-# them, or crashes.
+# Mesa's lavapipe has masks for so many selections and loops inside of one another (LP_MAX_TGSI_NESTING). It ignores
+# further ones, or crashes.
 LAVAPIPE_NESTING = 80
 
 
