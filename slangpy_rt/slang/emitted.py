@@ -12,8 +12,14 @@ from collections.abc import Iterator
 from slangpy_rt.core.errors import CompileError
 from slangpy_rt.slang.text import deepest
 
-_OP_VARIABLE = 59  # SPIR-V, as the storage classes UniformConstant, Uniform and StorageBuffer
-_BOUND = (0, 2, 12)
+_OP_VARIABLE = 59  # SPIR-V, as the storage classes UniformConstant, Uniform, StorageBuffer and ShaderRecordBufferKHR
+_BOUND = (0, 2, 12, 5343)
+_RESOURCES = {25: "a texture or a typed buffer", 26: "a sampler", 27: "a texture", 5341: "an acceleration structure"}
+# C++ and CUDA. Slang writes ``= {}`` behind a buffer that has no value.
+_RESOURCE = re.compile(
+    rb"\b(?:(?:RW|Feedback)?Texture\w+(?= ?<)|Sampler(?:Comparison)?State\b|RaytracingAccelerationStructure\b"
+    rb"|CU(?:tex|surf)Object\b|(?:RW)?(?:Structured|ByteAddress)Buffer\b(?=[^;=\n]* = \{\};))"
+)
 _OP_LOOP_MERGE, _OP_SELECTION_MERGE, _OP_LABEL = 246, 247, 248
 _OP_NAME, _OP_TYPE_POINTER, _PHYSICAL_STORAGE = 5, 32, 5349
 # The bindings of a kernel with handles: the heap of all buffers, and the place of its argument block.
@@ -49,9 +55,27 @@ def reads_bindings(code: bytes, form: str) -> bool:
     for op, words in _instructions(code) if form == "spirv" else ():
         if op == _OP_NAME and bytes(words[2:]).rstrip(b"\0") in _BOUND_BY_US:
             ours.add(words[1])
-        if op == _OP_VARIABLE and words[3] in _BOUND and words[2] not in ours:
+        # A texture's heap has the name of ours, which holds buffers.
+        if op == _OP_VARIABLE and words[3] in _BOUND and (words[2] not in ours or words[3] == 0):
             return True
     return False
+
+
+def uses_resources(code: bytes, form: str) -> str:
+    """Return the kind of a texture, sampler or unset buffer that C++, CUDA or SPIR-V uses; empty if there is none.
+
+    A kernel has them from a global, which ``reads_bindings`` finds, or from a variable that nothing has set.
+    """
+    if form == "spirv":
+        return next((_RESOURCES[op] for op, _ in _instructions(code) if op in _RESOURCES), "")
+    found = _RESOURCE.search(code, prelude_end(code, form)) if form in ("cpp", "cuda") else None
+    return found[0].decode() if found else ""
+
+
+def breaks(code: bytes, form: str) -> bool:
+    """Tell whether C++ or CUDA calls ``debugBreak``, which ends the process or the kernel without a debugger."""
+    called = {"cpp": b" SLANG_BREAKPOINT(", "cuda": b" __brkpt("}.get(form)
+    return called is not None and called in code[prelude_end(code, form) :]
 
 
 def uses_pointers(code: bytes, form: str) -> str:

@@ -13,6 +13,7 @@ from slangpy_rt.core.target import Target
 from slangpy_rt.slang.cpp_functions import lacking_function, with_functions
 from slangpy_rt.slang.division import with_division
 from slangpy_rt.slang.emitted import (
+    breaks,
     calls_printf,
     has_no_body,
     nesting,
@@ -20,6 +21,7 @@ from slangpy_rt.slang.emitted import (
     reads_parameters,
     uses_bytes,
     uses_pointers,
+    uses_resources,
     zeroed,
 )
 from slangpy_rt.slang.hlsl_doubles import narrows_double
@@ -39,6 +41,13 @@ _UNFILLED = (
     "the function reads a global resource, a cbuffer, a global variable without 'uniform' or one of an imported "
     "file, which nothing can fill. Declare data in the module itself as: uniform float name; and pass arrays as "
     "parameters."
+)
+_UNSET = (
+    "the function uses {used} that nothing has set. A kernel has no textures, samplers and acceleration structures; "
+    "pass arrays as Tensor or StructuredBuffer parameters."
+)
+_BREAKS = (
+    "the function calls debugBreak(), which ends the process where no debugger runs. Leave it out; printf works."
 )
 _NO_POINTERS = "the function uses {used}; this device has no pointers. Pass arrays as RWTensor or RWStructuredBuffer."
 _NO_BYTES = "the function uses {used}; HLSL has no 8-bit integers. Use wider ones."
@@ -94,6 +103,10 @@ def checked(code: bytes, target: Target, name: str) -> bytes:
     # HLSL without handles is not checked for bindings: no device of ours runs it.
     if (by_handle or form != "hlsl") and reads_bindings(code, form):
         raise UnsupportedError(_UNFILLED)
+    if used := uses_resources(code, form):
+        raise UnsupportedError(_UNSET.format(used=used))
+    if breaks(code, form):
+        raise UnsupportedError(_BREAKS)
     if by_handle and (used := uses_pointers(code, form)):
         raise UnsupportedError(_NO_POINTERS.format(used=used))
     if by_handle and form == "hlsl" and (used := uses_bytes(code)):
