@@ -22,7 +22,7 @@ from _declared_names import (
 from slangpy_rt_codegen.names import is_taken
 
 import slangpy_rt as spy
-from tests.depth import every_device, one_device, one_in, sampled
+from tests.depth import one_device, one_in, sampled
 
 # What these test does not depend on the device.
 pytestmark = one_device
@@ -56,7 +56,7 @@ EMITTED = frozenset(
 NAMES = sorted(n for n in {name.removeprefix("_spy_") for name in FOUND} - WORDS if n and not n.startswith("__"))
 
 
-@sampled(2)
+@sampled(3)
 @pytest.mark.parametrize("kind", one_in(4, KINDS))
 def test_every_identifier_as(device: spy.Device, kind: str, request: pytest.FixtureRequest) -> None:
     # What is an argument of its own takes long in such numbers.
@@ -75,7 +75,6 @@ def test_every_identifier_as_the_function_that_is_called(device: spy.Device, req
         np.testing.assert_array_equal(module[name](X), X * weight(name), name)
 
 
-@every_device
 def test_names_that_end_or_hold_underscores(device: spy.Device) -> None:
     names = [
         "_S",
@@ -104,7 +103,7 @@ def test_names_that_end_or_hold_underscores(device: spy.Device) -> None:
     check(device, "fields", names, names, "underscored_fields")
 
 
-@sampled(3)
+@sampled(5)
 @pytest.mark.parametrize(
     "kind", ["uniforms", "functions", "parameters", "fields", "structs", "methods", "namespaces"]
 )

@@ -236,7 +236,7 @@ def test_names_of_the_user_meet_none_of_ours(files: Files) -> None:
     assert g.tolist() == [2, 2, 2]
 
 
-@sampled(3)
+@sampled(5)
 @pytest.mark.parametrize(
     ("declared", "refused"),
     [

@@ -10,7 +10,7 @@ import torch
 from _slangtorch import Files, files
 
 import slangpy_rt as spy
-from tests.depth import one_device
+from tests.depth import one_device, sampled
 
 __all__ = ["files"]  # the fixture
 
@@ -73,6 +73,7 @@ def square_of(files: Files, **options: Any) -> Any:
     return module.square.function(outputs={"output": "input"}, threads=lambda a: a["input"].shape, **options)
 
 
+@sampled(3)
 @pytest.mark.parametrize("kind", ["named tuple", "dict", "tuple"])
 def test_several_outputs_structs_and_arrays(files: Files, kind: str) -> None:
     module = files.load(MIX)

@@ -9,7 +9,7 @@ import pytest
 import torch
 from _slangtorch import ONE, Files, files
 
-from tests.depth import one_device
+from tests.depth import one_device, sampled
 
 __all__ = ["files"]  # the fixture
 
@@ -223,6 +223,7 @@ void change(TensorView<TYPE> x, TensorView<TYPE> before)
 """
 
 
+@sampled(3)
 @pytest.mark.parametrize(
     ("kind", "dtype"),
     [

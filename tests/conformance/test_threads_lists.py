@@ -52,6 +52,7 @@ def test_the_first_derivative(device: spy.Device) -> None:
     together(work)
 
 
+@one_device
 def test_a_deterministic_device(backend_name: str) -> None:
     # Its sums need memory and a second kernel for each call.
     with spy.Device(backend_name, deterministic=True) as own:
