@@ -52,7 +52,7 @@ def files(folder: Path, stage: str, way: str, more: str = "") -> Path:
     return path
 
 
-@sampled(11)
+@sampled(17)
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("stage", SHADERS)
 def test_the_module_loads_and_runs(device: spy.Device, tmp_path: Path, stage: str, way: str) -> None:

@@ -225,6 +225,7 @@ def test_networks_that_waves_compute(
         close(module[f"{name}_back"](x, d, p.data, nowhere(device), which, chosen), dx)
 
 
+@sampled(2)
 @pytest.mark.parametrize("name", NETWORKS)
 def test_samples_of_a_wave_do_not_touch_each_other(
     device: spy.Device, module: spy.Module, requires: Requires, name: str

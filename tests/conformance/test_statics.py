@@ -28,7 +28,7 @@ def test_each_element_begins_with_zeros(device: spy.Device, count: int) -> None:
     assert (found.to_numpy() == 1).all()
 
 
-@sampled(5)
+@sampled(7)
 @pytest.mark.parametrize("what", [*CHANGED, *DECLARED])
 def test_statics_are_the_elements_own(device: spy.Device, what: str) -> None:
     text = (CHANGED | DECLARED)[what]
