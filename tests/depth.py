@@ -112,11 +112,11 @@ def explore(
     Parameters
     ----------
     examples : int
-        Cases with ``--deep``; a sixth of them without, ``many`` times as many with ``--long``.
+        Cases with ``--deep``; a tenth of them without, ``many`` times as many with ``--long``.
     """
     long = config.getoption("--long")
     settings = hypothesis.settings(
-        max_examples=examples * many if long else examples if is_deep(config) else examples // 6,
+        max_examples=examples * many if long else examples if is_deep(config) else examples // 10,
         derandomize=not long,
         database=None,
         deadline=None,

@@ -19,8 +19,8 @@ NOTES = [ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*/*.md"))]
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.M | re.S)
 
 
-# These take 6 to 20 s each, the others 3 at most.
-LONG_PAGES = ("command-lists.md", "functions.md", "gradients.md", "mlp.md")
+# These take 4 to 20 s each, the others 3 at most.
+LONG_PAGES = ("arrays.md", "command-lists.md", "devices.md", "functions.md", "gradients.md", "mlp.md")
 
 
 @pytest.mark.parametrize(

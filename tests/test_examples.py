@@ -45,7 +45,7 @@ SLANG_TORCH = {  # steps, size, rows of pictures, and by how much the loss falls
 }
 
 
-@pytest.mark.parametrize("name", one_in(3, SLANG_TORCH))
+@pytest.mark.parametrize("name", one_in(5, SLANG_TORCH))
 def test_slang_torch(name: str, tmp_path: Path) -> None:
     steps, size, rows, factor = SLANG_TORCH[name]
     said = _run(EXAMPLES / "slang_torch" / f"{name}.py", tmp_path, "--steps", str(steps), "--size", str(size))

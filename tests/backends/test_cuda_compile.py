@@ -246,6 +246,7 @@ def test_regenerating_the_driver_tables_changes_nothing() -> None:
     assert gen_cuda_ffi.TARGET.read_text(encoding="utf-8") == gen_cuda_ffi.generate()
 
 
+@sampled(4)
 @pytest.mark.parametrize(
     ("text", "called"),
     [

@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import _model as model
+import _model_types as kinds
 import numpy as np
-from _model import Array, CallId, Data, Grid, Shape, Type
+from _model_types import Array, CallId, Data, Grid, Shape, Type
 from hypothesis import strategies as st
 
 import slangpy_rt as spy
@@ -42,12 +42,12 @@ int both(int a, inout int x, out float3 v) { x -= a; v = float3(x, a, 7); return
 void trade(inout Ball a, inout Ball b) { let c = a; a = b; b = c; }
 """
 
-FLOAT, DOUBLE, BOOL = model.scalar("float", "f4"), model.scalar("double", "f8"), model.scalar("bool", "?")
-INT, LONG = model.scalar("int", "i4"), model.scalar("int64_t", "i8")
-UINT = model.scalar("uint", "u4")
-INT2, FLOAT2, FLOAT3 = model.vector(INT, 2), model.vector(FLOAT, 2), model.vector(FLOAT, 3)
-FLOATS, MATRIX = model.array(FLOAT, 3), model.matrix(FLOAT, 2, 3)
-BALL = model.struct("Ball", at=FLOAT3, n=INT)
+FLOAT, DOUBLE, BOOL = kinds.scalar("float", "f4"), kinds.scalar("double", "f8"), kinds.scalar("bool", "?")
+INT, LONG = kinds.scalar("int", "i4"), kinds.scalar("int64_t", "i8")
+UINT = kinds.scalar("uint", "u4")
+INT2, FLOAT2, FLOAT3 = kinds.vector(INT, 2), kinds.vector(FLOAT, 2), kinds.vector(FLOAT, 3)
+FLOATS, MATRIX = kinds.array(FLOAT, 3), kinds.matrix(FLOAT, 2, 3)
+BALL = kinds.struct("Ball", at=FLOAT3, n=INT)
 
 # Units in the last place that a division of floats may be off, by target format, as docs/intrinsics.md says: Vulkan
 # and Metal document 2.5, D3D 1. C++ and CUDA round as IEEE 754 says, and the sum below the fraction is exact.
@@ -112,7 +112,7 @@ UU, FF = (("a", UINT, "in"), ("b", UINT, "in")), (("a", FLOAT, "in"), ("b", FLOA
 
 def pool(narrowest: str) -> list[Pooled]:
     """The functions, with a type in the place of ``NARROWEST``."""
-    narrow = model.scalar(narrowest, NUMPY_OF[narrowest].str[1:])
+    narrow = kinds.scalar(narrowest, NUMPY_OF[narrowest].str[1:])
     return [
         Pooled("mix", UU, UINT, lambda a, b: a * np.uint32(31) + (b ^ (a >> 3)), wild=True),
         Pooled("turn", (("v", FLOAT3, "in"), ("s", FLOAT, "in")), FLOAT3, turned, wild=True),
@@ -137,7 +137,7 @@ def pool(narrowest: str) -> list[Pooled]:
             lambda a, b: a[..., :, None] * b[..., None, :],
         ),
         Pooled("move", (("b", BALL, "in"), ("by", FLOAT3, "in"), ("k", INT, "in")), BALL, moved),
-        Pooled("pick", (("t", model.tensor(FLOAT, 1), "in"), ("i", UINT, "in")), FLOAT, picked),
+        Pooled("pick", (("t", kinds.tensor(FLOAT, 1), "in"), ("i", UINT, "in")), FLOAT, picked),
         Pooled("both", (("a", INT, "in"), ("x", INT, "inout"), ("v", FLOAT3, "out")), INT, both),
         Pooled("trade", (("a", BALL, "inout"), ("b", BALL, "inout")), None, lambda a, b: (None, b.copy(), a.copy())),
     ]
@@ -299,7 +299,7 @@ class Draw:
             return self.number(type_)
         if kind == "list":
             listed: list[Any] = self.numbers(type_, shape + type_.dims).tolist()
-            if shape + type_.dims and 0 < model.count(shape) <= 60:
+            if shape + type_.dims and 0 < kinds.count(shape) <= 60:
                 return listed
             kind = "numpy"
         return self.array(type_, shape, kind)

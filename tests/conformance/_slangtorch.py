@@ -1,10 +1,11 @@
-"""Kernels of slang-torch's tutorial, and Files, which loads texts as slang-torch modules. No test is here."""
+"""Kernels of slang-torch's tutorial, and the fixture ``files``, which loads texts as modules. No test is here."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 
 import slangpy_rt as spy
@@ -56,3 +57,9 @@ class Files:
     def on(self, value: torch.Tensor) -> torch.Tensor:
         """A tensor where the device's library of tensors has them."""
         return value.cuda(self.device.index) if self.device.name == "cuda" else value
+
+
+@pytest.fixture
+def files(device: spy.Device, tmp_path: Path) -> Files:
+    """Files of a test in a folder of its own."""
+    return Files(device, tmp_path)

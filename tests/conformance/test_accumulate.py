@@ -100,7 +100,7 @@ KINDS = {
 }
 
 
-@sampled(5)
+@sampled(9)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("elements", [1, 2, 37, 5000])
 def test_scatter(device: spy.Device, module: spy.Module, requires: Requires, kind: str, elements: int) -> None:

@@ -15,7 +15,7 @@ from slangpy_rt.backends.base import Backend, Queue
 ROOT = Path(__file__).parent.parent.parent
 PAGE = ROOT / "docs" / "adding-a-backend.md"
 # What a newcomer runs first.
-FIRST = ("test_calls", "test_clear", "test_command_lists", "test_streams")
+FIRST = ("test_calls",)
 # Those that start processes of their own are among them, since these have to know the example's name too.
 MORE = (
     "test_async",
@@ -23,11 +23,14 @@ MORE = (
     "test_bounds",
     "test_broadcast",
     "test_buffers",
+    "test_clear",
+    "test_command_lists",
     "test_conversion",
     "test_exit",
     "test_interrupts",
     "test_lifetime",
     "test_printf",
+    "test_streams",
 )
 
 

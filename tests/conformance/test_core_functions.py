@@ -10,7 +10,7 @@ import pytest
 
 import slangpy_rt as spy
 from slangpy_rt.slang.core_functions import FUNCTIONS
-from tests.depth import sampled
+from tests.depth import one_device, sampled
 
 # By name: parameters, arguments. All return 7; one that is used by another function of the module too.
 CASES: dict[str, tuple[str, tuple[Any, ...]]] = {
@@ -26,7 +26,7 @@ CASES: dict[str, tuple[str, tuple[Any, ...]]] = {
 }  # fmt: skip
 
 
-@sampled(5)
+@sampled(10)
 @pytest.mark.parametrize("name", CASES)
 def test_the_user_s_function_is_called(device: spy.Device, name: str) -> None:
     parameters, arguments = CASES[name]
@@ -43,6 +43,7 @@ def test_the_user_s_function_is_called(device: spy.Device, name: str) -> None:
     assert "Seven." in (module[name].__doc__ or "")
 
 
+@one_device
 def test_where_they_stand(device: spy.Device) -> None:
     text = """
 #if 0
@@ -68,6 +69,7 @@ def test_gradients_and_diagnostics(device: spy.Device) -> None:
         spy.Module.load_from_source(device, "wrong", "\n\n  uint asuint(float x) { return missing; }")
 
 
+@one_device
 def test_one_of_an_imported_file_is_refused_by_name(device: spy.Device, tmp_path: Path) -> None:
     (tmp_path / "with_asuint.slang").write_text("uint asuint(float x) { return 3; }\n")
     path = tmp_path / "user_of_asuint.slang"
@@ -78,6 +80,7 @@ def test_one_of_an_imported_file_is_refused_by_name(device: spy.Device, tmp_path
         module.asuint(1.0)
 
 
+@one_device
 def test_declared_before_it_is_defined(device: spy.Device) -> None:
     text = "float foo(float x);\nuint asuint(float x);\nfloat g(float x) { return foo(x) + asuint(x); }\n"
     text += "float foo(float x) { return 3; }\nuint asuint(float x) { return 4; }\n"

@@ -9,6 +9,7 @@ import pytest
 from _gaps import pointer
 
 import slangpy_rt as spy
+from tests.depth import sampled
 
 SLANG = """
 import slangpy_rt;
@@ -186,6 +187,7 @@ def test_shared_memory_is_refused_without_groups(device: spy.Device, module: spy
     np.testing.assert_array_equal(x, np.arange(4))
 
 
+@sampled(3)
 @pytest.mark.parametrize("group", ["0, 0, 0", "4096, 1, 1", "1024, 1024, 64", "4294967296, 1, 1"])
 def test_group_sizes_that_no_gpu_runs(device: spy.Device, group: str) -> None:
     text = f"import slangpy_rt; [numthreads({group})] void k(RWTensor<float, 1> t) {{ t[0] = 1; }}"

@@ -149,7 +149,7 @@ def own(device: spy.Device) -> None:
         pytest.skip(f"{device.name}: refused, as test_what_cannot_be_replaced_is_refused shows")
 
 
-@sampled(5)
+@sampled(8)
 @pytest.mark.parametrize("name", UNARY)
 def test_of_one_number(device: spy.Device, module: spy.Module, name: str) -> None:
     own(device)
@@ -218,6 +218,7 @@ def test_constants_are_those_of_double(device: spy.Device, module: spy.Module) -
     np.testing.assert_allclose(module.sine_of(x), np.sin(3.14159274101257324 * x), rtol=1e-12, atol=1e-15)
 
 
+@sampled(3)
 @pytest.mark.parametrize("name", SLOPES)
 def test_slopes_have_constants_of_double(device: spy.Device, module: spy.Module, name: str) -> None:
     own(device)
@@ -245,6 +246,7 @@ def test_slopes_have_constants_of_double(device: spy.Device, module: spy.Module,
     np.testing.assert_allclose(module[f"df_{name}"](x), 6 * SLOPES[name](x), rtol=1e-15)
 
 
+@sampled(3)
 @pytest.mark.parametrize("name", SPELLINGS)
 def test_constants_are_those_of_double_however_they_are_spelled(device: spy.Device, name: str) -> None:
     own(device)

@@ -288,7 +288,7 @@ CLOSING = """
     """
 
 
-@sampled(2)
+@sampled(3)
 @pytest.mark.parametrize("program", one_in(3, PROGRAMS))
 def test_the_end_is_silent(backend_name: str, program: str) -> None:
     done = run(backend_name, PROGRAMS[program])

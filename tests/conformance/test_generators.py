@@ -1,4 +1,4 @@
-"""Arguments without data: indices, ranges and random numbers, against NumPy models of their definitions."""
+"""Arguments without data: indices and ranges, the calls around them, and what is refused."""
 
 from __future__ import annotations
 
@@ -6,100 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
+from _generators import floats, hashes, index, module, ramp
 
 import slangpy_rt as spy
-from slangpy_rt.arguments.computed import Generator
-from tests.depth import one_device, one_in, sampled
+from tests.depth import one_device, sampled
 
-SLANG = """
-struct Sample { int place; float2 noise; float weight; };
-
-int one(int x) { return x; }
-uint one_u(uint x) { return x; }
-int64_t one_wide(int64_t x) { return x; }
-float one_f(float x) { return x; }
-double one_d(double x) { return x; }
-int2 two(int2 x) { return x; }
-uint2 two_u(uint2 x) { return x; }
-float2 two_f(float2 x) { return x; }
-int3 three(int3 x) { return x; }
-uint3 three_u(uint3 x) { return x; }
-float3 three_f(float3 x) { return x; }
-uint4 four_u(uint4 x) { return x; }
-int[1] array1(int x[1]) { return x; }
-int[2] array2(int x[2]) { return x; }
-int[3] array3(int x[3]) { return x; }
-uint[5] array5(uint x[5]) { return x; }
-float[5] array5_f(float x[5]) { return x; }
-float sum(int x, float a) { return x + a; }
-float sum2(int2 p, float a) { return 1000 * p.x + 100 * p.y + a; }
-float sum3(int3 p, float a) { return 1000 * p.x + 100 * p.y + 10 * p.z + a; }
-uint beside(uint x, float a) { return x + uint(a); }
-float beside_f(float x, float a) { return x + a; }
-float apart(uint x, float x_0) { return x_0 - x; }
-float pairs(int x, int y) { return 100 * x + y; }
-float at_place(Sample s) { return 10 * s.place + s.weight; }
-float2 noise(Sample s) { return s.noise; }
-int kind(int x) { return 1; }
-int kind(float x) { return 2; }
-uint wangHash(uint x) { return x + 1; }
-uint scramble(uint x) { return x + 2; }
-"""
-Array = npt.NDArray[Any]
-SEEDS = [0, 1, 7, 2640457667, 2**32 - 1]
-
-
-@pytest.fixture(scope="module")
-def module(device: spy.Device) -> spy.Module:
-    """The functions above."""
-    return spy.Module.load_from_source(device, "test_generators", SLANG)
-
-
-def ramp(*shape: int) -> Array:
-    """Every element another number."""
-    return np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
-
-
-def wang(seed: Any) -> Any:
-    """Thomas Wang's 32-bit integer hash, with the multiplication by 9 as he wrote it."""
-    with np.errstate(over="ignore"):
-        x = np.asarray(seed, np.uint32)
-        x = (x ^ np.uint32(61)) ^ (x >> np.uint32(16))
-        x = x + (x << np.uint32(3))
-        x = x ^ (x >> np.uint32(4))
-        x = x * np.uint32(0x27D4EB2D)
-        return x ^ (x >> np.uint32(15))
-
-
-def hashes(shape: tuple[int, ...], n: int, seed: int = 2640457667, warmup: int = 0, hash_seed: bool = True) -> Array:
-    """A chain of ``n`` hashes for each element, from its number times ``n``."""
-    x = np.arange(np.prod(shape), dtype=np.uint32) * np.uint32(n)
-    for _ in range(warmup):
-        x = wang(x)
-    x = x ^ (wang(seed) if hash_seed else np.uint32(seed))
-    out = []
-    for _ in range(n):
-        x = wang(x)
-        out.append(x)
-    return np.stack(out, -1).reshape(shape if n == 1 else (*shape, n))
-
-
-def floats(bits: Any, low: float, high: float) -> Array:
-    """The same numbers as floats in ``[low, high)``, every operation rounded to 32 bits."""
-    f4 = np.float32
-    u = (bits & np.uint32(0x7FFFFF)).astype(f4) / f4(2**23)
-    value = f4(low) + (f4(high) - f4(low)) * u
-    below: Array = np.minimum(value, np.nextafter(f4(high), f4(low)))
-    return below
-
-
-def index(shape: tuple[int, ...]) -> Array:
-    """The index of each element, dimensions last and in NumPy's order."""
-    return np.moveaxis(np.indices(shape), 0, -1)
+__all__ = ["module"]  # the fixture
 
 
 # Ranges.
@@ -210,101 +123,6 @@ def test_thread_id_numbers_the_elements(module: spy.Module) -> None:
     assert not into[..., 1:].any()
 
 
-# Random numbers.
-
-
-# What SlangPy 0.43.1 prints on Vulkan for the first two elements.
-SLANGPY: list[tuple[str, Generator, list[Any]]] = [
-    ("one_u", spy.wang_hash(), [3515661851, 3898497923]),
-    ("one_u", spy.wang_hash(seed=7), [62190945, 3974322696]),
-    ("one_u", spy.wang_hash(seed=7, hash_seed=False), [851741419, 1902946834]),
-    ("one_u", spy.wang_hash(seed=7, warmup=2), [732612764, 2006608609]),
-    ("one", spy.wang_hash(seed=9), [-1790049721, 785562081]),
-    ("three", spy.wang_hash(seed=9), [[-1790049721, 811039371, -1277583142], [-738777684, None, None]]),
-    ("three_u", spy.wang_hash(seed=7, warmup=3), [[1144137705, 730072531, 3467746093], [1965828534, None, None]]),
-    ("one_f", spy.rand_float(), [0.09955156, 0.7371677]),
-    ("one_f", spy.rand_float(-1, 1, seed=5), [0.32425332, 0.1990304]),
-    ("one_u", spy.thread_id(), [0, 1]),
-]
-
-
-@sampled(4)
-@pytest.mark.parametrize(("name", "generator", "expected"), SLANGPY, ids=[f"{n}-{g!r}" for n, g, _ in SLANGPY])
-def test_the_numbers_are_those_of_slangpy(
-    module: spy.Module, name: str, generator: Generator, expected: list[Any]
-) -> None:
-    first = np.asarray(expected[0])
-    dtype = np.float32 if name.endswith("_f") else np.int32 if name in ("one", "three") else np.uint32
-    into = np.zeros((2, *first.shape), dtype)
-    getattr(module, name)(generator, _result=into)
-    for got, wanted in zip(into.ravel(), np.asarray(expected, object).ravel(), strict=True):
-        assert wanted is None or got == dtype(wanted)
-
-
-@sampled(6)
-@pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize(("warmup", "hash_seed"), [(0, True), (3, True), (0, False), (2, False)])
-def test_wang_hash(module: spy.Module, seed: int, warmup: int, hash_seed: bool) -> None:
-    shape = (3, 171)
-    for name, n in [("one_u", 1), ("two_u", 2), ("three_u", 3), ("four_u", 4), ("array5", 5)]:
-        into = np.zeros(shape if n == 1 else (*shape, n), np.uint32)
-        module[name](spy.wang_hash(seed=seed, warmup=warmup, hash_seed=hash_seed), _result=into)
-        np.testing.assert_array_equal(into, hashes(shape, n, seed, warmup, hash_seed))
-    into = np.zeros((*shape, 3), np.int32)
-    module.three(spy.wang_hash(3, seed, warmup, hash_seed), _result=into)
-    np.testing.assert_array_equal(into.view(np.uint32), hashes(shape, 3, seed, warmup, hash_seed))
-
-
-@sampled(7)
-@pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize(("warmup", "hash_seed"), [(0, True), (3, True), (2, False)])
-@pytest.mark.parametrize(
-    "bounds", one_in(3, [(0, 1), (-1, 1), (-3, 4.7), (-2e38, 1e38), (1e6, 1e6 + 1), (5, -5)]), ids=str
-)
-def test_rand_float(module: spy.Module, seed: int, warmup: int, hash_seed: bool, bounds: tuple[float, float]) -> None:
-    low, high = min(bounds), max(bounds)
-    shape = (3, 171)
-    for name, n in [("one_f", 1), ("two_f", 2), ("three_f", 3), ("array5_f", 5)]:
-        into = np.full(shape if n == 1 else (*shape, n), np.nan, np.float32)
-        module[name](spy.rand_float(low, high, seed=seed, warmup=warmup, hash_seed=hash_seed), _result=into)
-        assert (into >= np.float32(low)).all() and (into < np.float32(high)).all()
-        model = floats(hashes(shape, n, seed, warmup, hash_seed), low, high)
-        np.testing.assert_array_max_ulp(into, model, 1)
-        # Fused or not, every device rounds alike; only the last float below max may be left out.
-        assert ((into == model) | (model == np.nextafter(np.float32(high), np.float32(low)))).all()
-
-
-def test_a_single_element(module: spy.Module) -> None:
-    assert module.one_u(spy.wang_hash(seed=3)) == hashes((1,), 1, 3)[0]
-    assert module.one_f(spy.rand_float(2, 3)) == floats(hashes((1,), 1), 2, 3)[0]
-    assert module.one_u(spy.thread_id()) == 0
-    assert module.one(spy.grid(1, 7)).to_numpy() == [7]
-
-
-def test_rand_float_fills_its_interval(module: spy.Module) -> None:
-    into = np.zeros(100_000, np.float32)
-    module.one_f(spy.rand_float(2, 6, seed=3), _result=into)
-    counts, _ = np.histogram(into, 20, (2, 6))
-    # 5000 each; 350 is five standard deviations.
-    assert counts.sum() == into.size and (abs(counts - 5000) < 350).all()
-
-
-def test_rand_float_as_doubles(module: spy.Module, requires: Callable[..., None]) -> None:
-    requires("double")
-    into = np.zeros(99)
-    module.one_d(spy.rand_float(seed=3), _result=into)
-    np.testing.assert_array_equal(into, floats(hashes((99,), 1, 3), 0, 1).astype(np.float64))
-
-
-def test_random_numbers_follow_the_elements_number_alone(module: spy.Module) -> None:
-    expected = hashes((5, 6, 4), 1, 11)
-    for a in (ramp(5, 6, 4), ramp(4, 6, 5).T, ramp(5, 12, 4)[:, ::-2], np.float32(3), ramp(6, 1)):
-        a = np.broadcast_to(a, (5, 6, 4))
-        np.testing.assert_array_equal(module.beside(spy.wang_hash(seed=11), a), expected + a.astype(np.uint32))
-    flat = module.beside(spy.wang_hash(seed=11), ramp(120))
-    np.testing.assert_array_equal(flat, expected.ravel() + np.arange(120, dtype=np.uint32))
-
-
 # Calls around them.
 
 
@@ -393,7 +211,6 @@ def test_numbers_travel_without_another_kernel(module: spy.Module) -> None:
 
 # What is refused, before any device sees it; messages of calls are in tests/errors.
 
-
 REFUSED: list[tuple[Callable[[], Any], str]] = [
     (lambda: spy.call_id((2, 3)), "call_id: dims is a number, not (2, 3); grid((2, 3)) gives the call a shape."),  # type: ignore[arg-type]
     (lambda: spy.call_id(0), "call_id: dims is a whole number of at least 1, or -1, not 0."),
@@ -412,7 +229,6 @@ REFUSED: list[tuple[Callable[[], Any], str]] = [
     (lambda: spy.rand_float(max=1e39), "rand_float: max is a number that a 32-bit float holds, not 1e+39."),
     (lambda: spy.rand_float(max=float("nan")), "rand_float: max is a number that a 32-bit float holds, not nan."),
 ]
-NO_RANGE = "are no range of 32-bit floats; min is less than max, and max - min at most 3.402823e+38."
 
 
 @pytest.mark.parametrize(("make", "message"), REFUSED, ids=[message for _, message in REFUSED])
@@ -420,14 +236,6 @@ def test_what_is_refused(make: Callable[[], Any], message: str) -> None:
     with pytest.raises(spy.BindError) as refusal:
         make()
     assert str(refusal.value) == message
-
-
-@pytest.mark.parametrize(("low", "high"), [(1.0, 1.0), (2.0, -2.0), (-3e38, 3e38), (1.0, 1.0 + 2**-30)])
-def test_intervals_without_floats_are_refused(low: float, high: float) -> None:
-    with pytest.raises(spy.BindError) as refusal:
-        spy.rand_float(low, high)
-    low, high = float(np.float32(low)), float(np.float32(high))
-    assert str(refusal.value) == f"rand_float: min {low!r} and max {high!r} {NO_RANGE}"
 
 
 CALLS: dict[str, tuple[Callable[[spy.Module], Any], str]] = {
@@ -481,26 +289,6 @@ def test_calls_that_are_refused(module: spy.Module, name: str) -> None:
     with pytest.raises(spy.BindError) as refusal:
         call(module)
     assert str(refusal.value) == message
-
-
-@given(
-    st.floats(width=32, min_value=-(2.0**126), max_value=2.0**126),
-    st.floats(min_value=2**-30, max_value=2),
-    st.integers(0, 2**23 - 1),
-)
-@settings(max_examples=1000, deadline=None)
-@example(-1.0, 2.0, 2**23 - 1)
-@example(1.0, 2**-23, 2**23 - 1)
-@example(0.0, 1.0, 2**23 - 1)
-def test_rounding_never_reaches_max(low: float, width: float, bits: int) -> None:
-    f4 = np.float32
-    high = float(f4(low + max(abs(low), 1e-30) * width))
-    if low == high:
-        return
-    first, wide, most = (f4(v) for v in spy.rand_float(low, high).values()[1:])
-    value = first + np.minimum(f4(bits) / f4(2**23) * wide, most)
-    assert low <= value < high
-    np.testing.assert_array_max_ulp(value, floats(np.uint32(bits), low, high), 1)
 
 
 def test_they_are_values() -> None:

@@ -188,13 +188,13 @@ def check(found: Found, case: Case, error: float) -> None:
     close(found.tangent, k.tangent, max(error, DIFFERENCE_ERROR))
 
 
-@sampled(4)
+@sampled(10)
 @pytest.mark.parametrize("name", CASES)
 def test_derivatives(floats: Callable[[str], Found], name: str) -> None:
     check(floats(name), CASES[name], FLOAT_ERROR)
 
 
-@sampled(4)
+@sampled(7)
 @pytest.mark.parametrize("name", DOUBLES)
 def test_derivatives_in_double(requires: Requires, request: pytest.FixtureRequest, name: str) -> None:
     requires("double")
@@ -226,7 +226,7 @@ def scalars(module: spy.Module) -> Callable[[str], Any]:
     return run
 
 
-@sampled(4)
+@sampled(7)
 @pytest.mark.parametrize(("group", "name"), [(group, name) for group, cases in SCALARS.items() for name in cases])
 def test_derivatives_of_numbers(scalars: Callable[[str], Any], group: str, name: str) -> None:
     values, tangents, gradients = scalars(group)

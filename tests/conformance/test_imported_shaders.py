@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ from slangpy_rt.core.target import Target
 from slangpy_rt.slang.library import Library
 from slangpy_rt.slang.locate import shader_directory
 from slangpy_rt.slang.session import Session
-from tests.depth import sampled
+from tests.depth import one_device, sampled
 
 SHADERS = {
     "vertex": "{} float4 s(float3 p : POSITION) : SV_Position {{ return float4(p, 1); }}",
@@ -51,7 +52,7 @@ def files(folder: Path, stage: str, way: str, more: str = "") -> Path:
     return path
 
 
-@sampled(6)
+@sampled(17)
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("stage", SHADERS)
 def test_the_module_loads_and_runs(device: spy.Device, tmp_path: Path, stage: str, way: str) -> None:
@@ -59,6 +60,7 @@ def test_the_module_loads_and_runs(device: spy.Device, tmp_path: Path, stage: st
     assert np.array_equal(module.f(np.array([1, 2], "f4")), [3, 5])
 
 
+@one_device
 def test_a_file_behind_another(device: spy.Device, tmp_path: Path) -> None:
     files(tmp_path, "miss", "import")
     (tmp_path / "between.slang").write_text(
@@ -76,6 +78,7 @@ def test_a_file_behind_another(device: spy.Device, tmp_path: Path) -> None:
     assert np.array_equal(values.numpy(), [0, 1, 2, 3])
 
 
+@one_device
 def test_beside_a_linked_module_and_macros(device: spy.Device, tmp_path: Path) -> None:
     other = spy.Module.load_from_source(device, "other_of_shaders", "public float three() { return 3; }")
     path = files(
@@ -85,6 +88,7 @@ def test_beside_a_linked_module_and_macros(device: spy.Device, tmp_path: Path) -
     assert module.g(2.0) == 30 and module.f(1.0) == 3
 
 
+@one_device
 def test_what_is_wrong_in_such_a_file_is_said_without_our_names(device: spy.Device, tmp_path: Path) -> None:
     path = files(tmp_path, "vertex", "import", "float g() { return missing; }\n")
     with pytest.raises(spy.CompileError, match="missing") as error:
@@ -92,10 +96,21 @@ def test_what_is_wrong_in_such_a_file_is_said_without_our_names(device: spy.Devi
     assert "_spy_" not in str(error.value)
 
 
+@pytest.fixture(scope="module")
+def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, dict[Target, Session]]]:
+    """A folder, and a session for each of the other targets that finds the files in it."""
+    folder = tmp_path_factory.mktemp("elsewhere")
+    sessions = {target: Session(Library(None), target, (str(folder), shader_directory())) for target in OTHERS}
+    yield folder, sessions
+    for session in sessions.values():
+        session.close()
+
+
 @pytest.mark.parametrize("target", OTHERS, ids=["cuda", "metal"])
 @pytest.mark.parametrize("stage", SHADERS)
-def test_for_devices_that_are_not_here(tmp_path: Path, stage: str, target: Target) -> None:
-    path = files(tmp_path, stage, "import")
-    session = Session(Library(None), target, (str(tmp_path), shader_directory()))
-    assert session.load_module("user", str(path), path.read_text()).functions
-    session.close()
+def test_for_devices_that_are_not_here(
+    elsewhere: tuple[Path, dict[Target, Session]], stage: str, target: Target
+) -> None:
+    folder, sessions = elsewhere
+    path = files(folder, stage, "import")
+    assert sessions[target].load_module(path.stem, str(path), path.read_text()).functions

@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import _model as model
+import _model_types as kinds
 import hypothesis
 import numpy as np
 import pytest
 from _gaps import narrowest
-from _model import Array, CallId, Data, Fit, Grid, Mismatch, Refused, Shape, Type, Unspecified
+from _model_types import Array, CallId, Data, Fit, Grid, Mismatch, Refused, Shape, Type, Unspecified
 from _random_calls import MAPPED, SLANG, Case, calls, mapped_calls, pool
 
 import slangpy_rt as spy
@@ -152,10 +153,10 @@ def homes(value: Any) -> set[str]:
 def check(module: spy.Module, case: Case) -> None:
     """Run a case, and compare."""
     f = case.function
-    made = [model.place(module.device, module, value) for value in case.arguments]
+    made = [kinds.place(module.device, module, value) for value in case.arguments]
     into, memory = case.result, None
     if isinstance(case.result, Data):
-        into, memory = model.place(module.device, module, case.result)
+        into, memory = kinds.place(module.device, module, case.result)
     held = [*(base for _, base in made), memory]
     names = [name for name, _, _ in f.parameters][case.positional :]
     function = module[f.name]
@@ -184,7 +185,7 @@ def check(module: spy.Module, case: Case) -> None:
     ulps = f.ulps.get(module.device.backend.target.format, 0)
     for base, after in zip(held, expected.memory, strict=False):
         if after is not None:
-            model.same(model.host(base), after, ulps)
+            kinds.same(kinds.host(base), after, ulps)
     if f.returns is None:
         assert result is None
     elif isinstance(case.result, Data):
@@ -194,7 +195,7 @@ def check(module: spy.Module, case: Case) -> None:
         if isinstance(result, spy.NDBuffer):
             assert result.shape == expected.shape and result.dtype.name == f.returns.name
         assert expected.result is not None
-        model.same(model.host(result), expected.result.astype(f.returns.dtype), ulps)
+        kinds.same(kinds.host(result), expected.result.astype(f.returns.dtype), ulps)
 
 
 @pytest.fixture(scope="module")

@@ -5,24 +5,20 @@ from __future__ import annotations
 import gc
 import warnings
 import weakref
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from _slangtorch import DIFF_SQUARE, ONE, SQUARE, Files
+from _slangtorch import DIFF_SQUARE, ONE, SQUARE, Files, files
 
 import slangpy_rt as spy
 import slangpy_rt.slangtorch as slangtorch
 from tests.depth import one_device, sampled
 
+__all__ = ["files"]  # the fixture
+
 pytestmark = one_device
-
-
-@pytest.fixture
-def files(device: spy.Device, tmp_path: Path) -> Files:
-    return Files(device, tmp_path)
 
 
 def test_a_kernel_of_the_tutorial(files: Files) -> None:
@@ -240,7 +236,7 @@ def test_names_of_the_user_meet_none_of_ours(files: Files) -> None:
     assert g.tolist() == [2, 2, 2]
 
 
-@sampled(3)
+@sampled(5)
 @pytest.mark.parametrize(
     ("declared", "refused"),
     [

@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 import torch
-from _slangtorch import ONE, Files
+from _slangtorch import ONE, Files, files
 
 import slangpy_rt as spy
 from slangpy_rt.slangtorch.errors import LaunchError, TensorError
 from tests.depth import one_device
+
+__all__ = ["files"]  # the fixture
 
 pytestmark = one_device
 
@@ -39,11 +41,6 @@ TorchTensor<float> made(TorchTensor<float> input)
 }
 """
 SIZE = {"blockSize": ONE, "gridSize": ONE}
-
-
-@pytest.fixture
-def files(device: spy.Device, tmp_path: Path) -> Files:
-    return Files(device, tmp_path)
 
 
 @pytest.fixture

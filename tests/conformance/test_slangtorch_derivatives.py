@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from _slangtorch import DIFF_SQUARE, ONE, Files
+from _slangtorch import DIFF_SQUARE, ONE, Files, files
 
-import slangpy_rt as spy
 from tests.depth import one_device
 
+__all__ = ["files"]  # the fixture
+
 pytestmark = one_device
-
-
-@pytest.fixture
-def files(device: spy.Device, tmp_path: Path) -> Files:
-    return Files(device, tmp_path)
 
 
 def test_derivatives_of_the_tutorial(files: Files) -> None:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from _slangtorch import Files, files
 
 import slangpy_rt as spy
-import slangpy_rt.slangtorch as slangtorch
-from tests.depth import one_device
+from tests.depth import one_device, sampled
+
+__all__ = ["files"]  # the fixture
 
 pytestmark = one_device
 
@@ -63,29 +64,19 @@ void nothing() {}
 N = 300
 
 
-def load(device: spy.Device, folder: Path, text: str, **options: Any) -> Any:
-    path = folder / "module.slang"
-    path.write_text(text)
-    return slangtorch.loadModule(path, device=device, **options)
+def random(files: Files, *shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    return files.on(torch.rand(*shape, dtype=dtype)).requires_grad_()
 
 
-def on(device: spy.Device, value: torch.Tensor) -> torch.Tensor:
-    """A tensor where the device's library of tensors has them."""
-    return value.cuda(device.index) if device.name == "cuda" else value
-
-
-def random(device: spy.Device, *shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
-    return on(device, torch.rand(*shape, dtype=dtype)).requires_grad_()
-
-
-def square_of(device: spy.Device, folder: Path, **options: Any) -> Any:
-    module = load(device, folder, SQUARE)
+def square_of(files: Files, **options: Any) -> Any:
+    module = files.load(SQUARE)
     return module.square.function(outputs={"output": "input"}, threads=lambda a: a["input"].shape, **options)
 
 
+@sampled(3)
 @pytest.mark.parametrize("kind", ["named tuple", "dict", "tuple"])
-def test_several_outputs_structs_and_arrays(device: spy.Device, tmp_path: Path, kind: str) -> None:
-    module = load(device, tmp_path, MIX)
+def test_several_outputs_structs_and_arrays(files: Files, kind: str) -> None:
+    module = files.load(MIX)
     mix = module.mix.function(
         outputs={
             "product": lambda a: ((N,), torch.float32),
@@ -94,8 +85,8 @@ def test_several_outputs_structs_and_arrays(device: spy.Device, tmp_path: Path, 
         },
         threads=lambda a: a["w"].shape,
     )
-    a, b, c, d = (random(device, N) for _ in range(4))
-    w = on(device, torch.rand(N))
+    a, b, c, d = (random(files, N) for _ in range(4))
+    w = files.on(torch.rand(N))
     pair = {"named tuple": module.Pair(a, b, 2.0), "dict": {"a": a, "b": b, "k": 2.0}, "tuple": (a, b, 2.0)}[kind]
     total, product, copied = mix(pair, 3.0, w, [c, d])
     sums, products = (a + b * 3) * w + c, a * b * d
@@ -103,7 +94,7 @@ def test_several_outputs_structs_and_arrays(device: spy.Device, tmp_path: Path, 
     torch.testing.assert_close(product, products)
     assert torch.equal(copied, a)
     assert not copied.requires_grad
-    gradients = tuple(on(device, torch.rand(N)) for _ in range(2))
+    gradients = tuple(files.on(torch.rand(N)) for _ in range(2))
     kept = [g.clone() for g in gradients]
     found = torch.autograd.grad((total, product), (a, b, c, d), gradients, retain_graph=True)
     for mine, theirs in zip(found, torch.autograd.grad((sums, products), (a, b, c, d), gradients), strict=True):
@@ -115,13 +106,13 @@ def test_several_outputs_structs_and_arrays(device: spy.Device, tmp_path: Path, 
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
-def test_a_function_in_a_graph(device: spy.Device, tmp_path: Path, dtype: torch.dtype) -> None:
+def test_a_function_in_a_graph(device: spy.Device, files: Files, dtype: torch.dtype) -> None:
     if dtype == torch.float16 and "half" not in device.caps.scalars:
         pytest.skip(f"{device!r} has no half")
     kind = {torch.float32: "DiffTensorView", torch.float16: "DiffTensorView<half>"}[dtype]
-    module = load(device, tmp_path, SQUARE.replace("DiffTensorView", kind))
+    module = files.load(SQUARE.replace("DiffTensorView", kind))
     square = module.square.function({"output": "input"}, threads=lambda a: a["input"].shape, block=(64, 1, 1))
-    x = random(device, N, dtype=dtype)
+    x = random(files, N, dtype=dtype)
     y = square(square(input=x) + 1)
     y.sum().backward()
     wide = x.detach().double().requires_grad_()
@@ -134,10 +125,10 @@ def test_a_function_in_a_graph(device: spy.Device, tmp_path: Path, dtype: torch.
     assert not square(x.detach()).requires_grad
 
 
-def test_what_a_function_refuses(device: spy.Device, tmp_path: Path) -> None:
-    module = load(device, tmp_path, SQUARE)
-    square = square_of(device, tmp_path)
-    x = random(device, N)
+def test_what_a_function_refuses(files: Files) -> None:
+    module = files.load(SQUARE)
+    square = square_of(files)
+    x = random(files, N)
     with pytest.raises(ValueError, match=r"square\.function: 0 arguments by position and none by name; .* are input"):
         square()
     with pytest.raises(ValueError, match="are input"):
@@ -175,18 +166,18 @@ def test_what_a_function_refuses(device: spy.Device, tmp_path: Path) -> None:
         module.square.function({"output": lambda a: 3}, threads=(1,))(x)
 
 
-def test_a_gradient_may_be_consumed(device: spy.Device, tmp_path: Path) -> None:
-    square = square_of(device, tmp_path, consume=True)
-    x = random(device, N)
-    given = on(device, torch.ones(N))
+def test_a_gradient_may_be_consumed(files: Files) -> None:
+    square = square_of(files, consume=True)
+    x = random(files, N)
+    given = files.on(torch.ones(N))
     square(x).backward(given)
     torch.testing.assert_close(x.grad, 2 * x.detach())
     assert not given.any()
 
 
-def test_launches_in_a_command_list(device: spy.Device, tmp_path: Path) -> None:
-    module = load(device, tmp_path, SQUARE)
-    x, y, z = (on(device, torch.full((N,), value)) for value in (3.0, 0.0, 0.0))
+def test_launches_in_a_command_list(device: spy.Device, files: Files) -> None:
+    module = files.load(SQUARE)
+    x, y, z = (files.on(torch.full((N,), value)) for value in (3.0, 0.0, 0.0))
     commands = device.command_list()
     first = module.square(input=x, output=y)
     size = {"blockSize": (32, 1, 1), "gridSize": (-(-N // 32), 1, 1)}
@@ -213,9 +204,9 @@ def test_launches_in_a_command_list(device: spy.Device, tmp_path: Path) -> None:
         first.append_to([], **size)  # type: ignore[arg-type]
 
 
-def test_functions_in_a_command_list(device: spy.Device, tmp_path: Path) -> None:
-    function = square_of(device, tmp_path)
-    x = on(device, torch.full((N,), 3.0)).requires_grad_()
+def test_functions_in_a_command_list(device: spy.Device, files: Files) -> None:
+    function = square_of(files)
+    x = files.on(torch.full((N,), 3.0)).requires_grad_()
     commands = device.command_list()
     if device.name not in ("cpu", "cuda"):
         with pytest.raises(RuntimeError, match="does not work in its tensors' memory"):
@@ -235,8 +226,8 @@ def test_functions_in_a_command_list(device: spy.Device, tmp_path: Path) -> None
     assert len(commands) == 2
 
 
-def test_the_file_as_a_module_and_ahead_of_time(device: spy.Device, tmp_path: Path) -> None:
-    module = load(device, tmp_path, SQUARE)
+def test_the_file_as_a_module_and_ahead_of_time(files: Files) -> None:
+    module = files.load(SQUARE)
     assert module.module.cube(np.array([1, 2, 3], np.float32)).tolist() == [1, 8, 27]
     module.precompile((64, 1, 1))
     with pytest.raises(ValueError, match="blockSize"):
@@ -245,16 +236,16 @@ def test_the_file_as_a_module_and_ahead_of_time(device: spy.Device, tmp_path: Pa
     assert {"square", "twice", "nothing", "precompile", "module"} <= set(dir(module))
 
 
-def test_groups_of_many_sizes(device: spy.Device, tmp_path: Path) -> None:
-    module = load(device, tmp_path, SQUARE)
-    x = on(device, torch.arange(N, dtype=torch.float32))
+def test_groups_of_many_sizes(files: Files) -> None:
+    module = files.load(SQUARE)
+    x = files.on(torch.arange(N, dtype=torch.float32))
     for size in (1, 32, 96, 256):
         y = torch.zeros_like(x)
         module.twice(input=x, output=y).launchTotal((size, 1, 1), (N, 1, 1))
         assert torch.equal(y, 2 * x)
 
 
-def test_headers_beside_the_file(device: spy.Device, tmp_path: Path) -> None:
+def test_headers_beside_the_file(device: spy.Device, files: Files) -> None:
     text = """
     float constant()
     {
@@ -271,14 +262,14 @@ def test_headers_beside_the_file(device: spy.Device, tmp_path: Path) -> None:
     """
     modules = []
     for value in (2.0, 3.0):
-        (tmp_path / "constant.cuh").write_text(
+        (files.folder / "constant.cuh").write_text(
             '#include "deep.cuh"\n__device__ float constantOfHeader() { return K; }'
         )
-        (tmp_path / "deep.cuh").write_text(f"#define K {value}f\n")
-        module = load(device, tmp_path, text, defines={"VALUE": 2.0 if device.name != "cuda" else 0.0})
-        assert load(device, tmp_path, text, defines={"VALUE": 2.0 if device.name != "cuda" else 0.0}) is module
+        (files.folder / "deep.cuh").write_text(f"#define K {value}f\n")
+        module = files.load(text, defines={"VALUE": 2.0 if device.name != "cuda" else 0.0})
+        assert files.load(text, defines={"VALUE": 2.0 if device.name != "cuda" else 0.0}) is module
         modules.append(module)
-        output = on(device, torch.zeros(1))
+        output = files.on(torch.zeros(1))
         if device.name == "rhi-cuda":
             # slang-rhi's NVRTC is not told where headers are.
             with pytest.raises(spy.CompileError, match=r"constant\.cuh"):
@@ -290,34 +281,34 @@ def test_headers_beside_the_file(device: spy.Device, tmp_path: Path) -> None:
     assert modules[0] is not modules[1]
 
 
-def test_options_of_the_cuda_compiler(device: spy.Device, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    module = load(device, tmp_path, SQUARE)
-    assert load(device, tmp_path, SQUARE) is module
-    exact = load(device, tmp_path, SQUARE, cudaFastMath=False)
+def test_options_of_the_cuda_compiler(device: spy.Device, files: Files, capfd: pytest.CaptureFixture[str]) -> None:
+    module = files.load(SQUARE)
+    assert files.load(SQUARE) is module
+    exact = files.load(SQUARE, cudaFastMath=False)
     assert exact is not module
     assert "--use_fast_math" in module.square.source(device)
     assert "--use_fast_math" not in exact.square.source(device)
     with pytest.warns(UserWarning, match="-O3 -Xcompiler -fPIC is of nvcc alone"):
-        flagged = load(device, tmp_path, SQUARE, extraCudaFlags=["-O3", "-Xcompiler", "-fPIC", "-DSPY_TEST=1"])
+        flagged = files.load(SQUARE, extraCudaFlags=["-O3", "-Xcompiler", "-fPIC", "-DSPY_TEST=1"])
     assert "-DSPY_TEST=1" in flagged.square.source(device)
     assert "fPIC" not in flagged.square.source(device)
     with pytest.raises(spy.BindError, match=r"^square\.source: device is 'cpu'; a Device was expected"):
         module.square.source("cpu")
     with pytest.raises(ValueError, match=r"^square\.source: blockSize is 3; a tuple of three ints"):
         module.square.source(device, 3)
-    x = on(device, torch.ones(4))
+    x = files.on(torch.ones(4))
     flagged.twice(input=x, output=x).launchRaw((4, 1, 1), (1, 1, 1))
     assert x.tolist() == [2.0] * 4
     with pytest.raises(spy.BindError, match="extraCudaFlags"):
-        load(device, tmp_path, SQUARE, extraCudaFlags="-O3")
+        files.load(SQUARE, extraCudaFlags="-O3")
     with pytest.raises(spy.BindError, match="extraCudaFlags"):
-        load(device, tmp_path, SQUARE, extraCudaFlags=["-DX\n#error"])
+        files.load(SQUARE, extraCudaFlags=["-DX\n#error"])
     capfd.readouterr()
-    load(device, tmp_path, SQUARE, verbose=True)
+    files.load(SQUARE, verbose=True)
     assert "module.slang loaded in" in capfd.readouterr().err
 
 
-def test_operators_and_modules_of_pytorch(device: spy.Device, tmp_path: Path) -> None:
+def test_operators_and_modules_of_pytorch(files: Files) -> None:
     text = """
     [AutoPyBindCUDA] [CudaKernel] [Differentiable]
     void scaled(DiffTensorView x, no_diff float by, TensorView<float> shift, DiffTensorView y, DiffTensorView z)
@@ -329,48 +320,48 @@ def test_operators_and_modules_of_pytorch(device: spy.Device, tmp_path: Path) ->
         z[i] = x[i];
     }
     """
-    module = load(device, tmp_path, text)
+    module = files.load(text)
     scaled = module.scaled.function({"y": "x", "z": "x"}, threads=lambda a: a["x"].shape)
-    x, shift = random(device, N), on(device, torch.rand(N))
+    x, shift = random(files, N), files.on(torch.rand(N))
     operator = spy.torch_operator(scaled)
     y, z = operator(x, 3.0, shift)
     torch.testing.assert_close(y, x * x * 3 + shift)
     (found,) = torch.autograd.grad((y * 2 + z).sum(), x)
     torch.testing.assert_close(found, 12 * x + 1)
     torch.library.opcheck(operator, (x, 3.0, shift))
-    square = spy.torch_operator(square_of(device, tmp_path))
+    square = spy.torch_operator(square_of(files))
     torch.library.opcheck(square, (x,))
     (found,) = torch.autograd.grad(square(square(x)).sum(), x)
     torch.testing.assert_close(found, 4 * x**3)
     with pytest.raises(spy.BindError, match="tells its arguments itself"):
         spy.torch_operator(scaled, "Tensor x")
-    mix = load(device, tmp_path, MIX).mix.function({"sum": "w", "product": "w", "copied": "w"}, threads=(N,))
+    mix = files.load(MIX).mix.function({"sum": "w", "product": "w", "copied": "w"}, threads=(N,))
     with pytest.raises(spy.UnsupportedError, match="'p' of mix is 'Pair'"):
         spy.torch_operator(mix)
-    layer = spy.torch_module(square_of(device, tmp_path), input=x.detach())
+    layer = spy.torch_module(square_of(files), input=x.detach())
     layer().sum().backward()
     torch.testing.assert_close(layer.input.grad, 2 * x.detach())
     with pytest.raises(spy.BindError, match="no parameter 'inptu'"):
-        spy.torch_module(square_of(device, tmp_path), inptu=x)
+        spy.torch_module(square_of(files), inptu=x)
 
 
-def test_errors_of_inputs_are_their_own(device: spy.Device, tmp_path: Path) -> None:
-    module = load(device, tmp_path, SQUARE)
+def test_errors_of_inputs_are_their_own(files: Files) -> None:
+    module = files.load(SQUARE)
     told = module.square.function({"output": lambda a: (a["input"].shape, torch.float32)}, threads=(N,))
-    x = on(device, torch.rand(N))
+    x = files.on(torch.rand(N))
     torch.testing.assert_close(told(x), x * x)
     with pytest.raises(RuntimeError, match=r"input is float64"):
         told(x.double())
-    operator = spy.torch_operator(square_of(device, tmp_path, consume=True))
-    leaf = random(device, N)
+    operator = spy.torch_operator(square_of(files, consume=True))
+    leaf = random(files, N)
     # An operator never changes what it is given.
-    given = on(device, torch.ones(N))
+    given = files.on(torch.ones(N))
     (found,) = torch.autograd.grad(operator(leaf), leaf, given)
     torch.testing.assert_close(found, 2 * leaf)
     assert given.all()
 
 
-def test_a_header_that_comes_later(device: spy.Device, tmp_path: Path) -> None:
+def test_a_header_that_comes_later(files: Files) -> None:
     text = """
     float constant()
     {
@@ -385,7 +376,7 @@ def test_a_header_that_comes_later(device: spy.Device, tmp_path: Path) -> None:
     }
     [AutoPyBindCUDA] [CudaKernel] void fill(TensorView<float> output) { output[0] = constant(); }
     """
-    first = load(device, tmp_path, text)
-    assert load(device, tmp_path, text) is first
-    (tmp_path / "later.cuh").write_text("__device__ float constantOfHeader() { return 2.0f; }\n")
-    assert load(device, tmp_path, text) is not first
+    first = files.load(text)
+    assert files.load(text) is first
+    (files.folder / "later.cuh").write_text("__device__ float constantOfHeader() { return 2.0f; }\n")
+    assert files.load(text) is not first

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from _slangtorch import Files
+from _slangtorch import Files, files
 
 import slangpy_rt as spy
 from tests.depth import one_device
+
+__all__ = ["files"]  # the fixture
 
 pytestmark = one_device
 
@@ -67,11 +68,6 @@ TorchTensor<float> square_bwd(TorchTensor<float> input, TorchTensor<float> grad_
     return grad_out;
 }
 """
-
-
-@pytest.fixture
-def files(device: spy.Device, tmp_path: Path) -> Files:
-    return Files(device, tmp_path)
 
 
 def test_the_tutorial(files: Files) -> None:

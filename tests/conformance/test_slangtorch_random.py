@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from _random_kernels import Function, Group
-from _slangtorch import Files
+from _slangtorch import Files, files
 
-import slangpy_rt as spy
 from tests.conformance._random_statements import DIRECTION, SCALARS, THREADS, VIEWS, Run
 from tests.depth import sampled
+
+__all__ = ["files"]  # the fixture
 
 GROUPS, TOGETHER, DEFAULT = 20, 10, 20
 SIZE = {"blockSize": (8, 1, 1), "gridSize": (3, 1, 1)}
 # A thread that is closer to a branch may take the other one in single precision.
 MARGIN = 1e-4
 STORED = {"first": (THREADS, 2), "second": (THREADS,)}
-
-
-@pytest.fixture
-def files(device: spy.Device, tmp_path: Path) -> Files:
-    return Files(device, tmp_path)
 
 
 class Case:

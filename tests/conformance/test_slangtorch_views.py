@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from _slangtorch import ONE, Files
+from _slangtorch import ONE, Files, files
 
-import slangpy_rt as spy
-from tests.depth import one_device
+from tests.depth import one_device, sampled
+
+__all__ = ["files"]  # the fixture
 
 pytestmark = one_device
-
-
-@pytest.fixture
-def files(device: spy.Device, tmp_path: Path) -> Files:
-    return Files(device, tmp_path)
 
 
 STRUCTS = """
@@ -228,6 +223,7 @@ void change(TensorView<TYPE> x, TensorView<TYPE> before)
 """
 
 
+@sampled(3)
 @pytest.mark.parametrize(
     ("kind", "dtype"),
     [

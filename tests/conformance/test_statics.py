@@ -11,9 +11,11 @@ from _slangtorch import Files
 from _statics import ARRAYS, BY_CODE, CHANGED, COUNTERS, DECLARED, STRUCTS
 
 import slangpy_rt as spy
+from tests.depth import one_device, sampled
 
 
 # Neighbours share a thread on GPUs, and a range of elements has its variables in common on the CPU.
+@sampled(3)
 @pytest.mark.parametrize("count", [1, 7, 300])
 def test_each_element_begins_with_zeros(device: spy.Device, count: int) -> None:
     module = spy.Module.load_from_source(device, "test_statics", COUNTERS)
@@ -26,6 +28,7 @@ def test_each_element_begins_with_zeros(device: spy.Device, count: int) -> None:
     assert (found.to_numpy() == 1).all()
 
 
+@sampled(7)
 @pytest.mark.parametrize("what", [*CHANGED, *DECLARED])
 def test_statics_are_the_elements_own(device: spy.Device, what: str) -> None:
     text = (CHANGED | DECLARED)[what]
@@ -36,6 +39,7 @@ def test_statics_are_the_elements_own(device: spy.Device, what: str) -> None:
     np.testing.assert_array_equal(module.f(across.T), across.T)
 
 
+@sampled(3)
 @pytest.mark.parametrize("what", BY_CODE)
 def test_statics_that_no_text_shows_begin_with_zeros(device: spy.Device, what: str) -> None:
     if device.backend.target.program:
@@ -45,6 +49,7 @@ def test_statics_that_no_text_shows_begin_with_zeros(device: spy.Device, what: s
     np.testing.assert_array_equal(module.f(ones), ones)
 
 
+@one_device
 def test_statics_of_other_files_begin_with_zeros(device: spy.Device, tmp_path: Path) -> None:
     if device.backend.target.program:
         pytest.skip("slang-rhi compiles by itself, and nothing but the text can be changed")
@@ -61,6 +66,7 @@ def test_statics_of_other_files_begin_with_zeros(device: spy.Device, tmp_path: P
     np.testing.assert_array_equal(module.f(np.ones(50, np.float32)), np.ones(50))
 
 
+@one_device
 def test_a_linked_module_changes_a_static(device: spy.Device) -> None:
     first = spy.Module.load_from_source(device, "test_static_of", "public static int n;")
     text = "import test_static_of;\npublic float f(float x) { n += 1; return n; }"
@@ -122,6 +128,7 @@ def test_arrays_of_structs_that_nobody_set_are_zero(device: spy.Device) -> None:
         np.testing.assert_array_equal(lit.set({"space.lights": lights})(x), x + 4)
 
 
+@one_device
 def test_linked_modules_that_import_each_other(device: spy.Device) -> None:
     text = (
         "struct NAME { float gain = 3; }\nuniform NAME inNAME;\nfloat ofNAME(float x) { return x + inNAME.gain; }\n"

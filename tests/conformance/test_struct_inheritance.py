@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import slangpy_rt as spy
+from tests.depth import one_device
 
 INHERITED = """
 import slangpy_rt;
@@ -39,6 +40,7 @@ float marked(Marked x) { return x.a; }
 """
 
 
+@one_device
 def test_inherited_fields_come_first(device: spy.Device) -> None:
     module = spy.Module.load_from_source(device, "test_inherited", INHERITED.replace("double x", "float2 x"))
     b = [2.0, 3.0, 4.0]

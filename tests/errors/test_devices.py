@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from _refusals import refused
 
 import slangpy_rt as spy
 from slangpy_rt.backends import REGISTRY, names, selection
@@ -28,14 +29,6 @@ ADD = "float add(float a, float b)"
 def module(device: spy.Device) -> spy.Module:
     """One function."""
     return spy.Module.load_from_source(device, "test_devices", f"{ADD} {{ return a + b; }}")
-
-
-def refused(error: type[Exception], action: Callable[[], Any]) -> str:
-    """The message of the error that an action raises."""
-    with pytest.raises(error) as caught:
-        action()
-    assert type(caught.value) is error
-    return str(caught.value)
 
 
 def test_array_of_another_device(backend_name: str, device: spy.Device, module: spy.Module) -> None:

@@ -12,28 +12,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+from _messages import module
+from _refusals import refused
 
 import slangpy_rt as spy
-from slangpy_rt.backends.null import NullBackend
+
+__all__ = ["module"]  # the fixture
+
 
 Requires = Callable[..., None]
-
-SLANG = """
-import slangpy_rt;
-float add(float a, float b) { return a + b; }
-int add_int(int a, int b) { return a + b; }
-uint8_t small(uint8_t a) { return a; }
-bool negate(bool b) { return !b; }
-float3 scale(float3 v, float s) { return v * s; }
-float total(float x[4]) { return x[0]; }
-void fill(float x, out float y) { y = x; }
-void bump(inout float y, float x) { y += x; }
-int index(int2 p) { return p.x; }
-float first(Tensor<float, 2> t) { return t[0, 0]; }
-float over(float a) { return a; }
-float over(float a, float b) { return a; }
-float sample(Texture2D t) { return 1; }
-"""
 FUNCTIONS = "add, add_int, small, negate, scale, total, fill, bump, index, first, over, sample"
 ADD = "float add(float a, float b)"
 ADD_INT = "int add_int(int a, int b)"
@@ -48,12 +35,6 @@ ELEMENT = (
     "Give a Slang name such as 'float' or 'float3', a struct of a module (module.Pixel), a NumPy dtype, "
     "or float, int or bool."
 )
-
-
-@pytest.fixture(scope="module")
-def module(device: spy.Device) -> spy.Module:
-    """The functions above."""
-    return spy.Module.load_from_source(device, "test_messages", SLANG)
 
 
 class Arrays:
@@ -400,14 +381,6 @@ REFUSED: dict[str, tuple[Call, type[Exception], str]] = {
 }
 
 
-def refused(error: type[Exception], action: Callable[[], Any]) -> str:
-    """The message of the error that an action raises."""
-    with pytest.raises(error) as caught:
-        action()
-    assert type(caught.value) is error
-    return str(caught.value)
-
-
 @pytest.mark.parametrize("name", REFUSED)
 def test_refusals(device: spy.Device, module: spy.Module, requires: Requires, name: str) -> None:
     action, error, message = REFUSED[name]
@@ -443,35 +416,3 @@ def test_a_scalar_type_that_the_device_lacks(device: spy.Device) -> None:
         module = spy.Module.load_from_source(device, f"lacks_{scalar}", f"int f({scalar} x) {{ return 1; }}")
         expected = f"int f({scalar} x): argument 'x': {device.info} has no '{scalar}' in memory."
         assert refused(spy.UnsupportedError, lambda m=module: m.f(np.ones(3, np.uint8))) == expected  # type: ignore[misc]
-
-
-def test_an_empty_call_launches_nothing() -> None:
-    with spy.Device("null") as own:
-        backend = own.backend
-        assert isinstance(backend, NullBackend)
-        module = spy.Module.load_from_source(own, "test_messages", SLANG)
-        empty = spy.Tensor.zeros(own, (0, 3))
-        assert module.add(empty, 1).shape == (0, 3)
-        assert module.add(empty, np.ones(3, np.float32)).shape == (0, 3)
-        assert module.add([], 1).shape == (0,)
-        module.fill(empty, empty)
-        assert module.add(empty, 1, _result=empty) is empty
-        assert backend.launches == []
-        module.add(spy.Tensor.zeros(own, 3), 1)
-        assert len(backend.launches) == 1
-
-
-def test_an_empty_call_returns_empty(device: spy.Device, module: spy.Module) -> None:
-    for shape in ((0,), (3, 0), (0, 4)):
-        result = module.add(np.zeros(shape, np.float32), 1)
-        assert result.shape == shape and result.dtype == np.float32
-        tensor = module.add(spy.Tensor.zeros(device, shape), 1)
-        assert tensor.shape == shape and tensor.to_numpy().shape == shape
-    assert module.scale(np.zeros((0, 3), np.float32), 2).shape == (0, 3)
-
-
-def test_nan_passes_through(device: spy.Device, module: spy.Module) -> None:
-    data = np.array([np.nan, 1, -np.inf, np.inf, -0.0], np.float32)
-    np.testing.assert_array_equal(module.add(data, 1), data + 1)
-    np.testing.assert_array_equal(module.add(spy.Tensor.from_numpy(device, data), np.nan).to_numpy(), data * np.nan)
-    assert np.isnan(module.add(float("nan"), 1))

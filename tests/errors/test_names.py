@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import slangpy_rt as spy
+from tests.depth import one_device
 
 SLANG = """
 import slangpy_rt;
@@ -84,6 +85,7 @@ def test_parameters_of_kernels(module: spy.Module) -> None:
     assert (out.to_numpy() == 21).all()
 
 
+@one_device
 def test_texts_of_other_classes(device: spy.Device, module: spy.Module) -> None:
     assert module[Text("own")] is module["own"] and module[Name.own] is module["own"]
     assert module.own({"_type": Text("Own"), "self": 1.0, "place": 2.0}) == 3

@@ -19,7 +19,7 @@ mkdir -p "$LOGS"
 
 # The first makes an access outside of an array on purpose; the others compare times, which the tool changes.
 tests=tests/conformance
-OMITTED="--deselect $tests/test_mlp.py::test_weights_that_are_too_small_are_noticed"
+OMITTED="--deselect $tests/test_mlp_layers.py::test_weights_that_are_too_small_are_noticed"
 OMITTED+=" --deselect $tests/test_streams.py::test_timers_agree_with_the_clock"
 OMITTED+=" --deselect $tests/test_profile.py::test_times"
 # Threads that run one kernel each beside the others: the tool stops at them for minutes, and the kernels are others'.
@@ -63,7 +63,7 @@ if [ ${#files[@]} = 0 ]; then
         tests/gpu/test_two_gpus.py)
     # Sums over a group, column and row sums, whole networks, raw kernels with groupshared; without those that make
     # thousands of calls of kernels that the others have as well.
-    [ "$TOOL" = racecheck ] && files=($(grep -lE "bwds|groupshared|scatterUniform|import mlp" "${files[@]}" |
+    [ "$TOOL" = racecheck ] && files=($(grep -lE "bwds|groupshared|scatterUniform|_mlp import" "${files[@]}" |
         grep -vE "threads|programs|streams|profile"))
 fi
 start=$SECONDS

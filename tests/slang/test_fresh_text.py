@@ -178,7 +178,7 @@ def load(root: Path, cache: DiskCache) -> Source:
     return Source(cache, Target("cuda", "", "value"), "main", path, text, folders, (), places=places)
 
 
-@sampled(4)
+@sampled(7)
 @pytest.mark.parametrize("settled", one_in(2, [True, False]))
 @pytest.mark.parametrize("case", CASES)
 def test_an_edit_is_seen_by_this_process_and_by_the_next(

@@ -1,0 +1,294 @@
+"""Calls in PyTorch's autograd, in modules and as operators: against PyTorch's own gradients."""
+
+from __future__ import annotations
+
+import gc
+import re
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from _gradient_functions import CASES, HELPERS, shapes
+from _torch import Requires, module, same
+
+import slangpy_rt as spy
+from tests.depth import every_device, one_device, one_in, sampled
+
+__all__ = ["module"]  # the fixture
+
+
+# What these test does not depend on the device.
+pytestmark = one_device
+
+
+def test_saved_tensors_that_come_back_otherwise(module: spy.Module) -> None:
+    a, b = torch.linspace(1, 2, 12).reshape(3, 4).T, torch.linspace(2, 3, 12).reshape(4, 3)
+
+    def gradients(f: Callable[..., torch.Tensor]) -> list[torch.Tensor | None]:
+        x, y = a.detach().requires_grad_(), b.detach().clone().requires_grad_()
+        f(x, y).sum().backward()
+        return [x.grad, y.grad]
+
+    expected = gradients(lambda x, y: x * y * y)
+    for _ in range(2):
+        torch.testing.assert_close(gradients(module.mul), expected)
+        with torch.autograd.graph.saved_tensors_hooks(lambda t: t.contiguous(), lambda t: t):
+            torch.testing.assert_close(gradients(module.mul), expected)
+    # A gradient that is to be negated.
+    x = torch.linspace(1, 2, 4).requires_grad_()
+    weights = torch.complex(torch.ones(4), torch.arange(4.0))
+    (torch.complex(torch.zeros(4), module.mul(x, 2.0)).conj() * weights).sum().real.backward()
+    torch.testing.assert_close(x.grad, 4 * torch.arange(4.0))
+
+
+# Slang has dst on GPUs alone.
+@sampled(7)
+@pytest.mark.parametrize("name", one_in(4, [name for name in CASES if name != "dst"][:40]))
+@pytest.mark.parametrize("place", ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"])
+def test_gradients_are_torchs(device: spy.Device, place: str, name: str) -> None:
+    if place == "cuda" and device.name not in ("cuda", "vulkan"):
+        pytest.skip("it does not work in PyTorch's memory of a GPU")
+    case = CASES[name]
+    body = case.body if case.body.startswith("{") else f"{{ return {case.body}; }}"
+    text = f"{HELPERS}\n[Differentiable] {case.returns} f({case.parameters}) {body}"
+    # S, S3 and S2x2 are scalars, vectors and matrices of the type.
+    text = re.sub(r"\bS(?=\d|\b)", "float", text)
+    f = spy.Module.load_from_source(device, f"torch_{name}", text).f
+    torch.manual_seed(1)
+    samples = [
+        (torch.rand(20, *dims) * (case.high - case.low) + case.low).to(place) for dims in shapes(case.parameters)
+    ]
+    mine, theirs = ([s.clone().requires_grad_() for s in samples] for _ in range(2))
+    got, expected = f(*mine), case.formula(*[t.double() for t in theirs]).float()
+    same(got.detach().reshape(expected.shape), expected.detach(), 1e-3)
+    weights = torch.rand(expected.shape).to(place)
+    (got.reshape(expected.shape) * weights).sum().backward()
+    (expected * weights).sum().backward()
+    for m, t in zip(mine, theirs, strict=True):
+        scale = float(t.grad.abs().max()) if t.grad is not None else 1.0
+        torch.testing.assert_close(m.grad, t.grad, rtol=2e-3, atol=2e-3 * max(scale, 1e-3))
+
+
+@every_device
+def test_gradcheck(module: spy.Module, requires: Requires) -> None:
+    requires("double")
+    x = torch.rand(3, 4, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda t: module.cubic(t, 2.0), (x,))
+    assert torch.autograd.gradcheck(lambda t: module.cubic(t.T[1:], 2.0).sum(0), (x,))
+
+
+def test_broadcast_views_and_several_uses(module: spy.Module) -> None:
+    def both(f: Callable[[Any, Any], Any]) -> list[torch.Tensor]:
+        x = torch.linspace(0.5, 1.5, 6, requires_grad=True)
+        w = torch.tensor([2.0], requires_grad=True)
+        total = f(x.reshape(2, 3), w) + f(x[::2], x[1::2]) + f(x, x) + f(w.expand(4), 3.0)
+        total.backward()
+        assert x.grad is not None and w.grad is not None
+        return [total.detach(), x.grad, w.grad]
+
+    for got, expected in zip(
+        both(lambda a, b: module.mul(a, b).sum()), both(lambda a, b: (a * b * b).sum()), strict=True
+    ):
+        torch.testing.assert_close(got, expected)
+
+
+def test_no_grad_and_what_needs_none(module: spy.Module) -> None:
+    x = torch.rand(4, requires_grad=True)
+    with torch.no_grad():
+        assert not module.mul(x, 2.0).requires_grad
+        module.grow(x, 1.0)
+    y = module.mul(x, torch.ones(4))
+    assert y.requires_grad and y.grad_fn is not None
+    y.sum().backward()
+    same(x.grad, torch.ones(4))
+    frozen = module.mul(x.detach(), 2.0)
+    assert not frozen.requires_grad
+
+
+def test_several_outputs(module: spy.Module) -> None:
+    def both(f: Callable[..., Any], x: torch.Tensor, y: torch.Tensor) -> list[Any]:
+        outs = f(x, y)
+        assert all(out.requires_grad for out in outs)
+        sum((k + 1) * (out * out).sum() for k, out in enumerate(outs)).backward()
+        return [*[out.detach() for out in outs], x.grad, y.grad]
+
+    def ours(x: torch.Tensor, y: torch.Tensor) -> Any:
+        c, d = torch.zeros(6), torch.zeros(6, 3)
+        first = module.split(x, y, c, d)
+        return first, c, d
+
+    def ours_without_result(x: torch.Tensor, y: torch.Tensor) -> Any:
+        c = torch.zeros(6)
+        assert module.put(x, c) is None
+        return x + 2 * y, c * x, torch.stack([x, y, x * y], -1)
+
+    def theirs(x: torch.Tensor, y: torch.Tensor) -> Any:
+        return x + 2 * y, x * x, torch.stack([x, y, x * y], -1)
+
+    def inputs() -> list[torch.Tensor]:
+        torch.manual_seed(4)
+        return [torch.rand(6, requires_grad=True), torch.rand(6, requires_grad=True)]
+
+    for f in (ours, ours_without_result):
+        for got, expected in zip(both(f, *inputs()), both(theirs, *inputs()), strict=True):
+            same(got, expected)
+    # Only one of them is used.
+    x, c, d = torch.rand(6, requires_grad=True), torch.zeros(6), torch.zeros(6, 3)
+    module.split(x, 1.0, c, d)
+    c.sum().backward()
+    same(x.grad, 2 * x.detach())
+
+
+def test_outputs_of_other_kinds(device: spy.Device) -> None:
+    text = """
+[Differentiable] int rounded(float x, out float y) { y = x * x; return int(detach(x)); }
+[Differentiable] float spread(float x, out float3 y) { y = float3(x, 2 * x, x * x); return x; }
+"""
+    module = spy.Module.load_from_source(device, "torch_outputs", text)
+    x, y = torch.tensor([1.5, 2.5], requires_grad=True), torch.zeros(2)
+    n = module.rounded(x, y)
+    assert n.tolist() == [1, 2] and not n.requires_grad
+    y.sum().backward()
+    same(x.grad, 2 * x.detach())
+    x.grad, z = None, torch.zeros(2, 3)
+    module.spread(x, z)
+    z.sum().backward()  # an expanded gradient
+    same(x.grad, 3 + 2 * x.detach())
+    with pytest.raises(spy.BindError, match="none may be a view"):
+        module.spread(x, torch.zeros(4, 3)[::2])
+
+
+def test_a_changed_argument_is_noticed(module: spy.Module) -> None:
+    x = torch.rand(4, requires_grad=True)
+    z = x * 1
+    y = module.mul(z, 2.0)
+    z.add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.sum().backward()
+
+
+def test_a_second_derivative_is_refused(module: spy.Module) -> None:
+    x = torch.rand(4, requires_grad=True)
+    (first,) = torch.autograd.grad(module.mul(x, x).sum(), x, create_graph=True)
+    same(first.detach(), 3 * x.detach() ** 2)
+    with pytest.raises(RuntimeError, match="no second derivatives"):
+        (first * x).sum().backward()
+
+
+@every_device
+def test_a_training_loop(module: spy.Module) -> None:
+    """The same steps as with torch's own operations."""
+    torch.manual_seed(0)
+    x = torch.rand(200)
+    starts = torch.tensor([0.3]), torch.tensor([0.7])
+
+    def train(f: Callable[[Any, Any], Any]) -> list[float]:
+        a, b = (torch.nn.Parameter(s.clone()) for s in starts)
+        optimizer = torch.optim.Adam([a, b], lr=0.05)
+        losses = []
+        for _ in range(40):
+            optimizer.zero_grad()
+            loss = ((f(a * x, b) - 2 * x) ** 2).mean()
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+        return losses
+
+    got, expected = train(module.mul), train(lambda p, q: p * q * q)
+    assert got[-1] < got[0] / 10
+    np.testing.assert_allclose(got, expected, rtol=1e-3, atol=1e-6)
+
+
+def test_memory_is_flat_and_threads_agree(module: spy.Module) -> None:
+    def steps(n: int) -> torch.Tensor:
+        x = torch.linspace(0, 1, 500, requires_grad=True)
+        for _ in range(n):
+            module.mul(x, 2.0).sum().backward()
+        assert x.grad is not None
+        return x.grad
+
+    steps(5)
+    gc.collect()
+    before = sum(isinstance(o, (torch.Tensor, spy.Tensor)) for o in gc.get_objects())
+    results: list[torch.Tensor] = []
+    threads = [threading.Thread(target=lambda: results.append(steps(50))) for _ in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    for r in results:
+        same(r, torch.full((500,), 200.0))
+    results.clear()
+    gc.collect()
+    assert sum(isinstance(o, (torch.Tensor, spy.Tensor)) for o in gc.get_objects()) <= before + 4
+
+
+def test_a_module_learns(module: spy.Module) -> None:
+    torch.manual_seed(0)
+    layer = spy.torch_module(module.mul, b=torch.tensor([0.5]))
+    assert [name for name, _ in layer.named_parameters()] == ["b"] and "float mul" in repr(layer)
+    x = torch.rand(100)
+    optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
+    for _ in range(200):
+        optimizer.zero_grad()
+        ((layer(x) - 4 * x) ** 2).mean().backward()
+        optimizer.step()
+    assert abs(layer.b.item() - 2) < 1e-3
+    copied = spy.torch_module(module.mul, b=torch.tensor([7.0]))
+    copied.load_state_dict(layer.state_dict())
+    assert copied.b.item() == layer.b.item()
+    with pytest.raises(spy.BindError, match="has no parameter 'c'; it has a, b"):
+        spy.torch_module(module.mul, c=torch.ones(1))
+    with pytest.raises(spy.BindError, match="a parameter that is learned is a torch tensor"):
+        spy.torch_module(module.mul, b=1.0)
+
+
+def test_an_operator_in_a_compiled_model(module: spy.Module) -> None:
+    mul = spy.torch_operator(module.mul)
+    unit = spy.torch_operator(module.unit)
+    weighted = spy.torch_operator(module.weighted, "Tensor v, float w")
+
+    def model(a: torch.Tensor, b: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        return (torch.relu(mul(a * 2, b)).sum() + weighted(unit(v), 3.0).sum()) * 0.5
+
+    def reference(a: torch.Tensor, b: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        u = v / v.norm(dim=-1, keepdim=True)
+        return (torch.relu(2 * a * b * b).sum() + 3 * (u[:, 0] + u[:, 1] * u[:, 2]).sum()) * 0.5
+
+    def run(f: Callable[..., torch.Tensor]) -> list[torch.Tensor]:
+        torch.manual_seed(2)
+        inputs = [torch.randn(4, 3), torch.randn(3), torch.randn(5, 3)]
+        for x in inputs:
+            x.requires_grad_()
+        out = f(*inputs)
+        out.backward()
+        return [out.detach(), *(x.grad for x in inputs if x.grad is not None)]
+
+    expected = run(reference)
+    # fullgraph: a break is an error.
+    for f in (model, torch.compile(model, fullgraph=True, backend="aot_eager")):
+        for got, want in zip(run(f), expected, strict=True):
+            torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-5)
+
+
+def test_operators_hold_what_torch_asks_of_them(module: spy.Module) -> None:
+    mul = spy.torch_operator(module.mul)
+    a, b = torch.rand(3, 4, requires_grad=True), torch.rand(4, requires_grad=True)
+    torch.library.opcheck(mul, (a, b))
+    for refused, message in [(module.grow, "writes to its parameters"), (module.put, "writes to its parameters")]:
+        with pytest.raises(spy.BindError, match=message):
+            spy.torch_operator(refused)
+    plain = spy.torch_operator(module.two)
+    same(plain(torch.arange(3, dtype=torch.int32)), torch.tensor([0, 2, 4], dtype=torch.int32))
+
+
+def test_an_operator_of_a_function_with_uniforms(module: spy.Module) -> None:
+    scaled = spy.torch_operator(module.scaled.set(scale=3.0))
+    x = torch.tensor([1.0, -2.0, 0.5], requires_grad=True)
+    got = scaled(x)
+    same(got.detach(), 3 * x.detach() ** 2)
+    got.sum().backward()
+    same(x.grad, 6 * x.detach())
