@@ -250,7 +250,7 @@ class CommandList:
 
     @property
     def waits(self) -> tuple[tuple[int, ...], ...]:
-        """For each call the indices of the earlier calls that it waits for: one of both writes a buffer of both."""
+        """For each call the indices of earlier calls that it waits for: both use a buffer that one of them writes."""
         if len(self._waits) != len(self.calls):
             self._waits = tuple(_hazards(self.calls))
         return self._waits

@@ -1,6 +1,6 @@
 """Found array calls: prepared calls on device arrays that have to be found in the values first.
 
-Such are gradients, arguments by name in another order, and results whose kind was named. They pack no other data.
+They serve gradients, arguments by name in another order, and results whose kind was named. They pack no other data.
 """
 
 from __future__ import annotations

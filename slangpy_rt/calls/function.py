@@ -93,7 +93,7 @@ class Function(SlangCallable):
     def bind(self, /, *args: Any, _result: Any = None, **named: Any) -> Callable[[], Any]:
         """Prepare a call once, and return a function without arguments that repeats it.
 
-        Arrays are taken by reference: each repetition reads their contents of then. Numbers stay as they are now.
+        Arrays are taken by reference: each repetition reads what they hold then. Numbers stay as they are now.
         """
         call, values, asked = self._known(args, _result, named)
         if asked:

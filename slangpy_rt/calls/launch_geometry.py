@@ -86,7 +86,7 @@ def add_rows(
 
 
 def _is_small(b: Bound, deterministic: bool) -> bool:
-    """Return whether a range may have its own copy of a whole gradient, which it zeroes and then adds to the rest."""
+    """Return whether a range may have its own copy of a whole gradient, which it zeroes first and adds at its end."""
     shape, strides = b.view
     dense = contiguous(shape, b.count * (spacing(b.scalar) if deterministic else 1))
     gaps = any(n != 1 and s != d for n, s, d in zip(shape, strides, dense, strict=True))
