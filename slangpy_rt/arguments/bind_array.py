@@ -215,7 +215,7 @@ def _widened(where: str, layout: Layout, type_: SlangType, access: str) -> str:
 
 
 def _holds(element: SlangType, type_: SlangType) -> bool:
-    """Return whether an array of ``element`` can be bound as one of ``type_``: its last dimensions may be in that."""
+    """Return whether an array of ``element`` can be bound as one of ``type_``, whose dimensions are its last ones."""
     if element.name == type_.name or (type_.kind == "array" and type_.element and _holds(element, type_.element)):
         return True
     return element.kind in ("scalar", "enum") and element.scalar == type_.scalar

@@ -53,7 +53,7 @@ class Bound:
     own : int
         Size in bytes of its buffer, for a device array that takes up the whole buffer; else 0.
     far : int
-        Second rank among equal fits: 1 for a NumPy integer and a float parameter, which comes after integer ones.
+        Rank among equal fits: 1 for a NumPy integer at a float parameter, as an integer parameter is nearer; else 0.
     fresh : bool
         For a gradient, whether its contents may be lost: the kernel may then write it instead of adding to it.
     gradients : tuple of Bound

@@ -1,9 +1,9 @@
 """Conflicts of one call: arguments that share memory with what the call writes.
 
-The result of a call is as if all inputs had been read before anything is written. An array that is only read, and of
-which one element reads bytes that another element of the call writes, is copied on the device first. Two arrays that
-are written may not share bytes. Pairs whose layouts exclude a conflict are dropped when the call is prepared; each
-call compares the addresses of the other pairs.
+The result of a call is as if all inputs had been read before anything is written. An array that is only read is first
+copied on the device if it has bytes that another element of the call writes. Two arrays that are written may not
+share bytes. Pairs whose layouts exclude a conflict are dropped when the call is prepared; each call compares the
+addresses of the other pairs.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Conflicts:
         return []
 
     def found_in(self, packed: bytes, block: Sequence[int]) -> list[Place]:
-        """Return what ``found`` returns, and remember ``packed``, which holds addresses only, if that is nothing."""
+        """Return what ``found`` returns; if that is empty, remember ``packed``, which holds addresses only."""
         found = self.found(block)
         if not found:
             if len(self.apart) >= _REMEMBERED:

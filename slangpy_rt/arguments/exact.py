@@ -1,8 +1,8 @@
 """Gradients on a deterministic device: where several threads add to one place, they add integers, in any order.
 
 ``shaders/exact.slang`` has the arithmetic. Here each scalar of a gradient is replaced by a row of integers, which a
-second kernel turns into the number that is added to the gradient. Gradients to each place of which one thread adds
-stay as they are.
+second kernel turns into the number that is added to the gradient. A gradient stays as it is if only one thread adds
+to each of its places.
 """
 
 from __future__ import annotations

@@ -220,7 +220,10 @@ def _count(dims: int) -> str:
 
 
 def _bounds(values: Sequence[int]) -> str:
-    """Return which 32-bit integers hold all values: ``"uint"`` for both kinds, ``"int"`` for signed ones, ``""``."""
+    """Return which 32-bit integer types hold all values.
+
+    ``"uint"`` stands for both, ``"int"`` for the signed one only, and ``""`` for neither.
+    """
     if any(not -(2**31) <= v < 2**31 for v in values):
         return ""
     return "int" if any(v < 0 for v in values) else "uint"

@@ -200,7 +200,7 @@ def _sign_stand_in(stand_in: Callable[[Any], Any], value: Any) -> Any:
 
 
 def _gradient_spans(value: Any) -> list[tuple[int, int]]:
-    """Return first and last addresses of a value's gradients that are added to."""
+    """Return for each gradient of a value that is added to its first address, and the address after its last byte."""
     if isinstance(value, NDBuffer):
         grads = value.layout.grads
         # Nothing else uses the memory of a fresh gradient.
