@@ -130,7 +130,7 @@ def own_imports(files: dict[str, Path]) -> list[Import]:
 
 
 def drawing(found: Iterable[Import]) -> str:
-    """Return the packages and their arrows as a Mermaid diagram, without arrows that a path through others implies."""
+    """Return the packages and their arrows as a Mermaid diagram, without arrows that a longer path implies."""
     arrows = Counter((package_of(each.source), package_of(each.target)) for each in found)
     direct: dict[str, set[str]] = {}
     for source, target in arrows:

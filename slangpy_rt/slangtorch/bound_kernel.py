@@ -31,7 +31,7 @@ class BoundKernel:
     def launchRaw(self, blockSize: Triple, gridSize: Triple) -> None:
         """Run the kernel in ``gridSize`` thread groups of ``blockSize`` threads, each a tuple of three ints: x, y, z.
 
-        On a GPU this returns before the work is done; the work is on PyTorch's current stream. With a zero in
+        On a CUDA device this returns before the work is done, which runs on PyTorch's current stream. With a zero in
         ``gridSize`` nothing runs.
 
         Raises
