@@ -6,8 +6,8 @@
     module = spy.Module.load_from_source(device, "example", "float add(float a, float b) { return a + b; }")
     module.add(numpy_array, 1.0)
 
-The public names are those below; everything else may change. Importing this opens no device and loads no
-compiler, no driver and no torch.
+The public names are those in ``__all__``; everything else may change. Importing the package opens no device and
+loads no compiler, no driver and no torch.
 """
 
 from slangpy_rt import _former_paths

@@ -27,7 +27,7 @@ FORMER_PATHS = {
 
 
 def register() -> None:
-    """Enter each former path into ``sys.modules``, and into the package where no public name has taken it."""
+    """Enter each former path into ``sys.modules``, and into the package unless a public name has the same name."""
     package = sys.modules["slangpy_rt"]
     for former, present in FORMER_PATHS.items():
         module = sys.modules[f"slangpy_rt.{former}"] = sys.modules[f"slangpy_rt.{present}"]

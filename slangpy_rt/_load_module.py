@@ -1,4 +1,4 @@
-"""loadModule under the package's own name, as slang-torch's first tutorial has it. It imports no torch by itself."""
+"""loadModule as a name of the package, where slang-torch's first tutorial has it. Importing it loads no torch."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 def loadModule(fileName: str | Path, *args: Any, **options: Any) -> SlangTorchModule:
     """Load a Slang file that was written for slang-torch, as ``slangpy_rt.slangtorch.loadModule`` does."""
-    # PyTorch is imported with it.
+    # This import loads PyTorch.
     from slangpy_rt.slangtorch import loadModule as load
 
     return load(fileName, *args, **options)

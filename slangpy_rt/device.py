@@ -1,6 +1,7 @@
 """Device: the public face of an open device. It makes modules, command lists, streams, events and timers.
 
-Memory, launches and closing are ``DeviceCore``'s; nothing but ``interop`` and the tools knows this file.
+Memory, launches and closing are in ``DeviceCore``, which lower packages use; only ``interop``, ``slangtorch`` and the
+package itself import this file.
 """
 
 from __future__ import annotations
@@ -23,25 +24,25 @@ class Device(DeviceCore):
     ----------
     type : DeviceType or str
         ``"cuda"``, ``"d3d12"``, ``"metal"``, ``"vulkan"``, ``"cpu"``, or ``"automatic"`` for the first of these that
-        works here (``SLANGPY_RT_DEVICE`` wins over automatic); ``"cuda:1"`` for the second of a kind.
+        works here (``SLANGPY_RT_DEVICE`` overrides automatic); ``"cuda:1"`` for the second of a type.
         ``"rhi-vulkan"`` and ``"rhi-cuda"`` are those APIs by slang-rhi, as D3D12 and Metal are.
     include_paths : sequence of path
         Where ``import`` and ``#include`` look, besides the folder of the file itself.
     debug : bool
-        Driver checks where there are any: the Vulkan validation layers, a wait after each CUDA launch. And kernels
-        check each index into a Tensor, RWTensor or NDBuffer parameter: one that is outside raises OutOfBoundsError
-        at the end of the call, and touches nothing. Bare pointers (``float *p``) cannot be checked.
+        Turns on driver checks where there are any: the Vulkan validation layers, a wait after each CUDA launch.
+        Kernels also check each index into a Tensor, RWTensor or NDBuffer parameter: one that is outside raises
+        OutOfBoundsError at the end of the call, and touches no memory. Pointers (``float *p``) cannot be checked.
     index : int
-        Which device of that kind.
+        Number of the device among those of its type, from 0.
     hot_reload : bool
-        Whether a call looks for edited files of its module first.
+        Whether a call first checks whether files of its module were edited.
     deterministic : bool
-        Whether ``bwds`` computes the same bits each time. Where threads add to one place, floats depend on who comes
-        first; here the sums are exact instead, which takes longer and, while a call runs, 96 bytes for each float
-        and half of such a gradient, 552 for each double.
+        Whether ``bwds`` computes the same bits each time. Where threads add to one place, a sum of floats depends on
+        the order of the threads; a deterministic device computes exact sums instead, which takes longer and, while a
+        call runs, 96 bytes for each float and half of such a gradient, 552 for each double.
     stream : stream of another library or int, optional
-        A CUDA stream to be the device's own queue, as of ``Device.stream``: work given to the device is in the order
-        of what that library does there.
+        A CUDA stream for the device's own queue, as ``Device.stream`` takes it: work of the device and work of that
+        library on the stream run in the order in which they were queued.
 
     Raises
     ------
@@ -79,8 +80,8 @@ class Device(DeviceCore):
         ----------
         external : stream of another library or int, optional
             A CUDA stream to use instead of a new one: anything with ``__cuda_stream__``, a stream of PyTorch or
-            CuPy, which is kept, or a ``CUstream`` as a number, which has to outlive the device. What its library does
-            on it, and in which order with work of this device, is not known here: order that with events.
+            CuPy, which is kept, or a ``CUstream`` as a number, which has to outlive the device. The device does not
+            know which work its library queues there: order that against work on other streams with events.
 
         Raises
         ------
@@ -92,7 +93,7 @@ class Device(DeviceCore):
         return open_stream(self, external)
 
     def event(self) -> Event:
-        """Make a new event; ``record`` puts it into the order of a stream or of the device's own queue."""
+        """Make a new event; ``record`` queues it on a stream or on the device's own queue."""
         self.check_open()
         return Event(self)
 
@@ -102,7 +103,7 @@ class Device(DeviceCore):
         Parameters
         ----------
         stream : Stream, optional
-            Whose work; the device's own queue otherwise.
+            The stream whose work is measured; the device's own queue unless given.
         """
         lane_of(self, "Device.timer", stream)
         return Timer(self, stream)
@@ -118,7 +119,7 @@ class Device(DeviceCore):
 
     @property
     def folds(self) -> Module:
-        # Here, since it loads what binds arguments, which no program needs before its first call.
+        # Imported here, because it loads the code that binds arguments, which no program needs before its first call.
         from slangpy_rt.arguments.exact import FOLDS
 
         return self.once("folds", lambda: self.load_module_from_file(FOLDS))
@@ -132,10 +133,10 @@ def create_device(
     hot_reload: bool = True,
     deterministic: bool = False,
 ) -> Device:
-    """Open a device; see Device."""
+    """Open a device; ``Device`` has the parameters."""
     return Device(type, include_paths, debug, index, hot_reload, deterministic)
 
 
 def init_device(include_paths: Sequence[str | Path] = ()) -> Device:
-    """Open the best device there is: cuda, then vulkan, then cpu; ``SLANGPY_RT_DEVICE`` wins."""
+    """Open the first device that works here, as ``Device("automatic")`` does; ``SLANGPY_RT_DEVICE`` overrides it."""
     return Device(DeviceType.automatic, include_paths)

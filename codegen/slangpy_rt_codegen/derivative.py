@@ -1,8 +1,8 @@
-"""Derivatives of a call: what Slang differentiates, and the code of one element around its derivative.
+"""Derivatives of a call: the function that Slang differentiates, and the code of one element around its derivative.
 
-Slang differentiates ``_spy_primal``, a function that takes every struct apart, so that a gradient has the type of
-what it belongs to: Slang's own ``Differential`` types are never written. What has no gradient is ``no_diff``
-there, and costs nothing. How gradients are added up is in shaders/gradients.slang.
+Slang differentiates ``_spy_primal``, a function that takes every struct apart, so that a gradient has the type of its
+value: Slang's own ``Differential`` types are never written. Parameters without a gradient are ``no_diff`` there, and
+cost nothing. How gradients are added up is in shaders/gradients.slang.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _FLOATS = frozenset({"half", "float", "double"})
 
 
 def primal(spec: CallSpec) -> str:
-    """Return the function that is differentiated."""
+    """Return the text of ``_spy_primal``, the function that Slang differentiates."""
     parameters = [p for o in spec.operands for p in _parameters(spec, o)]
     forward = spec.derivative == "forward"
     before, arguments, after = [], [], []
@@ -46,7 +46,7 @@ def primal(spec: CallSpec) -> str:
 def derivative_body(
     spec: CallSpec, load: Callable[[Operand], str], store: Callable[[Operand, str], str]
 ) -> list[str]:
-    """Return the lines that load the arguments and gradients, call the derivative and store what it says."""
+    """Return the lines that load the arguments and gradients, call the derivative and store its results."""
     forward = spec.derivative == "forward"
     before, arguments, after = [], [], []
     for name, o in spec.assigned:
@@ -117,13 +117,13 @@ def _dual(spec: CallSpec, p: Operand) -> bool:
 
 
 def _constant(spec: CallSpec, p: Operand) -> str:
-    """Return a place to be put into a variable: Slang 2026.12 fails on a no_diff number in a field of a field."""
+    """Return a place's value for a field of a variable: Slang 2026.12 fails on a no_diff number in a nested field."""
     number = p.scalar in _FLOATS and not p.via and p.mode not in ("tensor", "pointer")
     return f"detach(_spy_x_{p.name})" if number and not _dual(spec, p) else f"_spy_x_{p.name}"
 
 
 def _kept(o: Operand, name: str) -> list[tuple[Operand, str]]:
-    """Return the places that a variable's parts go to, each with the assignment."""
+    """Return the places that a variable's parts are assigned to, each with the assignment."""
     places: list[Operand] = []
 
     def assign(p: Operand, value: str) -> str:

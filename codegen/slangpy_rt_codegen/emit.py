@@ -1,8 +1,8 @@
 """From a CallSpec to the Slang text of its kernel.
 
 The text reads as if written by hand: a struct of arguments, the code of one element, an entry point. How
-elements are loaded and stored is in shaders/_spy_library.slang. Every name that a user's could meet begins with
-``_spy_``: of functions, variables and types; members of the argument block are found behind its name alone.
+elements are loaded and stored is in shaders/_spy_library.slang. Names of functions, variables and types begin with
+``_spy_``, so that none meets a user's; members of the argument block are only written after its name.
 """
 
 from __future__ import annotations
@@ -61,10 +61,10 @@ def _head(spec: CallSpec) -> str:
 
 
 def _struct_moves(spec: CallSpec, struct: StructLayout) -> tuple[tuple[str, str], tuple[str, str]]:
-    """Return functions that read and write a struct field by field: each target lays structs out in its own way.
+    """Return names and texts of functions that read and write a struct.
 
-    Their names and their texts. The address is a number: NVIDIA's Vulkan driver (580) crashes on a pointer to
-    uint8_t that becomes one to int8_t.
+    They do so field by field, because each target lays structs out in its own way. The address is a number: NVIDIA's
+    Vulkan driver (580) crashes on a pointer to uint8_t that becomes one to int8_t.
     """
     name, type_ = struct_name(spec, struct), struct.type
     loads, stores = "", ""
@@ -96,14 +96,14 @@ def _element(spec: CallSpec) -> str:
 
 
 def _neighbours(spec: CallSpec) -> str:
-    """Return the code of ``width`` neighbours, through wide loads and stores of scalars."""
+    """Return the code of ``width`` consecutive elements, with wide loads and stores of scalars."""
     w = spec.width
     before, after = [], []
     for o in spec.leaves:
         if o.summed:
             continue
         if o.access == "scatter":
-            # Neighbours are added up first, or else added in one go.
+            # Gradients that follow each other are added as one vector; the others are added up first.
             type_ = f"vector<{o.scalar}, {w}>" if is_wide(o) else o.type
             before.append(f"{type_} _spy_p_{o.name} = {type_}._spy_zero();")
             after.append(f"{type_}._spy_scatter({address_of(spec, o)}, _spy_p_{o.name});")
@@ -140,7 +140,7 @@ def _body(spec: CallSpec, load: Callable[[Operand], str], store: Callable[[Opera
         if o.mode in ("tensor", "pointer") or (plain and not (spec.method and n == 0)):
             arguments.append(load(o))
             continue
-        # What is written to, and arrays, need a name.
+        # Arguments that are written, and arrays, need a variable.
         name = f"_spy_v_{o.name}"
         if o.mode == "parts" or o.access == "out":
             before.append(f"{o.type} {name};")

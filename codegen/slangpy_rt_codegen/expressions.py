@@ -1,7 +1,7 @@
-"""Expressions and statements of one operand: its address, its loads and stores, alone or with its neighbours.
+"""Expressions and statements of one operand: its address, its loads and stores, for one element or several.
 
-What a thread adds up for gradients is declared and added to memory by what stands here too; who calls it when is up
-to the entries.
+The variables in which a thread adds up gradients are declared and added to memory here too; the entry points decide
+when.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from slangpy_rt_codegen.layout import VALUE_STORAGE
 from slangpy_rt_codegen.spec import CallSpec, Operand, StructLayout
 from slangpy_rt_codegen.variables import is_array
 
-# Whole arrays that know where their gradients are, and how many gradients those are.
+# Types of whole arrays that carry gradients, and how many gradients each takes.
 _DIFFERENTIABLE = {"DiffTensor": 1, "WDiffTensor": 2, "RWDiffTensor": 2}
 _SIZED = re.compile(r"(.*?[a-z_])([1-4])(?:x([1-4]))?$")
 
@@ -24,7 +24,7 @@ def index_of(spec: CallSpec) -> str:
 
 
 def address_of(spec: CallSpec, o: Operand) -> str:
-    """Return where in memory an element's value lies."""
+    """Return the address of an element's value."""
     if o.mode == "linear":
         return f"_spy_call.v_{o.name} + {_times(o.count, '_spy_i')}"
     if o.mode == "strided":
@@ -67,7 +67,7 @@ def element_load(spec: CallSpec, o: Operand) -> str:
 
 
 def _tensor_gradients(o: Operand) -> tuple[Operand | None, ...]:
-    """Return what a whole array takes besides itself: the gradient to read, if written, and the one to add to."""
+    """Return the gradients that a whole array takes: one to read, if the array is written, and one to add to."""
     count = _DIFFERENTIABLE.get(o.type.partition("<")[0], 0)
     return (o.grad_in, o.grad_out)[2 - count :]
 
@@ -79,7 +79,7 @@ def _gradient_of(spec: CallSpec, o: Operand, g: Operand | None) -> str:
 
 
 def _walked(o: Operand, walked: bool) -> str:
-    """Return the address of a whole array, of which elements of the call may see different parts."""
+    """Return the address of a whole array; if it is ``walked``, each element of the call gets a part of its own."""
     return (
         f"_spy_address(_spy_call.v_{o.name}, _spy_index, _spy_call.step_{o.name})"
         if walked
@@ -112,7 +112,7 @@ def store_to(type_: str, via: str, at: str, value: str) -> str:
 
 
 def _build(type_: str, scalars: Iterator[str], stored: str) -> str:
-    """Return an element out of its scalars."""
+    """Return the expression that makes an element from its scalars."""
     if type_.startswith("Array<"):
         inner, _, length = type_[len("Array<") : -1].rpartition(", ")
         return "{" + ", ".join(_build(inner, scalars, stored) for _ in range(int(length))) + "}"
@@ -147,7 +147,7 @@ def store_wide(spec: CallSpec, o: Operand) -> str:
 
 
 def scalar_of_wide(o: Operand) -> str:
-    """Return a scalar out of its neighbours."""
+    """Return element ``_spy_k`` of a wide load."""
     value = f"_spy_p_{o.name}[_spy_k]"
     if o.via.startswith("_spy_bfloat16"):
         return f"{o.type}({o.via}.of({value}))"
@@ -155,7 +155,7 @@ def scalar_of_wide(o: Operand) -> str:
 
 
 def put_in_wide(spec: CallSpec, o: Operand, value: str) -> str:
-    """Return the assignment of a scalar to its place among its neighbours, or addition to a gradient there."""
+    """Return the statement that puts a scalar into a wide store, or adds it to a gradient there."""
     if o.access == "scatter" and not is_wide(o):
         return addition(f"_spy_p_{o.name}", o.type, value)
     if o.summed:
@@ -172,7 +172,7 @@ def addition(name: str, type_: str, value: str) -> str:
 
 
 def sum_variables(spec: CallSpec, *accesses: str) -> str:
-    """Return the variables for what one thread has for gradients of that kind."""
+    """Return the variables in which a thread adds up the gradients of these accesses."""
     return "".join(
         f"    {summed_type(spec, o)} _spy_s_{o.name} = {summed_type(spec, o)}._spy_zero();\n"
         for o in spec.sums
@@ -181,12 +181,12 @@ def sum_variables(spec: CallSpec, *accesses: str) -> str:
 
 
 def summed_type(spec: CallSpec, o: Operand) -> str:
-    """Return the type of what a thread adds up for a gradient."""
+    """Return the type of the variable in which a thread adds up a gradient."""
     return f"vector<{o.scalar}, {spec.width}>" if spec.width > 1 and is_wide(o) else o.type
 
 
 def sum_addition(spec: CallSpec, o: Operand) -> str:
-    """Return the addition to memory of what a thread has for a gradient."""
+    """Return the statement that adds a thread's sum to a gradient in memory."""
     return f"{summed_type(spec, o)}._spy_scatter({address_of(spec, o)}, _spy_s_{o.name});"
 
 
@@ -199,7 +199,7 @@ def index_parameter(spec: CallSpec) -> str:
 
 
 def _struct_of(spec: CallSpec, o: Operand) -> StructLayout | None:
-    """Return the struct that an array holds, alone or in arrays."""
+    """Return the struct that an array holds, by itself or in arrays; None for other elements."""
     element = o.type
     while element.startswith("Array<"):
         element = element[len("Array<") : element.rindex(",")]

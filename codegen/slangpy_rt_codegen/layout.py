@@ -1,7 +1,7 @@
 """The argument block: scalars, raw pointers and arrays of scalars, in natural alignment.
 
 Such a block has the same offsets on every target (the caller compares them with reflection all the same).
-What follows from shapes comes first, so that a repeated call only packs the pointers and values behind it.
+Values that follow from shapes come first, so that a repeated call packs only the pointers and values after them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SCALARS = {
     "pointer": ("Q", 8),
 }
 
-# Narrow values travel as words: by value, their size and alignment differ between targets.
+# Narrow values are passed as words: by value, their size and alignment differ between targets.
 VALUE_STORAGE = {
     "bool": "uint",
     "int8_t": "int",

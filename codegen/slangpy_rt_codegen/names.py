@@ -1,9 +1,9 @@
-"""Names in emitted text: the form that is ours alone, and how Slang's own are written where a user's name hides them.
+"""Names in emitted text: the prefix that only ours have, and other spellings of Slang's names that a user's hide.
 
 A kernel's text holds names of three kinds: ours, which begin with ``_spy_`` and which no module of a user may take;
 the user's; and those of Slang's core module. The last are in an outer scope: a struct ``uint3`` of an imported module
-hides Slang's. In such a kernel the description marks what is the user's, and the rest is written by names of our
-library.
+hides Slang's. In such a kernel the description marks the user's names, and hidden names of Slang's are replaced by
+names of our library.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _ALIASED = frozenset(
     {*SCALARS, "vector", "matrix", "Array", "DifferentialPair", "ConstantBuffer", "diffPair", "detach", "min", "max"}
 )
 _SIZED = re.compile(rf"({'|'.join(SCALARS)})([1-4])(?:x([1-4]))?")
-# What has no second name.
+# Words without a second name.
 _WORDS = frozenset(
     {"bwd_diff", "fwd_diff", "no_diff", "for", "if", "else", "return", "void", "out", "inout", "uniform", "struct"}
 )
-# A kernel of any module asks which of the module's names are among these; a module may have hundreds.
+# For each kernel, its modules' names are looked up among these; a module may have hundreds of names.
 _HIDEABLE = _ALIASED | _WORDS | {f"{s}{n}" for s in SCALARS for n in range(1, 5)}
 _HIDEABLE |= {f"{s}{n}x{m}" for s in SCALARS for n in range(1, 5) for m in range(1, 5)}
 _OPERATORS = frozenset(
@@ -49,7 +49,7 @@ def hidden(names: Collection[str]) -> tuple[str, ...]:
 
 
 def nameless(names: Collection[str]) -> tuple[str, ...]:
-    """Return those of the names that no kernel can do without."""
+    """Return those of the names that are words which kernels need and which have no second name."""
     return tuple(sorted(_WORDS.intersection(names)))
 
 
@@ -59,7 +59,7 @@ def is_taken(name: str) -> bool:
 
 
 def own(text: str) -> str:
-    """Return a user's text, in which names mean what the user's module says."""
+    """Return a user's text marked as such: its names mean the declarations of the user's module."""
     return f"{_OPEN}{text}{_CLOSE}"
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from slangpy_rt_codegen.expressions import addition, address_of, index_of, sum_addition, sum_variables
 from slangpy_rt_codegen.spec import CallSpec, Operand
 
-# Columns of a call that a range works on at a time, where their gradients are added up.
+# Columns of a call that a range works on at a time, if it adds up gradients by columns.
 _COLUMNS = 64
-# Variables of a sum in a range. So many stay a loop, which g++ vectorizes; 8 it unrolls and shuffles: one gradient
-# for 2^24 products takes 15 ms with 1 or 8 of them and 2.8 with 64.
+# Variables for each sum in a range. A loop over 64 of them g++ vectorizes; one over 8 it unrolls and shuffles: one
+# gradient for 2^24 products takes 15 ms with 1 or 8 variables and 2.8 ms with 64.
 _LANES = 64
 
 
@@ -66,13 +66,13 @@ def range_entry(spec: CallSpec) -> str:
 
 
 def _scalars(o: Operand) -> str:
-    """Return how many scalars a whole array has."""
+    """Return the Slang expression for the number of scalars of a whole array."""
     sizes = [f"_spy_call.shape_{o.name}[{d}]" for d in range(o.rank)]
     return " * ".join([f"int64_t({sizes[0]})", *sizes[1:], *([str(o.count)] if o.count > 1 else [])])
 
 
 def _lanes(spec: CallSpec) -> str:
-    """Return a range whose sums have several variables each: in one, every addition waits for the one before."""
+    """Return the loops of a range with several variables for each sum: in one, each addition waits for the last."""
     n = _LANES
     lane = f"    for (int _spy_k = 0; _spy_k < {n}; ++_spy_k)"
     zeros = "".join(
@@ -92,7 +92,7 @@ def _lanes(spec: CallSpec) -> str:
 
 
 def _columns(spec: CallSpec) -> str:
-    """Return a range by blocks of columns, each with variables for what all rows add to it."""
+    """Return the loops of a range by blocks of columns, with a variable for each column's sum over the rows."""
     last, n = spec.rank - 1, _COLUMNS
     columns = [o for o in spec.sums if o.access == "column"]
     rows = "".join(f"        {line}\n" for line in sum_variables(spec, "row").splitlines())

@@ -1,6 +1,6 @@
-"""What a kernel is to do: a call with every question of types and broadcasting already answered.
+"""CallSpec: the description of a kernel, in which types and broadcasting are decided.
 
-Holds values only. Sizes are not among them: they reach the kernel in its argument block.
+It holds values only. Sizes are not among them: they reach the kernel in its argument block.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 # Threads of a group. On an H200, 256 threads of one float each reach 3380 GB/s and 64 threads 1272.
 GROUP_SIZE = 256
-# Ways of adding to a gradient in which a thread adds up what it has before it adds that to memory.
+# Accesses to a gradient with which a thread adds up contributions of its elements before it adds the sum to memory.
 _SUMMED = ("sum", "column", "row")
 
 
@@ -22,45 +22,45 @@ class Operand:
     name : str
         An identifier that no other operand of the kernel has: the parameter's name, ``"_result"`` for the result.
     type : str
-        Slang type of one element, as source writes it: ``"float3"``, ``"Array<float, 4>"``. Of a ``"tensor"`` the
-        whole type.
+        Slang type of one element, as source writes it: ``"float3"``, ``"Array<float, 4>"``; for a ``"tensor"`` the
+        type of the whole array.
     scalar : str
         Slang scalar that its storage is made of: ``"uint8_t"`` for bool and for structs.
     count : int
         Scalars of one element.
     access : str
-        ``"in"``, ``"out"`` or ``"inout"``. In a backward derivative ``"seed"``: it is what the function writes, and
-        the array holds its gradient. Of a gradient that is written also ``"accumulate"`` (added to by one thread
-        alone), ``"scatter"`` (by several), ``"sum"`` (by all of them), ``"column"`` (each row of the call adds to
-        the same ones; threads walk whole rows) or ``"row"`` (each row of the call adds to one; in a range).
+        ``"in"``, ``"out"`` or ``"inout"``. In a backward derivative ``"seed"`` for a value that the function writes,
+        of which the array holds the gradient. For a gradient that is written also ``"accumulate"`` (each place is
+        added to by one thread), ``"scatter"`` (by several), ``"sum"`` (all threads add to one place), ``"column"``
+        (each row of the call adds to the same places; a thread's elements are whole rows apart) or ``"row"`` (each
+        row of the call adds to one place; in a range).
     mode : str
-        ``"value"``: in the argument block. ``"linear"``: an array whose elements follow each other in call
-        order. ``"constant"``: one element of an array for all calls. ``"strided"``: an array with a stride per
-        call dimension. ``"tensor"``: a whole array, passed as a view. ``"gradient"``: of such. ``"pointer"``:
-        an array's address. ``"computed"``: what ``code`` says, of values that are its ``parts``. ``"parts"``: a local
-        variable put together from ``parts``. ``"unused"``: nothing is kept of what the function writes there.
+        ``"value"``: in the argument block. ``"linear"``: an array whose elements follow each other in call order.
+        ``"constant"``: one element of an array for all elements of the call. ``"strided"``: an array with a stride
+        per call dimension. ``"tensor"``: a whole array, passed as a view. ``"gradient"``: the gradient of a tensor.
+        ``"pointer"``: an array's address. ``"computed"``: the expression ``code``, of values that are its ``parts``.
+        ``"parts"``: a local variable put together from ``parts``. ``"unused"``: an output whose value is dropped.
     rank : int
         Dimensions of a ``"tensor"`` or ``"gradient"``.
     step : str
-        Of a ``"strided"`` operand in a kernel of several elements a thread: whether neighbours in the last
-        dimension are the ``"next"`` in memory or the ``"same"`` element. Of a ``"tensor"`` ``"next"`` if elements
-        of the call see different ones; of a ``"gradient"`` also ``"own"`` where a range adds to a copy of its own
-        first.
+        For a ``"strided"`` operand in a kernel of several elements a thread: whether the next element in the last
+        dimension is the ``"next"`` in memory or the ``"same"`` one. For a ``"tensor"`` ``"next"`` if elements of the
+        call get different parts; for a ``"gradient"`` also ``"own"`` if a range first adds to a copy of its own.
     via : str
-        Type that loads and stores go through where arrays do not hold ``type`` itself: the scalar of an enum;
+        Type that loads and stores go through if arrays do not hold ``type`` itself: the scalar of an enum;
         ``"_spy_bfloat16"`` and ``"_spy_bfloat16s<3>"``, whose loads are floats.
     code : str
-        Of a ``"computed"`` operand, its Slang expression; ``_spy_i``, ``_spy_index`` and ``_spy_call`` stand for the
-        element's flat index, its index in each dimension and the argument block.
+        Slang expression of a ``"computed"`` operand; ``_spy_i``, ``_spy_index`` and ``_spy_call`` are the element's
+        flat index, its index in each dimension and the argument block.
     parts : tuple of (str, Operand)
-        Where in the variable each part goes (``".position"``, ``"[2]"``), and the part.
+        The place of each part in the variable (``".position"``, ``"[2]"``), and the part.
     grad_in, grad_out : Operand or None
         In a derivative, the gradients of this operand, one that is read and one that is written; None where the
         parts have their own.
     gradients : tuple of Operand
-        Those of ``grad_in`` and ``grad_out`` that there are.
+        ``grad_in`` and ``grad_out``, without None.
     summed : bool
-        Whether a thread adds up what it has for this gradient before it adds that to memory.
+        Whether a thread adds up contributions to this gradient before it adds the sum to memory.
     moves : bool
         Whether its address or value depends on the element's index in each dimension.
     """
@@ -92,12 +92,12 @@ class Operand:
 
     @property
     def places(self) -> tuple[Operand, ...]:
-        """Itself, or what it is put together from."""
+        """The operand itself, or the places of its parts."""
         return (self,) if self.mode != "parts" else tuple([p for _, part in self.parts for p in part.places])
 
     @property
     def leaves(self) -> tuple[Operand, ...]:
-        """What it takes from the argument block: its places, the values of those that are computed, gradients."""
+        """The operands with members in the argument block: places, values of computed ones, and gradients."""
         out: list[Operand] = []
         for place in self.places:
             out.append(place)
@@ -116,9 +116,9 @@ class StructLayout:
     type : str
         The struct, as source writes it.
     size : int
-        In bytes, padding at its end included.
+        Size in bytes, including padding at its end.
     fields : tuple of StructLayoutField
-        Every field that is no struct, those of structs inside included.
+        Every field that is no struct, including the fields of nested structs.
     """
 
     type: str
@@ -133,11 +133,11 @@ class StructLayoutField:
     Attributes
     ----------
     path : str
-        Where in the struct it is: ``".pose.position"``.
+        Path of the field in the struct: ``".pose.position"``.
     type, scalar, via : str
-        As of an Operand.
+        As for an Operand.
     offset : int
-        In bytes from the struct's beginning.
+        Offset in bytes from the struct's beginning.
     """
 
     path: str
@@ -154,21 +154,21 @@ class CallSpec:
     Attributes
     ----------
     title : str
-        Who asked for the kernel; stands in its first line.
+        The function and how it is called, for the text's first line and for messages.
     modules : tuple of str
         Modules that the text imports besides _spy_library.
     function : str
-        As the text calls it: ``"add"``, ``"copy<float>"``, ``"Ray.make"``.
+        The function's name in the text: ``"add"``, ``"copy<float>"``, ``"Ray.make"``.
     operands : tuple of Operand
-        In the order of the parameters.
+        The arguments, in the order of the parameters.
     result : Operand or None
-        None for a function that returns nothing, or whose value is dropped.
+        The result; None for a function that returns nothing, or whose value is dropped.
     rank : int
         Dimensions of the coalesced call shape, at least 1.
     index : str
         Type of element indices: ``"uint"`` or ``"int64_t"``.
     width : int
-        Neighbouring elements of one thread. More than 1 needs arrays that are linear, constant or strided with
+        Consecutive elements that one thread runs. More than 1 needs arrays that are linear, constant or strided with
         a ``step``; with strided ones, the last dimension must be a multiple of it.
     entry : str
         How the kernel is entered: ``"range"``, ``"value"``, ``"pointer"`` or ``"handle"`` (see
@@ -186,21 +186,21 @@ class CallSpec:
     assigned : tuple of (str, Operand)
         Global variables of the modules and what they hold for this call.
     raw : bool
-        Whether the function is itself a kernel of ``group`` threads, to be called once by every thread with
-        ``_spy_thread``, ``_spy_local`` and ``_spy_group``, its place in the dispatch, in its group, and its group's.
+        Whether the function is itself a kernel of ``group`` threads, which every thread calls once with
+        ``_spy_thread``, ``_spy_local`` and ``_spy_group``: its index in the dispatch, in its group, and its group's.
     derivative : str
         ``"backward"``, ``"forward"``, or ``""`` for the function itself.
     hidden : tuple of str
-        Names of Slang's core module that mean something else in the modules. Then what is the user's in this
-        description is marked as ``names.own`` does it.
+        Names of Slang's core module that the modules' declarations hide. If there are any, the user's names in this
+        description are marked by ``names.own``.
     all_operands : tuple of Operand
         The globals, the parameters and then the result.
     leaves : tuple of Operand
-        What the argument block holds, in order.
+        The operands with members in the argument block, in order.
     sums : tuple of Operand
         The leaves that are ``summed``.
     walks : bool
-        Whether a thread takes elements that are ``step`` apart, so that it has something to add up.
+        Whether a thread runs several elements, ``step`` apart, whose gradients it adds up.
     indexed : bool
         Whether an element's code needs its multi-dimensional index.
     """

@@ -1,4 +1,4 @@
-"""The entry point of a kernel of thread groups: which elements a thread takes, and what a group adds up."""
+"""The entry point of a kernel of thread groups: which elements a thread runs, and which sums a group adds up."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def thread_entry(spec: CallSpec) -> str:
     elif spec.walks:
         body = _walk(spec, first if spec.width > 1 else thread, index)
     elif spec.width > 1 and spec.indexed:
-        # Rows are whole multiples of the width, so no thread has fewer.
+        # Rows are whole multiples of the width, so that no thread has fewer elements.
         body = f"{start}{first};\n{inside}        _spy_neighbours(_spy_call, _spy_i{index});\n"
     elif spec.width > 1:
         body = (
@@ -85,7 +85,7 @@ def _walk(spec: CallSpec, first: str, index: str) -> str:
 
 
 def _tile(spec: CallSpec) -> str:
-    """A group covers a tile: x counts the last dimension, y the one before, z what is left."""
+    """Return the body for groups that cover tiles: x counts the last dimension, y the one before, z the others."""
     tiled, last = len(spec.group), spec.rank - 1
     ids = ["_spy_thread.x", "_spy_thread.y", "_spy_thread.z"][:tiled]
     lines = f"    {spec.index} _spy_index[{spec.rank}];\n"
@@ -112,7 +112,7 @@ def _tile(spec: CallSpec) -> str:
 
 
 def _group_columns(spec: CallSpec, o: Operand, thread: str, first: str) -> str:
-    """Return what the threads of a group have for columns, added to memory."""
+    """Return the statements that add a group's sums of columns to memory."""
     last, threads = spec.rank - 1, spec.group[0]
     items = (
         [f"_spy_s_{o.name}[{k}]" for k in range(spec.width)]

@@ -1,4 +1,4 @@
-"""Local variables of a kernel: how one is put together from its parts, and what is kept of it afterwards."""
+"""Local variables of a kernel: how one is put together from its parts, and how its parts are stored afterwards."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def assignable(name: str) -> str:
 
 
 def fill(o: Operand, name: str, load: Callable[[Operand], str]) -> list[str]:
-    """Return the assignments of what the function reads."""
+    """Return the lines that assign the values that the function reads to a variable."""
     if o.mode != "parts":
         return [] if o.access in ("out", "seed") or o.mode == "unused" else [f"{name} = {load(o)};"]
     if not is_pair(o):
@@ -34,7 +34,7 @@ def fill(o: Operand, name: str, load: Callable[[Operand], str]) -> list[str]:
 
 
 def drain(o: Operand, name: str, store: Callable[[Operand, str], str]) -> list[str]:
-    """Return the stores of what the function wrote."""
+    """Return the lines that store the values that the function wrote to a variable."""
     if o.mode == "parts":
         return [line for path, part in o.parts for line in drain(part, f"{name}{path}", store)]
     kept = o.access != "in" and o.mode not in ("tensor", "pointer", "unused")

@@ -14,8 +14,8 @@ from cffi import FFI
 
 TARGET = Path(__file__).parents[2] / "slangpy_rt" / "backends" / "cuda" / "ffi.py"
 
-# Handles are declared as integers because a backend only hands them on. Names with _v2 are what cuda.h
-# renames the plain names to since CUDA 4.0 (primary context: 11.0), so every 12.x and 13.x driver has them.
+# Handles are declared as integers because a backend only passes them on. cuda.h renames the plain names to
+# those with _v2 since CUDA 4.0 (primary context: 11.0), so every 12.x and 13.x driver has the latter.
 DECLARATIONS = """
 int cuInit(unsigned int flags);
 int cuGetErrorName(int status, const char **name);
@@ -130,7 +130,7 @@ int cuLaunchKernel(uintptr_t function, unsigned int gx, unsigned int gy, unsigne
 
 
 def generate() -> str:
-    """The text of the module."""
+    """Return the text of the module."""
     ffi = FFI()
     ffi.cdef(DECLARATIONS)
     ffi.set_source("slangpy_rt.backends.cuda.ffi", None)

@@ -1,7 +1,7 @@
 """Writes shaders/double_constants.slang: numbers of shaders/double_math.slang, from series in exact integers.
 
-Run as ``python codegen/tools/gen_double_constants.py``; a test holds the file against it. It computes pi by Machin's
-formula, logarithms and arc tangents by their Taylor series, and knows no other source.
+Run as ``python codegen/tools/gen_double_constants.py``; a test compares the file with its output. It computes pi by
+Machin's formula, logarithms and arc tangents by their Taylor series, and uses no other source.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from fractions import Fraction
 from math import factorial, frexp, ldexp
 from pathlib import Path
 
-# Bits of the fixed-point numbers that the series are added up in: 2/pi is kept to 1216.
+# Bits of the fixed-point numbers that the series are added up in; of 2/pi, 1216 bits are kept.
 _BITS = 1400
 _ONE = 1 << _BITS
 TARGET = Path(__file__).parents[2] / "shaders" / "double_constants.slang"
 
 
 def text() -> str:
-    """The whole file."""
+    """Return the text of the file."""
     pi = 4 * (4 * _arc_tangent(Fraction(1, 5)) - _arc_tangent(Fraction(1, 239)))
     # log(2) = 2 artanh(1/3)
     ln2 = 2 * _series(Fraction(1, 3), 1)
@@ -54,7 +54,7 @@ def _arc_tangent(x: Fraction) -> Fraction:
 
 
 def _series(x: Fraction, sign: int) -> Fraction:
-    """x + sign x^3 / 3 + x^5 / 5 + sign x^7 / 7 ..."""
+    """Return x + sign x^3 / 3 + x^5 / 5 + sign x^7 / 7 ..."""
     total, power, n = 0, _ONE * x.numerator // x.denominator, 1
     top, bottom = sign * x.numerator**2, x.denominator**2
     while abs(power) > n:

@@ -1,7 +1,7 @@
 """Writes ``slangpy_rt/slang/_abi.py`` from the headers of the installed Slang library.
 
-Holds the list of what the package uses of Slang and a parser for the subset of C++ that ``slang.h`` and
-``slang-deprecated.h`` are written in. It never loads the library and emits nothing that is not listed.
+It holds the lists of Slang's declarations that the package uses and a parser for the subset of C++ that ``slang.h``
+and ``slang-deprecated.h`` are written in. It never loads the library and emits nothing that is not listed.
 
     python codegen/tools/gen_slang_abi.py      # after listing a new name or moving to another Slang
 """
@@ -232,7 +232,7 @@ _SCALARS = {
 
 
 class Headers:
-    """The text of Slang's headers without comments, and the questions the generator asks of it."""
+    """The text of Slang's headers without comments, and the definitions that the generator reads from it."""
 
     def __init__(self, include: Path) -> None:
         raw = [(include / name).read_bytes() for name in _HEADERS]
@@ -241,7 +241,7 @@ class Headers:
         self.text = re.sub(r"/\*.*?\*/|//[^\n]*|^[ \t]*#[^\n]*(\\\n[^\n]*)*", "", text, flags=re.S | re.M)
 
     def body(self, kind: str, name: str) -> tuple[str, str]:
-        """Base clause and brace contents of a definition."""
+        """Return base clause and brace contents of a definition."""
         match = re.search(rf"\b{kind}\s+{name}\b([^;{{}}()]*)\{{", self.text)
         if match is None:
             raise SystemExit(f"{kind} {name} is not in the headers; correct the lists of this script")
@@ -252,7 +252,7 @@ class Headers:
         return match[1], self.text[match.end() : at - 1]
 
     def methods(self, interface: str) -> list[tuple[str, str, str]]:
-        """Return type, name and parameters of every vtable slot, inherited ones first."""
+        """Return the result type, name and parameters of every vtable slot, inherited ones first."""
         base, body = self.body("struct", interface)
         parent = re.search(r"public\s+(\w+)", base)
         inherited = self.methods(parent[1]) if parent else []
@@ -262,19 +262,19 @@ class Headers:
         return inherited + own
 
     def enum(self, name: str) -> dict[str, int]:
-        """Enumerators that carry an explicit value."""
+        """Return the enumerators that have an explicit value."""
         _, body = self.body("enum(?: class)?", name)
         return {key: int(value, 0) for key, value in re.findall(r"(\w+)\s*=\s*(0x[0-9a-fA-F]+|\d+)\b", body)}
 
     def function(self, name: str) -> tuple[str, str]:
-        """Return type and parameters of an exported function."""
+        """Return the result type and parameters of an exported function."""
         match = re.search(rf"SLANG_API\s+([^;()]*?)\b{name}\s*\(([^;]*?)\)\s*;", self.text, re.S)
         if match is None:
             raise SystemExit(f"function {name} is not in the headers; correct the lists of this script")
         return match[1], match[2]
 
     def ctype(self, declared: str) -> str:
-        """Name in ctypes of a C++ type; what a pointer points to is dropped, but for strings."""
+        """Return the ctypes name of a C++ type; all pointers but strings are ``c_void_p``."""
         plain = re.sub(r"\b(?:const|enum|SLANG_NO_THROW|SLANG_MCALL|slang::)|\bconst\b", " ", declared)
         plain = re.sub(r"\s+", " ", plain.replace("slang::", "")).strip().replace(" *", "*")
         if plain == "char*":
@@ -290,13 +290,13 @@ class Headers:
         raise SystemExit(f"type {declared!r} is unknown; extend _SCALARS")
 
     def parameters(self, text: str) -> str:
-        """A tuple expression of the types of a parameter list."""
+        """Return a tuple expression of the types of a parameter list."""
         parts = [re.sub(r"\s*=.*", "", part).strip() for part in text.split(",") if part.strip()]
         types = [self.ctype(re.sub(r"\w+\s*$", "", part)) for part in parts]
         return f"({', '.join(types)}{',' if len(types) == 1 else ''})"
 
     def fields(self, struct: str) -> list[tuple[str, str]]:
-        """Name and ctypes type of every member."""
+        """Return name and ctypes type of every member."""
         _, body = self.body("struct", struct)
         out = []
         for line in filter(None, (part.strip() for part in body.split(";"))):
@@ -309,7 +309,7 @@ class Headers:
 
 
 def generate(include: Path) -> str:
-    """Text of ``_abi.py`` for the headers in a directory."""
+    """Return the text of ``_abi.py`` for the headers in a directory."""
     headers = Headers(include)
     used = re.compile(r"\b(?:c_\w+)\b")
     out = []
@@ -344,7 +344,7 @@ def generate(include: Path) -> str:
 
 
 def version(wheel: Path) -> tuple[int, ...]:
-    """Slang's version: the header does not say, the name of the standard module's folder does."""
+    """Return Slang's version, from the name of the standard module's folder: the header does not have it."""
     names = [p.name.rpartition("-")[2] for p in wheel.glob("slang-standard-module-*")]
     if len(names) != 1:
         raise SystemExit(f"{wheel}: expected one slang-standard-module-*; tell version() where to look")
@@ -352,7 +352,7 @@ def version(wheel: Path) -> tuple[int, ...]:
 
 
 def find_include() -> Path:
-    """Directory of the headers inside the installed wheel."""
+    """Return the directory of the headers inside the installed wheel."""
     spec = importlib.util.find_spec("slangpy")
     if spec is None or not spec.submodule_search_locations:
         raise SystemExit("slangpy is not installed; its wheel carries slang.h: pip install slangpy")

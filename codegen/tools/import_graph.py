@@ -1,10 +1,10 @@
-"""Reads who imports whom in slangpy_rt, and draws the packages of docs/architecture.md from it.
+"""Reads the imports between the modules of slangpy_rt, and draws the packages of docs/architecture.md from them.
 
     python codegen/tools/import_graph.py             prints packages, arrows, arrows that point up, and circles
     python codegen/tools/import_graph.py --write     writes the drawing into docs/architecture.md
 
-Counted are imports at the top of a file, imports inside of functions, and imports for type checkers alike: each is a
-piece of knowledge. ``tests/test_imports.py`` calls the same functions.
+Imports at the top of a file, inside of functions and for type checkers count alike: each is a dependency.
+``tests/test_imports.py`` calls the same functions.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "architecture.md"
-# From the lowest floor up; packages of one floor do not know each other. A package is a folder of slangpy_rt, or the
-# public Device, which is one file; "slangpy_rt" are the files above all packages.
+# From the lowest floor up; packages of one floor do not import each other. A package is a folder of slangpy_rt, or
+# the public Device, which is one file; "slangpy_rt" are the files above all packages.
 FLOORS = (
     ("core",),
     ("slang", "backends"),
@@ -47,11 +47,11 @@ class Import(NamedTuple):
     source, target : str
         Full names of modules.
     name : str
-        What is taken from the target; empty if that is the module itself.
+        The name that is imported from the target; empty if the module itself is imported.
     kind : str
         ``"top"``, ``"late"`` (inside of a function) or ``"type"`` (for type checkers only).
     line : int
-        Of the source file, from 1.
+        Line of the source file, from 1.
     """
 
     source: str
@@ -65,7 +65,7 @@ class Import(NamedTuple):
 
 
 def modules(root: Path = ROOT) -> dict[str, Path]:
-    """Full names of the modules of slangpy_rt and the code generator, and their files."""
+    """Return the modules of slangpy_rt and the code generator: full names, and their files."""
     return {
         ".".join(path.relative_to(base).with_suffix("").parts).removesuffix(".__init__"): path
         for base in (root, root / "codegen")
@@ -74,12 +74,12 @@ def modules(root: Path = ROOT) -> dict[str, Path]:
 
 
 def imports(name: str, files: dict[str, Path]) -> Iterator[Import]:
-    """What a module imports, of its own project and of others, wherever in the file."""
+    """Yield the imports of a module, of this project and of others, anywhere in the file."""
     yield from _imports(ast.parse(files[name].read_text(encoding="utf-8")), "top", name, files)
 
 
 def package_of(module: str) -> str:
-    """The package of a module of slangpy_rt, as FLOORS names it; ``codegen`` for the code generator."""
+    """Return the package of a module of slangpy_rt, as FLOORS names it; ``codegen`` for the code generator."""
     if module.startswith("slangpy_rt_codegen"):
         return "codegen"
     parts = module.split(".")
@@ -89,7 +89,7 @@ def package_of(module: str) -> str:
 
 
 def upward(found: Iterable[Import]) -> list[Import]:
-    """Imports from a package of the same floor or one above."""
+    """Return the imports from a package of the same floor or one above."""
     return [
         each
         for each in found
@@ -100,7 +100,7 @@ def upward(found: Iterable[Import]) -> list[Import]:
 
 
 def private(found: Iterable[Import]) -> list[Import]:
-    """Imports of a private name or module of another package."""
+    """Return the imports of a private name or module of another package."""
     return [
         each
         for each in found
@@ -112,7 +112,7 @@ def private(found: Iterable[Import]) -> list[Import]:
 
 
 def circles(found: Iterable[Import]) -> list[list[str]]:
-    """Sets of modules each of which reaches all others of its set, largest first."""
+    """Return the sets of modules that import each other, directly or through others, largest first."""
     below: dict[str, set[str]] = {}
     for each in found:
         if each.source != each.target:
@@ -125,12 +125,12 @@ def circles(found: Iterable[Import]) -> list[list[str]]:
 
 
 def own_imports(files: dict[str, Path]) -> list[Import]:
-    """All imports of one module of the project by another."""
+    """Return all imports of one module of the project by another."""
     return [each for name in files for each in imports(name, files) if each.target in files]
 
 
 def drawing(found: Iterable[Import]) -> str:
-    """The packages and their arrows as a Mermaid diagram; an arrow through a third package is left out."""
+    """Return the packages and their arrows as a Mermaid diagram, without arrows that a longer path implies."""
     arrows = Counter((package_of(each.source), package_of(each.target)) for each in found)
     direct: dict[str, set[str]] = {}
     for source, target in arrows:
@@ -148,7 +148,7 @@ def drawing(found: Iterable[Import]) -> str:
 
 
 def page(text: str, found: Iterable[Import]) -> str:
-    """The page's text with the drawing between its two marks brought up to date."""
+    """Return the page's text with a new drawing between its two marks."""
     before, _, rest = text.partition(_BEGIN)
     _, _, after = rest.partition(_END)
     return f"{before}{_BEGIN}\n{drawing(found)}\n{_END}{after}"
@@ -198,7 +198,7 @@ def _imports(node: ast.AST, kind: str, name: str, files: dict[str, Path]) -> Ite
 
 
 def _reached(name: str, below: dict[str, set[str]]) -> set[str]:
-    """Whatever can be reached from a name by one arrow or more."""
+    """Return the names that can be reached from a name by one arrow or more."""
     seen: set[str] = set()
     left = list(below.get(name, ()))
     while left:

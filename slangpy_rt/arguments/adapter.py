@@ -1,4 +1,4 @@
-"""Adapter: what the arrays of one other library are to a call. ``interop`` has one for each library or protocol."""
+"""Adapter: how a call uses the arrays of another library. ``interop`` has one for each library or protocol."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 
 class Adapter(ABC):
-    """Answers what a call has to know of another library's arrays.
+    """How a call uses the arrays of another library.
 
-    Each method takes an array of the library, but for those that make results.
+    Each method takes an array of the library, except ``result_maker`` and ``call_for_autograd``.
     """
 
     # Whether one of its arrays may be given as ``_result``.
@@ -30,36 +30,36 @@ class Adapter(ABC):
 
     @abstractmethod
     def __call__(self, value: Any) -> npt.NDArray[Any]:
-        """Return the array's memory, of the host, as a NumPy array.
+        """Return a NumPy array in the same memory, for an array in host memory.
 
         Raises
         ------
         BindError
-            If it has none that NumPy can see.
+            If NumPy cannot use its memory.
         """
 
     @abstractmethod
     def on(self, device: Any, value: Any) -> Any:
-        """Return a NumPy array, or a Tensor of the device that the array lies on, in the same memory.
+        """Return an array in the same memory: a NumPy array in host memory, a Tensor on a GPU.
 
         Raises
         ------
         BindError
-            If its memory cannot be had, or the device does not work there.
+            If the memory cannot be shared, or the device cannot use it.
         """
 
     @abstractmethod
     def feed(self, device: Any, value: Any, access: str) -> Feed | None:
-        """Return the feed of the array; None where what ``on`` returns has to be fed.
+        """Return the feed of the array; None if the feed has to be that of the array that ``on`` returns.
 
         Raises
         ------
         BindError
-            If it would be written to and must not be.
+            If a call with that access would write to an array that must not be changed.
         """
 
     def check_writable(self, value: Any) -> None:  # noqa: B027 - most arrays may be written to
-        """Refuse an array that must not be changed, where it would be written to.
+        """Refuse an array that must not be changed; only called for arrays that a call would write to.
 
         Raises
         ------
@@ -68,7 +68,7 @@ class Adapter(ABC):
         """
 
     def result_kind(self, value: Any) -> str:
-        """Return the kind of result that the array asks for; empty for that of what ``on`` returns."""
+        """Return the kind of result of calls on the array; empty for the kind that the array of ``on`` gives."""
         return ""
 
     def result_maker(self, device: Any, shape: tuple[int, ...], dtype: np.dtype[Any], kind: str) -> Callable[[], Any]:
@@ -77,7 +77,7 @@ class Adapter(ABC):
         Parameters
         ----------
         kind : str
-            What kind of result the arguments ask for.
+            The kind of result that the arguments give a call, by ``result_kind``.
 
         Raises
         ------
@@ -91,12 +91,12 @@ class Adapter(ABC):
         return False
 
     def call_for_autograd(self, function: Any, args: tuple[Any, ...], names: tuple[str, ...]) -> Any:
-        """Return a prepared call that the library differentiates, for arguments of which one asks for that.
+        """Return a prepared call that the library differentiates, for arguments of which one needs that.
 
         Parameters
         ----------
         function : Function
-            What is called.
+            The function that is called.
         args, names
             Values by position and then by name, and the names of the latter.
 

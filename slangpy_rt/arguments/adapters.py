@@ -1,6 +1,6 @@
-"""Finds what stands for a value that is passed: an adapter, a conversion, or the value itself.
+"""How a passed value becomes one that can be bound: by an adapter, by a conversion, or as it is.
 
-Other libraries are known by names alone, of types and of protocols: their adapters are loaded with their first array.
+Other libraries are known by the names of their types and protocols only; an adapter is imported with the first array.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from slangpy_rt.arguments.stand_ins import meant_by
 from slangpy_rt.arrays.ndbuffer import NDBuffer
 from slangpy_rt.core.conversion import by_protocol
 
-# Where adapters are, by the full names of types, by the methods of protocols, and by the kinds of results.
+# Modules and classes of adapters, by the full names of types, by the methods of protocols, and by kinds of results.
 _TORCH = "slangpy_rt.interop.torch:TorchAdapter"
 _TYPES = {"torch.Tensor": _TORCH}
 _PROTOCOLS = {
@@ -24,14 +24,14 @@ _PROTOCOLS = {
     "__cuda_array_interface__": "slangpy_rt.interop.foreign:ForeignAdapter",
 }
 _RESULTS = {"torch": _TORCH, "torch_gpu": _TORCH}
-# Dimensions of a NumPy array, since 2.0. A list that holds itself has no end.
+# The most dimensions of a NumPy array, since 2.0. It also ends the walk through a list that holds itself.
 _DEEPEST = 64
 
 
 def converter(kind: type) -> Any:
-    """Return what turns values of a type into those they stand for, or None when they stand for themselves.
+    """Return the conversion of values of a type, or None for values that are bound as they are.
 
-    It is a function of the value; an ``Adapter`` for arrays of other libraries.
+    It is an ``Adapter`` for arrays of other libraries, and otherwise a function that takes the value.
     """
     if kind is range:
         return range_of
@@ -48,13 +48,13 @@ def converter(kind: type) -> Any:
 
 
 def adapter_for_result(value: Any) -> Adapter | None:
-    """Return the adapter of an array given as ``_result``; None if it is of no library whose arrays may be."""
+    """Return the adapter of an array given as ``_result``; None if it is of no library whose arrays are allowed."""
     adapter = _named(type(value))
     return adapter if adapter is not None and adapter.takes_results else None
 
 
 def adapter_of_results(kind: str) -> Adapter | None:
-    """Return the adapter that makes results of a kind; None for kinds that are no other library's."""
+    """Return the adapter that makes results of a kind; None for this package's and NumPy's kinds."""
     return _load(_RESULTS[kind]) if kind in _RESULTS else None
 
 
@@ -68,7 +68,7 @@ def asking_for_autograd(values: tuple[Any, ...]) -> Adapter | None:
 
 
 def _named(kind: type) -> Adapter | None:
-    """Return the adapter of a type that is known by its name, or by that of a base."""
+    """Return the adapter of a type whose name, or a base class's name, is in the table."""
     for base in kind.__mro__:
         place = _TYPES.get(f"{base.__module__}.{base.__name__}")
         if place is not None:
@@ -83,7 +83,7 @@ def _load(place: str) -> Adapter:
 
 
 def is_plain_sequence(value: Any, depth: int = 0) -> bool:
-    """Return whether a list or tuple holds numbers only, nested or not; one too deep for an array does not."""
+    """Return whether a list or tuple holds numbers only, nested or not; False if it is too deep for an array."""
     if depth >= _DEEPEST:
         return False
     if _NUMBERS.issuperset(map(type, value)):

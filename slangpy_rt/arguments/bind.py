@@ -1,7 +1,6 @@
-"""Binding: fits one argument to one parameter, and answers every question that concerns it alone.
+"""Binding: fits one argument to one parameter, and decides everything that depends on this argument alone.
 
-What arguments have to agree on among each other is decided in ``calls.build``; which function they are for in
-``resolve``.
+``calls.build`` decides what depends on several arguments, and ``resolve`` which overload they are for.
 """
 
 from __future__ import annotations
@@ -75,7 +74,7 @@ def bind(where: str, scope: Scope, param: Param, value: Any, how: Map = NO_MAP) 
     where : str
         ``"add(float a, float b): argument 'a'"``, the start of every message.
     how : Map
-        What the user said about it.
+        The user's ``map`` of this argument.
 
     Raises
     ------
@@ -142,7 +141,7 @@ def bind(where: str, scope: Scope, param: Param, value: Any, how: Map = NO_MAP) 
 
 
 def _stand_in_feed(where: str, device: DeviceCore, value: Any, other: Any, stand_in: Any, inner: Bound) -> Feed:
-    """Return the feed of a value that stands for another, if need be one that converts it at each call."""
+    """Return the feed of a value that ``other`` replaces; if need be, it converts the value at each call."""
     if not isinstance(stand_in, Adapter):
         return ConvertedFeed(stand_in, inner.feed, inner.access != "in")
     try:
@@ -155,13 +154,13 @@ def _stand_in_feed(where: str, device: DeviceCore, value: Any, other: Any, stand
         return feed.partial() if part else feed
     if feed is not None and isinstance(inner.feed, HostViewFeed) and inner.feed.plain:
         return feed
-    # What lies on a GPU is an array there, and its feed knows the order of work on it.
+    # Arrays on a GPU have returned above: a conversion at each call would not order the work on them.
     assert not isinstance(other, NDBuffer), inner
     return ConvertedFeed(partial(stand_in.on, device), inner.feed, inner.access != "in")
 
 
 def bind_whole(where: str, scope: Scope, param: Param, value: Any) -> Bound:
-    """Fit a value to a parameter that is one for all elements: of a kernel that is dispatched, or a uniform.
+    """Fit a value to a parameter that is the same for all elements: of a dispatched kernel, or a uniform.
 
     Raises
     ------
@@ -196,7 +195,13 @@ def _slang_converts(type_: SlangType, param: Param) -> bool:
 
 
 def bind_result(where: str, scope: Scope, type_: SlangType, value: Any, how: Map = NO_MAP) -> Bound:
-    """Fit an array given as ``_result`` to the function's return type."""
+    """Fit an array given as ``_result`` to the function's return type.
+
+    Raises
+    ------
+    BindError
+        If it is no array of that type on the device.
+    """
     adapter = adapter_for_result(value)
     if adapter is not None:
         try:
@@ -218,7 +223,10 @@ def bind_result(where: str, scope: Scope, type_: SlangType, value: Any, how: Map
 
 
 def _mapped(bound: Bound, dims: tuple[int, ...]) -> Bound:
-    """Return the argument along those call dimensions. A diagonal is a part of an array: the rest is kept."""
+    """Return the argument, its dimensions mapped to call dimensions.
+
+    Two dimensions mapped to one call dimension are a diagonal; the rest of an array that is written keeps its values.
+    """
     feed = bound.feed
     if len(set(dims)) < len(dims) and bound.access != "in":
         feed = feed.partial()
@@ -327,7 +335,7 @@ def _bind_ref(where: str, scope: Scope, param: Param, value: ValueRef) -> Bound:
 
 
 def _bind_records(where: str, scope: Scope, param: Param, value: list[Any], stored: Storage) -> Bound:
-    """Bind a list of structs' values, of which each call makes a structured array."""
+    """Bind a list of struct values, which each call converts to a structured array."""
     if param.direction != "in":
         raise BindError(
             f"{where} is {in_words(value)} and would be written to; pass a structured array, a Tensor or a dict of "

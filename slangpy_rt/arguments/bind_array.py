@@ -1,6 +1,6 @@
-"""Arrays as arguments: NumPy's and the device's, walked element by element, handed over whole, or as an address.
+"""Arrays as arguments: NumPy arrays and device arrays, passed element by element, whole, as bytes, or as an address.
 
-What a parameter is not an array for, and which of these a value is bound by, is decided in ``bind``.
+``bind`` decides which of these a parameter takes.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _CONTAINERS = {
 
 # The end of messages on arrays of bfloat16.
 _NARROW = "which functions read where they take floats or vectors of floats, and do not write"
-# Host values up to this many scalars travel in the argument block: two float4x4.
+# Host values of up to this many scalars are stored in the argument block: two float4x4.
 _MAX_VALUE_SCALARS = 32
 
 
@@ -85,7 +85,7 @@ def bind_array(
 
 
 def bind_bytes(where: str, scope: Scope, param: Param, value: Any) -> Bound:
-    """Bind an array as bytes, whatever its elements are."""
+    """Bind an array of any element type as bytes, for a ByteAddressBuffer."""
     type_, device = param.type, scope.device
     access = "inout" if type_.name.startswith("RW") else "in"
     if isinstance(value, NDBuffer):
@@ -131,9 +131,9 @@ def bind_pointer(where: str, scope: Scope, param: Param, value: Any) -> Bound:
 
 
 def as_tensor(where: str, bound: Bound, type_: SlangType, rank: int) -> Bound:
-    """Bind an array's last dimensions whole; the call runs along those before them.
+    """Bind an array's last dimensions whole; the call runs along the dimensions before them.
 
-    A value becomes impossible, because a view needs an address.
+    Arguments of mode ``"value"`` are refused, because a view needs an address.
     """
     if bound.mode != "array":
         raise BindError(f"{where} has no dimensions; '{type_.name}' takes an array.")
@@ -148,7 +148,7 @@ def as_tensor(where: str, bound: Bound, type_: SlangType, rank: int) -> Bound:
 
 
 def container(type_: SlangType) -> tuple[SlangType, int, bool] | None:
-    """Return element, rank and writability of a parameter that takes a whole array; None for any other."""
+    """Return element type, rank and writability of a parameter type that takes a whole array; None for any other."""
     head = type_.name.partition("<")[0]
     if type_.kind != "struct" or len(type_.arguments) != _CONTAINERS.get(head) or not is_ours(type_):
         return None
@@ -158,7 +158,7 @@ def container(type_: SlangType) -> tuple[SlangType, int, bool] | None:
 
 
 def is_ours(type_: SlangType) -> bool:
-    """Return whether a struct with the name of one of this package's is that: its fields begin with ``_spy_``."""
+    """Return whether a struct named like one of this package's is that one: its fields begin with ``_spy_``."""
     return not type_.fields or type_.fields[0].name.startswith("_spy_")
 
 
@@ -174,7 +174,7 @@ def stored_as(where: str, type_: SlangType) -> Storage:
 
 
 def check_scalars(where: str, device: DeviceCore, stored: Storage) -> None:
-    """Refuse a type that the device cannot load; of a struct, that of any field."""
+    """Refuse a type that the device cannot load from memory; a struct, if that is so for one of its fields."""
     if not stored.struct:
         check_scalar(where, device, stored.scalar)
         return
@@ -188,7 +188,7 @@ def check_scalar(where: str, device: DeviceCore, scalar: str) -> None:
 
 
 def check_native(where: str, device: DeviceCore, element: SlangType, what: str) -> None:
-    """Refuse structs that Slang, behind a pointer on this device, lays out otherwise than arrays do."""
+    """Refuse a struct whose layout behind a pointer, in Slang's code for this device, differs from that in arrays."""
     target = device.backend.target
     for path, field in _scalars_of(element):
         odd = None
@@ -206,7 +206,7 @@ def check_native(where: str, device: DeviceCore, element: SlangType, what: str) 
 
 
 def _widened(where: str, layout: Layout, type_: SlangType, access: str) -> str:
-    """Return the name of what loads bfloat16 elements as ``type_``; empty for other arrays."""
+    """Return the name of the Slang struct that loads bfloat16 elements as ``type_``; empty for other arrays."""
     if layout.element is not BFLOAT16:
         return ""
     if type_.scalar != "float" or type_.kind not in ("scalar", "vector") or access != "in":
@@ -215,7 +215,7 @@ def _widened(where: str, layout: Layout, type_: SlangType, access: str) -> str:
 
 
 def _holds(element: SlangType, type_: SlangType) -> bool:
-    """Return whether an array of one type can serve as one of another, its last dimensions being the element's."""
+    """Return whether an array of ``element`` can be bound as one of ``type_``, whose dimensions are its last ones."""
     if element.name == type_.name or (type_.kind == "array" and type_.element and _holds(element, type_.element)):
         return True
     return element.kind in ("scalar", "enum") and element.scalar == type_.scalar
@@ -230,7 +230,7 @@ def _bind_host(
     access: str,
     value: Any,
 ) -> Bound:
-    """Bind data of the host: an array, or a list or tuple that makes one."""
+    """Bind host data: a NumPy array, or a list or tuple that converts to one."""
     scalar, inner, dtype = stored.scalar, stored.dims, stored.dtype
     is_array = isinstance(value, np.ndarray)
     array = as_array(where, value)
@@ -263,7 +263,7 @@ def _bind_host(
     if shared and (own is not None or access == "in"):
         feed = HostViewFeed(device, np.asarray if own is not None else convert)
     else:
-        # There and back again; in shared memory, elements with gaps inside, such as float3 in Fortran order.
+        # Devices in host memory copy only arrays whose elements have gaps inside, such as float3 in Fortran order.
         as_it_is = (
             not shared and is_array and array.dtype == dtype and array.dtype.isnative and array.flags.c_contiguous
         )
@@ -318,7 +318,7 @@ def _check_dtype(
 
 
 def _split(where: str, type_: SlangType, shape: Shape, inner: Shape, value: Any) -> Shape:
-    """Return the call dimensions of an array's shape: those before the element's own."""
+    """Return the dimensions of an array before those of its elements; the call runs along them."""
     outer = shape[: len(shape) - len(inner)] if len(inner) <= len(shape) else None
     if outer is None or shape[len(outer) :] != inner:
         told = value.summary if isinstance(value, NDBuffer) else value
@@ -330,7 +330,7 @@ def _split(where: str, type_: SlangType, shape: Shape, inner: Shape, value: Any)
 
 
 def _list_fits(array: npt.NDArray[Any], dtype: np.dtype[Any]) -> bool:
-    """Return whether whole numbers of a list, which have no width, fit an integer type: it holds each of them."""
+    """Return whether an integer type holds every whole number of a list; Python's ints have no width of their own."""
     if array.dtype.kind not in "iu" or dtype.kind not in "iu" or array.size == 0:
         return array.size == 0
     bounds = np.iinfo(dtype)
@@ -338,7 +338,7 @@ def _list_fits(array: npt.NDArray[Any], dtype: np.dtype[Any]) -> bool:
 
 
 def _list_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Return the dtype that a list of numbers, which have no width, has to overloads: int or float."""
+    """Return the dtype by which a list of Python numbers is ranked among overloads: int or float of 32 bits."""
     return np.dtype({"i": "i4", "f": "f4"}.get(dtype.kind, dtype))
 
 

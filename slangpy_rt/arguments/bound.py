@@ -1,4 +1,4 @@
-"""Bound: an argument fitted to its parameter, as a frozen value. ``bind`` makes them."""
+"""Bound: an argument fitted to its parameter, as a frozen value. ``bind`` makes it; it holds no data of the call."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ EXACT, PROMOTED, CONVERTED, SPLAT = range(4)
 
 @dataclass(frozen=True)
 class Bound:
-    """An argument with every question of its own answered.
+    """An argument fitted to its parameter.
 
     Attributes
     ----------
@@ -28,35 +28,36 @@ class Bound:
         ``"value"``, ``"array"`` (elementwise), ``"tensor"`` (whole), ``"pointer"``, ``"computed"`` or
         ``"parts"``.
     shape, strides : tuple of int
-        Call dimensions of an array, strides in scalars; of a tensor those that it is not taken whole in.
+        The dimensions of an array that the call runs along, and their strides in scalars. In mode ``"tensor"``,
+        those before the dimensions of ``view``.
     view : tuple of (tuple of int, tuple of int)
         Shape and strides of the tensor that one element of the call sees.
     host : str
-        What kind of result it asks for: ``"torch_gpu"``, ``"torch"``, ``"tensor"``, ``"ndbuffer"``, ``"numpy"`` or
-        ``""``.
+        The kind of result that a call on it returns: ``"torch_gpu"``, ``"torch"``, ``"tensor"``, ``"ndbuffer"``,
+        ``"numpy"`` or ``""``.
     fit : int
         ``EXACT`` to ``SPLAT``.
     mapped : tuple of int or None
-        The call dimension of each dimension of ``shape``, where the user said.
+        The call dimension of each dimension of ``shape``; None without a ``map``.
     struct : SlangType or None
-        The type of what its memory holds, if that is a struct.
+        The type of the elements in memory, if they are structs.
     generator : Generator or None
-        Of a computed argument.
+        The generator of a computed argument.
     parts : tuple of (str, Bound)
-        Where in the parameter each part goes (``".x"``), and the part.
+        The place of each part in the parameter (``".x"``), and the part.
     grad_in, grad_out : Bound or None
         In a derivative, the gradient arrays of this argument, one that is read and one that is written; None where
         the parts have their own.
     via : str
-        What loads its elements where arrays of another kind are converted on the way.
+        Name of the Slang struct that converts elements on loading, as for bfloat16; empty if none does.
     own : int
-        Bytes of its buffer, of an array on the device that has all of it; else 0.
+        Size in bytes of its buffer, for a device array that takes up the whole buffer; else 0.
     far : int
-        Among equal fits, 1 of a whole number of NumPy for a float: an integer parameter is nearer.
+        Rank among equal fits: 1 for a NumPy integer at a float parameter, as an integer parameter is nearer; else 0.
     fresh : bool
-        Of a gradient, whether its contents may be lost: what is added to them may be written instead.
+        For a gradient, whether its contents may be lost: the kernel may then write it instead of adding to it.
     gradients : tuple of Bound
-        Those of ``grad_in`` and ``grad_out`` that there are.
+        ``grad_in`` and ``grad_out``, without None.
     """
 
     name: str
@@ -83,7 +84,7 @@ class Bound:
     own: int = 0
     far: int = 0
     gradients: tuple[Bound, ...] = field(init=False, repr=False, compare=False)
-    # Empty but for an argument with parts: any other is its only place, and would hold itself, in a cycle.
+    # Only for arguments with parts: any other is its own only place, and storing it would make a reference cycle.
     _places: tuple[Bound, ...] = field(init=False, repr=False, compare=False, default=())
     _leaves: tuple[Bound, ...] = field(init=False, repr=False, compare=False, default=())
 
@@ -102,7 +103,7 @@ class Bound:
 
     @property
     def leaves(self) -> tuple[Bound, ...]:
-        """The places, each with its gradients behind it."""
+        """The places, each followed by its gradients."""
         return self._leaves if self.mode == "parts" else (self, *self.gradients)
 
     @property
@@ -129,8 +130,8 @@ def fit_of(source: np.dtype[Any], target: np.dtype[Any]) -> int:
 def number_fit(value: Any, target: np.dtype[Any]) -> tuple[int, int]:
     """Return how well a number fits a scalar: its fit, and ``far`` of ``Bound``.
 
-    A Python int is an ``int``, a float a ``float``. A number of NumPy is its own type, and next to that what a Python
-    number of its kind is: where there is no ``int64_t``, ``numpy.int64(3)`` is an ``int``.
+    A Python int fits ``int`` exactly, a Python float ``float``. A NumPy number fits its own type exactly, and next
+    best the type of a Python number: without an overload for ``int64_t``, ``numpy.int64(3)`` takes ``int``.
     """
     if not isinstance(value, np.generic):
         return fit_of(_PYTHON["b" if isinstance(value, bool) else "i" if isinstance(value, int) else "f"], target), 0
@@ -141,7 +142,7 @@ def number_fit(value: Any, target: np.dtype[Any]) -> tuple[int, int]:
     return fit, int(source.kind in "iu" and target.kind == "f")
 
 
-# The dtype that a Python number of each kind has to overloads: 1 is an ``int``, 1.0 a ``float``.
+# The dtype by which Python numbers of each kind are ranked among overloads: 1 is an ``int``, 1.0 a ``float``.
 _PYTHON = {"b": np.dtype("?"), "i": np.dtype("i4"), "u": np.dtype("u4"), "f": np.dtype("f4")}
 
 
@@ -156,6 +157,6 @@ def _with_gradients(feed: Feed, bound: Bound) -> Feed:
 
 
 def result_kind(bound: Sequence[Bound]) -> str:
-    """Return the kind of array that the arguments ask for, or ``""``."""
+    """Return the kind of result that a call on these arguments returns, or ``""`` if none of them decides it."""
     hosts = {b.host for b in bound}
     return next((k for k in ("torch_gpu", "torch", "tensor", "ndbuffer", "numpy") if k in hosts), "")

@@ -1,8 +1,8 @@
-"""Generator: an argument without data, whose values the kernel works out from the element's index.
+"""Generator: an argument without data, whose values the kernel computes from the element's index.
 
-A generator says what it computes and of which numbers; how that becomes text and block is decided in ``bind`` and
-``calls.operands``. None keeps a state: the same arguments give the same values on every device, in whatever order the
-elements run.
+A generator gives the Slang text of one element and the numbers that the text reads; ``bind`` and ``calls.operands``
+put them into the kernel and its argument block. No generator keeps a state: the same arguments give the same values
+on every device, in whatever order the elements run.
 """
 
 from __future__ import annotations
@@ -28,26 +28,27 @@ class Generator(ABC):
     Attributes
     ----------
     shape : tuple of int
-        What it adds to the call's shape.
+        The shape that it has in the broadcast to the call's shape.
     indexed : bool
-        Whether its text reads ``index``, the element's index in each dimension, or only ``i``, the flat one.
+        Whether its text reads ``_spy_index``, the element's index in each dimension, or only ``_spy_i``, the number
+        of the element.
     """
 
     shape: Shape = ()
     indexed: ClassVar[bool] = True
-    # The parameters that a repr shows, unless they have this value; each is kept under its name with "_" before.
+    # Parameters and their defaults: a repr shows the others' values. The attribute of parameter ``x`` is ``_x``.
     defaults: ClassVar[dict[str, Any]] = {}
 
     @abstractmethod
     def key(self) -> Any:
-        """Return a value that is equal for generators which one prepared call can serve; it leaves ``values`` out."""
+        """Return a value that is equal for generators that one prepared call can serve, whatever their ``values``."""
 
     def scalars(self) -> tuple[str, ...]:
         """Return the Slang scalar types of ``values``."""
         return ()
 
     def values(self) -> tuple[Any, ...]:
-        """Return the numbers that travel with each call."""
+        """Return the numbers that each call passes in its argument block."""
         return ()
 
     @abstractmethod
@@ -80,7 +81,7 @@ class Generator(ABC):
         type_ : SlangType
             The parameter.
         values : sequence of str
-            What the text calls ``values``.
+            The Slang expressions that stand for ``values`` in the text.
         rank : int
             Dimensions of the call.
         dims : tuple of int, optional
@@ -111,12 +112,12 @@ def components(
     dim: int = -1,
     scalars: frozenset[str] = INTEGERS,
 ) -> int:
-    """Return how many numbers a parameter takes: 1 of ``int``, 2 of ``int2`` and ``int[2]``.
+    """Return how many numbers a parameter takes: 1 for ``int``, 2 for ``int2`` and ``int[2]``.
 
     Raises
     ------
     BindError
-        If it takes none of these scalars, or not ``dim`` of them.
+        If its scalar type is not in ``scalars``, or it does not take ``dim`` of them.
     """
     inner = type_.element if type_.kind == "array" else type_
     if (
@@ -141,7 +142,7 @@ def scalar_of(type_: SlangType) -> str:
 
 
 def is_whole(value: Any) -> bool:
-    # To Python a bool is an int.
+    # In Python a bool is an int.
     return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
 
 

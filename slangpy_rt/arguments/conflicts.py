@@ -1,8 +1,9 @@
 """Conflicts of one call: arguments that share memory with what the call writes.
 
-The result of a call is as if all its inputs had been read first. What is only read and shares bytes with what another
-element of the call writes is copied on the device before; two arrays that are written may not share any. Pairs of
-arrays that their layouts keep apart are left out once and for all; of the others a call compares the addresses.
+The result of a call is as if all inputs had been read before anything is written. An array that is only read is first
+copied on the device if it has bytes that another element of the call writes. Two arrays that are written may not
+share bytes. Pairs whose layouts exclude a conflict are dropped when the call is prepared; each call compares the
+addresses of the other pairs.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from slangpy_rt.runtime.core import DeviceCore
 
 _HINT = ", or declare what is only read a Tensor: a RWTensor or NDBuffer counts as written"
-# Differences of addresses of which a call remembers what they mean.
+# The most differences of two addresses for which a call remembers whether there is a conflict.
 _REMEMBERED = 1024
 
 
@@ -38,9 +39,9 @@ class Conflicts:
     title : str
         The function, for messages.
     places : sequence of Place
-        The arrays that the call uses where they lie.
+        The arrays that the call uses in place.
     shape : tuple of int
-        Of the call.
+        The call's shape.
     """
 
     def __init__(self, device: DeviceCore, title: str, places: Sequence[Place], shape: Shape) -> None:
@@ -48,7 +49,7 @@ class Conflicts:
         self._title = title
         self._places = places
         self._shape = shape
-        # Where the addresses of two arrays stand in the block, and what they differ by if spans overlap.
+        # The block entries of two arrays' addresses, and the bounds of their difference where the spans overlap.
         self._pairs = [
             (a.entry, b.entry, *window(a.walk, b.walk, shape), a, b)
             for k, a in enumerate(places)
@@ -56,7 +57,7 @@ class Conflicts:
             if not self._apart(a, b)
         ]
         self._known: dict[tuple[int, int, int], Place | None] = {}
-        # Packed addresses that are in no conflict. Looking one up takes 0.05 us, comparing two pairs 0.3.
+        # Packed addresses without a conflict. Looking one up takes 0.05 us, comparing two pairs 0.3.
         self.apart: set[bytes] = set()
 
     def __bool__(self) -> bool:
@@ -68,7 +69,7 @@ class Conflicts:
         Raises
         ------
         ShapeError
-            If two arrays share memory that are both written.
+            If two arrays that are both written share memory.
         """
         for a, b, low, high, _, _ in self._pairs:
             if low < block[a] - block[b] < high:
@@ -76,7 +77,7 @@ class Conflicts:
         return []
 
     def found_in(self, packed: bytes, block: Sequence[int]) -> list[Place]:
-        """Do as ``found``, and remember addresses without conflict: by ``packed``, which holds nothing else."""
+        """Return what ``found`` returns; if that is empty, remember ``packed``, which holds addresses only."""
         found = self.found(block)
         if not found:
             if len(self.apart) >= _REMEMBERED:
@@ -85,9 +86,9 @@ class Conflicts:
         return found
 
     def copies(self, found: Sequence[Place], block: list[Any], buffers: list[Buffer]) -> list[Dispatch]:
-        """Return the dispatches that copy arrays; block and buffers get the copies in place of the arrays.
+        """Return the dispatches that copy arrays; in ``block`` and ``buffers`` the copies replace the arrays.
 
-        A copy has the strides of the array, and lies as it does within 32 bytes: the kernel stays the same.
+        A copy has the array's strides and its address modulo 32 bytes, so that the same kernel can use it.
 
         Raises
         ------
@@ -118,11 +119,11 @@ class Conflicts:
         return out
 
     def _apart(self, a: Place, b: Place) -> bool:
-        """Return whether two arrays cannot be in conflict, wherever they lie."""
+        """Return whether two arrays cannot be in conflict, whatever their addresses."""
         if not (a.writes or b.writes):
             return True
-        # Sums may meet in one place; and two whole arrays to write to, such as RWTensor, may be one: the function
-        # itself says where it writes.
+        # Two gradients that are added to may share memory. So may two arrays that are passed whole and written, such
+        # as RWTensors: there the function itself decides which elements it writes.
         if a.writes and b.writes and ((a.adds and b.adds) or (a.whole and b.whole)):
             return True
         if not (a.own and b.own):
@@ -150,29 +151,29 @@ class Conflicts:
         return found
 
     def _decide(self, a: Place, b: Place, offset: int) -> Place | None:
-        """Return which of two arrays has to be copied, None if neither; one that is written means an error."""
+        """Return which of two arrays has to be copied, or None; an array that is written stands for an error."""
         if a.writes and b.writes:
             return a if overlap(a.walk, b.walk, self._shape, offset) else None
-        # What a function reads of a whole array, it may read after it has written to another one.
+        # With two whole arrays, a function may read one after it has written to the other: any overlap counts.
         meets = overlap if a.whole and b.whole else crosses
         return (b if a.writes else a) if meets(a.walk, b.walk, self._shape, offset) else None
 
 
 class Place(NamedTuple):
-    """An array of a call, used where it lies.
+    """An array that a call uses in place.
 
     Attributes
     ----------
     entry, buffer : int
-        Where its address stands in the block, and its buffer among the buffers.
+        Index of its address in the block, and of its buffer among the buffers.
     writes, adds : bool
-        Whether the kernel writes to it, and by additions alone.
+        Whether the kernel writes to it, and whether it does so by additions only.
     whole : bool
-        Whether the function itself reaches into it, at any time.
+        Whether the function gets the whole array, of which it may access any element at any time.
     shape, strides : tuple of int
-        Of the array, strides in bytes.
+        Shape and strides of the array, strides in bytes.
     own, offset : int
-        Bytes of its buffer if it has all of that, else 0, and where in it its first element lies.
+        Size of its buffer in bytes if the array takes up all of it, else 0; byte offset of the first element in it.
     """
 
     name: str
@@ -191,7 +192,7 @@ class Place(NamedTuple):
 def conflicts_of(
     device: DeviceCore, title: str, every: Sequence[Bound], made: Bound | None, shape: Shape, derivative: str
 ) -> Conflicts | None:
-    """Return the conflicts that a call may have; None if it has none, whatever it is called with.
+    """Return the conflicts that a call may have; None if no addresses of its arguments can cause one.
 
     Parameters
     ----------
@@ -210,12 +211,12 @@ def conflicts_of(
 def written_in_place(
     device: DeviceCore, every: Sequence[Bound], made: Bound | None, shape: Shape, derivative: str
 ) -> tuple[Place, ...]:
-    """Return the arrays in the host's memory that the kernel writes to, if others are copied back behind it.
+    """Return the arrays in host memory that the kernel writes in place, if the call copies others back after it.
 
     Parameters
     ----------
     every, made
-        As of ``conflicts_of``.
+        As for ``conflicts_of``.
     """
     brings = any(leaf.feed.brings for b in every if b is not made for leaf in b.leaves)
     if not brings or "zero_copy" not in device.caps.features:
@@ -225,7 +226,7 @@ def written_in_place(
 
 
 def entries(leaf: Bound) -> int:
-    """Return how many entries of the block an argument without parts has."""
+    """Return how many entries of the block an argument without parts takes."""
     if leaf.generator is not None:
         return len(leaf.generator.scalars())
     if leaf.mode == "value":
@@ -237,7 +238,7 @@ def writes_to(leaf: Bound, derivative: str, is_primal: bool) -> bool:
     """Return whether a kernel writes to an array."""
     if derivative == "backward" and is_primal and leaf.mode == "array":
         return False
-    # Of a whole array, a forward derivative leaves tangents where a backward one reads gradients.
+    # Seeds of a whole array are gradients that a backward derivative reads, but tangents that a forward one writes.
     return leaf.access in ("out", "inout", "accumulate") or (
         derivative == "forward" and leaf.access == "seed" and leaf.mode == "tensor"
     )
@@ -252,7 +253,7 @@ def walk_of(leaf: Bound, shape: Shape) -> Walk:
 
 
 def _used_in_place(every: Sequence[Bound], made: Bound | None, derivative: str) -> list[tuple[Bound, int, int, bool]]:
-    """Return what the kernel uses where it lies: its entry in the block, its buffer, and whether it is written."""
+    """Return the arrays that the kernel uses in place, with block entry, buffer, and whether the kernel writes it."""
     used: list[tuple[Bound, int, int, bool]] = []
     entry = buffer = 0
     for b in every:
@@ -266,7 +267,7 @@ def _used_in_place(every: Sequence[Bound], made: Bound | None, derivative: str) 
 
 
 def _place(shape: Shape, leaf: Bound, entry: int, buffer: int, writes: bool) -> Place | None:
-    """Return an array that may be in conflict; None if it has no elements, or is a pointer, whose end is unknown."""
+    """Return the Place of an array; None if it has no elements, or is a pointer, whose size is unknown."""
     if leaf.mode not in ("array", "tensor") or 0 in (*leaf.shape, *leaf.view[0]):
         return None
     unit = NUMPY_OF[leaf.scalar].itemsize
@@ -284,7 +285,10 @@ def _offset(feed: Feed) -> int:
 
 
 def clash_of(regions: Sequence[Region], alone: bool) -> tuple[int, int] | None:
-    """Return two regions that share memory, or, with ``alone``, one that overlaps itself, twice; else None."""
+    """Return the indices of two regions that share memory; None if there are none.
+
+    With ``alone``, a region that overlaps itself counts too: its index is returned twice.
+    """
     for k, r in enumerate(regions if alone else ()):
         if repeats(Walk(r.strides, (), r.nbytes), r.shape):
             return k, k
@@ -299,14 +303,14 @@ def clash_of(regions: Sequence[Region], alone: bool) -> tuple[int, int] | None:
 def clash_in_place(
     title: str, names: Sequence[str], regions: Sequence[Region], places: Sequence[Place], block: Sequence[int]
 ) -> ShapeError | None:
-    """Return the error for memory that the kernel writes to in place and that is written behind it; None without one.
+    """Return the error for memory that is written both in place by the kernel and after it; None if there is none.
 
     Parameters
     ----------
     names, regions
-        What is written behind the kernel.
+        The arrays that are written after the kernel.
     places : sequence of Place
-        What the kernel writes to, at the addresses in ``block``.
+        The arrays that the kernel writes in place, at the addresses in ``block``.
     """
     spans = [r.span for r in regions]
     for place in places:
@@ -339,7 +343,7 @@ def clashing(title: str, names: Sequence[str], regions: Sequence[Region], clash:
 
 
 class Named(NamedTuple):
-    """What a message says of an array outside of the device; its attributes are those of Place."""
+    """An array outside of the device, as error messages name it; its attributes are as those of Place."""
 
     name: str
     shape: Shape
@@ -348,7 +352,7 @@ class Named(NamedTuple):
 
 
 def shared(title: str, a: Place | Named, b: Place | Named, offset: int) -> ShapeError:
-    """Return the error for two written arrays that share memory, the first ``offset`` bytes behind the second."""
+    """Return the error for two written arrays that share memory, the first ``offset`` bytes after the second."""
     where = f"{abs(offset)} bytes {'after' if offset > 0 else 'before'}" if offset else "at"
     return ShapeError(
         f"{title}: '{a.name}' and '{b.name}' share memory, and both are written: '{a.name}' of shape {a.shape} and "
@@ -358,13 +362,13 @@ def shared(title: str, a: Place | Named, b: Place | Named, offset: int) -> Shape
 
 
 def _copying(device: DeviceCore, source: Buffer, at: int, target: Buffer, to: int, nbytes: int) -> Dispatch:
-    """Return the dispatch that copies bytes on a device; both begin at the same place within 32 bytes."""
+    """Return the dispatch that copies bytes on a device; both addresses are equal modulo 32."""
     size = 4
     if at % 4 or nbytes % 4:
         if "uint8_t" in device.caps.scalars:
             size = 1
         else:
-            # Blocks of memory begin and end at words there, and the copy has room.
+            # Blocks of memory begin and end at whole words there, and the copy's buffer is large enough.
             nbytes += at % 4 + -(at + nbytes) % 4
             at, to = at - at % 4, to - at % 4
     kind = element_type("", "uint" if size == 4 else "uint8_t")

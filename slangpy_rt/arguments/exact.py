@@ -1,7 +1,8 @@
-"""Gradients of a deterministic device: where threads add to one place, they add integers, in whatever order.
+"""Gradients on a deterministic device: where several threads add to one place, they add integers, in any order.
 
-``shaders/exact.slang`` has the arithmetic. Here a gradient is replaced by a row of integers a scalar, which a second
-kernel turns into the number that is added to the gradient. Gradients that one thread alone adds to stay as they are.
+``shaders/exact.slang`` has the arithmetic. Here each scalar of a gradient is replaced by a row of integers, which a
+second kernel turns into the number that is added to the gradient. A gradient stays as it is if only one thread adds
+to each of its places.
 """
 
 from __future__ import annotations
@@ -24,20 +25,20 @@ from slangpy_rt.core.shapes import Shape, align, contiguous
 if TYPE_CHECKING:
     from slangpy_rt.runtime.core import DeviceCore
 
-# The module that adds sums to gradients, those as integers of their size.
+# The Slang module that adds sums to gradients, which it takes as arrays of unsigned integers.
 FOLDS = "_spy_folds.slang"
 _BITS = {"half": "uint16_t", "float": "uint", "double": "uint64_t"}
 
 
 class ExactFeed(Feed):
-    """Zeroed sums in place of a gradient, which they are added to after the kernel.
+    """Passes zeroed sums in place of a gradient, and adds them to the gradient after the kernel.
 
     Parameters
     ----------
     inner : Feed
-        Of the gradient.
+        The gradient's feed.
     shape, strides : tuple of int
-        Of all its scalars; strides in scalars.
+        Shape and strides of the gradient's scalars; strides in scalars.
     """
 
     buffers = 1
@@ -76,7 +77,7 @@ def exactly(where: str, device: DeviceCore, bound: Bound, shape: Shape, aliased:
     Raises
     ------
     ShapeError
-        If such a gradient overlaps itself, but for what is stretched.
+        If such a gradient overlaps itself in another way than by strides of 0.
     """
     if bound.mode == "parts":
         parts = tuple((place, exactly(where, device, part, shape, aliased)) for place, part in bound.parts)
@@ -92,7 +93,7 @@ def exactly(where: str, device: DeviceCore, bound: Bound, shape: Shape, aliased:
     assert stored is not None
     inner, outer = g.view if g.mode == "tensor" else ((), ())
     kept = g.strides + outer + contiguous(stored.dims)
-    # Of a stretched view one place is there once.
+    # A broadcast dimension has one place, which needs one sum.
     whole = tuple(1 if s == 0 and n else n for n, s in zip(g.shape + inner + stored.dims, kept, strict=True))
     spaced = tuple(spacing(g.scalar) * s if stride else 0 for s, stride in zip(contiguous(whole), kept, strict=True))
     rank = len(g.shape)

@@ -1,6 +1,6 @@
 """Feed: how one argument's value reaches the kernel at every call, and comes back from it.
 
-A feed was chosen for values of one signature; it decides nothing about types or shapes any more.
+A feed is chosen for values of one signature; it decides nothing about types or shapes.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from slangpy_rt.backends.base import Buffer
 
 
 class Region(NamedTuple):
-    """Memory outside of the device, or a value of Python's, by its address.
+    """Host memory that a call writes: an array, or a Python object by its ``id``.
 
     Attributes
     ----------
     shape, strides : tuple of int
-        Of an array, strides in bytes.
+        Shape and strides of an array, strides in bytes.
     nbytes : int
-        Of one item.
+        Bytes of one item.
     """
 
     address: int
@@ -30,7 +30,7 @@ class Region(NamedTuple):
 
     @property
     def span(self) -> tuple[int, int]:
-        """The address of its first byte, and that behind its last."""
+        """The address of its first byte, and the address after its last byte."""
         low = high = self.address
         for n, stride in zip(self.shape, self.strides, strict=True):
             low, high = low + min((n - 1) * stride, 0), high + max((n - 1) * stride, 0)
@@ -43,29 +43,29 @@ class Feed(ABC):
     # How many buffers it adds, and whether ``bring_back`` has anything to do.
     buffers = 0
     returns = False
-    # Whether what it adds holds for as long as the value lives, with nothing to move at each call.
+    # Whether the entries and buffers that ``pack`` adds stay valid while the value lives, so that no call moves data.
     lasting = True
-    # Whether the kernel works in memory of this call alone.
+    # Whether the kernel works in memory that only this call uses.
     private = False
-    # How many places outside of the device it writes to after the call: what ``regions`` returns.
+    # How many places in host memory it writes to after the kernel; ``regions`` returns them.
     brings = 0
     # For arrays of another library on a GPU: functions that return the handle of the stream on which that library
     # works on a value just now. Feeds with the same function have the same stream.
     streams: tuple[Callable[[Any], int], ...] = ()
-    # Functions that find each of its arrays on the device in the value, None for the value itself. None instead of a
-    # tuple if it adds anything but arrays' addresses and buffers, or has anything to do afterwards.
+    # For each of its device arrays, the function that finds the array in the value; None if the value is the array.
+    # None instead of a tuple if it packs anything but arrays' addresses and buffers, or has to bring something back.
     finds: tuple[Callable[[Any], Any] | None, ...] | None = None
-    # Whether ``bring_back`` reads memory that the host shares: the call waits for the kernel before it, once for all.
+    # Whether ``bring_back`` reads memory shared with the host: the call then waits once for the kernel before it.
     waits = False
-    # The class of prepared calls whose arguments all have such feeds, in the order of the values; None for any.
+    # The subclass of PreparedCall for calls whose arguments, in the order of the values, all have this kind of feed.
     call: Any = None
 
     @abstractmethod
     def pack(self, value: Any, block: list[Any], buffers: list[Buffer]) -> None:
-        """Append what the block packs for this argument, and the buffers that the kernel touches."""
+        """Append this argument's entries to the block, and the buffers that the kernel touches to ``buffers``."""
 
     def partial(self) -> Feed:
-        """Return the feed for an array of which the kernel writes a part."""
+        """Return the feed for an array of which the kernel writes only a part: the rest keeps its values."""
         return self
 
     def regions(self, value: Any) -> list[Region]:
@@ -73,4 +73,4 @@ class Feed(ABC):
         return []
 
     def bring_back(self, value: Any, buffers: Sequence[Buffer]) -> None:  # noqa: B027 - most have nothing to bring back
-        """Bring back what the kernel wrote, given the buffers that ``pack`` added."""
+        """Copy the values that the kernel wrote back to the argument, from the buffers that ``pack`` added."""

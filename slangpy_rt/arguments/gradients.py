@@ -1,8 +1,8 @@
-"""Gradients of arguments: a pass over bound arguments that adds what a derivative reads and writes.
+"""Gradients of arguments: a pass over bound arguments that adds the gradients that a derivative reads and writes.
 
-Arguments are bound for the function itself first; here each place that Slang differentiates gets its gradients, and
-structs in arrays are taken apart for it. What Slang does not differentiate, and what carries no gradient, stays as it
-is: a constant. How gradients are added up is decided in ``accumulation`` and ``calls.kernel_spec``.
+Arguments are first bound for the function itself; here each place that Slang differentiates gets its gradients, and
+arrays of structs are split into arrays of their fields. Places that Slang does not differentiate, or that carry no
+gradient, stay constants. ``accumulation`` and ``calls.kernel_spec`` decide how gradients are added up.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def bind_seed(where: str, scope: Scope, returns: SlangType, value: Any, how: Map
     Raises
     ------
     BindError
-        If it is missing, or there is none.
+        If it is missing, or if one is given for a result that has none.
     """
     type_ = scope.struct(returns)
     if returns.kind == "void" or not differentiates(scope, type_):
@@ -88,7 +88,7 @@ def tangent_of(where: str, scope: Scope, bound: Bound, value: Any) -> Bound:
     Raises
     ------
     BindError
-        If it has no room for one.
+        If it is an array without a gradient to write.
     """
     type_ = scope.struct(bound.type)
     if not differentiates(scope, type_):
@@ -108,9 +108,9 @@ def differentiates(scope: Scope, type_: SlangType) -> bool:
 
 
 def assigned(bound: Bound, shape: Shape, together: bool) -> Bound:
-    """Return an argument whose fresh gradients are written, if a call of that shape has one value for each place.
+    """Return an argument whose fresh gradients are written instead of added to, if each place gets one value.
 
-    ``together`` says that several arguments add to gradients in one buffer.
+    ``shape`` is the call's; ``together`` says that several arguments add to gradients in one buffer.
     """
     if bound.mode == "parts":
         parts = tuple((place, assigned(part, shape, together)) for place, part in bound.parts)
@@ -162,7 +162,8 @@ def _walk(
         return _apart(bound, type_)
     writes = grads.out is not None and (bound.access != "in" or derivative == "backward")
     into = _gradient(where, scope, bound, type_, value.grad_in, "in") if wants_in and grads.into else None
-    # What was one variable before and after the call has one gradient, which the call carries from after to before.
+    # An inout variable with one gradient array: the call reads the gradient of the value after the call, and replaces
+    # it by that of the value before.
     access = "accumulate" if derivative == "backward" and not (wants_in and grads.shared) else "out"
     out = _gradient(where, scope, bound, type_, value.grad_out, access) if writes else None
     if out is not None and grads.fresh:
@@ -173,7 +174,7 @@ def _walk(
 
 
 def _attach(scope: Scope, bound: Bound, grad_in: Bound | None, grad_out: Bound | None) -> Bound:
-    """Join gradients to the places of an array, all taken apart alike."""
+    """Attach gradients to the places of an array; array and gradients have the same parts."""
     if bound.mode == "parts":
         inside = _active_fields(scope, bound.type)
         parts = []
@@ -190,7 +191,7 @@ def _attach(scope: Scope, bound: Bound, grad_in: Bound | None, grad_out: Bound |
 
 
 def _found(find: Callable[[Any], Any], gradient: Bound | None) -> Bound | None:
-    """Let the feed of a gradient find it in the argument's value."""
+    """Return a gradient whose feed takes the argument's value and finds the gradient's array in it."""
     return gradient and replace(gradient, feed=ConvertedFeed(find, gradient.feed, False))
 
 
@@ -203,7 +204,7 @@ def _found_by(convert: Callable[[Any], Any], bound: Bound) -> Bound:
 
 
 def _gradient(where: str, scope: Scope, bound: Bound, type_: SlangType, array: Any, access: str) -> Bound:
-    """Bind a gradient, which runs along the call as its argument does."""
+    """Bind a gradient, whose dimensions run along the same call dimensions as its argument's."""
     stored = stored_as(where, type_)
     name = f"{bound.name}.grad_{'in' if access == 'in' else 'out'}"
     found = bind_array(f"{where}: gradient", scope.device, name, type_, stored, "in", array)
@@ -211,7 +212,7 @@ def _gradient(where: str, scope: Scope, bound: Bound, type_: SlangType, array: A
 
 
 def _whole(where: str, scope: Scope, bound: Bound, value: Any, derivative: str) -> Bound:
-    """Return an array that is handed over whole, with its gradients."""
+    """Return an array that is passed whole, with its gradients."""
     found = container(bound.type)
     if found is None or not bound.type.name.partition("<")[0].endswith("DiffTensor"):
         return bound
@@ -234,7 +235,7 @@ def _whole(where: str, scope: Scope, bound: Bound, value: Any, derivative: str) 
 
 
 def _whole_tangents(where: str, scope: Scope, bound: Bound, value: Any, element: SlangType, rank: int) -> Bound:
-    """Return a whole array with its tangents: as ``grad_out`` those it reads, as ``grad_in`` those it writes."""
+    """Return an array that is passed whole, with tangents: those read are ``grad_out``, those written ``grad_in``."""
     grads = value.layout.grads if isinstance(value, NDBuffer) else None
     if grads is None:
         return bound
@@ -281,7 +282,7 @@ def _cell(where: str, scope: Scope, bound: Bound, value: DiffPair, derivative: s
 
 
 def _seed(where: str, scope: Scope, param: Param, type_: SlangType, value: Any, how: Map) -> Bound:
-    """Bind the gradient of something that the function writes."""
+    """Bind the gradient of a value that the function writes."""
 
     def seed(v: Any) -> Any:
         return _gradients_in(where, scope, type_, v)
@@ -293,7 +294,7 @@ def _seed(where: str, scope: Scope, param: Param, type_: SlangType, value: Any, 
 
 
 def _gradients_in(where: str, scope: Scope, type_: SlangType, value: Any) -> Any:
-    """Return the gradient to read of a value, or of each of its parts; 0 for fields that have none."""
+    """Return the gradient that ``bwds`` reads of a value, or of each of its parts; 0 for fields that have none."""
     if isinstance(value, NDBuffer):
         if value.layout.grads is None or value.layout.grads.into is None:
             raise BindError(f"{where} is {in_words(value)} without a gradient to read; {_HOW_IN}.")
@@ -325,7 +326,7 @@ def _zeros(type_: SlangType) -> Any:
 
 
 def _as_seeds(scope: Scope, bound: Bound, type_: SlangType) -> Bound:
-    """Make every place that Slang differentiates a seed, and the others unused."""
+    """Return an argument whose places are seeds where Slang differentiates them, and unused elsewhere."""
     bound = _apart(bound, type_)
     if bound.mode == "parts":
         inside = _active_fields(scope, type_)
@@ -354,12 +355,12 @@ def _active_fields(scope: Scope, type_: SlangType) -> set[str] | None:
     found = scope.source.type(f"{type_.name}.Differential")
     own = {f.name for f in type_.fields}
     names = {f.name for f in found.type.fields} & own if isinstance(found, StructInfo) else set()
-    # A Differential that the user wrote may name its fields otherwise; Slang then knows which is for which.
+    # A Differential that the user wrote may have other field names; Slang then knows which field each is for.
     return names or own - {f.name for f in type_.fields if f.no_diff}
 
 
 def _apart(bound: Bound, type_: SlangType) -> Bound:
-    """Return an array of structs as a struct of arrays, which lie in the same memory."""
+    """Return an array of structs as a struct of arrays in the same memory; other arguments as they are."""
     if bound.mode != "array" or bound.struct is None:
         return bound
     stored = storage(type_)

@@ -1,4 +1,4 @@
-"""Feeds of values in the host's memory: NumPy arrays in place or copied, and cells of single values."""
+"""Feeds of values in host memory: NumPy arrays in place or copied, and cells of single values."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from slangpy_rt.core.types import SlangType
 if TYPE_CHECKING:
     from slangpy_rt.runtime.core import DeviceCore
 
-# Larger arrays gain little: at 256 KiB, CUDA takes 74 us so, and 95 with copies (H200).
+# The largest array in shared memory: 256 KiB take 74 us there, and 95 us with copies (CUDA, H200); more gain little.
 _SHARED_BYTES = 1 << 18
 
 
@@ -49,8 +49,8 @@ class HostViewFeed(Feed):
 class HostCopyFeed(Feed):
     """A NumPy array copied to the device for the call, and back if the kernel writes it.
 
-    A small one that is walked element by element is copied no farther than to memory that both sides address: on
-    an H200, add over 1,000 floats takes 34 us with copies by CUDA and 22 without, 70 and 36 by Vulkan.
+    A small array that is passed element by element is copied to memory that host and device both address: on an H200,
+    add over 1,000 floats takes 34 us with copies to device memory and 22 us without by CUDA, 70 and 36 us by Vulkan.
     """
 
     buffers = 1
@@ -68,13 +68,13 @@ class HostCopyFeed(Feed):
         self._as_array = as_array
         self._access = access
         self._shared_bytes = shared_bytes
-        # Prepared calls are dropped when the device closes: no call has to ask whether it is open.
+        # Prepared calls are dropped when the device closes: no call has to check whether it is open.
         self._alloc_shared = device.alloc_mapped
         self.returns = self.waits = access != "in"
         self.brings = int(self.returns)
 
     def in_device_memory(self) -> HostCopyFeed:
-        """Return the feed for an array that threads read anywhere, again and again: in the device's own memory."""
+        """Return the feed that copies to the device's own memory, for an array that threads may read many times."""
         return HostCopyFeed(self._device, self._as_array, self._access, 0)
 
     def partial(self) -> HostCopyFeed:
@@ -116,7 +116,8 @@ class HostCopyFeed(Feed):
 class RefFeed(Feed):
     """A ValueRef, or the gradient in a DiffPair: a cell of device memory, read back after the call.
 
-    What a kernel ``accumulate``s in it is added to what the value holds then: one pair may stand for two arguments.
+    With access ``"accumulate"`` the cell starts at zero and is added to the value after the call, because one pair
+    may stand for two arguments.
     """
 
     buffers = 1
@@ -137,7 +138,7 @@ class RefFeed(Feed):
         self.brings = int(access in ("out", "inout"))
 
     def partial(self) -> RefFeed:
-        """Return the feed whose cell begins as the value."""
+        """Return the feed whose cell starts with the value, of which the kernel may write only a part."""
         other = copy(self)
         other._access, other.brings = "inout", 1
         return other
@@ -146,7 +147,7 @@ class RefFeed(Feed):
         buffer = self._device.alloc(prod(self._dims) * self._dtype.itemsize)
         if self._access != "out":
             start = getattr(value, self._name) if self._access != "accumulate" else None
-            # A gradient that nobody gave is zero, and so is what is added up for one.
+            # A missing gradient counts as zero, and a sum starts at zero.
             cell = (
                 np.zeros(self._dims, self._dtype)
                 if start is None and (self._name == "grad" or self._access == "accumulate")
@@ -157,7 +158,7 @@ class RefFeed(Feed):
         buffers.append(buffer)
 
     def regions(self, value: Any) -> list[Region]:
-        # A pair has two values; so do those that stand for its gradient.
+        # A pair has two values, its gradient being the second; a GradientRef stands for that gradient.
         pair, second = getattr(value, "_pair", value), self._name == "grad" or hasattr(value, "_pair")
         return [Region(id(pair) + second, (), (), 1)]
 

@@ -1,4 +1,4 @@
-"""Indices as arguments: of the element in the call, of a grid that gives the call its shape, of a ``range``."""
+"""Indices as arguments: the element's index in the call, a grid that gives the call its shape, a Python ``range``."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class call_id(Generator):
     """Stands for the index of the current element in the call's shape.
 
     An ``int`` parameter takes it in calls of one dimension, ``int2`` in two, ``int3`` in three. As in textures,
-    ``x`` counts the last dimension; ``int[2]`` counts as NumPy does, the first dimension first. A vector of one
-    component more than the call has dimensions holds 0 there: ``int3`` is ``(x, y, 0)`` in two.
+    ``x`` counts the last dimension; ``int[2]`` counts as NumPy does, the first dimension first. A vector with one
+    component more than the call has dimensions ends in 0: ``int3`` is ``(x, y, 0)`` in two dimensions.
 
     Parameters
     ----------
@@ -104,8 +104,8 @@ class grid(Generator):
     Parameters
     ----------
     shape : int or tuple of int
-        The call's dimensions, the slowest first; -1 for one that another argument gives. One of 1 is stretched, as
-        an array's is: its index stays the first.
+        The call's dimensions, the slowest first; -1 for one that another argument gives. A dimension of 1 is
+        broadcast, as an array's is: its index stays the first one.
     offset : int or tuple of int, optional
         The first index of each dimension, 0 unless given.
     stride : int or tuple of int, optional
@@ -114,7 +114,7 @@ class grid(Generator):
     Raises
     ------
     BindError
-        If they are no whole numbers, or not as many of each.
+        If they are no whole numbers, or differ in length.
     """
 
     def __init__(
@@ -132,7 +132,7 @@ class grid(Generator):
         self._shape = items
         self._offset = _each("offset", 0 if offset is None else offset, items)
         self._stride = _each("stride", 1 if stride is None else stride, items)
-        # Of a dimension that another argument gives, only the first index is known.
+        # For a dimension that another argument gives, only the first index is known.
         ends = zip(self._offset, self._stride, self.shape, strict=True)
         self._bounds = _bounds([value for first, step, n in ends for value in (first, first + max(n - 1, 0) * step)])
 
@@ -157,7 +157,7 @@ class grid(Generator):
         self.check(where, type_)
         own, scalar = len(self.shape), scalar_of(type_)
         places = dims if dims is not None else range(rank - own, rank)
-        # A dimension of 1 is stretched, as an array's is; one of -1 follows the call.
+        # A dimension of 1 is broadcast, as an array's is; one of -1 has the call's size.
         steps = zip(values[:own], values[own:], places, self._shape, strict=True)
         return _vector_of(
             type_, [f"{scalar}({first})" if n == 1 else _step(scalar, first, step, d) for first, step, d, n in steps]
@@ -170,7 +170,7 @@ class grid(Generator):
 
 
 class range_of(Generator):
-    """A Python ``range`` as an argument: one whole number an element, as many as ``len(range)``."""
+    """A Python ``range`` as an argument: one dimension of ``len(range)`` elements, each of them a whole number."""
 
     def __init__(self, values: range) -> None:
         try:
@@ -220,7 +220,10 @@ def _count(dims: int) -> str:
 
 
 def _bounds(values: Sequence[int]) -> str:
-    """Return which integers hold numbers: ``"uint"`` for all, ``"int"`` for the signed ones, ``""`` for none."""
+    """Return which 32-bit integer types hold all values.
+
+    ``"uint"`` stands for both, ``"int"`` for the signed one only, and ``""`` for neither.
+    """
     if any(not -(2**31) <= v < 2**31 for v in values):
         return ""
     return "int" if any(v < 0 for v in values) else "uint"

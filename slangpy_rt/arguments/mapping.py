@@ -1,4 +1,4 @@
-"""Map: which call dimensions an argument's dimensions run along, as the user said with ``map``."""
+"""Map: along which call dimensions an argument's dimensions run, and as which type it is bound (``Function.map``)."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from slangpy_rt.core.errors import BindError
 from slangpy_rt.core.types import SlangType
 from slangpy_rt.core.wording import in_words
 
-# Dimensions of a call; NumPy has as many.
+# The most dimensions of a call, and the deepest nesting of dicts.
 _MOST = 32
 
 
 @dataclass(frozen=True)
 class Map:
-    """What the user said of one argument.
+    """The user's ``map`` of one argument.
 
     Attributes
     ----------
     dims : tuple of int or None
         The call dimension of each dimension that is vectorized; None leaves it to broadcasting.
     type : SlangType, str or None
-        What the argument is taken for.
+        The type as which the argument is bound; None for the parameter's.
     fields : tuple of (str, Map)
-        The same for fields of a dict.
+        Maps of the fields of a dict.
     """
 
     dims: tuple[int, ...] | None = None
@@ -37,7 +37,7 @@ class Map:
     fields: tuple[tuple[str, Map], ...] = ()
 
     def field(self, name: str) -> Map:
-        """Return what the user said of one field."""
+        """Return the map of one field."""
         return dict(self.fields).get(name, NO_MAP)
 
     def __str__(self) -> str:
@@ -50,7 +50,7 @@ NO_MAP = Map()
 
 
 def read_map(where: str, value: Any, depth: int = 0) -> Map:
-    """Read what a user gives to ``map`` for one argument.
+    """Return the Map of one argument from the value that a user gives to ``Function.map``.
 
     Parameters
     ----------

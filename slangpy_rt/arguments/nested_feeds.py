@@ -1,4 +1,4 @@
-"""Feeds made of feeds: for the parts of a value, for its gradients, for what it is converted to."""
+"""Feeds made of feeds: for the parts of a value, for its gradients, for the value that it is converted to."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class PartsFeed(Feed):
 
 
 class GradientFeed(Feed):
-    """A value, and then its gradients, for each of which a feed finds its own in the value."""
+    """A value and then its gradients; every inner feed takes the value and finds its own array in it."""
 
     def __init__(self, *feeds: Feed) -> None:
         self._feeds = feeds
@@ -68,7 +68,10 @@ class GradientFeed(Feed):
 
 
 class ConvertedFeed(Feed):
-    """A value that stands for another: an object with ``__slang_arg__``, a ``range``."""
+    """A value that is converted to another one at each call, such as a ``range`` or a field's value.
+
+    With ``written``, an object that has ``update_this`` gets the other value after the call.
+    """
 
     def __init__(self, convert: Callable[[Any], Any], inner: Feed, written: bool) -> None:
         self.convert = convert
@@ -102,10 +105,10 @@ class ConvertedFeed(Feed):
 
 
 def _of_part(parts: Callable[[Any], Sequence[Any]], place: int, find: Callable[[Any], int]) -> Callable[[Any], int]:
-    """``find``, applied to part number ``place`` of the value."""
+    """Return the function that applies ``find`` to part number ``place`` of a value."""
     return lambda value: find(parts(value)[place])
 
 
 def _of_converted(convert: Callable[[Any], Any], find: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """``find``, applied to what ``convert`` makes of the value."""
+    """Return the function that applies ``find`` to the result of ``convert``."""
     return lambda value: find(convert(value))

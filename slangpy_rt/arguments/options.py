@@ -1,4 +1,4 @@
-"""Options: what the modifiers of a function have said so far, as one frozen value."""
+"""Options: the settings that a function's modifiers have made so far, as one frozen value."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from slangpy_rt.arguments.mapping import NO_MAP, Map
 
 @dataclass(frozen=True)
 class Options:
-    """How a function is called. Each modifier of ``Function`` makes another value of this.
+    """How a function is called. Each modifier of ``Function`` makes a new Options.
 
     Attributes
     ----------
     maps, named_maps : tuple
-        Of positional arguments, and of arguments by name.
+        Maps of positional arguments, and of arguments by name.
     constants : tuple of (str, bool, int, float or tuple of these)
         Values of ``extern static const`` declarations.
     uniforms : tuple of str
-        Global variables that ``set`` gives values to; the values travel with each call.
+        Global variables that ``set`` gives values to; each call passes the values.
     returns : str or type or None
-        What a result comes as, unless ``_result`` says so.
+        The kind of array that a new result is; ``_result`` overrides it.
     group : tuple of int
-        Threads of a group; several count the call's last dimensions. Empty for the default.
+        Size of a thread group; several numbers are its size along the call's last dimensions. Empty for the default.
     conformances : tuple of (str, str, int)
-        Interface, type and number, for dynamic dispatch.
+        Interface, type and the number by which data names the type, for dynamic dispatch.
     derivative : str
         ``"backward"``, ``"forward"``, or ``""`` for the function itself.
     """
@@ -40,7 +40,7 @@ class Options:
     derivative: str = ""
 
     def map_of(self, name: str, place: int, positional: int) -> Map:
-        """Return what the user said of a parameter whose value stands at that place among the arguments."""
+        """Return the map of the parameter whose value is number ``place`` among the arguments."""
         for key, how in self.named_maps:
             if key == name:
                 return how

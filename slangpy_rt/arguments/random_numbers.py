@@ -1,4 +1,4 @@
-"""Random numbers as arguments: stateless hashes of each element's number, equal on every device."""
+"""Random numbers as arguments: hashes of each element's number, equal on every device. They keep no state."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ def _spread(low: float, high: float) -> tuple[float, float, float]:
             f"max - min at most {_MAX_FLOAT:.7g}."
         )
     most = f4(high - low)
-    # Rounding the sum must not reach max; after the first, a step or two back are enough.
+    # Rounding the sum must not reach max; after the first correction, a step or two down are enough.
     most = min(most, f4(float(np.nextafter(f4(high), f4(low))) - low))
     while f4(low) + most >= f4(high):
         most = np.nextafter(most, f4(0))

@@ -1,8 +1,8 @@
 """Resolution: which overload a call means, and what its generic parameters stand for.
 
-Every overload is tried; the one whose arguments fit best is taken, and a tie is refused. An argument fits the
-better, the fewer dimensions are left over for the call to run along; among equals, exactly, then by a lossless
-promotion, a conversion, a number repeated over a vector.
+Every overload is tried; the one whose arguments fit best is taken, and a tie is refused. An argument fits the better,
+the fewer of its dimensions are left for the call to run along. Among equals, an exact fit comes first, then a
+lossless promotion, then a conversion, then a number repeated over a vector.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Candidate:
 
     @property
     def cost(self) -> tuple[Any, ...]:
-        """How badly the arguments fit: that of the worst one counts first, parameters left to their defaults last.
+        """How badly the arguments fit: the worst one's cost counts first, parameters left to their defaults later.
 
         As in Slang, a plain function comes before a generic one.
         """
@@ -161,7 +161,7 @@ def _check_maps(where: str, sig: FunctionSig, options: Options, positional: int)
 def _specialise(scope: Scope, sig: FunctionSig, values: Sequence[Any], maps: Sequence[Map]) -> FunctionSig:
     """Return the overload with its generic parameters inferred from the arguments."""
     known: dict[str, str] = {}
-    # Numbers come last, floats before ints: 2 is whatever the arrays and floats beside it are.
+    # Python numbers come last, floats before ints: they take a type that other arguments have set.
     pairs = sorted(zip(sig.params, values, maps, strict=False), key=lambda t: _NUMBERS.get(type(t[1]), 0))
     for p, value, how in pairs:
         _infer(scope, f"{sig}: argument '{p.name}'", p.type, value, how, sig.generics, known)
@@ -194,7 +194,7 @@ def _infer(
     generics: Sequence[str],
     known: dict[str, str],
 ) -> None:
-    """Learn what generic parameters stand for from one argument."""
+    """Infer from one argument what generic parameters stand for, and enter it into ``known``."""
 
     def learn(name: str, text: str) -> None:
         if name not in generics:
@@ -300,7 +300,7 @@ def _shape_and_scalar(value: Any) -> tuple[tuple[int, ...], str | None]:
 
 
 def _ambiguous(name: str, equal: Sequence[Candidate]) -> str:
-    """Return the error for candidates that fit equally well, argument by argument, and the call that settles it."""
+    """Return the message for candidates that fit equally well: each argument's fit, and an unambiguous call."""
     rows = [("overload", "argument", "taken as", "call dimensions", "fit")]
     for c in equal:
         for n, b in enumerate(c.bound):
@@ -317,7 +317,13 @@ def _ambiguous(name: str, equal: Sequence[Candidate]) -> str:
 
 
 def check_differentiable(scope: Scope, sig: FunctionSig, modifier: str) -> None:
-    """Refuse functions that Slang does not differentiate."""
+    """Refuse a function that Slang does not differentiate.
+
+    Raises
+    ------
+    BindError
+        If it is not ``[Differentiable]`` and no function is declared as its derivative.
+    """
     # Reflection does not say that another function is the derivative of this one.
     named = re.search(rf"DerivativeOf\(\s*{re.escape(sig.name.partition('<')[0])}\s*\)", scope.source.text)
     if not sig.differentiable and named is None:

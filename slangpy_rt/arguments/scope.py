@@ -1,6 +1,6 @@
 """Scope: the device and the source that a module's functions are bound with, and its hot reload.
 
-When a file of the module has changed, the next call finds out, and everything made of the module follows.
+A call checks whether a file of the module has changed, and if so, everything made from the module is updated.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from slangpy_rt.runtime.follower import Follower
 if TYPE_CHECKING:
     from slangpy_rt.slang.source import Source
 
-# Seconds between two looks at the files: a look at one costs 3 us, and nobody edits and calls again sooner. For a
-# module of very many files it is this many times what they take.
+# At least _PAUSE seconds pass between two checks of the files: checking one takes 3 us, and nobody edits and calls
+# again sooner. With very many files the pause is _SHARE times the duration of a check.
 _PAUSE, _SHARE = 0.01, 20
 
 
 class Scope(Follower):
-    """Where calls are bound.
+    """The device and the source that arguments are bound for, and the prepared kernels of the module.
 
     Parameters
     ----------
@@ -37,18 +37,19 @@ class Scope(Follower):
     source : Source
         The module.
     watch : bool
-        Whether to look for changes of its files.
+        Whether calls check the module's files for changes.
     strict : bool
         Whether the module refuses to broadcast.
 
     Attributes
     ----------
     due : float
-        When, by ``time.monotonic``, ``check`` has to be called before a call.
+        The time, by ``time.monotonic``, from which a call has to run ``check`` first.
     age : object
-        Another one each time that all prepared calls are dropped: one that was begun before is not to be kept.
+        Replaced each time that all prepared calls are dropped: a call prepared at an older age is not remembered.
     followers : WeakMembers
-        What is made of the module: ``source_changed`` is called after a change, ``forget`` when the device closes.
+        Objects made from the module: ``source_changed`` is called after a change, ``forget`` whenever prepared calls
+        are dropped, as when the device closes.
     """
 
     def __init__(self, device: DeviceCore, source: Source, watch: bool = False, strict: bool = False) -> None:
@@ -58,7 +59,7 @@ class Scope(Follower):
         self.age = object()
         self.followers: WeakMembers[Any] = WeakMembers()
         self.due = 0.0 if watch and source.watched else inf
-        # Emitted and loaded kernels by their descriptions, which hold no sizes: calls of new shapes find them here.
+        # Emitted and loaded kernels by their descriptions, which hold no sizes: calls of other shapes use them too.
         self.ready: dict[Any, Any] = {}
         self._lock = threading.RLock()
 
@@ -68,7 +69,7 @@ class Scope(Follower):
             self.check()
 
     def check(self) -> None:
-        """Take over what changed in the module's files.
+        """Reload the module if one of its files has changed.
 
         Raises
         ------
@@ -94,13 +95,13 @@ class Scope(Follower):
         with self._lock:
             old, self.source = self.source, self.source.renewed()
             old.close()
-            # All forget before the first one follows: if one cannot follow, the others still do not run the old text.
+            # All drop their calls before the first is updated: if an update fails, none of them runs the old text.
             self.forget()
             try:
                 for follower in list(self.followers):
                     follower.source_changed()
             finally:
-                # Other threads may have prepared calls meanwhile, of the old text or the new one.
+                # Other threads may have prepared calls of the old text or the new one meanwhile.
                 self.forget()
 
     def forget(self) -> None:
@@ -111,7 +112,7 @@ class Scope(Follower):
             follower.forget()
 
     def struct(self, type_: SlangType) -> SlangType:
-        """Return a struct with its fields, which reflection leaves out inside containers and pointers."""
+        """Return a struct type with its fields, which reflection leaves out inside containers and pointers."""
         if type_.kind == "struct" and not type_.fields:
             return _plain(self.source.type(type_.name)) or type_
         return type_

@@ -68,12 +68,12 @@ def aliased(values: tuple[Any, ...]) -> bool:
 
 
 def endless(where: str, values: tuple[Any, ...], error: RecursionError) -> BindError:
-    """Return the error for arguments that hold themselves, or more levels than Python goes down.
+    """Return the error for arguments that hold themselves, or have more levels than Python's recursion limit.
 
     Raises
     ------
     RecursionError
-        The one that was caught, if it has another reason: an argument's own code, or a caller that is deep already.
+        The one that was caught, if it has another cause: an argument's own code, or a caller close to the limit.
     """
     levels = sum(frame.f_globals is globals() for frame, _ in walk_tb(error.__traceback__))
     if levels < _LEVELS:
@@ -97,7 +97,7 @@ def _signer(kind: type) -> Callable[[Any], Any]:
     if issubclass(kind, Enum):
         return _kind
     stand_in = converter(kind)
-    # What it stands for is asked once a call, after its signature was found to be unknown.
+    # A stand-in's method is called once a call, after its signature was found to be unknown.
     if isinstance(stand_in, Adapter):
         return stand_in.signature
     if stands_in(kind):
@@ -109,7 +109,7 @@ def _signer(kind: type) -> Callable[[Any], Any]:
     if issubclass(kind, ValueRef):
         return lambda value: (kind, signature(value.value))
     if issubclass(kind, tuple) and hasattr(kind, "_fields"):
-        # To a struct it is fields by name, to others numbers in a row.
+        # A struct parameter takes it as fields by name, other parameters as a row of numbers.
         return lambda value: (_sign_fields(value), _sign_sequence(value))
     if issubclass(kind, Mapping) or hasattr(kind, "__dataclass_fields__"):
         return _sign_fields
@@ -122,12 +122,12 @@ def _signer(kind: type) -> Callable[[Any], Any]:
 
 
 def _refused(value: Any) -> Any:
-    """Return a signature like no other: no prepared call has it, and ``bind`` says what is wrong with the value."""
+    """Return a signature that equals no other: no prepared call has it, and ``bind`` judges the value."""
     return object()
 
 
 def _refused_class(value: type) -> Any:
-    # As _result it names a kind; as an argument it must not sign like one of its values.
+    # As _result a class names a kind; as an argument its signature must not equal that of its instances.
     return type, value
 
 
@@ -137,7 +137,7 @@ def _sign_array(value: npt.NDArray[Any]) -> Any:
 
 
 def _sign_sequence(value: Any) -> Any:
-    # To a struct, a tuple is one value and a list of tuples many.
+    # For a struct parameter, a tuple is one value and a list of tuples is many.
     outer = type(value)
     kinds = set(map(type, value))
     if kinds == _FLOATS:
@@ -153,20 +153,20 @@ def _sign_sequence(value: Any) -> Any:
     level, levels = list(value), [outer]
     for _ in range(array.ndim - 1):
         kinds = set(map(type, level))
-        if len(kinds) > 1:  # a list of some tuples and some lists is like no other
+        if len(kinds) > 1:  # some tuples and some lists: its calls are not remembered
             return _refused(value)
         levels += kinds
         level = list(chain.from_iterable(level))
     if array.dtype.kind not in "iu" or array.size == 0:
         return ("list", *levels, array.dtype, array.shape)
-    # Whole numbers in a list have no width: what tells calls apart is which integer types hold them all.
+    # Whole numbers in a list have no width: calls differ by which integer types hold all of them.
     low, high = int(array.min()), int(array.max())
     fits = tuple(low >= np.iinfo(d).min and high <= np.iinfo(d).max for d in SLANG_OF if d.kind in "iu")
     return ("list", *levels, array.dtype, array.shape, fits)
 
 
 def _sign_dict(value: dict[Any, Any]) -> Any:
-    # _type may be a struct or a type of a module, which is itself and has no signature.
+    # _type may be a struct or a type of a module, which is compared as it is.
     return (
         dict,
         tuple(value),
@@ -188,7 +188,7 @@ def _sign_fields(value: Any) -> Any:
 
 
 def _sign_text(value: str) -> Any:
-    # Not itself: a key of keyword arguments ends in their names.
+    # Not the string alone: a key of keyword arguments ends in their names.
     return "str", value
 
 
@@ -200,10 +200,10 @@ def _sign_stand_in(stand_in: Callable[[Any], Any], value: Any) -> Any:
 
 
 def _gradient_spans(value: Any) -> list[tuple[int, int]]:
-    """Return the addresses between which a value has gradients that are added to."""
+    """Return for each gradient of a value that is added to its first address, and the address after its last byte."""
     if isinstance(value, NDBuffer):
         grads = value.layout.grads
-        # New memory is nobody else's.
+        # Nothing else uses the memory of a fresh gradient.
         if grads is None or grads.out is None or grads.fresh:
             return []
         low, high = grads.out.span
@@ -217,7 +217,7 @@ def _gradient_spans(value: Any) -> list[tuple[int, int]]:
     if isinstance(stand_in, Adapter):
         return []
     if stands_in(type(value)):
-        # Asked once a call, behind its first signature, which no call has.
+        # Its method is called once a call, after the first signature, which equals no other.
         return []
     if stand_in is not None:
         return _gradient_spans(stand_in(value))
@@ -242,9 +242,9 @@ def _itself(value: Any) -> Any:
 
 
 _FLOATS = {float}
-# Frames of this file that are on Python's stack when it ends in lists that hold each other: it has 1,000 in all.
+# At least so many frames of this file are on Python's stack, of 1,000, if lists that hold each other overflow it.
 _LEVELS = 16
-# Types that are remembered.
+# The most types whose functions are remembered.
 _MOST = 1024
 SIGNERS = Signers({
     float: type,

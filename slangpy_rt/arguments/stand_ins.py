@@ -1,8 +1,8 @@
-"""Stand-ins: arguments of a caller's own class that say what they stand for, by ``__slang_arg__`` or ``get_this``.
+"""Stand-ins: arguments of a caller's own class whose ``__slang_arg__`` or ``get_this`` returns the value to pass.
 
-Each is asked once a call. What it says takes its place in everything that follows, and is what ``update_this`` gets
-afterwards; so a ``get_this`` that makes a new object each time sees its results. Arrays of other libraries are no
-stand-ins: they are looked at where they lie.
+The method is called once a call. Its value replaces the stand-in in everything that follows, and ``update_this`` gets
+that same value after the call; so results reach a ``get_this`` that makes a new object each time. Arrays of other
+libraries are no stand-ins: adapters use them in place.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from slangpy_rt.core.errors import BindError
 from slangpy_rt.core.structs import fields_of
 from slangpy_rt.core.wording import class_in_words, in_words
 
-# A stand-in may stand for another one; one that stands for itself has no end.
+# A stand-in may stand for another one; this ends the search for one that stands for itself.
 _DEEPEST = 32
 _PLAIN = frozenset({bool, int, float, str, type(None)})
 
 
 class Asked(NamedTuple):
-    """A stand-in that was asked: its place among a call's values, itself, and what it said."""
+    """A stand-in whose method was called: its place among a call's values, the stand-in, and the method's value."""
 
     place: int
     value: Any
@@ -31,17 +31,17 @@ class Asked(NamedTuple):
 
 
 def stands_in(kind: type) -> bool:
-    """Return whether values of a type say themselves what they stand for."""
+    """Return whether values of a type are stand-ins: whether it has ``__slang_arg__`` or ``get_this``."""
     return (hasattr(kind, "__slang_arg__") or hasattr(kind, "get_this")) and not issubclass(kind, type)
 
 
 def meant_by(value: Any) -> Any:
-    """Return what a stand-in says that it stands for.
+    """Return the value that a stand-in stands for.
 
     Raises
     ------
     BindError
-        If what it has under that name is no method.
+        If its attribute of that name is no method.
     """
     name = "__slang_arg__" if hasattr(type(value), "__slang_arg__") else "get_this"
     method = getattr(value, name)
@@ -51,12 +51,12 @@ def meant_by(value: Any) -> Any:
 
 
 def ask(values: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[Asked, ...]]:
-    """Replace each stand-in among a call's values, or inside of them, by what it stands for.
+    """Replace each stand-in among a call's values, or inside of them, by the value it stands for.
 
     Raises
     ------
     BindError
-        If a stand-in leads to no other value.
+        If stand-ins stand for each other without an end.
     """
     asked: list[Asked] = []
     plain = tuple([_plain(value, place, asked, 0) for place, value in enumerate(values)])
@@ -64,12 +64,12 @@ def ask(values: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[Asked, ...]]:
 
 
 def want_back(asked: tuple[Asked, ...]) -> tuple[Asked, ...]:
-    """Return those that want to be told what a call made of what they stood for."""
+    """Return the stand-ins that have an ``update_this``."""
     return tuple([a for a in asked if hasattr(a.value, "update_this")])
 
 
 def hand_back(asked: tuple[Asked, ...], written: set[int]) -> None:
-    """Tell stand-ins at those places what a call made of what they stood for."""
+    """Call ``update_this`` of the stand-ins at the places that a call has written."""
     for place, value, meant in asked:
         if place in written:
             value.update_this(meant)
@@ -78,17 +78,17 @@ def hand_back(asked: tuple[Asked, ...], written: set[int]) -> None:
 def _plain(value: Any, place: int, asked: list[Asked], depth: int) -> Any:
     kind: Any = type(value)
     sort = _sort(kind)
-    if sort == "whole" or depth > _DEEPEST:  # what is deeper is refused where it is bound
+    if sort == "whole" or depth > _DEEPEST:  # ``bind`` refuses deeper values
         return value
     if sort == "stand-in":
         if depth == _DEEPEST:
             raise BindError(f"{in_words(value)} stands for another value, and that for the next, without an end.")
         try:
             method = value.__slang_arg__ if hasattr(kind, "__slang_arg__") else value.get_this
-            if not callable(method):  # which is refused where it is bound
+            if not callable(method):  # ``bind`` refuses it
                 return value
             meant = method()
-        except BindError:  # which is said again, with the argument's name, where it is bound
+        except BindError:  # ``bind`` raises it again, with the argument's name
             return value
         asked.append(Asked(place, value, meant))
         return _plain(meant, place, asked, depth + 1)
@@ -108,7 +108,7 @@ def _plain(value: Any, place: int, asked: list[Asked], depth: int) -> Any:
 
 @lru_cache(maxsize=1024)
 def _sort(kind: type) -> str:
-    """Return where in values of a type stand-ins may be."""
+    """Return where stand-ins may be in values of a type."""
     if kind in _PLAIN or issubclass(kind, (np.ndarray, np.generic)):
         return "whole"
     if stands_in(kind):
@@ -121,7 +121,7 @@ def _sort(kind: type) -> str:
 
 
 def _same(value: Any, items: list[Any], place: int, asked: list[Asked], depth: int, make: Any) -> Any:
-    """Return the value itself if nothing inside is a stand-in, else one made of what these stand for."""
+    """Return the value itself if it holds no stand-in, else a copy with the stand-ins replaced."""
     before = len(asked)
     new = [_plain(item, place, asked, depth + 1) for item in items]
     return make(new) if len(asked) > before else value

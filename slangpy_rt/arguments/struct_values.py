@@ -1,4 +1,4 @@
-"""Values of structs and of what has parts: how one is taken apart for a parameter, or many put into an array.
+"""Values with parts, such as structs': how one is taken apart for a parameter, and how a list becomes an array.
 
 The parts are bound in ``bind``; nothing here makes a ``Bound``.
 """
@@ -29,7 +29,7 @@ from slangpy_rt.core.wording import in_words
 # How to get a value's parts, and the place, name and type of each.
 Parts = tuple[Callable[[Any], Any], list[tuple[str, str, SlangType]]]
 
-# The types of parameters that take a value and its derivative begin so.
+# How the names of parameter types begin that take a value and its derivative.
 PAIR = "DifferentialPair<"
 
 
@@ -40,7 +40,7 @@ def parts_of(where: str, scope: Scope, param: Param, value: Any) -> Parts | None
         return _pair_parts(where, scope, type_, value)
     if isinstance(value, (NDBuffer, np.ndarray)):
         return one_part(type_) if holds_one_array(type_) else None
-    # To what is no struct, a named tuple is a tuple.
+    # A parameter that is no struct takes a named tuple as a tuple.
     fields = fields_of(value) if type_.kind == "struct" or not isinstance(value, tuple) else None
     if fields is not None:
         return _named_parts(where, scope, type_, value)
@@ -49,7 +49,7 @@ def parts_of(where: str, scope: Scope, param: Param, value: Any) -> Parts | None
     if type_.kind == "struct" and _lists_structs(value):
         return None
     if type_.kind == "struct":
-        if value and not type_.fields:  # of Slang's own, such as Tuple
+        if value and not type_.fields:  # a struct of Slang's own, such as Tuple
             return None
         if len(value) != len(type_.fields):
             names = ", ".join(f.name for f in type_.fields)
@@ -65,17 +65,23 @@ def parts_of(where: str, scope: Scope, param: Param, value: Any) -> Parts | None
 
 
 def holds_one_array(type_: SlangType) -> bool:
-    """Return whether a struct has one field, an array, as ``MLP`` has, and is bound as that array."""
+    """Return whether a struct's only field is a whole array, as that of ``MLP``: it is then bound as that array."""
     return type_.kind == "struct" and len(type_.fields) == 1 and container(type_.fields[0].type) is not None
 
 
 def one_part(type_: SlangType) -> Parts:
-    """Return how to take a value for the only field of a struct."""
+    """Return the parts of a value that is given for the only field of a struct."""
     return (lambda v: (v,)), [(f".{f.name}", f.name, f.type) for f in type_.fields]
 
 
 def concrete(where: str, scope: Scope, type_: SlangType, value: Any) -> SlangType:
-    """Return the struct that a value brings for a parameter of an interface type."""
+    """Return the struct type of a value for a parameter of an interface type.
+
+    Raises
+    ------
+    BindError
+        If the value has none, or one that does not implement the interface.
+    """
     if isinstance(value, NDBuffer):
         found: Any = value.dtype
     else:
@@ -101,7 +107,7 @@ def structs_array(
     shape: tuple[int, ...],
     named: Named | None = None,
 ) -> npt.NDArray[Any]:
-    """Return structs' values in nested lists as a structured array."""
+    """Return a structured array of the struct values in nested lists."""
     out = np.zeros(shape, stored.dtype)
     for place in np.ndindex(*shape):
         item: Any = value
@@ -112,7 +118,7 @@ def structs_array(
 
 
 def rows_of(where: str, value: Any) -> tuple[int, ...]:
-    """Return the shape of nested lists of structs' values."""
+    """Return the shape of nested lists of struct values."""
     if not isinstance(value, list):
         return ()
     inner = {rows_of(f"{where}[{k}]", item) for k, item in enumerate(value)}
@@ -160,13 +166,13 @@ def _named_parts(where: str, scope: Scope, type_: SlangType, value: Any) -> Part
         assert found is not None
         return [found[name] for name in names]
 
-    # Calls with dicts are repeated, and this is four times as fast.
+    # Calls with dicts are often repeated, and itemgetter is four times as fast.
     quick = itemgetter(*names) if type(value) is dict and len(names) > 1 else parts
     return quick, [(f".{name}", name, kind) for name, kind in wanted]
 
 
 def _lists_structs(value: Any, depth: int = 0) -> bool:
-    """Return whether nested lists hold structs' values only: tuples, or what has fields by name."""
+    """Return whether nested lists hold struct values only: tuples, or values with fields by name."""
     if depth == MOST_DIMENSIONS or not isinstance(value, list) or not value:
         return False
     return all(isinstance(v, tuple) or fields_of(v) is not None or _lists_structs(v, depth + 1) for v in value)

@@ -1,4 +1,4 @@
-"""Feeds of values that travel in the argument block itself: numbers, vectors, enums. They add no buffers."""
+"""Feeds of values that are stored in the argument block itself: numbers, vectors, enums. They add no buffers."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class ValueFeed(Feed):
 
     def _check(self, scalars: Sequence[Any], low: float, high: float) -> None:
         for x in scalars:
-            # NaN and infinity are a half's too.
+            # A half holds NaN and infinity too.
             if not low <= x <= high and x == x and abs(x) != inf:
                 text = in_words(x)
                 raise BindError(
@@ -79,7 +79,7 @@ class GeneratorFeed(Feed):
 
 
 class NoFeed(Feed):
-    """A value that the kernel does not use: nothing."""
+    """A value that the kernel does not use: nothing is packed."""
 
     def pack(self, value: Any, block: list[Any], buffers: list[Buffer]) -> None:
         pass

@@ -39,7 +39,7 @@ class Vector(np.ndarray):
         return numbers.view(cls)
 
     def __array_finalize__(self, obj: Any) -> None:
-        """What arithmetic makes of it keeps the type only while it keeps shape and dtype."""
+        """Set nothing: the type is the class's. ``__array_wrap__`` keeps it while shape and dtype stay the same."""
 
     def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
         return _typed(type(self), array)
@@ -78,12 +78,12 @@ class Vector(np.ndarray):
 
 
 def _numbers(type_: SlangType, given: Any) -> npt.NDArray[Any]:
-    """Return what was given as an array of a type's own shape and dtype."""
+    """Return the given numbers as an array of a type's shape and dtype."""
     what, target = f"{type_.name}: what was given", NUMPY_OF[type_.scalar]
     numbers = as_array(what, given)
     if numbers.size not in (1, prod(type_.shape)):
         raise BindError(f"cannot reshape array of size {numbers.size} into shape {type_.shape}")
-    # Slang would cut fractions and wrap around; here numbers are what they are.
+    # Slang would cut off fractions and wrap around; here such numbers are refused.
     if numbers.dtype.kind not in "iub" + "f" * (target.kind == "f") or (
         target.kind != "f" and not np.all(numbers.astype(target) == numbers)
     ):

@@ -1,4 +1,4 @@
-"""Tensors that carry gradients, made without the checks of ``with_grads``: for who made the gradients themselves."""
+"""Tensors that carry gradients, made without the checks of ``with_grads``, for callers that made the gradients."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def carrying_layout(plain: Tensor, grad_in: Tensor | None, grad_out: Tensor | No
 
 
 def carrying(layout: Layout, buffer: Buffer, address: int, grad_in: Tensor | None, grad_out: Tensor | None) -> Tensor:
-    """Make a tensor that carries these gradients, of a layout that says so."""
+    """Make a tensor that carries these gradients, of a layout that ``carrying_layout`` returned."""
     out = Tensor.of(layout, buffer, address)
     out._grads = grad_in, grad_out
     return out

@@ -25,16 +25,16 @@ class NDDifferentiableBuffer(NDBuffer):
     Parameters
     ----------
     device : Device
-        Where both live.
+        The device that both lie on.
     dtype, shape
-        As of an NDBuffer; the elements hold floats.
+        As for an NDBuffer; the elements hold floats.
     grad : NDBuffer, optional
         The gradient, in place of a new one.
 
     Raises
     ------
     BindError, ShapeError, OutOfMemoryError
-        As NDBuffer; or if ``grad`` does not fit.
+        As ``NDBuffer`` does; or if ``grad`` does not fit.
     """
 
     __slots__ = ()
@@ -98,7 +98,8 @@ class DiffPair(ValueRef):
     primal : number, list, array or dict, optional
         The value; None where only a gradient matters, as for a result.
     grad : number, list or array, optional
-        The gradient: read where the function writes, added to where it reads; None is zero there.
+        The gradient. ``bwds`` reads it where the function writes the value, and adds to it where the function reads
+        the value; there, None counts as zero.
     """
 
     __slots__ = ("grad",)

@@ -1,6 +1,6 @@
 """DLPack for arrays on a GPU: an array as a capsule for other libraries, and another library's capsule as memory.
 
-What lies in host memory NumPy hands over and takes. The structures are those of dlpack.h, version 1.0:
+Arrays in host memory go through NumPy's DLPack instead. The structures are those of dlpack.h, version 1.0:
 https://dmlc.github.io/dlpack/latest/c_api.html
 """
 
@@ -54,10 +54,10 @@ _KINDS = {b"dltensor": _Managed, b"dltensor_versioned": _Versioned}
 
 
 def handed_over(view: Any, device_index: int, max_version: tuple[int, int] | None) -> Any:
-    """Make a DLPack capsule of memory on a CUDA GPU from a NumPy array at its addresses, whose elements nobody reads.
+    """Make a DLPack capsule of memory on a CUDA GPU.
 
-    It is the capsule that NumPy makes, with the GPU in place of the host. NumPy's deleter is written in C, so that
-    it may run whatever the interpreter does just then.
+    ``view`` is a NumPy array with the GPU's addresses, whose elements must not be read. NumPy makes the capsule, and
+    the GPU replaces the host in it. NumPy's deleter is written in C, so it may run in any state of the interpreter.
     """
     made = view.__dlpack__(**({} if max_version is None else {"max_version": max_version}))
     name = next(n for n in _KINDS if _is_capsule(made, n))
@@ -72,7 +72,7 @@ class Import:
     Attributes
     ----------
     address, device : int
-        Of the first element, and the GPU's number.
+        Address of the first element, and the GPU's number.
     shape, strides : tuple of int
         Strides in elements.
     typestr : str
@@ -97,7 +97,7 @@ class Import:
                 f"DLPack: the array comes by version {self._managed.major} of the protocol; version 1 was expected, "
                 "which array.__dlpack__(max_version=(1, 0)) asks for."
             )
-        # From here on the array is this object's to give back.
+        # From here on this object has to call the deleter.
         _set_name(capsule, _USED[name])
         t = self._managed.tensor
         kinds = {code: kind for kind, code in _CODES.items()}
@@ -117,7 +117,7 @@ class Import:
 
     @property
     def extent(self) -> tuple[int, int]:
-        """The addresses of the first byte and of the one behind the last; alike if there is no element."""
+        """The addresses of the first byte and of the one after the last; equal if there are no elements."""
         if 0 in self.shape:
             return self.address, self.address
         unit = int(self.typestr[1:])

@@ -1,6 +1,7 @@
 """Arrays for other libraries: by DLPack, by the array interfaces of NumPy and of CUDA, as tensors of PyTorch.
 
-Whoever takes one waits for the device's work on it; what both do with it later they have to order themselves.
+On a GPU, the library's stream waits for work on the array that the device has queued so far. Later work of both is
+not ordered here.
 """
 
 from __future__ import annotations
@@ -44,12 +45,12 @@ def capsule(
     Raises
     ------
     BufferError
-        If the array cannot be handed over where it lies.
+        If the array cannot be shared without a copy.
     """
     device = array.layout.device
     if device.caps.dlpack_device != CUDA:
         try:
-            # NumPy knows these from 2.1 on.
+            # NumPy takes these parameters from 2.1 on.
             asked: dict[str, Any] = {"max_version": max_version, "dl_device": dl_device, "copy": copy}
             return array.host_view().__dlpack__(**{k: v for k, v in asked.items() if v is not None})
         except UnsupportedError as error:
@@ -62,18 +63,18 @@ def capsule(
         wait_for(array, 0 if stream in (None, LEGACY) else int(stream))
     layout = array.layout
     strides = tuple(s * layout.unit for s in layout.strides)
-    # Looks at memory of the GPU, which nobody reads through it.
+    # The view has addresses of the GPU; nothing reads through it.
     view = host_view(array.buffer, layout.full_shape, layout.numpy_dtype, array.address, strides)
     return handed_over(view, device.index, max_version)
 
 
 def place(array: DeviceArray) -> tuple[int, int]:
-    """Return where an array lies, as DLPack says it: kind and number of the device.
+    """Return the DLPack device of an array: its type (1 for host memory, 2 for CUDA) and its number.
 
     Raises
     ------
     BufferError
-        If other libraries cannot reach it.
+        If other libraries cannot reach its memory.
     """
     device = array.layout.device
     kind = device.caps.dlpack_device
@@ -83,12 +84,12 @@ def place(array: DeviceArray) -> tuple[int, int]:
 
 
 def host_interface(array: DeviceArray) -> dict[str, Any]:
-    """Return NumPy's interface of an array, version 3.
+    """Return an array's ``__array_interface__`` for NumPy, version 3.
 
     Raises
     ------
     AttributeError
-        If it lies in no memory of the host, or holds structs.
+        If it does not lie in host memory, or holds structs.
     """
     if "zero_copy" not in array.layout.device.caps.features:
         raise AttributeError(f"{array.summary} lies in memory of {array.layout.device!r}; copy it with to_numpy().")
@@ -105,7 +106,7 @@ def cuda_interface(array: DeviceArray) -> dict[str, Any]:
     Raises
     ------
     AttributeError
-        If it lies on no CUDA GPU, or holds structs.
+        If it does not lie on a CUDA GPU, or holds structs.
     """
     layout = array.layout
     if layout.device.caps.dlpack_device != CUDA:
@@ -145,7 +146,7 @@ def wait_for(array: DeviceArray, stream: int) -> None:
 
 
 def _gather(array: DeviceArray) -> None:
-    """Let the device's own queue wait for what its other streams do with an array."""
+    """Let the device's own queue wait for the work of its other streams on an array."""
     device = array.layout.device
     if device.ordered:
         with device.order.lock:

@@ -1,4 +1,4 @@
-"""Host memory that an array's contents are copied to. Works on layouts; nothing is copied from a device here."""
+"""Host memory that an array's contents are copied to. It works on layouts and copies nothing from a device."""
 
 from __future__ import annotations
 
@@ -12,19 +12,24 @@ from slangpy_rt.core.checks import no_memory
 
 
 def host_memory(where: str, layout: Layout) -> tuple[npt.NDArray[Any], int]:
-    """Make host memory for an array's contents; returns it, and the byte from the address where they begin.
+    """Allocate host memory for an array's contents.
+
+    Returns
+    -------
+    tuple of (numpy.ndarray, int)
+        The memory, and the offset of its first byte from the array's address; it is negative if strides are.
 
     Raises
     ------
     OutOfMemoryError
-        If the host has none.
+        If the host has no such memory.
     """
     try:
         if layout.contiguous:
             return np.empty(layout.full_shape, layout.numpy_dtype), 0
         reach = [(n - 1) * s * layout.unit for n, s in zip(layout.full_shape, layout.strides, strict=True)]
         first, last = sum(min(r, 0) for r in reach), sum(max(r, 0) for r in reach)
-        # Without elements a span has no beginning.
+        # An array without elements has no first byte.
         size = last - first + layout.numpy_dtype.itemsize if 0 not in layout.full_shape else 0
         return np.empty(size, np.uint8), first
     except MemoryError as error:
@@ -32,7 +37,7 @@ def host_memory(where: str, layout: Layout) -> tuple[npt.NDArray[Any], int]:
 
 
 def seen_in(where: str, layout: Layout, host: npt.NDArray[Any], first: int) -> npt.NDArray[Any]:
-    """Return what ``host_memory`` returned, once it is filled, in the array's shape.
+    """Return filled memory of ``host_memory`` as an array of the layout's shape, without gaps.
 
     Raises
     ------

@@ -36,7 +36,7 @@ class Memory(NamedTuple):
 
 
 class CallBuffer(Buffer):
-    """Memory of another library for one call, whose queue keeps it; it goes back with this object."""
+    """Memory of another library during one call. The call's queue keeps this object, which returns it when freed."""
 
     __slots__ = ("owner",)
 
@@ -46,7 +46,7 @@ class CallBuffer(Buffer):
 
 
 class KeptBuffer(CallBuffer):
-    """Memory of another library for a Tensor; it goes back once work queued in the Tensor's life is done."""
+    """Memory of another library for a Tensor; it is returned once work queued in the Tensor's lifetime is done."""
 
     __slots__ = ("__weakref__", "_give")
 
@@ -59,12 +59,12 @@ class KeptBuffer(CallBuffer):
 
 
 def memory_of(device: DeviceCore, value: Any) -> Memory:
-    """Return where an array on a GPU lies.
+    """Return the memory of an array on a GPU.
 
     Raises
     ------
     BindError
-        If the device does not work there, or Slang has no such element type.
+        If the device cannot reach it, or Slang has no such element type.
     """
     told = _checked_interface(value)
     kind, index = place_of(value)
@@ -83,12 +83,12 @@ def memory_of(device: DeviceCore, value: Any) -> Memory:
 
 
 def kept_memory(device: DeviceCore, value: Any) -> tuple[Memory, Buffer]:
-    """Return where an array lies, and a buffer that keeps it; the device's own queue waits until it is ready.
+    """Return an array's memory, and a buffer that keeps it; the device's own queue waits until it is ready.
 
     Raises
     ------
     BindError
-        If the device does not work there, Slang has no such element type, or the array must not be changed.
+        If the device cannot reach it, Slang has no such element type, or the array must not be changed.
     """
     if not any(hasattr(type(value), name) for name in ("__dlpack__", "__cuda_array_interface__")):
         raise BindError(f"{in_words(value)} is no array of another library: it has no __dlpack__.")
@@ -114,7 +114,13 @@ def kept_memory(device: DeviceCore, value: Any) -> tuple[Memory, Buffer]:
 
 
 def taken(device: DeviceCore, value: Any) -> Import:
-    """Take an array's memory by DLPack, once the device's own queue waits for what its library does there."""
+    """Take an array's memory by DLPack, after the device's own queue was made to wait for its library's work on it.
+
+    Raises
+    ------
+    BindError
+        If DLPack cannot share the memory.
+    """
     if not hasattr(value, "__dlpack__"):
         raise BindError(f"{class_in_words(value)}, which has no __dlpack__ to share its memory by.")
     stream = device.backend.queue.handle or LEGACY
@@ -132,7 +138,7 @@ def taken(device: DeviceCore, value: Any) -> Import:
     with order.lock:
         order.keep_until_done()
         if device.ordered:
-            # Its queue has more to wait for than before, which other queues have to know.
+            # The main queue now waits for more work, and queues that wait for the main queue have to wait for it too.
             order.order_use(order.main, (), ())
     return found
 
@@ -151,11 +157,14 @@ def _facts(
 
 
 def interface_of(value: Any) -> dict[str, Any] | None:
-    """Return an array's CUDA array interface, if it has one that says all that a call has to know."""
+    """Return an array's CUDA array interface; None if it has none, or one that does not suffice for a call.
+
+    A mask is not supported, and an interface without a stream is not used if there is DLPack.
+    """
     told = getattr(value, "__cuda_array_interface__", None)
     if not isinstance(told, dict) or told.get("mask") is not None:
         return None
-    # JAX's says nothing of streams; its DLPack does.
+    # JAX's interface has no stream; its DLPack takes one.
     return told if "stream" in told or not hasattr(value, "__dlpack__") else None
 
 
@@ -165,7 +174,7 @@ def _checked_interface(value: Any) -> dict[str, Any] | None:
     Raises
     ------
     BindError
-        If it is not what such an interface is.
+        If the attribute is no valid interface.
     """
     whole = getattr(value, "__cuda_array_interface__", None)
     if whole is None:
@@ -195,12 +204,12 @@ def _is_dtype(text: Any) -> bool:
 
 
 def place_of(value: Any) -> tuple[int, int | None]:
-    """Return where an array lies, as DLPack says it: kind and number of the device.
+    """Return the DLPack device of an array: its type, and its number, or None if the array does not say.
 
     Raises
     ------
     BindError
-        If it has no place: JAX's tracers have none, nor its arrays of several devices.
+        If it has no device: JAX's tracers have none, nor have its arrays on several devices.
     """
     if hasattr(value, "__dlpack_device__"):
         try:
@@ -213,7 +222,7 @@ def place_of(value: Any) -> tuple[int, int | None]:
     if hasattr(value, "__cuda_array_interface__"):
         return CUDA, None
     if not hasattr(type(value), "__dlpack__"):
-        # A property whose AttributeError passes.
+        # The class has this property, and reading it raises an AttributeError, which the caller gets unchanged.
         _ = value.__cuda_array_interface__
     raise BindError(
         f"{class_in_words(value)}, which has no values yet; within jax.jit, jax.grad and jax.vmap a call goes "
@@ -222,7 +231,7 @@ def place_of(value: Any) -> tuple[int, int | None]:
 
 
 def is_read_only(value: Any) -> bool:
-    """Tell whether an array says that it must not be changed; JAX's never may."""
+    """Tell whether an array says that it must not be changed; JAX's arrays never may be."""
     if type(value).__module__.partition(".")[0] in ("jax", "jaxlib"):
         return True
     if place_of(value)[0] in HOST:

@@ -1,7 +1,7 @@
-"""Layout: how an array lies in memory, as one interned value a device.
+"""Layout: how an array lies in memory. A device interns its layouts; memory and addresses are not part of them.
 
-Two arrays of one kind, element, shape, strides and alignment share one Layout object, so a call recognizes
-its arguments by identity.
+Arrays of equal kind, element, shape, strides and alignment share one Layout object, so a call recognizes its
+arguments by identity.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Layout:
-    """How an array lies in memory. Made by ``layout_of`` alone.
+    """How an array lies in memory. Only ``layout_of`` makes one.
 
     Attributes
     ----------
@@ -30,9 +30,9 @@ class Layout:
     shape : tuple of int
         In elements.
     strides : tuple of int
-        One a dimension of ``full_shape``, in scalars (of structs, in bytes).
+        One for each dimension of ``full_shape``, in scalars (in bytes for structs).
     full_shape : tuple of int
-        As of the NumPy array: ``shape`` and then the element's own dimensions.
+        Shape of the NumPy array: ``shape``, followed by the element's own dimensions.
     unit : int
         Bytes of a stride of 1.
     aligned : bool
@@ -40,12 +40,12 @@ class Layout:
     contiguous : bool
         Whether the scalars follow each other in row-major order.
     grads : Gradients or None
-        How the gradients lie that an array carries along.
+        Layouts of the gradients that the array carries.
     span : tuple of int
-        From which byte to before which its elements lie, counted from the first.
+        First byte of its elements and the byte after the last, counted from the address of the first element.
     own : bool
-        Whether an array of this layout has all of a buffer that was made for it: two such arrays share memory only
-        if they are the same array.
+        Whether an array of this layout takes up the whole buffer that was allocated for it: two such arrays share all
+        of their memory or none.
     """
 
     __slots__ = (
@@ -108,7 +108,7 @@ class Gradients:
     Attributes
     ----------
     into, out : Layout or None
-        Of ``grad_in`` and ``grad_out``.
+        Layouts of ``grad_in`` and ``grad_out``.
     shared : bool
         Whether they are one array.
     fresh : bool
@@ -122,7 +122,7 @@ class Gradients:
 
 
 def same_walk(shape: Shape, strides: Shape, step: int = 1) -> bool:
-    """Tell whether strides visit items, ``step`` apart, in row-major order; dimensions of size 1 don't count."""
+    """Tell whether strides visit items in row-major order, ``step`` apart; dimensions of size 1 do not count."""
     if 0 in shape:
         return True
     dense = contiguous(shape, step)

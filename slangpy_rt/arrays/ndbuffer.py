@@ -1,6 +1,6 @@
 """NDBuffer: an array in device memory. Storage and its views; no arithmetic.
 
-Gradients that a derived kind carries along go through the same views.
+A view of an array that carries gradients, as a Tensor may, carries the same views of the gradients.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class NDBuffer:
     Parameters
     ----------
     device : Device
-        Where it lives.
+        The device that it lies on.
     dtype : str, numpy dtype or type
         Element type, ``"float"`` unless given: a Slang name (``"float3"``), a struct of a module
         (``module.Pixel``), a NumPy dtype or a Python type.
@@ -77,7 +77,7 @@ class NDBuffer:
 
     @classmethod
     def of(cls: type[A], layout: Layout, buffer: Buffer, address: int) -> A:
-        """Put an array together from its parts; nothing is checked."""
+        """Make an array of a layout, a buffer and an address; nothing is checked."""
         array = cls.__new__(cls)
         array.layout = layout
         array.buffer = buffer
@@ -88,13 +88,13 @@ class NDBuffer:
     def from_dlpack(cls: type[A], device: DeviceCore, array: Any) -> A:
         """Make an array in the memory of another library's array, which is kept; nothing is copied.
 
-        The device's own queue waits for what that library does with the array just then. How later work of both is
-        ordered is up to you; calls with the array itself as an argument see to it.
+        The device's own queue waits for work on the array that its library has queued so far. You have to order later
+        work of both; calls that take the other library's array itself do that for you.
 
         Raises
         ------
         BindError
-            If the device does not work in that memory.
+            If the device cannot use that memory.
         """
         from slangpy_rt.arrays.imported import kept_memory
 
@@ -155,9 +155,9 @@ class NDBuffer:
         Parameters
         ----------
         array : array_like
-            Of ``shape``, element dimensions last. For structs a structured array of ``shape``, or flat data: all
+            Data of ``shape``, element dimensions last. For structs a structured array of ``shape``, or flat data: all
             scalars in one dimension, or those of a struct in the last one. Numbers are converted to the element's
-            scalar type where NumPy's 'same_kind' rule allows and the type holds them.
+            scalar type where NumPy's 'same_kind' rule allows it and the type holds them.
 
         Raises
         ------
@@ -227,8 +227,8 @@ class NDBuffer:
     def torch(self) -> Any:
         """Return the same memory as a tensor of PyTorch; scalars only, the element's dimensions last.
 
-        What PyTorch does next waits for the device's work on it; how later work of both is ordered is up to you,
-        unless the device works on PyTorch's stream (``create_torch_device``).
+        PyTorch's next work waits for the device's work on the array. You have to order later work of both, unless the
+        device works on PyTorch's stream (``create_torch_device``).
 
         Raises
         ------
@@ -252,21 +252,21 @@ class NDBuffer:
         Raises
         ------
         BufferError
-            If it lies in memory of Vulkan, holds structs, or is to be copied.
+            If it lies in memory of Vulkan, holds structs, or lies on a GPU and a copy is asked for.
         """
         from slangpy_rt.arrays.exported import capsule
 
         return capsule(self, stream, max_version, dl_device, copy)
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        """Return where the array lies, as DLPack counts: (1, 0) is host memory, (2, index) a CUDA GPU."""
+        """Return the DLPack device of the array: (1, 0) is host memory, (2, index) a CUDA GPU."""
         from slangpy_rt.arrays.exported import place
 
         return place(self)
 
     @property
     def __array_interface__(self) -> dict[str, Any]:
-        """NumPy's interface of an array that lies in host memory: ``numpy.asarray(array)`` is a view of it."""
+        """NumPy's array interface of an array in host memory: ``numpy.asarray(array)`` is a view of it."""
         from slangpy_rt.arrays.exported import host_interface
 
         return host_interface(self)
@@ -279,9 +279,9 @@ class NDBuffer:
         return cuda_interface(self)
 
     def numpy_async(self) -> Coroutine[Any, Any, npt.NDArray[Any]]:
-        """Return an awaitable of what ``to_numpy`` returns, with the contents of this moment.
+        """Return an awaitable of the NumPy array that ``to_numpy`` would return now.
 
-        No thread waits for the device: the event loop looks now and then whether a part has come, and copies it.
+        No thread waits for the device: the event loop polls for each part of the data and copies it.
         """
         where, layout = f"{type(self).__name__}.numpy_async", self.layout
         host, first = host_memory(where, layout)
@@ -308,9 +308,10 @@ class NDBuffer:
         layout.device.clear(self.buffer, self.address, layout.nbytes)
 
     def share(self: A, device: DeviceCore) -> A:
-        """Return the same memory as an array of another device on the same GPU: Vulkan's as CUDA's.
+        """Return the same memory as an array of another device on the same GPU, such as Vulkan memory for CUDA.
 
-        Work of both devices on it runs in the order of the program; nothing is copied. Its gradients stay behind.
+        Work of both devices on it runs in the order of the program; nothing is copied. The new array carries no
+        gradients.
 
         Raises
         ------
@@ -376,7 +377,7 @@ class NDBuffer:
         return self._seen(new, address, lambda a: a[key])
 
     def _seen(self: A, layout: Layout, address: int, same: Callable[[Any], Any]) -> A:
-        """Make a view of the array; ``same`` makes that of each gradient."""
+        """Make a view of the array with views of its gradients, each of which ``same`` makes from the gradient."""
         out = type(self).of(layout, self.buffer, address)
         if self.layout.grads is None:
             return out
@@ -419,11 +420,11 @@ class NDBuffer:
         return f"{type(self).__name__}({values}, dtype={self.layout.element.name}, device={self.device.name})"
 
     def _repr_png_(self) -> bytes | None:
-        """Return the PNG that a notebook shows of an image: two dimensions, of vectors of 3 or 4, or of scalars.
+        """Return a PNG of an image, for notebooks; None for other arrays and without Pillow, when text is shown.
 
-        Of scalars there are at least 8 x 8. Elements are ``float``, ``half`` or ``uint8_t``. Floats are linear light,
-        shown through the sRGB curve; ``slangpy_rt.arrays.picture`` has the details. None for other arrays and without
-        Pillow; then the text is shown.
+        An image has two dimensions; its elements are vectors of 3 or 4, or at least 8 x 8 scalars, of type ``float``,
+        ``half`` or ``uint8_t``. Floats are linear light, shown through the sRGB curve;
+        ``slangpy_rt.arrays.picture`` has the details.
         """
         from slangpy_rt.arrays.picture import png
 

@@ -16,9 +16,9 @@ _MAGENTA = (255, 0, 255, 255)
 def png(array: npt.NDArray[Any]) -> bytes | None:
     """Write an array as a picture in PNG format.
 
-    Floats are linear light: 0 to 1, what lies outside is clipped, and shown through the sRGB curve. An alpha
-    channel has no curve. Integers are taken as they are. NaN is magenta. A picture of more than 1024 pixels a
-    side is thinned out to every second, third, ... row and column.
+    Floats are linear light from 0 to 1, shown through the sRGB curve; other values are clipped. An alpha channel has
+    no curve. Integers are taken as they are. NaN is magenta. Of a picture of more than 1024 pixels a side, only every
+    second, third, ... row and column is kept.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Tensor: an NDBuffer with gradients and NumPy's ways of making one. Arithmetic is Slang's."""
+"""Tensor: an NDBuffer that may carry gradients, made as NumPy makes arrays. It has no arithmetic: Slang does that."""
 
 from __future__ import annotations
 
@@ -100,11 +100,11 @@ class Tensor(NDBuffer):
         Parameters
         ----------
         device : Device
-            Where it will live.
+            The device of the new tensor.
         array : array_like
             Any NumPy array, strided or not. Python floats and ints become ``float`` and ``int``.
         dtype : str, numpy dtype or type, optional
-            Element type; a vector or matrix takes the trailing dimensions. By default the array's own.
+            Element type; a vector or matrix takes the trailing dimensions. By default the array's own type.
 
         Raises
         ------
@@ -190,21 +190,22 @@ class Tensor(NDBuffer):
         Parameters
         ----------
         grad_in : Tensor, optional
-            Gradient with respect to what a function writes here, which ``bwds`` reads; the tangent that
-            ``fwds`` reads. Of the same element type and shape.
+            For ``bwds``, the gradient with respect to the values that a function writes here, which it reads; for
+            ``fwds``, the tangent that it reads. It has this tensor's element type and shape.
         grad_out : Tensor, optional
-            Gradient with respect to what a function reads here, which ``bwds`` adds to; where ``fwds`` writes
-            the tangent. Without either, both are one new tensor of zeros.
+            For ``bwds``, the gradient with respect to the values that a function reads here, which it adds to; for
+            ``fwds``, the tangent that it writes. If neither is given, both are one new tensor of zeros.
 
         Returns
         -------
         Tensor
-            A tensor that shares this one's memory. Calls that are no derivatives take it for this one.
+            A tensor that shares this one's memory. Calls that are no derivatives ignore its gradients.
 
         Raises
         ------
         BindError
-            If a gradient is no tensor of the same device and element type, or elements hold no float.
+            If a gradient is no tensor of the same device and element type, lies in this tensor's memory, or if the
+            elements hold no float.
         ShapeError
             If its shape differs.
         """
@@ -243,7 +244,7 @@ class Tensor(NDBuffer):
 
 
 def _model(where: str, other: Any) -> NDBuffer:
-    """Refuse what is no array that another can be made like; returns it."""
+    """Return an array that a new one takes its device, shape and element type from; refuse any other value."""
     if not isinstance(other, NDBuffer):
         raise BindError(f"{where}: {in_words(other)} was given; a Tensor or an NDBuffer was expected.")
     return other
@@ -272,7 +273,7 @@ def _overlap(a: NDBuffer, b: NDBuffer) -> bool:
 
 
 def has_floats(type_: SlangType) -> bool:
-    """Tell whether elements of a type hold anything that gradients exist for."""
+    """Tell whether elements of a type hold a half, float or double, which may have gradients."""
     if type_.kind == "struct":
         return any(has_floats(f.type) for f in type_.fields)
     if type_.kind == "array" and type_.element is not None:

@@ -16,7 +16,7 @@ class ValueRef:
     Parameters
     ----------
     value : number, list, array or dict
-        What an ``inout`` parameter starts with; what a call left there afterwards.
+        The value that an ``inout`` parameter starts with; after a call, the value that the function wrote.
     """
 
     __slots__ = ("value",)

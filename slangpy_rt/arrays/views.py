@@ -1,4 +1,4 @@
-"""Views: which part of an array's memory an index picks. Works on layouts; no memory is looked at."""
+"""Views: which part of an array's memory an index picks. It works on layouts and reads no memory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from slangpy_rt.core.wording import in_words
 
 
 def picked(where: str, layout: Layout, key: Any) -> tuple[Shape, Shape, int]:
-    """Return the part of an array that integers, slices, ``None`` and ``...`` pick: shape, strides, and first byte.
+    """Return the part of an array that integers, slices, ``None`` and ``...`` pick: shape, strides and byte offset.
 
     Raises
     ------
@@ -26,12 +26,12 @@ def picked(where: str, layout: Layout, key: Any) -> tuple[Shape, Shape, int]:
         raise IndexError(f"{where}: only integers, slices, None and ... index a device array, not {in_words(key)}.")
     item = layout.unit
     outer, inner = layout.strides[: len(layout.shape)], layout.strides[len(layout.shape) :]
-    # NumPy works the view out, on an array of one scalar stretched over the shape.
+    # NumPy computes the view, of an array of this shape and these strides over a single scalar, which nothing reads.
     base = np.zeros(item, np.uint8)
     model = np.lib.stride_tricks.as_strided(base, layout.shape, tuple(s * item for s in outer))
     try:
         found = model[key]
-    except (TypeError, ValueError) as error:  # of the numbers of a slice
+    except (TypeError, ValueError) as error:  # a slice of wrong numbers
         if is_callers(error):
             raise
         raise IndexError(f"{where}: {in_words(key)} is no index: {error}.") from None

@@ -1,4 +1,4 @@
 """From a name in a module to a launch: functions, methods, raw kernels, command lists, prepared calls.
 
-A file here may use every package below. It knows neither the public ``Device`` nor any other library.
+A file here may import every package below. It imports neither the public ``Device`` nor other libraries' adapters.
 """

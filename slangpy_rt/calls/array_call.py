@@ -1,4 +1,4 @@
-"""Array calls: prepared calls of which all arguments are arrays on the device, the shortest way to a launch."""
+"""Array calls: prepared calls whose arguments are all device arrays. They launch in the fewest steps."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from slangpy_rt.core.errors import OutOfMemoryError
 
 
 class ArrayCall(PreparedCall):
-    """A prepared call on arrays that are its values, in the order of the parameters."""
+    """A prepared call whose values are its device arrays, in the order of the parameters."""
 
     __slots__ = ()
 
     def run(self, values: tuple[Any, ...], launch: Callable[..., None] | None = None) -> Any:
-        """As ``PreparedCall.run``."""
+        """Run the call as ``PreparedCall.run`` does."""
         out = None
         layout = self._result
         if layout is not None:
@@ -45,11 +45,11 @@ class ArrayCall(PreparedCall):
         return out
 
     def arrays(self, values: tuple[Any, ...]) -> list[Any] | None:
-        """Return the arrays whose addresses the block has: all values."""
+        """Return the arrays whose addresses are in the block: all values."""
         return list(values)
 
     def recorded(self, values: tuple[Any, ...]) -> tuple[list[Dispatch], Dispatch | None, Any]:
-        """As ``PreparedCall.recorded``."""
+        """Return copies, dispatch and result as ``PreparedCall.recorded`` does."""
         if self._conflicts is not None or self._make is not None:
             return super().recorded(values)
         packed = self._pack(*[a.address for a in values])
@@ -58,7 +58,7 @@ class ArrayCall(PreparedCall):
         return [], dispatch, values[-1] if self._into else None
 
     def _run_compared(self, arrays: Sequence[Any], launch: Callable[..., None] | None) -> None:
-        """Launch the kernel on arrays of which some may share memory."""
+        """Launch the kernel on arrays that may share memory, after copying those in conflict."""
         launch = launch or self._device.launch
         places = [a.address for a in arrays]
         buffers: list[Buffer] = [a.buffer for a in arrays]

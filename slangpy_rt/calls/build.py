@@ -67,14 +67,14 @@ def build_call(
     uniforms: Uniforms = (),
     aliased: bool = False,
 ) -> PreparedCall:
-    """Build the call of one overload, its arguments bound.
+    """Build the prepared call of one overload from its bound arguments.
 
     Parameters
     ----------
     order : tuple of int
-        For each of ``uniforms`` and then each of ``arguments``, the place of its value among the call's.
+        For each of ``uniforms`` and then each of ``arguments``, the index of its value among the call's values.
     result : object
-        What the user gave as ``_result``, or None.
+        The value that the user passed as ``_result``, or None.
     aliased : bool
         Whether several arguments add to gradients in one buffer.
 
@@ -135,7 +135,7 @@ def build_dispatch(
     options: Options,
     uniforms: Uniforms,
 ) -> PreparedCall:
-    """Build the dispatch of a raw entry point, its arguments bound.
+    """Build the prepared call that dispatches a raw entry point, from its bound arguments.
 
     Raises
     ------
@@ -146,7 +146,7 @@ def build_dispatch(
 
 
 def _kind_named(result: Any) -> str | None:
-    """Return the kind of result that a name or a type stands for; None if it stands for none."""
+    """Return the kind of result that a name or a type means; None for other values."""
     if isinstance(result, str):
         # Classes derived from str need not be hashable.
         result = str.__str__(result)
@@ -193,12 +193,12 @@ def _result(
         make_theirs = adapter.result_maker(device, full, dtype, result_kind(arguments))
         return Result(bind_result(where, scope, returns, make_theirs()), None, make_theirs, named=named)
 
-    # Of a device with memory of its own it is no view of that: 0.2 us less.
+    # On a device with memory of its own, results are plain NumPy arrays, no views of device memory: 0.2 us less.
     zero_copy = "zero_copy" in device.caps.features
     make_host = partial(device.host_array, full, dtype) if zero_copy else partial(np.empty, full, dtype)
     try:
         made = make_host()
-    except OutOfMemoryError:  # of the device
+    except OutOfMemoryError:  # the device's, with its own message
         raise
     except MemoryError as error:
         raise no_memory(where, error) from None
@@ -280,7 +280,7 @@ def _check_written(where: str, leaves: Sequence[Bound], shape: Shape) -> None:
 
 
 class _Ready(NamedTuple):
-    """What calls of all shapes share: a kernel that was emitted and, for calls with elements, loaded."""
+    """The parts that calls of all shapes share: a kernel that was emitted and, for calls with elements, loaded."""
 
     spec: CallSpec
     reports: bool
@@ -288,7 +288,7 @@ class _Ready(NamedTuple):
     fields: tuple[BlockField, ...]
     kernel: Kernel | None
     pack: Callable[..., bytes]
-    # The block begins with what follows from shapes: the names of these values, and the function that packs them.
+    # The block begins with the values that follow from shapes: their names, and the function that packs them.
     fixed: tuple[str, ...]
     prefix: Callable[..., bytes]
 
@@ -317,7 +317,7 @@ def _finish(
     if ready.reports:
         pack = partial(pack, device.diagnostics.buffer.address)
         checked = _checked(device, spec, ready.fields, every)
-        # What a kernel does in the host's own memory nobody has to wait for.
+        # In host memory, results can be read without waiting for the device, so the call prints at once.
         wait = "zero_copy" in device.caps.features
         launcher = Launcher(device.diagnostics, spec.title, checked, wait)
     prefix = ready.prefix(*[n for name in ready.fixed for n in description.fixed[name]])
@@ -330,7 +330,7 @@ def _finish(
 
 
 def _kind_of_call(feeds: tuple[Feed, ...], order: tuple[int, ...], outcome: Result) -> type[PreparedCall]:
-    """Return the class of prepared calls that takes such arguments and launches in the fewest steps."""
+    """Return the class of prepared calls that launches in the fewest steps with these feeds."""
     straight = is_straight(order, outcome)
     if straight and feeds and feeds[0].call is not None and len({feed.call for feed in feeds}) == 1:
         found: type[PreparedCall] = feeds[0].call
@@ -397,14 +397,14 @@ def _checked(
 
 
 def packers(fields: Sequence[BlockField]) -> tuple[tuple[str, ...], Callable[..., bytes], Callable[..., bytes]]:
-    """Return the names of values that follow from shapes, the function that packs these, and that for all others."""
+    """Return the names of values that follow from shapes, the function that packs them, and that for all others."""
     fixed, moving = [f for f in fields if f.fixed], [f for f in fields if not f.fixed]
     begin = moving[0].offset if moving else 0
     return tuple(f.name for f in fixed), _packer(fixed, 0, begin), _packer(moving, begin)
 
 
 def _packer(fields: Sequence[BlockField], at: int, end: int = 0) -> Callable[..., bytes]:
-    """Return the function that packs members of the block from ``at`` on, with zeros behind them up to ``end``."""
+    """Return the function that packs members of the block from offset ``at``, with zeros after them up to ``end``."""
     code = "<"
     for f in fields:
         code += f"{f.offset - at}x{f.code}"

@@ -1,4 +1,4 @@
-"""What functions and kernels have in common: a name in a module, modifiers, and the memory of prepared calls."""
+"""SlangCallable: the common base of functions and kernels, with modifiers and prepared calls. It runs nothing."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ C = TypeVar("C", bound="SlangCallable")
 
 
 class SlangCallable(ABC):
-    """A function or a kernel of a Slang module. It does not change: a modifier returns another one.
+    """A function or a kernel of a Slang module. It does not change: a modifier returns a new one.
 
     Attributes
     ----------
@@ -55,18 +55,18 @@ class SlangCallable(ABC):
         # Prepared calls by the signatures of their arguments, and of their arguments and _result.
         self._calls = PreparedCalls()
         self._calls_into = PreparedCalls()
-        # The derivatives, once they were asked for.
+        # The derivatives, once they were used.
         self._bwds: Any = None
         self._fwds: Any = None
-        # Functions that modifiers made of this one, by what they were given.
+        # Functions that modifiers made from this one, by the modifier and its arguments.
         self._variants: dict[Any, Any] = {}
-        # What ``set`` gave to uniforms, in the order of the options' names.
+        # The values that ``set`` gave to uniforms, in the order of the options' names.
         self._values: tuple[Any, ...] = ()
-        # Where its calls run; None is the device's own queue.
+        # The stream that its calls run on; None is the device's own queue.
         self._stream: Stream | None = None
-        # Whether a call is more than its arguments: it has values for uniforms, a stream, or is a derivative's.
+        # Whether calls depend on more than their arguments: on uniforms or a stream, or because it is a derivative.
         self._general = bool(options.derivative)
-        # The function that this one was made of, with values or a stream: that one follows the module's text.
+        # The function that ``_with`` made this one from, which is updated when the module's text changes.
         self._base: Any = None
         self._follower = _Follower(ref(self))
         scope.followers.add(self._follower)
@@ -79,14 +79,14 @@ class SlangCallable(ABC):
         ----------
         *args, **named
             For each argument: a tuple with the call dimension of each of its dimensions, ``()`` for an argument
-            that is not vectorized, a type or its name that the argument is taken for, a dict of these for the
-            fields of a struct (``"$type"`` for the struct itself), or None for what broadcasting would do.
-            ``_result`` can be named too.
+            that is not vectorized, a type or its name to bind the argument as, a dict of these for the fields of a
+            struct (``"$type"`` for the struct itself), or None for the default, broadcasting. ``_result`` can be
+            named too.
 
         Returns
         -------
         Function
-            This function, mapped so; an earlier ``map`` is forgotten.
+            The function with this map, which replaces an earlier one.
 
         Examples
         --------
@@ -102,7 +102,7 @@ class SlangCallable(ABC):
         )
 
     def constants(self: C, values: Mapping[str, Any]) -> C:
-        """Give values to ``extern static const`` declarations; each set of values is a kernel of its own.
+        """Give values to ``extern static const`` declarations; each set of values is compiled to its own kernel.
 
         Parameters
         ----------
@@ -145,7 +145,10 @@ class SlangCallable(ABC):
         return found._with(tuple(given.values()), self._stream)
 
     def return_type(self: C, kind: Any) -> C:
-        """Say as what results come: ``Tensor``, ``NDBuffer``, ``numpy.ndarray`` or their names in lower case."""
+        """Set the kind of new results: ``Tensor``, ``NDBuffer`` or ``numpy.ndarray``, or its name in lower case.
+
+        The names are ``"tensor"``, ``"ndbuffer"``, ``"numpy"`` and ``"torch"``.
+        """
         if kind is not None and not isinstance(kind, (str, type)):
             raise BindError(
                 f"{self.name}.return_type: {in_words(kind)} is not one of 'numpy', 'tensor', 'ndbuffer', 'torch'."
@@ -155,13 +158,13 @@ class SlangCallable(ABC):
         return self._variant(("return_type", kind), lambda: replace(self._options, returns=kind))
 
     def group_size(self: C, size: int | tuple[int, ...]) -> C:
-        """Set the threads of a thread group on a GPU.
+        """Set the number of threads of a thread group on a GPU.
 
         Parameters
         ----------
         size : int or tuple of int
             With several numbers a group covers a tile of the call's last dimensions, the last dimension last,
-            as in shapes. Devices without thread groups compute the same without them.
+            as in shapes. On devices without thread groups it changes nothing.
 
         Raises
         ------
@@ -186,7 +189,7 @@ class SlangCallable(ABC):
         Parameters
         ----------
         *conformances
-            ``(interface, struct)`` or ``(interface, struct, number)``, the number being what data says.
+            ``(interface, struct)`` or ``(interface, struct, number)``; data names the struct by the number.
         """
         if not all(isinstance(c, tuple) and len(c) in (2, 3) for c in conformances):
             raise BindError(
@@ -206,7 +209,7 @@ class SlangCallable(ABC):
         return self._variant(("conformances", items), lambda: replace(self._options, conformances=items))
 
     def stream(self: C, stream: Stream) -> C:
-        """Say on which stream calls run.
+        """Set the stream that calls run on.
 
         Raises
         ------
@@ -224,16 +227,16 @@ class SlangCallable(ABC):
     def bwds(self: C) -> C:
         """The backward derivative: adds to the gradients of its arguments, and returns None.
 
-        It takes the function's arguments, tensors among them ``with_grads``. What the function writes, its result
-        as ``_result`` among that, brings the gradient that is propagated back (``grad_in``); what it reads gets the
-        sum of what every element of the call contributes (added to ``grad_out``, which is never zeroed here).
-        ``no_diff`` parameters and arguments without gradients are constants.
+        It takes the function's arguments, and its result as ``_result``; tensors carry gradients by ``with_grads``.
+        Arguments that the function writes, and the result, bring the gradient to propagate back as ``grad_in``. For
+        arguments that it reads, the contributions of all elements are added to ``grad_out``, which is never zeroed
+        here. ``no_diff`` parameters and arguments without gradients are constants.
 
         Raises
         ------
         BindError
-            At the call: if the function is not ``[Differentiable]``, a gradient of what it writes is missing, or
-            no argument has one to add to.
+            At the call: if the function is not ``[Differentiable]``, the gradient of a value that it writes is
+            missing, or no argument has a gradient to add to.
         """
         found: C | None = self._bwds
         if found is None:
@@ -244,8 +247,8 @@ class SlangCallable(ABC):
     def fwds(self: C) -> C:
         """The forward derivative: computes the result and its tangent, from tangents of the arguments.
 
-        Tangents of arguments are their ``grad_in``; the result's goes to its ``grad_out``, and calls with numbers
-        alone, ``diff_pair(2.0, 1.0)`` among them, return a DiffPair. Arguments without are constants.
+        Tangents of arguments are their ``grad_in``; the result's is written to its ``grad_out``. Calls with numbers
+        alone, such as ``diff_pair(2.0, 1.0)``, return a DiffPair. Arguments without a tangent are constants.
 
         Raises
         ------
@@ -286,12 +289,12 @@ class SlangCallable(ABC):
             self.__signature__ = python_signature(overloads[0])
 
     def _forget(self) -> None:
-        """Drop the prepared calls: the next call looks whether the device is still open."""
+        """Drop the prepared calls: the next call checks whether the device is still open."""
         self._calls.clear()
         self._calls_into.clear()
 
     def _source_changed(self) -> None:
-        """Follow the module's new text."""
+        """Read the declarations from the module's new text."""
         try:
             source = self._scope.source
             is_kernel = any(e.name == self.name for e in source.info.entry_points)
@@ -321,7 +324,7 @@ class SlangCallable(ABC):
         out: C = object.__new__(type(self))
         out.__dict__.update(self.__dict__)
         out._values, out._stream, out._general, out._base = values, stream, True, self._base or self
-        # These have the values and the stream of this one.
+        # The derivatives made so far have the values and the stream of this function.
         out._bwds = out._fwds = None
         return out
 
@@ -341,12 +344,12 @@ class SlangCallable(ABC):
 
 
 def check_scope(where: str, scope: Any) -> None:
-    """Refuse to make by hand what modules make.
+    """Refuse a value that is no module's scope: only modules make functions, kernels and structs.
 
     Raises
     ------
     BindError
-        If no module's scope is given.
+        If it is no scope.
     """
     if not isinstance(scope, Scope):
         raise BindError(
@@ -355,7 +358,7 @@ def check_scope(where: str, scope: Any) -> None:
 
 
 class _Follower:
-    """Tells a function or kernel what its module's scope says, for as long as there is one."""
+    """Passes the notices of a module's scope on to a function or kernel, for as long as that exists."""
 
     def __init__(self, of: ref[SlangCallable]) -> None:
         self._of = of
@@ -367,7 +370,7 @@ class _Follower:
             found._forget()
 
     def source_changed(self) -> None:
-        """Let it follow the module's new text."""
+        """Let it read its declarations from the module's new text."""
         found = self._of()
         if found is not None:
             found._source_changed()
@@ -386,7 +389,7 @@ def _frozen(where: str, value: Any) -> Any:
 
 
 def _number(value: Any) -> Any:
-    """Return a number of a class derived from Python's, which need not be hashable, as Python's own."""
+    """Return a number as Python's own type: classes derived from that need not be hashable."""
     if isinstance(value, (bool, np.generic)):
         return value
     return float.__float__(value) if isinstance(value, float) else int.__int__(value)

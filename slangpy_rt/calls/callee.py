@@ -1,4 +1,4 @@
-"""Callee: a function as other libraries' automatic differentiation sees it. It prepares calls, and runs none."""
+"""Callee: a function as other libraries' automatic differentiation uses it. It prepares calls, and runs none."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class Callee:
     Attributes
     ----------
     function : Function
-        Itself.
+        The function.
     values : tuple
-        Of its uniforms, in the order of ``set``.
+        Values of its uniforms, in the order of ``set``.
     """
 
     __slots__ = ("function", "values")
@@ -40,7 +40,7 @@ class Callee:
 
     @property
     def has_result_kind(self) -> bool:
-        """Whether a modifier says as what results come."""
+        """Whether ``return_type`` sets the kind of results."""
         return self.function._options.returns is not None
 
     def with_values(self, values: tuple[Any, ...]) -> Callee:
@@ -48,7 +48,7 @@ class Callee:
         return Callee(self.function._with(values)) if values else self
 
     def chosen(self, values: tuple[Any, ...], names: tuple[str, ...]) -> Candidate:
-        """Choose the declaration that a call takes, and bind its arguments.
+        """Choose the declaration that a call uses, and bind its arguments.
 
         Raises
         ------
@@ -77,7 +77,7 @@ class Callee:
         return self.function.bwds._prepared(args, result, named)
 
     def result_of(self, args: tuple[Any, ...]) -> tuple[tuple[int, ...], Any]:
-        """Return shape and NumPy dtype of the result that a call would have."""
+        """Return shape and NumPy dtype of the result that a call on these arguments would have."""
         call = self.prepared(args, None, {})
         stored = storage(call.bound[-1].type)
         assert stored is not None

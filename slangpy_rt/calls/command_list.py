@@ -1,7 +1,7 @@
 """Command lists: calls recorded once and run together, as often as one likes.
 
-What a call reads and writes says which calls have to wait for which; the others may run at the same time. How a list
-is kept and replayed is the backend's business. Nothing is run, and no argument is checked again, before ``submit``.
+The buffers that calls read and write decide which calls wait for which; the others may run at the same time. The
+backend keeps and replays the list. Nothing runs before ``submit``, which does not check arguments again.
 """
 
 from __future__ import annotations
@@ -64,10 +64,10 @@ class Call:
     ----------
     title : str
         The function, and how it is called.
-    dispatch : Dispatch
-        What runs; None of a call without elements.
+    dispatch : Dispatch or None
+        The kernel's dispatch; None for a call without elements.
     copies : tuple of Dispatch
-        What copies arguments that share memory with what the call writes, before it.
+        Dispatches that run first and copy arguments that share memory with arrays that the call writes.
     """
 
     __slots__ = ("copies", "dispatch", "function", "launcher", "prepared", "result", "title")
@@ -94,8 +94,9 @@ class Call:
 class CommandList:
     """Calls in the order of a program, to be submitted together; made by ``Device.command_list()``.
 
-    A list can be submitted again and again, and sees what its arrays hold then; numbers stay as they were. It keeps
-    all that its calls use. As a context manager it is submitted at the end of the block, unless that raised.
+    A list can be submitted again and again: each time it reads what its arrays hold then, and the numbers that were
+    recorded. It keeps the arrays alive. As a context manager it is submitted at the end of the block, unless that
+    raised.
     """
 
     def __init__(self, device: DeviceCore) -> None:
@@ -113,7 +114,7 @@ class CommandList:
         Parameters
         ----------
         stream : Stream, optional
-            Where; on the device's own queue otherwise.
+            The stream to run on; the device's own queue unless given.
 
         Raises
         ------
@@ -169,7 +170,7 @@ class CommandList:
         if to.nbytes != source.nbytes:
             raise ShapeError(f"CommandList.copy: {source.summary} does not fill {to.summary}; their sizes differ.")
         if 0 < abs(to.address - source.address) < to.nbytes:
-            # All elements are copied at once, some of them before they are read.
+            # Elements are copied in no order: some would be overwritten before they are read.
             raise BindError(
                 f"CommandList.copy: {source.summary} and {to.summary} share memory; copy to a third array first."
             )
@@ -198,23 +199,23 @@ class CommandList:
             (moves.zero if words.dtype.scalar == "uint" else moves.zeroByte).append_to(self, _result=words)
 
     def __reduce__(self) -> NoReturn:
-        # A shallow copy would share the calls and not what was recorded of them.
+        # A shallow copy would share the calls, but not the backend's recording of them.
         raise TypeError("CommandList: a list is not copied or pickled; append it to a new one: new.append(commands).")
 
     def update(self, place: int, /, *args: Any, _result: Any = None, **named: Any) -> None:
         """Give a recorded call other arguments of the same layouts; the list is not recorded again.
 
-        An array that the call made for its result remains that.
+        The array that the call made for its result stays its result.
 
         Parameters
         ----------
         place : int
-            Of the call in the list; -1 is the last one.
+            Index of the call in the list; -1 is the last one.
 
         Raises
         ------
         BindError
-            If there is no such call, or the arguments make another call of it.
+            If there is no such call, or it would launch another kernel with these arguments.
         """
         if not is_whole(place) or not -len(self.calls) <= place < len(self.calls):
             raise BindError(
@@ -230,10 +231,10 @@ class CommandList:
                 f"CommandList.update: {old.title} has other layouts with these arguments; append it anew."
             )
         if new.result is not None and _result is None and "out" not in named:
-            # Later calls and the caller know the array that the call made when it was recorded.
+            # Later calls and the caller use the array that the call made when it was recorded.
             into: Call = old.function._recorded(args, old.result, named)
             new = Call(new.title, into.dispatch, old.result, old.function, old.prepared, into.launcher, into.copies)
-        # ``waits`` takes 1 us for each call of the list, and follows from addresses alone.
+        # ``waits`` takes 1 us for each call of the list, and depends on addresses alone.
         before = None if _addresses(new) == _addresses(old) else self.waits
         self.calls[place] = new
         if before is not None:
@@ -249,18 +250,18 @@ class CommandList:
 
     @property
     def waits(self) -> tuple[tuple[int, ...], ...]:
-        """For each call the places of those that have to be done before: they touch an array that one writes."""
+        """For each call the indices of earlier calls that it waits for: both use a buffer that one of them writes."""
         if len(self._waits) != len(self.calls):
             self._waits = tuple(_hazards(self.calls))
         return self._waits
 
     def explain(self, path: str | Path | None = None) -> str:
-        """Return the calls and what each waits for; as a drawing too, if a file is named.
+        """Return a table of the calls and of those that each waits for, and draw them if a file is named.
 
         Parameters
         ----------
         path : path, optional
-            Of an SVG file: calls as boxes, those that may run at the same time side by side.
+            SVG file to write: calls as boxes, those that may run at the same time side by side.
         """
         rows = [("call", "function", "waits for")]
         rows += [
@@ -292,10 +293,10 @@ class CommandList:
         self._recording = None
 
     def _steps(self) -> tuple[list[Dispatch], list[tuple[int, ...]]]:
-        """Return all dispatches, and for each the places of those that have to be done before it."""
+        """Return all dispatches, and for each the indices of those that have to be done before it."""
         dispatches: list[Dispatch] = []
         waits: list[tuple[int, ...]] = []
-        # Where the dispatch of a call is; copies come before it.
+        # The index of each call's dispatch among all dispatches; its copies come before it.
         places: dict[int, int] = {}
         for k, (c, before) in enumerate(zip(self.calls, self.waits, strict=True)):
             if c.dispatch is None:
@@ -331,7 +332,7 @@ class CommandList:
         kind = element_type(method, "uint" if size == 4 else "uint8_t")
         words = []
         for a in arrays:
-            # Blocks of memory begin and end at words, so that those around an array are in its block.
+            # Blocks of memory begin and end at whole words: the first and last word of an array are in its block.
             before, after = (a.address % 4, -(a.address + a.nbytes) % 4) if parts else (0, 0)
             address, count = a.address - before, (before + a.nbytes + after) // size
             layout = layout_of(self.device, NDBuffer, kind, (count,), None, address % 32 == 0)
@@ -339,7 +340,7 @@ class CommandList:
         return words
 
     def _in_parts(self, *arrays: NDBuffer) -> bool:
-        """Return whether arrays that begin or end inside a word are reached by words, for want of 8-bit access."""
+        """Return whether arrays that begin or end inside a word are accessed by words, as the device has no bytes."""
         return "uint8_t" not in self.device.caps.scalars and not _are_words(arrays)
 
 
@@ -352,13 +353,13 @@ def _launchers(calls: Sequence[Call]) -> list[tuple[Launcher, bytes]]:
 
 
 def _hazards(calls: Sequence[Call]) -> Iterator[tuple[int, ...]]:
-    """Yield for each call the places of those before it that wrote what it touches, or read what it writes."""
+    """Yield for each call the indices of earlier calls that wrote a buffer it uses, or read a buffer it writes."""
     written: dict[int, int] = {}
     read: dict[int, list[int]] = {}
     for k, call in enumerate(calls):
         waits: set[int] = set()
         for buffer, writes in _buffers(call):
-            # Memory of another library has no size: any two arrays there may be one.
+            # Memory of another library has no known size: any two arrays there may be the same memory.
             key = buffer.address if buffer.nbytes else 0
             if key in written:
                 waits.add(written[key])
@@ -377,7 +378,7 @@ def _buffers(call: Call) -> Iterator[tuple[Buffer, bool]]:
 
 
 def _shape(call: Call) -> Any:
-    """Return the kernel and the thread groups of a call, which no backend changes in a recording."""
+    """Return the kernel and the thread groups of a call, which no backend can change in a recording."""
     return None if call.dispatch is None else (id(call.dispatch.kernel), call.dispatch.groups)
 
 

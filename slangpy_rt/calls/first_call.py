@@ -1,7 +1,7 @@
 """First calls: from the values of a call to its prepared call, once for each signature of the arguments.
 
-What only this needs (resolution, binding, gradients, descriptions of kernels, the code generator) is loaded with this
-module, at a program's first call. It keeps no state: ``PreparedCalls`` remember what it returns.
+Code that only this needs (resolution, binding, gradients, descriptions of kernels, the code generator) is loaded with
+this module, at a program's first call. It keeps no state: ``PreparedCalls`` remembers the prepared calls.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ def prepare_call(
     args : tuple
         Positional values and then keyword values, whose names are ``names``.
     result : object
-        What the user gave as ``_result``, or None.
+        The value that the user passed as ``_result``, or None.
     values : tuple
-        Of the uniforms that the options name.
+        Values of the uniforms that the options name.
 
     Raises
     ------
@@ -75,12 +75,12 @@ def prepare_dispatch(
     options: Options,
     values: tuple[Any, ...],
 ) -> PreparedCall:
-    """Prepare the dispatch of a kernel; ``sig`` has those parameters of its entry point that a dispatch gives.
+    """Prepare the dispatch of a kernel; ``sig`` has those parameters of its entry point that a dispatch passes.
 
     Parameters
     ----------
     args, names, values
-        As of ``prepare_call``.
+        As for ``prepare_call``.
 
     Raises
     ------
@@ -109,7 +109,7 @@ def _bind_uniforms(scope: Scope, name: str, options: Options, values: tuple[Any,
 
 
 def _entry_without(sig: FunctionSig, entry: EntryPoint, left_out: tuple[Param, ...]) -> EntryPoint:
-    """Return the entry point as a dispatch sees it that leaves parameters to their defaults."""
+    """Return the entry point without the parameters that a dispatch leaves to their defaults."""
     params = entry.params[: len(entry.params) - len(left_out)]
     if entry.params[len(params) :] != left_out:
         raise BindError(

@@ -1,6 +1,6 @@
-"""Found array calls: prepared calls on arrays of the device that are found somewhere in the values.
+"""Found array calls: prepared calls on device arrays that have to be found in the values first.
 
-Gradients are found so, arguments by name in another order, and results of a kind that was asked for by its name.
+They serve gradients, arguments by name in another order, and results whose kind was named. They pack no other data.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from slangpy_rt.calls.prepared import PreparedCall
 
 
 class FoundArrayCall(ArrayCall):
-    """A prepared call on arrays each of which a function finds in one of the values."""
+    """A prepared call on device arrays, each of which a function finds in one of the values."""
 
     __slots__ = ("_finds",)
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
-        # For each array the place of a value, -1 for the result, and the function that finds the array in that value;
-        # None where the value is the array.
+        # For each array the index of a value, -1 for the result, and the function that finds the array in that value,
+        # or None if the value is the array.
         self._finds = tuple(
             [(k, find) for k, feed in zip((*self._order, -1), self._feeds, strict=False) for find in feed.finds or ()]
         )
 
     def run(self, values: tuple[Any, ...], launch: Callable[..., None] | None = None) -> Any:
-        """As ``PreparedCall.run``."""
+        """Run the call as ``PreparedCall.run`` does."""
         out = None
         if self._make is not None:
             out = self._make()
@@ -44,13 +44,13 @@ class FoundArrayCall(ArrayCall):
                 self._prefix + self._pack(*[a.address for a in arrays]),
                 [a.buffer for a in arrays],
             )
-        # ``bwds`` reads what it gets as ``_result``, and returns nothing.
+        # ``bwds`` reads the gradient given as ``_result``, and returns nothing.
         return out if self._unwrap is None else None
 
     def arrays(self, values: tuple[Any, ...]) -> list[Any] | None:
-        """Return the arrays whose addresses the block has, found in the values."""
+        """Return the arrays whose addresses are in the block, found in the values."""
         return [values[k] if find is None else find(values[k]) for k, find in self._finds]
 
     def recorded(self, values: tuple[Any, ...]) -> tuple[list[Dispatch], Dispatch | None, Any]:
-        """As ``PreparedCall.recorded``."""
+        """Return copies, dispatch and result as ``PreparedCall.recorded`` does."""
         return PreparedCall.recorded(self, values)

@@ -20,14 +20,14 @@ from slangpy_rt.slang.declarations import gone
 if TYPE_CHECKING:
     from slangpy_rt.calls.prepared import PreparedCall
 
-    # A prepared call, its values, and the stand-ins that were asked for them.
+    # A prepared call, its values, and the stand-ins that were replaced in them.
     Known = tuple[PreparedCall, tuple[Any, ...], tuple[Asked, ...]]
 
 
 class Function(SlangCallable):
     """A Slang function, to be called over arrays. Modules make them: ``module.add``.
 
-    A function does not change: ``map``, ``set``, ``constants`` and the like return another one.
+    A function does not change: ``map``, ``set``, ``constants`` and the other modifiers return a new one.
 
     Attributes
     ----------
@@ -43,17 +43,17 @@ class Function(SlangCallable):
         Parameters
         ----------
         *args, **named
-            One value a Slang parameter: numbers, NumPy arrays, nested lists, dicts for structs, Tensors,
+            One value for each Slang parameter: numbers, NumPy arrays, nested lists, dicts for structs, Tensors,
             NDBuffers, or generators such as ``call_id()`` and ``grid(shape)``.
         _result : Tensor, NDBuffer, numpy.ndarray, str or type, optional
-            Where the result goes, or as what it comes: ``"tensor"``, ``"ndbuffer"``, ``"numpy"``. ``out`` is
-            another name for it.
+            The array to write the result to, or the kind of a new one: ``"tensor"``, ``"ndbuffer"``, ``"numpy"``,
+            ``"torch"``. ``out`` is another name for this parameter.
 
         Returns
         -------
         Tensor, NDBuffer, numpy.ndarray or number
-            By the arguments: a Tensor if one of them is, else an NDBuffer, else a NumPy array; a number when
-            all are numbers. A struct is a dict then. None for a function without a result.
+            By the arguments: a Tensor if one of them is, else an NDBuffer, else a NumPy array; a number, or a dict
+            for a struct, when all are numbers. None for a function without a result.
 
         Raises
         ------
@@ -91,13 +91,13 @@ class Function(SlangCallable):
     call = __call__
 
     def bind(self, /, *args: Any, _result: Any = None, **named: Any) -> Callable[[], Any]:
-        """Prepare a call once, to be replayed by calling what this returns, without arguments.
+        """Prepare a call once, and return a function without arguments that repeats it.
 
-        Arrays are taken by reference: replaying sees what they hold then. Numbers stay as they are now.
+        Arrays are taken by reference: each repetition reads what they hold then. Numbers stay as they are now.
         """
         call, values, asked = self._known(args, _result, named)
         if asked:
-            # Stand-ins are asked at each call.
+            # The methods of stand-ins are called at each call.
             return partial(self._call_named, args, _result, named)
         return call.bound_to(values, self._stream)
 
@@ -107,19 +107,19 @@ class Function(SlangCallable):
         Parameters
         ----------
         commands : CommandList
-            Of the same device.
+            A command list of the same device.
         *args, _result, **named
-            As of a call, but arrays are on the device.
+            As for a call, but arrays have to be on the device.
 
         Returns
         -------
         Tensor, NDBuffer or None
-            Where the result will be.
+            The array that will hold the result.
 
         Raises
         ------
         BindError
-            As a call; also if an argument is a NumPy array or a ValueRef, which nothing would bring back.
+            As a call does; also if an argument is a NumPy array or a ValueRef, which a list does not copy.
         """
         if type(commands) is not CommandList or commands.device is not self._device or self._stream is not None:
             self._check_list(commands)
@@ -133,14 +133,14 @@ class Function(SlangCallable):
             self._device.check_open()
         prepared, values, _ = self._known(args, result, named)
         if result is None and "out" not in named and prepared.returns_host_data:
-            # ``values`` has what stand-ins stood for: each is asked once a call.
+            # ``values`` has stand-ins replaced already, and their methods are called once a call.
             args, own = values[: len(args)], values[len(args) :]
             prepared, values, _ = self._known(args, "tensor", dict(zip(named, own, strict=False)))
         copies, dispatch, out = prepared.recorded(values)
         return Call(prepared.spec.title, dispatch, out, self, prepared, prepared.launcher, tuple(copies))
 
     def dispatch(self, threads: Any, /, *args: Any, **named: Any) -> None:
-        """Of kernels alone; see ``Kernel.dispatch``.
+        """Refuse the call: only kernels are dispatched, by ``Kernel.dispatch``.
 
         Raises
         ------
@@ -194,9 +194,9 @@ class Function(SlangCallable):
         return self._known(args, result, named)[0]
 
     def _known(self, args: tuple[Any, ...], result: Any, named: dict[str, Any]) -> Known:
-        """Find or prepare a call; return it, its values, and the stand-ins that were asked for them.
+        """Find or prepare a call; return it, its values, and the stand-ins that were replaced in them.
 
-        Its values are those by position, those by name, those of uniforms, and then ``_result`` if one was given.
+        The values are those by position, those by name, those of uniforms, and then ``_result`` if one was given.
         """
         if self._watched is not None and monotonic() >= self._watched.due:
             self._watched.check()
@@ -217,7 +217,7 @@ class Function(SlangCallable):
         return self._unknown(values, len(args) + len(named), tuple(named), result is not None)
 
     def _unknown(self, values: tuple[Any, ...], count: int, names: tuple[str, ...], into: bool) -> Known:
-        """Do as ``_known``, for values whose signature no prepared call has; the first ``count`` are arguments."""
+        """Do the same as ``_known`` for values with a new signature; the first ``count`` of them are arguments."""
         values, asked = ask(values)
         if into and values[-1] is None:
             raise BindError(
@@ -241,7 +241,7 @@ class Function(SlangCallable):
         return (*key, aliased(values)) if self._options.derivative else key
 
     def _take_out(self, result: Any, named: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-        """Take ``out=`` for ``_result=``, unless the function has a parameter of that name."""
+        """Take ``out=`` as ``_result=``, unless the function has a parameter of that name."""
         for sig in self.overloads:
             for p in sig.params:
                 if p.name == "out":
@@ -257,7 +257,7 @@ class Function(SlangCallable):
     def _prepare_anew(
         self, args: tuple[Any, ...], names: tuple[str, ...], result: Any, values: tuple[Any, ...]
     ) -> PreparedCall:
-        # Here, since it loads half of the package (13 ms), which no program needs before its first call.
+        # Imported here, because it loads half of the package (13 ms), which no program needs before its first call.
         from slangpy_rt.calls.first_call import prepare_call
 
         self._device.check_open()
@@ -271,7 +271,7 @@ class Function(SlangCallable):
                 raise BindError(f"{self.name}.type_conformances: '{struct}' does not implement '{interface}'.")
         asking = asking_for_autograd(args)
         if asking is not None:
-            # Calls are remembered for all that share the options, whatever their uniforms and streams.
+            # Functions with equal options share their prepared calls, whatever their uniforms and streams.
             call: PreparedCall = asking.call_for_autograd(self._base or self, args, names)
             return call
         return prepare_call(scope, self.name, self.overloads, args, names, result, options, values)

@@ -16,7 +16,7 @@ from slangpy_rt.slang.declarations import gone
 
 
 class InstanceList:
-    """Values of a struct whose fields lie in arrays of their own.
+    """Values of a struct, each field of which has an array of its own.
 
     Parameters
     ----------
@@ -78,9 +78,9 @@ class InstanceTensor:
     struct : Struct
         ``module.Particle``.
     shape : int or tuple of int
-        How many.
+        The number of values in each dimension.
     data : Tensor, optional
-        Of that struct and shape; a new one, of zeros, unless given.
+        A Tensor of that struct and shape; a new one of zeros unless given.
 
     Raises
     ------
@@ -115,7 +115,7 @@ class InstanceTensor:
         return self.tensor.to_numpy()
 
     def construct(self, /, *args: Any, **named: Any) -> None:
-        """Fill it by the struct's constructor."""
+        """Fill the tensor with values that the struct's constructor makes from these arguments."""
         self.struct(*args, _result=self.tensor, **named)
 
     def __slang_arg__(self) -> Tensor:

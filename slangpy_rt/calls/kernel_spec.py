@@ -1,6 +1,6 @@
-"""From bound arguments to the description of a kernel: what the code generator needs, and what a launch does.
+"""From bound arguments to the description of a kernel: the code generator's input, and how the kernel is launched.
 
-Values in, values out; nothing is emitted, compiled or run, and no argument is looked at again.
+The functions compute frozen values from frozen values; they emit, compile and run nothing, and read no argument.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from slangpy_rt.slang.constants import export_constants
 from slangpy_rt.slang.source import Source
 
 _MAX_32 = 2**31 - 1
-# Threads of a group that every GPU runs; CPUs have no groups, and refuse the same kernels.
+# The most threads of a group that every GPU runs; CPUs have no groups, but refuse the same kernels.
 _MAX_GROUP = 1024
 _DETERMINISTIC = "export static const bool _spy_deterministic = true;"
 Uniforms = tuple[tuple[str, Bound], ...]
@@ -32,20 +32,20 @@ Uniforms = tuple[tuple[str, Bound], ...]
 
 @dataclass(frozen=True)
 class Description:
-    """What a kernel does, as the code generator takes it, and how it is launched.
+    """A kernel as the code generator takes it, and how it is launched.
 
     Attributes
     ----------
     bound : tuple of Bound
         Uniforms, arguments and the result, in the order of the block.
     shape : tuple of int
-        The call's, or the groups of a dispatch.
+        The call's shape, or the thread groups of a dispatch.
     groups : tuple of int
-        What is launched.
+        The thread groups to launch in x, y and z; on a CPU, the number of elements in x.
     count : int
-        Elements, or threads of a dispatch.
+        The number of elements, or of threads of a dispatch.
     fixed : dict
-        What the block holds that follows from shapes, by name.
+        The block's values that follow from shapes, by name.
     """
 
     spec: CallSpec
@@ -184,7 +184,7 @@ def describe_dispatch(
     bounds = [leaf for b in every for leaf in b.leaves]
     names, spell = names_of(every), Spelling(title, scope.source)
     leaves = [Leaf(b, names[id(b)], ()) for b in bounds]
-    # As of a call of two elements: an array of one is not walked, every thread reads the same element.
+    # As for a call of two elements: in it, an array of one element is a constant, which every thread reads.
     operands = [operand(leaf, (2,), 3, title, spell) for leaf in leaves]
     trees = trees_of(every, names, bounds, operands, spell)
     given = iter(trees[len(uniforms) :])
@@ -214,7 +214,7 @@ def describe_dispatch(
 
 
 def _called(where: str, sig: FunctionSig, spell: Spelling) -> str:
-    """Return the text in front of a call's arguments: ``"add"``, ``"Ray.make"``, or ``"advance"`` of a method."""
+    """Return the text in front of a call's arguments: ``"add"``, ``"Ray.make"``, or ``"advance"`` for a method."""
     if not sig.owner:
         return spell.function(where, sig.name, sig.returns.name)
     return spell.own(f"{sig.owner}.{sig.name}" if sig.static else sig.name)

@@ -1,7 +1,7 @@
-"""How many threads run a call: thread groups and their limits, neighbours of one thread, sums by rows and columns.
+"""How many threads run a call: thread groups and their limits, elements of a thread, sums by rows and columns.
 
-Sizes, strides and operands in, the same out; what an operand is was decided in ``operands``. ``host`` says that
-ranges of elements run on the CPU, without thread groups.
+The functions compute from sizes, strides and operands, which ``operands`` has made. ``host`` says that ranges of
+elements run on the CPU, without thread groups.
 """
 
 from __future__ import annotations
@@ -20,18 +20,20 @@ from slangpy_rt.core.errors import UnsupportedError
 from slangpy_rt.core.shapes import Shape, contiguous
 from slangpy_rt.core.target import Caps
 
-# Scalars of a gradient that a range of a call on the CPU keeps a copy of.
+# The most scalars of a gradient of which each range of a call on the CPU keeps its own copy.
 _MAX_OWN = 1 << 15
-# Thread groups of a kernel in which every thread adds up what it has for a gradient: each ends in one atomic.
+# The most thread groups of a kernel whose threads first add up gradients of several elements: a group ends in one
+# atomic addition.
 MAX_WALKING = 1024
 
 
 def widen(host: bool, leaves: Sequence[Leaf], operands: list[Operand], shape: Shape) -> tuple[list[Operand], int]:
-    """Return the operands as a thread of several neighbouring elements sees them, and how many; 1 if it takes one.
+    """Return the operands for threads that run several consecutive elements each, and the number of these elements.
 
-    Scalars move in pieces of up to 16 bytes where they are walked in order. Vectors do not: on an H200, four
-    float3 a thread reach 3086 GB/s in 16-byte pieces, one float3 a thread 4090 in 4-byte ones. In a call of
-    several dimensions neighbours lie in one row, so rows have to be multiples of their number, and so far apart.
+    Scalars that follow each other are then loaded and stored in pieces of up to 16 bytes. Vectors are not: on an
+    H200, four float3 a thread reach 3086 GB/s in 16-byte pieces, one float3 a thread 4090 in 4-byte ones. In a call
+    of several dimensions a thread's elements lie in one row: lengths and strides of rows have to be multiples of
+    their number.
     """
     if host:
         return operands, 1
@@ -58,12 +60,13 @@ def widen(host: bool, leaves: Sequence[Leaf], operands: list[Operand], shape: Sh
 def add_rows(
     host: bool, deterministic: bool, leaves: Sequence[Leaf], operands: list[Operand], shape: Shape, slots: int
 ) -> tuple[list[Operand], int]:
-    """Return the operands with gradients added up by rows or columns of the call, and how many groups may walk.
+    """Return the operands with gradients added up by rows or columns of the call, and the most groups to launch.
 
-    A column is added up by threads that walk whole rows: each takes elements that are a multiple of a row apart. A
-    range adds to a copy of its own of a whole gradient that is small.
+    For sums by columns, each thread runs elements that are a multiple of a row apart, so that they are in one column.
+    A range on the CPU adds to its own copy of a gradient that is passed whole, if that is small.
     """
-    # Groups for whole rows: of 64 elements, any number of groups of 1024; of 1000 elements, a multiple of 125.
+    # The threads of all groups together fill whole rows: for rows of 64 elements and groups of 1024 threads that is
+    # so for any number of groups, for rows of 1000 for multiples of 125.
     unit = max(shape[-1], 1) // gcd(max(shape[-1], 1), slots)
     most = max(MAX_WALKING // unit, 1) * unit
     pays = not host and unit <= MAX_WALKING and prod(shape) > most * slots
@@ -83,7 +86,7 @@ def add_rows(
 
 
 def _is_small(b: Bound, deterministic: bool) -> bool:
-    """Return whether a range may have its own copy of a whole gradient, which it zeroes and adds up each time."""
+    """Return whether a range may have its own copy of a whole gradient, which it zeroes first and adds at its end."""
     shape, strides = b.view
     dense = contiguous(shape, b.count * (spacing(b.scalar) if deterministic else 1))
     gaps = any(n != 1 and s != d for n, s, d in zip(shape, strides, dense, strict=True))
@@ -102,7 +105,7 @@ def reach(shape: Shape, strides: Shape) -> int:
 
 
 def group_of(asked: tuple[int, ...], tiled: bool) -> tuple[int, ...]:
-    """Return the threads of a group in x, y and z; ``asked`` counts as shapes do, the last dimension last."""
+    """Return the threads of a group in x, y and z; ``asked`` is ordered as shapes are, the last dimension last."""
     if not asked:
         return (GROUP_SIZE,)
     return tuple(reversed(asked)) if tiled else (prod(asked),)
@@ -111,7 +114,8 @@ def group_of(asked: tuple[int, ...], tiled: bool) -> tuple[int, ...]:
 def tiles(where: str, caps: Caps, info: str, group: tuple[int, ...], shape: Shape) -> tuple[int, int, int]:
     """Return the groups in x, y and z that cover the call as tiles.
 
-    Where the call has more dimensions than a group, the group's first dimension, its outermost, counts all of them.
+    If the call has more dimensions than a group, the group's outermost dimension covers the call's outer dimensions,
+    merged into one.
     """
     n = len(group)
     sizes = [*reversed(shape[len(shape) - n + 1 :]), prod(shape[: len(shape) - n + 1])]

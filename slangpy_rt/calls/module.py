@@ -1,4 +1,4 @@
-"""Module: a Slang module on a device; its functions are attributes."""
+"""Module: a Slang module on a device; its functions are attributes. It compiles no kernels: calls do."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from slangpy_rt.slang.files import Places
     from slangpy_rt.slang.source import Source
 
-# A module's name: diagnostics show it, and file systems are asked for it.
 _NEW = re.compile(r"\bnew\b")
+# A module's name, which diagnostics show and which Slang looks for in the file system.
 _PLAIN = re.compile(r"[^/\\\x00-\x1f\x7f\ud800-\udfff]{1,200}")
 
 
@@ -40,8 +40,8 @@ class Module:
     """The functions, structs and kernels of a Slang module, ready to be used on a device.
 
     Make one with ``load_from_file`` or ``load_from_source``. ``module.add`` is the function ``add``,
-    ``module["copy<float>"]`` one with its generic arguments named; ``dir(module)`` lists what there is. An edited
-    file is picked up by the next call of anything that was made of the module.
+    ``module["copy<float>"]`` one with its generic arguments named; ``dir(module)`` lists all names. The next call of
+    a function of the module reloads files that were edited.
     """
 
     def __init__(self, device: DeviceCore, source: Source, strict_broadcasting: bool = False) -> None:
@@ -73,18 +73,17 @@ class Module:
         Parameters
         ----------
         device : Device
-            Where its functions will run.
+            The device that its functions run on.
         path : path
-            As given, or in one of the device's include paths.
+            The file, as given or in one of the device's include paths.
         defines : mapping, optional
             Preprocessor macros.
         constants : mapping, optional
             Values of ``extern static const`` declarations, those of linked modules included.
         link : sequence of Module, optional
-            Modules that this one may ``import`` by name; what they ``export`` fills its ``extern``.
+            Modules that this one may ``import`` by name; their ``export`` declarations define its ``extern`` ones.
         strict_broadcasting : bool
-            Whether a call refuses arrays that have neither all of its dimensions nor none; a ``map`` says then how
-            they run.
+            Whether a call refuses to broadcast arrays that have dimensions, unless ``map`` says how they run.
 
         Raises
         ------
@@ -119,20 +118,20 @@ class Module:
         Parameters
         ----------
         device : Device
-            Where its functions will run.
+            The device that its functions run on.
         name : str
-            What diagnostics call it, and other modules import it by.
+            The name that diagnostics show, and by which other modules import this one.
         source : str
             The text.
         defines, constants, link, strict_broadcasting
-            As in ``load_from_file``.
+            As for ``load_from_file``.
 
         Raises
         ------
         CompileError
             If Slang refuses it; the message has the line and a caret.
         BindError
-            If the name is none, or there is no such constant, or its value does not fit.
+            If the name is not valid, or there is no such constant, or its value does not fit.
         """
         where = "Module.load_from_source"
         device, strict_broadcasting = a_device(where, device), flag(where, "strict_broadcasting", strict_broadcasting)
@@ -146,12 +145,12 @@ class Module:
 
     @property
     def name(self) -> str:
-        """What the module is called."""
+        """The module's name."""
         return self._scope.source.name
 
     @property
     def info(self) -> ModuleInfo:
-        """Everything that it declares."""
+        """The module's declarations."""
         return self._scope.source.info
 
     def __getattr__(self, name: str) -> Any:
@@ -195,7 +194,7 @@ class Module:
             if found is not None:
                 # Another thread may have been first: a name stands for one function, with one set of prepared calls.
                 found = self._items.setdefault(name, found)
-        # A function that an edit took away stays what callers have, and comes back if its declaration does.
+        # Callers keep a function whose declaration an edit removed, and it works again when the declaration is back.
         return None if isinstance(found, SlangCallable) and not found.overloads else found
 
     def _names(self) -> list[str]:
@@ -221,7 +220,7 @@ class Module:
 
 
 class _Names:
-    """Follower that drops a module's looked-up attributes when its text changes, and what is of another kind then."""
+    """Drops a module's looked-up attributes when its text changes, and items whose name is now of another kind."""
 
     def __init__(self, attributes: dict[str, Any], items: dict[str, Any], scope: Scope) -> None:
         self.names: set[str] = set()
@@ -232,7 +231,7 @@ class _Names:
         """Do nothing: names remember no calls."""
 
     def source_changed(self) -> None:
-        """Let each of them be looked up anew."""
+        """Drop the attributes, so that each is looked up anew, and items whose name is now of another kind."""
         while self.names:
             self._attributes.pop(self.names.pop(), None)
         info = self._scope.source.info
@@ -285,7 +284,7 @@ def _source(
     link: Sequence[Module],
     places: Places = (),
 ) -> Source:
-    # Here, since no program needs the files of ``slang`` before its first module: their hashes take 2 ms to load.
+    # Imported here, because no program needs ``slang`` before its first module: the hashes it uses take 2 ms to load.
     from slangpy_rt.slang.source import Source
 
     if isinstance(link, Module) or not isinstance(link, Sequence) or not all(isinstance(m, Module) for m in link):
@@ -316,7 +315,7 @@ def macro_text(where: str, name: str, value: Any) -> str:
     Raises
     ------
     BindError
-        If the name is none of a macro, or the value is no text and no number.
+        If the name cannot be a macro's, or the value is neither text nor a number.
     """
     if not name.isidentifier() or not name.isascii():
         raise BindError(

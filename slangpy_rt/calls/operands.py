@@ -1,6 +1,6 @@
 """From bound arguments to the operands of a kernel: their names, where their values come from, how they are nested.
 
-Which launch they are for is decided in ``launch_geometry``; no argument's value is looked at.
+``launch_geometry`` decides how they are launched; no argument's value is read here.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Leaf:
         self.strides = strides
 
     def add_fixed(self, values: dict[str, Shape]) -> None:
-        """Add what follows from shapes to ``values``, by its name in the block."""
+        """Add the leaf's values that follow from shapes to ``values``, by their names in the block."""
         if self.bound.mode == "tensor":
             unit = NUMPY_OF[self.bound.scalar].itemsize
             shape, strides = self.bound.view
@@ -62,7 +62,7 @@ def operand(leaf: Leaf, shape: Shape, rank: int, where: str, spell: Spelling, al
             f"{where}: argument '{b.name}'", b.type, [f"_spy_call.v_{v.name}" for v in values], rank, b.mapped
         )
         return Operand(member, name, "", 0, "in", "computed", code=text, parts=tuple(("", v) for v in values))
-    # bool is stored in bytes, but travels by value as a word.
+    # A bool in an array is a byte, but a word when it is passed by value.
     scalar = "uint8_t" if b.scalar == "bool" and b.mode != "value" else b.scalar
     if b.mode != "array":
         if b.mode == "pointer":
@@ -82,7 +82,7 @@ def operand(leaf: Leaf, shape: Shape, rank: int, where: str, spell: Spelling, al
     return _array(member, name, scalar, b.count, access, mode, via)
 
 
-# Calls of another shape have operands that were made before: to find one takes 0.1 us, to make one 1.8.
+# Calls of other shapes often have equal operands: to find one takes 0.1 us, to make one 1.8.
 @lru_cache(maxsize=1024)
 def _array(name: str, type_: str, scalar: str, count: int, access: str, mode: str, via: str) -> Operand:
     return Operand(name, type_, scalar, count, access, mode, via=via)
@@ -116,7 +116,7 @@ def names_of(every: Sequence[Bound]) -> dict[int, str]:
     out: dict[int, str] = {}
     taken: set[str] = set()
     todo = list(every)
-    # Parameters first: theirs stay as they are.
+    # Parameters come first, so that their names stay as they are.
     for b in todo:
         name = identifier(b.name)
         while name in taken:

@@ -1,7 +1,7 @@
-"""A prepared call: the path that a repeated call takes. It packs addresses and values, and launches.
+"""PreparedCall: the path of a repeated call. It packs addresses and values, and launches.
 
-It does no reflection, no string work and no import; everything that follows from layouts was decided in ``build``,
-which also chooses the class: this one takes all kinds of arguments, those derived from it take some kinds faster.
+It does no reflection, no string work and no import; ``build`` has decided everything that follows from layouts. It
+has chosen the class too: this one takes all kinds of arguments, classes derived from it take some kinds faster.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class PreparedCall:
     Attributes
     ----------
     spec : CallSpec
-        What the kernel does.
+        The kernel's description.
     text : str
         Its Slang text.
     bound : tuple of Bound
@@ -48,9 +48,9 @@ class PreparedCall:
     shape : tuple of int
         The call's shape before dimensions were merged.
     launcher : Launcher or None
-        What a launch has to go through, if the kernel may print or checks its accesses.
+        Makes the launches, if the kernel may print or checks its accesses.
     guards : bool
-        Whether it has a method ``guarded``, which makes a runner for further calls like one that was made.
+        Whether it has a method ``guarded``, which returns a runner for further calls with similar values.
     """
 
     __slots__ = (
@@ -90,12 +90,12 @@ class PreparedCall:
         self._pack = pack
         self._order = order
         self._feeds = feeds
-        # The feeds' values stand in their order, but for a result that is made.
+        # Whether values are in the order of their feeds, a new result excepted.
         self._straight = is_straight(order, result)
         self._conflicts = conflicts
-        # What the kernel writes to in the host's memory, where feeds bring other memory of the host back.
+        # Host memory that the kernel writes in place, if feeds write other host memory after the kernel.
         self._in_place = in_place
-        # Functions that find another library's stream in a value, and the place of that value; -1 is the result.
+        # Functions that find another library's stream in a value, and the index of that value; -1 is the result.
         streams: dict[Callable[[Any], int], int] = {}
         for k, feed in zip((*order, -1), self._feeds, strict=False):
             for find in feed.streams:
@@ -108,9 +108,9 @@ class PreparedCall:
         self._finishes = tuple(
             (k, feed, ends[k] - feed.buffers, ends[k]) for k, feed in enumerate(self._feeds) if feed.returns
         )
-        # ``bring_back`` reads memory that the host shares, once the device is done.
+        # ``bring_back`` reads memory shared with the host, which needs a wait for the kernel.
         self._waits = any(feed.waits for feed in feeds)
-        # Feeds that write to memory outside of the device, but for that of a result that is made.
+        # Feeds that write to host memory after the kernel, except that of a new result.
         given = self._feeds if result.into or result.bound is None else self._feeds[:-1]
         self._brought = tuple((k, feed) for k, feed in zip((*order, -1), given, strict=False) if feed.brings)
         self._known_alone = False
@@ -129,8 +129,8 @@ class PreparedCall:
         values : tuple
             Positional values, keyword values, and then ``_result`` if one was given.
         launch : callable, optional
-            As ``Queue.launch``: where the kernel runs. On the device's own queue otherwise, or on the stream that
-            another library works on, if one of the arguments is an array of it.
+            A function like ``Queue.launch``, of the queue to run on. Otherwise the call runs on the device's own
+            queue, or, if an argument is an array of another library, on the stream that this library works on.
         """
         if launch is None:
             if self._stream is not None:
@@ -183,14 +183,14 @@ class PreparedCall:
         return out
 
     def arrays(self, values: tuple[Any, ...]) -> list[Any] | None:
-        """Return the arrays on the device whose addresses the block has; None if it holds anything else.
+        """Return the device arrays whose addresses are in the block; None if the block holds anything else.
 
         ``values`` end with the result, given or made.
         """
         return None
 
     def bound_to(self, values: tuple[Any, ...], stream: Stream | None) -> Callable[[], Any]:
-        """Return a function that runs this call on these arguments, packed once where no data has to be moved."""
+        """Return a function that runs this call on these arguments, packed once if no data has to be moved."""
         arrays = self.arrays(values) if self._make is None else None
         places = [a.address for a in arrays or ()]
         if arrays is None or (self._conflicts is not None and self._conflicts.found(places)):
@@ -218,7 +218,7 @@ class PreparedCall:
         return replay
 
     def recorded(self, values: tuple[Any, ...]) -> tuple[list[Dispatch], Dispatch | None, Any]:
-        """Return the dispatches that copy arguments, the call's own, None without elements, and the result.
+        """Return the dispatches that copy arguments, the call's own (None without elements), and the result.
 
         Raises
         ------
@@ -254,7 +254,7 @@ class PreparedCall:
         return copies, Dispatch(self._kernel, self._groups, self._prefix + packed, every), out
 
     def is_like(self, other: PreparedCall) -> bool:
-        """Return whether another call launches the same kernel over arrays that lie alike, wherever they begin."""
+        """Return whether another call launches the same kernel over arrays of equal layouts, at any addresses."""
         same = self._kernel is other._kernel and self._groups == other._groups and self._prefix == other._prefix
         return self is other or same
 
@@ -274,7 +274,7 @@ class PreparedCall:
         return not all(leaf.grad_out is not None and leaf.grad_out.access == "out" for leaf in leaves)
 
     def written(self, values: tuple[Any, ...]) -> set[int]:
-        """Return the places, among the call's values, of those that it writes to, or to whose gradients it does."""
+        """Return the indices, among the call's values, of those that it writes or whose gradients it writes."""
         places = {k for k, b in zip(self._order, self.bound, strict=False) if _is_written(b)}
         return places | {len(values) - 1} if self._into else places
 
@@ -288,7 +288,7 @@ class PreparedCall:
         return block
 
     def launch_at(self, launch: Callable[..., None], block: list[Any]) -> None:
-        """Launch the kernel on memory that other libraries keep, ``block`` being as ``addresses`` returns it."""
+        """Launch the kernel on memory that other libraries keep alive; ``block`` is as ``addresses`` returns it."""
         launch(self._kernel, self._groups, self._prefix + self._pack(*block), ())
 
     def _run_theirs(self, values: tuple[Any, ...]) -> Any:
@@ -320,9 +320,9 @@ class PreparedCall:
             device.show_printed()
 
     def _brought_regions(self, values: tuple[Any, ...]) -> list[Region]:
-        """Return the memory outside of the device that is written after the kernel, which may not overlap."""
+        """Return the host memory that is written after the kernel; refuse regions that overlap."""
         regions = [r for k, feed in self._brought for r in feed.regions(values[k])]
-        # Shapes and strides are part of the signature: whether a region overlaps itself is looked at once.
+        # Shapes and strides are part of the signature: whether a region overlaps itself is checked once.
         clash = clash_of(regions, not self._known_alone)
         if clash is not None:
             raise clashing(self.spec.title, self._names(len(regions)), regions, clash)
@@ -332,7 +332,7 @@ class PreparedCall:
         return regions
 
     def _check_in_place(self, brought: Sequence[Region], block: Sequence[int]) -> None:
-        """Refuse memory that the kernel writes to in place, and that is written again behind it."""
+        """Refuse memory that the kernel writes in place and that is written again after it."""
         error = clash_in_place(self.spec.title, self._names(len(brought)), brought, self._in_place, block)
         if error is not None:
             raise error
@@ -347,7 +347,7 @@ class PreparedCall:
         return BindError(f"{self.spec.title}: {self._misfit(block) or error}.")
 
     def _misfit(self, block: list[Any]) -> str:
-        """Say which argument holds a number that its type does not, and which number; empty if none does."""
+        """Return words on an argument's number that does not fit its type; empty if there is none."""
         at = 0
         for leaf in (leaf for b in self.bound for leaf in b.leaves):
             entries = leaf.count if leaf.mode == "value" else 1
@@ -366,5 +366,5 @@ def _is_written(argument: Bound) -> bool:
 
 
 def is_straight(order: tuple[int, ...], result: Result) -> bool:
-    """Return whether the values stand in the order of the parameters, followed by a given result."""
+    """Return whether the values are in the order of the parameters, followed by a result array if one was given."""
     return order == tuple(range(len(order))) and not result.named

@@ -1,4 +1,4 @@
-"""Prepared calls: the memory of a function or kernel."""
+"""PreparedCalls: the prepared calls that a function or kernel remembers. It knows nothing of how they are made."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class PreparedCalls(dict[Any, "PreparedCall"]):
     Attributes
     ----------
     guarded : callable or None
-        Runs the call that was last given to ``guard`` on values like its own, after one check of them all; returns
-        MISS if they are not alike.
+        Runs the call that was last given to ``guard``, if one check finds the new values similar to that call's
+        values; returns MISS if it does not.
     """
 
     __slots__ = ("guarded",)
@@ -50,13 +50,13 @@ class PreparedCalls(dict[Any, "PreparedCall"]):
                 self.clear()
             # Another thread may have been first, and a signature has one prepared call.
             call = self.setdefault(key, call)
-            # After an edit, or when the device closes, all calls are forgotten: one in the making then must not stay.
+            # An edit, or closing the device, drops all calls: a call that was being prepared then must not stay.
             if scope.age is age:
                 return call
             self.pop(key, None)
 
     def guard(self, key: Any, call: Any, values: tuple[Any, ...]) -> None:
-        """Let ``guarded`` run the call of a signature, on values like these."""
+        """Set ``guarded`` to run the call of a signature on values similar to these."""
         self.guarded = call.guarded(values, self.guarded)
         # Another thread may have forgotten all calls in between.
         if self.get(key) is not call:

@@ -44,7 +44,7 @@ class Kernel(SlangCallable):
         return kernel
 
     def _source_changed(self) -> None:
-        """Follow the module's new text."""
+        """Read the entry point from the module's new text."""
         found = [e for e in self._scope.source.info.entry_points if e.name == self.name]
         self.overloads = tuple(_signature(e) for e in found)
         if found:
@@ -57,7 +57,7 @@ class Kernel(SlangCallable):
         Raises
         ------
         BindError
-            Always: the number of threads is for ``dispatch`` to know.
+            Always: only ``dispatch`` takes the number of threads.
         """
         self._scope.look()
         if not self.overloads:
@@ -75,10 +75,10 @@ class Kernel(SlangCallable):
         Parameters
         ----------
         threads : int or sequence of int
-            Threads in x, y and z. Where these are no multiples of the thread group, the last groups' threads run
-            all the same, as on every GPU API: the kernel has to look where it is.
+            Threads in x, y and z. If these are no multiples of the thread group, all threads of the last groups run
+            nevertheless, as with every GPU API: the kernel has to check its thread's index.
         *args, **named
-            Its parameters, those with a semantic left out.
+            Values of its parameters, except those with a semantic.
 
         Raises
         ------
@@ -113,7 +113,7 @@ class Kernel(SlangCallable):
         return Call(prepared.spec.title, dispatch, None, self, prepared, prepared.launcher)
 
     def source(self, threads: int | Sequence[int], /, *args: Any, **named: Any) -> str:
-        """Return the Slang text that this dispatch would run."""
+        """Return the Slang text of the kernel that this dispatch would run."""
         return self._dispatched(threads, args, named)[0].text
 
     def explain(self, threads: int | Sequence[int], /, *args: Any, **named: Any) -> str:
@@ -122,7 +122,7 @@ class Kernel(SlangCallable):
         return f"{call.spec.title} on {self._device.name}\n{call.shape} groups\n\n{call.text}"
 
     def bind(self, threads: int | Sequence[int], /, *args: Any, **named: Any) -> Callable[[], Any]:
-        """Prepare a dispatch once, to be replayed by calling what this returns, without arguments."""
+        """Prepare a dispatch once, and return a function without arguments that repeats it."""
         call, values, asked = self._dispatched(threads, args, named)
         return partial(self.dispatch, threads, *args, **named) if asked else call.bound_to(values, self._stream)
 
@@ -185,6 +185,6 @@ class Kernel(SlangCallable):
 
 
 def _signature(entry: EntryPoint) -> FunctionSig:
-    """Return the signature that a dispatch has: the entry point's parameters without a semantic."""
+    """Return the signature of a dispatch: the entry point's parameters without a semantic."""
     params = tuple(p for p in entry.params if not p.semantic)
     return FunctionSig(entry.name, params, SlangType("void", "void"), doc=entry.doc)

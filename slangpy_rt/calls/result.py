@@ -9,9 +9,22 @@ from slangpy_rt.arguments.bound import Bound
 
 
 class Result:
-    """How a call returns: into an array that was given, as a new array of a layout or of the host, or as a number.
+    """How a call returns: in an array that was given, in a new array on the device or the host, or as a number.
 
-    ``named`` says that ``_result`` was given and is no array but the kind of one.
+    Attributes
+    ----------
+    bound : Bound or None
+        The result as bound to the return type; None without a result.
+    layout : Layout or None
+        Layout of a new device array.
+    make : callable or None
+        Makes a new result.
+    unwrap : callable or None
+        Converts the array to the value that the call returns.
+    into : bool
+        Whether the call's last value is an array for the result, or for its gradient.
+    named : bool
+        Whether ``_result`` was given as a kind of array instead of an array.
     """
 
     __slots__ = ("bound", "into", "layout", "make", "named", "unwrap")

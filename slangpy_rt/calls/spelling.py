@@ -1,6 +1,6 @@
-"""Spelling: how a kernel writes the names of a user's module and of Slang, where the module hides some of the latter.
+"""Spelling: how a kernel writes the names of a user's module and Slang's own, some of which the module may hide.
 
-It decides nothing about arguments; which names there are is known from reflection.
+It decides nothing about arguments; reflection says which names the module declares.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from slangpy_rt.slang.source import Source
 
 
 class Spelling:
-    """What a kernel that imports a module writes for types and functions.
+    """The text that a kernel that imports a module writes for types and functions.
 
     Parameters
     ----------
@@ -28,12 +28,12 @@ class Spelling:
     Raises
     ------
     BindError
-        If the module gives a word that the kernel needs another meaning.
+        If the module declares a word of Slang's that the kernel needs and that has no other spelling.
 
     Attributes
     ----------
     hidden : tuple of str
-        Names of Slang's that mean something else in the kernel.
+        Slang's own names that the module's declarations hide.
     """
 
     __slots__ = ("_declared", "hidden")
@@ -50,7 +50,7 @@ class Spelling:
         self.hidden = hidden(names)
 
     def own(self, text: str) -> str:
-        """Return text of the user's marked as such: every name in it means what the module says."""
+        """Return text marked as the user's: every name in it means the module's declaration."""
         return own(text) if self.hidden else text
 
     def function(self, where: str, name: str, returns: str = "") -> str:
@@ -59,7 +59,7 @@ class Spelling:
         Raises
         ------
         BindError
-            If Slang takes that for a type or an operator of its own.
+            If Slang reads the name as a type or an operator of its own.
         """
         # Slang's own constructor has no declaration in a module.
         if is_taken(name) and (name != returns or name in self._declared):
@@ -82,7 +82,7 @@ class Spelling:
 
 def _is_library(type_: SlangType) -> bool:
     """Return whether a type is a struct of Slang's or of this package, whose name no module can hide."""
-    # The fields of ours have such names; a DifferentialPair has none that reflection tells.
+    # This package's structs have such fields; of a DifferentialPair, reflection shows no fields.
     if type_.fields and not type_.fields[0].name.startswith("_spy_"):
         return False
     return type_.name.startswith(

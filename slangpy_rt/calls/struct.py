@@ -38,7 +38,7 @@ class Struct:
         """Do nothing: a struct remembers no calls, its functions do."""
 
     def source_changed(self) -> None:
-        """Follow the module's new text; a struct that is gone stays as it was until it is used."""
+        """Read the struct from the module's new text; one that is gone stays as it was until it is used."""
         try:
             found = self._scope.source.type(self.name)
         except CompileError:  # generic arguments that no longer fit
@@ -81,12 +81,12 @@ class Struct:
 
     @property
     def name(self) -> str:
-        """As Slang writes it."""
+        """The struct's name, as Slang writes it."""
         return self.slang_type.name
 
     @property
     def fields(self) -> dict[str, str]:
-        """Names of its fields and of their types."""
+        """The fields' names, and the names of their types."""
         return {f.name: f.type.name for f in self.slang_type.fields}
 
     def __getattr__(self, name: str) -> Function:

@@ -1,6 +1,6 @@
-"""The structs that a kernel's arrays hold, field by field, as the code generator reads and writes them.
+"""The structs that a kernel's arrays hold, field by field, for the code generator.
 
-Their layout is that of ``core.dtypes.storage``; nothing is laid out here.
+``core.dtypes.storage`` decides their layout; nothing is laid out here.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from slangpy_rt.core.types import SlangType
 
 
 def struct_layouts(leaves: Sequence[Bound], spell: Spelling) -> tuple[StructLayout, ...]:
-    """Return the layout of each struct that arrays hold, each once."""
+    """Return the layout of each struct type that arrays hold, each once."""
     found = {b.struct.name: b.struct for b in leaves if b.struct is not None and b.mode == "array"}
     return tuple(_layout(type_, spell) for type_ in found.values())
 
@@ -34,7 +34,7 @@ def _layout(type_: SlangType, spell: Spelling) -> StructLayout:
 def _layout_fields(
     type_: SlangType, dtype: np.dtype[Any], path: str, at: int, spell: Spelling
 ) -> Iterator[StructLayoutField]:
-    """Yield the fields that are no structs, those of structs and of arrays of structs inside included."""
+    """Yield the fields that are no structs, including the fields of nested structs and of arrays of structs."""
     if type_.kind == "struct":
         assert dtype.fields is not None
         for field in type_.fields:

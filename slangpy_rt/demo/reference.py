@@ -1,6 +1,6 @@
-"""What the demo's functions have to return, by NumPy: filters of a photograph, the Mandelbrot set, a rendered scene.
+"""The demo's expected results, by NumPy: filters of a photograph, the Mandelbrot set, a rendered scene.
 
-Everything is written a second time here and shares no text with ``demo.slang``. It uses no device.
+Everything is written independently of ``demo.slang`` and shares no text with it. It uses no device.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[np.float32]
-Points = npt.NDArray[np.float64]  # one number, or rows of three, a point
+Points = npt.NDArray[np.float64]  # one number for each point, or a row of three
 
 # Rec. 709 weights of brightness; saturation 1.2 around them, then a warmer white.
 _WEIGHTS = np.array([0.2126, 0.7152, 0.0722])
 GRADE = (np.diag([1.30, 1.0, 0.66]) @ (1.2 * np.eye(3) - 0.2 * np.outer(np.ones(3), _WEIGHTS))).astype(np.float32)
 EXPOSURE = np.float32(2.6)
-# Of the picture of the Mandelbrot set: its middle and its width in the plane, and the most iterations of a point.
+# The picture of the Mandelbrot set: its middle and its width in the plane, and the most iterations of a point.
 CENTER = (-0.74364, 0.13183)
 WIDTH = 0.014
 LIMIT = 400
@@ -49,8 +49,8 @@ def reference_box_filter(image: Array) -> Array:
 def reference_escape_time(size: int) -> Array:
     """Return the Mandelbrot set; NaN where the last bits of the arithmetic decide the answer.
 
-    The derivative of an orbit by its point tells how much a rounding error grows. Near the set it grows without
-    bound, and devices round differently, because some fuse a multiplication with an addition.
+    The derivative of an orbit by its point tells how much rounding errors grow. Near the set they grow without bound,
+    and devices round differently, because some fuse a multiplication with an addition.
     """
     offsets = (np.arange(size, dtype=np.float32) + np.float32(0.5 - 0.5 * size)) * np.float32(WIDTH / size)
     across = (np.float32(CENTER[0]) + offsets).astype(np.float64)

@@ -27,14 +27,14 @@ from slangpy_rt.demo.pictures import load_photograph, write_pictures
 from slangpy_rt.demo.reference import Array
 from slangpy_rt.demo.steps import Step, develop, make_steps
 
-# Warm runs of a step: the median of so many, or of as many as fit into this time.
+# The most warm runs of a step, whose median is shown, and the seconds after which no more are started.
 _RUNS = 9
 _SECONDS = 2.0
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """A row of the table; times in milliseconds. ``fault`` says what is wrong, empty if nothing is."""
+    """A row of the table, with times in milliseconds. ``fault`` describes a failure and is empty without one."""
 
     device: str
     step: str
@@ -139,7 +139,7 @@ def measure(device: spy.Device, module: spy.Module, step: Step, expected: Array)
 
 
 def check(step: Step, actual: npt.NDArray[Any], expected: Array) -> tuple[str, str]:
-    """Compare a step's result with the expected one: return the error, and what is wrong, empty if nothing."""
+    """Compare a step's result with the expected one; return the error, and a description of a failure or ``""``."""
     if actual.shape != expected.shape:
         return "", f"the result has shape {actual.shape}; {expected.shape} was expected"
     error = np.abs(actual.astype(np.float64) - expected)

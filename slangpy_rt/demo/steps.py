@@ -1,4 +1,4 @@
-"""The steps of the demo: which function of ``demo.slang`` each calls, with what, and what it has to return.
+"""The steps of the demo: the function of ``demo.slang`` that each calls, its arguments and the expected result.
 
 It measures and checks nothing.
 """
@@ -23,9 +23,9 @@ from slangpy_rt.demo.reference import (
     reference_tone_curve,
 )
 
-PASSES = 24  # one 3x3 pass hardly shows in a picture; so many blur by four pixels
+PASSES = 24  # one 3x3 pass is hardly visible in a picture; 24 of them blur by four pixels
 
-# The render's reference looks at every fourth row and column: a whole megapixel takes NumPy seven seconds.
+# The render's reference has every fourth row and column: a whole megapixel takes NumPy seven seconds.
 _EVERY = 4
 
 
@@ -36,13 +36,13 @@ class Step:
     Attributes
     ----------
     inputs : tuple of ndarray
-        Copied to the device before the clock starts.
+        Arrays that are copied to the device before the clock starts.
     call : callable
         ``call(module, *tensors)`` calls the function.
     expected : callable
         Returns the result that NumPy computes, with NaN where any value is accepted.
     every : int
-        ``expected`` has one of so many rows and columns.
+        ``expected`` has one of ``every`` rows and columns.
     tolerance : float
         Largest error of a pixel that counts as right.
     stray : float
@@ -60,7 +60,7 @@ class Step:
 
 
 def make_steps(photograph: Array, size: int) -> list[Step]:
-    """Return the steps for a photograph in linear light. Each gets what NumPy computed for the step before."""
+    """Return the steps for a photograph in linear light. A step's input is NumPy's result of the step before."""
     toned = reference_tone_curve(photograph)
     graded = reference_color(toned)
     pixels = spy.grid((size, size))
@@ -89,7 +89,7 @@ def make_steps(photograph: Array, size: int) -> list[Step]:
             lambda: reference_box_filter(graded),
             2e-6,
         ),
-        # A ray that just hits or just misses an edge may do the other under another order of rounding.
+        # A ray that just hits or just misses an edge may do the opposite with another order of rounding.
         Step(
             "render",
             "sphere tracing",

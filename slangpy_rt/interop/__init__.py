@@ -1,6 +1,6 @@
-"""Exchange with other libraries, such as PyTorch and CuPy; each is imported once something of it is asked for.
+"""Exchange with other libraries, such as PyTorch and CuPy; a library is imported when it is first used.
 
-Calls find what is here by a table of names; no package that they are made of imports it.
+Calls find the adapters here by a table of names; no package below imports this one.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ def create_torch_device(type: str = "automatic", **options: Any) -> Device:
     Parameters
     ----------
     type : str
-        ``"cuda"`` for the GPU that PyTorch uses just now, ``"cuda:1"`` for another, ``"cpu"``, ``"vulkan"``, which
-        copies PyTorch's tensors, or ``"automatic"``: the GPU by CUDA if PyTorch has one, else the CPU.
+        ``"cuda"`` for PyTorch's current GPU, ``"cuda:1"`` for another, ``"cpu"``, ``"vulkan"``, which copies
+        PyTorch's tensors, or ``"automatic"``: the GPU by CUDA if PyTorch has one, else the CPU.
     **options
-        As of ``Device``.
+        As for ``Device``.
 
     Returns
     -------
     Device
-        On CUDA it shares PyTorch's context, and its own queue is the stream that PyTorch works on just now; calls on
-        PyTorch's tensors always run on the stream that it works on at that moment.
+        On CUDA it shares PyTorch's context, and its own queue is the stream that is PyTorch's current one now; calls
+        on PyTorch's tensors always run on the stream that is current at the call.
 
     Raises
     ------
@@ -45,14 +45,14 @@ def torch_module(function: Function, **parameters: Any) -> Any:
     Parameters
     ----------
     function : Function
-        ``[Differentiable]``.
+        A ``[Differentiable]`` function.
     **parameters : torch.Tensor
-        First values of what is learned, by the parameters' names in Slang.
+        First values of the learned parameters, by their names in Slang.
 
     Returns
     -------
     torch.nn.Module
-        Called with the other arguments.
+        A module that is called with the other arguments.
 
     Raises
     ------
@@ -65,19 +65,19 @@ def torch_module(function: Function, **parameters: Any) -> Any:
 
 
 def torch_operator(function: Function, arguments: str | None = None) -> Any:
-    """Make an operator of PyTorch of a Slang function; ``torch.compile`` keeps it whole in its graph.
+    """Make a PyTorch operator of a Slang function; ``torch.compile`` keeps it whole in its graph.
 
     Parameters
     ----------
     function : Function
-        With one declaration that returns its result. It is differentiable if the function is.
+        A function with one declaration, which returns its result. The operator is differentiable if the function is.
     arguments : str, optional
-        What it takes, as PyTorch's schemas say it: ``"Tensor x, float exposure"``. All are tensors by default.
+        The operator's arguments as a PyTorch schema: ``"Tensor x, float exposure"``. All are tensors by default.
 
     Returns
     -------
     torch.library.CustomOpDef
-        To be called with positional arguments. PyTorch keeps it until the process ends.
+        An operator to call with positional arguments. PyTorch keeps it until the process ends.
 
     Raises
     ------

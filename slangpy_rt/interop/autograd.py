@@ -1,4 +1,4 @@
-"""Slang functions in PyTorch's autograd: a call whose arguments require gradients."""
+"""AutogradCall: a call of a Slang function on PyTorch tensors that require gradients."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 class AutogradCall:
     """A call of a Slang function whose arguments require gradients; it takes a PreparedCall's place.
 
-    Its gradients are those that ``function.bwds`` computes. Its outputs are the result and what goes to ``out``
-    parameters, where the tensors that were passed become part of the graph.
+    Its gradients are those that ``function.bwds`` computes. Its outputs are the result and the tensors passed for
+    ``out`` parameters, which become part of the graph.
 
     Parameters
     ----------
@@ -33,9 +33,9 @@ class AutogradCall:
     positional, names
         How many values come by position, and the names of those that come by name; uniforms follow.
     sig : FunctionSig
-        Which of its declarations is called.
+        The declaration that is called.
     outs : tuple of int
-        Places of the values for ``out`` parameters.
+        Indices of the values for ``out`` parameters.
     """
 
     def __init__(
@@ -56,10 +56,10 @@ class AutogradCall:
         self.returns = sig.returns.kind != "void"
         self._forward: PreparedCall | None = None
         self._kind: tuple[str, ...] = ()
-        # By the arguments that get gradients, and how the gradient of the result lies.
+        # By the arguments that get gradients, and the signatures of all tensors and of the outputs' gradients.
         self._backward: dict[Any, Backward] = {}
 
-    # The one check of all arguments (``PointerCall.guarded``) does not see which of them require gradients.
+    # The single check of all arguments (``PointerCall.guarded``) does not see which of them require gradients.
     guards = False
 
     def run(self, values: tuple[Any, ...]) -> Any:
@@ -82,23 +82,23 @@ class AutogradCall:
 
     @property
     def returns_host_data(self) -> bool:
-        """Refuse to be part of a command list, which asks for this before it records a call.
+        """Refuse to be part of a command list, which reads this property before it records a call.
 
         Raises
         ------
         BindError
-            Always: nobody would compute the gradients of a list.
+            Always: a list has no gradients.
         """
         raise BindError(
             f"{self._sig}: a command list does not take tensors that require a gradient; pass tensor.detach()."
         )
 
     def forward(self, stream: Stream | None, values: tuple[Any, ...], uniforms: tuple[Any, ...]) -> Any:
-        """Run the function without autograd. Returns its outputs: one by itself, several as a tuple."""
+        """Run the function without autograd; return its outputs, one by itself, several as a tuple."""
         call = self._forward
         if call is None:
             args, named = self._split(values)
-            # What a modifier says the result shall be is no tensor.
+            # A modifier may ask for another kind of result than torch tensors.
             kind = "torch" if self._callee.has_result_kind else None
             self._kind = () if kind is None else (kind,)
             call = self._forward = self._callee.with_values(uniforms).prepared(args, kind, named)
@@ -116,8 +116,8 @@ class AutogradCall:
         grads: tuple[torch.Tensor, ...],
         wanted: tuple[int, ...],
     ) -> list[torch.Tensor]:
-        """Compute the gradients of the values at the ``wanted`` places, from those of the outputs."""
-        # Hooks may bring saved tensors back in another layout than the call had.
+        """Compute the gradients of the values at the indices in ``wanted`` from those of the outputs."""
+        # Hooks may restore saved tensors in another layout than the call had.
         key = wanted, *[signature(t) for t in (*grads, *values) if isinstance(t, torch.Tensor)]
         found = self._backward.get(key)
         if found is None:
@@ -161,7 +161,7 @@ def autograd_call(function: Function, args: tuple[Any, ...], names: tuple[str, .
     Parameters
     ----------
     function : Function
-        Without values for uniforms, and on the device's own queue.
+        A function without values for uniforms, on the device's own queue.
     args, names
         Values by position and then by name, and the names of the latter.
 

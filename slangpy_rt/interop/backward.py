@@ -1,6 +1,6 @@
 """The backward pass of a Slang function on PyTorch's tensors.
 
-Tensors are used where they lie if the device works there; on others they are copied.
+Tensors are used in place if the device works in their memory; for other devices they are copied.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ if TYPE_CHECKING:
 
 
 class Backward:
-    """The derivative of a call, prepared for tensors that lie as the ones it was made with.
+    """The derivative of a call, prepared for tensors of the layouts that it was made with.
 
-    Gradients come into new memory: written where every element of it gets one value, else added to zeros.
+    Gradients go to new memory: they are written where each of its elements gets one value, and else added to zeros.
 
     Parameters
     ----------
     callee : Callee
         The function, with values for its uniforms.
     sig : FunctionSig
-        Which of its declarations is called.
+        The declaration that is called.
     args, named
-        What the call was given.
+        The call's arguments.
     grads : tuple of torch.Tensor
         The gradients of its outputs: the result, if there is one, and ``out`` parameters.
     wanted, outs : sequence of int
-        Places of the arguments, in their order, that get gradients, and of those for ``out`` parameters.
+        Indices of the arguments, in their order, that get gradients, and of those for ``out`` parameters.
     """
 
     def __init__(
@@ -58,17 +58,17 @@ class Backward:
         values = (*args, *named.values())
         self._wanted = tuple(wanted)
         check_places(sig.name, (*grads, *values))
-        # Where the gradients of outputs belong, None of whole numbers; the result is at -1.
+        # The index of the argument that each output's gradient belongs to, -1 for the result, None for integers.
         places = (*((-1,) if sig.returns.kind != "void" else ()), *outs)
         self._seeds = tuple(p if g.is_floating_point() else None for p, g in zip(places, grads, strict=True))
         self._tensors = [k for k, v in enumerate(values) if isinstance(v, torch.Tensor) and k not in outs]
         self._in_place = all(lies_on(device, t) for t in (*grads, *(values[k] for k in self._tensors)))
-        # The scalars of a vector lie side by side, and what is copied has no gaps.
+        # The scalars of a vector have to be contiguous, and copies have no gaps.
         written = (sig.returns, *[p.type for p in sig.params if p.direction == "out"])
         self._dense = not self._in_place or any(t.kind not in ("scalar", "void") for t in written)
         self._on_gpu = grads[0].is_cuda
         self._stream = current_stream(grads[0].device.index) if self._on_gpu and self._in_place else None
-        # What is the same for all: how values, their gradients and the result's gradient lie.
+        # Layouts of values, of their new gradients and of the outputs' gradients: the same for every run.
         self._layouts: dict[int, Layout] = {}
         self._gradients: dict[int, Layout] = {}
         self._makers: dict[int, Callable[[], torch.Tensor]] = {}
@@ -77,7 +77,7 @@ class Backward:
         given = tuple(seen[: len(args)]), dict(zip(named, seen[len(args) :], strict=True))
         self._call = callee.prepared_backward(given[0], result, given[1])
         self._adds = {k: self._call.adds_to_gradients_of(k) for k in wanted}
-        # Uniforms may be values of the host, which a trial could not tell.
+        # Uniforms may be host values, which ``_find_sources`` could not tell from addresses.
         self._sources = self._find_sources(values, grads) if self._in_place and not callee.values else None
 
     def run(
@@ -107,15 +107,15 @@ class Backward:
         else:
             self._call.run(every, foreign_stream(device, self._stream(grads)).launch)
             if device.deterministic:
-                # Exact sums are added to the gradients by the device's own queue.
+                # The device's own queue adds the exact sums to the gradients.
                 foreign_stream(device, self._stream(grads)).stream().wait(device)
         return [self._brought(g) if isinstance(g, Tensor) else g for g in gradients]
 
     def _find_sources(self, values: tuple[Any, ...], grads: tuple[torch.Tensor, ...]) -> tuple[int, ...] | None:
-        """Find which tensor each address in the argument block is, by packing small numbers in place of addresses.
+        """Find which tensor each address in the argument block belongs to, by packing small numbers as addresses.
 
-        The tensors are counted through values, gradients of outputs and new gradients. None if the block holds
-        anything else.
+        Return an index for each entry, counted through values, gradients of outputs and new gradients; None if the
+        block holds anything but addresses.
         """
         many = len(values)
         places = range(1, 1 + many + len(grads) + len(self._wanted))
@@ -143,7 +143,7 @@ class Backward:
         return None if block is None else tuple(places.index(address) for address in block)
 
     def _run_in_place(self, values: tuple[Any, ...], grads: tuple[torch.Tensor, ...]) -> list[torch.Tensor]:
-        """Run the derivative where the argument block holds nothing but addresses of tensors."""
+        """Run the derivative if the argument block holds nothing but addresses of tensors."""
         device = self._device
         assert self._sources is not None
         if self._dense:
@@ -158,7 +158,7 @@ class Backward:
         return made
 
     def _brought(self, array: Tensor) -> torch.Tensor:
-        """Copy a gradient from the device to where the tensors lie."""
+        """Copy a gradient from the device to the memory that the call's tensors are in: the host's or a GPU's."""
         if not self._on_gpu:
             return tensor_of(array.numpy())
         out = maker(self._device, array.shape, array.layout.numpy_dtype, True)()
@@ -170,7 +170,7 @@ class Backward:
     def _arrays(
         self, values: tuple[Any, ...], grads: tuple[torch.Tensor, ...]
     ) -> tuple[list[Any], Tensor | None, list[Any], Any]:
-        """Make Tensors of a call's values; returns them, the result, the new gradients, and what has to be kept."""
+        """Make Tensors of a call's values; return them, the result's seed, the new gradients, and tensors to keep."""
         if self._dense:
             grads = tuple([grad.contiguous() for grad in grads])
         seen, made = list(values), []
@@ -208,7 +208,7 @@ class Backward:
             if place in self._seeds:
                 layout = carrying_layout(plain, plain, None)
             elif place in self._wanted:
-                # What is read as floats has gradients of floats, which torch rounds.
+                # Elements that are read as floats have gradients of floats, which torch rounds.
                 element = scalar_type("float") if layout.element is BFLOAT16 else layout.element
                 dense = layout_of(device, Tensor, element, layout.shape)
                 self._gradients[place] = dense
@@ -217,7 +217,7 @@ class Backward:
         return Tensor.of(layout, plain.buffer, plain.address)
 
     def _gradient(self, place: int, value: torch.Tensor) -> tuple[Any, Tensor]:
-        """Make memory for a gradient; returns it as the caller gets it, and as a Tensor."""
+        """Make memory for a gradient; return it as the caller gets it, and as a Tensor."""
         device, layout = self._device, self._gradients[place]
         if not self._in_place:
             array = Tensor(device, layout.element, layout.shape)

@@ -1,7 +1,7 @@
 """PyTorch's tensors on a CUDA GPU for a Vulkan device on the same GPU.
 
-PyTorch's memory is not Vulkan's, and the driver does not open it there: tensors are copied on the GPU, to and from
-memory of Vulkan that CUDA sees too. Semaphores order the copies; the host waits for none of it.
+The driver does not open PyTorch's memory in Vulkan: tensors are copied on the GPU, to and from Vulkan memory that
+CUDA can use too. Semaphores order the copies; the host does not wait for them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Bridge:
     Attributes
     ----------
     index : int
-        Of the GPU, as CUDA counts.
+        CUDA's number of the GPU.
     """
 
     def __init__(self, device: DeviceCore, index: int) -> None:
@@ -50,10 +50,10 @@ class Bridge:
         element = element_of(value)
         array = Tensor(self._device, element, tuple(value.shape))
         if element is BFLOAT16:
-            # Its memory, not its numbers.
+            # Copied as bits: Vulkan's array holds them as 16-bit integers.
             value = value.view(torch.uint16)
         if value.numel():
-            # Together, so that nobody marks the stream in between.
+            # In one go, so that no other thread marks the stream in between.
             with self._cuda.order.lock:
                 self._seen(array, True).copy_(value)
         return array
@@ -65,9 +65,9 @@ class Bridge:
         lane = self._lane()
         with self._cuda.order.lock:
             out.copy_(self._seen(array, False))
-            # Until the copy is done its memory must not be another array's.
+            # The memory must not be reused before the copy is done.
             lane.keep_until_done(array.buffer)
-        # Large ones wait for nobody to be taken again.
+        # Frees large buffers whose work is done, without a wait.
         self._device.order.drop_done()
 
     def close(self) -> None:
@@ -75,7 +75,7 @@ class Bridge:
         self._cuda.close()
 
     def _seen(self, array: Tensor, written: bool) -> torch.Tensor:
-        """Make a tensor of PyTorch in an array's memory; its stream waits for the Vulkan device's work on it."""
+        """Make a PyTorch tensor in an array's memory; PyTorch's stream waits for the Vulkan device's work on it."""
         seen = array.share(self._cuda)
         lane = self._lane()
         self._cuda.order.order_use(lane, (seen.buffer,), (written,))
@@ -102,7 +102,7 @@ class StagedFeed(Feed):
         self.brings = int(self.returns)
 
     def partial(self) -> StagedFeed:
-        """Return a feed like this for a tensor of which the kernel writes a part."""
+        """Return the feed for a tensor of which the kernel writes only a part: all of it is copied first."""
         whole = copy.copy(self)
         whole._access = "inout"
         return whole
@@ -126,7 +126,7 @@ class StagedFeed(Feed):
 
 
 def bridge_of(device: DeviceCore, value: torch.Tensor) -> Bridge:
-    """Return the bridge between a tensor's GPU and a Vulkan device; the first call makes it.
+    """Return the Bridge between a tensor's GPU and a Vulkan device; the first call makes it.
 
     Raises
     ------
@@ -150,7 +150,7 @@ def bridge_on(device: DeviceCore) -> Bridge:
 def _opened(device: DeviceCore, index: int) -> Bridge:
     made = Bridge(device, index)
     try:
-        # Says whether memory can be shared at all.
+        # Raises if memory cannot be shared.
         Tensor(device, "float", 1).share(made._cuda)
     except SlangPyRtError:
         made.close()

@@ -1,4 +1,4 @@
-"""Opening a device that works where PyTorch works."""
+"""Opening a device that works in PyTorch's memory. It chooses a type and an index, and leaves the rest to Device."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Arrays of other libraries by protocol: DLPack and the CUDA array interface, in host memory or on a CUDA GPU.
 
-On a GPU, a call runs on the stream that the array names in its interface, as CuPy's and Numba's do. Without such an
-interface, as JAX's, its library lets the device's own queue wait until it is ready, and the array is kept until the
-call is done with it.
+On a GPU, a call runs on the stream that the array's CUDA array interface names, as with CuPy and Numba. For an array
+without such an interface, as with JAX, DLPack makes the device's own queue wait until the array is ready, and the
+array is kept until the call has finished.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class ForeignAdapter(Adapter):
-    """Says how a call takes arrays of one type of another library."""
+    """How a call uses arrays of other libraries by protocol."""
 
     def __call__(self, value: Any) -> Any:
         """Return the array's host memory as a NumPy array.
@@ -51,23 +51,23 @@ class ForeignAdapter(Adapter):
         return as_numpy(value)
 
     def on(self, device: DeviceCore, value: Any) -> Any:
-        """Return a NumPy array, or a Tensor of the device that the array lies on, in the same memory.
+        """Return an array in the same memory: a NumPy array in host memory, a Tensor on a GPU.
 
         Raises
         ------
         BindError
-            If its memory cannot be had, or the device does not work there.
+            If the memory cannot be shared, or the device cannot use it.
         """
         if place_of(value)[0] in HOST:
             return as_numpy(value)
         found = memory_of(device, value)
-        # The signature does not say where it begins, without an interface.
+        # Without an interface, the signature does not include the address.
         aligned = interface_of(value) is not None and found.address % 32 == 0
         layout = layout_of(device, Tensor, found.element, found.shape, found.strides, aligned)
         return Tensor.of(layout, device.placeholder, found.address)
 
     def signature(self, value: Any) -> Any:
-        """Return what tells calls apart; an array that ``on`` refuses is like no other, so that ``on`` is asked."""
+        """Return the signature of an array; for one that ``on`` refuses, an object that equals no other signature."""
         try:
             kind, index = place_of(value)
             if kind in HOST:
@@ -101,7 +101,7 @@ class ForeignAdapter(Adapter):
         Raises
         ------
         BindError
-            If it would be written to and must not be.
+            If a call with that access would write to an array that must not be changed.
         """
         if access != "in":
             self.check_writable(value)
@@ -117,12 +117,12 @@ class ForeignAdapter(Adapter):
         return CapsuleFeed(device, memory_of(device, value))
 
     def check_writable(self, value: Any) -> None:
-        """Refuse an array that must not be changed, where it would be written to.
+        """Refuse an array that must not be changed; only called for arrays that a call would write to.
 
         Raises
         ------
         BindError
-            Of JAX's arrays, and others that say so.
+            For JAX's arrays, and others that say that they are read-only.
         """
         if is_read_only(value):
             raise BindError(
@@ -132,14 +132,14 @@ class ForeignAdapter(Adapter):
 
 
 class InterfaceFeed(Feed):
-    """An array that names the stream on which it is worked on."""
+    """An array whose CUDA array interface names the stream that its library works on."""
 
     buffers = 1
     lasting = False
 
     def __init__(self, device: DeviceCore) -> None:
         self._placeholder = device.placeholder
-        # A new partial for each feed: feeds with the same function are taken to be on the same stream.
+        # A new partial for each feed: feeds with the same function are treated as being on the same stream.
         self.streams = (partial(_stream_of),)
 
     def pack(self, value: Any, block: list[Any], buffers: list[Buffer]) -> None:
@@ -148,7 +148,7 @@ class InterfaceFeed(Feed):
 
 
 class CapsuleFeed(Feed):
-    """An array whose library orders its work for the device's own queue, by DLPack."""
+    """An array for which DLPack makes the device's own queue wait for its library's work."""
 
     buffers = 1
     lasting = False
@@ -172,6 +172,6 @@ class CapsuleFeed(Feed):
 
 
 def _stream_of(value: Any) -> int:
-    # Numba says None of the default stream too, which waits for other streams, and they for it.
+    # Numba gives None for the default stream too, which waits for other streams as they wait for it.
     stream = value.__cuda_array_interface__.get("stream")
     return 0 if stream in (None, LEGACY) else int(stream)

@@ -1,4 +1,4 @@
-"""Slang functions in PyTorch's autograd graph, as ``torch.autograd.Function``."""
+"""Slang functions in PyTorch's autograd graph, as ``torch.autograd.Function``. They have first derivatives only."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-# Stands for what a call writes to, of which the backward pass needs nothing.
+# Replaces a tensor that a call writes to, which the backward pass does not need.
 _WRITTEN: Any = object()
 
 
@@ -19,7 +19,7 @@ class Apply(torch.autograd.Function):
         ctx.others = [None if isinstance(v, torch.Tensor) else v for v in values]
         for k in call.outs:
             ctx.others[k] = _WRITTEN
-        # torch notices if one is written to before the gradient is asked for.
+        # torch raises an error if one of them is written to before the backward pass.
         ctx.save_for_backward(*[v for v, o in zip(values, ctx.others, strict=True) if o is None])
         found = call.forward(stream, values, uniforms)
         if call.outs:
@@ -33,8 +33,8 @@ class Apply(torch.autograd.Function):
     def backward(ctx: Any, *grads: torch.Tensor) -> tuple[Any, ...]:
         if not torch.is_grad_enabled():
             return _backward(ctx, grads)
-        # With create_graph=True torch may differentiate this pass again, and _Once raises then. torch's own
-        # once_differentiable looks at ``grads`` alone: a gradient of the saved tensors would pass for a constant.
+        # With create_graph=True torch may differentiate this pass again, and _Once then raises. torch's own
+        # once_differentiable checks ``grads`` alone: it would treat gradients of the saved tensors as constants.
         with torch.no_grad():
             found = _backward(ctx, grads)
         return tuple([None if g is None else _Once.apply(g, *grads, *ctx.saved_tensors) for g in found])  # type: ignore[no-untyped-call]

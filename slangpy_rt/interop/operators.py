@@ -1,4 +1,4 @@
-"""Slang functions as operators and modules of PyTorch, for ``torch.compile`` and for models."""
+"""Slang functions as operators and modules of PyTorch, for ``torch.compile`` and for models. They hold no kernels."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from slangpy_rt.interop.torch_types import dtype_of
 if TYPE_CHECKING:
     from slangpy_rt.calls.function import Function
 
-# PyTorch knows operators by name and keeps them until the process ends, so that no name comes twice.
+# PyTorch knows operators by name and keeps them until the process ends: each gets a name of its own.
 _NUMBERS = itertools.count()
 _SCHEMA = re.compile(r"\s*[A-Za-z][\w\[\]?]* +\w+\s*(,\s*[A-Za-z][\w\[\]?]* +\w+\s*)*")
 
@@ -30,9 +30,9 @@ class SlangModule(torch.nn.Module):
     Parameters
     ----------
     function : Function or TorchCallable
-        ``[Differentiable]``, and without ``out`` parameters.
+        A ``[Differentiable]`` function without ``out`` parameters.
     **parameters : torch.Tensor
-        First values by the parameters' names in Slang.
+        First values of the learned parameters, by their names in Slang.
     """
 
     def __init__(self, function: Function | TorchCallable, **parameters: Any) -> None:
@@ -55,7 +55,7 @@ class SlangModule(torch.nn.Module):
             self.register_parameter(name, torch.nn.Parameter(value.detach().clone()))
 
     def forward(self, /, *args: Any, **named: Any) -> Any:
-        """Call the function on the other arguments, and on the parameters."""
+        """Call the function with these arguments and the learned parameters."""
         return self._function(*args, **named, **dict(self.named_parameters(recurse=False)))
 
     def extra_repr(self) -> str:

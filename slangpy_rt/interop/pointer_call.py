@@ -1,4 +1,4 @@
-"""Pointer calls: prepared calls of which all arguments are arrays of another library, used in place."""
+"""Pointer calls: prepared calls whose arguments are all arrays of another library, used in place."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from slangpy_rt.runtime.foreign_stream import foreign_stream
 
 
 class PointerCall(PreparedCall):
-    """A prepared call on arrays that say where they lie by ``data_ptr()``, on the stream that their library works on.
+    """A prepared call on arrays with a ``data_ptr()``, which runs on the stream that their library works on.
 
-    Their feeds are ``PointerFeed``.
+    All its feeds are of class ``PointerFeed``.
     """
 
     __slots__ = ("_guarded",)
@@ -57,9 +57,10 @@ class PointerCall(PreparedCall):
     def guarded(
         self, values: tuple[Any, ...], failed: Callable[[tuple[Any, ...]], Any] | None
     ) -> Callable[[tuple[Any, ...]], Any] | None:
-        """Return a function that runs the call on arguments like these after one check of them; MISS if it fails.
+        """Return a function that runs the call on similar arguments after one check, or returns MISS if that fails.
 
-        None where there is no such check. A runner that ``failed`` on these values is not returned again.
+        None if there is no such check. ``failed`` is the runner that has returned MISS for these values, which is not
+        returned again.
         """
         if self._guarded is None or self._guarded is failed:
             feed: Any = self._feeds[0]
@@ -70,10 +71,10 @@ class PointerCall(PreparedCall):
         self, alike: Callable[..., bool] | None, values: tuple[Any, ...]
     ) -> Callable[[tuple[Any, ...]], Any] | None:
         stream = self._stream
-        # The signature has their alignment, but on the CPU.
+        # The signature includes the addresses' alignment on a GPU, which the check does not see.
         if alike is None or (stream is not None and any(v.data_ptr() % 32 for v in values)):
             return None
-        # Addresses that are remembered are those of given arrays.
+        # ``Conflicts.apart`` remembers addresses of given arrays, not of new results.
         if self._conflicts is not None and self._make is not None:
             return None
         kernel, groups, prefix, pack, make, into = (
@@ -111,7 +112,7 @@ class PointerCall(PreparedCall):
     def _launch_apart(
         self, launch: Callable[..., None], found: list[Place], places: list[Any], values: tuple[Any, ...]
     ) -> None:
-        """Launch the call on arrays at these addresses, some of them copied before."""
+        """Launch the call on arrays at these addresses, after copying those in ``found``."""
         assert self._conflicts is not None
         buffers: list[Buffer] = [self._device.placeholder] * len(values)
         for dispatch in self._conflicts.copies(found, places, buffers):

@@ -1,4 +1,4 @@
-"""Pointer feed: arrays of another library that are used in place, by their addresses."""
+"""PointerFeed: arrays of another library that are used in place, by their addresses. It keeps no array."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class PointerFeed(Feed):
     Attributes
     ----------
     alike : callable
-        Called with a call's arrays, returns a function that says whether other arrays have the same signature, or
-        None where there is no such check.
+        Takes a call's arrays and returns a function that tells whether other arrays have the same signature, or None
+        if there is no such check.
     """
 
     buffers = 1

@@ -1,6 +1,6 @@
-"""PyTorch's tensors as arguments and as results, looked at where they lie: in host memory or on a GPU.
+"""PyTorch's tensors as arguments and as results, used in place: in host memory or on a GPU.
 
-Nothing outside of this folder imports torch.
+Files outside of ``interop`` and ``slangtorch`` import torch only inside of functions.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 
 
 class TorchAdapter(Adapter):
-    """Says how a call takes a torch tensor: as a NumPy array, or as a Tensor of the device that it lies on."""
+    """How a call uses a torch tensor: as a NumPy array in host memory, or as a Tensor on a GPU."""
 
     takes_results = True
     signature = staticmethod(signature)
 
     def result_kind(self, value: torch.Tensor) -> str:
-        """Return the kind of result that a tensor asks for."""
+        """Return the kind of result of calls on a tensor: ``"torch_gpu"`` or ``"torch"``."""
         return "torch_gpu" if value.is_cuda else "torch"
 
     def __call__(self, value: torch.Tensor) -> np.ndarray[Any, Any]:
@@ -46,17 +46,17 @@ class TorchAdapter(Adapter):
         Raises
         ------
         BindError
-            If it has none that NumPy can see, or autograd would lose track of it.
+            If NumPy cannot use its memory, or autograd would lose track of it.
         """
         return on_host(value)
 
     def on(self, device: DeviceCore, value: torch.Tensor) -> Any:
-        """Return a tensor's memory as a call on a device takes it.
+        """Return an array in a tensor's memory, or, on Vulkan, in a copy of it.
 
         Raises
         ------
         BindError
-            As ``__call__``, or if it lies where the device does not work.
+            As ``__call__`` does, or if the device cannot use the memory.
         """
         if not value.is_cuda and not (value.dtype == torch.bfloat16 and lies_on(device, value)):
             return on_host(value)
@@ -74,7 +74,13 @@ class TorchAdapter(Adapter):
     def result_maker(
         self, device: DeviceCore, shape: tuple[int, ...], dtype: np.dtype[Any], kind: str
     ) -> Callable[[], torch.Tensor]:
-        """Return a function that makes tensors for a result, where the arguments lie or else in host memory."""
+        """Return a function that makes tensors for a result: on the GPU for ``"torch_gpu"``, else in host memory.
+
+        Raises
+        ------
+        UnsupportedError
+            If torch has no such element type.
+        """
         return maker(device, shape, dtype, kind == "torch_gpu")
 
     def asks_for_autograd(self, value: torch.Tensor) -> bool:

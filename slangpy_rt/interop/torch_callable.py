@@ -1,4 +1,4 @@
-"""TorchCallable: what operators and modules of PyTorch are made of besides functions of a module."""
+"""TorchCallable: the interface of callables, besides a module's functions, that PyTorch operators are made from."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ class TorchCallable(ABC):
     Attributes
     ----------
     name : str
-        What it is called.
+        The callable's name.
     signature : str
-        How it is called, in words.
+        Its parameters and results, as text.
     """
 
     name: str
@@ -24,11 +24,11 @@ class TorchCallable(ABC):
     @property
     @abstractmethod
     def parameter_names(self) -> Sequence[str]:
-        """What it takes, in order."""
+        """The names of its parameters, in order."""
 
     @abstractmethod
     def operator(self, name: str) -> Any:
-        """Return an operator of PyTorch that is called so.
+        """Return a PyTorch operator of that name.
 
         Raises
         ------

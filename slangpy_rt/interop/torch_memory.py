@@ -1,4 +1,4 @@
-"""PyTorch's tensors as memory: what tells them apart, where they lie, and new ones for results."""
+"""PyTorch's tensors as memory: their signatures, the device they lie on, and new ones for results."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from slangpy_rt.interop.torch_types import check_plain, dtype_of, element_of, te
 if TYPE_CHECKING:
     from slangpy_rt.runtime.core import DeviceCore
 
-# From here on host memory comes from the device's pool: 2^22 floats take 3.7 ms so, 6.7 with fresh pages.
+# Results of this size or more come from the device's pool: 2^22 floats take 3.7 ms so, 6.7 with fresh pages.
 _POOLED_BYTES = 1 << 20
 
 
 def signature(value: torch.Tensor) -> tuple[Any, ...]:
-    """Return what tells calls on tensors apart, without making an array of the tensor, which takes 2 us."""
+    """Return the signature of a tensor; it makes no NumPy array of the tensor, which would take 2 us."""
     autograd = value.requires_grad and torch.is_grad_enabled()
     try:
-        # Of dense tensors the shape says it all, and a bool is hashed faster than a tuple.
+        # For dense tensors the shape decides the strides, and a bool is hashed faster than a tuple.
         strides: Any = value.is_contiguous() or value.stride()
         # Kernels read several elements at once where they lie at multiples of 32 bytes.
         place = value.is_cuda and value.data_ptr() % 32
@@ -45,7 +45,7 @@ def on_host(value: torch.Tensor) -> np.ndarray[Any, Any]:
     Raises
     ------
     BindError
-        If it has none that NumPy can see, or autograd would lose track of it.
+        If NumPy cannot use its memory, or autograd would lose track of it.
     """
     refuse_autograd(value)
     try:
@@ -95,7 +95,7 @@ def placed(device: DeviceCore, value: torch.Tensor) -> Tensor:
     Raises
     ------
     BindError
-        As ``in_place``.
+        As ``in_place`` and ``bridge_of`` do.
     """
     if not isinstance(device.backend, ExportsMemory):
         return in_place(device, value)
@@ -106,7 +106,7 @@ def placed(device: DeviceCore, value: torch.Tensor) -> Tensor:
 
 
 def in_place(device: DeviceCore, value: torch.Tensor) -> Tensor:
-    """Return a tensor's memory as a Tensor of the device that works there; nothing keeps it.
+    """Return a tensor's memory as a Tensor of a device that works there; the Tensor does not keep the memory alive.
 
     Raises
     ------
@@ -130,19 +130,16 @@ def current_stream(index: int) -> Callable[[Any], int]:
 
 
 def alike(values: tuple[torch.Tensor, ...]) -> Callable[..., bool] | None:
-    """Do as ``same_as``, for tensors that need no gradients; None where one does.
-
-    What is compared says nothing of ``no_grad``.
-    """
+    """Return what ``same_as`` returns, or None if a tensor requires a gradient: the check ignores ``no_grad``."""
     return None if any(v.requires_grad for v in values) else same_as(values)
 
 
 def same_as(values: tuple[torch.Tensor, ...]) -> Callable[..., bool] | None:
-    """Return a function that tells whether tensors are like these.
+    """Return a function that tells whether tensors are like these, or None if there is no such function.
 
-    It compares types, shapes, strides, places and whether gradients are required, and does not look at addresses.
-    None where one tensor is there twice, which is never like itself, and where this version of torch has no such
-    function: it is what compiled models look at before each call (``torch._C._dynamo.guards``).
+    It compares types, shapes, strides, devices and whether gradients are required, but no addresses. It is the check
+    that compiled models make before each call (``torch._C._dynamo.guards``), which some versions of torch lack. The
+    check fails whenever one tensor is given twice, so that is None too.
     """
     if len(set(map(id, values))) < len(values):
         return None
@@ -166,14 +163,14 @@ def tensor_of(array: np.ndarray[Any, Any]) -> torch.Tensor:
 def maker(
     device: DeviceCore, shape: tuple[int, ...], dtype: np.dtype[Any], there: bool
 ) -> Callable[[], torch.Tensor]:
-    """Return a function that makes tensors for a result, in host memory or ``there``, on the GPU of a device.
+    """Return a function that makes tensors for a result: if ``there``, on the device's GPU, else in host memory.
 
     Raises
     ------
     UnsupportedError
         If torch has no such element type.
     """
-    # 10 us: NumPy puts the name together each time.
+    # Once, here: it takes 10 us, because NumPy composes the dtype's name each time.
     kind = dtype_of(dtype)
     if there:
         from slangpy_rt.interop.bridge import bridge_on

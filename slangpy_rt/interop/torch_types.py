@@ -1,4 +1,4 @@
-"""PyTorch's element types beside Slang's and NumPy's, and its tensors in words."""
+"""PyTorch's element types and those of Slang and NumPy that they correspond to, and tensors in words for messages."""
 
 from __future__ import annotations
 

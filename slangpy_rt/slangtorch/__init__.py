@@ -1,7 +1,7 @@
 """slang-torch's API: modules written for slang-torch 1.3 load and run unchanged.
 
-What lives here is slang-torch's way to load a Slang file and to launch its kernels on PyTorch's tensors. It has no
-compiler, no cache and no launch path of its own: those are slangpy_rt's. Nothing else imports this package.
+The package has slang-torch's functions to load a Slang file and to launch its kernels on PyTorch's tensors. It has no
+compiler, no cache and no launch path of its own: those are slangpy_rt's. Only ``slangpy_rt.loadModule`` imports it.
 """
 
 from slangpy_rt.slangtorch.diff_pair import DiffTensorView

@@ -11,30 +11,30 @@ from slangpy_rt.slangtorch.devices import Devices, Place
 from slangpy_rt.slangtorch.parameter import BoundTensor, Parameter
 from slangpy_rt.slangtorch.tensor_view import TensorView
 
-# Layouts of all tensors of a call that are remembered.
+# The most layouts of all tensors of a call that are remembered.
 _KEPT = 256
-# Tells whether tensors are as they were at a call; None where nothing tells it by one check.
+# Tells by one check whether tensors are as they were at a call; None if there is no such check.
 Same = Callable[..., bool] | None
 # The tensors of a call, the places of their addresses among the values of the argument block, and the (dtype, shape,
 # strides) of each at the call.
 Tensors = tuple[tuple[Any, ...], tuple[int, ...], tuple[Any, ...]]
-# The arguments of one call of a kernel: the place where it runs, the values of its argument block, of which a launch
-# sets the addresses of the tensors, and these. A plain tuple: one is made at each call.
+# The arguments of one call of a kernel: the place where it runs, the values of its argument block, in which a launch
+# sets the addresses of the tensors, the tensors, and the check. A plain tuple, because each call makes one.
 Bound = tuple[Place, list[Any], Tensors, Same]
 
 
 class Binder:
     """Binds arguments to the parameters of one kernel.
 
-    Where all parameters are tensors, one check of them all finds what was made of tensors of the same layouts before.
-    It keeps no tensor.
+    If all parameters are tensors, one check of all arguments tells whether the values that were made for the call
+    before serve again. It keeps no tensor.
 
     Parameters
     ----------
     where : str
-        What messages call the kernel.
+        The kernel's name in messages.
     params : mapping of str to Parameter
-        What the kernel takes.
+        The kernel's parameters by name.
     devices : Devices
         The devices of the module.
     """
@@ -45,12 +45,12 @@ class Binder:
         # An ``itemgetter`` of one name returns no tuple.
         self._only_tensors = len(params) > 1 and all(type(p) is TensorView for p in params.values())
         self._take: Callable[[Mapping[str, Any]], tuple[Any, ...]] = itemgetter(*params) if params else tuple
-        # By what was bound; without the tensors.
+        # Bound arguments without the tensors, by their place, layouts and whether they require gradients.
         self._known: dict[tuple[Any, ...], Bound] = {}
         self._last: Bound | None = None
 
     def find(self, named: Mapping[str, Any]) -> Bound | None:
-        """Bind arguments by name, if they are tensors like those of the call before; else return None."""
+        """Bind arguments by name, if they are tensors like those of the call before; return None if not."""
         last = self._last
         if last is None or len(named) != self._count:
             return None

@@ -1,4 +1,4 @@
-"""BoundKernel: a kernel of a slang-torch module with its arguments, to be launched."""
+"""BoundKernel: a kernel of a slang-torch module with its arguments, to be launched. It compiles nothing itself."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ class BoundKernel:
         self._launched = False
 
     def launchRaw(self, blockSize: Triple, gridSize: Triple) -> None:
-        """Run it in ``gridSize`` thread groups of ``blockSize`` threads, each a tuple of three ints: x, y, z.
+        """Run the kernel in ``gridSize`` thread groups of ``blockSize`` threads, each a tuple of three ints: x, y, z.
 
-        On a GPU this returns before the work is done, which is in the order of PyTorch's own. A zero in ``gridSize``
-        runs nothing.
+        On a CUDA device this returns before the work is done, which runs on PyTorch's current stream. With a zero in
+        ``gridSize`` nothing runs.
 
         Raises
         ------
         ValueError
-            If one of them is no tuple of three ints, or holds a negative one.
+            If one of them is no tuple of three ints, holds a negative number, or ``blockSize`` holds a zero.
         LaunchError
-            If they are more than the device runs.
+            If they are more than the device runs, or a tensor was resized since the kernel was called.
         CompileError, UnsupportedError
             If the device's compiler refuses the kernel, at its first launch.
         """
@@ -51,8 +51,8 @@ class BoundKernel:
     def launchTotal(self, blockSize: Triple, totalSize: Triple) -> None:
         """Run at least ``totalSize`` threads in groups of ``blockSize``, each a tuple of three ints.
 
-        Threads of the last groups may lie beyond that size: the kernel has to look where it is. Raises as
-        ``launchRaw``.
+        Threads of the last groups may lie beyond that size: the kernel has to check its thread's index. Raises the
+        errors of ``launchRaw``.
         """
         self._launched = True
         block = checked_sizes(self._code.name, "blockSize", blockSize, 1)
@@ -62,7 +62,7 @@ class BoundKernel:
     def autoLaunch(self, totalSize: Triple) -> None:
         """Run at least ``totalSize`` threads, a tuple of three ints, in groups of a size that suits the device.
 
-        Raises as ``launchRaw``.
+        Raises the errors of ``launchRaw``.
         """
         self._launched = True
         total = checked_sizes(self._code.name, "totalSize", totalSize, 0)
@@ -77,9 +77,9 @@ class BoundKernel:
         BindError
             If it is no command list of the device on which the kernel runs.
         TensorError
-            If the tensors are copied to that device: nothing would bring them back.
+            If the tensors are copied to that device: a list does not copy them back.
         ValueError, LaunchError, CompileError, UnsupportedError
-            As ``launchRaw``.
+            As ``launchRaw`` does.
         """
         block, grid = self._sizes(blockSize, gridSize)
         place, values, (tensors, places, _), _ = self._bound
@@ -106,13 +106,13 @@ class BoundKernel:
             )
 
     def _sizes(self, block: Any, grid: Any) -> tuple[Triple, Triple]:
-        """Check the sizes of a launch, and that the tensors are as they were."""
+        """Return the checked sizes of a launch; raise LaunchError if a tensor was resized."""
         self._launched = True
         block, grid = (
             checked_sizes(self._code.name, "blockSize", block, 1),
             checked_sizes(self._code.name, "gridSize", grid, 0),
         )
-        # The argument block has the sizes that they had when the kernel was called.
+        # The argument block has the sizes that the tensors had when the kernel was called.
         if not unchanged(*self._bound[2:]):
             raise LaunchError(f"{self._code}: a tensor was resized since the kernel was called; call it again.")
         return block, grid
@@ -141,6 +141,6 @@ def suited_block(total: Triple) -> Triple:
 
 
 def groups_for(total: Triple, block: Triple) -> Triple:
-    """Return how many groups of a size have so many threads or more."""
+    """Return the number of groups in x, y and z that have at least so many threads."""
     x, y, z = (-(-n // size) for n, size in zip(total, block, strict=True))
     return x, y, z

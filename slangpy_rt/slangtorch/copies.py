@@ -1,4 +1,4 @@
-"""Copies: the memory of a call's tensors on a device that does not work where they lie."""
+"""Copies: copies of a call's tensors on a device that cannot use their memory."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ _ALIGNMENT = 256
 
 
 class Copies:
-    """The memory of tensors on a device that does not work where they lie.
+    """Copies of tensors in one buffer of a device that cannot use the tensors' own memory.
 
-    Tensors that overlap, of one storage or of several over the same memory, do so in the copy.
+    Tensors that overlap, of one storage or of several over the same memory, overlap in the buffer too.
 
     Parameters
     ----------
     device : Device
-        Where the copy is made.
+        The device that the copies are made on.
     tensors : sequence of torch.Tensor
         The tensors.
     places : sequence of int
-        Where in the block the address of each belongs.
+        For each tensor, the index of its address in the block.
     block : list
-        The argument block, which gets their addresses in the copy.
+        The argument block, into which the addresses of the copies are written.
     """
 
     def __init__(self, device: Device, tensors: Sequence[Any], places: Sequence[int], block: list[Any]) -> None:
         spans = sorted(_span(tensor) for tensor in tensors if tensor.numel())
-        # What overlaps has one copy, whose place in the buffer is told by its first address.
+        # Overlapping spans have one copy, which is found by its first address.
         merged: list[list[int]] = []
         for low, high in spans:
             if merged and low < merged[-1][1]:
@@ -49,7 +49,7 @@ class Copies:
         self.buffer: Buffer = device.alloc(at)
         self._device = device
         self._parts = [(to, _bytes_at(low, high - low)) for to, (low, high) in zip(offsets, merged, strict=True)]
-        # The arrays above look at the tensors' memory.
+        # The arrays above are views of the tensors' memory, which has to stay alive.
         self._owners = list(tensors)
         for offset, array in self._parts:
             device.upload(self.buffer, self.buffer.address + offset, array)
@@ -61,13 +61,13 @@ class Copies:
                 block[place] = self.buffer.address + offsets[k] + address - begins[k]
 
     def bring_back(self) -> None:
-        """Wait for the device's work, and copy what it wrote into the tensors."""
+        """Wait for the device's work, and copy the buffer's contents to the tensors."""
         for offset, array in self._parts:
             self._device.download(self.buffer, self.buffer.address + offset, array)
 
 
 def _span(tensor: torch.Tensor) -> tuple[int, int]:
-    """Return the address of a tensor's first byte, and the one behind its last."""
+    """Return the address of a tensor's first byte, and the address after its last byte."""
     first = tensor.data_ptr()
     reach = sum((n - 1) * step for n, step in zip(tensor.shape, tensor.stride(), strict=True))
     return first, first + (reach + 1) * tensor.element_size()

@@ -1,6 +1,6 @@
-"""Devices: the device of each call of a slang-torch module, by where its tensors lie.
+"""Devices: chooses the device for each call of a slang-torch module by the memory that its tensors lie in.
 
-It opens devices, one of a kind in a process, and knows nothing of kernels.
+It opens each device once in a process, and knows nothing of kernels.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class Place(NamedTuple):
     straight : bool
         Whether it works in the tensors' own memory; else they are copied to it and back.
     stream : callable or None
-        Returns the handle of PyTorch's current stream, and ignores its argument; None where work has no stream of
-        PyTorch's.
+        Returns the handle of PyTorch's current stream, and ignores its argument; None if the work does not run on a
+        stream of PyTorch.
     """
 
     device: Device
@@ -45,7 +45,7 @@ class Devices:
     Parameters
     ----------
     given : Device or None
-        Where all its kernels run; None for the device on which the tensors of each call lie.
+        The device of all the module's kernels; None for the device on which the tensors of each call lie.
     """
 
     def __init__(self, given: Device | None) -> None:
@@ -53,12 +53,12 @@ class Devices:
         self._places: dict[torch.device | None, Place] = {}
 
     def place(self, where: str, tensors: Sequence[torch.Tensor]) -> Place:
-        """Return the device for a call with these tensors; ``where`` is its name.
+        """Return the Place for a call with these tensors; ``where`` is the call's name in messages.
 
         Raises
         ------
         TensorError
-            If they lie in several places, or where the device does not work.
+            If they lie on several devices, or on one whose memory the given device cannot use.
         UnsupportedError
             If there is no device for them.
         """
@@ -74,11 +74,11 @@ class Devices:
         return found
 
     def first(self) -> Device:
-        """Return the device of work without tensors."""
+        """Return the device for work without tensors."""
         return self.given or default_device()
 
     def home(self, tensors: Sequence[torch.Tensor]) -> torch.device:
-        """Return where a call with these tensors allocates others."""
+        """Return PyTorch's device on which a call with these tensors allocates others."""
         if tensors:
             there: torch.device = tensors[0].device
             return there
@@ -88,7 +88,7 @@ class Devices:
         return torch.device("cuda", self.given.index) if on_gpu else torch.device("cpu")
 
     def host(self) -> Device:
-        """Return where host functions run: the CPU, or where it has no compiler the device of the kernels."""
+        """Return the device for host functions: the CPU, or, without a compiler for it, the kernels' device."""
         try:
             return default_device(-1)
         except UnsupportedError:
@@ -110,9 +110,9 @@ class Devices:
 
 
 def default_device(index: int | None = None) -> Device:
-    """Return the device for tensors on a GPU of this index, or for those in host memory where it is -1.
+    """Return the device for tensors on the GPU of this index, or, for -1, in host memory.
 
-    Without an index it is PyTorch's current GPU, or the CPU where PyTorch has none.
+    Without an index it is PyTorch's current GPU, or the CPU if PyTorch has no GPU.
 
     Raises
     ------
@@ -125,17 +125,17 @@ def default_device(index: int | None = None) -> Device:
 
 
 def named_device(kind: str) -> Device:
-    """Return the device of a type of ``Device``, such as ``"vulkan"``."""
+    """Return the device of a type that ``Device`` takes, such as ``"vulkan"``."""
     return _opened(kind, -1)
 
 
-# By type, index and process: a forked one has no device of its parent's.
+# By type, index and process: a forked process cannot use the devices of its parent.
 _devices: dict[tuple[str, int, int], Device] = {}
 _opening = threading.Lock()
 
 
 def _opened(kind: str, index: int) -> Device:
-    """Return a device that is opened once, and again when somebody has closed it."""
+    """Return a device that is opened once, and again after it was closed."""
     key = kind, index, os.getpid()
     with _opening:
         found = _devices.get(key)

@@ -1,4 +1,4 @@
-"""DiffTensorView: a tensor with the tensor of its gradient, as slang-torch's modules offer it."""
+"""DiffTensorView: a tensor with the tensor of its gradient, as slang-torch's modules have it."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ class DiffTensorView(NamedTuple):
     Attributes
     ----------
     value : torch.Tensor
-        What the kernel reads or writes.
+        The tensor that the kernel reads or writes.
     grad : torch.Tensor or None
-        What its derivative adds gradients to or takes them from; without it gradients are dropped.
+        The tensor that its derivative adds gradients to or reads them from; without it gradients are dropped.
     """
 
     value: Any

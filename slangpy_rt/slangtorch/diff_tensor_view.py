@@ -15,16 +15,16 @@ from slangpy_rt.slangtorch.tensor_view import NONE, TensorView
 
 
 class DiffTensorViewParameter(Parameter):
-    """A ``DiffTensorView<T, A>``, which takes a tensor, a pair of two, or a ``DiffTensorView`` of Python.
+    """A ``DiffTensorView<T, A>``, which takes a tensor, a tuple (value, gradient), or Python's ``DiffTensorView``.
 
     Parameters
     ----------
     kind : SlangType
         The type.
     primal : TensorView
-        Of its values.
+        The parameter for its values.
     wrapper : Parameter or None
-        Of ``A``, if that is a struct of the user's; None for ``AtomicAdd``.
+        The parameter for ``A``, if that is a struct of the user's; None for ``AtomicAdd``.
     """
 
     is_pair = has_pairs = True

@@ -1,4 +1,4 @@
-"""The exceptions of this package: those that slang-torch's users catch, which are ours as well."""
+"""The exceptions of this package: RuntimeErrors, as in slang-torch, that are SlangPyRtErrors too."""
 
 from slangpy_rt.core.errors import SlangPyRtError
 
@@ -8,4 +8,4 @@ class TensorError(SlangPyRtError, RuntimeError):
 
 
 class LaunchError(SlangPyRtError, RuntimeError):
-    """A launch asks for what the device does not run."""
+    """A launch has sizes that the device does not run, or tensors that were resized."""

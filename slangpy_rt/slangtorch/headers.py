@@ -21,9 +21,9 @@ class Headers(NamedTuple):
     Attributes
     ----------
     files : tuple of (str, str)
-        Path and digest of each, those that they include among them; an empty digest where there was no file.
+        Path and digest of each file, including those that they include; an empty digest for a missing file.
     folders : tuple of str
-        Where they were found.
+        The folders that they were found in.
     """
 
     files: tuple[tuple[str, str], ...] = ()
@@ -35,7 +35,7 @@ class Headers(NamedTuple):
 
     @property
     def digest(self) -> str:
-        """What tells them from others."""
+        """A digest of all paths and contents."""
         return hashlib.sha256(repr(self.files).encode()).hexdigest()
 
 
@@ -47,7 +47,7 @@ def find_headers(texts: Iterable[tuple[str, str]], folders: Sequence[str]) -> He
     texts : iterable of (str, str)
         Paths and texts.
     folders : sequence of str
-        Where to look, after the folder of the text itself.
+        Folders to search after the folder of the text itself.
     """
     files: dict[str, str] = {}
     found_in: dict[str, None] = {}
@@ -65,7 +65,7 @@ def find_headers(texts: Iterable[tuple[str, str]], folders: Sequence[str]) -> He
                         waiting.append((str(place), place.read_text(errors="replace")))
                     break
             else:
-                # Another module, as soon as there is such a file.
+                # Missing files are listed too: the module has changed as soon as one of them exists.
                 files.update((str(Path(folder) / name), "") for folder in (str(Path(path).parent), *folders))
     return Headers(tuple(sorted(files.items())), tuple(found_in))
 

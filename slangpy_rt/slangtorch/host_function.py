@@ -1,4 +1,4 @@
-"""HostFunction: a ``[TorchEntryPoint]`` of a slang-torch module."""
+"""HostFunction: a ``[TorchEntryPoint]`` of a slang-torch module, which writes a log that PyTorch replays."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from slangpy_rt.slangtorch.parameters import parameter_of
 from slangpy_rt.slangtorch.program import Program
 from slangpy_rt.slangtorch.torch_tensor import TorchTensorParameter
 
-_ROOM = 1 << 16  # words of a log; one that needs more is written again
+_ROOM = 1 << 16  # words for a log; a function whose log needs more runs again
 _KEPT = 256
 
 
 class HostFunction:
     """A host function, which allocates tensors and launches kernels.
 
-    It sees sizes and numbers, and no contents of tensors. So it runs once for each set of them, and what it did is
-    done again where they come again.
+    It can read sizes and numbers, but no contents of tensors. So it runs once for each set of sizes and numbers, and
+    its log is replayed when they are passed again.
 
     Parameters
     ----------
@@ -56,14 +56,14 @@ class HostFunction:
         self.result = (
             None if returns.kind == "void" else parameter_of(f"{sig.name}: its result", returns, program.names)
         )
-        # The result of most functions, whose value is found without a step in between.
+        # Most functions return one tensor, which is looked up directly.
         self._one = isinstance(self.result, TorchTensorParameter)
         self._logs: OrderedDict[tuple[Any, ...] | bytes, Log] = OrderedDict()
         self._loaded: Kernel | None = None
         codes = "".join(code for _, p in self.params for code in p.codes)
         self._key, self._pack = struct.Struct(f"@{codes}"), struct.Struct(f"@{HEAD_CODES}{codes}")
         self._only_tensors = all(isinstance(parameter, TorchTensorParameter) for _, parameter in self.params)
-        # The log of the last call on tensors alone, where it ran, and what tells whether tensors are like its own.
+        # For the last call on tensors alone: its log, its place, and the check whether tensors are like its own.
         self._last: tuple[Log, Place, Callable[..., bool]] | None = None
         self._same: dict[tuple[Any, ...], Callable[..., bool] | None] = {}
         self._lock = threading.Lock()
@@ -113,13 +113,13 @@ class HostFunction:
                 self._logs[key] = log
                 while len(self._logs) > _KEPT:
                     self._logs.popitem(last=False)
-        # An argument that was converted is not the tensor that the log is of.
+        # The check must not see arguments that were converted: the log is of other tensors.
         if place is not None and self._only_tensors and all(map(is_, given, args)):
             self._expect(log, place, args)
         return self._replayed(log, place, given)
 
     def _expect(self, log: Log, place: Place, args: tuple[Any, ...]) -> None:
-        """Look for tensors like these at the next call; the same log and place have one function that tells it."""
+        """Let the next call replay this log if its tensors are like these; equal layouts share one check."""
         key = place, tuple([(v.dtype, v.shape, v.stride(), v.requires_grad) for v in args])
         if key not in self._same:
             if len(self._same) >= _KEPT:
@@ -129,7 +129,7 @@ class HostFunction:
         self._last = None if same is None else (log, place, same)
 
     def _replayed(self, log: Log, place: Place | None, given: Sequence[Any]) -> Any:
-        """Do what a log says, on tensors that are the arguments, and return what the function returns."""
+        """Replay a log on the tensors among the arguments, and return the function's result."""
         tensors: dict[int, Any] = dict(enumerate(given, 1))
         replay(log, place, partial(self._program.devices.home, given), tensors)
         if self._one:
@@ -142,7 +142,7 @@ class HostFunction:
         return f"<host function {str(self._sig).replace('_spy_', '')}>"
 
     def _written(self, block: list[Any], tensors: list[Any]) -> Log:
-        """Run the function itself, and return what it has written down."""
+        """Run the function itself, and return the log that it has written."""
         device = self._program.devices.host()
         with self._lock:
             kernel = self._loaded = self._loaded or self._load(device)

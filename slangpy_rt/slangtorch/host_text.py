@@ -1,6 +1,6 @@
-"""The Slang text of a host function: the module's own, in which a launch writes down what it would run.
+"""The Slang text of a host function: the module's own, in which launches are written to a log instead of run.
 
-``shaders/torch_host.slang`` has what the log holds of allocations. No text is compiled here.
+``shaders/torch_host.slang`` writes the log's entries for allocations and fills. No text is compiled here.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from slangpy_rt.core.target import Target
 from slangpy_rt.slangtorch.kernel_text import Defines, KernelText, block_struct, check_words, layout, module_text
 from slangpy_rt.slangtorch.parameter import Member, Parameter
 
-# The log's address, its room in words, and how many tensors the arguments are; then the arguments.
+# The log's address, its capacity in words, and the number of tensors among the arguments; then the arguments.
 HEAD_CODES = "QII"
 _LOG = (Member("uint64_t", 0, "Q"), Member("uint", 0, "I"), Member("uint", 0, "I"))
 ALLOC, FILL, SYNC, RESULT, ELSEWHERE, TOO_MANY, LAUNCH = 1, 2, 3, 4, 5, 6, 16
@@ -39,22 +39,22 @@ def host_text(
     Parameters
     ----------
     path, source, defines
-        As of ``kernel_text``.
+        As for ``kernel_text``.
     function : str
-        Its qualified name.
+        The host function's qualified name.
     params, result
-        What it takes and returns; None for nothing.
+        The parameters and the result; None for no result.
     kernels : sequence of (str, sequence of Parameter)
-        What it may launch; ``LAUNCH`` and a kernel's place here are its number in the log.
+        The kernels that it may launch; ``LAUNCH`` plus a kernel's index here is its number in the log.
     target : Target
-        What it is for.
+        The target that the text is for.
     hidden
-        As of ``kernel_text``.
+        As for ``kernel_text``.
 
     Raises
     ------
     UnsupportedError
-        As by ``kernel_text``.
+        As ``kernel_text`` does.
     """
     entry = target.entry
     members = [*_LOG, *(m for p in params for m in p.members)]
@@ -75,7 +75,7 @@ def host_text(
         body += f"    {result.type_name} _spy_result = {call};\n    _spy_put(uint({RESULT}));\n"
         body += "".join(f"    _spy_put({text});\n" for text in result.read("_spy_result"))
     body += "    _spy_log[0] = _spy_logged;\n"
-    # ``#`` of a macro's argument: a kernel is named there, and each has a struct of its own.
+    # ``##`` joins the kernel's name to that of its struct: each kernel has one.
     macro = "#define __dispatch_kernel(_spy_k, _spy_g, _spy_b) _spy_Launch_##_spy_k(_spy_g, _spy_b)\n"
     ours = f"{launches}{block_struct(members, names)}\n{_ENTRIES[entry]}\n{{\n{body}}}\n"
     check_words(function, ours, hidden)
@@ -84,7 +84,7 @@ def host_text(
 
 
 def _launch(number: int, name: str, params: Sequence[Parameter]) -> str:
-    """Return the struct that takes a kernel's place in ``__dispatch_kernel(kernel, grid, block)(arguments)``."""
+    """Return the struct that replaces a kernel in ``__dispatch_kernel(kernel, grid, block)(arguments)``."""
     taken = ", ".join(f"{p.type_name} _spy_x{k}" for k, p in enumerate(params))
     puts = "".join(f"        _spy_put({text});\n" for k, p in enumerate(params) for text in p.read(f"_spy_x{k}"))
     sizes = "".join(f"        _spy_put(_spy_{what}.{axis});\n" for what in ("grid", "block") for axis in "xyz")

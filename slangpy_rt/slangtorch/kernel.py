@@ -1,4 +1,4 @@
-"""TorchKernel: a kernel of a slang-torch module, to be called with its arguments by name."""
+"""TorchKernel: a kernel of a slang-torch module, to be called with its arguments by name and then launched."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from slangpy_rt.slangtorch.program import Program
 class TorchKernel:
     """A kernel of a slang-torch module, or the derivative of one.
 
-    Called with all its arguments by name it returns a ``BoundKernel``, which is launched then.
+    A call with all its arguments by name returns a ``BoundKernel``, which has the methods that launch it.
 
     Parameters
     ----------
@@ -33,9 +33,9 @@ class TorchKernel:
     Attributes
     ----------
     name : str
-        The function's.
+        The function's name.
     code : KernelCode
-        What is compiled.
+        The kernel's code.
     """
 
     def __init__(self, program: Program, sig: FunctionSig, derivative: str = "") -> None:
@@ -47,7 +47,7 @@ class TorchKernel:
 
     @cached_property
     def fwd(self) -> TorchKernel:
-        """Its forward derivative: pairs are values with their tangents.
+        """The kernel's forward derivative: pairs are values with their tangents.
 
         Raises
         ------
@@ -58,7 +58,9 @@ class TorchKernel:
 
     @cached_property
     def bwd(self) -> TorchKernel:
-        """Its backward derivative: pairs are values with their gradients. Those of what it stores are zero after it.
+        """The kernel's backward derivative: pairs are values with their gradients.
+
+        It leaves zeros in the gradients of values that the kernel stores.
 
         Raises
         ------
@@ -73,7 +75,7 @@ class TorchKernel:
         Raises
         ------
         ValueError
-            If an argument comes by position, is missing or is one too many; or a sequence has a wrong length.
+            If an argument is passed by position, missing or unknown; or a sequence has a wrong length.
         TypeError
             If a value is of a type that its parameter does not take, or a struct lacks a field.
         TensorError
@@ -106,15 +108,15 @@ class TorchKernel:
         ----------
         outputs : mapping of str to (str or callable)
             The parameters that the kernel writes: for each the name of an input whose shape and dtype it has, or a
-            function that returns (shape, dtype) of the mapping of all inputs. They begin as zeros.
+            function that takes the mapping of all inputs and returns (shape, dtype). They begin as zeros.
         threads : callable, or sequence of int
-            How many threads run, up to three numbers, x first; or a function that returns them of the mapping of all
-            arguments, results included.
+            The number of threads: up to three numbers, x first; or a function that takes the mapping of all
+            arguments, results included, and returns them.
         block : tuple of int, optional
-            Threads of a group; chosen for the device otherwise.
+            Threads of a group; chosen by the number of threads if not given.
         consume : bool
-            Whether the backward derivative, which leaves zeros in the gradients of the results, may have PyTorch's
-            own and no copies.
+            Whether the backward derivative, which leaves zeros in the gradients of the results, may overwrite
+            PyTorch's tensors of these instead of copies.
 
         Raises
         ------
@@ -131,7 +133,7 @@ class TorchKernel:
         return KernelFunction(self, outputs, threads, block, consume)
 
     def launch(self, given: Mapping[str, Any], block: Triple, grid: Triple) -> None:
-        """Launch it once with all arguments, in ``grid`` groups of ``block`` threads."""
+        """Launch the kernel once with all arguments, in ``grid`` groups of ``block`` threads."""
         place, values, tensors, _ = self._binder.find(given) or self._binder.bind(given)
         if 0 not in grid:
             self.code.launch(place, block, grid, values, *tensors[:2])

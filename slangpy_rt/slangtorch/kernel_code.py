@@ -1,4 +1,4 @@
-"""KernelCode: the code of one kernel of a slang-torch module, and what devices have loaded of it."""
+"""KernelCode: the code of one kernel of a slang-torch module, and the kernels that devices have loaded from it."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ _ENDINGS = {"": "", "forward": ".fwd", "backward": ".bwd"}
 _MAX_DEPTH = 64
 MAX_GRID = 2**31 - 1
 _MAX_RANGE = 2**62
-# Launches of other sizes that are remembered.
+# The most launch sizes whose plans are remembered.
 _KEPT = 1024
 Triple = tuple[int, int, int]
 
 
 class Plan(NamedTuple):
-    """What starts a kernel in a number of thread groups of a size.
+    """A kernel ready to launch in a number of thread groups of a size.
 
     Attributes
     ----------
     pack : callable
-        Makes the argument block of the values of ``head`` and the arguments.
+        Makes the argument block from the values of ``head`` and of the arguments.
     groups : tuple of int
-        What the backend launches.
+        The thread groups that the backend launches; for a kernel that runs ranges, the threads.
     head : tuple of int
-        For a kernel that runs ranges: the grid and the size of its groups.
+        For a kernel that runs ranges: the grid and the size of its groups; else empty.
     """
 
     kernel: Kernel
@@ -66,9 +66,9 @@ class KernelCode:
     Attributes
     ----------
     name : str
-        The function's, with ``.fwd`` or ``.bwd`` behind it.
+        The function's name, followed by ``.fwd`` or ``.bwd`` for a derivative.
     params : tuple of (str, Parameter)
-        What it takes.
+        Its parameters by name.
 
     Raises
     ------
@@ -90,7 +90,7 @@ class KernelCode:
         return self.name
 
     def text(self, device: Device, group: Triple) -> KernelText:
-        """Write what a device compiles for thread groups of a size; one text for all where that says so."""
+        """Return the text that a device compiles for thread groups of a size; some devices have one for all sizes."""
         free = "free_group_size" in device.caps.features
         params = [(param, parameter) for param, (_, parameter) in zip(self.sig.params, self.params, strict=True)]
         text = self.program.text
@@ -100,7 +100,7 @@ class KernelCode:
         )  # fmt: skip
 
     def home(self, params: Mapping[str, Parameter], given: Mapping[str, Any]) -> torch.device:
-        """Return where a call with arguments of these parameters allocates other tensors."""
+        """Return PyTorch's device on which a call with arguments of these parameters allocates other tensors."""
         tensors: list[BoundTensor] = []
         for name, parameter in params.items():
             parameter.pack(name, given[name], [], tensors)
@@ -120,15 +120,15 @@ class KernelCode:
         Parameters
         ----------
         place : Place
-            Where.
+            The device, and how it uses the tensors.
         group, grid : tuple of int
             Threads of a group, and groups, in x, y and z.
         values : list
-            Those of the argument block; addresses of tensors are set here.
+            Values of the argument block; addresses of tensors are set here.
         tensors : sequence of torch.Tensor
             The tensors.
         places : sequence of int
-            Where among the values the address of each belongs.
+            For each tensor, the index of its address among the values.
 
         Raises
         ------
@@ -162,22 +162,22 @@ class KernelCode:
         tensors: Sequence[Any],
         places: Sequence[int],
     ) -> Dispatch:
-        """Return a launch that is made later, on a device that works in the tensors' own memory."""
-        # What touches memory of other libraries waits for what touched such memory before.
+        """Return a dispatch for a later launch, on a device that works in the tensors' own memory."""
+        # With the placeholder as buffer, calls on memory of other libraries wait for each other in a command list.
         plan = self._plans.get((device, False, group, grid)) or self._plan(device, False, group, grid)
         for at, tensor in zip(places, tensors, strict=True):
             values[at] = tensor.data_ptr()
         return Dispatch(plan.kernel, plan.groups, plan.pack(*plan.head, *values), (device.placeholder,))
 
     def load(self, device: Device, group: Triple, buffers: int = 0) -> Kernel:
-        """Return the kernel as a device runs it; what was loaded before is kept.
+        """Return the kernel as a device runs it; kernels are loaded once.
 
         Parameters
         ----------
         group : tuple of int
             Threads of a group in x, y and z.
         buffers : int
-            How many buffers of the device a launch names.
+            The number of the device's buffers that a launch passes.
 
         Raises
         ------
@@ -206,7 +206,7 @@ class KernelCode:
         if ranged and total > _MAX_RANGE:
             raise LaunchError(f"{self}: gridSize {grid} of blockSize {group} is more than 2^62 threads.")
         kernel = self.load(device, group, 0 if straight else 1)
-        # Slang's ranges have no groups: each thread finds out where it is.
+        # Ranges have no thread groups: each thread computes its position from grid and group size.
         head = (*grid, *group) if ranged else ()
         pack = struct.Struct(argument_format(device.backend.target, [p for _, p in self.params])).pack
         plan = Plan(kernel, pack, (total, 1, 1) if ranged else grid, head)

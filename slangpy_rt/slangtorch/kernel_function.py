@@ -1,6 +1,7 @@
 """KernelFunction: a kernel of a slang-torch module as a function that PyTorch differentiates.
 
-It allocates what the kernel writes, and the gradients of what it reads. It changes no tensor of its caller's.
+It allocates the tensors that the kernel writes, and gradients of those that it reads. It changes no tensor of its
+caller's.
 """
 
 from __future__ import annotations
@@ -22,37 +23,37 @@ from slangpy_rt.slangtorch.kernel_operator import operator_of
 from slangpy_rt.slangtorch.kernel_protocols import LaunchesByName
 from slangpy_rt.slangtorch.parameter import Parameter
 
-# Where a tensor was that PyTorch keeps.
+# Replaces tensors that PyTorch keeps.
 _PLACE = torch.empty(0)
-# Numbers of threads that are remembered.
+# The most numbers of threads whose thread groups are remembered.
 _KEPT = 1024
 Like = str | Callable[[Mapping[str, Any]], tuple[Sequence[int], torch.dtype]]
 
 
 class KernelFunction(TorchCallable):
-    """A kernel as a function of what it reads, whose results are the tensors that it writes.
+    """A kernel as a function: its inputs are the arguments that it reads, its results the tensors that it writes.
 
     Attributes
     ----------
     kernel : TorchKernel
         The kernel.
     inputs : dict of str to Parameter
-        What it is called with.
+        The inputs' parameters by name.
     outputs : dict of str
-        What it returns, in the order of the kernel's parameters.
+        The results by name, in the order of the kernel's parameters.
     pairs_out : list of bool
         Which of the results have gradients.
     has_plain : bool
-        Whether one of them has none.
+        Whether one of the results has no gradient.
     consume : bool
-        As given.
+        As given to ``TorchKernel.function``.
 
     Parameters
     ----------
     kernel : TorchKernel
         The kernel.
     outputs, threads, block, consume
-        As of ``TorchKernel.function``, which says what is raised, too.
+        As for ``TorchKernel.function``, which lists the errors raised.
     """
 
     def __init__(
@@ -95,13 +96,13 @@ class KernelFunction(TorchCallable):
         self.outputs = {name: outputs[name] for name in params if name in outputs}
         self.pairs_out = [params[name].is_pair for name in self.outputs]
         self.has_plain = not all(self.pairs_out)
-        # Inputs with tensors that are pairs in Slang; whether each is one itself.
+        # Inputs that are or hold tensors that are pairs in Slang; ``_flat``: whether each is one itself.
         self._pairs = [name for name, p in self.inputs.items() if p.has_pairs]
         self._others = [name for name in self.inputs if name not in self._pairs]
         self._flat = all(self.inputs[name].is_pair for name in self._pairs)
         self._threads = threads if callable(threads) else tuple(threads)
         self._block = block
-        # By what ``threads`` returned.
+        # Size and number of the thread groups, by the number of threads that ``threads`` returned.
         self._geometry: dict[Any, tuple[Triple, Triple]] = {}
         self._where = where
         self.signature = f"{self.name}({', '.join(self.inputs)}) -> {', '.join(self.outputs)}"
@@ -112,12 +113,12 @@ class KernelFunction(TorchCallable):
         Returns
         -------
         torch.Tensor or tuple of torch.Tensor
-            What it wrote, in the order of its parameters. Where it did not write there are zeros.
+            The tensors that it wrote, in the order of its parameters. Elements that it did not write are zero.
 
         Raises
         ------
         ValueError, TypeError, TensorError, LaunchError, CompileError, UnsupportedError
-            As of the kernel's call and launch; ValueError, too, if a tensor requires a gradient and the kernel has no
+            As the kernel's call and launch do; ValueError also if a tensor requires a gradient and the kernel has no
             derivative.
         """
         given = self._named(args, named)
@@ -143,12 +144,12 @@ class KernelFunction(TorchCallable):
         Returns
         -------
         torch.Tensor or tuple of torch.Tensor
-            What the list will write, in the order of its parameters.
+            The tensors that the list will write, in the order of the kernel's parameters.
 
         Raises
         ------
         BindError, ValueError, TypeError, TensorError, LaunchError, CompileError, UnsupportedError
-            As of the kernel's call and of ``append_to`` of what that returns.
+            As the kernel's call and ``BoundKernel.append_to`` do.
         """
         given = self._named(args, named)
         made = self._made(given)
@@ -198,7 +199,7 @@ class KernelFunction(TorchCallable):
         Returns
         -------
         list of (torch.Tensor or None)
-            Gradients of ``leaves``: floats, as the library's are, whatever the values are.
+            Gradients of ``leaves``: 32-bit floats, as ``_spy_AtomicAdd`` has them, whatever the values' dtype.
         """
         found = [
             torch.zeros_like(leaf, dtype=torch.float32) if needed else None
@@ -214,13 +215,13 @@ class KernelFunction(TorchCallable):
         return found
 
     def gradients(self, given: dict[str, Any], made: list[Any], gradients: list[Any]) -> list[Any]:
-        """Return the gradients of all inputs that are pairs in Slang; those of the results stay as they are."""
+        """Return the gradients of all inputs that are pairs in Slang; those of the results are not changed."""
         leaves = self._leaves(given)
         sizes = self._sizes(given | dict(zip(self.outputs, made, strict=True)))
         return self.backward(self.without_leaves(given), sizes, leaves, made, gradients, [True] * len(leaves), False)
 
     def alike(self, given: dict[str, Any]) -> list[torch.Tensor]:
-        """Return tensors of the shapes and dtypes of the results, whose contents say nothing."""
+        """Return tensors of the shapes and dtypes of the results, with undefined contents."""
         made = []
         for name, like in self.outputs.items():
             if isinstance(like, str):
@@ -246,7 +247,7 @@ class KernelFunction(TorchCallable):
         return {name: p.replaced(given[name], lambda _: _PLACE) for name, p in self.inputs.items()}
 
     def with_leaves(self, given: dict[str, Any], values: Sequence[Any]) -> dict[str, Any]:
-        """Return what ``without_leaves`` has left, with values in the places of these tensors, in their order."""
+        """Return the inputs that ``without_leaves`` returned, with ``values`` for the missing tensors, in order."""
         if self._flat:
             return given | dict(zip(self._pairs, values, strict=True))
         rest = iter(values)
@@ -310,14 +311,14 @@ class KernelFunction(TorchCallable):
         return made
 
     def _model(self, name: str, like: str, given: dict[str, Any]) -> torch.Tensor:
-        """Return the input that a result is like."""
+        """Return the input whose shape and dtype a result has."""
         model = given[like]
         if not isinstance(model, torch.Tensor):
             raise ValueError(f"{self._where}: '{name}' is to be like '{like}', which is {in_words(model)}.")
         return model
 
     def _told(self, name: str, like: Any, given: dict[str, Any]) -> tuple[tuple[Any, ...], torch.dtype]:
-        """Return the shape and the dtype of a result of which a function tells them."""
+        """Return the shape and the dtype of a result from the function in ``outputs``."""
         found = like(MappingProxyType(given))
         if not isinstance(found, tuple) or len(found) != 2 or not isinstance(found[1], torch.dtype):
             raise ValueError(
@@ -337,7 +338,7 @@ def _is_size(value: Any) -> bool:
 
 
 def _pair(value: torch.Tensor, gradient: torch.Tensor | None, consume: bool) -> tuple[torch.Tensor, ...]:
-    """Return a result with its gradient, of which the kernel leaves zeros."""
+    """Return a result with its gradient, in which the kernel leaves zeros: a copy unless it may ``consume`` it."""
     if gradient is None:
         return (value,)
     if gradient.dtype is not torch.float32:

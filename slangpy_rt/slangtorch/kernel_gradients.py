@@ -11,7 +11,7 @@ from slangpy_rt.slangtorch.kernel_protocols import HasGradients
 
 
 class KernelGradients(torch.autograd.Function):
-    """A call of a kernel, whose gradients its backward derivative finds.
+    """A call of a kernel, whose gradients its backward derivative computes.
 
     PyTorch sees the tensors of the inputs that are pairs in Slang; others have no gradient.
     """
@@ -20,7 +20,7 @@ class KernelGradients(torch.autograd.Function):
     def forward(ctx: Any, function: HasGradients, given: dict[str, Any], *leaves: torch.Tensor) -> Any:
         made, ctx.sizes = function.run(given)
         ctx.function = function
-        # PyTorch keeps the tensors themselves, and sees whether they were changed since.
+        # PyTorch keeps the tensors themselves, and checks whether they were changed since.
         ctx.given = function.without_leaves(given)
         ctx.save_for_backward(*leaves, *made)
         ctx.set_materialize_grads(False)
@@ -32,8 +32,8 @@ class KernelGradients(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor | None) -> Any:
-        # PyTorch's wrapper refuses gradients of gradients, which a graph of this graph alone could ask for; it takes
-        # 4 us.
+        # PyTorch's wrapper refuses gradients of gradients, which are possible only while gradients are recorded; it
+        # takes 4 us.
         return _refusing(ctx, *gradients) if torch.is_grad_enabled() else _backward(ctx, *gradients)
 
 

@@ -1,4 +1,4 @@
-"""An operator of PyTorch of a KernelFunction, which ``torch.compile`` keeps whole in its graph."""
+"""Makes a PyTorch operator of a KernelFunction, which ``torch.compile`` keeps whole in its graph."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from slangpy_rt.slangtorch.kernel_protocols import HasGradients
 
 
 def operator_of(function: HasGradients, name: str) -> Any:
-    """Make an operator, whose arguments are the function's inputs by position.
+    """Make a PyTorch operator, whose arguments are the function's inputs by position.
 
     Raises
     ------

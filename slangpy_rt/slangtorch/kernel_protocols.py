@@ -1,6 +1,6 @@
-"""What a function made of a kernel needs of the kernel, and what its gradients and its operator need of it.
+"""Protocols: the members of a kernel that KernelFunction uses, and those of KernelFunction that others use.
 
-Protocols for type checkers alone: the classes that they speak of import each other in one direction.
+They are for type checkers only, so that the classes themselves import each other in one direction.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ class LaunchesByName(Protocol):
 
     @property
     def bwd(self) -> LaunchesByName:
-        """Its backward derivative."""
+        """The kernel's backward derivative."""
 
     def __call__(self, /, **named: Any) -> BoundKernel:
         """Bind all arguments."""
 
     def launch(self, given: Mapping[str, Any], block: Triple, grid: Triple) -> None:
-        """Launch it with all arguments."""
+        """Launch the kernel with all arguments."""
 
 
 class HasGradients(Protocol):

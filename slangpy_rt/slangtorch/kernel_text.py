@@ -1,7 +1,7 @@
-"""The Slang text of a kernel: a module's own text with an entry point behind it that calls one of its functions.
+"""The Slang text of a kernel: a module's own text, followed by an entry point that calls one of its functions.
 
-The entry point stands in the module because other modules reach only what is ``public``, as soon as the module says
-``public`` anywhere. No text is compiled here.
+The entry point is in the module itself, because other modules can use only ``public`` declarations as soon as the
+module declares anything ``public``. No text is compiled here.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from slangpy_rt.slangtorch.parameter import Member, Parameter
 
 Defines = Sequence[tuple[str, str]]
 
-# Slang has these names itself, for CUDA and for PyTorch's C++ alone.
+# Slang itself has these names, but for CUDA and for C++ with PyTorch only.
 MACROS: tuple[tuple[str, str], ...] = (
     *((name, f"_spy_{name}") for name in ("TensorView", "DiffTensorView", "TorchTensor", "AtomicAdd")),
     *((name, f"_spy_{name}") for name in ("IDiffTensorWrapper", "CudaKernel", "AutoPyBindCUDA", "TorchEntryPoint")),
@@ -37,14 +37,14 @@ _BLOCKS = {
     "value": ("uniform _spy_Call _spy_call", ""),
     "pointer": ("uniform _spy_Call *_spy_block", "    _spy_Call _spy_call = *_spy_block;\n"),
 }
-# Of a range: its grid and its thread groups.
+# The first members of a range's block: its grid and the size of its thread groups.
 _GEOMETRY = (Member("uint", 3, "I"), Member("uint", 3, "I"))
 MAX_THREADS = 1024
 _SIZES = {"i": 4, "I": 4, "f": 4, "q": 8, "Q": 8, "d": 8}
 
 
 class KernelText(NamedTuple):
-    """A kernel's text, and where the members of its argument block have to lie."""
+    """A kernel's text, and the offsets that the members of its argument block have to have."""
 
     text: str
     layout: tuple[LayoutField, ...]
@@ -71,19 +71,19 @@ def kernel_text(
     defines : sequence of (str, str)
         The session's macros. Kernels begin without them, and this one needs them again.
     function : str
-        Its qualified name.
+        The function's qualified name.
     params : sequence of (Param, Parameter)
-        What it takes.
+        The function's parameters.
     derivative : str
         ``"forward"``, ``"backward"`` or empty.
     target : Target
-        What it is for.
+        The target that the text is for.
     group : tuple of int or None
         Threads of a group; None for groups of any size. For a range they are in the block.
     hidden : collection of str
         Names of Slang's that the module, or one that it imports, declares.
     prelude : str
-        What begins the kernel's CUDA text.
+        Lines at the beginning of the kernel's CUDA text.
 
     Raises
     ------
@@ -130,7 +130,7 @@ def kernel_text(
 def _threads(arguments: str, run: str, block: tuple[str, str], group: tuple[int, int, int] | None) -> str:
     parameter, fetch = block
     if group is None:
-        # The device's own ids are asked for there.
+        # Such a device's kernels read its own ids, as CUDA's do.
         return (
             f'[shader("compute")]\n[numthreads({MAX_THREADS}, 1, 1)]\nvoid _spy_kernel({parameter})\n{{\n'
             f"{fetch}{arguments}{run}}}\n"
@@ -171,7 +171,7 @@ def _range(arguments: str, run: str) -> str:
 def module_text(
     path: str, source: str, defines: Defines, form: str, constants: Sequence[str], head: str = SLANGTORCH_HEAD
 ) -> str:
-    """Return a module's text under the session's macros and those of a head, with imports and constants behind it.
+    """Return a module's text after the macros of a head and of the session, followed by imports and constants.
 
     ``form`` is the format of the target's code.
     """
@@ -184,14 +184,14 @@ def module_text(
 def struct_names(text: str) -> dict[str, str]:
     """Return the names that ``[PyExport("Name")]`` gives to structs of a text, by the structs' own names.
 
-    Slang's reflection does not have this attribute, which is its own.
+    Slang's reflection does not show this attribute.
     """
     code = blank(text) if "PyExport" in text else ""
     return {m[2]: m[1] for m in _PY_EXPORT.finditer(text) if code[m.start() : m.start() + 8] == "PyExport"}
 
 
 def check_words(where: str, text: str, hidden: Collection[str]) -> None:
-    """Refuse a module that gives another meaning to a name of Slang's in a text of ours.
+    """Refuse a module that declares a name of Slang's which the generated text needs.
 
     Raises
     ------
@@ -213,7 +213,7 @@ def block_struct(members: Sequence[Member], names: Sequence[str]) -> str:
 
 
 def argument_format(target: Target, params: Sequence[Parameter]) -> str:
-    """Return what ``struct`` calls a kernel's argument block, in native alignment."""
+    """Return the ``struct`` format of a kernel's argument block, in native alignment."""
     geometry = "6I" if target.entry == "range" else ""
     return f"@{geometry}{''.join(code for p in params for code in p.codes)}"
 
@@ -223,7 +223,7 @@ def _declared(member: Member, name: str) -> str:
 
 
 def layout(members: Sequence[Member], names: Sequence[str]) -> tuple[LayoutField, ...]:
-    """Return where the members of the argument block have to lie."""
+    """Return the offsets and sizes that the members of the argument block have to have."""
     found, at = [], 0
     for member, name in zip(members, names, strict=True):
         size = _SIZES[member.code]

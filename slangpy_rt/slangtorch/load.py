@@ -28,7 +28,7 @@ from slangpy_rt.slangtorch.program import Program, Text
 _WHERE = "slangtorch.loadModule"
 _lock = threading.Lock()
 _loaded: WeakValues[SlangTorchModule] = WeakValues()
-# Modules that nobody holds, for programs that call loadModule in each step. Each may hold some 50 MB of Slang's.
+# Keeps modules alive for programs that call loadModule in each step. Each may hold some 50 MB of Slang's memory.
 _recent: deque[SlangTorchModule] = deque(maxlen=8)
 
 
@@ -56,25 +56,25 @@ def loadModule(
     defines : mapping, optional
         Preprocessor macros.
     includePaths : sequence of path
-        Where ``import`` and ``#include`` look besides the file's own folder.
+        Folders in which ``import`` and ``#include`` look besides the file's own.
     device : Device or str, optional
-        Where its kernels run: None for the device on which the tensors of each call lie, ``"vulkan"`` or another type
-        of ``Device``, or one that is open.
+        The device that its kernels run on: None for the device on which the tensors of each call lie, ``"vulkan"`` or
+        another type of ``Device``, or an open device.
     verbose : bool
-        Whether to print on stderr what was loaded, and how long it took.
+        Whether to print the file's name and the loading time on stderr.
     cudaFastMath : bool
-        Whether NVRTC compiles with ``--use_fast_math``, as by default in slang-torch; other devices do not know it.
+        Whether NVRTC compiles with ``--use_fast_math``, as by default in slang-torch; other devices ignore it.
     extraCudaFlags : sequence of str
         Options of NVRTC. Those of nvcc alone, such as ``-Xcompiler``, are dropped with a warning.
     skipSlang, skipNinjaCheck, slangGenLineInfo, cudaGenLineInfo
-        As of slang-torch. Nothing here depends on them: kernels come from the cache where their text has not changed.
+        As in slang-torch; they have no effect: unchanged kernels come from the cache.
     extraSlangFlags
         Empty: flags are not passed to Slang.
 
     Returns
     -------
     SlangTorchModule
-        The same object as before if that is still there, and no file and no option has changed.
+        The same object as before if it still exists, and no file and no option has changed.
 
     Raises
     ------
@@ -135,7 +135,7 @@ def clearPersistentShaderCache() -> None:
 
 
 def clearShaderCaches() -> None:
-    """Forget the modules that this process has loaded, and warn as ``clearPersistentShaderCache``."""
+    """Forget the modules that this process has loaded, and warn as ``clearPersistentShaderCache`` does."""
     clearSessionShaderCache()
     clearPersistentShaderCache()
 

@@ -1,4 +1,4 @@
-"""SlangTorchModule: what loading a slang-torch file returns."""
+"""SlangTorchModule: a loaded slang-torch file, with its kernels as attributes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MARKS = {"_spy_CudaKernel", "_spy_TorchEntryPoint"}
 class SlangTorchModule:
     """The kernels of a slang-torch file, and the named tuples of the structs that they take, as attributes.
 
-    It stays as it is when the file is edited: ``loadModule`` returns another one then.
+    It does not change when the file is edited: ``loadModule`` returns a new one then.
 
     Attributes
     ----------
@@ -44,31 +44,31 @@ class SlangTorchModule:
         structs = [found for parameter in parameters for found in structs_in(parameter)]
         items: dict[str, Any] = {s.name: s.python_type for s in structs}
         items |= {kernel.name: kernel for kernel in kernels} | {entry.name: entry for entry in entries}
-        # No name of the file's can begin so.
+        # No name that the file declares can begin with ``_spy_``.
         self._spy_program, self._spy_items = program, items
         self.__dict__.update(items)
 
     @property
     def module(self) -> Module:
-        """The same text as a module of slangpy_rt, whose functions are called over whole arrays.
+        """The same text as a Module of slangpy_rt, whose functions are called over whole arrays.
 
-        It is on the device of ``loadModule``, or without one on PyTorch's GPU, or on the CPU.
+        It is on the device given to ``loadModule``, or else on PyTorch's GPU, or on the CPU.
         """
         device = self._spy_program.devices.first()
         return Module(device, self._spy_program.source_on(device))
 
     def precompile(self, blockSize: tuple[int, int, int] | None = None) -> None:
-        """Compile all kernels and their derivatives, which else their first launches do.
+        """Compile all kernels and their derivatives now instead of at their first launches.
 
         Parameters
         ----------
         blockSize : tuple of int, optional
-            Threads of a group; a GPU other than CUDA's has a kernel for each size, and needs it.
+            Threads of a group; devices that compile a kernel for each size, such as Vulkan's, need it.
 
         Raises
         ------
         ValueError
-            If it is none, or the device needs one.
+            If it is no tuple of three ints, or missing for a device that needs it.
         CompileError, UnsupportedError
             If the device's compiler refuses a kernel.
         """
@@ -102,7 +102,7 @@ class SlangTorchModule:
 
 
 def _refuse_overloads(program: Program, names: list[str]) -> None:
-    """Refuse several kernels or host functions of one name, of which Python could reach one alone."""
+    """Refuse several kernels or host functions of one name, of which Python could call only one."""
     for name in names:
         if names.count(name) > 1:
             raise UnsupportedError(

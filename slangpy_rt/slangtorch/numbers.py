@@ -12,7 +12,7 @@ from slangpy_rt.core.types import SlangType
 from slangpy_rt.core.wording import in_words
 from slangpy_rt.slangtorch.parameter import BoundTensor, Member, Parameter
 
-# Narrow scalars travel as words: by value their size and alignment differ between targets.
+# Narrow scalars are passed as words: by value their size and alignment differ between targets.
 _STORED = {
     "bool": "uint", "int8_t": "int", "int16_t": "int", "uint8_t": "uint", "uint16_t": "uint", "half": "float",
 }  # fmt: skip
@@ -24,8 +24,8 @@ _FLOATS = ("half", "float", "double")
 class Numbers(Parameter):
     """A scalar, an enum, a vector or a matrix.
 
-    A scalar takes a number, a vector a sequence of them, a matrix a sequence of rows; each takes a tensor in host
-    memory of its shape, too.
+    A scalar takes a number, a vector a sequence of numbers, a matrix a sequence of rows; each also takes a tensor of
+    its shape in host memory.
     """
 
     def __init__(self, kind: SlangType) -> None:

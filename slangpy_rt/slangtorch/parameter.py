@@ -1,4 +1,4 @@
-"""Parameter: how values of one Slang type reach a kernel, as values of its argument block."""
+"""Parameter: how values of one Slang type become entries of a kernel's argument block. It launches nothing."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from slangpy_rt.core.errors import UnsupportedError
 
-# A tensor of a call: the place of its address among the values of the argument block, the tensor, and its
-# (dtype, shape, strides) at the call, which are packed there.
+# A tensor of a call: the index of its address among the values of the argument block, the tensor, and its
+# (dtype, shape, strides) at the call, which are packed behind the address.
 BoundTensor = tuple[int, Any, tuple[Any, ...]]
 
 
@@ -21,9 +21,9 @@ class Member(NamedTuple):
     storage : str
         Its Slang scalar: ``"uint"``.
     repeat : int
-        How many of them in a row; 0 for one that is no array.
+        The length of an array; 0 for a single scalar.
     code : str
-        What ``struct`` calls one.
+        The ``struct`` code of one scalar.
     """
 
     storage: str
@@ -32,28 +32,28 @@ class Member(NamedTuple):
 
 
 class Parameter(ABC):
-    """How values of one Slang type reach a kernel.
+    """How values of one Slang type become entries of a kernel's argument block.
 
     Attributes
     ----------
     type_name : str
         The type as Slang text names it.
     members : tuple of Member
-        The numbers that a value becomes, as Slang sees them.
+        The members of the argument block that hold a value.
     codes : tuple of str
-        What ``struct`` calls each value that ``pack`` appends: together they are the members' bytes.
+        The ``struct`` code of each value that ``pack`` appends: together they have the members' bytes.
     addresses : tuple of int
-        Which of these values are addresses of tensors.
+        The indices of tensors' addresses among these values.
     differentiable : bool
         Whether Slang's derivatives take a ``DifferentialPair`` of it.
     schema : str
-        What PyTorch's operators call it: ``"Tensor"``, ``"float"``; empty where they have none.
+        The type in schemas of PyTorch's operators: ``"Tensor"``, ``"float"``; empty if they have none for it.
     is_pair : bool
         Whether it is a ``DiffTensorView``, which takes a tensor with its gradient.
     has_pairs : bool
-        Whether it is one, or has one in it.
+        Whether it is or holds a ``DiffTensorView``.
     keeps_gradients : bool
-        Whether there is a ``DiffTensorView`` in it whose gradients go to a struct of the module's.
+        Whether it holds a ``DiffTensorView`` whose gradients go to a struct of the module.
     """
 
     type_name: str
@@ -68,14 +68,14 @@ class Parameter(ABC):
 
     @abstractmethod
     def assign(self, target: str, members: Iterator[str]) -> list[str]:
-        """Return the Slang statements that set a variable from members of the block, which come in order."""
+        """Return the Slang statements that set a variable from the next ``members`` of the block."""
 
     @abstractmethod
     def read(self, source: str) -> list[str]:
         """Return a Slang expression for each number that a variable's value becomes."""
 
     def value(self, values: Iterator[Any], tensors: Mapping[int, Any]) -> Any:
-        """Return what a host function returns as values of ``codes``; tensors are found by their handles.
+        """Return a host function's result from values of ``codes``; tensors are found by their handles.
 
         Raises
         ------
@@ -87,9 +87,9 @@ class Parameter(ABC):
         )
 
     def replaced(self, value: Any, by: Callable[[Any], Any]) -> Any:
-        """Return a value in which ``by`` of the tensor stands for the value of each ``DiffTensorView``.
+        """Return a value in which each tensor for a ``DiffTensorView`` is replaced by ``by(tensor)``.
 
-        What does not fit stays as it is: ``pack`` says why.
+        Values that do not fit stay as they are: ``pack`` refuses them.
         """
         return value
 
@@ -100,11 +100,11 @@ class Parameter(ABC):
         Parameters
         ----------
         path : str
-            What messages call the value: ``"foo.A"``.
+            The value's name in messages: ``"foo.A"``.
         block : list
             Receives one value for each of ``codes``.
         tensors : list of BoundTensor
-            Receives each tensor, with the place in the block where its address belongs.
+            Receives each tensor, with the index of its address in the block.
 
         Raises
         ------

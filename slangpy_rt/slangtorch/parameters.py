@@ -1,4 +1,4 @@
-"""Chooses the Parameter of a Slang type. It looks at no value."""
+"""Chooses the Parameter of a Slang type. It reads no value."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from slangpy_rt.slangtorch.torch_tensor import TorchTensorParameter
 
 
 def parameter_of(path: str, kind: SlangType, names: Mapping[str, str]) -> Parameter:
-    """Return how values of a type reach a kernel.
+    """Return the Parameter of a Slang type.
 
     Parameters
     ----------
     path : str
-        What the error calls it: ``"square: parameter 'input'"``.
+        The parameter's name in messages: ``"square: parameter 'input'"``.
     kind : SlangType
         The type.
     names : mapping of str to str
-        What structs are called in Python, by their names in Slang, where that is something else.
+        Names of structs in Python by their names in Slang, where they differ.
 
     Raises
     ------
@@ -54,7 +54,7 @@ def parameter_of(path: str, kind: SlangType, names: Mapping[str, str]) -> Parame
 
 
 def structs_in(parameter: Parameter) -> list[StructParameter]:
-    """Return the structs that a parameter is or holds."""
+    """Return the struct parameters that a parameter is or holds."""
     if isinstance(parameter, StructParameter):
         return [parameter, *(found for field in parameter.fields for found in structs_in(field))]
     if isinstance(parameter, SequenceParameter):

@@ -1,4 +1,4 @@
-"""Program: one Slang file with its options, as a Source for each target that a device asks for."""
+"""Program: one Slang file with its options, and a Source for each target of the devices that it runs on."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from slangpy_rt.slangtorch.kernel_text import MACROS, struct_names
 
 
 class Text(NamedTuple):
-    """A Slang file as it was when it was read, and what it is compiled with; ``options`` are NVRTC's."""
+    """A Slang file as it was when it was read, and the options it is compiled with; ``options`` are NVRTC's."""
 
     name: str
     path: str
@@ -32,41 +32,41 @@ class Text(NamedTuple):
 
 
 class Program:
-    """A Slang file with its options. It never changes: a file that was edited is another program.
+    """A Slang file with its options. It never changes: an edited file is a new program.
 
     Attributes
     ----------
     source : Source
         The module as the first device compiles it.
     names : dict of str to str
-        What ``[PyExport]`` calls structs, by their names in Slang.
+        The names that ``[PyExport]`` gives to structs, by their names in Slang.
     hidden : tuple of str
-        Names of Slang's that mean something else in its kernels.
+        Slang's own names that the module's declarations hide.
     prelude : str
-        What begins the CUDA text of its kernels: options of NVRTC, and what tells the headers that it includes.
+        Lines at the beginning of its kernels' CUDA text: options of NVRTC, and a digest of the included headers.
 
     Parameters
     ----------
     text : Text
         The file.
     devices : Devices
-        Where its kernels run.
+        The devices that its kernels run on.
     device : Device
-        Where it is compiled first; what it declares is known from there.
+        The device for which it is compiled first, to learn what it declares.
 
     Raises
     ------
     CompileError
         If Slang refuses the text.
     UnsupportedError
-        If it calls ``printf``, or has global uniforms, which nobody could set.
+        If it calls ``printf``, or has global uniforms, which cannot be set.
     BindError
-        If it gives another meaning to a word of Slang's that no kernel can do without.
+        If it declares a word of Slang's that every kernel needs.
     """
 
     def __init__(self, text: Text, devices: Devices, device: Device) -> None:
         self.text, self.devices = text, devices
-        # A name that the file declares itself is the user's.
+        # Names that the file declares itself are not replaced by macros.
         own = declared(text.text)
         self.defines = (*text.defines, *(macro for macro in MACROS if macro[0] not in own))
         self._lock = threading.Lock()
@@ -80,7 +80,7 @@ class Program:
         prelude = [f"#pragma slangpy_rt_nvrtc {line}" for line in lines]
         if self._headers.files:
             prelude.append(f"// {self._headers.digest}")
-        # A line of its own each: Slang puts nothing between preludes.
+        # Each ends its line: Slang puts nothing between preludes.
         self.prelude = "".join(f"{line}\n" for line in prelude)
 
     def source_on(self, device: Device) -> Source:
@@ -108,7 +108,7 @@ class Program:
             return found
 
     def changed(self) -> bool:
-        """Tell whether a file of it has other contents now."""
+        """Tell whether one of its files has other contents now."""
         return self.source.changed() or self._headers.changed()
 
 
@@ -120,7 +120,7 @@ def _read(path: str) -> str:
 
 
 def _check(source: Source) -> None:
-    """Refuse what would do nothing, or something else, in a kernel of slang-torch's."""
+    """Refuse a module with global uniforms or ``printf``, which have no effect in slang-torch's kernels."""
     uniforms = [param.name for param in source.info.uniforms]
     if uniforms:
         raise UnsupportedError(

@@ -1,4 +1,4 @@
-"""StructParameter: a struct as a parameter of slang-torch's kernels, and the named tuple that stands for it."""
+"""StructParameter: a struct as a parameter of slang-torch's kernels, and its named tuple in Python."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class StructParameter(Parameter):
     Attributes
     ----------
     name : str
-        By which a module offers the named tuple: the struct's without generic arguments, or what ``[PyExport]`` says.
+        Name of the named tuple in the module: the struct's without generic arguments, or that of ``[PyExport]``.
     python_type : type
         The named tuple.
     """
@@ -35,12 +35,12 @@ class StructParameter(Parameter):
             addresses += [before + at for at in field.addresses]
             before += len(field.codes)
         self.addresses = tuple(addresses)
-        # A name that Python does not take, such as one that begins with "_", becomes the field's number.
+        # A field name that Python does not allow there, such as one that begins with "_", becomes the field's number.
         self.python_type: Any = namedtuple(self.name, [name for name, _ in fields], rename=True)  # type: ignore[misc]
 
     @property
     def fields(self) -> tuple[Parameter, ...]:
-        """How each field travels."""
+        """The fields' parameters."""
         return tuple(field for _, field in self._fields)
 
     def assign(self, target: str, members: Iterator[str]) -> list[str]:

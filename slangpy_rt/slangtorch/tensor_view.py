@@ -13,7 +13,7 @@ from slangpy_rt.core.wording import in_words
 from slangpy_rt.slangtorch.errors import TensorError
 from slangpy_rt.slangtorch.parameter import BoundTensor, Member, Parameter
 
-RANK = 5  # of shaders/slangtorch.slang
+RANK = 5  # MAX_RANK of shaders/slangtorch.slang
 _LONGEST = 2**32 - 1
 _DTYPES: dict[str, tuple[torch.dtype, ...]] = {
     "bool": (torch.bool,), "int8_t": (torch.int8,), "int16_t": (torch.int16,), "int": (torch.int32,),
@@ -21,19 +21,19 @@ _DTYPES: dict[str, tuple[torch.dtype, ...]] = {
     "uint": (torch.uint32, torch.int32), "uint64_t": (torch.uint64, torch.int64), "half": (torch.float16,),
     "float": (torch.float32,), "double": (torch.float64,),
 }  # fmt: skip
-# Behind the address: rank, sizes and strides in bytes, as one value of ``struct``.
+# After the address: rank, sizes and strides in bytes, which are one value of ``struct``.
 GEOMETRY = (Member("uint", 0, "I"), Member("uint", RANK, "I"), Member("uint", RANK, "I"))
 _PACK = struct.Struct(f"{1 + 2 * RANK}I")
 GEOMETRY_CODE = f"{_PACK.size}s"
 NONE = (0, bytes(_PACK.size))
-# Layouts that a view remembers; a program that needs more checks and packs them again.
+# The most layouts that a view remembers; a program with more of them checks and packs some again.
 _KEPT = 4096
 
 
 class TensorView(Parameter):
     """A ``TensorView<T>``, which takes a tensor of the dtype of ``T``.
 
-    Of a vector type the tensor has one dimension more, the last: its length is the vector's, and it is contiguous.
+    For a vector type the tensor has one more dimension, the last: it is contiguous and as long as the vector.
     """
 
     members = (Member("uint64_t", 0, "Q"), *GEOMETRY)
@@ -62,12 +62,12 @@ class TensorView(Parameter):
         block += (0, geometry)
 
     def geometry(self, path: str, value: Any, part: str = "") -> tuple[bytes, tuple[Any, ...], int]:
-        """Return how a tensor lies in memory.
+        """Return a tensor's rank, sizes, strides and span in memory, after checks.
 
         Parameters
         ----------
         path, part : str
-            What messages call it, in two pieces.
+            The tensor's name in messages, in two pieces.
 
         Returns
         -------
@@ -80,7 +80,7 @@ class TensorView(Parameter):
         TypeError, TensorError
             If it is no tensor, or one of a dtype or of memory that the view does not take.
         """
-        # A tensor of a layout that was here before is not checked again; a bit says whether its values are negated.
+        # A known layout is not checked again; but a bit that the layout lacks says whether the values are negated.
         try:
             layout = value.dtype, value.shape, value.stride()
             packed, span = self._packed[layout]
@@ -98,7 +98,7 @@ class TensorView(Parameter):
         self._check_memory(path, value)
         shape, strides, width = value.shape, value.stride(), value.element_size()
         pad = (0,) * (RANK - len(shape))
-        # A dimension of one element may have a longer stride than 32 bits: nothing is reached by it.
+        # The stride of a dimension of one element may exceed 32 bits: it is never used.
         steps = [min(step * width, _LONGEST) for step in strides]
         packed = _PACK.pack(len(shape), *shape, *pad, *steps, *pad)
         reach = sum((n - 1) * step for n, step in zip(shape, strides, strict=True))
@@ -119,7 +119,7 @@ class TensorView(Parameter):
         return " or ".join(map(dtype_name, self.dtypes)) if self.dtypes else "an element type that tensors have"
 
     def _check_memory(self, path: str, value: torch.Tensor) -> None:
-        """Refuse memory that the kernel would not see as the tensor's user does."""
+        """Refuse a tensor whose memory does not hold its values as they are, or does not fit a TensorView."""
         if value.layout is not torch.strided or value.is_neg() or value.is_conj():
             raise TensorError(f"{path} is no plain tensor; pass {path}.to_dense().resolve_neg().resolve_conj().")
         shape, strides = value.shape, value.stride()
@@ -153,5 +153,5 @@ class TensorView(Parameter):
 
 
 def dtype_name(dtype: torch.dtype) -> str:
-    """Return a dtype's name without its module's."""
+    """Return a dtype's name without ``torch.``."""
     return str(dtype).removeprefix("torch.")

@@ -15,8 +15,8 @@ from slangpy_rt.slangtorch.tensor_view import GEOMETRY, GEOMETRY_CODE, RANK, Ten
 class TorchTensorParameter(TensorView):
     """A ``TorchTensor<T>``, which takes a tensor of the dtype of ``T``.
 
-    A host function sees its sizes and strides, and knows it by a handle: 1 for the first tensor among the arguments.
-    Tensors in host memory are converted where PyTorch can cast their dtype, tensors on a GPU never.
+    A host function gets its sizes and strides, and a handle: 1 for the first tensor among the arguments. Tensors in
+    host memory are converted if PyTorch can cast their dtype, tensors on a GPU never are.
     """
 
     members = (Member("uint", 0, "I"), *GEOMETRY)

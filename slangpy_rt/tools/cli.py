@@ -1,7 +1,8 @@
 """The command line: what this machine has, what the kernel cache holds, what a call would run, stubs, the demo.
 
-It reads arguments, calls the library and prints plain text; nothing can be done here that the library does
-not offer to programs. Exit codes: 0 done, 1 refused or failed (one message on stderr), 2 not understood.
+It reads arguments, calls the library and prints plain text; it can do nothing that the library does not offer to
+programs. Exit codes: 0 done, 1 refused or failed (one message on stderr), 2 not understood, 130 interrupted, 141 if
+the reader of its output is gone.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from slangpy_rt.slang.locate import compiler_version
 from slangpy_rt.tools.stubs import HEADER, stub_text
 
 _BINARIES = {"cpu": "kernel.so", "cuda": "kernel.cubin", "vulkan": "kernel.spv"}
-# The file of a program, which devices that compile by themselves have in place of a binary.
+# Devices that compile kernels themselves have this file, of a program, instead of a binary.
 _PROGRAM = "program.json"
 _DESCRIPTION = re.compile(r"(?P<name>\w+)(?:\[(?P<shape>[\d,\s]*)\])?")
 _MOST_TEXT = 100
@@ -184,10 +185,10 @@ def _nvrtc() -> str:
 
 
 def _attempt(what: Callable[[], Any]) -> Any:
-    """Return what a call returns, or the reason why it failed, as text."""
+    """Return the result of a call, or the reason why it failed, as text."""
     try:
         return what()
-    except Exception as error:  # info is run where things are broken, to see which: nothing may end it
+    except Exception as error:  # users run info to find out what is broken: no error may end it
         return " ".join(f"{type(error).__name__}: {error}".removeprefix("UnsupportedError: ").split())
 
 

@@ -59,16 +59,16 @@ _MODULE_OWN = frozenset({*dir(Module), "device"})
 def stub_text(info: ModuleInfo) -> str:
     """Return the text of the stub file of a Slang module.
 
-    Its class, ``ExampleModule`` for a module ``example``, is a ``slangpy_rt.Module`` with one attribute a
-    function, called with the parameters that Slang declares, and one nested class a struct, with its methods.
+    Its class, ``ExampleModule`` for a module ``example``, is a ``slangpy_rt.Module`` with an attribute for each
+    function, called with the parameters that Slang declares, and a nested class for each struct, with its methods.
     Functions whose names Python cannot write as an attribute of a module (``lambda``, ``noise.perlin`` of a
-    namespace, ``name``, which every module has) are there as ``module["lambda"]``. Structs inside others and
+    namespace, ``name``, which every module has) are available as ``module["lambda"]``. Structs inside others and
     generic ones are left out.
 
     Parameters
     ----------
     info : ModuleInfo
-        What the module declares: ``module.info``.
+        The module's declarations: ``module.info``.
 
     Returns
     -------
@@ -87,7 +87,7 @@ def stub_text(info: ModuleInfo) -> str:
             subscripts[function] = made
     for struct in info.structs:
         title = struct.type.name
-        # Of a function and a struct of one name, a module's attribute is the function.
+        # If a function and a struct have one name, the module's attribute is the function.
         if not _is_attribute(title) or title in _MODULE_OWN or title in functions:
             continue
         members += [f"    class {title}(_Struct):", *_docstring(_declaration(struct), 8)]
@@ -103,7 +103,8 @@ def stub_text(info: ModuleInfo) -> str:
         lookup += ["    @overload", f'    def __getitem__(self, name: Literal["{key}"]) -> {made}: ...']
     if subscripts:
         lookup += ["    @overload", "    def __getitem__(self, name: str) -> spy.Function: ..."]
-    # The module's own members are in a class apart: its functions may be named str or spy, as types in this text are.
+    # The members of every module are in a class of their own: functions of this one may be named str or spy, as types
+    # in this text are.
     blocks = [
         [f"{alias}: TypeAlias = {meaning}" for alias, meaning in stub.aliases.items()],
         *stub.classes.values(),
