@@ -9,6 +9,9 @@ from _gradients import Array, integers, same, seed_of, tensor
 import slangpy_rt as spy
 from tests.depth import one_device
 
+# The default run has each test on one device: the call, not the device, decides what it shows.
+pytestmark = one_device
+
 TENSORS = """
 import slangpy_rt;
 [Differentiable] float at(DiffTensor<float, 1> t, no_diff int i) { return t[i] * t[i]; }

@@ -10,6 +10,9 @@ import pytest
 import slangpy_rt as spy
 from tests.depth import one_device, sampled
 
+# The default run has each test on one device: the call, not the device, decides what it shows.
+pytestmark = one_device
+
 SLANG = """
 import slangpy_rt;
 float add(float a, float b) { return a + b; }

@@ -47,7 +47,10 @@ from _resolution import (
 )
 
 import slangpy_rt as spy
-from tests.depth import sampled
+from tests.depth import one_device, sampled
+
+# The default run has each test on one device: the call, not the device, decides what it shows.
+pytestmark = one_device
 
 __all__ = ["module", "nothing"]  # the fixtures
 

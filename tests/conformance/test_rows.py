@@ -6,6 +6,10 @@ import numpy as np
 import pytest
 
 import slangpy_rt as spy
+from tests.depth import one_device
+
+# The default run has each test on one device: the call, not the device, decides what it shows.
+pytestmark = one_device
 
 SLANG = """
 import slangpy_rt;

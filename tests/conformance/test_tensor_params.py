@@ -9,7 +9,10 @@ import numpy.typing as npt
 import pytest
 
 import slangpy_rt as spy
-from tests.depth import sampled
+from tests.depth import one_device, sampled
+
+# The default run has each test on one device: the call, not the device, decides what it shows.
+pytestmark = one_device
 
 SLANG = """
 import slangpy_rt;
