@@ -21,6 +21,7 @@ _DTYPES = (
     torch.int8, torch.uint8, torch.int16, torch.uint16, torch.bool,
 )  # fmt: skip
 _RANK = 5
+_LONGEST = 2**32 - 1  # bytes of a stride of a TensorView
 
 
 class Alloc(NamedTuple):
@@ -86,7 +87,7 @@ def read_log(
     UnsupportedError
         If it would have launched a kernel that is not the module's own.
     TensorError
-        If it would have allocated a tensor of more than five dimensions.
+        If it would have allocated a tensor of more than five dimensions, or of rows of more than 4 GiB.
     """
     steps: list[Alloc | Fill | Launch | Sync] = []
     at = 4
@@ -105,6 +106,7 @@ def read_log(
             dtype = _DTYPES[kind]
             assert dtype is not None
             shape = tuple(sizes[:rank])
+            _check_strides(where, dtype, shape)
             alike = first is not None and first.is_contiguous() and tuple(first.shape) == shape
             steps.append(Alloc(handle, dtype, shape, alike))
         elif operation == FILL:
@@ -183,3 +185,15 @@ def _check_sizes(where: str, code: KernelCode, block: Triple, grid: Triple) -> N
     """Refuse sizes that no device runs."""
     if 0 in block or max(*block, *grid) > MAX_GRID:
         raise LaunchError(f"{where}: it launches {code} with blockSize {block} and gridSize {grid}.")
+
+
+def _check_strides(where: str, dtype: torch.dtype, shape: tuple[int, ...]) -> None:
+    """Refuse a tensor with strides that a TensorView does not hold."""
+    step = dtype.itemsize
+    for n in reversed(shape):
+        if n > 1 and step > _LONGEST and 0 not in shape:
+            raise TensorError(
+                f"{where}: it allocates a tensor of {' x '.join(map(str, shape))} {dtype}, whose rows are over "
+                "4 GiB; a TensorView does not hold such strides."
+            )
+        step *= n

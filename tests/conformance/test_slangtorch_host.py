@@ -278,3 +278,15 @@ def test_a_struct_is_named_by_its_attribute(files: Files) -> None:
     assert not hasattr(m, "Mesh") and not hasattr(m, "Line") and not hasattr(m, "Wrong")
     with pytest.raises(ValueError, match="'Surface' takes its named tuple"):
         m.scale(mesh=3, line=(0, 1))
+
+
+def test_rows_of_four_gibibytes_are_refused(files: Files) -> None:
+    module = files.load(
+        """
+        [TorchEntryPoint] TorchTensor<float> rows() { return TorchTensor<float>.alloc(2, 1 << 30); }
+        [TorchEntryPoint] TorchTensor<float> empty() { return TorchTensor<float>.alloc(2, 0, 1 << 30, 1 << 10); }
+        """
+    )
+    with pytest.raises(RuntimeError, match=r"rows: it allocates a tensor of 2 x 1073741824 torch\.float32"):
+        module.rows()
+    assert module.empty().shape == (2, 0, 1 << 30, 1 << 10)
