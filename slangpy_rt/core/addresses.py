@@ -26,7 +26,7 @@ def _ask(array: npt.NDArray[Any]) -> int:
 
 
 def _reads_right() -> bool:
-    """Tell whether this Python and this NumPy keep the pointer there."""
+    """Tell whether this Python and this NumPy keep an array's data pointer where ``address_of`` reads it."""
     whole = np.zeros(4, np.uint8)
     return np.ndarray.__basicsize__ > _HEADER and all(_read(a) == _ask(a) for a in (whole, whole[1:], whole[::-2]))
 

@@ -37,7 +37,7 @@ _HEX = frozenset("0123456789abcdef")
 
 
 class Entry(NamedTuple):
-    """What was stored: ``meta`` as JSON returns it (tuples have become lists) and ``payload``."""
+    """The contents of a cache entry: ``meta`` as JSON returns it (tuples have become lists) and ``payload``."""
 
     meta: dict[str, Any]
     payload: bytes
@@ -55,7 +55,7 @@ class EntryInfo(NamedTuple):
 
 
 class Found(NamedTuple):
-    """An entry that was read: when it was created, what it holds, the bytes of its file and the file's state."""
+    """A cache entry that was read: its time of creation, its contents, its file's bytes and its file's state."""
 
     created: float
     entry: Entry
@@ -64,7 +64,7 @@ class Found(NamedTuple):
 
 
 def hashed(parts: tuple[Part, ...]) -> str:
-    """Return the key of some parts: see ``DiskCache.key``."""
+    """Return the cache key of a sequence of parts, as ``DiskCache.key`` describes it."""
     out: list[bytes] = []
     _encode_part(parts, out)
     return hashlib.sha256(b"".join(out)).hexdigest()
@@ -76,7 +76,7 @@ def is_key(text: str) -> bool:
 
 
 def encode(key: str, meta: dict[str, Any], payload: bytes) -> bytes:
-    """Return the bytes of the file of an entry that is created now."""
+    """Return the bytes of a cache file for an entry with the present time of creation."""
     header = json.dumps({"key": key, "created": time.time(), "meta": meta}).encode()
     body = len(header).to_bytes(4, "little") + header + payload
     return _MAGIC + hashlib.sha256(body).digest() + body
@@ -100,7 +100,7 @@ def decode(blob: bytes, key: str) -> tuple[float, Entry] | None:
 
 
 def read(path: str | Path, key: str) -> Found | None:
-    """Read the file of an entry; None if it is damaged or not trusted.
+    """Read a cache entry from its file; None if the file is damaged or not trusted.
 
     Raises
     ------
@@ -127,7 +127,7 @@ def read(path: str | Path, key: str) -> Found | None:
 
 
 def why_unsafe(directory: Path, info: os.stat_result) -> str:
-    """Say why a directory is not trusted: it is none, it is another user's, or others can write to it; else empty."""
+    """Say why a path is no trusted directory: no directory, another user's, or writable by others; else empty."""
     name = f"the cache directory {str(directory)!r}"
     if not stat.S_ISDIR(info.st_mode):
         return f"{name} is a link or a file, not a directory; set SLANGPY_RT_CACHE_DIR to a private directory"

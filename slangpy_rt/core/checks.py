@@ -53,7 +53,7 @@ def paths(where: str, name: str, value: Any) -> tuple[Path, ...]:
 
 
 def table(where: str, name: str, value: Any) -> Mapping[str, Any]:
-    """Check and return values by their names; nothing is an empty one."""
+    """Check and return a dict of values by name; None counts as an empty dict."""
     if value is None:
         return {}
     if not isinstance(value, Mapping):
@@ -62,7 +62,7 @@ def table(where: str, name: str, value: Any) -> Mapping[str, Any]:
 
 
 def flag(where: str, name: str, value: Any) -> bool:
-    """Check and return a yes or no."""
+    """Check and return a bool."""
     if not isinstance(value, (bool, np.bool_, int)):
         raise BindError(f"{where}: {name} is {in_words(value)}; True or False was expected.")
     return bool(value)
@@ -76,7 +76,7 @@ def whole(where: str, name: str, value: Any, least: int, most: int) -> int:
 
 
 def is_callers(error: BaseException) -> bool:
-    """Tell whether an error that was just caught came from Python code that was called, as a caller's methods are.
+    """Tell whether a caught error was raised by the caller's own Python code, such as a method of an argument.
 
     Others come from Python and NumPy themselves, which say so of what is wrong with a value.
     """
@@ -85,12 +85,12 @@ def is_callers(error: BaseException) -> bool:
 
 
 def no_memory(where: str, error: MemoryError) -> OutOfMemoryError:
-    """Return the error for an array that the host has no memory for, once NumPy said so."""
+    """Return the OutOfMemoryError for a host array that NumPy could not allocate."""
     return OutOfMemoryError(f"{where}: the host has no memory for this array ({error}); use a smaller one.")
 
 
 def write_text(where: str, value: Any, content: str) -> None:
-    """Write a file of text that a caller named."""
+    """Write text to a file at the caller's path."""
     file = path(where, "path", value)
     try:
         file.write_text(content, encoding="utf-8")

@@ -29,7 +29,7 @@ from slangpy_rt.core.errors import BindError
 
 @dataclass(frozen=True)
 class Config:
-    """What the environment asks for; ``None`` where it is silent."""
+    """The settings of the environment; ``None`` where a variable is not set."""
 
     device: str | None
     backends: Mapping[str, str]

@@ -38,7 +38,7 @@ _DEEPEST = 64
 
 
 def kind_of(value: Any) -> str:
-    """Return the kind of a number as NumPy's dtypes have it, of a Python number too; ``"O"`` of what is no number."""
+    """Return a number's kind as in ``numpy.dtype.kind``, for Python numbers too; ``"O"`` for anything else."""
     if isinstance(value, np.generic):
         return value.dtype.kind
     return next((k for base, k in ((bool, "b"), (int, "i"), (float, "f")) if isinstance(value, base)), "O")
@@ -200,7 +200,7 @@ def _fill_struct(where: str, type_: SlangType, out: Array, value: Any, named: Na
 
 
 def check_fields(where: str, type_name: str, names: Sequence[str], value: Any, fields: Mapping[str, Any]) -> None:
-    """Refuse a struct's value that has not exactly the fields of the struct; ``_type`` of a mapping is none of them.
+    """Refuse a struct's value unless its fields are exactly the struct's; a mapping's key ``_type`` does not count.
 
     Raises
     ------
@@ -245,7 +245,7 @@ def describe_name(name: Any) -> str:
 
 
 def item_type(type_: SlangType) -> SlangType:
-    """Return what ``x[0]`` of a vector, matrix or array is."""
+    """Return the type of ``x[0]`` for a vector, matrix or array type."""
     if type_.kind == "array":
         assert type_.element is not None
         return type_.element
@@ -358,7 +358,7 @@ def as_numpy(value: Any) -> Array:
 
 
 def is_refusal(value: Any, error: Exception) -> bool:
-    """Tell whether one of ``DLPACK_ERRORS``, just caught, says that an array is not shared; others are its class's.
+    """Tell whether a caught ``DLPACK_ERRORS`` exception refuses the export; others are errors of the array's class.
 
     BufferError is the protocol's word for that, wherever it comes from. Libraries raise errors of many kinds.
     """

@@ -99,7 +99,7 @@ def _named(name: str) -> SlangType | None:
 
 
 def element_type(where: str, dtype: Any) -> SlangType:
-    """Return what a user gives as ``dtype``: a Slang name, a SlangType, a NumPy dtype or a Python type.
+    """Return the SlangType of a user's ``dtype`` argument: a Slang name, a SlangType, a NumPy dtype or a Python type.
 
     Raises
     ------
@@ -170,7 +170,7 @@ def _of_numbers(scalar: str, dims: tuple[int, ...]) -> Storage:
 
 
 def storage(type_: SlangType) -> Storage | None:
-    """Return how arrays hold that type, or None if they cannot."""
+    """Return the Storage of a SlangType in arrays, or None if arrays cannot hold it."""
     if type_.kind in ("scalar", "vector", "matrix", "enum", "storage") and type_.scalar in NUMPY_OF:
         return _of_numbers(type_.scalar, type_.shape)
     if type_.kind == "array" and type_.element is not None and type_.shape[0] > 0:

@@ -1,4 +1,4 @@
-"""What an interrupt cannot part: one call with the note of its result, a piece of work as a whole, a finalizer.
+"""Steps that KeyboardInterrupt cannot split: a call and the note of its result, a piece of work, a finalizer.
 
 Python runs the handler of a signal, which may raise KeyboardInterrupt, between any two instructions of the main
 thread's Python code. It runs none inside a function of C, and none in another thread. Everything here follows from
@@ -40,7 +40,7 @@ def noted(results: list[R], function: Callable[..., R], *args: Any) -> R:
 
 
 def apart(function: Callable[..., R], *args: Any) -> R:
-    """Call a function that no interrupt stops half way: the main thread has another thread do it, and waits.
+    """Call a function that no interrupt stops half way: if the main thread calls, another thread runs it.
 
     An interrupt that comes meanwhile is raised once the work is done. The caller holds no lock that the function
     needs. It costs about 30 us.
@@ -86,7 +86,7 @@ def finalizer(path: str) -> Any:
 
 
 class Inside(dict[int, Any]):
-    """A lock for each thread, by its number: who uses a device beyond the device's own lock holds the thread's.
+    """One lock for each thread, held while the thread uses a device outside of the device's own lock.
 
     Who closes the device says so first, and then takes each lock once (``wait``): nobody is inside any more, and who
     comes later finds the device closed. Locks of one's own thread do not wait.
@@ -103,7 +103,7 @@ class Inside(dict[int, Any]):
 
 
 class Release:
-    """What gives a device back, once: when it is called, or in another thread when its owner is gone.
+    """A callable that closes a device once: when it is called, or in another thread after its owner was collected.
 
     The owner has ``__del__ = finalizer(...)`` with the path to ``drop``.
 
@@ -121,7 +121,7 @@ class Release:
 
     @property
     def alive(self) -> bool:
-        """Whether it has not been called."""
+        """Whether the release is still to come."""
         return bool(self._work)
 
     def __call__(self) -> None:
@@ -135,17 +135,17 @@ class Release:
             self._done.set()
 
     def keep(self) -> None:
-        """Do not give it back when the owner is gone."""
+        """Do not release when the owner is collected."""
         self.drop = partial(bool)
 
     def detach(self) -> None:
-        """Never give it back."""
+        """Never release."""
         self.keep()
         self._work.clear()
         self._done.set()
 
     def wait(self) -> None:
-        """Wait for the other thread."""
+        """Wait until the other thread has released."""
         self._done.wait(10)
 
 
@@ -165,7 +165,7 @@ def _end() -> None:
 
 
 class Crew:
-    """Threads that do pieces of work beside the caller, who waits for all of them: an interrupt does not end that.
+    """Threads that do parts of a job while the caller does one and waits for the others, interrupts included.
 
     Once a caller has his work back, no thread goes on reading or writing memory that he may free.
     """

@@ -39,7 +39,7 @@ class Walk:
     nbytes: int
 
     def span(self, shape: Shape) -> tuple[int, int]:
-        """Return its first byte and the one behind its last, counted from the first item."""
+        """Return the offsets of the first byte and of the byte behind the last, from the first item."""
         low = high = 0
         for n, step in (*zip(shape, self.steps, strict=True), *self.inner):
             if step < 0:
@@ -116,7 +116,7 @@ def lands(terms: Iterable[Term], low: int, high: int) -> bool:
 
 
 def _search(terms: Sequence[tuple[int, int]], low: int, high: int) -> bool:
-    """``lands`` for positive coefficients, the largest first, each taken 0 times to so many."""
+    """Do the search of ``lands`` for positive coefficients, the largest first, each taken 0 times to so many."""
     # Of the terms from each one on: the greatest sum, and what divides all sums.
     reach, common = [0], [0]
     for coefficient, most in reversed(terms):

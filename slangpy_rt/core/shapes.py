@@ -99,7 +99,7 @@ class Coalesced:
 
 
 def coalesce(call: Shape, strides: Sequence[Shape]) -> Coalesced:
-    """Merge neighbouring dimensions that are one walk through memory for every argument.
+    """Merge adjacent dimensions that every argument walks through with one stride.
 
     This is the rule of NumPy's and PyTorch's iterators: dimensions d and d+1 merge when
     ``stride[d] == stride[d+1] * shape[d+1]`` for all arguments; dimensions of size 1 go.
@@ -135,7 +135,7 @@ def is_whole(index: Any) -> bool:
 
 
 def whole_numbers(value: Any) -> Shape | None:
-    """Return one whole number, or several, as a tuple; None if they are something else.
+    """Return one whole number, or a sequence of them, as a tuple; None for anything else.
 
     Of more than a shape has, only so many are returned that their number tells so.
     """

@@ -22,7 +22,7 @@ class _Ref(weakref.ref):  # type: ignore[type-arg]
 
 
 class WeakValues(Generic[T]):
-    """Values by key, for as long as somebody else has them; changed by one thread at a time."""
+    """A dict of weakly referenced values; one thread at a time may change it."""
 
     def __init__(self) -> None:
         self._refs: dict[Hashable, _Ref] = {}
@@ -34,7 +34,7 @@ class WeakValues(Generic[T]):
         return None if ref is None else ref()
 
     def setdefault(self, key: Hashable, value: T) -> T:
-        """Return the value of a key, which is this one if there was none."""
+        """Return the value of a key; store and return ``value`` if the key has none."""
         found = self.get(key)
         if found is None:
             self.put(key, value)
@@ -42,7 +42,7 @@ class WeakValues(Generic[T]):
         return found
 
     def put(self, key: Hashable, value: T) -> None:
-        """Make this the value of a key."""
+        """Set the value of a key."""
         while self._gone:
             dead = self._gone[0]
             if self._refs.get(dead.key) is dead:
@@ -54,11 +54,11 @@ class WeakValues(Generic[T]):
         self._refs[key] = ref
 
     def values(self) -> list[T]:
-        """Return all values that are there."""
+        """Return all values that are still alive."""
         return [value for ref in list(self._refs.values()) if (value := ref()) is not None]
 
     def clear(self) -> None:
-        """Forget all."""
+        """Remove all values."""
         self._refs.clear()
         self._gone.clear()
 
@@ -67,7 +67,7 @@ class WeakValues(Generic[T]):
 
 
 class WeakMembers(Generic[T]):
-    """A set of objects, for as long as somebody else has them."""
+    """A set of weakly referenced objects."""
 
     def __init__(self) -> None:
         self._refs: set[weakref.ref[Any]] = set()
@@ -75,7 +75,7 @@ class WeakMembers(Generic[T]):
         self._lock = threading.Lock()
 
     def add(self, member: T) -> None:
-        """Take one in, if it is not here."""
+        """Add an object to the set."""
         with self._lock:
             while self._gone:
                 # In this order: an interrupt between has this one looked at again.

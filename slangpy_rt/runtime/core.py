@@ -145,7 +145,7 @@ class DeviceCore(ABC):
         """The Slang module of the package that adds exact sums to gradients."""
 
     def reload(self) -> None:
-        """Read all its modules' files anew, whether or not they look changed.
+        """Read the files of all modules of the device again, whether or not they look changed.
 
         Raises
         ------
@@ -167,7 +167,7 @@ class DeviceCore(ABC):
     wait = synchronize
 
     def close(self) -> None:
-        """Wait for its work, and for calls of other threads, and release it. Calling again does nothing.
+        """Wait for the device's work and for other threads' calls, and release the device; further calls do nothing.
 
         Arrays on it lose their contents. Whatever is called later, in any thread, raises DeviceError. After an
         interrupt it can be called again, to do the rest.
@@ -197,7 +197,7 @@ class DeviceCore(ABC):
         return f"Device({self.name!r}: {self.info}{', closed' if self.closed else ''})"
 
     def once(self, key: str, make: Callable[[], T], close: Callable[[T], None] | None = None) -> T:
-        """Return what is made once for this device; ``close`` is called with it when the device closes.
+        """Return an object that is made once for this device; ``close`` is called with it when the device closes.
 
         Two threads may both make it; then the later one is closed and dropped.
         """
@@ -318,19 +318,19 @@ class DeviceCore(ABC):
         self.plain = not (self.closed or self.ordered or self.observers)
 
     def queue_launch(self, queue: Queue) -> Callable[..., None]:
-        """Return a function that launches on a queue and tells all observers."""
+        """Return a function that launches on a queue through all observers."""
         launch = queue.launch
         for observer in self.observers:
             launch = partial(observer.launch, queue, launch)
         return launch
 
     def observe(self, observer: Observer) -> None:
-        """Tell an observer of every launch from now on."""
+        """Run every launch from now on through an observer."""
         self.observers = (*self.observers, observer)
         self.relink()
 
     def unobserve(self, observer: Observer) -> None:
-        """Tell an observer of no launch any more."""
+        """Run no further launch through an observer."""
         self.observers = tuple(other for other in self.observers if other is not observer)
         self.relink()
 
@@ -357,7 +357,7 @@ class DeviceCore(ABC):
         return host_view(self.alloc(nbytes), shape, np.dtype(dtype))
 
     def check_open(self) -> None:
-        """Raise DeviceError when closed."""
+        """Raise DeviceError if the device is closed."""
         if self._forked:
             raise DeviceError(
                 f"this {self.name} device was opened before os.fork() and does not exist in the child process; open "
@@ -367,7 +367,7 @@ class DeviceCore(ABC):
             raise DeviceError(f"this {self.name} device was closed; open another with create_device('{self.name}').")
 
     def forked(self) -> None:
-        """Become unusable, and leave the driver alone: this process is a child of the one that opened the device."""
+        """Make the device unusable without a driver call: this process was forked from the one that opened it."""
         self.closed = self._forked = True
         self.plain = False
         self.lock = threading.RLock()
@@ -375,13 +375,13 @@ class DeviceCore(ABC):
         self.backend.abandon()
 
     def _drain(self) -> None:
-        """Wait for all work, and let go of what it used: by marks that the wait has passed."""
+        """Wait for all work, and drop the references that its marks held."""
         self.order.drop_done()
         self.backend.sync_all()
         self.order.drop_done()
 
     def _forget(self) -> None:
-        """Let every call look at the device's state again."""
+        """Drop all prepared calls, so that the next ones read the device's state again."""
         for follower in list(self.followers):
             follower.forget()
         self.kernels.forget()
@@ -408,12 +408,12 @@ def a_device(where: str, value: Any) -> Any:
 
 
 def another(device: DeviceCore, than: DeviceCore) -> str:
-    """Return a device as messages show it beside one that it is not: two of a kind look the same."""
+    """Return a device in words for a message that names two devices, which may have the same name."""
     return f"another {device!r}" if repr(device) == repr(than) else repr(device)
 
 
 def but_of(value: Any, device: DeviceCore) -> str:
-    """Return the end of a message that a value is none of a device, for what is one of another; else nothing."""
+    """Return the end of a message about a value of another device; empty if the value belongs to none."""
     theirs = getattr(value, "device", None)
     return f", but of {another(theirs, device)}" if isinstance(theirs, DeviceCore) and theirs is not device else ""
 

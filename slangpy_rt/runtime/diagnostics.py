@@ -1,4 +1,4 @@
-"""What kernels tell the host: lines of ``printf``, and accesses outside of arrays on a debug device.
+"""Output of kernels for the host: lines of ``printf``, and accesses outside of arrays on a debug device.
 
 A device has one buffer for both, whose words shaders/diagnostics.slang describes. It is read when the device waits.
 Nothing here knows Slang or how a call was made; lines that find no room are counted, never waited for.
@@ -49,7 +49,7 @@ class Diagnostics:
 
     @property
     def buffer(self) -> Buffer:
-        """Where kernels write.
+        """The buffer that kernels write their lines to.
 
         Raises
         ------
@@ -143,7 +143,7 @@ class Launcher:
     def launch(
         self, launch: Launch, kernel: Kernel, groups: tuple[int, int, int], args: bytes, buffers: Sequence[Buffer]
     ) -> None:
-        """Launch it by a function that is called as ``Queue.launch`` is.
+        """Launch the kernel by a function with the parameters of ``Queue.launch``.
 
         Raises
         ------
@@ -164,7 +164,7 @@ class Launcher:
 
     @staticmethod
     def around(launchers: Sequence[tuple[Launcher, bytes]], work: Callable[[], None]) -> None:
-        """Do something that runs the kernels of several launchers, each with its arguments.
+        """Run a function that launches the kernels of several launchers, each with its arguments.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""Copies to the host that nobody waits for: an array's contents at one moment, fetched piece by piece.
+"""Asynchronous copies to the host: an array's contents at one moment, fetched piece by piece.
 
 The array is copied on the device first, so that later work may change it. It refuses to bring anything to the device.
 """
@@ -41,7 +41,7 @@ class Transfers:
         self._made = 0
 
     def fetch(self, buffer: Buffer, offset: int, array: npt.NDArray[Any]) -> Coroutine[Any, Any, None]:
-        """Take the contents as they are after all queued work, and return what brings them into a host array."""
+        """Copy the contents after all queued work; return a function that waits and writes them to a host array."""
         nbytes = array.nbytes
         snapshot = self._backend.alloc(nbytes)
         order = self._order
@@ -96,7 +96,7 @@ class Transfers:
         self._free.append(piece.block)
 
     def _block(self) -> SharedBuffer | None:
-        """Return a block that nothing uses, None while there is none."""
+        """Return an unused block; None if all blocks are in use."""
         if self._late and self._late[0].mark.done:
             return self._late.popleft().block
         try:

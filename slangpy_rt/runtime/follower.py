@@ -1,4 +1,4 @@
-"""Follower: what a device tells of edited files and of its end. It knows no device."""
+"""Follower: the interface through which a device reports edited files and its end. It knows no device."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 
 
 class Follower(ABC):
-    """Holds what was made of a module's text on one device."""
+    """An object that was made from a module's text on one device."""
 
     @abstractmethod
     def reload(self) -> None:

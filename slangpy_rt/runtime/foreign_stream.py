@@ -15,7 +15,7 @@ from slangpy_rt.runtime.stream import Stream
 
 
 class ForeignStream:
-    """How to launch on one stream of another library.
+    """A lane for launches on one stream of another library.
 
     Attributes
     ----------
@@ -30,7 +30,7 @@ class ForeignStream:
         self.direct = device.launch if self._own else device.queue_launch(queue)
 
     def launch(self, kernel: Kernel, groups: tuple[int, int, int], args: bytes, buffers: Sequence[Buffer]) -> None:
-        """As ``Queue.launch``, for any kernel."""
+        """Launch any kernel, with the parameters of ``Queue.launch``."""
         placeholder = self._device.placeholder
         if self._own or all(buffer is placeholder for buffer in buffers):
             self.direct(kernel, groups, args, buffers)

@@ -12,7 +12,7 @@ from slangpy_rt.core.shapes import Shape
 
 
 class _HostView:
-    """Keeps a buffer for as long as an array looks at it."""
+    """The owner of an array's memory: it keeps a buffer alive as long as the array lives."""
 
     def __init__(self, buffer: Buffer, interface: dict[str, Any]) -> None:
         self._buffer = buffer

@@ -27,7 +27,7 @@ Strings = tuple[tuple[int, str], ...]
 
 
 class KernelStore:
-    """What a device has loaded, by cache key."""
+    """The loaded kernels of one device, by cache key."""
 
     def __init__(self, backend: Backend, cache: DiskCache, diagnostics: Diagnostics) -> None:
         self._backend = backend

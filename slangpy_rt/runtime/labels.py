@@ -11,7 +11,7 @@ from slangpy_rt.runtime.observer import Observer
 
 
 class Labels(Observer):
-    """Puts a name around each launch; for devices whose user set SLANGPY_RT_LABELS.
+    """An Observer that names each launch for profilers; SLANGPY_RT_LABELS turns it on.
 
     Raises
     ------

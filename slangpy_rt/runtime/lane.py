@@ -14,7 +14,7 @@ _LEFT = 16
 
 
 class Lane:
-    """A queue of a device, and what ``Order`` remembers of it.
+    """A queue of a device, with the marks and references that ``Order`` needs.
 
     Attributes
     ----------
@@ -37,18 +37,18 @@ class Lane:
         self._fresh: list[Any] = []
 
     def mark_here(self) -> None:
-        """Put a mark at the end of its work, so that others wait for no more than that."""
+        """Put a mark at the end of the lane's work, so that other lanes wait for no more than that."""
         if self.queue.deferred and not (self._left and self._left[-1][0] == self.turn):
             self._left.append((self.turn, self.queue.mark()))
 
     def wait(self, other: Lane, turn: int) -> None:
-        """Let what is queued from now on wait for what another lane had at a turn."""
+        """Let work queued from now on wait for another lane's work up to a turn."""
         reached, mark = other._mark_behind(turn)
         self.queue.wait(mark)
         self.seen[other] = max(reached, self.seen.get(other, -1))
 
     def wait_all(self, other: Lane) -> None:
-        """Let what is queued from now on wait for all that another lane has, by whomever."""
+        """Let work queued from now on wait for all work of another lane, other libraries' included."""
         self.queue.wait(other.queue.mark())
         self.seen[other] = other.turn
 
@@ -59,7 +59,7 @@ class Lane:
         return self.turn, self.queue.mark()
 
     def keep(self, used: Any) -> None:
-        """Keep what the work just queued uses until it is done; marks are set once for 64 launches."""
+        """Keep the references of the work just queued until it is done; there is one mark for 64 launches."""
         if self.queue.deferred:
             self._fresh.append(used)
             if len(self._fresh) >= _TURN:

@@ -1,4 +1,4 @@
-"""Observer: who is told of each launch of a device, around it. It knows no device."""
+"""Observer: the interface of code that runs around each launch of a device. It knows no device."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from slangpy_rt.backends.base import Kernel, Queue, Recording
 
 
 class Observer(ABC):
-    """Is called in place of a launch, and launches. While a device has observers, calls leave the shortest way."""
+    """Code that is called in place of each launch, and launches. It makes calls slower."""
 
     @abstractmethod
     def launch(self, queue: Queue, launch: Callable[..., None], kernel: Kernel, *rest: Any) -> None:

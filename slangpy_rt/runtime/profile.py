@@ -69,7 +69,7 @@ class Row(NamedTuple):
 
 
 class Profile:
-    """What the device does in a ``with`` block; made by ``profile()``.
+    """The work of the devices in a ``with`` block; made by ``profile()``.
 
     ``print(p)`` shows a table, ``p.rows`` has it as numbers, ``p.work`` every launch, and ``p.save(path)`` writes
     a trace for Perfetto or ``chrome://tracing``.
@@ -112,7 +112,7 @@ class Profile:
 
     @property
     def rows(self) -> list[Row]:
-        """A row for each function and device, what took longest first."""
+        """A Row for each function and device, the longest time first."""
         groups: dict[tuple[str, str], list[Work]] = {}
         for w in self.work:
             groups.setdefault((w.title, w.device), []).append(w)
@@ -165,7 +165,7 @@ class Profile:
 
 
 class Watch(Observer):
-    """What one device does during a profile."""
+    """The Observer that records one device's work during a profile."""
 
     def __init__(self, device: DeviceCore, began: float) -> None:
         self.device = device
@@ -195,7 +195,7 @@ class Watch(Observer):
             self._taken.append((title, queue, threading.get_ident(), started, ended, first, last))
 
     def work(self) -> list[Work]:
-        """Return what was launched, once it is done."""
+        """Wait for the launches and return them as Work."""
         device = self.device
         device.backend.sync_all()
         lanes = [lane.queue for lane in device.order.lanes]

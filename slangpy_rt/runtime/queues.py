@@ -44,7 +44,7 @@ class Order:
         self._foreign: list[tuple[weakref.ref[Buffer], int, int]] = []
 
     def lane(self, make: Callable[[], Queue]) -> Lane:
-        """Return a lane that nobody uses, on a queue made for it if there is none."""
+        """Return an unused lane, on a new queue if there is none."""
         try:
             return self.idle.popleft()
         except IndexError:
@@ -68,7 +68,7 @@ class Order:
         args: bytes,
         buffers: Sequence[Buffer],
     ) -> None:
-        """Launch on a lane, after what it conflicts with."""
+        """Launch on a lane, after the work that the launch conflicts with."""
         with self.lock:
             self.order_use(lane, buffers, kernel.info.written)
             launch(kernel, groups, args, buffers)
@@ -77,7 +77,7 @@ class Order:
                 lane.keep(buffers)
 
     def replay(self, lane: Lane, replay: Callable[[Recording], None], recording: Recording, touches: Touches) -> None:
-        """Run a recording on a lane, after what it conflicts with."""
+        """Run a recording on a lane, after the work that the recording conflicts with."""
         with self.lock:
             self.order_use(lane, *touches)
             replay(recording)
@@ -121,7 +121,7 @@ class Order:
             self._foreign.append((weakref.ref(buffer), first, end))
 
     def order_use(self, lane: Lane, buffers: Sequence[Buffer], written: Sequence[bool]) -> None:
-        """Let a lane wait for what its next work conflicts with, and note that work. Only with ``lock``."""
+        """Let a lane wait for work that conflicts with its next work, and note that. The caller holds ``lock``."""
         if not lane.queue.deferred:
             return
         if self._last is not lane:

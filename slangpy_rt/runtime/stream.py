@@ -46,7 +46,7 @@ class Stream:
 
     @property
     def handle(self) -> int | None:
-        """What the driver calls it: of CUDA the ``CUstream``, else None."""
+        """The driver's handle: the ``CUstream`` on CUDA, else None."""
         return self._lane.queue.handle
 
     def __cuda_stream__(self) -> tuple[int, int]:
@@ -60,7 +60,7 @@ class Stream:
         return Event(self.device).record(self)
 
     def wait(self, other: Event | Stream | DeviceCore) -> None:
-        """Let what is queued here from now on wait for an event, or for all that a stream or the device has now."""
+        """Let work queued here from now on wait for an event, or for all present work of a stream or the device."""
         if isinstance(other, Event):
             other.wait(self)
             return
@@ -76,7 +76,7 @@ class Stream:
             self._lane.wait_all(lane)
 
     def synchronize(self) -> None:
-        """Wait until its work is done, and show what that printed.
+        """Wait until the stream's work is done, and show the lines that it printed.
 
         Raises
         ------
@@ -103,7 +103,7 @@ class Stream:
 
     @property
     def number(self) -> int:
-        """Which of the device's streams it is; 0 is the device's own queue."""
+        """The stream's number on its device; 0 is the device's own queue."""
         number: int = self._order.lanes.index(self._lane)
         return number
 
@@ -119,26 +119,26 @@ class Event:
         self._mark: Mark | None = None
 
     def record(self, stream: Stream | None = None) -> Event:
-        """Move it to where a stream, or the device's own queue, has come to; returns it."""
+        """Move the event to the present end of a stream, or of the device's own queue, and return it."""
         lane = lane_of(self.device, "Event.record", stream)
         with self.device.order.lock:
             self._mark = lane.queue.mark(timed=True)
         return self
 
     def wait(self, stream: Stream | None = None) -> None:
-        """Let what a stream, or the device's own queue, is given from now on wait for this; the host does not."""
+        """Let work queued from now on, on a stream or the device's own queue, wait for this event; the host goes on."""
         lane = lane_of(self.device, "Event.wait", stream)
         with self.device.order.lock:
             lane.queue.wait(self._reached("wait"))
 
     def synchronize(self) -> None:
-        """Wait until all work before it is done."""
+        """Wait on the host until all work before the event is done."""
         self.device.check_open()
         self._reached("synchronize").sync()
 
     @property
     def done(self) -> bool:
-        """Whether all work before it is done; asking does not wait."""
+        """Whether all work before the event is done; reading this does not wait."""
         self.device.check_open()
         return self._reached("done").done
 
@@ -185,7 +185,7 @@ class Timer:
 
     @property
     def seconds(self) -> float:
-        """From the first to the last work of the block by the device's clock; waits for it.
+        """The seconds from the first to the last work of the block, by the device's clock; waits for the work.
 
         Raises
         ------
