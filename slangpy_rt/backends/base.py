@@ -47,7 +47,7 @@ B = TypeVar("B", bound="Backend")
 
 
 class Buffer:
-    """Device memory. It returns to its backend when the last reference goes.
+    """Device memory, which returns to its backend with the last reference.
 
     Attributes
     ----------
@@ -99,7 +99,7 @@ class SharedBuffer(Buffer):
         self.view = view
 
     def write(self, array: npt.NDArray[Any]) -> None:
-        """Fill its first bytes from an array.
+        """Fill the buffer's first bytes from an array.
 
         Raises
         ------
@@ -115,7 +115,7 @@ class SharedBuffer(Buffer):
             self.view[: array.nbytes] = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
 
     def read(self, array: npt.NDArray[Any], at: int = 0) -> None:
-        """Fill an array from its bytes, from ``at`` on, while nobody closes the backend.
+        """Fill an array from the buffer's bytes from ``at`` on; the backend stays open meanwhile.
 
         Raises
         ------
@@ -210,11 +210,11 @@ class Mark:
 
     @property
     def done(self) -> bool:
-        """Whether that work is done; asking does not wait."""
+        """Whether the work before the mark is done; reading this does not wait."""
         return True
 
     def sync(self) -> None:
-        """Wait until that work is done."""
+        """Wait until the work before the mark is done."""
 
     def since(self, earlier: Mark) -> float:
         """Return the seconds from another mark to this one by the device's clock; both are done, and were timed."""
@@ -251,17 +251,17 @@ class Queue(ABC):
         """
 
     def mark(self, timed: bool = False) -> Mark:
-        """Return the point that the queue has come to; ``timed`` if the device is to look at its clock there."""
+        """Return the present end of the queue; ``timed`` if the device records its clock there."""
         return Mark()
 
     def wait(self, mark: Mark) -> None:  # noqa: B027
-        """Let what is queued from now on wait for a mark; the host does not.
+        """Let work queued from now on wait for a mark; the host does not wait.
 
         The mark is of any queue of the backend, or of a backend that shared memory with it.
         """
 
     def sync(self) -> None:
-        """Wait until all that was queued here is done."""
+        """Wait until all work queued here is done."""
         self.backend.require_open()
 
     def copy(self, dst: Buffer, dst_offset: int, src: Buffer, src_offset: int, nbytes: int) -> None:
@@ -280,7 +280,7 @@ class Queue(ABC):
             self.launch(d.kernel, d.groups, d.args, d.buffers)
 
     def label(self, title: str) -> None:  # noqa: B027
-        """Begin work that the API's own tools show under a title, where there are such."""
+        """Begin a part of the work that the API's own tools, if any, show under a title."""
 
     def unlabel(self) -> None:  # noqa: B027
         """End the work that ``label`` began last."""
@@ -347,7 +347,7 @@ class Backend(ABC):
 
     @abstractmethod
     def load(self, binary: bytes, info: KernelInfo) -> Kernel:
-        """Make a binary callable."""
+        """Load a binary as a kernel."""
 
     @abstractmethod
     def alloc(self, nbytes: int) -> Buffer:
@@ -395,4 +395,4 @@ class Backend(ABC):
         self.queue.sync()
 
     def abandon(self) -> None:  # noqa: B027 - most have nothing to let go
-        """Never talk to the driver again: this is a forked child, where the device does not exist."""
+        """Never call the driver again: this process is a forked child, in which the device does not exist."""

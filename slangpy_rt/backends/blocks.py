@@ -1,4 +1,4 @@
-"""Device memory that was freed and is handed out again: lists of blocks by size, the small ones cut from slabs.
+"""SizeClasses: free blocks of device memory for further requests: lists of blocks by size, the small ones cut from slabs.
 
 It makes no memory and takes no lock. Who owns the lists takes a block out of ``takes`` by itself, since that is in
 the path of every call, and comes here for a size that has none.
@@ -92,12 +92,12 @@ class SizeClasses:
         return recut
 
     def idle(self) -> int:
-        """Count the bytes that ``drop`` would take out."""
+        """Count the bytes that ``drop`` would remove."""
         alone = sum(size * len(blocks) for size, blocks in list(self._free.items()) if size > self._small)
         return alone + self._slab_size * len(self._idle_slabs())
 
     def drop(self) -> list[tuple[int, Any]]:
-        """Take all memory out in which nothing is in use; returns addresses and memory as ``allocate`` did.
+        """Remove all memory without a block in use; return addresses and memory as ``allocate`` did.
 
         No queued work may use it.
         """
@@ -117,7 +117,7 @@ class SizeClasses:
         return dropped
 
     def close(self) -> None:
-        """Hand out nothing any more, and forget all blocks."""
+        """Refuse further requests, and drop all blocks."""
         self.takes.clear()
         self._free.clear()
         self._slabs.clear()

@@ -33,7 +33,7 @@ class DeviceType(str, Enum):
 
 @dataclass(frozen=True)
 class DeviceInfo:
-    """What ``devices()`` tells of a kind of device; ``reason`` says why there is none."""
+    """A kind of device in the list of ``devices()``; ``reason`` says why this machine has none."""
 
     type: str
     available: bool

@@ -112,13 +112,13 @@ class SharedPool:
         free.extend(blocks)
 
     def retired(self) -> Callable[[], Any]:
-        """Mark what was given back by now, for ``reuse`` once a wait for all queued work, begun later, is over."""
+        """Mark the blocks returned so far, for ``reuse`` once a later wait for all queued work is over."""
         mark: Callable[[], Any] = partial(bool)
         self.freed.append(mark)
         return mark
 
     def reuse(self, mark: Callable[[], Any]) -> None:
-        """Let the blocks before a mark be handed out again."""
+        """Make the blocks before a mark available again."""
         with self._reusing:
             # Another thread, whose wait began later, may have been here.
             if mark in self.freed:
@@ -126,7 +126,7 @@ class SharedPool:
                 any(map(_CALL, iter(self.freed.popleft, mark)))
 
     def close(self) -> None:
-        """Hand out nothing any more, also when a wait in another thread ends later; nobody reads or writes now."""
+        """Refuse further requests, also when a wait in another thread ends later; no block is in use."""
         self._takes = []
         for view in self._views:
             # An array made of a view keeps it.

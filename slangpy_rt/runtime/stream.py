@@ -126,7 +126,7 @@ class Event:
         return self
 
     def wait(self, stream: Stream | None = None) -> None:
-        """Let work queued from now on, on a stream or the device's own queue, wait for this event; the host goes on."""
+        """Let work queued from now on, on a stream or the device's own queue, wait for this event, not the host."""
         lane = lane_of(self.device, "Event.wait", stream)
         with self.device.order.lock:
             lane.queue.wait(self._reached("wait"))

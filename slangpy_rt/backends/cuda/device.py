@@ -105,7 +105,7 @@ def give_back(
     slabs: Iterable[int],
     streams: Iterable[int],
 ) -> None:
-    """Release what a backend holds of the driver; the thread's current context stays as it was."""
+    """Release a backend's driver objects; the thread's current context stays as it was."""
     # Statuses are ignored: a lost device refuses all of this, and there is nothing left to be done.
     cu = driver()
     before = current()

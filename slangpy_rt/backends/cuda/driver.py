@@ -39,7 +39,7 @@ def driver() -> Any:
 
 
 def check(status: int, what: str) -> None:
-    """Raise what a status of the driver stands for; ``what`` names the action that failed."""
+    """Raise the exception for a driver's status that is no success; ``what`` names the action that failed."""
     if status:
         name = FFI_CUDA.new("const char **")
         driver().cuGetErrorName(status, name)

@@ -103,7 +103,7 @@ class Events:
                 cu.cuCtxSetCurrent(found[0])
 
     def take(self, mark: CudaMark, timed: bool) -> None:
-        """Give a mark an event that no other has."""
+        """Give a mark an event that no other mark has."""
         free = self.free[timed]
         if not free:
             apart(self._make, timed)

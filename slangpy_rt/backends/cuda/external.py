@@ -35,7 +35,7 @@ class Externals:
         check(status, "letting a stream wait for a semaphore")
 
     def signal(self, shared: Shared, value: int, stream: int) -> None:
-        """Set a semaphore when a stream comes to here."""
+        """Set a semaphore behind a stream's present work."""
         handle = FFI_CUDA.new("uintptr_t *", self._semaphore(shared))
         params = FFI_CUDA.new("CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS *")
         params.params.fence.value = value
@@ -88,7 +88,7 @@ class _Memory:
 
 
 def uuid_of(device: int) -> bytes:
-    """Return what every API calls the GPU."""
+    """Return the GPU's UUID, which is the same in every API."""
     out: Any = FFI_CUDA.new("unsigned char[16]")
     check(driver().cuDeviceGetUuid_v2(out, device), "asking for its UUID")
     return bytes(FFI_CUDA.buffer(out))

@@ -29,7 +29,7 @@ class Graphs:
         self._all: set[tuple[int, int]] = set()
 
     def add(self, graph: CudaGraph) -> None:
-        """Take a new graph in, and give those back that nobody has any more."""
+        """Add a new graph, and destroy those without references."""
         handles = graph.executable, graph.definition
         self._all.add(handles)
         graph.give = partial(self.retired.append, handles)
@@ -141,7 +141,7 @@ def _destroy(executable: int, definition: int) -> None:
 
 
 def _params(d: Dispatch) -> tuple[Any, Any]:
-    """Return what a node is told, and what has to live until the driver has read it."""
+    """Return a node's parameters, and the memory that has to live until the driver has read them."""
     block = FFI_CUDA.new("char[]", d.args)
     pointers = FFI_CUDA.new("void *[]", [block])
     function: int = d.kernel.function  # type: ignore[attr-defined]

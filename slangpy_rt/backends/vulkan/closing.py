@@ -10,7 +10,7 @@ from slangpy_rt.core.interrupts import has_daemons
 
 
 def close_device(device: VkDevice) -> None:
-    """Wait for all work, and give the device back."""
+    """Wait for all work, and destroy the device."""
     device.lib.vkDeviceWaitIdle(device.handle)
     device.close()
 

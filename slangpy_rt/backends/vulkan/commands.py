@@ -1,4 +1,4 @@
-"""What goes into command buffers of a device: its functions, the layout of all pipelines, and barriers.
+"""Commands of a device's command buffers: the Vulkan functions, the layout of all pipelines, and barriers.
 
 It holds no command buffer and no queue.
 """
@@ -19,7 +19,7 @@ _WRITES, _ANY, _ANY_AND_HOST = 0x1040, 0x1860, 0x3860
 
 
 class VkCommands:
-    """What command buffers of one device are recorded with.
+    """The Vulkan functions and the pipeline layout with which command buffers of one device are recorded.
 
     Attributes
     ----------

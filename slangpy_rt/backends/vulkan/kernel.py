@@ -17,7 +17,7 @@ from slangpy_rt.core.target import KernelInfo
 
 
 class VulkanKernel(Kernel):
-    """A compute pipeline; ``give`` takes it back, once the last reference goes."""
+    """A compute pipeline, which ``give`` receives when the last reference goes."""
 
     __slots__ = ("give", "pipeline")
 

@@ -64,12 +64,12 @@ class Memory:
         return size > 0
 
     def close(self) -> None:
-        """Hand out nothing any more."""
+        """Refuse further requests."""
         self.shared.close()
         self.blocks.close()
 
     def _allocate(self, size: int) -> tuple[int, Block]:
-        """Get memory from the driver, after giving idle memory back if that is a lot or all there is."""
+        """Get memory from the driver; idle memory is freed first if there is much of it or the driver has no more."""
         device = self._device
         if self.blocks.idle() > device.heap_bytes // 4:
             self._give_back()
@@ -87,7 +87,7 @@ class Memory:
         return block.address, block
 
     def _give_back(self) -> None:
-        """Give memory in which nothing is in use back to the driver, once all queued work is done."""
+        """Free memory without a block in use, once all queued work is done."""
         for queue, value in [(queue, queue.locked_submit()) for queue in self._queues]:
             queue.timeline.wait(value)
         for _, block in self.blocks.drop():

@@ -41,7 +41,7 @@ class VulkanRecording(Recording):
 
 
 class Use:
-    """The command buffer of a recording, and where it was used last.
+    """The command buffer of a recording, and its last queue and submission.
 
     Attributes
     ----------
@@ -61,7 +61,7 @@ class Use:
         self.value = 0
 
     def move(self, queue: Submissions) -> None:
-        """Let another queue use it, behind what uses it now; with the lock."""
+        """Let another queue use the command buffer after its present use; the caller holds the lock."""
         if self.home is not queue:
             # Its argument blocks were written there, or are still read there.
             queue.locked_wait(self.home, self.home.locked_submit())

@@ -1,4 +1,4 @@
-"""Submissions of the Vulkan backend: an open command buffer, and those on their way to the GPU.
+"""Submissions of the Vulkan backend: an open command buffer, and those that the GPU has.
 
 Work is recorded into the open command buffer and submitted when 64 commands wait or somebody waits for them: a
 submission costs as much as several launches. Each of eight command buffers owns a part of a mapped ring that
@@ -115,7 +115,7 @@ class Submissions(Queue):
             raise DeviceError("vulkan: the device is closed; open a new one")
 
     def reach(self, value: int) -> None:
-        """Submit what a mark of that value is behind."""
+        """Submit all work before the mark of that value."""
         with self._lock:
             self.require_open()
             self.locked_reach(value)
@@ -136,12 +136,12 @@ class Submissions(Queue):
             self._awaited[semaphore] = max(value, self._awaited.get(semaphore, 0))
 
     def locked_reach(self, value: int) -> None:
-        """Submit until ``value`` is on its way."""
+        """Submit until the submission of ``value`` is at the driver."""
         if value > self.value:
             self.locked_submit()
 
     def locked_submit(self, alone: bool = True) -> int:
-        """Submit what is recorded; return the timeline value that says it is done.
+        """Submit the recorded commands; return the timeline value that they signal.
 
         Waits for other queues are submitted ``alone`` too, when nothing is recorded.
         """
@@ -156,7 +156,7 @@ class Submissions(Queue):
         return sent.value if sent.results == _DONE else sent.value - 1
 
     def locked_barrier(self) -> None:
-        """Let all that is recorded from now on see what was before."""
+        """Make the writes of all earlier commands visible to later ones."""
         self._cmd_barrier(self._command or self._open(), *self._between)
         self._touched.clear()
 
@@ -311,7 +311,7 @@ class _Frame:
         self.reset()
 
     def reset(self) -> None:
-        """Forget what was done to it."""
+        """Reset the frame for another submission."""
         self.begun: list[int] = []
         self.ended: list[int] = []
         self.sent: Submission | None = None
