@@ -11,11 +11,9 @@ import numpy as np
 from slangpy_rt.core.checks import text
 from slangpy_rt.core.dtypes import PYTHON_TYPES, SLANG_OF
 from slangpy_rt.core.errors import BindError
+from slangpy_rt.core.shapes import MOST_DIMENSIONS
 from slangpy_rt.core.types import SlangType
 from slangpy_rt.core.wording import in_words
-
-# The most dimensions of a call, and the deepest nesting of dicts.
-_MOST = 32
 
 
 @dataclass(frozen=True)
@@ -69,14 +67,14 @@ def read_map(where: str, value: Any, depth: int = 0) -> Map:
     if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
         value = (int(value),)
     if isinstance(value, tuple):
-        if not all(isinstance(d, (int, np.integer)) and 0 <= d < _MOST for d in value):
-            last = _MOST - 1
+        if not all(isinstance(d, (int, np.integer)) and 0 <= d < MOST_DIMENSIONS for d in value):
+            last = MOST_DIMENSIONS - 1
             raise BindError(
                 f"{where}: {in_words(value)} is not a tuple of call dimensions, which count from 0 to {last}."
             )
         return Map(tuple(int(d) for d in value))
     if isinstance(value, Mapping):
-        if depth == _MOST:
+        if depth == MOST_DIMENSIONS:
             raise BindError(f"{where}: {in_words(value)} holds dicts in dicts without an end.")
         for k in value:
             text(where, "a field's name", k)

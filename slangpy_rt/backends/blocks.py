@@ -1,4 +1,4 @@
-"""SizeClasses: free blocks of device memory for further requests: lists of blocks by size, the small ones cut from slabs.
+"""SizeClasses: free blocks of device memory for later requests: lists by size, the small ones cut from slabs.
 
 It makes no memory and takes no lock. Who owns the lists takes a block out of ``takes`` by itself, since that is in
 the path of every call, and comes here for a size that has none.
