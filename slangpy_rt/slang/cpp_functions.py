@@ -28,6 +28,9 @@ _CALLS = {
 _ROUND = re.compile(rb"\bF(?:32|64)_(?:round|rint)\(")
 # C++ reads the number before the sign, which no 64-bit type holds.
 _LEAST = re.compile(rb"-9223372036854775808LL\b")
+# Macros of math.h that may be a user's name with Slang's number: ``M_PI`` and 2.
+_MACROS = re.compile(rb"\bM_(?:PI_[24]|SQRT1_2)\b")
+_UNDEFINED = b"#undef M_PI_2\n#undef M_PI_4\n#undef M_SQRT1_2\n"
 _TYPES = {
     b"I8": b"int8_t", b"I16": b"int16_t", b"I32": b"int32_t", b"I64": b"int64_t", b"U8": b"uint8_t",
     b"U16": b"uint16_t", b"U32": b"uint32_t", b"U64": b"uint64_t", b"F64": b"double",
@@ -133,7 +136,8 @@ def with_functions(code: bytes, form: str) -> bytes:
             functions = functions.replace(name, own)
     elif not end:
         return code
-    return prelude + (functions if count or rounds or ours else b"") + called
+    undefined = _UNDEFINED if _MACROS.search(called) else b""
+    return prelude + undefined + (functions if count or rounds or ours else b"") + called
 
 
 def lacking_function(code: bytes) -> str:

@@ -119,6 +119,17 @@ def test_names_of_c_and_cuda(device: spy.Device, kind: str) -> None:
     check(device, kind, names, names, f"c_{kind}")
 
 
+def test_names_that_are_macros_of_c_with_a_number(device: spy.Device) -> None:
+    parts = [
+        f"struct S{k} {{ int M_PI; int M_SQRT1; }}\n"
+        f"int g{k}(int M_PI) {{ S{k} s = {{ M_PI, M_PI + {k} }}; return s.M_PI + s.M_SQRT1; }}\n"
+        for k in range(6)
+    ]
+    calls = " + ".join(f"g{k}(a)" for k in range(6))
+    module = spy.Module.load_from_source(device, "c_macros", f"{''.join(parts)}int f(int a) {{ return {calls}; }}")
+    assert module.f(3) == sum(3 + 3 + k for k in range(6))
+
+
 def test_members_of_the_block_are_kept_apart(device: spy.Device) -> None:
     text = (
         "struct P { float b; }\nfloat f(P a, float a_b, float count, float row, float step, float shape, float v_a, "
