@@ -6,12 +6,13 @@ It knows neither our modules nor what texts declare. Its caller holds the librar
 from __future__ import annotations
 
 import ctypes
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from operator import attrgetter
 
-from slangpy_rt.core.errors import UnsupportedError
+from slangpy_rt.core.errors import CompileError, UnsupportedError
 from slangpy_rt.core.target import Target
 from slangpy_rt.slang import _abi
 from slangpy_rt.slang.com import ComPtr, Out
@@ -25,6 +26,7 @@ FORMATS = {
     "spirv": _abi.SLANG_SPIRV,
     "wgsl": _abi.SLANG_WGSL,
 }
+_MODULE = re.compile(r"^[ \t]*module[ \t]+(\w+)[ \t]*;", re.M)
 _OPTIONS = (
     (_abi.DiagnosticColor, _abi.SLANG_DIAGNOSTIC_COLOR_NEVER),
     (_abi.EmitSpirvMethod, _abi.SLANG_EMIT_SPIRV_DIRECTLY),
@@ -92,7 +94,13 @@ class NativeSession:
             "ISession.loadModuleFromSourceString", name.encode(), path.encode(), text.encode(), note.ref
         )
         if not address:
-            raise failure(note, f"load module {name!r} from {path}")
+            error = failure(note, f"load module {name!r} from {path}")
+            named = _MODULE.search(text)
+            if named and f"undefined identifier '{named[1]}'" in str(error):
+                raise CompileError(
+                    f"{error}\n'{named[0]}' hides {named[1]} in this file; give the module another name."
+                )
+            raise error
         note.bytes()
         return ComPtr(address, owned=False)
 

@@ -156,3 +156,14 @@ def test_what_no_text_holds_is_refused(cpu: spy.Device, name: str, said: str) ->
 def test_names_and_texts_are_strings(cpu: spy.Device, name: object, text: object, what: str) -> None:
     with pytest.raises(spy.BindError, match=f"Module.load_from_source: {what}.*; a str was expected."):
         spy.Module.load_from_source(cpu, name, text)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["float", "uint3"])
+def test_a_declaration_that_hides_a_type_is_explained(cpu: spy.Device, name: str) -> None:
+    text = f"module {name};\n{name} f({name} x) {{ return x; }}\nint g(int x) {{ return x + 1; }}\n"
+    with pytest.raises(spy.CompileError) as caught:
+        spy.Module.load_from_source(cpu, "hiding", text)
+    end = f"'module {name};' hides {name} in this file; give the module another name."
+    assert str(caught.value).endswith(end)
+    alone = f"module {name};\nint g(int x) {{ return x + 1; }}\n"
+    assert spy.Module.load_from_source(cpu, "hiding_nothing", alone).g(3) == 4
