@@ -165,5 +165,5 @@ def test_a_declaration_that_hides_a_type_is_explained(cpu: spy.Device, name: str
         spy.Module.load_from_source(cpu, "hiding", text)
     end = f"'module {name};' hides {name} in this file; give the module another name."
     assert str(caught.value).endswith(end)
-    alone = f"module {name};\nint g(int x) {{ return x + 1; }}\n"
+    alone = f"module {name};\npublic int g(int x) {{ return x + 1; }}\n"
     assert spy.Module.load_from_source(cpu, "hiding_nothing", alone).g(3) == 4
