@@ -110,7 +110,8 @@ def test_random_expressions(device: spy.Device, name: str) -> None:
 def test_functions(device: spy.Device, name: str) -> None:
     own(device, name)
     text = STRUCTS + FUNCTIONS
-    if "pointers" not in device.caps.features:
+    # The tests write HLSL of kernels for slang-rhi's Vulkan, and HLSL has no pointers.
+    if device.backend.target.format not in ("cpp", "cuda"):
         text = text.replace("Ptr<NAME> p", "inout NAME p").replace("*p", "p").replace("&c", "c")
     module = spy.Module.load_from_source(device, f"narrow_functions_{name}", text.replace("NAME", name))
     a, b = data(TYPES[name])
