@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-# Mesa's lavapipe has masks for so many selections and loops inside of one another (LP_MAX_TGSI_NESTING). It ignores
-# further ones, or crashes.
+# Levels of selections, loops or brackets inside of one another. Compilers recurse over them, those of drivers in this
+# process, on the calling thread's stack.
+NESTING = 1000
+# Mesa's lavapipe has no more masks (LP_MAX_TGSI_NESTING): it ignores further levels, or crashes.
 LAVAPIPE_NESTING = 80
 
 
@@ -51,7 +53,7 @@ class Target:
     backward_constants: tuple[str, ...] = ()
     bool_bytes: int = 1
     aligned_vectors: bool = False
-    nesting: int = 1000
+    nesting: int = NESTING
 
 
 @dataclass(frozen=True)
@@ -75,8 +77,7 @@ class Caps:
         What DLPack calls the kind of memory that arrays lie in: 1 for the host's, 2 for that of a CUDA GPU; 0 where
         other libraries cannot reach it.
     nesting : int
-        How many selections and loops inside of one another a kernel may have. Compilers recurse over them, those of
-        drivers in this process, on the calling thread's stack.
+        How many selections and loops inside of one another a kernel may have.
     """
 
     max_groups: tuple[int, int, int]
@@ -84,7 +85,7 @@ class Caps:
     features: frozenset[str]
     lanes: int = 0
     dlpack_device: int = 0
-    nesting: int = 1000
+    nesting: int = NESTING
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,8 @@
 A quotient by zero and its remainder have all bits set (-1, or the largest unsigned number); the least integer divided
 by -1 is itself, and its remainder is 0. In C++, where the processor would end the process, and in CUDA, operators of
 ours replace ``/`` and ``%``. In SPIR-V the divisor is replaced by 1 in these cases, and the result is selected
-afterwards. Divisions by literals other than 0 and -1, and of floats, stay as they are.
+afterwards. Divisions of floats, and those by literals other than 0 and -1, stay as they are. In C++ and CUDA, one by
+a literal of 8 or 16 bits is replaced too: its quotient would be an ``int`` (``narrow_integers``).
 """
 
 from __future__ import annotations

@@ -14,11 +14,10 @@ from slangpy_rt.slang.text import deepest
 
 _OP_VARIABLE = 59  # SPIR-V, as the storage classes UniformConstant, Uniform, StorageBuffer and ShaderRecordBufferKHR
 _BOUND = (0, 2, 12, 5343)
+# SPIR-V's OpTypeImage, OpTypeSampler, OpTypeSampledImage, OpTypeAccelerationStructureKHR; types of C++ and CUDA.
 _RESOURCES = {25: "a texture or a typed buffer", 26: "a sampler", 27: "a texture", 5341: "an acceleration structure"}
-# C++ and CUDA. Slang writes ``= {}`` behind a buffer that has no value.
 _RESOURCE = re.compile(
-    rb"\b(?:(?:RW|Feedback)?Texture\w+(?= ?<)|Sampler(?:Comparison)?State\b|RaytracingAccelerationStructure\b"
-    rb"|CU(?:tex|surf)Object\b|(?:RW)?(?:Structured|ByteAddress)Buffer\b(?=[^;=\n]* = \{\};))"
+    rb"\b(?:(?:RW|Feedback)?Texture\w+(?= ?<)|Sampler(?:Comparison)?State\b|CU(?:tex|surf)Object\b)"
 )
 _OP_LOOP_MERGE, _OP_SELECTION_MERGE, _OP_LABEL = 246, 247, 248
 _OP_NAME, _OP_TYPE_POINTER, _PHYSICAL_STORAGE = 5, 32, 5349
@@ -62,9 +61,9 @@ def reads_bindings(code: bytes, form: str) -> bool:
 
 
 def uses_resources(code: bytes, form: str) -> str:
-    """Return the kind of a texture, sampler or unset buffer that C++, CUDA or SPIR-V uses; empty if there is none.
+    """Return the kind of a texture, sampler or the like that C++, CUDA or SPIR-V uses; empty if there is none.
 
-    A kernel has them from a global, which ``reads_bindings`` finds, or from a variable that nothing has set.
+    A kernel has it from a global resource, which ``reads_bindings`` finds, or from a variable that nothing has set.
     """
     if form == "spirv":
         return next((_RESOURCES[op] for op, _ in _instructions(code) if op in _RESOURCES), "")

@@ -21,8 +21,8 @@ _OPERATOR = re.compile(
     rb"|^#[^\n]*"
     rb"|^\w[^\n=]*\);?$"
     rb"|^[^\S\n]*(?!return\b)\w[\w:<>, ]*[*] "
-    rb"|(?<=[\w)\]])(?<!\breturn) (?P<binary>[-+*&|^](?! (?:u?int\(|\d))|<<|>>) (?=\S)"
-    rb"|(?P<unary>(?:(?<![\w)\]] )|(?<=\breturn ))- (?=\S)|~)",
+    rb"|(?<=[\w)\]}])(?<!\breturn) (?P<binary>[-+*&|^](?! (?:u?int\(|\d))|<<|>>) (?=\S)"
+    rb"|(?P<unary>(?:(?<![\w)\]}] )|(?<=\breturn ))- (?=\S)|~)",
     re.M,
 )
 _NAMES = {
@@ -31,10 +31,12 @@ _NAMES = {
 }  # fmt: skip
 _SHIFTS = (b"<<", b">>")
 _UNARY = {b"- ": b"_spy_negative(", b"~": b"_spy_complement("}
-# A name or a bracket, behind further unary operators.
-_OPERAND = re.compile(rb"(?:[-!*&~] ?)*(?:[\w:]+|(?=\())")
-_POSTFIX = re.compile(rb"(?:\.|->)\w+|[(\[]")
-_BRACKET = re.compile(rb'"(?:\\.|[^"\\\n])*"|[(\[\])]')
+_PREFIX = re.compile(rb"(?:- |[-!*&~])*")
+# ``a_0``, ``Vector<float, 3>``, ``1.0f``: a name or a literal, whose brackets and members are read one by one.
+_NAME = re.compile(rb"[\w.:]+")
+_MEMBER = re.compile(rb"(?:\.|->)\w+")
+_BRACKET = re.compile(rb'"(?:\\.|[^"\\\n])*"|[(\[{}\])]')
+_ANGLE = re.compile(rb"[<>]")
 
 _FUNCTIONS = b"""
 template<typename T> struct _spy_Narrow { static const bool is = false; };
@@ -130,13 +132,43 @@ def _functions(form: str) -> bytes:
 
 
 def _operand_end(text: bytes, at: int) -> int:
-    """Return where the operand of a unary operator ends: ``a_0``, ``(a + b)``, ``f(x)[int(1)].y``."""
-    found = _OPERAND.match(text, at)
-    at = found.end() if found else at
-    while found := _POSTFIX.match(text, at):
-        at = found.end()
-        depth = 1 if found[0] in b"([" else 0
-        while depth and (bracket := _BRACKET.search(text, at)):
-            at = bracket.end()
-            depth += {b"(": 1, b"[": 1, b")": -1, b"]": -1}.get(bracket[0], 0)
-    return at
+    """Return where the operand of a unary operator ends.
+
+    It is a name, a literal, a call or an expression in brackets, with what binds closer than a unary operator:
+    ``*p_0``, ``f(x)[int(1)].y``, ``Vector<float, 3> {a, b, c}``, ``(float)x_0``.
+    """
+    at = _skip(_PREFIX, text, at)
+    if text.startswith(b"(", at):
+        at = _closed(_BRACKET, text, at)
+        # Behind a cast, and only there, another operand begins at once.
+        if re.match(rb"[\w(*&~!]|- ", text[at : at + 2]):
+            return _operand_end(text, at)
+    else:
+        at = _skip(_NAME, text, at)
+        if text.startswith(b"<", at):
+            at = _closed(_ANGLE, text, at)
+        # Slang writes make_float3 (x) and Vector<float, 3> {x}.
+        if text[at : at + 2] in (b" (", b" {"):
+            at = _closed(_BRACKET, text, at + 1)
+    while True:
+        end = _skip(_MEMBER, text, at)
+        if text[end : end + 1] in (b"(", b"[", b"{"):
+            end = _closed(_BRACKET, text, end)
+        if end == at:
+            return at
+        at = end
+
+
+def _skip(pattern: re.Pattern[bytes], text: bytes, at: int) -> int:
+    found = pattern.match(text, at)
+    return found.end() if found else at
+
+
+def _closed(brackets: re.Pattern[bytes], text: bytes, at: int) -> int:
+    """Return the offset behind the bracket that closes the one at an offset, or the end of the text."""
+    depth = 0
+    for found in brackets.finditer(text, at):
+        depth += 1 if found[0] in (b"(", b"[", b"{", b"<") else -1 if len(found[0]) == 1 else 0
+        if depth == 0:
+            return found.end()
+    return len(text)

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 
 from slangpy_rt.core.errors import CompileError, UnsupportedError
-from slangpy_rt.core.target import Target
+from slangpy_rt.core.target import NESTING, Target
 from slangpy_rt.slang.cpp_functions import lacking_function, with_functions
 from slangpy_rt.slang.division import with_division
 from slangpy_rt.slang.emitted import (
@@ -32,8 +32,6 @@ from slangpy_rt.slang.spirv_math import lacking_double, rounded_double, with_dou
 from slangpy_rt.slang.spirv_zeros import with_zeros
 from slangpy_rt.slang.text import blank, deepest, longest_chain
 
-# Levels of nesting in a text. Compilers recurse over them.
-_DEEPEST = 1000
 # Slang's time grows with the square of it: 2.2 s for 5000 nested ``if``, 35 s for 20,000.
 _LONGEST_CHAIN = 5000
 NEEDS_GROUPS = re.compile(r"(?:Wave|Quad|Subgroup|subgroup)\w+|\w*MemoryBarrier\w*|\w*WithGroupSync\w*|barrier")
@@ -47,7 +45,8 @@ _UNSET = (
     "pass arrays as Tensor or StructuredBuffer parameters."
 )
 _BREAKS = (
-    "the function calls debugBreak(), which ends the process where no debugger runs. Leave it out; printf works."
+    "the function calls debugBreak(), which ends the process or the kernel where no debugger runs. Leave it out, or "
+    "print values with printf."
 )
 _NO_POINTERS = "the function uses {used}; this device has no pointers. Pass arrays as RWTensor or RWStructuredBuffer."
 _NO_BYTES = "the function uses {used}; HLSL has no 8-bit integers. Use wider ones."
@@ -152,7 +151,7 @@ def completed(code: bytes, form: str, double_math: Callable[[], bytes], statics:
     return with_division(code, form)
 
 
-def check_depth(found: int, what: str, most: int = _DEEPEST) -> None:
+def check_depth(found: int, what: str, most: int = NESTING) -> None:
     """Refuse text that is nested so deep that a compiler may crash.
 
     Parameters
@@ -171,15 +170,13 @@ def check_depth(found: int, what: str, most: int = _DEEPEST) -> None:
     """
     if found <= most:
         return
-    # Functions do not help against a driver's limit: Slang and drivers put them where they are called.
-    advice = (
-        "Take parts of it into functions of their own."
-        if most == _DEEPEST
-        else "Take some of the selections and loops apart, or use a device with another driver."
-    )
+    limit, advice = "are compiled", "Take parts of it into functions of their own."
+    if most < NESTING:
+        # The driver inlines functions.
+        limit = "are compiled by this device's driver"
+        advice = "Use fewer selections and loops inside of one another, or a device with another driver."
     raise CompileError(
-        f"Slang could not {what}:\nthe text nests {found} levels deep; at most {most} are compiled"
-        f"{'' if most == _DEEPEST else ' by this device'}. {advice}"
+        f"Slang could not {what}:\nthe text nests {found} levels deep; at most {most} {limit}. {advice}"
     )
 
 

@@ -14,6 +14,7 @@ from slangpy_rt.slangtorch.errors import LaunchError, TensorError
 from slangpy_rt.slangtorch.host_text import ALLOC, ELSEWHERE, FILL, LAUNCH, RESULT, SYNC, TOO_MANY
 from slangpy_rt.slangtorch.kernel_code import MAX_GRID, KernelCode, Triple
 from slangpy_rt.slangtorch.parameter import Parameter
+from slangpy_rt.slangtorch.tensor_view import LONGEST
 
 # By the numbers of _spy_element in shaders/torch_host.slang.
 _DTYPES = (
@@ -21,7 +22,6 @@ _DTYPES = (
     torch.int8, torch.uint8, torch.int16, torch.uint16, torch.bool,
 )  # fmt: skip
 _RANK = 5
-_LONGEST = 2**32 - 1  # bytes of a stride of a TensorView
 
 
 class Alloc(NamedTuple):
@@ -191,7 +191,7 @@ def _check_strides(where: str, dtype: torch.dtype, shape: tuple[int, ...]) -> No
     """Refuse a tensor with strides that a TensorView does not hold."""
     step = dtype.itemsize
     for n in reversed(shape):
-        if n > 1 and step > _LONGEST and 0 not in shape:
+        if n > 1 and step > LONGEST and 0 not in shape:
             raise TensorError(
                 f"{where}: it allocates a tensor of {' x '.join(map(str, shape))} {dtype}, whose rows are over "
                 "4 GiB; a TensorView does not hold such strides."

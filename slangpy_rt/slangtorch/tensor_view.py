@@ -14,7 +14,7 @@ from slangpy_rt.slangtorch.errors import TensorError
 from slangpy_rt.slangtorch.parameter import BoundTensor, Member, Parameter
 
 RANK = 5  # MAX_RANK of shaders/slangtorch.slang
-_LONGEST = 2**32 - 1
+LONGEST = 2**32 - 1
 _DTYPES: dict[str, tuple[torch.dtype, ...]] = {
     "bool": (torch.bool,), "int8_t": (torch.int8,), "int16_t": (torch.int16,), "int": (torch.int32,),
     "int64_t": (torch.int64,), "uint8_t": (torch.uint8,), "uint16_t": (torch.uint16, torch.int16),
@@ -99,7 +99,7 @@ class TensorView(Parameter):
         shape, strides, width = value.shape, value.stride(), value.element_size()
         pad = (0,) * (RANK - len(shape))
         # The stride of a dimension of one element may exceed 32 bits: it is never used.
-        steps = [min(step * width, _LONGEST) for step in strides]
+        steps = [min(step * width, LONGEST) for step in strides]
         packed = _PACK.pack(len(shape), *shape, *pad, *steps, *pad)
         reach = sum((n - 1) * step for n, step in zip(shape, strides, strict=True))
         span = (reach + 1) * width if value.numel() else 0
@@ -125,7 +125,7 @@ class TensorView(Parameter):
         shape, strides = value.shape, value.stride()
         if len(shape) > RANK:
             raise TensorError(f"{path} has {len(shape)} dimensions; a TensorView has at most {RANK}.")
-        if value.is_contiguous() and not self._element.shape and value.nbytes <= _LONGEST:
+        if value.is_contiguous() and not self._element.shape and value.nbytes <= LONGEST:
             return
         empty = 0 in shape
         for n, step in zip(shape, strides, strict=True):
@@ -134,7 +134,7 @@ class TensorView(Parameter):
                     f"{path} is a broadcast view: its elements share memory (shape {tuple(shape)}, strides "
                     f"{tuple(strides)}); use .contiguous() to make it a tensor of its own."
                 )
-            if (n > 1 and step * value.element_size() > _LONGEST) or n > _LONGEST:
+            if (n > 1 and step * value.element_size() > LONGEST) or n > LONGEST:
                 raise TensorError(
                     f"{path} has strides over 4 GiB, which a TensorView does not hold; make it contiguous."
                 )

@@ -16,7 +16,7 @@ from slangpy_rt.core.errors import CompileError, UnsupportedError
 from slangpy_rt.core.target import Target
 from slangpy_rt.slang.library import Library
 from slangpy_rt.slang.session import Session
-from tests.conformance import _intrinsics, _statics
+from tests.conformance import _intrinsics, _narrow_integers, _statics
 from tests.depth import sampled
 
 try:
@@ -268,3 +268,26 @@ void kernel(uint3 at : SV_DispatchThreadID, uniform float *p) {{ p[at.x] = {call
     assert b"void{}" not in code
     assert not re.search(rb" kernelContext_\d+;", code)
     assert nvrtc_compile(code, "sm_90").startswith(b"\x7fELF")
+
+
+@pytest.mark.parametrize("name", _narrow_integers.TYPES)
+def test_narrow_integers_compile(name: str) -> None:
+    kernel = """
+struct Call { NAME* a; NAME* b; float* x; vector<NAME, 3>* v; bool* t; };
+[shader("compute")][numthreads(1, 1, 1)] void kernel(uniform Call c)
+{
+    let a = *c.a;
+    let b = *c.b;
+    let k = uint8_t(a);
+    *c.a = half_of_sum(a, b) + members(a, b) + by_pointer(a, b) + loop(a, b) + NAME(wide(a, b));
+    *c.x = real(a, b) + other(a, c.x[0], constructed(float3(c.x[1]), k)) + converted(c.x[2], int(a), k).x;
+    c.x[1] = called(float2(c.x[0]), k) + float(elements(a, k)) + nested(c.x[1], k) + float(widest(int64_t(a), k));
+    *c.v = rows(c.v[0], c.v[1]) + vector<NAME, 3>(narrow(uint8_t3(k), k)) + vector<NAME, 3>(bits(int3(a), k));
+    *c.t = flags(less(a, b), k);
+}
+"""
+    text = _narrow_integers.STRUCTS + _narrow_integers.FUNCTIONS + _narrow_integers.OPERANDS + kernel
+    session = Session(Library(), Target("cuda", "", "value"))
+    code = session.compile(text.replace("NAME", name), f"narrow_{name}", "kernel").code
+    assert b"_spy_negative(" in code and b"_spy_product()" in code
+    assert b"\0kernel\0" in nvrtc_compile(code, "sm_90")

@@ -6,7 +6,6 @@ The expressions are random; NumPy evaluates them on arrays of the same type.
 from __future__ import annotations
 
 import random
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,30 +14,9 @@ import pytest
 
 import slangpy_rt as spy
 from slangpy_rt.slang.narrow_integers import with_narrow_integers
+from tests.conformance._narrow_integers import FUNCTIONS, OPERANDS, STRUCTS, TYPES
 
-TYPES = {"int8_t": "i1", "uint8_t": "u1", "int16_t": "i2", "uint16_t": "u2"}
 EXPRESSIONS = 40
-STRUCTS = """
-struct Pair { NAME x; NAME y[2]; [mutating] void grow(NAME b) { x += b; y[1] *= x; x = -x; y[0]--; } }
-"""
-FUNCTIONS = """
-bool less(NAME a, NAME b) { return a + b < b; }
-int wide(NAME a, NAME b) { return int(a * b) + int(-a) + int(~b); }
-float real(NAME a, NAME b) { return float(a - b) + float(a << 3); }
-NAME half_of_sum(NAME a, NAME b) { return (a + b) / NAME(2); }
-NAME members(NAME a, NAME b) { Pair p = { a, { b, b } }; p.grow(b); return (p.x + p.y[0] + p.y[1]) >> 1; }
-NAME pointed(Ptr<NAME> p, NAME b) { return (*p * b) >> 2; }
-NAME by_pointer(NAME a, NAME b) { NAME c = a; return pointed(&c, b); }
-NAME loop(NAME a, NAME b)
-{
-    NAME sum = a;
-    for (int i = 0; i < 5; ++i) { sum = sum * b + a; if (sum + a > b) sum >>= 1; }
-    return sum;
-}
-vector<NAME, 3> rows(vector<NAME, 3> a, vector<NAME, 3> b) { return (-a * b + ~b) >> vector<NAME, 3>(NAME(1)); }
-float other(NAME a, float x, float3 v) { return -x * 2.0f + v.y * -(x - float(a + a)); }
-"""
-
 Array = npt.NDArray[Any]
 
 
@@ -138,6 +116,24 @@ def test_functions(device: spy.Device, name: str) -> None:
         np.testing.assert_array_equal(other, -3 + 2 * (doubled - np.float32(1.5)))
 
 
+def test_operands(device: spy.Device) -> None:
+    own(device, "uint8_t")
+    module = spy.Module.load_from_source(device, "narrow_operands", OPERANDS)
+    k = 7
+    np.testing.assert_array_equal(module.constructed((1, 2, 3), k), [2, 2, 2 * k])
+    np.testing.assert_array_equal(module.converted(1.5, 3, k), [-1.5 + 3 + k] * 3)
+    assert module.called((1.5, 2.5), k) == 2 * 1.5 * 2.5 + k
+    x = np.array([1, 200, 3], np.uint8)
+    minus = -np.array([k, k, 1]).astype(np.uint8)
+    np.testing.assert_array_equal(module.narrow(x, k), minus - ~x[::-1] * np.uint8(k))
+    assert module.elements(5, k) == 6 - (k - 1) + 5 + 5
+    assert module.widest(5, k) == -5 + (k + 1) - 5
+    assert module.nested(1.5, k) == -1.5 + 1.5 + 1.5
+    assert module.flags(True, k) is (False | (k > 3) & True ^ (k != 1))
+    y = np.array([1, 2, 3], np.int32)
+    np.testing.assert_array_equal(module.bits(y, k), ~y & -k | ~(y ^ y) << 2)
+
+
 @pytest.mark.parametrize("form", ["cpp", "cuda"])
 def test_text(form: str) -> None:
     prelude = "using namespace SLANG_PRELUDE_NAMESPACE;\n#endif\n"
@@ -158,34 +154,3 @@ def test_text(form: str) -> None:
         " *_spy_product()* a_0 -_spy_difference()- (_spy_negative(a_0)) <<_spy_shift_left()<< int(1);\n}\n"
     )
     assert found.startswith(prelude)
-
-
-def test_cuda_compiles(tmp_path: Path) -> None:
-    compile_ = pytest.importorskip("slangpy_rt.backends.cuda.compile")
-    from slangpy_rt.core.errors import UnsupportedError
-    from slangpy_rt.core.target import Target
-    from slangpy_rt.slang.library import Library
-    from slangpy_rt.slang.session import Session
-
-    try:
-        compile_.nvrtc_version()
-    except UnsupportedError as error:
-        pytest.skip(str(error))
-    kernel = """
-struct Call { NAME* a; NAME* b; float* x; vector<NAME, 3>* v; bool* t; };
-[shader("compute")][numthreads(1, 1, 1)] void kernel(uniform Call c)
-{
-    let a = *c.a;
-    let b = *c.b;
-    *c.a = half_of_sum(a, b) + members(a, b) + by_pointer(a, b) + loop(a, b) + NAME(wide(a, b));
-    *c.x = real(a, b) + other(a, c.x[0], float3(c.x[1]));
-    *c.v = rows(c.v[0], c.v[1]);
-    *c.t = less(a, b);
-}
-"""
-    for name in TYPES:
-        session = Session(Library(), Target("cuda", "", "value"))
-        text = (STRUCTS + FUNCTIONS + kernel).replace("NAME", name)
-        code = session.compile(text, f"narrow_{name}", "kernel").code
-        assert b"_spy_negative(" in code and b"_spy_product()" in code
-        assert b"\0kernel\0" in compile_.nvrtc_compile(code, "sm_90")

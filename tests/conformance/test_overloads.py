@@ -15,7 +15,7 @@ import slangpy_rt as spy
 from slangpy_rt.core.dtypes import NUMPY_OF
 from tests.depth import one_device, sampled
 
-# The default run has each test on one device: the call, not the device, decides what it shows.
+# What these tests show does not depend on the device; --deep runs them on every one.
 pytestmark = one_device
 
 __all__ = ["module", "nothing"]  # the fixtures

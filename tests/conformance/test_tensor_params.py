@@ -11,7 +11,7 @@ import pytest
 import slangpy_rt as spy
 from tests.depth import one_device, sampled
 
-# The default run has each test on one device: the call, not the device, decides what it shows.
+# What these tests show does not depend on the device; --deep runs them on every one.
 pytestmark = one_device
 
 SLANG = """

@@ -20,6 +20,8 @@ BODIES = {
     "record": "return record.v + x;",
     "break": "debugBreak(); return x;",
 }
+# On the CPU, Slang writes no text for typed buffers, and C++ has no heap of descriptors.
+REASON = r"nothing has set|nothing can fill|text for other devices|debugBreak|no member named 'Load'"
 TYPES = """
 struct Record { float v; };
 struct Named { Texture2D<float> t; float v; };
@@ -32,7 +34,7 @@ def test_refused(device: spy.Device, name: str) -> None:
     text = TYPES + ("[[vk::shader_record]] ConstantBuffer<Record> record;\n" if name == "record" else "")
     module = spy.Module.load_from_source(device, f"unset_{name}", f"{text}float f(float x) {{ {BODIES[name]} }}")
     x = np.arange(4, dtype=np.float32)
-    with pytest.raises((spy.UnsupportedError, spy.CompileError)):
+    with pytest.raises((spy.UnsupportedError, spy.CompileError), match=REASON):
         module.f(x)
     after = spy.Module.load_from_source(device, "unset_after", "float g(float x) { return x + 1; }")
     np.testing.assert_array_equal(after.g(x), x + 1)
