@@ -22,7 +22,7 @@ from slangpy_rt.slang.source import Source
 # Part of every key: raise it when a step before Slang (slang/text.py) makes another text of the same text, or a step
 # after it (slang/emitted.py, division.py, narrow_integers.py, cpp_functions.py, rounded_constants.py, spirv_*.py,
 # static_variables.py) another code of the same code.
-_CODE = 7
+_CODE = 8
 Strings = tuple[tuple[int, str], ...]
 
 

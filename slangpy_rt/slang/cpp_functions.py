@@ -5,7 +5,8 @@ The preludes have no functions of 8-bit and 16-bit integers, no ``fma`` and ``si
 bit of a 64-bit integer in 32 bits only. The prelude of CUDA takes unsigned numbers for signed ones in
 ``firstbithigh`` of 32 bits and in the results of ``abs``, ``min`` and ``max`` of 64 bits, and it has ``char`` where
 the header of CUDA has ``signed char``. Both round ties away from zero, where NumPy, SPIR-V and HLSL take the even
-neighbour. What ``rounded_constants`` finds has constants of float. Text goes in
+neighbour. Matrices of C++ have a unary minus that does not compile, and those of both lack operators: shifts, all of
+``bool``, ``-`` of integers, comparisons in CUDA. What ``rounded_constants`` finds has constants of float. Text goes in
 and text comes out, with functions of ours whose names begin with ``_spy_``; a text that calls none of these functions
 is returned as it is.
 """
@@ -100,6 +101,41 @@ template<typename T> FUNCTION unsigned _spy_firstbithigh(T x)
     return bits ? 63 - __builtin_clzll(bits) : 0xFFFFFFFFu;
 }
 """
+# A prelude's operator for one type of element precedes these, as C++ takes the more specialized template.
+_MATRIX_UNARY = b"""
+template<typename T, int R, int C> FUNCTION Matrix<T, R, C> operator OP(const Matrix<T, R, C>& a)
+{
+    Matrix<T, R, C> r;
+    for (int i = 0; i < R; ++i)
+        for (int j = 0; j < C; ++j)
+            SET(r, i, j) = T(OP GET(a, i, j));
+    return r;
+}
+"""
+_MATRIX_BINARY = b"""
+template<typename T, typename U, int R, int C>
+FUNCTION Matrix<RESULT, R, C> operator OP(const Matrix<T, R, C>& a, const Matrix<U, R, C>& b)
+{
+    Matrix<RESULT, R, C> r;
+    for (int i = 0; i < R; ++i)
+        for (int j = 0; j < C; ++j)
+            SET(r, i, j) = RESULT(GET(a, i, j) OP GET(b, i, j));
+    return r;
+}
+"""
+_MATRIX_NUMBERS = b"+ - * / % & | ^ << >>".split()
+_MATRIX_BOOLS = b"&& || < > <= >= == !=".split()
+_MATRIX_ELEMENTS = {
+    "cpp": {b"SET(r, i, j)": b"r.rows[i][j]", b"GET(a, i, j)": b"a.rows[i][j]", b"GET(b, i, j)": b"b.rows[i][j]"},
+    "cuda": {
+        b"SET(r, i, j)": b"*_slang_vector_get_element_ptr(r.rows + i, j)",
+        b"GET(a, i, j)": b"_slang_vector_get_element(a.rows[i], j)",
+        b"GET(b, i, j)": b"_slang_vector_get_element(b.rows[i], j)",
+    },
+}
+_MATRIX = re.compile(rb"\bMatrix<")
+# Slang's own unary operators of matrices: a row has no rows.
+_MATRIX_DEFECT = (b"result[i].rows[i][j] = op", b"result.rows[i][j] = op")
 
 
 _BUILTINS = {
@@ -136,8 +172,18 @@ def with_functions(code: bytes, form: str) -> bytes:
             functions = functions.replace(name, own)
     elif not end:
         return code
-    undefined = _UNDEFINED if _MACROS.search(called) else b""
-    return prelude + undefined + (functions if count or rounds or ours else b"") + called
+    else:
+        prelude = prelude.replace(*_MATRIX_DEFECT)
+    pieces = [prelude]
+    if _MACROS.search(called):
+        pieces.append(_UNDEFINED)
+    if b"std::chrono" in called:
+        pieces.append(b"#include <chrono>\n")
+    if count or rounds or ours:
+        pieces.append(functions)
+    if _MATRIX.search(called):
+        pieces.append(_matrix_operators(form))
+    return b"".join((*pieces, called))
 
 
 def lacking_function(code: bytes) -> str:
@@ -145,6 +191,15 @@ def lacking_function(code: bytes) -> str:
     at = prelude_end(code, "cuda")
     match = _CALLS["cuda"].search(code, at)
     return [part for part in match.groups() if part][1].decode() if match else lacking_constant(code[at:])
+
+
+def _matrix_operators(form: str) -> bytes:
+    text = b"".join(_MATRIX_UNARY.replace(b"OP", operator) for operator in (b"-", b"!", b"~"))
+    for result, operators in ((b"T", _MATRIX_NUMBERS), (b"bool", _MATRIX_BOOLS)):
+        text += b"".join(_MATRIX_BINARY.replace(b"RESULT", result).replace(b"OP", operator) for operator in operators)
+    for name, own in _MATRIX_ELEMENTS[form].items():
+        text = text.replace(name, own)
+    return text.replace(b"FUNCTION", b"inline" if form == "cpp" else _BUILTINS[b"FUNCTION"])
 
 
 def _call(match: re.Match[bytes]) -> bytes:

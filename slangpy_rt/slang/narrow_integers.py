@@ -51,7 +51,8 @@ template<typename A, bool narrow> struct _spy_Sign
 };
 template<typename A> struct _spy_Sign<A, true>
 {
-    static FUNCTION A negative(A a) { return A(0u - unsigned(a)); }
+    // CUDA's assembler takes the negative of the least short for 32768 where it is widened, but for this form.
+    static FUNCTION A negative(A a) { return A(-int(a)); }
 };
 template<typename A, bool narrow> struct _spy_Bits
 {

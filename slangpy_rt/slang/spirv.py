@@ -99,10 +99,15 @@ class Assembly:
 
     def annotate(self, names: Iterable[Words], decorations: Iterable[Words]) -> None:
         """Add names and decorations."""
-        place = next((k for k, words in enumerate(self.head) if words[0] & 0xFFFF in _GLOBALS), len(self.head))
-        self.head[place:place] = decorations
-        place = next((k for k, words in enumerate(self.head) if words[0] & 0xFFFF in _ANNOTATIONS | _GLOBALS), place)
+        self.declare_first(decorations)
+        end = len(self.head)
+        place = next((k for k, words in enumerate(self.head) if words[0] & 0xFFFF in _ANNOTATIONS | _GLOBALS), end)
         self.head[place:place] = names
+
+    def declare_first(self, found: Iterable[Words]) -> None:
+        """Put instructions before the first type, constant or variable."""
+        place = next((k for k, words in enumerate(self.head) if words[0] & 0xFFFF in _GLOBALS), len(self.head))
+        self.head[place:place] = found
 
     def _learn(self, words: Words) -> None:
         op = words[0] & 0xFFFF

@@ -2,8 +2,9 @@
 
 Slang writes ``mad`` of integers as Fma, ``abs`` of an unsigned number as SAbs, and ``firstbitlow`` of 8 and 16 bits
 as FindILsb, which "is currently limited to 32-bit width components": drivers compute garbage, or end the process. For
-64 bits Slang writes FindILsb of each half, which is right. Bytes go in and bytes come out; a module without these
-instructions is returned as it is.
+64 bits Slang writes FindILsb of each half, which is right. Matrices of SPIR-V have floats; Slang puts rows of int, uint
+and bool into arrays by itself, and leaves those of other integers. Bytes go in and bytes come out; a module without
+these instructions is returned as it is.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from slangpy_rt.slang.spirv import Assembly, Words, instruction
 _S_ABS, _FMA, _FIND_I_LSB = 5, 50, 73
 _FIELDS = {201: "bitfieldInsert", 202: "bitfieldExtract", 203: "bitfieldExtract"}
 _I_ADD, _I_MUL, _COPY, _U_CONVERT = 128, 132, 83, 113
+_TYPE_MATRIX, _TYPE_ARRAY = 24, 28
 
 
 def with_integers(code: bytes) -> bytes:
@@ -25,6 +27,7 @@ def with_integers(code: bytes) -> bytes:
     code : bytes
         SPIR-V that Slang wrote.
     """
+    code = _with_rows(code)
     words = memoryview(code).cast("I")
     at, end = 5, len(words)
     while at < end and not (words[at] & 0xFFFF == spirv.EXT_INST and words[at + 4] in (_S_ABS, _FMA, _FIND_I_LSB)):
@@ -58,7 +61,7 @@ def lacking_integer(code: bytes) -> str:
     """Name what ``with_integers`` would replace in a module; empty if nothing."""
     if with_integers(code) == code:
         return ""
-    return "mad of integers, abs of an unsigned number, or firstbitlow of 8 or 16 bits,"
+    return "mad of integers, abs of an unsigned number, firstbitlow or a matrix of 8-bit, 16-bit or 64-bit integers,"
 
 
 def lacking_fields(code: bytes) -> str:
@@ -85,6 +88,42 @@ def lacking_fields(code: bytes) -> str:
         if name and (widths[found[1]] != 32 or types[found[3]] != found[1]):
             return name
     return ""
+
+
+def _with_rows(code: bytes) -> bytes:
+    """Return a module in which matrices of integers are arrays of their rows.
+
+    ``OpTypeMatrix %v3long 2`` becomes ``OpTypeArray %v3long %2``. What Slang applies to a matrix (loads, stores,
+    OpCompositeConstruct, OpCompositeExtract, access chains) SPIR-V has for arrays too.
+    """
+    words = memoryview(code).cast("I")
+    at, end, integers, found = 5, len(words), set(), False
+    while at < end and words[at] & 0xFFFF != spirv.FUNCTION:
+        op = words[at] & 0xFFFF
+        if op == spirv.TYPE_INT or (op == spirv.TYPE_VECTOR and words[at + 2] in integers):
+            integers.add(words[at + 1])
+        elif op == _TYPE_MATRIX and words[at + 2] in integers:
+            found = True
+        at += words[at] >> 16
+    if not found:
+        return code
+    module = Assembly(code)
+    uint = module.find(spirv.TYPE_INT, 32, 0)
+    first: list[Words] = []
+    rest: list[Words] = []
+    counts = {k: module.find(spirv.CONSTANT, uint, k) for k in (1, 2, 3, 4)}
+    for instruct in module.head:
+        op = instruct[0] & 0xFFFF
+        if op == _TYPE_MATRIX and instruct[2] in integers:
+            instruct = instruction(_TYPE_ARRAY, instruct[1], instruct[2], counts[instruct[3]])
+        moved = (op == spirv.TYPE_INT and instruct[1] == uint) or (
+            op == spirv.CONSTANT and instruct[2] in counts.values()
+        )
+        (first if moved else rest).append(instruct)
+    module.head = rest
+    # A type comes before its use.
+    module.declare_first(first)
+    return module.bytes()
 
 
 def _replaced(module: Assembly, words: Words, signs: dict[int, int], short: dict[int, int]) -> list[Words]:

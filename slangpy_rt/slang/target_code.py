@@ -65,8 +65,8 @@ _NO_DOUBLE = (
 )
 _NO_INTEGER = (
     "the function uses {used} for which Slang emits an instruction of other types, and this device compiles by "
-    "itself. Write x * y + z for mad, leave the abs out, and firstbitlow(uint(x)) for firstbitlow(x); or use a "
-    "device of type vulkan, cuda or cpu."
+    "itself. Write x * y + z for mad, leave the abs out, firstbitlow(uint(x)) for firstbitlow(x), and vectors for a "
+    "matrix; or use a device of type vulkan, cuda or cpu."
 )
 _NO_FIELDS = (
     "the function uses {used}, which SPIR-V for Vulkan has for 32 bits alone, of numbers of 64 bits or of vectors of "

@@ -16,7 +16,7 @@ from slangpy_rt.core.errors import CompileError, UnsupportedError
 from slangpy_rt.core.target import Target
 from slangpy_rt.slang.library import Library
 from slangpy_rt.slang.session import Session
-from tests.conformance import _intrinsics, _narrow_integers, _statics
+from tests.conformance import _intrinsics, _matrix_operators, _narrow_integers, _statics
 from tests.depth import sampled
 
 try:
@@ -268,6 +268,28 @@ void kernel(uint3 at : SV_DispatchThreadID, uniform float *p) {{ p[at.x] = {call
     assert b"void{}" not in code
     assert not re.search(rb" kernelContext_\d+;", code)
     assert nvrtc_compile(code, "sm_90").startswith(b"\x7fELF")
+
+
+@pytest.mark.parametrize("name", _matrix_operators.TYPES)
+def test_matrix_operators_compile(name: str) -> None:
+    integer = "int" in name
+    count = len(_matrix_operators.operators(name, integer))
+    text = _matrix_operators.function(name, integer) + _matrix_operators.comparisons(name)
+    text += f"""
+struct Call {{ matrix<{name}, 2, 3>* a; {name}2x3* b; {name}2x3* r; bool2x3* t; }};
+[shader("compute")][numthreads(1, 1, 1)] void kernel(uniform Call c)
+{{
+    {name}2x3 r[{count}];
+    all(*c.a, *c.b, r);
+    for (int i = 0; i < {count}; ++i) c.r[i] = r[i];
+    bool2x3 t[{len(_matrix_operators.COMPARISONS)}];
+    compare(*c.a, *c.b, t);
+    c.t[0] = t[0];
+    c.t[1] = t[3];
+}}
+"""
+    code = Session(Library(), Target("cuda", "", "value")).compile(text, f"matrices_{name}", "kernel").code
+    assert b"\0kernel\0" in nvrtc_compile(code, "sm_90")
 
 
 @pytest.mark.parametrize("name", _narrow_integers.TYPES)

@@ -23,10 +23,18 @@ _LARGEST_FRAME = 4 << 20
 # across functions of a shared library: x + x over 16M floats takes 40 ms instead of 4.
 _FLAGS = (
     "-std=c++17", "-O3", "-fPIC", "-shared", "-fvisibility=hidden", "-fwrapv", "-fno-math-errno", "-fno-exceptions",
-    "-fno-rtti", f"-Wframe-larger-than={_LARGEST_FRAME}",
+    "-fno-rtti", f"-Wframe-larger-than={_LARGEST_FRAME}", "-Werror=return-type",
 )  # fmt: skip
 # g++ and clang++ have no flag in common that makes an error of this warning alone.
 _LARGE_FRAME = re.compile(r"warning: (?:the frame size of|stack frame size) \(?(\d+)")
+
+# ``In function 'float g_0(float)':`` and, some lines on, the error; clang++ has no line of the first kind.
+_NO_RETURN = re.compile(
+    r"(?:In function '(?:[^'\n]*?\b(\w+?)_\d+\([^'\n]*)':\n(?:(?!.*In function).*\n)*?)?"
+    r".*error: (?:no return statement in function returning non-void|control reaches end of non-void function|"
+    r"non-void function does not return a value)"
+)
+_UNKNOWN = re.compile(r"error: (?:'([A-Za-z]\w*)' was not declared|use of undeclared identifier '([A-Za-z]\w*)')")
 
 
 def toolchain() -> str:
@@ -72,6 +80,17 @@ def compile_library(code: bytes, prelude: Prelude) -> bytes:
             raise UnsupportedError(
                 f"the function has local variables of {int(frame[1]):,} bytes, which may not fit a thread's stack on "
                 f"this device; {_LARGEST_FRAME:,} bytes do. Make the arrays smaller, or pass them as parameters."
+            )
+        if missing := _NO_RETURN.search(result.stderr):
+            name = f"the function {missing[1]}" if missing[1] else "a function"
+            raise CompileError(
+                f"{name} ends without a return statement on some path, and its result would be "
+                "what happens to lie in memory; return a value on every path."
+            )
+        if unknown := _UNKNOWN.search(result.stderr):
+            raise UnsupportedError(
+                f"the function uses {unknown[1] or unknown[2]}, which Slang writes into C++ and which C++ does not have; use a "
+                "device of another type (cuda or vulkan)."
             )
         if result.returncode:
             raise CompileError(f"{Path(command[0]).name} refused the C++ that Slang emitted:\n{result.stderr}")

@@ -13,7 +13,8 @@ from typing import Any
 from slangpy_rt.core.errors import CompileError, DeviceError, UnsupportedError
 
 # -w: Slang's prelude alone causes hundreds of warnings about vector types that CUDA 13 deprecates.
-_FLAGS = ("--std=c++17", "-w")
+# 940: a function that ends without a return statement would return what happens to lie in a register.
+_FLAGS = ("--std=c++17", "-w", "--diag-error=940")
 # Types that the prelude knows only when told to; Slang's CUDA text uses them without telling it.
 _HEADER_TYPES = {
     b"__half": "-DSLANG_CUDA_ENABLE_HALF=1",

@@ -1,0 +1,55 @@
+"""A function without a return on some path, and functions that C++ lacks, are refused in words."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import slangpy_rt as spy
+
+X = np.array([1.0, 6.0], np.float32)
+
+
+def load(device: spy.Device, name: str, text: str) -> spy.Module:
+    return spy.Module.load_from_source(device, name, text)
+
+
+def test_missing_return(device: spy.Device) -> None:
+    if device.name == "rhi-cuda":
+        pytest.skip("slang-rhi compiles CUDA by itself")
+    module = load(device, "missing_return", "float g(float x) { if (x > 5) return 1; }\nfloat f(float x) { return g(x); }")
+    with pytest.raises(spy.CompileError, match=r"(?i)return.*non-void|non-void.*return|g ends without a return"):
+        module.f(X)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "for (;;) { x = x * 2; if (x > 100) return x; }",
+        "do { x = x * 2; if (x > 100) return x; } while (true);",
+        "switch (int(x)) { case 1: return 128; default: do { return 192; } while (true); }",
+        "if (x < 2) { for (int i = 0; i < 9; i++) if (x * (1 << i) > 100) return x * (1 << i); return 0; }"
+        " else { return 192; }",
+    ],
+)
+def test_every_path_returns(device: spy.Device, body: str) -> None:
+    """A compiler that warns too often would refuse these."""
+    module = load(device, f"returns_{len(body)}", f"float g(float x) {{ {body} }}\nfloat f(float x) {{ return g(x); }}")
+    np.testing.assert_array_equal(module.f(X), np.array([128, 192], np.float32))
+
+
+@pytest.mark.parametrize("call", ["ddx(x)", "ddy(x)"])
+def test_functions_of_other_devices(device: spy.Device, call: str) -> None:
+    if device.backend.target.format != "cpp":
+        pytest.skip("derivatives between threads are for devices with waves, in groups of four")
+    module = load(device, f"lacking_{call[:3]}", f"float f(float x) {{ return {call}; }}")
+    with pytest.raises(spy.UnsupportedError, match=f"uses {call[:3]}, which Slang writes into C\\+\\+"):
+        module.f(X)
+
+
+def test_clock(device: spy.Device) -> None:
+    if device.backend.target.format != "cpp":
+        pytest.skip("Vulkan and CUDA have clocks of their own")
+    module = load(device, "clock", "uint f(float x) { return getRealtimeClockLow(); }")
+    first = module.f(X)
+    assert module.f(X)[0] != first[0]
