@@ -5,10 +5,10 @@ The preludes have no functions of 8-bit and 16-bit integers, no ``fma`` and ``si
 bit of a 64-bit integer in 32 bits only. The prelude of CUDA takes unsigned numbers for signed ones in
 ``firstbithigh`` of 32 bits and in the results of ``abs``, ``min`` and ``max`` of 64 bits, and it has ``char`` where
 the header of CUDA has ``signed char``. Both round ties away from zero, where NumPy, SPIR-V and HLSL take the even
-neighbour. Matrices of C++ have a unary minus that does not compile, and those of both lack operators: shifts, all of
-``bool``, ``-`` of integers, comparisons in CUDA. What ``rounded_constants`` finds has constants of float. Text goes in
-and text comes out, with functions of ours whose names begin with ``_spy_``; a text that calls none of these functions
-is returned as it is.
+neighbour. Both lack operators of matrices: shifts, all operators of ``bool``, ``-`` of integers, in CUDA comparisons;
+the unary minus that C++ has for them does not compile. What ``rounded_constants`` finds has constants of float. Text
+goes in and text comes out, with functions of ours whose names begin with ``_spy_``; a text that calls none of these
+functions is returned as it is.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ import pytest
 
 import slangpy_rt as spy
 
+CALL = "\nfloat f(float x) { return g(x); }"
 X = np.array([1.0, 6.0], np.float32)
 
 
@@ -17,7 +18,7 @@ def load(device: spy.Device, name: str, text: str) -> spy.Module:
 def test_missing_return(device: spy.Device) -> None:
     if device.name == "rhi-cuda":
         pytest.skip("slang-rhi compiles CUDA by itself")
-    module = load(device, "missing_return", "float g(float x) { if (x > 5) return 1; }\nfloat f(float x) { return g(x); }")
+    module = load(device, "missing_return", "float g(float x) { if (x > 5) return 1; }" + CALL)
     with pytest.raises(spy.CompileError, match=r"(?i)return.*non-void|non-void.*return|g ends without a return"):
         module.f(X)
 
@@ -34,7 +35,7 @@ def test_missing_return(device: spy.Device) -> None:
 )
 def test_every_path_returns(device: spy.Device, body: str) -> None:
     """A compiler that warns too often would refuse these."""
-    module = load(device, f"returns_{len(body)}", f"float g(float x) {{ {body} }}\nfloat f(float x) {{ return g(x); }}")
+    module = load(device, f"returns_{len(body)}", f"float g(float x) {{ {body} }}" + CALL)
     np.testing.assert_array_equal(module.f(X), np.array([128, 192], np.float32))
 
 

@@ -89,8 +89,8 @@ def compile_library(code: bytes, prelude: Prelude) -> bytes:
             )
         if unknown := _UNKNOWN.search(result.stderr):
             raise UnsupportedError(
-                f"the function uses {unknown[1] or unknown[2]}, which Slang writes into C++ and which C++ does not have; use a "
-                "device of another type (cuda or vulkan)."
+                f"the function uses {unknown[1] or unknown[2]}, which Slang writes into C++ and which C++ does not "
+                "have; use a device of another type (cuda or vulkan)."
             )
         if result.returncode:
             raise CompileError(f"{Path(command[0]).name} refused the C++ that Slang emitted:\n{result.stderr}")
