@@ -21,6 +21,13 @@ _HIDDEN = re.compile(
     re.M,
 )
 
+# What SPIR-V's optimizer says of an instruction of more than 65,535 words, whose length it reads as the rest.
+_TOO_LONG = "Invalid instruction word count"
+_SHORTER = (
+    "An array of constants in SPIR-V holds at most 65,532 elements: pass a larger one as a parameter, or set its "
+    "elements in a loop."
+)
+
 
 class Library:
     """The Slang compiler. Creating one loads nothing; the first session does.
@@ -124,4 +131,6 @@ def failure(note: Out, what: str) -> CompileError:
     # That message only repeats the ones above it.
     text = text.partition("\nerror[E39999]: import failed due to compilation error")[0]
     text = _HIDDEN.sub("", text)
+    if _TOO_LONG in text:
+        text += f"\n{_SHORTER}"
     return CompileError(f"Slang could not {what}:\n{text or 'it gave no reason.'}")

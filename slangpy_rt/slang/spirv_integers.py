@@ -2,8 +2,8 @@
 
 Slang writes ``mad`` of integers as Fma, ``abs`` of an unsigned number as SAbs, and ``firstbitlow`` of 8 and 16 bits
 as FindILsb, which "is currently limited to 32-bit width components": drivers compute garbage, or end the process. For
-64 bits Slang writes FindILsb of each half, which is right. Matrices of SPIR-V have floats; Slang makes arrays of those
-of int, uint and bool, and leaves those of other integers. Bytes go in and bytes come out; a module without
+64 bits Slang writes FindILsb of each half, which is right. SPIR-V has matrices of floats alone; Slang makes arrays of
+those of int, uint and bool, and leaves those of other integers. Bytes go in and bytes come out; a module without
 these instructions is returned as it is.
 """
 

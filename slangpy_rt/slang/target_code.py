@@ -28,12 +28,16 @@ from slangpy_rt.slang.hlsl_doubles import narrows_double
 from slangpy_rt.slang.narrow_integers import with_narrow_integers
 from slangpy_rt.slang.rounded_constants import lacking_constant
 from slangpy_rt.slang.spirv_integers import lacking_fields, lacking_integer, with_integers
+from slangpy_rt.slang.spirv_locals import local_bytes
 from slangpy_rt.slang.spirv_math import lacking_double, rounded_double, with_doubles
 from slangpy_rt.slang.spirv_zeros import with_zeros
 from slangpy_rt.slang.text import blank, deepest, longest_chain
 
 # Slang's time grows with the square of it: 2.2 s for 5000 nested ``if``, 35 s for 20,000.
 _LONGEST_CHAIN = 5000
+# What CUDA gives a thread at most (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability").
+# Drivers of Vulkan compile larger ones without an end.
+_LARGEST_LOCALS = 512 << 10
 NEEDS_GROUPS = re.compile(r"(?:Wave|Quad|Subgroup|subgroup)\w+|\w*MemoryBarrier\w*|\w*WithGroupSync\w*|barrier")
 _UNFILLED = (
     "the function reads a global resource, a cbuffer, a global variable without 'uniform' or one of an imported "
@@ -78,6 +82,10 @@ _NO_FUNCTION = (
     "firstbithigh of uint; abs, min and max of uint64_t), and this device compiles by itself, so that ours cannot be "
     "put there. Use a device of type cuda, vulkan or cpu."
 )
+_LARGE = (
+    "the function has local variables of {size:,} bytes for each thread; at most {most:,} are compiled for this "
+    "device. Make the arrays smaller, or pass them as parameters."
+)
 _OWN_PRINTF = (
     "this printf is Slang's own, whose lines this device would lose. slangpy_rt's takes numbers, bools, vectors of "
     "these and strings that stand in the call: pass nothing else, and put 'import slangpy_rt;' into a file that is "
@@ -120,6 +128,8 @@ def checked(code: bytes, target: Target, name: str) -> bytes:
         raise CompileError(f"Slang could not compile {name} for {form}:\n{_OWN_PRINTF}")
     if form == "spirv" and (used := lacking_fields(code)):
         raise UnsupportedError(_NO_FIELDS.format(used=used))
+    if form == "spirv" and (size := local_bytes(code)) > _LARGEST_LOCALS:
+        raise UnsupportedError(_LARGE.format(size=size, most=_LARGEST_LOCALS))
     if target.program:
         _check_complete(code, form)
     if target.entry == "range":

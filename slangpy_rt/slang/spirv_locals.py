@@ -1,0 +1,44 @@
+"""How many bytes of variables a thread of its own has in SPIR-V. It judges nothing; ``target_code`` does."""
+
+from __future__ import annotations
+
+_INT, _FLOAT, _VECTOR, _MATRIX, _ARRAY, _STRUCT, _POINTER = 21, 22, 23, 24, 28, 30, 32  # OpType...
+_CONSTANT, _VARIABLE = 43, 59
+_PRIVATE, _FUNCTION = 6, 7  # storage classes
+_WORD = 4  # bytes of a bool, and of what this does not know
+
+
+def local_bytes(code: bytes) -> int:
+    """Return the bytes of all variables of a thread: those of functions, and static ones.
+
+    Padding is not counted. A variable of a function that is called twice may be there twice.
+
+    Parameters
+    ----------
+    code : bytes
+        SPIR-V.
+    """
+    words = memoryview(code).cast("I")
+    sizes: dict[int, int] = {}
+    values: dict[int, int] = {}
+    pointees: dict[int, int] = {}
+    total, at, end = 0, 5, len(words)
+    while at < end:
+        op, first = words[at] & 0xFFFF, words[at + 1] if words[at] >> 16 > 1 else 0
+        if op in (_INT, _FLOAT):
+            sizes[first] = words[at + 2] // 8
+        elif op in (_VECTOR, _MATRIX):
+            sizes[first] = sizes.get(words[at + 2], _WORD) * words[at + 3]
+        elif op == _ARRAY:
+            sizes[first] = sizes.get(words[at + 2], _WORD) * values.get(words[at + 3], 1)
+        elif op == _STRUCT:
+            sizes[first] = sum(sizes.get(member, _WORD) for member in words[at + 2 : at + (words[at] >> 16)])
+        elif op == _POINTER:
+            sizes[first] = 8
+            pointees[first] = words[at + 3]
+        elif op == _CONSTANT:
+            values[words[at + 2]] = words[at + 3]
+        elif op == _VARIABLE and words[at + 3] in (_PRIVATE, _FUNCTION):
+            total += sizes.get(pointees.get(first, 0), 0)
+        at += words[at] >> 16
+    return total
