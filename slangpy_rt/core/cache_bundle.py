@@ -30,7 +30,7 @@ def write_bundle(bundle: Path, entries: Iterable[tuple[str, bytes]]) -> int:
         try:
             with zipfile.ZipFile(temp, "w", zipfile.ZIP_DEFLATED) as archive:
                 for key, blob in entries:
-                    # ZipInfo's default time is fixed, that of a plain name would be now.
+                    # ZipInfo has a fixed time; for a plain name zipfile writes the present one.
                     archive.writestr(zipfile.ZipInfo(key + ".bin"), blob, zipfile.ZIP_DEFLATED)
                     count += 1
             temp.replace(bundle)

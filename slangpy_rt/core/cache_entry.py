@@ -110,7 +110,7 @@ def read(path: str | Path, key: str) -> Found | None:
     try:
         handle = os.open(path, _READ)
     except OSError as error:
-        if error.errno == errno.ELOOP:  # a link, by O_NOFOLLOW; other errors, such as EMFILE, are not the file's
+        if error.errno == errno.ELOOP:  # from O_NOFOLLOW, for a link; EMFILE and others are no fault of the file's
             return None
         raise
     try:
@@ -165,7 +165,7 @@ def _encode_part(part: Part, out: list[bytes]) -> None:
     elif isinstance(part, bytes):
         tag, data = b"b", part
     elif isinstance(part, int):
-        tag, data = b"i", b"%x" % part  # decimal has a limit of digits
+        tag, data = b"i", b"%x" % part  # in hexadecimal, because Python limits the digits of decimal texts
     else:
         raise SlangPyRtError(
             f"cache key: a part is of type {type(part).__name__}; expected bytes, str, int, bool, "

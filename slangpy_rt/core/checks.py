@@ -1,7 +1,7 @@
-"""Checks of public arguments that are no data: names, paths, tables, flags.
+"""Checks of public arguments other than data: names, paths, dicts, flags.
 
-Each returns the argument as the package goes on with it, or raises BindError in words. What a caller's own object
-raises when it is looked at passes through.
+Each function returns the argument in the form that the package uses, or raises a BindError that says what is wrong.
+An error that a caller's own object raises while it is checked passes through.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def whole(where: str, name: str, value: Any, least: int, most: int) -> int:
 def is_callers(error: BaseException) -> bool:
     """Tell whether a caught error was raised by the caller's own Python code, such as a method of an argument.
 
-    Others come from Python and NumPy themselves, which say so of what is wrong with a value.
+    Other errors come from Python and NumPy, and say what is wrong with a value.
     """
     trace = error.__traceback__
     return trace is not None and trace.tb_next is not None

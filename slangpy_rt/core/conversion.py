@@ -22,18 +22,18 @@ from slangpy_rt.core.types import SlangType
 from slangpy_rt.core.wording import class_in_words, in_words
 
 Array = npt.NDArray[Any]
-# How a name in ``"_type"`` becomes a type; None where it was compared before.
+# Finds the type that a dict's ``"_type"`` names; None where the caller has compared it already.
 Named = Callable[[str, str], SlangType]
 
 # From here on a number rounds to infinity: half a unit beyond the largest float, and the largest double.
 _BEYOND = {"float": 2**128 - 2**103, "double": 2**1024 - 2**970}
 # Kinds of NumPy's dtypes that convert to each kind.
 KINDS = {"f": "iufb", "i": "iub", "u": "iub", "b": "b"}
-# What methods of DLPack raise, and NumPy for what it finds in a capsule.
+# The exceptions of DLPack's methods, and of NumPy where it cannot read a capsule.
 DLPACK_ERRORS = (BufferError, RuntimeError, TypeError, ValueError)
 _LIBRARIES = frozenset({"cupy", "jax", "jaxlib", "numba", "torch"})
 _NUMBERS = (bool, int, float, np.generic)
-# Dimensions of a NumPy array, since 2.0. A list that holds itself has no end.
+# NumPy's limit of dimensions since 2.0. It ends the walk through a list that contains itself.
 _DEEPEST = 64
 
 
@@ -65,7 +65,7 @@ def as_number(where: str, type_: SlangType, value: Any) -> Any:
     bounds = limits(type_.scalar)
     if bounds is not None:
         if isinstance(number, float) and not isfinite(number):
-            return number  # a half's too
+            return number  # a half's scalar counts as a float here
         if not bounds[0] <= number <= bounds[1]:
             raise BindError(f"{where} is {in_words(value)}, which does not fit '{type_.name}' ({span(*bounds)}).")
     elif type_.scalar != "bool" and _BEYOND[type_.scalar] <= abs(number) < inf:
@@ -105,7 +105,7 @@ def as_element(
     where : str
         Start of an error message.
     named : callable, optional
-        What finds a type by its name, to compare a dict's ``"_type"`` with; without it those are not compared.
+        Finds a type by its name, to compare a dict's ``"_type"`` with; without it ``"_type"`` is not compared.
     everywhere : bool
         Whether one number stands for every scalar, those of structs and of arrays included.
 
@@ -169,7 +169,7 @@ def _fill(where: str, type_: SlangType, out: Array, value: Any, named: Named | N
             f"{where} is {in_words(value)}; '{type_.name}' takes {type_.shape[0]} values in a list or an array."
         )
     else:
-        # As Slang converts it.
+        # Slang converts a number to a vector in this way.
         out[...] = as_number(where, scalar_type(type_.scalar), value)
 
 
@@ -260,7 +260,7 @@ def by_protocol(value: Any) -> Array:
     Raises
     ------
     BindError
-        If NumPy refuses what it says of itself. Errors that its own Python code raises pass.
+        If NumPy refuses the object's description. Errors of the object's own Python code pass through.
     """
     try:
         return np.asarray(value)
@@ -284,7 +284,7 @@ def as_array(what: str, value: Any) -> Array:
         If it is none of these, or holds something else.
     """
     if isinstance(value, (np.ndarray, np.generic)):
-        # Not by its class: numpy.ma takes 15 ms to import.
+        # By an attribute of masked arrays, because importing numpy.ma for its class takes 15 ms.
         if hasattr(value, "mask"):
             raise BindError(f"{what} is a masked array, and Slang knows no masks; pass array.filled(value).")
         return np.asarray(value)
@@ -332,7 +332,7 @@ def _counted(what: str, values: range) -> Array:
         return np.zeros(0, object)
     if max(abs(values.start), abs(values.stop), abs(values.step)) >= 2**62:
         return np.asarray(values)
-    # Of a range NumPy makes a list first, which takes ten times the memory.
+    # NumPy would make a list of the range first, which takes ten times the memory of the array.
     try:
         return np.arange(values.start, values.stop, values.step, dtype=np.int64)
     except MemoryError as error:
@@ -345,7 +345,7 @@ def as_numpy(value: Any) -> Array:
     Raises
     ------
     BindError
-        If that library does not share it so; the message says what it is, as the rest of a sentence.
+        If the other library does not export the array. The message is the second half of a sentence about the array.
     """
     if not hasattr(type(value), "__dlpack__"):
         raise BindError(f"{class_in_words(value)}, which has no __dlpack__ to share it as host memory.")

@@ -24,7 +24,7 @@ _STALE_SECONDS = 3600.0  # no writer or lock holder takes this long: a killed pr
 _SCAN_PUTS = 256  # after so many puts, entries of other processes are counted too; a scan costs 9 µs an entry
 _LOW_WATER = 0.9  # an eviction frees this much more than it must, so that the next put need not evict
 
-_FOLDER = ".slangpy_rt-kept"  # unlike any other folder's name, because ``clear`` removes such folders
+_FOLDER = ".slangpy_rt-kept"  # ``clear`` removes folders whose names begin so, and no others
 
 
 class DiskCache:
@@ -43,14 +43,14 @@ class DiskCache:
     Attributes
     ----------
     why_off : str
-        One sentence on why the cache is off, empty when it is on.
+        One sentence that says why the cache is off; empty when it is on.
     """
 
     def __init__(self, directory: Path | None, max_bytes: int) -> None:
         self.directory = directory
         self.max_bytes = max_bytes
         self.why_off = "the disk cache is turned off" if directory is None else ""
-        # Unlocked: two racing puts may lose a count, which the next scan corrects.
+        # Not locked: of two threads that count at once one may be lost, which the next scan corrects.
         self._total = 0
         self._puts = 0
 
@@ -121,7 +121,7 @@ class DiskCache:
         if path is None:
             yield
             return
-        from filelock import FileLock  # 30 ms to import, which a process that only hits need not pay
+        from filelock import FileLock  # 30 ms, for processes that compile alone
 
         guard = FileLock(path, timeout=timeout, mode=0o600)
         with suppress(OSError, RuntimeError):  # filelock's Timeout is an OSError
@@ -254,7 +254,7 @@ class DiskCache:
                 found.append((info.st_mtime_ns, info.st_size, item.path))
         total = sum(size for _, size, _ in found)
         if total > self.max_bytes:
-            for _, size, path in sorted(found)[:-1]:  # the newest fits, being no larger than the cap
+            for _, size, path in sorted(found)[:-1]:  # the newest stays: ``put`` stores none larger than the cap
                 if total <= self.max_bytes * _LOW_WATER:
                     break
                 if _remove(path):

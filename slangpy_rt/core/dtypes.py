@@ -1,6 +1,6 @@
 """Element types: how Slang scalars, NumPy dtypes and Python types correspond.
 
-A value here is a SlangType; nothing looks at a device or a module.
+Functions here take and return SlangTypes and NumPy dtypes; none of them looks at a device or a module.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _ALIASES = {
     "float64": "double",
     "float16": "half",
 }
-# Slang types that stand for Python's.
+# The Slang types of Python's types.
 PYTHON_TYPES = {float: "float", int: "int", bool: "bool"}
 # What lies beyond becomes infinity, once rounded to a float (here up to 65520, the tie to even) and then to a half.
 _HALF = 65519.99804687499
@@ -141,7 +141,7 @@ class Storage:
     dims : tuple of int
         The element's own dimensions: ``(3,)`` of ``float3`` and of ``Pixel[3]``.
     dtype : numpy.dtype
-        Of one item, structured for structs.
+        NumPy's type of one item; structured for structs.
     struct : SlangType or None
         The type of one item, if that is a struct.
     step : int
@@ -247,7 +247,7 @@ def cast(
     what : str
         What the array is, as the subject of a message: ``"Tensor.from_numpy: data"``.
     type_name : str
-        What the user knows the dtype by.
+        The name of the dtype in messages, as the user wrote it.
     listed : bool
         Whether the array was a list: its whole numbers have no width and no sign of their own.
 

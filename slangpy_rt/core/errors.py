@@ -1,4 +1,4 @@
-"""Every exception a user can meet.
+"""Every exception that the package raises for its users.
 
     SlangPyRtError
     ├── BindError(TypeError)            an argument does not fit the Slang parameter
@@ -10,7 +10,7 @@
         ├── DeviceLostError             the device is gone; open a new one
         └── OutOfMemoryError(MemoryError)
 
-A message says what the user wrote, what was expected and what to do; a tool's own text comes last.
+A message says what the user wrote, what was expected and what to do; a compiler's or driver's own text comes last.
 Nothing here formats: callers do, because only they know the function and the argument.
 """
 

@@ -45,7 +45,7 @@ def apart(function: Callable[..., R], *args: Any) -> R:
     An interrupt that comes meanwhile is raised once the work is done. The caller holds no lock that the function
     needs. It costs about 30 us.
     """
-    # By number: ``current_thread`` would make a thread that is not of ``threading`` one of its own, for good.
+    # Compared by number: ``current_thread`` makes an object for each thread that C code started, and keeps it.
     if threading.get_ident() != threading.main_thread().ident or _ENDED or sys.is_finalizing():
         return function(*args)
     gate = own_gate()
@@ -56,13 +56,13 @@ def apart(function: Callable[..., R], *args: Any) -> R:
             outcome.append(given.pop()(*given.pop()))
         except BaseException as error:
             outcome.extend((None, error))
-        # Here the thread has let go of what it was given.
+        # The thread holds no argument any more, so that none is freed after the caller goes on.
         gate.open()
 
     try:
         helper = _helper()
     except RuntimeError:
-        # The process has its fill of threads, or ends.
+        # The system starts no more threads, or the process ends.
         return function(*args)
     in_one_step(*helper.begin(partial(run, [args, function]), 1), gate.wait)
     if len(outcome) > 1:
@@ -71,7 +71,7 @@ def apart(function: Callable[..., R], *args: Any) -> R:
 
 
 def in_one_step(*calls: Callable[[], Any]) -> None:
-    """Call functions of C, without arguments, one after the other: an interrupt comes before all of them or after."""
+    """Call functions of C without arguments, in turn; an interrupt comes before the first or after the last."""
     deque(map(_CALL, calls), 0)
 
 
@@ -88,8 +88,9 @@ def finalizer(path: str) -> Any:
 class Inside(dict[int, Any]):
     """One lock for each thread, held while the thread uses a device outside of the device's own lock.
 
-    Who closes the device says so first, and then takes each lock once (``wait``): nobody is inside any more, and who
-    comes later finds the device closed. Locks of one's own thread do not wait.
+    A thread that closes the device marks it as closed first, and then takes each lock once (``wait``). After that no
+    other thread is inside, and a thread that comes later finds the device closed. ``wait`` skips the lock of its own
+    thread.
     """
 
     def __missing__(self, thread: int) -> Any:
@@ -110,7 +111,8 @@ class Release:
     Attributes
     ----------
     drop : callable
-        A function of C: begin in another thread, where no interrupt comes. The process does not end before that does.
+        A function of C that begins the release in another thread, where no interrupt comes. The process waits for it
+        before it ends.
     """
 
     def __init__(self, work: Callable[[], None]) -> None:
@@ -121,7 +123,7 @@ class Release:
 
     @property
     def alive(self) -> bool:
-        """Whether the release is still to come."""
+        """Whether the device has not been released yet."""
         return bool(self._work)
 
     def __call__(self) -> None:
@@ -150,13 +152,13 @@ class Release:
 
 
 _DROPPED: deque[Release] = deque(maxlen=64)
-# Holds something once the program has ended.
+# Not empty once the program has ended.
 _ENDED: list[bool] = []
 
 
 @atexit.register
 def _end() -> None:
-    """Wait for what was dropped; what is dropped from now on goes with the process, as no thread must outlive it."""
+    """Wait for releases that have begun. Later ones are left to the end of the process: no thread may outlive it."""
     for release in list(_DROPPED):
         release.wait()
     _ENDED.append(True)
@@ -167,7 +169,7 @@ def _end() -> None:
 class Crew:
     """Threads that do parts of a job while the caller does one and waits for the others, interrupts included.
 
-    Once a caller has his work back, no thread goes on reading or writing memory that he may free.
+    Once ``run`` returns, no thread reads or writes memory of the job, which the caller may then free.
     """
 
     def __init__(self, threads: int) -> None:
@@ -175,7 +177,7 @@ class Crew:
         self._ends: SimpleQueue[None] = SimpleQueue()
         self._count, self._process = threads, os.getpid()
         for _ in range(threads):
-            # Nothing here keeps it: where a Thread goes ``threading`` runs Python, which must not be the main thread.
+            # No Thread is kept: ``threading`` runs Python code where one is freed, which an interrupt could hit.
             threading.Thread(target=self._work, name=_CREW, daemon=True).start()
 
     def begin(self, job: Callable[[], Any], threads: int) -> list[Callable[[], None]]:
@@ -208,26 +210,27 @@ class Crew:
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:
             job()
-            # Nothing is kept until the next one comes.
+            # No reference to the job is kept while the thread waits for the next one.
             del job
         self._ends.put(None)
 
 
 @functools.cache
 def _helper() -> Crew:
-    """The thread that works for the main thread: one, since the memory of one thread is not soon another's again."""
+    """The one thread that works for the main thread. A new thread each time would take new memory: the C library does
+    not soon give one thread's free memory to another."""
     return Crew(1)
 
 
 if hasattr(os, "register_at_fork"):
-    # The threads are the parent's.
+    # A forked process has none of its parent's threads.
     os.register_at_fork(after_in_child=_DROPPED.clear)
     os.register_at_fork(after_in_child=_ENDED.clear)
     os.register_at_fork(after_in_child=_helper.cache_clear)
 
 
 def has_daemons() -> bool:
-    """Tell whether there are daemon threads of the program's own."""
+    """Tell whether the program has daemon threads other than those of this package."""
     return any(thread.daemon and thread.name != _CREW for thread in threading.enumerate())
 
 

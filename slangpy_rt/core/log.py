@@ -1,4 +1,4 @@
-"""Lines on stderr for those who ask for them by SLANGPY_RT_DEBUG or ``verbose``; command line and demo print, too."""
+"""Writes lines to stderr if SLANGPY_RT_DEBUG or ``verbose`` asks for them. Command line and demo print as well."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gives memory that was freed back to the system. It knows nothing of who freed it."""
+"""Returns freed memory of the C library to the operating system."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import suppress
 
 
 def give_back_freed() -> None:
-    """Give freed memory of the C library back to the system; nothing happens where that is not glibc.
+    """Return freed memory of the C library to the operating system; without glibc do nothing.
 
     Slang frees tens of MB for each session, in pieces that glibc keeps: 40 sessions of 34 MB each left 1,400 MB in
     the process. It takes 0.3 ms in a process of 36 MB, and some ms where there is much to give.

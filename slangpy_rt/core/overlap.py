@@ -13,7 +13,7 @@ from math import gcd
 
 from slangpy_rt.core.shapes import Shape
 
-# A coefficient, and the least and the greatest number of times that it is taken.
+# A term ``coefficient * k`` of the sum: its coefficient, and the least and the greatest k.
 Term = tuple[int, int, int]
 
 # Steps of one search, about 20 ms. Arrays of up to three dimensions, as NumPy makes them, take less than 100.
@@ -29,7 +29,7 @@ class Walk:
     steps : tuple of int
         Bytes from one element of the call to the next, one for each dimension of the call.
     inner : tuple of (int, int)
-        Size and byte stride of further dimensions, which each element of the call has all of.
+        Size and byte stride of further dimensions, all of which belong to each element of the call.
     nbytes : int
         Bytes of one item.
     """
@@ -92,7 +92,7 @@ def repeats(walk: Walk, shape: Shape) -> bool:
 
 
 def _nests(walk: Walk, shape: Shape) -> bool:
-    """Tell whether each stride is as long as all that the shorter ones reach: no two elements touch one byte then."""
+    """Tell whether each stride is longer than the reach of all shorter ones, so that no two elements share a byte."""
     extent = walk.nbytes
     for step, n in sorted([(abs(step), n) for step, n in zip(walk.steps, shape, strict=True) if n > 1]):
         if step < extent:
@@ -107,7 +107,7 @@ def lands(terms: Iterable[Term], low: int, high: int) -> bool:
     for coefficient, least, greatest in terms:
         if least > greatest:
             return False
-        # From here on coefficients are positive, and taken 0 to ``most`` times.
+        # Terms are rewritten so that each coefficient is positive and its least k is 0.
         start = coefficient * (least if coefficient > 0 else greatest)
         low, high = low - start, high - start
         if coefficient and greatest > least:
@@ -117,7 +117,7 @@ def lands(terms: Iterable[Term], low: int, high: int) -> bool:
 
 def _search(terms: Sequence[tuple[int, int]], low: int, high: int) -> bool:
     """Do the search of ``lands`` for positive coefficients, the largest first, each taken 0 times to so many."""
-    # Of the terms from each one on: the greatest sum, and what divides all sums.
+    # For each term and those behind it: the greatest sum, and the greatest common divisor of all sums.
     reach, common = [0], [0]
     for coefficient, most in reversed(terms):
         reach.append(reach[-1] + coefficient * most)

@@ -1,7 +1,7 @@
-"""Shapes: NumPy's broadcasting rule, and the merging of dimensions that no argument can tell apart.
+"""Shapes: NumPy's broadcasting rule, and the merging of dimensions that every argument walks with one stride.
 
-Works on tuples of integers alone, which ``as_shape`` makes of what users give; strides are in any unit, as long as it
-is the same within an argument.
+Functions here take tuples of integers, which ``as_shape`` makes of a user's shape. Strides are in any unit, which is
+the same for all strides of one argument.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from slangpy_rt.core.errors import ShapeError
 from slangpy_rt.core.wording import in_words
 
 Shape = tuple[int, ...]
-# As many dimensions as arrays of NumPy had before 2.0, and what an int64_t counts in bytes.
+# The limit of dimensions of NumPy before 2.0, and the largest number of bytes that an int64_t counts.
 MOST_DIMENSIONS = 32
 _MOST_ELEMENTS = 2**53
 
@@ -58,7 +58,7 @@ def broadcast(function: str, shapes: Sequence[tuple[str, Shape]]) -> Shape:
 
 
 def spread(name: str, shape: Shape, mapped: tuple[int, ...] | None, rank: int) -> Shape:
-    """Return an argument's dimensions as the call counts them: its own, or laid out over ``rank`` ones as a map says.
+    """Return an argument's sizes along the call's dimensions: its own, or spread over ``rank`` dimensions by a map.
 
     Raises
     ------
@@ -137,7 +137,7 @@ def is_whole(index: Any) -> bool:
 def whole_numbers(value: Any) -> Shape | None:
     """Return one whole number, or a sequence of them, as a tuple; None for anything else.
 
-    Of more than a shape has, only so many are returned that their number tells so.
+    Of a sequence longer than a shape may be, one number more than the limit is returned, which callers refuse.
     """
     if is_whole(value):
         return (int(value),)

@@ -1,6 +1,6 @@
-"""Structs on the host: NumPy's structured arrays, filled from what people have and taken apart again.
+"""Structs on the host: NumPy's structured arrays, filled from a user's data and turned into Python values.
 
-Works on NumPy values alone; knows nothing of devices or Slang.
+Functions here take NumPy values; none knows devices or Slang.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Array = npt.NDArray[Any]
 
 
 def fill_struct_array(where: str, shape: tuple[int, ...], dtype: np.dtype[Any], source: Array) -> Array:
-    """Return a structured array of that shape from another one, by field names, or from flat scalars in field order.
+    """Return a structured array of a shape, filled from another one by field names, or from scalars in field order.
 
     Raises
     ------

@@ -1,6 +1,6 @@
 """What a backend states about itself and its kernels, as frozen values: Target, Caps and KernelInfo.
 
-They lie below the backends because the compiler and the pass that describes kernels read them too.
+They are in ``core`` because the Slang package and the code that describes kernels read them too.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Caps:
     max_groups : tuple of int
         Largest dispatch in x, y and z.
     scalars : frozenset of str
-        Slang scalar types that kernels may load, store and compute with.
+        The Slang scalar types that kernels may load, store and compute with.
     features : frozenset of str
         Further capabilities: ``"zero_copy"`` (host arrays are device memory), ``"wave"``,
         ``"group_shared"``, ``"atomic_float"``, ``"cooperative_matrix"`` (waves multiply matrices), ``"pointers"``
@@ -103,9 +103,9 @@ class KernelInfo:
     written : tuple of bool
         For each buffer of a launch, whether the kernel writes to it.
     coarse : bool
-        Of a range kernel, whether each range costs something by itself, so that a few large ones are best.
+        For a range kernel, whether each range has a cost of its own, so that a few large ranges are fastest.
     title : str
-        What it does, for people: in errors and in profilers.
+        The name of the kernel's function, for error messages and profilers.
     """
 
     entry: str
@@ -126,6 +126,6 @@ def target_of(format: str, profile: str, entry: str, caps: Caps, program: bool =
         constants += ("export static const bool _spy_float_atomics = false;",)
     waves = spirv and caps.lanes in (8, 16, 32, 64)
     backward = (f"export static const uint _spy_lanes = {caps.lanes};",) if waves else ()
-    # Slang issues 3955, 8971, 12384.
+    # Slang issues 3955, 8971 and 12384: its SPIR-V has 4 bytes for a bool in memory, its CUDA aligns vectors.
     bool_bytes, aligned = 4 if spirv else 1, format == "cuda"
     return Target(format, profile, entry, program, constants, backward, bool_bytes, aligned, caps.nesting)

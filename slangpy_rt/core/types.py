@@ -1,7 +1,7 @@
 """Frozen values that describe Slang code: types, parameters, functions, modules.
 
-They come from reflection, travel through the disk cache as JSON and are all that the rest of the
-package knows of a module. Nothing here calls a compiler or a device.
+Reflection makes them, the disk cache keeps them as JSON, and the rest of the package knows a module by them alone.
+Nothing here calls a compiler or a device.
 """
 
 from __future__ import annotations
@@ -97,8 +97,8 @@ class FunctionSig:
     Attributes
     ----------
     name : str
-        As text calls it: ``"add"``, ``"ns.add"``, ``"copy<float>"``; of a method without its type, of a constructor
-        the type's name.
+        The name by which Slang text calls it: ``"add"``, ``"ns.add"``, ``"copy<float>"``; a method's name without its
+        type; a constructor's is the type's name.
     generics : tuple of str
         Names of generic parameters, empty for a plain function and for one whose arguments are given.
     static, mutating : bool
@@ -136,7 +136,7 @@ class FunctionSig:
 
 @dataclass(frozen=True)
 class StructInfo:
-    """A struct with its methods and constructors; asked for by name it has those of extensions too."""
+    """A struct with its methods and constructors; a struct that was looked up by name has those of extensions too."""
 
     type: SlangType
     methods: tuple[FunctionSig, ...] = ()

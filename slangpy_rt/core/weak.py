@@ -1,7 +1,7 @@
-"""Weak tables whose entries go without a step of Python's: an interrupt there would be reported, and be lost.
+"""Weak tables that drop entries without running Python code, in which an interrupt would be reported and lost.
 
-Those of Python's own ``weakref`` module run a function of Python when an object goes. Here the callback is a method
-of C that notes the dead reference; the next change of the table drops it. No order is promised.
+The tables of Python's ``weakref`` module call a Python function when an object is freed. Here the callback is a
+method of C, which appends the dead reference to a list; the next change of the table drops it. Tables have no order.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class WeakValues(Generic[T]):
             dead = self._gone[0]
             if self._refs.get(dead.key) is dead:
                 del self._refs[dead.key]
-            # Only now: an interrupt before has this one looked at again.
+            # Removed last: after an interrupt before this line the same reference is looked at again.
             self._gone.popleft()
         ref = _Ref(value, self._gone.append)
         ref.key = key
@@ -78,7 +78,7 @@ class WeakMembers(Generic[T]):
         """Add an object to the set."""
         with self._lock:
             while self._gone:
-                # In this order: an interrupt between has this one looked at again.
+                # In this order: after an interrupt between the two lines the same reference is looked at again.
                 self._refs.discard(self._gone[0])
                 self._gone.popleft()
             self._refs.add(weakref.ref(member, self._gone.append))

@@ -1,4 +1,4 @@
-"""Values in words, for messages: on one line, without addresses, of bounded length. It never fails.
+"""Describes values in messages: on one line, without addresses, of bounded length. No function here raises.
 
 ``repr`` is the caller's code where a value is of the caller's class, and has limits of its own (recursion, digits of
 an int): a message that cannot be put together would hide what was wrong.
@@ -33,9 +33,9 @@ def in_words(value: Any) -> str:
     if kind in (str, bytes, bytearray):
         value = value[: 2 * _MOST]
     try:
-        # On one line, and without the address that objects have in their repr.
+        # White space becomes one blank, and the address in an object's repr goes.
         text = _ADDRESS.sub("", " ".join(repr(value).split()))
-    except Exception:  # the value's own repr, or one inside it
+    except Exception:  # raised by the repr of the value, or of a value inside it
         text = f"a value of type {kind.__name__}"
     # What cannot be encoded cannot be printed.
     text = text.encode("utf-8", "backslashreplace").decode("utf-8")
@@ -43,7 +43,7 @@ def in_words(value: Any) -> str:
 
 
 def class_in_words(value: Any) -> str:
-    """Return a value by its class: ``"a jax.Array"``."""
+    """Return the name of a value's class with an article: ``"a jax.Array"``."""
     return f"a {type(value).__module__}.{type(value).__qualname__}"
 
 

@@ -1,7 +1,7 @@
 """DeviceCore: an open backend with its memory, its queues, its kernels and what it reports.
 
-Everything that a backend trusts its caller with is checked here or above. This file knows no arrays, no modules and
-no streams: those know it. ``slangpy_rt.Device`` adds to it what makes them.
+What a backend does not check is checked here, or by the packages above. This file knows no arrays, no modules and no
+streams; ``slangpy_rt.Device`` adds the methods that make these.
 """
 
 from __future__ import annotations
@@ -54,27 +54,27 @@ class DeviceCore(ABC):
     type, include_paths, debug, index, hot_reload, deterministic
         As of ``Device``.
     stream : int, optional
-        Handle of a stream of another library that becomes the device's own queue.
+        The handle of another library's stream, which becomes the device's own queue.
     owner : object
-        What keeps that stream.
+        The object that keeps this stream alive.
 
     Attributes
     ----------
     launch : callable
-        As ``Queue.launch``, on the device's own queue: straight to the backend's method while nobody observes and
-        nothing has to be ordered.
+        As ``Queue.launch``, on the device's own queue. It is the backend's own method while the device has no
+        observers and one queue.
     plain : bool
-        Whether calls take the shortest way: nobody observes, there is one queue, and the device is open.
+        Whether calls take the shortest path: the device is open, has no observers, and one queue.
     ordered : bool
         Whether there are streams besides the device's own queue.
     alloc_mapped : callable
         As ``MappedMemory.alloc_shared``, of an open device; None where the backend has no such memory.
     placeholder : PlaceholderBuffer
-        Stands for memory of other libraries in launches.
+        The buffer that launches name in place of other libraries' memory.
     foreign_streams : dict
-        How work on another library's stream is launched, by the stream's handle.
+        The ForeignStream of each stream of another library, by the stream's handle.
     followers : WeakMembers of Follower
-        What is told to read its files anew, and to forget prepared calls.
+        The modules that ``reload`` reads anew, and whose prepared calls ``relink`` drops.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class DeviceCore(ABC):
         self.observers: tuple[Observer, ...] = _observers(name)
         self._transfers: Transfers | None = None
         self.relink()
-        self.include_paths = tuple(str(folder.absolute()) for folder in folders)  # a link may be set anew
+        self.include_paths = tuple(str(folder.absolute()) for folder in folders)  # a link may change
         self.cache = DiskCache.open(cache_directory(), CONFIG.cache_size)
         self.kernels = KernelStore(self.backend, self.cache, self.diagnostics)
         self.hot_reload = hot_reload
@@ -152,7 +152,7 @@ class DeviceCore(ABC):
         DeviceError
             If the device is closed.
         CompileError
-            If Slang refuses one; that module stays as it was.
+            If Slang refuses a module's text; that module stays as it was.
         """
         self.check_open()
         for follower in list(self.followers):
@@ -199,7 +199,7 @@ class DeviceCore(ABC):
     def once(self, key: str, make: Callable[[], T], close: Callable[[T], None] | None = None) -> T:
         """Return an object that is made once for this device; ``close`` is called with it when the device closes.
 
-        Two threads may both make it; then the later one is closed and dropped.
+        If two threads make it at once, the second object is closed and dropped.
         """
         if key not in self._once:
             made = make()
@@ -221,7 +221,7 @@ class DeviceCore(ABC):
         except OutOfMemoryError:
             if not self.ordered:
                 raise
-        # Streams keep what their work uses.
+        # A stream keeps the buffers of its work alive, which needs weak references to them.
         self._drain()
         return self.backend.alloc(nbytes or 1)
 
@@ -254,7 +254,7 @@ class DeviceCore(ABC):
         self.show_printed()
 
     def download_async(self, buffer: Buffer, address: int, array: npt.NDArray[Any]) -> Coroutine[Any, Any, None]:
-        """Copy as ``download`` does, what is there at the time of the call, once what this returns is awaited."""
+        """Return an awaitable that copies, as ``download`` does, the contents at the time of this call."""
         self.check_open()
         if not array.nbytes or not self.backend.queue.deferred:
             self.download(buffer, address, array)
@@ -311,7 +311,7 @@ class DeviceCore(ABC):
         return found
 
     def relink(self) -> None:
-        """Choose the way that calls take, after the number of queues or observers has changed."""
+        """Choose the path of calls anew, after the number of queues or observers has changed."""
         launch = self.queue_launch(self.backend.queue)
         self.launch = partial(self.order.launch, self.order.main, launch) if self.ordered else launch
         self.foreign_streams.clear()

@@ -1,7 +1,7 @@
 """Output of kernels for the host: lines of ``printf``, and accesses outside of arrays on a debug device.
 
-A device has one buffer for both, whose words shaders/diagnostics.slang describes. It is read when the device waits.
-Nothing here knows Slang or how a call was made; lines that find no room are counted, never waited for.
+A device has one buffer for both, whose words shaders/diagnostics.slang describes. It is read when the host waits for
+the device. Nothing here knows Slang or how a call was made. Lines for which it has no room are counted and lost.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from slangpy_rt.core.errors import OutOfBoundsError, UnsupportedError
 WORDS = 1 << 18
 _FIRST = 256
 _END, _LOST, _OUTSIDE, _WRITES, _ARRAY, _RANK, _INDEX = 0, 1, 2, 3, 4, 6, 8
-# By kind: struct code, bits, words.
+# By the kind of a value: its format code in ``struct``, its bits, and its number of 32-bit words.
 _KINDS = (("I", 32, 1), ("i", 32, 1), ("f", 32, 1), ("Q", 64, 2), ("q", 64, 2), ("d", 64, 2), ("I", 0, 1))
 
 Launch = Callable[[Kernel, tuple[int, int, int], bytes, Sequence[Buffer]], None]
@@ -35,9 +35,9 @@ class Diagnostics:
     Attributes
     ----------
     pending : bool
-        Whether a kernel that may say something was launched since the last look. Only with ``lock`` set to true.
+        Whether a kernel that may write lines was launched since ``flush``. Whoever sets it to true holds ``lock``.
     lock : threading.RLock
-        Held from a launch to the look at what it said, where that follows at once, and while lines are printed.
+        Held while lines are printed, and from a launch to ``flush`` where that follows at once.
     """
 
     def __init__(self, backend: Backend) -> None:
@@ -64,7 +64,7 @@ class Diagnostics:
             return self._buffer
 
     def learn(self, strings: Sequence[tuple[int, str]]) -> None:
-        """Take over the strings that a kernel names by their hashes.
+        """Add the strings that a kernel names by their hashes.
 
         Raises
         ------
@@ -206,11 +206,11 @@ class Checked(NamedTuple):
     Attributes
     ----------
     shape : tuple of int
-        What one element of the call sees of it.
+        The shape of what one element of the call accesses.
     offset : int
-        Where in the argument block its address is.
+        Byte of the argument block at which its address is.
     first, last : int
-        From that address to where the views of all elements begin, in bytes.
+        Bytes from this address to the first and to the last element's part of the array.
     """
 
     name: str
@@ -226,11 +226,11 @@ class Outside:
     Attributes
     ----------
     count : int
-        How many there were; the rest is about the first.
+        The number of accesses outside. The other attributes describe the first.
     writes : bool
         Whether it was a write.
     address : int
-        Where the array begins.
+        The address of the array's first element.
     index, shape : tuple of int
         As in NumPy, the last dimension last.
     """
@@ -245,21 +245,21 @@ class Outside:
 
 
 def format_line(text: str, values: Sequence[tuple[int | float | str, int]]) -> str:
-    """Fill in a format of C's.
+    """Return a format text of C with its values filled in.
 
     Parameters
     ----------
     text : str
-        ``%d %i %u %x %o %c %f %e %g %s %%`` with flags, width and precision; C's lengths are read over, since each
-        value brings its own.
+        ``%d %i %u %x %o %c %f %e %g %s %%`` with flags, width and precision. C's lengths, as in ``%ld``, are skipped,
+        since the size of each value is known.
     values : sequence of (value, bits)
-        ``%u``, ``%x``, ``%o`` and ``%c`` show a negative integer as the bits that it has.
+        Each value with its size in bits. ``%u``, ``%x``, ``%o`` and ``%c`` show the bits of a negative integer.
 
     Returns
     -------
     str
-        A conversion without a value stays as it is, and values without a conversion are left out. A value that does
-        not fit its conversion is shown as what it is.
+        The text. A conversion without a value stays as it is; values without a conversion are left out. A value of
+        another type than its conversion's is written as Python writes it.
     """
     rest = iter(values)
 
@@ -283,7 +283,7 @@ def format_line(text: str, values: Sequence[tuple[int | float | str, int]]) -> s
     return _CONVERSION.sub(fill, text)
 
 
-# C promises 4095 characters of one conversion, and Python would make any number of them.
+# C guarantees 4095 characters for one conversion; Python has no limit of a width such as %999999999d.
 _MOST = "4095"
 _WIDE = re.compile(r"[1-9]\d{4,}|[5-9]\d{3}|4[1-9]\d\d|409[6-9]")
 _CONVERSION = re.compile(r"%([-+ #0]*\d*(?:\.\d*)?)(?:hh|h|ll|l|L|z|j|t)?([diuxXofFeEgGcs%])")
@@ -294,7 +294,7 @@ def _lines(words: npt.NDArray[np.uint32], strings: dict[int, str]) -> Iterator[s
     while at < len(words):
         size = int(words[at])
         if size < 2 or at + size > len(words):
-            break  # the record that found no room; those behind it neither
+            break  # this record had no room, nor had those behind it
         text = strings.get(int(words[at + 1]), "")
         yield format_line(text, list(_values(words[at + 2 : at + size], strings)))
         at += size

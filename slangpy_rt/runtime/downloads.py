@@ -1,6 +1,6 @@
 """Asynchronous copies to the host: an array's contents at one moment, fetched piece by piece.
 
-The array is copied on the device first, so that later work may change it. It refuses to bring anything to the device.
+The array is copied on the device first, so that later work may change it. Nothing here copies to the device.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from slangpy_rt.runtime.waiting import pause, reached
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
-# On its way to the host a piece is copied by the calling thread, in about 50 us.
+# The calling thread copies each piece to the host array, in about 50 us.
 _PIECE = 512 << 10
 _BLOCKS = 4
 
@@ -36,7 +36,7 @@ class Transfers:
         self._order = order
         self._lane: Lane | None = None
         self._free: deque[SharedBuffer] = deque()
-        # Pieces that nobody waits for any more.
+        # Pieces of copies that were cancelled.
         self._late: deque[_Piece] = deque()
         self._made = 0
 
@@ -63,7 +63,7 @@ class Transfers:
         return self._fetch(snapshot, host, self._lane)
 
     async def _fetch_whole(self, host: memoryview, mark: Mark, read: Callable[[memoryview], None]) -> None:
-        """Where host and kernels share no memory."""
+        """Copy all at once, on devices whose host and kernels share no memory."""
         await reached(mark)
         read(host)
 
@@ -76,7 +76,7 @@ class Transfers:
                     if flying:
                         await self._land(host, flying)
                     else:
-                        await pause()  # other copies have all blocks
+                        await pause()  # other copies use all blocks
                     block = self._block()
                 size = min(_PIECE, len(host) - start)
                 with self._order.lock:
@@ -85,7 +85,7 @@ class Transfers:
             while flying:
                 await self._land(host, flying)
         finally:
-            # Of a copy that was cancelled; the device may still write to them.
+            # The device may still write to blocks of a cancelled copy.
             self._late.extend(flying)
 
     async def _land(self, host: memoryview, flying: deque[_Piece]) -> None:

@@ -10,7 +10,7 @@ class Follower(ABC):
 
     @abstractmethod
     def reload(self) -> None:
-        """Read the module's files anew, whether or not they look changed.
+        """Read the module's files again, whether or not their times and sizes have changed.
 
         Raises
         ------
@@ -20,4 +20,4 @@ class Follower(ABC):
 
     @abstractmethod
     def forget(self) -> None:
-        """Drop all prepared calls, so that the next one looks at the device's state again."""
+        """Drop all prepared calls, so that the next call reads the device's state again."""

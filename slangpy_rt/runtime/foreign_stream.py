@@ -1,7 +1,7 @@
-"""ForeignStream: launches on the stream that another library works on, in its order.
+"""ForeignStream: launches on another library's stream, in the order of that stream.
 
-Kernels that touch this device's memory as well go through the order of its queues. The stream may be gone with the
-next call: nothing is asked of it later.
+Launches that use buffers of this device are ordered with the device's other queues. The library may destroy the
+stream after a call, so that nothing here uses it later.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from slangpy_rt.runtime.stream import Stream
 
 
 class ForeignStream:
-    """A lane for launches on one stream of another library.
+    """Launches on one stream of another library.
 
     Attributes
     ----------
@@ -39,7 +39,7 @@ class ForeignStream:
         self._device.order.release_stream(self._queue)
 
     def stream(self) -> Stream:
-        """Return the stream for work that is no launch; the device's queues are ordered from here on."""
+        """Return the stream as a Stream, for copies and waits; from here on the device's queues are ordered."""
         device = self._device
         lane = device.order.adopt(self._queue, temporary=not self._own)
         device.begin_order()

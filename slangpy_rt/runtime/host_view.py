@@ -1,4 +1,4 @@
-"""Memory of a buffer as a NumPy array that keeps it."""
+"""NumPy arrays on a buffer's host memory, which keep the buffer alive."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class _HostView:
 def host_view(
     buffer: Buffer, shape: Shape, dtype: np.dtype[Any], address: int | None = None, strides: Shape | None = None
 ) -> npt.NDArray[Any]:
-    """Return a buffer's host memory as an array that keeps it: all of it, contiguous, if nothing else is said."""
+    """Return a buffer's host memory as an array that keeps the buffer alive: by default all bytes, contiguous."""
     interface = {
         "version": 3, "shape": shape, "strides": strides, "typestr": dtype.str, "descr": dtype.descr,
         "data": (buffer.address if address is None else address, False),

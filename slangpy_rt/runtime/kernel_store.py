@@ -22,7 +22,7 @@ from slangpy_rt.slang.source import Source
 # Part of every key: raise it when a step before Slang (slang/text.py) makes another text of the same text, or a step
 # after it (slang/emitted.py, division.py, narrow_integers.py, cpp_functions.py, rounded_constants.py, spirv_*.py,
 # static_variables.py) another code of the same code.
-_CODE = 8
+_CODE = 9
 Strings = tuple[tuple[int, str], ...]
 
 
@@ -33,7 +33,7 @@ class KernelStore:
         self._backend = backend
         self._cache = cache
         self._diagnostics = diagnostics
-        # For as long as a prepared call or a list has them: those of modules that were edited or dropped go.
+        # Weak: a kernel lives as long as a prepared call or a command list holds it, and goes with an edited module.
         self._kernels: WeakValues[Kernel] = WeakValues()
         self._toolchain: str | None = None
         self._lock = threading.RLock()
@@ -55,7 +55,7 @@ class KernelStore:
             If a compiler refuses it, or lays the argument block out otherwise than ``block`` says.
         """
         key = self.key(source, text, conformances)
-        # A pointer's buffer is known of an array, and not of a number; a text may be for groups of any size.
+        # One text may be launched with other buffers (a pointer from an array or from a number) and group sizes.
         place = key, info.written, info.group_size
         with self._lock:
             found = self._kernels.get(place)
@@ -125,7 +125,7 @@ class KernelStore:
                     f"{title}: the module declares {', '.join(unset)} without a value; give one with "
                     f".constants({{'{unset[0]}': ...}}), or with constants= when the module is loaded."
                 ) from error
-            # Our kernel is another module than the user's.
+            # The kernel's module is not the user's, which the message names.
             if inner := re.search(r"'([^'\n]+)' is not accessible from the current context", str(error)):
                 raise CompileError(
                     f"{title}: '{inner[1]}' is internal to its module; write 'public' in front of it. A file that "

@@ -1,4 +1,4 @@
-"""Names of calls for profilers, by NVTX, and for the tools of a backend's API."""
+"""Names calls for profilers, by NVTX and by the label functions of a backend's API."""
 
 from __future__ import annotations
 

@@ -7,9 +7,9 @@ from typing import Any
 
 from slangpy_rt.backends.base import Mark, Queue
 
-# Launches whose buffers are kept alive together, until a mark behind them is reached.
+# The number of launches whose buffers are kept alive together, until the mark behind the last is reached.
 _TURN = 64
-# Marks that a lane remembers: who waits for an earlier turn waits for the first of these.
+# The number of marks that a lane remembers. A wait for an earlier turn waits for the oldest of these.
 _LEFT = 16
 
 
@@ -31,7 +31,7 @@ class Lane:
         self.temporary = temporary
         self.turn = 0
         self.seen: dict[Lane, int] = {}
-        # Marks set when the program went on with another lane; the last of them are remembered.
+        # The latest marks, which are set where the program goes on with another lane.
         self._left: deque[tuple[int, Mark]] = deque(maxlen=_LEFT)
         self._held: deque[tuple[Mark, list[Any]]] = deque()
         self._fresh: list[Any] = []

@@ -1,4 +1,4 @@
-"""Profiles: what calls cost the device, as a table and as a file for Chrome's tracing or Perfetto.
+"""Profiles: the device time of calls, as a table and as a trace file for Perfetto or ``chrome://tracing``.
 
 The device's clock is read before and after each launch, so launches of one queue do not overlap here. A command list
 is one row: what runs inside it is not taken apart.
@@ -27,13 +27,13 @@ class Work(NamedTuple):
     title : str
         The function.
     device, stream : str, int
-        Where; stream 0 is the device's own queue.
+        The names of its device and the number of its stream; stream 0 is the device's own queue.
     thread : int
-        Which thread queued it.
+        The identifier of the thread that queued it.
     queued, host : float
-        When, in seconds from the profile's beginning, and how long the host took to queue it.
+        When the host queued it, in seconds from the profile's beginning, and how many seconds that took.
     began, seconds : float
-        When it began to run, and for how long, by the device's clock.
+        When it began to run, and for how many seconds, by the device's clock.
     """
 
     title: str
@@ -52,11 +52,11 @@ class Row(NamedTuple):
     Attributes
     ----------
     calls : int
-        How often.
+        The number of launches.
     seconds, least, most : float
-        On the device: together, of the shortest and of the longest.
+        Seconds on the device: of all launches, of the shortest and of the longest.
     host : float
-        Seconds that queueing took, together.
+        Seconds that the host took to queue all launches.
     """
 
     title: str
@@ -171,7 +171,7 @@ class Watch(Observer):
         self.device = device
         self._lock = threading.Lock()
         self._taken: list[tuple[str, Queue, int, float, float, Mark, Mark]] = []
-        # The device's clock at a moment of the host's: right after it had nothing to do.
+        # The device's clock beside the host's, read while the device has no work.
         device.backend.sync_all()
         self._zero = device.backend.queue.mark(timed=True)
         self._zero.sync()
@@ -185,7 +185,7 @@ class Watch(Observer):
         self._timed(queue, f"command list of {len(recording.dispatches)} calls", lambda: replay(recording))
 
     def _timed(self, queue: Queue, title: str, work: Callable[[], None]) -> None:
-        # One at a time, so that no other launch of the queue comes between the marks.
+        # The lock keeps other launches of the queue from coming between the two marks.
         with self._lock:
             first = queue.mark(timed=True)
             started = time.perf_counter()

@@ -1,7 +1,7 @@
 """The order of work on several queues of a device: what touches the same buffer runs in the order of the program.
 
-Buffers count as a whole. A launch waits for queues that wrote what it reads, or use what it writes; nothing else is
-waited for. While a device has but its own queue none of this is in the path of a call.
+Buffers count as a whole. A launch waits for queues that wrote a buffer that it reads, and for queues that use a
+buffer that it writes. While a device has one queue, calls do not come here.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 from slangpy_rt.backends.base import Buffer, Kernel, Queue, Recording
 from slangpy_rt.runtime.lane import Lane
 
-# Which of a launch's buffers a recording writes to, in one go.
+# Returns the ``written`` flag of each buffer of a launch.
 Touches = tuple[tuple[Buffer, ...], tuple[bool, ...]]
 
 
@@ -36,9 +36,9 @@ class Order:
         self.lanes: list[Lane] = [self.main]
         # Orders of devices that share memory, this one among them; they have one lock.
         self.peers: list[Order] = [self]
-        # Freed by Python while the device may still use it; kept at the next look.
+        # Buffers that Python has freed while the device may still use them; the next launch keeps them alive.
         self.left_over: deque[Any] = deque()
-        # Lanes that nobody has a stream on any more; their work may still run.
+        # Lanes without a Stream, to be used again; their work may still run.
         self.idle: deque[Lane] = deque()
         # Buffers on memory of other libraries, with the first address and the one behind the last.
         self._foreign: list[tuple[weakref.ref[Buffer], int, int]] = []
@@ -112,7 +112,7 @@ class Order:
             same = {id(x.uses): x for x, low, high in alive if max(low, first) < min(high, end)}
             uses = next((x.uses for x in same.values()), None)
             if len(same) > 1:
-                # What lay apart is one from here on, with the device's own queue behind all work on it.
+                # These buffers count as one from here on, and the device's own queue has waited for all work on them.
                 self.order_use(self.main, tuple(same.values()), (True,) * len(same))
                 for other, _, _ in alive:
                     if id(other.uses) in same:
@@ -135,7 +135,7 @@ class Order:
             try:
                 uses: Uses | None = buffer.uses
             except AttributeError:
-                # Its memory may be what the device's own queue had for another buffer, and still uses.
+                # A new buffer may have the memory of a freed one, which the device's own queue may still use.
                 uses = buffer.uses = Uses(self.main, self.main.turn)
             if uses is None:
                 continue

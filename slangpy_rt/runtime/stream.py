@@ -1,7 +1,7 @@
-"""Streams, events and timers: work beside the device's own, points in its order, and how long it takes.
+"""Streams, events and timers: queues beside the device's own, points in their order, and the time that work takes.
 
-Arrays keep their meaning: calls on different streams that touch the same array wait for each other, in the order of
-the program. Events are for what the library does not see: other libraries' streams, the host, the clock.
+Calls on different streams that touch the same array wait for each other, in the order of the program. Events order
+work with what the package does not know of: other libraries' streams, the host, the clock.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Stream:
     Attributes
     ----------
     device : Device
-        Where it is.
+        The device of the queue.
     """
 
     def __init__(self, device: DeviceCore, lane: Lane, shared: bool) -> None:
@@ -39,7 +39,7 @@ class Stream:
         self._order = order = device.order
         self._lane = lane
         if not shared:
-            # The next stream goes on where this ends; a lane of another library stays what it is.
+            # The next stream takes over this one's queue, unless another library owns it.
             self._give = partial(order.idle.append, lane)
 
     __del__ = finalizer("_give")
@@ -84,7 +84,7 @@ class Stream:
             If its work failed.
         """
         self.device.check_open()
-        # First the marks behind its work, which are reached then.
+        # The marks behind the work are reached now, so that references can be dropped.
         self._order.drop_done()
         self._lane.queue.sync()
         self._order.drop_done()

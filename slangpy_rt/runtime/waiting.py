@@ -1,4 +1,4 @@
-"""Waiting for the device inside of asyncio's event loop, which goes on meanwhile."""
+"""Waits for the device in an asyncio event loop without blocking the loop."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ _PAUSE_SECONDS = 1e-3
 
 
 async def reached(mark: Mark) -> None:
-    """Wait for a mark, letting the event loop go on: it is looked at now and then."""
+    """Wait for a mark by polling it, and let the event loop run in between."""
     await pause()
-    # asyncio rounds any pause up to 1 ms, so that for a while it is looked at each time round.
+    # asyncio rounds any pause up to 1 ms. The first polls therefore follow each other without a pause.
     until = time.perf_counter() + _BUSY_SECONDS
     while not mark.done:
         await pause(0 if time.perf_counter() < until else _PAUSE_SECONDS)
@@ -21,6 +21,6 @@ async def reached(mark: Mark) -> None:
 
 async def pause(seconds: float = 0) -> None:
     """Let the event loop go on."""
-    import asyncio  # 40 ms, which only who uses it pays
+    import asyncio  # importing asyncio takes 40 ms
 
     await asyncio.sleep(seconds)

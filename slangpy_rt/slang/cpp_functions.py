@@ -71,10 +71,11 @@ template<typename T> FUNCTION T _spy_tanpi(T x)
     value = n & 1 ? (t == 0 ? T(2 - n) : T(-1)) / (t == 0 ? T(0) : value) : t == 0 && n == 2 ? -T(0) : value;
     return __builtin_copysign(T(1), x) * value;
 }
-// The least short needs the first form: see _spy_negative.
+// The first form is for the least short: see _spy_negative.
 template<typename T> FUNCTION T _spy_abs(T x)
 {
-    return x >= 0 ? x : sizeof(T) < 4 ? T(-int(x)) : T(0 - (unsigned long long)x);
+    const int spare = sizeof(T) < 4 ? 32 - 8 * sizeof(T) : 0;
+    return x >= 0 ? x : spare ? T((-int(x) << spare) >> spare) : T(0 - (unsigned long long)x);
 }
 template<typename T> FUNCTION T _spy_min(T x, T y) { return x < y ? x : y; }
 template<typename T> FUNCTION T _spy_max(T x, T y) { return x > y ? x : y; }

@@ -51,8 +51,8 @@ template<typename A, bool narrow> struct _spy_Sign
 };
 template<typename A> struct _spy_Sign<A, true>
 {
-    // CUDA's assembler takes the negative of the least short for 32768 where it is widened, but for this form.
-    static FUNCTION A negative(A a) { return A(-int(a)); }
+    // CUDA's assembler takes int(-a) for -int(a), which is 32768 for the least short; it keeps this form.
+    static FUNCTION A negative(A a) { return A((-int(a) << (32 - 8 * sizeof(A))) >> (32 - 8 * sizeof(A))); }
 };
 template<typename A, bool narrow> struct _spy_Bits
 {

@@ -17,6 +17,7 @@ _S_ABS, _FMA, _FIND_I_LSB = 5, 50, 73
 _FIELDS = {201: "bitfieldInsert", 202: "bitfieldExtract", 203: "bitfieldExtract"}
 _I_ADD, _I_MUL, _COPY, _U_CONVERT = 128, 132, 83, 113
 _TYPE_MATRIX, _TYPE_ARRAY = 24, 28
+_S_CONVERT, _S_NEGATE, _SHIFT_RIGHT, _SHIFT_LEFT = 114, 126, 195, 196  # OpShiftRightArithmetic, OpShiftLeftLogical
 
 
 def with_integers(code: bytes) -> bytes:
@@ -54,6 +55,40 @@ def with_integers(code: bytes) -> bytes:
     old, module.body = module.body, []
     for found in old:
         module.body += _replaced(module, found, signs, values)
+    return module.bytes()
+
+
+def with_negatives(code: bytes) -> bytes:
+    """Return a module in which 8-bit and 16-bit integers are negated as 32-bit ones whose sign is shifted in.
+
+    NVIDIA's driver for Vulkan (580) negates behind a conversion that follows: ``int(-a)`` of the least int16_t is
+    32768 there, and ``-a < b`` is false. ``OpSNegate %short %a`` becomes ``short(-int(a) << 16 >> 16)``.
+
+    Parameters
+    ----------
+    code : bytes
+        SPIR-V that Slang wrote.
+    """
+    words = memoryview(code).cast("I")
+    at, end = 5, len(words)
+    while at < end and words[at] & 0xFFFF != _S_NEGATE:
+        at += words[at] >> 16
+    if at >= end:
+        return code
+    module = Assembly(code)
+    # The types of signed narrow integers: bits, and number of components.
+    narrow: dict[int, tuple[int, int]] = {}
+    for found in module.head:
+        if found[0] & 0xFFFF == spirv.TYPE_INT and found[2] < 32 and found[3]:
+            narrow[found[1]] = found[2], 1
+        elif found[0] & 0xFFFF == spirv.TYPE_VECTOR and found[2] in narrow:
+            narrow[found[1]] = narrow[found[2]][0], found[3]
+    if not narrow:
+        return code
+    old, module.body = module.body, []
+    for found in old:
+        negates = found[0] & 0xFFFF == _S_NEGATE and found[1] in narrow
+        module.body += _negated(module, found, *narrow[found[1]]) if negates else [found]
     return module.bytes()
 
 
@@ -124,6 +159,22 @@ def _with_rows(code: bytes) -> bytes:
     # A type comes before its use.
     module.declare_first(first)
     return module.bytes()
+
+
+def _negated(module: Assembly, words: Words, bits: int, size: int) -> list[Words]:
+    wide = module.find(spirv.TYPE_INT, 32, 1)
+    count = module.find(spirv.CONSTANT, wide, 32 - bits)
+    if size > 1:
+        wide = module.find(spirv.TYPE_VECTOR, wide, size)
+        count = module.find(spirv.CONSTANT_COMPOSITE, wide, *[count] * size)
+    widened, negative, shifted, value = (module.new_id() for _ in range(4))
+    return [
+        instruction(_S_CONVERT, wide, widened, words[3]),
+        instruction(_S_NEGATE, wide, negative, widened),
+        instruction(_SHIFT_LEFT, wide, shifted, negative, count),
+        instruction(_SHIFT_RIGHT, wide, value, shifted, count),
+        instruction(_S_CONVERT, words[1], words[2], value),
+    ]
 
 
 def _replaced(module: Assembly, words: Words, signs: dict[int, int], short: dict[int, int]) -> list[Words]:

@@ -27,7 +27,7 @@ from slangpy_rt.slang.emitted import (
 from slangpy_rt.slang.hlsl_doubles import narrows_double
 from slangpy_rt.slang.narrow_integers import with_narrow_integers
 from slangpy_rt.slang.rounded_constants import lacking_constant
-from slangpy_rt.slang.spirv_integers import lacking_fields, lacking_integer, with_integers
+from slangpy_rt.slang.spirv_integers import lacking_fields, lacking_integer, with_integers, with_negatives
 from slangpy_rt.slang.spirv_locals import local_bytes
 from slangpy_rt.slang.spirv_math import lacking_double, rounded_double, with_doubles
 from slangpy_rt.slang.spirv_zeros import with_zeros
@@ -153,7 +153,7 @@ def completed(code: bytes, form: str, double_math: Callable[[], bytes], statics:
     """
     if form == "spirv":
         code = with_zeros(code) if statics else code
-        code = with_integers(with_doubles(code, double_math))
+        code = with_negatives(with_integers(with_doubles(code, double_math)))
     elif form == "cuda":
         code = zeroed(with_functions(with_narrow_integers(code, form), form))
     elif form == "cpp":
