@@ -1,4 +1,4 @@
-"""AutoImport: a module of ours that texts of one language import without saying so.
+"""AutoImport: a module of ours that every text of a session imports without an ``import`` line.
 
 It loads nothing, and looks at no file.
 """
@@ -19,7 +19,7 @@ class AutoImport(NamedTuple):
     head : str
         Lines before each text, which ends them by ``#line 1``.
     names : str
-        A regular expression of names that the module gives: a file that a text imports gets all this if it has one.
+        A regular expression of names that the module declares. An imported file that has one gets head and import.
     """
 
     module: str

@@ -1,6 +1,6 @@
-"""Where a linked program has its argument block, struct ``_spy_Call``, and which strings it holds as hashes.
+"""Finds the layout of a linked program's argument block, struct ``_spy_Call``, and the strings it holds as hashes.
 
-It knows nothing of what the block's members mean.
+It does not know what the block's members mean.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 from slangpy_rt.core.types import LayoutField
 from slangpy_rt.slang import _abi
 
-# Layout rules of the struct for the kinds of entry whose parameters do not show it; it is found by its name.
+# Slang's layout rules for the kinds of entry whose parameters do not name the struct, which is looked up by its name.
 _BY_NAME = {
     "range": _abi.SLANG_LAYOUT_RULES_DEFAULT,
     "handle": _abi.SLANG_LAYOUT_RULES_DEFAULT_STRUCTURED_BUFFER,

@@ -38,7 +38,7 @@ sys.path += sys.argv[5:]
 from slangpy_rt.slang.worker import main
 main(sys.argv[3], sys.argv[4])
 """
-# The process ended itself, or the system did so for the limit that it set.
+# The process ended itself, or the system ended it at the limit that the process had set.
 _SLOW = (SLOW, -signal.SIGXCPU) if hasattr(signal, "SIGXCPU") else (SLOW,)
 _LAST_WORDS = 1000  # characters from the end of what the process wrote to stderr that an error shows
 

@@ -34,7 +34,7 @@ unpack_s8s32 unpack_u8u16 unpack_u8u32
 FUNCTIONS = frozenset(_LIST.split())
 _NAMED = re.compile(rf"(\b\w+|[>\]])\s+({'|'.join(sorted(FUNCTIONS))})\s*\(")
 _AMBIGUOUS = re.compile(r"error\[E39999\]: ambiguous call to '(\w+)'")
-# Decides between functions that fit alike, and only between these.
+# Slang prefers the function with the higher rank where two fit the arguments equally well, and only there.
 _RANK = "[OverloadRank(1)]"
 
 

@@ -27,9 +27,9 @@ _CALLS = {
     "cuda": re.compile(rb"\b" + _LACKING + rb"|(U32)_(firstbithigh)|(U64)_(abs|min|max))\("),
 }
 _ROUND = re.compile(rb"\bF(?:32|64)_(?:round|rint)\(")
-# C++ reads the number before the sign, which no 64-bit type holds.
+# C++ takes this for the negative of 9223372036854775808, which no signed 64-bit type holds.
 _LEAST = re.compile(rb"-9223372036854775808LL\b")
-# Macros of math.h that may be a user's name with Slang's number: ``M_PI`` and 2.
+# Macros of math.h that Slang may write for a user's name: ``M_PI_2`` for the second variable named ``M_PI``.
 _MACROS = re.compile(rb"\bM_(?:PI_[24]|SQRT1_2)\b")
 _UNDEFINED = b"#undef M_PI_2\n#undef M_PI_4\n#undef M_SQRT1_2\n"
 _TYPES = {

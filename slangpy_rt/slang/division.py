@@ -189,7 +189,7 @@ def _in_text(code: bytes, form: str) -> bytes:
         (_CPP_VECTORS, b"inline") if form == "cpp" else (_cuda_vectors(), b"__device__ __forceinline__")
     )
     operators = _OPERATORS + _ROWS.replace(b"VECTORS", vectors)
-    # Members have to be static; FUNCTION of a member is indented.
+    # Functions inside a struct, whose lines are indented, have to be static.
     operators = operators.replace(b"    FUNCTION", b"    static FUNCTION").replace(b"FUNCTION", function)
     return prelude + operators + marked
 

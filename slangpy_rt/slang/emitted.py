@@ -54,7 +54,7 @@ def reads_bindings(code: bytes, form: str) -> bool:
     for op, words in _instructions(code) if form == "spirv" else ():
         if op == _OP_NAME and bytes(words[2:]).rstrip(b"\0") in _BOUND_BY_US:
             ours.add(words[1])
-        # A texture's heap has the name of ours, which holds buffers.
+            # Slang gives the heap of textures the same name as that of buffers.
         if op == _OP_VARIABLE and words[3] in _BOUND and (words[2] not in ours or words[3] == 0):
             return True
     return False
@@ -137,7 +137,7 @@ def context_variables(code: bytes, entry: str) -> list[str]:
     # A user may call a struct KernelContext too.
     kind = re.search(rf"\bvoid {entry}\([^)]*, (KernelContext_\d+) \* \w+\)", text)
     context = re.search(rf"^struct {kind[1]}\n\{{\n(.*?)^\}};", text, re.M | re.S) if kind else None
-    # Of a variable ``_`` nothing is left but its number.
+    # A variable named ``_`` is written as its number alone.
     return re.findall(r"^ *(?!GlobalParams_).*?\b(\w*?)_\d+;$", context[1], re.M) if context else []
 
 

@@ -1,4 +1,4 @@
-"""Whether the files that a module was loaded from still have the contents that they had.
+"""Tells whether the files that a module was loaded from have changed.
 
 To find that out for certain a file has to be read. It is not read if its time of last status change, which Linux
 and macOS set and no program can, proves that nobody wrote it since. File systems keep it in steps of up to 2 s.

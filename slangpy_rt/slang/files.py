@@ -191,7 +191,7 @@ def places(texts: list[tuple[str, str]], folders: tuple[str, ...], opened: Seque
             for name in dict.fromkeys(_names(text)):
                 for folder in (*beside[path], *folders):
                     look(folder, name)
-        # Of a file that is reached by a link, Slang looks beside the link.
+        # For a file that was opened through a link, Slang looks in the folder of the link.
         for place, full in found.items():
             if full in beside:
                 beside[full].add(os.path.dirname(place))  # noqa: PTH120

@@ -53,7 +53,7 @@ def imported(path: str, text: str, folders: Sequence[str]) -> tuple[Imported, ..
 def _collect(path: str, text: str, folders: Sequence[str], found: dict[str, Imported], seen: set[str]) -> None:
     code = blank(text)
     for match in _IMPORT.finditer(text):
-        # A comment's or a macro's; a quoted name is blank in the code.
+        # The name stands in a comment or a macro. Names in quotes are blank in ``code``.
         if code[match.start() : match.start(1)] != text[match.start() : match.start(1)]:
             continue
         for name, file in _places(match[1], path, folders):

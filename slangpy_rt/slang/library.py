@@ -128,7 +128,7 @@ def taken(status: int, out: Out, note: Out, what: str) -> ComPtr:
 def failure(note: Out, what: str) -> CompileError:
     """Make an error of the compiler's messages: ``Slang could not`` do ``what``."""
     text = note.bytes().rstrip(b"\0").decode(errors="replace").strip()
-    # That message only repeats the ones above it.
+    # This message repeats the ones above it.
     text = text.partition("\nerror[E39999]: import failed due to compilation error")[0]
     text = _HIDDEN.sub("", text)
     if _TOO_LONG in text:

@@ -1,6 +1,6 @@
 """Messages over the pipes to and from the compiler's process, and the exit statuses of that process.
 
-Values are pickled, which only trusted programs may exchange: one of these started the other, for the same user.
+Values are pickled. That is safe between these two processes alone: one has started the other, for the same user.
 """
 
 from __future__ import annotations

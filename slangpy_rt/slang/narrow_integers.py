@@ -106,7 +106,8 @@ def with_narrow_integers(code: bytes, form: str) -> bytes:
     prelude, text = code[:end], code[end:]
     if not _NARROW.search(text):
         return code
-    # Where, how many signs are replaced, and by what. Operands end before other operators begin.
+    # Each edit is an offset, the number of bytes that are replaced, and the new text. Sorted, an edit that closes an
+    # operand comes before that of the next operator.
     edits: list[tuple[int, int, bytes]] = []
     for match in _OPERATOR.finditer(text):
         at, stop = match.span()

@@ -34,7 +34,7 @@ def load_range(session: NativeSession, name: str, text: str, entry: str) -> ComP
     except CompileError as error:
         used = re.findall(r"see using of '(\w+)'", str(error))
         check_groups(next((leaf for leaf in used if NEEDS_GROUPS.fullmatch(leaf)), ""))
-    # Only what the check says of groups is right: it also refuses InterlockedAdd, which works.
+    # Of the check's errors only those about groups count: it also refuses InterlockedAdd, which works.
     return session.load(name, f"{name}.slang", text)
 
 
@@ -59,7 +59,7 @@ def check_globals(native: ctypes.CDLL, used: Sequence[str], modules: Iterable[Co
     """
     if not used:
         return
-    # Of each name: how text writes it, whether it is static, and whether its initial value is lost.
+    # For each emitted name: the name in Slang text, whether it is static, and whether its initial value is lost.
     known: dict[str, list[tuple[str, bool, bool]]] = {}
     for module in modules:
         decl = module.call("IModule.getModuleReflection")
@@ -70,7 +70,7 @@ def check_globals(native: ctypes.CDLL, used: Sequence[str], modules: Iterable[Co
         for name, lost in statics(text):
             known.setdefault(emitted_name(name), []).append((name, True, lost))
     for emitted in used:
-        # Slang may write two names alike; if one of them is refused, so is the other.
+        # Slang may emit the same name for two variables; if one of them is refused, so is the other.
         for name, static, lost in known.get(emitted, [(emitted, True, True)]):
             if not static:
                 check_groups(f"groupshared variable '{name}'")

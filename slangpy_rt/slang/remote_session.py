@@ -67,7 +67,7 @@ class RemoteSession(CompilerSession):
         self._how = (target, search_paths, defines, auto_import)
         # Name, path, text and declarations of the loaded modules, in the order in which they were loaded.
         self._modules: list[tuple[str, str, str, ModuleInfo]] = []
-        self._number = 0  # of the session in the process; 0 while it has none
+        self._number = 0  # the session's number in the process; 0 while there is none
         self._process = 0
         self._ask("open", *self._how)
 
@@ -97,7 +97,7 @@ class RemoteSession(CompilerSession):
                 return self._attempt(method, *args)
         except Exception:
             if compiler.is_gone:
-                # The program has ended: a thread that went on would report an error that is none.
+                # The program has ended: an error in this daemon thread would be printed.
                 threading.Event().wait()
             raise
 

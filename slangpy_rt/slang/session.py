@@ -54,7 +54,7 @@ from slangpy_rt.slang.text import (
 
 # At the end of the text, so that its lines and columns stay what they were.
 _IMPORT = "\nimport slangpy_rt;\n"
-# C++ has no stages, CUDA and Metal lack those of geometry or ray tracing. Slang ignores attributes unknown to it.
+# C++ has no stages; CUDA and Metal lack those of geometry or ray tracing. Slang ignores attributes unknown to it.
 _WITHOUT_STAGES = ("cpp", "cuda", "metal")
 _HIDDEN = (("shader", f"{RESERVED}shader"), ("numthreads", f"{RESERVED}numthreads"))
 # Functions of ours, which hold no constant of Slang's.

@@ -15,12 +15,12 @@ from slangpy_rt.slang.auto_import import AutoImport
 from slangpy_rt.slang.locate import shader_directory
 from slangpy_rt.slang.text import RESERVED, blank, declared, reserved
 
-# Each stands behind those that it imports.
+# Each module stands behind those that it imports.
 SHADERS = ("_spy_handles", "_spy_library", "slangpy_rt", "mlp")
 # Slang lowers its own ``__dispatch_kernel`` for PyTorch's C++ alone, and refuses ``uint3(1)`` as a size there. A
 # session takes no macros with parameters, so a text begins with this one.
 SLANGTORCH_HEAD = "#define __dispatch_kernel(_spy_k, _spy_g, _spy_b) _spy_anyLaunch(_spy_g, _spy_b)\n#line 1\n"
-# What slang-torch gives to kernels; macros of such sessions put its names in the place of these.
+# The types and functions of slang-torch. Macros of its sessions replace them by these names.
 SLANGTORCH = AutoImport(
     "slangtorch",
     SLANGTORCH_HEAD,
@@ -47,7 +47,7 @@ def is_ours(path: Path) -> bool:
 
 @lru_cache(maxsize=256)
 def _is_our_folder(path: str) -> bool:
-    # By its place: a user's folder may hold a file of the name of one of ours.
+    # Compared by folder, because a user's folder may hold a file with the same name.
     return os.path.realpath(path) == os.path.realpath(shader_directory())
 
 

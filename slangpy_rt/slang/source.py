@@ -40,7 +40,7 @@ Defines = tuple[tuple[str, str], ...]
 
 # Part of the key of a module's declarations: raise it when reflection reads more, or otherwise, from the same text.
 _REFLECTION = 8
-# If a file is written while Slang reads it, the module is loaded again: so many times, after so many seconds.
+# A module whose files are written while Slang reads them is loaded again: so many times, after so many seconds.
 _TRIES, _PAUSE = 10, 0.02
 # Slang 2026.12 returns its own module for these names, whatever text is loaded under them.
 _SLANG_MODULES = frozenset({"core", "glsl", "hlsl", "neural", "slang", "std"})
@@ -163,7 +163,7 @@ class Source:
 
     def session(self) -> CompilerSession:
         """Return a compiler session that holds this module and those it is linked with; the first call opens it."""
-        from slangpy_rt.slang.sessions import new_session  # needless in a process that finds all in the cache
+        from slangpy_rt.slang.sessions import new_session  # not needed where everything is in the cache
 
         with self._lock:
             for _ in range(_TRIES if self._session is None else 0):

@@ -1,17 +1,17 @@
-"""How many bytes of variables a thread of its own has in SPIR-V. It judges nothing; ``target_code`` does."""
+"""Counts the bytes of a thread's own variables in SPIR-V. ``target_code`` decides whether they are too many."""
 
 from __future__ import annotations
 
 _INT, _FLOAT, _VECTOR, _MATRIX, _ARRAY, _STRUCT, _POINTER = 21, 22, 23, 24, 28, 30, 32  # OpType...
 _CONSTANT, _VARIABLE = 43, 59
 _PRIVATE, _FUNCTION = 6, 7  # storage classes
-_WORD = 4  # bytes of a bool, and of what this does not know
+_WORD = 4  # bytes of a bool, and of a type that is not listed here
 
 
 def local_bytes(code: bytes) -> int:
     """Return the bytes of all variables of a thread: those of functions, and static ones.
 
-    Padding is not counted. A variable of a function that is called twice may be there twice.
+    Padding is not counted. A function that Slang wrote twice, specialized, has its variables twice.
 
     Parameters
     ----------

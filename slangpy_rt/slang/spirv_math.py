@@ -33,7 +33,7 @@ _LOG10E = struct.unpack("<2I", struct.pack("<d", 0.4342944920063019))
 _LN10 = struct.unpack("<2I", struct.pack("<d", 2.3025851249694824))
 _ROUNDED = {struct.unpack("<2I", struct.pack("<d", old)): new for old, new in CONSTANTS.items()}
 _CONSTANTS = (spirv.CONSTANT, spirv.CONSTANT_COMPOSITE)
-# Where constants may stand: what calls, composites, select, phi and arithmetic take, what a store and a return take.
+# Instructions that take constants: calls, composites, select, phi and arithmetic; a store and a return.
 _OPERANDS = {
     **dict.fromkeys((spirv.FUNCTION_CALL, spirv.COMPOSITE_CONSTRUCT, 169, 245, *range(126, 149)), slice(3, None)),
     62: slice(2, 3),
@@ -178,7 +178,7 @@ def _lacking(module: Assembly) -> Iterator[Use]:
     sizes, sets, names = _sizes(module), _sets(module), _names(module)
     factors, tens = _constants(module, sizes, {_LOG10E}), _constants(module, sizes, {_LN10})
     floats = {words[2]: words[1] for words in module.head if words[0] & 0xFFFF == spirv.TYPE_FLOAT}
-    # Numbers of type double; floats with the doubles that they were; powers of 2 and logarithms with their arguments.
+    # Ids of doubles; of floats, each with the double it was made of; of powers of 2 and logarithms, with arguments.
     numbers = {words[2] for words in module.head if words[0] & 0xFFFF == spirv.CONSTANT and words[1] == floats[64]}
     converted: dict[int, int] = {}
     powers: dict[int, int] = {}

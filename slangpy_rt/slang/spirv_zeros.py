@@ -43,7 +43,7 @@ def with_zeros(code: bytes) -> bytes:
 
     private = [words for words in module.head if lacks(words, _PRIVATE)]
     module.head = [words for words in module.head if not lacks(words, _PRIVATE)]
-    # Behind their values, which are new.
+    # The variables come behind the constants of zeros, which ``find`` has added.
     made = [zeroed(words) for words in private]
     module.body = [zeroed(words) if lacks(words, _FUNCTION) else words for words in module.body]
     module.head += made

@@ -1,4 +1,4 @@
-"""Static variables that begin as zeros because they are numbers, as far as a text shows it.
+"""Finds static variables that begin as zeros because they are numbers, as far as a text shows their types.
 
 It reads code in which comments, strings and preprocessor lines are blank, and knows no scopes.
 """
@@ -32,7 +32,7 @@ def bare_statics(code: str) -> Iterator[re.Match[str]]:
     for new, old in aliases:
         if _is(old, names):
             names.add(new)
-    # Of a name that is declared twice, the text does not show which one is meant.
+    # If a name is declared twice, the text does not show which declaration a use means.
     names.difference_update(_NAMED_TYPE.findall(code), (new for new, old in aliases if not _is(old, names)))
     yield from re.finditer(_BARE_STATIC.replace("NAMES", "|".join(names) or "(?!)"), code)
 

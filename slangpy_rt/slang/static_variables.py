@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from slangpy_rt.slang.text import blank, without_comments
 
-# Bounded, so that no text takes more than its length times a constant.
+# The repeats are bounded, so that a search takes time in proportion to the text's length.
 _STATIC = re.compile(
     r"\bstatic\s{1,99}(?!const\b)[\w.:]{1,200}(?:<[^;={}()]{0,200}>)?[\s\[\]\w]{0,200}?\b(\w{1,200})"
     r"\s{0,99}(?:\[[^\]]{0,99}\]\s{0,9}){0,9}([=;])"

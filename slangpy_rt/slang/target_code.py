@@ -35,8 +35,8 @@ from slangpy_rt.slang.text import blank, deepest, longest_chain
 
 # Slang's time grows with the square of it: 2.2 s for 5000 nested ``if``, 35 s for 20,000.
 _LONGEST_CHAIN = 5000
-# What CUDA gives a thread at most (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability").
-# Drivers of Vulkan compile larger ones without an end.
+# The most local memory of a thread on CUDA (CUDA C++ Programming Guide, "Technical Specifications per Compute
+# Capability"). Vulkan has no limit; lavapipe did not compile an array of 30,000 floats within a minute.
 _LARGEST_LOCALS = 512 << 10
 NEEDS_GROUPS = re.compile(r"(?:Wave|Quad|Subgroup|subgroup)\w+|\w*MemoryBarrier\w*|\w*WithGroupSync\w*|barrier")
 _UNFILLED = (

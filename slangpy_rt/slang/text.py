@@ -75,7 +75,7 @@ _SIZE = re.compile(r"\[([^\]]+)\]")
 _RESOURCE = re.compile(r"Buffer|Texture|Sampler|ParameterBlock|Image|AccelerationStructure|DescriptorHandle")
 _SHADER = re.compile(r'shader\s*\(\s*"(\w+)"\s*\)', re.S)
 VARIABLE_NAME = re.compile(r"(\w+)\s*(?:\[[^\]]*\]\s*)*$")
-# Of one that is not closed, no more is looked at.
+# If it is not closed, the search ends after so many characters.
 _LONGEST_ATTRIBUTE = 1000
 _OPEN, _CLOSE = "([{", ")]}"
 _CHAINED = re.compile(r"[()\[\]{}?;,]|\b(?:if|else|for|while|switch)\b")
@@ -143,7 +143,7 @@ def prepare(text: str, form: str) -> Prepared:
                 uniforms.append(f"{space}.{name}" if space else name)
             if form not in _ZEROED:
                 edits.append((behind, behind, f" = {_zero(code, at, end, behind).replace(ZERO, function)}"))
-    # Those that are left are inside functions.
+    # Uniforms that remain in the text are inside functions.
     for end, at in bare.items() if form not in _ZEROED else ():
         for _, behind in _declarators(code, at, end):
             edits.append((behind, behind, f" = {_zero(code, at, end, behind).replace(ZERO, function)}"))
@@ -237,7 +237,7 @@ def longest_chain(code: str) -> tuple[int, int]:
     These are ``if (a) if (b) ...``, ``if (a) ...; else if (b) ...;``, loops alike, and ``a ? b : c ? d : e``.
     """
     most = line = 0
-    # Of each open bracket: the chain's length, the offset of its first, and the length before the last semicolon.
+    # For each open bracket: the chain's length, the offset of its first part, the length before the last semicolon.
     levels = [(0, 0, 0)]
     for match in _CHAINED.finditer(code):
         part = match[0]
@@ -399,7 +399,7 @@ def _declarators(code: str, start: int, end: int) -> Iterator[tuple[str, int]]:
         depth += (code[at] in "[<") - (code[at] in "]>")
         if at == end or (code[at] == "," and depth == 0):
             name = VARIABLE_NAME.search(code[start:at])
-            if name:  # without any it is no declaration, which Slang reports
+            if name:  # a declaration without a name is an error that Slang reports
                 yield name[1], at
             start = at + 1
 
@@ -415,7 +415,7 @@ def _zero(code: str, start: int, end: int, behind: int) -> str:
     if not any(sizes):
         return f"{ZERO}<{found[1].strip()}>()"
     counts = ", ".join(f"({size})" for size in sizes[0] + sizes[1])
-    # ``S[2] a[3]``, ``S[2][3] a`` and ``S a[2][3][4]`` are not worth the text.
+    # ``S[2] a[3]``, ``S[2][3] a`` and ``S a[2][3][4]`` are rare, and are not supported here.
     rare = all(sizes) or len(sizes[1]) > 1 or len(sizes[0]) > 2
     return "{}" if rare else f"{ZERO}s<{found[1].strip()}, {counts}>()"
 

@@ -62,7 +62,7 @@ class Worker:
                     session.close()
             if closed:
                 give_back_freed()
-            with suppress(OSError):  # the folder is gone; absolute paths work all the same
+            with suppress(OSError):  # the folder no longer exists; absolute paths still work
                 os.chdir(folder)
             session = self._sessions.get(number)
             small = method != "open" and session is not None and session.target.program
