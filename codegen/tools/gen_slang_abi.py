@@ -22,6 +22,7 @@ METHODS = {
         "createTypeConformanceComponentType",
         "getLoadedModule",
         "getLoadedModuleCount",
+        "loadModuleFromIRBlob",
         "loadModuleFromSourceString",
     ],
     "IComponentType": ["getLayout", "getEntryPointCode", "getTargetCode", "link", "linkWithOptions"],
@@ -34,6 +35,7 @@ METHODS = {
         "getDependencyFilePath",
         "getModuleReflection",
         "getName",
+        "serialize",
     ],
 }
 STRUCTS = [

@@ -158,6 +158,7 @@ METHODS: dict[str, tuple[int, Any, tuple[Any, ...]]] = {
     "ISession.createTypeConformanceComponentType": (15, c_int32, (c_void_p, c_void_p, c_void_p, c_ssize_t, c_void_p)),
     "ISession.getLoadedModule": (18, c_void_p, (c_ssize_t,)),
     "ISession.getLoadedModuleCount": (17, c_ssize_t, ()),
+    "ISession.loadModuleFromIRBlob": (16, c_void_p, (c_char_p, c_char_p, c_void_p, c_void_p)),
     "ISession.loadModuleFromSourceString": (20, c_void_p, (c_char_p, c_char_p, c_char_p, c_void_p)),
     "IComponentType.getLayout": (4, c_void_p, (c_ssize_t, c_void_p)),
     "IComponentType.getEntryPointCode": (6, c_int32, (c_ssize_t, c_ssize_t, c_void_p, c_void_p)),
@@ -172,6 +173,7 @@ METHODS: dict[str, tuple[int, Any, tuple[Any, ...]]] = {
     "IModule.getDependencyFilePath": (27, c_char_p, (c_int32,)),
     "IModule.getModuleReflection": (28, c_void_p, ()),
     "IModule.getName": (22, c_char_p, ()),
+    "IModule.serialize": (20, c_int32, (c_void_p,)),
 }
 
 FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {

@@ -9,6 +9,7 @@ import ctypes
 import re
 import threading
 from collections import deque
+from collections.abc import Hashable
 
 from slangpy_rt.core.errors import CompileError, UnsupportedError
 from slangpy_rt.slang import _abi
@@ -29,6 +30,10 @@ _SHORTER = (
 )
 
 
+# A module's name, its path, and its intermediate code, a blob of Slang's.
+Image = tuple[str, str, ComPtr]
+
+
 class Library:
     """The Slang compiler. Creating one loads nothing; the first session does.
 
@@ -42,6 +47,8 @@ class Library:
         self.lock = threading.RLock()
         # Our own modules as target code, by format and profile.
         self.compiled: dict[tuple[str, str], bytes] = {}
+        # Our own modules as Slang's intermediate code, for later sessions: see ``NativeSession.load_own``.
+        self.images: dict[Hashable, tuple[Image, ...]] = {}
         self._path = path
         self._native: ctypes.CDLL | None = None
         self._root: ComPtr | None = None
@@ -88,6 +95,7 @@ class Library:
         """Release the global session once all sessions are closed; the next use starts another."""
         with self.lock:
             self.dropped.clear()
+            self.images.clear()
             root, self._root = self._root, None
             if root is not None:
                 root.close()

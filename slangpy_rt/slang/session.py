@@ -339,7 +339,7 @@ class Session(CompilerSession):
             if Path(but).stem == name and is_ours(Path(but)):
                 continue
             text = self._undo + Path(path).read_text("utf-8")
-            self._native.load(name, path, text)
+            self._native.load_own(name, path, text)
             if self._undo:
                 self._sources.append((name, path, text, ()))
 

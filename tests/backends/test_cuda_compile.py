@@ -270,6 +270,7 @@ void kernel(uint3 at : SV_DispatchThreadID, uniform float *p) {{ p[at.x] = {call
     assert nvrtc_compile(code, "sm_90").startswith(b"\x7fELF")
 
 
+@sampled(4)
 @pytest.mark.parametrize("name", _matrix_operators.TYPES)
 def test_matrix_operators_compile(name: str) -> None:
     integer = "int" in name

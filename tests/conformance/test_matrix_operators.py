@@ -10,6 +10,7 @@ import pytest
 
 import slangpy_rt as spy
 from tests.conformance._matrix_operators import COMPARISONS, TYPES, comparisons, function, operators
+from tests.depth import sampled
 
 Array = npt.NDArray[Any]
 
@@ -39,6 +40,7 @@ def own(device: spy.Device, name: str) -> None:
         pytest.skip("slang-rhi compiles by itself what Slang emits for matrices")
 
 
+@sampled(3)
 @pytest.mark.parametrize("name", TYPES)
 def test_operators(device: spy.Device, name: str) -> None:
     own(device, name)
@@ -59,6 +61,7 @@ def test_operators(device: spy.Device, name: str) -> None:
                 np.testing.assert_array_equal(values[:, k], want, text)
 
 
+@sampled(4)
 @pytest.mark.parametrize("name", TYPES)
 def test_comparisons(device: spy.Device, name: str) -> None:
     own(device, name)

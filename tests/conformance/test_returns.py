@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import slangpy_rt as spy
+from tests.depth import sampled
 
 CALL = "\nfloat f(float x) { return g(x); }"
 X = np.array([1.0, 6.0], np.float32)
@@ -23,6 +24,7 @@ def test_missing_return(device: spy.Device) -> None:
         module.f(X)
 
 
+@sampled(2)
 @pytest.mark.parametrize(
     "body",
     [
