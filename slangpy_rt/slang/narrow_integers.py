@@ -12,7 +12,7 @@ import re
 
 from slangpy_rt.slang.emitted import prelude_end
 
-_NARROW = re.compile(rb"\b(?:u?int(?:8|16)_t|u?char|u?short)\b")
+_NARROW = re.compile(rb"\b(?:u?int(?:8|16)_t|u?char|u?short|short[234])\b")
 # Slang writes a space on both sides of a binary operator, a space behind a unary minus, and none behind a tilde. What
 # the first lines match holds none: strings, directives, function headers, and the declaration of a pointer, such as
 # ``Call_0 * c_1``, at the beginning of a statement. A sum with a literal of 32 bits or more is not narrow.
@@ -71,6 +71,11 @@ template<typename A> FUNCTION auto _spy_complement(A a) -> decltype(_spy_Bits<A,
     return _spy_Bits<A, _spy_Narrow<A>::is>::complement(a);
 }
 """
+_CUDA_VECTORS = b"".join(
+    b"FUNCTION short%d _spy_negative(short%d a) { return make_short%d(%s); }\n"
+    % (n, n, n, b", ".join(b"_spy_negative(a.%c)" % c for c in b"xyzw"[:n]))
+    for n in (2, 3, 4)
+)
 # ``a +_spy_sum()+ b`` has the precedence of ``a + b``.
 _BINARY = b"""
 struct _spy_NAME {};
@@ -124,7 +129,7 @@ def with_narrow_integers(code: bytes, form: str) -> bytes:
 
 
 def _functions(form: str) -> bytes:
-    found = _FUNCTIONS
+    found = _FUNCTIONS + (_CUDA_VECTORS if form == "cuda" else b"")
     for operator, name in _NAMES.items():
         narrow = b"_spy_Narrow<A>::is" + (b"" if operator in _SHIFTS else b" && _spy_Narrow<B>::is")
         # A product of two ``unsigned short`` may leave the range of ``int``; the sign has to be shifted in.

@@ -293,6 +293,22 @@ struct Call {{ matrix<{name}, 2, 3>* a; {name}2x3* b; {name}2x3* r; bool2x3* t; 
     assert b"\0kernel\0" in nvrtc_compile(code, "sm_90")
 
 
+@pytest.mark.parametrize("size", [2, 3, 4])
+def test_vectors_of_short_compile(size: int) -> None:
+    """A text without a narrow scalar has ``short3`` alone."""
+    text = f"""
+struct Call {{ vector<int16_t, {size}>* a; int{size}* b; }};
+[shader("compute")][numthreads(1, 1, 1)] void kernel(uniform Call c)
+{{
+    let a = *c.a;
+    *c.b = int{size}(-a * a - (~a / a));
+}}
+"""
+    code = Session(Library(), Target("cuda", "", "value")).compile(text, f"short{size}", "kernel").code
+    assert b"_spy_negative(" in code
+    assert b"\0kernel\0" in nvrtc_compile(code, "sm_90")
+
+
 @pytest.mark.parametrize("name", _narrow_integers.TYPES)
 def test_narrow_integers_compile(name: str) -> None:
     kernel = """
