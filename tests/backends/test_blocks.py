@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from itertools import pairwise
 from typing import Any
 
@@ -213,7 +214,11 @@ def test_threads_that_free_while_slabs_are_cut_anew(blocks: SizeClasses, monkeyp
     threads = [threading.Thread(target=work, args=(me,)) for me in range(4)]
     for thread in threads:
         thread.start()
+    # On a busy machine it may take longer until a slab is cut anew.
+    until = time.monotonic() + 30
     stop.wait(2.0)
+    while not any(recut) and not stop.is_set() and time.monotonic() < until:
+        stop.wait(0.1)
     stop.set()
     for thread in threads:
         thread.join()
