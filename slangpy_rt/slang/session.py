@@ -340,7 +340,8 @@ class Session(CompilerSession):
                 continue
             text = self._undo + Path(path).read_text("utf-8")
             self._native.load_own(name, path, text)
-            if self._undo:
+            # A device that compiles by itself would import the file of this name beside the user's.
+            if self._undo or (but and (Path(but).parent / f"{name}.slang").is_file()):
                 self._sources.append((name, path, text, ()))
 
     def _load_imports(self, path: str, source: str, auto: AutoImport) -> None:

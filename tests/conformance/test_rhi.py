@@ -7,6 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from slangpy_rt.backends.base import Dispatch
 from slangpy_rt.backends.rhi import device as _rhi_device
 from slangpy_rt.backends.rhi.backend import RhiBackend
 from slangpy_rt.backends.rhi.device import why_missing
+from slangpy_rt.backends.rhi.program import Programs
 from slangpy_rt.backends.rhi.queue import RhiRecording
 
 pytestmark = pytest.mark.skipif(why_missing("vulkan") is not None, reason=str(why_missing("vulkan")))
@@ -173,3 +175,26 @@ def test_a_barrier_for_all_that_is_before_it() -> None:
     # 0 and 1 by themselves; 2 waits for 0; 3 too, which is behind the same barrier; 4 waits for 2.
     recording = RhiRecording([launch] * 5, [(), (), (0,), (0,), (2,)])
     assert recording.waits == [True, False, True, False, True]
+
+
+def test_a_file_named_as_ours_beside_the_module(tmp_path: Path) -> None:
+    """slang-rhi compiles by itself, and Slang looks beside a file before it looks in our folder."""
+    (tmp_path / "slangpy_rt.slang").write_text("float other(float x) { return x; }")
+    (tmp_path / "main.slang").write_text("import slangpy_rt;\nfloat f(Tensor<float, 1> t) { return t[0]; }")
+    with spy.Device("rhi-vulkan") as rhi:
+        ones = spy.Tensor.full(rhi, 1, 1.0)
+        assert spy.Module.load_from_file(rhi, tmp_path / "main.slang").f(ones, _result="numpy") == 1
+
+
+def test_an_error_of_its_compiler_is_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object) -> None:
+        raise slangpy.SlangCompileError("unknown word")
+
+    slangpy = pytest.importorskip("slangpy")
+    with spy.Device("rhi-vulkan") as rhi:
+        module = spy.Module.load_from_source(rhi, "refused", SOURCE)
+        with monkeypatch.context() as patched:
+            patched.setattr(Programs, "_compiled", refused)
+            with pytest.raises(spy.CompileError, match=r"slang-rhi could not compile .*\nunknown word"):
+                module.mul(np.ones(3, np.float32), 2.0)
+        np.testing.assert_array_equal(module.mul(np.ones(3, np.float32), 2.0), [2, 2, 2])

@@ -7,6 +7,7 @@ from typing import Any
 
 from slangpy_rt.backends.base import Kernel
 from slangpy_rt.backends.rhi.device import Opened
+from slangpy_rt.core.errors import CompileError
 from slangpy_rt.core.target import KernelInfo
 
 # Compiler sessions that are kept: each has 20 MB, and a new one takes 0.3 s.
@@ -41,7 +42,23 @@ class Programs:
         self._sessions: dict[str, Any] = {}
 
     def load(self, program: dict[str, Any], info: KernelInfo) -> RhiKernel:
-        """Compile a program that ``Session.compile`` described."""
+        """Compile a program that ``Session.compile`` described.
+
+        Raises
+        ------
+        CompileError
+            If slang-rhi's Slang refuses it.
+        """
+        try:
+            return self._compiled(program, info)
+        except self._opened.slangpy.SlangCompileError as error:
+            raise CompileError(f"slang-rhi could not compile {info.title}:\n{error}") from None
+
+    def close(self) -> None:
+        """Forget all sessions."""
+        self._sessions.clear()
+
+    def _compiled(self, program: dict[str, Any], info: KernelInfo) -> RhiKernel:
         session = self._session(program)
         name, text = program["kernel"]
         kernel = session.load_module_from_source(name, program["head"] + text, f"{name}.slang")
@@ -84,7 +101,3 @@ class Programs:
         if len(self._sessions) > _SESSIONS:
             del self._sessions[next(iter(self._sessions))]
         return found
-
-    def close(self) -> None:
-        """Forget all sessions."""
-        self._sessions.clear()
