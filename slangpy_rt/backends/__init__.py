@@ -22,7 +22,7 @@ REGISTRY = {
     "rhi-vulkan-handles": "slangpy_rt.backends.rhi.apis:RhiVulkanHandles",
     "null": "slangpy_rt.backends.null:NullBackend",
 }
-# Who wants one of the others says so: they reach the same hardware another way, or none.
+# ``automatic`` opens none of the others: they reach the same hardware another way, or run nothing.
 AUTOMATIC = tuple(name for name in REGISTRY if name != "null" and not name.startswith("rhi-"))
 
 

@@ -59,7 +59,7 @@ class Buffer:
         The part of the backend's memory that this is; its ``give``, a function of C without arguments, takes it back.
         A buffer without one gives nothing back.
     uses : Uses or None
-        Who uses it on which queue; set by ``runtime/queues.py`` where there are several. None is never looked at.
+        The queues that use it; set by ``runtime/queues.py`` where there are several, and not read by backends.
     """
 
     __slots__ = ("address", "backend", "chunk", "nbytes", "uses")
@@ -106,7 +106,7 @@ class SharedBuffer(Buffer):
         DeviceError
             If the backend is closed.
         """
-        # One step of C that looks whether the view was released, as closing does, and copies: no lock is needed.
+        # One step of C checks that the view was not released, as ``close`` does, and copies: no lock is needed.
         try:
             self.view[: array.nbytes] = array.data.cast("B")
         except (TypeError, ValueError):
@@ -182,11 +182,11 @@ class Shared:
     Attributes
     ----------
     gpu : bytes
-        Its UUID.
+        The GPU's UUID.
     nbytes : int
-        Of memory, all of it.
+        Size of the whole memory in bytes; 0 of a semaphore.
     open : callable
-        Returns a new file descriptor, which belongs to who opens it.
+        Returns a new file descriptor, which the caller owns.
     """
 
     __slots__ = ("__weakref__", "gpu", "nbytes", "open")
@@ -231,7 +231,7 @@ class Queue(ABC):
     backend : Backend
         The backend that the queue belongs to.
     handle : int or None
-        What the driver calls it, for other libraries.
+        The driver's handle of the queue, for other libraries.
     deferred : bool
         Whether work may still run when the call that queued it has returned.
     """
@@ -303,7 +303,7 @@ class Backend(ABC):
     description : str
         The device in words, for people.
     queue : Queue
-        The backend's own, in whose order copies are.
+        The backend's own queue, in whose order copies are made.
     closed : bool
         Whether ``close`` was called.
     inside : Inside

@@ -1,7 +1,7 @@
 """SizeClasses: free blocks of device memory for later requests: lists by size, the small ones cut from slabs.
 
-It makes no memory and takes no lock. Who owns the lists takes a block out of ``takes`` by itself, since that is in
-the path of every call, and comes here for a size that has none.
+It makes no memory and takes no lock. The owner of the lists takes blocks out of ``takes`` directly, since that is in
+the path of every call, and calls ``grow`` for a size without a free block.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ class SizeClasses:
     Parameters
     ----------
     allocate : callable
-        Makes memory of a size: returns its address and what a backend calls it. It must be ``ALIGN`` bytes larger
-        where addresses may be no multiples of ``ALIGN``.
+        Makes memory of a size, and returns its address and the backend's object for it. Where addresses need not be
+        multiples of ``ALIGN``, the memory must be ``ALIGN`` bytes larger.
     small : int
         Blocks up to this size are cut from slabs; 0 for none.
     slab : int
-        Size of one.
+        Bytes of one slab.
     limit : int, optional
-        Bytes that are kept at most; without it the owner gives back what is too much.
+        The most bytes that are kept free; without it the owner decides what to give back.
 
     Attributes
     ----------
@@ -127,7 +127,7 @@ class SizeClasses:
         """Find the slabs all of whose blocks are free."""
         if not self._slabs:
             return []
-        # ``list``: one step, while other threads take blocks out.
+        # ``list`` copies in one step, while other threads take blocks out.
         free = Counter(block.slab for blocks in list(self._free.values()) for block in list(blocks))
         return [slab for slab in self._slabs if free[slab] == slab.blocks]
 
@@ -156,13 +156,13 @@ class Block:
     Attributes
     ----------
     memory : object
-        What ``allocate`` made, of which it is a part.
+        The memory of ``allocate`` that the block is a part of.
     address : int
-        Of its first byte.
+        Device address of its first byte.
     offset : int
-        Where in that memory it begins.
+        Bytes from the beginning of that memory to the block.
     give : callable
-        Puts it among those that can be had again; a function of C.
+        A function of C that puts the block back into its list.
     """
 
     __slots__ = ("address", "give", "memory", "offset", "slab")

@@ -1,4 +1,4 @@
-"""What some devices can do beside the contract of ``base.py``: a class for each thing, found by ``isinstance``.
+"""The optional parts of the contract in ``base.py``: a class for each, which callers find by ``isinstance``.
 
 A backend derives from ``Backend`` and from the classes here whose methods it has. Without them the rest of the
 package does the same another way, or says that the device cannot. Nothing here talks to a driver.

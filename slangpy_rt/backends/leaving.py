@@ -1,4 +1,4 @@
-"""The end of the process, for backends whose work has to be done before the driver's own exit handlers run."""
+"""Ends the work of backends as the process ends, before the exit handlers of drivers run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from functools import partial
 
 
 class Leaves(ABC):
-    """A backend that has something to do as the process ends."""
+    """A backend that waits for its work as the process ends."""
 
     @abstractmethod
     def leave(self) -> None:

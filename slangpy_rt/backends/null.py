@@ -50,14 +50,14 @@ class NullBackend(Backend, MappedMemory):
         self.description = "null (runs nothing)"
         self.launches: list[tuple[Kernel, tuple[int, int, int], bytes]] = []
         self._made = 0
-        # One entry for each buffer that was given back.
+        # One entry for each buffer that was freed.
         self._given: deque[None] = deque()
         self.queue = NullQueue(self)
         self._next_address = 0x1000
 
     @property
     def live(self) -> int:
-        """Buffers that were not given back."""
+        """The number of buffers that were not freed."""
         return self._made - len(self._given)
 
     @classmethod

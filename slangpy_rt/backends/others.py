@@ -1,7 +1,7 @@
 """Backends of other packages by name, from the environment and from installed packages; imports them on demand.
 
-It is asked only for names that ``REGISTRY`` does not have, so that slangpy_rt's own backends cost no search. It
-refuses to change what an own name means, and to open another package's backend for ``"automatic"``.
+It searches only for names that ``REGISTRY`` does not have, so that slangpy_rt's own backends cost no search. Another
+package cannot replace one of these, and ``"automatic"`` opens none of its backends.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _OPENED = ("target", "caps", "description", "queue")
 
 
 class Other(NamedTuple):
-    """Where a backend of another package is, as ``"module:Class"``, and who says so."""
+    """The place of another package's backend, as ``"module:Class"``, and the variable or package that names it."""
 
     place: str
     source: str

@@ -1,4 +1,4 @@
-"""Which kinds of device a machine has, why it lacks the others, and opening one of them."""
+"""Lists the kinds of device that a machine has, says why it lacks the others, and opens one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from slangpy_rt.core.wording import in_words
 
 
 class DeviceType(str, Enum):
-    """Kinds of device; their names as strings serve as well."""
+    """The kinds of device. Functions that take one take its name as a string too."""
 
     automatic = "automatic"
     cuda = "cuda"
@@ -87,7 +87,7 @@ def open_backend(
     stream : int, optional
         A stream of another library to be its own queue.
     owner : object, optional
-        What keeps that stream.
+        The object that keeps that stream alive.
 
     Raises
     ------
@@ -97,7 +97,7 @@ def open_backend(
     if stream is not None and (name == "automatic" or not issubclass(backend_class(name), ForeignStreams)):
         raise UnsupportedError(f"Device: stream= is for cuda; a {name} device has no streams of other libraries.")
     more = {} if stream is None else {"stream": stream, "owner": owner}
-    # Asking first why it could not be opened would start the driver twice.
+    # Not asked before opening, because ``why_unavailable`` starts the driver too.
     reasons = []
     for candidate in AUTOMATIC if name == "automatic" else [name]:
         try:

@@ -20,9 +20,9 @@ from slangpy_rt.core.interrupts import apart
 
 ALIGN = 256
 LARGEST = 1 << 20
-# Slabs of 64 KiB to 4 MiB: 32 MiB together, should one process ever ask for every size.
+# Slabs of 64 KiB to 4 MiB; a process that asks for every size has 32 MiB in all.
 _SLAB = 4 << 20
-_MOST_BLOCKS = 256  # arguments of one size that wait at a time before somebody has to
+_MOST_BLOCKS = 256  # blocks of one size: so many arguments may be in use before a call waits
 _CALL = methodcaller("__call__")
 
 
@@ -35,7 +35,7 @@ class SharedPool:
     Attributes
     ----------
     freed : deque of callable
-        The blocks that were given back: what puts each among those that may be handed out.
+        For each block that was given back, the function that puts it into its list again.
     """
 
     def __init__(self) -> None:
@@ -94,7 +94,7 @@ class SharedPool:
         Parameters
         ----------
         memory : object
-            What the owner calls the slab; its blocks carry it.
+            The owner's object for the slab, which its blocks hold.
         address : int
             Device address of its first byte.
         view : memoryview
@@ -120,7 +120,7 @@ class SharedPool:
     def reuse(self, mark: Callable[[], Any]) -> None:
         """Make the blocks before a mark available again."""
         with self._reusing:
-            # Another thread, whose wait began later, may have been here.
+            # Another thread, whose wait began later, may have made these available already.
             if mark in self.freed:
                 # One step: an interrupt finds each block in one place.
                 any(map(_CALL, iter(self.freed.popleft, mark)))
@@ -142,13 +142,13 @@ class SharedBlock:
     memory : object
         The slab, as its owner named it.
     offset, nbytes : int
-        Where it lies in the slab, in bytes.
+        Its place in the slab and its size, in bytes.
     address : int
         Device address of its first byte.
     view : memoryview
         Its bytes.
     give : callable
-        Takes it back.
+        Gives the block back to the pool.
     """
 
     __slots__ = ("address", "give", "memory", "nbytes", "offset", "view")

@@ -126,7 +126,7 @@ class CpuBackend(Backend, Records, ZeroCopy):
 
     def wrap(self, address: int, nbytes: int, owner: Any) -> Buffer:
         buffer = CpuBuffer(self, address, nbytes)
-        buffer.chunk = (owner,)  # kept, and nothing is given back
+        buffer.chunk = (owner,)  # the caller keeps the memory, so that this buffer gives none back
         return buffer
 
     def record(self, dispatches: Sequence[Dispatch], waits: Sequence[tuple[int, ...]]) -> Recording:
@@ -158,6 +158,6 @@ class CpuBuffer(Buffer):
 
 
 def _allocate(nbytes: int) -> tuple[int, Any]:
-    # NumPy asks the kernel for huge pages, which malloc does not.
+    # NumPy asks the operating system for huge pages, which malloc does not.
     owner = np.empty(nbytes + ALIGN, np.uint8)
     return owner.ctypes.data, owner

@@ -1,4 +1,4 @@
-"""The C++ compiler of this machine: finding it, what it is, and calling it. Nothing here loads a library."""
+"""Finds, identifies and calls the C++ compiler of this machine. Nothing here loads a library."""
 
 from __future__ import annotations
 
@@ -68,13 +68,13 @@ def compile_library(code: bytes, prelude: Prelude) -> bytes:
                 [*command, *flags, *including, str(source), "-o", str(library), "-lm"],
                 capture_output=True,
                 text=True,
-                # What g++ warns of is looked for in its own words.
+                # Messages of g++ are searched in English.
                 env=child_environment({"LC_ALL": "C"} | (_zig_caches(folder) if command[1:] else {})),
             )
 
         result = run(text, including)
         if result.returncode and including:
-            # The header may be gone: it goes as soon as the process begins to end.
+            # The header may be gone: it is removed as soon as the process begins to end.
             result = run(code, [])
         if frame := _LARGE_FRAME.search(result.stderr):
             raise UnsupportedError(

@@ -56,7 +56,7 @@ class CpuQueue(Queue):
             kept[0], kept[1] = kernel, args
             first = sharing.at, kernel.address, count, args, kernel.coarse  # type: ignore[attr-defined]
             steps = _chain(_starmap(kernel.run_first, (first,)), sharing.rest)  # type: ignore[attr-defined]
-            # As long as what they return is true: without work left to share, the rest stays for the next launch.
+            # ``all`` stops at a false result: without work left to share, the other steps stay for the next launch.
             if not deque(_takewhile(bool, steps), 1):
                 self._sharing = sharing
 

@@ -47,7 +47,7 @@ class CpuRecording(Recording):
     def _build(self) -> None:
         kept = self.dispatches
         steps: list[Callable[[], None]] = []
-        # Of a small launch its table and its place there.
+        # For each small launch, its table and its place in the table.
         entries: dict[int, tuple[Any, int]] = {}
         for small, group in itertools.groupby(range(len(kept)), lambda k: kept[k].groups[0] <= _SMALL):
             places = list(group)

@@ -21,7 +21,7 @@ class Threads:
     Attributes
     ----------
     count : int
-        How many take part in a launch, its caller among them.
+        The number of threads that take part in a launch, its caller included.
     """
 
     __del__ = finalizer("_release.drop")
@@ -64,11 +64,11 @@ class Sharing:
     work : Work
         The launch, for C.
     home : CpuKernel
-        Whose library has the code of ``rest``.
+        The kernel whose library has the code of ``rest``.
     kept : list of two
         The launch's code and arguments, for threads that come late.
     at : object
-        Where ``work`` is.
+        The address of ``work``.
     rest : iterator
         The steps after the first elements: handing the launch out, the caller's part, the wait. All are true.
     """

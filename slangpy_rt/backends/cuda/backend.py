@@ -53,11 +53,11 @@ class CudaBackend(Backend, Records, MappedMemory, ImportsMemory, ForeignStreams)
     debug : bool
         Wait after each launch, so that an error names the kernel that caused it.
     deterministic : bool
-        Nothing here: a launch divides its work the same way each time.
+        Without effect: a launch always divides its work in the same way.
     stream : int, optional
-        A ``CUstream`` of another library for what would go to a new one.
+        A ``CUstream`` of another library, which takes all work; without it the backend makes a stream.
     owner : object, optional
-        What keeps that stream.
+        The object that keeps that stream alive.
 
     Attributes
     ----------

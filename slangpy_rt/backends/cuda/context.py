@@ -1,4 +1,4 @@
-"""The CUDA context that is current to a thread: making it current, and restoring the one before.
+"""Makes a CUDA context current to a thread, and restores the one before.
 
 PyTorch and others take the current context for the current GPU. A call for another one must not change it. On a
 machine with one GPU there is but one primary context, and ``keep_current`` and ``restoring`` are not used.

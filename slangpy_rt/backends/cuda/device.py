@@ -1,4 +1,4 @@
-"""An NVIDIA GPU, opened: its primary context, what it can do, and giving it back."""
+"""Opens an NVIDIA GPU with its primary context, describes what it can do, and releases it."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class Opened(NamedTuple):
     arch : str
         What to compile for, such as ``"sm_90"``.
     caps : Caps
-        What it can do.
+        The GPU's capabilities.
     description : str
-        It in words.
+        The GPU in words.
     several : bool
         Whether the machine has other GPUs.
     """

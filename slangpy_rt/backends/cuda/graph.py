@@ -21,7 +21,7 @@ class Graphs:
     Attributes
     ----------
     retired : deque
-        Those that nobody has any more.
+        Graphs without references, which ``add`` destroys.
     """
 
     def __init__(self) -> None:
@@ -50,7 +50,7 @@ class CudaGraph(Recording):
     Parameters
     ----------
     graphs : Graphs
-        Those of the device.
+        All graphs of the device.
     waits : sequence of tuple of int
         As of ``Records.record``.
 
@@ -105,7 +105,7 @@ class CudaNode(CudaGraph):
     stream : int
         The ``CUstream``.
     groups, args
-        Of the latest launch; None where that is not known.
+        The thread groups and the argument block of the latest launch; None where they are not known.
     """
 
     __slots__ = ("_bytes", "_pointers", "_told", "args", "groups", "stream")
@@ -120,13 +120,13 @@ class CudaNode(CudaGraph):
 
     def change(self, groups: tuple[int, int, int], args: bytes) -> int:
         """Give the kernel other arguments; returns the driver's status."""
-        # Not known until the driver was told and that is noted: an interrupt may come between.
+        # Unknown until the driver has the new arguments and they are noted: an interrupt may come between.
         self.args = None
         self._bytes[: len(args)] = args
         told = self._told
         told.gx, told.gy, told.gz = groups
         status: int = driver().cuGraphExecKernelNodeSetParams_v2(self.executable, self._nodes[0], told)
-        # Errors name what was asked for; other arguments are told anew.
+        # After an error the next launch hands its arguments to the driver again.
         self.groups = groups
         if not status:
             self.args = args

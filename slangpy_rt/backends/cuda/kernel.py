@@ -26,9 +26,9 @@ class CudaKernel(Kernel):
     Attributes
     ----------
     node, nodes
-        The graph that it was launched by last, and those of all streams.
+        The graph of its latest launch, and its graphs on all streams.
     launches : int
-        How often it was launched before it had one.
+        The number of launches before it had a graph.
     """
 
     __slots__ = ("function", "give", "launches", "node", "nodes")
@@ -56,7 +56,7 @@ class Modules:
 
     def __init__(self) -> None:
         self.all: set[int] = set()
-        # Those of kernels that nobody has any more; the device may still run them.
+        # Modules of kernels without references; the device may still run them.
         self._retired: deque[int] = deque()
 
     def load(self, binary: bytes, info: KernelInfo) -> CudaKernel:

@@ -32,7 +32,7 @@ class Memory:
     shared : SharedPool
         Page-locked memory, mapped.
     allocations : set of int
-        Addresses that the driver gave.
+        Addresses of the memory that the driver allocated.
     slabs : list of int
         Page-locked memory that the driver gave.
     """

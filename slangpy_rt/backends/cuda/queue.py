@@ -1,4 +1,4 @@
-"""A CUDA stream as a queue. Memory, modules and events are somebody else's."""
+"""A CUDA stream as a queue. It owns no memory, modules or events."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ class CudaQueue(Queue):
     handle : int
         The ``CUstream``.
     events : Events
-        Those of the context.
+        The events of the context.
     graphs : Graphs
-        Of the device.
+        The graphs of the device.
     own : bool
-        Whether nobody else puts work on the stream, or captures it in a graph.
+        Whether the stream is the backend's own: no other library puts work on it or captures it in a graph.
     debug : bool
         Wait after each launch, so that an error names the kernel that caused it.
 
     Attributes
     ----------
     owner : object
-        What keeps a stream of another library.
+        The object that keeps another library's stream alive.
     """
 
     deferred = True
@@ -83,7 +83,7 @@ class CudaQueue(Queue):
             if node is None:
                 self._launch_once(kernel, groups, args)
                 return
-        # Of a graph in the making, a graph cannot be a part, but a launch can.
+        # While the stream is captured, a launch can become a part of the new graph, but another graph cannot.
         if self._watched and self._captured():
             self._launch_once(kernel, groups, args)
             return

@@ -186,7 +186,7 @@ class Staging:
 
 
 class _NoThreadError(Exception):
-    """Python starts no thread: the process has its fill of them, or ends, as other threads see it by this alone."""
+    """Python starts no thread, because the process has too many, or because it ends."""
 
 
 def _pieces(nbytes: int) -> list[tuple[int, int]]:

@@ -1,4 +1,4 @@
-"""The devices that slang-rhi opens, by the API that they are of."""
+"""The backends of slang-rhi's devices: a class for each API."""
 
 from __future__ import annotations
 

@@ -42,11 +42,11 @@ class RhiBackend(Backend, Records, LateReads, Leaves):
     Parameters
     ----------
     index : int
-        Which of the API's adapters.
+        The number of the adapter, in the order of the API.
     debug : bool
         Whether slang-rhi's validation and the API's debug layers are on.
     deterministic : bool
-        Nothing here: a launch divides its work the same way each time.
+        Without effect: a launch always divides its work in the same way.
 
     Raises
     ------
@@ -226,7 +226,7 @@ class RhiBackend(Backend, Records, LateReads, Leaves):
             self._programs.close()
 
     def leave(self) -> None:
-        # Nothing may be in flight when slangpy goes.
+        # No work may be running when slangpy ends.
         submissions = self._submissions
         # Before the lock, which another thread may have held when this process was forked.
         if submissions.closed:

@@ -26,7 +26,7 @@ _STREAM = 0
 class CudaSubmissions(Submissions):
     """Submissions with an event after each."""
 
-    # A stream runs in order.
+    # No barriers: a stream runs in order.
     barriers = False
 
     def __init__(self, opened: Opened, name: str, handles: bool) -> None:
@@ -122,7 +122,7 @@ class ContextLock:
             self._current(self._found)
             self._before.append(self._found[0])
             self._make_current(self._context)
-        except BaseException:  # Ctrl-C: without this nobody would get the lock any more
+        except BaseException:  # after Ctrl-C the lock would otherwise stay taken
             if taken:
                 self._lock.release()
             raise

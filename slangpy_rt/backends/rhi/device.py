@@ -17,7 +17,7 @@ from slangpy_rt.core.disk_cache import DiskCache, cache_directory
 from slangpy_rt.core.errors import DeviceError, OutOfMemoryError, UnsupportedError
 from slangpy_rt.core.target import LAVAPIPE_NESTING, Caps
 
-# What every device that Slang knows has; the rest is asked for.
+# The scalars that every device of slang-rhi has; for others its features are asked.
 _ALWAYS = frozenset({"bool", "int", "uint", "float"})
 # By slang-rhi's name of a feature. 8-bit integers come with the 16-bit ones, as on our Vulkan.
 _SCALARS = {
@@ -42,13 +42,13 @@ class Opened:
     Attributes
     ----------
     name : str
-        What we call it.
+        The backend's name.
     slangpy, device
         The package, and its Device.
     timestamps : bool
         Whether the device has a clock.
     modules : str or None
-        Where compiler sessions keep modules that they read.
+        The folder where compiler sessions keep compiled modules; None without one.
     """
 
     name: str

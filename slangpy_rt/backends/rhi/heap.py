@@ -37,7 +37,7 @@ class Heap:
     blocks : SizeClasses
         Device memory.
     backs : dict
-        By size, buffers that the host reads and nobody uses.
+        Unused buffers for copies to the host, by size.
     """
 
     def __init__(

@@ -13,7 +13,7 @@ _HANDLES = 1 << 24
 
 
 class Stage:
-    """Memory for copies from the host, and the batch with which it is free again."""
+    """Memory for copies from the host, and the batch after which it is free again."""
 
     __slots__ = ("batch", "buffer")
 

@@ -1,7 +1,7 @@
-"""The way of work to a device of slang-rhi: launches and copies gather in one command encoder at a time.
+"""Submits work to a device of slang-rhi: launches and copies gather in one command encoder at a time.
 
-They go to the device once so many are there, or somebody waits for them. Argument blocks of one submission lie in
-frames of memory, which the host fills and which go with it. All queues are one. Arrays are not made here.
+They are submitted once there are enough of them, or a caller waits. Argument blocks of one submission lie in frames
+of memory, which the host fills. All queues are one. Arrays are not made here.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Submissions:
     Attributes
     ----------
     lock : context manager
-        Held around all that slang-rhi is asked. One thread may take it several times.
+        Held around each call of slang-rhi. One thread may take it several times.
     closed : bool
         Whether the device takes nothing more.
     leaving : bool
@@ -357,7 +357,7 @@ class Batch:
     Attributes
     ----------
     encoder
-        Where it gathers.
+        The command encoder.
     frames : list of Frame
         Its argument blocks.
     numbers : list of int

@@ -37,12 +37,12 @@ class VulkanBackend(Backend, Records, MappedMemory, ExportsMemory, Leaves):
     Parameters
     ----------
     index : int
-        Which device: discrete GPUs come first, then integrated, virtual and software ones.
+        The number of the device: discrete GPUs come first, then integrated, virtual and software ones.
     debug : bool
         Whether to run under the validation layer, synchronization validation included; what it says
         gathers in ``messages``.
     deterministic : bool
-        Nothing here: a launch divides its work the same way each time.
+        Without effect: a launch always divides its work in the same way.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""How work on a Vulkan device ends: as the device is closed, and as the process ends."""
+"""Ends the work of a Vulkan device as the device is closed, and as the process ends."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ class VkDevice:
     caps, description
         As in ``Backend``.
     uuid : bytes
-        What the GPU is called by every API.
+        The GPU's UUID, which is the same in every API.
     exports : bool
         Whether other APIs can open its memory and semaphores.
     max_bytes : int
@@ -287,7 +287,7 @@ class Block:
     host : int
         Host address of its first byte, 0 when it is not mapped.
     nbytes : int
-        Of the memory, which may be more than the buffer's.
+        Bytes of the memory, which may be more than the buffer's.
     shared : Shared or None
         The memory for other APIs, once one has asked for it.
     """

@@ -77,7 +77,7 @@ class VkInstance:
     ffi, lib : Any
         cffi's view of vulkan.h and the loader's functions.
     messages : list of str
-        What the validation layer said; stays empty without ``debug``.
+        The validation layer's messages; empty without ``debug``.
     unheard : bool
         Whether ``debug`` was asked for and there is no validation layer.
 

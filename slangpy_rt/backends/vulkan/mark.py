@@ -17,7 +17,7 @@ _STAMPS = 1 << 16  # of the clock, in use at a time; half a MiB
 
 
 class VulkanMark(ExportedMark):
-    """A submission of a queue, and where the clock's time is if that was asked for."""
+    """A submission of a queue; of a timed mark also the place of its time stamp."""
 
     __slots__ = ("clock", "queue", "stamp", "value")
 
