@@ -96,7 +96,7 @@ def lacking_integer(code: bytes) -> str:
     """Name what ``with_integers`` would replace in a module; empty if nothing."""
     if with_integers(code) == code:
         return ""
-    return "mad of integers, abs of an unsigned number, firstbitlow or a matrix of 8-bit, 16-bit or 64-bit integers,"
+    return "mad of integers, abs of an unsigned number, firstbitlow of 8 or 16 bits, or a matrix of 8, 16 or 64 bits"
 
 
 def lacking_fields(code: bytes) -> str:

@@ -68,7 +68,7 @@ _NO_DOUBLE = (
     "itself, so that ours cannot be put there. Use float, or a device of type vulkan, cuda or cpu."
 )
 _NO_INTEGER = (
-    "the function uses {used} for which Slang emits an instruction of other types, and this device compiles by "
+    "the function uses {used}, for which Slang emits an instruction of other types, and this device compiles by "
     "itself. Write x * y + z for mad, leave the abs out, firstbitlow(uint(x)) for firstbitlow(x), and vectors for a "
     "matrix; or use a device of type vulkan, cuda or cpu."
 )
