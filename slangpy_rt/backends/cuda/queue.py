@@ -98,7 +98,7 @@ class CudaQueue(Queue):
             if not status:
                 status = self._launch_graph(node.executable, self.handle)
         if status or self._debug:
-            self._settle(node, status)
+            self._checked(node, status)
 
     def record(self, dispatches: Sequence[Dispatch], waits: Sequence[tuple[int, ...]]) -> CudaGraph:
         """Keep launches, as ``Records.record`` does."""
@@ -121,7 +121,7 @@ class CudaQueue(Queue):
                     self._require_open()
                 status = set_context(context) or launch(node.executable, handle)
             if status or debug:
-                self._settle(node, status)
+                self._checked(node, status)
 
         return run
 
@@ -140,7 +140,7 @@ class CudaQueue(Queue):
                 self._require_open()
             status = self._set_context(self._context) or self._launch_graph(recording.executable, self.handle)
         if status or self._debug:
-            self._settle(recording, status)
+            self._checked(recording, status)
 
     def copy(self, dst: Buffer, dst_offset: int, src: Buffer, src_offset: int, nbytes: int) -> None:
         with self.backend.inside[threading.get_ident()]:
@@ -242,7 +242,7 @@ class CudaQueue(Queue):
         if self._debug:
             self._look(what)
 
-    def _settle(self, graph: CudaGraph, status: int) -> None:
+    def _checked(self, graph: CudaGraph, status: int) -> None:
         """Check a launch of a graph, after an error or where every launch is waited for."""
         kernels = graph.dispatches
         what = f"{len(kernels)} recorded kernels" if len(kernels) > 1 else kernels[0].kernel.info.title
