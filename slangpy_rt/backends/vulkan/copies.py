@@ -96,7 +96,7 @@ class Copies:
             self._stages.append(stage)
         else:
             stage = self._stages[0]
-            self._queue.locked_checked(stage.value)
+            self._queue.locked_finish(stage.value)
             self._stages.rotate(-1)
         return stage
 

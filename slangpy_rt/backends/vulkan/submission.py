@@ -211,7 +211,7 @@ class Submissions(Queue):
             self._open()
         return self.value + 1
 
-    def locked_checked(self, value: int) -> None:
+    def locked_finish(self, value: int) -> None:
         """Wait for what was promised for a submission, which an interrupt may have kept from being recorded."""
         self.locked_reach(value)
         self.timeline.wait(min(value, self.value))
