@@ -68,8 +68,9 @@ def loadModule(
         Options of NVRTC. Those of nvcc alone, such as ``-Xcompiler``, are dropped with a warning.
     skipSlang, skipNinjaCheck, slangGenLineInfo, cudaGenLineInfo
         As in slang-torch; they have no effect: unchanged kernels come from the cache.
-    extraSlangFlags
-        Empty: flags are not passed to Slang.
+    extraSlangFlags : sequence of str
+        ``-D`` and ``-I`` of Slang's command line, as ``-DN=4`` or ``-D``, ``N=4``: macros and folders besides those of
+        ``defines`` and ``includePaths``. Other flags are refused.
 
     Returns
     -------
@@ -83,7 +84,7 @@ def loadModule(
     BindError
         If an argument is of another kind.
     UnsupportedError
-        If there are flags, or no such device.
+        If there are other flags of Slang's, or no such device.
     """
     started = time.perf_counter()
     path = checked_path(_WHERE, "fileName", fileName)
@@ -93,15 +94,12 @@ def loadModule(
         flag(_WHERE, name, value)
     if skipSlang is not None:
         warnings.warn(f"{_WHERE}: skipSlang has no effect; unchanged files are not compiled again.", stacklevel=2)
-    if _texts("extraSlangFlags", extraSlangFlags):
-        raise UnsupportedError(
-            f"{_WHERE}: extraSlangFlags is {in_words(extraSlangFlags)}; Slang gets no flags here, leave them out."
-        )
+    more_macros, more_folders = _slang_flags(_texts("extraSlangFlags", extraSlangFlags))
     options = _nvrtc_options(cudaFastMath, _texts("extraCudaFlags", extraCudaFlags))
-    folders = tuple(str(folder.absolute()) for folder in paths(_WHERE, "includePaths", includePaths))
-    macros = tuple(
-        sorted((name, macro_text(_WHERE, name, value)) for name, value in table(_WHERE, "defines", defines).items())
-    )
+    given_folders = (*paths(_WHERE, "includePaths", includePaths), *more_folders)
+    folders = tuple(str(folder.absolute()) for folder in given_folders)
+    given_macros = {**more_macros, **table(_WHERE, "defines", defines)}
+    macros = tuple(sorted((name, macro_text(_WHERE, name, value)) for name, value in given_macros.items()))
     given = _device(device)
     devices = Devices(given)
     first = devices.first()
@@ -152,6 +150,28 @@ def _texts(name: str, given: Any) -> tuple[str, ...]:
     if not isinstance(given, (list, tuple)) or not all(isinstance(text, str) and "\n" not in text for text in given):
         raise BindError(f"{_WHERE}: {name} is {in_words(given)}; a list of texts of one line was expected.")
     return tuple(given)
+
+
+def _slang_flags(given: tuple[str, ...]) -> tuple[dict[str, str], list[Path]]:
+    """Return the macros and the folders that flags of Slang's command line give."""
+    macros: dict[str, str] = {}
+    folders: list[Path] = []
+    waiting = list(given)
+    while waiting:
+        flag_text = waiting.pop(0)
+        # "-I", "folder" are two texts, "-Ifolder" is one.
+        value = flag_text[2:] or (waiting.pop(0) if waiting else "")
+        if flag_text.startswith("-D") and value:
+            name, equals, text = value.partition("=")
+            macros[name] = text if equals else "1"
+        elif flag_text.startswith("-I") and value:
+            folders.append(Path(value))
+        else:
+            raise UnsupportedError(
+                f"{_WHERE}: extraSlangFlags has {in_words(flag_text)}; of Slang's flags only -D and -I are taken, each "
+                "with a value. Leave the others out."
+            )
+    return macros, folders
 
 
 # Options of nvcc that NVRTC does not have, or that the device decides.

@@ -45,6 +45,30 @@ def test_macros_make_modules_side_by_side(files: Files) -> None:
         files.load(text)
 
 
+def test_macros_and_folders_as_flags_of_slang(files: Files) -> None:
+    other = files.folder / "flagged"
+    other.mkdir()
+    (other / "flagged.slang").write_text("public float factor() { return FACTOR; }")
+    text = """
+    import flagged;
+    [AutoPyBindCUDA] [CudaKernel]
+    void scale(TensorView<float> output) { output[cudaThreadIdx().x] = factor() * MORE; }
+    """
+    output = files.on(torch.zeros(3))
+    flags = ["-DFACTOR=2.5", "-D", "MORE", "-I", str(other)]
+    files.load(text, extraSlangFlags=flags).scale(output=output).launchRaw(blockSize=(3, 1, 1), gridSize=ONE)
+    assert (output == 2.5).all()
+    # A macro of defines= comes before one of the flags.
+    module = files.load(text, defines={"MORE": 2}, extraSlangFlags=[f"-I{other}", "-DFACTOR=2.5", "-DMORE=3"])
+    module.scale(output=output).launchRaw(blockSize=(3, 1, 1), gridSize=ONE)
+    assert (output == 5).all()
+    for flags, said in ((["-O3"], "-O3"), (["-D"], "-D"), (["-DA=1", "-emit-ir"], "-emit-ir")):
+        with pytest.raises(spy.UnsupportedError, match=f"extraSlangFlags has '{said}'"):
+            files.load(text, extraSlangFlags=flags)
+    with pytest.raises(spy.BindError, match="the name of a macro"):
+        files.load(text, extraSlangFlags=["-DF(x)=x"])
+
+
 def test_imports_includes_and_public_names(files: Files) -> None:
     files.write("part-of-it.slang", "public float at(TensorView<float> t, uint i) { return t[i] + FACTOR; }")
     files.write("deep.slang", "import part_of_it; public float deeper(TensorView<float> t) { return at(t, 1); }")
