@@ -69,8 +69,8 @@ def loadModule(
     skipSlang, skipNinjaCheck, slangGenLineInfo, cudaGenLineInfo
         As in slang-torch; they have no effect: unchanged kernels come from the cache.
     extraSlangFlags : sequence of str
-        ``-D`` and ``-I`` of Slang's command line, as ``-DN=4`` or ``-D``, ``N=4``: macros and folders besides those of
-        ``defines`` and ``includePaths``. Other flags are refused.
+        ``-D`` and ``-I`` of Slang's command line, as ``-DN=4`` or ``-D``, ``N=4``: macros and folders besides those
+        of ``defines`` and ``includePaths``. Other flags are refused.
 
     Returns
     -------
@@ -168,8 +168,8 @@ def _slang_flags(given: tuple[str, ...]) -> tuple[dict[str, str], list[Path]]:
             folders.append(Path(value))
         else:
             raise UnsupportedError(
-                f"{_WHERE}: extraSlangFlags has {in_words(flag_text)}; of Slang's flags only -D and -I are taken, each "
-                "with a value. Leave the others out."
+                f"{_WHERE}: extraSlangFlags has {in_words(flag_text)}; of Slang's flags only -D and -I are taken, "
+                "each with a value. Leave the others out."
             )
     return macros, folders
 
