@@ -22,6 +22,8 @@ _HIDDEN = re.compile(
     re.M,
 )
 
+# Types that files for slang-torch know without the prefix, which macros add.
+_PREFIXED = re.compile(r"\b_spy_((?:Diff)?TensorView|TorchTensor|AtomicAdd|IDiffTensorWrapper)\b")
 # What SPIR-V's optimizer says of an instruction of more than 65,535 words, whose length it reads as the rest.
 _TOO_LONG = "Invalid instruction word count"
 _SHORTER = (
@@ -138,7 +140,7 @@ def failure(note: Out, what: str) -> CompileError:
     text = note.bytes().rstrip(b"\0").decode(errors="replace").strip()
     # This message repeats the ones above it.
     text = text.partition("\nerror[E39999]: import failed due to compilation error")[0]
-    text = _HIDDEN.sub("", text)
+    text = _PREFIXED.sub(r"\1", _HIDDEN.sub("", text))
     if _TOO_LONG in text:
         text += f"\n{_SHORTER}"
     return CompileError(f"Slang could not {what}:\n{text or 'it gave no reason.'}")

@@ -45,6 +45,20 @@ def test_macros_make_modules_side_by_side(files: Files) -> None:
         files.load(text)
 
 
+@sampled(2)
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("void f(TensorView<float> a) { a.nothing(); }", "'nothing' is not a member of 'TensorView<float>'"),
+        ("void f(DiffTensorView<float> a) { float x = a; }", "got 'DiffTensorView<float, AtomicAdd>'"),
+    ],
+)
+def test_messages_have_the_names_of_the_text(files: Files, text: str, said: str) -> None:
+    with pytest.raises(RuntimeError) as caught:
+        files.load("[AutoPyBindCUDA] [CudaKernel] " + text)
+    assert said in str(caught.value) and "_spy_" not in str(caught.value)
+
+
 def test_macros_and_folders_as_flags_of_slang(files: Files) -> None:
     other = files.folder / "flagged"
     other.mkdir()
