@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from _vulkan_backend import Launch, backend, get, launch, load, needs_vulkan, put, spirv
 
+import slangpy_rt as spy
 from slangpy_rt.backends.vulkan.backend import VulkanBackend
 from slangpy_rt.core.errors import DeviceError, DeviceLostError, OutOfMemoryError, UnsupportedError
 from slangpy_rt.core.target import KernelInfo
@@ -172,3 +173,19 @@ def test_the_layer_speaks_up_when_it_should() -> None:
     backend.queue.locked_copy(backend.queue.ring, 0, backend.queue.ring, 8, 16)  # the regions overlap
     backend.close()
     assert any("vkCmdCopyBuffer" in text for text in backend.messages)
+
+
+@needs_vulkan
+def test_a_driver_that_refuses_the_kernel() -> None:
+    """Slang 2026.12 decorates the index without declaring the capability, which Mesa refuses."""
+    device = spy.Device("vulkan")
+    text = "float f(float x) { float t[4] = { 1, 2, 3, 4 }; return t[NonUniformResourceIndex(int(x))]; }"
+    module = spy.Module.load_from_source(device, "refused_by_the_driver", text)
+    try:
+        found = module.f(np.array([0, 3], np.float32))
+    except spy.CompileError as error:
+        assert "refused the SPIR-V of float f(float x)" in str(error)
+    else:
+        np.testing.assert_array_equal(found, [1, 4])
+    after = spy.Module.load_from_source(device, "after_the_refusal", "float g(float x) { return x + 1; }")
+    assert after.g(1.0) == 2

@@ -11,9 +11,12 @@ from slangpy_rt.backends.base import Kernel
 from slangpy_rt.backends.vulkan.commands import COMPUTE
 from slangpy_rt.backends.vulkan.device import VkDevice
 from slangpy_rt.backends.vulkan.submission import FRAME_BYTES, Submissions
-from slangpy_rt.core.errors import UnsupportedError
+from slangpy_rt.core.errors import CompileError, UnsupportedError
 from slangpy_rt.core.interrupts import finalizer
 from slangpy_rt.core.target import KernelInfo
+
+# VK_ERROR_UNKNOWN and VK_ERROR_INVALID_SHADER_NV; Mesa gives the first for SPIR-V that it cannot read.
+_REFUSED = (-13, -1000012000)
 
 
 class VulkanKernel(Kernel):
@@ -49,7 +52,13 @@ class Pipelines:
         device.on_close(_destroy, device, self._all)
 
     def load(self, binary: bytes, info: KernelInfo) -> VulkanKernel:
-        """Create a pipeline, which goes with the kernel."""
+        """Create a pipeline, which is destroyed with the kernel.
+
+        Raises
+        ------
+        CompileError
+            If the driver refuses the SPIR-V.
+        """
         device, ffi = self._device, self._device.ffi
         code = ffi.new("uint32_t[]", len(binary) // 4)
         ffi.memmove(code, binary, len(binary))
@@ -64,6 +73,12 @@ class Pipelines:
         pipeline = ffi.new("VkPipeline*")
         result = device.lib.vkCreateComputePipelines(device.handle, ffi.NULL, 1, create, ffi.NULL, pipeline)
         device.lib.vkDestroyShaderModule(device.handle, module[0], ffi.NULL)
+        if result in _REFUSED:
+            raise CompileError(
+                f"vulkan: the driver of {device.description} refused the SPIR-V of {info.title} ({result}). It may "
+                "use what the driver lacks, or an instruction that Slang gets wrong: take parts of the function away "
+                "to find it, or use a device of another type."
+            )
         device.check(result, f"creating a pipeline for kernel {info.entry}")
         self._all.add(pipeline[0])
         return VulkanKernel(info, pipeline[0], partial(self._retired.append, pipeline[0]))
