@@ -15,6 +15,7 @@ from slangpy_rt.core.errors import CompileError, DeviceError, UnsupportedError
 # -w: Slang's prelude alone causes hundreds of warnings about vector types that CUDA 13 deprecates.
 # 940: a function that ends without a return statement would return what happens to lie in a register.
 _FLAGS = ("--std=c++17", "-w", "--diag-error=940")
+_NO_RETURN = re.compile(r'missing return statement at end of non-void function "(\w+?)(?:_\d+)?"')
 # Types that the prelude knows only when told to; Slang's CUDA text uses them without telling it.
 _HEADER_TYPES = {
     b"__half": "-DSLANG_CUDA_ENABLE_HALF=1",
@@ -49,9 +50,15 @@ def nvrtc_compile(code: bytes, arch: str) -> bytes:
         if status:
             log = bytearray(nvrtc.nvrtcGetProgramLogSize(program)[1])
             nvrtc.nvrtcGetProgramLog(program, log)
+            text = log.rstrip(bytes(1)).decode(errors="replace")
+            if missing := _NO_RETURN.search(text):
+                raise CompileError(
+                    f"the function {missing[1]} ends without a return statement on some path, or uses something for "
+                    "which Slang writes nothing in CUDA; its result would be what happens to lie in a register."
+                )
             raise CompileError(
                 f"NVRTC {nvrtc_version()} refused the CUDA text that Slang emitted for {arch} "
-                f"({status.name}):\n{log.rstrip(bytes(1)).decode(errors='replace')}"
+                f"({status.name}):\n{text}"
             )
         cubin = bytearray(nvrtc.nvrtcGetCUBINSize(program)[1])
         nvrtc.nvrtcGetCUBIN(program, cubin)
