@@ -293,6 +293,17 @@ struct Call {{ matrix<{name}, 2, 3>* a; {name}2x3* b; {name}2x3* r; bool2x3* t; 
     assert b"\0kernel\0" in nvrtc_compile(code, "sm_90")
 
 
+def test_a_missing_return_is_refused() -> None:
+    text = """
+struct Call { float* a; };
+float g(float x) { if (x > 5) return 1; }
+[shader("compute")][numthreads(1, 1, 1)] void kernel(uniform Call c) { *c.a = g(*c.a); }
+"""
+    code = Session(Library(), Target("cuda", "", "value")).compile(text, "no_return", "kernel").code
+    with pytest.raises(CompileError, match="the function g ends without a return statement"):
+        nvrtc_compile(code, "sm_90")
+
+
 @pytest.mark.parametrize("size", [2, 3, 4])
 def test_vectors_of_short_compile(size: int) -> None:
     """A text without a narrow scalar has ``short3`` alone."""

@@ -21,7 +21,10 @@ BODIES = {
     "break": "debugBreak(); return x;",
 }
 # On the CPU, Slang writes no text for typed buffers, and C++ has no heap of descriptors.
-REASON = r"nothing has set|nothing can fill|text for other devices|debugBreak|no member named 'Load'|unavailable features|without a return"
+REASON = (
+    "nothing has set|nothing can fill|text for other devices|debugBreak|no member named 'Load'"
+    "|unavailable features|without a return"
+)
 TYPES = """
 struct Record { float v; };
 struct Named { Texture2D<float> t; float v; };
