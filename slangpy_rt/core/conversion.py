@@ -65,7 +65,7 @@ def as_number(where: str, type_: SlangType, value: Any) -> Any:
     bounds = limits(type_.scalar)
     if bounds is not None:
         if isinstance(number, float) and not isfinite(number):
-            return number  # a half's scalar counts as a float here
+            return number  # a half holds infinity and NaN too
         if not bounds[0] <= number <= bounds[1]:
             raise BindError(f"{where} is {in_words(value)}, which does not fit '{type_.name}' ({span(*bounds)}).")
     elif type_.scalar != "bool" and _BEYOND[type_.scalar] <= abs(number) < inf:

@@ -221,7 +221,7 @@ class DeviceCore(ABC):
         except OutOfMemoryError:
             if not self.ordered:
                 raise
-        # A stream keeps the buffers of its work alive, which needs weak references to them.
+        # Streams hold buffers until their work is known to be done: wait for it, and try again.
         self._drain()
         return self.backend.alloc(nbytes or 1)
 

@@ -15,7 +15,7 @@ from typing import Any
 from slangpy_rt.backends.base import Buffer, Kernel, Queue, Recording
 from slangpy_rt.runtime.lane import Lane
 
-# Returns the ``written`` flag of each buffer of a launch.
+# Buffers of a recording, and for each whether the recording writes to it.
 Touches = tuple[tuple[Buffer, ...], tuple[bool, ...]]
 
 

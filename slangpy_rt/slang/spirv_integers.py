@@ -61,8 +61,8 @@ def with_integers(code: bytes) -> bytes:
 def with_negatives(code: bytes) -> bytes:
     """Return a module in which 8-bit and 16-bit integers are negated as 32-bit ones whose sign is shifted in.
 
-    NVIDIA's driver for Vulkan (580) negates behind a conversion that follows: ``int(-a)`` of the least int16_t is
-    32768 there, and ``-a < b`` is false. ``OpSNegate %short %a`` becomes ``short(-int(a) << 16 >> 16)``.
+    NVIDIA's driver for Vulkan (on an H100) negates behind a conversion that follows: ``int(-a)`` of the least int16_t
+    is 32768 there, and ``-a < b`` is false. ``OpSNegate %short %a`` becomes ``short(-int(a) << 16 >> 16)``.
 
     Parameters
     ----------
