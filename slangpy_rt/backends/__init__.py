@@ -1,6 +1,6 @@
-"""The backends by name, those of other packages included. Importing this package imports none of them.
+"""Finds backends by name, those of other packages included. Importing this package imports no backend.
 
-A file here sees bytes, integers and buffers. It knows no Slang types, no tensors and no broadcasting.
+The code of backends handles bytes, integers and buffers. It knows no Slang types, no tensors and no broadcasting.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import importlib
 from slangpy_rt.backends.base import Backend
 from slangpy_rt.backends.others import import_other, other_backends
 
-# In the order in which the best available device is chosen: on Windows CUDA and then D3D12, on macOS Metal.
+# The order decides which device ``automatic`` opens: on Windows CUDA before D3D12, on macOS Metal.
 REGISTRY = {
     "cuda": "slangpy_rt.backends.cuda.backend:CudaBackend",
     "d3d12": "slangpy_rt.backends.rhi.apis:RhiD3D12",
@@ -27,7 +27,7 @@ AUTOMATIC = tuple(name for name in REGISTRY if name != "null" and not name.start
 
 
 def known(name: str) -> bool:
-    """Tell whether a backend has that name; other packages are asked only for what is not slangpy_rt's own."""
+    """Tell whether a backend has that name. Other packages are searched only for names not in ``REGISTRY``."""
     return name in REGISTRY or name in other_backends()
 
 
@@ -37,14 +37,14 @@ def names() -> list[str]:
 
 
 def backend_class(name: str) -> type[Backend]:
-    """Import the class of a backend.
+    """Import the class of a backend, and return it.
 
     Raises
     ------
     KeyError
         If no backend has that name.
     UnsupportedError
-        If a backend of another package cannot be imported, or is not whole.
+        If a backend of another package cannot be imported, or lacks methods of the contract.
     """
     if name not in REGISTRY:
         return import_other(name, other_backends()[name])

@@ -1,29 +1,29 @@
-"""The contract between slangpy_rt and a machine that runs kernels.
+"""The contract between slangpy_rt and a backend, which runs kernels on one kind of device.
 
-A backend sees bytes, integers and buffers. It knows nothing of Slang types, tensors or broadcasting, and
+A backend handles bytes, integers and buffers. It knows nothing of Slang types, tensors or broadcasting, and
 it validates nothing that its caller could have validated: a ``Device`` never launches zero groups, never
 passes a buffer of another device and never reads past a buffer's end. What only the driver can know
 (memory, device loss, an unusable compiler) a backend raises as an error of ``slangpy_rt.core.errors``.
 
 Work goes to a ``Queue``; memory and code belong to the ``Backend``. Ten methods have to be written: nine of Backend
-and ``Queue.launch``. All others are right as they stand where work is done when the call that queues it returns; a
+and ``Queue.launch``. The defaults of all others are right where work is done when the call that queues it returns; a
 device that defers its work overrides ``Queue.mark``, ``wait``, ``sync`` and ``copy``, and has a ``Mark`` of its own.
 What only some devices can do is a class in ``extras.py``, from which their backends derive too.
 
 Order: each backend has an in-order queue of its own, ``Backend.queue``. A launch there, an upload, a clear and a
 download take effect in the order of the calls, whether or not the backend defers the work. ``upload`` and
 ``download`` are complete when they return; ``launch`` and ``clear`` need not be. Further queues (``open_queue``) run
-beside it and beside each other; only marks order them, and who uses several of them keeps buffers alive until their
-work is done.
+beside it and beside each other; only marks order them, and a caller that uses several queues keeps buffers alive
+until their work is done.
 
 Threads: every method may be called from any thread. A backend whose driver wants one caller at a time
 takes its own lock. ``close`` waits for calls of other threads.
 
 Interrupts: KeyboardInterrupt may come between any two steps of the main thread's Python code. Whatever a method did
-by then, the next call of any method finds the backend usable, no earlier work lost and no memory kept. For that, what
-must not be parted is one step (``interrupts.py``).
+by then, the next call of any method finds the backend usable, no earlier work lost and no memory leaked. So actions
+that belong together, such as an allocation and the note of its address, are one step (``core/interrupts.py``).
 
-``docs/adding-a-backend.md`` has a whole backend as an example. ``pytest tests/conformance --backend=NAME`` tells
+``docs/adding-a-backend.md`` has a whole backend as an example. ``pytest tests/conformance --backend=NAME`` shows
 what a new one does not do yet; its name comes from ``backends.REGISTRY``, or from another package (``others.py``).
 """
 
@@ -47,17 +47,17 @@ B = TypeVar("B", bound="Backend")
 
 
 class Buffer:
-    """Device memory, which returns to its backend with the last reference.
+    """A piece of device memory, which the backend gets back when the last reference to the buffer goes.
 
     Attributes
     ----------
     address : int
-        What a kernel dereferences.
+        The device address of the first byte, which kernels dereference.
     nbytes : int
         Usable size in bytes.
     chunk : object
-        The part of the backend's memory that this is; its ``give``, a function of C without arguments, takes it back.
-        A buffer without one gives nothing back.
+        The backend's own object for this memory. Its ``give``, a function of C without arguments, returns the memory
+        to the backend. A buffer whose chunk has no ``give`` returns nothing.
     uses : Uses or None
         The queues that use it; set by ``runtime/queues.py`` where there are several, and not read by backends.
     """
@@ -79,17 +79,16 @@ class Buffer:
 
 
 class SharedBuffer(Buffer):
-    """Memory that the host and kernels both address: an argument without a copy command.
+    """Memory that the host and kernels both address, so that passing it to a kernel takes no copy command.
 
-    What the host writes before a launch that names the buffer, that launch sees. What kernels wrote, the host sees
-    after ``Backend.sync_all``. In between the host leaves the bytes alone: its accesses are not ordered with the
-    queue.
+    A launch that names the buffer sees what the host wrote before it. The host sees what kernels wrote after
+    ``Backend.sync_all``. In between the host does not touch the bytes: its accesses are not ordered with the queue.
 
     Attributes
     ----------
     view : memoryview
-        Its ``nbytes`` bytes as the host sees them, writable; valid while the buffer lives. A backend releases it when
-        it is closed, so that using it is an error and no access to memory that is gone.
+        The buffer's ``nbytes`` bytes as the host sees them, writable; valid while the buffer lives. The backend
+        releases the view when it is closed, so that a later use raises an error and does not access freed memory.
     """
 
     __slots__ = ("view",)
@@ -99,7 +98,7 @@ class SharedBuffer(Buffer):
         self.view = view
 
     def write(self, array: npt.NDArray[Any]) -> None:
-        """Fill the buffer's first bytes from an array.
+        """Copy an array's bytes, in C order, to the beginning of the buffer.
 
         Raises
         ------
@@ -110,12 +109,12 @@ class SharedBuffer(Buffer):
         try:
             self.view[: array.nbytes] = array.data.cast("B")
         except (TypeError, ValueError):
-            # A released view; or an array with gaps or of items that memoryview does not know.
+            # The view was released, or the array has gaps or items that memoryview does not know.
             self.backend.require_open()
             self.view[: array.nbytes] = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
 
     def read(self, array: npt.NDArray[Any], at: int = 0) -> None:
-        """Fill an array from the buffer's bytes from ``at`` on; the backend stays open meanwhile.
+        """Copy the buffer's bytes from byte ``at`` on into an array; ``close`` waits meanwhile.
 
         Raises
         ------
@@ -129,12 +128,12 @@ class SharedBuffer(Buffer):
             try:
                 array.data.cast("B")[:] = self.view[at : at + array.nbytes]
             except (TypeError, ValueError):
-                # As above.
+                # The array has gaps, or items that memoryview does not know.
                 array[...] = np.frombuffer(self.view, array.dtype, array.size, at).reshape(array.shape)
 
 
 class PlaceholderBuffer(Buffer):
-    """A buffer for memory of another library, which keeps it and orders its own work on it."""
+    """A buffer that stands for memory of another library, which keeps that memory and orders its own work on it."""
 
     __slots__ = ()
 
@@ -144,7 +143,7 @@ class PlaceholderBuffer(Buffer):
 
 
 class Kernel:
-    """A loaded kernel; backends derive from it to hold their handle, and give it back with the last reference."""
+    """A loaded kernel. Backends derive from it to hold the driver's handle, which the last reference releases."""
 
     __slots__ = ("__weakref__", "info")
 
@@ -162,12 +161,12 @@ class Dispatch(NamedTuple):
 
 
 class Recording:
-    """Launches as a backend keeps them; backends derive from it to hold more.
+    """A sequence of launches that is replayed as a whole; backends derive from it to hold more.
 
     Attributes
     ----------
     dispatches : list of Dispatch
-        In the order of a program.
+        The launches, in the order in which the program made them.
     """
 
     __slots__ = ("dispatches",)
@@ -198,7 +197,7 @@ class Shared:
 
 
 class Mark:
-    """A point in the order of a queue: all that was queued before.
+    """A point in the order of a queue, reached when all that was queued before is done.
 
     This class is right where work is done when the call that queues it returns.
     """
@@ -217,14 +216,15 @@ class Mark:
         """Wait until the work before the mark is done."""
 
     def since(self, earlier: Mark) -> float:
-        """Return the seconds from another mark to this one by the device's clock; both are done, and were timed."""
+        """Return the seconds from another mark to this one on the device's clock; both are done, and were timed."""
         return self._seconds - earlier._seconds
 
 
 class Queue(ABC):
-    """Work that runs in the order in which it is queued.
+    """A sequence of work that runs in the order in which it is queued.
 
-    All but ``launch`` is right where work is done when the call that queues it returns; then all queues are one.
+    The defaults of all methods but ``launch`` are right where work is done when the call that queues it returns, so
+    that several queues behave as one.
 
     Attributes
     ----------
@@ -244,20 +244,21 @@ class Queue(ABC):
 
     @abstractmethod
     def launch(self, kernel: Kernel, groups: tuple[int, int, int], args: bytes, buffers: Sequence[Buffer]) -> None:
-        """Queue a kernel over ``groups`` thread groups. Each call of a function ends here.
+        """Queue a kernel over ``groups`` thread groups in x, y and z. Each call of a function ends here.
 
-        ``args`` is the argument block, raw addresses included. ``buffers`` are all buffers it points to,
-        in the order of ``kernel.info.written``; the backend keeps them alive until the work is done.
+        ``args`` is the argument block, raw addresses included. ``buffers`` are all buffers that it points to, in the
+        order of ``kernel.info.written``; the backend keeps their memory from being reused until the work is done.
+        For a range kernel ``groups[0]`` is the number of elements.
         """
 
     def mark(self, timed: bool = False) -> Mark:
-        """Return the present end of the queue; ``timed`` if the device records its clock there."""
+        """Return a mark at the present end of the queue; if ``timed``, the device records its clock there."""
         return Mark()
 
     def wait(self, mark: Mark) -> None:  # noqa: B027
-        """Let work queued from now on wait for a mark; the host does not wait.
+        """Make work that is queued from now on wait for a mark; the host does not wait.
 
-        The mark is of any queue of the backend, or of a backend that shared memory with it.
+        The mark is of any queue of this backend, or of a backend that shared memory with it.
         """
 
     def sync(self) -> None:
@@ -265,32 +266,33 @@ class Queue(ABC):
         self.backend.require_open()
 
     def copy(self, dst: Buffer, dst_offset: int, src: Buffer, src_offset: int, nbytes: int) -> None:
-        """Copy ``nbytes`` > 0 bytes from one buffer to another, or to another place in it that does not overlap."""
+        """Queue a copy of ``nbytes`` > 0 bytes from one buffer to another, or within one without an overlap."""
         piece = memoryview(bytearray(nbytes))
         self.backend.download(src, src_offset, piece)
         self.backend.upload(dst, dst_offset, piece)
 
     def prepare(self, dispatch: Dispatch) -> Callable[[], None]:
-        """Return a function that makes a launch, for one that is repeated often. It keeps the buffers."""
+        """Return a function that makes one launch, to be called often. It keeps the buffers alive."""
         return functools.partial(self.launch, *dispatch)
 
     def replay(self, recording: Recording) -> None:
-        """Queue the launches of a recording: one by one, which is right for recordings that no ``Records`` made."""
+        """Queue the launches of a recording. The default does it one by one, for backends without ``Records``."""
         for d in recording.dispatches:
             self.launch(d.kernel, d.groups, d.args, d.buffers)
 
     def label(self, title: str) -> None:  # noqa: B027
-        """Begin a part of the work that the API's own tools, if any, show under a title."""
+        """Begin a part of the work that profilers and debuggers of the API, if it has any, show under a title."""
 
     def unlabel(self) -> None:  # noqa: B027
-        """End the work that ``label`` began last."""
+        """End the part of the work that ``label`` began last."""
 
 
 class Backend(ABC):
     """One open device: its memory and its code.
 
-    Made with ``index``, which device of its kind, and by keyword ``debug``, whether to check what can be checked, and
-    ``deterministic``, whether a launch has to divide its work the same way each time.
+    A backend is made with ``index``, the number of the device among those of its kind, and the keywords ``debug``,
+    whether to check what can be checked, and ``deterministic``, whether a launch has to divide its work in the same
+    way each time.
 
     Attributes
     ----------
@@ -331,11 +333,11 @@ class Backend(ABC):
 
     @abstractmethod
     def toolchain(self) -> str:
-        """Return name, version and flags of everything that ``compile`` uses; part of every cache key."""
+        """Return name, version and flags of everything that ``compile`` uses. They are part of every cache key."""
 
     @abstractmethod
     def compile(self, code: bytes, entry: str) -> bytes:
-        """Turn what Slang emitted into a binary. Pure: the caller caches the result.
+        """Compile what Slang emitted to a binary. The result depends on nothing else, so that the caller caches it.
 
         Raises
         ------
@@ -347,14 +349,14 @@ class Backend(ABC):
 
     @abstractmethod
     def load(self, binary: bytes, info: KernelInfo) -> Kernel:
-        """Load a binary as a kernel."""
+        """Load a binary that ``compile`` returned as a kernel."""
 
     @abstractmethod
     def alloc(self, nbytes: int) -> Buffer:
-        """Allocate at least ``nbytes`` > 0 bytes at a 256-byte aligned address; contents undefined.
+        """Allocate at least ``nbytes`` > 0 bytes at a 256-byte aligned address; their contents are undefined.
 
         The ``give`` of the buffer's chunk takes the memory back; queued work that uses it still completes. It is
-        called wherever the last reference goes: at any moment, in any thread, also inside another method.
+        called where the last reference goes: at any moment, in any thread, also inside another method.
 
         Raises
         ------
@@ -364,11 +366,14 @@ class Backend(ABC):
 
     @abstractmethod
     def upload(self, dst: Buffer, offset: int, src: memoryview) -> None:
-        """Copy contiguous host memory, of any item format, to the device; it may change once this returns."""
+        """Copy contiguous host memory of any item format to the device, from byte ``offset`` of ``dst`` on.
+
+        The host memory may change once this returns.
+        """
 
     @abstractmethod
     def download(self, src: Buffer, offset: int, dst: memoryview) -> None:
-        """Copy device bytes into contiguous, writable host memory, after all queued work."""
+        """Copy the bytes from ``offset`` on into contiguous, writable host memory, after all queued work."""
 
     @abstractmethod
     def clear(self, dst: Buffer, offset: int, nbytes: int) -> None:
@@ -378,7 +383,7 @@ class Backend(ABC):
     def close(self) -> None:
         """Wait for queued work and for calls in other threads, then release the device. A second call does nothing.
 
-        Other methods raise DeviceError from then on, in whichever thread. After an interrupt it can be called again.
+        Other methods raise DeviceError from then on, in every thread. After an interrupt it can be called again.
         """
 
     def require_open(self) -> None:
@@ -394,5 +399,5 @@ class Backend(ABC):
         """Wait until all work of all queues is done."""
         self.queue.sync()
 
-    def abandon(self) -> None:  # noqa: B027 - most have nothing to let go
-        """Never call the driver again: this process is a forked child, in which the device does not exist."""
+    def abandon(self) -> None:  # noqa: B027 - without a driver there is nothing to do
+        """Make sure that the driver is never called again: in a forked child the device does not exist."""

@@ -1,7 +1,7 @@
-"""SizeClasses: free blocks of device memory for later requests: lists by size, the small ones cut from slabs.
+"""Keeps freed blocks of device memory for later requests, in one list for each size; small blocks are parts of slabs.
 
-It makes no memory and takes no lock. The owner of the lists takes blocks out of ``takes`` directly, since that is in
-the path of every call, and calls ``grow`` for a size without a free block.
+New memory comes from a function of the lists' owner, and no lock is taken. The owner takes blocks out of ``takes``
+directly, since that is in the path of every call, and calls ``grow`` for a size without a free block.
 """
 
 from __future__ import annotations
@@ -15,17 +15,18 @@ from typing import Any
 from slangpy_rt.backends.base import Buffer
 
 ALIGN = 256
-# Most blocks that are cut at once, and bytes of them: ``grow`` costs its callers some 30 us, most of it a change of
-# thread, and a program that keeps its results grows at each call.
+# The most blocks that are cut from a slab at once, and the most bytes of them. ``grow`` costs its callers some 30 us,
+# most of it a change of thread, and a program that keeps all its results would need it at each call.
 _AT_ONCE = 16
 _AHEAD = 64 << 10
 
 
 class SizeClasses:
-    """The free blocks of one backend, each list of one size.
+    """The free blocks of one backend, in one list for each size.
 
-    A list is popped and appended to in single steps of C, because the garbage collector gives blocks back, at
-    any moment and in any thread. With slabs one caller at a time may ``grow`` and ``drop``, whom no interrupt stops.
+    Blocks enter and leave a list in single steps of C, because the garbage collector frees buffers at any moment and
+    in any thread. Where there are slabs, only one thread at a time may call ``grow`` and ``drop``, and no interrupt
+    may stop it.
 
     Parameters
     ----------
@@ -42,8 +43,9 @@ class SizeClasses:
     Attributes
     ----------
     takes : dict
-        By size, an iterator that takes a block out: ``for buffer.chunk in takes[size]: break`` moves it from the list
-        to a buffer in one step, so that an interrupt finds it in one of them. LookupError asks for ``grow``.
+        For each size an iterator that takes a block out of its list: ``for buffer.chunk in takes[size]: break`` moves
+        the block to a buffer in one step, so that an interrupt finds it in one of them. LookupError means that no
+        block is free, and that ``grow`` is to be called.
     """
 
     def __init__(
@@ -60,13 +62,17 @@ class SizeClasses:
         self._slab: _Slab | None = None
 
     def grow(self, size: int, buffer: Buffer) -> bool:
-        """Give a buffer a new block; whether memory that older blocks had is cut in other pieces from now on.
+        """Give a buffer a new block of ``size`` bytes.
 
-        Work that was queued on the older blocks must then be ordered before any later work, whatever its buffers.
+        Returns
+        -------
+        bool
+            Whether the block is cut from a slab whose memory earlier blocks had. Work that was queued on those must
+            then be ordered before all later work, because addresses do not show that the two use the same memory.
         """
         free = self._free.get(size)
         if free is None:
-            # Without a limit none is dropped; with one the oldest go when the list is full.
+            # A full list drops its oldest block; without a limit no list is ever full.
             most = None if self._limit is None else max(1, self._limit // size)
             free = self._free.setdefault(size, deque(maxlen=most))
         self.takes.setdefault(size, iter(free.pop, None))
@@ -97,9 +103,9 @@ class SizeClasses:
         return alone + self._slab_size * len(self._idle_slabs())
 
     def drop(self) -> list[tuple[int, Any]]:
-        """Remove all memory without a block in use; return addresses and memory as ``allocate`` did.
+        """Remove all memory without a block in use, and return its addresses and objects as ``allocate`` did.
 
-        No queued work may use it.
+        No queued work may use that memory.
         """
         dropped = []
         for size, blocks in list(self._free.items()):
@@ -124,7 +130,7 @@ class SizeClasses:
         self._slab = None
 
     def _idle_slabs(self) -> list[_Slab]:
-        """Find the slabs all of whose blocks are free."""
+        """Return the slabs all of whose blocks are free."""
         if not self._slabs:
             return []
         # ``list`` copies in one step, while other threads take blocks out.
@@ -132,7 +138,7 @@ class SizeClasses:
         return [slab for slab in self._slabs if free[slab] == slab.blocks]
 
     def _empty(self, slab: _Slab) -> bool:
-        """Take the blocks of a slab out of the lists, unless another thread just took one."""
+        """Take all blocks of a slab out of the lists. Return False, and leave them, if another thread took one."""
         found = []
         for blocks in list(self._free.values()):
             with suppress(IndexError):
@@ -176,7 +182,15 @@ class Block:
 
 
 class _Slab:
-    """Memory that blocks are cut from, and the part of it that was cut."""
+    """Memory that blocks are cut from.
+
+    Attributes
+    ----------
+    blocks : int
+        The number of blocks cut.
+    top, end : int
+        Bytes from the beginning of the memory to the part that is not cut yet, and to its end.
+    """
 
     __slots__ = ("address", "blocks", "end", "memory", "top")
 

@@ -1,7 +1,7 @@
 """The optional parts of the contract in ``base.py``: a class for each, which callers find by ``isinstance``.
 
-A backend derives from ``Backend`` and from the classes here whose methods it has. Without them the rest of the
-package does the same another way, or says that the device cannot. Nothing here talks to a driver.
+A backend derives from ``Backend`` and from those classes here whose methods it has. Without one of them the rest of
+the package does the same in another way, or raises an error that names the device. Nothing here calls a driver.
 """
 
 from __future__ import annotations
@@ -22,56 +22,65 @@ class Records(ABC):
     one by one.
 
     With it ``record`` returns a ``Recording`` of the backend's own, and ``Queue.replay`` is overridden to queue
-    that: in order with everything else, and again while it still runs. The recording keeps the buffers alive. It
-    goes like any object: at any moment, in any thread, also while it runs or after ``close``.
+    it, in order with other work. A recording may be replayed again while it still runs, and keeps its buffers alive.
+    It may be freed like any object: at any moment, in any thread, also while it runs or after ``close``.
     """
 
     @abstractmethod
     def record(self, dispatches: Sequence[Dispatch], waits: Sequence[tuple[int, ...]]) -> Recording:
-        """Keep launches to be replayed.
+        """Make a recording of launches.
 
-        ``waits`` has for each the places of those that have to be done before it. Others may run at the same time.
+        For each launch, ``waits`` has the indices of the earlier launches that must be done before it; for example
+        ``[(), (), (0, 1)]`` for a third launch that reads the results of two others, which may run at the same time.
         """
 
     @abstractmethod
     def update(self, recording: Recording, place: int, dispatch: Dispatch) -> None:
-        """Put another launch of the same kernel in a recording, which waits for what the old one waited for.
+        """Replace the launch at index ``place`` by another one of the same kernel, which waits for the same launches.
 
-        Replays from now on make it; one that runs does not notice.
+        Later replays make the new launch; a replay that was queued earlier makes the old one.
         """
 
 
 class ZeroCopy(ABC):
-    """A backend whose kernels work on the host's memory as it is.
+    """A backend whose kernels read and write ordinary host memory.
 
-    Its ``caps.features`` contain ``"zero_copy"``. NumPy arrays are then arguments without a copy, and large results
-    lie in memory of the device that NumPy sees. The host's accesses are not ordered with the queue, so that work has
-    to be done when ``launch`` returns.
+    Its ``caps.features`` contain ``"zero_copy"``. NumPy arrays are then passed without a copy, and large results are
+    NumPy arrays on memory of the device. The host's accesses are not ordered with the queue, so that work has to be
+    done when ``launch`` returns.
     """
 
     @abstractmethod
     def wrap(self, address: int, nbytes: int, owner: Any) -> Buffer:
-        """View bytes of host memory, which ``owner`` keeps, as a buffer; that costs no more than an object."""
+        """Return a buffer on ``nbytes`` bytes of host memory at ``address``, which ``owner`` keeps alive.
+
+        Nothing is copied; each call with an array makes such a buffer, so that it has to be cheap.
+        """
 
 
 class MappedMemory(ABC):
     """A backend with memory that the host writes and kernels read in place: small arguments without a copy command.
 
     NumPy arrays of up to 256 KiB are written to the ``view`` of such a buffer and copied no farther. ``numpy_async``
-    fetches arrays through it piece by piece.
+    fetches arrays through such buffers piece by piece.
 
-    The host's accesses are not ordered with the queue, so that a freed block is handed out again only after a
-    ``sync_all`` that began later; a call may wait for one. Closing releases the views, so that a write in another
-    thread is refused and touches nothing. ``shared_pool.py`` does both for any backend that can map a large block
-    once.
+    The host's accesses are not ordered with the queue, so that freed memory is used again only after a ``sync_all``
+    that began later; an allocation may wait for one. Closing releases the views, so that a write in another thread
+    raises an error and touches no memory. ``shared_pool.py`` does both for every backend that can map a large block.
     """
 
     @abstractmethod
     def alloc_shared(self, nbytes: int) -> SharedBuffer | None:
         """Allocate at least ``nbytes`` > 0 bytes that host and kernels address, 256-byte aligned; contents undefined.
 
-        Meant for the arguments of one call: it costs about as much as making the object. The amount is bounded. None
-        means that ``nbytes`` is too much, or that all is in use; then there remain ``alloc`` and ``upload``.
+        It is meant for the arguments of one call, and costs about as much as making the object. The amount of such
+        memory is bounded.
+
+        Returns
+        -------
+        SharedBuffer or None
+            None if ``nbytes`` is too much, or all such memory is in use; the caller then uses ``alloc`` and
+            ``upload``.
 
         Raises
         ------
@@ -81,24 +90,29 @@ class MappedMemory(ABC):
 
 
 class LateReads(ABC):
-    """A backend without ``MappedMemory`` that fetches an array for ``numpy_async``, while the host does other things.
+    """A backend without ``MappedMemory`` that fetches an array for ``numpy_async`` while the host does other things.
 
-    A backend whose queues do not defer work needs neither: ``download`` does it.
+    A backend whose queues do not defer work needs neither class: ``download`` is used.
     """
 
     @abstractmethod
     def read_later(self, src: Buffer, nbytes: int) -> tuple[Mark, Callable[[memoryview], None]]:
-        """Queue a copy of a buffer's first bytes to where the host reads them.
+        """Queue a copy of a buffer's first ``nbytes`` bytes to memory that the host can read.
 
-        Returns the point after which that is done, and what then writes them to host memory.
+        Returns
+        -------
+        Mark
+            The copy is done when this mark is.
+        callable
+            Copies the bytes to the host memory that it is passed, once the mark is done.
         """
 
 
 class ExportsMemory(ABC):
     """A backend whose memory other APIs on the same GPU can open, as Vulkan's is by file descriptors.
 
-    Its marks are ``ExportedMark``, and its ``Queue.wait`` takes a ``SignallingMark`` of an ``ImportsMemory``: with
-    both, work of two APIs on the same memory is in the order of the program.
+    Its marks are ``ExportedMark``, and its ``Queue.wait`` takes a ``SignallingMark`` of an ``ImportsMemory``. With
+    both, work of two APIs on the same memory runs in the order of the program.
     """
 
     @abstractmethod
@@ -112,7 +126,7 @@ class ExportedMark(Mark):
     __slots__ = ()
 
     def shared(self) -> tuple[Shared, int]:
-        """Return a semaphore, and the value that it has from this mark on."""
+        """Return a timeline semaphore, and the value that it has reached once the work before the mark is done."""
         raise NotImplementedError
 
 
@@ -124,7 +138,7 @@ class ImportsMemory(ABC):
 
     @abstractmethod
     def open_shared(self, shared: Shared, offset: int, nbytes: int, owner: Any) -> Buffer | None:
-        """Make a buffer in memory of another backend, which ``owner`` keeps alive; None on another GPU."""
+        """Return a buffer in memory of another backend, which ``owner`` keeps alive; None if another GPU has it."""
 
 
 class SignallingMark(Mark):
@@ -133,21 +147,23 @@ class SignallingMark(Mark):
     __slots__ = ()
 
     def signal(self, semaphore: Shared, value: int) -> None:
-        """Have a semaphore set to a value from this mark on."""
+        """Set a timeline semaphore to ``value`` once the work before the mark is done; the host does not wait."""
         raise NotImplementedError
 
 
 class ForeignStreams(ABC):
-    """A backend that works on streams of other libraries, which know them by a number, as CUDA's ``CUstream`` is.
+    """A backend that works on streams of other libraries, which are passed as numbers, such as CUDA's ``CUstream``.
 
-    Such a stream is the backend's own queue (``stream=`` and ``owner=`` when it is opened), a further one that a
-    program hands over (``open_stream``), or that on which another library has an argument of one call
+    Such a stream is the backend's own queue (``stream=`` and ``owner=`` when it is opened), a further queue that a
+    program opens (``open_stream``), or the stream on which another library works with an argument of one call
     (``foreign_queue``).
     """
 
     @abstractmethod
     def open_stream(self, handle: int, owner: Any = None) -> Queue:
-        """Take a stream of another library as a queue, which keeps ``owner``; a known stream is the same queue.
+        """Return a queue on a stream of another library. The queue keeps ``owner`` alive.
+
+        For a stream that has a queue already, that queue is returned.
 
         Raises
         ------
@@ -157,16 +173,16 @@ class ForeignStreams(ABC):
 
     @abstractmethod
     def foreign_queue(self, handle: int) -> Queue:
-        """Take a stream as ``open_stream`` does, which may be gone after a call: ``sync_all`` does not ask it."""
+        """Return a queue on a stream that may be destroyed after a call, so that ``sync_all`` does not use it."""
 
 
 def recording_of(backend: Backend, dispatches: Sequence[Dispatch], waits: Sequence[tuple[int, ...]]) -> Recording:
-    """Keep launches in the backend's own form if it derives from ``Records``, else in a list."""
+    """Make a recording of launches: the backend's own if it derives from ``Records``, else a list of launches."""
     return backend.record(dispatches, waits) if isinstance(backend, Records) else Recording(list(dispatches))
 
 
 def change(backend: Backend, recording: Recording, place: int, dispatch: Dispatch) -> None:
-    """Put another launch of the same kernel in what ``recording_of`` made."""
+    """Replace the launch at index ``place`` of what ``recording_of`` made by another one of the same kernel."""
     if isinstance(backend, Records):
         backend.update(recording, place, dispatch)
     else:
@@ -174,12 +190,12 @@ def change(backend: Backend, recording: Recording, place: int, dispatch: Dispatc
 
 
 def foreign_streams(backend: Backend) -> ForeignStreams:
-    """Return a backend as one that works on streams of other libraries.
+    """Return the backend itself, typed as one that works on streams of other libraries.
 
     Raises
     ------
     UnsupportedError
-        If it does not.
+        If it does not work on them.
     """
     if not isinstance(backend, ForeignStreams):
         raise UnsupportedError(
@@ -189,5 +205,5 @@ def foreign_streams(backend: Backend) -> ForeignStreams:
 
 
 def no_mapped_memory(nbytes: int) -> SharedBuffer | None:
-    """Stand in for ``MappedMemory.alloc_shared`` where a backend has no such memory: always None."""
+    """Return None: stands in for ``MappedMemory.alloc_shared`` where a backend has no such memory."""
     return None

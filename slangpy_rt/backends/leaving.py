@@ -14,11 +14,14 @@ class Leaves(ABC):
 
     @abstractmethod
     def leave(self) -> None:
-        """Wait for all work. Daemon threads, which nothing else stops, stop at their next call."""
+        """Wait for all work. Daemon threads, which may still run, end at their next call of the backend."""
 
 
 def leave_at_exit(backend: Leaves) -> Callable[[], None]:
-    """Have a backend leave as the process ends, unless it is gone by then; returns what ``atexit`` calls."""
+    """Register a call of ``backend.leave`` for the end of the process; return the function registered.
+
+    The registration does not keep the backend alive, and does nothing once the backend is gone.
+    """
     leave = partial(_leave, weakref.ref(backend))
     atexit.register(leave)
     return leave

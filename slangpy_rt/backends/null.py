@@ -40,7 +40,15 @@ class NullQueue(Queue):
 
 
 class NullBackend(Backend, MappedMemory):
-    """Records launches in ``launches``; ``live`` counts buffers not yet freed."""
+    """A device that runs nothing.
+
+    Attributes
+    ----------
+    launches : list of tuple
+        The kernel, thread groups and argument block of every launch.
+    live : int
+        The number of buffers that were not freed.
+    """
 
     name = "null"
 

@@ -1,7 +1,8 @@
-"""Backends of other packages by name, from the environment and from installed packages; imports them on demand.
+"""Finds backends of other packages by name and imports them on demand.
 
-It searches only for names that ``REGISTRY`` does not have, so that slangpy_rt's own backends cost no search. Another
-package cannot replace one of these, and ``"automatic"`` opens none of its backends.
+The environment variable SLANGPY_RT_BACKENDS and the entry points of installed packages name them. They are searched
+only for names that ``REGISTRY`` does not have, so that slangpy_rt's own backends cost no search. Another package
+cannot replace one of these, and ``"automatic"`` opens none of its backends.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ class Other(NamedTuple):
 
 
 def other_backends() -> dict[str, Other]:
-    """Return the backends of other packages by name: those that the environment names win over installed ones."""
-    # Takes 20 ms, which no process pays that uses slangpy_rt's own devices alone.
+    """Return the backends of other packages by name. The environment takes precedence over installed packages."""
+    # This import takes 20 ms, and a process that uses only slangpy_rt's own devices does without it.
     from importlib.metadata import entry_points
 
     found = {}
@@ -43,7 +44,7 @@ def import_other(name: str, other: Other) -> type[Backend]:
     Raises
     ------
     UnsupportedError
-        If there is no such module or class, or the class is no whole backend of that name.
+        If there is no such module or class, or the class is no Backend, lacks methods or has another name.
     """
     where = f"{other.source} says that the backend {name!r} is {other.place!r}"
     module, _, attribute = other.place.partition(":")
@@ -51,7 +52,7 @@ def import_other(name: str, other: Other) -> type[Backend]:
         raise UnsupportedError(f"{where}; say 'module:Class' there")
     try:
         found = getattr(importlib.import_module(module), attribute)
-    # The module is not ours, and may raise anything.
+    # A module of another package may raise anything.
     except Exception as error:
         raise UnsupportedError(
             f"{where}, which cannot be imported ({type(error).__name__}: {error}); install it or correct the name"

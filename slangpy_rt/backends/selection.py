@@ -33,7 +33,17 @@ class DeviceType(str, Enum):
 
 @dataclass(frozen=True)
 class DeviceInfo:
-    """A kind of device in the list of ``devices()``; ``reason`` says why this machine has none."""
+    """A kind of device in the list of ``devices()``.
+
+    Attributes
+    ----------
+    type : str
+        The name of the kind, such as ``"cuda"``.
+    available : bool
+        Whether this machine has such a device.
+    reason : str or None
+        Why it has none; None if it has one.
+    """
 
     type: str
     available: bool
@@ -41,7 +51,7 @@ class DeviceInfo:
 
 
 def devices() -> list[DeviceInfo]:
-    """List the kinds of device, and for those that this machine does not have, why not."""
+    """List the kinds of device, and for those that this machine does not have the reason. ``"null"`` is left out."""
     found = []
     for name in names():
         if name != "null":
@@ -51,12 +61,14 @@ def devices() -> list[DeviceInfo]:
 
 
 def named(type: DeviceType | str, index: int) -> tuple[str, int]:
-    """Split a device type into its name and which device of it: ``"cuda:1"`` says both.
+    """Split a device type into its name and the number of the device: ``"cuda:1"`` is ``("cuda", 1)``.
+
+    ``"automatic"`` is replaced by the environment variable SLANGPY_RT_DEVICE where that is set.
 
     Raises
     ------
     BindError
-        If there is no such type.
+        If there is no such type, or ``type`` and ``index`` name two devices.
     """
     if not isinstance(type, str):
         raise BindError(f"Device: type is {in_words(type)}; a DeviceType or its name was expected, such as 'cuda'.")
@@ -83,16 +95,18 @@ def open_backend(
     Parameters
     ----------
     deterministic : bool
-        Whether a launch has to divide its work the same way each time.
+        Whether a launch has to divide its work in the same way each time.
     stream : int, optional
-        A stream of another library to be its own queue.
+        A stream of another library, which becomes the backend's own queue.
     owner : object, optional
         The object that keeps that stream alive.
 
     Raises
     ------
     UnsupportedError
-        If it cannot be opened here; the message says why.
+        If this machine cannot open such a device; the message says why.
+    SlangPyRtError
+        If a device that the machine has does not open; the error is the backend's.
     """
     if stream is not None and (name == "automatic" or not issubclass(backend_class(name), ForeignStreams)):
         raise UnsupportedError(f"Device: stream= is for cuda; a {name} device has no streams of other libraries.")

@@ -1,8 +1,8 @@
-"""Small blocks of memory that host and device both address, handed out in well under a microsecond.
+"""A pool of small blocks of memory that host and device both address; taking a block takes less than a microsecond.
 
-Sizes are powers of two, each with one slab that is cut up when the size is first asked for, so the pool is
-bounded. It talks to no driver: a block that is given back stays retired until its owner, which knows of the
-queues, says that a wait that began later is over.
+Sizes are powers of two. Each size has one slab, which is cut into blocks when the size is first asked for, so that
+the pool is bounded. It calls no driver. A freed block is retired until the backend reports that it has waited for all
+queued work, in a wait that began after the block was freed.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _CALL = methodcaller("__call__")
 class SharedPool:
     """All blocks of shared memory of one backend.
 
-    Every method but ``find``, ``add`` and ``close`` is made of single steps under the GIL, so that neither ``take``
-    nor a garbage collection that gives back needs a lock.
+    Blocks leave the pool (``take``) and come back to it (``SharedBlock.give``) in single steps under the GIL. Neither
+    needs a lock, so that the garbage collector may free a buffer at any moment.
 
     Attributes
     ----------
@@ -40,7 +40,7 @@ class SharedPool:
 
     def __init__(self) -> None:
         self.freed: deque[Callable[[], Any]] = deque()
-        # By the bit length of the size less one; sizes up to ALIGN share a list.
+        # The list for a size has the index ``(size - 1).bit_length()``; sizes up to ALIGN share a list.
         least, most = (ALIGN - 1).bit_length(), (LARGEST - 1).bit_length()
         smallest: list[SharedBlock] = []
         self._free = [smallest] * (least + 1) + [[] for _ in range(most - least)]
@@ -50,7 +50,7 @@ class SharedPool:
         self._reusing = threading.Lock()
 
     def take(self, backend: Backend, nbytes: int) -> PooledBuffer | None:
-        """Hand out at least ``nbytes`` > 0 bytes, or None."""
+        """Return a buffer of at least ``nbytes`` > 0 bytes, at most ``LARGEST``; None if no such block is free."""
         buffer = PooledBuffer.__new__(PooledBuffer)
         try:
             # From the list to the buffer in one step: an interrupt finds the block in one of them.
@@ -66,12 +66,18 @@ class SharedPool:
         return buffer
 
     def find(self, backend: Backend, nbytes: int, add_slab: Callable[[int], bool]) -> PooledBuffer | None:
-        """Hand out a block of a size that has none free: from its first slab, or one that a wait sets free.
+        """Return a buffer of a size that has no free block: from a new slab, or after a wait for queued work.
 
         Parameters
         ----------
         add_slab : callable
-            Adds the slab of a size, if there is none, and says whether there was none; nothing interrupts it.
+            Takes the number of bytes, calls ``add`` if the size has no slab yet, and returns whether it had none. It
+            is called so that no interrupt stops it.
+
+        Returns
+        -------
+        PooledBuffer or None
+            None if ``nbytes`` is more than ``LARGEST``, or all blocks of the size are in use.
         """
         if nbytes > LARGEST:
             return None
@@ -82,14 +88,14 @@ class SharedPool:
         return self.take(backend, nbytes)
 
     def missing(self, nbytes: int) -> int:
-        """Return how many bytes the slab to ``add`` for this size has; 0 if there is one already."""
+        """Return the number of bytes of the slab that ``add`` needs for this size; 0 if the size has its slab."""
         size = _size_class(nbytes)
         if size in self._cut:
             return 0
         return min(_SLAB, _MOST_BLOCKS * size) + ALIGN
 
     def add(self, nbytes: int, memory: Any, address: int, view: memoryview) -> None:
-        """Cut a slab into blocks for ``nbytes`` bytes; for one caller at a time, whom no interrupt stops.
+        """Cut a slab into blocks for ``nbytes`` bytes. One thread at a time calls this, and no interrupt stops it.
 
         Parameters
         ----------
@@ -103,7 +109,7 @@ class SharedPool:
         size = _size_class(nbytes)
         free = self._free[(size - 1).bit_length()]
         starts = range(-address % ALIGN, len(view) - size + 1, size)
-        # Reversed: a list gives out its last first, and memory is used from the start.
+        # Reversed, because blocks are taken from the end of the list: so the slab is used from its beginning on.
         blocks = [SharedBlock(memory, address + at, at, view[at : at + size]) for at in reversed(starts)]
         for block in blocks:
             block.give = partial(self.freed.append, partial(free.append, block))
@@ -112,7 +118,7 @@ class SharedPool:
         free.extend(blocks)
 
     def retired(self) -> Callable[[], Any]:
-        """Mark the blocks returned so far, for ``reuse`` once a later wait for all queued work is over."""
+        """Mark the blocks freed so far; after a wait for all queued work, ``reuse`` takes the mark."""
         mark: Callable[[], Any] = partial(bool)
         self.freed.append(mark)
         return mark
@@ -122,14 +128,17 @@ class SharedPool:
         with self._reusing:
             # Another thread, whose wait began later, may have made these available already.
             if mark in self.freed:
-                # One step: an interrupt finds each block in one place.
+                # All blocks move in one step of C, so that an interrupt finds each in one list.
                 any(map(_CALL, iter(self.freed.popleft, mark)))
 
     def close(self) -> None:
-        """Refuse further requests, also when a wait in another thread ends later; no block is in use."""
+        """Refuse further requests, and release the views. No block may be in use.
+
+        A call of ``find`` that waits in another thread then gets no block either.
+        """
         self._takes = []
         for view in self._views:
-            # An array made of a view keeps it.
+            # A view cannot be released while a NumPy array uses its memory.
             with suppress(BufferError):
                 view.release()
 
@@ -140,7 +149,7 @@ class SharedBlock:
     Attributes
     ----------
     memory : object
-        The slab, as its owner named it.
+        The object that was passed to ``SharedPool.add`` for the slab.
     offset, nbytes : int
         Its place in the slab and its size, in bytes.
     address : int
@@ -148,7 +157,7 @@ class SharedBlock:
     view : memoryview
         Its bytes.
     give : callable
-        Gives the block back to the pool.
+        A function of C that gives the block back to the pool.
     """
 
     __slots__ = ("address", "give", "memory", "nbytes", "offset", "view")
