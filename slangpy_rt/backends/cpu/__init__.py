@@ -1,1 +1,1 @@
-"""The CPU backend: kernels as C++ of Slang, compiled by g++ or zig, run by a pool of threads."""
+"""The CPU backend: Slang emits C++, g++, clang++ or zig compiles it, and a pool of threads runs it."""

@@ -1,8 +1,8 @@
-"""CPU backend: kernels are C++ loops over a range of elements, split over a thread pool.
+"""The CPU backend: kernels are C++ loops over a range of elements, divided among the threads of a pool.
 
-Slang emits ``run(begin, end, call)``; g++, clang++ or the zig of the ziglang wheel makes a shared library of
-it. Device memory is host memory, so NumPy arrays are used in place. Wave intrinsics and group barriers do
-not exist here: Slang refuses functions that need them.
+Slang emits ``run(begin, end, call)``; g++, clang++ or the zig of the ziglang wheel compiles it to a shared library.
+Device memory is host memory, so NumPy arrays are used in place. Wave intrinsics and group barriers do not exist here:
+Slang refuses functions that need them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,22 @@ _CACHE_LIMIT = 1 << 30
 
 
 class CpuBackend(Backend, Records, ZeroCopy):
-    """A device that runs kernels on all cores of this machine."""
+    """A device that runs kernels on the cores of this machine, by default on all.
+
+    Parameters
+    ----------
+    index : int
+        0, since there is one such device.
+    debug : bool
+        Without effect.
+    deterministic : bool
+        Whether a launch has to be divided among threads in the same way each time.
+
+    Raises
+    ------
+    UnsupportedError
+        If there is no C++ compiler, or ``index`` is not 0.
+    """
 
     name = "cpu"
     queue: CpuQueue
@@ -53,7 +68,7 @@ class CpuBackend(Backend, Records, ZeroCopy):
         self._prelude = Prelude()
         self._threads = Threads(threads)
         self._deterministic = deterministic
-        # Held by whoever works on arrays: threads take turns, as on a device with a queue. A replay launches too.
+        # Held during launches and copies, so that they run one after the other. Reentrant: a replay makes launches.
         self._turn = threading.RLock()
         self._blocks = SizeClasses(_allocate, limit=_CACHE_LIMIT)
         self._takes = self._blocks.takes
@@ -72,7 +87,7 @@ class CpuBackend(Backend, Records, ZeroCopy):
         return toolchain()
 
     def compile(self, code: bytes, entry: str) -> bytes:
-        # Folders and processes have finalizers of Python's, which an interrupt of the main thread would end.
+        # ``apart``, because an interrupt could leave the temporary folder and the compiler's process behind.
         return apart(compile_library, code, self._prelude)
 
     def load(self, binary: bytes, info: KernelInfo) -> Kernel:
@@ -83,7 +98,7 @@ class CpuBackend(Backend, Records, ZeroCopy):
         size = 1 << max(8, (nbytes - 1).bit_length()) if nbytes <= 1 << 20 else -(-nbytes >> 20) << 20
         buffer = CpuBuffer.__new__(CpuBuffer)
         try:
-            # From the list to the buffer in one step without a lock: an interrupt finds the chunk in one of them.
+            # The chunk moves from the list to the buffer in one step, so that an interrupt finds it in one of them.
             for buffer.chunk in self._takes[size]:
                 break
         except LookupError:
@@ -152,7 +167,7 @@ class CpuBackend(Backend, Records, ZeroCopy):
 
 
 class CpuBuffer(Buffer):
-    """A buffer in host memory, which its chunk keeps."""
+    """A buffer in host memory, which its chunk keeps alive."""
 
     __slots__ = ()
 

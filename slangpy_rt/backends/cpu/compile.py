@@ -17,18 +17,19 @@ from slangpy_rt.backends.cpu.prelude import Prelude
 from slangpy_rt.core.config import CONFIG, child_environment
 from slangpy_rt.core.errors import CompileError, UnsupportedError
 
-# Bytes of local variables: threads have stacks of 8 MiB on Linux, and beyond them the process ends.
+# The most bytes of local variables. Threads have stacks of 8 MiB on Linux, and an overflow ends the process.
 _LARGEST_FRAME = 4 << 20
-# -fno-math-errno lets sqrt vectorize and changes no result. Hidden symbols, or else the compiler may not inline
-# across functions of a shared library: x + x over 16M floats takes 40 ms instead of 4.
+# -fno-math-errno lets sqrt vectorize and changes no result. Without -fvisibility=hidden the compiler may not inline
+# functions of a shared library into each other: x + x over 16M floats takes 40 ms instead of 4.
 _FLAGS = (
     "-std=c++17", "-O3", "-fPIC", "-shared", "-fvisibility=hidden", "-fwrapv", "-fno-math-errno", "-fno-exceptions",
     "-fno-rtti", f"-Wframe-larger-than={_LARGEST_FRAME}", "-Werror=return-type",
 )  # fmt: skip
-# g++ and clang++ have no flag in common that makes an error of this warning alone.
+# The warning is searched for, because no flag makes it an error in both g++ and clang++.
 _LARGE_FRAME = re.compile(r"warning: (?:the frame size of|stack frame size) \(?(\d+)")
 
-# ``In function 'float g_0(float)':`` and, some lines on, the error; clang++ has no line of the first kind.
+# g++ writes ``In function 'float g_0(float)':`` and, some lines below, the error; clang++ writes the error only.
+# The name in the example is that of the user's function ``g``, to which Slang adds a number.
 _NO_RETURN = re.compile(
     r"(?:In function '(?:[^'\n]*?\b(\w+?)_\d+\([^'\n]*)':\n(?:(?!.*In function).*\n)*?)?"
     r".*error: (?:no return statement in function returning non-void|control reaches end of non-void function|"
@@ -48,7 +49,18 @@ def toolchain() -> str:
 
 
 def compile_library(code: bytes, prelude: Prelude) -> bytes:
-    """Make a shared library of the C++ that Slang emitted; not to be interrupted."""
+    """Compile the C++ that Slang emitted to a shared library, and return the library's bytes.
+
+    No interrupt may stop it.
+
+    Raises
+    ------
+    CompileError
+        If the compiler refuses the code, or a function has a path without a return statement.
+    UnsupportedError
+        If there is no compiler, the function's local variables exceed ``_LARGEST_FRAME`` bytes, or it uses a function
+        that C++ does not have.
+    """
     command = find_compiler()
     if command is None:
         raise UnsupportedError(
@@ -102,7 +114,7 @@ def compile_library(code: bytes, prelude: Prelude) -> bytes:
 
 
 def find_compiler() -> list[str] | None:
-    """Find the command of a C++ compiler, its program as an absolute path; None if there is none."""
+    """Return the command of a C++ compiler, whose first item is the program's path; None if there is none."""
     asked = [CONFIG.cxx] if CONFIG.cxx else ["g++", "clang++", "c++", "zig"]
     for name in asked:
         if name == "zig":
@@ -118,14 +130,14 @@ def find_compiler() -> list[str] | None:
 
 
 def _machine_flags(command: list[str]) -> list[str]:
-    """Return flags for this processor; zig also needs to be told to leave its C++ runtime out."""
+    """Return the flags that depend on the compiler and the processor. zig must not link its C++ runtime."""
     return ["-march=native", *(["-nostdlib++"] if command[1:] else [])]
 
 
 def _zig_caches(folder: str) -> dict[str, str]:
-    """Return variables that name caches of our own.
+    """Return the environment variables that give zig cache folders of slangpy_rt.
 
-    zig builds its C library once (8 s), and fails where it finds no home directory.
+    zig compiles its C library into a cache (8 s, once), and fails where it finds no home directory for one.
     """
     from platformdirs import user_cache_path
 

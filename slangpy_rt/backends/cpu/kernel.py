@@ -1,6 +1,6 @@
-"""A kernel of the CPU: a shared library with its ``run``, and the C++ of ours that each such library contains.
+"""Loads kernels of the CPU, which are shared libraries, and has the C++ that is added to each of them.
 
-The C++ runs the small kernels of a recording, and a thread's part of a large launch. Nothing here starts a thread.
+That C++ runs the small kernels of a recording, and a thread's part of a large launch. Nothing here starts a thread.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from slangpy_rt.core.errors import DeviceError
 from slangpy_rt.core.interrupts import finalizer
 from slangpy_rt.core.target import KernelInfo
 
-# ctypes, whose calls cost 0.2 us more than those of cffi: importing cffi and parsing a declaration takes 15 ms, more
-# than all else that opening this device takes.
+# ctypes and not cffi, whose calls take 0.2 us less: importing cffi and parsing a declaration takes 15 ms, more than
+# the rest of opening this device.
 _RUN = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_char_p)
 _RUN_RANGES = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)
 _RUN_FIRST = ctypes.CFUNCTYPE(
@@ -31,17 +31,19 @@ _RUN_SHARED = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
 _UNLOAD: Callable[[int], Any] = getattr(_ctypes, "FreeLibrary" if os.name == "nt" else "dlclose")
 
 
-# The first elements are timed, in pieces that grow, to decide whether waking the pool pays (5 us to hand work out,
-# more until a sleeping thread runs) and how much a thread should take at a time. Small pieces tell only of slow
-# kernels: in fast ones the first touch of memory weighs more than the work.
+# The first elements of a launch are timed, in pieces that grow from PROBE to PROBE_ENOUGH elements. The time decides
+# whether other threads are used (to wake them takes 5 us, and more until a sleeping thread runs), and how many
+# elements a thread takes at a time. A small piece is enough for a slow kernel only: in a fast one the first access to
+# memory takes longer than the work.
 PROBE = 64
 PROBE_ENOUGH = 4096
 _PROBE_SECONDS = 200e-6
 _WORTH_SECONDS = 60e-6
 _CHUNK_SECONDS = 250e-6
 
-# Goes into every kernel's library: the small kernels of a recording run in one foreign call, and so does a thread's
-# part of a large launch, which no interrupt parts. ``run_first`` tells whether there is work left to share.
+# Added to every kernel's library, so that the small kernels of a recording run in one foreign call, and so does a
+# thread's part of a large launch, where no interrupt comes. ``run_first`` runs and times the first elements, and
+# returns whether there is work left to share.
 RUN_LIST = b"""
 struct RecordedRange { void (*run)(long long, long long, const void *); long long count; const void *args; };
 struct SharedRange
@@ -134,7 +136,19 @@ for _name, _value in {
 
 
 class CpuKernel(Kernel):
-    """A loaded shared library and its ``run``; it is unloaded with the last reference."""
+    """A loaded shared library, which is unloaded with the last reference to the kernel.
+
+    Attributes
+    ----------
+    run : callable
+        Takes the first element, the end and the argument block: runs the kernel over a range of elements.
+    run_list, run_first, run_shared : callable
+        The functions of ``RUN_LIST``.
+    address : int
+        The address of ``run``.
+    coarse : bool
+        As in ``KernelInfo``.
+    """
 
     __slots__ = ("_unload", "address", "coarse", "library", "run", "run_first", "run_list", "run_shared")
 
@@ -153,8 +167,14 @@ class CpuKernel(Kernel):
 
 
 def load(binary: bytes, info: KernelInfo) -> CpuKernel:
-    """Load a shared library; not to be interrupted."""
-    # dlopen wants a file, and one of a name of its own: it returns the library it has for a known name.
+    """Load a shared library from its bytes. No interrupt may stop it.
+
+    Raises
+    ------
+    DeviceError
+        If the operating system cannot load it.
+    """
+    # dlopen needs a file, and each library needs another name: for a known name dlopen returns the library it has.
     try:
         with tempfile.NamedTemporaryFile(prefix="slangpy_rt-", suffix=".so", delete=False) as file:
             file.write(binary)

@@ -1,4 +1,7 @@
-"""Launches on the CPU: done when ``launch`` returns, the large ones shared by threads. All queues take turns."""
+"""Queues of the CPU: a launch is done when ``launch`` returns, and threads share large ones.
+
+Launches of different queues run one after the other.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +15,9 @@ from slangpy_rt.backends.base import Backend, Buffer, Kernel, Queue, Recording
 from slangpy_rt.backends.cpu.kernel import PROBE, PROBE_ENOUGH, CpuKernel
 from slangpy_rt.backends.cpu.threads import Sharing, Threads
 
-# Pieces of a launch that is divided the same way each time.
+# The most pieces of a launch that is divided in the same way each time.
 _EVEN_CHUNKS = 64
-# For the path of every call.
+# Module variables, because attributes of itertools would be looked up in every call.
 _chain, _starmap, _takewhile = itertools.chain, itertools.starmap, itertools.takewhile
 
 
@@ -24,9 +27,9 @@ class CpuQueue(Queue):
     Parameters
     ----------
     turn : context manager
-        Held by whoever works on arrays.
+        The lock that is held during launches and copies.
     deterministic : bool
-        Whether a launch is divided the same way each time.
+        Whether a launch is divided in the same way each time.
     """
 
     def __init__(
@@ -37,9 +40,9 @@ class CpuQueue(Queue):
         self._turn = turn
         self._threads = threads
         self._even = deterministic
-        # Whether no launch is shared out by the time that its first elements take.
+        # Whether launches are not timed: there is one thread, or their division must not depend on measured times.
         self._alone = deterministic or threads.count == 1
-        # For the next launch; a new one after each that threads shared.
+        # The state that the next large launch uses. After a launch that threads shared it is used up.
         self._sharing: Sharing | None = None
 
     def launch(self, kernel: Kernel, groups: tuple[int, int, int], args: bytes, buffers: Sequence[Buffer]) -> None:
@@ -50,13 +53,14 @@ class CpuQueue(Queue):
             if count <= PROBE or self._alone:
                 self._run(kernel, count, args)  # type: ignore[arg-type]
                 return
-            # Taken out until the launch ends, so that after an interrupt a used one is not taken again.
+            # Removed until the launch ends, so that after an interrupt no later launch finds a used one.
             sharing, self._sharing = self._sharing or self._threads.sharing(kernel), None  # type: ignore[arg-type]
             kept = sharing.kept
             kept[0], kept[1] = kernel, args
             first = sharing.at, kernel.address, count, args, kernel.coarse  # type: ignore[attr-defined]
             steps = _chain(_starmap(kernel.run_first, (first,)), sharing.rest)  # type: ignore[attr-defined]
-            # ``all`` stops at a false result: without work left to share, the other steps stay for the next launch.
+            # ``takewhile`` stops at a false result: if ``run_first`` did all the work, the other steps are unused,
+            # and the next launch takes them.
             if not deque(_takewhile(bool, steps), 1):
                 self._sharing = sharing
 
@@ -68,16 +72,16 @@ class CpuQueue(Queue):
                 step()
 
     def close(self) -> None:
-        """Launch nothing any more; the caller holds the turn."""
+        """Refuse further launches; the caller holds the lock ``turn``."""
         self.closed = True
         self._sharing = None
 
     def _run(self, kernel: CpuKernel, count: int, args: bytes) -> None:
-        """Run a launch that is shared out by number alone, or not at all."""
+        """Run a launch on the caller's thread, or divided among threads without regard to the time it takes."""
         if not self._even or count <= PROBE_ENOUGH:
             kernel.run(0, count, args)
             return
-        # In pieces that depend on nothing but their number, neither on threads nor on the time they take.
+        # The pieces depend only on the number of elements, neither on the number of threads nor on measured times.
         chunk = max(PROBE_ENOUGH, -(-count // _EVEN_CHUNKS))
         sharing = self._threads.sharing(kernel)
         sharing.kept[:], work = (kernel, args), sharing.work

@@ -1,4 +1,4 @@
-"""Recordings on the CPU: small launches that follow each other are a table, which one foreign call runs."""
+"""Recordings on the CPU: consecutive small launches form a table, which one foreign call runs."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from typing import Any
 
 from slangpy_rt.backends.base import Dispatch, Recording
 
-# Elements up to which a recorded kernel is not split over threads.
+# The most elements of a small launch, which is not divided among threads.
 _SMALL = 1024
 
 
 class CpuRecording(Recording):
-    """A recording in which small launches that follow each other are one table.
+    """A recording in which consecutive small launches are one table.
 
     Parameters
     ----------
     launch : callable
-        As ``Queue.launch``, for the others.
+        ``Queue.launch``, which makes the other launches.
 
     Attributes
     ----------
     steps : list of callable
-        What a replay calls.
+        The functions that a replay calls, in turn.
     """
 
     __slots__ = ("_entries", "_launch", "steps")
@@ -36,7 +36,7 @@ class CpuRecording(Recording):
         self._build()
 
     def update(self, place: int, dispatch: Dispatch) -> None:
-        """Put another launch of the same kernel in a place."""
+        """Replace the launch at index ``place`` by another one of the same kernel."""
         self.dispatches[place] = dispatch
         if place in self._entries and dispatch.groups[0] <= _SMALL:
             table, n = self._entries[place]
@@ -65,11 +65,11 @@ class _Range(ctypes.Structure):
 
 
 def _table(dispatches: list[Dispatch]) -> tuple[Any, Callable[[], None]]:
-    """Make a table of kernels that run one after the other; returns it and the foreign call that runs them."""
+    """Make a table of launches; return it and a function that runs them one after the other in one foreign call."""
     table = (_Range * len(dispatches))(*map(_range_of, dispatches))
     run_list = dispatches[0].kernel.run_list  # type: ignore[attr-defined]
     call = functools.partial(run_list, ctypes.addressof(table), len(dispatches))
-    # The table holds the argument blocks, and nothing else holds the table.
+    # The returned function refers to the table, because the table keeps the argument blocks alive.
     return table, functools.partial(_call_with, call, table)
 
 

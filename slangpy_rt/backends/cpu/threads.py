@@ -1,4 +1,4 @@
-"""The threads that share a large launch on the CPU. Small launches never come here."""
+"""The threads that share a large launch on the CPU. Small launches do not use them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _CALL = methodcaller("__call__")
 
 
 class Threads:
-    """All threads of one device, started when a launch is first worth sharing; they end with this object.
+    """All threads of one device. They start with the first launch that is shared, and end with this object.
 
     Attributes
     ----------
@@ -34,14 +34,14 @@ class Threads:
         self._closed = False
 
     def sharing(self, kernel: CpuKernel) -> Sharing:
-        """Return the state of one shared launch, which runs by the code of a kernel's library."""
+        """Return the state for one shared launch. The threads run the code of RUN_LIST in this kernel's library."""
         if self._crew is None:
             apart(self._start)
         assert self._crew is not None
         return Sharing(kernel, self._crew, self.count, self._gate)
 
     def close(self) -> None:
-        """End the threads; nothing runs any more."""
+        """End the threads; no launch may be running."""
         with self._lock:
             self._closed = True
             if self._crew is not None:
@@ -62,15 +62,16 @@ class Sharing:
     Attributes
     ----------
     work : Work
-        The launch, for C.
+        The launch, as a struct for C.
     home : CpuKernel
         The kernel whose library has the code of ``rest``.
     kept : list of two
-        The launch's code and arguments, for threads that come late.
+        The launch's kernel and argument block, kept alive for threads that begin after the launch has ended.
     at : object
         The address of ``work``.
     rest : iterator
-        The steps after the first elements: handing the launch out, the caller's part, the wait. All are true.
+        The steps after the first elements: to hand the launch to the threads, to run the caller's part, and to wait.
+        Each step returns a true value.
     """
 
     def __init__(self, kernel: CpuKernel, crew: Crew, threads: int, gate: Gate) -> None:
@@ -81,7 +82,7 @@ class Sharing:
         kept = self.kept
 
         def late() -> None:
-            # The code of ``kernel``, and what the launch uses, stay until then.
+            # This function refers to ``kernel`` and ``kept``, so that the code and the arguments outlive this call.
             kernel.run_shared(at)
             assert kept
 
