@@ -1,1 +1,1 @@
-"""The CUDA backend: the driver through cffi, kernels by NVRTC, launches as CUDA graphs of one node."""
+"""The CUDA backend: it calls the driver by cffi, compiles with NVRTC, and launches kernels as graphs of one node."""

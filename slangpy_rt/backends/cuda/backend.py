@@ -1,8 +1,8 @@
-"""CUDA backend: one device, its primary context and streams, through the driver library.
+"""The CUDA backend: one device, its primary context and streams, through the driver library.
 
-Arguments are a by-value kernel parameter; what Slang emits is compiled by NVRTC, which a process that finds
-its kernels in the cache never loads. Memory is ordinary device memory from a caching allocator. Device
-settings are never changed, and no stream of another library is waited for unless it was handed over.
+The argument block is a by-value kernel parameter, and NVRTC compiles the CUDA text that Slang emits. Memory is
+ordinary device memory from a caching allocator. Device settings are never changed. Streams of other libraries are
+waited for only if a program passed them, or where the whole context has to be waited for, as in ``close``.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _SMALL_STEP = 512
 _LARGE_STEP = 2 << 20
 _SLAB = 8 << 20
 
-# What makes the context current.
+# Methods that make the context current; with several GPUs they are wrapped so that they restore the previous one.
 _ENTERING = tuple(
     "_load _open_shared upload download clear _open_queue foreign_queue update record sync_all".split()  # noqa: SIM905
 )
@@ -49,7 +49,7 @@ class CudaBackend(Backend, Records, MappedMemory, ImportsMemory, ForeignStreams)
     Parameters
     ----------
     index : int
-        Which device, in the driver's order.
+        The number of the device, in the driver's order.
     debug : bool
         Wait after each launch, so that an error names the kernel that caused it.
     deterministic : bool
@@ -62,12 +62,14 @@ class CudaBackend(Backend, Records, MappedMemory, ImportsMemory, ForeignStreams)
     Attributes
     ----------
     stream : int
-        The ``CUstream`` that all work goes to; it does not wait for the legacy default stream.
+        The ``CUstream`` of ``queue``. If the backend made it, it does not wait for the legacy default stream.
 
     Raises
     ------
-    DeviceError
+    UnsupportedError
         If there is no driver or no such device.
+    DeviceError
+        If the driver fails, or ``stream`` is of another device.
     """
 
     name = "cuda"
@@ -98,7 +100,7 @@ class CudaBackend(Backend, Records, MappedMemory, ImportsMemory, ForeignStreams)
         self._graphs = Graphs()
         self._modules = Modules()
         self._memory = Memory(self, self._context, _SMALL, _SLAB, opened.several)
-        # For ``alloc`` alone: one look-up less in the path of every call.
+        # Used by ``alloc`` only: it saves an attribute look-up in the path of every call.
         self._takes = self._memory.blocks.takes
         self._shared = self._memory.shared
         self._streams = Streams(self, self._context, self._events, self._graphs, opened.several, debug)
@@ -142,8 +144,8 @@ class CudaBackend(Backend, Records, MappedMemory, ImportsMemory, ForeignStreams)
             size = (nbytes + _LARGE_STEP - 1) & -_LARGE_STEP
         buffer = Buffer.__new__(Buffer)
         try:
-            # A block may still be in use by queued work; whatever is queued next runs after that. From the list to
-            # the buffer in one step: an interrupt finds the block in one of them.
+            # Queued work may still use the block; what is queued next runs after that work. The block moves from the
+            # list to the buffer in one step, so that an interrupt finds it in one of them.
             for buffer.chunk in self._takes[size]:
                 break
         except LookupError:
@@ -178,7 +180,7 @@ class CudaBackend(Backend, Records, MappedMemory, ImportsMemory, ForeignStreams)
         self.closed = True
         self._streams.close()
         self.inside.wait()
-        # The main thread's current context is not touched, because another thread does it.
+        # In another thread, so that the main thread's current context does not change.
         apart(self._close)
         leave(self._device, self._context)
 

@@ -1,6 +1,7 @@
-"""NVRTC: CUDA text to a CUBIN. A process that finds its kernels in the cache never loads it.
+"""Compiles CUDA text to a CUBIN with NVRTC.
 
-A text may say how it is compiled, by lines such as ``#pragma slangpy_rt_nvrtc --use_fast_math``, an option each.
+A process that finds its kernels in the cache does not load NVRTC, if that was installed as a wheel. The text may
+contain options for NVRTC, one in each line such as ``#pragma slangpy_rt_nvrtc --use_fast_math``.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from slangpy_rt.core.errors import CompileError, DeviceError, UnsupportedError
 # 940: a function that ends without a return statement would return what happens to lie in a register.
 _FLAGS = ("--std=c++17", "-w", "--diag-error=940")
 _NO_RETURN = re.compile(r'missing return statement at end of non-void function "(\w+?)(?:_\d+)?"')
-# Types that the prelude knows only when told to; Slang's CUDA text uses them without telling it.
+# Slang's prelude declares these types only if a macro is defined, which the CUDA text that Slang emits does not do.
 _HEADER_TYPES = {
     b"__half": "-DSLANG_CUDA_ENABLE_HALF=1",
     b"__nv_bfloat16": "-DSLANG_CUDA_ENABLE_BF16=1",
@@ -31,13 +32,16 @@ def nvrtc_compile(code: bytes, arch: str) -> bytes:
     Raises
     ------
     CompileError
-        If NVRTC refuses the text or the architecture; the message ends with its log.
+        If a function has a path without a return statement, or NVRTC refuses the text or the architecture otherwise;
+        then the message ends with its log.
     UnsupportedError
         If NVRTC, or a header the text needs, is not installed.
+    DeviceError
+        If NVRTC does not start.
     """
     nvrtc = _nvrtc()
     options = [f"--gpu-architecture={arch}", *_FLAGS, *(line.decode() for line in _OPTION.findall(code))]
-    # The prelude always names these types; what Slang made of a kernel follows its last #endif.
+    # Only the kernel's own text counts, which follows the last #endif: the prelude always contains these names.
     body = code.rpartition(b"#endif")[2]
     defines = [flag for name, flag in _HEADER_TYPES.items() if name in body]
     if defines:
@@ -80,7 +84,7 @@ def nvrtc_version() -> str:
 
 
 def _nvrtc() -> Any:
-    """Return the bindings of NVRTC, once its library is found."""
+    """Return the Python bindings of NVRTC; raise UnsupportedError if they or its library are missing."""
     try:
         from cuda.bindings import nvrtc
 
@@ -94,7 +98,7 @@ def _nvrtc() -> Any:
 
 
 def _header_directory() -> str:
-    """Find the folder of cuda_fp16.h and its like."""
+    """Return the folder of CUDA's headers, such as cuda_fp16.h; raise UnsupportedError if there is none."""
     from cuda import pathfinder
 
     found = pathfinder.find_nvidia_header_directory("cudart")
@@ -107,7 +111,7 @@ def _header_directory() -> str:
 
 
 def nvrtc_toolchain(arch: str) -> str:
-    """Describe what compiles for ``arch``, without loading it."""
-    # By file name, because loading NVRTC takes 0.1 s and importing importlib.metadata 0.02.
+    """Return the version of NVRTC, ``arch`` and the flags. NVRTC is loaded only if no wheel of it is installed."""
+    # Wheels are found by file name: loading NVRTC takes 0.1 s, and importing importlib.metadata 0.02.
     wheels = [w.name for p in sys.path for w in Path(p).glob("nvidia_cuda_nvrtc*.dist-info")]
     return f"nvrtc {' '.join(wheels) or nvrtc_version()} {arch} {' '.join(_FLAGS)}"

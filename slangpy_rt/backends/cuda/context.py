@@ -1,7 +1,8 @@
 """Makes a CUDA context current to a thread, and restores the one before.
 
-PyTorch and others take the current context for the current GPU. A call for another one must not change it. On a
-machine with one GPU there is but one primary context, and ``keep_current`` and ``restoring`` are not used.
+For PyTorch and other libraries the thread's current context selects the GPU, so a call for another GPU must not
+change it. On a machine with one GPU there is only one primary context, and ``keep_current`` and ``restoring`` are not
+used.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ from slangpy_rt.backends.cuda.driver import FFI_CUDA, check, driver
 
 
 def keep_current(owner: Any, context: int, methods: Iterable[str]) -> None:
-    """Wrap methods of an object that make ``context`` current, so that they restore what was current before."""
+    """Wrap methods of an object that make ``context`` current, so that they restore the previous context."""
     for name in methods:
         setattr(owner, name, restoring(getattr(owner, name), context))
 
 
 def restoring(function: Callable[..., Any], context: int) -> Callable[..., Any]:
-    """Wrap a function that makes ``context`` current, so that it restores what was current before."""
+    """Wrap a function that makes ``context`` current, so that it restores the previous context."""
     current, make_current, new = driver().cuCtxGetCurrent, driver().cuCtxSetCurrent, FFI_CUDA.new
 
     @functools.wraps(function)
@@ -44,13 +45,16 @@ def enter(context: int) -> None:
 
 
 def current() -> int:
-    """Return the thread's current context; 0 also where the driver refuses to tell, as in a forked process."""
+    """Return the thread's current context; 0 if there is none, or if the driver fails, as in a forked process."""
     found = FFI_CUDA.new("uintptr_t *")
     return 0 if driver().cuCtxGetCurrent(found) else int(found[0])
 
 
 def leave(device: int, context: int) -> None:
-    """Make no context current if the current one is gone; one that other libraries hold stays current for them."""
+    """Make no context current if ``context`` is current and was destroyed.
+
+    The primary context is not destroyed, and stays current, while other libraries retain it.
+    """
     cu = driver()
     if current() == context:
         flags, active = FFI_CUDA.new("unsigned int *"), FFI_CUDA.new("int *")

@@ -30,7 +30,7 @@ class Opened(NamedTuple):
     device, context : int
         The ``CUdevice`` and the ``CUcontext``.
     arch : str
-        What to compile for, such as ``"sm_90"``.
+        The architecture to compile for, such as ``"sm_90"``.
     caps : Caps
         The GPU's capabilities.
     description : str
@@ -48,12 +48,14 @@ class Opened(NamedTuple):
 
 
 def open_gpu(index: int) -> Opened:
-    """Open a GPU by its place in the driver's order.
+    """Retain the primary context of the GPU with this number in the driver's order.
 
     Raises
     ------
     UnsupportedError
         If there is no driver or no such device.
+    DeviceError
+        If the driver fails.
     """
     if reason := why_missing():
         raise UnsupportedError(f"device cuda: {reason}.")
@@ -69,7 +71,7 @@ def open_gpu(index: int) -> Opened:
     name = FFI_CUDA.new("char[256]")
     check(cu.cuDeviceGetName(name, 256, device), "asking for its name")
     memory = query(cu.cuDeviceTotalMem_v2, "size_t *", device, what="asking for its memory")
-    # From 8.0 on, tensor cores multiply TF32.
+    # From compute capability 8.0 on, tensor cores multiply TF32.
     features = _FEATURES | {"cooperative_matrix"} if major >= 8 else _FEATURES
     caps = Caps(_MAX_GROUPS, _SCALARS, features, 32, dlpack_device=2)
     description = f"{FFI_CUDA.string(name).decode()}, compute capability {major}.{minor}, {memory / 2**30:.0f} GiB"
@@ -78,7 +80,7 @@ def open_gpu(index: int) -> Opened:
 
 
 def why_missing() -> str | None:
-    """Say why this machine has no such GPU, or return None."""
+    """Return the reason why this machine has no CUDA device, or None if it has one."""
     try:
         cu = driver()
     except OSError:
@@ -106,7 +108,7 @@ def give_back(
     streams: Iterable[int],
 ) -> None:
     """Release a backend's driver objects; the thread's current context stays as it was."""
-    # Statuses are ignored: a lost device refuses all of this, and there is nothing left to be done.
+    # Statuses are ignored: on a lost device all of these calls fail, and nothing more can be done.
     cu = driver()
     before = current()
     cu.cuCtxSetCurrent(context)

@@ -1,7 +1,7 @@
-"""The part of the CUDA driver library that the backend calls, and its error codes as exceptions.
+"""Opens the CUDA driver library, and raises its error codes as exceptions.
 
-The library is called through cffi and not through cuda.bindings: that imports in 1 ms instead of 31 (two cores),
-and a launch costs 0.5 us less (H200). codegen/tools/gen_cuda_ffi.py declares what is called. Nothing here holds a
+The library is called through cffi, which imports in 1 ms, and not through cuda.bindings, which takes 31 ms (two
+cores) and 0.5 us more for a launch (H200). codegen/tools/gen_cuda_ffi.py declares the functions. Nothing here holds a
 device or a context.
 """
 
@@ -21,14 +21,14 @@ OUT_OF_MEMORY = 2
 NO_DEVICE = 100
 NOT_READY = 600
 NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING
-# After these the context answers every call with an error: uncorrectable ECC and NVLink errors, a kernel's
-# bad address, time-out, assert, stack, instruction, alignment, address space, program counter, trap or leak.
+# After these errors every call in the context fails: uncorrectable ECC and NVLink errors, a kernel's bad address,
+# time-out, assert, stack, instruction, alignment, address space, program counter, trap or leak.
 _LOST = {214, 220, 226, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721}
 
 
 @functools.cache
 def driver() -> Any:
-    """Return the driver library, opened.
+    """Open the driver library once, and return it.
 
     Raises
     ------
@@ -39,7 +39,13 @@ def driver() -> Any:
 
 
 def check(status: int, what: str) -> None:
-    """Raise the exception for a driver's status that is no success; ``what`` names the action that failed."""
+    """Raise an exception if a driver's status is an error; ``what`` names the action for the message.
+
+    Raises
+    ------
+    OutOfMemoryError, DeviceLostError, DeviceError
+        By the status.
+    """
     if status:
         name = FFI_CUDA.new("const char **")
         driver().cuGetErrorName(status, name)

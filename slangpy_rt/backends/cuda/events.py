@@ -1,4 +1,4 @@
-"""Events of a CUDA context, and marks made of them."""
+"""Keeps the events of a CUDA context, and makes marks of them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _TIMED, _UNTIMED = 0, 2  # CU_EVENT_DEFAULT, CU_EVENT_DISABLE_TIMING
 
 
 class CudaMark(SignallingMark):
-    """A mark with a CUDA event, which goes back to ``Events`` with the mark."""
+    """A mark that holds a CUDA event; ``Events`` gets the event back when the mark is freed."""
 
     __slots__ = ("_events", "held")
 
@@ -31,7 +31,7 @@ class CudaMark(SignallingMark):
 
     @property
     def event(self) -> int:
-        """The ``CUevent``."""
+        """The ``CUevent`` of the mark."""
         return self.held.handle
 
     @property
@@ -56,7 +56,7 @@ class CudaMark(SignallingMark):
 
 
 class _Event:
-    """A ``CUevent``; ``give`` takes it back."""
+    """A ``CUevent``; ``give`` returns it to the list of free events."""
 
     __slots__ = ("give", "handle")
 
@@ -66,12 +66,14 @@ class _Event:
 
 
 class Events:
-    """The events of one context; making one takes 1 us, so they are used again.
+    """The events of one context. Making an event takes 1 us, so they are used again.
 
     Attributes
     ----------
     externals : Externals
-        Semaphores of other APIs, and memory.
+        Semaphores and memory of other APIs.
+    free : tuple of two lists
+        Events that no mark holds, without and with timing.
     inside : Inside
         Locks of threads that use an event.
     """
@@ -91,7 +93,7 @@ class Events:
             raise DeviceError("device cuda: this device is closed; open a new one.")
 
     def ask(self, function: Callable[..., int], *args: Any) -> int:
-        """Ask the driver about events, with their context current."""
+        """Call a function of the driver with the events' context current; restore the context, return the status."""
         cu, found = driver(), FFI_CUDA.new("uintptr_t *")
         with self.inside[threading.get_ident()]:
             self.require_open()
@@ -103,16 +105,16 @@ class Events:
                 cu.cuCtxSetCurrent(found[0])
 
     def take(self, mark: CudaMark, timed: bool) -> None:
-        """Give a mark an event that no other mark has."""
+        """Give a mark an event that no other mark holds."""
         free = self.free[timed]
         if not free:
             apart(self._make, timed)
-        # From the list to the mark in one step: an interrupt finds the event in one of them.
+        # The event moves from the list to the mark in one step, so that an interrupt finds it in one of them.
         try:
             for mark.held in iter(free.pop, None):
                 return
         except IndexError:
-            # Another thread was faster.
+            # Another thread took the last free event in between.
             self.take(mark, timed)
 
     def _make(self, timed: bool) -> None:
@@ -124,7 +126,7 @@ class Events:
         self.free[timed].append(_Event(event, self.free[timed]))
 
     def signal(self, event: int, semaphore: Shared, value: int) -> None:
-        """Set a semaphore after an event, whatever else the event's stream is given meanwhile."""
+        """Set a semaphore to ``value`` after an event, on another stream: later work does not delay it."""
         apart(restoring(self._signal, self._context), event, semaphore, value)
 
     def _signal(self, event: int, semaphore: Shared, value: int) -> None:

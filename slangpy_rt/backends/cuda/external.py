@@ -1,4 +1,4 @@
-"""Memory and semaphores of another API on the same GPU, opened by the CUDA driver."""
+"""Opens memory and semaphores of another API on the same GPU by the CUDA driver."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _OPAQUE_FD, _TIMELINE_FD = 1, 9  # CU_EXTERNAL_MEMORY_, CU_EXTERNAL_SEMAPHORE_HA
 
 
 class Externals:
-    """Memory and semaphores that were opened in one context, which is current. Each is opened once."""
+    """The memory and semaphores that one context has opened, each once. Callers make the context current."""
 
     def __init__(self) -> None:
         self._memory: WeakKeyDictionary[Shared, _Memory] = WeakKeyDictionary()
@@ -20,14 +20,14 @@ class Externals:
         self._all: list[int] = []
 
     def memory(self, shared: Shared) -> _Memory:
-        """Return shared memory, mapped as a whole."""
+        """Open shared memory, map all of it, and return it."""
         found = self._memory.get(shared)
         if found is None:
             found = self._memory[shared] = _Memory(shared)
         return found
 
     def wait(self, shared: Shared, value: int, stream: int) -> None:
-        """Let a stream wait until a semaphore has reached a value."""
+        """Make a stream wait until a timeline semaphore has reached ``value``."""
         handle = FFI_CUDA.new("uintptr_t *", self._semaphore(shared))
         params = FFI_CUDA.new("CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS *")
         params.params.fence.value = value
@@ -35,14 +35,14 @@ class Externals:
         check(status, "letting a stream wait for a semaphore")
 
     def signal(self, shared: Shared, value: int, stream: int) -> None:
-        """Set a semaphore behind a stream's present work."""
+        """Set a timeline semaphore to ``value`` after a stream's present work."""
         handle = FFI_CUDA.new("uintptr_t *", self._semaphore(shared))
         params = FFI_CUDA.new("CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS *")
         params.params.fence.value = value
         check(driver().cuSignalExternalSemaphoresAsync(handle, params, 1, stream), "letting a stream set a semaphore")
 
     def close(self) -> None:
-        """Give all memory and semaphores back that are still open; nothing queued uses them."""
+        """Close all memory and semaphores that are still open; no queued work may use them."""
         for memory in list(self._memory.values()):
             memory.close()
         for semaphore in self._all:
@@ -62,12 +62,12 @@ class Externals:
 
 
 class _Memory:
-    """An allocation of another API.
+    """An allocation of another API, mapped into the CUDA context.
 
     Attributes
     ----------
     address : int
-        Where it is mapped.
+        The CUDA device address of its first byte.
     """
 
     def __init__(self, shared: Shared) -> None:

@@ -1,6 +1,7 @@
-"""A recording as a CUDA graph: one call of the driver replays it, and what does not wait for each other may overlap.
+"""Recordings as CUDA graphs: one call of the driver replays a graph, and kernels without a dependency may overlap.
 
-Nodes and their dependencies are made one by one, not captured from a stream: nothing has to run for it.
+Nodes and their dependencies are added one by one and not captured from a stream, so that nothing has to be launched
+to make a graph.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from slangpy_rt.core.interrupts import finalizer
 
 
 class Graphs:
-    """The graphs of one device, as the driver has them; for one caller at a time, whom no interrupt stops.
+    """The driver's handles of one device's graphs. One thread at a time calls it, and no interrupt stops a call.
 
     Attributes
     ----------
@@ -29,7 +30,7 @@ class Graphs:
         self._all: set[tuple[int, int]] = set()
 
     def add(self, graph: CudaGraph) -> None:
-        """Add a new graph, and destroy those without references."""
+        """Add a new graph, and destroy the graphs in ``retired``."""
         handles = graph.executable, graph.definition
         self._all.add(handles)
         graph.give = partial(self.retired.append, handles)
@@ -39,30 +40,30 @@ class Graphs:
             _destroy(*gone)
 
     def close(self) -> None:
-        """Give all graphs back; nothing is launched any more."""
+        """Destroy all graphs; nothing may be launched any more."""
         while self._all:
             _destroy(*self._all.pop())
 
 
 class CudaGraph(Recording):
-    """A recording with the CUDA graph made of it; not to be interrupted in the making.
+    """A recording with the CUDA graph made of it. No interrupt may stop ``__init__``.
 
     Parameters
     ----------
     graphs : Graphs
         All graphs of the device.
     waits : sequence of tuple of int
-        As of ``Records.record``.
+        As in ``Records.record``.
 
     Raises
     ------
     DeviceError
-        If the driver refuses it.
+        If the driver refuses the graph.
     """
 
     __slots__ = ("_nodes", "definition", "executable", "give")
 
-    # To the device, which destroys it.
+    # Appends the graph's handles to ``Graphs.retired``.
     give: Callable[[], None]
     __del__ = finalizer("give")
 
@@ -87,7 +88,7 @@ class CudaGraph(Recording):
         graphs.add(self)
 
     def update(self, place: int, dispatch: Dispatch) -> None:
-        """Put another launch of the same kernel in a node's place."""
+        """Replace the launch at index ``place`` by another one of the same kernel."""
         params, kept = _params(dispatch)
         status = driver().cuGraphExecKernelNodeSetParams_v2(self.executable, self._nodes[place], params)
         del kept
@@ -96,9 +97,10 @@ class CudaGraph(Recording):
 
 
 class CudaNode(CudaGraph):
-    """One kernel as a graph of its own on one stream.
+    """A graph of one kernel, for launches on one stream.
 
-    On an H200 the host launches that in 1.5 us, with other arguments in 2.0, and a kernel by itself in 3.5.
+    On an H200 a launch of such a graph takes the host 1.5 us, or 2.0 us if the arguments change; a launch of the
+    kernel itself takes 3.5 us.
 
     Attributes
     ----------
@@ -119,7 +121,7 @@ class CudaNode(CudaGraph):
         self._bytes = FFI_CUDA.buffer(block)
 
     def change(self, groups: tuple[int, int, int], args: bytes) -> int:
-        """Give the kernel other arguments; returns the driver's status."""
+        """Set the thread groups and the argument block of later launches; return the driver's status."""
         # Unknown until the driver has the new arguments and they are noted: an interrupt may come between.
         self.args = None
         self._bytes[: len(args)] = args
@@ -134,14 +136,14 @@ class CudaNode(CudaGraph):
 
 
 def _destroy(executable: int, definition: int) -> None:
-    """Destroy a graph; the driver waits with that until it no longer runs."""
+    """Destroy a graph, which may be running: the driver frees it after that."""
     cu = driver()
     cu.cuGraphExecDestroy(executable)
     cu.cuGraphDestroy(definition)
 
 
 def _params(d: Dispatch) -> tuple[Any, Any]:
-    """Return a node's parameters, and the memory that has to live until the driver has read them."""
+    """Return a node's parameters, and the objects to be kept alive until the driver has read them."""
     block = FFI_CUDA.new("char[]", d.args)
     pointers = FFI_CUDA.new("void *[]", [block])
     function: int = d.kernel.function  # type: ignore[attr-defined]

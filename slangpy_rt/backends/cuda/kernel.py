@@ -1,4 +1,4 @@
-"""Kernels of a CUDA device and the modules that they are functions of."""
+"""Loads and unloads the modules of a CUDA device, each with one kernel."""
 
 from __future__ import annotations
 
@@ -14,21 +14,25 @@ from slangpy_rt.core.errors import UnsupportedError
 from slangpy_rt.core.interrupts import finalizer
 from slangpy_rt.core.target import KernelInfo
 
-MAX_ARGUMENTS = 4096  # bytes of kernel parameters that every CUDA device takes
+MAX_ARGUMENTS = 4096  # bytes of kernel parameters that every CUDA device accepts
 _MOST_THREADS = 0  # CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK
-# Modules that wait together to be unloaded: that waits for the device.
+# Modules are unloaded in groups of this size, because unloading waits for the device's work.
 _MANY_RETIRED = 64
 
 
 class CudaKernel(Kernel):
-    """A function of a loaded module.
+    """A function of a loaded module, which is unloaded some time after the last reference to the kernel goes.
 
     Attributes
     ----------
-    node, nodes
-        The graph of its latest launch, and its graphs on all streams.
+    function : int
+        The ``CUfunction``.
+    node : CudaNode or None
+        The graph of its latest launch.
+    nodes : dict
+        Its graphs, by ``CUstream``.
     launches : int
-        The number of launches before it had a graph.
+        The number of launches on streams where it had no graph.
     """
 
     __slots__ = ("function", "give", "launches", "node", "nodes")
@@ -38,7 +42,7 @@ class CudaKernel(Kernel):
     def __init__(self, info: KernelInfo, function: int, give: Callable[[], None]) -> None:
         super().__init__(info)
         self.function = function
-        # To the device, which unloads its module.
+        # Appends the module to those that ``Modules`` unloads.
         self.give = give
         self.launches = 0
         self.node: CudaNode | None = None
@@ -46,12 +50,12 @@ class CudaKernel(Kernel):
 
 
 class Modules:
-    """The modules of one context, which is current; for one caller at a time.
+    """The modules of one context. One thread at a time calls it, with the context current.
 
     Attributes
     ----------
     all : set of int
-        The ``CUmodule`` of each that is loaded.
+        The ``CUmodule`` of each loaded module.
     """
 
     def __init__(self) -> None:
@@ -60,12 +64,14 @@ class Modules:
         self._retired: deque[int] = deque()
 
     def load(self, binary: bytes, info: KernelInfo) -> CudaKernel:
-        """Load a kernel, whose module goes with it; not to be interrupted.
+        """Load a CUBIN and return its kernel. No interrupt may stop it.
 
         Raises
         ------
         UnsupportedError
-            If it needs too many registers for thread groups of its size.
+            If the kernel needs too many registers for thread groups of its size.
+        DeviceError
+            If the driver refuses the CUBIN.
         """
         cu, what = driver(), f"loading kernel {info.entry!r}"
         module = query(cu.cuModuleLoadData, "uintptr_t *", binary, what=what)
@@ -89,7 +95,7 @@ class Modules:
 
 
 def require_fit(info: KernelInfo) -> None:
-    """Raise UnsupportedError if a kernel's arguments are too many bytes."""
+    """Raise UnsupportedError if a kernel's arguments have more than ``MAX_ARGUMENTS`` bytes."""
     if info.args_size > MAX_ARGUMENTS:
         raise UnsupportedError(
             f"device cuda: kernel {info.entry!r} has {info.args_size} bytes of arguments, at most "

@@ -1,4 +1,4 @@
-"""Memory of a CUDA context: blocks that are used again, and blocks that the host addresses too."""
+"""Allocates the memory of a CUDA context: device memory, and page-locked memory that host and device address."""
 
 from __future__ import annotations
 
@@ -16,33 +16,33 @@ _SHARED = 3  # CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP
 
 
 class Memory:
-    """The memory that a backend has from the driver.
+    """The memory of one backend.
 
     Parameters
     ----------
     small, slab : int
-        As of ``SizeClasses``.
+        As in ``SizeClasses``.
     several : bool
-        Whether there are several GPUs, so that the current context is left as it was.
+        Whether there are several GPUs, so that methods have to restore the current context.
 
     Attributes
     ----------
     blocks : SizeClasses
-        Device memory.
+        The blocks of device memory.
     shared : SharedPool
-        Page-locked memory, mapped.
+        The blocks of page-locked host memory that the device addresses too.
     allocations : set of int
-        Addresses of the memory that the driver allocated.
+        Device addresses of the memory that the driver allocated.
     slabs : list of int
-        Page-locked memory that the driver gave.
+        Host addresses of the page-locked memory that the driver allocated.
     """
 
     def __init__(self, backend: Backend, context: int, small: int, slab: int, several: bool) -> None:
         self._backend = backend
         self._context = context
         self._cu = driver()
-        # Guards growth only. Free lists are popped and appended in single steps, because ``give`` runs from
-        # the garbage collector at any moment, also while this thread holds the lock.
+        # For ``grow`` and ``add_slab`` only. Free lists change in single steps without a lock, because the garbage
+        # collector calls ``give`` at any moment, also while this thread holds the lock.
         self._lock = threading.Lock()
         self.blocks = SizeClasses(self._allocate, small, slab)
         self.shared = SharedPool()
@@ -52,7 +52,7 @@ class Memory:
             keep_current(self, context, ("grow", "add_slab"))
 
     def grow(self, size: int, buffer: Buffer) -> None:
-        """Give a buffer a new block; not to be interrupted."""
+        """Give a buffer a new block of ``size`` bytes. No interrupt may stop it."""
         backend = self._backend
         with backend.inside[threading.get_ident()], self._lock:
             backend.require_open()
@@ -60,7 +60,7 @@ class Memory:
             self.blocks.grow(size, buffer)
 
     def add_slab(self, nbytes: int) -> bool:
-        """Add the slab for a size that has none to ``shared``; whether it had none. Not to be interrupted."""
+        """Add the slab for a size to ``shared`` if it has none; return whether it had none. Not to be interrupted."""
         cu, pool, backend = self._cu, self.shared, self._backend
         with backend.inside[threading.get_ident()], self._lock:
             backend.require_open()
@@ -75,12 +75,12 @@ class Memory:
         return size > 0
 
     def close(self) -> None:
-        """Hand out nothing any more."""
+        """Refuse further requests."""
         self.shared.close()
         self.blocks.close()
 
     def _allocate(self, nbytes: int) -> tuple[int, None]:
-        """Get memory from the driver; where it has none, cached blocks are given back first."""
+        """Allocate memory by the driver; if it has none left, free the unused blocks and try again."""
         cu, out = self._cu, FFI_CUDA.new("uintptr_t *")
         status = cu.cuMemAlloc_v2(out, nbytes)
         if status == OUT_OF_MEMORY:
@@ -102,7 +102,7 @@ class Memory:
 
 
 class ForeignBuffer(Buffer):
-    """A buffer in memory of another API, which ``owner`` keeps."""
+    """A buffer in memory of another API, which ``owner`` keeps alive."""
 
     __slots__ = ("owner",)
 

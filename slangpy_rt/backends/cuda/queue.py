@@ -16,9 +16,9 @@ from slangpy_rt.backends.extras import ExportedMark
 from slangpy_rt.core.errors import DeviceError
 from slangpy_rt.core.interrupts import apart
 
-# Launches of a kernel before it gets a graph of its own: making one costs as much as several launches.
+# Launches of a kernel before it gets a graph of its own: making one takes as long as several launches.
 _FEW = 3
-# Kernels with one, each of which takes 110 KiB of the device's memory.
+# The most kernels with a graph in one queue: each graph takes 110 KiB of the device's memory.
 _MOST = 1000
 
 
@@ -63,7 +63,7 @@ class CudaQueue(Queue):
         self._context = context
         self._events = events
         self._graphs = graphs
-        # Nobody can capture the default stream.
+        # The default stream cannot be captured.
         self._watched = not own and handle != 0
         self._capturing = FFI_CUDA.new("int *")
         self._is_capturing = self._cu.cuStreamIsCapturing
@@ -75,8 +75,8 @@ class CudaQueue(Queue):
         self._kernels: list[CudaKernel] = []
 
     def launch(self, kernel: Kernel, groups: tuple[int, int, int], args: bytes, buffers: Sequence[Buffer]) -> None:
-        # The driver copies the block before it returns, and the stream's order keeps the buffers' memory from
-        # being reused too early, so that nothing is kept here.
+        # Neither ``args`` nor ``buffers`` are kept alive: the driver copies the argument block before it returns, and
+        # freed memory is used again by later work on the stream only.
         node = kernel.node  # type: ignore[attr-defined]
         if node is None or node.stream != self.handle:
             node = self._node(kernel, groups, args)
@@ -101,7 +101,7 @@ class CudaQueue(Queue):
             self._checked(node, status)
 
     def record(self, dispatches: Sequence[Dispatch], waits: Sequence[tuple[int, ...]]) -> CudaGraph:
-        """Keep launches, as ``Records.record`` does."""
+        """Make a graph of launches, as ``Records.record`` describes."""
         return apart(self._record, list(dispatches), waits)
 
     def _record(self, dispatches: list[Dispatch], waits: Sequence[tuple[int, ...]]) -> CudaGraph:
@@ -181,7 +181,7 @@ class CudaQueue(Queue):
             check(self._cu.cuStreamSynchronize(self.handle), "waiting for queued work")
 
     def close(self) -> None:
-        """Launch nothing any more; what waits goes on."""
+        """Refuse further launches; queued work goes on."""
         with self._lock:
             self._closed = True
             for kernel in self._kernels:
@@ -189,18 +189,18 @@ class CudaQueue(Queue):
                 kernel.nodes.clear()
 
     def abandon(self) -> None:
-        """Launch nothing any more, and take no lock: this is a forked child."""
+        """Refuse further launches without taking a lock, which another thread may have held at the fork."""
         self._closed = True
         self._lock = threading.Lock()
 
     def keep_current(self) -> None:
-        """Have methods leave the thread's current context as they find it, which several GPUs ask for."""
+        """Make methods restore the thread's current context, as several GPUs require."""
         keep_current(self, self._context, ("launch", "_record", "replay", "copy", "mark", "wait", "sync"))
         prepare = restoring(self.prepare, self._context)
         self.prepare = lambda dispatch: restoring(prepare(dispatch), self._context)  # type: ignore[method-assign]
 
     def _node(self, kernel: Kernel, groups: tuple[int, int, int], args: bytes) -> CudaNode | None:
-        """Return the graph of a kernel that was launched a few times here; None for others."""
+        """Return the graph of a kernel on this stream; None until the kernel was launched ``_FEW`` times."""
         assert isinstance(kernel, CudaKernel)
         node = kernel.nodes.get(self.handle)
         if node is None:
@@ -224,7 +224,7 @@ class CudaQueue(Queue):
             return node
 
     def _captured(self) -> bool:
-        """Tell whether the stream's work is being recorded; after an error it is launched, which has the error."""
+        """Tell whether the stream is being captured. After an error return True: the launch then raises it."""
         return bool(self._is_capturing(self.handle, self._capturing) or self._capturing[0])
 
     def _launch_once(self, kernel: Kernel, groups: tuple[int, int, int], args: bytes) -> None:
@@ -243,7 +243,7 @@ class CudaQueue(Queue):
             self._look(what)
 
     def _checked(self, graph: CudaGraph, status: int) -> None:
-        """Check a launch of a graph, after an error or where every launch is waited for."""
+        """Raise the error of a graph's launch; without one wait for the launch, and raise its error."""
         kernels = graph.dispatches
         what = f"{len(kernels)} recorded kernels" if len(kernels) > 1 else kernels[0].kernel.info.title
         if isinstance(graph, CudaNode):
@@ -252,7 +252,7 @@ class CudaQueue(Queue):
         self._look(what)
 
     def _look(self, what: str) -> None:
-        """Wait for what was launched, which may have failed."""
+        """Wait for the stream's work; raise an error with ``what`` in its message if it failed."""
         with self.backend.inside[threading.get_ident()]:
             self._require_open()
             self.enter()

@@ -1,8 +1,8 @@
 """Copies between ordinary host memory and a CUDA device, through a ring of page-locked slots.
 
-The device reads and writes page-locked memory at the full speed of the bus (55 GB/s where one thread copies
-10 GB/s), so large copies are cut into chunks that several threads move in or out of slots while the bus
-carries the others. Nothing here allocates device memory or decides in what order copies are made.
+The device reads and writes page-locked memory at the full speed of the bus (55 GB/s, while one thread copies
+10 GB/s). So a large copy is cut into chunks: several threads copy some between host memory and slots while the device
+copies others. Nothing here allocates device memory or decides in what order copies are made.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from ctypes import memmove
 from slangpy_rt.backends.cuda.driver import check, driver, query
 from slangpy_rt.core.interrupts import apart
 
-CHUNK = 2 << 20  # the size of a slot: 38 us on the bus, more than Python needs to hand out the next
+CHUNK = 2 << 20  # the size of a slot: 38 us on the bus, more than Python needs to begin the next copy
 SLOTS = 16  # 32 MiB page-locked at most; each slot is made when first needed, in about 0.5 ms
-INLINE = 512 << 10  # copied by the calling thread: 50 us, about what waking another costs
+INLINE = 512 << 10  # the most that the calling thread copies: 50 us, about the time to wake another thread
 THREADS = min(16, os.cpu_count() or 1)
-_AHEAD = SLOTS // 2  # uploads: half of the ring fills while the other half drains
+_AHEAD = SLOTS // 2  # in an upload, threads fill one half of the ring while the device reads the other
 _NO_TIMING = 2  # CU_EVENT_DISABLE_TIMING
 _Copy = Callable[[int, int, list[tuple[int, int]], int, list[Future[None]]], None]
 
 
 class Staging:
-    """The ring of one stream. Every caller has the device's context current."""
+    """The ring of one stream. Callers have made the device's context current."""
 
     def __init__(self, context: int, stream: int) -> None:
         self._cu = driver()
@@ -35,13 +35,13 @@ class Staging:
         self._lock = threading.Lock()
         self._slots: list[tuple[int, int]] = []
         self._pool: ThreadPoolExecutor | None = None
-        # Slot in use, counted without wrapping round, and how many of its bytes are taken: both change in one step.
-        # An event marks the end of a slot's use on the stream.
+        # The turn, which counts slots from 0 on (the slot is ``turn % SLOTS``), and the bytes of the slot in use.
+        # They are one tuple, so that an interrupt finds both changed or neither. The event of a slot marks the end of
+        # the slot's use on the stream.
         self._place = 0, 0
 
     def upload(self, device: int, host: int, nbytes: int) -> None:
         """Queue a copy to the device; the host memory may change once this returns."""
-        # Threads read the caller's memory meanwhile.
         if nbytes > INLINE and self._by_threads(self._upload_pieces, device, host, nbytes):
             return
         with self._lock:
@@ -52,7 +52,7 @@ class Staging:
                 check(status, "a copy to the device")
 
     def download(self, host: int, device: int, nbytes: int) -> None:
-        """Copy from the device after all queued work."""
+        """Copy from the device after all queued work on the stream; the copy is done when this returns."""
         if nbytes > INLINE and self._by_threads(self._download_pieces, device, host, nbytes):
             return
         with self._lock:
@@ -64,7 +64,7 @@ class Staging:
                 memmove(host + start, at, size)
 
     def close(self) -> None:
-        """Give page-locked memory back; the stream is idle."""
+        """End the threads and free the page-locked memory; the stream must be idle."""
         with self._lock:
             if self._pool is not None:
                 self._pool.shutdown()
@@ -75,7 +75,7 @@ class Staging:
             self._slots.clear()
 
     def _by_threads(self, copy: _Copy, device: int, host: int, nbytes: int) -> bool:
-        """Copy through slots that threads fill or empty; False if Python starts no thread, and all is left to do."""
+        """Copy through slots that threads fill or empty; return False if Python starts no thread for that."""
         try:
             apart(self._copy_pieces, copy, device, host, _pieces(nbytes))
         except _NoThreadError:
@@ -91,7 +91,7 @@ class Staging:
             try:
                 copy(device, host, pieces, first, jobs)
             finally:
-                # After an error no thread may go on with memory that the caller can free.
+                # After an error no thread may still use memory that the caller can then free.
                 for job in jobs:
                     if not job.cancel():
                         job.exception()
@@ -99,7 +99,7 @@ class Staging:
     def _upload_pieces(
         self, device: int, host: int, pieces: list[tuple[int, int]], first: int, jobs: list[Future[None]]
     ) -> None:
-        """Copy to the device by slots from turn ``first`` on; ``jobs`` gets what threads were given to do."""
+        """Copy to the device through the slots from turn ``first`` on; append the jobs of threads to ``jobs``."""
 
         def fill(slot: tuple[int, int], start: int, size: int) -> None:
             check(self._cu.cuEventSynchronize(slot[1]), "waiting for an earlier copy")
@@ -117,7 +117,7 @@ class Staging:
     def _download_pieces(
         self, device: int, host: int, pieces: list[tuple[int, int]], first: int, jobs: list[Future[None]]
     ) -> None:
-        """Copy from the device by slots from turn ``first`` on; ``jobs`` gets what threads were given to do."""
+        """Copy from the device through the slots from turn ``first`` on; append the jobs of threads to ``jobs``."""
 
         def drain(slot: tuple[int, int], start: int, size: int) -> None:
             check(self._cu.cuEventSynchronize(slot[1]), "a copy from the device")
@@ -127,7 +127,7 @@ class Staging:
             if i >= SLOTS:
                 jobs[i - SLOTS].result()
             at, event = slot = self._slot(first + i)
-            # No wait for an upload that still reads the slot: it is ahead on the same stream.
+            # No wait for an upload that may still read the slot: it is earlier on the same stream.
             status = self._cu.cuMemcpyDtoHAsync_v2(at, device + start, size, self._stream)
             check(status or self._cu.cuEventRecord(event, self._stream), "a copy from the device")
             jobs.append(self._begin(drain, slot, start, size))
@@ -135,7 +135,10 @@ class Staging:
             job.result()
 
     def _room(self, nbytes: int) -> int:
-        """Count the page-locked bytes that nothing queued uses."""
+        """Reserve ``nbytes`` <= ``CHUNK`` bytes of a slot, and return their host address.
+
+        It waits for the slot's last use if the slot is a new one.
+        """
         if self._place[1] + nbytes > CHUNK:
             self._open_turn()
         turn, used = self._place
@@ -146,7 +149,7 @@ class Staging:
         return at + used
 
     def _open_turn(self) -> int:
-        """Mark the end of the slot in use, go on to the next and return its turn."""
+        """Record the event of a slot in use, go on to the next slot, and return the turn of an unused slot."""
         turn, used = self._place
         if used:
             check(self._cu.cuEventRecord(self._slot(turn)[1], self._stream), "marking a copy")
@@ -158,7 +161,7 @@ class Staging:
         check(self._cu.cuCtxSetCurrent(self._context), "entering the context")
 
     def _slot(self, turn: int) -> tuple[int, int]:
-        """Return address and event of a slot."""
+        """Return the host address and the event of the slot for a turn."""
         index = turn % SLOTS
         if index >= len(self._slots):
             apart(self._make_slots, index + 1)
@@ -174,7 +177,7 @@ class Staging:
     def _begin(
         self, job: Callable[[tuple[int, int], int, int], None], slot: tuple[int, int], start: int, size: int
     ) -> Future[None]:
-        """Let another thread run a job on a slot."""
+        """Have another thread run a job on a slot; raise _NoThreadError if Python starts no thread."""
         if self._pool is None:
             self._pool = ThreadPoolExecutor(
                 THREADS, "slangpy_rt-copy", initializer=self._cu.cuCtxSetCurrent, initargs=(self._context,)
@@ -190,5 +193,5 @@ class _NoThreadError(Exception):
 
 
 def _pieces(nbytes: int) -> list[tuple[int, int]]:
-    """Return start and size of the pieces of a copy, each as large as a slot but for the last."""
+    """Return start and size, in bytes, of the pieces of a copy; all but the last are as large as a slot."""
     return [(start, min(CHUNK, nbytes - start)) for start in range(0, nbytes, CHUNK)]

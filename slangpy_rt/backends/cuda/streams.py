@@ -1,4 +1,4 @@
-"""The streams of a CUDA context as queues: our own, those handed over, and those that calls came with."""
+"""Opens queues on streams of a CUDA context: its own, those a program passes, and those of single calls."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class Streams:
     several : bool
         Whether there are several GPUs.
     debug : bool
-        As of ``CudaQueue``.
+        As in ``CudaQueue``.
 
     Attributes
     ----------
     own : list of int
-        The ``CUstream`` of each that was made here.
+        The ``CUstream`` of each stream that was created here.
     """
 
     def __init__(
@@ -41,11 +41,19 @@ class Streams:
         self._debug = debug
         self.own: list[int] = []
         self._queues: list[CudaQueue] = []
-        # On streams of other libraries, which may be gone.
+        # Queues of ``foreign``, whose streams may have been destroyed.
         self._foreign: list[CudaQueue] = []
 
     def open(self, handle: int | None, owner: Any) -> CudaQueue:
-        """Open a queue on a new stream, or on one of another library. The context is current, nothing interrupts."""
+        """Open a queue on a new stream, or on that of another library if ``handle`` is given.
+
+        The context is current, and no interrupt may stop it.
+
+        Raises
+        ------
+        DeviceError
+            If the stream is of another device or context.
+        """
         own = handle is None
         if handle is None:
             handle = query(driver().cuStreamCreate, "uintptr_t *", NON_BLOCKING, what="creating a stream")
@@ -59,7 +67,7 @@ class Streams:
         return queue
 
     def foreign(self, handle: int) -> CudaQueue:
-        """Return a queue on a stream that may be gone after a call."""
+        """Return a queue on a stream of another library, which may destroy the stream after a call."""
         found = next((q for q in (*self._queues, *self._foreign) if q.handle == handle), None)
         if found is None:
             found = self._queue(handle, own=False)
@@ -67,7 +75,7 @@ class Streams:
         return found
 
     def sync(self) -> None:
-        """Wait for all queues; for streams of other libraries by waiting for the whole context."""
+        """Wait for the work of all queues; if ``foreign`` opened any, wait for all work of the context."""
         backend = self._backend
         for queue in list(self._queues):
             queue.sync()
@@ -78,18 +86,18 @@ class Streams:
                 check(driver().cuCtxSynchronize(), "waiting for queued work")
 
     def close(self) -> None:
-        """Launch nothing any more."""
+        """Refuse further launches on all queues."""
         for queue in (*self._queues, *self._foreign):
             queue.close()
 
     def abandon(self) -> None:
-        """Launch nothing any more, and take no lock: this is a forked child."""
+        """Refuse further launches on all queues without taking a lock: this process is a forked child."""
         for queue in (*self._queues, *self._foreign):
             queue.abandon()
 
     def _queue(self, handle: int, own: bool) -> CudaQueue:
         enter(self._context)
-        # 0, 1 and 2 are the default streams of whatever context is current.
+        # 0, 1 and 2 are the default streams, which belong to the current context.
         if handle > 2:
             out = FFI_CUDA.new("uintptr_t *")
             check(driver().cuStreamGetCtx(handle, out), "asking a stream for its context")
