@@ -1,1 +1,1 @@
-"""The backend on slang-rhi, which slangpy's wheel contains: D3D12, Metal, Vulkan and CUDA by another library."""
+"""The backends that use slang-rhi, a library in slangpy's wheel, to reach D3D12, Metal, Vulkan and CUDA."""

@@ -1,10 +1,10 @@
-"""D3D12 and Metal, and Vulkan and CUDA to try it on, through slang-rhi as the slangpy package has it.
+"""D3D12 and Metal through slang-rhi, which the slangpy package contains; also Vulkan and CUDA, to test this backend.
 
-Kernels come as Slang programs, which slang-rhi compiles for its device. On Metal, Vulkan and CUDA they find their
-arguments behind one pointer, as on our own Vulkan. D3D12 has no pointers: there an address is the index of a
-bindless descriptor, shifted by 40 bits, plus bytes (``shaders/_spy_handles.slang``); ``RhiVulkanHandles`` tries that
-on Vulkan. ``apis.py`` has a class for each API, ``device.py`` opens devices and says what they can do, ``queue.py``
-has the way of work to the device, and ``cuda.py`` what is different about it on CUDA.
+Kernels are Slang programs, which slang-rhi compiles for its device. On Metal, Vulkan and CUDA a kernel gets a pointer
+to its argument block, as in the vulkan backend. D3D12 has no pointers: there an address is the index of a bindless
+descriptor, shifted left by 40 bits, plus an offset in bytes (``shaders/_spy_handles.slang``); ``RhiVulkanHandles``
+does so on Vulkan, for tests. ``apis.py`` has a class for each API, ``device.py`` opens devices and describes them,
+``queue.py`` submits work, and ``cuda.py`` has what is different about that on CUDA.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from slangpy_rt.core.errors import CompileError
 from slangpy_rt.core.interrupts import Release, apart, finalizer, has_daemons
 from slangpy_rt.core.target import KernelInfo, target_of
 
-# Blocks up to this many bytes are cut from larger ones: making one of slang-rhi's buffers costs 5 us.
+# Blocks up to this many bytes are parts of larger buffers: making one of slang-rhi's buffers takes 5 us.
 _SMALL = 1 << 20
 _STEP = 256
 _SLAB = 8 << 20
-# Beyond this, host memory goes through a buffer that both sides see: 64 MiB in 9 ms, not 33 (lavapipe, 2 cores).
+# More bytes are uploaded through a buffer that host and device address: 64 MiB in 9 ms, not 33 (lavapipe, 2 cores).
 _STAGED = 1 << 20
 
 
 class RhiBackend(Backend, Records, LateReads, Leaves):
-    """A device of slang-rhi: what ``RhiVulkan`` and the classes of the other APIs share.
+    """A device of slang-rhi: the base of ``RhiVulkan`` and the classes of the other APIs.
 
     Parameters
     ----------
@@ -50,8 +50,8 @@ class RhiBackend(Backend, Records, LateReads, Leaves):
 
     Raises
     ------
-    DeviceError
-        If there is no such adapter, or the device does not open.
+    UnsupportedError, DeviceError
+        If the machine has no such API or adapter; if the device does not open.
     """
 
     kind: ClassVar[str]
@@ -73,10 +73,10 @@ class RhiBackend(Backend, Records, LateReads, Leaves):
         self._takes = self._heap.blocks.takes
         self.queue = self.open_queue()
         self._leave = leave_at_exit(self)
-        # slangpy may close the device too: it closes all as the process ends, and its users may do so earlier.
+        # slangpy may close it too: it closes all devices as the process ends, and a program may do it earlier.
         open_ = [self._submissions]
         self._opened.device.register_device_close_callback(partial(end, open_))
-        # Runs for a device that is dropped, too; at exit ``leave`` is enough.
+        # Also releases a device that was freed without ``close``; at the end of the process ``leave`` is enough.
         self._release = Release(partial(release, self._submissions, open_, self._leave, self._heap))
 
     __del__ = finalizer("_release.drop")
@@ -110,8 +110,8 @@ class RhiBackend(Backend, Records, LateReads, Leaves):
             size = nbytes + _SMALL - 1 & -_SMALL
         buffer = RhiBuffer.__new__(RhiBuffer)
         try:
-            # A block may still be in use by queued work; whatever is queued next runs after that. From the list to
-            # the buffer in one step: an interrupt finds the block in one of them.
+            # Queued work may still use the block; what is queued next runs after that work. The block moves from the
+            # list to the buffer in one step, so that an interrupt finds it in one of them.
             for buffer.chunk in self._takes[size]:
                 break
         except LookupError:
@@ -127,7 +127,7 @@ class RhiBackend(Backend, Records, LateReads, Leaves):
         if not data.size:
             return
         memory, at = dst.chunk.memory, dst.chunk.offset + offset
-        # slang-rhi's binding takes no array that is read-only.
+        # slang-rhi's Python binding refuses read-only arrays.
         data = data if data.flags.writeable else data.copy()
         with self._lock:
             if data.size <= _STAGED:
@@ -141,7 +141,7 @@ class RhiBackend(Backend, Records, LateReads, Leaves):
                 stage = self._heap.staging()
                 stage.buffer.copy_from_numpy(piece)
                 encoder = self._submissions.encoder()
-                # Set before the copy is encoded: after an interrupt too, nobody writes to the stage too early.
+                # Set before the copy is encoded, so that after an interrupt too the stage is not reused too early.
                 stage.batch = self._submissions.batch
                 encoder.copy_buffer(memory, at + done, stage.buffer, 0, piece.size)
                 encoder.set_buffer_state(memory, self._ready)
@@ -153,7 +153,7 @@ class RhiBackend(Backend, Records, LateReads, Leaves):
         memory, at = src.chunk.memory, src.chunk.offset + offset
         for done in range(0, data.size, STAGE):
             size = min(STAGE, data.size - done)
-            # ``to_numpy`` takes all of a buffer, so that one is kept for each power of two.
+            # ``to_numpy`` copies a whole buffer, so that buffers of each power of two are kept.
             whole = max(1 << (size - 1).bit_length(), 256)
             with self._lock:
                 kept = self._heap.backs.setdefault(whole, [])
@@ -197,14 +197,14 @@ class RhiBackend(Backend, Records, LateReads, Leaves):
             self._submissions.queued()
 
     def record(self, dispatches: Sequence[Dispatch], waits: Sequence[tuple[int, ...]]) -> Recording:
-        # slang-rhi submits a command buffer once, so that a replay encodes again.
+        # slang-rhi submits a command buffer only once, so that each replay encodes the launches again.
         return RhiRecording(list(dispatches), waits)
 
     def update(self, recording: Recording, place: int, dispatch: Dispatch) -> None:
         recording.dispatches[place] = dispatch
 
     def open_queue(self) -> RhiQueue:
-        """Make a queue in name: slang-rhi has one, and what is queued on any of them runs in order."""
+        """Return another object for slang-rhi's one queue: work of all such queues runs in the order of the calls."""
         return RhiQueue(self, self._submissions)
 
     @property
@@ -228,7 +228,7 @@ class RhiBackend(Backend, Records, LateReads, Leaves):
     def leave(self) -> None:
         # No work may be running when slangpy ends.
         submissions = self._submissions
-        # Before the lock, which another thread may have held when this process was forked.
+        # Checked before the lock, which another thread may have held when this process was forked.
         if submissions.closed:
             return
         with self._lock:

@@ -1,4 +1,4 @@
-"""How a device of slang-rhi is closed: by its owner, by slangpy, and as the process ends."""
+"""Closes a device of slang-rhi: for its owner, or before slangpy closes it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from slangpy_rt.core.memory import give_back_freed
 
 
 def release(submissions: Submissions, open_: list[Submissions], leave: Callable[[], None], heap: Heap) -> None:
-    """Wait for queued work and give the device back; then the memory goes that the work may have used."""
+    """Wait for queued work, free the memory that it may have used, and close the device."""
     with submissions.lock:
         if submissions.closed:
             return
@@ -23,7 +23,7 @@ def release(submissions: Submissions, open_: list[Submissions], leave: Callable[
         finally:
             submissions.close()
             atexit.unregister(leave)
-            # What is in the list would keep the device, which keeps the list.
+            # A reference cycle: the list refers to the device, whose callback refers to the list.
             open_.clear()
             heap.close()
             submissions.device.close()
@@ -31,8 +31,8 @@ def release(submissions: Submissions, open_: list[Submissions], leave: Callable[
 
 
 def end(open_: list[Submissions], _: Any) -> None:
-    """Wait for a device's work and take no more, because slangpy closes the device next and would crash."""
-    # Closed ones before the lock, which another thread may have held when this process was forked.
+    """Wait for a device's work and refuse more: slangpy closes the device next, and running work would crash it."""
+    # Checked before the lock, which another thread may have held when this process was forked.
     for submissions in open_:
         if not submissions.closed:
             apart(submissions.end)

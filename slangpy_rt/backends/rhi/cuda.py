@@ -1,7 +1,7 @@
-"""What slang-rhi leaves open on CUDA: when its work is done, and which context is current.
+"""Finds out when work of slang-rhi on CUDA is done, and makes the right context current.
 
-Its fences have their value when work is queued, not when it is done (slangpy 0.43.1). So each submission is followed
-by an event of ours on its stream, which is CUDA's default one. The driver's waits leave Python's lock to others.
+slang-rhi sets its fences when work is queued, not when it is done (slangpy 0.43.1). So an event is recorded after
+each submission on slang-rhi's stream, which is CUDA's default stream. Waits for events release the GIL.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _STREAM = 0
 
 
 class CudaSubmissions(Submissions):
-    """Submissions with an event after each."""
+    """Submissions to a CUDA device, with an event after each."""
 
     # No barriers: a stream runs in order.
     barriers = False
@@ -36,13 +36,13 @@ class CudaSubmissions(Submissions):
         opened.device.set_cuda_context_current()
         context = query(cu.cuCtxGetCurrent, "uintptr_t *", what="asking for the current context")
         check(cu.cuCtxSetCurrent(before), "leaving the context")
-        # With one GPU there is but one primary context, which may stay.
+        # With one GPU there is only one primary context, which may stay current.
         self._several = query(cu.cuDeviceGetCount, "int *", what="counting devices") > 1
         if self._several:
             self.lock = ContextLock(context)
         self._context, self._make_current = context, cu.cuCtxSetCurrent
         self._events = Events(context, Inside())
-        # Submissions by number with the events behind them, and the last that has one.
+        # The numbers of submissions with the marks after them, and the number of the last submission that has one.
         self._ends: deque[tuple[int, Mark]] = deque()
         self._marked = -1
 
@@ -67,7 +67,7 @@ class CudaSubmissions(Submissions):
         self.reached(value)
 
     def leave(self) -> None:
-        # slangpy's own end waits in the context that is current, and says so if that is not its device's.
+        # At its own end slangpy waits in the current context, and prints an error if that is not its device's.
         if self._several:
             self.lock.keeps = True
         self.enter()
@@ -79,7 +79,7 @@ class CudaSubmissions(Submissions):
         self._events.close()
 
     def _sent(self) -> None:
-        # Also asked before a wait, since Ctrl-C may come behind the submission.
+        # Also called before a wait, since an interrupt may have come between a submission and its event.
         if self._marked < self.last:
             self.enter()
             self._ends.append((self.last, self._mark(False)))
@@ -99,12 +99,13 @@ class CudaSubmissions(Submissions):
 
 
 class ContextLock:
-    """A lock that makes a context current while it is held, as slang-rhi wants it of whoever calls it.
+    """A lock that makes a context current while it is held, as slang-rhi requires of its callers.
 
     Attributes
     ----------
     keeps : bool
-        Whether it stays so afterwards. A thread that had none keeps it anyway, as with CUDA's runtime.
+        Whether the context stays current afterwards. In a thread that had no context it always does, as with CUDA's
+        runtime.
     """
 
     def __init__(self, context: int) -> None:
@@ -122,7 +123,7 @@ class ContextLock:
             self._current(self._found)
             self._before.append(self._found[0])
             self._make_current(self._context)
-        except BaseException:  # after Ctrl-C the lock would otherwise stay taken
+        except BaseException:  # after an interrupt the lock would otherwise stay taken
             if taken:
                 self._lock.release()
             raise

@@ -1,4 +1,4 @@
-"""Devices of slang-rhi, by the slangpy package: whether there is one, opening it, and what it can do."""
+"""Finds and opens devices of slang-rhi by the slangpy package, and describes what they can do."""
 
 from __future__ import annotations
 
@@ -17,20 +17,21 @@ from slangpy_rt.core.disk_cache import DiskCache, cache_directory
 from slangpy_rt.core.errors import DeviceError, OutOfMemoryError, UnsupportedError
 from slangpy_rt.core.target import LAVAPIPE_NESTING, Caps
 
-# The scalars that every device of slang-rhi has; for others its features are asked.
+# The scalars that every device of slang-rhi has. The device's list of features decides about others.
 _ALWAYS = frozenset({"bool", "int", "uint", "float"})
-# By slang-rhi's name of a feature. 8-bit integers come with the 16-bit ones, as on our Vulkan.
+# The scalars of a feature of slang-rhi, which has none for 8-bit integers: a device with 16-bit ones is taken to have
+# them.
 _SCALARS = {
     "int16": {"int16_t", "uint16_t", "int8_t", "uint8_t"},
     "int64": {"int64_t", "uint64_t"},
     "half": {"half"},
     "double": {"double"},
 }
-# slang-rhi's list of Metal's features has none of these, and MSL has all of them; it has no double.
+# slang-rhi's list of Metal's features contains none of these, but MSL has all of them. It has no double.
 _METAL = frozenset({"int8_t", "uint8_t", "int16_t", "uint16_t", "int64_t", "uint64_t", "half"})
 _BYTES = frozenset({"int8_t", "uint8_t"})
-# Where arrays have descriptors: one for each beyond 1 MiB, 128 GiB at least. D3D12 has a million, slang-rhi 1,024
-# unless it is told.
+# The number of descriptors to ask for where arrays are reached by descriptors: each array above 1 MiB takes one, so
+# that these are enough for 128 GiB. D3D12 has a million, and slang-rhi's default is 1,024.
 DESCRIPTORS = 1 << 17
 _PLATFORMS = {"d3d12": ("win32", "Windows"), "metal": ("darwin", "macOS")}
 
@@ -44,9 +45,11 @@ class Opened:
     name : str
         The backend's name.
     slangpy, device
-        The package, and its Device.
+        The imported package ``slangpy``, and its ``Device``.
+    caps, description
+        As in ``Backend``.
     timestamps : bool
-        Whether the device has a clock.
+        Whether the device's clock can be recorded.
     modules : str or None
         The folder where compiler sessions keep compiled modules; None without one.
     """
@@ -77,7 +80,7 @@ class Opened:
             everything = use.unordered_access | use.shader_resource | use.copy_source | use.copy_destination
             told = {"usage": everything, "default_state": self.slangpy.ResourceState.unordered_access}
         try:
-            # slang-rhi's views count words.
+            # Rounded up to words of 4 bytes, which slang-rhi's views of buffers count.
             return self.device.create_buffer(size=nbytes + 3 & -4, memory_type=getattr(type_, kind), **told)
         except (RuntimeError, MemoryError) as error:
             raise OutOfMemoryError(
@@ -87,7 +90,7 @@ class Opened:
 
 
 def why_missing(kind: str) -> str | None:
-    """Say in one sentence why this machine has no device of slang-rhi for an API, or return None."""
+    """Return the reason why this machine has no device of slang-rhi for an API, or None if it may have one."""
     platform, system = _PLATFORMS.get(kind, (sys.platform, ""))
     if sys.platform != platform:
         return f"{kind} is there on {system} only"
@@ -105,24 +108,25 @@ def why_missing(kind: str) -> str | None:
 
 
 def why_unfit(kind: str, entry: str, features: Set[str]) -> str:
-    """Say what an open device lacks that kernels cannot do without; empty if nothing."""
+    """Return a predicate, such as "has no ...", of what an open device lacks; empty if it has all kernels need."""
     if entry == "handle" and "bindless" not in features:
         return "has no bindless descriptors, by which kernels reach arrays: they need shader model 6.6"
     if entry == "handle" and "int64" not in features:
         return "has no 64-bit integers, which addresses are here"
     if kind == "metal" and "residency_set" not in features:
-        # Without them slang-rhi makes resident what a kernel's own parameters point to, but not what that points to.
+        # Without them slang-rhi makes only memory resident that a kernel's own parameters point to. That is the
+        # argument block, but not the arrays to which it points.
         return "has no residency sets, by which kernels reach arrays: they need macOS 15 and an Apple GPU"
     return ""
 
 
 def open_device(name: str, kind: str, index: int, debug: bool, entry: str) -> Opened:
-    """Open the adapter of that number.
+    """Open the adapter with number ``index`` of an API.
 
     Raises
     ------
     UnsupportedError
-        If the machine has no such API or no such adapter.
+        If the machine has no such API or adapter, or the adapter lacks something that kernels need.
     DeviceError
         If it does not open.
     """
@@ -145,8 +149,8 @@ def open_device(name: str, kind: str, index: int, debug: bool, entry: str) -> Op
     if entry == "handle":
         told["bindless_options"] = spy.BindlessDesc(buffer_count=DESCRIPTORS)
     try:
-        # Each brings a compiler of its own, which Slang (2026.12) makes the thread's default and forgets to take
-        # back when it goes: reflection in that thread crashed once a device was closed. So the thread goes at once.
+        # Opened in a thread that ends at once. Each device has a compiler of its own, which Slang (2026.12) makes the
+        # thread's default and does not reset when the device is closed: later reflection in that thread crashed.
         with ThreadPoolExecutor(1, "slangpy_rt-open") as pool:
             device = pool.submit(_quietly, spy, lambda: spy.Device(**told)).result()
     except RuntimeError as error:
@@ -161,7 +165,7 @@ def open_device(name: str, kind: str, index: int, debug: bool, entry: str) -> Op
         if feature in features:
             scalars |= found
     if entry == "handle":
-        # HLSL has no 8-bit types. Bools are stored in bytes, but reached as words.
+        # HLSL has no 8-bit types. Bools are stored as bytes, but read and written as parts of words.
         scalars -= _BYTES
     limits = device.info.limits
     more = (
@@ -182,7 +186,7 @@ def open_device(name: str, kind: str, index: int, debug: bool, entry: str) -> Op
 
 
 def _quietly(spy: Any, work: Callable[[], Any]) -> Any:
-    """Do something without slangpy's warnings on standard output, such as that CUDA has no shader model."""
+    """Call a function without slangpy's warnings on standard output, such as that CUDA has no shader model."""
     logger = spy.Logger.get()
     before, logger.level = logger.level, spy.LogLevel.error
     try:
@@ -192,7 +196,7 @@ def _quietly(spy: Any, work: Callable[[], Any]) -> Any:
 
 
 def _kept(name: str) -> str | None:
-    """Return a folder for what slang-rhi compiled; None where none can be, which is slower and no reason to fail."""
+    """Return a folder of the disk cache for what slang-rhi compiles; None, which is slower, if it cannot be made."""
     folder = DiskCache.open(cache_directory(), CONFIG.cache_size).folder(f"slangpy-{package_version()}")
     if folder is None:
         return None

@@ -1,4 +1,4 @@
-"""Memory of a device of slang-rhi: blocks that are used again, and buffers for copies from and to the host."""
+"""Allocates memory of a device of slang-rhi: blocks for arrays, and buffers for copies from and to the host."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from slangpy_rt.backends.rhi.memory import OFFSET_MASK, Stage, pack_address
 from slangpy_rt.backends.rhi.queue import Submissions
 from slangpy_rt.core.errors import DeviceError, OutOfMemoryError
 
-# Most bytes of a buffer that both sides see; two of them take turns.
+# Bytes of a buffer for uploads, which the host writes and the device reads; there are two, used in turn.
 STAGE = 16 << 20
 ZEROS = 1 << 20
 _FIRST = 256
@@ -29,13 +29,15 @@ class Heap:
 
     Parameters
     ----------
+    handles : bool
+        Whether addresses are descriptors' indices and offsets.
     small, slab : int
-        As of ``SizeClasses``.
+        As in ``SizeClasses``.
 
     Attributes
     ----------
     blocks : SizeClasses
-        Device memory.
+        The blocks of device memory.
     backs : dict
         Unused buffers for copies to the host, by size.
     """
@@ -52,13 +54,13 @@ class Heap:
         self.backs: dict[int, list[Any]] = {}
         self._stages: deque[Stage] = deque()
         self._zeros: Any = None
-        # Address 0 means that there is no array: whatever has the first descriptor must not be one.
+        # Address 0 means that there is no array, so no array may have the first descriptor: this buffer takes it.
         self._first = self.make(_FIRST, "device_local") if handles else None
         if self._first is not None:
             self._first.descriptor_handle_rw  # noqa: B018
 
     def make(self, nbytes: int, kind: str) -> Any:
-        """Make a buffer of slang-rhi; where there is no memory, blocks that nobody has are freed first."""
+        """Make a buffer, as ``Opened.memory`` does; if no memory is left, free unused blocks and try again."""
         self._submissions.enter()
         try:
             return self._opened.memory(nbytes, kind)
@@ -67,14 +69,14 @@ class Heap:
         return self._opened.memory(nbytes, kind)
 
     def _give_back(self) -> None:
-        """Free blocks that nobody has any more, once the device is done with them. Only with the lock."""
+        """Wait for all work, and free unused blocks."""
         self._submissions.wait(self._submissions.submit())
         self.blocks.drop()
         self.backs.clear()
         self._device.wait()
 
     def staging(self) -> Stage:
-        """Return memory that the host writes and the device is done with. Only with the lock."""
+        """Return a buffer for uploads that the device no longer uses; wait for its last use if necessary."""
         if len(self._stages) < 2:
             stage = Stage(self.make(STAGE, "upload"))
             self._stages.append(stage)
@@ -86,7 +88,7 @@ class Heap:
         return stage
 
     def zeros(self) -> Any:
-        """Return a buffer of ``ZEROS`` zeros."""
+        """Return a buffer of ``ZEROS`` zero bytes."""
         self._submissions.require_open()
         zeros = self._zeros or self.make(ZEROS, "device_local")
         if self._zeros is None:
@@ -95,7 +97,7 @@ class Heap:
         return zeros
 
     def close(self) -> None:
-        """Let go of everything; nothing is in flight."""
+        """Drop all references to buffers; no work may be running."""
         self.blocks.close()
         self._stages.clear()
         self.backs.clear()
@@ -107,7 +109,7 @@ class Heap:
                 f"device {self._name}: {size:,} bytes are more than an array may have here, which is less than "
                 "4 GiB. Use smaller ones."
             )
-        # A descriptor's address is a multiple of ALIGN, and a driver's need not be.
+        # Addresses made of descriptors are multiples of ALIGN; those of a driver need not be.
         buffer = self.make(size if self._handles else size + ALIGN, "device_local")
         address = pack_address(self._descriptor(buffer)) if self._handles else buffer.device_address
         if not address:

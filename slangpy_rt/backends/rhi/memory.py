@@ -1,4 +1,4 @@
-"""Frames and stages of memory of a device of slang-rhi, and its addresses. Nothing here calls slang-rhi."""
+"""Memory for argument blocks and uploads of a device of slang-rhi, and addresses. Nothing here calls slang-rhi."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ from typing import Any
 
 import numpy as np
 
-# Where an address without pointers has its descriptor, and what it may count: shaders/_spy_handles.slang.
+# On a device without pointers an address has the index of a descriptor from bit 40 on, and an offset of 32 bits
+# (shaders/_spy_handles.slang).
 HANDLE_SHIFT = 40
 OFFSET_MASK = (1 << 32) - 1
 _HANDLES = 1 << 24
 
 
 class Stage:
-    """Memory for copies from the host, and the batch after which it is free again."""
+    """A buffer for uploads, and the batch that reads it: it may be written again when that is done."""
 
     __slots__ = ("batch", "buffer")
 
@@ -23,7 +24,19 @@ class Stage:
 
 
 class Frame:
-    """Argument blocks of one submission, which go to the device together."""
+    """Memory for argument blocks of one submission, which are copied to the device together.
+
+    Attributes
+    ----------
+    memory : object
+        The buffer of slang-rhi.
+    address : int
+        Its address, as kernels take it.
+    array, data : numpy.ndarray, memoryview
+        ``size`` bytes of host memory, which are copied to the buffer.
+    used : int
+        Bytes that have argument blocks.
+    """
 
     __slots__ = ("address", "array", "data", "memory", "size", "used")
 
@@ -37,7 +50,7 @@ class Frame:
 
 
 def pack_address(handle: int, offset: int = 0) -> int:
-    """Return the address of a byte behind a descriptor.
+    """Return the address of a byte, on a device without pointers, of its descriptor's index and its offset in bytes.
 
     Raises
     ------

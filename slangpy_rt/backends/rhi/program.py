@@ -1,4 +1,4 @@
-"""Kernels of slang-rhi: Slang programs that it compiles for its device."""
+"""Loads kernels of slang-rhi, which are Slang programs that it compiles for its device."""
 
 from __future__ import annotations
 
@@ -10,12 +10,20 @@ from slangpy_rt.backends.rhi.device import Opened
 from slangpy_rt.core.errors import CompileError
 from slangpy_rt.core.target import KernelInfo
 
-# Compiler sessions that are kept: each has 20 MB, and a new one takes 0.3 s.
+# The most compiler sessions that are kept: each takes 20 MB, and making one takes 0.3 s.
 _SESSIONS = 8
 
 
 class RhiKernel(Kernel):
-    """A kernel as a pipeline, and where that takes the address of its arguments."""
+    """A kernel of slang-rhi.
+
+    Attributes
+    ----------
+    pipeline, root
+        The compute pipeline, and the shader object with its parameters.
+    cursor
+        The parameter that takes the address of the argument block; None for a kernel without arguments.
+    """
 
     __slots__ = ("cursor", "pipeline", "root")
 
@@ -27,7 +35,7 @@ class RhiKernel(Kernel):
 
 
 class Programs:
-    """The compiler sessions of one device; with its lock.
+    """The compiler sessions of one device; methods are called with the backend's lock.
 
     Parameters
     ----------
@@ -42,12 +50,12 @@ class Programs:
         self._sessions: dict[str, Any] = {}
 
     def load(self, program: dict[str, Any], info: KernelInfo) -> RhiKernel:
-        """Compile a program that ``Session.compile`` described.
+        """Compile a program that ``Session.compile`` described, and load it.
 
         Raises
         ------
         CompileError
-            If slang-rhi's Slang refuses it.
+            If slang-rhi's Slang refuses the program.
         """
         try:
             return self._compiled(program, info)
@@ -55,7 +63,7 @@ class Programs:
             raise CompileError(f"slang-rhi could not compile {info.title}:\n{error}") from None
 
     def close(self) -> None:
-        """Forget all sessions."""
+        """Drop all sessions."""
         self._sessions.clear()
 
     def _compiled(self, program: dict[str, Any], info: KernelInfo) -> RhiKernel:
@@ -81,9 +89,12 @@ class Programs:
         return RhiKernel(info, pipeline, root, block.dereference() if block is not None and self._handles else block)
 
     def _session(self, program: dict[str, Any]) -> Any:
-        """Return a compiler session with the program's modules, one for all programs that have the same."""
+        """Return a compiler session that has loaded the program's modules.
+
+        Programs with the same modules, folders and defines share a session.
+        """
         key = json.dumps([program["modules"], program["folders"], program["defines"]])
-        # The last one used is the last in the dict.
+        # Popped and added again, so that the dict is in the order of last use.
         found = self._sessions.pop(key, None)
         if found is None:
             spy = self._opened.slangpy

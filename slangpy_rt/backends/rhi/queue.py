@@ -1,7 +1,7 @@
-"""Submits work to a device of slang-rhi: launches and copies gather in one command encoder at a time.
+"""Submits work to a device of slang-rhi: launches and copies are encoded into one command encoder at a time.
 
-They are submitted once there are enough of them, or a caller waits. Argument blocks of one submission lie in frames
-of memory, which the host fills. All queues are one. Arrays are not made here.
+They are submitted once there are enough of them, or a caller waits. Argument blocks of one submission are in frames
+(``memory.py``), which the host fills. All queues share slang-rhi's one queue. No arrays are allocated here.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from slangpy_rt.core.interrupts import finalizer, noted
 if TYPE_CHECKING:
     from slangpy_rt.backends.rhi.device import Opened
 
-# Argument blocks of one submission; a longer block has one of its own.
+# Bytes of a frame, which holds argument blocks of one submission; a longer block has a frame of its own.
 _FRAME = 64 << 10
-# Launches and copies that gather before the device gets them.
+# Launches and copies in one submission.
 _MOST = 16
-# Thread groups that make a launch long enough to begin with it at once.
+# A launch of so many thread groups is submitted at once, so that the device begins with it.
 _LONG = 4096
-# Submissions whose commands slang-rhi keeps.
+# The most submissions that are not known to be done: slang-rhi keeps the commands of each.
 _FLYING = 16
 _QUERIES = 256
 _FINISH = operator.methodcaller("finish")
@@ -40,24 +40,27 @@ _END = operator.methodcaller("end")
 
 
 class Submissions:
-    """The work that a device was given, and the work that gathers for it.
+    """The submissions of a device, and the work that is encoded for the next one.
 
-    All methods but ``reached`` and ``wait`` are called with the lock.
+    Methods are called with the lock, except for ``number``, ``seconds``, ``reached``, ``wait``, ``require_open`` and
+    ``end``.
 
     Attributes
     ----------
     lock : context manager
         Held around each call of slang-rhi. One thread may take it several times.
     closed : bool
-        Whether the device takes nothing more.
+        Whether further work is refused.
     leaving : bool
-        Whether the process is about to end, so that daemon threads stop here.
+        Whether the process is about to end, so that daemon threads end at their next call.
     lost : str
-        Why the device refused work, for good.
+        The reason why the device refused work; empty if it did not. It refuses all later work too.
     barriers : bool
         Whether launches need barriers to run one after the other.
     ready : object
-        The state in which kernels and copies find memory.
+        The resource state that memory has between commands.
+    batch : Batch or None
+        The batch whose work is being encoded, or that was submitted last.
     """
 
     barriers: ClassVar[bool] = True
@@ -71,11 +74,10 @@ class Submissions:
         self._name = name
         self._handles = handles
         self.lost = ""
-        # Submissions are counted: the last that is done, as far as is known, and the last that nobody needs any more.
+        # Numbers of submissions: the last that is known to be done, and the last whose frames were taken back.
         self._done = self._retired = -1
-        # The batch that gathers, or was sent last. Who encodes work learns from it when that is done.
         self.batch: Batch | None = None
-        # The open compute pass of the encoder, at most one: launches that wait for nothing share it.
+        # The open compute pass of the encoder, if there is one: launches that wait for nothing share it.
         self._pass: list[Any] = []
         self._pending = 0
         self._frame: Frame | None = None
@@ -83,14 +85,14 @@ class Submissions:
         self._flying: deque[Batch] = deque()
         self._send: Callable[[Any], int] = opened.device.submit_command_buffer
         self._pools: list[Any] = []
-        # Queries that no mark has.
+        # Queries that no mark holds.
         self._queries: list[_Query] = []
-        # What a kernel takes: the address of its argument block, or the index of a descriptor and an offset.
+        # The parameter of a kernel: the address of its argument block, or a descriptor's index and an offset.
         self._word = np.zeros(1, np.uint64)
         self._words = self._word.view(np.uint32)
 
     def enter(self) -> None:
-        """Make the thread ready that is about to call slang-rhi."""
+        """Prepare the calling thread for calls of slang-rhi; for derived classes."""
 
     @property
     def last(self) -> int:
@@ -98,7 +100,10 @@ class Submissions:
         return next((batch.numbers[0] for batch in reversed(self._flying) if batch.numbers), self._retired)
 
     def encoder(self, waits: bool = True) -> Any:
-        """Return the encoder that gathers work; what comes next ``waits`` for what is in it, or may run beside it."""
+        """Return the open command encoder, or a new one.
+
+        If ``waits``, what is encoded next runs after what is in the encoder; else both may run at the same time.
+        """
         if self.closed or self.lost or sys.is_finalizing():
             self.require_open()
         self.enter()
@@ -113,7 +118,7 @@ class Submissions:
         return batch.encoder
 
     def queued(self, groups: int = 0) -> None:
-        """Count what was encoded, and submit once it is enough, or at once where it takes long."""
+        """Count a command that was encoded; submit if there are enough, or if it has many thread ``groups``."""
         self._pending += 1
         if self._pending >= _MOST or groups >= _LONG:
             self.submit()
@@ -143,9 +148,9 @@ class Submissions:
             self.launch(dispatch.kernel, dispatch.groups, dispatch.args, waits)  # type: ignore[arg-type]
 
     def submit(self, waits: bool = True) -> int:
-        """Send what gathered; returns the number of the submission with which it is done.
+        """Submit what was encoded; return the number of the submission with which all work so far is done.
 
-        It waits for an earlier one where slang-rhi keeps too many, unless ``waits`` says that it must not.
+        If too many submissions are not done and ``waits`` is true, it waits for the earliest of them.
         """
         self.require_open()
         batch = self.batch
@@ -160,7 +165,7 @@ class Submissions:
         if not self._flying or self._flying[-1] is not batch:
             self._flying.append(batch)
         try:
-            # No step of Python's lies between these three, so that Ctrl-C comes before all of them or after.
+            # To finish, to submit and to note the number are one step of C, which no interrupt can divide.
             batch.numbers.extend(map(self._send, map(_FINISH, (batch.encoder,))))
         except RuntimeError as error:
             self.lost = str(error)
@@ -178,7 +183,7 @@ class Submissions:
         return batch.numbers[0]
 
     def mark(self, timed: bool) -> Mark:
-        """Return a mark. A timed one submits nothing, so that the device does not idle between two of them.
+        """Return a mark. For a timed one nothing is submitted, so that the device does not idle between two of them.
 
         Raises
         ------
@@ -196,7 +201,7 @@ class Submissions:
             self._queries.extend([_Query(pool, k, self._queries) for k in range(_QUERIES)])
         encoder = self.encoder()
         mark = RhiMark(self, self.batch)
-        # From the list to the mark in one step: an interrupt finds the query in one of them.
+        # The query moves from the list to the mark in one step, so that an interrupt finds it in one of them.
         for mark.query in iter(self._queries.pop, None):
             break
         encoder.write_timestamp(mark.query.pool, mark.query.place)
@@ -204,20 +209,20 @@ class Submissions:
         return mark
 
     def number(self, batch: Batch, waits: bool) -> int:
-        """Return the number of a batch, which is sent if it has not been; ``waits`` as for ``submit``."""
+        """Return the number of a batch's submission; submit it if it has none. ``waits`` is as for ``submit``."""
         if not batch.numbers:
             with self.lock:
                 self.submit(waits)
         return batch.numbers[0]
 
     def seconds(self, query: _Query) -> float:
-        """Return the time of the device's clock at a timed mark."""
+        """Return the time, in seconds, that the device's clock showed at a timed mark."""
         with self.lock:
             self.require_open()
             return float(query.pool.get_timestamp_result(query.place))
 
     def reached(self, value: int) -> bool:
-        """Tell whether a submission is done, and all before it."""
+        """Tell whether a submission is done, and all before it; asking does not wait."""
         if self._done < value:
             with self.lock:
                 self.require_open()
@@ -228,19 +233,19 @@ class Submissions:
     def wait(self, value: int) -> None:
         """Wait until a submission is done.
 
-        slang-rhi's own waits keep Python's lock, so this asks again and again.
+        slang-rhi's own waits hold the GIL, so this polls.
         """
         pause = 0.0
         while not self.reached(value):
-            # Threads that wait for a short kernel are back at once, others cost nothing.
+            # Pauses grow from 0 to 200 us: a short kernel is noticed at once, and a long wait uses little of the CPU.
             time.sleep(pause)
             pause = min(pause + 2e-6, 2e-4)
 
     def require_open(self) -> None:
-        """Raise if the device is closed or lost; end daemon threads once the process ends."""
+        """Raise DeviceError if the device is closed or lost; end a daemon thread once the process ends."""
         if self.leaving and threading.current_thread().daemon:
             raise SystemExit
-        # slangpy is torn down with Python's modules, whoever still uses its devices.
+        # As Python ends, slangpy is destroyed even if its devices are still in use.
         if self.closed or sys.is_finalizing():
             raise DeviceError(f"device {self._name}: this device is closed; open a new one.")
         if self.lost:
@@ -250,12 +255,12 @@ class Submissions:
             )
 
     def leave(self) -> None:
-        """Wait for all that was sent, as the process ends."""
+        """Wait for all submissions, as the process ends."""
         if self.last >= 0:
             self.device.wait()
 
     def end(self) -> None:
-        """Wait for all that was sent, and close; without the lock. The device is somebody else's to close."""
+        """Wait for all submissions, and refuse further work; slangpy closes the device afterwards."""
         with self.lock:
             if not self.closed:
                 try:
@@ -265,7 +270,7 @@ class Submissions:
                     self.close()
 
     def close(self) -> None:
-        """Let go what slang-rhi made; nothing is in flight."""
+        """Refuse further work, and drop all references to objects of slang-rhi; no work may be running."""
         self.closed = True
         self._pools.clear()
         self._frame = self.batch = None
@@ -274,7 +279,7 @@ class Submissions:
         self._flying.clear()
 
     def _sent(self) -> None:
-        """Note that a submission has its number; for derived classes."""
+        """Do nothing. Derived classes act here after each submission."""
 
     def _is_done(self, value: int) -> bool:
         return bool(self.device.is_submit_finished(value))
@@ -284,7 +289,7 @@ class Submissions:
             any(map(_END, map(list.pop, (self._pass,))))
 
     def _place(self, args: bytes) -> int:
-        """Copy an argument block to a frame; returns where the device will find it."""
+        """Copy an argument block to a frame; return the address that it will have on the device."""
         frame, size = self._frame, len(args)
         if frame is None or frame.used + size > frame.size:
             frame = self._next_frame(size)
@@ -294,7 +299,7 @@ class Submissions:
         return frame.address + at
 
     def _next_frame(self, size: int) -> Frame:
-        """Return a frame with room for an argument block."""
+        """Add a frame to the batch that can hold an argument block of ``size`` bytes, and return it."""
         if size > _FRAME:
             frame = self._new_frame(size)
         else:
@@ -311,7 +316,7 @@ class Submissions:
 
 
 class RhiQueue(Queue):
-    """A queue that stands for the one queue of slang-rhi."""
+    """One of the objects that stand for slang-rhi's one queue."""
 
     deferred = True
 
@@ -343,7 +348,7 @@ class RhiQueue(Queue):
             return self._submissions.mark(timed)
 
     def wait(self, mark: Mark) -> None:
-        """Do nothing: what was queued earlier, on whichever queue, runs earlier."""
+        """Do nothing: work that was queued earlier, on any queue, runs earlier."""
 
     def sync(self) -> None:
         with self._lock:
@@ -352,16 +357,16 @@ class RhiQueue(Queue):
 
 
 class Batch:
-    """Work that goes to the device together.
+    """Work that is submitted together.
 
     Attributes
     ----------
     encoder
         The command encoder.
     frames : list of Frame
-        Its argument blocks.
+        The memory of its argument blocks.
     numbers : list of int
-        The number of its submission, once it has been sent.
+        The number of its submission; empty before that.
     """
 
     __slots__ = ("encoder", "frames", "numbers")
@@ -373,7 +378,7 @@ class Batch:
 
 
 class _Query:
-    """A place in a pool of slang-rhi for one time, in use by one mark; ``give`` takes it back."""
+    """A time stamp in a query pool of slang-rhi; ``give`` returns it to the list of free ones."""
 
     __slots__ = ("give", "place", "pool")
 
@@ -384,7 +389,7 @@ class _Query:
 
 
 class RhiMark(Mark):
-    """The end of a batch, if there was one. A timed mark lies somewhere in it, and has a query."""
+    """The end of a batch; without a batch there was no work. A timed mark is inside of its batch, and has a query."""
 
     __slots__ = ("_batch", "_submissions", "query")
 
@@ -411,13 +416,20 @@ class RhiMark(Mark):
 
 
 class RhiRecording(Recording):
-    """A recording that says which launches wait for earlier ones."""
+    """A recording that notes which launches wait for earlier ones.
+
+    Attributes
+    ----------
+    waits : list of bool
+        For each launch, whether a barrier has to come before it.
+    """
 
     __slots__ = ("waits",)
 
     def __init__(self, dispatches: list[Dispatch], waits: Sequence[tuple[int, ...]]) -> None:
         super().__init__(dispatches)
-        # A barrier orders all that is before it: a launch needs another if it waits for one since the last barrier.
+        # A barrier orders all launches before it with all after it. So a launch needs one only if it waits for a
+        # launch that came after the last barrier.
         self.waits: list[bool] = []
         last = -1
         for k, before in enumerate(waits):
