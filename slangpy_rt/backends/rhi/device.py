@@ -19,8 +19,7 @@ from slangpy_rt.core.target import LAVAPIPE_NESTING, Caps
 
 # The scalars that every device of slang-rhi has. The device's list of features decides about others.
 _ALWAYS = frozenset({"bool", "int", "uint", "float"})
-# The scalars of a feature of slang-rhi, which has none for 8-bit integers: a device with 16-bit ones is taken to have
-# them.
+# The scalars that a device with a feature of slang-rhi has. One with 16-bit integers is taken to have 8-bit ones.
 _SCALARS = {
     "int16": {"int16_t", "uint16_t", "int8_t", "uint8_t"},
     "int64": {"int64_t", "uint64_t"},

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 # Bytes of a frame, which holds argument blocks of one submission; a longer block has a frame of its own.
 _FRAME = 64 << 10
-# Launches and copies in one submission.
+# The most launches and copies in one submission.
 _MOST = 16
 # A launch of so many thread groups is submitted at once, so that the device begins with it.
 _LONG = 4096

@@ -1,1 +1,1 @@
-"""The Vulkan backend: buffers by address, kernels as SPIR-V, submissions in batches."""
+"""The Vulkan backend: kernels are SPIR-V, reach buffers by device address, and are submitted in batches."""

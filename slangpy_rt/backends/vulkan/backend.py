@@ -1,9 +1,9 @@
 """The Vulkan backend: SPIR-V kernels that get the device address of their arguments as a push constant.
 
-Here is the contract; the other files have what it takes, one thing each. Since a queue is in order, memory that
-was freed goes to later work at once; memory that the host writes in place only after the next ``sync_all``.
+This file implements the contract with the parts in the other files. Since a queue is in order, later work may use
+freed memory at once; memory that the host writes in place is used again only after the next ``sync_all``.
 
-It binds no descriptors, presents no images and compiles nothing: Slang's SPIR-V goes to the driver as it is.
+It binds no descriptors, presents no images and compiles nothing: the driver gets Slang's SPIR-V unchanged.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ class VulkanBackend(Backend, Records, MappedMemory, ExportsMemory, Leaves):
     index : int
         The number of the device: discrete GPUs come first, then integrated, virtual and software ones.
     debug : bool
-        Whether to run under the validation layer, synchronization validation included; what it says
-        gathers in ``messages``.
+        Whether to run with the validation layer, synchronization validation included; its messages are
+        appended to ``messages``.
     deterministic : bool
         Without effect: a launch always divides its work in the same way.
 
     Raises
     ------
     UnsupportedError
-        If the machine lacks the loader or the ``vulkan`` package.
+        If the machine lacks the loader, the ``vulkan`` package or such a device.
     DeviceError
-        If there is no such device, or the driver fails.
+        If there is no driver, or it fails.
     """
 
     name = "vulkan"
@@ -67,7 +67,7 @@ class VulkanBackend(Backend, Records, MappedMemory, ExportsMemory, Leaves):
         self._lock = threading.Lock()
         self._queues: list[VulkanQueue] = []
         self._memory = Memory(device, self.memory, self._queues)
-        # For ``alloc`` alone: one look-up less in the path of every call.
+        # Used by ``alloc`` only: it saves an attribute look-up in the path of every call.
         self._takes = self._memory.blocks.takes
         self._shared = self._memory.shared
         self._commands = VkCommands(device)
@@ -100,7 +100,7 @@ class VulkanBackend(Backend, Records, MappedMemory, ExportsMemory, Leaves):
         size = size_class(nbytes)
         buffer = VulkanBuffer.__new__(VulkanBuffer)
         try:
-            # From the list to the buffer in one step: an interrupt finds the block in one of them.
+            # The block moves from the list to the buffer in one step, so that an interrupt finds it in one of them.
             for buffer.chunk in self._takes[size]:
                 break
         except LookupError:
@@ -150,7 +150,7 @@ class VulkanBackend(Backend, Records, MappedMemory, ExportsMemory, Leaves):
             self._copies.clear(dst, dst.chunk.offset + offset, nbytes)
 
     def open_queue(self) -> VulkanQueue:
-        """Make a queue; the driver's queues, of which there may be but one, take turns in running them."""
+        """Open a queue. Queues share the device's ``VkQueue`` objects, of which there may be only one."""
         return apart(self._open_queue)
 
     def _open_queue(self) -> VulkanQueue:
@@ -190,16 +190,16 @@ class VulkanBackend(Backend, Records, MappedMemory, ExportsMemory, Leaves):
         with self._lock:
             self.require_open()
             use.move(self.queue)
-        # In order with submissions before and after.
+        # The upload is in order with earlier and later replays.
         self.upload(recording.blocks, recording.offsets[place], memoryview(dispatch.args))
-        # Behind it, the command buffer is in use nowhere any more.
+        # The upload follows all earlier replays, so that the command buffer is unused once the upload is done.
         use.value = self.queue.value + 1
 
     def sync_all(self) -> None:
         retired = self._shared.retired()
         with self.inside[threading.get_ident()]:
             queues = list(self._queues)
-            # All first, so that they run at the same time.
+            # All queues submit before any is waited for, so that they run at the same time.
             with self._lock:
                 if self.closed:
                     self.require_open()
@@ -209,7 +209,7 @@ class VulkanBackend(Backend, Records, MappedMemory, ExportsMemory, Leaves):
         self._shared.reuse(retired)
 
     def close(self) -> None:
-        # Who is inside may wait for work that was not sent, or need the lock to get out.
+        # Released before ``inside.wait``: a thread inside may need the lock to submit the work that it waits for.
         with self._lock:
             self.closed = True
             for queue in self._queues:
@@ -232,7 +232,7 @@ class VulkanBackend(Backend, Records, MappedMemory, ExportsMemory, Leaves):
 
     def leave(self) -> None:
         with self._lock:
-            # What ends after this may still use the device, and the process gives everything back anyway.
+            # Code that runs later may still use the device, and the end of the process releases everything anyway.
             self._release.keep()
             if self.closed:
                 return

@@ -16,7 +16,13 @@ def close_device(device: VkDevice) -> None:
 
 
 def stop(device: VkDevice, queues: Sequence[Submissions]) -> bool:
-    """Submit and wait for all work as the process ends, with the lock; whether other threads may queue no more."""
+    """Submit and wait for all work as the process ends; the caller holds the backend's lock.
+
+    Returns
+    -------
+    bool
+        Whether the queues refuse further work: if there are daemon threads, which may still call them.
+    """
     daemons = has_daemons()
     for queue in queues:
         queue.locked_submit()

@@ -1,6 +1,6 @@
-"""Commands of a device's command buffers: the Vulkan functions, the layout of all pipelines, and barriers.
+"""What command buffers of a device are recorded with: Vulkan functions, the layout of all pipelines, and barriers.
 
-It holds no command buffer and no queue.
+Nothing here holds a command buffer or a queue.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ class VkCommands:
     Attributes
     ----------
     bind, push, dispatch, barrier, copy, fill, stamp, reset, begin, end, submit
-        Function pointers.
+        Function pointers of the device.
     labels : bool
         Whether ``label`` and ``unlabel`` do anything.
     layout : Any
-        ``VkPipelineLayout`` of a kernel: the address of its arguments.
+        ``VkPipelineLayout`` of all kernels: a push constant of 8 bytes, the address of the argument block.
     pool : Any
-        ``VkCommandPool``; for one caller at a time, as all that is recorded.
+        ``VkCommandPool`` of all command buffers. One thread at a time may record in them.
     between, kernels, last : tuple
-        Arguments of ``barrier`` after its command buffer: between any work, between kernels, and at the end, where
-        the host is to see it too.
+        Arguments of ``barrier`` after the command buffer: for a barrier between any work, between two kernels, and at
+        the end of a command buffer, after which the host too reads what was written.
     """
 
     def __init__(self, device: VkDevice) -> None:
@@ -88,7 +88,7 @@ class VkCommands:
             self._labels[1](command)
 
     def allocate(self, count: int) -> Any:
-        """Make an array of new command buffers."""
+        """Return an array of ``count`` new command buffers."""
         device = self.device
         out = device.ffi.new("VkCommandBuffer[]", count)
         info = device.struct("VkCommandBufferAllocateInfo", commandPool=self.pool, commandBufferCount=count)

@@ -1,6 +1,7 @@
-"""Copies between host memory and that of a Vulkan device, through mapped blocks where the host does not see it.
+"""Copies between host memory and memory of a Vulkan device, and clears the latter.
 
-Zeros are written here too. Up to ``SMALL_UPLOAD`` bytes of the host go through the ring of ``submission.py`` instead.
+Device memory that the host cannot address is copied through staging blocks, which it can. Uploads of up to
+``SMALL_UPLOAD`` bytes go through the ring of ``submission.py`` instead.
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ from slangpy_rt.backends.vulkan.device import STAGING, Block, VkDevice
 from slangpy_rt.backends.vulkan.submission import Submissions
 from slangpy_rt.core.interrupts import Crew, apart
 
-SMALL_UPLOAD = 64 << 10  # bytes that go through the ring; sixteen of them fill a frame
+SMALL_UPLOAD = 64 << 10  # the most bytes that go through the ring; sixteen such uploads fill a frame
 _STAGE_BYTES = 16 << 20  # on an H200, 64 MiB go up in 3.0 ms; in pieces of 8 MiB in 5.2, of 4 MiB in 5.4
 _STAGES = 4
-_COPY_BYTES = 1 << 20  # least share of a copying thread; handing it over costs about 30 us, copying 100
+_COPY_BYTES = 1 << 20  # the least that a thread copies: it takes 100 us, and starting the thread on it about 30
 
 
 class Copies:
@@ -33,7 +34,7 @@ class Copies:
         self._zeros = ctypes.create_string_buffer(4)
 
     def upload(self, dst: Buffer, at: int, address: int, nbytes: int) -> None:
-        """Copy much host memory to a place in a buffer's block."""
+        """Copy host memory at ``address`` to byte ``at`` of a buffer's block; it may change once this returns."""
         block, queue = dst.chunk.memory, self._queue
         if block.host:
             queue.timeline.wait(queue.locked_submit())
@@ -49,7 +50,7 @@ class Copies:
             queue.locked_submit()
 
     def download(self, src: Buffer, at: int, address: int, nbytes: int) -> None:
-        """Copy from a place in a buffer's block to host memory."""
+        """Copy from byte ``at`` of a buffer's block to host memory at ``address``, after all work of the queue."""
         block, queue = src.chunk.memory, self._queue
         if block.host:
             queue.timeline.wait(queue.locked_submit())
@@ -70,9 +71,9 @@ class Copies:
             self._land(address, *flying.popleft())
 
     def clear(self, dst: Buffer, at: int, nbytes: int) -> None:
-        """Write zeros to a place in a buffer's block."""
+        """Record zeros for ``nbytes`` bytes from byte ``at`` of a buffer's block on."""
         queue, zeros = self._queue, ctypes.addressof(self._zeros)
-        # A fill takes whole words.
+        # vkCmdFillBuffer writes whole words of 4 bytes; the bytes before and after them are copied.
         head = min(-at & 3, nbytes)
         tail = nbytes - head & 3
         words = nbytes - head - tail
@@ -90,7 +91,7 @@ class Copies:
             self._crew.close()
 
     def _stage(self) -> _Stage:
-        """Get a staging buffer that the GPU is done with: a new one while there are few, else the oldest."""
+        """Return a staging block that the GPU is done with: a new one, or of ``_STAGES`` the one used longest ago."""
         if len(self._stages) < _STAGES:
             stage = _Stage(self._device, self._device.allocate(_STAGE_BYTES, STAGING))
             self._stages.append(stage)
@@ -105,7 +106,7 @@ class Copies:
         self._move(address + done, stage.block.host, size)
 
     def _move(self, dst: int, src: int, nbytes: int) -> None:
-        """Copy host memory, with several threads when it is much: ``ctypes`` calls release the GIL."""
+        """Copy host memory, a large amount by several threads: calls by ``ctypes`` release the GIL."""
         parts = min(self._threads, nbytes // _COPY_BYTES)
         if parts < 2:
             ctypes.memmove(dst, src, nbytes)
@@ -116,7 +117,7 @@ class Copies:
             if self._crew is None:
                 apart(self._start_crew)
         except RuntimeError:
-            # The interpreter goes down and starts no threads any more.
+            # Python starts no thread, because the process has too many, or because it ends.
             ctypes.memmove(dst, src, nbytes)
             return
         own, *others = [
@@ -130,7 +131,7 @@ class Copies:
 
 
 class _Stage:
-    """A mapped block for transfers, and the timeline value after which it is free."""
+    """A mapped block for copies, and the timeline value after which it is free."""
 
     __slots__ = ("block", "value")
 

@@ -1,6 +1,6 @@
-"""A logical Vulkan device with compute queues of one family, and memory in whole blocks.
+"""Opens a logical Vulkan device with compute queues of one family, and allocates memory in whole blocks.
 
-It refuses to record commands, to know of kernels and to hand out parts of a block.
+It records no commands, knows no kernels, and does not divide blocks.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ from slangpy_rt.core.target import LAVAPIPE_NESTING, Caps
 
 _LAVAPIPE = 13  # VK_DRIVER_ID_MESA_LLVMPIPE
 _OPAQUE_FD = 1  # VK_EXTERNAL_MEMORY_HANDLE_TYPE_ and VK_EXTERNAL_SEMAPHORE_HANDLE_TYPE_OPAQUE_FD_BIT
-_QUEUES = 8  # streams beyond take turns on them
+_QUEUES = 8  # the most ``VkQueue`` objects; further queues of the backend share them
 _DEVICE_LOCAL, _VISIBLE, _COHERENT, _CACHED = 1, 2, 4, 8  # VkMemoryPropertyFlagBits
 
-# Memory properties by purpose, best first. Cached device memory is the host's own memory, found with software
-# drivers and integrated GPUs; a discrete GPU's visible memory is slow to read, so it is left unmapped.
+# Memory properties for a purpose, the best first. Device memory that is cached is the host's own memory, as software
+# drivers and integrated GPUs have it. A discrete GPU's visible memory is slow for the host to read, so it is not
+# mapped.
 DEVICE = (_DEVICE_LOCAL | _VISIBLE | _COHERENT | _CACHED, _DEVICE_LOCAL)
 STAGED = (_DEVICE_LOCAL,)
 RING = (_DEVICE_LOCAL | _VISIBLE | _COHERENT, _VISIBLE | _COHERENT)
@@ -40,15 +41,15 @@ class VkDevice:
     Attributes
     ----------
     ffi, lib, struct, check, on_close, messages
-        Those of its ``VkInstance``.
+        Attributes and methods of its ``VkInstance``.
     handle : Any
-        ``VkDevice``.
+        The ``VkDevice``.
     queues : list
-        Each a ``VkQueue``.
+        The ``VkQueue`` objects.
     family : int
-        Their queue family.
+        The index of their queue family.
     clock_seconds, clock_mask : float, int
-        Of time stamps that its queues take: seconds of one tick, and the bits that count; none without a clock.
+        The seconds of one tick of time stamps, and the mask of their valid bits; 0 without a clock.
     caps, description
         As in ``Backend``.
     uuid : bytes
@@ -59,6 +60,8 @@ class VkDevice:
         Largest single allocation in bytes.
     heap_bytes : int
         Size of the largest device-local heap in bytes.
+    is_software : bool
+        Whether the device is a CPU, as Mesa's lavapipe is.
     """
 
     def __init__(self, index: int, debug: bool) -> None:
@@ -88,24 +91,26 @@ class VkDevice:
         self._instance.close()
 
     def label_functions(self) -> tuple[Any, Any] | None:
-        """Return what begins and ends a label in a command buffer; None where labels were not asked for."""
+        """Return the functions that begin and end a label in a command buffer; None if labels are switched off."""
         if not CONFIG.labels:
             return None
         find = self._instance.function
         return find("vkCmdBeginDebugUtilsLabelEXT"), find("vkCmdEndDebugUtilsLabelEXT")
 
     def function(self, name: str) -> Any:
-        """Fetch a device-level function pointer, which skips the loader's dispatch."""
+        """Return a device-level function pointer, whose calls do not go through the loader."""
         pointer = self.lib.vkGetDeviceProcAddr(self.handle, name.encode())
         return self.ffi.cast(f"PFN_{name}", pointer)
 
     def allocate(self, nbytes: int, purpose: Sequence[int]) -> Block:
-        """Allocate a buffer with memory of its own, mapped if its memory properties ask for host access.
+        """Allocate a buffer with memory of its own, which is mapped if its memory properties include host access.
+
+        ``purpose`` is ``DEVICE``, ``STAGED``, ``RING`` or ``STAGING``.
 
         Raises
         ------
         OutOfMemoryError
-            If no fitting memory has room.
+            If no suitable memory has so many bytes left, or the device allows no allocation of this size.
         """
         ffi, lib, none = self.ffi, self.lib, self.ffi.NULL
         if nbytes > self.max_bytes:
@@ -115,7 +120,7 @@ class VkDevice:
             )
         # VkBufferUsageFlagBits: 0x20000 SHADER_DEVICE_ADDRESS, 0x20 STORAGE, 0x2 TRANSFER_DST, 0x1 _SRC.
         info = self.struct("VkBufferCreateInfo", size=nbytes, usage=0x20023)
-        # Host memory is not for other APIs to open.
+        # Blocks of RING and STAGING are not exported, because arrays that other APIs open are not in them.
         exported = self.exports and purpose[0] & _DEVICE_LOCAL and purpose is not RING
         if exported:
             shared_buffer = self.struct("VkExternalMemoryBufferCreateInfo", handleTypes=_OPAQUE_FD)
@@ -148,14 +153,14 @@ class VkDevice:
         raise AssertionError("check raises for every result but VK_SUCCESS")
 
     def shared_memory(self, block: Block) -> Shared:
-        """Return a block as other APIs open it; for a device that exports."""
+        """Return a block's memory for other APIs to open; only for a device that ``exports``."""
         if block.shared is None:
             info = self.struct("VkMemoryGetFdInfoKHR", memory=block.memory, handleType=_OPAQUE_FD)
             block.shared = self._shared("vkGetMemoryFdKHR", info, block.nbytes)
         return block.shared
 
     def shared_semaphore(self, semaphore: Any) -> Shared:
-        """Return a semaphore, made to be exported, as other APIs open it."""
+        """Return a semaphore, which was created for export, for other APIs to open."""
         info = self.struct("VkSemaphoreGetFdInfoKHR", semaphore=semaphore, handleType=_OPAQUE_FD)
         return self._shared("vkGetSemaphoreFdKHR", info, 0)
 
@@ -170,11 +175,11 @@ class VkDevice:
         return Shared(self.uuid, nbytes, open)
 
     def bytes(self, block: Block) -> Any:
-        """Return all of a mapped block as a writable buffer, which is valid until its release."""
+        """Return all bytes of a mapped block as a writable cffi buffer, which is valid until ``release``."""
         return self.ffi.buffer(self.ffi.cast("char*", block.host), block.size)
 
     def release(self, block: Block) -> None:
-        """Give a block back to the driver; no queued work may use it."""
+        """Free a block; no queued work may use it."""
         self.lib.vkDestroyBuffer(self.handle, block.handle, self.ffi.NULL)
         self.lib.vkFreeMemory(self.handle, block.memory, self.ffi.NULL)
 
@@ -220,14 +225,14 @@ class VkDevice:
         return out[0]
 
     def _compute_family(self, physical: Any) -> tuple[int, int, int]:
-        """Find a queue family for compute: its index, the queues to use, and the bits of its clock."""
+        """Return index, number of queues to use and valid bits of time stamps of a queue family for compute."""
         ffi, get = self.ffi, self.lib.vkGetPhysicalDeviceQueueFamilyProperties
         count = ffi.new("uint32_t*")
         get(physical, count, ffi.NULL)
         families = ffi.new("VkQueueFamilyProperties[]", count[0])
         get(physical, count, families)
         computing = [i for i, family in enumerate(families) if family.queueFlags & self.lib.VK_QUEUE_COMPUTE_BIT]
-        # On NVIDIA only the queues of a family without graphics run at the same time.
+        # Families without graphics first: on NVIDIA only their queues run at the same time.
         computing.sort(key=lambda i: families[i].queueFlags & self.lib.VK_QUEUE_GRAPHICS_BIT)
         for i in computing:
             return i, min(families[i].queueCount, _QUEUES), int(families[i].timestampValidBits)
@@ -254,7 +259,7 @@ class VkDevice:
         self.uuid = bytes(self.ffi.buffer(first.deviceUUID))
         self.max_bytes = int(first.maxMemoryAllocationSize)
         self.is_software = core.deviceType == self.lib.VK_PHYSICAL_DEVICE_TYPE_CPU
-        # Mesa's software driver would keep all its memory in files for that.
+        # Not on a CPU: Mesa's software driver would keep all memory in files to export it.
         self.exports = set(EXTERNAL) <= present and not self.is_software
         features = {"group_shared", "pointers"}
         # 0x20: COMPUTE of VkShaderStageFlagBits. 0x1F: BASIC, VOTE, ARITHMETIC, BALLOT and SHUFFLE of
@@ -263,7 +268,8 @@ class VkDevice:
             features.add("wave")
         if "shaderBufferFloat32AtomicAdd" in present:
             features.add("atomic_float")
-        # What shaders/mlp_cooperative.slang takes: waves of 32, and 20 KiB of a group's memory beside 8 of others.
+        # shaders/mlp_cooperative.slang needs waves of 32 lanes, and 20 KiB of group-shared memory besides 8 KiB of
+        # other uses.
         fits = first.subgroupSize == 32 and core.limits.maxComputeSharedMemorySize >= 32 << 10
         needed = {"cooperativeMatrix", "shaderFloat16", "vulkanMemoryModel"}
         if "wave" in features and fits and needed <= present and self._instance.multiplies_tiles(physical):
@@ -281,7 +287,7 @@ class Block:
     handle, memory : Any
         ``VkBuffer`` and ``VkDeviceMemory``.
     size : int
-        Bytes.
+        Bytes of the buffer.
     address : int
         Device address of its first byte.
     host : int
@@ -289,7 +295,7 @@ class Block:
     nbytes : int
         Bytes of the memory, which may be more than the buffer's.
     shared : Shared or None
-        The memory for other APIs, once one has asked for it.
+        The memory as ``shared_memory`` returned it; None before that.
     """
 
     __slots__ = ("address", "handle", "host", "memory", "nbytes", "shared", "size")

@@ -1,7 +1,7 @@
-"""A Vulkan instance through raw cffi: loading, error codes, physical devices and what they offer.
+"""Opens a Vulkan instance through cffi: it loads the library, checks error codes and describes physical devices.
 
-It opens no device and records nothing. The ``vulkan`` package supplies only cffi declarations and the loaded
-library; its Python wrappers are never called, and its constants have holes, which numbers fill.
+It opens no device and records no commands. The ``vulkan`` package supplies only cffi declarations and the loaded
+library: its Python wrappers are never called, and constants that it lacks are written as numbers.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from slangpy_rt.core.config import CONFIG
 from slangpy_rt.core.errors import DeviceError, DeviceLostError, OutOfMemoryError, UnsupportedError
 
 ATOMIC_FLOAT = "VK_EXT_shader_atomic_float"
-# Without it, the remainder of negative integers is undefined, and wrong on NVIDIA's driver (580): -5 % 3 gives 2.
+# Without it the remainder of negative integers is undefined, and wrong with NVIDIA's driver (580): -5 % 3 gives 2.
 MAINTENANCE_8 = "VK_KHR_maintenance8"
 COOPERATIVE_MATRIX = "VK_KHR_cooperative_matrix"
-# File descriptors of memory and semaphores, for other APIs on the same GPU.
 DOT_PRODUCT = "VK_KHR_shader_integer_dot_product"
+# With these, other APIs on the same GPU open memory and semaphores by file descriptors.
 EXTERNAL = ("VK_KHR_external_memory_fd", "VK_KHR_external_semaphore_fd")
 
 _API_1_2 = 1 << 22 | 2 << 12  # VK_API_VERSION_1_2
@@ -28,7 +28,7 @@ _API_1_4_304 = 1 << 22 | 4 << 12 | 304  # the first specification with VK_KHR_ma
 _LAYER = "VK_LAYER_KHRONOS_validation"
 _NEEDED = frozenset({"bufferDeviceAddress", "timelineSemaphore", "shaderInt64"})
 _NEEDED_TEXT = "Vulkan 1.2 with buffer device addresses, timeline semaphores and 64-bit integers"
-# Enabled where present; every other feature stays off.
+# Features that are enabled where a device has them; all others stay off.
 _WANTED = {
     "VkPhysicalDeviceFeatures": {"shaderFloat64", "shaderInt64", "shaderInt16"},
     "VkPhysicalDeviceVulkan11Features": {
@@ -75,7 +75,7 @@ class VkInstance:
     Attributes
     ----------
     ffi, lib : Any
-        cffi's view of vulkan.h and the loader's functions.
+        The cffi declarations of vulkan.h, and the loaded library with its functions.
     messages : list of str
         The validation layer's messages; empty without ``debug``.
     unheard : bool
@@ -84,7 +84,7 @@ class VkInstance:
     Raises
     ------
     UnsupportedError
-        If the package or the loader is missing.
+        If the ``vulkan`` package or the loader is missing, or the loader is older than Vulkan 1.2.
     DeviceError
         If the loader finds no driver that works.
     """
@@ -102,12 +102,12 @@ class VkInstance:
             raise
 
     def close(self) -> None:
-        """Destroy, in reverse order, all that ``on_close`` was told of. A second call does nothing."""
+        """Call the functions that ``on_close`` registered, the last first. A second call does nothing."""
         while self._undo:
             self._undo.pop()()
 
     def on_close(self, destroy: Callable[..., Any], *arguments: Any) -> None:
-        """Have ``destroy(*arguments)`` called by ``close``."""
+        """Register ``destroy(*arguments)`` to be called by ``close``."""
         self._undo.append(lambda: destroy(*arguments))
 
     def struct(self, name: str, **fields: Any) -> Any:
@@ -125,7 +125,7 @@ class VkInstance:
         return array
 
     def check(self, result: int, what: str) -> None:
-        """Raise unless ``result`` is VK_SUCCESS; ``what`` names the attempt, as in "creating a device".
+        """Raise an error unless ``result`` is VK_SUCCESS; ``what`` names the attempt, as in "creating a device".
 
         Raises
         ------
@@ -145,12 +145,12 @@ class VkInstance:
         raise DeviceError(text)
 
     def physical(self, index: int) -> Any:
-        """Find the ``index``-th suitable device: discrete GPUs first, then integrated, virtual, software.
+        """Return the suitable device number ``index``: discrete GPUs come first, then integrated, virtual, others.
 
         Raises
         ------
         UnsupportedError
-            If there are not so many.
+            If there are not so many suitable devices.
         """
         ffi, lib = self.ffi, self.lib
         rank = {2: 0, 1: 1, 3: 2}  # by VkPhysicalDeviceType: discrete, integrated, virtual; the rest last
@@ -169,7 +169,15 @@ class VkInstance:
         return found[index][1]
 
     def features(self, physical: Any) -> tuple[Any, frozenset[str]]:
-        """Tell which wanted features a device has: as a struct chain to enable, and by name."""
+        """Return the wanted features that a device has.
+
+        Returns
+        -------
+        cdata
+            ``VkPhysicalDeviceFeatures2`` with a chain of structs, which enable these features in a new device.
+        frozenset of str
+            The names of these features, and of the extensions ``MAINTENANCE_8`` and ``EXTERNAL`` if it has them.
+        """
         ffi = self.ffi
         extensions = self._list(
             "VkExtensionProperties", self.lib.vkEnumerateDeviceExtensionProperties, physical, ffi.NULL
@@ -202,7 +210,10 @@ class VkInstance:
         return chain, frozenset(present)
 
     def multiplies_tiles(self, physical: Any) -> bool:
-        """Tell whether waves multiply 16 x 16 matrices of halves and add up floats; the extension has to be there."""
+        """Tell whether a wave can multiply 16 x 16 matrices of half and add the products to floats.
+
+        The device must have the extension ``COOPERATIVE_MATRIX``.
+        """
         ffi, get = self.ffi, self.function("vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR")
         count = ffi.new("uint32_t*")
         self.check(get(physical, count, ffi.NULL), "counting cooperative matrices")
@@ -257,7 +268,7 @@ class VkInstance:
             self._listen()
 
     def function(self, name: str) -> Any:
-        """Fetch a function pointer of an instance's extension."""
+        """Return a function pointer of an extension."""
         return self.ffi.cast(f"PFN_{name}", self.lib.vkGetInstanceProcAddr(self._handle, name.encode()))
 
     def _listen(self) -> None:
@@ -290,7 +301,7 @@ class VkInstance:
 
 
 def find_fault() -> str | None:
-    """Say in one sentence why no device can be opened, or None; leaves no device behind."""
+    """Return the reason why this machine has no suitable Vulkan device, or None if it has one."""
     try:
         instance = VkInstance(debug=False)
         try:

@@ -1,4 +1,4 @@
-"""Kernels of the Vulkan backend: compute pipelines, destroyed once the GPU is done with them."""
+"""Loads kernels as compute pipelines, and destroys these once the GPU is done with them."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from slangpy_rt.core.errors import CompileError, UnsupportedError
 from slangpy_rt.core.interrupts import finalizer
 from slangpy_rt.core.target import KernelInfo
 
-# VK_ERROR_UNKNOWN and VK_ERROR_INVALID_SHADER_NV; Mesa gives the first for SPIR-V that it cannot read.
+# VK_ERROR_UNKNOWN and VK_ERROR_INVALID_SHADER_NV. Mesa returns the first for SPIR-V that it cannot read.
 _REFUSED = (-13, -1000012000)
 
 
 class VulkanKernel(Kernel):
-    """A compute pipeline, which ``give`` receives when the last reference goes."""
+    """A compute pipeline; ``give`` adds it to those to be destroyed when the last reference to the kernel goes."""
 
     __slots__ = ("give", "pipeline")
 
@@ -33,19 +33,19 @@ class VulkanKernel(Kernel):
 
 
 class Pipelines:
-    """The pipelines of one device; with its lock, and not to be interrupted.
+    """The pipelines of one device. Methods are called with the backend's lock, and no interrupt may stop them.
 
     Parameters
     ----------
     layout : Any
-        ``VkPipelineLayout`` of all.
+        ``VkPipelineLayout`` of all pipelines.
     """
 
     def __init__(self, device: VkDevice, layout: Any) -> None:
         self._device = device
         self._layout = layout
-        # Pipelines that are there, those that nobody has any more, and among these those that the GPU may still have,
-        # with the queues' values behind it.
+        # All pipelines; those of freed kernels; and groups of these that ``sweep`` found, with the timeline value of
+        # each queue after which the GPU no longer uses the group.
         self._all: set[Any] = set()
         self._retired: deque[Any] = deque()
         self._dying: deque[tuple[list[Any], list[tuple[Submissions, int]]]] = deque()
@@ -84,7 +84,7 @@ class Pipelines:
         return VulkanKernel(info, pipeline[0], partial(self._retired.append, pipeline[0]))
 
     def sweep(self, queues: Sequence[Submissions]) -> None:
-        """Destroy the pipelines of kernels that are gone, once the GPU is done with them."""
+        """Destroy the pipelines of freed kernels that the GPU is done with; it does not wait for others."""
         retired = [self._retired.popleft() for _ in range(len(self._retired))]
         if retired:
             self._dying.append((retired, [(queue, queue.locked_submit()) for queue in queues]))
@@ -95,7 +95,7 @@ class Pipelines:
 
 
 def require_fit(info: KernelInfo) -> None:
-    """Raise UnsupportedError if a kernel's arguments are too many bytes."""
+    """Raise UnsupportedError if a kernel's arguments have more than ``FRAME_BYTES`` bytes."""
     if info.args_size > FRAME_BYTES:
         raise UnsupportedError(
             f"vulkan: kernel {info.entry} has {info.args_size} bytes of arguments, at most "

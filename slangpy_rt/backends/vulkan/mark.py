@@ -1,4 +1,4 @@
-"""Marks in a Vulkan queue, and the clock that timed ones have read."""
+"""Marks in a Vulkan queue, and the time stamps of timed ones."""
 
 from __future__ import annotations
 
@@ -13,11 +13,19 @@ from slangpy_rt.backends.vulkan.submission import Submissions
 from slangpy_rt.core.errors import UnsupportedError
 from slangpy_rt.core.interrupts import finalizer
 
-_STAMPS = 1 << 16  # of the clock, in use at a time; half a MiB
+_STAMPS = 1 << 16  # time stamps of a queue that may be in use at a time, in half a MiB
 
 
 class VulkanMark(ExportedMark):
-    """A submission of a queue; of a timed mark also the place of its time stamp."""
+    """The end of a submission of a queue. A timed mark has a time stamp in that submission.
+
+    Attributes
+    ----------
+    queue, value
+        The queue, and the timeline value that the submission signals.
+    clock, stamp
+        The time stamp of a timed mark, and the pool that it is in.
+    """
 
     __slots__ = ("clock", "queue", "stamp", "value")
 
@@ -52,12 +60,12 @@ class VulkanMark(ExportedMark):
 
 
 class Clock:
-    """Times of one queue's work; with the lock, but for ``time_of``.
+    """The time stamps of one queue. ``take`` is called with the backend's lock, ``time_of`` without.
 
     Attributes
     ----------
     pool : Any
-        The ``VkQueryPool``, once a mark was timed.
+        The ``VkQueryPool``; None before the first timed mark.
     """
 
     def __init__(self, queue: Submissions, device: VkDevice, lock: threading.Lock) -> None:
@@ -69,7 +77,7 @@ class Clock:
         self._made = 0
 
     def time_of(self, stamp: int) -> float:
-        """Return the seconds that the device's clock showed at a stamp, once its work is done."""
+        """Return the seconds that the device's clock showed at a stamp; wait until the stamp is written."""
         device, out = self._device, self._device.ffi.new("uint64_t*")
         # 1 | 2: VK_QUERY_RESULT_64_BIT, _WAIT_BIT.
         read = device.lib.vkGetQueryPoolResults
@@ -80,7 +88,13 @@ class Clock:
         return float(out[0] & device.clock_mask) * device.clock_seconds
 
     def take(self, mark: VulkanMark) -> None:
-        """Give a mark a place in the query pool for its time."""
+        """Give a mark a free place in the query pool.
+
+        Raises
+        ------
+        UnsupportedError
+            If the device has no clock, or ``_STAMPS`` marks hold one.
+        """
         mark.clock = self
         device = self._device
         if not device.clock_mask:
@@ -99,7 +113,7 @@ class Clock:
             self._made = number + 1
             free.append(_Stamp(number, free))
         try:
-            # From the list to the mark in one step: an interrupt finds the place in one of them.
+            # The place moves from the list to the mark in one step, so that an interrupt finds it in one of them.
             for mark.stamp in iter(free.pop, None):
                 break
         except IndexError:
@@ -110,7 +124,7 @@ class Clock:
 
 
 class _Stamp:
-    """A place in a query pool for one time, in use by one mark; ``give`` takes it back."""
+    """A place in a query pool for one time stamp; ``give`` returns it to the list of free ones."""
 
     __slots__ = ("give", "number")
 

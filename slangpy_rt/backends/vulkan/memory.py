@@ -1,4 +1,4 @@
-"""Memory of a Vulkan device: blocks that are used again, and blocks that the host addresses too."""
+"""Allocates memory of a Vulkan device: device memory, and mapped memory that host and device address."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from slangpy_rt.backends.vulkan.submission import Submissions
 from slangpy_rt.core.errors import OutOfMemoryError
 
 _SLAB = 64 << 20
-# A driver allows some 4,096 allocations, so that only large blocks are one each. A slab loses at most a quarter of
-# itself to a last block that does not fit.
+# Blocks up to this size are parts of slabs, because a driver allows only some 4,096 allocations. At most a quarter of
+# a slab is unused, where the next block does not fit.
 _SMALL = 16 << 20
-_PAGE = 2 << 20  # what drivers round an allocation to on a discrete GPU
+_PAGE = 2 << 20  # drivers of discrete GPUs round allocations to multiples of this
 
 
 class Memory:
-    """The memory that a backend has from the driver; its methods are called with the backend's lock.
+    """The memory of one backend; methods are called with the backend's lock.
 
     Parameters
     ----------
     purpose : sequence of int
-        Memory properties, the best first.
+        Memory properties of device memory, the best first, such as ``DEVICE`` of ``device.py``.
     queues : sequence of Submissions
         All queues of the backend.
 
     Attributes
     ----------
     blocks : SizeClasses
-        Device memory.
+        The blocks of device memory.
     shared : SharedPool
-        Mapped memory.
+        The blocks of mapped memory.
     """
 
     def __init__(self, device: VkDevice, purpose: Sequence[int], queues: Sequence[Submissions]) -> None:
@@ -43,18 +43,19 @@ class Memory:
         self._allocated: set[Block] = set()
         self.blocks = SizeClasses(self._allocate, _SMALL, _SLAB)
         self.shared = SharedPool()
-        # Not a method: the device outlives the backend, whose queues this has.
+        # A function and no method: a method would keep ``self`` and the queues alive as long as the device.
         device.on_close(_release_all, device, self._allocated)
 
     def grow(self, size: int, buffer: Buffer) -> None:
-        """Give a buffer a new block; not to be interrupted."""
+        """Give a buffer a new block of ``size`` bytes. No interrupt may stop it."""
         if self.blocks.grow(size, buffer):
-            # The queues know what work uses by addresses, and these were none of them.
+            # Queues compare the addresses of buffers to find conflicts with earlier work, but these blocks have other
+            # addresses than the ones that had the memory before.
             for queue in self._queues:
                 queue.locked_barrier()
 
     def add_slab(self, nbytes: int) -> bool:
-        """Add the slab for a size that has none to ``shared``; whether it had none. Not to be interrupted."""
+        """Add the slab for a size to ``shared`` if it has none; return whether it had none. Not to be interrupted."""
         device, pool = self._device, self.shared
         size = pool.missing(nbytes)
         if size:
@@ -69,7 +70,10 @@ class Memory:
         self.blocks.close()
 
     def _allocate(self, size: int) -> tuple[int, Block]:
-        """Get memory from the driver; idle memory is freed first if there is much of it or the driver has no more."""
+        """Allocate memory by the driver.
+
+        Unused memory is freed before, if it is more than a quarter of the heap or the driver has no memory left.
+        """
         device = self._device
         if self.blocks.idle() > device.heap_bytes // 4:
             self._give_back()
@@ -107,7 +111,11 @@ def _release_all(device: VkDevice, allocated: set[Block]) -> None:
 
 
 def size_class(nbytes: int) -> int:
-    """Round a size up: to one of four sizes an octave, so that at most a quarter is lost, or else to whole pages."""
+    """Round a size up to that of a block, in bytes.
+
+    Sizes up to ``_SMALL`` are rounded to one of four sizes between two powers of two, and to a multiple of 256 bytes;
+    for example 5,000 to 5,120. Larger ones are rounded to multiples of ``_PAGE``.
+    """
     if nbytes > _SMALL:
         return -(-nbytes // _PAGE) * _PAGE
     shift = max((nbytes - 1).bit_length() - 3, 8)

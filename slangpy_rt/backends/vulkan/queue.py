@@ -1,6 +1,6 @@
 """A queue of the Vulkan backend: launches, copies and marks as commands of its submissions.
 
-What is said in ``submission.py`` of interrupts is so here. It refuses to allocate memory for arrays.
+Interrupts are handled as ``submission.py`` describes. No arrays are allocated here.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from slangpy_rt.backends.vulkan.timeline import Timeline
 
 
 class VulkanQueue(Submissions):
-    """Work in order on one ``VkQueue``; parameters are those of ``Submissions``."""
+    """A queue whose work runs in order on one ``VkQueue``; it has the parameters of ``Submissions``."""
 
     def __init__(self, backend: Backend, commands: VkCommands, handle: Any, lock: threading.Lock) -> None:
         super().__init__(backend, commands, handle, lock)
@@ -28,12 +28,12 @@ class VulkanQueue(Submissions):
         self._cmd_bind, self._cmd_push, self._cmd_dispatch = commands.bind, commands.push, commands.dispatch
         self._layout = commands.layout
         self._clock = Clock(self, commands.device, lock)
-        # Counts the waits for other APIs, which set it.
+        # A semaphore that other APIs set, and the last value that one of them was told to set.
         self._foreign: Timeline | None = None
         self._foreign_value = 0
 
     def launch(self, kernel: Kernel, groups: tuple[int, int, int], args: bytes, buffers: Sequence[Buffer]) -> None:
-        # One flat function: a Python call costs as much as recording a command.
+        # One function without helpers: a Python call takes as long as recording a command.
         with self._lock:
             if self.closed:
                 self.require_open()
@@ -70,7 +70,7 @@ class VulkanQueue(Submissions):
                 self.locked_submit()
 
     def prepare(self, dispatch: Dispatch) -> Callable[[], None]:
-        """Return a function that makes a launch, for one that is repeated often; its arguments stay on the device."""
+        """Return a function that makes one launch, to be called often. The argument block is uploaded once, here."""
         kernel, groups, args, buffers = dispatch
         assert isinstance(kernel, VulkanKernel)
         block = self.backend.alloc(len(args))
@@ -122,7 +122,7 @@ class VulkanQueue(Submissions):
             if use.home is not self:
                 use.move(self)
             self.locked_submit(alone=False)
-            # Before it is so: after an interrupt too, nobody takes its command buffer too early.
+            # Set before the submission, so that after an interrupt too the command buffer is not reused too early.
             use.value = self.value + 1
             self._send(Submission(self.value + 1), use.command, "submitting a list")
 
@@ -131,7 +131,7 @@ class VulkanQueue(Submissions):
             self.require_open()
             self.locked_order(src.address, False)
             self.locked_order(dst.address, True)
-            # A barrier for one buffer forgets what was known of the other.
+            # A barrier before the write to ``dst`` has removed the note that the copy reads ``src``.
             self._touched.setdefault(src.address, False)
             to, from_ = dst.chunk, src.chunk
             self.locked_copy(from_.memory, from_.offset + src_offset, to.memory, to.offset + dst_offset, nbytes)
@@ -146,7 +146,7 @@ class VulkanQueue(Submissions):
             mark = VulkanMark(self, self.value + 1)
             clock = self._clock
             clock.take(mark)
-            # What comes later does not begin before that.
+            # The barrier keeps work after the mark from beginning before the work before it has ended.
             self.locked_barrier()
             self._pending += 1
             self._commands.reset(self._command, clock.pool, mark.stamp.number, 1)
@@ -193,5 +193,5 @@ class VulkanQueue(Submissions):
                 if self.closed:
                     self.require_open()
                 value = self.locked_submit()
-            # Without the lock, so that other threads can queue work meanwhile.
+            # It waits without the lock, so that other threads can queue work meanwhile.
             self.timeline.wait(value)

@@ -1,4 +1,4 @@
-"""Recordings as Vulkan command buffers that are submitted again and again, their argument blocks in device memory."""
+"""Recordings as Vulkan command buffers, which each replay submits again. Argument blocks are in device memory."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ class VulkanRecording(Recording):
 
     Attributes
     ----------
-    blocks : Buffer
-        The argument blocks of all launches, one after the other.
+    blocks : Buffer or None
+        The argument blocks of all launches, one after the other; None if they have no bytes.
     offsets : list of int
-        Where each begins.
+        For each launch, the bytes before its argument block.
     use : Use
-        Of the command buffer and the blocks.
+        The command buffer, and the last work that uses it and the blocks.
     """
 
     __slots__ = ("blocks", "give", "offsets", "use")
 
-    # The recorder gets the command buffer back, for another recording.
+    # Appends the command buffer to ``Recorder.retired``, for another recording.
     __del__ = finalizer("give")
 
     def __init__(
@@ -48,9 +48,9 @@ class Use:
     command : cdata
         Pointer to the ``VkCommandBuffer``.
     home : Submissions
-        That which used it last.
+        The queue that used it last.
     value : int
-        Timeline value there of the last submission.
+        The timeline value of that queue's last submission with it.
     """
 
     __slots__ = ("command", "home", "value")
@@ -61,15 +61,21 @@ class Use:
         self.value = 0
 
     def move(self, queue: Submissions) -> None:
-        """Let another queue use the command buffer after its present use; the caller holds the lock."""
+        """Let another queue use the command buffer after its last use; the caller holds the lock."""
         if self.home is not queue:
-            # Its argument blocks were written there, or are still read there.
+            # Work of the old queue may still write or read the argument blocks.
             queue.locked_wait(self.home, self.home.locked_submit())
             self.home = queue
 
 
 class Recorder:
-    """Makes command buffers for recordings; for one caller at a time."""
+    """Makes command buffers for recordings; one thread at a time calls it.
+
+    Attributes
+    ----------
+    retired : list of Use
+        The command buffers of freed recordings, which the GPU may still run.
+    """
 
     def __init__(self, commands: VkCommands) -> None:
         self._commands = commands
@@ -86,20 +92,23 @@ class Recorder:
         blocks: Buffer | None,
         offsets: list[int],
     ) -> VulkanRecording:
-        """Make a recording with a command buffer, which a queue uses first; with the lock, not to be interrupted."""
+        """Make a recording, to be replayed on ``queue`` first.
+
+        The caller holds the backend's lock, and no interrupt may stop it.
+        """
         command = self.record(dispatches, waits, 0 if blocks is None else blocks.address, offsets)
         return VulkanRecording(dispatches, blocks, offsets, Use(command, queue), self.retired)
 
     def record(
         self, dispatches: Sequence[Dispatch], waits: Sequence[tuple[int, ...]], address: int, offsets: Sequence[int]
     ) -> Any:
-        """Record launches, whose argument blocks are at ``address`` and their offsets; returns the command buffer."""
+        """Record launches in a command buffer and return it; argument blocks are at ``address`` plus ``offsets``."""
         c = self._commands
         command = self._command_buffer()
         c.device.check(c.begin(command[0], self._begin_info), "beginning a command buffer")
         bound, ordered = None, 0
         for k, (d, at, before) in enumerate(zip(dispatches, offsets, waits, strict=True)):
-            # One barrier is for all that was recorded before it.
+            # A barrier orders all launches before it, so that one is enough for several launches that wait for them.
             if any(w >= ordered for w in before):
                 c.barrier(command[0], *c.kernels)
                 ordered = k
@@ -116,7 +125,7 @@ class Recorder:
         return command
 
     def _command_buffer(self) -> Any:
-        """Return the command buffer of a recording that is gone and done, or a new one."""
+        """Return the command buffer of a freed recording that the GPU is done with, or a new one."""
         for k, use in enumerate(self.retired):
             if use.value <= use.home.timeline.reached:
                 del self.retired[k]
@@ -125,7 +134,10 @@ class Recorder:
 
 
 def packed_blocks(dispatches: list[Dispatch]) -> tuple[list[int], bytearray]:
-    """Pack argument blocks; returns where each begins, and all of them. 16 is the largest alignment in one."""
+    """Join argument blocks; return the offset of each, a multiple of 16 bytes, and the bytes of all.
+
+    16 bytes are the largest alignment of a member of an argument block.
+    """
     offsets, packed = [], bytearray()
     for d in dispatches:
         offsets.append(len(packed))

@@ -1,16 +1,18 @@
-"""Submissions of the Vulkan backend: an open command buffer, and those that the GPU has.
+"""Records work of the Vulkan backend in command buffers, and submits them.
 
-Work is recorded into the open command buffer and submitted when 64 commands wait or somebody waits for them: a
-submission costs as much as several launches. Each of eight command buffers owns a part of a mapped ring that
-holds the argument blocks and small uploads recorded with it; both are used again once the timeline semaphore, which
-counts submissions, says that the GPU is done. Inside a command buffer, a barrier comes only before work that touches
-what earlier work wrote, or writes what it touched.
+Work is recorded in the open command buffer, which is submitted when it has 64 commands or a caller waits for them: a
+submission takes as long as several launches. Each of eight command buffers owns a part of a mapped ring, which holds
+the argument blocks and small uploads recorded with it. Both are used again once the timeline semaphore, which counts
+submissions, shows that the GPU is done. Inside a command buffer, a barrier comes only before work that reads or
+writes what earlier work wrote, or writes what earlier work read.
 
-An interrupt may come between any two steps here. So what is known of a command buffer is changed before the command
-buffer is, towards more work, more barriers and fewer things bound; and each call of the driver that must not be made
-twice is noted in the same step (``noted``). A submission that was interrupted is finished by whatever comes next.
+An interrupt may come between any two steps here. So the notes about a command buffer are changed before the command
+buffer itself, and on the safe side: they may show more commands and fewer bindings than there are, and conflicts that
+need no barrier. The result of each driver call that must not be made twice is noted in the same step of C as the call
+(``extend(starmap(...))``). The next call of a method finishes a submission that was interrupted.
 
-Several of these may share one ``VkQueue``, whose number is the driver's. It refuses to allocate memory for arrays.
+Several queues of this class may share one ``VkQueue``; how many there are depends on the driver. No arrays are
+allocated here.
 """
 
 from __future__ import annotations
@@ -27,28 +29,30 @@ from slangpy_rt.backends.vulkan.timeline import Timeline
 from slangpy_rt.core.errors import DeviceError, SlangPyRtError
 
 FRAME_BYTES = 1 << 20  # 64 argument blocks of 16 KiB
-BATCH = 64  # commands in a submission
-_FRAMES = 8  # command buffers in flight, so the host runs at most 512 launches ahead
-_DONE = [0]  # results of a submission: VK_SUCCESS
+BATCH = 64  # the most commands in a submission
+_FRAMES = 8  # command buffers; so the host is at most 512 launches ahead of the GPU
+_DONE = [0]  # ``Submission.results`` after VK_SUCCESS
 
 
 class Submissions(Queue):
-    """A queue that records work of any kind into command buffers, and submits them.
+    """A queue that records commands in command buffers, and submits them.
 
     Parameters
     ----------
     handle : Any
         The ``VkQueue``.
     lock : threading.Lock
-        That of the backend: a ``VkQueue`` and the command pool take one caller at a time. Methods that begin with
-        "locked" are called with it.
+        The backend's lock, since only one thread at a time may use a ``VkQueue`` or the command pool. Methods whose
+        names begin with "locked" are called with it.
 
     Attributes
     ----------
     ring : Block
-        Mapped memory, for what is recorded now.
+        Mapped memory for argument blocks and small uploads, ``FRAME_BYTES`` for each command buffer.
     timeline : Timeline
-        Counts the submissions that are done.
+        The semaphore that counts the submissions that are done.
+    leaving : bool
+        Whether the process ends, so that daemon threads end at their next call.
     """
 
     deferred = True
@@ -62,7 +66,7 @@ class Submissions(Queue):
         ffi = device.ffi
         self._handles = commands.allocate(_FRAMES)
         self._frames = [_Frame(k, self._handles) for k in range(_FRAMES)]
-        # The one that gathers, or goes to the device.
+        # The frame in which work is recorded, or that is being submitted.
         self._frame = self._frames[0]
         self.ring = device.allocate(_FRAMES * FRAME_BYTES, RING)
         device.on_close(device.release, self.ring)
@@ -70,15 +74,16 @@ class Submissions(Queue):
         self._bytes = device.bytes(self.ring)
         self.timeline = Timeline(device)
         self.closed = self.leaving = False
-        # The last submission, or the attempt.
+        # The last submission, which may not have a result yet.
         self._sent = Submission(0)
         self._sent.results.append(0)
-        # The open command buffer: its handle (None while there is none), commands so far, unused part of the ring,
-        # last pipeline, and for each buffer address since the last barrier whether it was written.
+        # The open command buffer: its handle (None while there is none), number of commands, the unused part of the
+        # ring, the kernel whose pipeline is bound, and the addresses of buffers used since the last barrier, with
+        # whether they were written.
         self._command: Any = None
         self._pending = self._top = self._end = 0
         self._bound: Kernel | None = None
-        # The argument block of a prepared launch, where one came last.
+        # The push constant of a prepared launch, if the last launch was one: it need not be pushed again.
         self._pushed: Any = None
         self._touched: dict[int, bool] = {}
         # Semaphores that the next submission waits for, with their values.
@@ -115,7 +120,7 @@ class Submissions(Queue):
             raise DeviceError("vulkan: the device is closed; open a new one")
 
     def reach(self, value: int) -> None:
-        """Submit all work before the mark of that value."""
+        """Submit all work before the mark with that timeline value."""
         with self._lock:
             self.require_open()
             self.locked_reach(value)
@@ -126,29 +131,27 @@ class Submissions(Queue):
             self.require_open()
             return self.timeline.passed(value)
 
-    # With the lock.
-
     def locked_wait(self, other: Submissions, value: int) -> None:
-        """Let what is recorded from now on wait for a submission of another queue."""
+        """Make work that is recorded from now on wait for a submission of another queue."""
         if value > other.timeline.reached:
             self.locked_submit(alone=False)
             semaphore = other.timeline.handle[0]
             self._awaited[semaphore] = max(value, self._awaited.get(semaphore, 0))
 
     def locked_reach(self, value: int) -> None:
-        """Submit until the submission of ``value`` is at the driver."""
+        """Submit the recorded work, unless the submission with that timeline value has been made."""
         if value > self.value:
             self.locked_submit()
 
     def locked_submit(self, alone: bool = True) -> int:
-        """Submit the recorded commands; return the timeline value that they signal.
+        """Submit the recorded commands; return the timeline value of the last submission.
 
-        Waits for other queues are submitted ``alone`` too, when nothing is recorded.
+        If nothing is recorded, waits for other queues are submitted only if ``alone`` is true.
         """
         if self._command is None:
             self._open()
         if self._pending or (alone and self._awaited):
-            # From here on nothing more is recorded there.
+            # From here on nothing more is recorded in this command buffer, also after an interrupt.
             self._frame.leaving = True
             self._command = None
             self._open()
@@ -161,7 +164,7 @@ class Submissions(Queue):
         self._touched.clear()
 
     def locked_order(self, address: int, writes: bool) -> None:
-        """Put a barrier before a copy if earlier work conflicts with it."""
+        """Record a barrier if a copy from a buffer, or to it, conflicts with work since the last barrier."""
         if self._command is None:
             self._open()
         seen = self._touched.get(address)
@@ -170,7 +173,7 @@ class Submissions(Queue):
         self._touched[address] = writes or self._touched.get(address, False)
 
     def locked_reserve(self, nbytes: int) -> int:
-        """Claim a part of the ring; submits when the frame's part is used up."""
+        """Reserve ``nbytes`` of the ring and return their offset; submit first if the frame's part is used up."""
         if self._command is None:
             self._open()
         if self._top + nbytes > self._end:
@@ -180,15 +183,15 @@ class Submissions(Queue):
         return start
 
     def locked_write(self, dst: Buffer, at: int, address: int, nbytes: int) -> None:
-        """Copy host memory, a few bytes, through the ring to a place in a buffer's block."""
+        """Copy host memory through the ring to byte ``at`` of a buffer's block; ``nbytes`` <= ``FRAME_BYTES``."""
         start = self.locked_reserve(nbytes)
-        # Behind the reservation, which may begin a command buffer: what was known of buffers is then forgotten.
+        # After the reservation, which may begin a new command buffer, where no buffer has been used yet.
         self.locked_order(dst.address, True)
         ctypes.memmove(self.ring.host + start, address, nbytes)
         self.locked_copy(self.ring, start, dst.chunk.memory, at, nbytes)
 
     def locked_copy(self, src: Block, src_offset: int, dst: Block, dst_offset: int, nbytes: int) -> None:
-        """Record a copy."""
+        """Record a copy from one block to another; offsets are in bytes."""
         region = self._region
         region.srcOffset, region.dstOffset, region.size = src_offset, dst_offset, nbytes
         command = self._command or self._open()
@@ -198,7 +201,7 @@ class Submissions(Queue):
             self.locked_submit()
 
     def locked_fill(self, block: Block, at: int, nbytes: int) -> None:
-        """Record zeros, in whole words."""
+        """Record zeros for ``nbytes`` bytes from ``at`` on, both multiples of 4."""
         command = self._command or self._open()
         self._pending += 1
         self._commands.fill(command, block.handle, at, nbytes, 0)
@@ -206,19 +209,22 @@ class Submissions(Queue):
             self.locked_submit()
 
     def locked_next(self) -> int:
-        """Return the timeline value of what is recorded next."""
+        """Return the timeline value of the submission that the next command will be part of."""
         if self._command is None:
             self._open()
         return self.value + 1
 
     def locked_finish(self, value: int) -> None:
-        """Wait for what was promised for a submission, which an interrupt may have kept from being recorded."""
+        """Wait for a submission. Return at once if an interrupt kept its work from being recorded."""
         self.locked_reach(value)
         self.timeline.wait(min(value, self.value))
 
     def _open(self) -> Any:
-        """Send the command buffer that is to leave, and open the next: each step once, also after an interrupt."""
-        # Written out where it runs at each wait: a Python call costs as much as one of the driver's.
+        """Submit the frame's command buffer if it is ``leaving``, begin the next one and return it.
+
+        Each step happens once, also if an interrupt stopped an earlier call.
+        """
+        # Without helpers, because this runs at each wait: a Python call takes as long as one of the driver.
         check, frame = self._device.check, self._frame
         if frame.leaving:
             try:
@@ -237,7 +243,7 @@ class Submissions(Queue):
                 if sent.results[0]:
                     check(sent.results[0], "submitting work")
             except SlangPyRtError:
-                # Its work is lost, and it is begun again.
+                # The recorded work is lost, and the command buffer is used again.
                 frame.reset()
                 raise
             frame.value = sent.value
@@ -245,7 +251,7 @@ class Submissions(Queue):
             frame.reset()
             self._frame = frame
         if not frame.begun:
-            # The GPU may still have it.
+            # The GPU may still run the last submission of this command buffer.
             if frame.value > self.timeline.reached:
                 self.timeline.wait(frame.value)
             frame.begun.extend(starmap(self._commands.begin, ((frame.command, self._begin_info),)))
@@ -260,7 +266,7 @@ class Submissions(Queue):
         return frame.command
 
     def _send(self, sent: Submission, command: Any, what: str) -> None:
-        """Submit a command buffer after what is awaited."""
+        """Submit a command buffer, which waits for the semaphores in ``_awaited``."""
         ffi, info, values = self._device.ffi, self._submit_info, self._values_info
         info.pCommandBuffers = command
         self._signal[0] = sent.value
@@ -275,7 +281,7 @@ class Submissions(Queue):
             info.pWaitSemaphores, info.pWaitDstStageMask = semaphores, stages
             values.pWaitSemaphoreValues = reached
             kept = semaphores, reached, stages
-        # Not done until it has a result: ``value`` stays what it was.
+        # Until it has a result, ``value`` does not count it.
         self._sent = sent
         sent.results.extend(starmap(self._vk_submit, ((self._queue, 1, info, ffi.NULL),)))
         del kept
@@ -289,16 +295,18 @@ class _Frame:
 
     Attributes
     ----------
+    index : int
+        The number of the command buffer, and of its part of the ring.
     command, pointer : cdata
-        The ``VkCommandBuffer``, and where the driver finds it.
+        The ``VkCommandBuffer``, and a pointer to it.
     value : int
         Timeline value of its last submission.
     leaving : bool
-        Whether it is to be submitted, and nothing more is recorded.
+        Whether it is to be submitted, so that nothing more is recorded in it.
     begun, ended : list of int
-        Results of the driver, once it was begun and ended.
+        The driver's results of beginning and of ending it; empty before that.
     sent : Submission or None
-        Its submission, once that is attempted.
+        Its submission; None before that was tried.
     """
 
     __slots__ = ("begun", "command", "ended", "index", "leaving", "pointer", "sent", "value")
@@ -319,7 +327,7 @@ class _Frame:
 
 
 class Submission:
-    """The timeline value that a submission signals, and its result, once it has one."""
+    """The timeline value that a submission signals, and the driver's result in a list, which is empty before."""
 
     __slots__ = ("results", "value")
 

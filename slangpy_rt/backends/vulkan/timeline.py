@@ -1,6 +1,6 @@
-"""A timeline semaphore that counts submissions, and waits for it.
+"""Makes a timeline semaphore that counts submissions, and waits for its values.
 
-It refuses to submit: the values that it waits for are signalled by its owner's submissions.
+Nothing is submitted here: submissions of a queue signal the values.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 from slangpy_rt.backends.base import Shared
 from slangpy_rt.backends.vulkan.device import VkDevice
 
-_SPIN_SECONDS = 100e-6  # two small transfers
+_SPIN_SECONDS = 100e-6  # the time of two small copies
 
 
 class Timeline:
@@ -23,7 +23,7 @@ class Timeline:
     handle : Any
         Pointer to the ``VkSemaphore``.
     reached : int
-        A value that the device is known to have passed.
+        A value that the semaphore is known to have reached.
     """
 
     def __init__(self, device: VkDevice) -> None:
@@ -45,31 +45,31 @@ class Timeline:
 
     @functools.cached_property
     def shared(self) -> Shared:
-        """The semaphore as other APIs open it; for a device that exports."""
+        """The semaphore for other APIs to open; only for a device that exports."""
         return self._device.shared_semaphore(self.handle[0])
 
     def wait(self, value: int) -> None:
-        """Wait until the device has passed ``value``."""
+        """Wait until the semaphore has reached ``value``."""
         if value <= self.reached:
             return
         try:
-            # Making one anew takes 3 us.
+            # Used again, because making one takes 3 us.
             memory = self._idle.pop()
         except IndexError:
             memory = _Wait(self._device, self.handle)
         try:
             if not self._spin(memory.seen, value):
                 memory.value[0] = value
-                # 2**64 - 1 ns: forever; a driver that gives up reports a lost device.
+                # 2**64 - 1 ns: without a time limit. A driver that gives up reports a lost device.
                 result = self._wait(self._device.handle, memory.info, 2**64 - 1)
                 self._device.check(result, "waiting for the device")
         finally:
             self._idle.append(memory)
-        # Another thread may have set a higher value; a lower one only makes a later wait look again.
+        # Another thread may have set a higher value. A lower one does no harm: a later wait only reads it again.
         self.reached = value
 
     def passed(self, value: int) -> bool:
-        """Tell whether the device has passed ``value``; asking does not wait."""
+        """Tell whether the semaphore has reached ``value``; asking does not wait."""
         if value > self.reached:
             device, seen = self._device, self._device.ffi.new("uint64_t*")
             device.check(self._read(device.handle, self.handle[0], seen), "reading a semaphore")
@@ -77,9 +77,10 @@ class Timeline:
         return value <= self.reached
 
     def _spin(self, seen: Any, value: int) -> bool:
-        """Look often for a short while: waking a sleeping thread costs as much as a small transfer.
+        """Poll the semaphore for ``_SPIN_SECONDS``; return whether it has reached ``value``.
 
-        Not where the device's work needs the very cores. Each look lets go of the GIL.
+        Waking a sleeping thread takes as long as a small copy. A software device is not polled, because its work
+        needs the same cores. Each call of the driver releases the GIL.
         """
         device = self._device
         if device.is_software:
@@ -94,7 +95,7 @@ class Timeline:
 
 
 class _Wait:
-    """The memory that one thread's wait hands to the driver."""
+    """The structs that one thread's wait passes to the driver."""
 
     __slots__ = ("info", "seen", "value")
 
