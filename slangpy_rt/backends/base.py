@@ -47,7 +47,7 @@ B = TypeVar("B", bound="Backend")
 
 
 class Buffer:
-    """A piece of device memory, which the backend gets back when the last reference to the buffer goes.
+    """A piece of device memory, which the backend gets back when the last reference to the buffer is dropped.
 
     Attributes
     ----------
@@ -356,12 +356,12 @@ class Backend(ABC):
         """Allocate at least ``nbytes`` > 0 bytes at a 256-byte aligned address; their contents are undefined.
 
         The ``give`` of the buffer's chunk takes the memory back; queued work that uses it still completes. It is
-        called where the last reference goes: at any moment, in any thread, also inside another method.
+        called where the last reference is dropped: at any moment, in any thread, also inside another method.
 
         Raises
         ------
         OutOfMemoryError
-            If the device has no such amount left.
+            If the device does not have so much memory left.
         """
 
     @abstractmethod

@@ -21,7 +21,7 @@ _MANY_RETIRED = 64
 
 
 class CudaKernel(Kernel):
-    """A function of a loaded module, which is unloaded some time after the last reference to the kernel goes.
+    """A function of a loaded module, which is unloaded some time after the last reference to the kernel is dropped.
 
     Attributes
     ----------

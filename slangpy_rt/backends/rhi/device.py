@@ -67,7 +67,7 @@ class Opened:
         Raises
         ------
         OutOfMemoryError
-            If there is no such amount left.
+            If the device does not have so much memory left.
         """
         use, type_ = self.slangpy.BufferUsage, self.slangpy.MemoryType
         told: dict[str, Any]

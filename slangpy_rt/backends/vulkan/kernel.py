@@ -20,7 +20,7 @@ _REFUSED = (-13, -1000012000)
 
 
 class VulkanKernel(Kernel):
-    """A compute pipeline; ``give`` adds it to those to be destroyed when the last reference to the kernel goes."""
+    """A compute pipeline; ``give`` adds it to those to be destroyed when the last reference to it is dropped."""
 
     __slots__ = ("give", "pipeline")
 
