@@ -1,7 +1,7 @@
-"""A session of the Slang compiler in this process: text in; reflection, target code and layouts out.
+"""A session of the Slang compiler in this process: it turns Slang text into reflection, target code and layouts.
 
-It writes no Slang text besides ``import`` lines and questions to Slang, calls no compiler of a target's, and keeps
-nothing on disk.
+The session writes no Slang text besides ``import`` lines and small modules that query Slang, runs no compiler of a
+target language, and writes nothing to disk.
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ from slangpy_rt.slang.text import (
 
 # At the end of the text, so that its lines and columns stay what they were.
 _IMPORT = "\nimport slangpy_rt;\n"
-# C++ has no stages; CUDA and Metal lack those of geometry or ray tracing. Slang ignores attributes unknown to it.
+# C++ has no shader stages; CUDA and Metal lack geometry or ray tracing stages.
 _WITHOUT_STAGES = ("cpp", "cuda", "metal")
 _HIDDEN = (("shader", f"{RESERVED}shader"), ("numthreads", f"{RESERVED}numthreads"))
-# Functions of ours, which hold no constant of Slang's.
+# The name under which double_math.slang is compiled; it holds no constant that Slang rounds.
 _DOUBLE_MATH = "_spy_double_math"
 
 
@@ -77,7 +77,7 @@ class Session(CompilerSession):
     defines : tuple of (str, str)
         Preprocessor macros.
     auto_import : AutoImport or None
-        A module of ours that each text imports besides what it needs, and each file that it imports.
+        A module of this project that each text, and each file that a text imports, imports implicitly where needed.
 
     Raises
     ------
@@ -97,9 +97,9 @@ class Session(CompilerSession):
             if name.startswith(RESERVED):
                 raise CompileError(TAKEN.format(place="defines", name=name))
         self.target = target
-        # The user's macros are for the user's files. Text that we write begins by undefining them.
+        # The user's macros are meant for the user's files, so generated text begins with ``#undef`` lines for them.
         self._undo = undefining(defines)
-        # shaders/storage.slang tests it.
+        # shaders/storage.slang tests this macro.
         defines += (("_spy_by_handle", "1"),) if target.entry == "handle" else ()
         self._library = library
         self._shaders = next((Path(folder) for folder in search_paths if is_ours(Path(folder) / "any")), None)
@@ -107,7 +107,7 @@ class Session(CompilerSession):
         self._auto_import = auto_import
         self._loaded: dict[str, tuple[str, str]] = {}
         self._folders, self._defines = search_paths, defines
-        # For a target that compiles by itself: name, path, text and file digests of each loaded module.
+        # For a target that compiles programs itself: name, path, text and file digests of each module.
         self._sources: list[tuple[str, str, str, tuple[tuple[str, str], ...]]] = []
         self._modules: dict[str, ComPtr] = {}
         self._texts: dict[str, str] = {}
@@ -125,7 +125,7 @@ class Session(CompilerSession):
         with self._library.lock:
             check_names(name, path, source)
             check_is_module(path)
-            # For a known name Slang would return the old module, for a known path it would fail an assertion.
+            # For a known name Slang would return the old module; for a known path it would fail an assertion.
             same = {n: m for n, m in self._loaded.items() if n == name or m[0] == path}
             loaded = (path, _digest(source))
             if same and same != {name: loaded}:
@@ -139,7 +139,7 @@ class Session(CompilerSession):
             prepared = prepare(source, self.target.format)
             ours = self._shaders is not None and needs_library(source)
             auto = self._auto_import
-            if ours or auto or names_files(source):  # else it cannot lead Slang anywhere
+            if ours or auto or names_files(source):  # any other text makes Slang read no file
                 self._load_library(but=path)
             whole = prepared.text + (_IMPORT if ours else "")
             self._hide_entry_points(path, source)
@@ -157,7 +157,7 @@ class Session(CompilerSession):
                     self._walked.add(known.address)
             opened = files_of(module)
             files, texts = dependencies(opened, path)
-            # Our own files import only each other, which they find beside themselves first.
+            # This project's own files import only each other and Slang finds those first, in the same folder.
             theirs = [item for item in texts if not is_ours(Path(item[0]))]
             for file, text in theirs:
                 check_names(Path(file).stem, file, text)
@@ -215,7 +215,7 @@ class Session(CompilerSession):
         link: tuple[str, ...] = (),
         exports: str = "",
     ) -> Compiled:
-        # For a known name Slang would return the old module whatever the text, and for a known path it would fail.
+        # For a known name Slang would return the old module whatever the text; for a known path it would fail.
         unique = f"{name}_{_digest(text)[:12]}"
         with self._library.lock, ExitStack() as stack:
             self._load_library()
@@ -237,7 +237,7 @@ class Session(CompilerSession):
             linked = stack.enter_context(self._native.linked(parts, name))
             code = self._code(linked, name)
             if self.target.format == "spirv" and name != _DOUBLE_MATH and has_doubles(code):
-                # Optimizers put a constant that Slang rounds (rounded_constants.py) and the user's into one.
+                # Optimizers merge a constant that Slang rounds (rounded_constants.py) with an equal one of a user.
                 plain = stack.enter_context(self._native.linked(parts, name, optimized=False))
                 code = self._code(plain, name)
             code = checked(code, self.target, name)
@@ -265,7 +265,7 @@ class Session(CompilerSession):
             self._native.close()
 
     def _code(self, linked: ComPtr, name: str) -> bytes:
-        """Return a linked program's target code."""
+        """Return the target code of a linked program; raise CompileError if there is none."""
         out, note = Out(), Out()
         if self.target.entry == "range":
             status = linked.call("IComponentType.getTargetCode", 0, out.ref, note.ref)
@@ -278,7 +278,7 @@ class Session(CompilerSession):
         return code
 
     def _double_math(self) -> bytes:
-        """Return ``shaders/double_math.slang`` as SPIR-V, which each library compiles once for a target."""
+        """Return the SPIR-V code of ``shaders/double_math.slang``, compiled once per library, format and profile."""
         key = (self.target.format, self.target.profile)
         kept = self._library.compiled
         if key not in kept:
@@ -293,10 +293,11 @@ class Session(CompilerSession):
         return kept[key]
 
     def _hide_entry_points(self, path: str, source: str) -> None:
-        """Make entry points of imported and included files functions, for a target that lacks stages.
+        """Turn entry points of imported and included files into plain functions, for a target that lacks stages.
 
-        Slang crashes on, or refuses, a program with a shader that the target lacks. Macros reach the files that Slang
-        reads by itself; they give the attributes other names. A text with another use of these names is left alone.
+        Slang crashes on, or refuses, a program with a shader stage that the target lacks. Macros rename the
+        attributes ``shader`` and ``numthreads``, which Slang then ignores, also in files that Slang reads by itself.
+        Nothing changes if some text uses these names otherwise. A new native session loads the earlier modules again.
         """
         names = {name.partition("(")[0] for name, _ in self._defines}
         lacks = self.target.format in _WITHOUT_STAGES and names.isdisjoint(dict(_HIDDEN)) and names_files(source)
@@ -319,23 +320,23 @@ class Session(CompilerSession):
         old.close()
 
     def _load_library(self, but: str = "") -> None:
-        """Load our own modules before an ``import`` in user code could make Slang find other files of their names.
+        """Load this project's Slang modules, before an ``import`` of the user's finds other files of the same names.
 
-        Leave out the module whose file, ``but``, the user is about to load: Slang fails an assertion for a known one.
+        The module in the file `but` is left out: the user is about to load it, and Slang fails on a path known to it.
         """
         if self._shaders is None or self._library_loaded:
             return
         self._library_loaded = True
-        # Slang would read a file that ours import under the user's macros, so with macros each is loaded from text.
+        # Slang applies the user's macros to files that it imports by itself; with macros each is loaded as text.
         names = SHADERS if self._undo else ("slangpy_rt",)
         for name in (*names, self._auto_import.module) if self._auto_import else names:
             if name == "_spy_handles" and self.target.entry != "handle":
                 continue
             others = (Path(folder) for folder in self._folders if Path(folder) != self._shaders)
             if name == LIBRARIES[0] and any((folder / f"{name}.slang").is_file() for folder in others):
-                continue  # a file of the user's, which has that name
+                continue  # the user has a file of that name
             path = str(self._shaders / f"{name}.slang")
-            # Not compared as paths: links in ``but`` may have been followed.
+            # Paths are not compared, because symbolic links in ``but`` may have been resolved.
             if Path(but).stem == name and is_ours(Path(but)):
                 continue
             text = self._undo + Path(path).read_text("utf-8")
@@ -345,7 +346,7 @@ class Session(CompilerSession):
                 self._sources.append((name, path, text, ()))
 
     def _load_imports(self, path: str, source: str, auto: AutoImport) -> None:
-        """Load the files that a text imports and that need the module of ours, with an import of it."""
+        """Load those files imported by `source` that need the module `auto`, with an ``import`` of it added."""
         for name, file, text in imported(path, source, self._folders):
             if auto.needed(text) and name not in self._imported:
                 self._imported.add(name)
@@ -359,12 +360,12 @@ class Session(CompilerSession):
         return self._native.conformance(kind, wanted, number, f"let '{interface}' hold '{name}'")
 
     def _find_type(self, name: str, modules: Iterable[str]) -> int:
-        """Return the address of Slang's object for a type, as the first of the modules that knows the name sees it.
+        """Return the address of Slang's reflection object of the type `name`, from the first module that has it.
 
         Raises
         ------
         CompileError
-            If none of them does.
+            If no module has the type.
         """
         parsed = parse(name)
         for module in modules:
@@ -384,7 +385,7 @@ class Session(CompilerSession):
     def _refused(
         self, module: str, name: str, what: str, candidates: tuple[FunctionSig, ...] = (), owner: str = ""
     ) -> CompileError:
-        """Make the error for generic arguments that do not fit, with what Slang says of a text that uses them."""
+        """Return the error for generic arguments that do not fit, with Slang's messages for a text that uses them."""
         call = f"void query({owner} it) {{ it.{last_part(name)}(); }}" if owner else f"void query() {{ {name}(); }}"
         line = f"typealias Found = {name};" if what == "type" else call
         listed = "".join(f"\n  {sig}" for sig in candidates)
@@ -397,8 +398,8 @@ class Session(CompilerSession):
     def _enum_cases(self) -> dict[str, Cases]:
         """Return the cases of all enums loaded so far.
 
-        Reflection has only their names. So a module is loaded with a constant made of each, and reflection has the
-        values of constants.
+        Slang's reflection has only the names of cases, but it has the values of constants. So a module is loaded that
+        declares a constant for each case: ``static const int64_t c0 = int64_t(Color.red);``.
         """
         native = self._library.native
         for module in self._every_module():
@@ -408,7 +409,7 @@ class Session(CompilerSession):
             self._seen.add(name)
             enums = list(Reflector(native).enums(module.call("IModule.getModuleReflection")))
             cases = [(enum, case) for enum, names in enums for case in names]
-            # A module may declare an int64_t of its own; _spy_library has another name for Slang's.
+            # A module may declare its own int64_t; _spy_library declares another name for the built-in type.
             wide = f"{RESERVED}int64_t" if "int64_t" in self._declared() else "int64_t"
             lines = [f"static const {wide} c{i} = {wide}({enum}.{case});" for i, (enum, case) in enumerate(cases)]
             if not lines:
@@ -416,7 +417,7 @@ class Session(CompilerSession):
             try:
                 head = f"import {SHADERS[1]};\n" if wide != "int64_t" else ""
                 asked = self._ask(f"{head}import {name};\n" + "\n".join(lines))
-            except CompileError:  # enums that their module hides: no kernel can name them either
+            except CompileError:  # the module does not export its enums, so no kernel can name them either
                 continue
             values = constant_values(native, asked.call("IModule.getModuleReflection"))
             numbers = dict(zip(cases, values, strict=True))
@@ -437,7 +438,7 @@ class Session(CompilerSession):
         return tuple(sorted(name for name in found if name.isidentifier() and not name.startswith(RESERVED)))
 
     def _ask(self, text: str) -> ComPtr:
-        """Load a text of ours that imports loaded modules, to learn something of them."""
+        """Load a generated module `text`, which imports loaded modules, and return it for reflection or linking."""
         text = self._undo + text
         name = f"query_{_digest(text)[:16]}"
         return self._native.load(name, f"{name}.slang", text)
