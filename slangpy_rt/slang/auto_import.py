@@ -1,6 +1,6 @@
 """AutoImport: a module of ours that every text of a session imports without an ``import`` line.
 
-It loads nothing, and looks at no file.
+This module only edits text: it loads no module and reads no file.
 """
 
 from __future__ import annotations
@@ -10,16 +10,17 @@ from typing import NamedTuple
 
 
 class AutoImport(NamedTuple):
-    """A module in ``shaders/`` that every text of a session imports, and what its language needs besides.
+    """A module in ``shaders/`` that every text of a session imports, and the lines that have to precede a text.
 
     Attributes
     ----------
     module : str
         The module's name.
     head : str
-        Lines before each text, which ends them by ``#line 1``.
+        Lines that are put before each text. The last one is ``#line 1``, so the text keeps its line numbers.
     names : str
-        A regular expression of names that the module declares. An imported file that has one gets head and import.
+        A regular expression that matches the names that the module declares. An imported file gets `head` and the
+        ``import`` line only if the expression is found in it.
     """
 
     module: str
@@ -27,9 +28,9 @@ class AutoImport(NamedTuple):
     names: str
 
     def needed(self, text: str) -> bool:
-        """Tell whether a text has one of the names."""
+        """Return whether `text` contains one of the names."""
         return re.search(self.names, text) is not None
 
     def around(self, text: str) -> str:
-        """Return a text with the head before it and the import behind it; its lines and columns stay the same."""
+        """Return `text` with `head` before it and an ``import`` line after it; its line numbers stay the same."""
         return f"{self.head}{text}\nimport {self.module};\n"
