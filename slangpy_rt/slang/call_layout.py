@@ -1,6 +1,6 @@
-"""Finds the layout of a linked program's argument block, struct ``_spy_Call``, and the strings it holds as hashes.
+"""Reads from reflection the layout of a program's argument block, struct ``_spy_Call``, and the program's strings.
 
-It does not know what the block's members mean.
+Slang puts a hash in place of each string. What the members of the block mean is decided elsewhere.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from typing import Any
 from slangpy_rt.core.types import LayoutField
 from slangpy_rt.slang import _abi
 
-# Slang's layout rules for the kinds of entry whose parameters do not name the struct, which is looked up by its name.
+# Slang's layout rules by ``Target.entry``, for entries that do not take the struct as a parameter. Reflection then
+# finds the struct by its name.
 _BY_NAME = {
     "range": _abi.SLANG_LAYOUT_RULES_DEFAULT,
     "handle": _abi.SLANG_LAYOUT_RULES_DEFAULT_STRUCTURED_BUFFER,
@@ -23,10 +24,19 @@ def call_layout(native: ctypes.CDLL, layout: int, entry: str) -> tuple[tuple[Lay
 
     Parameters
     ----------
+    native : ctypes.CDLL
+        The Slang library.
     layout : int
-        The linked program's layout.
+        The address of the linked program's layout.
     entry : str
-        ``Target.entry``.
+        The kind of entry, ``Target.entry``.
+
+    Returns
+    -------
+    fields : tuple of LayoutField
+        The members with their offsets and sizes in bytes.
+    size : int
+        The size of the struct in bytes.
     """
     block = _find_call(native, layout, entry)
     if not block:
@@ -49,7 +59,7 @@ def call_layout(native: ctypes.CDLL, layout: int, entry: str) -> tuple[tuple[Lay
 
 
 def hashed_strings(native: ctypes.CDLL, layout: int) -> tuple[tuple[int, str], ...]:
-    """Return the hashes that a program holds in place of strings, each with its string."""
+    """Return (hash, string) for each string literal that a program holds as a hash; `layout` is its address."""
     size, found = ctypes.c_size_t(), []
     for index in range(native.spReflection_getHashedStringCount(layout)):
         text = native.spReflection_getHashedString(layout, index, ctypes.byref(size))
