@@ -1,7 +1,7 @@
-"""What a session of the Slang compiler can be asked: the interface of ``Session`` and ``RemoteSession``.
+"""The interface of a session of the Slang compiler, which ``Session`` and ``RemoteSession`` implement.
 
-A method is declared and documented here, implemented in ``Session``, and forwarded by ``RemoteSession`` in one line.
-It implements nothing itself.
+A method is declared and documented here, implemented in ``Session``, and forwarded to the compiler's process by
+``RemoteSession``.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from slangpy_rt.core.types import Compiled, Conformances, FunctionSig, ModuleInf
 
 
 class CompilerSession(Protocol):
-    """Modules and kernels for one target.
+    """The methods that load modules and compile kernels for one target.
 
     A session keeps every module that it loaded, so that a kernel's ``import`` finds it by name. A changed module
     needs a new session.
@@ -26,14 +26,20 @@ class CompilerSession(Protocol):
         name : str
             The module's name.
         path : str
-            Its file, which diagnostics show and beside which its imports are looked up. It need not exist.
+            The module's file, which diagnostics show. Imports are looked up in its folder first. The file need not
+            exist.
         source : str
-            The text.
+            The module's Slang text.
+
+        Returns
+        -------
+        ModuleInfo
+            The module's declarations and the files that it depends on.
 
         Raises
         ------
         CompileError
-            If Slang refuses the text, or this session holds another module of that name.
+            If Slang refuses the text, or this session holds another module of that name or path.
         """
 
     def functions(self, module: str, name: str) -> tuple[FunctionSig, ...]:
@@ -44,8 +50,8 @@ class CompilerSession(Protocol):
         module : str
             A name given to ``load_module``.
         name : str
-            Such as ``"add"``, ``"ns.add"``, ``"copy<float>"``, ``"S<float, 3>.load<half>"``. Without arguments a
-            generic function is returned as declared.
+            The function's name: ``"add"``, ``"ns.add"``, ``"copy<float>"``, ``"S<float, 3>.load<half>"``. Without
+            generic arguments a generic function is returned as declared.
 
         Returns
         -------
@@ -59,12 +65,20 @@ class CompilerSession(Protocol):
         """
 
     def type(self, module: str, name: str) -> StructInfo | SlangType | None:
-        """Return a type as a module sees it: ``"S<float, 4>"``, ``"float3x4"``, ``"P[3]"``, an alias, an enum.
+        """Return a type as a module sees it.
+
+        Parameters
+        ----------
+        module : str
+            A name given to ``load_module``.
+        name : str
+            The type's name, such as ``"S<float, 4>"``, ``"float3x4"`` or ``"P[3]"``, or that of an alias or an enum.
 
         Returns
         -------
         StructInfo, SlangType or None
-            StructInfo of a struct, with the methods of extensions; None if there is no such type.
+            A StructInfo, with the methods of extensions, for a struct; a SlangType for any other type; None if there
+            is no such type.
 
         Raises
         ------
@@ -73,7 +87,7 @@ class CompilerSession(Protocol):
         """
 
     def conforms(self, module: str, name: str, interface: str) -> bool:
-        """Tell whether a type implements an interface, as a module sees both.
+        """Return whether the type `name` implements `interface`, both looked up in `module`.
 
         Raises
         ------
@@ -101,20 +115,21 @@ class CompilerSession(Protocol):
         entry : str
             The entry point, or the exported function of a ``"range"`` target.
         conformances : tuple of (interface, type, id)
-            Types that an object of an interface may hold, and the number that the object holds for each; -1 lets
-            Slang choose the number.
+            The types that an object of an interface may have, and the number that marks each in such an object; with
+            -1 Slang chooses the number.
         link : tuple of str
-            Loaded modules whose ``export`` declarations define the ``extern`` ones of others.
+            Loaded modules whose ``export`` declarations define ``extern`` declarations of other modules.
         exports : str
             Further ``export`` declarations: ``export static const int N = 3;``.
 
         Returns
         -------
         Compiled
-            The layout is that of struct ``_spy_Call``, empty if the kernel takes none. The code of a target with
-            ``program`` is JSON: ``modules`` (name, path, text, files), ``folders``, ``defines``, ``kernel`` (name,
-            text), ``entry``, ``link``, ``exports``, ``conformances``, and ``head``, which goes before the text and
-            before ``exports``.
+            The target code, the strings that it holds as hashes, and the layout of struct ``_spy_Call``, which is
+            empty if the kernel takes none. For a target with ``program`` the code
+            is JSON: ``modules`` (name, path, text, files), ``folders``, ``defines``, ``kernel`` (name, text),
+            ``entry``, ``link``, ``exports``, ``conformances``, and ``head``, which goes before the text and before
+            ``exports``.
 
         Raises
         ------
