@@ -1,7 +1,6 @@
 """Link-time constants as Slang text: a Python value becomes a literal of the type that the module declares.
 
-It refuses names that the module does not declare and values that do not fit. It neither compiles the text nor
-remembers it.
+Names that the module does not declare, and values that do not fit, are refused. The text is not compiled here.
 """
 
 from __future__ import annotations
@@ -22,12 +21,12 @@ _LARGEST = {"half": 65504.0, "float": 3.4028234663852886e38, "double": math.inf}
 
 
 def export_constants(where: str, known: tuple[Param, ...], values: Mapping[str, Any]) -> dict[str, str]:
-    """Return a line of Slang for each constant that gets a value: ``"export static const int N = 4;"``, by name.
+    """Return, by constant name, the Slang line that defines it, such as ``"export static const int N = 4;"``.
 
     Parameters
     ----------
     where : str
-        The caller's name for error messages.
+        The name of the public function or object, for error messages.
     known : tuple of Param
         The constants that the module declares.
     values : mapping
@@ -83,7 +82,7 @@ def _literal(kind: SlangType, value: Any) -> str | None:
 
 
 def _int_literal(number: int) -> str:
-    if number == -1 << 63:  # Slang negates a positive literal, and 1 << 63 is no int64_t
+    if number == -1 << 63:  # Slang parses a negated positive literal, and 1 << 63 does not fit int64_t
         return "-9223372036854775807LL - 1"
     return f"{number}{'ULL' if number >= 1 << 63 else 'LL'}"
 
