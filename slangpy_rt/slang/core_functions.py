@@ -1,7 +1,8 @@
-"""Functions of Slang's core module that are not generic, and a user's functions of the same names.
+"""Decides for the user's function where it has the name of a non-generic function of Slang's core module.
 
-A file that declares one hides Slang's. Kernels, which import that file, see both at once, and of two functions with
-the same parameters Slang takes neither. An attribute decides for the user's. Nothing here reads types.
+Inside the file that declares such a function, it hides Slang's. A kernel, which imports that file, sees both, and
+Slang refuses a call as ambiguous if both have the same parameters. The attribute ``[OverloadRank(1)]`` makes Slang
+choose the user's. Nothing here reads types.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from contextlib import contextmanager
 
 from slangpy_rt.core.errors import CompileError
 
-# Of Slang 2026.12, from hlsl.meta.slang and core.meta.slang; without those that begin with an underscore.
+# Names from hlsl.meta.slang and core.meta.slang of Slang 2026.12, without those that begin with an underscore.
 _LIST = """
 AllMemoryBarrier AllMemoryBarrierWithGroupSync CheckAccessFullyMapped D3DCOLORtoUBYTE4 DeviceMemoryBarrier
 DeviceMemoryBarrierWithGroupSync DispatchRaysDimensions DispatchRaysIndex GeometryIndex
@@ -32,19 +33,22 @@ unpackUnorm2x16ToFloat unpackUnorm2x16ToHalf unpackUnorm4x8ToFloat unpackUnorm4x
 unpack_s8s32 unpack_u8u16 unpack_u8u32
 """
 FUNCTIONS = frozenset(_LIST.split())
+# Matches a type or other word, then one of the names and a parenthesis: ``uint lit(``, ``float4> dst(``.
 _NAMED = re.compile(rf"(\b\w+|[>\]])\s+({'|'.join(sorted(FUNCTIONS))})\s*\(")
 _AMBIGUOUS = re.compile(r"error\[E39999\]: ambiguous call to '(\w+)'")
-# Slang prefers the function with the higher rank where two fit the arguments equally well, and only there.
+# Only between two functions that fit the arguments equally well does Slang choose by rank, the higher one.
 _RANK = "[OverloadRank(1)]"
 
 
 def may_declare(code: str) -> bool:
-    """Tell whether a text without comments may declare a function of one of these names."""
+    """Return whether `code`, a text without comments, may declare a function with one of the names in FUNCTIONS."""
     return any(match[1] not in ("return", "else") for match in _NAMED.finditer(code))
 
 
 def ranked(code: str, name: str, start: int, end: int) -> tuple[int, int, str] | None:
-    """Return the edit, as two offsets and a text, that puts a function before Slang's; None if it needs none.
+    """Return the edit that gives a function a higher rank than Slang's; None if it needs none.
+
+    For ``uint lit(uint x)`` in line 7 the edit inserts ``[OverloadRank(1)]`` and ``#line 7`` on lines before it.
 
     Parameters
     ----------
@@ -53,18 +57,23 @@ def ranked(code: str, name: str, start: int, end: int) -> tuple[int, int, str] |
     name : str
         The qualified name of a declaration.
     start, end : int
-        Offsets of its head.
+        Offsets of the declaration's head, which ends before its body.
+
+    Returns
+    -------
+    tuple of (int, int, str) or None
+        The first and the last offset of the text to replace, both `start`, and the new text.
     """
     if name not in FUNCTIONS or not re.search(rf"[\w>\]]\s+{name}\s*\(", code[start:end]) or code[end] == "}":
         return None
     line_start = code.rfind("\n", 0, start) + 1
-    # Diagnostics keep their lines and columns.
+    # With #line and the spaces, diagnostics keep their lines and columns.
     return start, start, f"{_RANK}\n#line {code.count(chr(10), 0, start) + 1}\n{' ' * (start - line_start)}"
 
 
 @contextmanager
 def explained(what: str) -> Iterator[None]:
-    """Say what to do where Slang calls one of these functions ambiguous, for a kernel that nobody has written.
+    """Replace the error of an ambiguous call to one of FUNCTIONS in a generated kernel by one that says what to do.
 
     Parameters
     ----------
@@ -74,7 +83,7 @@ def explained(what: str) -> Iterator[None]:
     Raises
     ------
     CompileError
-        Instead of the one that the block raises.
+        If the block raises a CompileError: the explanation for such an ambiguous call, else the same error.
     """
     try:
         yield
