@@ -126,10 +126,9 @@ class CompilerSession(Protocol):
         -------
         Compiled
             The target code, the strings that it holds as hashes, and the layout of struct ``_spy_Call``, which is
-            empty if the kernel takes none. For a target with ``program`` the code
-            is JSON: ``modules`` (name, path, text, files), ``folders``, ``defines``, ``kernel`` (name, text),
-            ``entry``, ``link``, ``exports``, ``conformances``, and ``head``, which goes before the text and before
-            ``exports``.
+            empty if the kernel takes none. For a target with ``program`` the code is JSON: ``modules`` (name, path,
+            text, files), ``folders``, ``defines``, ``kernel`` (name, text), ``entry``, ``link``, ``exports``,
+            ``conformances``, and ``head``, which goes before the text and before ``exports``.
 
         Raises
         ------
