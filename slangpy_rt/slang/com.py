@@ -1,6 +1,6 @@
-"""Slang's COM objects by ctypes: calling their methods, and releasing them once.
+"""Access to Slang's COM objects through ctypes: method calls, and one release of each reference.
 
-It knows nothing of modules, targets or types. It takes no lock: Slang counts references without atomics, so the
+Nothing here depends on modules, targets or types. No lock is taken: Slang counts references without atomics, so the
 caller must hold a lock around every use.
 """
 
@@ -24,12 +24,14 @@ class ComPtr:
     address : int
         The object's address.
     owned : bool
-        Whether we have to release the reference. Those to what a session keeps, such as modules, belong to Slang.
+        Whether this object has to release the reference. References to objects that a Slang session keeps, such as
+        modules, belong to Slang and are not released.
     """
 
     __slots__ = ("_release", "address", "owned")
 
-    # In C alone, as in ``interrupts.py``: Ctrl-C inside a ``__del__`` written in Python would be printed and ignored.
+    # The finalizer runs no Python code (see ``interrupts.py``): a KeyboardInterrupt raised inside a ``__del__`` that
+    # is a Python function would be printed and ignored.
     __del__ = property(attrgetter("_release"))
 
     def __init__(self, address: int, owned: bool = True) -> None:
@@ -62,7 +64,7 @@ class ComPtr:
 
 
 class Out:
-    """An out parameter, into which a call writes the address of an object."""
+    """An out parameter: a pointer-sized variable into which a COM method writes the address of an object."""
 
     __slots__ = ("ref", "value")
 
@@ -71,12 +73,12 @@ class Out:
         self.ref = ctypes.byref(self.value)
 
     def take(self) -> ComPtr | None:
-        """Return the object, which is now the caller's to release; None if the call wrote none."""
+        """Return the object, which the caller then has to release; None if the method wrote no address."""
         address, self.value.value = self.value.value, None
         return ComPtr(address) if address else None
 
     def bytes(self) -> bytes:
-        """Return the contents of the object, a blob, and release it; empty if the call wrote none."""
+        """Return the contents of the object, an ``ISlangBlob``, and release it; empty if the method wrote none."""
         blob = self.take()
         if blob is None:
             return b""
@@ -91,7 +93,7 @@ def load_library(path: Path) -> ctypes.CDLL:
     Raises
     ------
     UnsupportedError
-        If the file cannot be loaded or is a Slang without one of the functions.
+        If the file cannot be loaded, or the library lacks one of the functions.
     """
     try:
         library = ctypes.CDLL(str(path))
