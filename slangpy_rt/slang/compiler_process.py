@@ -1,6 +1,6 @@
-"""The compiler's process, seen from this one: it is started, asked, and, if it gives no answer, explained.
+"""A child process that runs the compiler: it is started, gets requests, and its end without an answer is explained.
 
-A text that makes Slang crash ends only that process. Nothing here reads Slang text or knows what a request means.
+A text that makes Slang crash ends only the child process. Nothing here reads Slang text or interprets a request.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ from slangpy_rt.slang.files import working_directory
 from slangpy_rt.slang.locate import find_library, shader_directory
 from slangpy_rt.slang.messages import NO_MEMORY, SLOW, STUCK, receive, send
 
-# Runs ``worker.main`` in a package without its __init__, which would import NumPy and all that calls need: 0.2 s. The
-# few modules of ours that need NumPy find it on this process's path. ``shaders`` lies elsewhere in a source tree.
+# The child runs ``worker.main`` without the package's __init__, whose imports (NumPy among them) would take 0.2 s.
+# The few modules that need NumPy find it through this process's sys.path, which is passed on. In a source tree
+# ``shaders`` lies outside the package folder, so its path is a separate argument.
 _BOOT = """
 import sys, types
 from importlib.machinery import ModuleSpec
@@ -38,33 +39,36 @@ sys.path += sys.argv[5:]
 from slangpy_rt.slang.worker import main
 main(sys.argv[3], sys.argv[4])
 """
-# The process ended itself, or the system ended it at the limit that the process had set.
+# Exit statuses after too much processor time: the child ended itself, or the system ended it at the limit of
+# processor time that the child had set for itself.
 _SLOW = (SLOW, -signal.SIGXCPU) if hasattr(signal, "SIGXCPU") else (SLOW,)
-_LAST_WORDS = 1000  # characters from the end of what the process wrote to stderr that an error shows
+_LAST_WORDS = 1000  # An error message shows this many characters from the end of the child's stderr.
 
 
 class CompilerProcess:
-    """A process that runs the compiler: started when it is first needed, and again after it ended.
+    """A child process that runs the compiler; a request starts it if it is not running.
 
     Parameters
     ----------
     path : str or None
         The library's file; None for the one inside the slangpy wheel.
     python : str
-        The interpreter that runs it.
+        The Python interpreter that the child runs.
     seconds : float
-        Processor time that one request may take.
+        Processor time that one request may take, in seconds.
 
     Attributes
     ----------
     lock : RLock
-        Held from a request to its answer.
+        The lock that a thread holds from sending a request to receiving its answer.
     started : int
-        Number of processes started so far. The sessions of earlier ones are lost.
+        Number of processes started so far. The sessions of earlier processes are lost.
     closed : deque of (int, int)
-        Sessions to close, each as ``started`` of its process and its number; the next request closes them.
+        Sessions to close, each as the value of ``started`` for its process and the session's number. The next request
+        closes them.
     refused : dict of str to str
-        Why requests were refused that used up time or memory, by their digests; they are not asked again.
+        Error messages of requests that used up their time or memory, by the digests of these requests, which are not
+        sent again.
     """
 
     def __init__(self, path: str | None, python: str, seconds: float) -> None:
@@ -87,22 +91,31 @@ class CompilerProcess:
         return self._numbers
 
     def ask(self, number: int, method: str, *args: Any) -> Any:
-        """Send a request to a session and return its answer, or raise it.
+        """Send a request to a session and return the answer; raise the answer if it is an exception.
+
+        Parameters
+        ----------
+        number : int
+            The session's number.
+        method : str
+            The name of a method of the session.
+        *args : Any
+            The method's arguments, which are pickled.
 
         Raises
         ------
         Ended
-            If the process ended without answering.
+            If the process ended without answering, or this program has ended.
         """
         with self.lock:
             try:
                 self._check_gone()
-                # Only the thread of ``apart`` holds the Popen object: see ``stop``.
+                # Popen objects are used only in the thread of ``apart``, for the reason given in ``stop``.
                 requests, answers = apart(self._running)
                 closed = [self.closed.popleft() for _ in range(len(self.closed))]
                 numbers = [session for of, session in closed if of == self.started]
                 answer = None
-                with suppress(OSError, ValueError):  # it may end while the request is on its way
+                with suppress(OSError, ValueError):  # the process may end while the request is being written
                     send(requests, (number, numbers, working_directory(), method, args))
                     answer = receive(answers)
                 if answer is None:
@@ -110,7 +123,7 @@ class CompilerProcess:
                     status = self._process.returncode if self._process is not None else None
                     raise Ended(why, status in (*_SLOW, NO_MEMORY))
             except BaseException:
-                # Also after Ctrl-C: the pending answer would be read as the answer to the next request.
+                # After Ctrl-C too, since the pending answer would be read as the answer to the next request.
                 self.stop()
                 raise
         good, value = answer
@@ -119,18 +132,19 @@ class CompilerProcess:
         raise value
 
     def start(self) -> int:
-        """Start the process if none is running; return ``started``."""
+        """Start the process if none is running, and return the attribute ``started``."""
         self._check_gone()
         apart(self._running)
         return self.started
 
     def stop(self) -> None:
         """End the process, if there is one; the next request starts another."""
-        # Not in the main thread: Ctrl-C inside the finalizer of Popen would be printed and then ignored.
+        # In another thread than the main one, because a KeyboardInterrupt inside the finalizer of Popen would be
+        # printed and then ignored.
         apart(self._stop)
 
     def end(self) -> None:
-        """End the process as the program ends; daemon threads that still run get no more answers."""
+        """End the process as the program ends; requests of daemon threads that still run raise Ended from now on."""
         self._ended = True
         self.stop()
 
@@ -158,7 +172,10 @@ class CompilerProcess:
             self.stop()
 
     def forked(self) -> None:
-        """In a forked child, forget the parent's process, and the lock, which a thread of the parent may hold."""
+        """Drop, in a forked child of this process, the compiler's process and replace the lock.
+
+        The compiler's process belongs to the parent, and a thread of the parent may hold the lock.
+        """
         self.lock = threading.RLock()
         process, self._process = self._process, None
         words, self._words = self._words, None
@@ -167,16 +184,16 @@ class CompilerProcess:
             words.close()
         if process is not None:
             _close(process)
-            process.returncode = 0  # it is no child of this process, so Popen must not wait for it
+            process.returncode = 0  # The process is no child of this one, so Popen must not wait for it.
 
     def _running(self) -> tuple[Any, Any]:
-        """Return the pipes for requests and for answers; start the process if none is running."""
+        """Return the pipes for requests and for answers, after starting the process if none is running."""
         process = self._process
         if process is None or process.poll() is not None:
             self._stop()
             process = self._start()
             if receive(process.stdout) is None:
-                # Ctrl-C for this process can end the new one before that has set up to ignore it.
+                # Ctrl-C reaches the new process too, and ends it if it does not ignore the signal yet.
                 self._stop()
                 process = self._start()
                 if receive(process.stdout) is None:
@@ -203,14 +220,14 @@ class CompilerProcess:
         return self._process
 
     def _no_start(self, why: str) -> UnsupportedError:
-        """Return the error for an interpreter that does not run the compiler."""
+        """Return the error for an interpreter that cannot run the compiler; `why` is the reason."""
         return UnsupportedError(
             f"the compiler's process does not start: {self._python}: {why}\n"
             "SLANGPY_RT_COMPILE_IN names the Python that runs it, without it the one that runs this."
         )
 
     def _why(self) -> str:
-        """Say how the process ended that gave no answer."""
+        """Return a message that explains how the process ended which gave no answer."""
         process = self._process
         assert process is not None
         with suppress(subprocess.TimeoutExpired):
@@ -231,7 +248,7 @@ class CompilerProcess:
         )
 
     def _said(self) -> str:
-        """Return the end of what the process wrote to stderr, on lines of their own; empty if it wrote nothing."""
+        """Return a line feed and the end of what the process wrote to stderr; empty if it wrote nothing."""
         if self._words is None:
             return ""
         self._words.seek(0)
@@ -245,7 +262,7 @@ class Ended(Exception):
     Attributes
     ----------
     final : bool
-        Whether it used up its time or memory, as it would again for the same request.
+        Whether the process used up its time or memory, so that the same request would fail again.
     """
 
     def __init__(self, why: str, final: bool = False) -> None:
