@@ -73,7 +73,7 @@ def ranked(code: str, name: str, start: int, end: int) -> tuple[int, int, str] |
 
 @contextmanager
 def explained(what: str) -> Iterator[None]:
-    """Replace the error of an ambiguous call to one of FUNCTIONS in a generated kernel by one that says what to do.
+    """Replace the error of an ambiguous call to one of FUNCTIONS in a generated kernel by one with the remedy.
 
     Parameters
     ----------
