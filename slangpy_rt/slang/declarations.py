@@ -1,4 +1,4 @@
-"""The declarations that a name in a module stands for, and how Python shows them.
+"""Finds the declarations of a name in a module, and converts them to Python signatures.
 
 Which overload a call means is decided in ``arguments.resolve``.
 """
@@ -18,7 +18,11 @@ if TYPE_CHECKING:
 
 
 def find_overloads(source: Source, name: str) -> tuple[FunctionSig, ...]:
-    """Return the declarations of a name: ``"add"``, ``"copy<float>"``, ``"Ray"``, ``"Ray.advance"``; or none."""
+    """Return the function declarations of a name; empty if there are none.
+
+    The name is that of a function (``"add"``, ``"copy<float>"``), of a struct (``"Ray"``: its constructors) or of a
+    method (``"Ray.advance"``: with its object as the first parameter).
+    """
     plain = tuple(sig for sig in source.info.functions if sig.name == name)
     if plain:
         return plain
@@ -34,7 +38,7 @@ def find_overloads(source: Source, name: str) -> tuple[FunctionSig, ...]:
 
 
 def with_this(type_: SlangType, sig: FunctionSig) -> FunctionSig:
-    """Return a method as a function that takes its object as the first parameter, ``this``."""
+    """Return a method as a function that takes its object as the first parameter, ``this``, unless it is static."""
     if sig.static:
         return replace(sig, owner=type_.name)
     this = Param("this", type_, "inout" if sig.mutating else "in")
@@ -42,7 +46,7 @@ def with_this(type_: SlangType, sig: FunctionSig) -> FunctionSig:
 
 
 def gone(name: str, source: Source) -> CompileError:
-    """Make the error for a name that an edited module no longer declares, or declares as something else."""
+    """Return the error for a name that an edited module no longer declares, or declares as something else."""
     info = source.info
     kinds = {sig.name: "function" for sig in info.functions} | {e.name: "compute kernel" for e in info.entry_points}
     if name in kinds:
@@ -54,12 +58,12 @@ def gone(name: str, source: Source) -> CompileError:
 
 
 def python_signature(sig: FunctionSig) -> inspect.Signature:
-    """Return a declaration as ``inspect.signature`` shows it."""
+    """Return a declaration as an ``inspect.Signature``, with Slang's type names as annotations."""
     parameters = []
     for p in sig.params:
         # A Slang parameter may be named as a Python keyword, `from`, which inspect refuses.
         name = f"{p.name}_" if keyword.iskeyword(p.name) else p.name
-        # Reflection tells that there is a default, not its value.
+        # Reflection tells only that there is a default, not its value, so it is shown as ``...``.
         default = ... if p.has_default else inspect.Parameter.empty
         kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
         parameters.append(inspect.Parameter(name, kind, default=default, annotation=p.type.name))
