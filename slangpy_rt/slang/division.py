@@ -1,10 +1,12 @@
-"""Defines integer division by zero, and of the least integer by -1, in target code: equal results on all devices.
+"""Gives integer division by zero, and of the least integer by -1, the same defined results in all target code.
 
-A quotient by zero and its remainder have all bits set (-1, or the largest unsigned number); the least integer divided
-by -1 is itself, and its remainder is 0. In C++, where the processor would end the process, and in CUDA, operators of
-ours replace ``/`` and ``%``. In SPIR-V the divisor is replaced by 1 in these cases, and the result is selected
-afterwards. Divisions of floats, and those by literals other than 0 and -1, stay as they are. In C++ and CUDA, one by
-a literal of 8 or 16 bits is replaced too: its quotient would be an ``int`` (``narrow_integers``).
+The quotient and the remainder of a division by zero have all bits set (-1, or the largest unsigned number). The least
+integer divided by -1 is itself, and its remainder is 0.
+
+In C++, where such a division would end the process, and in CUDA, overloaded operators replace ``/`` and ``%``:
+``a / b`` becomes ``a /_spy_over()/ b``. In SPIR-V the divisor is replaced by 1 in these cases, and the result is
+selected afterwards. SPIR-V keeps divisions of floats and those by constants without 0 and -1. C++ and CUDA keep
+divisions by a positive literal, unless it has 8 or 16 bits: the quotient would be an ``int`` (``narrow_integers``).
 """
 
 from __future__ import annotations
@@ -16,8 +18,9 @@ from slangpy_rt.slang import spirv
 from slangpy_rt.slang.emitted import prelude_end
 from slangpy_rt.slang.spirv import Assembly, Words, instruction
 
-# Slang writes spaces around ``/`` and ``%`` if they are operators, and only then. A literal may be cast: int(3). A
-# literal of 8 or 16 bits divides a narrow number, whose quotient would be an ``int``.
+# Matches a string, which is kept, or the operator ``/`` or ``%``, around which Slang writes spaces. The pattern
+# excludes divisions by a positive literal, ``a / 3U)`` or ``a / int(3);``, but not those by one of 8 or 16 bits,
+# ``a / int8_t(3);``, whose quotient would be an ``int``.
 _OPERATOR = re.compile(
     rb'"(?:\\.|[^"\\\n])*"| ([/%]) (?!(?:(?!u?int(?:8|16)_t)\w+\()?[1-9][0-9.]*(?:[eE][-+]?\d+)?[fULhul]*[);, ])'
 )
@@ -26,7 +29,7 @@ _DIVISIONS = frozenset({_U_DIV, _S_DIV, _U_MOD, _S_REM, _S_MOD})
 _SIGNED = frozenset({_S_DIV, _S_REM, _S_MOD})
 _I_EQUAL, _LOGICAL_OR, _SELECT, _S_NEGATE = 170, 166, 169, 126
 
-# ``a /_spy_over()/ b`` has the precedence of ``a / b``. FUNCTION is replaced by what a language wants of a function.
+# ``a /_spy_over()/ b`` has the precedence of ``a / b``. FUNCTION is replaced by a language's function specifiers.
 _OPERATORS = b"""
 struct _spy_over {};
 struct _spy_rest {};
@@ -165,7 +168,7 @@ _CUDA_SCALARS = ("char", "uchar", "short", "ushort", "int", "uint", "longlong", 
 
 
 def with_division(code: bytes, form: str) -> bytes:
-    """Return target code in which every integer division is defined.
+    """Return target code in which every integer division has a defined result.
 
     Parameters
     ----------
@@ -189,7 +192,7 @@ def _in_text(code: bytes, form: str) -> bytes:
         (_CPP_VECTORS, b"inline") if form == "cpp" else (_cuda_vectors(), b"__device__ __forceinline__")
     )
     operators = _OPERATORS + _ROWS.replace(b"VECTORS", vectors)
-    # Functions inside a struct, whose lines are indented, have to be static.
+    # Member functions, whose lines are indented, have to be static.
     operators = operators.replace(b"    FUNCTION", b"    static FUNCTION").replace(b"FUNCTION", function)
     return prelude + operators + marked
 
@@ -254,7 +257,7 @@ def _defined(module: Assembly, types: dict[int, Words], words: Words) -> Iterato
 
     def constant(value: int) -> int:
         bits, signed = types[scalar][2:4]
-        # A constant of a narrow signed type fills its word with its sign.
+        # SPIR-V sign-extends a constant of a narrow signed type to its 32-bit word.
         value &= (1 << (max(bits, 32) if signed else bits)) - 1
         found = module.find(spirv.CONSTANT, scalar, *(value >> 32 * k & 0xFFFFFFFF for k in range(-(-bits // 32))))
         return found if size == 1 else module.find(spirv.CONSTANT_COMPOSITE, type_, *[found] * size)
