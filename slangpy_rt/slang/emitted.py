@@ -1,7 +1,7 @@
 """Facts about a kernel that only its target code shows: functions without a body, bindings, pointers, nesting.
 
-It reads text and SPIR-V that Slang wrote, and gives the exported C++ function a name that can be looked up. It
-refuses only C++ without that function; the rest is judged in ``target_code``.
+The functions read text and SPIR-V that Slang wrote; ``exported`` also gives the exported C++ function its plain name.
+Which facts are errors is decided in ``target_code``; only C++ without the exported function is refused here.
 """
 
 from __future__ import annotations
@@ -12,23 +12,25 @@ from collections.abc import Iterator
 from slangpy_rt.core.errors import CompileError
 from slangpy_rt.slang.text import deepest
 
-_OP_VARIABLE = 59  # SPIR-V, as the storage classes UniformConstant, Uniform, StorageBuffer and ShaderRecordBufferKHR
+_OP_VARIABLE = 59
+# SPIR-V's storage classes UniformConstant, Uniform, StorageBuffer and ShaderRecordBufferKHR.
 _BOUND = (0, 2, 12, 5343)
-# SPIR-V's OpTypeImage, OpTypeSampler, OpTypeSampledImage, OpTypeAccelerationStructureKHR; types of C++ and CUDA.
+# SPIR-V's OpTypeImage, OpTypeSampler, OpTypeSampledImage and OpTypeAccelerationStructureKHR.
 _RESOURCES = {25: "a texture or a typed buffer", 26: "a sampler", 27: "a texture", 5341: "an acceleration structure"}
+# The same types in C++ and CUDA: ``RWTexture2D <``, ``SamplerState``, ``CUtexObject``.
 _RESOURCE = re.compile(
     rb"\b(?:(?:RW|Feedback)?Texture\w+(?= ?<)|Sampler(?:Comparison)?State\b|CU(?:tex|surf)Object\b)"
 )
 _OP_LOOP_MERGE, _OP_SELECTION_MERGE, _OP_LABEL = 246, 247, 248
 _OP_NAME, _OP_TYPE_POINTER, _PHYSICAL_STORAGE = 5, 32, 5349
-# The bindings of a kernel with handles: the heap of all buffers, and the place of its argument block.
+# The two bindings that a kernel with handles may have: the heap of all buffers, and its argument block.
 _BOUND_BY_US = (b"__slang_resource_heap", b"entryPointParams._spy_block")
 # The end of the prelude in C++ that Slang wrote. In CUDA the prelude ends with the last directive of the text.
 _PRELUDE_END = b"using namespace SLANG_PRELUDE_NAMESPACE;\n#endif\n"
 
 
 def prelude_end(code: bytes, form: str) -> int:
-    """Return where the prelude of C++ or CUDA ends, which Slang writes before the modules' text; 0 without one."""
+    """Return the offset at which Slang's prelude of C++ or CUDA ends and the modules' code begins; 0 without one."""
     if form == "cpp":
         at = code.find(_PRELUDE_END)
         return at + len(_PRELUDE_END) if at >= 0 else 0
@@ -36,16 +38,17 @@ def prelude_end(code: bytes, form: str) -> int:
 
 
 def has_no_body(code: bytes) -> str:
-    """Return the name of a function for which C++, HLSL or MSL has nothing; empty if there is none.
+    """Return the name of a function that has no implementation for C++, HLSL or MSL; empty if there is none.
 
     Slang 2026.12 writes such a function without statements. One that is empty in Slang text has a ``return``.
     """
+    # Matches ``float f_0(float x_0)``, a line ``{`` and a line ``}``.
     match = re.search(rb"^[^\n;={}]*?\b(\w+?)_\d+\([^\n;{}]*\)\n\{\n\}\n", code, re.M)
     return match[1].decode() if match else ""
 
 
 def reads_bindings(code: bytes, form: str) -> bool:
-    """Tell whether CUDA, HLSL or SPIR-V reads a global resource or constant buffer, which needs a binding."""
+    """Return whether CUDA, HLSL or SPIR-V code reads a global resource or constant buffer, which needs a binding."""
     if form == "cuda":
         return b" SLANG_globalParams;" in code
     if form == "hlsl":
@@ -54,16 +57,16 @@ def reads_bindings(code: bytes, form: str) -> bool:
     for op, words in _instructions(code) if form == "spirv" else ():
         if op == _OP_NAME and bytes(words[2:]).rstrip(b"\0") in _BOUND_BY_US:
             ours.add(words[1])
-            # Slang gives the heap of textures the same name as that of buffers.
+        # Slang gives the heap of textures the same name as that of buffers; storage class 0 tells it apart.
         if op == _OP_VARIABLE and words[3] in _BOUND and (words[2] not in ours or words[3] == 0):
             return True
     return False
 
 
 def uses_resources(code: bytes, form: str) -> str:
-    """Return the kind of a texture, sampler or the like that C++, CUDA or SPIR-V uses; empty if there is none.
+    """Return the kind of a texture, sampler or other opaque resource that C++, CUDA or SPIR-V uses, else empty.
 
-    A kernel has it from a global resource, which ``reads_bindings`` finds, or from a variable that nothing has set.
+    Such a resource is a global one, which ``reads_bindings`` finds, or the value of a variable that was never set.
     """
     if form == "spirv":
         return next((_RESOURCES[op] for op, _ in _instructions(code) if op in _RESOURCES), "")
@@ -72,18 +75,18 @@ def uses_resources(code: bytes, form: str) -> str:
 
 
 def breaks(code: bytes, form: str) -> bool:
-    """Tell whether C++ or CUDA calls ``debugBreak``, which ends the process or the kernel without a debugger."""
+    """Return whether C++ or CUDA code calls ``debugBreak``, which without a debugger ends the process or kernel."""
     called = {"cpp": b" SLANG_BREAKPOINT(", "cuda": b" __brkpt("}.get(form)
     return called is not None and called in code[prelude_end(code, form) :]
 
 
 def uses_pointers(code: bytes, form: str) -> str:
-    """Describe a pointer to memory that HLSL or SPIR-V uses; empty if there is none.
+    """Return a description of a pointer to memory that HLSL or SPIR-V uses; empty if there is none.
 
     Slang 2026.12 writes pointers into HLSL, which has none, without an error.
     """
     if form == "hlsl":
-        # The line that begins a function with a pointer in its signature, or any other line with a pointer.
+        # Matches ``int f_0(Ptr<float, ...`` and takes ``f`` and ``float``, or any other line with ``Ptr<float``.
         found = re.search(rb"^.*?\b(?:(\w+?)_\d+\([^;\n]*)?\bPtr<([^,<>\n]+)", code, re.M)
         if found is None:
             return ""
@@ -112,7 +115,7 @@ def _instructions(code: bytes) -> Iterator[tuple[int, memoryview]]:
 
 
 def nesting(code: bytes, form: str) -> int:
-    """Return how deep brackets of a text, or selections and loops of SPIR-V, are nested."""
+    """Return the greatest depth of nested brackets in text, or of nested selections and loops in SPIR-V."""
     if form != "spirv":
         return deepest(code.decode("utf-8", "replace"))
     ends: list[int] = []
@@ -127,27 +130,28 @@ def nesting(code: bytes, form: str) -> int:
 
 
 def calls_printf(code: bytes, form: str) -> bool:
-    """Tell whether target code prints by its language's own printf instead of our library's."""
+    """Return whether target code calls the printf of its language instead of the one of ``slangpy_rt.slang``."""
     return b"NonSemantic.DebugPrintf" in code if form == "spirv" else re.search(rb"\n +printf\(", code) is not None
 
 
 def context_variables(code: bytes, entry: str) -> list[str]:
-    """Return the names of the global variables in C++, which Slang puts into a struct KernelContext."""
+    """Return the names of the global variables of C++ code, which Slang makes members of a struct KernelContext."""
     text = code.decode("utf-8", "replace")
-    # A user may call a struct KernelContext too.
+    # A user may declare a struct KernelContext too, so the number of Slang's is read from the signature of the entry
+    # point: ``void entry(..., KernelContext_0 * kernelContext_0)``.
     kind = re.search(rf"\bvoid {entry}\([^)]*, (KernelContext_\d+) \* \w+\)", text)
     context = re.search(rf"^struct {kind[1]}\n\{{\n(.*?)^\}};", text, re.M | re.S) if kind else None
-    # A variable named ``_`` is written as its number alone.
+    # Members are written ``float gain_0;``. A variable named ``_`` is written with its number alone, ``float _0;``.
     return re.findall(r"^ *(?!GlobalParams_).*?\b(\w*?)_\d+;$", context[1], re.M) if context else []
 
 
 def reads_parameters(code: bytes) -> bool:
-    """Tell whether C++ reads global parameters, which need a binding."""
+    """Return whether C++ code reads global parameters, which need a binding."""
     return re.search(rb"^ *GlobalParams_\d+ *\* globalParams_\d+;$", code, re.M) is not None
 
 
 def emitted_name(name: str) -> str:
-    """Return a name as target code has it before its number.
+    """Return the form of a Slang name in target code, without the number that follows there: ``gain`` of ``gain_0``.
 
     Slang 2026.12 writes ``gain`` for ``gain_``, ``_gain`` for ``__gain``, ``U_Scale`` for ``_Scale``, and ``xC3xA9``
     for the two bytes of ``é``.
@@ -157,24 +161,27 @@ def emitted_name(name: str) -> str:
 
 
 def zeroed(code: bytes) -> bytes:
-    """Return CUDA in which static variables, which Slang puts into a struct KernelContext, begin as zeros."""
+    """Return CUDA code in which static variables, members of a struct KernelContext, are initialized with zeros.
+
+    ``KernelContext_0 kernelContext_0;`` becomes ``KernelContext_0 kernelContext_0 = {};``.
+    """
     if b"KernelContext_" not in code:
         return code
     return re.sub(rb"^( +KernelContext_\d+ kernelContext_\d+);$", rb"\1 = {};", code, flags=re.M)
 
 
 def exported(code: bytes, entry: str) -> bytes:
-    """Return C++ with the function ``entry`` under its plain name; each call has its own global variables.
+    """Return C++ code that exports the function `entry` under its plain name, with global variables of each call.
 
-    These variables become zero again at the beginning of each element, which is a call of ``_spy_element``.
+    These variables are set to zero at the beginning of each element, which is a call of ``_spy_element``.
 
     Raises
     ------
     CompileError
-        If there is no such function.
+        If there is not exactly one such function.
     """
-    # Slang 2026.12 gives an exported function of the C++ target C++ linkage, hence a mangled symbol, and where there
-    # are global variables a fourth parameter that holds them: each call has its own.
+    # Slang 2026.12 gives an exported function of the C++ target C++ linkage, hence a mangled symbol. If there are
+    # global variables it adds a fourth parameter, a pointer to them, which becomes a local variable here.
     globals_ = r"(?:, (KernelContext_\d+) \* (\w+))?"
     head = re.compile(rf"^(?:SLANG_PRELUDE_EXPORT )?(void {entry}\([^)]*?){globals_}\)\n\{{", re.M)
     found = head.findall(code.decode())
