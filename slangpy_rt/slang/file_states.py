@@ -1,7 +1,7 @@
-"""Tells whether the files that a module was loaded from have changed.
+"""Detects whether the files that a module was loaded from have changed.
 
-To find that out for certain a file has to be read. It is not read if its time of last status change, which Linux
-and macOS set and no program can, proves that nobody wrote it since. File systems keep it in steps of up to 2 s.
+Only reading a file shows this for certain. It is not read if its time of last status change (ctime), which Linux and
+macOS set and programs cannot, proves that nothing was written since. File systems store it in steps of up to 2 s.
 """
 
 from __future__ import annotations
@@ -14,31 +14,33 @@ from collections.abc import Mapping
 from slangpy_rt.core.errors import CompileError
 from slangpy_rt.slang.files import decoded, read_file, real
 
-# In nanoseconds. FAT has the coarsest steps, of 2 s; on any file system Linux's clock of files lags by up to 10 ms.
+# In nanoseconds. The steps of FAT are the coarsest, 2 s. Linux's clock for file times lags by up to 10 ms.
 _STEP = 3_000_000_000
 _TICK = 10_000_000
 # On Windows st_ctime is the time at which the file was created.
 _CHANGE_TIME = os.name != "nt"
 
-# In nanoseconds. A write through a memory map need not change the time: files are read again after so long.
+# In nanoseconds. A write through a memory map need not change the ctime, so a file is read again after this time.
 _AGAIN = 2_000_000_000
 
+# The fields of os.stat: ctime and mtime in nanoseconds, size in bytes, inode, device, number of hard links.
 State = tuple[int, int, int, int, int, int]
 
 
 class FileStates:
-    """The contents of files as they were found, and whether they changed since.
+    """A record of the contents of files, which can be compared with their present contents.
 
     Parameters
     ----------
-    digests : mapping
-        SHA-256 of files by path.
-    texts : mapping
-        Texts by path, of files that are compared by their text instead of a digest.
-    places : mapping
-        Paths under which files were looked for, each with the file that was there, links followed; empty for none.
+    digests : mapping of str to str
+        SHA-256 digests of files, in hexadecimal, by path.
+    texts : mapping of str to str
+        Texts, by path, of files that are compared by their text instead of a digest.
+    places : mapping of str to str
+        Paths under which files were looked for, each with the resolved path of the file that was there; an empty
+        string if there was none.
     since : int
-        Time, in nanoseconds, before any of them was read; 0 if that was by another process.
+        A time before the files were read, as of ``time.time_ns()``; 0 if another process read them.
     """
 
     def __init__(
@@ -46,14 +48,14 @@ class FileStates:
     ) -> None:
         self._digests, self._texts, self._places = dict(digests), dict(texts), dict(places)
         paths = dict.fromkeys([*self._digests, *self._texts, *self._places])
-        # Each file's state, and a time at which it is known to have had these contents.
+        # The state of each path, and a time at which the file is known to have had the recorded contents.
         self._known = {path: (_state(path), since) for path in paths}
 
     def __bool__(self) -> bool:
         return bool(self._known)
 
     def changed(self) -> bool:
-        """Tell whether the contents of one of them changed; a new time of writing alone is no change."""
+        """Return whether the contents of a file changed; a new modification time alone is no change."""
         fresh = time.time_ns() - _AGAIN
         for path, (state, moment) in self._known.items():
             now = _state(path)
@@ -67,12 +69,15 @@ class FileStates:
         return False
 
     def written_since(self, moment: int) -> bool:
-        """Tell whether a file with a digest may have been written after a time: a reader then may have got either."""
+        """Return whether a file with a digest may have been written since `moment`, as of ``time.time_ns()``.
+
+        A reader that opened the file after `moment` may then have read other contents than the recorded ones.
+        """
         states = (_state(path) for path in self._digests if path not in self._texts)
         return any(state is None or state[0] >= moment - _TICK for state in states)
 
     def _elsewhere(self, path: str, state: State | None) -> bool:
-        """Tell whether a file with several names is now reached by another one, which leads to other neighbours."""
+        """Return whether a path now resolves to another hard link of the same file, where relative imports differ."""
         return state is not None and state[5] > 1 and path in self._places and real(path) != self._places[path]
 
     def _differs(self, path: str) -> bool:
