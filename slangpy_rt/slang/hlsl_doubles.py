@@ -1,25 +1,27 @@
 """Finds calls of HLSL functions that have no form for ``double``: their argument would silently become a float.
 
-It reads the HLSL that Slang writes, in which names of the user's functions and variables end in ``_`` and a number.
-So every other name before a parenthesis is a type or a function of HLSL itself. It rewrites nothing.
+The HLSL that Slang writes is read and not changed. In it the names of the user's functions and variables end in ``_``
+and a number, so every other name before a parenthesis is a type or a function of HLSL itself.
 """
 
 from __future__ import annotations
 
 import re
 
-# Those for which DXC (1.8) warns of a "conversion from larger type 'double' to smaller type 'float'", and ``dot``,
-# which its validator refuses. Longer names come before those that they begin with.
+# The functions for which DXC 1.8 warns of a "conversion from larger type 'double' to smaller type 'float'", and
+# ``dot``, which its validator refuses. ``atan2`` precedes its prefix ``atan``, and so on.
 _CALL = re.compile(
     r"(?<![\w.])(acos|asin|atan2|atan|ceil|cosh|cos|cross|ddx|ddy|degrees|distance|dot|exp2|exp|floor|fmod|frac|isfinite|"
     r"isinf|isnan|ldexp|length|lerp|log10|log2|log|normalize|pow|radians|reflect|round|rsqrt|sinh|sin|smoothstep|sqrt|"
     r"step|tanh|tan|trunc)\("
 )
+# Matches the declaration of a double, ``double3 x_0``, ``vector<double,3> f_0`` or ``S<double> s_0``; takes the name.
 _DECLARED = re.compile(
     r"\b(?:double(?:[1-4](?:x[1-4])?)?|(?:vector|matrix)<double,[^<>]*>|\w+<\s*(?:double\w*|vector<double,[^<>]*>)\s*>)\s+"
     r"(\w+)"
 )
-# A name, with the parenthesis after it if it is a call; the bracket of an index; a cast to a vector or a matrix.
+# Matches a name, with the parenthesis after it if it is a call: ``x_0``, ``f_0(``; the bracket of an index, ``[``; or
+# a cast to a vector or matrix of another type: ``(vector<float,3>)``.
 _PART = re.compile(
     r"(?P<name>[A-Za-z_]\w*)(?P<call>\()?|(?P<index>\[)|\((?P<cast>(?:vector|matrix)<(?!double)[^<>]*>)\)"
 )
@@ -30,7 +32,7 @@ _CLOSES = {"(": ")", "[": "]"}
 
 
 def narrows_double(code: bytes) -> str:
-    """Return the name of a function that HLSL has for floats only and a text applies to doubles; else empty."""
+    """Return the name of a function that HLSL has only for floats and that `code` applies to a double, else empty."""
     text = code.decode()
     doubles = {"double", "asdouble", *_DECLARED.findall(text)} if "double" in text else set()
     calls = _CALL.finditer(text) if doubles else ()
@@ -38,7 +40,11 @@ def narrows_double(code: bytes) -> str:
 
 
 def _is_double(text: str, start: int, end: int, doubles: set[str]) -> bool:
-    """Tell whether an expression, or one of several separated by commas, is of doubles."""
+    """Return whether the expression at these offsets, or one of several separated by commas, has type double.
+
+    Arguments of the user's functions, operands of casts, and indices do not count: ``f_0(d_0)`` is a double only if
+    ``f_0`` is one of `doubles`.
+    """
     while part := _PART.search(text, start, end):
         start, name = part.end(), part["name"]
         if name in doubles:
@@ -46,7 +52,7 @@ def _is_double(text: str, start: int, end: int, doubles: set[str]) -> bool:
         if part["index"]:
             start = _end(text, part.start()) + 1
         elif part["cast"]:
-            # What it is cast from does not matter.
+            # The type of the operand of a cast does not matter.
             start = _end(text, start) + 1 if text[start] == "(" else _OPERAND.match(text, start).end()  # type: ignore[union-attr]
         elif part["call"] and (_OWN.search(name) or _TYPE.fullmatch(name)):
             start = _end(text, start - 1) + 1
@@ -54,7 +60,7 @@ def _is_double(text: str, start: int, end: int, doubles: set[str]) -> bool:
 
 
 def _end(text: str, at: int) -> int:
-    """Return the offset of the bracket that closes the one at an offset."""
+    """Return the offset of the bracket that closes the one at offset `at`."""
     opens, closes = text[at], _CLOSES[text[at]]
     depth = 0
     for k in range(at, len(text)):
