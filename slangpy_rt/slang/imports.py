@@ -1,8 +1,8 @@
-"""The files that a text imports, found as Slang finds them, so that they can be loaded with a line of ours.
+"""Finds the files that a text imports, as Slang finds them, so that an ``import`` line can be added before loading.
 
-It loads none. A file that it does not find is left to Slang, which says so. ``files.reachable`` is another question:
-every file that a text may name, in a comment or a macro too, in whatever order. Here each import is one file, and a
-comment that names the file's user must not turn the order round.
+Nothing is loaded here, and Slang reports a file that is missing. ``files.reachable`` returns every file that a text
+may name, also in a comment or a macro, in any order. Here each import is one file, files come after those that they
+import, and comments are ignored, because a name in a comment could reverse this order.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ from slangpy_rt.slang.files import decoded, read_file
 from slangpy_rt.slang.shader_modules import is_ours
 from slangpy_rt.slang.text import blank
 
+# Matches ``import a.b;``, ``__exported import "a.slang";`` and ``__import a;``, and takes the name.
 _IMPORT = re.compile(r'\b(?:__exported\s+)?(?:__)?import\s+("[^"\n]+"|\w+(?:\s*\.\s*\w+)*)\s*;')
 
 
 class Imported(NamedTuple):
-    """A file that a text imports, and the name by which Slang knows the module."""
+    """A file that a text imports: the module's name in Slang, the file's path and its text."""
 
     name: str
     path: str
@@ -29,16 +30,18 @@ class Imported(NamedTuple):
 
 
 def imported(path: str, text: str, folders: Sequence[str]) -> tuple[Imported, ...]:
-    """Return the files that a text imports, and those that they import; each stands behind what it imports itself.
+    """Return the files that a text imports, directly or through other files; each comes after those that it imports.
 
-    Files of ours are left out; they import only each other.
+    Files in ``shaders/`` are left out; they import only each other.
 
     Parameters
     ----------
     path : str
-        The text's own file, beside which Slang looks first.
+        The text's own file, in whose folder Slang looks first.
+    text : str
+        The Slang text.
     folders : sequence of str
-        Where Slang looks then.
+        The folders in which Slang looks next.
 
     Raises
     ------
@@ -53,7 +56,8 @@ def imported(path: str, text: str, folders: Sequence[str]) -> tuple[Imported, ..
 def _collect(path: str, text: str, folders: Sequence[str], found: dict[str, Imported], seen: set[str]) -> None:
     code = blank(text)
     for match in _IMPORT.finditer(text):
-        # The name stands in a comment or a macro. Names in quotes are blank in ``code``.
+        # Where these differ, the import stands in a comment or a macro. Only the part before the name is compared,
+        # because names in quotes are blank in ``code``.
         if code[match.start() : match.start(1)] != text[match.start() : match.start(1)]:
             continue
         for name, file in _places(match[1], path, folders):
