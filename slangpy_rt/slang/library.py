@@ -1,6 +1,6 @@
-"""The Slang compiler as a library: loaded once, with one global session, and one lock for all calls.
+"""The Slang compiler as a shared library: loaded once, with one global session, and one lock for all calls.
 
-It also turns results of calls into objects or errors of ours. It reads no Slang text.
+The functions here convert results of its calls to ComPtr objects or exceptions. Nothing here reads Slang text.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from slangpy_rt.slang import _abi
 from slangpy_rt.slang.com import ComPtr, Out, load_library
 from slangpy_rt.slang.locate import find_library
 
-# Warnings of attributes that ``Session`` hides from Slang.
+# Warnings about attributes that ``Session`` renames by macros: ``[shader("vertex")]`` becomes ``[_spy_shader(...)]``.
 _HIDDEN = re.compile(
     r"^warning\[E31000\]: unknown attribute\n(?:(?!(?:error|warning|note)\[).*\n)*?.*attribute '_spy_\w+'\n-+'\n*",
     re.M,
 )
 
-# Types that files for slang-torch know without the prefix, which macros add.
+# Types that files for slang-torch name without the prefix ``_spy_``, which macros add.
 _PREFIXED = re.compile(r"\b_spy_((?:Diff)?TensorView|TorchTensor|AtomicAdd|IDiffTensorWrapper)\b")
-# What SPIR-V's optimizer says of an instruction of more than 65,535 words, whose length it reads as the rest.
+# The message of SPIR-V's optimizer for an instruction of more than 65,535 words, whose 16-bit length has overflowed.
 _TOO_LONG = "Invalid instruction word count"
 _SHORTER = (
     "An array of constants in SPIR-V holds at most 65,532 elements: pass a larger one as a parameter, or set its "
@@ -32,12 +32,12 @@ _SHORTER = (
 )
 
 
-# A module's name, its path, and its intermediate code, a blob of Slang's.
+# A module's name, its path, and its intermediate code, an ``ISlangBlob``.
 Image = tuple[str, str, ComPtr]
 
 
 class Library:
-    """The Slang compiler. Creating one loads nothing; the first session does.
+    """The Slang compiler. Creating an object loads nothing; the first session loads the shared library.
 
     Parameters
     ----------
@@ -47,19 +47,19 @@ class Library:
 
     def __init__(self, path: str | None = None) -> None:
         self.lock = threading.RLock()
-        # Our own modules as target code, by format and profile.
+        # The target code of ``double_math.slang``, by format and profile.
         self.compiled: dict[tuple[str, str], bytes] = {}
-        # Our own modules as Slang's intermediate code, for later sessions: see ``NativeSession.load_own``.
+        # This project's modules as Slang's intermediate code, for later sessions: see ``NativeSession.load_own``.
         self.images: dict[Hashable, tuple[Image, ...]] = {}
         self._path = path
         self._native: ctypes.CDLL | None = None
         self._root: ComPtr | None = None
-        # Session objects that nothing refers to any more; the next thread that holds the lock releases them.
+        # Session objects whose last user is gone; ``open`` and ``close``, which hold the lock, release them.
         self.dropped: deque[ComPtr] = deque()
 
     @property
     def native(self) -> ctypes.CDLL:
-        """The loaded library."""
+        """The loaded shared library. Reading it loads the library if necessary."""
         with self.lock:
             if self._native is None:
                 self._native = load_library(find_library(self._path))
@@ -67,18 +67,18 @@ class Library:
 
     @property
     def build_tag(self) -> str:
-        """The compiler's own name of its version. Reading it loads the compiler."""
+        """The version that the compiler itself reports. Reading it loads the compiler if necessary."""
         with self.lock:
             tag: bytes = self.open().call("IGlobalSession.getBuildTagString")
             return tag.decode()
 
     def open(self) -> ComPtr:
-        """Return the global session, which the first call creates (0.2 s: Slang reads its core module).
+        """Return the global session. The first call creates it, which takes 0.2 s: Slang reads its core module.
 
         Raises
         ------
         UnsupportedError
-            If the library is missing, unusable or older than the ABI this package was written for.
+            If the library is missing, unusable or older than the version in ``_abi.VERSION``.
         """
         with self.lock:
             self.dropped.clear()
@@ -94,7 +94,7 @@ class Library:
             return self._root
 
     def close(self) -> None:
-        """Release the global session once all sessions are closed; the next use starts another."""
+        """Release the global session; the next use starts another. All sessions have to be closed before."""
         with self.lock:
             self.dropped.clear()
             self.images.clear()
@@ -112,21 +112,21 @@ class Library:
 
 
 def taken(status: int, out: Out, note: Out, what: str) -> ComPtr:
-    """Return the object that a call of the compiler made.
+    """Return the object that a call of the compiler created.
 
     Parameters
     ----------
     status : int
-        What the call returned; negative if it failed.
+        The result of the call; negative if it failed.
     out, note : Out
-        Where the call put the object, and the compiler's messages.
+        The out parameters that received the object and the compiler's messages.
     what : str
-        What the compiler was asked to do, for the message of the error: ``"link kernel_1"``.
+        What the compiler was asked to do, for the error message: ``"link kernel_1"``.
 
     Raises
     ------
     CompileError
-        If it made none.
+        If the call failed or created no object.
     """
     found = out.take()
     if status < 0 or found is None:
@@ -136,9 +136,9 @@ def taken(status: int, out: Out, note: Out, what: str) -> ComPtr:
 
 
 def failure(note: Out, what: str) -> CompileError:
-    """Make an error of the compiler's messages: ``Slang could not`` do ``what``."""
+    """Return an error with the compiler's messages, which begins with ``Slang could not`` and `what`."""
     text = note.bytes().rstrip(b"\0").decode(errors="replace").strip()
-    # This message repeats the ones above it.
+    # This message only repeats the ones above it, so it is cut off.
     text = text.partition("\nerror[E39999]: import failed due to compilation error")[0]
     text = _PREFIXED.sub(r"\1", _HIDDEN.sub("", text))
     if _TOO_LONG in text:
