@@ -1,7 +1,7 @@
-"""Where the Slang compiler and our own Slang files are installed, and which versions of them.
+"""Finds the installed Slang compiler and this project's Slang files, and identifies their versions.
 
-Every process asks this for its cache keys. So nothing is imported that a warm process would not need, and the
-compiler is found without being loaded.
+Every process needs this for its cache keys. So nothing is imported that a process with a warm cache would not need,
+and the compiler is found without being loaded.
 """
 
 from __future__ import annotations
@@ -24,11 +24,12 @@ class Shaders(NamedTuple):
     Attributes
     ----------
     modules : frozenset of str
-        Names of its modules.
+        Names of the modules in the folder.
     library : str
-        Path of ``slangpy_rt.slang``, which users import, links followed: so Slang lists it among a module's files.
+        Resolved path of ``slangpy_rt.slang``, which users import. Slang lists this path among a module's files.
     digest : str
-        SHA-256 of all files. It is part of every kernel's key, because every kernel imports some of them.
+        SHA-256 of all files, in hexadecimal. It is part of every kernel's cache key, because every kernel imports
+        some of them.
     """
 
     modules: frozenset[str]
@@ -37,7 +38,7 @@ class Shaders(NamedTuple):
 
 
 def find_library(path: str | None = None) -> Path:
-    """Return the file of the Slang compiler: ``path`` if given, else the one inside the slangpy wheel.
+    """Return the file of the Slang compiler: `path` if given, else the one inside the slangpy wheel.
 
     Raises
     ------
@@ -51,7 +52,7 @@ def find_library(path: str | None = None) -> Path:
         raise UnsupportedError(
             f"Slang library {path!r}: {wrong}; point SLANGPY_RT_SLANG_LIB at libslang-compiler or unset it."
         )
-    # find_spec reads metadata only: importing slangpy costs 1.2 s and starts a second runtime.
+    # find_spec does not import slangpy, which would take 1.2 s and start a second runtime.
     spec = find_spec("slangpy")
     for folder in (spec.submodule_search_locations or ()) if spec else ():
         for pattern in _PATTERNS:
@@ -65,7 +66,9 @@ def find_library(path: str | None = None) -> Path:
 
 
 def library_version(path: str | None = None) -> str:
-    """Return a text that identifies the build of the compiler, for cache keys; the compiler is not loaded.
+    """Return a string that identifies the build of the compiler, for cache keys; the compiler is not loaded.
+
+    It holds the file's name and size in bytes, and the slangpy version, or for a given `path` the modification time.
 
     Raises
     ------
@@ -74,7 +77,7 @@ def library_version(path: str | None = None) -> str:
     """
     file = find_library(path)
     stat = file.stat()
-    if path is not None:  # a compiler under development keeps its name, so its age tells builds apart
+    if path is not None:  # Builds of a compiler under development have one name, and differ in modification time.
         return f"{file.name} {stat.st_size} {stat.st_mtime_ns}"
     dist = sorted(entry.name for entry in file.parent.parent.glob("slangpy-*.dist-info"))
     return " ".join([*dist, file.name, str(stat.st_size)])
@@ -82,7 +85,7 @@ def library_version(path: str | None = None) -> str:
 
 @lru_cache(maxsize=1)
 def compiler_version() -> str:
-    """Return ``library_version`` of the compiler that the configuration names."""
+    """Return the ``library_version`` of the compiler that the configuration selects."""
     return library_version(CONFIG.slang_lib)
 
 
@@ -103,7 +106,7 @@ def shader_directory() -> str:
 
 @lru_cache(maxsize=1)
 def shaders() -> Shaders:
-    """Read the installed folder ``shaders/``."""
+    """Return the names, the main file and the digest of the files in the installed folder ``shaders/``."""
     folder = Path(shader_directory())
     files = sorted(folder.glob("*.slang"))
     digest = hashlib.sha256(b"\0".join(file.read_bytes() for file in files)).hexdigest()
