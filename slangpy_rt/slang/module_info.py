@@ -1,8 +1,7 @@
-"""The declarations of a loaded module as one ModuleInfo, with the documentation comments of its text.
+"""Reads the declarations of a loaded module into a ModuleInfo, with the documentation comments of its text.
 
-It also answers what else a session asks of modules: undefined structs, values of constants, global variables.
-
-It loads nothing; the session gives it modules and their texts.
+Other functions return a module's undefined structs, files, values of constants, and global variables. Nothing is
+loaded here; the session passes modules and their texts.
 """
 
 from __future__ import annotations
@@ -29,23 +28,29 @@ def module_info(
     undefined: Collection[str] = (),
     texts: Collection[str] = (),
 ) -> ModuleInfo:
-    """Return the declarations of a module; the session adds its dependencies and what needs its macros.
+    """Return the declarations of a module; the session adds dependencies, paths, names and the flag ``statics``.
 
     Shaders of graphics and ray tracing, and entry points of included files, are left out.
 
     Parameters
     ----------
+    native : CDLL
+        The Slang library.
+    module : ComPtr
+        The loaded module.
+    name : str
+        The module's name.
     text : str
-        The module's text, for its comments.
+        The module's text as the user wrote it, for its comments.
     prepared : Prepared
         The text as it was compiled.
     cases, undefined
-        As of ``TypeReflector``.
+        See ``TypeReflector``.
     texts : collection of str
-        Those of other files that it is made of.
+        The texts of other files that the module includes or imports.
     """
     reflector = Reflector(native, cases, module.call("IComponentType.getLayout", 0, None), undefined)
-    # Entry points that are left are those of included files: ``prepare`` made those of the text functions.
+    # Entry points left in the module come from included files: ``prepare`` made those of the text plain functions.
     others = entries_elsewhere(text, texts)
     for index in range(module.call("IModule.getDefinedEntryPointCount")):
         out = Out()
@@ -91,7 +96,7 @@ def files_of(module: ComPtr) -> list[str]:
 
 
 def constant_values(native: ctypes.CDLL, decl: int) -> list[int]:
-    """Return the values of a module's integer constants, in source order."""
+    """Return the values of a module's global variables, all of them integer constants, in source order."""
     out = []
     for _, _, variable in Reflector(native).variables(decl):
         value = ctypes.c_int64()
@@ -101,7 +106,7 @@ def constant_values(native: ctypes.CDLL, decl: int) -> list[int]:
 
 
 def global_variables(native: ctypes.CDLL, decl: int) -> list[tuple[str, bool, bool]]:
-    """Return each of a module's global variables: its name, whether it is static, whether it has an initial value."""
+    """Return (qualified name, is static, has an initial value) for each global variable of a module."""
     return [
         (
             name,
@@ -113,7 +118,7 @@ def global_variables(native: ctypes.CDLL, decl: int) -> list[tuple[str, bool, bo
 
 
 def struct_with_docs(info: StructInfo, notes: Mapping[str, Iterator[str]]) -> StructInfo:
-    """Return a struct with the comments of its declaration, its fields and its methods."""
+    """Return a struct with the documentation comments of its declaration, its fields and its methods."""
     base = bare(info.type.name)
     fields = tuple(replace(f, doc=next(notes.get(f"{base}.{f.name}", iter(())), "")) for f in info.type.fields)
     return StructInfo(
@@ -125,5 +130,5 @@ def struct_with_docs(info: StructInfo, notes: Mapping[str, Iterator[str]]) -> St
 
 
 def with_doc(sig: FunctionSig, notes: Mapping[str, Iterator[str]], prefix: str = "") -> FunctionSig:
-    """Return a function with the next comment of its name: overloads get theirs in source order."""
+    """Return a function with the next comment in `notes` for its name: overloads get theirs in source order."""
     return replace(sig, doc=next(notes.get(prefix + bare(sig.name), iter(())), ""))
