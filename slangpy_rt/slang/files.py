@@ -1,8 +1,8 @@
-"""The files that a module is made of: finding the module's own, reading them, and noting where Slang looked.
+"""The files of a module: functions that find and read them, and that list the paths at which Slang looked for them.
 
-Slang takes the first file that it finds under a name. A file made later may stand before that one, and a link may be
-set to another file. So besides the files themselves this notes every path under which one of them could have been
-found. It reads names out of text without knowing which of them an ``#if`` hides: a path too many costs one look.
+Slang takes the first file that it finds under a name. A file that is created later may precede that one in the search
+order, and a symbolic link may be changed. So the result lists every path at which one of the files could have been
+found. Names are read from text regardless of ``#if``: a superfluous path costs one look at the file system.
 """
 
 from __future__ import annotations
@@ -19,25 +19,36 @@ from slangpy_rt.core.errors import CompileError
 from slangpy_rt.slang.locate import shader_directory
 from slangpy_rt.slang.shader_modules import is_ours
 
-# Paths under which a file was looked for, each with the file that was there, links followed; empty for none.
+# Pairs of a path at which a file was looked for and the resolved path of the file found there; empty for none.
 Places = tuple[tuple[str, str], ...]
 
+# Matches ``import a.b``, ``__include "a.slang"``, ``implementing a`` and takes the name.
 _NAMED = re.compile(r'\b(?:import|__import|__include|implementing)\b\s*([\w.]+(?:\s*/\s*[\w.]+)*|"[^"\n]*")')
 _INCLUDED = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^<>"\n]+)[>"]', re.M)
+# Matches ``import glsl;`` and ``__exported import "core";``.
 _SLANGS_OWN = re.compile(r"^[ \t]*(?:__exported[ \t]+)?import[ \t]+\"?(core|glsl)\"?[ \t]*;", re.M)
-# Without O_NONBLOCK, opening a pipe would wait for someone to write to it.
+# Without O_NONBLOCK, opening a named pipe would block until another process opens it for writing.
 _FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 
 
 def read_source(where: str, path: str | Path, folders: tuple[str, ...]) -> tuple[str, str, Places]:
-    """Find and read a Slang file: return its absolute path, its text and the paths that were tried.
+    """Find and read a Slang file, and return its absolute path, its text and the paths that were tried.
 
-    A relative path is looked up in the working directory, in ``folders`` and in ``shaders/``, in this order.
+    A relative path is looked up in the working directory, in `folders` and in ``shaders/``, in this order.
+
+    Parameters
+    ----------
+    where : str
+        The name of the caller, with which error messages begin.
+    path : str or Path
+        The path of the file.
+    folders : tuple of str
+        The folders to search.
 
     Raises
     ------
     CompileError
-        If it is in none of them, cannot be read or is not UTF-8 text.
+        If the file is in none of the folders, cannot be read or is not UTF-8 text.
     """
     try:
         tried = [Path(path), *(Path(folder) / path for folder in (*folders, shader_directory()))]
@@ -50,20 +61,20 @@ def read_source(where: str, path: str | Path, folders: tuple[str, ...]) -> tuple
 
 
 def first_file(where: str, shown: str, tried: Sequence[str]) -> tuple[str, str, Places]:
-    """Read the first of some paths that is a file: return its own path, its text and the paths up to it.
+    """Read the first of the paths `tried` that is a file; return its resolved path, its text and the paths up to it.
 
     Raises
     ------
     FileNotFoundError
-        If none of them is a file; it holds ``shown``.
+        If no path is a file or anything else that exists; its argument is `shown`.
     CompileError
-        If the file cannot be read or is not UTF-8 text, or if one of the paths is a folder or a device.
+        If the file cannot be read or is not UTF-8 text, or if no path is a file and one is a folder or a device.
     """
     places: dict[str, str] = {}
     for place in dict.fromkeys(tried):
         try:
             places[place] = real(place)
-        except ValueError:  # a NUL
+        except ValueError:  # the path holds a NUL character
             places[place] = ""
         if places[place]:
             try:
@@ -79,12 +90,12 @@ def first_file(where: str, shown: str, tried: Sequence[str]) -> tuple[str, str, 
 
 
 def read_file(path: str) -> bytes:
-    """Return the contents of an ordinary file.
+    """Return the contents of a regular file.
 
     Raises
     ------
     OSError
-        If it cannot be read, or is a folder, a pipe or a device.
+        If the path cannot be read, or is a folder, a pipe or a device.
     """
     handle = os.open(path, _FLAGS)
     try:
@@ -97,12 +108,12 @@ def read_file(path: str) -> bytes:
 
 
 def decoded(where: str, data: bytes) -> str:
-    """Decode a file's bytes as Slang text: without a byte order mark, every line ended by a line feed.
+    """Decode the bytes of a file, without a byte order mark and with line feeds as the only line ends.
 
     Raises
     ------
     CompileError
-        If it is not UTF-8, or holds a NUL, at which Slang would stop reading.
+        If the bytes are not UTF-8, or hold a NUL, at which Slang would stop reading. The message begins with `where`.
     """
     try:
         return checked(where, data.decode("utf-8-sig"))
@@ -111,12 +122,13 @@ def decoded(where: str, data: bytes) -> str:
 
 
 def checked(where: str, text: str) -> str:
-    """Return a text without a byte order mark, every line ended by a line feed, if the compiler can read all of it.
+    """Return `text` without a byte order mark and with line feeds as the only line ends.
 
     Raises
     ------
     CompileError
-        If UTF-8 cannot express it, or it holds a NUL, at which Slang would stop reading.
+        If UTF-8 cannot express the text, or it holds a NUL, at which Slang would stop reading. The message begins
+        with `where`.
     """
     if "\0" in text:
         line = text.count("\n", 0, text.index("\0")) + 1
@@ -129,9 +141,9 @@ def checked(where: str, text: str) -> str:
 
 
 def dependencies(paths: list[str], own: str) -> tuple[tuple[tuple[str, str], ...], list[tuple[str, str]]]:
-    """Read the files of a loaded module: return their paths with SHA-256 digests, and their paths with texts.
+    """Read the files of a loaded module; return pairs of path and SHA-256 digest, and pairs of path and text.
 
-    A path that is no file, as that of a module loaded from text, is left out of both.
+    A path that is no file, such as that of a module loaded from text, is left out of both.
 
     Parameters
     ----------
@@ -161,16 +173,16 @@ def dependencies(paths: list[str], own: str) -> tuple[tuple[tuple[str, str], ...
 
 
 def places(texts: list[tuple[str, str]], folders: tuple[str, ...], opened: Sequence[str] = ()) -> Places:
-    """Return every path under which Slang may have looked for what texts import and include.
+    """Return every path at which Slang may have looked for the files that texts import and include.
 
     Parameters
     ----------
     texts : list of (str, str)
-        Path, links followed, and text of each file.
+        Resolved path and text of each file.
     folders : tuple of str
         The search path, which Slang tries after the folder of the file itself.
     opened : sequence of str
-        The paths by which Slang opened these files.
+        The paths by which Slang opened these files, in which symbolic links are not resolved.
     """
     beside: dict[str, set[str]] = {path: {os.path.dirname(path)} for path, _ in texts}  # noqa: PTH120
     links = {os.path.abspath(path): os.path.realpath(path) for path in opened}  # noqa: PTH100
@@ -191,11 +203,12 @@ def places(texts: list[tuple[str, str]], folders: tuple[str, ...], opened: Seque
             for name in dict.fromkeys(_names(text)):
                 for folder in (*beside[path], *folders):
                     look(folder, name)
-        # For a file that was opened through a link, Slang looks in the folder of the link.
+        # For a file that was opened through a symbolic link, Slang looks in the folder of the link.
         for place, full in found.items():
             if full in beside:
                 beside[full].add(os.path.dirname(place))  # noqa: PTH120
-    # Behind a macro or a comment ``_names`` sees no name: what was opened tells it, counted from any of the folders.
+    # ``_names`` misses a name that comes from a macro or follows a comment. Such a name is taken from the path of the
+    # opened file, relative to each folder: for ``a/b/c.slang`` and folder ``a``, ``b/c.slang`` is tried everywhere.
     every = dict.fromkeys([*folders, *(folder for some in beside.values() for folder in some)])
     for path, full in links.items():
         if path not in found and full not in found.values():
@@ -207,14 +220,21 @@ def places(texts: list[tuple[str, str]], folders: tuple[str, ...], opened: Seque
 
 
 def names_files(text: str) -> bool:
-    """Tell whether a text may lead Slang to other files."""
+    """Return whether a text may import or include files."""
     return "import" in text or "include" in text
 
 
 def reachable(path: str, text: str, folders: tuple[str, ...]) -> list[tuple[str, str]]:
-    """Return path and text of every file that a text, and what it names, may import or include, before Slang looks.
+    """Return path and text of every file that a text may import or include, directly or through other files.
 
-    Files of ours, and those that are no Slang text, are left out.
+    Files in ``shaders/``, and those that cannot be read as Slang text, are left out. Slang is not called.
+
+    Parameters
+    ----------
+    path, text : str
+        The text's own path, and the text.
+    folders : tuple of str
+        The search path.
     """
     found: dict[str, str] = {}
     waiting = [(path, text)]
@@ -228,12 +248,12 @@ def reachable(path: str, text: str, folders: tuple[str, ...]) -> list[tuple[str,
 
 
 def check_imports(path: str, text: str, folders: tuple[str, ...]) -> None:
-    """Refuse an import of a file that Slang 2026.12 takes for a module of its own, ``core`` or ``glsl``.
+    """Refuse an import of a user's file named ``core`` or ``glsl``, for which Slang 2026.12 loads its own module.
 
     Raises
     ------
     CompileError
-        If the text, whose file is ``path``, imports such a name and the folders have a file of that name.
+        If the text, whose file is `path`, imports such a name and its folder or `folders` have a file of that name.
     """
     for name in _SLANGS_OWN.findall(text):
         for folder in (os.path.dirname(path), *folders):  # noqa: PTH120
@@ -246,12 +266,12 @@ def check_imports(path: str, text: str, folders: tuple[str, ...]) -> None:
 
 
 def real(path: str) -> str:
-    """Return the path of a file with all links followed, or an empty text if there is no such file."""
+    """Return the path of a file with all symbolic links resolved; an empty string if there is no such file."""
     return os.path.realpath(path) if os.path.isfile(path) else ""  # noqa: PTH113
 
 
 def working_directory() -> str:
-    """Return the working directory, where Slang looks for what text without a file imports; empty if it is gone."""
+    """Return the working directory, in which Slang looks for imports of text without a file; empty if deleted."""
     try:
         return str(Path.cwd())
     except OSError:
@@ -259,7 +279,11 @@ def working_directory() -> str:
 
 
 def _names(text: str) -> Iterator[str]:
-    """Yield the relative paths of the files that a text may import or include."""
+    """Yield the relative paths of the files that a text may import or include.
+
+    For ``import a.b_c;`` these are ``a/b_c.slang``, ``a/b_c.slang-module``, ``a/b-c.slang`` and
+    ``a/b-c.slang-module``.
+    """
     for name in _INCLUDED.findall(text):
         yield name
     for name in _NAMED.findall(text):
