@@ -1,6 +1,6 @@
-"""Slang's own session object, ``ISession``: opening one for a target, loading texts into it, linking what it holds.
+"""Slang's own session object, ``ISession``: opening one for a target, loading modules into it, and linking them.
 
-It knows neither our modules nor what texts declare. Its caller holds the library's lock around every call.
+Which modules are loaded, and what texts declare, is up to the caller, which holds the library's lock at every call.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ _OPTIONS = (
     (_abi.EmitSpirvMethod, _abi.SLANG_EMIT_SPIRV_DIRECTLY),
     (_abi.VulkanUseEntryPointName, 1),
 )
-# Modules of ours that are kept as intermediate code, 3 MB for each target and set of macros.
+# The most modules of this project that are kept as intermediate code, which takes 3 MB per target and set of macros.
 _MOST_IMAGES = 12
 
 
 class NativeSession:
-    """One session object of the compiler.
+    """An ``ISession`` object of the compiler.
 
     Parameters
     ----------
     library : Library
-        The compiler, which is loaded if it was not.
+        The compiler, which is loaded if necessary.
     target : Target
-        What the session compiles for.
+        The target that the session compiles for.
     search_paths : tuple of str
-        Folders where ``import`` and ``#include`` look after the importing file's own.
+        Folders in which ``import`` and ``#include`` look after the importing file's own.
     defines : tuple of (str, str)
         Preprocessor macros.
 
@@ -67,15 +67,16 @@ class NativeSession:
         self._library = library
         self._kind = target.format, target.profile, defines
         self._pointer: ComPtr | None = _create(library, target, search_paths, defines)
-        # A thread that drops the last reference may not hold the lock, so it only puts the object into a queue.
+        # The thread that drops the last reference may lack the lock, so it only appends the object to a queue.
         self._give = partial(library.dropped.append, self._pointer)
 
-    # In C alone: Ctrl-C inside a ``__del__`` written in Python would be printed and then ignored.
+    # The finalizer runs no Python code: a KeyboardInterrupt inside a ``__del__`` that is a Python function would be
+    # printed and then ignored.
     __del__ = property(attrgetter("_give"))
 
     @property
     def pointer(self) -> ComPtr:
-        """The object.
+        """The reference to the ``ISession`` object.
 
         Raises
         ------
@@ -87,12 +88,21 @@ class NativeSession:
         return self._pointer
 
     def load(self, name: str, path: str, text: str) -> ComPtr:
-        """Load a text as a module.
+        """Load a text as a module and return the module.
+
+        Parameters
+        ----------
+        name : str
+            The name by which other modules import it.
+        path : str
+            The path that diagnostics show, relative to which imports are looked up.
+        text : str
+            The Slang text.
 
         Raises
         ------
         CompileError
-            If Slang refuses it.
+            If Slang refuses the text.
         """
         note = Out()
         address = self.pointer.call(
@@ -110,10 +120,10 @@ class NativeSession:
         return ComPtr(address, owned=False)
 
     def load_own(self, name: str, path: str, text: str) -> None:
-        """Load a module of ours and those that it imports, from the second session on as intermediate code.
+        """Load a module of this project and those that it imports; from the third time on, from intermediate code.
 
         Slang takes 0.35 s to check the text of ``slangpy_rt`` and 0.01 s to read its intermediate code, which it
-        writes in 0.08 s. The second session has it written: a process with one session has no use for it.
+        writes in 0.08 s. The second session with equal options writes it, since one session alone would not use it.
 
         Raises
         ------
@@ -139,7 +149,7 @@ class NativeSession:
             else:
                 new = [module for module in self.modules() if _name(module) not in before]
                 kept = tuple(_image(module, Path(path).parent) for module in new)
-        # The latest stand last.
+        # A dict keeps the order of insertion, so the entry that was used last is the last one.
         images[key] = kept
         for oldest in list(images)[:-_MOST_IMAGES]:
             del images[oldest]
@@ -152,12 +162,21 @@ class NativeSession:
         return [ComPtr(address, owned=False) for address in found]
 
     def conformance(self, kind: int, interface: int, number: int, what: str) -> ComPtr:
-        """Make the component by which an object of an interface may hold a type, told by a number.
+        """Return the component that lets an object of an interface have a type, linked into a program.
+
+        Parameters
+        ----------
+        kind, interface : int
+            The addresses of the type and the interface.
+        number : int
+            The number that marks the type in such an object; -1 lets Slang choose it.
+        what : str
+            What the compiler is asked to do, for the error message.
 
         Raises
         ------
         CompileError
-            If the type does not implement the interface; the message has ``what``.
+            If the type does not implement the interface.
         """
         out, note = Out(), Out()
         status = self.pointer.call(
@@ -167,14 +186,14 @@ class NativeSession:
 
     @contextmanager
     def linked(self, parts: Sequence[ComPtr], name: str, optimized: bool = True) -> Iterator[ComPtr]:
-        """Link components to a program, which is released at the end of the block.
+        """Link components to a program, which is released at the end of the ``with`` block.
 
         Without optimizations SPIR-V keeps the functions of Slang's core module, and their names.
 
         Raises
         ------
         CompileError
-            If they do not fit together; the message has ``name``.
+            If the components do not fit together; the message has `name`.
         """
         out, note = Out(), Out()
         array = (ctypes.c_void_p * len(parts))(*(part.address for part in parts))
@@ -202,7 +221,7 @@ def _name(module: ComPtr) -> str:
 
 
 def _image(module: ComPtr, folder: Path) -> Image:
-    """Return a module of ours as intermediate code."""
+    """Return the name, the path in `folder`, and the intermediate code of a module of this project."""
     out, name = Out(), _name(module)
     status = module.call("IModule.serialize", out.ref)
     return name, str(folder / f"{name}.slang"), taken(status, out, Out(), f"write the intermediate code of {name!r}")
