@@ -1,7 +1,7 @@
-"""Functions and types of a loaded module by names as users write them: ``"S<float, 4>.load<half>"``, ``"float*"``.
+"""Finds functions and types of a loaded module by names as users write them: ``"S<float>.load<half>"``, ``"float*"``.
 
-Slang itself looks names up and specializes generics. Nothing is compiled here, and no error is raised. Slang 2026.12
-ends the process for a name that it cannot parse and for generic arguments that do not meet a constraint, so both are
+Slang itself looks up names and specializes generics. Nothing is compiled here, and no error is raised. Slang 2026.12
+ends the process for a name that it cannot parse, and for generic arguments that do not meet a constraint, so both are
 checked first.
 """
 
@@ -22,18 +22,18 @@ _TOKEN = re.compile(r"\s*([A-Za-z_]\w*|-?\d+|::|[<>,.*\[\]])")
 
 @dataclass(frozen=True)
 class Name:
-    """A parsed name.
+    """A parsed name of a function or type.
 
     Attributes
     ----------
     parts : tuple of str
-        The texts between the dots, as Slang's look-up takes them.
+        The texts between the dots, as Slang's look-up takes them: ``"S<float, 4>"`` and ``"load"``.
     arguments : tuple of (str or int)
-        Generic arguments of the last part.
+        The generic arguments of the last part.
     type : str
-        The whole name, with ``*`` and ``[4]`` at its end, as Slang's look-up takes it: ``"Ptr<float>"``.
+        The whole name in the form that Slang's look-up takes: ``"Ptr<float>[4]"``.
     shown : str
-        The whole name as Slang text writes it: ``"float*"``.
+        The whole name as in Slang text: ``"float*[4]"``.
     """
 
     parts: tuple[str, ...]
@@ -43,18 +43,18 @@ class Name:
 
 
 class Lookup:
-    """Looks names up as a module sees them.
+    """Looks up names in the scope of a module.
 
     Parameters
     ----------
     native : CDLL
-        The compiler.
+        The Slang library.
     reflector : Reflector
-        Turns Slang's objects into values.
+        The reader that converts Slang's reflection objects to values.
     layout : int
-        The module's layout.
-    notes : mapping
-        Comments of the module's text, by the name of the declaration.
+        The address of the module's layout.
+    notes : mapping of str to list of str
+        The documentation comments of the module's text, by the name of the declaration.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Lookup:
         found = self._overloads(owner, path, last)
         if not found and name.arguments:
             candidates = self._overloads(owner, path, last.partition("<")[0])
-            if len(candidates) > 1:  # for a single candidate Slang's answer is right
+            if len(candidates) > 1:  # Slang's look-up fails wrongly only for several candidates: see _specialize
                 found = [made for made in (self._specialize(f, name.arguments) for f in candidates) if made]
         signatures = (self._signature(function, shown, not name.arguments) for function in found)
         place = bare(self._reflector.types.full_name(owner)) if owner else bare(path)
@@ -86,7 +86,8 @@ class Lookup:
         Parameters
         ----------
         modules : sequence of int
-            Declarations of the modules that may hold the struct and its extensions, which give the methods' names.
+            Addresses of the declarations of modules, from which the names of the struct's methods are read. They may
+            stand in the struct itself or in extensions of it.
         """
         address = self.find_type(name.type)
         if not address:
@@ -97,11 +98,11 @@ class Lookup:
         return self._struct(address, found, modules) if found.kind == "struct" else found
 
     def find_type(self, name: str) -> int:
-        """Return the address of Slang's object for a type, or 0 if there is none."""
+        """Return the address of Slang's reflection object of the type `name`, or 0 if there is no such type."""
         return self._native.spReflection_FindTypeByName(self._layout, name.encode()) or 0
 
     def conforms(self, kind: int, interface: int) -> bool:
-        """Tell whether a type implements an interface."""
+        """Return whether a type implements an interface, both given by their addresses."""
         return bool(self._native.spReflection_isSubType(self._layout, kind, interface))
 
     def _struct(self, address: int, found: SlangType, modules: Sequence[int]) -> StructInfo:
@@ -127,7 +128,7 @@ class Lookup:
         return self._notes.get(name, [""])[0]
 
     def _documented(self, overloads: list[FunctionSig], name: str) -> tuple[FunctionSig, ...]:
-        """Return overloads with their comments, or without if the module's text has more or fewer of them."""
+        """Return overloads with their comments; without any if the numbers of overloads and comments differ."""
         notes = self._notes.get(name, [])
         if len(notes) != len(overloads):
             return tuple(overloads)
@@ -144,7 +145,7 @@ class Lookup:
         return self._split(native.spReflection_FindFunctionByNameInType(self._layout, owner, name.encode()))
 
     def _split(self, function: int | None) -> list[int]:
-        """Return the overloads of a function in source order, the reverse of Slang's."""
+        """Return the overloads of a function in source order, which is the reverse of Slang's order."""
         native = self._native
         if not function:
             return []
@@ -162,16 +163,16 @@ class Lookup:
         return self._reflector.signature(function, name, names)
 
     def _specialize(self, function: int, arguments: tuple[str | int, ...]) -> int:
-        """Return one overload with generic arguments filled in, or 0 if they do not fit it.
+        """Return one overload, specialized with generic arguments, or 0 if they do not fit it.
 
-        Slang, asked for all overloads at once, gives none if the arguments do not fit one of them.
+        Slang's own look-up of ``f<float>`` finds no overload of ``f`` if the arguments do not fit one of them.
         """
         native = self._native
         generic = native.spReflectionFunction_GetGenericContainer(function)
         if not generic:
             return 0
         types, values = self._reflector.types.generic_parameters(generic)
-        # Only generics whose type parameters come first are specialized: for others Slang does not tell the order.
+        # Only generics whose type parameters come first are specialized: reflection does not tell other orders.
         kinds = [self.find_type(argument) if isinstance(argument, str) else 0 for argument in arguments]
         if [bool(kind) for kind in kinds] != [True] * len(types) + [False] * len(values):
             return 0
@@ -180,7 +181,7 @@ class Lookup:
         if not all(self._meets(kind, generic, parameter) for kind, parameter in zip(kinds, types, strict=False)):
             return 0
         tags = (ctypes.c_int32 * len(arguments))()
-        given = (ctypes.c_int64 * len(arguments))()  # a union of a pointer and an int64_t
+        given = (ctypes.c_int64 * len(arguments))()  # each item is a C union of a pointer and an int64_t
         for index, (kind, argument) in enumerate(zip(kinds, arguments, strict=True)):
             tags[index] = _abi.SLANG_GENERIC_ARG_TYPE if kind else _abi.SLANG_GENERIC_ARG_INT
             given[index] = kind or int(argument)
@@ -197,7 +198,7 @@ class Lookup:
 
 
 def parse(text: str) -> Name | None:
-    """Take a name apart; return None if it has not the form of one."""
+    """Return a name parsed from `text`, or None if the text does not have the form of a name."""
     tokens = []
     at = 0
     while match := _TOKEN.match(text, at):
@@ -229,7 +230,7 @@ def _name(tokens: list[str], at: int) -> tuple[Name | None, int]:
         at += 1
     whole = ".".join(parts)
     while _at(tokens, at) in ("*", "["):
-        if tokens[at] == "*":  # Slang's look-up takes a pointer by its other name only
+        if tokens[at] == "*":  # Slang's look-up takes a pointer type only in the form ``Ptr<T>``
             whole, at = f"Ptr<{whole}>", at + 1
             continue
         size = _at(tokens, at + 1) if _at(tokens, at + 1).isdigit() else ""
@@ -263,7 +264,7 @@ def _at(tokens: list[str], at: int) -> str:
 
 
 def last_part(shown: str) -> str:
-    """Return the text after the last dot outside angle brackets."""
+    """Return the text after the last dot outside angle brackets: ``"load<N.T>"`` of ``"S<float>.load<N.T>"``."""
     depth = 0
     for at in range(len(shown) - 1, -1, -1):
         depth += (shown[at] == ">") - (shown[at] == "<")
