@@ -1,6 +1,6 @@
-"""Kernels for C++, each a function that runs a range of elements: loading one, and refusing what it would lose.
+"""Loads kernels for C++, functions that run a range of elements, and refuses code that Slang would silently drop.
 
-Slang 2026.12 drops some of what C++ cannot express without a word, so that the kernel would compute something else.
+Slang 2026.12 drops some constructs that C++ cannot express, without an error; the kernel would compute wrong values.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ from slangpy_rt.slang.target_code import NEEDS_GROUPS, check_groups
 
 
 def load_range(session: NativeSession, name: str, text: str, entry: str) -> ComPtr:
-    """Load a kernel's text as a module, which Slang checks for what C++ lacks only if the function says so.
+    """Load a kernel's text as a module and return the module.
+
+    The text is loaded with ``[require(cpp)]`` before its function `entry` first, as only then Slang checks for
+    functions that C++ lacks.
 
     Raises
     ------
@@ -34,28 +37,28 @@ def load_range(session: NativeSession, name: str, text: str, entry: str) -> ComP
     except CompileError as error:
         used = re.findall(r"see using of '(\w+)'", str(error))
         check_groups(next((leaf for leaf in used if NEEDS_GROUPS.fullmatch(leaf)), ""))
-    # Of the check's errors only those about groups count: it also refuses InterlockedAdd, which works.
+    # Only the check's errors about thread groups count, because it also refuses InterlockedAdd, which works.
     return session.load(name, f"{name}.slang", text)
 
 
 def check_globals(native: ctypes.CDLL, used: Sequence[str], modules: Iterable[ComPtr], texts: Iterable[str]) -> None:
-    """Refuse a kernel that uses a global variable whose value it would lose.
+    """Refuse a kernel that uses a global variable whose initial value Slang drops.
 
     Parameters
     ----------
     native : CDLL
-        The compiler.
+        The Slang library.
     used : sequence of str
-        Names of the global variables that the kernel uses, as Slang wrote them.
+        Names of the global variables that the kernel uses, as they are in target code: see ``emitted_name``.
     modules : iterable of ComPtr
         All loaded modules.
     texts : iterable of str
-        Texts of those that ``load_module`` loaded.
+        Texts of the modules that ``load_module`` loaded.
 
     Raises
     ------
     UnsupportedError
-        If it uses a groupshared variable, or a static one with an initial value.
+        If the kernel uses a groupshared variable, or a static one with an initial value.
     """
     if not used:
         return
@@ -64,7 +67,7 @@ def check_globals(native: ctypes.CDLL, used: Sequence[str], modules: Iterable[Co
     for module in modules:
         decl = module.call("IModule.getModuleReflection")
         for name, static, initial in global_variables(native, decl):
-            # Slang leaves initial values out.
+            # Slang drops the initial values of global variables in C++, so a variable that has one is refused.
             known.setdefault(emitted_name(name.rpartition(".")[2]), []).append((name, static, initial))
     for text in texts:
         for name, lost in statics(text):
