@@ -1,6 +1,6 @@
-"""Declarations of loaded Slang modules by reflection, as frozen values of ``slangpy_rt.core.types``.
+"""Reads declarations of loaded Slang modules from reflection, as frozen values of ``slangpy_rt.core.types``.
 
-It compiles nothing and keeps no native pointer beyond a call.
+Nothing is compiled here, and no native pointer is kept beyond a call.
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ from slangpy_rt.slang import _abi
 from slangpy_rt.slang.reflect_types import Cases, TypeReflector
 from slangpy_rt.slang.text import RESERVED, STAGE, STAGES, THREADS
 
-CONSTRUCTOR = "$init"  # Slang's name for each __init and for the constructor that it makes of the fields
+CONSTRUCTOR = "$init"  # Slang's name for each __init and for the constructor that it generates from the fields
 _OPERATOR = re.compile(r"(?:operator)?[-+*/%<>=!&|^~]+")
-_CBUFFER = "SLANG_ParameterGroup_"  # begins the name of the struct that Slang makes of a cbuffer's members
+_CBUFFER = "SLANG_ParameterGroup_"  # prefix of the name of the struct that Slang generates from a cbuffer's members
 
 
 class Reflector:
     """Reads the declarations of one module or program.
 
-    Methods take a declaration as the address of Slang's object, of a module, a namespace or a struct.
+    The argument `decl` of methods is the address of Slang's reflection object of a module, a namespace or a struct.
 
     Parameters
     ----------
     native : CDLL
-        The compiler.
+        The Slang library.
     cases, layout, undefined
-        As of ``TypeReflector``.
+        See ``TypeReflector``.
 
     Attributes
     ----------
     types : TypeReflector
-        Reads the types in the declarations.
+        The reader of the types in the declarations.
     """
 
     def __init__(
@@ -61,12 +61,14 @@ class Reflector:
                 yield self.signature(function, name, generics)
 
     def kernels(self, decl: int, semantics: Mapping[str, Mapping[str, str]]) -> Iterator[EntryPoint]:
-        """Yield the compute kernels of a module, which ``text.prepare`` made functions.
+        """Yield the compute kernels of a module, which ``text.prepare`` has turned into functions with an attribute.
 
         Parameters
         ----------
+        decl : int
+            The address of the module's declaration.
         semantics : mapping
-            System values by kernel and parameter: ``Prepared.semantics``.
+            System values such as ``"SV_GroupID"`` by kernel and parameter: ``Prepared.semantics``.
         """
         for function, name, generics in self.declared(decl):
             size = self._threads(function)
@@ -124,7 +126,7 @@ class Reflector:
                 yield from self.enums(child, f"{name}.")
 
     def variables(self, decl: int) -> Iterator[tuple[str, int, int]]:
-        """Yield qualified name, declaration and variable of each of a module's global variables."""
+        """Yield (qualified name, address of the declaration, address of the variable) of each global variable."""
         for child, kind, prefix in self._members(decl):
             if kind == _abi.SLANG_DECL_KIND_VARIABLE:
                 yield prefix + self._decl_name(child), child, self._native.spReflectionDecl_castToVariable(child)
@@ -140,14 +142,14 @@ class Reflector:
                 yield self.param(variable)
 
     def uniforms(self, decl: int, names: Collection[str]) -> Iterator[Param]:
-        """Yield the global variables of the given names, except those that hold resources or the like."""
+        """Yield the global variables of the given names whose types are plain data: see ``_is_data``."""
         for name, _, variable in self.variables(decl):
             param = self.param(variable)
             if name in names and _is_data(param.type):
                 yield replace(param, name=name)
 
     def declared(self, decl: int) -> Iterator[tuple[int, str, tuple[str, ...]]]:
-        """Yield each function that a module or a struct declares, its qualified name and its generic parameters."""
+        """Yield (address, qualified name, names of generic parameters) of each function of a module or a struct."""
         native = self._native
         for child, kind, prefix in self._members(decl):
             names: tuple[str, ...] = ()
@@ -159,7 +161,7 @@ class Reflector:
                 yield native.spReflectionDecl_castToFunction(child), prefix + self._decl_name(child), names
 
     def signature(self, function: int, name: str, generics: tuple[str, ...]) -> FunctionSig:
-        """Return a function as FunctionSig under a given name. Types of a specialized function are concrete."""
+        """Return the FunctionSig of a function, under a given name. Types of a specialized function are concrete."""
         native = self._native
         count = native.spReflectionFunction_GetParameterCount(function)
         variables = [native.spReflectionFunction_GetParameter(function, index) for index in range(count)]
@@ -179,7 +181,7 @@ class Reflector:
         )
 
     def param(self, variable: int) -> Param:
-        """Return a parameter or a global variable as Param."""
+        """Return the Param of a parameter or a global variable, given by its address."""
         native = self._native
 
         def has(modifier: int) -> bool:
@@ -196,14 +198,14 @@ class Reflector:
         )
 
     def stages(self, decl: int) -> Iterator[tuple[str, str]]:
-        """Yield the name and the stage of each function that the module's text marks as a shader."""
+        """Yield (qualified name, stage) of each function that the module's text marks as a shader."""
         for function, name, _ in self.declared(decl):
             stage = self.stage(function)
             if stage:
                 yield name, stage
 
     def stage(self, function: int) -> str:
-        """Return the graphics or ray tracing stage that a function's attribute names, or an empty text."""
+        """Return the graphics or ray tracing stage that a function's attribute names, or an empty string."""
         found = self._attribute(function, STAGE, 1)
         return STAGES[found[0]] if found else ""
 
@@ -212,14 +214,14 @@ class Reflector:
         return (found[0], found[1], found[2]) if found else None
 
     def _attributes(self, function: int) -> Iterator[str]:
-        """Yield the names of a function's attributes that Slang text declares."""
+        """Yield the names of those attributes of a function that are declared in Slang text."""
         native = self._native
         for index in range(native.spReflectionFunction_GetUserAttributeCount(function)):
             attribute = native.spReflectionFunction_GetUserAttribute(function, index)
             yield native.spReflectionUserAttribute_GetName(attribute).decode()
 
     def _attribute(self, function: int, name: str, count: int) -> list[int]:
-        """Return the arguments of one of our attributes, or an empty list if the function does not have it."""
+        """Return the first `count` arguments of the attribute `name`; an empty list if the function lacks it."""
         native = self._native
         for index in range(native.spReflectionFunction_GetUserAttributeCount(function)):
             attribute = native.spReflectionFunction_GetUserAttribute(function, index)
@@ -248,7 +250,8 @@ class Reflector:
             if kind == _abi.SLANG_DECL_KIND_NAMESPACE:
                 yield from self._members(child, f"{prefix}{name}.")
             elif files and kind == _abi.SLANG_DECL_KIND_UNSUPPORTED_FOR_REFLECTION and name:
-                # Slang has no kind for an included file, nor for an interface, which alone has a member ``This``.
+                # Reflection has no kind for an included file, nor for an interface; only the latter has a member
+                # ``This``.
                 if all(self._decl_name(inner) != "This" for inner, _ in self._children(child)):
                     yield from self._members(child, prefix)
             else:
@@ -264,7 +267,7 @@ class Reflector:
 
 
 def _is_data(kind: SlangType) -> bool:
-    """Tell whether a type is plain data that the host can write: no resource, interface or the like in it."""
+    """Return whether a type is plain data, which the host can write: no resource or interface is part of it."""
     if kind.kind == "struct":
         return all(_is_data(field.type) for field in kind.fields)
     if kind.kind == "array":
