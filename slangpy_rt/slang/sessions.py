@@ -1,7 +1,7 @@
-"""Opens compiler sessions: in the compiler's own process, or in this one where the configuration says so.
+"""Opens compiler sessions, in the compiler's own process, or in this one if the configuration says so.
 
-It is imported when the first session is needed, which a process with a warm cache never is. It holds the two
-process-wide objects of the compiler, its process and its library, each made on first use.
+This module is imported when the first session is needed, which never happens with a warm cache. It keeps one
+CompilerProcess or one Library for all sessions, created on first use.
 """
 
 from __future__ import annotations
@@ -30,7 +30,12 @@ def new_session(
     Parameters
     ----------
     target, search_paths, defines, auto_import
-        As of ``Session``.
+        See ``Session``.
+
+    Raises
+    ------
+    UnsupportedError
+        If the compiler is missing or does not start, or knows no such format or profile.
     """
     compiler = compiler_process()
     if compiler is None:
@@ -44,7 +49,7 @@ def new_session(
 
 @lru_cache(maxsize=1)
 def compiler_process() -> CompilerProcess | None:
-    """Return the compiler's process, or None where this process compiles by itself."""
+    """Return the compiler's process, or None if the configuration makes this process compile by itself."""
     python = CONFIG.compiler_python
     if not python:
         return None
