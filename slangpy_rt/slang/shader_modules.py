@@ -1,6 +1,6 @@
-"""The Slang modules in ``shaders/``: their names, which texts need them, and which names are refused to users.
+"""The Slang modules in ``shaders/``: their names, which texts need them, and which names users may not declare.
 
-It loads none of them.
+No module is loaded here.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from slangpy_rt.slang.auto_import import AutoImport
 from slangpy_rt.slang.locate import shader_directory
 from slangpy_rt.slang.text import RESERVED, blank, declared, reserved
 
-# Each module stands behind those that it imports.
+# Each module comes after those that it imports.
 SHADERS = ("_spy_handles", "_spy_library", "slangpy_rt", "mlp")
-# Slang lowers its own ``__dispatch_kernel`` for PyTorch's C++ alone, and refuses ``uint3(1)`` as a size there. A
-# session takes no macros with parameters, so a text begins with this one.
+# Slang supports its own ``__dispatch_kernel`` only in C++ for PyTorch, and refuses ``uint3(1)`` as a size there. A
+# Slang session takes no macros with parameters, so each text begins with this one.
 SLANGTORCH_HEAD = "#define __dispatch_kernel(_spy_k, _spy_g, _spy_b) _spy_anyLaunch(_spy_g, _spy_b)\n#line 1\n"
-# The types and functions of slang-torch. Macros of its sessions replace them by these names.
+# The module that declares the types and functions of slang-torch, and the names by which a text refers to them.
 SLANGTORCH = AutoImport(
     "slangtorch",
     SLANGTORCH_HEAD,
     r"\b(?:TensorView|DiffTensorView|TorchTensor|IDiffTensorWrapper|AtomicAdd|cuda(?:ThreadIdx|BlockIdx|BlockDim)"
     r"|(?:Cuda|CUDA)(?:Kernel|Host|DeviceExport)|AutoPyBindCUDA|TorchEntryPoint|PyExport|syncTorchCudaStream)\b",
 )
-# Files that may be loaded as modules by themselves. Users import the first.
+# Files that may be loaded as modules by themselves. Users import the first one, ``mlp``.
 LIBRARIES = ("mlp", "_spy_folds")
 TAKEN = "{place}: '{name}' is a name of slangpy_rt's own, as all that begin with '_spy_' are; choose another."
 _PART = (
@@ -41,30 +41,30 @@ _MODULE = re.compile(r"^module (?:slangpy_rt|_spy_library);", re.M)
 
 
 def is_ours(path: Path) -> bool:
-    """Tell whether a file lies in the installed folder ``shaders/``."""
+    """Return whether a file lies in the installed folder ``shaders/``."""
     return _is_our_folder(str(path.parent))
 
 
 @lru_cache(maxsize=256)
 def _is_our_folder(path: str) -> bool:
-    # Compared by folder, because a user's folder may hold a file with the same name.
+    # The folder is compared, because a user's folder may hold a file with the same name.
     return os.path.realpath(path) == os.path.realpath(shader_directory())
 
 
 def needs_library(text: str) -> bool:
-    """Tell whether user code names what ``slangpy_rt.slang`` declares without declaring it itself."""
+    """Return whether user code uses a name that ``slangpy_rt.slang`` declares, and does not declare it itself."""
     if _EXPORTED.search(text) is None or _MODULE.search(text):
         return False
     return not declared(text).issuperset(_EXPORTED.findall(blank(text)))
 
 
 def check_names(name: str, path: str, text: str) -> None:
-    """Refuse a module of the user's, or a file that it includes or imports, that takes one of our names.
+    """Refuse a user's module, or a file that it includes or imports, that uses a reserved name.
 
     Raises
     ------
     CompileError
-        If its own name or a name in its text begins with ``_spy_``.
+        If the module's name or a name in its text begins with ``_spy_``, and the file is not one of ``shaders/``.
     """
     found = name if name.startswith(RESERVED) else reserved(text)
     if found and not is_ours(Path(path)):
@@ -72,21 +72,21 @@ def check_names(name: str, path: str, text: str) -> None:
 
 
 def check_is_module(path: str) -> None:
-    """Refuse to load a file of ours as a module that is only a part of one.
+    """Refuse to load a file of ``shaders/`` that is no module by itself.
 
     Raises
     ------
     CompileError
-        If it is such a file.
+        If `path` lies in ``shaders/`` and is not one of LIBRARIES.
     """
     if is_ours(Path(path)) and Path(path).stem not in LIBRARIES:
         raise CompileError(_PART.format(path=path))
 
 
 def program_folders(ours: Path | None, folders: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the search path for a device that compiles by itself.
+    """Return the search path for a device that compiles Slang text itself.
 
-    Our folder is its first if another folder has a file of the same name.
+    The folder ``shaders/``, `ours`, comes first if another folder has a file with the name of one of its modules.
     """
     if ours is None:
         return folders
