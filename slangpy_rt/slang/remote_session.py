@@ -1,6 +1,7 @@
-"""A session of the Slang compiler in the compiler's process, which outlives the end of that process.
+"""A session of the Slang compiler in the compiler's process, which remains usable after that process has ended.
 
-It keeps what it was given: if the process ended, the next request opens the session again with all its modules.
+The object keeps its options and modules: if the process ended, the next request opens the session again with all its
+modules.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ R = TypeVar("R")
 
 
 def _forwarded(method: Callable[Concatenate[Any, P], R]) -> Callable[Concatenate[RemoteSession, P], R]:
-    """Return a method that has the compiler's process call the method of the same name."""
+    """Return a method that calls the method of the same name in the compiler's process and returns its result."""
     signature = inspect.signature(method)
 
     def forward(self: RemoteSession, /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -45,14 +46,14 @@ class RemoteSession(CompilerSession):
     Parameters
     ----------
     compiler : CompilerProcess
-        The process.
+        The compiler's process.
     target, search_paths, defines, auto_import
-        As of ``Session``.
+        See ``Session``.
 
     Raises
     ------
     UnsupportedError
-        As of ``Session``.
+        If the process does not start, or for a reason listed in ``Session``.
     """
 
     def __init__(
@@ -65,10 +66,10 @@ class RemoteSession(CompilerSession):
     ) -> None:
         self._compiler = compiler
         self._how = (target, search_paths, defines, auto_import)
-        # Name, path, text and declarations of the loaded modules, in the order in which they were loaded.
+        # The name, path, text and declarations of each loaded module, in the order of loading.
         self._modules: list[tuple[str, str, str, ModuleInfo]] = []
-        self._number = 0  # the session's number in the process; 0 while there is none
-        self._process = 0
+        self._number = 0  # the session's number in the process; 0 while no session is open
+        self._process = 0  # ``CompilerProcess.started`` when the session was opened
         self._ask("open", *self._how)
 
     def load_module(self, name: str, path: str, source: str) -> ModuleInfo:
@@ -97,7 +98,7 @@ class RemoteSession(CompilerSession):
                 return self._attempt(method, *args)
         except Exception:
             if compiler.is_gone:
-                # The program has ended: an error in this daemon thread would be printed.
+                # The program has ended, and an error in this daemon thread would be printed, so the thread waits.
                 threading.Event().wait()
             raise
 
@@ -113,27 +114,34 @@ class RemoteSession(CompilerSession):
                 return None if method == "open" else compiler.ask(self._number, method, *args)
             except Ended as end:
                 self._number = 0
-                # An old process may be damaged by earlier requests. If a new one ends too, the cause is this request.
+                # Earlier requests may have damaged an old process, so the request is sent again to a new one. If the
+                # new one ends too, this request is the cause.
                 if last or compiler.started != before or end.final:
                     message = f"Slang could not {_phrase(method, args)}:\n{end}"
                     if end.final:
                         compiler.refused[self._digest(method, args)] = message
                     raise CompileError(message) from None
             except CompileError:
-                # Slang 2026.12 may crash on what is loaded after a text that it refused.
+                # Slang 2026.12 may crash on a text that is loaded after one that it refused, so the session ends.
                 self.close()
                 raise
         raise AssertionError("the last attempt returns or raises")
 
     def _digest(self, method: str, args: tuple[Any, ...]) -> str:
-        """Return what tells a request from others: the session's options, its texts and the files that they name."""
+        """Return a SHA-256 digest of a request, the session's options, its texts, and the files that these name."""
         texts = [(path, text) for _, path, text, _ in self._modules]
         texts += [(args[1], args[2])] if method == "load_module" else []
         files = [file for path, text in texts for file in reachable(path, text, self._how[1])]
         return hashlib.sha256(repr((self._how, texts, files, method, args)).encode()).hexdigest()
 
     def _open(self) -> None:
-        """Open the session with all its modules, if the process has none."""
+        """Open the session and load all its modules, unless it is open in the running process.
+
+        Raises
+        ------
+        CompileError
+            If a file of a module changed since the module was loaded first.
+        """
         compiler = self._compiler
         if compiler.start() == self._process and self._number:
             return
@@ -152,7 +160,7 @@ class RemoteSession(CompilerSession):
 
 
 def _phrase(method: str, args: tuple[Any, ...]) -> str:
-    """Name a request as the error messages of ``Session`` do."""
+    """Return a phrase for a request, as in the error messages of ``Session``: ``"compile k"``."""
     if method == "load_module":
         return f"load module {args[0]!r} from {args[1]}"
     if method == "compile":
