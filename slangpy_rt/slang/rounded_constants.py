@@ -1,15 +1,16 @@
 """Finds constants of double that Slang 2026.12 rounds to float, by the functions of its core module that hold them.
 
-``exp10`` of double is ``exp(x * ln10)``, ``sinpi``, ``cospi`` and ``tanpi`` multiply by ``T.getPi()``, as do
-``degrees`` and ``radians`` in C++ and CUDA; derivatives have ln(2), ln(10) and the factors of degrees and radians.
-All of these are float literals. Text and names of Slang's functions go in; it corrects text, and changes no SPIR-V.
+``exp10`` of double is ``exp(x * ln10)``; ``sinpi``, ``cospi`` and ``tanpi`` multiply by ``T.getPi()``, as do
+``degrees`` and ``radians`` in C++ and CUDA; derivatives contain ln(2), ln(10) and the factors of degrees and radians.
+All of these constants are float literals in Slang. They are corrected here in C++ and CUDA; ``spirv_math`` does so in
+SPIR-V.
 """
 
 from __future__ import annotations
 
 import re
 
-# What Slang writes for a constant of double, and the constant.
+# The rounded value that Slang writes for a constant of double, and the right value.
 CONSTANTS = {
     3.1415927410125732: 3.141592653589793,  # pi
     2.3025851249694824: 2.302585092994046,  # ln(10)
@@ -17,23 +18,28 @@ CONSTANTS = {
     57.295780181884766: 57.29577951308232,  # 180 / pi
     0.01745329238474369: 0.017453292519943295,  # pi / 180
 }
-# Slang's functions that hold such a constant, as a program without optimizations names them.
+# Slang's functions that contain such a constant, by their names in SPIR-V without optimizations. PRODUCTS has each
+# with the function that it applies to its argument times a constant.
 PI = "double.getPi"
 PRODUCTS = {"exp10": "exp", "sinpi": "sin", "cospi": "cos", "tanpi": "tan"}
-# ``__d_exp2``, of vectors ``__d_exp2_vector``, of matrices ``__d_exp2_matrix`` and ``__d_exp2_m``, and derivatives of
-# these, ``s_fwd___d_exp2``, ``s_bwdProp___d_exp2_m`` and so on. In C++ and CUDA one underscore is in place of two.
+# Matches ``__d_exp2``, ``__d_exp2_vector`` of vectors, ``__d_exp2_matrix`` and ``__d_exp2_m`` of matrices, and their
+# derivatives ``s_fwd___d_exp2``, ``s_bwdProp___d_exp2_m`` and so on. In C++ and CUDA ``__`` is written as ``_``.
 _DERIVED = r"_d_(exp2|log10|log2|degrees|radians)(?:_vector|_matrix|_m)?"
 _NAME = re.compile(r"(?:s_\w+_)?_" + _DERIVED)
 
 _DOUBLES = rb"double[1-4]?|Vector<double, ?[1-4]>"
+# Matches ``double exp10_0(double x_0) { return ...;`` of a scalar or a vector.
 _PRODUCT = re.compile(
     rb"\b(%b) +(exp10|sinpi|cospi|tanpi)_\d+\((?:%b) +(\w+)\)\s*\{\s*return ([^;{}]*);" % (_DOUBLES, _DOUBLES)
 )
+# Matches the returned value without spaces: ``F64_exp((x_0*2.30258512496948242))`` or
+# ``F64_sin((double_getPi_0()*x_0))``.
 _FORM = re.compile(
     rb"\(*(?:F64_)?(?:exp(?:_\d+)?\(+(?P<a>\w+)\*2\.30258512496948242"
     rb"|(?:sin|cos|tan)(?:_\d+)?\(+(?:double_getPi_\d+\(\)\*(?P<b>\w+)|(?P<c>\w+)\*double_getPi_\d+\(\)))\)+"
 )
-# A number as a vector: ``make_double3 (2.5)``, ``(Vector<double, 3> )2.5``, ``(Vector<double, 3> )(f_0())``.
+# Matches a number converted to a vector, after spaces are removed: ``make_double3(2.5)``, ``(Vector<double,3>)2.5``,
+# ``(Vector<double,3>)(f_0())``.
 _SPREAD = re.compile(
     rb"make_double[1-4]\((\w+\(\)|[\d.]+)\)|\(Vector<double,[1-4]>\)(?:\((\w+\(\)|[\d.]+)\)|(\w+\(\)|[\d.]+))"
 )
@@ -45,15 +51,24 @@ _LITERAL = re.compile(
 
 
 def derived(name: str) -> str:
-    """Return the function whose derivative one of Slang's functions computes, by its name in SPIR-V; else empty."""
+    """Return the function of which Slang's function `name` in SPIR-V is a derivative, or an empty string.
+
+    It is ``"exp2"`` for ``"__d_exp2_vector"``.
+    """
     match = _NAME.fullmatch(name)
     return match[1] if match else ""
 
 
 def with_constants(code: bytes) -> tuple[bytes, bool]:
-    """Return C++ or CUDA, after its prelude, with the right constants, and whether it calls functions of ours.
+    """Return C++ or CUDA code with the right constants, and whether it now calls functions of ``cpp_functions``.
 
-    These are ``_spy_exp10<double>``, ``_spy_sinpi<double>``, ``_spy_cospi<double>`` and ``_spy_tanpi<double>``.
+    These are ``_spy_exp10<double>``, ``_spy_sinpi<double>``, ``_spy_cospi<double>`` and ``_spy_tanpi<double>``, which
+    become the bodies of ``exp10_0`` and so on.
+
+    Parameters
+    ----------
+    code : bytes
+        The code that Slang wrote, without its prelude.
     """
     calls = _PRODUCT.sub(_call, code)
     ours, code = calls != code, calls
@@ -65,7 +80,7 @@ def with_constants(code: bytes) -> tuple[bytes, bool]:
 
 
 def lacking_constant(code: bytes) -> str:
-    """Return the name of a function in C++, CUDA or HLSL that holds a rounded constant of double; else empty."""
+    """Return the name of a function in C++, CUDA or HLSL that contains a rounded constant of double, else empty."""
     for match in _PRODUCT.finditer(code):
         if _call(match) != match[0]:
             return match[2].decode()
@@ -79,7 +94,11 @@ def lacking_constant(code: bytes) -> str:
 
 
 def _call(match: re.Match[bytes]) -> bytes:
-    """Return the head of a function whose body is Slang's, with a call of ours for each component."""
+    """Return a function of Slang's whose returned value is replaced by a call of ``_spy_exp10`` or a similar one.
+
+    ``double exp10_0(double x_0) { return F64_exp(...);`` becomes ``... { return _spy_exp10<double>(x_0);``. A vector
+    gets a call for each component. A body of another form stays as it is.
+    """
     kind, name, argument, value = match.groups()
     spread = re.sub(rb"\s", b"", value)
     form = _FORM.fullmatch(_SPREAD.sub(lambda match: match[1] or match[2] or match[3], spread))
@@ -101,7 +120,7 @@ def _right(match: re.Match[bytes]) -> bytes:
 
 
 def _end(code: bytes, at: int) -> int:
-    """Return the offset behind the brace that closes the block in which an offset lies."""
+    """Return the offset after the brace that closes the block in which the offset `at` lies."""
     depth = 1
     for match in re.compile(rb"[{}]").finditer(code, at):
         depth += 1 if match[0] == b"{" else -1
