@@ -1,7 +1,7 @@
-"""Changes to SPIR-V as lists of words: adding types and constants to a module, copying functions from another one.
+"""Edits SPIR-V as lists of 32-bit words: adds types and constants to a module, copies functions from another module.
 
-It knows the operands only of the instructions that ``shaders/double_math.slang`` compiles to; copying another one
-raises KeyError. It does not check modules, and writes none from nothing.
+The tables describe only the operands of instructions that ``shaders/double_math.slang`` compiles to; copying another
+instruction raises KeyError. Modules are not validated.
 """
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ COMPOSITE_CONSTRUCT, COMPOSITE_EXTRACT, F_CONVERT = 80, 81, 115
 FLOAT64, INT64 = 10, 11
 _NO_CONTRACTION = 42
 _ARITHMETIC = frozenset({127, 129, 131, 133, 136, 140, 141, 142})
-# Types, constants and variables, which stand between annotations and functions.
+# Opcodes of types, constants and variables, which stand between annotations and functions.
 _GLOBALS = frozenset({1, *range(19, 40), *range(41, 53), 59})
 _ANNOTATIONS = frozenset({71, 72, 73, 74, 75, 332, 5632, 5633})
-# Operands after the result, by instruction: i is an id, l a word of another kind; I and L are any number of them.
-# _TYPED have a type and a result, _TYPES a result, _PLAIN neither. A switch (251) may have up to 16 cases.
+# The operands after the result, by opcode: i is an id, l a word of another kind, I and L any number of these. The
+# instructions in _TYPED have a type and a result, those in _TYPES a result, those in _PLAIN neither. 81: "iL", for
+# example, is OpCompositeExtract: an id and any number of indices. OpSwitch (251) may have up to 16 cases.
 _TYPED = {
     1: "", 12: "ilI", 41: "", 42: "", 43: "L", 44: "I", 46: "", 54: "li", 55: "", 57: "I", 59: "lI", 61: "iL",
     65: "I", 79: "iiL", 80: "I", 81: "iL", 82: "iiL", 83: "i", **dict.fromkeys(range(109, 149), "I"),
@@ -45,7 +46,7 @@ _PLAIN = {
 
 
 class Assembly:
-    """A SPIR-V module that is being changed; new instructions go to the ends of its sections.
+    """A SPIR-V module that can be edited.
 
     Parameters
     ----------
@@ -54,8 +55,8 @@ class Assembly:
 
     Attributes
     ----------
-    head, body : list of instructions
-        The instructions before the first function, and those of the functions.
+    head, body : list of list of int
+        The instructions before the first function, and those of the functions, each as its words.
     """
 
     def __init__(self, code: bytes) -> None:
@@ -69,7 +70,7 @@ class Assembly:
             self._learn(words)
 
     def bytes(self) -> bytes:
-        """Return the module as it is now."""
+        """Return the SPIR-V code of the module in its present state."""
         flat = [word for words in (self._header, *self.head, *self.body) for word in words]
         return array.array("I", flat).tobytes()
 
@@ -79,15 +80,21 @@ class Assembly:
         return self._header[3] - 1
 
     def capability(self, number: int) -> None:
-        """Declare a capability, unless it is declared."""
+        """Add the declaration of a capability, unless the module has it."""
         words = [instruction(CAPABILITY, number)]
         if words[0] not in self.head:
             self.head[:0] = words
 
     def find(self, op: int, *operands: int) -> int:
-        """Return the id of a type or a constant, which is declared if need be.
+        """Return the id of a type or a constant, which is declared if the module lacks it.
 
-        The operands are those after the result; a constant's type comes before them.
+        Parameters
+        ----------
+        op : int
+            The opcode.
+        *operands : int
+            The operands after the result. For a constant the id of its type comes first:
+            ``find(CONSTANT, type, word)``.
         """
         key = (op, *operands)
         if key not in self._known:
@@ -98,14 +105,14 @@ class Assembly:
         return self._known[key]
 
     def annotate(self, names: Iterable[Words], decorations: Iterable[Words]) -> None:
-        """Add names and decorations."""
+        """Add names (OpName) and decorations (OpDecorate), each to the section where SPIR-V wants it."""
         self.declare_first(decorations)
         end = len(self.head)
         place = next((k for k, words in enumerate(self.head) if words[0] & 0xFFFF in _ANNOTATIONS | _GLOBALS), end)
         self.head[place:place] = names
 
     def declare_first(self, found: Iterable[Words]) -> None:
-        """Put instructions before the first type, constant or variable."""
+        """Insert instructions before the first type, constant or variable."""
         place = next((k for k, words in enumerate(self.head) if words[0] & 0xFFFF in _GLOBALS), len(self.head))
         self.head[place:place] = found
 
@@ -118,12 +125,12 @@ class Assembly:
 
 
 class Functions:
-    """Functions of a compiled module, to be copied into others.
+    """The functions of a compiled module, which can be copied into other modules.
 
     Parameters
     ----------
     code : bytes
-        The module, whose instructions have to be those of the tables in this file.
+        The module's SPIR-V code. Its instructions have to be in the tables of this file.
     """
 
     def __init__(self, code: bytes) -> None:
@@ -147,21 +154,28 @@ class Functions:
             body.append(words)
 
     def copy(self, names: Iterable[str], into: Assembly, set_: int) -> dict[str, int]:
-        """Copy functions, and those that they call, into another module.
+        """Copy functions, and those that they call, into another module, with the capabilities Int64 and Float64.
+
+        Arithmetic in the copies gets the decoration NoContraction, so that drivers do not fuse it.
 
         Parameters
         ----------
         names : iterable of str
-            Names of the functions.
+            The names of the functions.
         into : Assembly
             The other module.
         set_ : int
-            Id of the set GLSL.std.450 in it.
+            The id under which the other module imports GLSL.std.450.
 
         Returns
         -------
-        dict
-            The functions' ids in it, by name.
+        dict of str to int
+            The functions' ids in the other module, by name.
+
+        Raises
+        ------
+        KeyError
+            If there is no function of a name, or an instruction is not in the tables of this file.
         """
         ids = {self._set: set_}
         wanted = [self._names[name] for name in names]
@@ -202,7 +216,7 @@ class Functions:
 
 
 def instructions(words: Words) -> Iterator[Words]:
-    """Yield the instructions of a module, each as its words."""
+    """Yield the instructions of a module, given by its words with the header of 5 words, each as its words."""
     at, end = 5, len(words)
     while at < end:
         size = words[at] >> 16
@@ -211,12 +225,12 @@ def instructions(words: Words) -> Iterator[Words]:
 
 
 def instruction(op: int, *operands: int) -> Words:
-    """Return the words of an instruction."""
+    """Return the words of an instruction: the number of words and the opcode in the first, then the operands."""
     return [(len(operands) + 1) << 16 | op, *operands]
 
 
 def string(words: Words) -> str:
-    """Return the text of a literal string."""
+    """Return the text of a literal string, which SPIR-V encodes as UTF-8 bytes in words, ended by a NUL."""
     return array.array("I", words).tobytes().partition(b"\0")[0].decode("utf-8", "replace")
 
 
