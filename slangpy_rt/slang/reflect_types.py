@@ -1,7 +1,7 @@
-"""Slang types by reflection, as frozen values of ``slangpy_rt.core.types``.
+"""Reads Slang types from reflection, as frozen values of ``slangpy_rt.core.types``.
 
-It compiles nothing and keeps no native pointer beyond a call. Slang 2026.12 ends the process when asked for the
-element count, row count or scalar of a type that depends on a generic parameter. So sizes and elements are always
+Nothing is compiled here, and no native pointer is kept beyond a call. Slang 2026.12 ends the process when asked for
+the element count, row count or scalar of a type that depends on a generic parameter. So sizes and elements are always
 read from the type's generic arguments, which never fails.
 """
 
@@ -42,25 +42,27 @@ _RESOURCES = {
     _abi.SLANG_TYPE_KIND_DYNAMIC_RESOURCE,
 }
 _PLAIN_POINTER = ", Access.ReadWrite, AddressSpace.Device, DefaultDataLayout>"
-_BASE = "$base"  # the first member in the layout of a struct that inherits from another one
-_UNSIZED = 2**31 - 1  # Slang's own mark for T[]
+_BASE = "$base"  # Slang's name for the first member in the layout of a struct that inherits from another one
+_UNSIZED = 2**31 - 1  # Slang's element count of an unsized array, T[]
 
+# The cases of an enum, each as its name and its value.
 Cases = tuple[tuple[str, int], ...]
 
 
 class TypeReflector:
-    """Reads the types of one module or program; every type is read once.
+    """Reads the types of one module or program; every type is read only once.
 
     Parameters
     ----------
     native : CDLL
-        The compiler.
-    cases : mapping
-        Cases of the enums by name, which reflection does not have.
+        The Slang library.
+    cases : mapping of str to Cases
+        The cases of enums, by the enum's name. Reflection has no values of cases.
     layout : int
-        The module's layout, which alone tells what a struct inherits. Without it a struct has its own fields only.
+        The address of the module's layout, from which inherited fields are read. With 0 a struct has its own fields
+        only.
     undefined : collection of str
-        Structs that are declared but not defined.
+        The names of structs that are declared but not defined.
     """
 
     def __init__(
@@ -78,13 +80,15 @@ class TypeReflector:
         self._inside = False
 
     def type(self, address: int, whole: bool = True) -> SlangType:
-        """Return the type at an address as SlangType.
+        """Return the SlangType of the reflection object at an address.
 
         Inside a struct, a struct behind a pointer or in a generic argument is returned without its fields. This ends
-        the recursion of structs that hold pointers to themselves, and keeps the values small.
+        the recursion at structs with pointers to themselves, and keeps the values small.
 
         Parameters
         ----------
+        address : int
+            The address of the type's reflection object.
         whole : bool
             Whether a struct is returned with its fields.
         """
@@ -95,7 +99,7 @@ class TypeReflector:
         return self._types[key]
 
     def generic_parameters(self, generic: int) -> tuple[list[int], list[int]]:
-        """Return the type parameters and the value parameters of a generic."""
+        """Return the addresses of the type parameters and of the value parameters of a generic."""
         native = self._native
         types = range(native.spReflectionGeneric_GetTypeParameterCount(generic))
         values = range(native.spReflectionGeneric_GetValueParameterCount(generic))
@@ -110,7 +114,7 @@ class TypeReflector:
         return tuple(self.variable_name(item) for item in types + values)
 
     def full_name(self, address: int) -> str:
-        """Return a type's name as Slang writes it."""
+        """Return a type's full name as Slang writes it, such as ``"vector<float,3>"``."""
         out = Out()
         self._native.spReflectionType_GetFullName(address, out.ref)
         return out.bytes().rstrip(b"\0").decode()
@@ -135,7 +139,7 @@ class TypeReflector:
             return SlangType("interface", full)
         if kind in _RESOURCES:
             return SlangType("resource", _short(full))
-        if kind == _abi.SLANG_TYPE_KIND_NONE:  # T and T.Member, but also the type of a function
+        if kind == _abi.SLANG_TYPE_KIND_NONE:  # reflection gives it to T and T.Member, but also to a function's type
             return SlangType("generic" if full.replace(".", "").isidentifier() else "other", full)
         pointer = kind == _abi.SLANG_TYPE_KIND_POINTER
         element, sizes = self._element(address, whole and not (pointer and self._inside))
@@ -169,7 +173,7 @@ class TypeReflector:
         arguments = self._arguments(address, texts) if texts else ()
         # Slang 2026.12 ends the process when asked for the layout of some types that depend on a parameter.
         known = "<" not in base and not any(isinstance(a, SlangType) and a.kind == "generic" for a in arguments)
-        # It also does for a struct that holds one that is declared but not defined, as by `extern struct V : I;`.
+        # So it does for a struct with a field of a struct that is declared only, by ``extern struct V : I;``.
         known = known and full not in self._undefined and not any(self._has_undefined(field.type) for field in fields)
         parent = self._base(address) if whole and known else None
         if parent is not None:
@@ -177,7 +181,7 @@ class TypeReflector:
         self._inside = inside
         if not texts:
             return SlangType("struct", full, fields=tuple(fields))
-        if len(arguments) != len(texts):  # a parameter pack such as Tuple's, of which reflection has no parts
+        if len(arguments) != len(texts):  # reflection has no elements of a parameter pack, such as that of Tuple
             return SlangType("struct", full, fields=tuple(fields))
         names = (a.name if isinstance(a, SlangType) else str(a) for a in arguments)
         return SlangType("struct", f"{base}<{', '.join(names)}>", fields=tuple(fields), arguments=arguments)
@@ -200,12 +204,14 @@ class TypeReflector:
         return self.type(native.spReflectionTypeLayout_GetType(inner))
 
     def _arguments(self, address: int, texts: list[str]) -> tuple[SlangType | int, ...]:
-        """Return a struct's generic arguments in source order, which only the struct's name tells.
+        """Return a struct's generic arguments in source order, which is known from the struct's name alone.
 
         Parameters
         ----------
+        address : int
+            The address of the struct's type.
         texts : list of str
-            The arguments as they stand in the name.
+            The arguments as they stand in the struct's name.
         """
         native = self._native
         generic = native.spReflectionType_GetGenericContainer(address)
@@ -236,11 +242,11 @@ class TypeReflector:
 
 
 def _with_inherited(full: str, base: SlangType, own: list[Field]) -> list[Field]:
-    """Return the fields of a struct that inherits from ``base``: those of the base, then its own.
+    """Return the fields of a struct that inherits from `base`: those of the base, then its own.
 
-    Two kinds of fields get a type of kind ``"other"``, which no value fits: one of the base that the struct hides,
-    because no text can name it; and the struct's own first field if the base ends in padding, because the elements of
-    our arrays have none there.
+    Two kinds of fields get a type of kind ``"other"``, to which no value can be converted: a field of the base that
+    is hidden by one of the same name, because no text can name it; and the struct's own first field if the base is
+    empty or ends in padding, because the storage of arrays of structs has no padding there.
     """
 
     def refused(field: Field, why: str) -> Field:
@@ -259,7 +265,7 @@ def _with_inherited(full: str, base: SlangType, own: list[Field]) -> list[Field]
 
 
 def _short(full: str) -> str:
-    """Shorten Slang's name of a type: ``"Buffer<float3>"`` for ``"Buffer<vector<float,3>, DefaultDataLayout>"``."""
+    """Return a shorter name of a type: ``"Buffer<float3>"`` for ``"Buffer<vector<float,3>, DefaultDataLayout>"``."""
     short = re.sub(r"\b(?:vector|matrix)<(\w+),(\d+)(?:,(\d+))?>", _abbreviate, full)
     return short.replace(", DefaultDataLayout>", ">")
 
@@ -269,7 +275,7 @@ def _abbreviate(match: re.Match[str]) -> str:
 
 
 def _split(full: str) -> tuple[str, list[str]]:
-    """Split a name at its last angle brackets: ``"A.B"`` and ``["C<x, y>", "2"]`` of ``"A.B<C<x, y>, 2>"``."""
+    """Split a name before its last generic arguments: ``"A.B"`` and ``["C<x, y>", "2"]`` of ``"A.B<C<x, y>, 2>"``."""
     parts: list[str] = []
     depth, text = 0, ""
     for at in range(len(full) - 2, -1, -1):
