@@ -1,6 +1,6 @@
-"""Source: the text of one Slang module, what it declares, and the compiler session opened when needed.
+"""Source: the text of one Slang module, its declarations, and a compiler session that is opened when needed.
 
-With a warm cache the declarations come from the cache and no session is opened. It runs nothing and knows no arrays.
+With a warm cache the declarations come from the cache and no session is opened. No kernel is run here.
 """
 
 from __future__ import annotations
@@ -38,13 +38,15 @@ if TYPE_CHECKING:
 
 Defines = tuple[tuple[str, str], ...]
 
-# Part of the key of a module's declarations: raise it when reflection reads more, or otherwise, from the same text.
+# A number in the cache key of a module's declarations. It has to be raised when the code of reflection changes so
+# that the same text gives other declarations.
 _REFLECTION = 8
-# A module whose files are written while Slang reads them is loaded again: so many times, after so many seconds.
+# A module whose files are written while Slang reads them is loaded again: the number of attempts, and the pause after
+# each, in seconds.
 _TRIES, _PAUSE = 10, 0.02
-# Slang 2026.12 returns its own module for these names, whatever text is loaded under them.
+# Slang 2026.12 returns its own modules for these names, whatever text is loaded under them.
 _SLANG_MODULES = frozenset({"core", "glsl", "hlsl", "neural", "slang", "std"})
-_LONGEST = 100  # characters of a module's name that are kept as they are
+_LONGEST = 100  # A module's name is cut after this many characters.
 _LOOKS = re.compile(r"\b(?:import|include|__include)\b")
 # Anchored to the start of a line, so that no line comment matches. An import that an inactive #if hides matches too,
 # but is no dependency of the module.
@@ -58,30 +60,31 @@ class Source:
     Parameters
     ----------
     cache : DiskCache
-        Where declarations are kept.
+        The cache in which declarations are kept.
     target : Target
-        What to compile for.
+        The target to compile for.
     name, path, text : str
         The module's name, file and text; the file need not exist.
     include_paths : tuple of str
-        Where ``import`` and ``#include`` look besides the file's own folder.
+        Folders in which ``import`` and ``#include`` look besides the file's own folder.
     defines : tuple of (str, str)
         Preprocessor macros.
     constants : mapping
-        Values of the module's ``extern static const``, those of linked modules included.
+        Values of ``extern static const`` declarations of the module or of linked modules, by name.
     link : tuple of Source
-        Modules linked with this one: it may ``import`` them by name, and what they ``export`` defines its ``extern``.
+        Modules that are linked with this one: it may ``import`` them by name, and their ``export`` declarations
+        define its ``extern`` declarations.
     places : tuple of (str, str)
-        The paths under which ``read_source`` looked for the file.
+        The paths at which ``read_source`` looked for the file.
     auto_import : AutoImport or None
-        As of ``Session``.
+        See ``Session``.
 
     Raises
     ------
     CompileError
         If Slang refuses a text.
     BindError
-        If there is no such constant, or its value does not fit.
+        If there is no constant of a given name, its value does not fit, or two modules have the same name.
 
     Attributes
     ----------
@@ -90,8 +93,8 @@ class Source:
     info : ModuleInfo
         The module's declarations.
     digest : str
-        Differs whenever the text, a file that it includes or imports, a define, a constant, a linked module or the
-        compiler differs.
+        A digest that differs whenever the text, a file that it includes or imports, a define, a constant, a linked
+        module or the compiler differs.
     """
 
     def __init__(
@@ -140,7 +143,7 @@ class Source:
             auto_import or "",
             tuple(source.digest for source in self._linked),
         )
-        # Slang looks for what text without a file imports in the working directory.
+        # For a text without a file, Slang looks for imports in the working directory.
         place = working_directory() if not Path(path).is_absolute() and _LOOKS.search(self.text) else ""
         kept = cache.key("module in", key, place)
         info = self._cached(kept)
@@ -156,14 +159,20 @@ class Source:
 
     @cached_property
     def imports(self) -> tuple[str, ...]:
-        """Names of the modules that its text imports; kernels import them too, for the types of parameters."""
+        """Names of the modules that the text imports; kernels import them too, for the types of parameters."""
         found = {Path(path).stem.replace("-", "_") for path, _ in self.info.dependencies}
         named = dict.fromkeys(_IMPORTS.findall(self.text))
         return tuple(name for name in named if name.rpartition(".")[2] in found)
 
     def session(self) -> CompilerSession:
-        """Return a compiler session that holds this module and those it is linked with; the first call opens it."""
-        from slangpy_rt.slang.sessions import new_session  # not needed where everything is in the cache
+        """Return a compiler session in which this module and its linked modules are loaded; the first call opens it.
+
+        Raises
+        ------
+        CompileError
+            If Slang refuses a text, or a file of a module changed since the Source was created.
+        """
+        from slangpy_rt.slang.sessions import new_session  # not needed if everything is in the cache
 
         with self._lock:
             for _ in range(_TRIES if self._session is None else 0):
@@ -176,7 +185,8 @@ class Source:
                     _check_unchanged(self, self._reflected)
                     self._session = session
                     break
-                # A file was written after Slang read it, perhaps before we did: the digest may be of another text.
+                # A file was written since loading began. Slang and ``files.dependencies`` may have read different
+                # texts, so the digest may not be that of the text which Slang read.
                 session.close()
                 time.sleep(_PAUSE)
             if self._session is None:
@@ -186,8 +196,8 @@ class Source:
     def functions(self, name: str) -> tuple[FunctionSig, ...]:
         """Return the overloads of a function or method by a name such as ``"copy<float>"`` or ``"S<float>.load"``.
 
-        Generic arguments are filled in; ``name`` of a result is what Slang text calls. Empty if there is no such
-        function.
+        The types in the result are those of the specialized function, and its ``name`` is the one that Slang text
+        calls. The result is empty if there is no such function.
 
         Raises
         ------
@@ -209,7 +219,7 @@ class Source:
         return found
 
     def conforms(self, type_name: str, interface_name: str) -> bool:
-        """Tell whether a type implements an interface.
+        """Return whether a type implements an interface, both given by name.
 
         Raises
         ------
@@ -222,49 +232,63 @@ class Source:
     def compile(self, text: str, name: str, entry: str, conformances: Conformances = ()) -> Compiled:
         """Compile generated text that imports this module.
 
-        A constant that the text exports itself takes the place of this module's. Each of ``conformances`` is the name
-        of an interface, the name of a type, and the number that an object of the interface holds for that type; -1
-        lets Slang choose the number.
+        A constant that the text exports itself replaces the one of the same name in this module.
+
+        Parameters
+        ----------
+        text, name, entry
+            See ``CompilerSession.compile``.
+        conformances : tuple of (interface, type, id)
+            The types that an object of an interface may have, and the number that marks each in such an object; with
+            -1 Slang chooses the number.
+
+        Raises
+        ------
+        CompileError, UnsupportedError
+            See ``CompilerSession.compile``.
         """
         exports = [line for key, line in self._exports.items() if not re.search(_EXPORT.format(key), text)]
         modules = tuple(source.name for source in (*self._linked, self))
-        if exports:  # a constant's type may be one of the modules'
+        if exports:  # the type of a constant, such as an enum, may be declared in one of the modules
             exports = [*(f"import {module};" for module in modules), *exports]
         link = modules if self._linked else ()
         return self.session().compile(text, name, entry, conformances, link, "\n".join(exports))
 
     @property
     def prints(self) -> bool:
-        """Whether its functions, or those of the modules it is linked with, may call ``printf``."""
+        """Whether functions of this module or of a linked one may call ``printf``."""
         return any(source.info.prints for source in (*self._linked, self))
 
     @property
     def statics(self) -> bool:
-        """Whether its functions, or those of the modules it is linked with, may change static variables."""
+        """Whether functions of this module or of a linked one may change static variables."""
         return any(source.info.statics for source in (*self._linked, self))
 
     @cached_property
     def declares(self) -> frozenset[str]:
-        """Names in the outermost scope of this module and of those it is linked with."""
+        """Names in the outermost scopes of this module and of the linked ones."""
         return frozenset(name for source in (*self._linked, self) for name in source.info.declares)
 
     @cached_property
     def uses_library(self) -> bool:
-        """Whether its text, or that of a linked module, imports ``slangpy_rt.slang``, which declares Tensor."""
+        """Whether this module or a linked one imports ``slangpy_rt.slang``, which declares Tensor."""
         library = shaders().library
         return any(path == library for source in (*self._linked, self) for path, _ in source.info.dependencies)
 
     def changed(self) -> bool:
-        """Tell whether the contents of a file that the module was loaded from changed; a new time alone is none."""
+        """Return whether the contents of a file of this module or a linked one changed since it was loaded.
+
+        A new modification time alone is no change.
+        """
         return any(source._files.changed() for source in (*self._linked, self))
 
     @property
     def watched(self) -> bool:
-        """Whether it was loaded from any file."""
+        """Whether this module or a linked one depends on any file, which may change."""
         return any(source._files for source in (*self._linked, self))
 
     def renewed(self) -> Source:
-        """Load the module, and those it is linked with, again from their files as they are now.
+        """Return a Source loaded from the present contents of the files of this module and of the linked ones.
 
         Raises
         ------
@@ -284,14 +308,14 @@ class Source:
         )  # fmt: skip
 
     def close(self) -> None:
-        """Release the session; ``session`` opens another."""
+        """Release the compiler session, if one is open; ``session`` opens another."""
         with self._lock:
             if self._session is not None:
                 self._session.close()
                 self._session = None
 
     def _cached(self, key: str) -> ModuleInfo | None:
-        """Read the declarations from the cache; None if there are none, or if one of the files changed since."""
+        """Return the declarations from the cache, or None if there are none or one of the files changed since."""
         entry = self._cache.get(key)
         if entry is None:
             return None
@@ -310,7 +334,7 @@ class Source:
         return FileStates(dict(info.dependencies), own, dict((*info.places, *self._places)), since)
 
     def _lookup(self, what: str, *names: str) -> Any:
-        """Call a method of the session, unless memory or the cache has its result."""
+        """Return the result of the session's method `what` for `names`, from memory or the disk cache if possible."""
         key = (what, *names)
         if key not in self._found:
             disk = self._cache.key("lookup", self.digest, *key)
@@ -328,18 +352,18 @@ class Source:
 
 
 def _module_name(name: str) -> str:
-    """Return a Slang identifier for a name, unlike the names of Slang's own modules and of ours."""
+    """Return an identifier for a module's name, which no module of Slang or of ``shaders/`` has."""
     identifier = re.sub(r"[^A-Za-z0-9_]", "_", name)
-    if len(name) > _LONGEST or not name.isascii():  # two names could have become one identifier
+    if len(name) > _LONGEST or not name.isascii():  # a digest keeps the identifiers of such names distinct
         identifier = f"{identifier[:_LONGEST]}_{hashlib.sha256(name.encode('utf-8', 'replace')).hexdigest()[:12]}"
     taken = identifier in _SLANG_MODULES or identifier in shaders().modules or not identifier[:1].isidentifier()
     return f"_{identifier}" if taken else identifier
 
 
 def _check_unchanged(source: Source, fresh: ModuleInfo) -> None:
-    """Refuse a module whose files changed since ``source`` was made: results would be kept under an old key."""
+    """Refuse a module whose files changed since `source` was created: results would be cached under an old key."""
     known: ModuleInfo | None = getattr(source, "info", None)
-    own = str(Path(source.path).resolve())  # its text is in memory
+    own = str(Path(source.path).resolve())  # the module's own text is in memory, so its file may differ
     files = set(known.dependencies) ^ set(fresh.dependencies) if known else set()
     changed = sorted(path for path, _ in files if path != own)
     if changed:
