@@ -1,22 +1,22 @@
-"""Counts the bytes of a thread's own variables in SPIR-V. ``target_code`` decides whether they are too many."""
+"""Counts the bytes of each thread's variables in SPIR-V. ``target_code`` decides whether they are too many."""
 
 from __future__ import annotations
 
 _INT, _FLOAT, _VECTOR, _MATRIX, _ARRAY, _STRUCT, _POINTER = 21, 22, 23, 24, 28, 30, 32  # OpType...
 _CONSTANT, _VARIABLE = 43, 59
 _PRIVATE, _FUNCTION = 6, 7  # storage classes
-_WORD = 4  # bytes of a bool, and of a type that is not listed here
+_WORD = 4  # the size, in bytes, of a bool, and of a type that is not listed here
 
 
 def local_bytes(code: bytes) -> int:
-    """Return the bytes of all variables of a thread: those of functions, and static ones.
+    """Return the size of all variables that each thread has, local and static ones, in bytes.
 
-    Padding is not counted. A function that Slang wrote twice, specialized, has its variables twice.
+    Padding is not counted. The variables of a function that Slang specialized twice are counted twice.
 
     Parameters
     ----------
     code : bytes
-        SPIR-V.
+        SPIR-V that Slang wrote.
     """
     words = memoryview(code).cast("I")
     sizes: dict[int, int] = {}
