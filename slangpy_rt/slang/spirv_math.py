@@ -1,11 +1,12 @@
 """Replaces elementary functions of double in SPIR-V, which GLSL.std.450 has for 16 and 32 bits only.
 
-Slang 2026.12 writes them for double too, and drivers then compute garbage. Bytes go in and bytes come out: each such
-instruction becomes a call of a function of ``shaders/double_math.slang``. So do ``exp2`` of a scalar, which Slang
-writes as ``double(exp2(float(x)))``, and ``log10``, whose factor Slang rounds to float: both get the precision of
-double. In a module without optimizations, which has Slang's functions under their names, it also replaces
-``exp10``, ``sinpi``, ``cospi`` and ``tanpi``, and the constants of ``rounded_constants``. A module without doubles is
-returned as it is.
+Slang 2026.12 writes these instructions for double too, and drivers then compute garbage. Each becomes a call of a
+function of ``shaders/double_math.slang``: ``%r = OpExtInst %double %glsl Sin %x`` becomes
+``%r = OpFunctionCall %double %_spy_Sin %x``. So do ``exp2`` of a scalar, which Slang writes as
+``double(exp2(float(x)))``, and ``log10``, whose factor Slang rounds to float: both get the precision of double.
+
+A module without optimizations has Slang's functions under their names. In it ``exp10``, ``sinpi``, ``cospi`` and
+``tanpi``, and the constants of ``rounded_constants``, are replaced too. A module without doubles stays as it is.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from slangpy_rt.slang import spirv
 from slangpy_rt.slang.rounded_constants import CONSTANTS, PI, PRODUCTS, derived
 from slangpy_rt.slang.spirv import Assembly, Functions, Words, instruction
 
-# By their number in GLSL.std.450, whose specification wants "a scalar or vector whose component type is 16-bit or
-# 32-bit floating-point" of these.
+# Instructions by their number in GLSL.std.450. The specification demands of the operands of these "a scalar or vector
+# whose component type is 16-bit or 32-bit floating-point".
 LACKING = {
     11: "Radians", 12: "Degrees", 13: "Sin", 14: "Cos", 15: "Tan", 16: "Asin", 17: "Acos", 18: "Atan", 19: "Sinh",
     20: "Cosh", 21: "Tanh", 22: "Asinh", 23: "Acosh", 24: "Atanh", 25: "Atan2", 26: "Pow", 27: "Exp", 28: "Log",
@@ -28,12 +29,13 @@ LACKING = {
 
 _EXP2, _LOG = 29, 28
 _F_MUL, _VECTOR_TIMES_SCALAR, _RETURN_VALUE = 133, 142, 254
-# log10(e) rounded to float, by which Slang multiplies log(x) of double for log10(x).
+# The two words of log10(e), rounded to float; Slang writes log10(x) of double as log(x) times this constant.
 _LOG10E = struct.unpack("<2I", struct.pack("<d", 0.4342944920063019))
 _LN10 = struct.unpack("<2I", struct.pack("<d", 2.3025851249694824))
 _ROUNDED = {struct.unpack("<2I", struct.pack("<d", old)): new for old, new in CONSTANTS.items()}
 _CONSTANTS = (spirv.CONSTANT, spirv.CONSTANT_COMPOSITE)
-# Instructions that take constants: calls, composites, select, phi and arithmetic; a store and a return.
+# The positions of operands that may be constants, by opcode: calls, composites, select (169), phi (245) and
+# arithmetic; a store (62) and a return.
 _OPERANDS = {
     **dict.fromkeys((spirv.FUNCTION_CALL, spirv.COMPOSITE_CONSTRUCT, 169, 245, *range(126, 149)), slice(3, None)),
     62: slice(2, 3),
@@ -42,7 +44,19 @@ _OPERANDS = {
 
 
 class Use(NamedTuple):
-    """An instruction to replace: its words, the function to call, that one's arguments, its number of components."""
+    """An instruction to replace.
+
+    Attributes
+    ----------
+    words : list of int
+        The words of the instruction.
+    name : str
+        The function to call, without the prefix ``_spy_``.
+    operands : tuple of int
+        The ids of the arguments.
+    size : int
+        The number of components; the function is called for each.
+    """
 
     words: Words
     name: str
@@ -51,14 +65,15 @@ class Use(NamedTuple):
 
 
 def with_doubles(code: bytes, library: Callable[[], bytes]) -> bytes:
-    """Return a module that calls functions where GLSL.std.450 has no instruction for double.
+    """Return a module that calls functions in place of instructions which GLSL.std.450 lacks for double.
 
     Parameters
     ----------
     code : bytes
         SPIR-V that Slang wrote.
     library : callable
-        Returns ``shaders/double_math.slang`` as SPIR-V; it is called only if a function of it is needed.
+        A function without parameters that returns the SPIR-V code of ``shaders/double_math.slang``. It is called only
+        if one of its functions is needed.
     """
     if not has_doubles(code):
         return code
@@ -83,7 +98,7 @@ def with_doubles(code: bytes, library: Callable[[], bytes]) -> bytes:
 
 
 def lacking_double(code: bytes) -> str:
-    """Return the name of a function that a module applies to double and GLSL.std.450 lacks; else empty."""
+    """Return the name of a function that a module applies to double and GLSL.std.450 lacks, or an empty string."""
     if not has_doubles(code):
         return ""
     names = [use.name.lower() for use in _lacking(Assembly(code))]
@@ -91,14 +106,14 @@ def lacking_double(code: bytes) -> str:
 
 
 def rounded_double(code: bytes) -> str:
-    """Return the name of a function of Slang's that has a constant of double rounded to float; else empty."""
+    """Return the name of one of Slang's functions with a constant of double rounded to float, or an empty string."""
     found = next((within for within, _, _ in _rounded(Assembly(code))), "") if has_doubles(code) else ""
     return f"the derivative of {derived(found)}" if derived(found) else "getPi" if found else ""
 
 
 def has_doubles(code: bytes) -> bool:
-    """Tell whether a module declares that it uses doubles."""
-    # Capabilities come first, each of them two words.
+    """Return whether a module declares the capability Float64."""
+    # Capabilities are the first instructions, each of them two words.
     words = memoryview(code).cast("I")
     at = 5
     while words[at] == 2 << 16 | spirv.CAPABILITY:
@@ -115,7 +130,7 @@ def _sets(module: Assembly) -> set[int]:
 
 
 def _sizes(module: Assembly) -> dict[int, int]:
-    """Return the types of double and of its vectors, with their numbers of components."""
+    """Return the numbers of components of double (1) and of its vectors, by the type's id."""
     sizes: dict[int, int] = {}
     for words in module.head:
         op = words[0] & 0xFFFF
@@ -127,7 +142,7 @@ def _sizes(module: Assembly) -> dict[int, int]:
 
 
 def _constants(module: Assembly, sizes: dict[int, int], wanted: Container[tuple[int, ...]]) -> set[int]:
-    """Return the ids of constants that are one of the doubles ``wanted``, or made of these alone."""
+    """Return the ids of double constants whose words are in `wanted`, and of vectors of only these."""
     found: set[int] = set()
     for words in module.head:
         op = words[0] & 0xFFFF
@@ -138,14 +153,14 @@ def _constants(module: Assembly, sizes: dict[int, int], wanted: Container[tuple[
 
 
 def _names(module: Assembly) -> dict[int, str]:
-    """Return the functions of Slang's to mend by their ids, some of which may be variables."""
+    """Return the names of Slang's functions to correct, by id. Some ids may be of variables with the same name."""
     named = (words for words in module.head if words[0] & 0xFFFF == spirv.NAME)
     every = {words[1]: spirv.string(words[2:]) for words in named}
     return {id_: name for id_, name in every.items() if name == PI or name in PRODUCTS or derived(name)}
 
 
 def _within(module: Assembly) -> Iterator[tuple[str, Words]]:
-    """Yield the instructions, each with the name of the function that it is in, if that is one of Slang's to mend."""
+    """Yield (function, words) for each instruction; `function` is empty if it is none of those in ``_names``."""
     names, within = _names(module), ""
     for words in module.body:
         if words[0] & 0xFFFF == spirv.FUNCTION:
@@ -154,7 +169,7 @@ def _within(module: Assembly) -> Iterator[tuple[str, Words]]:
 
 
 def _rounded(module: Assembly) -> list[tuple[str, Words, int]]:
-    """Return where Slang's functions use constants that are rounded to float: the function, the words, the place."""
+    """Return (function, words, position of the operand) for each use of a rounded constant in Slang's functions."""
     constants = _constants(module, _sizes(module), _ROUNDED)
     found = []
     for within, words in _within(module) if constants else ():
@@ -166,7 +181,7 @@ def _rounded(module: Assembly) -> list[tuple[str, Words, int]]:
 
 
 def _right(module: Assembly, rounded: int) -> int:
-    """Return the id of the constant that another one is, rounded."""
+    """Return the id of the right constant, declared if necessary, for the id of a rounded one."""
     words = next(words for words in module.head if words[0] & 0xFFFF in _CONSTANTS and words[2] == rounded)
     if words[0] & 0xFFFF == spirv.CONSTANT_COMPOSITE:
         return module.find(spirv.CONSTANT_COMPOSITE, words[1], *(_right(module, part) for part in words[3:]))
@@ -178,7 +193,8 @@ def _lacking(module: Assembly) -> Iterator[Use]:
     sizes, sets, names = _sizes(module), _sets(module), _names(module)
     factors, tens = _constants(module, sizes, {_LOG10E}), _constants(module, sizes, {_LN10})
     floats = {words[2]: words[1] for words in module.head if words[0] & 0xFFFF == spirv.TYPE_FLOAT}
-    # Ids of doubles; of floats, each with the double it was made of; of powers of 2 and logarithms, with arguments.
+    # The ids of scalar doubles; of floats converted from a double, with that double; of powers of 2 and logarithms,
+    # with their arguments; of products, with their factors; and of pi and vectors of it.
     numbers = {words[2] for words in module.head if words[0] & 0xFFFF == spirv.CONSTANT and words[1] == floats[64]}
     converted: dict[int, int] = {}
     powers: dict[int, int] = {}
@@ -218,7 +234,10 @@ def _lacking(module: Assembly) -> Iterator[Use]:
 
 
 def _calls(module: Assembly, use: Use, function: int, double: int) -> Iterator[Words]:
-    """Yield the instructions that call a function for each component of an instruction's operands."""
+    """Yield the instructions that call a function for each component of the operands and combine the results.
+
+    `function` and `double` are the ids of the function and of the type double.
+    """
     type_, result = use.words[1:3]
     if use.size == 1:
         yield instruction(spirv.FUNCTION_CALL, type_, result, function, *use.operands)
