@@ -1,7 +1,7 @@
-"""Gives variables in SPIR-V zeros as initial values, which Slang 2026.12 leaves undefined.
+"""Gives variables in SPIR-V zeros as initial values, since Slang 2026.12 leaves static variables undefined.
 
-A static variable is one of storage class Private, or Function where only the entry point uses it, and Slang may make
-several of one struct: nothing tells them from other variables.
+A static variable of Slang becomes a variable of storage class Private, or Function if only the entry point uses it,
+and Slang may split a struct into several variables. They cannot be told from other variables, so all get zeros.
 """
 
 from __future__ import annotations
@@ -11,12 +11,16 @@ from slangpy_rt.slang.spirv import Assembly, instruction
 
 _ARRAY, _STRUCT, _POINTER, _VARIABLE = 28, 30, 32, 59
 _PRIVATE, _FUNCTION = 6, 7
-# Numbers, vectors, matrices and pointers; not images, ray queries and the like.
+# Opcodes of the types that OpConstantNull may have here: numbers, vectors, matrices (24) and pointers, but no images
+# or ray queries.
 _PLAIN = frozenset({spirv.TYPE_BOOL, spirv.TYPE_INT, spirv.TYPE_FLOAT, spirv.TYPE_VECTOR, 24, _POINTER})
 
 
 def with_zeros(code: bytes) -> bytes:
-    """Return a module in which each variable of a thread's own begins with an initial value, zeros if it had none.
+    """Return a module in which each Private or Function variable has an initial value, zeros if it had none.
+
+    ``%v = OpVariable %ptr Private`` becomes ``%v = OpVariable %ptr Private %null``. Variables of opaque types, such
+    as images, stay as they are.
 
     Parameters
     ----------
@@ -43,7 +47,7 @@ def with_zeros(code: bytes) -> bytes:
 
     private = [words for words in module.head if lacks(words, _PRIVATE)]
     module.head = [words for words in module.head if not lacks(words, _PRIVATE)]
-    # The variables come behind the constants of zeros, which ``find`` has added.
+    # The variables have to come after the constants of zeros, which ``find`` has appended to the head.
     made = [zeroed(words) for words in private]
     module.body = [zeroed(words) if lacks(words, _FUNCTION) else words for words in module.body]
     module.head += made
