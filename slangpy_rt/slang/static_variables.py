@@ -1,6 +1,6 @@
-"""Which static variables a module's text has, and whether its functions may change them.
+"""Finds the static variables that a module's text declares, and whether its functions may change them.
 
-Of Slang's grammar it knows brackets, operators, the heads of declarations and ``#define``. It changes no text.
+Of Slang's grammar only brackets, operators, the heads of declarations and ``#define`` are parsed. No text is changed.
 """
 
 from __future__ import annotations
@@ -10,17 +10,18 @@ from collections.abc import Iterator, Sequence
 
 from slangpy_rt.slang.text import blank, without_comments
 
-# The repeats are bounded, so that a search takes time in proportion to the text's length.
+# Matches ``static float gain =`` and ``static Array<int, 3> a[2];``, and takes the name and ``=`` or ``;``. The
+# repeats are bounded, so that a search takes time in proportion to the text's length.
 _STATIC = re.compile(
     r"\bstatic\s{1,99}(?!const\b)[\w.:]{1,200}(?:<[^;={}()]{0,200}>)?[\s\[\]\w]{0,200}?\b(\w{1,200})"
     r"\s{0,99}(?:\[[^\]]{0,99}\]\s{0,9}){0,9}([=;])"
 )
-# Characters of one declaration that are looked at; a longer one counts as changed.
+# The most characters of a declaration that are read; the variables of a longer one count as changed.
 _LONGEST = 2000
 _CONTINUED = re.compile(r"\\\r?\n")
 _DEFINE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)(?:\(([^)\n]*)\))?([^\n]*)", re.M)
 _HIDES = re.compile(r"(?<!\bconst )\bstatic\b(?! const\b)")
-# An operator may change what it is applied to.
+# Matches the declaration of an operator that may change its operand: ``operator+(inout S a``.
 _CHANGING_OPERATOR = re.compile(r"\boperator\b[^\w;{}]*?\([^;{}]*?\b(?:inout|out|__ref)\b")
 _TOKEN = re.compile(r"\w+|<<=|>>=|->|::|\+\+|--|[-+*/%&|^=!<>]=|&&|\|\||\S")
 _MEMBER = (".", "::", "->")
@@ -35,9 +36,13 @@ class _Statics:
     Attributes
     ----------
     names : set of str
-        Their names, and perhaps more.
+        The names of these variables, and perhaps other names.
     hidden : bool
-        Whether a macro may declare one, or name one.
+        Whether a macro may declare or name such a variable, or a declaration is too long to be read.
+    codes : list of str
+        The texts without comments, strings and preprocessor lines.
+    macros : set of str
+        The names of all macros.
     """
 
     def __init__(self, texts: Sequence[str], defines: Sequence[tuple[str, str]]) -> None:
@@ -65,17 +70,18 @@ class _Statics:
             self.hidden |= not self.names.isdisjoint(self.macros)
 
     def changed(self) -> bool:
-        """Tell whether one of them may be changed: whether any other occurrence of a name is not plainly a read."""
+        """Return whether a variable may be changed: whether any occurrence of a name is not certainly a read."""
         if self.hidden or not self.names:
             return self.hidden
         return any(map(_CHANGING_OPERATOR.search, self.codes)) or any(map(self._changed, self.codes))
 
     def _declared(self, code: str, static: re.Match[str]) -> Iterator[tuple[str, int]]:
-        """Yield the variables that a declaration may declare, each with its offset."""
+        """Yield (name, offset) of each variable that the declaration with the match `static` may declare."""
         before = re.split(r"[^\w\s]", code[max(static.start() - 200, 0) : static.start()])[-1]
         constant = "const" in before.split()
         name: re.Match[str] | None = None
-        # Where the next word may be a variable's name: not in a value, nor in a type behind a colon.
+        # ``named``: the next word may be a variable's name, as it stands neither in a value nor in a type after a
+        # colon. ``first``: no ``=``, ``:`` or ``,`` was found yet. ``struct``: a type is declared.
         named, first, struct = True, True, False
         depth = angles = 0
         end = static.end() + _LONGEST
@@ -84,10 +90,10 @@ class _Statics:
             if token.end() > end:
                 self.hidden |= not constant
                 return
-            if part == "(" and depth == 0 and first and not angles:  # a function
+            if part == "(" and depth == 0 and first and not angles:  # the declaration is that of a function
                 self.hidden |= not constant and name is not None and name[0] in self.macros
                 return
-            if part == "{" and depth == 0 and first and not struct:  # a property
+            if part == "{" and depth == 0 and first and not struct:  # the declaration is that of a property
                 break
             if part in ("(", "[", "{"):
                 depth += 1
@@ -116,7 +122,7 @@ class _Statics:
             yield name[0], name.start()
 
     def _changed(self, code: str) -> bool:
-        """Tell whether an occurrence of a name in one of the texts is not plainly a read."""
+        """Return whether an occurrence of a name in one of the texts is not certainly a read."""
         if not re.search(rf"\b(?:{'|'.join(self.names)})\b", code):
             return False
         own = [(at, name) for match in re.finditer(r"\bstatic\b", code) for name, at in self._declared(code, match)]
@@ -126,7 +132,7 @@ class _Statics:
         others: dict[int, int] = {}
         found: list[int] = []
         opened: list[int] = []
-        # The brackets of calls of macros that are open.
+        # The positions of the open brackets that belong to calls of macros.
         calls: set[int] = set()
         wanted = self.names.union("()[]{}")
         for place, part in enumerate(tokens):
@@ -149,28 +155,29 @@ class _Statics:
 
 
 def changes_statics(texts: Sequence[str], defines: Sequence[tuple[str, str]] = ()) -> bool:
-    """Tell whether functions of the texts may change a static variable of one of them.
+    """Return whether functions of the texts may change a static variable that one of the texts declares.
 
-    What may be an ``inout`` argument, or the object of a method, counts as changed; so does what a macro may hide.
+    A variable that may be an ``inout`` argument, or the object of a method, counts as changed: ``f(a, v)``,
+    ``v.add(1)``. So does one that a macro may name.
 
     Parameters
     ----------
     texts : sequence of str
-        The texts.
+        The Slang texts of a module and of the files that it includes and imports.
     defines : sequence of (str, str)
-        Macros that all of them have.
+        Macros that are defined for all texts.
     """
     return _Statics(texts, defines).changed()
 
 
 def has_statics(texts: Sequence[str], defines: Sequence[tuple[str, str]] = ()) -> bool:
-    """Tell whether the texts may declare a static variable that is not ``const``."""
+    """Return whether the texts may declare a static variable that is not ``const``."""
     found = _Statics(texts, defines)
     return found.hidden or bool(found.names)
 
 
 def statics(text: str) -> list[tuple[str, bool]]:
-    """Return the names of static variables, also in structs and functions, and whether they have initial values."""
+    """Return (name, has an initial value) of each static variable in a text, also in structs and functions."""
     return [(m[1], m[2] == "=") for m in _STATIC.finditer(blank(text))]
 
 
@@ -179,7 +186,21 @@ def _words(text: str) -> list[str]:
 
 
 def _reads(tokens: list[str], others: dict[int, int], macros: set[str], at: int) -> bool:
-    """Tell whether the variable at a place, or the part of it that is named there, is plainly read."""
+    """Return whether the variable at token `at`, or the part of it that is named there, is certainly only read.
+
+    ``x = v.a[0] + 1`` reads ``v``; ``v.a[0] = 1``, ``++v``, ``f(v, 1)`` and ``v.f()`` may change it.
+
+    Parameters
+    ----------
+    tokens : list of str
+        The tokens of the text.
+    others : dict of int to int
+        The position of the matching bracket, by the position of each bracket.
+    macros : set of str
+        The names of macros.
+    at : int
+        The position of the variable's name in `tokens`.
+    """
     first = _first(tokens, others, at)
     last = at
     while True:
@@ -205,7 +226,7 @@ def _reads(tokens: list[str], others: dict[int, int], macros: set[str], at: int)
 
 
 def _first(tokens: list[str], others: dict[int, int], at: int) -> int:
-    """Return where an expression begins that ends with the name at a place: ``ns`` of ``ns::S<T>.name``."""
+    """Return the first token of the expression that ends with the name at token `at`: ``ns`` of ``ns::S<T>.name``."""
     while at > 0 and tokens[at - 1] in _MEMBER:
         at -= 1
         if at == 0 or not re.fullmatch(r"\w+|[)\]>]", tokens[at - 1]):
@@ -227,7 +248,7 @@ def _first(tokens: list[str], others: dict[int, int], at: int) -> int:
 
 
 def _last(tokens: list[str], others: dict[int, int], at: int) -> int:
-    """Return where an expression ends that begins with the name at a place: ``]`` of ``name.x[k[0]]``."""
+    """Return the last token of the expression that begins with the name at token `at`: ``]`` of ``name.x[k[0]]``."""
     while True:
         if tokens[at + 1] in _MEMBER:
             at += 2
