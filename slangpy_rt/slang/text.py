@@ -1,7 +1,7 @@
-"""Facts that are read from a module's text because Slang's reflection does not have them.
+"""Reads facts from a module's text that Slang's reflection does not have, and rewrites the text for the compiler.
 
-These are comments, semantics of kernels' parameters, ``[numthreads]`` attributes and ``uniform`` variables. Of
-Slang's grammar it knows brackets and the heads of declarations; text that it does not recognize is left as it is.
+These facts are comments, semantics of kernels' parameters, ``[numthreads]`` attributes and ``uniform`` variables. Of
+Slang's grammar only brackets and the heads of declarations are parsed; text that is not recognized is not changed.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from slangpy_rt.slang.core_functions import may_declare, ranked
 from slangpy_rt.slang.static_numbers import NUMBERS, bare_statics
 
-THREADS = "_spy_group"  # as long as "numthreads", so that diagnostics keep their columns
-STAGE = "_spy_stage"  # no longer than the shortest attribute that it replaces
+THREADS = "_spy_group"  # The name is as long as "numthreads", so that diagnostics keep their columns.
+STAGE = "_spy_stage"  # ``_spy_stage(12)`` is no longer than the shortest attribute it replaces, ``shader("miss")``.
 STAGES = (
     *("vertex", "fragment", "pixel", "hull", "domain", "geometry", "mesh", "amplification", "raygeneration"),
     *("intersection", "anyhit", "closesthit", "miss", "callable", "dispatch", "task"),
@@ -28,10 +28,10 @@ _STAGE_ATTRIBUTE = f"\n[__AttributeUsage(_AttributeTargets.Function)] struct {ST
 
 RESERVED = "_spy_"
 ZERO = f"{RESERVED}zero"
-# Formats whose variables are zero without an initial value. Slang drops initial values in C++, and writes those of
-# arrays wrong in HLSL.
+# Formats whose static variables are zero without an initial value. In C++ Slang drops initial values, and in HLSL it
+# writes wrong ones for arrays.
 _ZEROED = ("cpp", "hlsl")
-# ``{}`` is not all zeros: it gives a field of a struct the value that stands behind the field. CUDA has no
+# ``{}`` is not always zeros: a field of a struct gets the default value that its declaration gives. CUDA has no
 # functions that return arrays, so arrays are filled element by element.
 _ZERO_TEXT = f"""
 T {ZERO}<T>()
@@ -58,6 +58,7 @@ Array<Array<T, M>, N> {ZERO}s<T, let N : int, let M : int>()
 }}
 """
 _RESERVED = re.compile(rf"\b{RESERVED}\w*")
+# Matches a comment or a string, to its end or to that of the text.
 _NOT_CODE = re.compile(r'//[^\n]*|/\*.*?(?:\*/|\Z)|"(?:\\.|[^"\\\n])*"', re.S)
 _DIRECTIVE = re.compile(r"^[ \t]*#(?:[^\n]*\\\n)*[^\n]*", re.M)
 _SCOPE = re.compile(
@@ -69,13 +70,13 @@ _SEMANTICS = {
 }
 _UNIFORM = re.compile(r"(?:(?:public|internal)\s+)?uniform\s+([^=:({]+)")
 _NUMBERS_LAST = re.compile(rf"{NUMBERS}\s*(?:\[[^\]]*\]\s*)*$")
-# A type, and the sizes of its arrays.
+# Matches a type and the sizes of its arrays: ``S<int>`` and ``[2][3]`` of ``uniform S<int>[2][3]``.
 _TYPE_LAST = re.compile(r"([\w.:]+\s*(?:<.*>)?)\s*((?:\[[^\]]*\]\s*)*)$", re.S)
 _SIZE = re.compile(r"\[([^\]]+)\]")
 _RESOURCE = re.compile(r"Buffer|Texture|Sampler|ParameterBlock|Image|AccelerationStructure|DescriptorHandle")
 _SHADER = re.compile(r'shader\s*\(\s*"(\w+)"\s*\)', re.S)
 VARIABLE_NAME = re.compile(r"(\w+)\s*(?:\[[^\]]*\]\s*)*$")
-# If it is not closed, the search ends after so many characters.
+# The search for the closing bracket of an attribute ends after this many characters.
 _LONGEST_ATTRIBUTE = 1000
 _OPEN, _CLOSE = "([{", ")]}"
 _CHAINED = re.compile(r"[()\[\]{}?;,]|\b(?:if|else|for|while|switch)\b")
@@ -89,10 +90,10 @@ class Prepared:
     ----------
     text : str
         The text, in which compute kernels are ordinary functions and global uniforms are static variables.
-    semantics : dict
-        System values of kernels' parameters, by kernel and parameter.
+    semantics : dict of str to dict
+        System values, such as ``"SV_GroupID"``, of kernels' parameters, by kernel and parameter.
     uniforms : tuple of str
-        Qualified names of these variables, ``"ns.gain"``. All their bits are zero until a kernel sets them.
+        Qualified names of the former uniforms, ``"ns.gain"``. All their bits are zero until a kernel sets them.
     """
 
     text: str
@@ -101,31 +102,33 @@ class Prepared:
 
 
 def prepare(text: str, form: str) -> Prepared:
-    """Rewrite a module's text so that a kernel that imports it can call its kernels and set its uniforms.
+    """Rewrite a module's text so that a generated kernel that imports it can call its kernels and set its uniforms.
+
+    Entry points become functions, whose group size and stage are kept in attributes: ``[numthreads(8, 8, 1)]``
+    becomes ``[_spy_group(8, 8, 1)]``. Slang 2026.12 ends the process when a function calls an entry point, refuses to
+    load a module for C++ if a kernel in it has a barrier, and ends the process if it has a miss shader.
+
+    Uniforms become static variables, of which each thread has its own, and which the generated kernel sets, because
+    the place of a uniform in memory differs by target. They, and static numbers without an initial value, begin as
+    zeros.
 
     Parameters
     ----------
     text : str
-        The text.
+        The module's text.
     form : str
-        The format of target code, ``"spirv"`` or another.
-
-    Entry points become functions, whose group size and stage are kept in attributes of ours: Slang 2026.12 ends the
-    process when a function calls an entry point, refuses to load a module for C++ if a kernel in it has a barrier,
-    and ends the process if it has a miss shader. Uniforms become static variables, which each thread has for itself
-    and the kernel sets: where a uniform lies in memory differs by target. They, and numbers that are static without
-    an initial value, begin as zeros.
+        The format of target code: ``"spirv"``, ``"cuda"`` and so on.
 
     Returns
     -------
     Prepared
-        The text and what it declares.
+        The new text, the semantics of kernels, and the names of uniforms.
     """
     code = blank(text)
     edits, semantics = _kernel_edits(code, text)
     declared = bool(edits)
     uniforms: list[str] = []
-    # A module may import another one that has such a function, too.
+    # A module that it imports may declare such a function too, so the name has a checksum of the text.
     function = f"{ZERO}_{zlib.crc32(text.encode()):08x}"
     bare = {m.end() - 1: m.start() for m in bare_statics(code)} if "static" in code else {}
     for path, start, end in _declarations(code) if "uniform" in code or bare else ():
@@ -143,7 +146,7 @@ def prepare(text: str, form: str) -> Prepared:
                 uniforms.append(f"{space}.{name}" if space else name)
             if form not in _ZEROED:
                 edits.append((behind, behind, f" = {_zero(code, at, end, behind).replace(ZERO, function)}"))
-    # Uniforms that remain in the text are inside functions.
+    # The statics that remain in ``bare`` are inside functions, where ``_declarations`` does not look.
     for end, at in bare.items() if form not in _ZEROED else ():
         for _, behind in _declarators(code, at, end):
             edits.append((behind, behind, f" = {_zero(code, at, end, behind).replace(ZERO, function)}"))
@@ -159,7 +162,7 @@ def prepare(text: str, form: str) -> Prepared:
 
 
 def entry_attributes(text: str) -> tuple[bool, bool]:
-    """Tell whether a text has attributes ``shader`` or ``numthreads``, and whether it uses these names otherwise."""
+    """Return whether a text has attributes ``shader`` or ``numthreads``, and whether it has these names elsewhere."""
     code = blank(text) if "shader" in text or "numthreads" in text else ""
     places = list(_brackets(code))
     names = [match.start() for match in re.finditer(r"\b(?:shader|numthreads)\b", code)]
@@ -167,7 +170,7 @@ def entry_attributes(text: str) -> tuple[bool, bool]:
 
 
 def entries_elsewhere(text: str, others: Iterable[str]) -> set[str]:
-    """Return the names of kernels and shaders in files that a text includes or imports, but for names of its own."""
+    """Return the names of kernels and shaders in the texts `others`, except names that `text` declares itself."""
     found = set()
     for other in others:
         code = blank(other) if "shader" in other or "numthreads" in other else ""
@@ -176,13 +179,13 @@ def entries_elsewhere(text: str, others: Iterable[str]) -> set[str]:
 
 
 def undefining(defines: tuple[tuple[str, str], ...]) -> str:
-    """Return lines that undefine macros, so that the next line is the first again."""
+    """Return ``#undef`` lines for macros, and ``#line 1``, so that the next line is numbered 1; empty without any."""
     lines = "".join(f"#undef {name.partition('(')[0]}\n" for name, _ in defines)
     return lines + "#line 1\n" if defines else ""
 
 
 def reserved(text: str) -> str:
-    """Return the first name in a text that begins with ``_spy_``, in macros too; empty if there is none."""
+    """Return the first name in a text, macros included, that begins with ``_spy_``; empty if there is none."""
     if RESERVED not in text:
         return ""
     found = _RESERVED.search(_NOT_CODE.sub(_spaces, text))
@@ -190,17 +193,17 @@ def reserved(text: str) -> str:
 
 
 def prints_in(text: str) -> bool:
-    """Tell whether user code calls printf."""
+    """Return whether user code has the name ``printf`` outside comments, strings and preprocessor lines."""
     return "printf" in text and re.search(r"\bprintf\b", blank(text)) is not None
 
 
 def declared(text: str) -> set[str]:
-    """Return the names of what a text declares outside functions, members included."""
+    """Return the unqualified names that a text declares outside functions, those of members included."""
     return {name.rpartition(".")[2] for name, _, _ in _declarations(blank(text))}
 
 
 def docs(text: str) -> dict[str, list[str]]:
-    """Return the comments above declarations by name, such as ``"ns.Disk.area"``: for each a list in source order."""
+    """Return the documentation comments of declarations by name (``"ns.Disk.area"``), each a list in source order."""
     notes = [(m.start(), m.end(), m[0]) for m in _NOT_CODE.finditer(text) if m[0].startswith(("///", "/**"))]
     out: dict[str, list[str]] = {}
     for name, start, end in _declarations(blank(text)):
@@ -223,7 +226,7 @@ def _spaces(match: re.Match[str]) -> str:
 
 
 def deepest(code: str) -> int:
-    """Return how deep the brackets of a text are nested."""
+    """Return the greatest depth of nested brackets in a text: 2 for ``f(a[i])``."""
     depth = most = 0
     for match in re.finditer(r"[()\[\]{}]", code):
         depth += 1 if match[0] in _OPEN else -1
@@ -232,9 +235,9 @@ def deepest(code: str) -> int:
 
 
 def longest_chain(code: str) -> tuple[int, int]:
-    """Return how deep statements and conditions nest in one another without a bracket, and in which line that begins.
+    """Return the greatest depth of statements and conditions nested without brackets, and the line where it begins.
 
-    These are ``if (a) if (b) ...``, ``if (a) ...; else if (b) ...;``, loops alike, and ``a ? b : c ? d : e``.
+    It is 2 for ``if (a) if (b) ...``, ``if (a) ...; else if (b) ...;``, similar loops, and ``a ? b : c ? d : e``.
     """
     most = line = 0
     # For each open bracket: the chain's length, the offset of its first part, the length before the last semicolon.
@@ -261,11 +264,11 @@ def longest_chain(code: str) -> tuple[int, int]:
 
 
 def _kernel_edits(code: str, text: str) -> tuple[list[tuple[int, int, str]], dict[str, dict[str, str]]]:
-    """Return the replacements of kernels' attributes, each as two offsets and a text, and the kernels' semantics."""
+    """Return edits of kernels' attributes, each as two offsets and a new text, and the semantics of the kernels."""
     edits: list[tuple[int, int, str]] = []
     semantics: dict[str, dict[str, str]] = {}
     places = list(_brackets(code))
-    # Mesh shaders have [numthreads] too.
+    # Mesh shaders have [numthreads] too, but are no compute kernels.
     graphics = {_declared(code, end)[0] for start, end in places if _stages(text[start:end])}
     for start, end in places:
         name, params = _declared(code, end)
@@ -284,7 +287,7 @@ def _kernel_edits(code: str, text: str) -> tuple[list[tuple[int, int, str]], dic
 
 
 def _brackets(code: str) -> Iterator[tuple[int, int]]:
-    """Yield first and last offset of every ``[...]`` that names a group size or a stage."""
+    """Yield start and end offset of every attribute list ``[...]`` with ``numthreads`` or ``shader``."""
     for match in re.finditer(r"\[[^\[\]]*\b(?:numthreads|shader)\b", code):
         end = _matching(code, match.start(), match.start() + _LONGEST_ATTRIBUTE)
         if end:
@@ -292,7 +295,7 @@ def _brackets(code: str) -> Iterator[tuple[int, int]]:
 
 
 def _stages(attributes: str) -> list[int]:
-    """Return the graphics and ray tracing stages that attributes name, as positions in ``STAGES``."""
+    """Return the graphics and ray tracing stages in an attribute list, as positions in ``STAGES``."""
     return [STAGES.index(name) for name in _SHADER.findall(attributes) if name in STAGES]
 
 
@@ -355,7 +358,7 @@ def _name(head: str) -> str:
 
 
 def _comment(text: str, notes: list[tuple[int, int, str]], start: int, end: int) -> str:
-    """Return the comment inside a declaration's head, or else those directly above it, without ``///`` or ``/**``."""
+    """Return the comments inside a declaration's head, or else directly above it, without ``///`` or ``/**``."""
     found = [note for at, _, note in notes if start <= at < end]
     for at, stop, note in reversed(notes) if not found else ():
         gap = text[stop:start]
@@ -382,7 +385,7 @@ def _lines(note: str) -> list[str]:
 
 
 def _parts(code: str, text: str) -> list[str]:
-    """Split a text at the commas outside brackets of ``code``, the same text with comments blanked."""
+    """Split `text` at commas outside brackets, which are found in `code`, the same text with comments blanked."""
     parts, depth, start = [], 0, 0
     for at, letter in enumerate(code):
         depth += (letter in _OPEN) - (letter in _CLOSE)
@@ -405,7 +408,10 @@ def _declarators(code: str, start: int, end: int) -> Iterator[tuple[str, int]]:
 
 
 def _zero(code: str, start: int, end: int, behind: int) -> str:
-    """Return zeros for a uniform in a declaration, which ends at ``behind``: all fields of a struct too."""
+    """Return the initial value that sets all bits of a variable to zero; its declarator ends at `behind`.
+
+    It is ``{}`` for ``float a``, ``_spy_zero<S>()`` for ``S a`` and ``_spy_zeros<S, (2)>()`` for ``S a[2]``.
+    """
     type_ = _type_of(code, start, end)
     found = None if _NUMBERS_LAST.search(type_) else _TYPE_LAST.search(type_)
     own = VARIABLE_NAME.search(code[start:behind])
@@ -421,13 +427,13 @@ def _zero(code: str, start: int, end: int, behind: int) -> str:
 
 
 def _type_of(code: str, start: int, end: int) -> str:
-    """Return the type in a declaration of variables: its text up to the first variable's name."""
+    """Return the text of a declaration before the first variable's name: its modifiers and type."""
     first = code[start : next((behind for _, behind in _declarators(code, start, end)), end)]
     return VARIABLE_NAME.sub("", first)
 
 
 def _matching(code: str, at: int, end: int = sys.maxsize) -> int:
-    """Return the offset after the bracket that closes the one at an offset; 0 if none does before ``end``."""
+    """Return the offset after the bracket that closes the one at `at`; 0 if it is not closed before `end`."""
     depth = 0
     for match in re.compile(r"[()\[\]{}]").finditer(code, at, end):
         depth += 1 if match[0] in _OPEN else -1
