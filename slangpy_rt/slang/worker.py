@@ -1,8 +1,8 @@
-"""The main program of the compiler's process: requests come by standard input, answers go by standard output.
+"""The main program of the compiler's process: it reads requests from standard input and writes answers to its output.
 
-Some texts make Slang 2026.12 crash, and here a crash ends a process that holds nothing else. The process imports no
-NumPy, opens no device and never runs the main module of the process that started it. It ends itself when that process
-is gone, when a request takes too long, and when it waits for a file that has no end, such as a pipe.
+Some texts make Slang 2026.12 crash, and here a crash ends only a process that does nothing else. The process imports
+no NumPy, opens no device and never runs the main module of the process that started it. It ends itself when that
+process is gone, when a request takes too long, and when it waits for a file that has no end, such as a pipe.
 """
 
 from __future__ import annotations
@@ -22,28 +22,29 @@ from slangpy_rt.slang.library import Library
 from slangpy_rt.slang.messages import NO_MEMORY, SLOW, STUCK, receive, send
 from slangpy_rt.slang.session import Session
 
-# Slang recurses over what it parses: 20,000 nested brackets take 60 MB.
+# The stack in bytes. Slang parses by recursion: 20,000 nested brackets take 60 MB.
 _STACK = 512 << 20
-# For targets with ``program``: the process that asks compiles the same text again, in threads with a stack of 8 MB.
+# The stack for targets with ``program``: the client process compiles the same text again, in threads with 8 MB.
 _SMALL_STACK = 4 << 20
 _POLL_SECONDS = 0.25
-# A request that uses less processor time than this in each of so many polls in a row only waits.
+# A request that uses less processor time than this, in seconds, in more than 40 successive polls is only waiting.
 _IDLE_SECONDS, _IDLE_POLLS = 0.02, 40
+# The least limit of this process's address space, in bytes.
 _LEAST_MEMORY = 4 << 30
-# Half of Python's default, which the process that asks has: it walks over the same types with more frames for each.
+# Half of Python's default limit, which the client process has: its recursion over the same types takes more frames.
 _RECURSION = 500
 _TOO_DEEP = "the text nests too deep; take it apart into functions and structs."
 
 
 class Worker:
-    """Runs the requests of another process in sessions, which it keeps by number.
+    """Runs the requests of the client process in compiler sessions, which are kept by number.
 
     Parameters
     ----------
     library : str
-        The compiler's file.
+        The path of the Slang library.
     seconds : float
-        Processor time that one request may take.
+        Processor time that one request may take, in seconds.
     """
 
     def __init__(self, library: str, seconds: float) -> None:
@@ -53,7 +54,7 @@ class Worker:
         self._answer: tuple[bool, Any] = (False, None)
 
     def serve(self, requests: Any, answers: Any) -> None:
-        """Answer requests until the other process closes the stream."""
+        """Answer requests until the client process closes the stream."""
         while (request := receive(requests)) is not None:
             number, closed, folder, method, args = request
             for old in closed:
@@ -62,11 +63,11 @@ class Worker:
                     session.close()
             if closed:
                 give_back_freed()
-            with suppress(OSError):  # the folder no longer exists; absolute paths still work
+            with suppress(OSError):  # the folder may no longer exist; absolute paths still work then
                 os.chdir(folder)
             session = self._sessions.get(number)
             small = method != "open" and session is not None and session.target.program
-            # This sets the stack of threads that are started from now on.
+            # This sets the stack size of threads that are started from now on.
             threading.stack_size(_SMALL_STACK if small else _STACK)
             thread = threading.Thread(target=self._work, args=(number, method, args), daemon=True)
             thread.start()
@@ -82,7 +83,7 @@ class Worker:
         except RecursionError:
             self._answer = False, CompileError(_TOO_DEEP)
         except Exception as error:
-            # An object whose ``from_param`` recurses too deep fails as an argument of the compiler's.
+            # ctypes reports a RecursionError in the conversion of an argument as an ArgumentError.
             deep = isinstance(error, ctypes.ArgumentError) and "RecursionError" in str(error)
             self._answer = False, CompileError(_TOO_DEEP) if deep else error
 
@@ -111,11 +112,19 @@ class Worker:
 
 
 def main(library: str, seconds: str) -> None:
-    """Answer the requests of the process that started this one."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that waits for the answer
+    """Answer the requests of the process that started this one, then end this process.
+
+    Parameters
+    ----------
+    library : str
+        The path of the Slang library.
+    seconds : str
+        Processor time that one request may take, in seconds.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches this process too, but the client handles it.
     if hasattr(signal, "SIGXCPU"):
         signal.signal(signal.SIGXCPU, signal.SIG_DFL)
-    # What the compiler prints to standard output must not get between the answers, so it goes to standard error.
+    # Output that the compiler prints must not be mixed with the answers, so standard output becomes standard error.
     requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     _bound()
@@ -126,17 +135,20 @@ def main(library: str, seconds: str) -> None:
 
 
 def _limit(seconds: float) -> None:
-    """Have the system end this process after so much processor time: ``_watch`` may wait for Python's lock."""
+    """Let the system end this process when it has used so much processor time in all.
+
+    ``_watch`` cannot do so while the compiler's thread holds Python's global interpreter lock.
+    """
     if sys.platform != "win32":
         import resource
 
         with suppress(OSError, ValueError):
-            # In whole seconds, and later than ``_watch`` does it.
+            # The limit is in whole seconds, and has to be later than that of ``_watch``.
             resource.setrlimit(resource.RLIMIT_CPU, (int(seconds) + 2, resource.getrlimit(resource.RLIMIT_CPU)[1]))
 
 
 def _bound() -> None:
-    """Limit this process's memory, have the system end it first when memory is short, and write no core files."""
+    """Limit this process's memory, let Linux end it first when memory is short, and disable core files."""
     with suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:  # noqa: PTH123 - before pathlib is needed
         file.write("1000")
     if sys.platform != "win32":
