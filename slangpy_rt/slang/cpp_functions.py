@@ -1,14 +1,17 @@
 """Adds functions that Slang 2026.12 calls in C++ and CUDA, and that its preludes lack or have for the wrong type.
 
-The preludes have no functions of 8-bit and 16-bit integers, no ``fma`` and ``sign`` of integers, no ``acosh``,
-``asinh`` and ``atanh`` of double; their ``log10`` of double takes a float. The prelude of C++ looks for the first
-bit of a 64-bit integer in 32 bits only. The prelude of CUDA takes unsigned numbers for signed ones in
-``firstbithigh`` of 32 bits and in the results of ``abs``, ``min`` and ``max`` of 64 bits, and it has ``char`` where
-the header of CUDA has ``signed char``. Both round ties away from zero, where NumPy, SPIR-V and HLSL take the even
-neighbour. Both lack operators of matrices: shifts, all operators of ``bool``, ``-`` of integers, in CUDA comparisons;
-the unary minus that C++ has for them does not compile. What ``rounded_constants`` finds has constants of float. Text
-goes in and text comes out, with functions of ours whose names begin with ``_spy_``; a text that calls none of these
-functions is returned as it is.
+A call of such a function is replaced by one of a function whose name begins with ``_spy_``: ``U8_min(a_0, b_0)``
+becomes ``_spy_min<uint8_t>(a_0, b_0)``. These are the defects:
+
+- Both preludes have no functions of 8-bit and 16-bit integers, no ``fma`` and ``sign`` of integers, and no ``acosh``,
+  ``asinh`` and ``atanh`` of double; their ``log10`` of double takes a float.
+- The prelude of C++ looks for the first bit of a 64-bit integer in 32 bits only.
+- The prelude of CUDA takes unsigned numbers for signed ones in ``firstbithigh`` of 32 bits and in the results of
+  ``abs``, ``min`` and ``max`` of 64 bits, and it has ``char`` where the header of CUDA has ``signed char``.
+- Both round ties away from zero, where NumPy, SPIR-V and HLSL round to the even neighbour.
+- Both lack operators of matrices: shifts, all operators of ``bool``, ``-`` of integers, and in CUDA comparisons. The
+  unary minus of matrices in C++ does not compile.
+- The functions that ``rounded_constants`` finds have constants rounded to float.
 """
 
 from __future__ import annotations
@@ -27,9 +30,9 @@ _CALLS = {
     "cuda": re.compile(rb"\b" + _LACKING + rb"|(U32)_(firstbithigh)|(U64)_(abs|min|max))\("),
 }
 _ROUND = re.compile(rb"\bF(?:32|64)_(?:round|rint)\(")
-# C++ takes this for the negative of 9223372036854775808, which no signed 64-bit type holds.
+# C++ parses this as the negative of 9223372036854775808, which no signed 64-bit type can represent.
 _LEAST = re.compile(rb"-9223372036854775808LL\b")
-# Macros of math.h that Slang may write for a user's name: ``M_PI_2`` for the second variable named ``M_PI``.
+# Macros of math.h that equal a name which Slang may write: ``M_PI_2`` for the second variable named ``M_PI``.
 _MACROS = re.compile(rb"\bM_(?:PI_[24]|SQRT1_2)\b")
 _UNDEFINED = b"#undef M_PI_2\n#undef M_PI_4\n#undef M_SQRT1_2\n"
 _TYPES = {
@@ -106,7 +109,7 @@ template<typename T> FUNCTION unsigned _spy_firstbithigh(T x)
     return bits ? 63 - __builtin_clzll(bits) : 0xFFFFFFFFu;
 }
 """
-# A prelude's operator for one type of element precedes these, as C++ takes the more specialized template.
+# C++ prefers the more specialized template, so an operator in the prelude for one element type precedes these.
 _MATRIX_UNARY = b"""
 template<typename T, int R, int C> FUNCTION Matrix<T, R, C> operator OP(const Matrix<T, R, C>& a)
 {
@@ -139,7 +142,7 @@ _MATRIX_ELEMENTS = {
     },
 }
 _MATRIX = re.compile(rb"\bMatrix<")
-# Slang's own unary operators of matrices: a row has no rows.
+# The prelude's unary operators of matrices use ``result[i].rows``, but a row has no rows.
 _MATRIX_DEFECT = (b"result[i].rows[i][j] = op", b"result.rows[i][j] = op")
 
 
@@ -153,12 +156,14 @@ _BUILTINS = {
 
 
 def with_functions(code: bytes, form: str) -> bytes:
-    """Return C++ or CUDA in which all functions that it calls are defined for the right types.
+    """Return C++ or CUDA code in which all functions that it calls are defined for the right types.
+
+    C++ without Slang's prelude is returned as it is.
 
     Parameters
     ----------
     code : bytes
-        The text that Slang wrote.
+        The code that Slang wrote.
     form : str
         ``"cpp"`` or ``"cuda"``.
     """
@@ -170,7 +175,7 @@ def with_functions(code: bytes, form: str) -> bytes:
     called, ours = with_constants(called)
     functions = _FUNCTIONS.replace(b"FUNCTION", b"inline")
     if form == "cuda":
-        # CUDA's char2 takes two numbers of type char or of type signed char.
+        # Slang's prelude has ``char`` for int8_t, but int8_t itself is ``signed char`` in CUDA's header.
         called = re.sub(rb"\bint8_t\(", b"char(", called)
         functions = _FUNCTIONS
         for name, own in _BUILTINS.items():
@@ -192,7 +197,10 @@ def with_functions(code: bytes, form: str) -> bytes:
 
 
 def lacking_function(code: bytes) -> str:
-    """Return the name of a function that CUDA calls and lacks, or has for the wrong type; empty if there is none."""
+    """Return the name of a function that CUDA code calls and that CUDA's prelude lacks or has for the wrong type.
+
+    The name is empty if there is no such function.
+    """
     at = prelude_end(code, "cuda")
     match = _CALLS["cuda"].search(code, at)
     return [part for part in match.groups() if part][1].decode() if match else lacking_constant(code[at:])
