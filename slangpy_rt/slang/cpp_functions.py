@@ -175,7 +175,7 @@ def with_functions(code: bytes, form: str) -> bytes:
     called, ours = with_constants(called)
     functions = _FUNCTIONS.replace(b"FUNCTION", b"inline")
     if form == "cuda":
-        # Slang's prelude has ``char`` for int8_t, but int8_t itself is ``signed char`` in CUDA's header.
+        # CUDA's char2 takes two numbers of one type, char or signed char; those of Slang's prelude are char.
         called = re.sub(rb"\bint8_t\(", b"char(", called)
         functions = _FUNCTIONS
         for name, own in _BUILTINS.items():
