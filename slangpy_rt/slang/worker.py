@@ -137,7 +137,7 @@ def main(library: str, seconds: str) -> None:
 def _limit(seconds: float) -> None:
     """Let the system end this process when it has used so much processor time in all.
 
-    ``_watch`` cannot do so while the compiler's thread holds Python's global interpreter lock.
+    ``_watch`` cannot do so while it waits for Python's global interpreter lock.
     """
     if sys.platform != "win32":
         import resource
