@@ -1,9 +1,11 @@
-"""Makes arithmetic of 8-bit and 16-bit integers wrap in C++ and CUDA, as it does on other targets.
+"""Makes arithmetic of 8-bit and 16-bit integers wrap around in C++ and CUDA, as it does on other targets.
 
 Both languages promote such operands to ``int``: ``(a + b) / uint8_t(2)`` of 200 and 100 is 150 there, and 22 in
-SPIR-V. Functions of ours replace all operators whose result would be an ``int``, but for ``/`` and ``%``, which are
-in ``division``. Their results have the type of the operands, which Slang has cast to one type before; operators of
-vectors, pointers and wider numbers stay as they are. A text without a narrow type is returned as it is.
+SPIR-V. Templates replace all operators whose result would be an ``int``, except ``/`` and ``%``, which ``division``
+replaces: ``a_0 + b_0`` becomes ``a_0 +_spy_sum()+ b_0``, and ``- a_0`` becomes ``_spy_negative(a_0)``. The result has
+the type of the operands, which Slang has cast to one type before. Vectors, pointers and wider numbers get the result
+of the plain operator, except that negatives of vectors of short on CUDA wrap too. Code without a narrow type is
+returned as it is.
 """
 
 from __future__ import annotations
@@ -13,9 +15,10 @@ import re
 from slangpy_rt.slang.emitted import prelude_end
 
 _NARROW = re.compile(rb"\b(?:u?int(?:8|16)_t|u?char|u?short|short[234])\b")
-# Slang writes a space on both sides of a binary operator, a space behind a unary minus, and none behind a tilde. What
-# the first lines match holds none: strings, directives, function headers, and the declaration of a pointer, such as
-# ``Call_0 * c_1``, at the beginning of a statement. A sum with a literal of 32 bits or more is not narrow.
+# Slang writes a space on both sides of a binary operator, a space after a unary minus, and none after a tilde. The
+# first four lines match text without operators, to skip it: strings, directives, function headers, and the
+# declaration of a pointer, ``Call_0 * ``, at the beginning of a statement. A sum with a literal of 32 bits or more is
+# not narrow, so ``a_0 + int(1)`` and ``a_0 + 1U`` are excluded.
 _OPERATOR = re.compile(
     rb'"(?:\\.|[^"\\\n])*"'
     rb"|^#[^\n]*"
@@ -32,7 +35,8 @@ _NAMES = {
 _SHIFTS = (b"<<", b">>")
 _UNARY = {b"- ": b"_spy_negative(", b"~": b"_spy_complement("}
 _PREFIX = re.compile(rb"(?:- |[-!*&~])*")
-# ``a_0``, ``Vector<float, 3>``, ``1.0f``: a name or a literal, whose brackets and members are read one by one.
+# Matches a name or a literal: ``a_0``, ``1.0f``, the ``Vector`` of ``Vector<float, 3>``. Brackets and members after
+# it are matched one by one.
 _NAME = re.compile(rb"[\w.:]+")
 _MEMBER = re.compile(rb"(?:\.|->)\w+")
 _BRACKET = re.compile(rb'"(?:\\.|[^"\\\n])*"|[(\[{}\])]')
@@ -98,12 +102,14 @@ FUNCTION auto operator OP(_spy_first_NAME<A> a, B b) -> decltype(_spy_all_NAME<A
 
 
 def with_narrow_integers(code: bytes, form: str) -> bytes:
-    """Return C++ or CUDA in which sums, products and the like of narrow integers have their operands' type.
+    """Return C++ or CUDA code in which operators of narrow integers have results of their operands' type.
+
+    The operators are ``+ - * & | ^ << >>`` and the unary ``-`` and ``~``.
 
     Parameters
     ----------
     code : bytes
-        The text that Slang wrote.
+        The code that Slang wrote.
     form : str
         ``"cpp"`` or ``"cuda"``.
     """
@@ -111,8 +117,8 @@ def with_narrow_integers(code: bytes, form: str) -> bytes:
     prelude, text = code[:end], code[end:]
     if not _NARROW.search(text):
         return code
-    # Each edit is an offset, the number of bytes that are replaced, and the new text. Sorted, an edit that closes an
-    # operand comes before that of the next operator.
+    # Each edit is an offset, the number of replaced bytes, and the new text. They are sorted below, as the edit that
+    # closes the operand of a unary operator comes after edits inside of the operand.
     edits: list[tuple[int, int, bytes]] = []
     for match in _OPERATOR.finditer(text):
         at, stop = match.span()
@@ -132,22 +138,23 @@ def _functions(form: str) -> bytes:
     found = _FUNCTIONS + (_CUDA_VECTORS if form == "cuda" else b"")
     for operator, name in _NAMES.items():
         narrow = b"_spy_Narrow<A>::is" + (b"" if operator in _SHIFTS else b" && _spy_Narrow<B>::is")
-        # A product of two ``unsigned short`` may leave the range of ``int``; the sign has to be shifted in.
+        # The operands are cast to unsigned, because a product of two ``unsigned short`` may overflow an ``int``. Only
+        # a shift to the right needs the sign.
         wide = b"int" if operator == b">>" else b"unsigned"
         found += _BINARY.replace(b"WIDE", wide).replace(b"NAME", name).replace(b"OP", operator).replace(b"IS", narrow)
     return found.replace(b"FUNCTION", b"inline" if form == "cpp" else b"__device__ __forceinline__")
 
 
 def _operand_end(text: bytes, at: int) -> int:
-    """Return where the operand of a unary operator ends.
+    """Return the offset at which the operand of a unary operator ends; it begins at `at`.
 
-    It is a name, a literal, a call or an expression in brackets, with what binds closer than a unary operator:
-    ``*p_0``, ``f(x)[int(1)].y``, ``Vector<float, 3> {a, b, c}``, ``(float)x_0``.
+    The operand is a name, a literal, a call or an expression in brackets, with prefixes, casts, calls, indices and
+    members: ``*p_0``, ``f(x)[int(1)].y``, ``Vector<float, 3> {a, b, c}``, ``(float)x_0``.
     """
     at = _skip(_PREFIX, text, at)
     if text.startswith(b"(", at):
         at = _closed(_BRACKET, text, at)
-        # Behind a cast, and only there, another operand begins at once.
+        # Only if the brackets were a cast, an operand follows without a space: ``(float)x_0``.
         if re.match(rb"[\w(*&~!]|- ", text[at : at + 2]):
             return _operand_end(text, at)
     else:
@@ -172,7 +179,7 @@ def _skip(pattern: re.Pattern[bytes], text: bytes, at: int) -> int:
 
 
 def _closed(brackets: re.Pattern[bytes], text: bytes, at: int) -> int:
-    """Return the offset behind the bracket that closes the one at an offset, or the end of the text."""
+    """Return the offset after the bracket that closes the one at offset `at`, or the end of the text."""
     depth = 0
     for found in brackets.finditer(text, at):
         depth += 1 if found[0] in (b"(", b"[", b"{", b"<") else -1 if len(found[0]) == 1 else 0
