@@ -1,6 +1,6 @@
-"""Checks and corrections of target code: what a device could not run is refused, what Slang gets wrong is replaced.
+"""Checks and corrects target code: refuses code that a device could not run, replaces code that Slang writes wrong.
 
-It compiles nothing and knows no modules.
+Nothing is compiled here.
 """
 
 from __future__ import annotations
@@ -33,11 +33,13 @@ from slangpy_rt.slang.spirv_math import lacking_double, rounded_double, with_dou
 from slangpy_rt.slang.spirv_zeros import with_zeros
 from slangpy_rt.slang.text import blank, deepest, longest_chain
 
-# Slang's time grows with the square of it: 2.2 s for 5000 nested ``if``, 35 s for 20,000.
+# The longest chain of statements nested without brackets. Slang's time grows with its square: 2.2 s for 5000 nested
+# ``if``, 35 s for 20,000.
 _LONGEST_CHAIN = 5000
-# The most local memory of a thread on CUDA (CUDA C++ Programming Guide, "Technical Specifications per Compute
-# Capability"). Vulkan has no limit; lavapipe did not compile an array of 30,000 floats within a minute.
+# The most local memory of a thread, in bytes, on CUDA (CUDA C++ Programming Guide, "Technical Specifications per
+# Compute Capability"). Vulkan has no limit; lavapipe did not compile an array of 30,000 floats within a minute.
 _LARGEST_LOCALS = 512 << 10
+# Matches the names of Slang's functions that need thread groups.
 NEEDS_GROUPS = re.compile(r"(?:Wave|Quad|Subgroup|subgroup)\w+|\w*MemoryBarrier\w*|\w*WithGroupSync\w*|barrier")
 _UNFILLED = (
     "the function reads a global resource, a cbuffer, a global variable without 'uniform' or one of an imported "
@@ -94,20 +96,29 @@ _OWN_PRINTF = (
 
 
 def checked(code: bytes, target: Target, name: str) -> bytes:
-    """Return the target code of a kernel if it holds nothing that the device could not run.
+    """Return the target code of a kernel unchanged, if the device can run all of it.
+
+    Parameters
+    ----------
+    code : bytes
+        The code that Slang wrote.
+    target : Target
+        The target for which it was written.
+    name : str
+        The kernel's name, for error messages.
 
     Raises
     ------
     CompileError
-        If it nests too deep for compilers, or prints by Slang's own ``printf``.
+        If the code nests too deep for compilers, or calls Slang's own ``printf``.
     UnsupportedError
-        If it uses what the target lacks, or reads a global that needs a binding.
+        If the code uses a function or type that the target lacks, or reads a global that needs a binding.
     """
     form = target.format
     by_handle = target.entry == "handle"
-    if form != "cpp":  # the C++ compiler is a process of its own, which may crash
+    if form != "cpp":  # the C++ compiler runs in another process, whose crash does no harm
         check_depth(nesting(code, form), f"compile {name} for {form}", target.nesting)
-    # HLSL without handles is not checked for bindings: no device of ours runs it.
+    # HLSL without handles is not checked for bindings, because no device of this project runs it.
     if (by_handle or form != "hlsl") and reads_bindings(code, form):
         raise UnsupportedError(_UNFILLED)
     if used := uses_resources(code, form):
@@ -140,14 +151,18 @@ def checked(code: bytes, target: Target, name: str) -> bytes:
 
 
 def completed(code: bytes, form: str, double_math: Callable[[], bytes], statics: bool) -> bytes:
-    """Return target code with functions of ours where the target's or Slang's are missing or wrong.
+    """Return target code in which functions that the target or Slang's prelude lacks, or has wrong, are replaced.
 
     Static variables without an initial value begin as zeros.
 
     Parameters
     ----------
+    code : bytes
+        The code that Slang wrote.
+    form : str
+        Its format, ``Target.format``.
     double_math : callable
-        Returns ``shaders/double_math.slang`` as SPIR-V.
+        A function without parameters that returns the SPIR-V code of ``shaders/double_math.slang``.
     statics : bool
         Whether the modules may have static variables that are not ``const``.
     """
@@ -167,22 +182,22 @@ def check_depth(found: int, what: str, most: int = NESTING) -> None:
     Parameters
     ----------
     found : int
-        How deep the text is nested.
+        The depth to which the text is nested.
     what : str
-        What the text was for, for the message: ``"compile k for spirv"``.
+        What Slang was asked to do, for the message: ``"compile k for spirv"``.
     most : int
-        How deep it may be nested.
+        The greatest depth that is compiled.
 
     Raises
     ------
     CompileError
-        If it is nested too deep.
+        If `found` is greater than `most`.
     """
     if found <= most:
         return
     limit, advice = "are compiled", "Take parts of it into functions of their own."
     if most < NESTING:
-        # The driver inlines functions.
+        # Taking parts into functions does not help here, because the driver inlines functions.
         limit = "are compiled by this device's driver"
         advice = "Use fewer selections and loops inside of one another, or a device with another driver."
     raise CompileError(
@@ -196,9 +211,9 @@ def check_text(text: str, what: str) -> None:
     Parameters
     ----------
     text : str
-        The text.
+        The module's Slang text.
     what : str
-        What it was for, for the message: ``"load module 'm' from m.slang"``.
+        What Slang was asked to do, for the message: ``"load module 'm' from m.slang"``.
 
     Raises
     ------
@@ -217,12 +232,12 @@ def check_text(text: str, what: str) -> None:
 
 
 def check_groups(used: str) -> None:
-    """Refuse what only devices with thread groups have.
+    """Refuse a function or variable that needs thread groups.
 
     Parameters
     ----------
     used : str
-        Its name; empty if a kernel uses none of it.
+        The name of the function or variable that a kernel uses; empty if it uses none.
 
     Raises
     ------
@@ -237,7 +252,7 @@ def check_groups(used: str) -> None:
 
 
 def _check_body(used: str) -> None:
-    """Refuse a function that has no text for this device; the name is empty if there is none."""
+    """Refuse a function that has no implementation for this device; `used` is its name, or empty."""
     if not used or NEEDS_GROUPS.fullmatch(used):
         check_groups(used)
         return
@@ -248,7 +263,7 @@ def _check_body(used: str) -> None:
 
 
 def _check_complete(code: bytes, form: str) -> None:
-    """Refuse code that ``completed`` would change, for a device that compiles the Slang text itself."""
+    """Refuse code that needs the corrections of ``completed``, for a device that compiles Slang text itself."""
     if form == "spirv" and (used := lacking_double(code)):
         raise UnsupportedError(_NO_DOUBLE.format(used=used))
     if form == "spirv" and (used := rounded_double(code)):
