@@ -2,9 +2,9 @@
 
 Slang writes ``mad`` of integers as Fma, ``abs`` of an unsigned number as SAbs, and ``firstbitlow`` of 8 and 16 bits
 as FindILsb, which "is currently limited to 32-bit width components": drivers compute garbage, or end the process. For
-64 bits Slang writes FindILsb of each half, which is right. SPIR-V has matrices of floats alone; Slang makes arrays of
-those of int, uint and bool, and leaves those of other integers. Bytes go in and bytes come out; a module without
-these instructions is returned as it is.
+64 bits Slang writes FindILsb of each half, which is right. SPIR-V has only matrices of floats; Slang writes matrices
+of int, uint and bool as arrays, but those of other integers as matrices. A module without these defects is returned
+as it is.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _S_CONVERT, _S_NEGATE, _SHIFT_RIGHT, _SHIFT_LEFT = 114, 126, 195, 196  # OpShift
 
 
 def with_integers(code: bytes) -> bytes:
-    """Return a module in which every instruction exists for the integers that it is applied to.
+    """Return a module without the instructions and types that SPIR-V lacks for integers: see this file's docstring.
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ def with_integers(code: bytes) -> bytes:
         return code
     module = Assembly(code)
     signs: dict[int, int] = {}
-    # The types of 8-bit and 16-bit integers, each with its number of components.
+    # The number of components of each type of 8-bit or 16-bit integers, by the type's id.
     short: dict[int, int] = {}
     for found in module.head:
         if found[0] & 0xFFFF == spirv.TYPE_INT:
@@ -48,7 +48,7 @@ def with_integers(code: bytes) -> bytes:
             signs[found[1]] = signs[found[2]]
             if found[2] in short:
                 short[found[1]] = found[3]
-    # The values of these types, likewise. In an instruction whose first operand is a type, the second is the result.
+    # The same by the ids of values. If the first operand of an instruction is a type, the second is the result.
     values = {
         found[2]: short[found[1]] for found in (*module.head, *module.body) if len(found) > 2 and found[1] in short
     }
@@ -59,10 +59,11 @@ def with_integers(code: bytes) -> bytes:
 
 
 def with_negatives(code: bytes) -> bytes:
-    """Return a module in which 8-bit and 16-bit integers are negated as 32-bit ones whose sign is shifted in.
+    """Return a module in which 8-bit and 16-bit integers are negated as 32-bit ones and then sign-extended.
 
-    NVIDIA's driver for Vulkan (on an H100) negates behind a conversion that follows: ``int(-a)`` of the least int16_t
-    is 32768 there, and ``-a < b`` is false. ``OpSNegate %short %a`` becomes ``short(-int(a) << 16 >> 16)``.
+    NVIDIA's driver for Vulkan (on an H100) moves the negation after a conversion that follows it: ``int(-a)`` of the
+    least int16_t is 32768 there, and ``-a < b`` is false. ``OpSNegate %short %a`` becomes
+    ``short(-int(a) << 16 >> 16)``.
 
     Parameters
     ----------
@@ -76,7 +77,7 @@ def with_negatives(code: bytes) -> bytes:
     if at >= end:
         return code
     module = Assembly(code)
-    # The types of signed narrow integers: bits, and number of components.
+    # The number of bits and the number of components of each type of signed narrow integers, by the type's id.
     narrow: dict[int, tuple[int, int]] = {}
     for found in module.head:
         if found[0] & 0xFFFF == spirv.TYPE_INT and found[2] < 32 and found[3]:
@@ -93,16 +94,16 @@ def with_negatives(code: bytes) -> bytes:
 
 
 def lacking_integer(code: bytes) -> str:
-    """Name what ``with_integers`` would replace in a module; empty if nothing."""
+    """Return a description of the defects that ``with_integers`` corrects; empty if a module has none of them."""
     if with_integers(code) == code:
         return ""
     return "mad of integers, abs of an unsigned number, firstbitlow of 8 or 16 bits, or a matrix of 8, 16 or 64 bits"
 
 
 def lacking_fields(code: bytes) -> str:
-    """Return the name of a bit field function that is applied to integers of other than 32 bits; else empty.
+    """Return the name of a bit field function that is applied to integers of other than 32 bits, or an empty string.
 
-    Vulkan lacks these. For vectors of 8 and 16 bits Slang also writes a scalar type as that of the result.
+    SPIR-V for Vulkan lacks these. For vectors of 8 and 16 bits Slang also writes a scalar type as that of the result.
     """
     words = memoryview(code).cast("I")
     at, end = 5, len(words)
@@ -128,8 +129,8 @@ def lacking_fields(code: bytes) -> str:
 def _with_rows(code: bytes) -> bytes:
     """Return a module in which matrices of integers are arrays of their rows.
 
-    ``OpTypeMatrix %v3long 2`` becomes ``OpTypeArray %v3long %2``. What Slang applies to a matrix (loads, stores,
-    OpCompositeConstruct, OpCompositeExtract, access chains) SPIR-V has for arrays too.
+    ``OpTypeMatrix %v3long 2`` becomes ``OpTypeArray %v3long %2``. The instructions that Slang applies to a matrix
+    (loads, stores, OpCompositeConstruct, OpCompositeExtract, access chains) may be applied to arrays too.
     """
     words = memoryview(code).cast("I")
     at, end, integers, found = 5, len(words), set(), False
@@ -156,7 +157,7 @@ def _with_rows(code: bytes) -> bytes:
         )
         (first if moved else rest).append(instruct)
     module.head = rest
-    # A type comes before its use.
+    # SPIR-V demands that a type or constant is declared before its use, here by OpTypeArray.
     module.declare_first(first)
     return module.bytes()
 
