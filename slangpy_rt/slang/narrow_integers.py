@@ -117,8 +117,8 @@ def with_narrow_integers(code: bytes, form: str) -> bytes:
     prelude, text = code[:end], code[end:]
     if not _NARROW.search(text):
         return code
-    # Each edit is an offset, the number of replaced bytes, and the new text. They are sorted below, as the edit that
-    # closes the operand of a unary operator comes after edits inside of the operand.
+    # Each edit is an offset, the number of replaced bytes, and the new text. In sorted order, the edit that closes an
+    # operand (0 bytes) precedes that of an operator at the same offset: ``- a + b``.
     edits: list[tuple[int, int, bytes]] = []
     for match in _OPERATOR.finditer(text):
         at, stop = match.span()
