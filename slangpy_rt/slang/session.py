@@ -77,7 +77,7 @@ class Session(CompilerSession):
     defines : tuple of (str, str)
         Preprocessor macros.
     auto_import : AutoImport or None
-        A module of this project that each text, and each file that a text imports, imports implicitly where needed.
+        A module of this project that each text imports implicitly, as does each imported file that needs it.
 
     Raises
     ------
