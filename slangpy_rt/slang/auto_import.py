@@ -1,4 +1,4 @@
-"""AutoImport: a module of ours that every text of a session imports without an ``import`` line.
+"""AutoImport: a module of this project that every text of a session imports without an ``import`` line of its own.
 
 This module only edits text: it loads no module and reads no file.
 """
