@@ -27,7 +27,7 @@ _STACK = 512 << 20
 # The stack for targets with ``program``: the client process compiles the same text again, in threads with 8 MB.
 _SMALL_STACK = 4 << 20
 _POLL_SECONDS = 0.25
-# A request that uses less processor time than this, in seconds, in more than 40 successive polls is only waiting.
+# A request that uses less processor time than this, in seconds, in 41 successive polls together is only waiting.
 _IDLE_SECONDS, _IDLE_POLLS = 0.02, 40
 # The least limit of this process's address space, in bytes.
 _LEAST_MEMORY = 4 << 30
