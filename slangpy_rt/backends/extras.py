@@ -147,7 +147,10 @@ class SignallingMark(Mark):
     __slots__ = ()
 
     def signal(self, semaphore: Shared, value: int) -> None:
-        """Set a timeline semaphore to ``value`` once the work before the mark is done; the host does not wait."""
+        """Set a timeline semaphore to ``value`` once the work before the mark is done; the host does not wait.
+
+        The semaphore is set only after it has reached ``value - 1``, which another device may set.
+        """
         raise NotImplementedError
 
 

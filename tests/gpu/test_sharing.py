@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 
 import numpy as np
@@ -10,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import slangpy_rt as spy
+from slangpy_rt.backends.cuda.driver import FFI_CUDA, check, driver
 
 SOURCE = """
 int slow(int x, int times) { for (int k = 0; k < times; ++k) x = x * 1664525 + 1013904223; return x; }
@@ -99,6 +101,57 @@ def test_devices_that_close_in_either_order() -> None:
         devices[1 - first].close()
         with pytest.raises(spy.DeviceError, match="was closed"):
             y.numpy()
+
+
+@both
+def test_two_cuda_devices_and_threads_set_one_semaphore(modules: tuple[spy.Module, spy.Module]) -> None:
+    vulkan, cuda = modules
+    with spy.Device("cuda") as second:
+        others = (cuda, spy.Module.load_from_source(second, "shared", SOURCE))
+        mine = [spy.Tensor.from_numpy(vulkan.device, np.arange(N, dtype=np.int32)) for _ in range(4)]
+        failed: list[BaseException] = []
+
+        def work(k: int) -> None:
+            try:
+                module, array = others[k % 2], mine[k].share(others[k % 2].device)
+                for _ in range(100):
+                    # Of different lengths, so that the devices' values are due in another order than they were taken.
+                    module.slow(array, 100 + 300 * (k % 2), _result=array)
+                    vulkan.grow(mine[k], 1)
+            except BaseException as error:
+                failed.append(error)
+
+        threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert not failed
+        for k, array in enumerate(mine):
+            expected = np.arange(N, dtype=np.int32)
+            for _ in range(100):
+                expected = slow(expected, 100 + 300 * (k % 2)) + np.int32(1)
+            np.testing.assert_array_equal(array.numpy(), expected)
+
+
+@both
+def test_memory_that_vulkan_frees_is_unmapped(modules: tuple[spy.Module, spy.Module]) -> None:
+    cuda = modules[1].device
+    nbytes = 256 << 20
+
+    def share_once() -> int:
+        with spy.Device("vulkan") as vulkan:
+            spy.Tensor.zeros(vulkan, nbytes // 4).share(cuda).clear()
+            cuda.sync()
+        cuda.backend.queue.enter()  # type: ignore[attr-defined]
+        free, total = FFI_CUDA.new("size_t *"), FFI_CUDA.new("size_t *")
+        check(driver().cuMemGetInfo_v2(free, total), "asking for free memory")
+        return int(free[0])
+
+    first = share_once()
+    last = [share_once() for _ in range(4)][-1]
+    # One block may wait to be unmapped until the next one is opened.
+    assert first - last < 2 * nbytes
 
 
 @pytest.mark.parametrize("type_", TYPES)

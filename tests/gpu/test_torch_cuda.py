@@ -171,6 +171,36 @@ def test_a_captured_graph(module: spy.Module) -> None:
     assert (out == 22).all()
 
 
+def test_a_captured_graph_of_calls_bound_and_recorded_before() -> None:
+    side = torch.cuda.Stream()
+    with torch.cuda.stream(side), spy.create_torch_device("cuda") as device:
+        module = spy.Module.load_from_source(device, "torch_cuda", SOURCE)
+        a, b, out = on_gpu(1000), on_gpu(1000), torch.zeros(1000, device="cuda")
+        x, y, z = (spy.Tensor.from_dlpack(device, t) for t in (a, b, out))
+        bound = module.mul.bind(x, y, _result=z)
+        commands = device.command_list()
+        module.grow.append_to(commands, z, y)
+        module.mul.append_to(commands, z, y, _result=z)
+        for _ in range(6):
+            bound()
+            commands.submit()
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, stream=side):
+            bound()
+            commands.submit()
+        a.fill_(2)
+        b.fill_(3)
+        graph.replay()
+        torch.cuda.synchronize()
+        assert (out == (2 * 9 + 3) * 9).all()
+        a.fill_(1)
+        bound()
+        commands.submit()
+        torch.cuda.synchronize()
+        assert (out == (9 + 3) * 9).all()
+
+
 def test_gradients(module: spy.Module) -> None:
     def both(f: Callable[..., Any], g: Callable[..., Any], *shapes: tuple[int, ...]) -> None:
         torch.manual_seed(0)

@@ -126,7 +126,10 @@ class Events:
         self.free[timed].append(_Event(event, self.free[timed]))
 
     def signal(self, event: int, semaphore: Shared, value: int) -> None:
-        """Set a semaphore to ``value`` after an event, on another stream: later work does not delay it."""
+        """Set a semaphore from ``value - 1`` to ``value`` after an event, on a stream of its own.
+
+        Later work on the event's stream does not delay it.
+        """
         apart(restoring(self._signal, self._context), event, semaphore, value)
 
     def _signal(self, event: int, semaphore: Shared, value: int) -> None:
@@ -137,6 +140,8 @@ class Events:
             if not self._bridge:
                 self._bridge = query(cu.cuStreamCreate, "uintptr_t *", NON_BLOCKING, what="creating a stream")
             check(cu.cuStreamWaitEvent(self._bridge, event, 0), "letting a stream wait for an event")
+            # The value before may be set by another device, and a semaphore's value must not fall.
+            self.externals.wait(semaphore, value - 1, self._bridge)
             self.externals.signal(semaphore, value, self._bridge)
 
     def close(self) -> None:

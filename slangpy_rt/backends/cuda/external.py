@@ -2,28 +2,43 @@
 
 from __future__ import annotations
 
+import os
+from collections import deque
+from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from slangpy_rt.backends.base import Shared
 from slangpy_rt.backends.cuda.driver import FFI_CUDA, check, driver, query
+from slangpy_rt.core.interrupts import finalizer
 
 _OPAQUE_FD, _TIMELINE_FD = 1, 9  # CU_EXTERNAL_MEMORY_, CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_
 
 
 class Externals:
-    """The memory and semaphores that one context has opened, each once. Callers make the context current."""
+    """The memory and semaphores that one context has opened, each once. Callers make the context current.
+
+    Semaphores stay open until ``close``: a queue has one. Memory that nobody refers to any more is unmapped when
+    other memory is opened, since a finalizer may run in a thread where the context is not current.
+    """
 
     def __init__(self) -> None:
         self._memory: WeakKeyDictionary[Shared, _Memory] = WeakKeyDictionary()
         self._semaphores: WeakKeyDictionary[Shared, int] = WeakKeyDictionary()
+        self._mapped: set[tuple[int, int]] = set()
+        self._retired: deque[tuple[int, int]] = deque()
         self._all: list[int] = []
 
     def memory(self, shared: Shared) -> _Memory:
         """Open shared memory, map all of it, and return it."""
         found = self._memory.get(shared)
         if found is None:
-            found = self._memory[shared] = _Memory(shared)
+            if self._retired:
+                check(driver().cuCtxSynchronize(), "waiting for queued work")
+            for _ in range(len(self._retired)):
+                self._unmap(*self._retired.popleft())
+            found = self._memory[shared] = _Memory(shared, self._retired)
+            self._mapped.add(found.handles)
         return found
 
     def wait(self, shared: Shared, value: int, stream: int) -> None:
@@ -43,19 +58,23 @@ class Externals:
 
     def close(self) -> None:
         """Close all memory and semaphores that are still open; no queued work may use them."""
-        for memory in list(self._memory.values()):
-            memory.close()
+        for handles in list(self._mapped):
+            self._unmap(*handles)
         for semaphore in self._all:
             driver().cuDestroyExternalSemaphore(semaphore)
         self._all.clear()
+
+    def _unmap(self, handle: int, address: int) -> None:
+        self._mapped.discard((handle, address))
+        driver().cuMemFree_v2(address)
+        driver().cuDestroyExternalMemory(handle)
 
     def _semaphore(self, shared: Shared) -> int:
         found = self._semaphores.get(shared)
         if found is None:
             told = FFI_CUDA.new("CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC *")
-            told.type, told.handle.fd = _TIMELINE_FD, shared.open()
-            # The driver owns the file descriptor from here on.
-            found = query(driver().cuImportExternalSemaphore, "uintptr_t *", told, what="opening a semaphore")
+            told.type = _TIMELINE_FD
+            found = _opened(driver().cuImportExternalSemaphore, told, shared, "opening a semaphore")
             self._semaphores[shared] = found
             self._all.append(found)
         return found
@@ -64,27 +83,51 @@ class Externals:
 class _Memory:
     """An allocation of another API, mapped into the CUDA context.
 
+    Parameters
+    ----------
+    retired : deque
+        Gets ``handles`` once nobody refers to the memory.
+
     Attributes
     ----------
-    address : int
-        The CUDA device address of its first byte.
+    handles : tuple of int
+        The ``CUexternalMemory``, and the CUDA device address of its first byte.
     """
 
-    def __init__(self, shared: Shared) -> None:
-        told = FFI_CUDA.new("CUDA_EXTERNAL_MEMORY_HANDLE_DESC *")
-        told.type, told.handle.fd, told.size = _OPAQUE_FD, shared.open(), shared.nbytes
-        cu = driver()
-        self._handle = query(cu.cuImportExternalMemory, "uintptr_t *", told, what="opening memory of another API")
-        part = FFI_CUDA.new("CUDA_EXTERNAL_MEMORY_BUFFER_DESC *", {"size": shared.nbytes})
-        what = "mapping memory of another API"
-        self.address = query(cu.cuExternalMemoryGetMappedBuffer, "uintptr_t *", self._handle, part, what=what)
+    __slots__ = ("__weakref__", "_give", "handles")
 
-    def close(self) -> None:
-        """Unmap the memory."""
-        handle, self._handle = self._handle, 0
-        if handle:
-            driver().cuMemFree_v2(self.address)
+    __del__ = finalizer("_give")
+
+    def __init__(self, shared: Shared, retired: deque[tuple[int, int]]) -> None:
+        told = FFI_CUDA.new("CUDA_EXTERNAL_MEMORY_HANDLE_DESC *")
+        told.type, told.size = _OPAQUE_FD, shared.nbytes
+        handle = _opened(driver().cuImportExternalMemory, told, shared, "opening memory of another API")
+        part = FFI_CUDA.new("CUDA_EXTERNAL_MEMORY_BUFFER_DESC *", {"size": shared.nbytes})
+        try:
+            address = query(
+                driver().cuExternalMemoryGetMappedBuffer, "uintptr_t *", handle, part,
+                what="mapping memory of another API",
+            )  # fmt: skip
+        except BaseException:
             driver().cuDestroyExternalMemory(handle)
+            raise
+        self.handles = handle, address
+        self._give = partial(retired.append, self.handles)
+
+    @property
+    def address(self) -> int:
+        """The CUDA device address of the first byte."""
+        return self.handles[1]
+
+
+def _opened(function: Any, told: Any, shared: Shared, what: str) -> int:
+    """Import shared memory or a shared semaphore by its file descriptor, which the driver owns if it succeeds."""
+    told.handle.fd = shared.open()
+    try:
+        return query(function, "uintptr_t *", told, what=what)
+    except BaseException:
+        os.close(told.handle.fd)
+        raise
 
 
 def uuid_of(device: int) -> bytes:

@@ -73,18 +73,22 @@ class CudaGraph(Recording):
         self.executable = 0
         self.definition = query(cu.cuGraphCreate, "uintptr_t *", 0, what="making a graph")
         self._nodes: list[int] = []
-        for d, before in zip(dispatches, waits, strict=True):
-            params, kept = _params(d)
-            others = FFI_CUDA.new("uintptr_t[]", [self._nodes[k] for k in before] or 1)
-            node = query(
-                cu.cuGraphAddKernelNode_v2, "uintptr_t *", self.definition, others, len(before), params,
-                what=f"recording {d.kernel.info.title}",
-            )  # fmt: skip
-            self._nodes.append(node)
-            del kept
-        self.executable = query(
-            cu.cuGraphInstantiateWithFlags, "uintptr_t *", self.definition, 0, what="preparing a graph"
-        )
+        try:
+            for d, before in zip(dispatches, waits, strict=True):
+                params, kept = _params(d)
+                others = FFI_CUDA.new("uintptr_t[]", [self._nodes[k] for k in before] or 1)
+                node = query(
+                    cu.cuGraphAddKernelNode_v2, "uintptr_t *", self.definition, others, len(before), params,
+                    what=f"recording {d.kernel.info.title}",
+                )  # fmt: skip
+                self._nodes.append(node)
+                del kept
+            self.executable = query(
+                cu.cuGraphInstantiateWithFlags, "uintptr_t *", self.definition, 0, what="preparing a graph"
+            )
+        except BaseException:
+            cu.cuGraphDestroy(self.definition)
+            raise
         graphs.add(self)
 
     def update(self, place: int, dispatch: Dispatch) -> None:

@@ -116,6 +116,9 @@ class CudaQueue(Queue):
         set_context, context = self._set_context, self._context
 
         def run() -> None:
+            if self._watched and self._captured():
+                self._launch_once(*dispatch[:3])
+                return
             with lock:
                 if self._closed:
                     self._require_open()
@@ -134,6 +137,10 @@ class CudaQueue(Queue):
     def replay(self, recording: Recording) -> None:
         assert isinstance(recording, CudaGraph)
         if not recording.dispatches:
+            return
+        if self._watched and self._captured():
+            for dispatch in recording.dispatches:
+                self._launch_once(*dispatch[:3])
             return
         with self._lock:
             if self._closed:

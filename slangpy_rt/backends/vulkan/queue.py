@@ -17,6 +17,7 @@ from slangpy_rt.backends.vulkan.mark import Clock, VulkanMark
 from slangpy_rt.backends.vulkan.recording import VulkanRecording
 from slangpy_rt.backends.vulkan.submission import BATCH, Submission, Submissions
 from slangpy_rt.backends.vulkan.timeline import Timeline
+from slangpy_rt.core.interrupts import apart
 
 
 class VulkanQueue(Submissions):
@@ -158,17 +159,8 @@ class VulkanQueue(Submissions):
 
     def wait(self, mark: Mark) -> None:
         if not isinstance(mark, VulkanMark):
-            with self._lock:
-                self.require_open()
-                if self._foreign is None:
-                    self._foreign = Timeline(self._device)
-                foreign = self._foreign
-                self._foreign_value = value = self._foreign_value + 1
             assert isinstance(mark, SignallingMark)
-            mark.signal(foreign.shared, value)
-            with self._lock:
-                self.locked_submit(alone=False)
-                self._awaited[foreign.handle[0]] = value
+            apart(self._wait_for, mark)
             return
         with self._lock:
             self.require_open()
@@ -176,6 +168,18 @@ class VulkanQueue(Submissions):
             if other is not self:
                 other.locked_reach(mark.value)
                 self.locked_wait(other, mark.value)
+
+    def _wait_for(self, mark: SignallingMark) -> None:
+        # The lock is held until the other API is told: a semaphore's values must be set in increasing order.
+        with self._lock:
+            self.require_open()
+            if self._foreign is None:
+                self._foreign = Timeline(self._device)
+            value = self._foreign_value + 1
+            mark.signal(self._foreign.shared, value)
+            self._foreign_value = value
+            self.locked_submit(alone=False)
+            self._awaited[self._foreign.handle[0]] = value
 
     def label(self, title: str) -> None:
         with self._lock:

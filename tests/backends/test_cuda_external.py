@@ -1,0 +1,158 @@
+"""Memory and semaphores of other APIs in CUDA: what a stand-in for the driver sees opened is closed again."""
+
+from __future__ import annotations
+
+import gc
+import os
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import slangpy_rt as spy
+from slangpy_rt.backends.base import Shared
+from slangpy_rt.backends.cuda import driver as real
+from slangpy_rt.backends.cuda import external
+
+REFUSED = 1  # CUDA_ERROR_INVALID_VALUE
+
+
+class Driver:
+    """Stands in for CUDA's driver: it takes over file descriptors, and counts what is open.
+
+    Parameters
+    ----------
+    refuses : str
+        The function that fails.
+    """
+
+    def __init__(self, refuses: str = "") -> None:
+        self.refuses = refuses
+        self.memory: set[int] = set()
+        self.mapped: set[int] = set()
+        self.semaphores: set[int] = set()
+        self.waits = 0
+        self._last = 0
+
+    def __getattr__(self, name: str) -> Callable[..., int]:
+        return lambda *args: REFUSED if name == self.refuses else getattr(self, f"_{name}")(*args)
+
+    def _new(self, out: Any, kept: set[int]) -> int:
+        self._last += 1
+        out[0] = self._last
+        kept.add(self._last)
+        return 0
+
+    def _cuImportExternalMemory(self, out: Any, told: Any) -> int:
+        os.close(told.handle.fd)
+        return self._new(out, self.memory)
+
+    def _cuImportExternalSemaphore(self, out: Any, told: Any) -> int:
+        os.close(told.handle.fd)
+        return self._new(out, self.semaphores)
+
+    def _cuExternalMemoryGetMappedBuffer(self, out: Any, handle: int, part: Any) -> int:
+        assert handle in self.memory and part.size == 100
+        return self._new(out, self.mapped)
+
+    def _cuMemFree_v2(self, address: int) -> int:
+        self.mapped.remove(address)
+        return 0
+
+    def _cuDestroyExternalMemory(self, handle: int) -> int:
+        self.memory.remove(handle)
+        return 0
+
+    def _cuDestroyExternalSemaphore(self, handle: int) -> int:
+        self.semaphores.remove(handle)
+        return 0
+
+    def _cuCtxSynchronize(self) -> int:
+        self.waits += 1
+        return 0
+
+    def _cuSignalExternalSemaphoresAsync(self, handles: Any, params: Any, count: int, stream: int) -> int:
+        assert handles[0] in self.semaphores
+        return 0
+
+    def _cuGetErrorName(self, status: int, out: Any) -> int:
+        out[0] = real.FFI_CUDA.NULL
+        return 0
+
+
+@pytest.fixture
+def use(monkeypatch: pytest.MonkeyPatch) -> Callable[[Driver], Driver]:
+    def set_driver(driver: Driver) -> Driver:
+        for module in (real, external):
+            monkeypatch.setattr(module, "driver", lambda: driver)
+        return driver
+
+    return set_driver
+
+
+def shared(opened: list[int]) -> Shared:
+    def open_() -> int:
+        opened.append(os.open(os.devnull, os.O_RDONLY))
+        return opened[-1]
+
+    return Shared(bytes(16), 100, open_)
+
+
+def is_open(fd: int) -> bool:
+    try:
+        os.fstat(fd)
+    except OSError:
+        return False
+    return True
+
+
+def test_memory_is_opened_once_and_unmapped_after_its_last_use(use: Callable[[Driver], Driver]) -> None:
+    driver, opened = use(Driver()), []
+    externals = external.Externals()
+    block = shared(opened)
+    memory = externals.memory(block)
+    assert externals.memory(block) is memory and len(opened) == 1 and memory.address in driver.mapped
+    # The block of the other API is gone, and one array still refers to its memory.
+    del block
+    gc.collect()
+    other = shared(opened)
+    externals.memory(other)
+    assert len(driver.mapped) == len(driver.memory) == 2 and driver.waits == 0
+    del memory
+    gc.collect()
+    third = shared(opened)
+    externals.memory(third)
+    assert len(driver.mapped) == len(driver.memory) == 2 and driver.waits == 1
+    externals.close()
+    assert not driver.mapped and not driver.memory
+    externals.close()
+    assert not any(map(is_open, opened))
+
+
+@pytest.mark.parametrize("refuses", ["cuImportExternalMemory", "cuExternalMemoryGetMappedBuffer"])
+def test_refused_memory_leaves_nothing_open(use: Callable[[Driver], Driver], refuses: str) -> None:
+    driver, opened = use(Driver(refuses)), []
+    externals = external.Externals()
+    block = shared(opened)
+    with pytest.raises(spy.DeviceError, match="memory of another API failed"):
+        externals.memory(block)
+    assert len(opened) == 1 and not is_open(opened[0]) and not driver.memory and not driver.mapped
+    driver.refuses = ""
+    assert externals.memory(block).address in driver.mapped
+    externals.close()
+    assert not driver.memory and not driver.mapped
+
+
+def test_a_refused_semaphore_leaves_nothing_open(use: Callable[[Driver], Driver]) -> None:
+    driver, opened = use(Driver("cuImportExternalSemaphore")), []
+    externals = external.Externals()
+    semaphore = shared(opened)
+    with pytest.raises(spy.DeviceError, match="opening a semaphore failed"):
+        externals.signal(semaphore, 1, 0)
+    assert len(opened) == 1 and not is_open(opened[0])
+    driver.refuses = ""
+    externals.signal(semaphore, 1, 0)
+    externals.signal(semaphore, 2, 0)
+    assert len(opened) == 2 and len(driver.semaphores) == 1
+    externals.close()
+    assert not driver.semaphores
