@@ -34,7 +34,8 @@ class Transfers:
         self._backend = backend
         self._alloc_shared = backend.alloc_shared if isinstance(backend, MappedMemory) else no_mapped_memory
         self._order = order
-        self._lane: Lane | None = None
+        # One lane, after the first download.
+        self._lanes: list[Lane] = []
         self._free: deque[SharedBuffer] = deque()
         # Pieces of copies that were cancelled.
         self._late: deque[_Piece] = deque()
@@ -45,12 +46,13 @@ class Transfers:
         nbytes = array.nbytes
         snapshot = self._backend.alloc(nbytes)
         order = self._order
+        if not self._lanes:
+            order.take(self._lanes, self._backend.open_queue)
+        lane = self._lanes[0]
         with order.lock:
-            if self._lane is None:
-                self._lane = order.adopt(self._backend.open_queue())
             order.order_use(order.main, (buffer,), (False,))
             order.main.queue.copy(snapshot, 0, buffer, offset, nbytes)
-            self._lane.wait_all(order.main)
+            lane.wait_all(order.main)
             host = array.reshape(-1).view(np.uint8).data
             if not self._made:
                 if isinstance(self._backend, LateReads):
@@ -60,7 +62,7 @@ class Transfers:
                     raise UnsupportedError("numpy_async: this device has no memory that the host addresses too.")
                 self._made = 1
                 self._free.append(block)
-        return self._fetch(snapshot, host, self._lane)
+        return self._fetch(snapshot, host, lane)
 
     async def _fetch_whole(self, host: memoryview, mark: Mark, read: Callable[[memoryview], None]) -> None:
         """Copy all at once, on devices whose host and kernels share no memory."""

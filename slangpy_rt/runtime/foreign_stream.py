@@ -43,7 +43,7 @@ class ForeignStream:
         device = self._device
         lane = device.order.adopt(self._queue, temporary=not self._own)
         device.begin_order()
-        return Stream(device, lane, True)
+        return Stream(device, lane)
 
 
 def foreign_stream(device: DeviceCore, handle: int) -> ForeignStream:

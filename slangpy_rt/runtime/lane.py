@@ -22,6 +22,8 @@ class Lane:
         Number of pieces of work queued so far.
     seen : dict
         For each other lane, the turn that this one has waited for.
+    closed : bool
+        Whether its device is closed: all its work is done.
     temporary : bool
         Whether its stream may be destroyed by another library: only a call that names the stream uses it.
     """
@@ -30,6 +32,7 @@ class Lane:
         self.queue = queue
         self.temporary = temporary
         self.turn = 0
+        self.closed = False
         self.seen: dict[Lane, int] = {}
         # The latest marks, which are set where the program goes on with another lane.
         self._left: deque[tuple[int, Mark]] = deque(maxlen=_LEFT)
@@ -42,7 +45,12 @@ class Lane:
             self._left.append((self.turn, self.queue.mark()))
 
     def wait(self, other: Lane, turn: int) -> None:
-        """Let work queued from now on wait for another lane's work up to a turn."""
+        """Let work queued from now on wait for another lane's work up to a turn.
+
+        Closing a device waits for its work, so that there is nothing to wait for on the lane of a closed one.
+        """
+        if other.closed:
+            return
         reached, mark = other._mark_behind(turn)
         self.queue.wait(mark)
         self.seen[other] = max(reached, self.seen.get(other, -1))
@@ -80,6 +88,9 @@ class Lane:
             self._held.popleft()
 
     def close(self) -> None:
-        """Drop all references: the device is closed."""
+        """Drop all references to buffers, marks and other lanes: the device is closed."""
+        self.closed = True
         self._fresh = []
         self._held.clear()
+        self._left.clear()
+        self.seen.clear()

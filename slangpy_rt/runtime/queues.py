@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from slangpy_rt.backends.base import Buffer, Kernel, Queue, Recording
+from slangpy_rt.core.interrupts import apart, noted
 from slangpy_rt.runtime.lane import Lane
 
 # Buffers of a recording, and for each whether the recording writes to it.
@@ -43,12 +44,16 @@ class Order:
         # Buffers on memory of other libraries, with the first address and the one behind the last.
         self._foreign: list[tuple[weakref.ref[Buffer], int, int]] = []
 
-    def lane(self, make: Callable[[], Queue]) -> Lane:
-        """Return an unused lane, on a new queue if there is none."""
-        try:
-            return self.idle.popleft()
-        except IndexError:
-            return self.adopt(make())
+    def take(self, taken: list[Lane], make: Callable[[], Queue]) -> Lane:
+        """Move an unused lane to a list, on a new queue if there is none, and return it.
+
+        An interrupt finds the lane in ``idle`` or in the list, whose owner gives it back.
+        """
+        while True:
+            try:
+                return noted(taken, self.idle.popleft)
+            except IndexError:
+                apart(self._add_idle, make)
 
     def adopt(self, queue: Queue, temporary: bool = False) -> Lane:
         """Return the lane of a queue; ``temporary`` if its stream may be gone with the next call."""
@@ -163,10 +168,16 @@ class Order:
                 self._last = self.main
 
     def close(self) -> None:
-        """Drop all references to buffers: the device is closed."""
+        """Drop all references to buffers, and those of other devices to this one: the device is closed."""
         with self.lock:
             for lane in self.lanes:
                 lane.close()
+            if self in self.peers:
+                self.peers.remove(self)
+            for peer in self.peers:
+                for other in peer.lanes:
+                    for lane in self.lanes:
+                        other.seen.pop(lane, None)
 
     def keep_until_done(self, *used: Any) -> None:
         """Keep references until all work queued so far is done, on lanes that are not temporary."""
@@ -184,6 +195,9 @@ class Order:
             self.keep_until_done()
             for lane in self.lanes:
                 lane.drop_done()
+
+    def _add_idle(self, make: Callable[[], Queue]) -> None:
+        self.idle.append(self.adopt(make()))
 
 
 class Uses:

@@ -32,15 +32,15 @@ class Stream:
         The device of the queue.
     """
 
-    def __init__(self, device: DeviceCore, lane: Lane, shared: bool) -> None:
+    def __init__(self, device: DeviceCore, lane: Lane | None = None) -> None:
         self.device = a_device("Stream", device)
-        if not isinstance(lane, Lane):
+        if lane is not None and not isinstance(lane, Lane):
             raise BindError(f"Stream: {in_words(lane)} is no queue of a device; make streams with device.stream().")
         self._order = order = device.order
-        self._lane = lane
-        if not shared:
-            # The next stream takes over this one's queue, unless another library owns it.
-            self._give = partial(order.idle.append, lane)
+        # The next stream takes over this one's queue, unless another library owns it.
+        taken: list[Lane] = []
+        self._give = partial(order.idle.extend, taken)
+        self._lane = lane or order.take(taken, device.backend.open_queue)
 
     __del__ = finalizer("_give")
 
@@ -230,14 +230,14 @@ def lane_of(device: DeviceCore, where: str, stream: Stream | None) -> Lane:
 def open_stream(device: DeviceCore, external: Any = None) -> Stream:
     """Open a queue beside a device's own, or take one of another library; as ``Device.stream``."""
     device.check_open()
-    if external is None:
-        lane = device.order.lane(device.backend.open_queue)
-    else:
+    lane = None
+    if external is not None:
         handle = stream_handle("Device.stream", external)
         owner = None if isinstance(external, (int, Stream)) else external
         lane = device.order.adopt(foreign_streams(device.backend).open_stream(handle, owner))
+    stream = Stream(device, lane)
     device.begin_order()
-    return Stream(device, lane, external is not None)
+    return stream
 
 
 def stream_handle(where: str, given: Any) -> int:

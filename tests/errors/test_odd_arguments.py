@@ -220,10 +220,8 @@ def test_objects_that_modules_and_devices_make(world: wrong.World) -> None:
         "Event: device is 3; a Device was expected, as spy.Device('cpu') is.": lambda: any_.Event(3),
         "Timer: device is 3; a Device was expected, as spy.Device('cpu') is.": lambda: any_.Timer(3, None),
         "CommandList: device is 3; a Device was expected, as spy.Device('cpu') is.": lambda: any_.CommandList(3),
-        "Stream: device is 3; a Device was expected, as spy.Device('cpu') is.": lambda: any_.Stream(3, 3, False),
-        "Stream: 3 is no queue of a device; make streams with device.stream().": (
-            lambda: any_.Stream(device, 3, False)
-        ),
+        "Stream: device is 3; a Device was expected, as spy.Device('cpu') is.": lambda: any_.Stream(3, 3),
+        "Stream: 3 is no queue of a device; make streams with device.stream().": (lambda: any_.Stream(device, 3)),
     }
     for message, call in cases.items():
         assert told(spy.BindError, call) == message

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 from collections.abc import Iterator
 
@@ -142,7 +143,8 @@ def test_memory_that_vulkan_frees_is_unmapped(modules: tuple[spy.Module, spy.Mod
     def share_once() -> int:
         with spy.Device("vulkan") as vulkan:
             spy.Tensor.zeros(vulkan, nbytes // 4).share(cuda).clear()
-            cuda.sync()
+            cuda.synchronize()
+        gc.collect()
         cuda.backend.queue.enter()  # type: ignore[attr-defined]
         free, total = FFI_CUDA.new("size_t *"), FFI_CUDA.new("size_t *")
         check(driver().cuMemGetInfo_v2(free, total), "asking for free memory")
@@ -152,6 +154,21 @@ def test_memory_that_vulkan_frees_is_unmapped(modules: tuple[spy.Module, spy.Mod
     last = [share_once() for _ in range(4)][-1]
     # One block may wait to be unmapped until the next one is opened.
     assert first - last < 2 * nbytes
+
+
+@both
+def test_memory_outlives_the_device_that_used_it_last(modules: tuple[spy.Module, spy.Module]) -> None:
+    vulkan = modules[0]
+    x = spy.Tensor.from_numpy(vulkan.device, np.arange(N, dtype=np.int32))
+    with spy.Device("cuda") as second:
+        module = spy.Module.load_from_source(second, "shared", SOURCE)
+        y = x.share(second)
+        for _ in range(3):
+            module.grow(y, 5)
+            vulkan.grow(x, 1)
+        module.grow(y, 5)
+    vulkan.grow(x, 1)
+    np.testing.assert_array_equal(x.numpy(), np.arange(N) + 24)
 
 
 @pytest.mark.parametrize("type_", TYPES)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from types import SimpleNamespace
 from typing import Any
 
@@ -109,3 +111,36 @@ def test_where_an_array_lies(part: Any) -> None:
         assert found == np.lib.array_utils.byte_bounds(x)
     else:
         assert found[0] == found[1]
+
+
+def test_an_interrupted_stream_leaves_its_queue_to_the_next() -> None:
+    order = Order(Queue("main"))  # type: ignore[arg-type]
+    made = []
+
+    def make() -> Any:
+        made.append(Queue(f"s{len(made)}"))
+        return made[-1]
+
+    taken: list[Lane] = []
+    first = order.take(taken, make)
+    assert taken == [first] and order.lanes == [order.main, first]
+    order.idle.extend(taken)
+    assert order.take([], make) is first and order.take([], make) is not first
+    assert len(made) == 2
+
+
+def test_a_closed_device_is_neither_waited_for_nor_kept() -> None:
+    mine, theirs = Scene(), Scene()
+    a, b = Foreign(), Foreign()
+    mine.order.share(theirs.order, a, b)  # type: ignore[arg-type]
+    lane, other = mine.lanes[0], theirs.lanes[0]
+    found = [mine.use(lane, a, True), theirs.use(other, b, True), mine.use(lane, a, True), theirs.use(other, b, True)]
+    assert found == [[("main", k)] for k in (0, 1, 1, 2)]
+    theirs.order.close()
+    theirs.queues[0].mark = lambda: 1 / 0  # type: ignore[assignment,method-assign,return-value]
+    assert mine.use(lane, a, True) == []
+    held = weakref.ref(theirs.queues[0])
+    del theirs, other, b
+    a.uses = None  # type: ignore[attr-defined]
+    gc.collect()
+    assert held() is None

@@ -6,7 +6,6 @@ Launches of different queues run one after the other.
 from __future__ import annotations
 
 import itertools
-from collections import deque
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any
@@ -18,7 +17,7 @@ from slangpy_rt.backends.cpu.threads import Sharing, Threads
 # The most pieces of a launch that is divided in the same way each time.
 _EVEN_CHUNKS = 64
 # Module variables, because attributes of itertools would be looked up in every call.
-_chain, _starmap, _takewhile = itertools.chain, itertools.starmap, itertools.takewhile
+_chain, _starmap = itertools.chain, itertools.starmap
 
 
 class CpuQueue(Queue):
@@ -50,7 +49,10 @@ class CpuQueue(Queue):
             if self.closed:
                 self.backend.require_open()
             count = groups[0]
-            if count <= PROBE or self._alone:
+            if count <= PROBE:
+                kernel.run(0, count, args)  # type: ignore[attr-defined]
+                return
+            if self._alone:
                 self._run(kernel, count, args)  # type: ignore[arg-type]
                 return
             # Removed until the launch ends, so that after an interrupt no later launch finds a used one.
@@ -58,10 +60,9 @@ class CpuQueue(Queue):
             kept = sharing.kept
             kept[0], kept[1] = kernel, args
             first = sharing.at, kernel.address, count, args, kernel.coarse  # type: ignore[attr-defined]
-            steps = _chain(_starmap(kernel.run_first, (first,)), sharing.rest)  # type: ignore[attr-defined]
-            # ``takewhile`` stops at a false result: if ``run_first`` did all the work, the other steps are unused,
-            # and the next launch takes them.
-            if not deque(_takewhile(bool, steps), 1):
+            # ``all`` stops at a false result: if ``run_first`` did all the work, the other steps are unused, and the
+            # next launch takes them.
+            if not all(_chain(_starmap(kernel.run_first, (first,)), sharing.rest)):  # type: ignore[attr-defined]
                 self._sharing = sharing
 
     def replay(self, recording: Recording) -> None:
@@ -87,4 +88,4 @@ class CpuQueue(Queue):
         sharing.kept[:], work = (kernel, args), sharing.work
         work.run, work.args, work.end, work.chunk = kernel.address, args, count, chunk
         work.chunks = -(-count // chunk)
-        deque(_takewhile(bool, sharing.rest), 0)
+        all(sharing.rest)
