@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from slangpy_rt.arguments.conflicts import Conflicts
 from slangpy_rt.backends.base import Buffer, Dispatch
 from slangpy_rt.calls.prepared import PreparedCall
 from slangpy_rt.core.errors import OutOfMemoryError
@@ -32,14 +33,15 @@ class ArrayCall(PreparedCall):
             values = (*values, out)
         elif self._into:
             out = values[-1]
-        if self._conflicts is not None:
-            self._run_compared(values, launch)
+        packed, conflicts = self._pack(*[a.address for a in values]), self._conflicts
+        if conflicts is not None and packed not in conflicts.apart:
+            self._run_compared(conflicts, values, launch)
             return out
         # Looked up at each call: observers and streams replace the device's launch.
         (launch or self._device.launch)(
             self._kernel,
             self._groups,
-            self._prefix + self._pack(*[a.address for a in values]),
+            self._prefix + packed,
             [a.buffer for a in values],
         )
         return out
@@ -57,18 +59,15 @@ class ArrayCall(PreparedCall):
         dispatch = Dispatch(self._kernel, self._groups, self._prefix + packed, buffers)
         return [], dispatch, values[-1] if self._into else None
 
-    def _run_compared(self, arrays: Sequence[Any], launch: Callable[..., None] | None) -> None:
-        """Launch the kernel on arrays that may share memory, after copying those in conflict."""
+    def _run_compared(self, conflicts: Conflicts, arrays: Sequence[Any], launch: Callable[..., None] | None) -> None:
+        """Launch the kernel on arrays whose addresses are not known to be without conflict, after copying some."""
         launch = launch or self._device.launch
         places = [a.address for a in arrays]
         buffers: list[Buffer] = [a.buffer for a in arrays]
-        conflicts = self._conflicts
-        assert conflicts is not None
         packed = self._pack(*places)
-        if packed not in conflicts.apart:
-            found = conflicts.found_in(packed, places)
-            if found:
-                for dispatch in conflicts.copies(found, places, buffers):
-                    launch(*dispatch)
-                packed = self._pack(*places)
+        found = conflicts.found_in(packed, places)
+        if found:
+            for dispatch in conflicts.copies(found, places, buffers):
+                launch(*dispatch)
+            packed = self._pack(*places)
         launch(self._kernel, self._groups, self._prefix + packed, buffers)

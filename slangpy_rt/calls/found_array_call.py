@@ -35,13 +35,14 @@ class FoundArrayCall(ArrayCall):
         elif self._into:
             out = values[-1]
         arrays = [values[k] if find is None else find(values[k]) for k, find in self._finds]
-        if self._conflicts is not None:
-            self._run_compared(arrays, launch)
+        packed, conflicts = self._pack(*[a.address for a in arrays]), self._conflicts
+        if conflicts is not None and packed not in conflicts.apart:
+            self._run_compared(conflicts, arrays, launch)
         else:
             (launch or self._device.launch)(
                 self._kernel,
                 self._groups,
-                self._prefix + self._pack(*[a.address for a in arrays]),
+                self._prefix + packed,
                 [a.buffer for a in arrays],
             )
         # ``bwds`` reads the gradient given as ``_result``, and returns nothing.

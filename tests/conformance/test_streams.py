@@ -152,7 +152,7 @@ def test_events(module: spy.Module) -> None:
 
 
 def test_timers_agree_with_the_clock(module: spy.Module) -> None:
-    """Twenty times the work takes at least five times as long, and no longer than the host waits."""
+    """Twenty times the work takes at least twice as long, and no longer than the host waits."""
     import time
 
     x = tensor(module, np.ones(N), np.int32)
@@ -169,7 +169,7 @@ def test_timers_agree_with_the_clock(module: spy.Module) -> None:
                     work(x, times, _result=x)
                 assert 0 < timer.seconds <= time.perf_counter() - started
                 seconds[times] = min(timer.seconds, seconds.get(times, timer.seconds))
-    assert seconds[40_000] > 5 * seconds[2_000]
+    assert seconds[40_000] > 2 * seconds[2_000]
 
 
 OPS = st.lists(
