@@ -54,6 +54,7 @@ from slangpy_rt.calls.instances import InstanceList, InstanceTensor
 from slangpy_rt.calls.module import Module
 from slangpy_rt.calls.raw_kernel import Kernel
 from slangpy_rt.calls.struct import Struct
+from slangpy_rt.calls.tuned import Tuned
 from slangpy_rt.core.errors import (
     BindError,
     CompileError,
@@ -69,6 +70,7 @@ from slangpy_rt.device import Device, create_device, init_device
 from slangpy_rt.interop import create_torch_device, torch_module, torch_operator
 from slangpy_rt.runtime.profile import Profile, profile
 from slangpy_rt.runtime.stream import Event, Stream, Timer
+from slangpy_rt.tuning.config import Config, cdiv
 
 __version__ = "0.1.0"
 _former_paths.register()
@@ -77,6 +79,7 @@ __all__ = [
     "BindError",
     "CommandList",
     "CompileError",
+    "Config",
     "Device",
     "DeviceError",
     "DeviceInfo",
@@ -100,12 +103,14 @@ __all__ = [
     "Struct",
     "Tensor",
     "Timer",
+    "Tuned",
     "UnsupportedError",
     "ValueRef",
     "bool2",
     "bool3",
     "bool4",
     "call_id",
+    "cdiv",
     "create_device",
     "create_torch_device",
     "devices",

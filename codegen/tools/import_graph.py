@@ -26,6 +26,7 @@ FLOORS = (
     ("runtime",),
     ("arrays",),
     ("arguments",),
+    ("tuning",),
     ("calls",),
     ("device",),
     ("interop",),

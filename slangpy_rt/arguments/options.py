@@ -5,7 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from slangpy_rt.arguments.mapping import NO_MAP, Map
+from slangpy_rt.core.conversion import kind_of
+from slangpy_rt.core.errors import BindError
+from slangpy_rt.core.wording import in_words
 
 
 @dataclass(frozen=True)
@@ -48,3 +53,22 @@ class Options:
 
 
 NO_OPTIONS = Options()
+
+
+def frozen_constant(where: str, value: Any) -> Any:
+    """Return a constant's value as a number or a tuple of numbers, which are hashable and compare by value."""
+    if isinstance(value, np.ndarray):
+        value = value.tolist() if value.ndim == 1 else value[()] if value.ndim == 0 else value
+    items = value if isinstance(value, (list, tuple)) else (value,)
+    if len(items) > 4 or not all(kind_of(v) in "biuf" for v in items):
+        raise BindError(
+            f"{where} is {in_words(value)}; a number, or a list of up to four for a vector, was expected."
+        )
+    return tuple([_number(v) for v in items]) if isinstance(value, (list, tuple)) else _number(value)
+
+
+def _number(value: Any) -> Any:
+    """Return a number as Python's own type: classes derived from that need not be hashable."""
+    if isinstance(value, (bool, np.generic)):
+        return value
+    return float.__float__(value) if isinstance(value, float) else int.__int__(value)

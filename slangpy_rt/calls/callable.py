@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -12,18 +12,20 @@ from weakref import ref
 import numpy as np
 
 from slangpy_rt.arguments.mapping import read_map
-from slangpy_rt.arguments.options import NO_OPTIONS, Options
+from slangpy_rt.arguments.options import NO_OPTIONS, Options, frozen_constant
 from slangpy_rt.arguments.scope import Scope
+from slangpy_rt.calls.callable_follower import CallableFollower
 from slangpy_rt.calls.command_list import Call, CommandList
 from slangpy_rt.calls.prepared_calls import PreparedCalls
+from slangpy_rt.calls.tuned import GROUP_SIZE, Tuned, with_choices
 from slangpy_rt.core.checks import table, text, whole
-from slangpy_rt.core.conversion import kind_of
 from slangpy_rt.core.errors import BindError, CompileError
 from slangpy_rt.core.types import FunctionSig
 from slangpy_rt.core.wording import in_words
 from slangpy_rt.runtime.core import DeviceCore, but_of
 from slangpy_rt.runtime.stream import lane_of
 from slangpy_rt.slang.declarations import find_overloads, gone, python_signature
+from slangpy_rt.tuning.config import Config, value_of
 
 if TYPE_CHECKING:
     from slangpy_rt.runtime.stream import Stream
@@ -68,7 +70,7 @@ class SlangCallable(ABC):
         self._general = bool(options.derivative)
         # The function that ``_with`` made this one from, which is updated when the module's text changes.
         self._base: Any = None
-        self._follower = _Follower(ref(self))
+        self._follower = CallableFollower(ref(self))
         scope.followers.add(self._follower)
         self._describe()
 
@@ -101,13 +103,19 @@ class SlangCallable(ABC):
             ("map", maps, named_maps), lambda: replace(self._options, maps=maps, named_maps=named_maps)
         )
 
-    def constants(self: C, values: Mapping[str, Any]) -> C:
+    def constants(self, values: Mapping[str, Any]) -> Any:
         """Give values to ``extern static const`` declarations; each set of values is compiled to its own kernel.
 
         Parameters
         ----------
         values : mapping
-            bool, int, float, or a list of these for a vector, by the constant's name.
+            bool, int, float, or a list of these for a vector, by the constant's name. A list for a scalar
+            constant, or a list of tuples for a vector, has choices: calls then use the fastest, see ``tune``.
+
+        Returns
+        -------
+        Function, Kernel or Tuned
+            Tuned, if there are choices.
 
         Raises
         ------
@@ -117,7 +125,11 @@ class SlangCallable(ABC):
         if not isinstance(values, Mapping):
             raise BindError(f"{self.name}.constants: {in_words(values)} is no dict of values by name.")
         where = f"{self.name}.constants"
-        frozen = {name: _frozen(f"{where}: '{name}'", v) for name, v in table(where, "values", values).items()}
+        given = table(where, "values", values)
+        choices = {name: v for name, v in given.items() if self._has_choices(name, v)}
+        if choices:
+            return self._with_choices(where, choices, {n: v for n, v in given.items() if n not in choices})
+        frozen = {name: frozen_constant(f"{where}: '{name}'", v) for name, v in given.items()}
 
         def options() -> Options:
             return replace(self._options, constants=tuple({**dict(self._options.constants), **frozen}.items()))
@@ -157,21 +169,29 @@ class SlangCallable(ABC):
             kind = text(f"{self.name}.return_type", "the type", kind)
         return self._variant(("return_type", kind), lambda: replace(self._options, returns=kind))
 
-    def group_size(self: C, size: int | tuple[int, ...]) -> C:
+    def group_size(self, size: int | tuple[int, ...] | list[Any]) -> Any:
         """Set the number of threads of a thread group on a GPU.
 
         Parameters
         ----------
-        size : int or tuple of int
+        size : int, tuple of int, or list of these
             With several numbers a group covers a tile of the call's last dimensions, the last dimension last,
-            as in shapes. On devices without thread groups it changes nothing.
+            as in shapes. On devices without thread groups it changes nothing. A list has choices: calls then use the
+            fastest, see ``tune``.
+
+        Returns
+        -------
+        Function or Tuned
+            Tuned, if there are choices.
 
         Raises
         ------
         BindError
             If it is not made of one to three whole numbers whose product is between 1 and 1024.
         """
-        sizes = tuple(size) if isinstance(size, (tuple, list)) else (size,)
+        if isinstance(size, list):
+            return self._with_choices(f"{self.name}.group_size", {GROUP_SIZE: size}, {})
+        sizes = tuple(size) if isinstance(size, tuple) else (size,)
         product = 1
         for n in sizes:
             product *= int(n) if isinstance(n, (int, np.integer)) and n > 0 else 0
@@ -182,6 +202,44 @@ class SlangCallable(ABC):
             )
         sizes = tuple(int(n) for n in sizes)
         return self._variant(("group_size", sizes), lambda: replace(self._options, group=sizes))
+
+    def tune(
+        self,
+        configs: Sequence[Mapping[str, Any]],
+        *,
+        key: Any = None,
+        prune: Any = None,
+        model: Any = None,
+        top_k: int | None = None,
+        check: float | None = None,
+        budget: float = 2.0,
+        bench: Any = "auto",
+    ) -> Tuned:
+        """Let calls use the fastest of some configurations, which the first call of a kind measures on the device.
+
+        Parameters
+        ----------
+        configs : list of dict
+            Values for ``extern static const`` declarations, and ``"group_size"``, by name.
+        key, prune, model, top_k, check, budget, bench
+            As of ``Tuned.tune``.
+
+        Returns
+        -------
+        Tuned
+            The function with these configurations.
+
+        Raises
+        ------
+        BindError
+            If a parameter is of a wrong type or out of range.
+        """
+        if configs is None:
+            raise BindError(f"{self.name}.tune: configs is None; give a list of dicts of values by name.")
+        plain = Tuned(self.name, lambda config: self, (Config({}),))
+        return plain.tune(
+            configs, key=key, prune=prune, model=model, top_k=top_k, check=check, budget=budget, bench=bench
+        )
 
     def type_conformances(self: C, *conformances: tuple[str, str] | tuple[str, str, int]) -> C:
         """Name the structs that values of an interface type may have at run time.
@@ -319,6 +377,30 @@ class SlangCallable(ABC):
     def _variant_of(self: C, options: Options) -> C:
         """Make a function or kernel of the same name with other options."""
 
+    def _has_choices(self, name: str, value: Any) -> bool:
+        """Whether a value is a list of choices: a vector's constant takes a list of numbers as its value."""
+        if not isinstance(value, list):
+            return False
+        declared = {c.name: c.type for c in self._scope.source.info.constants}.get(name)
+        return declared is not None and (
+            declared.kind != "vector" or any(isinstance(v, (list, tuple)) for v in value)
+        )
+
+    def _with_choices(self, where: str, choices: Mapping[str, list[Any]], values: Mapping[str, Any]) -> Tuned:
+        """Return the function with choices, the same object for the same choices, so that its winners stay known."""
+        lists = {n: [value_of(f"{where}: a choice of '{n}'", v) for v in given] for n, given in choices.items()}
+        base = self.constants(values) if values else self
+        key = ("choices", *[(n, tuple((type(v), v) for v in given)) for n, given in lists.items()])
+        found: Tuned | None = base._variants.get(key)
+        if found is None or base._values or base._stream is not None:
+            found = with_choices(base, lists)
+            # Each choice is checked now, and not at the first call.
+            for config in found.configs:
+                found._function(config)
+            if not base._values and base._stream is None:
+                base._variants[key] = found
+        return found
+
     def _with(self: C, values: tuple[Any, ...], stream: Stream | None = None) -> C:
         """Return the same function, sharing its prepared calls, with values for uniforms and a stream of its own."""
         out: C = object.__new__(type(self))
@@ -355,41 +437,3 @@ def check_scope(where: str, scope: Any) -> None:
         raise BindError(
             f"{where}: {in_words(scope)} is no scope of a module; modules make these, as attributes: module.add."
         )
-
-
-class _Follower:
-    """Passes the notices of a module's scope on to a function or kernel, for as long as that exists."""
-
-    def __init__(self, of: ref[SlangCallable]) -> None:
-        self._of = of
-
-    def forget(self) -> None:
-        """Drop its prepared calls."""
-        found = self._of()
-        if found is not None:
-            found._forget()
-
-    def source_changed(self) -> None:
-        """Let it read its declarations from the module's new text."""
-        found = self._of()
-        if found is not None:
-            found._source_changed()
-
-
-def _frozen(where: str, value: Any) -> Any:
-    """Return a constant's value as a number or a tuple of numbers, which are hashable and compare by value."""
-    if isinstance(value, np.ndarray):
-        value = value.tolist() if value.ndim == 1 else value[()] if value.ndim == 0 else value
-    items = value if isinstance(value, (list, tuple)) else (value,)
-    if len(items) > 4 or not all(kind_of(v) in "biuf" for v in items):
-        raise BindError(
-            f"{where} is {in_words(value)}; a number, or a list of up to four for a vector, was expected."
-        )
-    return tuple([_number(v) for v in items]) if isinstance(value, (list, tuple)) else _number(value)
-
-
-def _number(value: Any) -> Any:
-    """Return a number as Python's own type: classes derived from that need not be hashable."""
-    if isinstance(value, (bool, np.generic)):
-        return value
-    return float.__float__(value) if isinstance(value, float) else int.__int__(value)

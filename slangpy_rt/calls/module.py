@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,7 @@ from slangpy_rt.calls.callable import SlangCallable
 from slangpy_rt.calls.function import Function
 from slangpy_rt.calls.raw_kernel import Kernel
 from slangpy_rt.calls.struct import Struct
+from slangpy_rt.calls.tuned import Tuned
 from slangpy_rt.core.checks import flag, table
 from slangpy_rt.core.checks import path as checked_path
 from slangpy_rt.core.checks import text as checked_text
@@ -25,6 +26,7 @@ from slangpy_rt.core.types import ModuleInfo, StructInfo
 from slangpy_rt.core.wording import in_words
 from slangpy_rt.runtime.core import a_device
 from slangpy_rt.slang.declarations import find_overloads
+from slangpy_rt.tuning.config import Config, product_of, value_of
 
 if TYPE_CHECKING:
     from slangpy_rt.runtime.core import DeviceCore
@@ -54,6 +56,8 @@ class Module:
             )
         self._scope = Scope(device, source, device.hot_reload, strict_broadcasting)
         self._items: dict[str, Any] = {}
+        # The modules of all combinations of choices for macros; None without choices.
+        self._variants: _Variants | None = None
         self._names_found = _Names(self.__dict__, self._items, self._scope)
         self._scope.followers.add(self._names_found)
         device.followers.add(self._scope)
@@ -77,7 +81,8 @@ class Module:
         path : path
             The file, as given or in one of the device's include paths.
         defines : mapping, optional
-            Preprocessor macros.
+            Preprocessor macros. A list has choices: functions and kernels of the module then use the fastest, see
+            ``Function.tune``; its structs are those of the first of each list.
         constants : mapping, optional
             Values of ``extern static const`` declarations, those of linked modules included.
         link : sequence of Module, optional
@@ -98,6 +103,11 @@ class Module:
         device, strict_broadcasting = a_device(where, device), flag(where, "strict_broadcasting", strict_broadcasting)
         path = checked_path(where, "path", path)
         checked_text(where, "path", str(path))
+        choices = _choices(where, defines)
+        if choices:
+            return _with_choices(
+                choices, lambda flags: cls.load_from_file(device, path, flags, constants, link, strict_broadcasting)
+            )
         found, text, places = read_source(where, path, device.include_paths)
         source = _source(where, device, Path(found).stem, found, text, defines, constants, link, places)
         return cls(device, source, strict_broadcasting)
@@ -139,6 +149,12 @@ class Module:
         if not _PLAIN.fullmatch(name):
             raise BindError(
                 f"{where}: name is {name[:80]!r}; expected at most 200 characters of one line, none of them a slash."
+            )
+        choices = _choices(where, defines)
+        if choices:
+            return _with_choices(
+                choices,
+                lambda flags: cls.load_from_source(device, name, source, flags, constants, link, strict_broadcasting),
             )
         made = _source(where, device, name, f"{name}.slang", source, defines, constants, link)
         return cls(device, made, strict_broadcasting)
@@ -191,6 +207,8 @@ class Module:
             scope = self._scope
             scope.look()
             found = _find(scope, name)
+            if self._variants is not None and isinstance(found, SlangCallable) and found.overloads:
+                found = self._variants.tuned(found.name, name)
             if found is not None:
                 # Another thread may have been first: a name stands for one function, with one set of prepared calls.
                 found = self._items.setdefault(name, found)
@@ -217,6 +235,26 @@ class Module:
             path = self._scope.source.path
             return f"module '{self.name}': '{path}' was edited and no longer declares '{name}'; it has {listed}."
         return f"module '{self.name}' has no function or type '{describe_name(name)}'; it has {listed}."
+
+
+class _Variants:
+    """Loads a module once for each combination of choices for its macros."""
+
+    def __init__(self, configs: tuple[Config, ...], load: Callable[[Mapping[str, Any]], Module]) -> None:
+        self._configs = configs
+        self._load = load
+        self._modules: dict[Config, Module] = {}
+
+    def module(self, config: Config) -> Module:
+        """Return the module for a combination."""
+        found = self._modules.get(config)
+        if found is None:
+            found = self._modules.setdefault(config, self._load(config))
+        return found
+
+    def tuned(self, title: str, name: str) -> Tuned:
+        """Return a function or kernel of which each combination's module has a variant."""
+        return Tuned(title, lambda config: self.module(config)[name], self._configs)
 
 
 class _Names:
@@ -271,6 +309,28 @@ def _find(scope: Scope, name: str) -> Any:
         cases.slang_type = type_  # type: ignore[attr-defined]
         return cases
     return type_
+
+
+def _choices(where: str, defines: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return all macros as lists of choices, a value being a list of one; empty if no value is a list."""
+    given = table(where, "defines", defines)
+    if not any(isinstance(v, list) for v in given.values()):
+        return {}
+    return {
+        name: [value_of(f"{where}: a choice of defines['{name}']", x) for x in v] if isinstance(v, list) else [v]
+        for name, v in given.items()
+    }
+
+
+def _with_choices(choices: Mapping[str, Any], load: Callable[[Mapping[str, Any]], Module]) -> Module:
+    """Load the module with the first of each choice, whose functions search among all of them."""
+    values = {name: v[0] for name, v in choices.items() if len(v) == 1}
+    lists = {name: v for name, v in choices.items() if len(v) != 1}
+    configs = product_of("defines", lists)
+    variants = _Variants(configs, lambda config: load({**values, **config}))
+    first = load({**values, **configs[0]})
+    first._variants = variants
+    return first
 
 
 def _source(

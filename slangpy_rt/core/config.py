@@ -13,6 +13,8 @@ SLANGPY_RT_COMPILE_IN  Python that runs the Slang compiler in a process of its o
 SLANGPY_RT_COMPILE_SECONDS  of a processor that one compilation by Slang may take (60)
 SLANGPY_RT_CXX         C++ compiler for the cpu device; "zig" for the ziglang wheel
 SLANGPY_RT_THREADS     threads of the cpu device
+SLANGPY_RT_TUNE        on (default): measure configurations whose times are not on disk; force: measure all anew in
+                       each process; cached: only use the times on disk; off: use the first configuration
 """
 
 from __future__ import annotations
@@ -43,6 +45,7 @@ class Config:
     compile_seconds: int
     cxx: str | None
     threads: int
+    tune: str
     path: str
 
 
@@ -67,6 +70,7 @@ def read_config(env: Mapping[str, str]) -> Config:
         compile_seconds=_number(env, "SLANGPY_RT_COMPILE_SECONDS", 60, 1),
         cxx=env.get("SLANGPY_RT_CXX"),
         threads=_number(env, "SLANGPY_RT_THREADS", os.cpu_count() or 1, 1),
+        tune=_one_of(env, "SLANGPY_RT_TUNE", ("on", "cached", "off", "force")),
         path=env.get("PATH", ""),
     )
 
@@ -96,6 +100,16 @@ def _number(env: Mapping[str, str], name: str, default: int, least: int = 0) -> 
     raise BindError(
         f"environment variable {name}: expected a whole number of at least {least}, got {text[:80]!r}; change or "
         "unset it."
+    )
+
+
+def _one_of(env: Mapping[str, str], name: str, allowed: tuple[str, ...]) -> str:
+    """Return a variable's text, or the first allowed one if it is not set."""
+    text = env.get(name) or allowed[0]
+    if text in allowed:
+        return text
+    raise BindError(
+        f"environment variable {name}: expected one of {', '.join(allowed)}, got {text[:80]!r}; change or unset it."
     )
 
 

@@ -1,0 +1,419 @@
+"""Search: finds the fastest configuration for one call, by entries on disk and by measurements.
+
+The arguments hold after it what they held before, also after an error or an interrupt. It remembers nothing.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from slangpy_rt.calls.command_list import CommandList
+from slangpy_rt.core.config import CONFIG
+from slangpy_rt.core.errors import (
+    BindError,
+    CompileError,
+    DeviceError,
+    DeviceLostError,
+    OutOfMemoryError,
+    SlangPyRtError,
+    UnsupportedError,
+)
+from slangpy_rt.core.log import log
+from slangpy_rt.core.wording import in_words
+from slangpy_rt.runtime.stream import Timer
+from slangpy_rt.slang.locate import compiler_version
+from slangpy_rt.tuning.call_info import CallInfo
+from slangpy_rt.tuning.comparison import as_arrays, difference
+from slangpy_rt.tuning.config import Config
+from slangpy_rt.tuning.kind import kind_of_call
+from slangpy_rt.tuning.policy import Policy
+from slangpy_rt.tuning.progress import progress_of
+from slangpy_rt.tuning.snapshot import Snapshot
+from slangpy_rt.tuning.store import entry_key, store, stored
+from slangpy_rt.tuning.timing import Timing, search, spread_of
+
+if TYPE_CHECKING:
+    from slangpy_rt.calls.prepared import PreparedCall
+    from slangpy_rt.runtime.core import DeviceCore
+    from slangpy_rt.runtime.stream import Stream
+
+# Kernels shorter than this many seconds are measured as a command list of _REPEATED launches: the clock of a GPU
+# counts in 0.5 us, and two readings of it take about 2 us.
+_SHORT, _REPEATED = 20e-6, 20
+# More than twice the second-level cache of an H200 (50 MiB): written before a run, whose data is then not in it.
+_FLUSHED = 128 << 20
+# Clearing that many bytes takes 0.05 ms on an H200. A device that takes longer than this computes on the host.
+_FLUSH_SECONDS = 5e-3
+_COMPILING_THREADS = 4
+
+
+@dataclass(frozen=True)
+class TunedCall:
+    """The arguments of one call of a tuned function.
+
+    Attributes
+    ----------
+    args, named
+        Values by position and by name.
+    result : object
+        The value of ``_result``.
+    threads : object
+        The threads of a dispatch, or a function of the configuration that returns them; None for a call.
+    """
+
+    args: tuple[Any, ...]
+    named: dict[str, Any] = field(default_factory=dict)
+    result: Any = None
+    threads: Any = None
+
+    def threads_of(self, config: Config) -> Any:
+        """Return the threads of a dispatch with a configuration."""
+        return self.threads(config) if callable(self.threads) else self.threads
+
+    def prepared(self, function: Any, config: Config) -> tuple[PreparedCall, tuple[Any, ...]]:
+        """Prepare the call of one candidate, which compiles its kernel; return the values it takes too."""
+        if self.threads is not None:
+            known = function._dispatched(self.threads_of(config), self.args, self.named)
+        else:
+            known = function._known(self.args, self.result, self.named)
+        return known[0], known[1]
+
+    def recorded(self, function: Any, config: Config) -> Any:
+        """Return the call of one candidate as a command list keeps it."""
+        if self.threads is not None:
+            return function._recorded((self.threads_of(config), *self.args), None, self.named)
+        return function._recorded(self.args, self.result, self.named)
+
+
+class Search:
+    """The search for one call of one tuned function.
+
+    Parameters
+    ----------
+    name : str
+        The function's name.
+    device : DeviceCore
+        Its device.
+    call : TunedCall
+        The call.
+    candidates : dict
+        The function of each configuration.
+    policy : Policy
+        How to search.
+    """
+
+    def __init__(
+        self, name: str, device: DeviceCore, call: TunedCall, candidates: dict[Config, Any], policy: Policy
+    ) -> None:
+        self._name = name
+        self._device = device
+        self._call = call
+        self._candidates = candidates
+        self._policy = policy
+        self._prepared: dict[Config, tuple[PreparedCall, tuple[Any, ...]]] = {}
+        # Configurations that cannot run, with the errors.
+        self._errors: dict[Config, SlangPyRtError] = {}
+        first = self._first()
+        self.info = info_of(name, device, *first)
+        threads = call.threads_of(next(iter(candidates))) if call.threads is not None else ()
+        self.key = kind_of_call(name, policy, self.info, (*_layouts(*first), str(threads)))
+
+    def run(self) -> list[Timing]:
+        """Return the timings of all configurations, the fastest first.
+
+        Raises
+        ------
+        BindError
+            If ``prune`` leaves no configuration.
+        CompileError
+            If no configuration compiles: the first error, with the errors of the others.
+        """
+        configs = self._considered()
+        measures = CONFIG.tune in ("on", "force") and not self._device.deterministic and len(configs) > 1
+        if not measures:
+            return self._by_entries(configs)
+        cache = self._device.cache
+        # Times by a function of the user are not comparable with those of another one.
+        keeps = not callable(self._policy.bench)
+        known = self._entries(configs) if CONFIG.tune == "on" and keeps else {}
+        if len(known) < len(configs):
+            with cache.lock(entry_key("search", self._device.backend.description, self.key), timeout=600.0):
+                known = self._entries(configs) if CONFIG.tune == "on" and keeps else {}
+                missing = [c for c in configs if c not in known]
+                for timing in self._measured(missing) if missing else ():
+                    known[timing.config] = timing
+                    error = self._errors.get(timing.config)
+                    if keeps and not isinstance(error, DeviceError):
+                        store(cache, self._entry(timing.config), self._name, self._device.backend.name, timing)
+        rows = _sorted([known[c] for c in configs])
+        if rows[0].us is None:
+            raise self._all_failed(rows)
+        return rows
+
+    def _first(self) -> tuple[PreparedCall, tuple[Any, ...]]:
+        """Prepare the first configuration that compiles; what the call's arguments are follows from it."""
+        for config in self._candidates:
+            found = self._prepare(config)
+            if found is not None:
+                return found
+        raise self._all_failed([Timing(c, None, dropped=_reason(e)) for c, e in self._errors.items()])
+
+    def _prepare(self, config: Config) -> tuple[PreparedCall, tuple[Any, ...]] | None:
+        """Prepare one candidate; None if it does not compile or does not fit the device."""
+        if config in self._errors:
+            return None
+        found = self._prepared.get(config)
+        if found is None:
+            try:
+                found = self._prepared[config] = self._call.prepared(self._candidates[config], config)
+            except (DeviceLostError, BindError):
+                # An argument that does not fit is the caller's error, with every configuration.
+                raise
+            except (CompileError, UnsupportedError, DeviceError) as error:
+                if self._device.closed:
+                    raise
+                self._errors[config] = error
+        return found
+
+    def _considered(self) -> list[Config]:
+        """Return the configurations that ``prune`` and ``top_k`` leave."""
+        every = list(self._candidates)
+        configs, policy = every, self._policy
+        if policy.prune is not None:
+            left = policy.prune(tuple(every), self.info)
+            if not isinstance(left, Sequence) or not all(c in self._candidates for c in left):
+                raise BindError(
+                    f"{self._name}.tune: prune returned {in_words(left)}; a list of some of the configurations "
+                    "that it was given was expected."
+                )
+            configs = list(dict.fromkeys(left))
+            if not configs:
+                cut = "; ".join(c.text for c in every[:20]) + ("; ..." if len(every) > 20 else "")
+                raise BindError(f"{self._name}.tune: prune leaves none of {len(every)} configurations: {cut}.")
+        if policy.top_k is not None and policy.model is not None:
+            model = policy.model
+            configs = sorted(configs, key=lambda c: model(c, self.info))[: policy.top_k]
+        return configs
+
+    def _by_entries(self, configs: list[Config]) -> list[Timing]:
+        """Choose without measurements: by entries on disk, or else the first configuration that compiles."""
+        rows = {}
+        if CONFIG.tune != "off" and not self._device.deterministic and not callable(self._policy.bench):
+            rows = self._entries(configs)
+        every = _sorted([rows.get(c, Timing(c, None, dropped="not measured")) for c in configs])
+        if every[0].us is not None:
+            return every
+        for k, timing in enumerate(every):
+            if self._prepare(timing.config) is not None:
+                return [timing._replace(dropped=""), *every[:k], *every[k + 1 :]]
+        raise self._all_failed([Timing(c, None, dropped=_reason(self._errors[c])) for c in configs])
+
+    def _entries(self, configs: list[Config]) -> dict[Config, Timing]:
+        """Return the timings that are on disk."""
+        found = {c: stored(self._device.cache, self._entry(c), c) for c in configs}
+        return {c: timing for c, timing in found.items() if timing is not None}
+
+    def _entry(self, config: Config) -> str:
+        function, device = self._candidates[config], self._device
+        return entry_key(
+            function._scope.source.digest, self._name, repr(function._options), self.key, device.name,
+            device.backend.description, device.backend.toolchain(), compiler_version(), self._policy.bench == "hot",
+            repr(self._policy.check),
+        )  # fmt: skip
+
+    def _measured(self, configs: list[Config]) -> list[Timing]:
+        """Compile and measure configurations; nothing that the call would write is changed."""
+        device = self._device
+        started = time.perf_counter()
+        with ThreadPoolExecutor(min(_COMPILING_THREADS, len(configs))) as pool:
+            list(pool.map(self._prepare, configs))
+        runnable = [c for c in configs if c in self._prepared]
+        if not runnable:
+            return [Timing(c, None, dropped=_reason(self._errors[c])) for c in configs]
+        device.synchronize()
+        values = {id(v): v for c in runnable for v in _written(*self._prepared[c])}
+        snapshot = Snapshot(f"{self._name}.tune", device, list(values.values()))
+        try:
+            samples = self._samples(runnable, snapshot)
+            with progress_of(self._name, started) as progress:
+                seconds = search(samples, self._policy.budget, progress) if samples else {}
+        finally:
+            snapshot.restore()
+            device.synchronize()
+        rows = []
+        for config in configs:
+            if config in seconds:
+                times = seconds[config]
+                rows.append(Timing(config, median(times) * 1e6, spread_of(times), len(times)))
+            else:
+                rows.append(Timing(config, None, dropped=_reason(self._errors[config])))
+        log(2, f"{self._name}: measured {len(samples)} of {len(configs)} configurations; {_sorted(rows)[0]}")
+        return rows
+
+    def _samples(self, configs: list[Config], snapshot: Snapshot) -> dict[Config, Callable[[], float]]:
+        """Run each candidate once, drop those that fail or differ, and return functions that run and time them."""
+        samples: dict[Config, Callable[[], float]] = {}
+        flush = self._flush()
+        first: list[Any] | None = None
+        for config in configs:
+            try:
+                snapshot.restore()
+                out = self._runner(config)()
+                self._device.synchronize()
+                sample = self._sample(config, snapshot, flush)
+            except DeviceLostError:
+                raise
+            except (DeviceError, UnsupportedError, OutOfMemoryError) as error:
+                self._errors[config] = error
+                continue
+            if self._policy.check is not None:
+                found = [*snapshot.results(), *as_arrays(out)]
+                if first is None:
+                    first = found
+                else:
+                    worst = difference(first, found)
+                    if not worst <= self._policy.check:
+                        self._errors[config] = UnsupportedError(
+                            f"its results differ from those of the first configuration by {worst:.3g}, relative to "
+                            "their largest number"
+                        )
+                        log(1, f"{self._name}: {config.text} dropped: {self._errors[config]}")
+                        continue
+            samples[config] = sample
+        return samples
+
+    def _runner(self, config: Config) -> Callable[[], Any]:
+        prepared, values = self._prepared[config]
+        stream = self._stream(config)
+        if stream is None or self._candidates[config]._stream is None:
+            return lambda: prepared.run(values)
+        return lambda: prepared.run_on(stream, values)
+
+    def _stream(self, config: Config) -> Stream | None:
+        """Return the stream on which a candidate's kernels run; None for the device's own queue."""
+        own: Stream | None = self._candidates[config]._stream
+        prepared, values = self._prepared[config]
+        if own is None and getattr(prepared, "_stream", None) is not None:
+            return prepared._all_theirs(values)[0].stream()
+        return own
+
+    def _sample(self, config: Config, snapshot: Snapshot, flush: Callable[[], None]) -> Callable[[], float]:
+        """Return a function that runs a candidate once and returns the seconds."""
+        device, run, stream, bench = self._device, self._runner(config), self._stream(config), self._policy.bench
+        if callable(bench):
+
+            def measured() -> float:
+                snapshot.restore()
+                device.synchronize()
+                seconds = bench(run)
+                if not isinstance(seconds, (int, float)) or not math.isfinite(seconds) or seconds < 0:
+                    raise BindError(f"{self._name}.tune: bench returned {in_words(seconds)}; seconds were expected.")
+                return float(seconds)
+
+            return measured
+
+        def timed(run: Callable[[], Any], count: int) -> float:
+            snapshot.restore()
+            flush()
+            device.synchronize()
+            timer = Timer(device, stream)
+            with timer:
+                run()
+            return timer.seconds / count
+
+        if timed(run, 1) >= _SHORT:
+            return lambda: timed(run, 1)
+        commands = CommandList(device)
+        try:
+            for _ in range(_REPEATED):
+                commands._add(self._call.recorded(self._candidates[config], config))
+        except (BindError, AttributeError):
+            # Arguments that are moved at each call, or calls that another library differentiates.
+            def again() -> None:
+                for _ in range(_REPEATED):
+                    run()
+
+            return lambda: timed(again, _REPEATED)
+        return lambda: timed(lambda: commands.submit(stream), _REPEATED)
+
+    def _flush(self) -> Callable[[], None]:
+        """Return a function that clears the GPU's cache by writing memory; it does nothing on the host."""
+        device = self._device
+        if "zero_copy" in device.caps.features or self._policy.bench != "auto":
+            return lambda: None
+        try:
+            buffer = device.alloc(_FLUSHED)
+        except OutOfMemoryError:
+            return lambda: None
+
+        def flush() -> None:
+            device.clear(buffer, buffer.address, _FLUSHED)
+
+        flush()
+        device.synchronize()
+        started = time.perf_counter()
+        flush()
+        device.synchronize()
+        return flush if time.perf_counter() - started < _FLUSH_SECONDS else lambda: None
+
+    def _all_failed(self, rows: list[Timing]) -> SlangPyRtError:
+        errors = list(self._errors.values())
+        first = errors[0] if errors else CompileError("no configuration was measured")
+        table = "\n".join(f"  {row.config.text}: {row.dropped}" for row in rows)
+        if len(rows) < 2:
+            return first
+        return type(first)(f"{self._name}: none of {len(rows)} configurations runs:\n{table}\n{first}")
+
+
+def info_of(name: str, device: DeviceCore, prepared: PreparedCall, values: tuple[Any, ...]) -> CallInfo:
+    """Return what ``key``, ``prune`` and ``model`` are told of a call."""
+    shapes, dtypes, numbers = {}, {}, {}
+    for label, value, b in _arguments(prepared, values):
+        shapes[label] = (*b.shape, *b.view[0]) if b is not None else tuple(getattr(value, "shape", ()))
+        dtypes[label] = b.type.name if b is not None else str(getattr(value, "dtype", type(value).__name__))
+        if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
+            numbers[label] = int(value)
+    return CallInfo(name, shapes, dtypes, numbers, device.backend.description, device.caps)
+
+
+def _arguments(prepared: PreparedCall, values: tuple[Any, ...]) -> list[tuple[str, Any, Any]]:
+    """Return name, value and ``Bound`` of each argument; None for one that another library differentiates."""
+    bound = getattr(prepared, "bound", None)
+    if bound is None:
+        return [(str(k), value, None) for k, value in enumerate(values)]
+    return [(b.name, values[k], b) for k, b in zip(prepared._order, bound, strict=False)]
+
+
+def _layouts(prepared: PreparedCall, values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return the layouts of all arrays of a call, as far as they can change which configuration is the fastest."""
+    bound = getattr(prepared, "bound", None)
+    if bound is None:
+        return tuple(str(getattr(v, "stride", lambda: ())()) for v in values)
+    return tuple(
+        (leaf.name, leaf.type.name, leaf.mode, leaf.shape, leaf.strides, leaf.view, leaf.aligned)
+        for b in bound
+        for leaf in b.leaves
+    )
+
+
+def _written(prepared: PreparedCall, values: tuple[Any, ...]) -> list[Any]:
+    """Return the values that a call writes; all of them if another library differentiates it."""
+    written = getattr(prepared, "written", None)
+    return [values[k] for k in sorted(written(values))] if written is not None else []
+
+
+def _sorted(rows: list[Timing]) -> list[Timing]:
+    return sorted(rows, key=lambda row: math.inf if row.us is None else row.us)
+
+
+def _reason(error: SlangPyRtError) -> str:
+    """Return the first line of an error."""
+    return str(error).strip().partition("\n")[0][:300]
