@@ -9,13 +9,13 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from slangpy_rt.calls.command_list import CommandList
+from slangpy_rt.calls.tuned_call import TunedCall
 from slangpy_rt.core.config import CONFIG
 from slangpy_rt.core.errors import (
     BindError,
@@ -55,44 +55,6 @@ _FLUSH_SECONDS = 5e-3
 _COMPILING_THREADS = 4
 
 
-@dataclass(frozen=True)
-class TunedCall:
-    """The arguments of one call of a tuned function.
-
-    Attributes
-    ----------
-    args, named
-        Values by position and by name.
-    result : object
-        The value of ``_result``.
-    threads : object
-        The threads of a dispatch, or a function of the configuration that returns them; None for a call.
-    """
-
-    args: tuple[Any, ...]
-    named: dict[str, Any] = field(default_factory=dict)
-    result: Any = None
-    threads: Any = None
-
-    def threads_of(self, config: Config) -> Any:
-        """Return the threads of a dispatch with a configuration."""
-        return self.threads(config) if callable(self.threads) else self.threads
-
-    def prepared(self, function: Any, config: Config) -> tuple[PreparedCall, tuple[Any, ...]]:
-        """Prepare the call of one candidate, which compiles its kernel; return the values it takes too."""
-        if self.threads is not None:
-            known = function._dispatched(self.threads_of(config), self.args, self.named)
-        else:
-            known = function._known(self.args, self.result, self.named)
-        return known[0], known[1]
-
-    def recorded(self, function: Any, config: Config) -> Any:
-        """Return the call of one candidate as a command list keeps it."""
-        if self.threads is not None:
-            return function._recorded((self.threads_of(config), *self.args), None, self.named)
-        return function._recorded(self.args, self.result, self.named)
-
-
 class Search:
     """The search for one call of one tuned function.
 
@@ -106,18 +68,18 @@ class Search:
         The call.
     candidates : dict
         The function of each configuration.
-    policy : Policy
+    policy : Policy, optional
         How to search.
     """
 
     def __init__(
-        self, name: str, device: DeviceCore, call: TunedCall, candidates: dict[Config, Any], policy: Policy
+        self, name: str, device: DeviceCore, call: TunedCall, candidates: dict[Config, Any], policy: Policy | None
     ) -> None:
         self._name = name
         self._device = device
         self._call = call
         self._candidates = candidates
-        self._policy = policy
+        self._policy = policy = policy or Policy()
         self._prepared: dict[Config, tuple[PreparedCall, tuple[Any, ...]]] = {}
         # Configurations that cannot run, with the errors.
         self._errors: dict[Config, SlangPyRtError] = {}

@@ -13,22 +13,21 @@ from typing import TYPE_CHECKING, Any
 from slangpy_rt.arguments.scope import Scope
 from slangpy_rt.arguments.signature import ARRAYS, SIGNERS, endless
 from slangpy_rt.arguments.stand_ins import ask, hand_back, want_back
-from slangpy_rt.calls.search import Search, TunedCall
+from slangpy_rt.calls.tuned_call import TunedCall
 from slangpy_rt.core.errors import BindError
 from slangpy_rt.core.wording import in_words
-from slangpy_rt.tuning.config import Config, configs_from, product_of
-from slangpy_rt.tuning.policy import Policy, policy_of
-from slangpy_rt.tuning.timing import Timing
+from slangpy_rt.tuning.config import Config, check_count, configs_from, product_of
 
 if TYPE_CHECKING:
     from slangpy_rt.calls.command_list import CommandList
     from slangpy_rt.runtime.stream import Stream
+    from slangpy_rt.tuning.policy import Policy
+    from slangpy_rt.tuning.timing import Timing
 
 # The choice of a thread group's size, beside the names of constants and macros.
 GROUP_SIZE = "group_size"
 # Kinds of calls that one tuned function remembers.
 _MOST_KINDS = 4096
-_POLICY = Policy()
 
 
 class Tuned:
@@ -47,7 +46,7 @@ class Tuned:
     """
 
     def __init__(
-        self, name: str, make: Callable[[Config], Any], configs: tuple[Config, ...], policy: Policy = _POLICY
+        self, name: str, make: Callable[[Config], Any], configs: tuple[Config, ...], policy: Policy | None = None
     ) -> None:
         self.name = name
         self.configs = configs
@@ -192,6 +191,9 @@ class Tuned:
         BindError
             If a parameter is of a wrong type or out of range.
         """
+        # As in ``_searched``.
+        from slangpy_rt.tuning.policy import policy_of
+
         where = f"{self.name}.tune"
         policy = policy_of(
             where, key=key, prune=prune, model=model, top_k=top_k, check=check, budget=budget, bench=bench
@@ -345,6 +347,9 @@ class Tuned:
 
     def _searched(self, call: TunedCall) -> tuple[list[Timing], object]:
         """Return the timings for a call, measured if they are not known, and the age of the module's text."""
+        # Imported here, because few programs search, and it loads half of the package.
+        from slangpy_rt.calls.search import Search
+
         with self._lock:
             self.device.check_open()
             self._function(self.configs[0])._scope.look()
@@ -393,7 +398,7 @@ class Tuned:
         if twice:
             raise BindError(f"{self.name}: '{min(twice)}' has a list of choices already.")
         configs = tuple(Config({**a, **b}) for a in self.configs for b in first.configs)
-        product_of(self.name, {"configurations": configs})
+        check_count(self.name, len(configs))
 
         def make(config: Config) -> Any:
             tuned = change(self._function(part_of(config, known)))

@@ -6,6 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any
 
+import numpy as np
+
+from slangpy_rt.core.checks import table
 from slangpy_rt.core.conversion import kind_of
 from slangpy_rt.core.errors import BindError
 from slangpy_rt.core.wording import in_words
@@ -22,6 +25,11 @@ class Config(Mapping[str, Any]):
     values : mapping
         Numbers, text or tuples of numbers by name.
 
+    Raises
+    ------
+    BindError
+        If it is no mapping of such values by name.
+
     Examples
     --------
     >>> config = Config({"TILE": 16, "group_size": (8, 8)})
@@ -32,7 +40,11 @@ class Config(Mapping[str, Any]):
     __slots__ = ("_items", "_values")
 
     def __init__(self, values: Mapping[str, Any]) -> None:
-        self._values = dict(values)
+        if not isinstance(values, Mapping):
+            raise BindError(f"Config: {in_words(values)} is no dict of values by name.")
+        self._values = {
+            name: value_of(f"Config: '{name}'", v) for name, v in table("Config", "values", values).items()
+        }
         # Python takes 1, 1.0 and True as equal, and kernels do not.
         self._items = frozenset((name, type(v), v) for name, v in self._values.items())
 
@@ -93,13 +105,24 @@ def product_of(where: str, choices: Mapping[str, Sequence[Any]]) -> tuple[Config
         if not values:
             raise BindError(f"{where}: the list of choices of '{name}' is empty; give at least one value.")
         count *= len(values)
-    if count > MOST_CONFIGS:
-        raise BindError(
-            f"{where}: {' x '.join(str(len(v)) for v in choices.values())} choices are {count:,} configurations; at "
-            f"most {MOST_CONFIGS:,} are searched. Shorten the lists, or give configurations with tune(configs=...)."
-        )
+    check_count(where, count)
     found = (Config(dict(zip(choices, values, strict=True))) for values in product(*choices.values()))
     return tuple(dict.fromkeys(found))
+
+
+def check_count(where: str, count: int) -> None:
+    """Refuse more configurations than are searched.
+
+    Raises
+    ------
+    BindError
+        If there are more than 1,024.
+    """
+    if count > MOST_CONFIGS:
+        raise BindError(
+            f"{where}: the choices make {count:,} configurations; at most {MOST_CONFIGS:,} are searched. Shorten the "
+            "lists, or give configurations with tune(configs=...)."
+        )
 
 
 def configs_from(where: str, given: Any) -> tuple[Config, ...]:
@@ -114,8 +137,7 @@ def configs_from(where: str, given: Any) -> tuple[Config, ...]:
         raise BindError(f"{where}: configs is {in_words(given)}; a list of dicts of values by name was expected.")
     if not given:
         raise BindError(f"{where}: configs is empty; give at least one configuration.")
-    if len(given) > MOST_CONFIGS:
-        raise BindError(f"{where}: configs has {len(given):,} entries; at most {MOST_CONFIGS:,} are searched.")
+    check_count(where, len(given))
     for k, config in enumerate(given):
         if set(config) != set(given[0]):
             raise BindError(
@@ -139,14 +161,20 @@ def value_of(where: str, value: Any) -> Any:
         If it is no number, no text and no tuple of numbers.
     """
     if isinstance(value, (list, tuple)):
-        value = tuple(v.item() if hasattr(v, "item") else v for v in value)
         if value and all(kind_of(v) in "biuf" for v in value):
-            return value
+            return tuple(map(_plain, value))
     elif isinstance(value, str):
         return str.__str__(value)
     elif kind_of(value) in "biuf":
-        return value.item() if hasattr(value, "item") else value
+        return _plain(value)
     raise BindError(f"{where} is {in_words(value)}; a number, text or a tuple of numbers was expected.")
+
+
+def _plain(value: Any) -> Any:
+    """Return a number as Python's own type: classes derived from that need not be hashable."""
+    if isinstance(value, (bool, np.generic)):
+        return value if isinstance(value, bool) else value.item()
+    return float.__float__(value) if isinstance(value, float) else int.__int__(value)
 
 
 def cdiv(a: int, b: int) -> int:

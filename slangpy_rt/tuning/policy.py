@@ -51,11 +51,13 @@ def policy_of(where: str, **given: Any) -> Policy:
         raise BindError(f"{where}: top_k is {in_words(policy.top_k)}; a whole number of at least 1 was expected.")
     if policy.top_k is not None and policy.model is None:
         raise BindError(f"{where}: top_k takes the best configurations of a model; give model=... too.")
-    if policy.bench not in BENCHES and not callable(policy.bench):
+    named = isinstance(policy.bench, str) and policy.bench in BENCHES
+    if not named and not callable(policy.bench):
         raise BindError(f"{where}: bench is {in_words(policy.bench)}; 'auto', 'hot' or a function was expected.")
     key = policy.key
     listed = isinstance(key, (list, tuple)) and all(isinstance(name, str) for name in key)
-    if key is not None and key != "pow2" and not callable(key) and not listed:
+    rounds = isinstance(key, str) and key == "pow2"
+    if key is not None and not rounds and not callable(key) and not listed:
         raise BindError(
             f"{where}: key is {in_words(key)}; names of parameters, 'pow2', or a function of the call was expected."
         )

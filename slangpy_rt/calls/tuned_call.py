@@ -1,0 +1,49 @@
+"""TunedCall: the arguments of one call of a tuned function, as one frozen value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from slangpy_rt.tuning.config import Config
+
+if TYPE_CHECKING:
+    from slangpy_rt.calls.prepared import PreparedCall
+
+
+@dataclass(frozen=True)
+class TunedCall:
+    """The arguments of one call of a tuned function.
+
+    Attributes
+    ----------
+    args, named
+        Values by position and by name.
+    result : object
+        The value of ``_result``.
+    threads : object
+        The threads of a dispatch, or a function of the configuration that returns them; None for a call.
+    """
+
+    args: tuple[Any, ...]
+    named: dict[str, Any] = field(default_factory=dict)
+    result: Any = None
+    threads: Any = None
+
+    def threads_of(self, config: Config) -> Any:
+        """Return the threads of a dispatch with a configuration."""
+        return self.threads(config) if callable(self.threads) else self.threads
+
+    def prepared(self, function: Any, config: Config) -> tuple[PreparedCall, tuple[Any, ...]]:
+        """Prepare the call of one candidate, which compiles its kernel; return the values it takes too."""
+        if self.threads is not None:
+            known = function._dispatched(self.threads_of(config), self.args, self.named)
+        else:
+            known = function._known(self.args, self.result, self.named)
+        return known[0], known[1]
+
+    def recorded(self, function: Any, config: Config) -> Any:
+        """Return the call of one candidate as a command list keeps it."""
+        if self.threads is not None:
+            return function._recorded((self.threads_of(config), *self.args), None, self.named)
+        return function._recorded(self.args, self.result, self.named)
