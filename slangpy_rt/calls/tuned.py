@@ -14,6 +14,7 @@ from slangpy_rt.arguments.scope import Scope
 from slangpy_rt.arguments.signature import ARRAYS, SIGNERS, endless
 from slangpy_rt.arguments.stand_ins import ask, hand_back, want_back
 from slangpy_rt.calls.tuned_call import TunedCall
+from slangpy_rt.calls.winners import Ready, Winners
 from slangpy_rt.core.errors import BindError
 from slangpy_rt.core.wording import in_words
 from slangpy_rt.tuning.config import Config, check_count, configs_from, product_of
@@ -53,11 +54,8 @@ class Tuned:
         self._make = make
         self._policy = policy
         self._functions: dict[Config, Any] = {}
-        # The function, and its configuration, for the signatures of a call's arguments.
-        self._ready: dict[Any, tuple[Any, Config]] = {}
-        # The timings for a kind of call, best first.
-        self._rows: dict[str, list[Timing]] = {}
-        self._forgets = _Forgets(self._ready, self._rows)
+        self._winners = Winners()
+        self._ready, self._ready_into = self._winners.ready, self._winners.ready_into
         self._derivatives: dict[str, Tuned] = {}
         self._lock = threading.RLock()
 
@@ -72,16 +70,17 @@ class Tuned:
         BindError, ShapeError, CompileError
             As of the function; CompileError if no configuration compiles.
         """
-        if not named and _result is None:
+        if not named:
+            values = args if _result is None else (*args, _result)
             try:
                 key = tuple([
-                    a.layout if type(a) in ARRAYS else a if type(a) is int else SIGNERS[type(a)](a) for a in args
+                    a.layout if type(a) in ARRAYS else a if type(a) is int else SIGNERS[type(a)](a) for a in values
                 ])  # fmt: skip
             except RecursionError as error:
-                raise endless(self.name, args, error) from None
-            found = self._ready.get(key)
+                raise endless(self.name, values, error) from None
+            found = (self._ready if _result is None else self._ready_into).get(key)
             if found is not None:
-                return found[0](*args)
+                return found[0](*args) if _result is None else found[0](*args, _result=_result)
         if "_append_to" in named:
             commands = named.pop("_append_to")
             return self.append_to(commands, *args, _result=_result, **named)
@@ -228,7 +227,7 @@ class Tuned:
 
     def set(self, values: Mapping[str, Any] | None = None, /, **named: Any) -> Tuned:
         """Give values to the module's global ``uniform`` variables, as ``Function.set``."""
-        return self._changed(lambda f: f.set(values, **named), self._rows)
+        return self._changed(lambda f: f.set(values, **named), self._winners.rows)
 
     def return_type(self, kind: Any) -> Tuned:
         """Set the kind of new results, as ``Function.return_type``."""
@@ -240,7 +239,7 @@ class Tuned:
 
     def stream(self, stream: Stream) -> Tuned:
         """Set the stream that calls run on, as ``Function.stream``."""
-        return self._changed(lambda f: f.stream(stream), self._rows)
+        return self._changed(lambda f: f.stream(stream), self._winners.rows)
 
     @property
     def bwds(self) -> Tuned:
@@ -318,19 +317,19 @@ class Tuned:
 
     def _function_for(self, call: TunedCall) -> tuple[Any, Config]:
         """Return the function to call, and its configuration."""
-        key = self._signature(call)
-        found = self._ready.get(key)
+        ready, key = self._signature(call)
+        found = ready.get(key)
         if found is None:
             rows, age = self._searched(call)
             found = self._function(rows[0].config), rows[0].config
-            if len(self._ready) >= _MOST_KINDS:
-                self._ready.clear()
-            if age is self._forgets.age:
-                self._ready[key] = found
+            if len(ready) >= _MOST_KINDS:
+                ready.clear()
+            if age is self._winners.age:
+                ready[key] = found
         return found
 
-    def _signature(self, call: TunedCall) -> Any:
-        """Return the key of a call among those whose function is known; equal to that of ``__call__``."""
+    def _signature(self, call: TunedCall) -> tuple[Ready, Any]:
+        """Return the table of functions that a call is in, and its key there; equal to those of ``__call__``."""
         values = (*call.args, *call.named.values())
         if call.result is not None:
             values = (*values, call.result)
@@ -342,8 +341,10 @@ class Tuned:
             raise endless(self.name, values, error) from None
         if call.threads is not None:
             # The threads of one configuration stand for those of all: they follow from the same sizes.
-            return ("dispatch", str(call.threads_of(self.configs[0])), key, *call.named)
-        return (key, call.result is None, *call.named) if call.named or call.result is not None else key
+            return self._winners.ready_named, (str(call.threads_of(self.configs[0])), key, *call.named)
+        if call.named:
+            return self._winners.ready_named, (call.result is None, key, *call.named)
+        return (self._ready if call.result is None else self._ready_into), key
 
     def _searched(self, call: TunedCall) -> tuple[list[Timing], object]:
         """Return the timings for a call, measured if they are not known, and the age of the module's text."""
@@ -353,16 +354,16 @@ class Tuned:
         with self._lock:
             self.device.check_open()
             self._function(self.configs[0])._scope.look()
-            age = self._forgets.age
+            age = self._winners.age
             candidates = {config: self._function(config) for config in self.configs}
             found = Search(self.name, self.device, call, candidates, self._policy)
-            rows = self._rows.get(found.key)
+            rows = self._winners.rows.get(found.key)
             if rows is None:
                 rows = found.run()
-                if len(self._rows) >= _MOST_KINDS:
-                    self._rows.clear()
-                if age is self._forgets.age:
-                    self._rows[found.key] = rows
+                if len(self._winners.rows) >= _MOST_KINDS:
+                    self._winners.rows.clear()
+                if age is self._winners.age:
+                    self._winners.rows[found.key] = rows
             return rows, age
 
     def _function(self, config: Config) -> Any:
@@ -370,7 +371,7 @@ class Tuned:
         if found is None:
             found = self._functions.setdefault(config, self._make(config))
             scope: Scope = found._scope
-            scope.followers.add(self._forgets)
+            scope.followers.add(self._winners)
         return found
 
     def _derivative(self, kind: str) -> Tuned:
@@ -384,8 +385,7 @@ class Tuned:
         change(self._function(self.configs[0]))
         out = Tuned(self.name, lambda config: change(self._function(config)), self.configs, self._policy)
         if rows is not None:
-            out._rows = rows
-            out._forgets = _Forgets(out._ready, rows)
+            out._winners.rows = rows
         return out
 
     def _more(self, change: Callable[[Any], Any]) -> Tuned:
@@ -405,23 +405,6 @@ class Tuned:
             return tuned._function(part_of(config, set(first.configs[0])))
 
         return Tuned(self.name, make, configs, self._policy)
-
-
-class _Forgets:
-    """Drops what a tuned function remembers when the module's text changes or its device closes."""
-
-    def __init__(self, ready: dict[Any, tuple[Any, Config]], rows: dict[str, list[Timing]]) -> None:
-        self.age = object()
-        self._ready, self._rows = ready, rows
-
-    def forget(self) -> None:
-        """Drop the functions that are ready to be called."""
-        self.age = object()
-        self._ready.clear()
-
-    def source_changed(self) -> None:
-        """Drop the timings too: they are those of the former text."""
-        self._rows.clear()
 
 
 def applied(function: Any, config: Config, names: Sequence[str]) -> Any:

@@ -14,6 +14,7 @@ import pytest
 
 import slangpy_rt as spy
 from slangpy_rt.core.config import CONFIG
+from slangpy_rt.core.disk_cache import DiskCache
 
 SOURCE = """
 extern static const int STEPS = 1;
@@ -281,9 +282,8 @@ import numpy as np
 import slangpy_rt as spy
 device = spy.Device(sys.argv[1])
 module = spy.Module.load_from_source(device, "stored", "extern static const int K = 1;"
-    "float f(float x) { float s = x; for (int i = 0; i < K * 1000; ++i) s = s * 0.5f; return s > 1e9f ? s : x; }")
-runs = []
-rows = module.f.constants({"K": [16, 1]}).timings(spy.Tensor.zeros(device, 4096))
+    "float f(float x) { float s = x; for (int i = 0; i < K * 2000; ++i) s = s * 0.5f + 0.25f; return s; }")
+rows = module.f.constants({"K": [64, 1]}).timings(spy.Tensor.zeros(device, 4096))
 print(json.dumps([[row.config.K, row.us] for row in rows]))
 """
 
@@ -298,13 +298,18 @@ def test_a_second_process_measures_nothing(backend_name: str, tmp_path: Path) ->
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    assert run(SLANGPY_RT_TUNE="off") == "[[16, null], [1, null]]\n"
-    assert run(SLANGPY_RT_TUNE="cached") == "[[16, null], [1, null]]\n"
+    assert run(SLANGPY_RT_TUNE="off") == "[[64, null], [1, null]]\n"
+    assert run(SLANGPY_RT_TUNE="cached") == "[[64, null], [1, null]]\n"
     first = run()
     assert first.startswith("[[1, ") and "null" not in first
-    # Equal to the last digit: measured times never are.
+    written = {e.key: e.created for e in DiskCache.open(tmp_path, 1 << 30).entries() if e.kind == "tuning"}
+    assert len(written) == 2
     assert run() == run(SLANGPY_RT_TUNE="cached") == first
-    assert run(SLANGPY_RT_TUNE="force") != first
+    entries = DiskCache.open(tmp_path, 1 << 30).entries()
+    assert {e.key: e.created for e in entries if e.kind == "tuning"} == written
+    run(SLANGPY_RT_TUNE="force")
+    entries = DiskCache.open(tmp_path, 1 << 30).entries()
+    assert all(e.created > written[e.key] for e in entries if e.kind == "tuning")
 
 
 def test_settings() -> None:
