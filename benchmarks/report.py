@@ -38,6 +38,7 @@ _TITLES = {
     "pytorch": "PyTorch tensors in Slang functions",
     "slang_torch": "Kernels written for slang-torch, beside slang-torch itself",
     "batching": "Command lists: 1000 calls of `add` on 1000 floats",
+    "tuning": "Tuned functions",
     "startup": "Fresh process to first result",
 }
 _NAMES = {

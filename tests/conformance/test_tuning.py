@@ -312,6 +312,19 @@ def test_a_second_process_measures_nothing(backend_name: str, tmp_path: Path) ->
     assert all(e.created > written[e.key] for e in entries if e.kind == "tuning")
 
 
+@pytest.mark.one_device
+def test_one_of_several_processes_measures(backend_name: str, tmp_path: Path) -> None:
+    env = {**os.environ, "SLANGPY_RT_CACHE_DIR": str(tmp_path), "SLANGPY_RT_DEBUG": "2"}
+    command = [sys.executable, "-c", PROGRAM, backend_name]
+    children = [
+        subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for _ in range(3)
+    ]
+    found = [child.communicate(timeout=180) for child in children]
+    assert {out for out, _ in found} == {found[0][0]} and found[0][0].startswith("[[1, ")
+    assert sum(text.count("f: measured 2 of 2 configurations") for _, text in found) == 1
+
+
 def test_settings() -> None:
     assert CONFIG.tune == "on"
     env = {**os.environ, "SLANGPY_RT_TUNE": "maybe"}
