@@ -27,6 +27,7 @@ def test_silence_gives_defaults() -> None:
         compile_seconds=60,
         cxx=None,
         threads=os.cpu_count() or 1,
+        tune="on",
         path="",
     )
 
@@ -45,11 +46,25 @@ def test_every_variable_is_read() -> None:
         "SLANGPY_RT_COMPILE_SECONDS": "7",
         "SLANGPY_RT_CXX": "zig",
         "SLANGPY_RT_THREADS": "6",
+        "SLANGPY_RT_TUNE": "cached",
         "PATH": "/bin",
     }
     backends = {"mine": "my.package:Mine", "other": "there:Other"}
     assert read_config(env) == Config(
-        "cpu", backends, "/cache", 1000, 3, 1, "/edited", "/lib/libslang.so", "/bin/python3", 7, "zig", 6, "/bin"
+        "cpu",
+        backends,
+        "/cache",
+        1000,
+        3,
+        1,
+        "/edited",
+        "/lib/libslang.so",
+        "/bin/python3",
+        7,
+        "zig",
+        6,
+        "cached",
+        "/bin",
     )
 
 
