@@ -251,6 +251,10 @@ class Queue(ABC):
         For a range kernel ``groups[0]`` is the number of elements.
         """
 
+    def captured(self) -> bool:
+        """Return whether another library records the queue's work in a graph instead of running it."""
+        return False
+
     def mark(self, timed: bool = False) -> Mark:
         """Return a mark at the present end of the queue; if ``timed``, the device records its clock there."""
         return Mark()

@@ -9,6 +9,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
@@ -43,7 +44,6 @@ from slangpy_rt.tuning.timing import Timing, search, spread_of
 if TYPE_CHECKING:
     from slangpy_rt.calls.prepared import PreparedCall
     from slangpy_rt.runtime.core import DeviceCore
-    from slangpy_rt.runtime.stream import Stream
 
 # Kernels shorter than this many seconds are measured as a command list of _REPEATED launches: the clock of a GPU
 # counts in 0.5 us, and two readings of it take about 2 us.
@@ -84,6 +84,9 @@ class Search:
         # Configurations that cannot run, with the errors.
         self._errors: dict[Config, SlangPyRtError] = {}
         first = self._first()
+        # Streams of other libraries that the call's arrays are used on.
+        theirs = first[0]._all_theirs(first[1]) if getattr(first[0], "_stream", None) is not None else []
+        self._queues = [stream.queue for stream in theirs]
         self.info = info_of(name, device, *first)
         threads = call.threads_of(next(iter(candidates))) if call.threads is not None else ()
         self.key = kind_of_call(name, policy, self.info, (*_layouts(*first), str(threads)))
@@ -107,6 +110,11 @@ class Search:
         keeps = not callable(self._policy.bench)
         known = self._entries(configs) if CONFIG.tune == "on" and keeps else {}
         if len(known) < len(configs):
+            if any(queue.captured() for queue in self._queues or [self._device.backend.queue]):
+                raise BindError(
+                    f"{self._name}: no configuration is known for this call, and none can be measured while a CUDA "
+                    "graph is captured; call it once before the capture."
+                )
             with cache.lock(entry_key("search", self._device.backend.description, self.key), timeout=600.0):
                 known = self._entries(configs) if CONFIG.tune == "on" and keeps else {}
                 missing = [c for c in configs if c not in known]
@@ -200,7 +208,7 @@ class Search:
         runnable = [c for c in configs if c in self._prepared]
         if not runnable:
             return [Timing(c, None, dropped=_reason(self._errors[c])) for c in configs]
-        device.synchronize()
+        self._wait()
         values = {id(v): v for c in runnable for v in _written(*self._prepared[c])}
         snapshot = Snapshot(f"{self._name}.tune", device, list(values.values()))
         try:
@@ -208,8 +216,9 @@ class Search:
             with progress_of(self._name, started) as progress:
                 seconds = search(samples, self._policy.budget, progress) if samples else {}
         finally:
+            self._wait()
             snapshot.restore()
-            device.synchronize()
+            self._wait()
         rows = []
         for config in configs:
             if config in seconds:
@@ -228,8 +237,9 @@ class Search:
         for config in configs:
             try:
                 snapshot.restore()
+                self._wait()
                 out = self._runner(config)()
-                self._device.synchronize()
+                self._wait()
                 sample = self._sample(config, snapshot, flush)
             except DeviceLostError:
                 raise
@@ -254,27 +264,27 @@ class Search:
 
     def _runner(self, config: Config) -> Callable[[], Any]:
         prepared, values = self._prepared[config]
-        stream = self._stream(config)
-        if stream is None or self._candidates[config]._stream is None:
+        stream = self._candidates[config]._stream
+        if stream is None:
             return lambda: prepared.run(values)
         return lambda: prepared.run_on(stream, values)
 
-    def _stream(self, config: Config) -> Stream | None:
-        """Return the stream on which a candidate's kernels run; None for the device's own queue."""
-        own: Stream | None = self._candidates[config]._stream
-        prepared, values = self._prepared[config]
-        if own is None and getattr(prepared, "_stream", None) is not None:
-            return prepared._all_theirs(values)[0].stream()
-        return own
+    def _wait(self) -> None:
+        """Wait for all work on the device, and for that of other libraries on the call's streams."""
+        for queue in self._queues:
+            queue.sync()
+        self._device.synchronize()
 
     def _sample(self, config: Config, snapshot: Snapshot, flush: Callable[[], None]) -> Callable[[], float]:
         """Return a function that runs a candidate once and returns the seconds."""
-        device, run, stream, bench = self._device, self._runner(config), self._stream(config), self._policy.bench
+        device, run, bench = self._device, self._runner(config), self._policy.bench
+        stream = self._candidates[config]._stream
+        queue = self._queues[0] if self._queues and stream is None else None
         if callable(bench):
 
             def measured() -> float:
                 snapshot.restore()
-                device.synchronize()
+                self._wait()
                 seconds = bench(run)
                 if not isinstance(seconds, (int, float)) or not math.isfinite(seconds) or seconds < 0:
                     raise BindError(f"{self._name}.tune: bench returned {in_words(seconds)}; seconds were expected.")
@@ -285,7 +295,14 @@ class Search:
         def timed(run: Callable[[], Any], count: int) -> float:
             snapshot.restore()
             flush()
-            device.synchronize()
+            self._wait()
+            if queue is not None:
+                # Not by a Stream: the device would order all later work by it.
+                start = queue.mark(timed=True)
+                run()
+                end = queue.mark(timed=True)
+                end.sync()
+                return end.since(start) / count
             timer = Timer(device, stream)
             with timer:
                 run()
@@ -293,16 +310,18 @@ class Search:
 
         if timed(run, 1) >= _SHORT:
             return lambda: timed(run, 1)
-        commands = CommandList(device)
-        try:
-            for _ in range(_REPEATED):
-                commands._add(self._call.recorded(self._candidates[config], config))
-        except (BindError, AttributeError):
-            # Arguments that are moved at each call, or calls that another library differentiates.
-            def again() -> None:
-                for _ in range(_REPEATED):
-                    run()
 
+        def again() -> None:
+            for _ in range(_REPEATED):
+                run()
+
+        # A list does not run on another library's stream, and refuses arguments that are moved at each call.
+        commands = CommandList(device)
+        if queue is None:
+            with suppress(BindError):
+                for _ in range(_REPEATED):
+                    commands._add(self._call.recorded(self._candidates[config], config))
+        if len(commands.calls) < _REPEATED:
             return lambda: timed(again, _REPEATED)
         return lambda: timed(lambda: commands.submit(stream), _REPEATED)
 

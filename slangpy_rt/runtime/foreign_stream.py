@@ -19,6 +19,8 @@ class ForeignStream:
 
     Attributes
     ----------
+    queue : Queue
+        The stream as a queue of the backend.
     direct : callable
         As ``Queue.launch``, for kernels that touch no memory of the device.
     """
@@ -26,7 +28,7 @@ class ForeignStream:
     def __init__(self, device: DeviceCore, queue: Queue) -> None:
         self._device = device
         self._own = queue is device.backend.queue
-        self._queue = queue
+        self.queue = queue
         self.direct = device.launch if self._own else device.queue_launch(queue)
 
     def launch(self, kernel: Kernel, groups: tuple[int, int, int], args: bytes, buffers: Sequence[Buffer]) -> None:
@@ -36,12 +38,12 @@ class ForeignStream:
             self.direct(kernel, groups, args, buffers)
             return
         self.stream().launch(kernel, groups, args, buffers)
-        self._device.order.release_stream(self._queue)
+        self._device.order.release_stream(self.queue)
 
     def stream(self) -> Stream:
         """Return the stream as a Stream, for copies and waits; from here on the device's queues are ordered."""
         device = self._device
-        lane = device.order.adopt(self._queue, temporary=not self._own)
+        lane = device.order.adopt(self.queue, temporary=not self._own)
         device.begin_order()
         return Stream(device, lane)
 

@@ -84,7 +84,7 @@ class CudaQueue(Queue):
                 self._launch_once(kernel, groups, args)
                 return
         # While the stream is captured, a launch can become a part of the new graph, but another graph cannot.
-        if self._watched and self._captured():
+        if self._watched and self.captured():
             self._launch_once(kernel, groups, args)
             return
         # A graph is for one caller at a time. Without a current context the driver (580) ends the process, and this
@@ -116,7 +116,7 @@ class CudaQueue(Queue):
         set_context, context = self._set_context, self._context
 
         def run() -> None:
-            if self._watched and self._captured():
+            if self._watched and self.captured():
                 self._launch_once(*dispatch[:3])
                 return
             with lock:
@@ -138,7 +138,7 @@ class CudaQueue(Queue):
         assert isinstance(recording, CudaGraph)
         if not recording.dispatches:
             return
-        if self._watched and self._captured():
+        if self._watched and self.captured():
             for dispatch in recording.dispatches:
                 self._launch_once(*dispatch[:3])
             return
@@ -230,7 +230,7 @@ class CudaQueue(Queue):
                 self._kernels.append(kernel)
             return node
 
-    def _captured(self) -> bool:
+    def captured(self) -> bool:
         """Tell whether the stream is being captured. After an error return True: the launch then raises it."""
         return bool(self._is_capturing(self.handle, self._capturing) or self._capturing[0])
 
