@@ -68,6 +68,7 @@ from slangpy_rt.core.errors import (
 )
 from slangpy_rt.device import Device, create_device, init_device
 from slangpy_rt.interop import create_torch_device, empty, kernel, torch_module, torch_operator
+from slangpy_rt.linalg.matmul import matmul
 from slangpy_rt.runtime.profile import Profile, profile
 from slangpy_rt.runtime.stream import Event, Stream, Timer
 from slangpy_rt.tuning.config import Config, cdiv
@@ -143,6 +144,7 @@ __all__ = [
     "intRef",
     "kernel",
     "loadModule",
+    "matmul",
     "profile",
     "rand_float",
     "thread_id",

@@ -52,6 +52,7 @@ PUBLIC = [
     "intRef",
     "kernel",
     "loadModule",
+    "matmul",
     "profile",
     "rand_float",
     "thread_id",

@@ -5,10 +5,7 @@ from __future__ import annotations
 import os
 import threading
 
-import torch
-
 from slangpy_rt.device import Device
-from slangpy_rt.interop.devices import torch_device
 
 
 def default_device(index: int | None = None) -> Device:
@@ -22,6 +19,8 @@ def default_device(index: int | None = None) -> Device:
         If there is none.
     """
     if index is None:
+        import torch
+
         index = torch.cuda.current_device() if torch.cuda.is_available() else -1
     return _opened("cpu", -1) if index < 0 else _opened("cuda", index)
 
@@ -43,8 +42,14 @@ def _opened(kind: str, index: int) -> Device:
         found = _devices.get(key)
         if found is None or found.closed:
             if kind == "cpu":
-                found = torch_device("cpu", {})
+                found = Device("cpu")
             else:
-                found = torch_device("cuda", {"index": index}) if index >= 0 else Device(kind)
+                found = _on_torch(index) if index >= 0 else Device(kind)
             _devices[key] = found
         return found
+
+
+def _on_torch(index: int) -> Device:
+    from slangpy_rt.interop.devices import torch_device
+
+    return torch_device("cuda", {"index": index})

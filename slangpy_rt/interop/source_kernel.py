@@ -7,16 +7,15 @@ It chooses a device by the arguments, and loads the text once for each set of ma
 from __future__ import annotations
 
 import hashlib
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from slangpy_rt.arrays.ndbuffer import NDBuffer
 from slangpy_rt.calls.command_list import CommandList
 from slangpy_rt.core.checks import table, text
 from slangpy_rt.core.errors import BindError
 from slangpy_rt.core.wording import in_words
-from slangpy_rt.device import Device, init_device
+from slangpy_rt.device import Device
+from slangpy_rt.interop.device_of import device_of
 from slangpy_rt.interop.source_program import WARPS, SourceProgram
 from slangpy_rt.tuning.config import Config
 from slangpy_rt.tuning.policy import policy_of
@@ -42,8 +41,6 @@ class SourceKernel:
         self._given = device
         self._policy = dict(policy or {})
         self._programs: dict[Any, SourceProgram] = {}
-        # The device for calls without arrays of a device; opened when it is needed.
-        self._default: Device | None = None
 
     def __call__(
         self,
@@ -141,7 +138,7 @@ class SourceKernel:
         self, args: tuple[Any, ...], named: dict[str, Any], num_warps: Any, defines: Mapping[str, Any] | None
     ) -> SourceProgram:
         """Return the text, loaded for a device and these macros."""
-        device = self._device((*args, *named.values()))
+        device = self._given or device_of("kernel", (*args, *named.values()))
         given = dict(table("kernel", "defines", defines))
         if num_warps is not None:
             if WARPS in given:
@@ -157,31 +154,6 @@ class SourceKernel:
             self._programs[key] = found
             self.name = found.function.name
         return found
-
-    def _device(self, values: tuple[Any, ...]) -> Device:
-        """Return the device that was given, or the one on which the arguments lie."""
-        if self._given is not None:
-            return self._given
-        torch = sys.modules.get("torch")
-        places = []
-        for value in values:
-            if isinstance(value, NDBuffer):
-                # Arrays are made with a public Device, and know it as the part that they use.
-                return value.device  # type: ignore[return-value]
-            if torch is not None and isinstance(value, torch.Tensor):
-                places.append(value.device)
-        if not places:
-            if self._default is None or self._default.closed:
-                self._default = init_device()
-            return self._default
-        if len(set(places)) > 1:
-            listed = " and ".join(sorted(set(map(str, places))))
-            raise BindError(f"kernel: its tensors are on {listed}; move them to one device with .to(...).")
-        if places[0].type not in ("cpu", "cuda"):
-            raise BindError(f"kernel: its tensors are on {places[0]}; move them to a CUDA device or to the CPU.")
-        from slangpy_rt.interop.opened_devices import default_device
-
-        return default_device(-1 if places[0].type == "cpu" else places[0].index)
 
 
 def _hashable(value: Any) -> tuple[Any, ...]:
