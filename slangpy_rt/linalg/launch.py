@@ -15,7 +15,17 @@ from slangpy_rt.core.shapes import Shape, broadcast
 from slangpy_rt.core.wording import in_words
 from slangpy_rt.interop.device_of import device_of
 from slangpy_rt.linalg.arrays import Arrays
-from slangpy_rt.linalg.program import ACTIVATIONS, RESULTS, SUMS, Kind, program_of
+from slangpy_rt.linalg.program import (
+    ACTIVATIONS,
+    RESULTS,
+    SUMS,
+    Kind,
+    check_size,
+    most_matrices,
+    program_of,
+    storage_of,
+)
+from slangpy_rt.linalg.tensor_cores import fits, takes, tensor_cores_of
 from slangpy_rt.linalg.view import View, launches
 
 if TYPE_CHECKING:
@@ -106,26 +116,28 @@ class Work(NamedTuple):
     def parts(self, device: DeviceCore) -> list[tuple[View, ...]]:
         """Return the views of each launch."""
         batch = self.c[1].batch
+        check_size(device, self.c[1])
         views = self.a[1].spread(batch), self.b[1].spread(batch), self.c[1]
-        return list(launches(views, program_of(device, self.kind).most))
+        return list(launches(views, most_matrices(device)))
 
     def run(self, device: DeviceCore, parts: Sequence[tuple[View, ...]], commands: CommandList | None = None) -> None:
         """Launch the kernels, or record them in a command list."""
-        program, arrays = program_of(device, self.kind), self.arrays
-        # Of all parts before the first runs: a part that is too large is refused then.
-        threads = [program.threads(target) for _, _, target in parts]
-        rest: list[Any] = [int(self.alpha) if SUMS[self.kind.element] == "int" else float(self.alpha)]
+        arrays, kind = self.arrays, self.kind
+        stored, stored_result = storage_of(device, kind.element)[0], storage_of(device, kind.result)[0]
+        rest: list[Any] = [int(self.alpha) if SUMS[kind.element] == "int" else float(self.alpha)]
         if self.bias is not None:
-            rest.append(arrays.strided(*self.bias, program.stored_result))
-        for count, (left, right, target) in zip(threads, parts, strict=True):
-            program.run(
-                count,
-                commands,
-                arrays.strided(self.a[0], left, program.stored),
-                arrays.strided(self.b[0], right, program.stored),
-                arrays.strided(self.c[0], target, program.stored_result),
-                *rest,
-            )
+            rest.append(arrays.strided(*self.bias, stored_result))
+        cores = takes(device, kind)
+        starts = [arrays.address(array) for array, _ in (self.a, self.b)] if cores else []
+        for left, right, target in parts:
+            a, b = arrays.strided(self.a[0], left, stored), arrays.strided(self.b[0], right, stored)
+            c = arrays.strided(self.c[0], target, stored_result)
+            if cores:
+                at_a, at_b = (start + 2 * v.offset for v, start in zip((left, right), starts, strict=True))
+                if fits((left, at_a), (right, at_b), target):
+                    tensor_cores_of(device, kind).run(commands, (a, left, at_a), (b, right, at_b), (c, target), rest)
+                    continue
+            program_of(device, kind).run(target, commands, a, b, c, *rest)
 
 
 def fitted(product: Product, a: View, b: View) -> tuple[View, View, Shape]:

@@ -67,55 +67,69 @@ class Program:
     """
 
     def __init__(self, device: DeviceCore, kind: Kind) -> None:
-        self.stored, bits = storage_of(device, kind.element)
-        self.stored_result, result_bits = storage_of(device, kind.result)
-        total = SUMS[kind.element]
         # Devices without groups compute a block of the result in each thread.
         self._groups = "group_shared" in device.caps.features
-        self._limits = device.caps.max_groups if self._groups else (2**31, 2**31, 2**31)
-        defines = {
-            "SPY_IN": self.stored,
-            "SPY_OUT": self.stored_result,
-            "SPY_ACC": total,
-            "SPY_IN_BITS": bits,
-            "SPY_OUT_BITS": result_bits,
-            "SPY_FLOATS": total != "int",
-            "SPY_ACTIVATE": ACTIVATIONS[kind.activation] if kind.activation else "",
-            "SPY_BIAS": kind.bias,
-            "SPY_ADD": kind.adds,
-            "SPY_CPU": not self._groups,
-        }
+        defines = macros_of(device, kind) | {"SPY_CPU": not self._groups}
         self._kernel: Kernel = Module.load_from_file(device, _FILE, defines=defines)["product"]
 
-    @property
-    def most(self) -> int:
-        """The most matrices of a launch."""
-        return self._limits[2]
-
-    def threads(self, view: View) -> tuple[int, int, int]:
-        """Return the threads for a result of three dimensions.
-
-        Raises
-        ------
-        UnsupportedError
-            If it has more rows or columns than a launch can have.
-        """
-        count, rows, columns = view.shape
+    def run(self, result: View, commands: CommandList | None, *values: Any) -> None:
+        """Launch the kernel for a result of three dimensions, or record the launch in a command list."""
+        count, rows, columns = result.shape
         tile = _TILE if self._groups else _BLOCK
-        groups = -(-columns // tile[1]), -(-rows // tile[0])
-        if groups[0] > self._limits[0] or groups[1] > self._limits[1]:
-            raise UnsupportedError(
-                f"matmul: a result of {rows} x {columns} is larger than the device computes at once; multiply parts."
-            )
         x, y, z = self._kernel.threads_of_group
-        return groups[0] * x, groups[1] * y, count * z
-
-    def run(self, threads: Any, commands: CommandList | None, *values: Any) -> None:
-        """Launch the kernel, or record the launch in a command list."""
+        threads = -(-columns // tile[1]) * x, -(-rows // tile[0]) * y, count * z
         if commands is None:
             self._kernel.dispatch(threads, *values)
         else:
             self._kernel.append_to(commands, threads, *values)
+
+
+def check_size(device: DeviceCore, result: View) -> None:
+    """Refuse a result of more rows or columns than a launch can have.
+
+    Raises
+    ------
+    UnsupportedError
+        If it has.
+    """
+    if "group_shared" not in device.caps.features:
+        return
+    *_, rows, columns = result.shape
+    limit = device.caps.max_groups
+    if -(-columns // _TILE[1]) > limit[0] or -(-rows // _TILE[0]) > limit[1]:
+        raise UnsupportedError(
+            f"matmul: a result of {rows} x {columns} is larger than the device computes at once; multiply parts."
+        )
+
+
+def macros_of(device: DeviceCore, kind: Kind) -> dict[str, Any]:
+    """Return the macros of ``_spy_matmul.slang`` for a kind of products.
+
+    Raises
+    ------
+    UnsupportedError
+        If the device has no such elements in memory.
+    """
+    (stored, bits), (stored_result, result_bits) = storage_of(device, kind.element), storage_of(device, kind.result)
+    total = SUMS[kind.element]
+    return {
+        "SPY_IN": stored,
+        "SPY_OUT": stored_result,
+        "SPY_ACC": total,
+        "SPY_IN_BITS": bits,
+        "SPY_OUT_BITS": result_bits,
+        "SPY_FLOATS": total != "int",
+        "SPY_ACTIVATE": ACTIVATIONS[kind.activation] if kind.activation else "",
+        "SPY_BIAS": kind.bias,
+        "SPY_ADD": kind.adds,
+        "SPY_CPU": False,
+        "SPY_WGMMA": False,
+    }
+
+
+def most_matrices(device: DeviceCore) -> int:
+    """Return the most matrices of a launch."""
+    return device.caps.max_groups[2] if "group_shared" in device.caps.features else 2**31
 
 
 def storage_of(device: DeviceCore, element: str) -> tuple[str, int]:
