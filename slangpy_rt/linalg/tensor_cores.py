@@ -39,11 +39,14 @@ class Config(NamedTuple):
         Groups that share columns: 1 or 2.
     stages : int
         Stages of the ring in group memory.
+    grouped : int
+        Rows of tiles that are computed together.
     """
 
     wide: int = 256
     cluster: int = 2
     stages: int = 4
+    grouped: int = 8
 
 
 class TensorCores:
@@ -139,6 +142,7 @@ class TensorCores:
             "SPY_WIDE": config.wide,
             "SPY_STAGES": config.stages,
             "SPY_CLUSTER": config.cluster,
+            "SPY_GROUPED": config.grouped,
         }
         found: Kernel = Module.load_from_file(self._device, "_spy_matmul.slang", defines=defines)["product"]
         return found
