@@ -40,6 +40,10 @@ class Arrays(ABC):
     def address(self, array: Any) -> int:
         """Return the address of the first element."""
 
+    @abstractmethod
+    def lies_on(self, device: DeviceCore, array: Any) -> bool:
+        """Return whether a device's kernels use the array where it lies."""
+
     def check_writable(self, array: Any) -> None:  # noqa: B027 - most arrays may be written to
         """Refuse an array that must not be changed."""
 

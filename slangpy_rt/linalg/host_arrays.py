@@ -57,6 +57,9 @@ class HostArrays(Arrays):
         found: int = array.__array_interface__["data"][0]
         return found
 
+    def lies_on(self, device: DeviceCore, array: np.ndarray[Any, Any]) -> bool:
+        return "zero_copy" in device.caps.features
+
     def check_writable(self, array: np.ndarray[Any, Any]) -> None:
         if not array.flags.writeable:
             raise BindError("matmul: out must not be changed; pass a writable array.")

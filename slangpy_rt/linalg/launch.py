@@ -25,7 +25,7 @@ from slangpy_rt.linalg.program import (
     program_of,
     storage_of,
 )
-from slangpy_rt.linalg.tensor_cores import fits, takes, tensor_cores_of
+from slangpy_rt.linalg.tensor_cores import fits, readable, takes, tensor_cores_of, worth_packing
 from slangpy_rt.linalg.view import View, launches
 
 if TYPE_CHECKING:
@@ -127,17 +127,36 @@ class Work(NamedTuple):
         rest: list[Any] = [int(self.alpha) if SUMS[kind.element] == "int" else float(self.alpha)]
         if self.bias is not None:
             rest.append(arrays.strided(*self.bias, stored_result))
-        cores = takes(device, kind)
-        starts = [arrays.address(array) for array, _ in (self.a, self.b)] if cores else []
+        cores = takes(device, kind) and all(arrays.lies_on(device, x) for x, _ in (self.a, self.b, self.c))
         for left, right, target in parts:
             a, b = arrays.strided(self.a[0], left, stored), arrays.strided(self.b[0], right, stored)
             c = arrays.strided(self.c[0], target, stored_result)
-            if cores:
-                at_a, at_b = (start + 2 * v.offset for v, start in zip((left, right), starts, strict=True))
-                if fits((left, at_a), (right, at_b), target):
-                    tensor_cores_of(device, kind).run(commands, (a, left, at_a), (b, right, at_b), (c, target), rest)
-                    continue
-            program_of(device, kind).run(target, commands, a, b, c, *rest)
+            if not cores or not self._by_cores(device, commands, (a, left), (b, right), (c, target), rest):
+                program_of(device, kind).run(target, commands, a, b, c, *rest)
+
+    def _by_cores(
+        self,
+        device: DeviceCore,
+        commands: CommandList | None,
+        a: tuple[Any, View],
+        b: tuple[Any, View],
+        c: tuple[Any, View],
+        rest: list[Any],
+    ) -> bool:
+        """Multiply by tensor cores; return whether that was done."""
+        if not fits(a[1], b[1], c[1]):
+            return False
+        cores, arrays = tensor_cores_of(device, self.kind), self.arrays
+        places = [arrays.address(array) for array, _ in (a, b)]
+        known = [readable(view, at) for (_, view), at in zip((a, b), places, strict=True)]
+        if not all(known) and not worth_packing(a[1], b[1]):
+            return False
+        left, right = (
+            (*operand, at) if found else cores.packed(commands, arrays, operand, array)
+            for operand, at, found, (array, _) in zip((a, b), places, known, (self.a, self.b), strict=True)
+        )
+        cores.run(commands, left, right, c, rest)
+        return True
 
 
 def fitted(product: Product, a: View, b: View) -> tuple[View, View, Shape]:

@@ -41,3 +41,6 @@ class OwnArrays(Arrays):
 
     def address(self, array: NDBuffer) -> int:
         return array.address
+
+    def lies_on(self, device: DeviceCore, array: NDBuffer) -> bool:
+        return array.device is device

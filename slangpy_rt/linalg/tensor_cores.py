@@ -5,6 +5,7 @@ It takes matrices that the tensor memory accelerator can read where they lie; ot
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,7 +15,8 @@ from slangpy_rt.backends.extras import TensorMaps
 from slangpy_rt.calls.command_list import CommandList
 from slangpy_rt.calls.module import Module
 from slangpy_rt.calls.raw_kernel import Kernel
-from slangpy_rt.linalg.program import Kind, macros_of
+from slangpy_rt.linalg.arrays import Arrays
+from slangpy_rt.linalg.program import Kind, macros_of, storage_of
 from slangpy_rt.linalg.view import View
 from slangpy_rt.runtime.core import DeviceCore
 
@@ -26,6 +28,8 @@ _STAGES = {256: 4, 128: 6}
 # Descriptions of operands that are kept on the device, 512 bytes each.
 _MOST_MAPS = 4096
 _MOST_ROWS = 2**31 - 2**10
+# Multiplications from which on operands are copied for tensor cores: those of 512 x 512 matrices.
+_PACKED = 2**27
 
 
 class Config(NamedTuple):
@@ -65,6 +69,8 @@ class TensorCores:
         self._device = device
         self._kind = kind
         self._encode = device.backend.tensor_map
+        self._stored = storage_of(device, kind.element)[0]
+        self._packs: Kernel | None = None
         self._kernels: dict[tuple[Config, bool, bool], Kernel] = {}
         # The copies of descriptions on the device, by what they describe.
         self._maps: dict[Any, NDBuffer] = {}
@@ -121,7 +127,48 @@ class TensorCores:
         else:
             kernel.append_to(commands, groups * _THREADS, *first, map_a, map_b, *last)
 
+    def packed(
+        self, commands: CommandList | None, arrays: Arrays, operand: tuple[Any, View], like: Any
+    ) -> tuple[Any, View, int]:
+        """Return a copy of an operand of three dimensions that the accelerator can read, made by a launch.
+
+        Parameters
+        ----------
+        operand : tuple of array and View
+            The array as ``Arrays.strided`` returns it, and its view.
+        like : array
+            The user's array.
+        """
+        array, view = operand
+        turned = view.strides[1] == 1 and view.strides[2] != 1
+        view = view.transposed() if turned else view
+        count, rows, columns = view.shape
+        room = -(-columns // 8) * 8
+        target = View(view.element, (count, rows, columns), (rows * room, room, 1))
+        copy = arrays.empty(self._device, (count, rows, room), self._stored, like)
+        if turned:
+            array = arrays.strided(array, View(view.element, view.shape, view.strides), self._stored)
+        threads = (-(-columns // 8), rows, count)
+        into = arrays.strided(copy, target, self._stored)
+        if commands is None:
+            self._pack.dispatch(threads, array, into)
+        else:
+            self._pack.append_to(commands, threads, array, into)
+        if turned:
+            target = target.transposed()
+        return arrays.strided(copy, target, self._stored), target, arrays.address(copy)
+
+    @property
+    def _pack(self) -> Kernel:
+        if self._packs is None:
+            self._packs = self._module(Config(), True, True)["pack"]
+        return self._packs
+
     def _kernel(self, config: Config, rows: bool, columns: bool) -> Kernel:
+        found: Kernel = self._module(config, rows, columns)["product"]
+        return found
+
+    def _module(self, config: Config, rows: bool, columns: bool) -> Module:
         stage = (_TALL + config.wide) * _DEPTH * 2
         lines = [
             f"#define _SPY_WIDE {config.wide}",
@@ -144,8 +191,7 @@ class TensorCores:
             "SPY_CLUSTER": config.cluster,
             "SPY_GROUPED": config.grouped,
         }
-        found: Kernel = Module.load_from_file(self._device, "_spy_matmul.slang", defines=defines)["product"]
-        return found
+        return Module.load_from_file(self._device, "_spy_matmul.slang", defines=defines)
 
     def _map(self, address: int, view: View, height: int) -> NDBuffer:
         """Return the description of a matrix on the device; elements of its rows follow each other."""
@@ -178,14 +224,22 @@ def takes(device: DeviceCore, kind: Kind) -> bool:
     return "wgmma" in device.caps.features and kind.element in _TYPES and kind.result in _RESULTS
 
 
-def fits(a: tuple[View, int], b: tuple[View, int], c: View) -> bool:
-    """Return whether the accelerator can read operands of three dimensions, with their addresses, as they lie."""
-    if not a[0].shape[2] or (c.strides[2] != 1 and c.shape[2] > 1):
+def fits(a: View, b: View, c: View) -> bool:
+    """Return whether tensor cores multiply matrices of three dimensions, of which copies may have to be made."""
+    if not a.shape[2] or (c.strides[2] != 1 and c.shape[2] > 1):
         return False
     # Positions and numbers of tiles are 32-bit integers.
-    if max(*a[0].shape, *b[0].shape) > _MOST_ROWS or c.shape[0] * c.shape[1] * c.shape[2] // _TALL > _MOST_ROWS:
-        return False
-    return all(address % 16 == 0 and lines_of(view) for view, address in (a, b))
+    return max(*a.shape, *b.shape) <= _MOST_ROWS and prod(c.shape) // _TALL <= _MOST_ROWS
+
+
+def readable(view: View, address: int) -> bool:
+    """Return whether the accelerator can read an operand where it lies."""
+    return address % 16 == 0 and lines_of(view) > 0
+
+
+def worth_packing(a: View, b: View) -> bool:
+    """Return whether a product takes so long that copies of its operands do not matter."""
+    return prod(a.shape) * b.shape[2] >= _PACKED
 
 
 def lines_of(view: View) -> int:

@@ -12,6 +12,7 @@ import torch
 from slangpy_rt.core.dtypes import element_type
 from slangpy_rt.core.errors import BindError
 from slangpy_rt.core.shapes import Shape
+from slangpy_rt.interop.torch_memory import lies_on
 from slangpy_rt.interop.torch_types import element_of, element_of_dtype
 from slangpy_rt.linalg.arrays import Arrays
 from slangpy_rt.linalg.launch import Product, multiply
@@ -51,6 +52,9 @@ class TorchArrays(Arrays):
 
     def address(self, array: torch.Tensor) -> int:
         return array.data_ptr()
+
+    def lies_on(self, device: DeviceCore, array: torch.Tensor) -> bool:
+        return lies_on(device, array)
 
     def records(self, values: Sequence[torch.Tensor]) -> bool:
         return torch.is_grad_enabled() and any(value.requires_grad for value in values)
