@@ -1,0 +1,114 @@
+"""NVRTC compiles the kernels of products by tensor cores, and what a launch of them needs is in the binary."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import slangpy_rt as spy
+from slangpy_rt.backends.cuda.compile import nvrtc_compile, nvrtc_version, parts
+from slangpy_rt.backends.extras import TensorMaps
+from slangpy_rt.backends.null import NullBackend
+from slangpy_rt.core.errors import UnsupportedError
+from slangpy_rt.linalg.program import Kind
+from slangpy_rt.linalg.tensor_cores import Config, TensorCores
+from slangpy_rt.linalg.view import View
+from tests.depth import sampled
+
+try:
+    nvrtc_version()
+except UnsupportedError as error:
+    pytest.skip(str(error), allow_module_level=True)
+
+KERNEL = b"""#pragma slangpy_rt_kernel __launch_bounds__(64, 2)
+#pragma slangpy_rt_nvrtc --gpu-architecture=sm_90a
+#pragma slangpy_rt_shared_bytes 98304
+extern "C" __global__ void kernel(int *x) { asm volatile("setmaxnreg.dec.sync.aligned.u32 40;"); *x = 1; }
+"""
+
+
+class Maps(TensorMaps):
+    """Notes what is described."""
+
+    def __init__(self) -> None:
+        self.told: list[Any] = []
+
+    def tensor_map(self, *told: Any) -> bytes:
+        self.told.append(told)
+        return bytes(128)
+
+
+class MapBackend(NullBackend, Maps):
+    """The null backend with tensor maps, whose kernels are compiled."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        NullBackend.__init__(self, *args, **options)
+        Maps.__init__(self)
+        self.caps = replace(self.caps, features=self.caps.features | {"wgmma", "group_shared"}, processors=132)
+        self.binaries: list[bytes] = []
+
+    def compile(self, code: bytes, entry: str) -> bytes:
+        self.binaries.append(nvrtc_compile(code, "sm_90"))
+        return self.binaries[-1]
+
+
+@pytest.fixture
+def device(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> Iterator[spy.Device]:
+    monkeypatch.setattr("slangpy_rt.backends.null.NullBackend", MapBackend)
+    monkeypatch.setenv("SLANGPY_RT_CACHE_DIR", str(tmp_path))
+    with spy.Device("null") as opened:
+        yield opened
+
+
+def test_lines_for_the_backend() -> None:
+    shared, cubin = parts(nvrtc_compile(KERNEL, "sm_80"))
+    assert shared == 98304 and cubin.startswith(b"\x7fELF")
+    plain = nvrtc_compile(b'extern "C" __global__ void kernel(int *x) { *x = 1; }', "sm_80")
+    assert parts(plain) == (0, plain)
+
+
+def matrix(device: spy.Device, element: str, rows: int, columns: int, along: int) -> tuple[Any, View, int]:
+    """Return an operand of one matrix whose elements follow each other along a dimension."""
+    strides = (rows * columns, columns, 1) if along == 2 else (rows * columns, 1, rows)
+    view = View(element, (1, rows, columns), strides)
+    stored = "half" if element == "half" else "int16_t"
+    array = spy.Tensor.zeros(device, (1, rows, columns), stored)
+    return array, view, array.address
+
+
+CASES = [
+    (element, config, left, right)
+    for element in ("half", "bfloat16")
+    for config in (Config(256, 1, 4), Config(256, 2, 4), Config(128, 1, 6), Config(128, 2, 6))
+    for left in (1, 2)
+    for right in (1, 2)
+]
+
+
+@sampled(6)
+@pytest.mark.parametrize(("element", "config", "left", "right"), CASES)
+def test_kernels(device: spy.Device, element: str, config: Config, left: int, right: int) -> None:
+    backend: Any = device.backend
+    if not isinstance(backend, MapBackend):
+        pytest.skip("another null backend was opened before")
+    cores = TensorCores(device, Kind(element, element, "relu", True))
+    a, b = matrix(device, element, 512, 256, left), matrix(device, element, 256, 1024, right)
+    c = matrix(device, element, 512, 1024, 2)
+    bias = spy.Tensor.zeros(device, 1024, "half" if element == "half" else "int16_t")
+    cores.run(None, a, b, c[:2], [1.0, bias], config)
+    shared, cubin = parts(backend.binaries[-1])
+    assert shared == config.stages * ((128 + config.wide) * 128 + 16) and cubin.startswith(b"\x7fELF")
+    assert shared <= 227 * 1024
+    # Dimensions from the one whose elements follow each other, and boxes with lines of 128 bytes.
+    shapes = {told[2] for told in backend.told}
+    assert shapes == {(256, 512, 1) if left == 2 else (512, 256, 1), (1024, 256, 1) if right == 2 else (256, 1024, 1)}
+    boxes = [told[4] for told in backend.told]
+    assert boxes[0] == (64, 128 if left == 2 else 64, 1)
+    assert boxes[1] == (64, 64 if right == 2 else config.wide // config.cluster, 1)
+    _, groups, _ = backend.launches[-1]
+    assert groups[0] == 4 * -(-1024 // config.wide)
+    np.testing.assert_array_equal(groups[1:], (1, 1))
