@@ -20,10 +20,9 @@ class PointerCall(PreparedCall):
 
     __slots__ = ("_guarded",)
 
-    guards = True
-
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
+        self.guards = True
         self._guarded: Callable[[tuple[Any, ...]], Any] | None = None
 
     def run(self, values: tuple[Any, ...], launch: Callable[..., None] | None = None) -> Any:
