@@ -268,6 +268,20 @@ print(len(device.backend.launches))
     assert (found.stdout, found.stderr) == ("8\n", "")
 
 
+def test_only_backends_and_the_compiler_ask_for_platforms_and_formats_by_name() -> None:
+    names = {"cpp", "cpu", "cuda", "d3d12", "hlsl", "metal", "spirv", "vulkan", "wgsl"}
+    # PyTorch's names of the kinds of its devices, and what ``create_torch_device`` is given.
+    of_torch = {"slangpy_rt.interop.devices", "slangpy_rt.interop.torch_memory"}
+    asking = set()
+    for name, path in FILES.items():
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        compared = [inner for node in ast.walk(tree) if isinstance(node, ast.Compare) for inner in ast.walk(node)]
+        words = {node.value for node in compared if isinstance(node, ast.Constant)}
+        if words & names and import_graph.package_of(name) not in ("backends", "slang", "slangtorch"):
+            asking.add(name)
+    assert asking == of_torch
+
+
 def test_the_drawing_is_of_these_packages() -> None:
     text = import_graph.PAGE.read_text(encoding="utf-8")
     assert import_graph.page(text, OWN) == text, "run codegen/tools/import_graph.py --write"

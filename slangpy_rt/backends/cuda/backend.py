@@ -26,8 +26,9 @@ from slangpy_rt.backends.cuda.queue import CudaQueue
 from slangpy_rt.backends.cuda.staging import Staging
 from slangpy_rt.backends.cuda.streams import Streams
 from slangpy_rt.backends.extras import ForeignStreams, ImportsMemory, MappedMemory, Records
+from slangpy_rt.backends.targets import target_of
 from slangpy_rt.core.interrupts import Release, apart, finalizer
-from slangpy_rt.core.target import KernelInfo, target_of
+from slangpy_rt.core.target import KernelInfo
 
 # Up to _SMALL, blocks are multiples of 512 bytes cut from slabs; above, each is an allocation of its own in
 # multiples of 2 MiB, which is the driver's own granularity.
