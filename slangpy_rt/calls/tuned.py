@@ -10,9 +10,9 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from slangpy_rt.arguments.scope import Scope
 from slangpy_rt.arguments.signature import ARRAYS, SIGNERS, endless
 from slangpy_rt.arguments.stand_ins import ask, hand_back, want_back
+from slangpy_rt.calls.callee import Callee
 from slangpy_rt.calls.tuned_call import TunedCall
 from slangpy_rt.calls.winners import Ready, Winners
 from slangpy_rt.core.errors import BindError
@@ -308,7 +308,7 @@ class Tuned:
         if not asked:
             return function.dispatch(call.threads_of(config), *call.args, **call.named)
         prepared, given = call.prepared(function, config)
-        stream = function._stream
+        stream = Callee(function).stream
         out = prepared.run(given) if stream is None else prepared.run_on(stream, given)
         told = want_back(asked)
         if told:
@@ -353,7 +353,7 @@ class Tuned:
 
         with self._lock:
             self.device.check_open()
-            self._function(self.configs[0])._scope.look()
+            Callee(self._function(self.configs[0])).scope.look()
             age = self._winners.age
             candidates = {config: self._function(config) for config in self.configs}
             found = Search(self.name, self.device, call, candidates, self._policy)
@@ -370,8 +370,7 @@ class Tuned:
         found = self._functions.get(config)
         if found is None:
             found = self._functions.setdefault(config, self._make(config))
-            scope: Scope = found._scope
-            scope.followers.add(self._winners)
+            Callee(found).scope.followers.add(self._winners)
         return found
 
     def _derivative(self, kind: str) -> Tuned:
@@ -421,10 +420,16 @@ def part_of(config: Config, names: set[str]) -> Config:
 
 
 def with_choices(function: Any, choices: Mapping[str, Sequence[Any]]) -> Tuned:
-    """Return a function with lists of choices for its thread group and its constants."""
+    """Return a function with lists of choices for its thread group and its constants.
+
+    Each choice is checked now, and not at the first call.
+    """
     configs = product_of(function.name, choices)
     names = tuple(choices)
-    return Tuned(function.name, lambda config: applied(function, config, names), configs)
+    found = Tuned(function.name, lambda config: applied(function, config, names), configs)
+    for config in configs:
+        found._function(config)
+    return found
 
 
 def _threads(name: str, threads: Any) -> Any:

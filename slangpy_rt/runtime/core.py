@@ -137,7 +137,7 @@ class DeviceCore(ABC):
     @property
     @abstractmethod
     def moves(self) -> Any:
-        """The Slang module of the package that copies and clears arrays."""
+        """The package's own kernels that copy and clear arrays, and dispatches of them."""
 
     @property
     @abstractmethod
