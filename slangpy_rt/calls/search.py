@@ -319,8 +319,9 @@ class Search:
         commands = CommandList(device)
         if queue is None:
             with suppress(BindError):
+                call = self._call.recorded(self._candidates[config], config)
                 for _ in range(_REPEATED):
-                    add(commands, self._call.recorded(self._candidates[config], config))
+                    add(commands, call)
         if len(commands.calls) < _REPEATED:
             return lambda: timed(again, _REPEATED)
         return lambda: timed(lambda: commands.submit(stream), _REPEATED)

@@ -295,6 +295,11 @@ class Tuned:
         return getattr(function, method)(*args, _result=result, **named)
 
     def _run(self, call: TunedCall) -> Any:
+        # Stand-ins are never found here: what is remembered are calls with the values that they returned.
+        ready, key = self._signature(call)
+        found = ready.get(key)
+        if found is not None:
+            return _called(*found, call)
         values, asked = ask((*call.args, *call.named.values(), call.result))
         if asked:
             # The methods of stand-ins are called once: the function gets the values that they returned.
@@ -303,10 +308,8 @@ class Tuned:
                 values[:count], dict(zip(call.named, values[count:-1], strict=True)), values[-1], call.threads
             )
         function, config = self._function_for(call)
-        if not asked and call.threads is None:
-            return function(*call.args, _result=call.result, **call.named)
         if not asked:
-            return function.dispatch(call.threads_of(config), *call.args, **call.named)
+            return _called(function, config, call)
         prepared, given = call.prepared(function, config)
         stream = Callee(function).stream
         out = prepared.run(given) if stream is None else prepared.run_on(stream, given)
@@ -430,6 +433,12 @@ def with_choices(function: Any, choices: Mapping[str, Sequence[Any]]) -> Tuned:
     for config in configs:
         found._function(config)
     return found
+
+
+def _called(function: Any, config: Config, call: TunedCall) -> Any:
+    if call.threads is None:
+        return function(*call.args, _result=call.result, **call.named)
+    return function.dispatch(call.threads_of(config), *call.args, **call.named)
 
 
 def _threads(name: str, threads: Any) -> Any:
