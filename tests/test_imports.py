@@ -310,3 +310,17 @@ def test_pages_name_files_that_exist(page: str) -> None:
     known = [path.relative_to(ROOT).as_posix() for path in FILES.values()]
     for name in set(re.findall(r"`([a-z_0-9/]+\.py)`", text)):
         assert any(f"/{path}".endswith(f"/{name}") for path in known) or (ROOT / name).exists(), name
+
+
+@pytest.mark.parametrize("page", ["docs/architecture.md", "docs/adding-a-backend.md"])
+def test_pages_name_classes_that_exist(page: str) -> None:
+    known = {
+        node.name
+        for path in FILES.values()
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ClassDef)
+    }
+    # Without code blocks, in which names are those of a program.
+    text = re.sub(r"```.*?```", "", (ROOT / page).read_text(encoding="utf-8"), flags=re.DOTALL)
+    named = {name.partition(".")[0] for name in re.findall(r"`([A-Z][a-z]\w*(?:\.\w+)*)`", text)}
+    assert named - known == set()
