@@ -67,7 +67,8 @@ from slangpy_rt.core.errors import (
     UnsupportedError,
 )
 from slangpy_rt.device import Device, create_device, init_device
-from slangpy_rt.interop import create_torch_device, torch_module, torch_operator
+from slangpy_rt.interop import create_torch_device, empty, kernel, torch_module, torch_operator
+from slangpy_rt.linalg.matmul import matmul
 from slangpy_rt.runtime.profile import Profile, profile
 from slangpy_rt.runtime.stream import Event, Stream, Timer
 from slangpy_rt.tuning.config import Config, cdiv
@@ -118,6 +119,7 @@ __all__ = [
     "double2",
     "double3",
     "double4",
+    "empty",
     "float2",
     "float2x2",
     "float2x3",
@@ -140,7 +142,9 @@ __all__ = [
     "int3",
     "int4",
     "intRef",
+    "kernel",
     "loadModule",
+    "matmul",
     "profile",
     "rand_float",
     "thread_id",

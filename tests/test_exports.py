@@ -45,11 +45,14 @@ PUBLIC = [
     "create_torch_device",
     "devices",
     "diff_pair",
+    "empty",
     "floatRef",
     "grid",
     "init_device",
     "intRef",
+    "kernel",
     "loadModule",
+    "matmul",
     "profile",
     "rand_float",
     "thread_id",
@@ -67,7 +70,7 @@ MEMBERS = {
     "Function": "append_to bind bwds call constants device dispatch explain fwds group_size map return_type "
     "return_type_name set signature source stream tune type_conformances",
     "Kernel": "append_to bind bwds call constants device dispatch explain fwds group_size map of return_type "
-    "return_type_name set signature source stream tune type_conformances",
+    "return_type_name set signature source stream threads_of_group tune type_conformances",
     "Struct": "fields forget name source_changed",
     "InstanceList": "slang_type",
     "InstanceTensor": "construct shape slang_type to_numpy",

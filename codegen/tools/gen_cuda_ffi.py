@@ -55,7 +55,11 @@ int cuMemsetD8Async(uintptr_t device, unsigned char value, size_t count, uintptr
 int cuModuleLoadData(uintptr_t *module, const char *image);
 int cuModuleGetFunction(uintptr_t *function, uintptr_t module, const char *name);
 int cuFuncGetAttribute(int *value, int attribute, uintptr_t function);
+int cuFuncSetAttribute(uintptr_t function, int attribute, int value);
 int cuModuleUnload(uintptr_t module);
+int cuTensorMapEncodeTiled(void *map, int type, unsigned int rank, uintptr_t address, const unsigned long long *sizes,
+                           const unsigned long long *strides, const unsigned int *box, const unsigned int *steps,
+                           int interleave, int swizzle, int promotion, int outside);
 typedef struct {
     unsigned int gx, gy, gz, bx, by, bz, shared_bytes;
     uintptr_t stream;

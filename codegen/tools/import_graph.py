@@ -30,7 +30,7 @@ FLOORS = (
     ("calls",),
     ("device",),
     ("interop",),
-    ("slangtorch",),
+    ("slangtorch", "linalg"),
     ("slangpy_rt",),
     ("demo",),
     ("tools",),

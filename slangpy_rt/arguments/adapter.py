@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -85,6 +86,10 @@ class Adapter(ABC):
             If the library has no such element type.
         """
         raise BindError(f"{type(self).__name__} makes no results.")
+
+    def thread_state(self) -> Callable[[], AbstractContextManager[Any]]:
+        """Return a function whose context gives another thread the settings that the library keeps for this one."""
+        return nullcontext
 
     def asks_for_autograd(self, value: Any) -> bool:
         """Return whether the library's automatic differentiation has to see a call on the array."""

@@ -5,6 +5,8 @@ Other libraries are known by the names of their types and protocols only; an ada
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from importlib import import_module
 from typing import Any
 
@@ -56,6 +58,18 @@ def adapter_for_result(value: Any) -> Adapter | None:
 def adapter_of_results(kind: str) -> Adapter | None:
     """Return the adapter that makes results of a kind; None for this package's and NumPy's kinds."""
     return _load(_RESULTS[kind]) if kind in _RESULTS else None
+
+
+def thread_states(values: tuple[Any, ...]) -> list[Callable[[], AbstractContextManager[Any]]]:
+    """Return functions whose contexts give another thread the settings that the values' libraries have in this one.
+
+    Examples
+    --------
+    PyTorch keeps for each thread whether it records gradients.
+    """
+    kinds = {type(value) for value in values}
+    found = {id(a): a for kind in kinds if isinstance(a := converter(kind), Adapter)}
+    return [adapter.thread_state() for adapter in found.values()]
 
 
 def asking_for_autograd(values: tuple[Any, ...]) -> Adapter | None:

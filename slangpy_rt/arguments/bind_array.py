@@ -116,18 +116,40 @@ def bind_pointer(where: str, scope: Scope, param: Param, value: Any) -> Bound:
             f"{where} is a pointer, which {scope.device.info} does not have; declare a RWTensor or a "
             "RWStructuredBuffer instead."
         )
-    if isinstance(value, (bool, float)) or not isinstance(value, (NDBuffer, int, np.integer)):
-        raise BindError(f"{where} is {in_words(value)}; '{type_.name}' takes a Tensor, an NDBuffer or an address.")
-    if not isinstance(value, NDBuffer):
-        feed = ValueFeed(where, type_, "uint64_t")
+    if isinstance(value, (bool, float)) or not isinstance(value, (NDBuffer, np.ndarray, int, np.integer)):
+        raise BindError(f"{where} is {in_words(value)}; '{type_.name}' takes an array or an address.")
+    if not isinstance(value, (NDBuffer, np.ndarray)):
+        feed: Feed = ValueFeed(where, type_, "uint64_t")
         return Bound(param.name, type_, "pointer", 1, "in", "pointer", (), (), True, "", feed)
     element = scope.struct(type_.element)
     stored = stored_as(where, element)
-    bound = bind_array(where, scope.device, param.name, element, stored, "inout", value)
-    if not value.layout.contiguous:
+    if isinstance(value, np.ndarray) and value.dtype != stored.dtype:
+        raise BindError(f"{where} is {in_words(value)}; '{type_.name}' takes an array of {dtype_text(stored.dtype)}.")
+    access = "inout" if may_write(type_) else "in"
+    bound = bind_array(where, scope.device, param.name, element, stored, access, value)
+    if bound.via:
+        raise BindError(f"{where} is an array of bfloat16, {_NARROW}; pass tensor.float() here.")
+    dense = value.layout.contiguous if isinstance(value, NDBuffer) else value.flags.c_contiguous
+    if not dense:
         raise BindError(f"{where} is a non-contiguous view; '{type_.name}' takes elements that follow each other.")
     check_native(where, scope.device, element, f"'{type_.name}'")
-    return replace(bound, type=type_, mode="pointer", shape=(), strides=())
+    feed = bound.feed.in_device_memory() if isinstance(bound.feed, HostCopyFeed) else bound.feed
+    return replace(bound, type=type_, mode="pointer", shape=(), strides=(), feed=feed)
+
+
+def may_write(type_: SlangType) -> bool:
+    """Return whether a kernel may write through a parameter of a type that takes a whole array or its address."""
+    if type_.kind == "pointer":
+        return access_of(type_) not in ("Read", "Immutable")
+    found = container(type_)
+    return type_.name == "RWByteAddressBuffer" if found is None else found[2]
+
+
+def access_of(type_: SlangType) -> str:
+    """Return the access that a pointer's type allows: ``"ReadWrite"``, ``"Read"`` or ``"Immutable"``."""
+    # The arguments of the pointer itself follow those of the type it points to: Ptr<Ptr<T, ...>, Access.Read, ...>.
+    written = type_.name.endswith(">")
+    return type_.name.rpartition("Access.")[2].partition(",")[0] if written else "ReadWrite"
 
 
 def as_tensor(where: str, bound: Bound, type_: SlangType, rank: int) -> Bound:

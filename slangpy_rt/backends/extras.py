@@ -210,3 +210,36 @@ def foreign_streams(backend: Backend) -> ForeignStreams:
 def no_mapped_memory(nbytes: int) -> SharedBuffer | None:
     """Return None: stands in for ``MappedMemory.alloc_shared`` where a backend has no such memory."""
     return None
+
+
+class TensorMaps(ABC):
+    """A backend whose kernels copy boxes of matrices to group memory by a description, as CUDA's TMA does.
+
+    Its ``caps.features`` contain ``"wgmma"``.
+    """
+
+    @abstractmethod
+    def tensor_map(
+        self, address: int, element: str, shape: Sequence[int], strides: Sequence[int], box: Sequence[int]
+    ) -> bytes:
+        """Return the description of a tensor of three dimensions; kernels take the address of a copy on the device.
+
+        Lines of a box have 128 bytes, which group memory holds in the order of the swizzle of 128 bytes. Elements
+        outside of the tensor are 0.
+
+        Parameters
+        ----------
+        address : int
+            Address of the first element, a multiple of 16.
+        element : str
+            ``"half"`` or ``"bfloat16"``.
+        shape, box : sequence of int
+            Elements in each dimension, the one whose elements follow each other first.
+        strides : sequence of int
+            Bytes of a step in the second and in the third dimension, multiples of 16.
+
+        Raises
+        ------
+        DeviceError
+            If the driver refuses it.
+        """

@@ -169,6 +169,9 @@ def describe_dispatch(
         If the device cannot run so many threads or groups of that size, or a parameter has another semantic.
     """
     device, target = scope.device, scope.device.backend.target
+    if options.group:
+        x, y, z = (*options.group, 1, 1)[:3]
+        entry = replace(entry, group_size=(x, y, z))
     if not 1 <= prod(entry.group_size) <= _MAX_GROUP or min(entry.group_size) < 1:
         raise UnsupportedError(
             f"{entry.name}: its [numthreads] are {entry.group_size}; a thread group has 1 to {_MAX_GROUP} threads."

@@ -14,6 +14,7 @@ from math import prod
 from slangpy_rt_codegen import Operand
 
 from slangpy_rt.arguments.accumulation import adding
+from slangpy_rt.arguments.bind_array import access_of, may_write
 from slangpy_rt.arguments.bound import Bound
 from slangpy_rt.calls.spelling import Spelling
 from slangpy_rt.core.dtypes import NUMPY_OF
@@ -67,7 +68,10 @@ def operand(leaf: Leaf, shape: Shape, rank: int, where: str, spell: Spelling, al
     if b.mode != "array":
         if b.mode == "pointer":
             assert b.type.element is not None
-            return Operand(member, name, spell.type(b.type.element), 1, b.access, "pointer")
+            element = spell.type(b.type.element)
+            # Slang does not convert a pointer for reading and writing to one for reading by itself.
+            via = "" if may_write(b.type) else f"Ptr<{element}, Access.{access_of(b.type)}>"
+            return Operand(member, name, element, 1, b.access, "pointer", via=via)
         walked = "next" if b.mode == "tensor" and any(leaf.strides) else ""
         if b.mode == "tensor" and b.access in ("seed", "accumulate", "tangent"):
             return Operand(member, name, scalar, b.count, b.access, "gradient", len(b.view[0]), walked)

@@ -66,6 +66,33 @@ class Kernel(SlangCallable):
 
     call = __call__
 
+    @property
+    def threads_of_group(self) -> tuple[int, int, int]:
+        """The threads of a thread group in x, y and z: those of ``group_size``, or else of ``[numthreads]``."""
+        x, y, z = (*self._options.group, 1, 1)[:3] if self._options.group else self.entry.group_size
+        return x, y, z
+
+    def group_size(self, size: int | tuple[int, ...] | list[Any]) -> Any:
+        """Set the number of threads of a thread group, in place of ``[numthreads]``.
+
+        Parameters
+        ----------
+        size : int, tuple of int, or list of these
+            Threads in x, y and z. The kernel's text has to be right for that number. A list has choices: dispatches
+            then use the fastest, see ``tune``.
+
+        Returns
+        -------
+        Kernel or Tuned
+            Tuned, if there are choices.
+
+        Raises
+        ------
+        BindError
+            If it is not made of one to three whole numbers whose product is between 1 and 1024.
+        """
+        return super().group_size(size)
+
     def _derivative(self, kind: str) -> Kernel:
         raise BindError(f"{self.name}: a kernel has no derivative; differentiate the function that it calls.")
 
@@ -159,10 +186,10 @@ class Kernel(SlangCallable):
             raise endless(self.name, values, error) from None
 
     def _variant_of(self, options: Options) -> Kernel:
-        if options.maps or options.named_maps or options.returns is not None or options.group:
+        if options.maps or options.named_maps or options.returns is not None:
             raise BindError(
-                f"{self.name}: map, return_type and group_size say how a function is called over arrays; "
-                "the threads of a compute kernel are those of its [numthreads] and of dispatch."
+                f"{self.name}: map and return_type say how a function is called over arrays; the threads of a "
+                "compute kernel are those of dispatch."
             )
         variant = Kernel(self._scope, self.name, self.overloads, options)
         variant.entry = self.entry

@@ -9,12 +9,13 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from slangpy_rt.arguments.adapters import thread_states
 from slangpy_rt.calls.callee import Callee
 from slangpy_rt.calls.command_list import CommandList, add
 from slangpy_rt.calls.tuned_call import TunedCall
@@ -203,8 +204,16 @@ class Search:
         """Compile and measure configurations; nothing that the call would write is changed."""
         device = self._device
         started = time.perf_counter()
+        states = thread_states((*self._call.args, *self._call.named.values(), self._call.result))
+
+        def prepare(config: Config) -> None:
+            with ExitStack() as stack:
+                for state in states:
+                    stack.enter_context(state())
+                self._prepare(config)
+
         with ThreadPoolExecutor(min(_COMPILING_THREADS, len(configs))) as pool:
-            list(pool.map(self._prepare, configs))
+            list(pool.map(prepare, configs))
         runnable = [c for c in configs if c in self._prepared]
         if not runnable:
             return [Timing(c, None, dropped=_reason(self._errors[c])) for c in configs]

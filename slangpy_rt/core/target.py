@@ -70,7 +70,7 @@ class Caps:
         Further capabilities: ``"zero_copy"`` (host arrays are device memory), ``"wave"``,
         ``"group_shared"``, ``"atomic_float"``, ``"cooperative_matrix"`` (waves multiply matrices), ``"pointers"``
         (functions may take and follow them), ``"free_group_size"`` (a launch has the size of ``KernelInfo``, whatever
-        the kernel's text says).
+        the kernel's text says), ``"wgmma"`` (groups of four waves multiply matrices in group memory, as PTX has it).
     lanes : int
         Threads of a wave, 0 where there are no waves or their size is not known.
     dlpack_device : int
@@ -78,6 +78,8 @@ class Caps:
         other libraries cannot reach it.
     nesting : int
         How many selections and loops inside of one another a kernel may have.
+    processors : int
+        How many thread groups of the largest size run at once, 0 where that is not known.
     """
 
     max_groups: tuple[int, int, int]
@@ -86,6 +88,7 @@ class Caps:
     lanes: int = 0
     dlpack_device: int = 0
     nesting: int = NESTING
+    processors: int = 0
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,13 @@ Calls find the adapters here by a table of names; no package below imports this 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from slangpy_rt.calls.function import Function
     from slangpy_rt.device import Device
+    from slangpy_rt.interop.source_kernel import SourceKernel
 
 
 def create_torch_device(type: str = "automatic", **options: Any) -> Device:
@@ -87,3 +89,71 @@ def torch_operator(function: Function, arguments: str | None = None) -> Any:
     from slangpy_rt.interop.operators import operator_of
 
     return operator_of(function, arguments)
+
+
+def kernel(source: str, device: Device | None = None) -> SourceKernel:
+    """Make a callable of Slang text that has one compute kernel, with macros that each call may set.
+
+    Parameters
+    ----------
+    source : str
+        Slang text with exactly one ``[numthreads]`` function.
+    device : Device, optional
+        The device of all calls; by default each call runs on the device on which its arrays lie.
+
+    Returns
+    -------
+    SourceKernel
+        ``kernel(*arguments, grid=..., num_warps=None, defines=None)`` runs it. A macro with a list of values is
+        searched.
+
+    Raises
+    ------
+    BindError
+        If ``source`` is no text, or ``device`` no device.
+
+    Examples
+    --------
+    >>> double = kernel(text)
+    >>> double(x, y, n, grid=lambda config: cdiv(n, config.TX), defines={"TX": [64, 128]})
+    """
+    from slangpy_rt.interop.source_kernel import SourceKernel
+    from slangpy_rt.runtime.core import a_device
+
+    return SourceKernel(source, None if device is None else a_device("kernel", device))
+
+
+def empty(shape: int | Sequence[int], dtype: Any = "float", device: Any = None) -> Any:
+    """Return a new array whose contents are not set.
+
+    Parameters
+    ----------
+    shape : int or sequence of int
+        The array's shape.
+    dtype : dtype
+        An element type. One of PyTorch's makes a tensor of PyTorch; others, as ``Tensor.empty`` takes them, a Tensor.
+    device : Device, torch.device or str, optional
+        A Device for a Tensor. For a tensor of PyTorch its device: by default the one that
+        ``torch.set_default_device`` has set, or else the current GPU, or the CPU where PyTorch has no GPU.
+
+    Returns
+    -------
+    Tensor or torch.Tensor
+
+    Raises
+    ------
+    BindError
+        If the type is no element type, or a Tensor has no device.
+    """
+    if type(dtype).__module__ == "torch":
+        from slangpy_rt.interop.torch_memory import empty_tensor
+
+        return empty_tensor(shape, dtype, device)
+    from slangpy_rt.arrays.tensor import Tensor
+    from slangpy_rt.core.errors import BindError
+
+    if device is None:
+        raise BindError(
+            "empty: a Tensor needs a device; give device=..., or a dtype of PyTorch for a tensor of PyTorch."
+        )
+    return Tensor.empty(device, shape, dtype)

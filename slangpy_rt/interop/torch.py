@@ -6,6 +6,8 @@ Files outside of ``interop`` and ``slangtorch`` import torch only inside of func
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -82,6 +84,10 @@ class TorchAdapter(Adapter):
             If torch has no such element type.
         """
         return maker(device, shape, dtype, kind == "torch_gpu")
+
+    def thread_state(self) -> Callable[[], AbstractContextManager[Any]]:
+        """Return a function whose context records gradients in another thread if this one does."""
+        return partial(torch.set_grad_enabled, torch.is_grad_enabled())
 
     def asks_for_autograd(self, value: torch.Tensor) -> bool:
         """Tell whether a call on a tensor has to be differentiable; part of its signature."""

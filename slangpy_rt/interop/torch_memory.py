@@ -16,7 +16,9 @@ from slangpy_rt.arrays.dlpack import CUDA
 from slangpy_rt.arrays.layout import layout_of
 from slangpy_rt.arrays.tensor import Tensor
 from slangpy_rt.backends.extras import ExportsMemory
-from slangpy_rt.core.errors import BindError
+from slangpy_rt.core.errors import BindError, OutOfMemoryError
+from slangpy_rt.core.shapes import as_shape
+from slangpy_rt.core.wording import in_words
 from slangpy_rt.interop.torch_types import check_plain, dtype_of, element_of, tensor_in_words
 
 if TYPE_CHECKING:
@@ -158,6 +160,26 @@ def tensor_of(array: np.ndarray[Any, Any]) -> torch.Tensor:
     """Return a NumPy array's memory as a tensor."""
     found: torch.Tensor = torch.from_numpy(array)
     return found
+
+
+def empty_tensor(shape: Any, dtype: torch.dtype, device: Any) -> torch.Tensor:
+    """Return a new tensor with unset contents, on PyTorch's default device, or else on the GPU where there is one.
+
+    Raises
+    ------
+    BindError
+        If PyTorch refuses the shape or the device.
+    """
+    sizes = as_shape("empty", shape)
+    try:
+        if device is None:
+            default = torch.empty(0).device
+            device = "cuda" if default.type == "cpu" and torch.cuda.is_available() else default
+        return torch.empty(sizes, dtype=dtype, device=device)
+    except torch.OutOfMemoryError as error:
+        raise OutOfMemoryError(f"empty: {error}") from None
+    except (TypeError, RuntimeError) as error:
+        raise BindError(f"empty: PyTorch makes no tensor of shape {sizes} on {in_words(device)} ({error}).") from None
 
 
 def maker(

@@ -9,6 +9,7 @@ import torch
 
 from slangpy_rt.core.dtypes import BFLOAT16, SLANG_OF, scalar_type
 from slangpy_rt.core.errors import BindError, UnsupportedError
+from slangpy_rt.core.types import SlangType
 
 
 def element_of(value: torch.Tensor) -> Any:
@@ -19,12 +20,17 @@ def element_of(value: torch.Tensor) -> Any:
     BindError
         If there is none.
     """
-    found = _ELEMENTS.get(value.dtype)
+    found = element_of_dtype(value.dtype)
     if found is None:
         raise BindError(
             f"{tensor_in_words(value)}, an element type that arrays do not have; convert it with tensor.to(...)."
         )
     return found
+
+
+def element_of_dtype(dtype: torch.dtype) -> SlangType | None:
+    """Return the Slang type of elements of a dtype; None if arrays have none."""
+    return _ELEMENTS.get(dtype)
 
 
 def check_plain(value: torch.Tensor) -> None:

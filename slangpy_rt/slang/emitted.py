@@ -27,13 +27,15 @@ _OP_NAME, _OP_TYPE_POINTER, _PHYSICAL_STORAGE = 5, 32, 5349
 _BOUND_BY_US = (b"__slang_resource_heap", b"entryPointParams._spy_block")
 # The end of the prelude in C++ that Slang wrote. In CUDA the prelude ends with the last directive of the text.
 _PRELUDE_END = b"using namespace SLANG_PRELUDE_NAMESPACE;\n#endif\n"
+# The last line of C++ that a file of shaders/ puts behind that prelude, and in which nothing is to be replaced.
+_OWN_END = b"// _spy_end_of_prelude\n"
 
 
 def prelude_end(code: bytes, form: str) -> int:
     """Return the offset at which Slang's prelude of C++ or CUDA ends and the modules' code begins; 0 without one."""
     if form == "cpp":
-        at = code.find(_PRELUDE_END)
-        return at + len(_PRELUDE_END) if at >= 0 else 0
+        ends = [at + len(end) for end in (_PRELUDE_END, _OWN_END) if (at := code.rfind(end)) >= 0]
+        return max(ends, default=0)
     return code.find(b"\n", code.rfind(b"\n#endif") + 1)
 
 

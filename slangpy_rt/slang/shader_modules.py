@@ -28,7 +28,7 @@ SLANGTORCH = AutoImport(
     r"|(?:Cuda|CUDA)(?:Kernel|Host|DeviceExport)|AutoPyBindCUDA|TorchEntryPoint|PyExport|syncTorchCudaStream)\b",
 )
 # Files that may be loaded as modules by themselves. Users import the first one, ``mlp``.
-LIBRARIES = ("mlp", "_spy_folds")
+LIBRARIES = ("mlp", "_spy_folds", "_spy_matmul")
 TAKEN = "{place}: '{name}' is a name of slangpy_rt's own, as all that begin with '_spy_' are; choose another."
 _PART = (
     "'{path}' is a part of slangpy_rt and no module by itself: put 'import slangpy_rt;' into a file of your own, and "

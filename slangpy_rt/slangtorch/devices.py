@@ -1,12 +1,10 @@
 """Devices: chooses the device for each call of a slang-torch module by the memory that its tensors lie in.
 
-It opens each device once in a process, and knows nothing of kernels.
+It knows nothing of kernels.
 """
 
 from __future__ import annotations
 
-import os
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -15,7 +13,7 @@ import torch
 from slangpy_rt.arrays.dlpack import CUDA
 from slangpy_rt.core.errors import UnsupportedError
 from slangpy_rt.device import Device
-from slangpy_rt.interop import create_torch_device
+from slangpy_rt.interop.opened_devices import default_device
 from slangpy_rt.interop.torch_memory import current_stream, lies_on
 from slangpy_rt.slangtorch.errors import TensorError
 
@@ -107,42 +105,3 @@ class Devices:
         if there.type != "cpu" and not straight:
             raise TensorError(f"{where}: a tensor is on {there}; {device!r} does not work there.")
         return Place(device, straight, current_stream(there.index) if straight and there.type == "cuda" else None)
-
-
-def default_device(index: int | None = None) -> Device:
-    """Return the device for tensors on the GPU of this index, or, for -1, in host memory.
-
-    Without an index it is PyTorch's current GPU, or the CPU if PyTorch has no GPU.
-
-    Raises
-    ------
-    UnsupportedError
-        If there is none.
-    """
-    if index is None:
-        index = torch.cuda.current_device() if torch.cuda.is_available() else -1
-    return _opened("cpu", -1) if index < 0 else _opened("cuda", index)
-
-
-def named_device(kind: str) -> Device:
-    """Return the device of a type that ``Device`` takes, such as ``"vulkan"``."""
-    return _opened(kind, -1)
-
-
-# By type, index and process: a forked process cannot use the devices of its parent.
-_devices: dict[tuple[str, int, int], Device] = {}
-_opening = threading.Lock()
-
-
-def _opened(kind: str, index: int) -> Device:
-    """Return a device that is opened once, and again after it was closed."""
-    key = kind, index, os.getpid()
-    with _opening:
-        found = _devices.get(key)
-        if found is None or found.closed:
-            if kind == "cpu":
-                found = create_torch_device("cpu")
-            else:
-                found = create_torch_device("cuda", index=index) if index >= 0 else Device(kind)
-            _devices[key] = found
-        return found

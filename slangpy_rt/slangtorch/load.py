@@ -20,8 +20,9 @@ from slangpy_rt.core.log import log, milliseconds
 from slangpy_rt.core.weak import WeakValues
 from slangpy_rt.core.wording import in_words
 from slangpy_rt.device import Device
+from slangpy_rt.interop.opened_devices import named_device
 from slangpy_rt.slang.files import read_source
-from slangpy_rt.slangtorch.devices import Devices, named_device
+from slangpy_rt.slangtorch.devices import Devices
 from slangpy_rt.slangtorch.module import SlangTorchModule
 from slangpy_rt.slangtorch.program import Program, Text
 

@@ -253,8 +253,8 @@ REFUSED: dict[str, tuple[Call, type[Exception], str]] = {
     "map of a kernel": (
         lambda m, a: m.mark.map((0,)),
         BIND,
-        "mark: map, return_type and group_size say how a function is called over arrays; the threads of a compute "
-        "kernel are those of its [numthreads] and of dispatch.",
+        "mark: map and return_type say how a function is called over arrays; the threads of a compute kernel are "
+        "those of dispatch.",
     ),
 }
 

@@ -160,16 +160,15 @@ REFUSED: dict[str, tuple[Call, type[Exception], str]] = {
         BIND,
         "int mode(Mode m): argument 'm' is 1.5 of type float, which does not convert to 'Mode'.",
     ),
-    "NumPy array for a pointer": (
-        lambda m, a: m.at(a.h, 0),
+    "NumPy array of another dtype for a pointer": (
+        lambda m, a: m.at(a.h.astype(np.float64), 0),
         BIND,
-        f"{AT}: argument 'p' is an array of dtype float32 and shape (3,); 'float*' takes a Tensor, an NDBuffer or an "
-        "address.",
+        f"{AT}: argument 'p' is an array of dtype float64 and shape (3,); 'float*' takes an array of 'float32'.",
     ),
     "fraction for a pointer": (
         lambda m, a: m.at(1.5, 0),
         BIND,
-        f"{AT}: argument 'p' is 1.5; 'float*' takes a Tensor, an NDBuffer or an address.",
+        f"{AT}: argument 'p' is 1.5; 'float*' takes an array or an address.",
     ),
     "negative address": (
         lambda m, a: m.at(-1, 0),

@@ -25,7 +25,8 @@ from slangpy_rt.backends.cuda.memory import ForeignBuffer, Memory
 from slangpy_rt.backends.cuda.queue import CudaQueue
 from slangpy_rt.backends.cuda.staging import Staging
 from slangpy_rt.backends.cuda.streams import Streams
-from slangpy_rt.backends.extras import ForeignStreams, ImportsMemory, MappedMemory, Records
+from slangpy_rt.backends.cuda.tensor_map import tensor_map
+from slangpy_rt.backends.extras import ForeignStreams, ImportsMemory, MappedMemory, Records, TensorMaps
 from slangpy_rt.backends.targets import target_of
 from slangpy_rt.core.interrupts import Release, apart, finalizer
 from slangpy_rt.core.target import KernelInfo
@@ -44,7 +45,7 @@ _ENTERING = tuple(
 _bytes_at = FFI_CUDA.from_buffer
 
 
-class CudaBackend(Backend, Records, MappedMemory, ImportsMemory, ForeignStreams):
+class CudaBackend(Backend, Records, MappedMemory, ImportsMemory, ForeignStreams, TensorMaps):
     """An NVIDIA GPU.
 
     Parameters
@@ -67,10 +68,8 @@ class CudaBackend(Backend, Records, MappedMemory, ImportsMemory, ForeignStreams)
 
     Raises
     ------
-    UnsupportedError
-        If there is no driver or no such device.
-    DeviceError
-        If the driver fails, or ``stream`` is of another device.
+    UnsupportedError, DeviceError
+        If there is no driver or no such device; if the driver fails, or ``stream`` is of another device.
     """
 
     name = "cuda"
@@ -244,6 +243,8 @@ class CudaBackend(Backend, Records, MappedMemory, ImportsMemory, ForeignStreams)
             self.require_open()
             self._enter()
             return self._events.externals.memory(shared)
+
+    tensor_map = staticmethod(tensor_map)
 
     def _enter(self) -> None:
         check(self._cu.cuCtxSetCurrent(self._context), "entering the context")

@@ -1,7 +1,11 @@
 """Compiles CUDA text to a CUBIN with NVRTC.
 
 A process that finds its kernels in the cache does not load NVRTC, if that was installed as a wheel. The text may
-contain options for NVRTC, one in each line such as ``#pragma slangpy_rt_nvrtc --use_fast_math``.
+contain lines for this file:
+
+- ``#pragma slangpy_rt_nvrtc --use_fast_math``: an option of NVRTC; an architecture takes the place of the device's.
+- ``#pragma slangpy_rt_kernel __launch_bounds__(384, 1)``: attributes of the kernel.
+- ``#pragma slangpy_rt_shared_bytes 196608``: group memory of a launch, beside what the kernel declares.
 """
 
 from __future__ import annotations
@@ -24,10 +28,16 @@ _HEADER_TYPES = {
     b"__nv_fp8": "-DSLANG_CUDA_ENABLE_FP8=1",
 }
 _OPTION = re.compile(rb"^#pragma slangpy_rt_nvrtc (\S.*?)\s*$", re.MULTILINE)
+_ATTRIBUTES = re.compile(rb"^#pragma slangpy_rt_kernel (\S.*?)\s*$", re.MULTILINE)
+_SHARED_BYTES = re.compile(rb"^#pragma slangpy_rt_shared_bytes (\d+)\s*$", re.MULTILINE)
+_HEAD = b'extern "C" __global__ void '
+_ARCH = "--gpu-architecture="
 
 
 def nvrtc_compile(code: bytes, arch: str) -> bytes:
-    """Compile CUDA text to a CUBIN for ``arch``, such as ``"sm_90"``. Needs no device.
+    """Compile CUDA text to a binary for ``arch``, such as ``"sm_90"``. Needs no device.
+
+    The binary is a CUBIN; behind a line with their number, if a launch has bytes of group memory: see ``parts``.
 
     Raises
     ------
@@ -40,7 +50,12 @@ def nvrtc_compile(code: bytes, arch: str) -> bytes:
         If NVRTC does not start.
     """
     nvrtc = _nvrtc()
-    options = [f"--gpu-architecture={arch}", *_FLAGS, *(line.decode() for line in _OPTION.findall(code))]
+    given = [line.decode() for line in _OPTION.findall(code)]
+    arch = next((option.removeprefix(_ARCH) for option in given if option.startswith(_ARCH)), arch)
+    options = [f"{_ARCH}{arch}", *_FLAGS, *(option for option in given if not option.startswith(_ARCH))]
+    attributes = b"".join(found + b" " for found in _ATTRIBUTES.findall(code))
+    code = code.replace(_HEAD, _HEAD + attributes)
+    shared = _SHARED_BYTES.search(code)
     # Only the kernel's own text counts, which follows the last #endif: the prelude always contains these names.
     body = code.rpartition(b"#endif")[2]
     defines = [flag for name, flag in _HEADER_TYPES.items() if name in body]
@@ -66,9 +81,17 @@ def nvrtc_compile(code: bytes, arch: str) -> bytes:
             )
         cubin = bytearray(nvrtc.nvrtcGetCUBINSize(program)[1])
         nvrtc.nvrtcGetCUBIN(program, cubin)
-        return bytes(cubin)
+        return (shared[1] + b"\n" if shared else b"") + bytes(cubin)
     finally:
         nvrtc.nvrtcDestroyProgram(program)
+
+
+def parts(binary: bytes) -> tuple[int, bytes]:
+    """Return the bytes of group memory that launches of a binary have beside what it declares, and its CUBIN."""
+    if binary.startswith(b"\x7fELF"):
+        return 0, binary
+    shared, _, cubin = binary.partition(b"\n")
+    return int(shared), cubin
 
 
 def nvrtc_version() -> str:

@@ -19,6 +19,7 @@ _SCALARS = frozenset(
 )
 _FEATURES = frozenset({"wave", "group_shared", "atomic_float", "pointers", "free_group_size"})
 _MAX_GROUPS = (2**31 - 1, 65535, 65535)
+_PROCESSORS = 16  # CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT
 _MAJOR, _MINOR = 75, 76  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, _MINOR
 
 
@@ -73,7 +74,10 @@ def open_gpu(index: int) -> Opened:
     memory = query(cu.cuDeviceTotalMem_v2, "size_t *", device, what="asking for its memory")
     # From compute capability 8.0 on, tensor cores multiply TF32.
     features = _FEATURES | {"cooperative_matrix"} if major >= 8 else _FEATURES
-    caps = Caps(_MAX_GROUPS, _SCALARS, features, 32, dlpack_device=2)
+    # PTX has wgmma for this capability alone (sm_90a).
+    features |= {"wgmma"} if (major, minor) == (9, 0) else frozenset()
+    processors = query(cu.cuDeviceGetAttribute, "int *", _PROCESSORS, device, what="counting its multiprocessors")
+    caps = Caps(_MAX_GROUPS, _SCALARS, features, 32, dlpack_device=2, processors=processors)
     description = f"{FFI_CUDA.string(name).decode()}, compute capability {major}.{minor}, {memory / 2**30:.0f} GiB"
     context = query(cu.cuDevicePrimaryCtxRetain, "uintptr_t *", device, what="creating a context")
     return Opened(device, context, f"sm_{major}{minor}", caps, description, count > 1)

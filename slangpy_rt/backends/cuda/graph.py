@@ -151,8 +151,9 @@ def _params(d: Dispatch) -> tuple[Any, Any]:
     block = FFI_CUDA.new("char[]", d.args)
     pointers = FFI_CUDA.new("void *[]", [block])
     function: int = d.kernel.function  # type: ignore[attr-defined]
+    shared_bytes: int = d.kernel.shared_bytes  # type: ignore[attr-defined]
     params = FFI_CUDA.new(
         "CUDA_KERNEL_NODE_PARAMS *",
-        (function, *d.groups, *d.kernel.info.group_size, 0, pointers, FFI_CUDA.NULL, 0, 0),
+        (function, *d.groups, *d.kernel.info.group_size, shared_bytes, pointers, FFI_CUDA.NULL, 0, 0),
     )
     return params, (block, pointers)

@@ -8,6 +8,7 @@ from functools import partial
 from math import prod
 
 from slangpy_rt.backends.base import Kernel
+from slangpy_rt.backends.cuda.compile import parts
 from slangpy_rt.backends.cuda.driver import check, driver, query
 from slangpy_rt.backends.cuda.graph import CudaNode
 from slangpy_rt.core.errors import UnsupportedError
@@ -16,6 +17,7 @@ from slangpy_rt.core.target import KernelInfo
 
 MAX_ARGUMENTS = 4096  # bytes of kernel parameters that every CUDA device accepts
 _MOST_THREADS = 0  # CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK
+_SHARED_BYTES = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 # Modules are unloaded in groups of this size, because unloading waits for the device's work.
 _MANY_RETIRED = 64
 
@@ -33,15 +35,18 @@ class CudaKernel(Kernel):
         Its graphs, by ``CUstream``.
     launches : int
         The number of launches on streams where it had no graph.
+    shared_bytes : int
+        Group memory of a launch, beside what the kernel declares.
     """
 
-    __slots__ = ("function", "give", "launches", "node", "nodes")
+    __slots__ = ("function", "give", "launches", "node", "nodes", "shared_bytes")
 
     __del__ = finalizer("give")
 
-    def __init__(self, info: KernelInfo, function: int, give: Callable[[], None]) -> None:
+    def __init__(self, info: KernelInfo, function: int, shared_bytes: int, give: Callable[[], None]) -> None:
         super().__init__(info)
         self.function = function
+        self.shared_bytes = shared_bytes
         # Appends the module to those that ``Modules`` unloads.
         self.give = give
         self.launches = 0
@@ -64,7 +69,7 @@ class Modules:
         self._retired: deque[int] = deque()
 
     def load(self, binary: bytes, info: KernelInfo) -> CudaKernel:
-        """Load a CUBIN and return its kernel. No interrupt may stop it.
+        """Load a binary of ``compile`` and return its kernel. No interrupt may stop it.
 
         Raises
         ------
@@ -74,7 +79,8 @@ class Modules:
             If the driver refuses the CUBIN.
         """
         cu, what = driver(), f"loading kernel {info.entry!r}"
-        module = query(cu.cuModuleLoadData, "uintptr_t *", binary, what=what)
+        shared_bytes, cubin = parts(binary)
+        module = query(cu.cuModuleLoadData, "uintptr_t *", cubin, what=what)
         self.all.add(module)
         function = query(cu.cuModuleGetFunction, "uintptr_t *", module, info.entry.encode(), what=what)
         most = query(cu.cuFuncGetAttribute, "int *", _MOST_THREADS, function, what=what)
@@ -85,13 +91,19 @@ class Modules:
                 f"device cuda: {info.title}: a thread group has {prod(info.group_size)} threads, at most {most} have "
                 "the registers that this kernel needs; make the group smaller."
             )
+        if shared_bytes:
+            status = cu.cuFuncSetAttribute(function, _SHARED_BYTES, shared_bytes)
+            if status:
+                self.all.discard(module)
+                cu.cuModuleUnload(module)
+            check(status, f"reserving {shared_bytes:,} bytes of group memory for {info.title}")
         if len(self._retired) >= _MANY_RETIRED:
             check(cu.cuCtxSynchronize(), "waiting for queued work")
             for _ in range(len(self._retired)):
                 gone = self._retired.popleft()
                 self.all.discard(gone)
                 cu.cuModuleUnload(gone)
-        return CudaKernel(info, function, partial(self._retired.append, module))
+        return CudaKernel(info, function, shared_bytes, partial(self._retired.append, module))
 
 
 def require_fit(info: KernelInfo) -> None:

@@ -237,14 +237,15 @@ class CudaQueue(Queue):
     def _launch_once(self, kernel: Kernel, groups: tuple[int, int, int], args: bytes) -> None:
         block = FFI_CUDA.new("char[]", args or 1)
         pointers = FFI_CUDA.new("void *[]", [block])
-        function: int = kernel.function  # type: ignore[attr-defined]
+        assert isinstance(kernel, CudaKernel)
         what = f"{kernel.info.title} over {groups} groups"
         with self._lock:
             self._require_open()
             self.enter()
             status = self._cu.cuLaunchKernel(
-                function, *groups, *kernel.info.group_size, 0, self.handle, pointers, FFI_CUDA.NULL
-            )
+                kernel.function, *groups, *kernel.info.group_size, kernel.shared_bytes, self.handle, pointers,
+                FFI_CUDA.NULL,
+            )  # fmt: skip
         check(status, f"launching {what}")
         if self._debug:
             self._look(what)

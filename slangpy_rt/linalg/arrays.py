@@ -1,0 +1,66 @@
+"""Arrays: what a product asks of the arrays of one library. It knows none of them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+from slangpy_rt.core.errors import BindError
+from slangpy_rt.core.shapes import Shape
+from slangpy_rt.linalg.view import View
+from slangpy_rt.runtime.core import DeviceCore
+
+
+class Arrays(ABC):
+    """The arrays of one library."""
+
+    # What messages call them.
+    name: str
+
+    @abstractmethod
+    def view(self, array: Any) -> View:
+        """Return an array's element type, shape and strides."""
+
+    @abstractmethod
+    def strided(self, array: Any, view: View, stored: str) -> Any:
+        """Return an array of three dimensions in the same memory, of elements that are ``stored`` as that scalar."""
+
+    @abstractmethod
+    def empty(self, device: DeviceCore, shape: Shape, element: str, like: Any) -> Any:
+        """Return a new array whose contents are not set, where ``like`` lies.
+
+        Raises
+        ------
+        BindError
+            If the library has no such elements.
+        """
+
+    @abstractmethod
+    def address(self, array: Any) -> int:
+        """Return the address of the first element."""
+
+    @abstractmethod
+    def lies_on(self, device: DeviceCore, array: Any) -> bool:
+        """Return whether a device's kernels use the array where it lies."""
+
+    def check_writable(self, array: Any) -> None:  # noqa: B027 - most arrays may be written to
+        """Refuse an array that must not be changed."""
+
+    def records(self, values: Sequence[Any]) -> bool:
+        """Return whether the library's automatic differentiation has to see a product of these arrays."""
+        return False
+
+    def differentiable(self, product: Any) -> Any:
+        """Compute a product as an operation of the library's automatic differentiation."""
+        raise BindError(f"matmul: {self.name} has no automatic differentiation.")
+
+    @abstractmethod
+    def element(self, where: str, dtype: Any) -> str:
+        """Return the element type that a dtype means.
+
+        Raises
+        ------
+        BindError
+            If it means none.
+        """

@@ -1,0 +1,268 @@
+"""From the arguments of a product to launches: shapes, views of three dimensions, and the program that runs them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from slangpy_rt.core.conversion import kind_of
+from slangpy_rt.core.dtypes import NUMPY_OF
+from slangpy_rt.core.errors import BindError, ShapeError
+from slangpy_rt.core.overlap import Walk, repeats
+from slangpy_rt.core.shapes import Shape, broadcast
+from slangpy_rt.core.wording import in_words
+from slangpy_rt.interop.device_of import device_of
+from slangpy_rt.linalg.arrays import Arrays
+from slangpy_rt.linalg.program import (
+    ACTIVATIONS,
+    RESULTS,
+    SUMS,
+    Kind,
+    check_size,
+    most_matrices,
+    program_of,
+    storage_of,
+)
+from slangpy_rt.linalg.tensor_cores import fits, readable, takes, tensor_cores_of, worth_packing
+from slangpy_rt.linalg.view import View, launches
+
+if TYPE_CHECKING:
+    from slangpy_rt.calls.command_list import CommandList
+    from slangpy_rt.device import Device
+    from slangpy_rt.runtime.core import DeviceCore
+
+
+@dataclass(frozen=True)
+class Product:
+    """The arguments of one product.
+
+    Attributes
+    ----------
+    arrays : Arrays
+        The library of its arrays.
+    values : mapping
+        The arrays by name: ``a``, ``b``, and ``out`` and ``bias`` if they are given.
+    transpose_a, transpose_b, out_dtype, alpha, activation, device
+        As for ``Matmul``.
+    """
+
+    arrays: Arrays
+    values: Mapping[str, Any]
+    transpose_a: bool = False
+    transpose_b: bool = False
+    out_dtype: Any = None
+    alpha: float = 1
+    activation: str | None = None
+    device: Device | None = None
+
+
+def multiply(product: Product, commands: CommandList | None = None) -> Any:
+    """Compute a product, or record it in a command list, and return the result.
+
+    Raises
+    ------
+    BindError, ShapeError, UnsupportedError
+        As ``Matmul`` says; nothing is written then.
+    """
+    arrays, values = product.arrays, product.values
+    views = {name: arrays.view(value) for name, value in values.items()}
+    a, b, shape = fitted(product, views["a"], views["b"])
+    result = _result_type(product, a.element, views.get("out"))
+    _check_rest(product, views, shape, result)
+    device = product.device or device_of("matmul", list(values.values()))
+    given = values.get("out")
+    out = arrays.empty(device, shape, result, values["a"]) if given is None else given
+    if not prod(shape):
+        return out
+    kind = Kind(a.element, result, product.activation or "", "bias" in values)
+    c = as_matrices(arrays.view(out), values["a"].ndim, values["b"].ndim)
+    work = Work(arrays, kind, (values["a"], a), (values["b"], b), (out, c), product.alpha)
+    if "bias" in values:
+        work = work._replace(bias=(values["bias"], views["bias"]))
+    parts = work.parts(device)
+    if len(parts) > 1 and given is not None:
+        _check_apart(product, views)
+    work.run(device, parts, commands)
+    return out
+
+
+class Work(NamedTuple):
+    """A product whose arrays fit, as arrays with the views in which their matrices lie.
+
+    Attributes
+    ----------
+    arrays : Arrays
+        The library of the arrays.
+    kind : Kind
+        Their types.
+    a, b, c : tuple of array and View
+        The operands, whose batches are broadcast to that of the result, and the result.
+    alpha : float
+        A factor.
+    bias : tuple of array and View, optional
+        What is added to each row.
+    """
+
+    arrays: Arrays
+    kind: Kind
+    a: tuple[Any, View]
+    b: tuple[Any, View]
+    c: tuple[Any, View]
+    alpha: float = 1
+    bias: tuple[Any, View] | None = None
+
+    def parts(self, device: DeviceCore) -> list[tuple[View, ...]]:
+        """Return the views of each launch."""
+        batch = self.c[1].batch
+        check_size(device, self.c[1])
+        views = self.a[1].spread(batch), self.b[1].spread(batch), self.c[1]
+        return list(launches(views, most_matrices(device)))
+
+    def run(self, device: DeviceCore, parts: Sequence[tuple[View, ...]], commands: CommandList | None = None) -> None:
+        """Launch the kernels, or record them in a command list."""
+        arrays, kind = self.arrays, self.kind
+        stored, stored_result = storage_of(device, kind.element)[0], storage_of(device, kind.result)[0]
+        rest: list[Any] = [int(self.alpha) if SUMS[kind.element] == "int" else float(self.alpha)]
+        if self.bias is not None:
+            rest.append(arrays.strided(*self.bias, stored_result))
+        cores = takes(device, kind) and all(arrays.lies_on(device, x) for x, _ in (self.a, self.b, self.c))
+        for left, right, target in parts:
+            a, b = arrays.strided(self.a[0], left, stored), arrays.strided(self.b[0], right, stored)
+            c = arrays.strided(self.c[0], target, stored_result)
+            if not cores or not self._by_cores(device, commands, (a, left), (b, right), (c, target), rest):
+                program_of(device, kind).run(target, commands, a, b, c, *rest)
+
+    def _by_cores(
+        self,
+        device: DeviceCore,
+        commands: CommandList | None,
+        a: tuple[Any, View],
+        b: tuple[Any, View],
+        c: tuple[Any, View],
+        rest: list[Any],
+    ) -> bool:
+        """Multiply by tensor cores; return whether that was done."""
+        if not fits(a[1], b[1], c[1]):
+            return False
+        cores, arrays = tensor_cores_of(device, self.kind), self.arrays
+        places = [arrays.address(array) for array, _ in (a, b)]
+        known = [readable(view, at) for (_, view), at in zip((a, b), places, strict=True)]
+        if not all(known) and not worth_packing(a[1], b[1]):
+            return False
+        left, right = (
+            (*operand, at) if found else cores.packed(commands, arrays, operand, array)
+            for operand, at, found, (array, _) in zip((a, b), places, known, (self.a, self.b), strict=True)
+        )
+        cores.run(commands, left, right, c, rest)
+        return True
+
+
+def fitted(product: Product, a: View, b: View) -> tuple[View, View, Shape]:
+    """Return the operands as matrices, and the shape of the result."""
+    for name, view in (("a", a), ("b", b)):
+        if view.element not in SUMS:
+            raise BindError(
+                f"matmul: {name} has elements of type '{view.element}'; {', '.join(SUMS)} are multiplied."
+            )
+        if not view.shape:
+            raise ShapeError(f"matmul: {name} is a single number; an array of at least one dimension was expected.")
+    if a.element != b.element:
+        raise BindError(
+            f"matmul: a has elements of type '{a.element}' and b of '{b.element}'; convert one of them, since device "
+            "data is not converted."
+        )
+    left, right = as_operand(a, product.transpose_a, row=True), as_operand(b, product.transpose_b, row=False)
+    if left.shape[-1] != right.shape[-2]:
+        raise ShapeError(
+            f"matmul: a of shape {a.shape}{' transposed' * bool(product.transpose_a)} has rows of "
+            f"{left.shape[-1]} numbers, and b of shape {b.shape}{' transposed' * bool(product.transpose_b)} has "
+            f"columns of {right.shape[-2]}; equal numbers were expected."
+        )
+    batch = broadcast("matmul", [("a", left.batch), ("b", right.batch)])
+    rows = () if len(a.shape) == 1 else (left.shape[-2],)
+    columns = () if len(b.shape) == 1 else (right.shape[-1],)
+    return left, right, (*batch, *rows, *columns)
+
+
+def as_operand(view: View, transposed: bool, row: bool) -> View:
+    """Return an operand as matrices: one of one dimension as a ``row`` or as a column, which are not transposed."""
+    if len(view.shape) > 1:
+        return view.transposed() if transposed else view
+    if row:
+        return replace(view, shape=(1, *view.shape), strides=(0, *view.strides))
+    return replace(view, shape=(*view.shape, 1), strides=(*view.strides, 0))
+
+
+def _result_type(product: Product, element: str, out: View | None) -> str:
+    """Return the element type of the result."""
+    result = RESULTS[element][0] if element != "bfloat16" and element != "float" else element
+    if out is not None:
+        if product.out_dtype is not None and product.arrays.element("matmul", product.out_dtype) != out.element:
+            raise BindError(
+                f"matmul: out has elements of type '{out.element}', and out_dtype is another; leave one out."
+            )
+        result = out.element
+    elif product.out_dtype is not None:
+        result = product.arrays.element("matmul: out_dtype", product.out_dtype)
+    if result not in RESULTS[element]:
+        raise BindError(
+            f"matmul: the result's elements would be '{result}'; products of '{element}' are "
+            f"{' or '.join(RESULTS[element])}."
+        )
+    return result
+
+
+def _check_rest(product: Product, views: Mapping[str, View], shape: Shape, result: str) -> None:
+    """Refuse a result or a bias of another shape, and an activation or a factor that there is not."""
+    out, bias = views.get("out"), views.get("bias")
+    if out is not None:
+        if out.shape != shape:
+            raise ShapeError(f"matmul: out has the shape {out.shape}; the product's is {shape}.")
+        size = NUMPY_OF.get(out.element, NUMPY_OF["half"]).itemsize
+        if repeats(Walk(tuple([s * size for s in out.strides]), (), size), out.shape):
+            raise ShapeError(f"matmul: elements of out (shape {out.shape}, strides {out.strides}) share memory.")
+        product.arrays.check_writable(product.values["out"])
+    if bias is not None and (bias.shape != shape[-1:] or bias.element != result or not shape):
+        raise ShapeError(
+            f"matmul: bias has the shape {bias.shape} and elements of type '{bias.element}'; a number of type "
+            f"'{result}' for each of {shape[-1] if shape else 0} columns was expected."
+        )
+    if product.activation is not None and product.activation not in ACTIVATIONS:
+        raise BindError(
+            f"matmul: activation is {in_words(product.activation)}; one of {', '.join(ACTIVATIONS)} was expected."
+        )
+    kinds = "biu" if SUMS[views["a"].element] == "int" else "biuf"
+    if kind_of(product.alpha) not in kinds:
+        what = "a whole number" if kinds == "biu" else "a number"
+        raise BindError(f"matmul: alpha is {in_words(product.alpha)}; {what} was expected.")
+
+
+def as_matrices(view: View, left: int, right: int) -> View:
+    """Return the result as matrices: with the rows or columns that operands of one dimension stand for."""
+    shape, strides = list(view.shape), list(view.strides)
+    if right == 1:
+        shape.append(1)
+        strides.append(0)
+    if left == 1:
+        shape.insert(len(shape) - 1, 1)
+        strides.insert(len(strides) - 1, 0)
+    return replace(view, shape=tuple(shape), strides=tuple(strides))
+
+
+def _check_apart(product: Product, views: Mapping[str, View]) -> None:
+    """Refuse a result that may share memory with an operand, where several launches read it one after the other."""
+    spans = {}
+    for name, view in views.items():
+        size = NUMPY_OF.get(view.element, NUMPY_OF["half"]).itemsize
+        reach = [(n - 1) * s * size for n, s in zip(view.shape, view.strides, strict=True)]
+        start = product.arrays.address(product.values[name])
+        spans[name] = start + sum(min(r, 0) for r in reach), start + sum(max(r, 0) for r in reach) + size
+    low, high = spans.pop("out")
+    for name, (first, end) in spans.items():
+        if first < high and low < end:
+            raise ShapeError(
+                f"matmul: out may share memory with {name}, and the product of this batch takes several launches; "
+                "pass another out."
+            )

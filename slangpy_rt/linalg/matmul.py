@@ -1,0 +1,158 @@
+"""Matmul: products of matrices, with bias and activation, and their gradients; ``slangpy_rt.matmul`` is one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from slangpy_rt.calls.command_list import CommandList
+    from slangpy_rt.device import Device
+
+
+class Matmul:
+    """The product of matrices, ``activation(alpha * a @ b + bias)``, as a function with a backward derivative.
+
+    Shapes and broadcasting are those of NumPy's ``matmul``: the last two dimensions are rows and columns, dimensions
+    before them are broadcast, and an operand of one dimension is a row on the left and a column on the right.
+    """
+
+    def __call__(
+        self,
+        a: Any,
+        b: Any,
+        *,
+        transpose_a: bool = False,
+        transpose_b: bool = False,
+        out: Any = None,
+        out_dtype: Any = None,
+        alpha: float = 1,
+        bias: Any = None,
+        activation: str | None = None,
+        device: Device | None = None,
+    ) -> Any:
+        """Multiply matrices.
+
+        Parameters
+        ----------
+        a, b : array
+            Operands of shapes ``(..., M, K)`` and ``(..., K, N)`` and of one element type: half, bfloat16 (of
+            PyTorch), float, double, int8 or int32. All arrays are of one library: Tensors, PyTorch's tensors, or
+            NumPy's arrays. Any strides are taken; nothing is copied to change them.
+        transpose_a, transpose_b : bool
+            Whether ``a`` has the shape ``(..., K, M)``, and ``b`` ``(..., N, K)``.
+        out : array, optional
+            The result, of shape ``(..., M, N)``. It may share memory with the operands.
+        out_dtype : dtype, optional
+            The element type of a new result. By default that of the operands, and ``int`` for int8. Sums are kept in
+            float, of double in double and of integers in int, and are rounded once.
+        alpha : float
+            A factor of the product.
+        bias : array, optional
+            N numbers of the result's element type, added to each row.
+        activation : str, optional
+            ``"relu"``, ``"silu"``, ``"sigmoid"``, ``"tanh"`` or ``"gelu"`` (the form with tanh), applied at last.
+        device : Device, optional
+            The device for NumPy's arrays and for PyTorch's in host memory. By default the first that works here for
+            NumPy's, and the one on which tensors lie otherwise.
+
+        Returns
+        -------
+        array
+            ``out``, or a new array of the operands' library.
+
+        Raises
+        ------
+        BindError
+            If an argument is of a wrong type, or arrays are of several libraries or element types.
+        ShapeError
+            If shapes do not fit, or ``out`` overlaps itself.
+        UnsupportedError
+            If the device has no such elements in memory.
+        """
+        return self._multiply(None, a, b, transpose_a, transpose_b, out, out_dtype, alpha, bias, activation, device)
+
+    def append_to(
+        self,
+        commands: CommandList,
+        a: Any,
+        b: Any,
+        *,
+        out: Any,
+        transpose_a: bool = False,
+        transpose_b: bool = False,
+        alpha: float = 1,
+        bias: Any = None,
+        activation: str | None = None,
+    ) -> Any:
+        """Record a product in a command list; the parameters are those of a call. It returns ``out``."""
+        return self._multiply(commands, a, b, transpose_a, transpose_b, out, None, alpha, bias, activation, None)
+
+    def bwds(
+        self,
+        a: Any,
+        b: Any,
+        *,
+        _result: Any,
+        transpose_a: bool = False,
+        transpose_b: bool = False,
+        alpha: float = 1,
+        bias: Any = None,
+    ) -> None:
+        """Add to the gradients of Tensors that a product was made of.
+
+        Parameters
+        ----------
+        a, b, bias : Tensor
+            As for a call. Gradients of those that have some (``tensor.with_grads()``) are added to.
+        _result : Tensor
+            The gradient of the product, or a Tensor that carries it.
+        transpose_a, transpose_b, alpha
+            As for a call.
+
+        Raises
+        ------
+        BindError
+            If an argument is no Tensor, none has a gradient, or elements are integers.
+        ShapeError
+            If shapes do not fit.
+        """
+        from slangpy_rt.linalg.gradients import add_gradients
+
+        add_gradients(a, b, bias, _result, transpose_a, transpose_b, alpha)
+
+    def __repr__(self) -> str:
+        return "<matmul(a, b), a product of matrices>"
+
+    def _multiply(
+        self,
+        commands: CommandList | None,
+        a: Any,
+        b: Any,
+        transpose_a: bool,
+        transpose_b: bool,
+        out: Any,
+        out_dtype: Any,
+        alpha: float,
+        bias: Any,
+        activation: str | None,
+        device: Device | None,
+    ) -> Any:
+        # Imported here, because importing the package loads no kernels' code.
+        from slangpy_rt.core.checks import flag
+        from slangpy_rt.linalg.choose import arrays_of
+        from slangpy_rt.linalg.launch import Product, multiply
+        from slangpy_rt.runtime.core import a_device
+
+        given = [("a", a), ("b", b), ("out", out), ("bias", bias)]
+        arrays, values = arrays_of("matmul", [(n, v) for n, v in given if v is not None])
+        for name, value in (("transpose_a", transpose_a), ("transpose_b", transpose_b)):
+            flag("matmul", name, value)
+        if device is not None:
+            a_device("matmul", device)
+        product = Product(arrays, values, transpose_a, transpose_b, out_dtype, alpha, activation, device)
+        if commands is None and arrays.records(list(values.values())):
+            return arrays.differentiable(product)
+        return multiply(product, commands)
+
+
+matmul = Matmul()

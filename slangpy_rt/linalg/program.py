@@ -1,0 +1,155 @@
+"""Program: the kernel of products of one set of element types on one device, and how many groups it takes."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from slangpy_rt.calls.command_list import CommandList
+from slangpy_rt.calls.module import Module
+from slangpy_rt.calls.raw_kernel import Kernel
+from slangpy_rt.core.errors import BindError, UnsupportedError
+from slangpy_rt.linalg.view import View
+from slangpy_rt.runtime.core import DeviceCore
+
+_FILE = "_spy_matmul.slang"
+# Element types that are multiplied, and the types of their sums and of their results.
+SUMS = {"half": "float", "bfloat16": "float", "float": "float", "double": "double", "int8_t": "int", "int": "int"}
+_FLOATS = ("half", "bfloat16", "float", "double")
+RESULTS = {
+    "half": _FLOATS[:3],
+    "bfloat16": _FLOATS[:3],
+    "float": _FLOATS[:3],
+    "double": ("double", "float"),
+    "int8_t": ("int",),
+    "int": ("int",),
+}
+# Functions of the kernels' text, by the names that users give.
+ACTIVATIONS = {
+    "relu": "_spy_relu",
+    "gelu": "_spy_gelu",
+    "silu": "_spy_silu",
+    "sigmoid": "_spy_sigmoid",
+    "tanh": "_spy_tanh",
+}
+# Rows and columns of a group's tile: of matmul_blocks.slang and matmul_tiles.slang.
+_BLOCK, _TILE = (144, 256), (64, 64)
+
+
+class Kind(NamedTuple):
+    """What is multiplied.
+
+    Attributes
+    ----------
+    element, result : str
+        Element types of the operands and of the result.
+    activation : str
+        A name of ACTIVATIONS, or empty.
+    bias : bool
+        Whether a bias is added.
+    adds : bool
+        Whether the product is added to what the result holds.
+    """
+
+    element: str
+    result: str
+    activation: str = ""
+    bias: bool = False
+    adds: bool = False
+
+
+class Program:
+    """The kernel of one kind of products.
+
+    Raises
+    ------
+    UnsupportedError
+        If the device has no such elements in memory.
+    """
+
+    def __init__(self, device: DeviceCore, kind: Kind) -> None:
+        # Devices without groups compute a block of the result in each thread.
+        self._groups = "group_shared" in device.caps.features
+        defines = macros_of(device, kind) | {"SPY_CPU": not self._groups}
+        self._kernel: Kernel = Module.load_from_file(device, _FILE, defines=defines)["product"]
+
+    def run(self, result: View, commands: CommandList | None, *values: Any) -> None:
+        """Launch the kernel for a result of three dimensions, or record the launch in a command list."""
+        count, rows, columns = result.shape
+        tile = _TILE if self._groups else _BLOCK
+        x, y, z = self._kernel.threads_of_group
+        threads = -(-columns // tile[1]) * x, -(-rows // tile[0]) * y, count * z
+        if commands is None:
+            self._kernel.dispatch(threads, *values)
+        else:
+            self._kernel.append_to(commands, threads, *values)
+
+
+def check_size(device: DeviceCore, result: View) -> None:
+    """Refuse a result of more rows or columns than a launch can have.
+
+    Raises
+    ------
+    UnsupportedError
+        If it has.
+    """
+    if "group_shared" not in device.caps.features:
+        return
+    *_, rows, columns = result.shape
+    limit = device.caps.max_groups
+    if -(-columns // _TILE[1]) > limit[0] or -(-rows // _TILE[0]) > limit[1]:
+        raise UnsupportedError(
+            f"matmul: a result of {rows} x {columns} is larger than the device computes at once; multiply parts."
+        )
+
+
+def macros_of(device: DeviceCore, kind: Kind) -> dict[str, Any]:
+    """Return the macros of ``_spy_matmul.slang`` for a kind of products.
+
+    Raises
+    ------
+    UnsupportedError
+        If the device has no such elements in memory.
+    """
+    (stored, bits), (stored_result, result_bits) = storage_of(device, kind.element), storage_of(device, kind.result)
+    total = SUMS[kind.element]
+    return {
+        "SPY_IN": stored,
+        "SPY_OUT": stored_result,
+        "SPY_ACC": total,
+        "SPY_IN_BITS": bits,
+        "SPY_OUT_BITS": result_bits,
+        "SPY_FLOATS": total != "int",
+        "SPY_ACTIVATE": ACTIVATIONS[kind.activation] if kind.activation else "",
+        "SPY_BIAS": kind.bias,
+        "SPY_ADD": kind.adds,
+        "SPY_CPU": False,
+        "SPY_WGMMA": False,
+    }
+
+
+def most_matrices(device: DeviceCore) -> int:
+    """Return the most matrices of a launch."""
+    return device.caps.max_groups[2] if "group_shared" in device.caps.features else 2**31
+
+
+def storage_of(device: DeviceCore, element: str) -> tuple[str, int]:
+    """Return the scalar as which kernels load an element type, and SPY_IN_BITS of ``_spy_matmul.slang``.
+
+    Raises
+    ------
+    UnsupportedError
+        If the device cannot load it.
+    """
+    scalars = device.caps.scalars
+    bits = {"half": 0 if "half" in scalars else 1, "bfloat16": 2}.get(element, 0)
+    stored = "int16_t" if bits else element
+    if stored not in scalars:
+        raise UnsupportedError(f"matmul: {device.info} has no '{stored}' in memory, as which '{element}' is loaded.")
+    return stored, bits
+
+
+def program_of(device: DeviceCore, kind: Kind) -> Program:
+    """Return the program of a kind of products, which is made once for the device."""
+    if kind.activation and SUMS[kind.element] == "int" and kind.activation != "relu":
+        raise BindError(f"matmul: activation '{kind.activation}' takes floats, and sums of {kind.element} are int.")
+    return device.once(f"matmul {kind}", lambda: Program(device, kind))

@@ -1,0 +1,259 @@
+"""TensorCores: products of 16-bit floats on CUDA devices that have wgmma, by ``shaders/matmul_wgmma.slang``.
+
+It takes matrices that the tensor memory accelerator can read where they lie; others are left to ``Program``.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from slangpy_rt.arrays.ndbuffer import NDBuffer
+from slangpy_rt.backends.extras import TensorMaps
+from slangpy_rt.calls.command_list import CommandList
+from slangpy_rt.calls.module import Module
+from slangpy_rt.calls.raw_kernel import Kernel
+from slangpy_rt.linalg.arrays import Arrays
+from slangpy_rt.linalg.program import Kind, macros_of, storage_of
+from slangpy_rt.linalg.view import View
+from slangpy_rt.runtime.core import DeviceCore
+
+_TYPES = {"half": "f16", "bfloat16": "bf16"}
+_RESULTS = ("half", "bfloat16", "float")
+_TALL, _DEPTH, _THREADS = 128, 64, 384
+# Group memory of a stage is 16 KiB for a and 128 bytes for each column of b; a group has 227 KiB.
+_STAGES = {256: 4, 128: 6}
+# Descriptions of operands that are kept on the device, 512 bytes each.
+_MOST_MAPS = 4096
+_MOST_ROWS = 2**31 - 2**10
+# Multiplications from which on operands are copied for tensor cores: those of 512 x 512 matrices.
+_PACKED = 2**27
+
+
+class Config(NamedTuple):
+    """How a product is divided.
+
+    Attributes
+    ----------
+    wide : int
+        Columns of a tile: 128 or 256. It has 128 rows.
+    cluster : int
+        Groups that share columns: 1 or 2.
+    stages : int
+        Stages of the ring in group memory.
+    grouped : int
+        Rows of tiles that are computed together.
+    """
+
+    wide: int = 256
+    cluster: int = 2
+    stages: int = 4
+    grouped: int = 8
+
+
+class TensorCores:
+    """The kernels of one kind of products on one device.
+
+    Parameters
+    ----------
+    device : DeviceCore
+        A device with the feature ``"wgmma"``.
+    kind : Kind
+        What is multiplied.
+    """
+
+    def __init__(self, device: DeviceCore, kind: Kind) -> None:
+        assert isinstance(device.backend, TensorMaps)
+        self._device = device
+        self._kind = kind
+        self._encode = device.backend.tensor_map
+        self._stored = storage_of(device, kind.element)[0]
+        self._packs: Kernel | None = None
+        self._kernels: dict[tuple[Config, bool, bool], Kernel] = {}
+        # The copies of descriptions on the device, by what they describe.
+        self._maps: dict[Any, NDBuffer] = {}
+
+    def config(self, c: View) -> Config:
+        """Return how a result of three dimensions is best divided, by the columns that the busiest group computes."""
+        count, rows, columns = c.shape
+        cluster = 2 if rows > _TALL else 1
+        costs = {}
+        for wide in _STAGES:
+            units = -(-rows // (_TALL * cluster)) * -(-columns // wide) * count
+            waves = -(-units // max(1, self._device.caps.processors // cluster))
+            # A tile of half the columns reads more for each of them.
+            costs[wide] = waves * wide * (1.0 if wide == 256 else 1.1)
+        best = min(costs, key=lambda wide: costs[wide])
+        return Config(best, cluster, _STAGES[best])
+
+    def run(
+        self,
+        commands: CommandList | None,
+        a: tuple[Any, View, int],
+        b: tuple[Any, View, int],
+        c: tuple[Any, View],
+        rest: list[Any],
+        config: Config | None = None,
+    ) -> None:
+        """Launch a kernel, or record the launch in a command list.
+
+        Parameters
+        ----------
+        a, b : tuple of array, View and int
+            Operands of three dimensions, for which ``fits`` holds, with the address of the first element.
+        c : tuple of array and View
+            The result.
+        rest : list
+            The factor, and the bias if there is one.
+        """
+        config = config or self.config(c[1])
+        rows, columns = lines_of(a[1]) == 2, lines_of(b[1]) == 1
+        kernel = self._kernels.get((config, rows, columns))
+        if kernel is None:
+            kernel = self._kernels[config, rows, columns] = self._kernel(config, rows, columns)
+        count, height, width = c[1].shape
+        units = -(-height // (_TALL * config.cluster)) * -(-width // config.wide) * count
+        groups = min(units, max(1, self._device.caps.processors // config.cluster)) * config.cluster
+        shared = config.wide // config.cluster
+        map_a = self._map(a[2], a[1] if rows else a[1].transposed(), _TALL if rows else _DEPTH)
+        map_b = self._map(b[2], b[1].transposed() if columns else b[1], shared if columns else _DEPTH)
+        repeated = (a[1].strides[0] == 0 and count > 1) + 2 * (b[1].strides[0] == 0 and count > 1)
+        first, last = (a[0], b[0], c[0], rest[0], groups), (repeated, *rest[1:])
+        if commands is None:
+            # By address: streams need not be ordered by what nobody writes.
+            kernel.dispatch(groups * _THREADS, *first, map_a.address, map_b.address, *last)
+        else:
+            kernel.append_to(commands, groups * _THREADS, *first, map_a, map_b, *last)
+
+    def packed(
+        self, commands: CommandList | None, arrays: Arrays, operand: tuple[Any, View], like: Any
+    ) -> tuple[Any, View, int]:
+        """Return a copy of an operand of three dimensions that the accelerator can read, made by a launch.
+
+        Parameters
+        ----------
+        operand : tuple of array and View
+            The array as ``Arrays.strided`` returns it, and its view.
+        like : array
+            The user's array.
+        """
+        array, view = operand
+        turned = view.strides[1] == 1 and view.strides[2] != 1
+        view = view.transposed() if turned else view
+        count, rows, columns = view.shape
+        room = -(-columns // 8) * 8
+        target = View(view.element, (count, rows, columns), (rows * room, room, 1))
+        copy = arrays.empty(self._device, (count, rows, room), self._stored, like)
+        if turned:
+            array = arrays.strided(array, View(view.element, view.shape, view.strides), self._stored)
+        threads = (-(-columns // 8), rows, count)
+        into = arrays.strided(copy, target, self._stored)
+        if commands is None:
+            self._pack.dispatch(threads, array, into)
+        else:
+            self._pack.append_to(commands, threads, array, into)
+        if turned:
+            target = target.transposed()
+        return arrays.strided(copy, target, self._stored), target, arrays.address(copy)
+
+    @property
+    def _pack(self) -> Kernel:
+        if self._packs is None:
+            self._packs = self._module(Config(), True, True)["pack"]
+        return self._packs
+
+    def _kernel(self, config: Config, rows: bool, columns: bool) -> Kernel:
+        found: Kernel = self._module(config, rows, columns)["product"]
+        return found
+
+    def _module(self, config: Config, rows: bool, columns: bool) -> Module:
+        stage = (_TALL + config.wide) * _DEPTH * 2
+        lines = [
+            f"#define _SPY_WIDE {config.wide}",
+            f'#define _SPY_TYPE \\"{_TYPES[self._kind.element]}\\"',
+            f'#define _SPY_MAJOR \\"{int(not rows)}, {int(not columns)}\\"',
+            # Each stage has two barriers of 8 bytes.
+            f"#pragma slangpy_rt_shared_bytes {config.stages * (stage + 16)}",
+            f"#pragma slangpy_rt_kernel __launch_bounds__({_THREADS}, 1)"
+            + f" __cluster_dims__({config.cluster}, 1, 1)" * (config.cluster > 1),
+            "",
+        ]
+        defines = {
+            **macros_of(self._device, self._kind),
+            "SPY_WGMMA": 1,
+            "SPY_PRELUDE": '"' + "\\n".join(lines) + '"',
+            "SPY_A_ROWS": rows,
+            "SPY_B_COLUMNS": columns,
+            "SPY_WIDE": config.wide,
+            "SPY_STAGES": config.stages,
+            "SPY_CLUSTER": config.cluster,
+            "SPY_GROUPED": config.grouped,
+        }
+        return Module.load_from_file(self._device, "_spy_matmul.slang", defines=defines)
+
+    def _map(self, address: int, view: View, height: int) -> NDBuffer:
+        """Return the description of a matrix on the device; elements of its rows follow each other."""
+        key = address, view.shape, view.strides, height
+        found = self._maps.get(key)
+        if found is not None:
+            return found
+        count, rows, columns = view.shape
+        # The accelerator takes no stride of 0: a single matrix is described, and the kernel reads it for each result.
+        single = view.strides[0] == 0 or count == 1
+        # A stride that is not used has to be a multiple of 16, too.
+        steps = (2 * view.strides[1] if rows > 1 else 16, 16 if single else 2 * view.strides[0])
+        encoded = self._encode(
+            address, self._kind.element, (columns, rows, 1 if single else count), steps, (64, height, 1)
+        )
+        if len(self._maps) >= _MOST_MAPS:
+            # Queued kernels may read them.
+            self._device.backend.sync_all()
+            self._maps.clear()
+        found = NDBuffer(self._device, "uint64_t", len(encoded) // 8)
+        found.copy_from(np.frombuffer(encoded, np.uint64))
+        # Kernels on other streams do not wait for the copy.
+        self._device.synchronize()
+        self._maps[key] = found
+        return found
+
+
+def takes(device: DeviceCore, kind: Kind) -> bool:
+    """Return whether a device has tensor cores for a kind of products."""
+    return "wgmma" in device.caps.features and kind.element in _TYPES and kind.result in _RESULTS
+
+
+def fits(a: View, b: View, c: View) -> bool:
+    """Return whether tensor cores multiply matrices of three dimensions, of which copies may have to be made."""
+    if not a.shape[2] or (c.strides[2] != 1 and c.shape[2] > 1):
+        return False
+    # Positions and numbers of tiles are 32-bit integers.
+    return max(*a.shape, *b.shape) <= _MOST_ROWS and prod(c.shape) // _TALL <= _MOST_ROWS
+
+
+def readable(view: View, address: int) -> bool:
+    """Return whether the accelerator can read an operand where it lies."""
+    return address % 16 == 0 and lines_of(view) > 0
+
+
+def worth_packing(a: View, b: View) -> bool:
+    """Return whether a product takes so long that copies of its operands do not matter."""
+    return prod(a.shape) * b.shape[2] >= _PACKED
+
+
+def lines_of(view: View) -> int:
+    """Return the dimension, 1 or 2, along which the accelerator reads lines of a view of three; 0 if there is none.
+
+    Elements of a line follow each other, and lines and matrices lie at multiples of 16 bytes below 2^40.
+    """
+    for line, other in ((2, 1), (1, 2)):
+        used = [view.strides[d] for d in (other, 0) if view.shape[d] > 1]
+        if (view.strides[line] == 1 or view.shape[line] == 1) and all(s % 8 == 0 and 0 <= s < 2**39 for s in used):
+            return line
+    return 0
+
+
+def tensor_cores_of(device: DeviceCore, kind: Kind) -> TensorCores:
+    """Return the kernels of a kind of products, which are made once for the device."""
+    return device.once(f"matmul by tensor cores {kind}", lambda: TensorCores(device, kind))

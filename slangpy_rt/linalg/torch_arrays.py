@@ -1,0 +1,132 @@
+"""TorchArrays: PyTorch's tensors in products, and the products as operations of PyTorch's autograd."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import torch
+
+from slangpy_rt.core.dtypes import element_type
+from slangpy_rt.core.errors import BindError
+from slangpy_rt.core.shapes import Shape
+from slangpy_rt.interop.torch_memory import lies_on
+from slangpy_rt.interop.torch_types import element_of, element_of_dtype
+from slangpy_rt.linalg.arrays import Arrays
+from slangpy_rt.linalg.launch import Product, multiply
+from slangpy_rt.linalg.view import View
+from slangpy_rt.runtime.core import DeviceCore
+
+_DTYPES = {
+    "bfloat16": torch.bfloat16,
+    "half": torch.float16,
+    "float": torch.float32,
+    "double": torch.float64,
+    "int8_t": torch.int8,
+    "int16_t": torch.int16,
+    "int": torch.int32,
+}
+
+
+class TorchArrays(Arrays):
+    """PyTorch's tensors."""
+
+    name = "a torch tensor"
+
+    def view(self, array: torch.Tensor) -> View:
+        if array.layout is not torch.strided or array.is_neg():
+            raise BindError("matmul: a torch tensor's memory does not hold its values; pass a dense copy of it.")
+        return View(element_of(array).name, tuple(array.shape), array.stride())
+
+    def strided(self, array: torch.Tensor, view: View, stored: str) -> torch.Tensor:
+        array = array.detach()
+        dtype = _DTYPES[stored]
+        if array.dtype is not dtype:
+            array = array.view(dtype)
+        return array.as_strided(view.shape, view.strides, array.storage_offset() + view.offset)
+
+    def empty(self, device: DeviceCore, shape: Shape, element: str, like: torch.Tensor) -> torch.Tensor:
+        return torch.empty(shape, dtype=_DTYPES[element], device=like.device)
+
+    def address(self, array: torch.Tensor) -> int:
+        return array.data_ptr()
+
+    def lies_on(self, device: DeviceCore, array: torch.Tensor) -> bool:
+        return lies_on(device, array)
+
+    def records(self, values: Sequence[torch.Tensor]) -> bool:
+        return torch.is_grad_enabled() and any(value.requires_grad for value in values)
+
+    def differentiable(self, product: Product) -> torch.Tensor:
+        values = product.values
+        if "out" in values:
+            raise BindError("matmul: PyTorch records no gradients through out; leave it out, or use torch.no_grad().")
+        a, b, bias = values["a"], values["b"], values.get("bias")
+        left, right = (a.unsqueeze(0) if a.ndim == 1 else a), (b.unsqueeze(1) if b.ndim == 1 else b)
+        plain = replace(
+            product,
+            transpose_a=product.transpose_a and a.ndim > 1,
+            transpose_b=product.transpose_b and b.ndim > 1,
+            activation=None,
+        )
+        found: torch.Tensor = _Operation.apply(left, right, bias, plain)  # type: ignore[no-untyped-call]
+        if a.ndim == 1:
+            found = found.squeeze(-2)
+        if b.ndim == 1:
+            found = found.squeeze(-1)
+        return found if product.activation is None else _ACTIVATIONS[product.activation](found)
+
+    def element(self, where: str, dtype: Any) -> str:
+        if isinstance(dtype, torch.dtype):
+            found = element_of_dtype(dtype)
+            if found is None:
+                raise BindError(f"{where}: {dtype} is no element type.")
+            return found.name
+        return element_type(where, dtype).name
+
+
+class _Operation(torch.autograd.Function):
+    """A product without activation, of operands of at least two dimensions."""
+
+    @staticmethod
+    def forward(ctx: Any, a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor | None, product: Product) -> Any:
+        ctx.save_for_backward(a, b)
+        ctx.product = product
+        ctx.bias = None if bias is None else bias.shape
+        values = {"a": a, "b": b} if bias is None else {"a": a, "b": b, "bias": bias}
+        return multiply(replace(product, values=values))
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> Any:
+        a, b = ctx.saved_tensors
+        product = ctx.product
+        left, right = (a.mT if product.transpose_a else a), (b.mT if product.transpose_b else b)
+        grad_a = grad_b = grad_bias = None
+        seed = grad.to(a.dtype)
+        if ctx.needs_input_grad[0]:
+            grad_a = _multiplied(product, seed, right.mT).sum_to_size(left.shape)
+            grad_a = grad_a.mT if product.transpose_a else grad_a
+        if ctx.needs_input_grad[1]:
+            grad_b = _multiplied(product, left.mT, seed).sum_to_size(right.shape)
+            grad_b = grad_b.mT if product.transpose_b else grad_b
+        if ctx.bias is not None and ctx.needs_input_grad[2]:
+            grad_bias = grad.sum_to_size(ctx.bias)
+        return grad_a, grad_b, grad_bias, None
+
+
+def _multiplied(product: Product, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """Return the product of two tensors, which PyTorch can differentiate again."""
+    plain = Product(product.arrays, {"a": a, "b": b}, alpha=product.alpha, device=product.device)
+    found: torch.Tensor = product.arrays.differentiable(plain) if product.arrays.records((a, b)) else multiply(plain)
+    return found
+
+
+_ACTIVATIONS: dict[str, Any] = {
+    "relu": torch.relu,
+    "gelu": partial(torch.nn.functional.gelu, approximate="tanh"),
+    "silu": torch.nn.functional.silu,
+    "sigmoid": torch.sigmoid,
+    "tanh": torch.tanh,
+}
