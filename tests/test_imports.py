@@ -330,3 +330,11 @@ def test_pages_name_classes_that_exist(page: str) -> None:
     text = re.sub(r"```.*?```", "", (ROOT / page).read_text(encoding="utf-8"), flags=re.DOTALL)
     named = {name.partition(".")[0] for name in re.findall(r"`([A-Z][a-z]\w*(?:\.\w+)*)`", text)}
     assert named - known == set()
+
+
+def test_folders_of_tests_are_packages_or_kinds_of_tests() -> None:
+    kinds = {"conformance", "errors", "golden", "gpu"}
+    folders = {path.parent.relative_to(ROOT / "tests").parts[0] for path in (ROOT / "tests").glob("*/**/test_*.py")}
+    assert folders - kinds <= set(import_graph.FLOOR) | {"codegen"}
+    said = (ROOT / "docs" / "testing.md").read_text(encoding="utf-8")
+    assert {name for name in folders if f"`tests/{name}`" not in said} == set()
