@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from slangpy_rt.backends.selection import DeviceType
-from slangpy_rt.calls.command_list import MOVES, CommandList
+from slangpy_rt.calls.command_list import CommandList
 from slangpy_rt.calls.module import Module
 from slangpy_rt.runtime.core import DeviceCore
 from slangpy_rt.runtime.stream import Event, Stream, Timer, lane_of, open_stream, stream_handle
+
+if TYPE_CHECKING:
+    from slangpy_rt.calls.moves import Moves
 
 
 class Device(DeviceCore):
@@ -114,8 +117,11 @@ class Device(DeviceCore):
         return CommandList(self)
 
     @property
-    def moves(self) -> Module:
-        return self.once("moves", lambda: self.load_module_from_source("slangpy_rt_moves", MOVES))
+    def moves(self) -> Moves:
+        # Imported here, because few programs copy arrays by kernels.
+        from slangpy_rt.calls.moves import MOVES, Moves
+
+        return self.once("moves", lambda: Moves(self.load_module_from_source("slangpy_rt_moves", MOVES)))
 
     @property
     def folds(self) -> Module:

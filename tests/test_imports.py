@@ -275,14 +275,32 @@ print(len(device.backend.launches))
     assert (found.stdout, found.stderr) == ("8\n", "")
 
 
+def test_only_backends_and_the_compiler_ask_for_platforms_and_formats_by_name() -> None:
+    names = {"cpp", "cpu", "cuda", "d3d12", "hlsl", "metal", "spirv", "vulkan", "wgsl"}
+    asking = set()
+    for name, path in FILES.items():
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        compared = [inner for node in ast.walk(tree) if isinstance(node, ast.Compare) for inner in ast.walk(node)]
+        words = {node.value for node in compared if isinstance(node, ast.Constant)}
+        # Some names are also PyTorch's, of the kinds of its devices: ``interop`` and ``slangtorch`` ask for those.
+        if words & names and import_graph.package_of(name) not in ("backends", "slang", "interop", "slangtorch"):
+            asking.add(name)
+    assert asking == set()
+
+
 def test_the_drawing_is_of_these_packages() -> None:
     text = import_graph.PAGE.read_text(encoding="utf-8")
     assert import_graph.page(text, OWN) == text, "run codegen/tools/import_graph.py --write"
 
 
 def test_no_file_is_long() -> None:
-    generated = {"slangpy_rt.slang._abi", "slangpy_rt.backends.cuda.ffi"}
-    lengths = {name: len(path.read_text(encoding="utf-8").splitlines()) for name, path in FILES.items()}
+    generated = {"slangpy_rt/slang/_abi.py", "slangpy_rt/backends/cuda/ffi.py"}
+    folders = ("slangpy_rt", "codegen", "shaders", "tests", "benchmarks", "docs")
+    files = [path for name in folders for kind in ("py", "slang", "sh") for path in (ROOT / name).rglob(f"*.{kind}")]
+    assert len(files) > 500
+    lengths = {
+        path.relative_to(ROOT).as_posix(): len(path.read_text(encoding="utf-8").splitlines()) for path in files
+    }
     assert {name: n for name, n in lengths.items() if n > 450 and name not in generated} == {}
 
 
@@ -298,3 +316,25 @@ def test_pages_name_files_that_exist(page: str) -> None:
     known = [path.relative_to(ROOT).as_posix() for path in FILES.values()]
     for name in set(re.findall(r"`([a-z_0-9/]+\.py)`", text)):
         assert any(f"/{path}".endswith(f"/{name}") for path in known) or (ROOT / name).exists(), name
+
+
+@pytest.mark.parametrize("page", ["docs/architecture.md", "docs/adding-a-backend.md"])
+def test_pages_name_classes_that_exist(page: str) -> None:
+    known = {
+        node.name
+        for path in FILES.values()
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ClassDef)
+    }
+    # Without code blocks, in which names are those of a program.
+    text = re.sub(r"```.*?```", "", (ROOT / page).read_text(encoding="utf-8"), flags=re.DOTALL)
+    named = {name.partition(".")[0] for name in re.findall(r"`([A-Z][a-z]\w*(?:\.\w+)*)`", text)}
+    assert named - known == set()
+
+
+def test_folders_of_tests_are_packages_or_kinds_of_tests() -> None:
+    kinds = {"conformance", "errors", "golden", "gpu"}
+    folders = {path.parent.relative_to(ROOT / "tests").parts[0] for path in (ROOT / "tests").glob("*/**/test_*.py")}
+    assert folders - kinds <= set(import_graph.FLOOR) | {"codegen"}
+    said = (ROOT / "docs" / "testing.md").read_text(encoding="utf-8")
+    assert {name for name in folders if f"`tests/{name}`" not in said} == set()

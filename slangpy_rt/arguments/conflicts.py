@@ -374,6 +374,5 @@ def _copying(device: DeviceCore, source: Buffer, at: int, target: Buffer, to: in
     kind = element_type("", "uint" if size == 4 else "uint8_t")
     layout = layout_of(device, NDBuffer, kind, (nbytes // size,), None, at % 32 == 0)
     words = NDBuffer.of(layout, source, at), NDBuffer.of(layout, target, to)
-    copy = device.moves.copy if size == 4 else device.moves.copyByte
-    dispatch: Dispatch = copy._recorded(words[:1], words[1], {}).dispatch
+    dispatch: Dispatch = device.moves.copy_dispatch(*words)
     return dispatch

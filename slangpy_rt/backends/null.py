@@ -14,7 +14,8 @@ import numpy as np
 
 from slangpy_rt.backends.base import Backend, Buffer, Kernel, Queue, SharedBuffer
 from slangpy_rt.backends.extras import MappedMemory
-from slangpy_rt.core.target import Caps, KernelInfo, target_of
+from slangpy_rt.backends.targets import target_of
+from slangpy_rt.core.target import Caps, KernelInfo
 
 _SCALARS = frozenset(
     "bool int8_t int16_t int int64_t uint8_t uint16_t uint uint64_t half float double".split()  # noqa: SIM905

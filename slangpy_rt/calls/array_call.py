@@ -24,24 +24,24 @@ class ArrayCall(PreparedCall):
             try:
                 buffer = self._alloc(layout.nbytes)
             except OutOfMemoryError:
-                buffer = self._device.alloc(layout.nbytes)
+                buffer = self.device.alloc(layout.nbytes)
             kind = layout.kind
             out = kind.__new__(kind)
             out.layout = layout
             out.buffer = buffer
             out.address = buffer.address
             values = (*values, out)
-        elif self._into:
+        elif self.into:
             out = values[-1]
-        packed, conflicts = self._pack(*[a.address for a in values]), self._conflicts
+        packed, conflicts = self.pack(*[a.address for a in values]), self.conflicts
         if conflicts is not None and packed not in conflicts.apart:
             self._run_compared(conflicts, values, launch)
             return out
         # Looked up at each call: observers and streams replace the device's launch.
-        (launch or self._device.launch)(
-            self._kernel,
-            self._groups,
-            self._prefix + packed,
+        (launch or self.device.launch)(
+            self.kernel,
+            self.groups,
+            self.prefix + packed,
             [a.buffer for a in values],
         )
         return out
@@ -52,22 +52,22 @@ class ArrayCall(PreparedCall):
 
     def recorded(self, values: tuple[Any, ...]) -> tuple[list[Dispatch], Dispatch | None, Any]:
         """Return copies, dispatch and result as ``PreparedCall.recorded`` does."""
-        if self._conflicts is not None or self._make is not None:
+        if self.conflicts is not None or self.make is not None:
             return super().recorded(values)
-        packed = self._pack(*[a.address for a in values])
+        packed = self.pack(*[a.address for a in values])
         buffers = tuple([a.buffer for a in values])
-        dispatch = Dispatch(self._kernel, self._groups, self._prefix + packed, buffers)
-        return [], dispatch, values[-1] if self._into else None
+        dispatch = Dispatch(self.kernel, self.groups, self.prefix + packed, buffers)
+        return [], dispatch, values[-1] if self.into else None
 
     def _run_compared(self, conflicts: Conflicts, arrays: Sequence[Any], launch: Callable[..., None] | None) -> None:
         """Launch the kernel on arrays whose addresses are not known to be without conflict, after copying some."""
-        launch = launch or self._device.launch
+        launch = launch or self.device.launch
         places = [a.address for a in arrays]
         buffers: list[Buffer] = [a.buffer for a in arrays]
-        packed = self._pack(*places)
+        packed = self.pack(*places)
         found = conflicts.found_in(packed, places)
         if found:
             for dispatch in conflicts.copies(found, places, buffers):
                 launch(*dispatch)
-            packed = self._pack(*places)
-        launch(self._kernel, self._groups, self._prefix + packed, buffers)
+            packed = self.pack(*places)
+        launch(self.kernel, self.groups, self.prefix + packed, buffers)

@@ -394,9 +394,6 @@ class SlangCallable(ABC):
         found: Tuned | None = base._variants.get(key)
         if found is None or base._values or base._stream is not None:
             found = with_choices(base, lists)
-            # Each choice is checked now, and not at the first call.
-            for config in found.configs:
-                found._function(config)
             if not base._values and base._stream is None:
                 base._variants[key] = found
         return found

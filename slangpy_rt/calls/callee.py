@@ -1,22 +1,30 @@
-"""Callee: a function as other libraries' automatic differentiation uses it. It prepares calls, and runs none."""
+"""Callee: a function or kernel as other files of the package use it. It prepares calls, and runs none.
+
+The attributes of ``Function`` and ``Kernel`` that begin with ``_`` are no part of what users see. This file reads
+them for command lists, tuning and ``interop``, so that these name none of them.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from slangpy_rt.arguments.resolve import Candidate, check_differentiable, resolve
-from slangpy_rt.calls.function import Function
-from slangpy_rt.calls.prepared import PreparedCall
 from slangpy_rt.core.dtypes import storage
 from slangpy_rt.core.types import FunctionSig
 
+if TYPE_CHECKING:
+    from slangpy_rt.arguments.options import Options
+    from slangpy_rt.arguments.resolve import Candidate
+    from slangpy_rt.arguments.scope import Scope
+    from slangpy_rt.calls.prepared import PreparedCall
+    from slangpy_rt.runtime.stream import Stream
+
 
 class Callee:
-    """A function, and the values that its uniforms have.
+    """A function or kernel, and the values that its uniforms have.
 
     Attributes
     ----------
-    function : Function
+    function : Function or Kernel
         The function.
     values : tuple
         Values of its uniforms, in the order of ``set``.
@@ -24,24 +32,43 @@ class Callee:
 
     __slots__ = ("function", "values")
 
-    def __init__(self, function: Function) -> None:
+    # Functions and the calls of lists are typed as Any: their classes are in files that import this one.
+    def __init__(self, function: Any) -> None:
         self.function = function
         self.values: tuple[Any, ...] = function._values
 
     @property
+    def scope(self) -> Scope:
+        """The module that it is of."""
+        found: Scope = self.function._scope
+        return found
+
+    @property
+    def options(self) -> Options:
+        """What its modifiers have set."""
+        found: Options = self.function._options
+        return found
+
+    @property
+    def stream(self) -> Stream | None:
+        """The stream that its calls run on; None for the device's own queue."""
+        found: Stream | None = self.function._stream
+        return found
+
+    @property
     def uniforms(self) -> int:
         """How many of a call's values are for uniforms."""
-        return len(self.function._options.uniforms)
+        return len(self.options.uniforms)
 
     @property
     def is_derivative(self) -> bool:
         """Whether it is a derivative itself."""
-        return bool(self.function._options.derivative)
+        return bool(self.options.derivative)
 
     @property
     def has_result_kind(self) -> bool:
         """Whether ``return_type`` sets the kind of results."""
-        return self.function._options.returns is not None
+        return self.options.returns is not None
 
     def with_values(self, values: tuple[Any, ...]) -> Callee:
         """Return the Callee with other values for its uniforms."""
@@ -55,8 +82,11 @@ class Callee:
         BindError
             If no declaration fits.
         """
+        # Here and below: no program needs this before its first call.
+        from slangpy_rt.arguments.resolve import resolve
+
         function = self.function
-        return resolve(function._scope, function.name, function.overloads, values, names, function._options)
+        return resolve(self.scope, function.name, function.overloads, values, names, self.options)
 
     def check_differentiable(self, sig: FunctionSig, modifier: str) -> None:
         """Refuse a declaration that Slang does not differentiate.
@@ -66,15 +96,35 @@ class Callee:
         BindError
             If Slang does not differentiate it.
         """
-        check_differentiable(self.function._scope, sig, modifier)
+        from slangpy_rt.arguments.resolve import check_differentiable
+
+        check_differentiable(self.scope, sig, modifier)
 
     def prepared(self, args: tuple[Any, ...], result: Any, named: dict[str, Any]) -> PreparedCall:
         """Return the prepared call of the function on these arguments."""
-        return self.function._prepared(args, result, named)
+        return self.with_call(args, result, named)[0]
 
     def prepared_backward(self, args: tuple[Any, ...], result: Any, named: dict[str, Any]) -> PreparedCall:
         """Return the prepared call of the function's backward derivative on these arguments."""
-        return self.function.bwds._prepared(args, result, named)
+        return Callee(self.function.bwds).prepared(args, result, named)
+
+    def with_call(
+        self, args: tuple[Any, ...], result: Any, named: dict[str, Any]
+    ) -> tuple[PreparedCall, tuple[Any, ...]]:
+        """Return the prepared call of a function on these arguments, and the values that the call takes."""
+        call, values, _ = self.function._known(args, result, named)
+        return call, values
+
+    def with_dispatch(
+        self, threads: Any, args: tuple[Any, ...], named: dict[str, Any]
+    ) -> tuple[PreparedCall, tuple[Any, ...]]:
+        """Return the prepared dispatch of a kernel, and the values that it takes."""
+        call, values, _ = self.function._dispatched(threads, args, named)
+        return call, values
+
+    def recorded(self, args: tuple[Any, ...], result: Any, named: dict[str, Any]) -> Any:
+        """Return a Call, as a command list keeps it; the first argument of a kernel are its threads."""
+        return self.function._recorded(args, result, named)
 
     def result_of(self, args: tuple[Any, ...]) -> tuple[tuple[int, ...], Any]:
         """Return shape and NumPy dtype of the result that a call on these arguments would have."""

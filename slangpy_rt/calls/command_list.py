@@ -15,6 +15,7 @@ from slangpy_rt.arrays.layout import layout_of
 from slangpy_rt.arrays.ndbuffer import NDBuffer
 from slangpy_rt.backends.base import Buffer, Dispatch, Recording
 from slangpy_rt.backends.extras import change, recording_of
+from slangpy_rt.calls.callee import Callee
 from slangpy_rt.core.checks import write_text
 from slangpy_rt.core.dtypes import element_type
 from slangpy_rt.core.errors import BindError, ShapeError
@@ -27,35 +28,6 @@ from slangpy_rt.runtime.stream import Stream, lane_of
 if TYPE_CHECKING:
     from slangpy_rt.runtime.core import DeviceCore
 
-MOVES = """
-import slangpy_rt;
-uint copy(uint x) { return x; }
-uint8_t copyByte(uint8_t x) { return x; }
-uint zero() { return 0; }
-uint8_t zeroByte() { return 0; }
-
-// Where memory has no 8-bit integers. Word `k` of an array gets those of its bytes that are from `first` to before
-// `last`; in `source` they are `away` further on. A word has one thread, and calls that touch one buffer wait for
-// each other: the rest of it needs no atomics.
-void copyPart(int k, inout uint word, Tensor<uint, 1> source, int64_t first, int64_t last, int64_t away)
-{
-    for (uint b = 0; b < 4; ++b)
-    {
-        let at = 4 * int64_t(k) + b;
-        if (at < first || at >= last)
-            continue;
-        let bits = source[int(at + away >> 2)] >> uint(at + away & 3) * 8 & 0xff;
-        word = word & ~(0xffu << b * 8) | bits << b * 8;
-    }
-}
-void zeroPart(int k, inout uint word, int64_t first, int64_t last)
-{
-    for (uint b = 0; b < 4; ++b)
-        if (4 * int64_t(k) + b >= first && 4 * int64_t(k) + b < last)
-            word &= ~(0xffu << b * 8);
-}
-"""
-
 
 class Call:
     """A recorded call.
@@ -66,6 +38,12 @@ class Call:
         The function, and how it is called.
     dispatch : Dispatch or None
         The kernel's dispatch; None for a call without elements.
+    result : Tensor, NDBuffer or None
+        The array that the call writes its result to.
+    function, prepared : Function or Kernel, PreparedCall or None
+        What is called; no prepared call for a call that ``update`` cannot change.
+    launcher : Launcher or None
+        Makes the launch, if the kernel may print or checks its accesses.
     copies : tuple of Dispatch
         Dispatches that run first and copy arguments that share memory with arrays that the call writes.
     """
@@ -154,7 +132,7 @@ class CommandList:
                 f"{but_of(other, self.device)}."
             )
         for c in list(other.calls):
-            self._add(Call(c.title, c.dispatch, c.result, c.function, c.prepared, c.launcher, c.copies))
+            add(self, Call(c.title, c.dispatch, c.result, c.function, c.prepared, c.launcher, c.copies))
 
     def copy(self, to: NDBuffer, source: NDBuffer) -> None:
         """Copy an array to another of the same size in bytes, both contiguous.
@@ -174,7 +152,7 @@ class CommandList:
             raise BindError(
                 f"CommandList.copy: {source.summary} and {to.summary} share memory; copy to a third array first."
             )
-        moves = self.device.moves
+        moves = self.device.moves.kernels
         if self._in_parts(to, source):
             first, begin = to.address % 4, source.address % 4
             moves.copyPart.append_to(self, range(words[0].shape[0]), *words, first, first + to.nbytes, begin - first)
@@ -191,7 +169,7 @@ class CommandList:
             If it is no contiguous array of this device.
         """
         (words,) = self._words("clear", array)
-        moves = self.device.moves
+        moves = self.device.moves.kernels
         if self._in_parts(array):
             first = array.address % 4
             moves.zeroPart.append_to(self, range(words.shape[0]), words, first, first + array.nbytes)
@@ -225,14 +203,15 @@ class CommandList:
         old = self.calls[place]
         if old.prepared is None:
             raise BindError(f"CommandList.update: {old.title} was bound to its arguments before; append it anew.")
-        new: Call = old.function._recorded(args, _result, named)
+        function = Callee(old.function)
+        new: Call = function.recorded(args, _result, named)
         if not new.prepared.is_like(old.prepared) or _shape(new) != _shape(old):
             raise BindError(
                 f"CommandList.update: {old.title} has other layouts with these arguments; append it anew."
             )
         if new.result is not None and _result is None and "out" not in named:
             # Later calls and the caller use the array that the call made when it was recorded.
-            into: Call = old.function._recorded(args, old.result, named)
+            into: Call = function.recorded(args, old.result, named)
             new = Call(new.title, into.dispatch, old.result, old.function, old.prepared, into.launcher, into.copies)
         # ``waits`` takes 1 us for each call of the list, and depends on addresses alone.
         before = None if _addresses(new) == _addresses(old) else self.waits
@@ -287,11 +266,6 @@ class CommandList:
     def __repr__(self) -> str:
         return f"<CommandList of {len(self.calls)} calls on {self.device.name}>"
 
-    def _add(self, call: Call) -> None:
-        """Record a call at the end."""
-        self.calls.append(call)
-        self._recording = None
-
     def _steps(self) -> tuple[list[Dispatch], list[tuple[int, ...]]]:
         """Return all dispatches, and for each the indices of those that have to be done before it."""
         dispatches: list[Dispatch] = []
@@ -342,6 +316,12 @@ class CommandList:
     def _in_parts(self, *arrays: NDBuffer) -> bool:
         """Return whether arrays that begin or end inside a word are accessed by words, as the device has no bytes."""
         return "uint8_t" not in self.device.caps.scalars and not _are_words(arrays)
+
+
+def add(commands: CommandList, call: Call) -> None:
+    """Record a call at the end of a list, for functions and kernels: users see ``append_to``."""
+    commands.calls.append(call)
+    commands._recording = None
 
 
 def _are_words(arrays: Sequence[NDBuffer]) -> bool:

@@ -23,26 +23,26 @@ class FoundArrayCall(ArrayCall):
         # For each array the index of a value, -1 for the result, and the function that finds the array in that value,
         # or None if the value is the array.
         self._finds = tuple(
-            [(k, find) for k, feed in zip((*self._order, -1), self._feeds, strict=False) for find in feed.finds or ()]
+            [(k, find) for k, feed in zip((*self.order, -1), self.feeds, strict=False) for find in feed.finds or ()]
         )
 
     def run(self, values: tuple[Any, ...], launch: Callable[..., None] | None = None) -> Any:
         """Run the call as ``PreparedCall.run`` does."""
         out = None
-        if self._make is not None:
-            out = self._make()
+        if self.make is not None:
+            out = self.make()
             values = (*values, out)
-        elif self._into:
+        elif self.into:
             out = values[-1]
         arrays = [values[k] if find is None else find(values[k]) for k, find in self._finds]
-        packed, conflicts = self._pack(*[a.address for a in arrays]), self._conflicts
+        packed, conflicts = self.pack(*[a.address for a in arrays]), self.conflicts
         if conflicts is not None and packed not in conflicts.apart:
             self._run_compared(conflicts, arrays, launch)
         else:
-            (launch or self._device.launch)(
-                self._kernel,
-                self._groups,
-                self._prefix + packed,
+            (launch or self.device.launch)(
+                self.kernel,
+                self.groups,
+                self.prefix + packed,
                 [a.buffer for a in arrays],
             )
         # ``bwds`` reads the gradient given as ``_result``, and returns nothing.

@@ -12,7 +12,7 @@ from slangpy_rt.arguments.options import Options
 from slangpy_rt.arguments.signature import ARRAYS, SIGNERS, aliased, endless
 from slangpy_rt.arguments.stand_ins import Asked, ask, hand_back, want_back
 from slangpy_rt.calls.callable import SlangCallable
-from slangpy_rt.calls.command_list import Call, CommandList
+from slangpy_rt.calls.command_list import Call, CommandList, add
 from slangpy_rt.calls.prepared_calls import MISS
 from slangpy_rt.core.errors import BindError
 from slangpy_rt.slang.declarations import gone
@@ -124,7 +124,7 @@ class Function(SlangCallable):
         if type(commands) is not CommandList or commands.device is not self._device or self._stream is not None:
             self._check_list(commands)
         call = self._recorded(args, _result, named)
-        commands._add(call)
+        add(commands, call)
         return call.result
 
     def _recorded(self, args: tuple[Any, ...], result: Any, named: dict[str, Any]) -> Call:

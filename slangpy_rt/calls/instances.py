@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from slangpy_rt.arrays.tensor import Tensor
-from slangpy_rt.calls.struct import Struct
+from slangpy_rt.calls.struct import Struct, methods_of, scope_of
 from slangpy_rt.core.checks import table
 from slangpy_rt.core.errors import BindError
 from slangpy_rt.core.shapes import as_shape
@@ -64,7 +64,7 @@ class InstanceList:
         self._data[name] = value
 
     def __dir__(self) -> list[str]:
-        return sorted({*super().__dir__(), *self.struct.fields, *self.struct._overloads})
+        return sorted({*super().__dir__(), *self.struct.fields, *methods_of(self.struct)})
 
     def __repr__(self) -> str:
         return f"InstanceList({self.struct.name}: {', '.join(self._data) or 'no fields set'})"
@@ -91,7 +91,7 @@ class InstanceTensor:
     def __init__(self, struct: Struct, shape: int | Sequence[int], data: Tensor | None = None) -> None:
         _check_struct("InstanceTensor", struct)
         if data is None:
-            data = Tensor.zeros(struct._scope.device, as_shape("InstanceTensor", shape), struct)
+            data = Tensor.zeros(scope_of(struct).device, as_shape("InstanceTensor", shape), struct)
         wanted = as_shape("InstanceTensor", shape)
         if not isinstance(data, Tensor) or data.dtype.name != struct.name or data.shape != wanted:
             raise BindError(
@@ -125,7 +125,7 @@ class InstanceTensor:
         return _method(self, name)
 
     def __dir__(self) -> list[str]:
-        return sorted({*super().__dir__(), *self.struct._overloads})
+        return sorted({*super().__dir__(), *methods_of(self.struct)})
 
     def __repr__(self) -> str:
         return f"InstanceTensor({self.struct.name}, shape={self.shape})"
@@ -145,7 +145,7 @@ def _method(instances: Any, name: str) -> Any:
         raise AttributeError(name)
     method = getattr(struct, name)
     if not method.overloads:
-        raise gone(method.name, struct._scope.source)
+        raise gone(method.name, scope_of(struct).source)
     if method.overloads[0].static:
         return method
     return lambda *args, **named: method(instances, *args, **named)

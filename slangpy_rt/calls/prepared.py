@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import accumulate
 from math import inf
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from slangpy_rt.arguments.bound import Bound
 from slangpy_rt.arguments.conflicts import Conflicts, Place, clash_in_place, clash_of, clashing
@@ -51,15 +51,26 @@ class PreparedCall:
         Makes the launches, if the kernel may print or checks its accesses.
     guards : bool
         Whether it has a method ``guarded``, which returns a runner for further calls with similar values.
+    kernel, groups, prefix : Kernel or None, tuple of int, bytes
+        What is launched, over how many thread groups, and the constant beginning of the argument block; no kernel for
+        a call without elements.
+    feeds, order : tuple of Feed, tuple of int
+        For each argument of the kernel its feed, and the index of its value; the feed of a result is the last.
+    pack : callable
+        Packs the entries that the feeds give into the rest of the argument block.
+    make, into : callable or None, bool
+        Makes a new result; whether the last value is the array to write the result to.
+    find_stream, where : callable or None, int
+        Finds another library's stream in a value, and the index of that value; -1 is the result.
+    conflicts : Conflicts or None
+        Finds arrays that share memory with one that the call writes, where that can matter.
     """
 
     __slots__ = (
-        "_alloc", "_brought", "_conflicts", "_device", "_feeds", "_finishes", "_groups", "_in_place", "_into",
-        "_kernel", "_known_alone", "_make", "_order", "_others", "_pack", "_prefix", "_result", "_straight",
-        "_stream", "_unwrap", "_waits", "_where", "bound", "launcher", "shape", "spec", "text",
+        "_alloc", "_brought", "_finishes", "_in_place", "_known_alone", "_others", "_result", "_straight",
+        "_unwrap", "_waits", "bound", "conflicts", "device", "feeds", "find_stream", "groups", "guards",
+        "into", "kernel", "launcher", "make", "order", "pack", "prefix", "shape", "spec", "text", "where",
     )  # fmt: skip
-
-    guards: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -83,42 +94,44 @@ class PreparedCall:
         self.text = text
         self.bound = bound
         self.shape = shape
-        self._device = device
-        self._kernel: Any = kernel
-        self._groups = groups
-        self._prefix = prefix
-        self._pack = pack
-        self._order = order
-        self._feeds = feeds
+        self.device = device
+        self.kernel: Any = kernel
+        self.groups = groups
+        self.prefix = prefix
+        self.pack = pack
+        self.order = order
+        self.feeds = feeds
         # Whether values are in the order of their feeds, a new result excepted.
         self._straight = is_straight(order, result)
-        self._conflicts = conflicts
+        self.conflicts = conflicts
         # Host memory that the kernel writes in place, if feeds write other host memory after the kernel.
         self._in_place = in_place
         # Functions that find another library's stream in a value, and the index of that value; -1 is the result.
         streams: dict[Callable[[Any], int], int] = {}
-        for k, feed in zip((*order, -1), self._feeds, strict=False):
+        for k, feed in zip((*order, -1), self.feeds, strict=False):
             for find in feed.streams:
                 streams.setdefault(find, k)
         found = [(k, find) for find, k in streams.items()]
-        self._where = found[0][0] if found else 0
-        self._stream = found[0][1] if found else None
+        self.where = found[0][0] if found else 0
+        self.find_stream = found[0][1] if found else None
         self._others = tuple(found[1:])
-        ends = list(accumulate(feed.buffers for feed in self._feeds))
+        ends = list(accumulate(feed.buffers for feed in self.feeds))
         self._finishes = tuple(
-            (k, feed, ends[k] - feed.buffers, ends[k]) for k, feed in enumerate(self._feeds) if feed.returns
+            (k, feed, ends[k] - feed.buffers, ends[k]) for k, feed in enumerate(self.feeds) if feed.returns
         )
         # ``bring_back`` reads memory shared with the host, which needs a wait for the kernel.
         self._waits = any(feed.waits for feed in feeds)
         # Feeds that write to host memory after the kernel, except that of a new result.
-        given = self._feeds if result.into or result.bound is None else self._feeds[:-1]
+        given = self.feeds if result.into or result.bound is None else self.feeds[:-1]
         self._brought = tuple((k, feed) for k, feed in zip((*order, -1), given, strict=False) if feed.brings)
         self._known_alone = False
-        self._into = result.into
+        self.into = result.into
+        # In the object, not in its class, where Python 3.11 looks it up 20 ns more slowly.
+        self.guards = False
         self.launcher = launcher
         self._alloc = device.backend.alloc
         self._result = result.layout
-        self._make = result.make
+        self.make = result.make
         self._unwrap = result.unwrap
 
     def run(self, values: tuple[Any, ...], launch: Callable[..., None] | None = None) -> Any:
@@ -133,35 +146,35 @@ class PreparedCall:
             queue, or, if an argument is an array of another library, on the stream that this library works on.
         """
         if launch is None:
-            if self._stream is not None:
+            if self.find_stream is not None:
                 return self._run_theirs(values)
             # Looked up at each call: observers and streams replace the device's launch.
-            launch = self._device.launch
-        out = values[-1] if self._into else self._make() if self._make is not None else None
-        if self._kernel is not None:
+            launch = self.device.launch
+        out = values[-1] if self.into else self.make() if self.make is not None else None
+        if self.kernel is not None:
             brought = self._brought_regions(values) if self._brought else ()
             if not self._straight:
-                values = (*[values[k] for k in self._order], out)
-            elif self._make is not None:
+                values = (*[values[k] for k in self.order], out)
+            elif self.make is not None:
                 values = (*values, out)
             block: list[Any] = []
             buffers: list[Buffer] = []
-            for feed, value in zip(self._feeds, values, strict=False):
+            for feed, value in zip(self.feeds, values, strict=False):
                 feed.pack(value, block, buffers)
             if self._in_place:
                 self._check_in_place(brought, block)
-            if self._conflicts is not None:
-                found = self._conflicts.found(block)
+            if self.conflicts is not None:
+                found = self.conflicts.found(block)
                 if found:
-                    for dispatch in self._conflicts.copies(found, block, buffers):
+                    for dispatch in self.conflicts.copies(found, block, buffers):
                         launch(*dispatch)
             if self.launcher is not None:
                 launch = partial(self.launcher.launch, launch)
             try:
-                packed = self._pack(*block)
+                packed = self.pack(*block)
             except (struct.error, OverflowError) as error:
                 raise self._refused(block, error) from None
-            launch(self._kernel, self._groups, self._prefix + packed, buffers)
+            launch(self.kernel, self.groups, self.prefix + packed, buffers)
             if self._finishes:
                 for buffer in buffers if self._waits else ():
                     if isinstance(buffer, SharedBuffer):
@@ -173,12 +186,12 @@ class PreparedCall:
 
     def run_on(self, stream: Stream, values: tuple[Any, ...]) -> Any:
         """Run it as ``run`` does, on a stream."""
-        if self._stream is None:
+        if self.find_stream is None:
             return self.run(values, stream.launch)
-        for theirs in self._all_theirs(values):
+        for theirs in self.foreign_streams(values):
             stream.wait(theirs.stream())
         out = self.run(values, stream.launch)
-        for theirs in self._all_theirs(values):
+        for theirs in self.foreign_streams(values):
             theirs.stream().wait(stream)
         return out
 
@@ -191,19 +204,19 @@ class PreparedCall:
 
     def bound_to(self, values: tuple[Any, ...], stream: Stream | None) -> Callable[[], Any]:
         """Return a function that runs this call on these arguments, packed once if no data has to be moved."""
-        arrays = self.arrays(values) if self._make is None else None
+        arrays = self.arrays(values) if self.make is None else None
         places = [a.address for a in arrays or ()]
-        if arrays is None or (self._conflicts is not None and self._conflicts.found(places)):
+        if arrays is None or (self.conflicts is not None and self.conflicts.found(places)):
 
             def run() -> Any:
-                self._device.check_open()
+                self.device.check_open()
                 return self.run(values) if stream is None else self.run_on(stream, values)
 
             return run
-        device = self._device
-        args = self._prefix + self._pack(*places)
-        dispatch = Dispatch(self._kernel, self._groups, args, tuple([a.buffer for a in arrays]))
-        out = values[-1] if self._into and self._unwrap is None else None
+        device = self.device
+        args = self.prefix + self.pack(*places)
+        dispatch = Dispatch(self.kernel, self.groups, args, tuple([a.buffer for a in arrays]))
+        out = values[-1] if self.into and self._unwrap is None else None
         launches: Any = device if stream is None else stream
         again = device.backend.queue.prepare(dispatch) if stream is None else None
 
@@ -225,78 +238,78 @@ class PreparedCall:
         BindError
             If an argument has to be moved at each call.
         """
-        for b, feed in zip(self.bound, self._feeds, strict=True):
+        for b, feed in zip(self.bound, self.feeds, strict=True):
             if not feed.lasting:
                 name = next((leaf.name for leaf in b.leaves if not leaf.feed.lasting), b.name)
                 raise BindError(
                     f"{self.spec.title}: a command list does not take '{name}': nothing would move it when the list "
                     "runs. Use a Tensor or an NDBuffer; of a deterministic device, bwds has to be called by itself."
                 )
-        out = values[-1] if self._into else self._make() if self._make is not None else None
-        if self._kernel is None:
+        out = values[-1] if self.into else self.make() if self.make is not None else None
+        if self.kernel is None:
             return [], None, out
         if not self._straight:
-            values = (*[values[k] for k in self._order], out)
-        elif self._make is not None:
+            values = (*[values[k] for k in self.order], out)
+        elif self.make is not None:
             values = (*values, out)
         items: list[Any] = []
         buffers: list[Buffer] = []
-        for feed, value in zip(self._feeds, values, strict=False):
+        for feed, value in zip(self.feeds, values, strict=False):
             feed.pack(value, items, buffers)
-        found = self._conflicts.found(items) if self._conflicts is not None else []
-        copies = self._conflicts.copies(found, items, buffers) if self._conflicts is not None and found else []
+        found = self.conflicts.found(items) if self.conflicts is not None else []
+        copies = self.conflicts.copies(found, items, buffers) if self.conflicts is not None and found else []
         every = self.launcher.with_buffer(buffers) if self.launcher is not None else tuple(buffers)
         out = None if self._unwrap is not None else out
         try:
-            packed = self._pack(*items)
+            packed = self.pack(*items)
         except (struct.error, OverflowError) as error:
             raise self._refused(items, error) from None
-        return copies, Dispatch(self._kernel, self._groups, self._prefix + packed, every), out
+        return copies, Dispatch(self.kernel, self.groups, self.prefix + packed, every), out
 
     def is_like(self, other: PreparedCall) -> bool:
         """Return whether another call launches the same kernel over arrays of equal layouts, at any addresses."""
-        same = self._kernel is other._kernel and self._groups == other._groups and self._prefix == other._prefix
+        same = self.kernel is other.kernel and self.groups == other.groups and self.prefix == other.prefix
         return self is other or same
 
     @property
     def returns_host_data(self) -> bool:
         """Whether the result it makes is a number or a NumPy array."""
-        return self._make is not None and not self._feeds[-1].lasting
+        return self.make is not None and not self.feeds[-1].lasting
 
     def adds_to_gradients_of(self, place: int) -> bool:
         """Return whether gradients are added to the value at a place; False if each of them is written.
 
         A gradient that the kernel does not touch counts as added to.
         """
-        if self._kernel is None or place not in self._order:
+        if self.kernel is None or place not in self.order:
             return True
-        leaves = self.bound[self._order.index(place)].places
+        leaves = self.bound[self.order.index(place)].places
         return not all(leaf.grad_out is not None and leaf.grad_out.access == "out" for leaf in leaves)
 
     def written(self, values: tuple[Any, ...]) -> set[int]:
         """Return the indices, among the call's values, of those that it writes or whose gradients it writes."""
-        places = {k for k, b in zip(self._order, self.bound, strict=False) if _is_written(b)}
-        return places | {len(values) - 1} if self._into else places
+        places = {k for k, b in zip(self.order, self.bound, strict=False) if _is_written(b)}
+        return places | {len(values) - 1} if self.into else places
 
     def addresses(self, values: tuple[Any, ...]) -> list[Any] | None:
         """Return the block's entries for these arguments; None if data has to be moved or nothing is launched."""
-        if self._kernel is None or self.launcher is not None or not all(feed.lasting for feed in self._feeds):
+        if self.kernel is None or self.launcher is not None or not all(feed.lasting for feed in self.feeds):
             return None
         block: list[Any] = []
-        for k, feed in zip((*self._order, -1), self._feeds, strict=False):
+        for k, feed in zip((*self.order, -1), self.feeds, strict=False):
             feed.pack(values[k], block, [])
         return block
 
     def launch_at(self, launch: Callable[..., None], block: list[Any]) -> None:
         """Launch the kernel on memory that other libraries keep alive; ``block`` is as ``addresses`` returns it."""
-        launch(self._kernel, self._groups, self._prefix + self._pack(*block), ())
+        launch(self.kernel, self.groups, self.prefix + self.pack(*block), ())
 
     def _run_theirs(self, values: tuple[Any, ...]) -> Any:
         """Run on another library's stream; of several, the first waits for the others, which then wait for it."""
         if not self._others:
-            assert self._stream is not None
-            return self.run(values, foreign_stream(self._device, self._stream(values[self._where])).launch)
-        first, *others = self._all_theirs(values)
+            assert self.find_stream is not None
+            return self.run(values, foreign_stream(self.device, self.find_stream(values[self.where])).launch)
+        first, *others = self.foreign_streams(values)
         for other in others:
             first.stream().wait(other.stream())
         out = self.run(values, first.launch)
@@ -304,14 +317,16 @@ class PreparedCall:
             other.stream().wait(first.stream())
         return out
 
-    def _all_theirs(self, values: tuple[Any, ...]) -> list[ForeignStream]:
-        assert self._stream is not None
-        handles = [self._stream(values[self._where]), *[find(values[k]) for k, find in self._others]]
-        return [foreign_stream(self._device, handle) for handle in dict.fromkeys(handles)]
+    def foreign_streams(self, values: tuple[Any, ...]) -> list[ForeignStream]:
+        """Return the streams of other libraries that these arguments are used on."""
+        if self.find_stream is None:
+            return []
+        handles = [self.find_stream(values[self.where]), *[find(values[k]) for k, find in self._others]]
+        return [foreign_stream(self.device, handle) for handle in dict.fromkeys(handles)]
 
     def _wait(self) -> None:
         """Wait until the kernel is done."""
-        device = self._device
+        device = self.device
         if not device.plain:
             device.synchronize()
             return

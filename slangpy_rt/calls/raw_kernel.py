@@ -12,7 +12,7 @@ from slangpy_rt.arguments.scope import Scope
 from slangpy_rt.arguments.signature import ARRAYS, SIGNERS, endless
 from slangpy_rt.arguments.stand_ins import ask, hand_back, want_back
 from slangpy_rt.calls.callable import SlangCallable
-from slangpy_rt.calls.command_list import Call, CommandList
+from slangpy_rt.calls.command_list import Call, CommandList, add
 from slangpy_rt.core.errors import BindError
 from slangpy_rt.core.types import EntryPoint, FunctionSig, SlangType
 from slangpy_rt.core.wording import in_words
@@ -130,7 +130,7 @@ class Kernel(SlangCallable):
     def append_to(self, commands: CommandList, threads: Any, /, *args: Any, **named: Any) -> None:
         """Record a dispatch in a command list instead of running it; the arguments are those of ``dispatch``."""
         self._check_list(commands)
-        commands._add(self._recorded((threads, *args), None, named))
+        add(commands, self._recorded((threads, *args), None, named))
 
     def _recorded(self, args: tuple[Any, ...], result: Any, named: dict[str, Any]) -> Call:
         """Return a dispatch as a command list keeps it; only lists and ``append_to`` call this."""

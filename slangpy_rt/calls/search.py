@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from slangpy_rt.arguments.adapters import thread_states
-from slangpy_rt.calls.command_list import CommandList
+from slangpy_rt.calls.callee import Callee
+from slangpy_rt.calls.command_list import CommandList, add
 from slangpy_rt.calls.tuned_call import TunedCall
 from slangpy_rt.core.config import CONFIG
 from slangpy_rt.core.errors import (
@@ -86,8 +87,7 @@ class Search:
         self._errors: dict[Config, SlangPyRtError] = {}
         first = self._first()
         # Streams of other libraries that the call's arrays are used on.
-        theirs = first[0]._all_theirs(first[1]) if getattr(first[0], "_stream", None) is not None else []
-        self._queues = [stream.queue for stream in theirs]
+        self._queues = [stream.queue for stream in first[0].foreign_streams(first[1])]
         self.info = info_of(name, device, *first)
         threads = call.threads_of(next(iter(candidates))) if call.threads is not None else ()
         self.key = kind_of_call(name, policy, self.info, (*_layouts(*first), str(threads)))
@@ -193,9 +193,9 @@ class Search:
         return {c: timing for c, timing in found.items() if timing is not None}
 
     def _entry(self, config: Config) -> str:
-        function, device = self._candidates[config], self._device
+        callee, device = Callee(self._candidates[config]), self._device
         return entry_key(
-            function._scope.source.digest, self._name, repr(function._options), self.key, device.name,
+            callee.scope.source.digest, self._name, repr(callee.options), self.key, device.name,
             device.backend.description, device.backend.toolchain(), compiler_version(), self._policy.bench == "hot",
             repr(self._policy.check),
         )  # fmt: skip
@@ -273,7 +273,7 @@ class Search:
 
     def _runner(self, config: Config) -> Callable[[], Any]:
         prepared, values = self._prepared[config]
-        stream = self._candidates[config]._stream
+        stream = Callee(self._candidates[config]).stream
         if stream is None:
             return lambda: prepared.run(values)
         return lambda: prepared.run_on(stream, values)
@@ -287,7 +287,7 @@ class Search:
     def _sample(self, config: Config, snapshot: Snapshot, flush: Callable[[], None]) -> Callable[[], float]:
         """Return a function that runs a candidate once and returns the seconds."""
         device, run, bench = self._device, self._runner(config), self._policy.bench
-        stream = self._candidates[config]._stream
+        stream = Callee(self._candidates[config]).stream
         queue = self._queues[0] if self._queues and stream is None else None
         if callable(bench):
 
@@ -328,8 +328,9 @@ class Search:
         commands = CommandList(device)
         if queue is None:
             with suppress(BindError):
+                call = self._call.recorded(self._candidates[config], config)
                 for _ in range(_REPEATED):
-                    commands._add(self._call.recorded(self._candidates[config], config))
+                    add(commands, call)
         if len(commands.calls) < _REPEATED:
             return lambda: timed(again, _REPEATED)
         return lambda: timed(lambda: commands.submit(stream), _REPEATED)
@@ -379,7 +380,7 @@ def _arguments(prepared: PreparedCall, values: tuple[Any, ...]) -> list[tuple[st
     bound = getattr(prepared, "bound", None)
     if bound is None:
         return [(str(k), value, None) for k, value in enumerate(values)]
-    return [(b.name, values[k], b) for k, b in zip(prepared._order, bound, strict=False)]
+    return [(b.name, values[k], b) for k, b in zip(prepared.order, bound, strict=False)]
 
 
 def _layouts(prepared: PreparedCall, values: tuple[Any, ...]) -> tuple[Any, ...]:

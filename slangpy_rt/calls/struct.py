@@ -125,3 +125,13 @@ class Struct:
     def __repr__(self) -> str:
         fields = " ".join(f"{f.type.name} {f.name};" for f in self.slang_type.fields)
         return f"<Slang struct {self.name} {{ {fields} }}>"
+
+
+def methods_of(struct: Struct) -> dict[str, list[FunctionSig]]:
+    """Return the declarations of a struct's own methods by name; those of extensions are found when they are used."""
+    return struct._overloads
+
+
+def scope_of(struct: Struct) -> Scope:
+    """Return the scope of a struct's module."""
+    return struct._scope

@@ -10,9 +10,9 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from slangpy_rt.arguments.scope import Scope
 from slangpy_rt.arguments.signature import ARRAYS, SIGNERS, endless
 from slangpy_rt.arguments.stand_ins import ask, hand_back, want_back
+from slangpy_rt.calls.callee import Callee
 from slangpy_rt.calls.tuned_call import TunedCall
 from slangpy_rt.calls.winners import Ready, Winners
 from slangpy_rt.core.errors import BindError
@@ -295,6 +295,11 @@ class Tuned:
         return getattr(function, method)(*args, _result=result, **named)
 
     def _run(self, call: TunedCall) -> Any:
+        # Stand-ins are never found here: what is remembered are calls with the values that they returned.
+        ready, key = self._signature(call)
+        found = ready.get(key)
+        if found is not None:
+            return _called(*found, call)
         values, asked = ask((*call.args, *call.named.values(), call.result))
         if asked:
             # The methods of stand-ins are called once: the function gets the values that they returned.
@@ -303,12 +308,10 @@ class Tuned:
                 values[:count], dict(zip(call.named, values[count:-1], strict=True)), values[-1], call.threads
             )
         function, config = self._function_for(call)
-        if not asked and call.threads is None:
-            return function(*call.args, _result=call.result, **call.named)
         if not asked:
-            return function.dispatch(call.threads_of(config), *call.args, **call.named)
+            return _called(function, config, call)
         prepared, given = call.prepared(function, config)
-        stream = function._stream
+        stream = Callee(function).stream
         out = prepared.run(given) if stream is None else prepared.run_on(stream, given)
         told = want_back(asked)
         if told:
@@ -353,7 +356,7 @@ class Tuned:
 
         with self._lock:
             self.device.check_open()
-            self._function(self.configs[0])._scope.look()
+            Callee(self._function(self.configs[0])).scope.look()
             age = self._winners.age
             candidates = {config: self._function(config) for config in self.configs}
             found = Search(self.name, self.device, call, candidates, self._policy)
@@ -370,8 +373,7 @@ class Tuned:
         found = self._functions.get(config)
         if found is None:
             found = self._functions.setdefault(config, self._make(config))
-            scope: Scope = found._scope
-            scope.followers.add(self._winners)
+            Callee(found).scope.followers.add(self._winners)
         return found
 
     def _derivative(self, kind: str) -> Tuned:
@@ -421,10 +423,22 @@ def part_of(config: Config, names: set[str]) -> Config:
 
 
 def with_choices(function: Any, choices: Mapping[str, Sequence[Any]]) -> Tuned:
-    """Return a function with lists of choices for its thread group and its constants."""
+    """Return a function with lists of choices for its thread group and its constants.
+
+    Each choice is checked now, and not at the first call.
+    """
     configs = product_of(function.name, choices)
     names = tuple(choices)
-    return Tuned(function.name, lambda config: applied(function, config, names), configs)
+    found = Tuned(function.name, lambda config: applied(function, config, names), configs)
+    for config in configs:
+        found._function(config)
+    return found
+
+
+def _called(function: Any, config: Config, call: TunedCall) -> Any:
+    if call.threads is None:
+        return function(*call.args, _result=call.result, **call.named)
+    return function.dispatch(call.threads_of(config), *call.args, **call.named)
 
 
 def _threads(name: str, threads: Any) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from slangpy_rt.calls.callee import Callee
 from slangpy_rt.tuning.config import Config
 
 if TYPE_CHECKING:
@@ -37,13 +38,11 @@ class TunedCall:
     def prepared(self, function: Any, config: Config) -> tuple[PreparedCall, tuple[Any, ...]]:
         """Prepare the call of one candidate, which compiles its kernel; return the values it takes too."""
         if self.threads is not None:
-            known = function._dispatched(self.threads_of(config), self.args, self.named)
-        else:
-            known = function._known(self.args, self.result, self.named)
-        return known[0], known[1]
+            return Callee(function).with_dispatch(self.threads_of(config), self.args, self.named)
+        return Callee(function).with_call(self.args, self.result, self.named)
 
     def recorded(self, function: Any, config: Config) -> Any:
         """Return the call of one candidate as a command list keeps it."""
         if self.threads is not None:
-            return function._recorded((self.threads_of(config), *self.args), None, self.named)
-        return function._recorded(self.args, self.result, self.named)
+            return Callee(function).recorded((self.threads_of(config), *self.args), None, self.named)
+        return Callee(function).recorded(self.args, self.result, self.named)

@@ -1,4 +1,5 @@
-"""Values and rules that the whole package shares: types, element types, shapes, host structs, errors, settings.
+"""Values and rules that the whole package shares: types, shapes, host data, errors, settings, disk cache, interrupts.
 
-A file here knows NumPy and the standard library at most. It knows no Slang compiler, no backend and no open device.
+A file here knows the standard library and NumPy, and ``disk_cache`` also filelock and platformdirs. It knows no Slang
+compiler, no backend and no open device.
 """

@@ -1,7 +1,7 @@
 """Checks of public arguments other than data: names, paths, dicts, flags.
 
-Each function returns the argument in the form that the package uses, or raises a BindError that says what is wrong.
-An error that a caller's own object raises while it is checked passes through.
+Functions that are named after what they check return the argument in the form that the package uses, or raise a
+BindError that says what is wrong. An error that a caller's own object raises while it is checked passes through.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def path(where: str, name: str, value: Any) -> Path:
 
 
 def paths(where: str, name: str, value: Any) -> tuple[Path, ...]:
-    """Check and return paths in a list or tuple."""
+    """Check and return paths as a tuple; they are given in a list or another iterable that is no text and no dict."""
     if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Iterable):
         raise BindError(f"{where}: {name} is {in_words(value)}; a list of paths was expected.")
     return tuple(path(where, f"{name}[{k}]", item) for k, item in enumerate(value))
@@ -62,7 +62,7 @@ def table(where: str, name: str, value: Any) -> Mapping[str, Any]:
 
 
 def flag(where: str, name: str, value: Any) -> bool:
-    """Check and return a bool."""
+    """Check a bool of Python or NumPy, or an int, and return it as a bool."""
     if not isinstance(value, (bool, np.bool_, int)):
         raise BindError(f"{where}: {name} is {in_words(value)}; True or False was expected.")
     return bool(value)

@@ -1,6 +1,6 @@
 """Settings from the environment, read once. Nothing else in the package reads ``os.environ``.
 
-SLANGPY_RT_DEVICE      device type that ``init_device`` opens: cuda, vulkan, cpu
+SLANGPY_RT_DEVICE      kind of device that "automatic" means, so that programs which name none open it: cpu, cuda:1
 SLANGPY_RT_BACKENDS    backends of other packages: name=module:Class, more of them after commas
 SLANGPY_RT_CACHE_DIR   where the kernel cache lives; empty turns the cache off
 SLANGPY_RT_CACHE_SIZE  its size cap in bytes (1 GiB)
@@ -31,7 +31,7 @@ from slangpy_rt.core.errors import BindError
 
 @dataclass(frozen=True)
 class Config:
-    """The settings of the environment; ``None`` where a variable is not set."""
+    """The settings of the environment, and PATH; None where a variable without a default is not set."""
 
     device: str | None
     backends: Mapping[str, str]

@@ -1,7 +1,8 @@
 """Conversion: the one place where host data becomes data of a Slang type, or is refused.
 
 A number converts where its kind allows it (bool to whole number to float, never back) and where the type holds it.
-Nothing is cut, wrapped, parsed or broadcast in silence. Values whose elements lie on a device do not come here.
+Nothing is cut, wrapped or parsed in silence; one number for all of a vector or matrix is Slang's own conversion.
+Arrays of other libraries that the host cannot read are refused.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ from slangpy_rt.core.types import SlangType
 from slangpy_rt.core.wording import class_in_words, in_words
 
 Array = npt.NDArray[Any]
-# Finds the type that a dict's ``"_type"`` names; None where the caller has compared it already.
+# Finds the type that a dict's ``"_type"`` names. The first argument is the start of an error message.
 Named = Callable[[str, str], SlangType]
 
-# From here on a number rounds to infinity: half a unit beyond the largest float, and the largest double.
+# From here on a number rounds to infinity: half a unit of the last place beyond the largest finite number.
 _BEYOND = {"float": 2**128 - 2**103, "double": 2**1024 - 2**970}
 # Kinds of NumPy's dtypes that convert to each kind.
 KINDS = {"f": "iufb", "i": "iub", "u": "iub", "b": "b"}
@@ -128,7 +129,7 @@ def as_element(
 
 
 def _repeat(where: str, type_: SlangType, out: Array, value: Any) -> None:
-    """Return one number for every scalar."""
+    """Set every scalar of an element to one number."""
     if type_.kind == "struct":
         for f in type_.fields:
             _repeat(f"{where}, field {f.name}", f.type, out[f.name], value)

@@ -2,8 +2,8 @@
 
 It holds bytes and JSON and does not know what they mean: what goes into a key and into an entry is the caller's
 business. A compiler that keeps files of its own gets a folder here, into which nobody else looks. No failure of the
-disk becomes an exception: what cannot be read is a miss, what cannot be written is not stored. How an entry is
-written, and which files are trusted, is said in ``cache_entry``.
+disk becomes an exception, but of ``export`` and ``import_``: an entry that cannot be read is a miss, and one that
+cannot be written is not stored. ``cache_entry`` says how an entry is written, and which files are trusted.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from slangpy_rt.core.config import CONFIG
 
 _TOUCH_SECONDS = 3600.0  # use is recorded this coarsely: a hit then costs no write
 _STALE_SECONDS = 3600.0  # no writer or lock holder takes this long: a killed process left what is older
-_SCAN_PUTS = 256  # after so many puts, entries of other processes are counted too; a scan costs 9 µs an entry
-_LOW_WATER = 0.9  # an eviction frees this much more than it must, so that the next put need not evict
+_SCAN_PUTS = 256  # once in so many puts, entries of other processes are counted too; a scan costs 9 µs an entry
+_LOW_WATER = 0.9  # an eviction goes down to this share of the cap, so that the next put need not evict
 
-_FOLDER = ".slangpy_rt-kept"  # ``clear`` removes folders whose names begin so, and no others
+_FOLDER = ".slangpy_rt-kept"  # ``clear`` removes folders whose names end so, and no others
 
 
 class DiskCache:
@@ -121,7 +121,7 @@ class DiskCache:
         if path is None:
             yield
             return
-        from filelock import FileLock  # 30 ms, for processes that compile alone
+        from filelock import FileLock  # 30 ms, which only a process that compiles has to spend
 
         guard = FileLock(path, timeout=timeout, mode=0o600)
         with suppress(OSError, RuntimeError):  # filelock's Timeout is an OSError

@@ -208,12 +208,12 @@ def convertible(source: npt.DTypeLike, target: npt.DTypeLike) -> bool:
 
 
 def limits(scalar: str) -> tuple[float, float] | None:
-    """Return the least and largest finite number of a Slang scalar; None where packing takes any number."""
+    """Return the least and the largest number that converts to a whole number or a half; None for other scalars."""
     dtype = NUMPY_OF[scalar]
     if dtype.kind in "iu":
         bounds = np.iinfo(dtype)
         return int(bounds.min), int(bounds.max)
-    # Packing refuses a number beyond a float, but a half is packed as a float and narrowed on the device.
+    # Packing refuses a number beyond a float; a half is packed as a float and narrowed on the device.
     return (-_HALF, _HALF) if scalar == "half" else None
 
 

@@ -1,12 +1,12 @@
-"""Every exception that the package raises for its users.
+"""The exceptions that the package raises for its users; ``slangtorch`` derives two more, under slang-torch's names.
 
     SlangPyRtError
-    ├── BindError(TypeError)            an argument does not fit the Slang parameter
-    ├── ShapeError(ValueError)          shapes do not broadcast
+    ├── BindError(TypeError)            an argument does not fit the Slang parameter, or a method's own parameter
+    ├── ShapeError(ValueError)          shapes do not broadcast, or one is no shape
     ├── CompileError(RuntimeError)      Slang, C++ or CUDA source was refused by a compiler
     ├── OutOfBoundsError(IndexError)    a kernel reached outside of an array, on a debug device
     ├── UnsupportedError                the device lacks a capability, which the message names
-    └── DeviceError                     the driver refused an action
+    └── DeviceError                     the driver refused an action, or the device is closed
         ├── DeviceLostError             the device is gone; open a new one
         └── OutOfMemoryError(MemoryError)
 
@@ -20,11 +20,11 @@ class SlangPyRtError(Exception):
 
 
 class BindError(SlangPyRtError, TypeError):
-    """An argument does not fit the Slang parameter it was given for."""
+    """An argument does not fit: of a call, its Slang parameter; of a method, what the method expects."""
 
 
 class ShapeError(SlangPyRtError, ValueError):
-    """The shapes of the arguments do not broadcast together."""
+    """The shapes of arguments do not fit together, or a value is no shape."""
 
 
 class CompileError(SlangPyRtError, RuntimeError):
@@ -40,7 +40,7 @@ class UnsupportedError(SlangPyRtError):
 
 
 class DeviceError(SlangPyRtError):
-    """The driver refused an action."""
+    """The driver refused an action, or the device is closed."""
 
 
 class DeviceLostError(DeviceError):

@@ -89,8 +89,8 @@ class Inside(dict[int, Any]):
     """One lock for each thread, held while the thread uses a device outside of the device's own lock.
 
     A thread that closes the device marks it as closed first, and then takes each lock once (``wait``). After that no
-    other thread is inside, and a thread that comes later finds the device closed. ``wait`` skips the lock of its own
-    thread.
+    other thread is inside, and a thread that comes later finds the device closed. The locks are reentrant, so that
+    ``wait`` does not wait for its own thread.
     """
 
     def __missing__(self, thread: int) -> Any:
@@ -147,7 +147,7 @@ class Release:
         self._done.set()
 
     def wait(self) -> None:
-        """Wait until the other thread has released."""
+        """Wait until the other thread has released, for 10 s at the most."""
         self._done.wait(10)
 
 
@@ -185,7 +185,7 @@ class Crew:
         return [partial(self._jobs.put, job)] * threads
 
     def run(self, own: Callable[[], Any], others: Sequence[Callable[[], Any]]) -> None:
-        """Do work of one's own, and have the threads do others; ``own`` is a function of C."""
+        """Call ``own``, a function of C, in this thread and the others in the crew's; return once all are done."""
         gate, done, count = own_gate(), itertools.count(1), len(others)
 
         def counted(other: Callable[[], Any]) -> None:
@@ -199,7 +199,7 @@ class Crew:
         in_one_step(*steps, own, *([gate.wait] if others else []))
 
     def close(self) -> None:
-        """End the threads; nobody runs anything. A forked process has none of them."""
+        """End the threads, which have no work left. In a forked process, which has none of them, do nothing."""
         if self._process != os.getpid():
             return
         for _ in range(self._count):
@@ -217,8 +217,10 @@ class Crew:
 
 @functools.cache
 def _helper() -> Crew:
-    """The one thread that works for the main thread. A new thread each time would take new memory: the C library does
-    not soon give one thread's free memory to another."""
+    """Return the crew of one thread that works for the main thread.
+
+    A new thread each time would take new memory: the C library does not soon give a thread's free memory to others.
+    """
     return Crew(1)
 
 
@@ -278,7 +280,7 @@ def own_gate() -> Gate:
 
 @functools.cache
 def _lock_functions() -> tuple[Any, Any, Any, Any]:
-    """Making, acquiring, releasing and freeing a lock of Python's own library; the GIL is released meanwhile."""
+    """Return Python's C functions that make, acquire, release and free a lock; the GIL is released while one runs."""
     native = ctypes.CDLL(None, handle=ctypes.pythonapi._handle)
     allocate, acquire = native.PyThread_allocate_lock, native.PyThread_acquire_lock
     release, free = native.PyThread_release_lock, native.PyThread_free_lock

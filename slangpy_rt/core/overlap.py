@@ -92,7 +92,10 @@ def repeats(walk: Walk, shape: Shape) -> bool:
 
 
 def _nests(walk: Walk, shape: Shape) -> bool:
-    """Tell whether each stride is longer than the reach of all shorter ones, so that no two elements share a byte."""
+    """Tell whether each stride is at least the reach of all shorter ones: then no two elements share a byte.
+
+    The answer is False for a walk with inner dimensions, which are not looked at.
+    """
     extent = walk.nbytes
     for step, n in sorted([(abs(step), n) for step, n in zip(walk.steps, shape, strict=True) if n > 1]):
         if step < extent:

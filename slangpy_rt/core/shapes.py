@@ -19,9 +19,8 @@ from slangpy_rt.core.errors import ShapeError
 from slangpy_rt.core.wording import in_words
 
 Shape = tuple[int, ...]
-# The limit of dimensions of NumPy before 2.0, and the largest number of bytes that an int64_t counts.
-MOST_DIMENSIONS = 32
-_MOST_ELEMENTS = 2**53
+MOST_DIMENSIONS = 32  # as of NumPy before 2.0
+_MOST_ELEMENTS = 2**53  # an int64_t counts their bytes, if an element has less than 1 KiB
 
 
 def broadcast(function: str, shapes: Sequence[tuple[str, Shape]]) -> Shape:
@@ -156,7 +155,7 @@ def as_shape(where: str, shape: int | Sequence[int]) -> Shape:
     Raises
     ------
     ShapeError
-        If it is not made of whole numbers of at least 0.
+        If it is not made of whole numbers of at least 0, or has too many dimensions or elements.
     """
     items = whole_numbers(shape)
     if items is None or (items and min(items) < 0):

@@ -1,6 +1,6 @@
 """Structs on the host: NumPy's structured arrays, filled from a user's data and turned into Python values.
 
-Functions here take NumPy values; none knows devices or Slang.
+Functions here take values of NumPy and Python; none knows devices or Slang.
 """
 
 from __future__ import annotations
@@ -78,7 +78,10 @@ def leaves(dtype: np.dtype[Any]) -> list[tuple[tuple[str, ...], np.dtype[Any], t
 
 
 def to_python(value: Any) -> Any:
-    """Return a structured scalar as a dict, nested; a number as a Python number; arrays of numbers stay arrays."""
+    """Return a structured scalar as a dict, an array of structs as a list, and a NumPy number as a Python number.
+
+    Fields are treated likewise. Arrays of numbers stay arrays.
+    """
     if isinstance(value, np.ndarray) and value.dtype.names is not None and value.ndim:
         return [to_python(item) for item in value]
     if value.dtype.names is not None:

@@ -117,18 +117,3 @@ class KernelInfo:
     written: tuple[bool, ...]
     coarse: bool = False
     title: str = "kernel"
-
-
-def target_of(format: str, profile: str, entry: str, caps: Caps, program: bool = False) -> Target:
-    """Return a device's target, with what Slang's code of a format and the device's features mean for kernels."""
-    spirv = format == "spirv"
-    constants: tuple[str, ...] = ()
-    if "cooperative_matrix" in caps.features:
-        constants += ("export static const bool _spy_cooperative = true;",)
-    if spirv and "atomic_float" not in caps.features:
-        constants += ("export static const bool _spy_float_atomics = false;",)
-    waves = spirv and caps.lanes in (8, 16, 32, 64)
-    backward = (f"export static const uint _spy_lanes = {caps.lanes};",) if waves else ()
-    # Slang issues 3955, 8971 and 12384: its SPIR-V has 4 bytes for a bool in memory, its CUDA aligns vectors.
-    bool_bytes, aligned = 4 if spirv else 1, format == "cuda"
-    return Target(format, profile, entry, program, constants, backward, bool_bytes, aligned, caps.nesting)

@@ -33,7 +33,8 @@ class SlangType:
     ----------
     kind : str
         ``"void"``, ``"scalar"``, ``"vector"``, ``"matrix"``, ``"array"``, ``"struct"``, ``"pointer"``,
-        ``"enum"``, ``"generic"`` (a type parameter), ``"interface"``, ``"resource"`` or ``"other"``.
+        ``"enum"``, ``"generic"`` (a type parameter), ``"interface"``, ``"resource"``, ``"storage"`` (known to arrays
+        alone: bfloat16) or ``"other"``.
     name : str
         As Slang writes it in source: ``"float3"``, ``"float[4]"``, ``"Tensor<float, 2>"``.
     scalar : str
@@ -224,7 +225,7 @@ _CLASSES = {c.__name__: c for c in (Field, SlangType, Param, FunctionSig, Struct
 
 
 def to_json(value: Any) -> Any:
-    """Turn a value of this module into lists, dicts and strings; defaults are left out."""
+    """Turn a value of a class that is in ``_CLASSES`` into what JSON can express; defaults are left out."""
     if type(value).__name__ in _CLASSES:
         out: dict[str, Any] = {"": type(value).__name__}
         for name, declared in type(value).__dataclass_fields__.items():

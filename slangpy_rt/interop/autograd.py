@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from slangpy_rt.calls.function import Function
     from slangpy_rt.calls.prepared import PreparedCall
     from slangpy_rt.core.types import FunctionSig
+    from slangpy_rt.runtime.foreign_stream import ForeignStream
     from slangpy_rt.runtime.stream import Stream
 
 
@@ -95,18 +96,18 @@ class AutogradCall:
 
     def forward(self, stream: Stream | None, values: tuple[Any, ...], uniforms: tuple[Any, ...]) -> Any:
         """Run the function without autograd; return its outputs, one by itself, several as a tuple."""
-        call = self._forward
-        if call is None:
-            args, named = self._split(values)
-            # A modifier may ask for another kind of result than torch tensors.
-            kind = "torch" if self._callee.has_result_kind else None
-            self._kind = () if kind is None else (kind,)
-            call = self._forward = self._callee.with_values(uniforms).prepared(args, kind, named)
+        call = self._forward_call(values, uniforms)
         every = (*values, *uniforms, *self._kind)
         out = call.run(every) if stream is None else call.run_on(stream, every)
         if not self.outs:
             return out
         return (*((out,) if self.returns else ()), *[values[k] for k in self.outs])
+
+    def foreign_streams(self, values: tuple[Any, ...]) -> list[ForeignStream]:
+        """Return the streams that the function runs on without autograd."""
+        given, uniforms = values[: self._given], values[self._given : self._given + self._uniforms]
+        with torch.no_grad():
+            return self._forward_call(given, uniforms).foreign_streams((*given, *uniforms, *self._kind))
 
     def backward(
         self,
@@ -125,6 +126,16 @@ class AutogradCall:
             callee = self._callee.with_values(uniforms)
             found = self._backward[key] = Backward(callee, self._sig, args, named, grads, wanted, self.outs)
         return found.run(stream, values, uniforms, grads)
+
+    def _forward_call(self, values: tuple[Any, ...], uniforms: tuple[Any, ...]) -> PreparedCall:
+        call = self._forward
+        if call is None:
+            args, named = self._split(values)
+            # A modifier may ask for another kind of result than torch tensors.
+            kind = "torch" if self._callee.has_result_kind else None
+            self._kind = () if kind is None else (kind,)
+            call = self._forward = self._callee.with_values(uniforms).prepared(args, kind, named)
+        return call
 
     def _split(self, values: tuple[Any, ...]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         return values[: self._positional], dict(zip(self._names, values[self._positional :], strict=True))

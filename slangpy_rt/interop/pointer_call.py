@@ -20,10 +20,9 @@ class PointerCall(PreparedCall):
 
     __slots__ = ("_guarded",)
 
-    guards = True
-
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
+        self.guards = True
         self._guarded: Callable[[tuple[Any, ...]], Any] | None = None
 
     def run(self, values: tuple[Any, ...], launch: Callable[..., None] | None = None) -> Any:
@@ -31,27 +30,27 @@ class PointerCall(PreparedCall):
         if launch is not None:
             return super().run(values, launch)
         out = None
-        if self._make is not None:
-            out = self._make()
+        if self.make is not None:
+            out = self.make()
             values = (*values, out)
-        elif self._into:
+        elif self.into:
             out = values[-1]
         places = [v.data_ptr() for v in values]
-        stream, theirs = self._stream, None
+        stream, theirs = self.find_stream, None
         if stream is None:
-            launch = self._device.launch
+            launch = self.device.launch
         else:
-            handle = stream(values[self._where])
-            theirs = self._device.foreign_streams.get(handle) or foreign_stream(self._device, handle)
+            handle = stream(values[self.where])
+            theirs = self.device.foreign_streams.get(handle) or foreign_stream(self.device, handle)
             launch = theirs.direct
-        packed = self._pack(*places)
-        conflicts = self._conflicts
+        packed = self.pack(*places)
+        conflicts = self.conflicts
         if conflicts is not None and packed not in conflicts.apart:
             found = conflicts.found_in(packed, places)
             if found:
                 self._launch_apart(theirs.launch if theirs else launch, found, places, values)
                 return out
-        launch(self._kernel, self._groups, self._prefix + packed, ())
+        launch(self.kernel, self.groups, self.prefix + packed, ())
         return out
 
     def guarded(
@@ -63,25 +62,25 @@ class PointerCall(PreparedCall):
         returned again.
         """
         if self._guarded is None or self._guarded is failed:
-            feed: Any = self._feeds[0]
+            feed: Any = self.feeds[0]
             self._guarded = self._guarded_by(feed.alike(values), values)
         return self._guarded
 
     def _guarded_by(
         self, alike: Callable[..., bool] | None, values: tuple[Any, ...]
     ) -> Callable[[tuple[Any, ...]], Any] | None:
-        stream = self._stream
+        stream = self.find_stream
         # The signature includes the addresses' alignment on a GPU, which the check does not see.
         if alike is None or (stream is not None and any(v.data_ptr() % 32 for v in values)):
             return None
         # ``Conflicts.apart`` remembers addresses of given arrays, not of new results.
-        if self._conflicts is not None and self._make is not None:
+        if self.conflicts is not None and self.make is not None:
             return None
         kernel, groups, prefix, pack, make, into = (
-            self._kernel, self._groups, self._prefix, self._pack, self._make, self._into
+            self.kernel, self.groups, self.prefix, self.pack, self.make, self.into
         )  # fmt: skip
-        device = self._device
-        apart = None if self._conflicts is None else self._conflicts.apart
+        device = self.device
+        apart = None if self.conflicts is None else self.conflicts.apart
         known, count = device.foreign_streams, len(values)
 
         def run(values: tuple[Any, ...]) -> Any:
@@ -113,8 +112,8 @@ class PointerCall(PreparedCall):
         self, launch: Callable[..., None], found: list[Place], places: list[Any], values: tuple[Any, ...]
     ) -> None:
         """Launch the call on arrays at these addresses, after copying those in ``found``."""
-        assert self._conflicts is not None
-        buffers: list[Buffer] = [self._device.placeholder] * len(values)
-        for dispatch in self._conflicts.copies(found, places, buffers):
+        assert self.conflicts is not None
+        buffers: list[Buffer] = [self.device.placeholder] * len(values)
+        for dispatch in self.conflicts.copies(found, places, buffers):
             launch(*dispatch)
-        launch(self._kernel, self._groups, self._prefix + self._pack(*places), buffers)
+        launch(self.kernel, self.groups, self.prefix + self.pack(*places), buffers)

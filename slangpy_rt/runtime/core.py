@@ -47,7 +47,7 @@ D = TypeVar("D", bound="DeviceCore")
 
 
 class DeviceCore(ABC):
-    """An open device, as the package below the public ``Device`` uses it.
+    """An open device, as the packages below the public ``Device`` use it.
 
     Parameters
     ----------
@@ -61,20 +61,20 @@ class DeviceCore(ABC):
     Attributes
     ----------
     launch : callable
-        As ``Queue.launch``, on the device's own queue. It is the backend's own method while the device has no
+        As ``Queue.launch``, on the device's own queue. It is that queue's own method while the device has no
         observers and one queue.
     plain : bool
         Whether calls take the shortest path: the device is open, has no observers, and one queue.
     ordered : bool
-        Whether there are streams besides the device's own queue.
+        Whether there are, or were, queues besides the device's own: launches then wait for those they conflict with.
     alloc_mapped : callable
-        As ``MappedMemory.alloc_shared``, of an open device; None where the backend has no such memory.
+        As ``MappedMemory.alloc_shared``, of an open device; it returns None where the backend has no such memory.
     placeholder : PlaceholderBuffer
         The buffer that launches name in place of other libraries' memory.
     foreign_streams : dict
         The ForeignStream of each stream of another library, by the stream's handle.
     followers : WeakMembers of Follower
-        The modules that ``reload`` reads anew, and whose prepared calls ``relink`` drops.
+        The modules that ``reload`` reads anew, and whose prepared calls are dropped when the device is closed.
     """
 
     def __init__(
@@ -137,7 +137,7 @@ class DeviceCore(ABC):
     @property
     @abstractmethod
     def moves(self) -> Any:
-        """The Slang module of the package that copies and clears arrays."""
+        """The package's own kernels that copy and clear arrays, and dispatches of them."""
 
     @property
     @abstractmethod
@@ -387,7 +387,7 @@ class DeviceCore(ABC):
         self.kernels.forget()
 
 
-# Devices that were not closed, for ``fork`` and for a profile of all of them.
+# Every device that still exists, closed ones too: for ``fork``, and for a profile of all that are open.
 LIVE: WeakMembers[DeviceCore] = WeakMembers()
 
 
@@ -425,4 +425,4 @@ def _observers(name: str) -> tuple[Observer, ...]:
 
 
 async def _nothing() -> None:
-    """What there is to wait for when everything is done."""
+    """Return at once: the copy is done already."""

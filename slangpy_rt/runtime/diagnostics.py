@@ -159,7 +159,7 @@ class Launcher:
             raise OutOfBoundsError(f"{self._title}: {self._describe(outside, args)}")
 
     def with_buffer(self, buffers: Sequence[Buffer]) -> tuple[Buffer, ...]:
-        """Return the buffers of a launch that does not come through this launcher."""
+        """Return buffers and that of the diagnostics, for a launch that does not come through ``launch``."""
         return (*buffers, self._diagnostics.buffer)
 
     @staticmethod
@@ -250,16 +250,16 @@ def format_line(text: str, values: Sequence[tuple[int | float | str, int]]) -> s
     Parameters
     ----------
     text : str
-        ``%d %i %u %x %o %c %f %e %g %s %%`` with flags, width and precision. C's lengths, as in ``%ld``, are skipped,
-        since the size of each value is known.
+        ``%d %i %u %x %X %o %c %f %e %g %s %%`` with flags, width and precision. C's lengths, as in ``%ld``, are
+        skipped, since the size of each value is known.
     values : sequence of (value, bits)
         Each value with its size in bits. ``%u``, ``%x``, ``%o`` and ``%c`` show the bits of a negative integer.
 
     Returns
     -------
     str
-        The text. A conversion without a value stays as it is; values without a conversion are left out. A value of
-        another type than its conversion's is written as Python writes it.
+        The text. A conversion without a value stays as it is; values without a conversion are left out. A string is
+        written whatever its conversion is, and a float whose conversion is of another type is written as by ``%g``.
     """
     rest = iter(values)
 

@@ -42,7 +42,7 @@ class Transfers:
         self._made = 0
 
     def fetch(self, buffer: Buffer, offset: int, array: npt.NDArray[Any]) -> Coroutine[Any, Any, None]:
-        """Copy the contents after all queued work; return a function that waits and writes them to a host array."""
+        """Queue a copy of the contents on the device; return a coroutine that writes them to a host array."""
         nbytes = array.nbytes
         snapshot = self._backend.alloc(nbytes)
         order = self._order

@@ -1,4 +1,4 @@
-"""Follower: the interface through which a device reports edited files and its end. It knows no device."""
+"""Follower: what a device tells its modules: that files are to be read anew, and that it ends. It knows no device."""
 
 from __future__ import annotations
 

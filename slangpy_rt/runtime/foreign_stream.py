@@ -1,7 +1,7 @@
 """ForeignStream: launches on another library's stream, in the order of that stream.
 
 Launches that use buffers of this device are ordered with the device's other queues. The library may destroy the
-stream after a call, so that nothing here uses it later.
+stream after a call, so that only a call on that stream uses it.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ class _HostView:
 def host_view(
     buffer: Buffer, shape: Shape, dtype: np.dtype[Any], address: int | None = None, strides: Shape | None = None
 ) -> npt.NDArray[Any]:
-    """Return a buffer's host memory as an array that keeps the buffer alive: by default all bytes, contiguous."""
+    """Return host memory of a buffer, by default from its first byte on, as an array that keeps the buffer alive."""
     interface = {
         "version": 3, "shape": shape, "strides": strides, "typestr": dtype.str, "descr": dtype.descr,
         "data": (buffer.address if address is None else address, False),

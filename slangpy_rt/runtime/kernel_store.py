@@ -20,8 +20,8 @@ from slangpy_rt.slang.locate import compiler_version
 from slangpy_rt.slang.source import Source
 
 # Part of every key: raise it when a step before Slang (slang/text.py) makes another text of the same text, or a step
-# after it (slang/emitted.py, division.py, narrow_integers.py, cpp_functions.py, rounded_constants.py, spirv_*.py,
-# static_variables.py) another code of the same code.
+# after it (``completed`` in slang/target_code.py with the files that it calls, ``exported`` in slang/emitted.py)
+# another code of the same code.
 _CODE = 9
 Strings = tuple[tuple[int, str], ...]
 

@@ -27,7 +27,7 @@ class Work(NamedTuple):
     title : str
         The function.
     device, stream : str, int
-        The names of its device and the number of its stream; stream 0 is the device's own queue.
+        The name of its device with a description, and the number of its stream; 0 is the device's own queue.
     thread : int
         The identifier of the thread that queued it.
     queued, host : float
@@ -52,7 +52,7 @@ class Row(NamedTuple):
     Attributes
     ----------
     calls : int
-        The number of launches.
+        The number of launches, or of submissions of lists with so many calls.
     seconds, least, most : float
         Seconds on the device: of all launches, of the shortest and of the longest.
     host : float

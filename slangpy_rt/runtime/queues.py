@@ -37,7 +37,7 @@ class Order:
         self.lanes: list[Lane] = [self.main]
         # Orders of devices that share memory, this one among them; they have one lock.
         self.peers: list[Order] = [self]
-        # Buffers that Python has freed while the device may still use them; the next launch keeps them alive.
+        # Owners of freed buffers whose memory the device may still use. ``keep_until_done`` takes them over.
         self.left_over: deque[Any] = deque()
         # Lanes without a Stream, to be used again; their work may still run.
         self.idle: deque[Lane] = deque()

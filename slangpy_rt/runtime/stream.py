@@ -84,7 +84,7 @@ class Stream:
             If its work failed.
         """
         self.device.check_open()
-        # The marks behind the work are reached now, so that references can be dropped.
+        # This puts marks behind the work; they are reached after the wait, and the references can be dropped.
         self._order.drop_done()
         self._lane.queue.sync()
         self._order.drop_done()

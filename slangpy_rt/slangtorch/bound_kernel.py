@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-from slangpy_rt.calls.command_list import Call, CommandList
+from slangpy_rt.calls.command_list import Call, CommandList, add
 from slangpy_rt.core.errors import BindError
 from slangpy_rt.core.wording import in_words
 from slangpy_rt.slangtorch.binder import Bound, unchanged
@@ -92,9 +92,7 @@ class BoundKernel:
         if not place.straight:
             raise TensorError(f"{self._code}.append_to: {device!r} does not work in its tensors' memory.")
         dispatch = self._code.dispatch(device, block, grid, values, tensors, places) if 0 not in grid else None
-        recorded = CommandList(device)
-        recorded.calls.append(Call(str(self._code), dispatch, None, self, None, None))
-        commands.append(recorded)
+        add(commands, Call(str(self._code), dispatch, None, self, None, None))
 
     def __del__(self) -> None:
         if not self._launched:

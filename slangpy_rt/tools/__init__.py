@@ -1,1 +1,1 @@
-"""The command line and the writer of stub files. They use the public classes, and nothing uses them."""
+"""The command line and the writer of stub files. They use the public classes, and only ``__main__`` uses them."""

@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 import pytest
 
 from slangpy_rt.backends.cuda.compile import nvrtc_compile, nvrtc_version
+from slangpy_rt.backends.targets import target_of
 from slangpy_rt.core.disk_cache import DiskCache
 from slangpy_rt.core.errors import UnsupportedError
-from slangpy_rt.core.target import Caps, target_of
+from slangpy_rt.core.target import Caps
 from slangpy_rt.slangtorch.devices import Devices
 from slangpy_rt.slangtorch.host_text import host_text
 from slangpy_rt.slangtorch.kernel_code import KernelCode

@@ -17,6 +17,7 @@ from slangpy_rt.backends.null import NullBackend
 # What may take part in a repeated call: no reflection, no code generator, no shapes.
 FILES = {
     *("callable.py", "function.py", "prepared.py", "array_call.py", "found_array_call.py", "command_list.py"),
+    *("tuned.py", "tuned_call.py", "config.py"),
     *("device_feeds.py", "host_feeds.py", "nested_feeds.py", "value_feeds.py"),
     *("signature.py", "gradients.py", "tensor.py", "ndbuffer.py", "addresses.py"),
     *("null.py", "base.py", "device.py", "<string>"),
@@ -110,6 +111,19 @@ def test_a_call_with_arguments_by_name(device: spy.Device, module: spy.Module) -
     for call in (lambda: add(a=a, b=b, _result=c), lambda: add(b=b, a=a, _result=c), lambda: add(a, b=b, out=c)):
         entered = frames(call)
         assert len(entered) <= 6, " ".join(entered)
+
+
+def test_a_tuned_call(device: spy.Device) -> None:
+    text = "extern static const int K = 1;\nfloat add(float a, float b) { return a + b * K; }"
+    add = spy.Module.load_from_source(device, "tuned_hot_path", text).add.constants({"K": [1, 2]})
+    a, b, c = (spy.Tensor.zeros(device, 100) for _ in range(3))
+    for most, call in (
+        # One more than of a function.
+        (4, lambda: add(a, b, _result=c)),
+        (10, lambda: add(a=a, b=b, _result=c)),
+    ):
+        entered = frames(call)
+        assert len(entered) <= most, " ".join(entered)
 
 
 def test_a_backward_call(device: spy.Device, module: spy.Module) -> None:

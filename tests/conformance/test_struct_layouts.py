@@ -12,8 +12,9 @@ from _structs import assert_same, random_bits
 
 import slangpy_rt as spy
 from slangpy_rt.arguments.bind_array import check_native
+from slangpy_rt.backends.targets import target_of
 from slangpy_rt.core.dtypes import element_type
-from slangpy_rt.core.target import Caps, target_of
+from slangpy_rt.core.target import Caps
 from slangpy_rt.core.types import Field, SlangType
 
 SLANG = """

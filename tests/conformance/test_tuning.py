@@ -174,11 +174,11 @@ def test_keys(device: spy.Device, module: spy.Module) -> None:
 
 def test_prune_and_model(device: spy.Device, module: spy.Module) -> None:
     x = spy.Tensor.from_numpy(device, X)
-    every = [{"STEPS": n} for n in (1, 2, 3, 4)]
-    one = module.slow.tune(every, prune=lambda configs, call: [c for c in configs if c.STEPS == 3])
-    assert one.best(x).STEPS == 3 and one.timings(x)[0].us is None
+    every = [{"STEPS": n} for n in (5, 6, 7, 8)]
+    one = module.slow.tune(every, prune=lambda configs, call: [c for c in configs if c.STEPS == 7])
+    assert one.best(x).STEPS == 7 and one.timings(x)[0].us is None
     two = module.slow.tune(every, model=lambda c, call: -c.STEPS * call.shapes["x"][0], top_k=2)
-    assert {row.config.STEPS for row in two.timings(x)} == {3, 4}
+    assert {row.config.STEPS for row in two.timings(x)} == {7, 8}
     with pytest.raises(spy.BindError, match="prune leaves none"):
         module.slow.tune(every, prune=lambda configs, call: [])(x)
 

@@ -4,66 +4,19 @@ from __future__ import annotations
 
 import gc
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from _torch_cuda import SOURCE, module, needs_cuda, on_gpu, same
 
 import slangpy_rt as spy
 
-pytestmark = pytest.mark.skipif(
-    not torch.cuda.is_available() or not any(d.type == "cuda" and d.available for d in spy.devices()),
-    reason="needs CUDA, and a PyTorch that has it",
-)
+__all__ = ["module"]  # the fixture
 
-SOURCE = """
-[Differentiable] float mul(float a, float b) { return a * b * b; }
-[Differentiable] float blend(float a, float b, float t) { return a + (b - a) * t; }
-[Differentiable] double cubic(double a, no_diff double b) { return a * a * a * b; }
-[Differentiable] half halves(half a, half b) { return a * b; }
-[Differentiable] float3 unit(float3 v) { return v / length(v); }
-[Differentiable] float pick(DiffTensor<float, 1> x, int k) { return x[k] * x[k]; }
-[Differentiable] float weighted(float3 v, float w = 2) { return w * (v.x + v.y * v.z); }
-struct Line { float slope; float offset; }
-float along(Line line, float x) { return line.slope * x + line.offset; }
-uniform float scale;
-[Differentiable] float scaled(float x) { return scale * x * x; }
-void grow(inout float a, float b) { a += b; }
-float slow(float x, int times) { for (int k = 0; k < times; ++k) x = x * 0.5 + 1; return x; }
-float total(NDBuffer<float, 1> x, int k) { return x[k] + x[0]; }
-float through(float *p, int k) { return p[k]; }
-[shader("compute")] [numthreads(64, 1, 1)]
-void twice(uint3 id : SV_DispatchThreadID, NDBuffer<float, 1> x, RWTensor<float, 1> y)
-{
-    if (id.x < 100)
-        y[id.x] = 2 * x[id.x];
-}
-"""
-
-
-@pytest.fixture(scope="module", params=["own stream", "torch's stream", "deterministic", "debug", "vulkan"])
-def module(request: pytest.FixtureRequest) -> Iterator[spy.Module]:
-    if request.param == "vulkan":
-        if not any(d.type == "vulkan" and d.available for d in spy.devices()):
-            pytest.skip("needs Vulkan on the same GPU")
-        device = spy.Device("vulkan")
-    elif request.param == "torch's stream":
-        device = spy.create_torch_device()
-    else:
-        device = spy.Device("cuda", deterministic=request.param == "deterministic", debug=request.param == "debug")
-    with device:
-        yield spy.Module.load_from_source(device, "torch_cuda", SOURCE)
-
-
-def on_gpu(*shape: int, low: float = -1, **options: Any) -> torch.Tensor:
-    return torch.rand(*shape, device="cuda", **options) * (1 - low) + low
-
-
-def same(got: Any, expected: torch.Tensor, tolerance: float = 1e-5) -> None:
-    assert isinstance(got, torch.Tensor) and got.is_cuda and got.dtype == expected.dtype
-    torch.testing.assert_close(got, expected, rtol=tolerance, atol=tolerance)
+pytestmark = needs_cuda
 
 
 def test_tensors_in_tensors_out(module: spy.Module) -> None:
@@ -337,139 +290,3 @@ def test_what_is_refused(module: spy.Module) -> None:
         with pytest.raises(spy.BindError, match=r"on cuda:0; Device\('cpu'.* does not work there"):
             f(plain)
     same(module.mul(plain, 1.0), plain)
-
-
-def test_the_same_memory(module: spy.Module) -> None:
-    if module.device.name == "vulkan":
-        return  # whose memory PyTorch does not know
-    data = np.arange(24, dtype=np.float32).reshape(4, 6)
-    x = spy.Tensor.from_numpy(module.device, data)
-    for view, expected in ((x, data), (x[1:, ::2], data[1:, ::2]), (x[2], data[2])):
-        for seen in (view.torch(), torch.from_dlpack(view), torch.as_tensor(view, device="cuda")):
-            assert seen.data_ptr() == view.address
-            np.testing.assert_array_equal(seen.cpu().numpy(), expected)
-    t = x.torch()
-    t += 1
-    torch.cuda.synchronize()
-    np.testing.assert_array_equal(x.numpy(), data + 1)
-    back = spy.Tensor.from_dlpack(module.device, t)
-    assert back.address == x.address
-    np.testing.assert_array_equal(back.numpy(), data + 1)
-    del x, view, seen, back
-    gc.collect()
-    spy.Tensor.zeros(module.device, (4, 6))
-    module.device.synchronize()
-    np.testing.assert_array_equal(t.cpu().numpy(), data + 1)
-    kept = spy.Tensor.from_dlpack(module.device, torch.full((1000,), 7.0, device="cuda"))
-    gc.collect()
-    torch.zeros(1000, device="cuda")
-    torch.cuda.synchronize()
-    assert (kept.numpy() == 7).all()
-
-
-def test_other_libraries(module: spy.Module) -> None:
-    cupy = pytest.importorskip("cupy")
-    if module.device.name == "vulkan":
-        with pytest.raises(spy.BindError, match="does not work there"):
-            module.mul(cupy.ones(3, cupy.float32), 1.0)
-        return
-    a = cupy.arange(1000, dtype=cupy.float32)
-    got = module.mul(a, 2.0)
-    assert isinstance(got, spy.Tensor)
-    np.testing.assert_array_equal(cupy.asnumpy(cupy.from_dlpack(got)), 4 * np.arange(1000))
-    np.testing.assert_array_equal(cupy.asnumpy(cupy.asarray(got)), 4 * np.arange(1000))
-    with cupy.cuda.Stream(non_blocking=True):
-        b = cupy.ones(1 << 20, cupy.float32)
-        for _ in range(20):
-            b += 1
-            module.grow(b, 1.0)
-        assert (b == 41).all()
-    c = cupy.zeros(1000, cupy.float32)
-    module.grow(c, a)
-    assert (c == a).all()
-    own = spy.Tensor.zeros(module.device, 1000)
-    for _ in range(40):
-        with cupy.cuda.Stream(non_blocking=True) as stream:
-            d = cupy.ones(1000, cupy.float32)
-            module.grow(own, d)
-            module.grow(d, own)
-            stream.synchronize()
-        # The stream is gone, and nobody misses it.
-        del stream
-        module.grow(own, 0.0)
-    module.device.synchronize()
-    assert (own.numpy() == 40).all() and (d == 41).all()
-
-
-def test_jax(module: spy.Module) -> None:
-    jax = pytest.importorskip("jax")
-    if module.device.name == "vulkan":
-        return
-    jnp = jax.numpy
-    a = jnp.arange(1000, dtype=jnp.float32)
-    assert "cuda" in str(a.device).lower()
-    for _ in range(50):
-        b = jnp.sin(a) + 1
-        got = module.mul(b, 2.0)
-        del b
-        other = jnp.cos(a) * 3 + 7  # would take the memory
-    np.testing.assert_allclose(got.numpy(), 4 * (np.sin(np.arange(1000)) + 1), rtol=2e-4, atol=1e-5)
-    seen = jnp.from_dlpack(got)
-    np.testing.assert_allclose(np.asarray(seen + 0), got.numpy())
-    with pytest.raises(spy.BindError, match="must not be changed"):
-        module.grow(other, 1.0)
-
-
-@pytest.mark.parametrize("own_stream", [False, True])
-def test_tensors_that_share_memory(module: spy.Module, own_stream: bool) -> None:
-    # Whole numbers, which floats hold exactly; long enough that blocks of threads run after others.
-    n = 1 << 20
-    stream = torch.cuda.Stream() if own_stream else torch.cuda.current_stream()
-    with torch.cuda.stream(stream):
-        for _ in range(4):
-            a = torch.arange(n, dtype=torch.float32, device="cuda") % 1024
-            before = a.clone()
-            assert module.mul(a[:-1], 2.0, _result=a[1:]) is not None
-            torch.testing.assert_close(a[1:], 4 * before[:-1], rtol=0, atol=0)
-            b = before.clone()
-            module.grow(b[1:], b[:-1])
-            torch.testing.assert_close(b[1:], before[1:] + before[:-1], rtol=0, atol=0)
-            c = before.reshape(1024, 1024).clone()
-            module.mul(c, 1.0, _result=c.T)
-            torch.testing.assert_close(c.T, before.reshape(1024, 1024), rtol=0, atol=0)
-    stream.synchronize()
-
-
-def test_outputs_that_share_memory(module: spy.Module) -> None:
-    two = spy.Module.load_from_source(
-        module.device, "torch_two", "void split(float x, out float a, out float b) { a = x; b = -x; }"
-    )
-    a = torch.zeros(101, device="cuda")
-    with pytest.raises(spy.ShapeError, match="'a' and 'b' share memory"):
-        two.split(1.0, a[:100], a[1:])
-    with pytest.raises(spy.ShapeError, match="overlap each other"):
-        two.split(1.0, a.as_strided((5, 3), (1, 1)), torch.zeros(5, 3, device="cuda"))
-    assert not a.any()
-    two.split(1.0, a[:50], a[50:100])
-    assert a[:50].eq(1).all() and a[50:100].eq(-1).all() and not a[100]
-
-
-def test_two_tensors_over_one_storage(module: spy.Module) -> None:
-    if module.device.name != "cuda":
-        pytest.skip("Vulkan works in copies")
-    whole = torch.arange(1 << 16, dtype=torch.float32, device="cuda") % 512
-    before = whole.clone()
-    first, second = (spy.Tensor.from_dlpack(module.device, part) for part in (whole[:-1], whole[1:]))
-    module.mul(first, 2.0, _result=second)
-    module.device.synchronize()
-    torch.testing.assert_close(whole[1:], 4 * before[:-1], rtol=0, atol=0)
-    commands = module.device.command_list()
-    module.mul.append_to(commands, second, 1.0, _result=first)
-    module.mul.append_to(commands, first, 2.0, _result=second)
-    commands.submit()
-    module.device.synchronize()
-    expected = before.clone()
-    expected[1:] = 4 * before[:-1]
-    expected[:-1] = expected[1:].clone()
-    expected[1:] = 4 * expected[:-1].clone()
-    torch.testing.assert_close(whole, expected, rtol=0, atol=0)

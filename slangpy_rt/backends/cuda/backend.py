@@ -27,8 +27,9 @@ from slangpy_rt.backends.cuda.staging import Staging
 from slangpy_rt.backends.cuda.streams import Streams
 from slangpy_rt.backends.cuda.tensor_map import tensor_map
 from slangpy_rt.backends.extras import ForeignStreams, ImportsMemory, MappedMemory, Records, TensorMaps
+from slangpy_rt.backends.targets import target_of
 from slangpy_rt.core.interrupts import Release, apart, finalizer
-from slangpy_rt.core.target import KernelInfo, target_of
+from slangpy_rt.core.target import KernelInfo
 
 # Up to _SMALL, blocks are multiples of 512 bytes cut from slabs; above, each is an allocation of its own in
 # multiples of 2 MiB, which is the driver's own granularity.
@@ -67,10 +68,8 @@ class CudaBackend(Backend, Records, MappedMemory, ImportsMemory, ForeignStreams,
 
     Raises
     ------
-    UnsupportedError
-        If there is no driver or no such device.
-    DeviceError
-        If the driver fails, or ``stream`` is of another device.
+    UnsupportedError, DeviceError
+        If there is no driver or no such device; if the driver fails, or ``stream`` is of another device.
     """
 
     name = "cuda"

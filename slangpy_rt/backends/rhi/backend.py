@@ -24,9 +24,10 @@ from slangpy_rt.backends.rhi.device import Opened, open_device, package_version,
 from slangpy_rt.backends.rhi.heap import STAGE, ZEROS, Heap, RhiBuffer
 from slangpy_rt.backends.rhi.program import Programs, RhiKernel
 from slangpy_rt.backends.rhi.queue import RhiQueue, RhiRecording, Submissions
+from slangpy_rt.backends.targets import target_of
 from slangpy_rt.core.errors import CompileError
 from slangpy_rt.core.interrupts import Release, apart, finalizer, has_daemons
-from slangpy_rt.core.target import KernelInfo, target_of
+from slangpy_rt.core.target import KernelInfo
 
 # Blocks up to this many bytes are parts of larger buffers: making one of slang-rhi's buffers takes 5 us.
 _SMALL = 1 << 20
@@ -104,10 +105,8 @@ class RhiBackend(Backend, Records, LateReads, Leaves):
                 raise CompileError(f"device {self.name}: kernel {info.title} was refused: {error}") from None
 
     def alloc(self, nbytes: int) -> RhiBuffer:
-        if nbytes <= _SMALL:
-            size = nbytes + _STEP - 1 & -_STEP
-        else:
-            size = nbytes + _SMALL - 1 & -_SMALL
+        step = _STEP if nbytes <= _SMALL else _SMALL
+        size = nbytes + step - 1 & -step
         buffer = RhiBuffer.__new__(RhiBuffer)
         try:
             # Queued work may still use the block; what is queued next runs after that work. The block moves from the

@@ -18,6 +18,7 @@ from slangpy_rt.backends.base import Backend, Buffer, Dispatch, Recording, Share
 from slangpy_rt.backends.extras import ExportsMemory, MappedMemory, Records
 from slangpy_rt.backends.leaving import Leaves, leave_at_exit
 from slangpy_rt.backends.shared_pool import PooledBuffer
+from slangpy_rt.backends.targets import target_of
 from slangpy_rt.backends.vulkan.closing import close_device, stop
 from slangpy_rt.backends.vulkan.commands import VkCommands
 from slangpy_rt.backends.vulkan.copies import SMALL_UPLOAD, Copies
@@ -28,7 +29,7 @@ from slangpy_rt.backends.vulkan.memory import Memory, VulkanBuffer, size_class
 from slangpy_rt.backends.vulkan.queue import VulkanQueue
 from slangpy_rt.backends.vulkan.recording import Recorder, VulkanRecording, packed_blocks
 from slangpy_rt.core.interrupts import Release, apart, finalizer
-from slangpy_rt.core.target import KernelInfo, target_of
+from slangpy_rt.core.target import KernelInfo
 
 
 class VulkanBackend(Backend, Records, MappedMemory, ExportsMemory, Leaves):
