@@ -30,9 +30,9 @@ class CudaKernel(Kernel):
     node : CudaNode or None
         The graph of its latest launch.
     nodes : dict
-        Its graphs, by ``CUstream``.
+        Its graphs, by queue.
     launches : int
-        The number of launches on streams where it had no graph.
+        The number of launches on queues where it had no graph.
     """
 
     __slots__ = ("function", "give", "launches", "node", "nodes")
@@ -46,7 +46,7 @@ class CudaKernel(Kernel):
         self.give = give
         self.launches = 0
         self.node: CudaNode | None = None
-        self.nodes: dict[int, CudaNode] = {}
+        self.nodes: dict[object, CudaNode] = {}
 
 
 class Modules:
@@ -74,23 +74,27 @@ class Modules:
             If the driver refuses the CUBIN.
         """
         cu, what = driver(), f"loading kernel {info.entry!r}"
-        module = query(cu.cuModuleLoadData, "uintptr_t *", binary, what=what)
-        self.all.add(module)
-        function = query(cu.cuModuleGetFunction, "uintptr_t *", module, info.entry.encode(), what=what)
-        most = query(cu.cuFuncGetAttribute, "int *", _MOST_THREADS, function, what=what)
-        if prod(info.group_size) > most:
-            self.all.discard(module)
-            cu.cuModuleUnload(module)
-            raise UnsupportedError(
-                f"device cuda: {info.title}: a thread group has {prod(info.group_size)} threads, at most {most} have "
-                "the registers that this kernel needs; make the group smaller."
-            )
-        if len(self._retired) >= _MANY_RETIRED:
+        # Counted before the wait: the device may still run a kernel that another thread drops meanwhile.
+        retired = len(self._retired)
+        if retired >= _MANY_RETIRED:
             check(cu.cuCtxSynchronize(), "waiting for queued work")
-            for _ in range(len(self._retired)):
+            for _ in range(retired):
                 gone = self._retired.popleft()
                 self.all.discard(gone)
                 cu.cuModuleUnload(gone)
+        module = query(cu.cuModuleLoadData, "uintptr_t *", binary, what=what)
+        try:
+            function = query(cu.cuModuleGetFunction, "uintptr_t *", module, info.entry.encode(), what=what)
+            most = query(cu.cuFuncGetAttribute, "int *", _MOST_THREADS, function, what=what)
+            if prod(info.group_size) > most:
+                raise UnsupportedError(
+                    f"device cuda: {info.title}: a thread group has {prod(info.group_size)} threads, at most {most} "
+                    "have the registers that this kernel needs; make the group smaller."
+                )
+        except BaseException:
+            cu.cuModuleUnload(module)
+            raise
+        self.all.add(module)
         return CudaKernel(info, function, partial(self._retired.append, module))
 
 
