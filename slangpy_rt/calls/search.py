@@ -13,13 +13,13 @@ from contextlib import ExitStack, suppress
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from slangpy_rt.arguments.adapters import thread_states
+from slangpy_rt.calls.call_facts import info_of, layouts_of, written_by
 from slangpy_rt.calls.callee import Callee
 from slangpy_rt.calls.command_list import CommandList, add
 from slangpy_rt.calls.tuned_call import TunedCall
 from slangpy_rt.core.config import CONFIG
+from slangpy_rt.core.conversion import kind_of
 from slangpy_rt.core.errors import (
     BindError,
     CompileError,
@@ -29,11 +29,11 @@ from slangpy_rt.core.errors import (
     SlangPyRtError,
     UnsupportedError,
 )
+from slangpy_rt.core.interrupts import apart
 from slangpy_rt.core.log import log
 from slangpy_rt.core.wording import in_words
 from slangpy_rt.runtime.stream import Timer
 from slangpy_rt.slang.locate import compiler_version
-from slangpy_rt.tuning.call_info import CallInfo
 from slangpy_rt.tuning.comparison import as_arrays, difference
 from slangpy_rt.tuning.config import Config
 from slangpy_rt.tuning.kind import kind_of_call
@@ -85,12 +85,16 @@ class Search:
         self._prepared: dict[Config, tuple[PreparedCall, tuple[Any, ...]]] = {}
         # Configurations that cannot run, with the errors.
         self._errors: dict[Config, SlangPyRtError] = {}
+        # As of now: times are stored only if no text was loaded anew meanwhile.
+        self._digests = {config: Callee(function).scope.source.digest for config, function in candidates.items()}
+        # The configurations in their order, where results are compared with those of the first.
+        self._order: tuple[str, ...] = ()
         first = self._first()
         # Streams of other libraries that the call's arrays are used on.
         self._queues = [stream.queue for stream in first[0].foreign_streams(first[1])]
         self.info = info_of(name, device, *first)
         threads = call.threads_of(next(iter(candidates))) if call.threads is not None else ()
-        self.key = kind_of_call(name, policy, self.info, (*_layouts(*first), str(threads)))
+        self.key = kind_of_call(name, policy, self.info, (*layouts_of(*first), str(threads)))
 
     def run(self) -> list[Timing]:
         """Return the timings of all configurations, the fastest first.
@@ -103,6 +107,8 @@ class Search:
             If no configuration compiles: the first error, with the errors of the others.
         """
         configs = self._considered()
+        if self._policy.check is not None:
+            self._order = tuple(c.text for c in configs)
         measures = CONFIG.tune in ("on", "force") and not self._device.deterministic and len(configs) > 1
         if not measures:
             return self._by_entries(configs)
@@ -116,14 +122,20 @@ class Search:
                     f"{self._name}: no configuration is known for this call, and none can be measured while a CUDA "
                     "graph is captured; call it once before the capture."
                 )
-            with cache.lock(entry_key("search", self._device.backend.description, self.key), timeout=600.0):
+            text = self._digests[configs[0]]
+            place = entry_key("search", text, self._name, self._device.backend.description, self.key)
+            with cache.lock(place, timeout=600.0):
                 known = self._entries(configs) if CONFIG.tune == "on" and keeps else {}
                 missing = [c for c in configs if c not in known]
+                if missing and self._policy.check is not None:
+                    # The first one is measured too, because the others are compared with it.
+                    missing = configs
                 for timing in self._measured(missing) if missing else ():
-                    known[timing.config] = timing
-                    error = self._errors.get(timing.config)
-                    if keeps and not isinstance(error, DeviceError):
-                        store(cache, self._entry(timing.config), self._name, self._device.backend.name, timing)
+                    config, error = timing.config, self._errors.get(timing.config)
+                    known[config] = timing
+                    same = Callee(self._candidates[config]).scope.source.digest == self._digests[config]
+                    if keeps and same and not isinstance(error, DeviceError):
+                        store(cache, self._entry(config), self._name, self._device.backend.name, timing)
         rows = _sorted([known[c] for c in configs])
         if rows[0].us is None:
             raise self._all_failed(rows)
@@ -160,7 +172,8 @@ class Search:
         configs, policy = every, self._policy
         if policy.prune is not None:
             left = policy.prune(tuple(every), self.info)
-            if not isinstance(left, Sequence) or not all(c in self._candidates for c in left):
+            known = isinstance(left, Sequence) and all(isinstance(c, Config) and c in self._candidates for c in left)
+            if not known:
                 raise BindError(
                     f"{self._name}.tune: prune returned {in_words(left)}; a list of some of the configurations "
                     "that it was given was expected."
@@ -170,8 +183,11 @@ class Search:
                 cut = "; ".join(c.text for c in every[:20]) + ("; ..." if len(every) > 20 else "")
                 raise BindError(f"{self._name}.tune: prune leaves none of {len(every)} configurations: {cut}.")
         if policy.top_k is not None and policy.model is not None:
-            model = policy.model
-            configs = sorted(configs, key=lambda c: model(c, self.info))[: policy.top_k]
+            times = {c: policy.model(c, self.info) for c in configs}
+            for seconds in times.values():
+                if kind_of(seconds) not in "biuf" or math.isnan(seconds):
+                    raise BindError(f"{self._name}.tune: model returned {in_words(seconds)}; a number was expected.")
+            configs = sorted(configs, key=times.__getitem__)[: policy.top_k]
         return configs
 
     def _by_entries(self, configs: list[Config]) -> list[Timing]:
@@ -195,9 +211,9 @@ class Search:
     def _entry(self, config: Config) -> str:
         callee, device = Callee(self._candidates[config]), self._device
         return entry_key(
-            callee.scope.source.digest, self._name, repr(callee.options), self.key, device.name,
+            self._digests[config], self._name, repr(callee.options), self.key, device.name,
             device.backend.description, device.backend.toolchain(), compiler_version(), self._policy.bench == "hot",
-            repr(self._policy.check),
+            repr(self._policy.check), self._order,
         )  # fmt: skip
 
     def _measured(self, configs: list[Config]) -> list[Timing]:
@@ -218,16 +234,23 @@ class Search:
         if not runnable:
             return [Timing(c, None, dropped=_reason(self._errors[c])) for c in configs]
         self._wait()
-        values = {id(v): v for c in runnable for v in _written(*self._prepared[c])}
+        values = {id(v): v for c in runnable for v in written_by(*self._prepared[c])}
         snapshot = Snapshot(f"{self._name}.tune", device, list(values.values()))
         try:
-            samples = self._samples(runnable, snapshot)
-            with progress_of(self._name, started) as progress:
-                seconds = search(samples, self._policy.budget, progress) if samples else {}
-        finally:
-            self._wait()
-            snapshot.restore()
-            self._wait()
+            # Lines that measured runs print are dropped; those of earlier calls are printed by now.
+            device.diagnostics.muted.add(self)
+            try:
+                samples = self._samples(runnable, snapshot)
+                with progress_of(self._name, started) as progress:
+                    seconds = search(samples, self._policy.budget, progress) if samples else {}
+            finally:
+                apart(self._put_back, snapshot)
+                device.diagnostics.muted.discard(self)
+        except KeyboardInterrupt:
+            # It may have come before the contents were back.
+            apart(self._put_back, snapshot)
+            device.diagnostics.muted.discard(self)
+            raise
         rows = []
         for config in configs:
             if config in seconds:
@@ -237,6 +260,13 @@ class Search:
                 rows.append(Timing(config, None, dropped=_reason(self._errors[config])))
         log(2, f"{self._name}: measured {len(samples)} of {len(configs)} configurations; {_sorted(rows)[0]}")
         return rows
+
+    def _put_back(self, snapshot: Snapshot) -> None:
+        """Write back what the arguments held. On a device that was closed host memory gets its contents back too."""
+        with suppress(DeviceError):
+            self._wait()
+        snapshot.restore()
+        self._wait()
 
     def _samples(self, configs: list[Config], snapshot: Snapshot) -> dict[Config, Callable[[], float]]:
         """Run each candidate once, drop those that fail or differ, and return functions that run and time them."""
@@ -274,6 +304,9 @@ class Search:
     def _runner(self, config: Config) -> Callable[[], Any]:
         prepared, values = self._prepared[config]
         stream = Callee(self._candidates[config]).stream
+        apart_from_graph = getattr(prepared, "run_apart", None)
+        if apart_from_graph is not None:
+            return lambda: apart_from_graph(stream, values)
         if stream is None:
             return lambda: prepared.run(values)
         return lambda: prepared.run_on(stream, values)
@@ -295,7 +328,7 @@ class Search:
                 snapshot.restore()
                 self._wait()
                 seconds = bench(run)
-                if not isinstance(seconds, (int, float)) or not math.isfinite(seconds) or seconds < 0:
+                if kind_of(seconds) not in "iuf" or not math.isfinite(seconds) or seconds < 0:
                     raise BindError(f"{self._name}.tune: bench returned {in_words(seconds)}; seconds were expected.")
                 return float(seconds)
 
@@ -362,43 +395,6 @@ class Search:
         if len(rows) < 2:
             return first
         return type(first)(f"{self._name}: none of {len(rows)} configurations runs:\n{table}\n{first}")
-
-
-def info_of(name: str, device: DeviceCore, prepared: PreparedCall, values: tuple[Any, ...]) -> CallInfo:
-    """Return what ``key``, ``prune`` and ``model`` are told of a call."""
-    shapes, dtypes, numbers = {}, {}, {}
-    for label, value, b in _arguments(prepared, values):
-        shapes[label] = (*b.shape, *b.view[0]) if b is not None else tuple(getattr(value, "shape", ()))
-        dtypes[label] = b.type.name if b is not None else str(getattr(value, "dtype", type(value).__name__))
-        if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
-            numbers[label] = int(value)
-    return CallInfo(name, shapes, dtypes, numbers, device.backend.description, device.caps)
-
-
-def _arguments(prepared: PreparedCall, values: tuple[Any, ...]) -> list[tuple[str, Any, Any]]:
-    """Return name, value and ``Bound`` of each argument; None for one that another library differentiates."""
-    bound = getattr(prepared, "bound", None)
-    if bound is None:
-        return [(str(k), value, None) for k, value in enumerate(values)]
-    return [(b.name, values[k], b) for k, b in zip(prepared.order, bound, strict=False)]
-
-
-def _layouts(prepared: PreparedCall, values: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return the layouts of all arrays of a call, as far as they can change which configuration is the fastest."""
-    bound = getattr(prepared, "bound", None)
-    if bound is None:
-        return tuple(str(getattr(v, "stride", lambda: ())()) for v in values)
-    return tuple(
-        (leaf.name, leaf.type.name, leaf.mode, leaf.shape, leaf.strides, leaf.view, leaf.aligned)
-        for b in bound
-        for leaf in b.leaves
-    )
-
-
-def _written(prepared: PreparedCall, values: tuple[Any, ...]) -> list[Any]:
-    """Return the values that a call writes; all of them if another library differentiates it."""
-    written = getattr(prepared, "written", None)
-    return [values[k] for k in sorted(written(values))] if written is not None else []
 
 
 def _sorted(rows: list[Timing]) -> list[Timing]:

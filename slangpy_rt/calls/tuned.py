@@ -58,6 +58,7 @@ class Tuned:
         self._ready, self._ready_into = self._winners.ready, self._winners.ready_into
         self._derivatives: dict[str, Tuned] = {}
         self._lock = threading.RLock()
+        self._searching = False
 
     def __call__(self, /, *args: Any, _result: Any = None, **named: Any) -> Any:
         """Call the function with the fastest configuration, as ``Function`` is called.
@@ -355,18 +356,27 @@ class Tuned:
         from slangpy_rt.calls.search import Search
 
         with self._lock:
+            if self._searching:
+                raise BindError(
+                    f"{self.name}: a function that tune was given calls {self.name}, whose configuration is being "
+                    "searched; let bench call what it is passed."
+                )
             self.device.check_open()
             Callee(self._function(self.configs[0])).scope.look()
             age = self._winners.age
             candidates = {config: self._function(config) for config in self.configs}
-            found = Search(self.name, self.device, call, candidates, self._policy)
-            rows = self._winners.rows.get(found.key)
-            if rows is None:
-                rows = found.run()
-                if len(self._winners.rows) >= _MOST_KINDS:
-                    self._winners.rows.clear()
-                if age is self._winners.age:
-                    self._winners.rows[found.key] = rows
+            try:
+                self._searching = True
+                found = Search(self.name, self.device, call, candidates, self._policy)
+                rows = self._winners.rows.get(found.key)
+                if rows is None:
+                    rows = found.run()
+                    if len(self._winners.rows) >= _MOST_KINDS:
+                        self._winners.rows.clear()
+                    if age is self._winners.age:
+                        self._winners.rows[found.key] = rows
+            finally:
+                self._searching = False
             return rows, age
 
     def _function(self, config: Config) -> Any:

@@ -18,10 +18,12 @@ from typing import Any
 
 from slangpy_rt.core.cache_entry import WRITE, Entry, EntryInfo, Found, Part, encode, hashed, is_key, read, why_unsafe
 from slangpy_rt.core.config import CONFIG
+from slangpy_rt.core.interrupts import apart
 
 _TOUCH_SECONDS = 3600.0  # use is recorded this coarsely: a hit then costs no write
 _STALE_SECONDS = 3600.0  # no writer or lock holder takes this long: a killed process left what is older
 _SCAN_PUTS = 256  # once in so many puts, entries of other processes are counted too; a scan costs 9 µs an entry
+_LOCK_SECONDS = 0.05  # between attempts to take a lock that another thread or process has
 _LOW_WATER = 0.9  # an eviction goes down to this share of the cap, so that the next put need not evict
 
 _FOLDER = ".slangpy_rt-kept"  # ``clear`` removes folders whose names end so, and no others
@@ -121,20 +123,15 @@ class DiskCache:
         if path is None:
             yield
             return
-        from filelock import FileLock  # 30 ms, which only a process that compiles has to spend
-
-        guard = FileLock(path, timeout=timeout, mode=0o600)
-        with suppress(OSError, RuntimeError):  # filelock's Timeout is an OSError
-            guard.acquire()
+        held: list[Any] = []
+        end = time.monotonic() + timeout
         try:
+            while not apart(_try_lock, path, held) and time.monotonic() < end:
+                time.sleep(_LOCK_SECONDS)
             yield
         finally:
-            if guard.is_locked:
-                # Removed while held, so that no lock files are left. A thread that opened the old file may then run
-                # beside one that makes a new file. Both run after this one's put, and find the entry.
-                _remove(path)
-                with suppress(OSError):
-                    guard.release()
+            if held:
+                apart(_unlock, path, held)
 
     def entries(self) -> list[EntryInfo]:
         """List all whole entries, sorted by key."""
@@ -300,3 +297,30 @@ def _remove(path: str | Path) -> bool:
     except OSError:
         return False
     return True
+
+
+# filelock holds a lock of the whole process for some steps. An interrupt there, also in its finalizer, would leave it
+# locked, and every later use of a file lock would wait for ever. So no FileLock is used or dropped but ``apart``.
+def _try_lock(path: Path, held: list[Any]) -> bool:
+    """Append a lock on a file to a list; return False if another thread or process has it."""
+    from filelock import FileLock, Timeout  # 30 ms, for processes that compile alone
+
+    # The thread that runs this need not be the one that runs ``_unlock``.
+    guard = FileLock(path, mode=0o600, thread_local=False)
+    try:
+        guard.acquire(blocking=False)
+    except Timeout:
+        return False
+    except (OSError, RuntimeError):
+        return True
+    held.append(guard)
+    return True
+
+
+def _unlock(path: Path, held: list[Any]) -> None:
+    guard = held.pop()
+    # Removed while held, so that no lock files are left. A thread that opened the old file may then run beside one
+    # that makes a new file. Both run after this one's put, and find the entry.
+    _remove(path)
+    with suppress(OSError):
+        guard.release()

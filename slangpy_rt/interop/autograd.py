@@ -82,6 +82,24 @@ class AutogradCall:
         raise BindError(f"{self._sig}: bind does not take tensors that require a gradient; pass tensor.detach().")
 
     @property
+    def labels(self) -> tuple[str, ...]:
+        """The parameters' names, in the order of the values."""
+        return (*[p.name for p in self._sig.params[: self._positional]], *self._names)
+
+    def written(self, values: tuple[Any, ...]) -> set[int]:
+        """Return the indices, among the call's values, of those that it writes."""
+        return set(self.outs)
+
+    def outputs(self, values: tuple[Any, ...]) -> list[Any]:
+        """Return the tensors that the call writes, as such that are no part of a graph."""
+        return [values[k].detach() for k in self.outs if isinstance(values[k], torch.Tensor)]
+
+    def run_apart(self, stream: Stream | None, values: tuple[Any, ...]) -> Any:
+        """Run the function on the arguments of a call and leave PyTorch's graph as it is."""
+        with torch.no_grad():
+            return self.forward(stream, values[: self._given], values[self._given : self._given + self._uniforms])
+
+    @property
     def returns_host_data(self) -> bool:
         """Refuse to be part of a command list, which reads this property before it records a call.
 

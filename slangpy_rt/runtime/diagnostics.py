@@ -10,8 +10,9 @@ import re
 import struct
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -38,6 +39,8 @@ class Diagnostics:
         Whether a kernel that may write lines was launched since ``flush``. Whoever sets it to true holds ``lock``.
     lock : threading.RLock
         Held while lines are printed, and from a launch to ``flush`` where that follows at once.
+    muted : weakref.WeakSet
+        Objects for whose lifetime lines are dropped, those of all kernels.
     """
 
     def __init__(self, backend: Backend) -> None:
@@ -46,6 +49,7 @@ class Diagnostics:
         self._strings: dict[int, str] = {}
         self.pending = False
         self.lock = threading.RLock()
+        self.muted: weakref.WeakSet[Any] = weakref.WeakSet()
 
     @property
     def buffer(self) -> Buffer:
@@ -107,7 +111,7 @@ class Diagnostics:
                 lines.append(f"... {lost} more lines lost: {kept}\n")
             if lines or outside:
                 self._reset(buffer)
-            if lines and sys.stdout is not None:
+            if lines and sys.stdout is not None and not self.muted:
                 sys.stdout.write("".join(lines))
             return outside
 

@@ -308,6 +308,8 @@ class Session(CompilerSession):
         self._defines += _HIDDEN
         self._undo = undefining(self._defines)
         old, self._native = self._native, NativeSession(self._library, self.target, self._folders, self._defines)
+        # Nothing uses a module of the old session from here on.
+        old.close()
         loaded, self._sources, library, self._library_loaded = self._sources, [], self._library_loaded, False
         self._walked.clear()
         self._imported.clear()
@@ -317,7 +319,6 @@ class Session(CompilerSession):
             if name in self._modules:
                 self._modules[name] = self._native.load(name, place, text)
                 self._sources.append((name, place, text, files))
-        old.close()
 
     def _load_library(self, but: str = "") -> None:
         """Load this project's Slang modules, before an ``import`` of the user's finds other files of the same names.

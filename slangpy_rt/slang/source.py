@@ -178,16 +178,19 @@ class Source:
             for _ in range(_TRIES if self._session is None else 0):
                 began = time.time_ns()
                 session = new_session(self._target, self._search_paths, self._defines, self._auto_import)
-                for other in self._linked:
-                    _check_unchanged(other, session.load_module(other.name, other.path, other.text))
-                self._reflected = session.load_module(self.name, self.path, self.text)
-                if not self._states(self._reflected, began).written_since(began):
-                    _check_unchanged(self, self._reflected)
-                    self._session = session
-                    break
+                try:
+                    for other in self._linked:
+                        _check_unchanged(other, session.load_module(other.name, other.path, other.text))
+                    self._reflected = session.load_module(self.name, self.path, self.text)
+                    if not self._states(self._reflected, began).written_since(began):
+                        _check_unchanged(self, self._reflected)
+                        self._session = session
+                        break
+                finally:
+                    if self._session is None:
+                        session.close()
                 # A file was written since loading began. Slang and ``files.dependencies`` may have read different
                 # texts, so the digest may not be that of the text which Slang read.
-                session.close()
                 time.sleep(_PAUSE)
             if self._session is None:
                 raise CompileError(f"module '{self.name}': its files are being written all the time.")

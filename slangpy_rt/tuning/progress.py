@@ -16,10 +16,14 @@ _QUIET = 0.5
 def progress_of(name: str, started: float) -> Iterator[Callable[[int, int], None]]:
     """Show on a terminal how far a long search is, with rich if that is installed."""
     bar: list[Any] = []
+    asked: list[bool] = []
 
     def quiet(done: int, planned: int) -> None:
-        if not bar and sys.stderr.isatty() and time.perf_counter() - started > _QUIET:
+        if not asked and time.perf_counter() - started > _QUIET:
+            asked.append(_on_terminal())
             with suppress(ImportError):
+                if not asked[0]:
+                    return
                 from rich.console import Console
                 from rich.progress import Progress
 
@@ -34,3 +38,11 @@ def progress_of(name: str, started: float) -> Iterator[Callable[[int, int], None
     finally:
         if bar:
             bar[0].stop()
+
+
+def _on_terminal() -> bool:
+    """Return whether standard error is a terminal; a program without a console has none, or a closed one."""
+    try:
+        return sys.stderr is not None and sys.stderr.isatty()
+    except ValueError:
+        return False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,9 +12,11 @@ from slangpy_rt.arguments.adapters import converter
 from slangpy_rt.arrays.ndbuffer import NDBuffer
 from slangpy_rt.arrays.tensor import Tensor
 from slangpy_rt.arrays.value_ref import ValueRef
-from slangpy_rt.core.errors import BindError
+from slangpy_rt.core.errors import BindError, SlangPyRtError
+from slangpy_rt.core.structs import fields_of
 from slangpy_rt.core.wording import in_words
 from slangpy_rt.runtime.core import DeviceCore
+from slangpy_rt.tuning.comparison import as_arrays
 
 
 class Snapshot:
@@ -47,13 +49,25 @@ class Snapshot:
             self._keep(value)
 
     def restore(self) -> None:
-        """Write the contents back."""
+        """Write the contents back.
+
+        Raises
+        ------
+        DeviceError
+            If the device refuses a copy, as one that was closed; all other contents are back then.
+        """
+        failed: SlangPyRtError | None = None
         for undo in self._undo:
-            undo()
+            try:
+                undo()
+            except SlangPyRtError as error:
+                failed = failed or error
+        if failed is not None:
+            raise failed
 
     def results(self) -> list[np.ndarray[Any, Any]]:
-        """Return the present contents of the arrays as NumPy arrays."""
-        return [np.array(a.to_numpy() if isinstance(a, NDBuffer) else a) for a in self.arrays]
+        """Return the present contents of the arguments as NumPy arrays of their own memory."""
+        return [array for a in self.arrays for array in as_arrays(a.value if isinstance(a, ValueRef) else a)]
 
     def _keep(self, value: Any) -> None:
         if id(value) in self._seen or isinstance(value, (bool, int, float, str, bytes, np.generic, type(None))):
@@ -71,11 +85,12 @@ class Snapshot:
             self._undo.append(lambda: np.copyto(value, copy))
         elif isinstance(value, ValueRef):
             kept = value.value
+            self.arrays.append(value)
             self._undo.append(lambda: setattr(value, "value", kept))
         elif isinstance(stand_in, Adapter):
             self._keep(stand_in.on(self._device, value))
-        elif isinstance(value, Mapping):
-            for item in value.values():
+        elif (fields := fields_of(value)) is not None:
+            for item in fields.values():
                 self._keep(item)
         elif isinstance(value, (list, tuple)):
             for item in value:

@@ -30,9 +30,13 @@ def stored(cache: DiskCache, key: str, config: Config) -> Timing | None:
         return None
     if us is None:
         return Timing(config, None, 0.0, runs, dropped) if dropped else None
-    if not isinstance(us, (int, float)) or not math.isfinite(us) or us < 0:
+    if not isinstance(us, (int, float)):
         return None
-    return Timing(config, float(us), float(spread), runs, dropped)
+    try:
+        timing = Timing(config, float(us), float(spread), runs, dropped)
+    except OverflowError:
+        return None
+    return timing if math.isfinite(timing.us or 0.0) and us >= 0 else None
 
 
 def store(cache: DiskCache, key: str, title: str, device: str, timing: Timing) -> None:

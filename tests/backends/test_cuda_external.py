@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import os
+import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -156,3 +158,60 @@ def test_a_refused_semaphore_leaves_nothing_open(use: Callable[[Driver], Driver]
     assert len(opened) == 2 and len(driver.semaphores) == 1
     externals.close()
     assert not driver.semaphores
+
+
+def test_memory_dropped_during_the_wait_stays_mapped(use: Callable[[Driver], Driver]) -> None:
+    driver, opened = use(Driver()), []
+    externals = external.Externals()
+    blocks = [shared(opened) for _ in range(2)]
+    memories = [externals.memory(block) for block in blocks]
+    address = memories[1].address
+
+    def synchronize() -> int:
+        # Another thread queues work on the second memory and drops it.
+        memories.clear()
+        blocks.clear()
+        gc.collect()
+        return 0
+
+    del memories[0], blocks[0]
+    gc.collect()
+    driver._cuCtxSynchronize = synchronize  # type: ignore[method-assign]
+    externals.memory(shared(opened))
+    assert address in driver.mapped and not memories
+    externals.close()
+    assert not driver.mapped and not driver.memory
+
+
+def test_threads_open_memory_and_semaphores_once(use: Callable[[Driver], Driver]) -> None:
+    driver, opened = use(Driver()), []
+    externals = external.Externals()
+    block, semaphore = shared(opened), shared(opened)
+    start = threading.Barrier(2)
+    importing = (driver._cuImportExternalMemory, driver._cuImportExternalSemaphore)
+
+    def slowly(function: Callable[..., int]) -> Callable[..., int]:
+        def call(*args: Any) -> int:
+            # Long enough for the other thread to come here too.
+            time.sleep(0.2)
+            return function(*args)
+
+        return call
+
+    driver._cuImportExternalMemory = slowly(importing[0])  # type: ignore[method-assign]
+    driver._cuImportExternalSemaphore = slowly(importing[1])  # type: ignore[method-assign]
+    found = []
+
+    def run() -> None:
+        start.wait()
+        found.append(externals.memory(block))
+        externals.signal(semaphore, 1, 0)
+
+    threads = [threading.Thread(target=run) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found[0] is found[1] and len(driver.mapped) == len(driver.semaphores) == 1 and len(opened) == 2
+    externals.close()
+    assert not driver.memory and not driver.semaphores

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import filelock
 import pytest
 from _cache import CAP, HOUR, KEY, META, OTHER, PAYLOAD, cache, names, path_of, posix, run_python
 
@@ -149,3 +150,39 @@ def test_a_killed_writer_leaves_no_entry_and_its_litter_goes(cache: DiskCache) -
         assert cache.directory is not None
         DiskCache.open(cache.directory, CAP).put(OTHER, {}, b"")
         assert young[0].exists() == left
+
+
+def test_no_interrupt_reaches_a_file_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # filelock holds a lock of the whole process for some steps, which an interrupt there would leave locked.
+    seen: list[int] = []
+
+    class Noted(filelock.FileLock):
+        def __init__(self, *args: Any, **named: Any) -> None:
+            seen.append(threading.get_ident())
+            super().__init__(*args, **named)
+
+        def acquire(self, *args: Any, **named: Any) -> Any:
+            seen.append(threading.get_ident())
+            return super().acquire(*args, **named)
+
+        def release(self, *args: Any, **named: Any) -> None:
+            seen.append(threading.get_ident())
+            super().release(*args, **named)
+
+        def __del__(self) -> None:
+            seen.append(threading.get_ident())
+            super().__del__()
+
+    monkeypatch.setattr(filelock, "FileLock", Noted)
+    mine = DiskCache.open(tmp_path / "own", 1 << 20)
+    key = DiskCache.key("lock")
+    with mine.lock(key):
+        started = time.monotonic()
+        with mine.lock(key, timeout=0.2):
+            assert 0.2 <= time.monotonic() - started < 5
+        assert list(tmp_path.rglob("*.lock"))
+    assert len(seen) > 8 and threading.main_thread().ident not in seen
+    assert not list(tmp_path.rglob("*.lock"))
+    with pytest.raises(KeyboardInterrupt), mine.lock(key):
+        raise KeyboardInterrupt
+    assert not list(tmp_path.rglob("*.lock"))

@@ -169,3 +169,21 @@ def test_an_edited_text_is_a_new_source(files: Path) -> None:
     assert [p.name for p in second.functions("add")[0].params] == ["a", "c"]
     assert [p.name for p in first.functions("add")[0].params] == ["a", "b"]
     assert first.digest != second.digest
+
+
+def test_a_session_whose_modules_do_not_load_is_closed(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[Any] = []
+    new_session = slangpy_rt.slang.sessions.new_session
+
+    def noted(*args: Any) -> Any:
+        opened.append(new_session(*args))
+        return opened[-1]
+
+    monkeypatch.setattr(slangpy_rt.slang.sessions, "new_session", noted)
+    source = load(files)
+    source.close()
+    (files / "helper.slang").write_text(HELPER.replace("a;", "2 * a;"))
+    with pytest.raises(CompileError, match="changed since it was loaded"):
+        source.session()
+    # More than two where the file is taken as being written.
+    assert len(opened) >= 2 and not any(session._number for session in opened)

@@ -14,9 +14,9 @@ from typing import Any
 
 from slangpy_rt.backends.base import Backend, Buffer, Dispatch, Kernel, Recording, Shared, SharedBuffer
 from slangpy_rt.backends.cuda.compile import nvrtc_compile, nvrtc_toolchain
-from slangpy_rt.backends.cuda.context import keep_current, leave
+from slangpy_rt.backends.cuda.context import current, keep_current, leave
 from slangpy_rt.backends.cuda.device import give_back, open_gpu, why_missing
-from slangpy_rt.backends.cuda.driver import FFI_CUDA, check, driver, query
+from slangpy_rt.backends.cuda.driver import FFI_CUDA, check, driver
 from slangpy_rt.backends.cuda.events import Events
 from slangpy_rt.backends.cuda.external import uuid_of
 from slangpy_rt.backends.cuda.graph import CudaGraph, Graphs
@@ -92,10 +92,9 @@ class CudaBackend(Backend, Records, MappedMemory, ImportsMemory, ForeignStreams,
         self.target = target_of("cuda", "", "value", self.caps)
         self._released = False
         self._closing = threading.Lock()
-        before = query(cu.cuCtxGetCurrent, "uintptr_t *", what="asking for the current context")
+        before = current()
         if opened.several:
             keep_current(self, self._context, _ENTERING)
-        self._enter()
         self._events = Events(self._context, self.inside)
         self._graphs = Graphs()
         self._modules = Modules()
@@ -104,16 +103,21 @@ class CudaBackend(Backend, Records, MappedMemory, ImportsMemory, ForeignStreams,
         self._takes = self._memory.blocks.takes
         self._shared = self._memory.shared
         self._streams = Streams(self, self._context, self._events, self._graphs, opened.several, debug)
-        self.queue = self.open_queue() if stream is None else self.open_stream(stream, owner)
+        give = partial(
+            give_back, self._device, self._context, self._graphs, self._events, self._modules.all,
+            self._memory.allocations, self._memory.slabs, self._streams.own,
+        )  # fmt: skip
+        try:
+            self._enter()
+            self.queue = self.open_queue() if stream is None else self.open_stream(stream, owner)
+        except BaseException:
+            give()
+            cu.cuCtxSetCurrent(before)
+            raise
         self.stream = self.queue.handle
         self._staging = Staging(self._context, self.stream)
         self._memset = cu.cuMemsetD8Async
-        self._release = Release(
-            partial(
-                give_back, self._device, self._context, self._staging, self._graphs, self._events, self._modules.all,
-                self._memory.allocations, self._memory.slabs, self._streams.own,
-            )
-        )  # fmt: skip
+        self._release = Release(partial(give, self._staging))
         if opened.several:
             check(cu.cuCtxSetCurrent(before), "leaving the context")
 

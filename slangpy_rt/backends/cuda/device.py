@@ -103,13 +103,13 @@ def why_missing() -> str | None:
 def give_back(
     device: int,
     context: int,
-    staging: Staging,
     graphs: Graphs,
     events: Events,
     modules: Iterable[int],
     allocations: Iterable[int],
     slabs: Iterable[int],
     streams: Iterable[int],
+    staging: Staging | None = None,
 ) -> None:
     """Release a backend's driver objects; the thread's current context stays as it was."""
     # Statuses are ignored: on a lost device all of these calls fail, and nothing more can be done.
@@ -117,7 +117,8 @@ def give_back(
     before = current()
     cu.cuCtxSetCurrent(context)
     cu.cuCtxSynchronize()
-    staging.close()
+    if staging is not None:
+        staging.close()
     graphs.close()
     for module in modules:
         cu.cuModuleUnload(module)

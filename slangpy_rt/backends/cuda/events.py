@@ -83,7 +83,9 @@ class Events:
         self.inside = inside
         self._context = context
         self._closed = False
+        # A stream that sets semaphores; ``_bridging`` is held while it is made.
         self._bridge = 0
+        self._bridging = threading.Lock()
         self.free: tuple[list[_Event], list[_Event]] = ([], [])
         self._all: list[int] = []
 
@@ -137,8 +139,9 @@ class Events:
         with self.inside[threading.get_ident()]:
             self.require_open()
             check(cu.cuCtxSetCurrent(self._context), "entering the context")
-            if not self._bridge:
-                self._bridge = query(cu.cuStreamCreate, "uintptr_t *", NON_BLOCKING, what="creating a stream")
+            with self._bridging:
+                if not self._bridge:
+                    self._bridge = query(cu.cuStreamCreate, "uintptr_t *", NON_BLOCKING, what="creating a stream")
             check(cu.cuStreamWaitEvent(self._bridge, event, 0), "letting a stream wait for an event")
             # The value before may be set by another device, and a semaphore's value must not fall.
             self.externals.wait(semaphore, value - 1, self._bridge)

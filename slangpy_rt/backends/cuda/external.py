@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections import deque
 from functools import partial
 from typing import Any
@@ -18,6 +19,8 @@ _OPAQUE_FD, _TIMELINE_FD = 1, 9  # CU_EXTERNAL_MEMORY_, CU_EXTERNAL_SEMAPHORE_HA
 class Externals:
     """The memory and semaphores that one context has opened, each once. Callers make the context current.
 
+    Any thread may call it, and no interrupt may stop a call.
+
     Semaphores stay open until ``close``: a queue has one. Memory that nobody refers to any more is unmapped when
     other memory is opened, since a finalizer may run in a thread where the context is not current.
     """
@@ -28,18 +31,22 @@ class Externals:
         self._mapped: set[tuple[int, int]] = set()
         self._retired: deque[tuple[int, int]] = deque()
         self._all: list[int] = []
+        self._lock = threading.Lock()
 
     def memory(self, shared: Shared) -> _Memory:
         """Open shared memory, map all of it, and return it."""
-        found = self._memory.get(shared)
-        if found is None:
-            if self._retired:
-                check(driver().cuCtxSynchronize(), "waiting for queued work")
-            for _ in range(len(self._retired)):
-                self._unmap(*self._retired.popleft())
-            found = self._memory[shared] = _Memory(shared, self._retired)
-            self._mapped.add(found.handles)
-        return found
+        with self._lock:
+            found = self._memory.get(shared)
+            if found is None:
+                # Counted before the wait: queued work may still use memory that another thread drops meanwhile.
+                retired = len(self._retired)
+                if retired:
+                    check(driver().cuCtxSynchronize(), "waiting for queued work")
+                for _ in range(retired):
+                    self._unmap(*self._retired.popleft())
+                found = self._memory[shared] = _Memory(shared, self._retired)
+                self._mapped.add(found.handles)
+            return found
 
     def wait(self, shared: Shared, value: int, stream: int) -> None:
         """Make a stream wait until a timeline semaphore has reached ``value``."""
@@ -70,14 +77,15 @@ class Externals:
         driver().cuDestroyExternalMemory(handle)
 
     def _semaphore(self, shared: Shared) -> int:
-        found = self._semaphores.get(shared)
-        if found is None:
-            told = FFI_CUDA.new("CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC *")
-            told.type = _TIMELINE_FD
-            found = _opened(driver().cuImportExternalSemaphore, told, shared, "opening a semaphore")
-            self._semaphores[shared] = found
-            self._all.append(found)
-        return found
+        with self._lock:
+            found = self._semaphores.get(shared)
+            if found is None:
+                told = FFI_CUDA.new("CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC *")
+                told.type = _TIMELINE_FD
+                found = _opened(driver().cuImportExternalSemaphore, told, shared, "opening a semaphore")
+                self._semaphores[shared] = found
+                self._all.append(found)
+            return found
 
 
 class _Memory:

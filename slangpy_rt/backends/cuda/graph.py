@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -17,7 +18,7 @@ from slangpy_rt.core.interrupts import finalizer
 
 
 class Graphs:
-    """The driver's handles of one device's graphs. One thread at a time calls it, and no interrupt stops a call.
+    """The driver's handles of one device's graphs. No interrupt stops a call.
 
     Attributes
     ----------
@@ -34,10 +35,12 @@ class Graphs:
         handles = graph.executable, graph.definition
         self._all.add(handles)
         graph.give = partial(self.retired.append, handles)
-        for _ in range(len(self.retired)):
-            gone = self.retired.popleft()
-            self._all.discard(gone)
-            _destroy(*gone)
+        # Until none is left, and not so many times as there are: queues of two threads may add graphs at a time.
+        with suppress(IndexError):
+            while True:
+                gone = self.retired.popleft()
+                self._all.discard(gone)
+                _destroy(*gone)
 
     def close(self) -> None:
         """Destroy all graphs; nothing may be launched any more."""
@@ -108,17 +111,17 @@ class CudaNode(CudaGraph):
 
     Attributes
     ----------
-    stream : int
-        The ``CUstream``.
+    queue : object
+        The queue that launches it. Its lock keeps two threads from changing the graph at a time.
     groups, args
         The thread groups and the argument block of the latest launch; None where they are not known.
     """
 
-    __slots__ = ("_bytes", "_pointers", "_told", "args", "groups", "stream")
+    __slots__ = ("_bytes", "_pointers", "_told", "args", "groups", "queue")
 
-    def __init__(self, graphs: Graphs, dispatch: Dispatch, stream: int) -> None:
+    def __init__(self, graphs: Graphs, dispatch: Dispatch, queue: object) -> None:
         super().__init__(graphs, [dispatch], [()])
-        self.stream = stream
+        self.queue = queue
         self.groups = dispatch.groups
         self.args: bytes | None = dispatch.args
         self._told, (block, self._pointers) = _params(dispatch)

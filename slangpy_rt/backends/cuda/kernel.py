@@ -32,9 +32,9 @@ class CudaKernel(Kernel):
     node : CudaNode or None
         The graph of its latest launch.
     nodes : dict
-        Its graphs, by ``CUstream``.
+        Its graphs, by queue.
     launches : int
-        The number of launches on streams where it had no graph.
+        The number of launches on queues where it had no graph.
     shared_bytes : int
         Group memory of a launch, beside what the kernel declares.
     """
@@ -51,7 +51,7 @@ class CudaKernel(Kernel):
         self.give = give
         self.launches = 0
         self.node: CudaNode | None = None
-        self.nodes: dict[int, CudaNode] = {}
+        self.nodes: dict[object, CudaNode] = {}
 
 
 class Modules:
@@ -79,30 +79,31 @@ class Modules:
             If the driver refuses the CUBIN.
         """
         cu, what = driver(), f"loading kernel {info.entry!r}"
-        shared_bytes, cubin = parts(binary)
-        module = query(cu.cuModuleLoadData, "uintptr_t *", cubin, what=what)
-        self.all.add(module)
-        function = query(cu.cuModuleGetFunction, "uintptr_t *", module, info.entry.encode(), what=what)
-        most = query(cu.cuFuncGetAttribute, "int *", _MOST_THREADS, function, what=what)
-        if prod(info.group_size) > most:
-            self.all.discard(module)
-            cu.cuModuleUnload(module)
-            raise UnsupportedError(
-                f"device cuda: {info.title}: a thread group has {prod(info.group_size)} threads, at most {most} have "
-                "the registers that this kernel needs; make the group smaller."
-            )
-        if shared_bytes:
-            status = cu.cuFuncSetAttribute(function, _SHARED_BYTES, shared_bytes)
-            if status:
-                self.all.discard(module)
-                cu.cuModuleUnload(module)
-            check(status, f"reserving {shared_bytes:,} bytes of group memory for {info.title}")
-        if len(self._retired) >= _MANY_RETIRED:
+        # Counted before the wait: the device may still run a kernel that another thread drops meanwhile.
+        retired = len(self._retired)
+        if retired >= _MANY_RETIRED:
             check(cu.cuCtxSynchronize(), "waiting for queued work")
-            for _ in range(len(self._retired)):
+            for _ in range(retired):
                 gone = self._retired.popleft()
                 self.all.discard(gone)
                 cu.cuModuleUnload(gone)
+        shared_bytes, cubin = parts(binary)
+        module = query(cu.cuModuleLoadData, "uintptr_t *", cubin, what=what)
+        try:
+            function = query(cu.cuModuleGetFunction, "uintptr_t *", module, info.entry.encode(), what=what)
+            most = query(cu.cuFuncGetAttribute, "int *", _MOST_THREADS, function, what=what)
+            if prod(info.group_size) > most:
+                raise UnsupportedError(
+                    f"device cuda: {info.title}: a thread group has {prod(info.group_size)} threads, at most {most} "
+                    "have the registers that this kernel needs; make the group smaller."
+                )
+            if shared_bytes:
+                status = cu.cuFuncSetAttribute(function, _SHARED_BYTES, shared_bytes)
+                check(status, f"reserving {shared_bytes:,} bytes of group memory for {info.title}")
+        except BaseException:
+            cu.cuModuleUnload(module)
+            raise
+        self.all.add(module)
         return CudaKernel(info, function, shared_bytes, partial(self._retired.append, module))
 
 

@@ -68,9 +68,13 @@ class Memory:
             if size:
                 enter(self._context)
                 host = query(cu.cuMemHostAlloc, "uintptr_t *", size, _SHARED, what="page-locking host memory")
+                try:
+                    what = "mapping host memory"
+                    address = query(cu.cuMemHostGetDevicePointer_v2, "uintptr_t *", host, 0, what=what)
+                except BaseException:
+                    cu.cuMemFreeHost(host)
+                    raise
                 self.slabs.append(host)
-                what = "mapping host memory"
-                address = query(cu.cuMemHostGetDevicePointer_v2, "uintptr_t *", host, 0, what=what)
                 pool.add(nbytes, None, address, memoryview(FFI_CUDA.buffer(FFI_CUDA.cast("char *", host), size)))
         return size > 0
 

@@ -78,7 +78,7 @@ class CudaQueue(Queue):
         # Neither ``args`` nor ``buffers`` are kept alive: the driver copies the argument block before it returns, and
         # freed memory is used again by later work on the stream only.
         node = kernel.node  # type: ignore[attr-defined]
-        if node is None or node.stream != self.handle:
+        if node is None or node.queue is not self:
             node = self._node(kernel, groups, args)
             if node is None:
                 self._launch_once(kernel, groups, args)
@@ -132,7 +132,7 @@ class CudaQueue(Queue):
         with self._lock:
             self._require_open()
             self.enter()
-            return CudaNode(self._graphs, dispatch, self.handle)
+            return CudaNode(self._graphs, dispatch, self)
 
     def replay(self, recording: Recording) -> None:
         assert isinstance(recording, CudaGraph)
@@ -209,7 +209,7 @@ class CudaQueue(Queue):
     def _node(self, kernel: Kernel, groups: tuple[int, int, int], args: bytes) -> CudaNode | None:
         """Return the graph of a kernel on this stream; None until the kernel was launched ``_FEW`` times."""
         assert isinstance(kernel, CudaKernel)
-        node = kernel.nodes.get(self.handle)
+        node = kernel.nodes.get(self)
         if node is None:
             kernel.launches += 1
             if kernel.launches <= _FEW:
@@ -222,11 +222,11 @@ class CudaQueue(Queue):
         with self._lock:
             if self._closed or len(self._kernels) >= _MOST:
                 return None
-            node = kernel.nodes.get(self.handle)
+            node = kernel.nodes.get(self)
             if node is None:
                 self.enter()
-                node = CudaNode(self._graphs, Dispatch(kernel, groups, args, ()), self.handle)
-                kernel.nodes[self.handle] = node
+                node = CudaNode(self._graphs, Dispatch(kernel, groups, args, ()), self)
+                kernel.nodes[self] = node
                 self._kernels.append(kernel)
             return node
 

@@ -171,7 +171,11 @@ class Staging:
         self._enter()
         while len(self._slots) < count:
             event = query(self._cu.cuEventCreate, "uintptr_t *", _NO_TIMING, what="creating an event")
-            at = query(self._cu.cuMemHostAlloc, "uintptr_t *", CHUNK, 0, what="page-locking host memory")
+            try:
+                at = query(self._cu.cuMemHostAlloc, "uintptr_t *", CHUNK, 0, what="page-locking host memory")
+            except BaseException:
+                self._cu.cuEventDestroy_v2(event)
+                raise
             self._slots.append((at, event))
 
     def _begin(
