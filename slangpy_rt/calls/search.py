@@ -88,8 +88,8 @@ class Search:
         theirs = first[0]._all_theirs(first[1]) if getattr(first[0], "_stream", None) is not None else []
         self._queues = [stream.queue for stream in theirs]
         self.info = info_of(name, device, *first)
-        threads = call.threads_of(next(iter(candidates))) if call.threads is not None else ()
-        self.key = kind_of_call(name, policy, self.info, (*_layouts(*first), str(threads)))
+        threads = call.threads_text(next(iter(candidates))) if call.threads is not None else "()"
+        self.key = kind_of_call(name, policy, self.info, (*_layouts(*first), threads))
 
     def run(self) -> list[Timing]:
         """Return the timings of all configurations, the fastest first.

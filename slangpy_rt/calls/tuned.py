@@ -341,7 +341,7 @@ class Tuned:
             raise endless(self.name, values, error) from None
         if call.threads is not None:
             # The threads of one configuration stand for those of all: they follow from the same sizes.
-            return self._winners.ready_named, (str(call.threads_of(self.configs[0])), key, *call.named)
+            return self._winners.ready_named, (call.threads_text(self.configs[0]), key, *call.named)
         if call.named:
             return self._winners.ready_named, (call.result is None, key, *call.named)
         return (self._ready if call.result is None else self._ready_into), key
@@ -353,7 +353,11 @@ class Tuned:
 
         with self._lock:
             self.device.check_open()
-            self._function(self.configs[0])._scope.look()
+            first = self._function(self.configs[0])
+            if hasattr(first, "entry") != (call.threads is not None):
+                # A call of a kernel, or a dispatch of a function: the function refuses it in its words.
+                first.dispatch(()) if call.threads is not None else first()
+            first._scope.look()
             age = self._winners.age
             candidates = {config: self._function(config) for config in self.configs}
             found = Search(self.name, self.device, call, candidates, self._policy)
