@@ -14,8 +14,8 @@ _WORD = 4  # the size, in bytes, of a bool, and of a type that is not listed her
 def local_bytes(code: bytes) -> int:
     """Return the bytes of all variables that each thread has, local and static ones, and of the largest value.
 
-    A local array that is read and never written has no variable: Slang writes it as an undefined value. Padding is not
-    counted. The variables of a function that Slang specialized twice are counted twice.
+    A local array that is read and never written has no variable: Slang writes it as an undefined value. Padding is
+    not counted. The variables of a function that Slang specialized twice are counted twice.
 
     Parameters
     ----------
