@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from slangpy_rt_codegen.spec import CallSpec, Operand
-from slangpy_rt_codegen.variables import assignable, drain, fill
+from slangpy_rt_codegen.variables import assignable, callee, drain, fill
 
 _FLOATS = frozenset({"half", "float", "double"})
 
@@ -28,7 +28,7 @@ def primal(spec: CallSpec) -> str:
             after += [line for p, line in _kept(o, variable) if forward or _dual(spec, p)]
         arguments.append(variable)
     owner = f"{arguments.pop(0)}." if spec.method else ""
-    call = f"{owner}{spec.function}({', '.join(arguments)})"
+    call = f"{owner}{callee(spec)}({', '.join(arguments)})"
     if spec.result is None or spec.result.mode == "unused":
         call = f"{call};"
     else:

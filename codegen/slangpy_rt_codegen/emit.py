@@ -32,7 +32,7 @@ from slangpy_rt_codegen.names import respelled
 from slangpy_rt_codegen.ranges import range_entry
 from slangpy_rt_codegen.spec import CallSpec, Operand, StructLayout
 from slangpy_rt_codegen.threads import thread_entry
-from slangpy_rt_codegen.variables import assignable, drain, fill, is_array
+from slangpy_rt_codegen.variables import assignable, callee, drain, fill, is_array
 
 
 def emit(spec: CallSpec) -> str:
@@ -150,7 +150,7 @@ def _body(spec: CallSpec, load: Callable[[Operand], str], store: Callable[[Opera
         arguments.append(name)
         after += drain(o, name, store)
     owner = f"{arguments.pop(0)}." if spec.method else ""
-    call = f"{owner}{spec.function}({', '.join(arguments)})"
+    call = f"{owner}{callee(spec)}({', '.join(arguments)})"
     if spec.result is None:
         return [*before, f"{call};", *after]
     if spec.result.mode == "parts":

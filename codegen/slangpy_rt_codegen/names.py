@@ -22,23 +22,33 @@ _ALIASED = frozenset(
 )
 _SIZED = re.compile(rf"({'|'.join(SCALARS)})([1-4])(?:x([1-4]))?")
 # Words without a second name.
-_WORDS = frozenset(
-    {"bwd_diff", "fwd_diff", "no_diff", "for", "if", "else", "return", "void", "out", "inout", "uniform", "struct"}
-)
+_WORDS = frozenset((
+    *("bwd_diff", "fwd_diff", "no_diff", "for", "if", "else", "return", "void", "out", "inout", "uniform", "struct"),
+    *("shaderAttribute", "numthreadsAttribute", "ForceUnrollAttribute", "DifferentiableAttribute"),
+))  # fmt: skip
 # For each kernel, its modules' names are looked up among these; a module may have hundreds of names.
 _HIDEABLE = _ALIASED | _WORDS | {f"{s}{n}" for s in SCALARS for n in range(1, 5)}
 _HIDEABLE |= {f"{s}{n}x{m}" for s in SCALARS for n in range(1, 5) for m in range(1, 5)}
-_OPERATORS = frozenset(
-    {"new", "sizeof", "alignof", "countof", "nonuniform", "bwd_diff", "fwd_diff", "no_diff", "expand", "each"}
-)
+# Words with which Slang begins a statement: no type that has one of these names can be written in a function.
+STATEMENTS = frozenset((
+    *("break", "case", "class", "continue", "default", "defer", "discard", "do", "enum", "for", "if", "return"),
+    *("switch", "throw", "try", "typealias", "typedef", "while"),
+    *("__GPU_FOREACH", "__intrinsic_asm", "__stage_switch", "__target_switch"),
+))  # fmt: skip
+# A statement that begins with the name of a variable or a function has these names in parentheses.
+PARENTHESIZED = STATEMENTS | {"new", "no_diff", "operator", "spirv_asm"}
+_OPERATORS = frozenset((
+    *("new", "sizeof", "alignof", "countof", "nonuniform", "bwd_diff", "fwd_diff", "no_diff", "expand", "each"),
+    "spirv_asm",
+))  # fmt: skip
 # Types of Slang's that kernels do not write, but whose constructors Slang takes for a function of the same name.
 _TYPES = (
     "float16_t", "float32_t", "float64_t", "int32_t", "uint32_t", "intptr_t", "uintptr_t", "size_t", "usize_t",
     "ssize_t", "int8_t4_packed", "uint8_t4_packed", "String", "string", "BFloat16", "FloatE4M3", "FloatE5M2",
 )  # fmt: skip
 _CONSTRUCTED = re.compile(rf"({'|'.join((*SCALARS, *_TYPES))})([1-4](x[1-4])?)?")
-_OPEN, _CLOSE = "\x02", "\x03"
-_OWN = re.compile(f"({_OPEN}[^{_CLOSE}]*{_CLOSE})")
+OPEN, _CLOSE = "\x02", "\x03"
+_OWN = re.compile(f"({OPEN}[^{_CLOSE}]*{_CLOSE})")
 # A name that is not a member of something.
 _NAME = re.compile(r"(?<![\w.])[A-Za-z]\w*")
 
@@ -60,7 +70,7 @@ def is_taken(name: str) -> bool:
 
 def own(text: str) -> str:
     """Return a user's text marked as such: its names mean the declarations of the user's module."""
-    return f"{_OPEN}{text}{_CLOSE}"
+    return f"{OPEN}{text}{_CLOSE}"
 
 
 def respelled(text: str, hidden: Collection[str]) -> str:
@@ -69,7 +79,7 @@ def respelled(text: str, hidden: Collection[str]) -> str:
         return text
     title, line, rest = text.partition("\n")
     pieces = _OWN.split(rest)
-    kept = (p[1:-1] if p.startswith(_OPEN) else _NAME.sub(lambda m: _name(m[0], hidden), p) for p in pieces)
+    kept = (p[1:-1] if p.startswith(OPEN) else _NAME.sub(lambda m: _name(m[0], hidden), p) for p in pieces)
     return title + line + "".join(kept)
 
 

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
-from slangpy_rt_codegen.spec import Operand
+from slangpy_rt_codegen.names import OPEN, PARENTHESIZED
+from slangpy_rt_codegen.spec import CallSpec, Operand
 
-# Words with which Slang begins a statement, and which users may call a uniform all the same.
-_STATEMENTS = frozenset((
-    *("break", "catch", "class", "continue", "default", "defer", "discard", "do", "enum", "for", "if"),
-    *("return", "switch", "throw", "try", "typealias", "typedef", "while"),
-))  # fmt: skip
+_WORD = re.compile(rf"({OPEN}?)(\w+)")
 
 
 def assignable(name: str) -> str:
     """Return a variable's name as a statement may begin with it: in parentheses if the name is a word of Slang's."""
-    word, dot, rest = name.partition(".")
-    return f"({word}){dot}{rest}" if word in _STATEMENTS else name
+    return _WORD.sub(lambda m: f"{m[1]}({m[2]})" if m[2] in PARENTHESIZED else m[0], name, count=1)
+
+
+def callee(spec: CallSpec) -> str:
+    """Return the text of the called function, in parentheses if it begins with a word of Slang's.
+
+    ``while(_spy_v_a);`` is a loop, but ``(while)(_spy_v_a);`` is a call. A method's name follows its object.
+    """
+    word = _WORD.match(spec.function)
+    return f"({spec.function})" if word and word[2] in PARENTHESIZED and not spec.method else spec.function
 
 
 def fill(o: Operand, name: str, load: Callable[[Operand], str]) -> list[str]:

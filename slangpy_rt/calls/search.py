@@ -93,8 +93,8 @@ class Search:
         # Streams of other libraries that the call's arrays are used on.
         self._queues = [stream.queue for stream in first[0].foreign_streams(first[1])]
         self.info = info_of(name, device, *first)
-        threads = call.threads_of(next(iter(candidates))) if call.threads is not None else ()
-        self.key = kind_of_call(name, policy, self.info, (*layouts_of(*first), str(threads)))
+        threads = call.threads_text(next(iter(candidates))) if call.threads is not None else "()"
+        self.key = kind_of_call(name, policy, self.info, (*layouts_of(*first), threads))
 
     def run(self) -> list[Timing]:
         """Return the timings of all configurations, the fastest first.

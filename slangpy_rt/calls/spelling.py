@@ -5,7 +5,9 @@ It decides nothing about arguments; reflection says which names the module decla
 
 from __future__ import annotations
 
-from slangpy_rt_codegen.names import hidden, is_taken, nameless, own
+import re
+
+from slangpy_rt_codegen.names import STATEMENTS, hidden, is_taken, nameless, own
 
 from slangpy_rt.core.dtypes import source_name
 from slangpy_rt.core.errors import BindError
@@ -36,7 +38,7 @@ class Spelling:
         Slang's own names that the module's declarations hide.
     """
 
-    __slots__ = ("_declared", "hidden")
+    __slots__ = ("_declared", "_where", "hidden")
 
     def __init__(self, where: str, source: Source, derivative: bool = False) -> None:
         names = source.declares
@@ -47,6 +49,7 @@ class Spelling:
                 "needs; give it another name."
             )
         self._declared = names
+        self._where = where
         self.hidden = hidden(names)
 
     def own(self, text: str) -> str:
@@ -67,7 +70,15 @@ class Spelling:
         return self.own(name)
 
     def type(self, type_: SlangType) -> str:
-        """Return a type as the kernel writes it."""
+        """Return a type as the kernel writes it.
+
+        Raises
+        ------
+        BindError
+            If a user's type has a name with which Slang begins a statement.
+        """
+        if type_.kind in ("struct", "enum") and (word := re.split(r"[.<]", type_.name)[0]) in STATEMENTS:
+            raise BindError(f"{self._where}: Slang reads '{word}' as a word of its own; rename the type.")
         if not self.hidden:
             return source_name(type_)
         if type_.kind == "array" and type_.element is not None:

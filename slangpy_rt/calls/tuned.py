@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from slangpy_rt.arguments.signature import ARRAYS, SIGNERS, endless
 from slangpy_rt.arguments.stand_ins import ask, hand_back, want_back
 from slangpy_rt.calls.callee import Callee
+from slangpy_rt.calls.candidates import applied, part_of
 from slangpy_rt.calls.tuned_call import TunedCall
 from slangpy_rt.calls.winners import Ready, Winners
 from slangpy_rt.core.errors import BindError
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
     from slangpy_rt.tuning.policy import Policy
     from slangpy_rt.tuning.timing import Timing
 
-# The choice of a thread group's size, beside the names of constants and macros.
-GROUP_SIZE = "group_size"
 # Kinds of calls that one tuned function remembers.
 _MOST_KINDS = 4096
 
@@ -345,7 +344,7 @@ class Tuned:
             raise endless(self.name, values, error) from None
         if call.threads is not None:
             # The threads of one configuration stand for those of all: they follow from the same sizes.
-            return self._winners.ready_named, (str(call.threads_of(self.configs[0])), key, *call.named)
+            return self._winners.ready_named, (call.threads_text(self.configs[0]), key, *call.named)
         if call.named:
             return self._winners.ready_named, (call.result is None, key, *call.named)
         return (self._ready if call.result is None else self._ready_into), key
@@ -362,7 +361,11 @@ class Tuned:
                     "searched; let bench call what it is passed."
                 )
             self.device.check_open()
-            Callee(self._function(self.configs[0])).scope.look()
+            first = self._function(self.configs[0])
+            if hasattr(first, "entry") != (call.threads is not None):
+                # A call of a kernel, or a dispatch of a function: the function refuses it in its words.
+                first.dispatch(()) if call.threads is not None else first()
+            Callee(first).scope.look()
             age = self._winners.age
             candidates = {config: self._function(config) for config in self.configs}
             try:
@@ -417,19 +420,6 @@ class Tuned:
             return tuned._function(part_of(config, set(first.configs[0])))
 
         return Tuned(self.name, make, configs, self._policy)
-
-
-def applied(function: Any, config: Config, names: Sequence[str]) -> Any:
-    """Return a function with the values of a configuration for its thread group and its constants."""
-    constants = {name: config[name] for name in names if name != GROUP_SIZE}
-    if constants:
-        function = function.constants(constants)
-    return function.group_size(config[GROUP_SIZE]) if GROUP_SIZE in names else function
-
-
-def part_of(config: Config, names: set[str]) -> Config:
-    """Return the values of some names."""
-    return Config({name: value for name, value in config.items() if name in names})
 
 
 def with_choices(function: Any, choices: Mapping[str, Sequence[Any]]) -> Tuned:

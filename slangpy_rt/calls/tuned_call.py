@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from slangpy_rt.calls.callee import Callee
+from slangpy_rt.core.wording import in_words
 from slangpy_rt.tuning.config import Config
 
 if TYPE_CHECKING:
@@ -34,6 +35,14 @@ class TunedCall:
     def threads_of(self, config: Config) -> Any:
         """Return the threads of a dispatch with a configuration."""
         return self.threads(config) if callable(self.threads) else self.threads
+
+    def threads_text(self, config: Config) -> str:
+        """Return the threads of a dispatch with a configuration as text, which is equal where they are."""
+        threads = self.threads_of(config)
+        try:
+            return str(threads)
+        except (RecursionError, ValueError):  # of lists in lists without an end, and of numbers of 4,300 digits
+            return in_words(threads)
 
     def prepared(self, function: Any, config: Config) -> tuple[PreparedCall, tuple[Any, ...]]:
         """Prepare the call of one candidate, which compiles its kernel; return the values it takes too."""

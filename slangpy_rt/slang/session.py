@@ -56,7 +56,7 @@ from slangpy_rt.slang.text import (
 _IMPORT = "\nimport slangpy_rt;\n"
 # C++ has no shader stages; CUDA and Metal lack geometry or ray tracing stages.
 _WITHOUT_STAGES = ("cpp", "cuda", "metal")
-_HIDDEN = (("shader", f"{RESERVED}shader"), ("numthreads", f"{RESERVED}numthreads"))
+_HIDDEN = tuple((name, f"{RESERVED}{name}") for name in ("shader", "numthreads", "patchconstantfunc"))
 # The name under which double_math.slang is compiled; it holds no constant that Slang rounds.
 _DOUBLE_MATH = "_spy_double_math"
 
@@ -296,7 +296,7 @@ class Session(CompilerSession):
         """Turn entry points of imported and included files into plain functions, for a target that lacks stages.
 
         Slang crashes on, or refuses, a program with a shader stage that the target lacks. Macros rename the
-        attributes ``shader`` and ``numthreads``, which Slang then ignores, also in files that Slang reads by itself.
+        attributes of entry points, which Slang then ignores, also in files that Slang reads by itself.
         Nothing changes if some text uses these names otherwise. A new native session loads the earlier modules again.
         """
         names = {name.partition("(")[0] for name, _ in self._defines}

@@ -75,6 +75,8 @@ _TYPE_LAST = re.compile(r"([\w.:]+\s*(?:<.*>)?)\s*((?:\[[^\]]*\]\s*)*)$", re.S)
 _SIZE = re.compile(r"\[([^\]]+)\]")
 _RESOURCE = re.compile(r"Buffer|Texture|Sampler|ParameterBlock|Image|AccelerationStructure|DescriptorHandle")
 _SHADER = re.compile(r'shader\s*\(\s*"(\w+)"\s*\)', re.S)
+# ``[patchconstantfunc("f")]`` makes a hull shader of a function even without the attribute ``shader``.
+_DROPPED = re.compile(r'shader\s*\(\s*"compute"\s*\)|patchconstantfunc\s*\(.*\)', re.S)
 VARIABLE_NAME = re.compile(r"(\w+)\s*(?:\[[^\]]*\]\s*)*$")
 # The search for the closing bracket of an attribute ends after this many characters.
 _LONGEST_ATTRIBUTE = 1000
@@ -165,7 +167,7 @@ def entry_attributes(text: str) -> tuple[bool, bool]:
     """Return whether a text has attributes ``shader`` or ``numthreads``, and whether it has these names elsewhere."""
     code = blank(text) if "shader" in text or "numthreads" in text else ""
     places = list(_brackets(code))
-    names = [match.start() for match in re.finditer(r"\b(?:shader|numthreads)\b", code)]
+    names = [match.start() for match in re.finditer(r"\b(?:shader|numthreads|patchconstantfunc)\b", code)]
     return bool(places), any(not any(start < at < end for start, end in places) for at in names)
 
 
@@ -273,7 +275,7 @@ def _kernel_edits(code: str, text: str) -> tuple[list[tuple[int, int, str]], dic
     for start, end in places:
         name, params = _declared(code, end)
         parts = [p.strip() for p in _parts(code[start + 1 : end - 1], text[start + 1 : end - 1])]
-        kept = [_own_attribute(p) for p in parts if not re.fullmatch(r'shader\s*\(\s*"compute"\s*\)', p)]
+        kept = [_own_attribute(p) for p in parts if not _DROPPED.fullmatch(p)]
         if name in graphics:
             kept = [p for p in kept if not p.startswith(THREADS)]
         if kept == parts:
@@ -287,8 +289,8 @@ def _kernel_edits(code: str, text: str) -> tuple[list[tuple[int, int, str]], dic
 
 
 def _brackets(code: str) -> Iterator[tuple[int, int]]:
-    """Yield start and end offset of every attribute list ``[...]`` with ``numthreads`` or ``shader``."""
-    for match in re.finditer(r"\[[^\[\]]*\b(?:numthreads|shader)\b", code):
+    """Yield start and end offset of every attribute list ``[...]`` that makes a function an entry point."""
+    for match in re.finditer(r"\[[^\[\]]*\b(?:numthreads|shader|patchconstantfunc)\b", code):
         end = _matching(code, match.start(), match.start() + _LONGEST_ATTRIBUTE)
         if end:
             yield match.start(), end

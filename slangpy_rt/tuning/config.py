@@ -58,12 +58,9 @@ class Config(Mapping[str, Any]):
         return ", ".join(f"{name}={v!r}" for name, v in self._values.items()) or "no choices"
 
     def __getitem__(self, name: str) -> Any:
-        try:
-            return self._values[name]
-        except KeyError:
-            raise BindError(
-                f"the configuration has no '{name}'; it has {', '.join(self._values) or 'none'}."
-            ) from None
+        if name not in self:
+            raise BindError(f"the configuration has no {in_words(name)}; it has {', '.join(self._values) or 'none'}.")
+        return self._values[name]
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_") or name not in self._values:
@@ -71,7 +68,12 @@ class Config(Mapping[str, Any]):
         return self._values[name]
 
     def __contains__(self, name: object) -> bool:
-        return name in self._values
+        # What is no text may have no hash.
+        return isinstance(name, str) and name in self._values
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return a value by name, or another one if there is none of that name."""
+        return self._values[name] if name in self else default
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._values)

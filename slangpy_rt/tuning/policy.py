@@ -13,6 +13,7 @@ from slangpy_rt.tuning.call_info import CallInfo
 from slangpy_rt.tuning.config import Config
 
 BENCHES = ("auto", "hot")
+_MOST = 1 << 1000  # the largest whole number for check and budget, which become floats
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ def policy_of(where: str, **given: Any) -> Policy:
         value = getattr(policy, name)
         if value is None and name == "check":
             continue
-        if kind_of(value) not in "iuf" or not value >= least:
+        if kind_of(value) not in "iuf" or not value >= least or (kind_of(value) != "f" and value > _MOST):
             raise BindError(f"{where}: {name} is {in_words(value)}; a number of at least 0 was expected.")
     if policy.top_k is not None and (kind_of(policy.top_k) not in "iu" or policy.top_k < 1):
         raise BindError(f"{where}: top_k is {in_words(policy.top_k)}; a whole number of at least 1 was expected.")

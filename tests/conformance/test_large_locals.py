@@ -23,6 +23,8 @@ X, K = np.array([2.0, 3.0], np.float32), np.array([1, 7], np.int32)
             "float f(float x, int k)"
             "{ Row a[80]; a[k].v[k].x = x; a[0].v[k].y = 1; return a[k].v[k].x + a[k].v[3].y; }",
         ),
+        # Slang writes an array that nothing was written to as an undefined value.
+        ("undefined", "float f(float x, int k) { float a[300000]; return k < 0 ? a[0] : x; }"),
     ],
 )
 def test_large_locals(device: spy.Device, name: str, text: str) -> None:

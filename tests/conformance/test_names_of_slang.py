@@ -127,11 +127,29 @@ def test_a_users_type_of_such_a_name_is_the_users(device: spy.Device) -> None:
     np.testing.assert_array_equal(module.printf(X), -X)
 
 
-@pytest.mark.parametrize("name", ["half", "uint", "float4", "int2x3", "new"])
+@pytest.mark.parametrize("name", ["half", "uint", "float4", "int2x3", "new", "no_diff", "spirv_asm"])
 def test_a_function_that_nobody_can_call_is_refused(device: spy.Device, name: str) -> None:
     text = f"float {name}(float x) {{ return x + 0.1; }}"
     with pytest.raises(spy.BindError, match=rf"float {name}\(float x\): Slang reads '{name}\(...\)' as its own"):
         spy.Module.load_from_source(device, f"called_{name}", text)[name](X)
+
+
+@pytest.mark.parametrize("word", one_in(2, ["break", "while", "case", "typedef"]))
+def test_a_type_that_nobody_can_write_is_refused(device: spy.Device, word: str) -> None:
+    module = spy.Module.load_from_source(
+        device, f"type_{word}", f"struct {word} {{ int v; }}; void f(out {word} a) {{ }}"
+    )
+    with pytest.raises(spy.BindError) as caught:
+        module.f(spy.ValueRef({"v": 1}))
+    assert str(caught.value) == f"void f(out {word} a): Slang reads '{word}' as a word of its own; rename the type."
+
+
+@pytest.mark.parametrize("name", ["shader", "ForceUnroll"])
+def test_an_attribute_that_kernels_need_is_refused(device: spy.Device, name: str) -> None:
+    text = f"[__AttributeUsage(_AttributeTargets.Function)] struct {name}Attribute {{ int x; }};\n"
+    module = spy.Module.load_from_source(device, f"attribute_{name}", text + "float f(float x) { return x; }")
+    with pytest.raises(spy.BindError, match=f"declares '{name}Attribute', a word of Slang's that the kernel needs"):
+        module.f(X)
 
 
 TAKEN = {

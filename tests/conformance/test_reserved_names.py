@@ -155,9 +155,18 @@ def test_members_of_the_block_are_kept_apart(device: spy.Device) -> None:
     np.testing.assert_array_equal(x.grad.to_numpy(), 3 * X)
 
 
-def test_uniforms_called_as_words_of_slang(device: spy.Device) -> None:
-    names = "while switch break discard enum typealias typedef defer throw class do".split()  # noqa: SIM905
-    text = "".join(f"uniform float {name};\n" for name in names)
+# Words with which Slang begins a statement or an expression, and which it takes for names all the same.
+WORDS = (
+    "break", "case", "class", "continue", "default", "defer", "discard", "do", "enum", "switch", "throw", "try",
+    "typealias", "typedef", "while", "__target_switch", "__stage_switch", "__intrinsic_asm", "__GPU_FOREACH",
+    "no_diff", "spirv_asm",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("hides", ["", "struct float3 { float v; };\n"], ids=["plain", "hides"])
+def test_uniforms_called_as_words_of_slang(device: spy.Device, hides: str) -> None:
+    names = [name for name in WORDS if name not in ("no_diff", "spirv_asm")]
+    text = hides + "".join(f"uniform float {name};\n" for name in names)
     terms = " + ".join(f"{k + 1} * ({name})" for k, name in enumerate(names))
     module = spy.Module.load_from_source(
         device,
@@ -171,6 +180,29 @@ def test_uniforms_called_as_words_of_slang(device: spy.Device) -> None:
     pair = spy.diff_pair(2.0)
     module.f.set(values).bwds(pair, _result=spy.diff_pair(None, 1.0))
     assert pair.grad == expected
+
+
+@pytest.mark.parametrize("word", one_in(7, WORDS))
+def test_functions_called_as_words_of_slang(device: spy.Device, word: str) -> None:
+    """``while(a);`` would be a loop without a body, and the function would not be called."""
+    where = f"word_{word}"
+    if word not in ("no_diff", "spirv_asm"):  # refused by name: test_names_of_slang.py
+        module = spy.Module.load_from_source(
+            device, where, f"[Differentiable] void {word}(inout float a) {{ a *= 3; }}"
+        )
+        x = spy.Tensor.from_numpy(device, X.copy())
+        module[word](x)
+        np.testing.assert_array_equal(x.numpy(), 3 * X)
+        text = f"void {word}(uint3 at : SV_DispatchThreadID, RWTensor<float, 1> a) {{ a[at.x] = 2; }}"
+        text = f"import slangpy_rt;\n[numthreads(4, 1, 1)] {text}"
+        module = spy.Module.load_from_source(device, f"{where}_raw", text)
+        module[word].dispatch((4, 1, 1), a=x)
+        np.testing.assert_array_equal(x.numpy(), np.full(4, 2))
+    text = f"namespace {word} {{ uniform float gain; void f(float a, out float b) {{ b = a * gain; }} }}"
+    module = spy.Module.load_from_source(device, f"{where}_space", text)
+    x = spy.Tensor.zeros(device, (4,), "float")
+    module[f"{word}.f"].set({f"{word}.gain": 5.0})(X, x)
+    np.testing.assert_array_equal(x.numpy(), 5 * X)
 
 
 def test_uniforms_that_were_locals_of_kernels(device: spy.Device) -> None:

@@ -330,3 +330,31 @@ def test_settings() -> None:
     env = {**os.environ, "SLANGPY_RT_TUNE": "maybe"}
     done = subprocess.run([sys.executable, "-c", "import slangpy_rt"], env=env, capture_output=True, text=True)
     assert done.returncode and "SLANGPY_RT_TUNE: expected one of on, cached, off, force" in done.stderr
+
+
+def test_wrong_calls_of_tuned_functions_and_kernels_are_told(device: spy.Device) -> None:
+    text = "import slangpy_rt;\nextern static const int K = 1;\nfloat f(float x) { return K * x; }\n"
+    text += "[numthreads(4, 1, 1)] void run(uint3 at : SV_DispatchThreadID, RWTensor<float, 1> a) { a[at.x] = K; }"
+    module = spy.Module.load_from_source(device, "tuned_wrong", text)
+    f, run = module.f.constants({"K": [2, 3]}), module.run.constants({"K": [2, 3]})
+    x = spy.Tensor.zeros(device, 4)
+    huge = "a whole number of 16610 bits"
+    with pytest.raises(spy.BindError, match=r"^f: only a \[numthreads\] kernel is dispatched; call this"):
+        f.dispatch(4, 1.0)
+    with pytest.raises(spy.BindError, match=r"^run: this is a compute kernel; run it with run\.dispatch"):
+        run(x)
+    with pytest.raises(spy.BindError, match=rf"^run\.dispatch: threads is {huge}"):
+        run.dispatch(10**5000, x)
+    with pytest.raises(spy.BindError, match=rf"^f\.tune: budget is {huge}; a number of at least 0"):
+        f.tune(budget=10**5000)
+    with pytest.raises(spy.BindError, match=rf"^f\.tune: key returned {huge}"):
+        f.tune(key=lambda call: 10**5000)(1.0)
+    assert f.tune(key=lambda call: 1)(1.0) in (2.0, 3.0)
+
+
+def test_a_config_is_a_mapping() -> None:
+    config = spy.Config({"K": 2})
+    assert (config.get("K"), config.get("nothing"), config.get("nothing", 7)) == (2, None, 7)
+    assert "K" in config and [] not in config
+    with pytest.raises(spy.BindError, match=r"^the configuration has no \[\]; it has K\.$"):
+        config[[]]  # type: ignore[index]

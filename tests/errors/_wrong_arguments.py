@@ -131,6 +131,11 @@ class World:
         self.profile = spy.profile(device)
         self.many = spy.InstanceList(self.module.P, {"x": 1.0, "n": 2})
         self.instances = spy.InstanceTensor(self.module.P, 2)
+        self.tuned = self.module.add.constants({"count": [3, 4]})
+        self.tuned_bwds = self.module.square.constants({"count": [3, 4]}).bwds
+        text = SLANG.replace("[numthreads(4, 1, 1)]", "[numthreads(TX, 1, 1)]")
+        self.tuned_kernel = spy.Module.load_from_source(device, "wrong_choices", text, defines={"TX": [2, 4]}).run
+        self.config = spy.Config({"count": 3})
 
     def objects(self) -> dict[str, Any]:
         """Them by name."""
@@ -141,6 +146,8 @@ class World:
             "NDDifferentiableBuffer": self.pair, "Stream": self.stream, "Event": self.event, "Timer": self.timer,
             "CommandList": self.commands, "Profile": self.profile, "InstanceList": self.many,
             "InstanceTensor": self.instances, "ValueRef": spy.ValueRef(1), "DiffPair": spy.diff_pair(1.0, 1.0),
+            "Tuned": self.tuned, "Tuned bwds": self.tuned_bwds, "Tuned kernel": self.tuned_kernel,
+            "Config": self.config,
             "call_id": spy.call_id(), "grid": spy.grid((2, 3)), "float3": spy.float3(1), "closed Device": self.closed,
             "Tensor of a closed": self.gone, "Module of a closed": self.gone_module,
             "Function of a closed": self.gone_module.__dict__.get("add", m.add),
@@ -218,6 +225,8 @@ def _call(world: World, name: str) -> tuple[Any, ...]:
         "Kernel": (4, world.line, 1.0),
         "method": ({"x": 1.0, "n": 1},),
         "Struct": (1.0, 2),
+        "Tuned kernel": (4, world.line, 1.0),
+        "Tuned bwds": (spy.diff_pair(1.0),),
     }
     return known.get(name, (1.0,) if name in ("overloads", "bwds") else (1.0, 2.0))
 
@@ -236,11 +245,14 @@ def _callable(world: World, owner: str, name: str, thing: Any) -> Iterator[Targe
         parameters = list(inspect.signature(thing).parameters.values())
     except (TypeError, ValueError):
         return
-    if member in ("call", "bind", "source", "explain", "append_to", "dispatch", "construct") and owner in (
-        "Function", "overloads", "bwds", "method", "Kernel", "InstanceTensor"
+    if member == "tune":
+        yield from _searches(name, thing, _call(world, owner))
+    calls = ("call", "bind", "source", "explain", "append_to", "dispatch", "construct", "best", "timings")
+    if member in calls and owner in (
+        "Function", "overloads", "bwds", "method", "Kernel", "InstanceTensor", "Tuned", "Tuned bwds", "Tuned kernel"
     ):  # fmt: skip
         right = _call(world, owner)
-        if owner == "Kernel" and member == "call":
+        if owner in ("Kernel", "Tuned kernel") and member == "call":
             right = right[1:]
         yield Target(name, thing, (world.device.command_list(), *right) if member == "append_to" else right)
         yield Target(
@@ -256,6 +268,16 @@ def _callable(world: World, owner: str, name: str, thing: Any) -> Iterator[Targe
         else:
             right.append(world.right(owner, member, p.name))
     yield Target(name, thing, tuple(right), tuple(names))
+
+
+def _searches(name: str, tune: Callable[..., Any], right: tuple[Any, ...]) -> Iterator[Target]:
+    """Calls that search with a parameter of ``tune``."""
+    for parameter in ("configs", "key", "prune", "model", "top_k", "check", "budget", "bench"):
+
+        def search(value: Any, parameter: str = parameter) -> Any:
+            return tune(**{parameter: value}).timings(*right)
+
+        yield Target(f"{name} {parameter}, searched", search, (None,))
 
 
 def attempts(world: World) -> Iterator[tuple[str, Callable[[], Any]]]:
@@ -298,6 +320,9 @@ def complaint(name: str, error: Exception) -> str:
         # A compiler quotes the line.
         most = 12000 if isinstance(error, spy.CompileError) else 2500
         return "" if text.strip() and len(text) < most else f"says {len(text)} characters"
+    # A class of Python's, given as a function of the configuration or of the call, raises what it raises.
+    if isinstance(error, TypeError) and "Tuned" in name and ("type in place" in name or "=type" in name):
+        return ""
     if isinstance(error, TypeError) and (_COUNT.search(text) or "keywords must be strings" in text):
         return ""
     if isinstance(error, AttributeError) and (" read" in name or "w" in name):

@@ -35,6 +35,11 @@ struct P { float a; };
 [shader("vertex")] float4 vs(float4 p : POSITION) : SV_Position { return p; }
 [shader("fragment")] float4 fs(float4 p : SV_Position) : SV_Target { return p + ddx(p); }
 [shader("mesh")] [numthreads(3, 1, 1)] [outputtopology("triangle")] void ms(uint i : SV_DispatchThreadID) { }
+struct V { float4 p : SV_Position; };
+struct C { float e[3] : SV_TessFactor; float i : SV_InsideTessFactor; };
+C edges(InputPatch<V, 3> v) { C c; c.e = { 1, 1, 1 }; c.i = v[0].p.x; return c; }
+[shader("hull")] [domain("tri")] [partitioning("integer")] [outputtopology("triangle_cw")] [outputcontrolpoints(3)]
+[patchconstantfunc("edges")] V hs(InputPatch<V, 3> v, uint i : SV_OutputControlPointID) { return v[i]; }
 float four(float x) { return vs(float4(x)).w; }
 float g(float x) { return x + 1; }
 """
@@ -215,7 +220,7 @@ def test_eight_threads_load_at_once(compiler: CompilerProcess) -> None:
 def test_shaders_of_stages_load_everywhere_and_are_not_called() -> None:
     for name in ("cpu", "null"):
         module = spy.Module.load_from_source(spy.Device(name), "stages", STAGES)
-        assert [f.name for f in module.info.functions] == ["four", "g"]
+        assert [f.name for f in module.info.functions] == ["edges", "four", "g"]
         for shader, stage in module.info.stages:
             with pytest.raises(spy.BindError) as caught:
                 module[shader]
@@ -225,7 +230,7 @@ def test_shaders_of_stages_load_everywhere_and_are_not_called() -> None:
                 f'Take [shader("{stage}")] away to call it as a function.'
             )
             assert not hasattr(module, shader)
-        assert len(module.info.stages) == 8
+        assert len(module.info.stages) == 9
     cpu = spy.Module.load_from_source(spy.Device("cpu"), "stages", STAGES)
     assert (cpu.g(1.0), cpu.four(3.0)) == (2, 3)
 
