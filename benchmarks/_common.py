@@ -64,7 +64,7 @@ class Row:
     who : str
         Library that did it, or the floor.
     unit : str
-        ``"us"``, ``"ms"``, ``"s"`` or ``"GB/s"``.
+        ``"us"``, ``"ms"``, ``"s"``, or ``"GB/s"`` and others in which more is better.
     median, low, high : float
         Over the samples.
     samples : int
@@ -204,7 +204,7 @@ class Bench:
         """How many times as fast as the row ours is at the same work; None without one of ours."""
         for ours in self.rows:
             if (ours.device, ours.case, ours.who) == (row.device, row.case, OURS) and ours is not row:
-                return ours.median / row.median if row.unit == "GB/s" else row.median / ours.median
+                return ours.median / row.median if row.unit.endswith("/s") else row.median / ours.median
         return None
 
     def _line(self, row: Row) -> str:

@@ -39,6 +39,7 @@ _TITLES = {
     "slang_torch": "Kernels written for slang-torch, beside slang-torch itself",
     "batching": "Command lists: 1000 calls of `add` on 1000 floats",
     "tuning": "Tuned functions",
+    "matmul": "Products of matrices",
     "startup": "Fresh process to first result",
 }
 _NAMES = {

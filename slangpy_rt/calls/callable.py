@@ -15,9 +15,10 @@ from slangpy_rt.arguments.mapping import read_map
 from slangpy_rt.arguments.options import NO_OPTIONS, Options, frozen_constant
 from slangpy_rt.arguments.scope import Scope
 from slangpy_rt.calls.callable_follower import CallableFollower
+from slangpy_rt.calls.candidates import GROUP_SIZE
 from slangpy_rt.calls.command_list import Call, CommandList
 from slangpy_rt.calls.prepared_calls import PreparedCalls
-from slangpy_rt.calls.tuned import GROUP_SIZE, Tuned, with_choices
+from slangpy_rt.calls.tuned import Tuned, with_choices
 from slangpy_rt.core.checks import table, text, whole
 from slangpy_rt.core.errors import BindError, CompileError
 from slangpy_rt.core.types import FunctionSig

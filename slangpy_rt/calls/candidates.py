@@ -1,4 +1,4 @@
-"""Candidates: a function with the values of one configuration. Which configurations there are is decided elsewhere."""
+"""Candidates: a function with the values of one configuration; which there are is decided elsewhere."""
 
 from __future__ import annotations
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from slangpy_rt.core.errors import BindError
 from slangpy_rt.core.shapes import Shape
 from slangpy_rt.linalg.view import View
 from slangpy_rt.runtime.core import DeviceCore
+
+if TYPE_CHECKING:
+    from slangpy_rt.calls.command_list import CommandList
 
 
 class Arrays(ABC):
@@ -17,6 +20,8 @@ class Arrays(ABC):
 
     # What messages call them.
     name: str
+    # Whether command lists take them.
+    recorded = False
 
     @abstractmethod
     def view(self, array: Any) -> View:
@@ -37,12 +42,19 @@ class Arrays(ABC):
         """
 
     @abstractmethod
+    def copied(self, array: Any, commands: CommandList | None) -> Any:
+        """Return an array of the same contents in other memory, copied now or when a list runs."""
+
+    @abstractmethod
     def address(self, array: Any) -> int:
         """Return the address of the first element."""
 
     @abstractmethod
     def lies_on(self, device: DeviceCore, array: Any) -> bool:
         """Return whether a device's kernels use the array where it lies."""
+
+    def check_place(self, device: DeviceCore, values: Mapping[str, Any]) -> None:  # noqa: B027 - host memory is anywhere
+        """Refuse arrays that do not lie where the device reads them; ``values`` has them by name."""
 
     def check_writable(self, array: Any) -> None:  # noqa: B027 - most arrays may be written to
         """Refuse an array that must not be changed."""

@@ -37,9 +37,13 @@ def arrays_of(where: str, values: Sequence[tuple[str, Any]]) -> tuple[Arrays, di
             kind = TorchArrays()
         elif isinstance(value, (np.ndarray, list, tuple)):
             kind = HostArrays()
+            if name == "out" and not isinstance(value, np.ndarray):
+                raise BindError(f"{where}: out is {in_words(value)}, which holds no memory; pass a NumPy array.")
             value = as_array(f"{where}: {name}", value)
         else:
-            raise BindError(f"{where}: {name} is {in_words(value)}; an array was expected.")
+            raise BindError(
+                f"{where}: {name} is {in_words(value)}; a Tensor, a NumPy array or a torch tensor was expected."
+            )
         kinds.append(kind)
         found[name] = value
         if type(kind) is not type(kinds[0]):

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from slangpy_rt.calls.command_list import CommandList
 from slangpy_rt.core.dtypes import NUMPY_OF, element_type
 from slangpy_rt.core.errors import BindError
 from slangpy_rt.core.shapes import Shape
@@ -26,7 +27,7 @@ class HostArrays(Arrays):
         # Strides that are no multiples of the element's size are those of fields of structured arrays.
         if any(s % size for s in array.strides):
             raise BindError("matmul: an array's elements do not lie at multiples of their size; pass a copy of it.")
-        name = _ELEMENTS.get(array.dtype, array.dtype.name)
+        name = _ELEMENTS.get(array.dtype, array.dtype.name if array.dtype.isnative else str(array.dtype))
         return View(name, array.shape, tuple([s // size for s in array.strides]))
 
     def strided(self, array: np.ndarray[Any, Any], view: View, stored: str) -> np.ndarray[Any, Any]:
@@ -52,6 +53,9 @@ class HostArrays(Arrays):
 
     def element(self, where: str, dtype: Any) -> str:
         return element_type(where, dtype).name
+
+    def copied(self, array: np.ndarray[Any, Any], commands: CommandList | None) -> np.ndarray[Any, Any]:
+        return array.copy()
 
     def address(self, array: np.ndarray[Any, Any]) -> int:
         found: int = array.__array_interface__["data"][0]

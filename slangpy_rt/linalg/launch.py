@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import prod
+from math import isfinite, prod
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
 
 from slangpy_rt.core.conversion import kind_of
 from slangpy_rt.core.dtypes import NUMPY_OF
-from slangpy_rt.core.errors import BindError, ShapeError
+from slangpy_rt.core.errors import BindError, ShapeError, UnsupportedError
 from slangpy_rt.core.overlap import Walk, repeats
 from slangpy_rt.core.shapes import Shape, broadcast
 from slangpy_rt.core.wording import in_words
@@ -32,6 +34,10 @@ if TYPE_CHECKING:
     from slangpy_rt.calls.command_list import CommandList
     from slangpy_rt.device import Device
     from slangpy_rt.runtime.core import DeviceCore
+
+# Numbers in each dimension: kernels count them with int.
+_MOST = 2**31 - 1
+_LARGEST = {name: float(np.finfo(NUMPY_OF[name]).max) for name in ("float", "double")}
 
 
 @dataclass(frozen=True)
@@ -57,6 +63,25 @@ class Product:
     activation: str | None = None
     device: Device | None = None
 
+    def bias_last(self) -> Product:
+        """Return the product with operands such that a bias has a number for each column.
+
+        With ``b`` of one dimension, ``a @ b`` is ``b @ a`` with ``a`` transposed, whose last dimension are columns.
+        """
+        a, b = self.values["a"], self.values["b"]
+        if "bias" not in self.values or b.ndim > 1 or a.ndim == 1:
+            return self
+        return replace(
+            self, values={**self.values, "a": b, "b": a}, transpose_a=False, transpose_b=not self.transpose_a
+        )
+
+
+def checked(product: Product) -> None:
+    """Refuse a product whose arguments do not fit; see ``Matmul``."""
+    views = {name: product.arrays.view(value) for name, value in product.values.items()}
+    a, _, shape = fitted(product, views["a"], views["b"])
+    _check_rest(product, views, shape, _result_type(product, a.element, views.get("out")))
+
 
 def multiply(product: Product, commands: CommandList | None = None) -> Any:
     """Compute a product, or record it in a command list, and return the result.
@@ -66,24 +91,32 @@ def multiply(product: Product, commands: CommandList | None = None) -> Any:
     BindError, ShapeError, UnsupportedError
         As ``Matmul`` says; nothing is written then.
     """
+    if "bias" in product.values and product.values["b"].ndim == 1:
+        checked(product)
+        product = product.bias_last()
     arrays, values = product.arrays, product.values
     views = {name: arrays.view(value) for name, value in values.items()}
     a, b, shape = fitted(product, views["a"], views["b"])
     result = _result_type(product, a.element, views.get("out"))
     _check_rest(product, views, shape, result)
     device = product.device or device_of("matmul", list(values.values()))
+    arrays.check_place(device, values)
     given = values.get("out")
     out = arrays.empty(device, shape, result, values["a"]) if given is None else given
     if not prod(shape):
         return out
     kind = Kind(a.element, result, product.activation or "", "bias" in values)
     c = as_matrices(arrays.view(out), values["a"].ndim, values["b"].ndim)
-    work = Work(arrays, kind, (values["a"], a), (values["b"], b), (out, c), product.alpha)
+    alpha = factor("matmul", a.element, product.alpha)
+    work = Work(arrays, kind, (values["a"], a), (values["b"], b), (out, c), alpha)
     if "bias" in values:
         work = work._replace(bias=(values["bias"], views["bias"]))
     parts = work.parts(device)
-    if len(parts) > 1 and given is not None:
-        _check_apart(product, views)
+    shared = () if given is None else sharing(arrays, out, [values[n] for n in values if n != "out"])
+    if shared:
+        # Kernels write while they read.
+        copies = {n: arrays.copied(v, commands) for n, v in values.items() if any(v is found for found in shared)}
+        return multiply(replace(product, values={**values, **copies, "out": out}), commands)
     work.run(device, parts, commands)
     return out
 
@@ -168,6 +201,10 @@ def fitted(product: Product, a: View, b: View) -> tuple[View, View, Shape]:
             )
         if not view.shape:
             raise ShapeError(f"matmul: {name} is a single number; an array of at least one dimension was expected.")
+        if max(view.shape) > _MOST:
+            raise UnsupportedError(
+                f"matmul: {name} has the shape {view.shape}; at most {_MOST} numbers each way are multiplied."
+            )
     if a.element != b.element:
         raise BindError(
             f"matmul: a has elements of type '{a.element}' and b of '{b.element}'; convert one of them, since device "
@@ -180,7 +217,13 @@ def fitted(product: Product, a: View, b: View) -> tuple[View, View, Shape]:
             f"{left.shape[-1]} numbers, and b of shape {b.shape}{' transposed' * bool(product.transpose_b)} has "
             f"columns of {right.shape[-2]}; equal numbers were expected."
         )
-    batch = broadcast("matmul", [("a", left.batch), ("b", right.batch)])
+    try:
+        batch = broadcast("matmul", [("a", left.batch), ("b", right.batch)])
+    except ShapeError:
+        raise ShapeError(
+            f"matmul: the dimensions {left.batch} of a (shape {a.shape}) and {right.batch} of b (shape {b.shape}) do "
+            "not broadcast; each two of them must be equal, or one of them 1."
+        ) from None
     rows = () if len(a.shape) == 1 else (left.shape[-2],)
     columns = () if len(b.shape) == 1 else (right.shape[-1],)
     return left, right, (*batch, *rows, *columns)
@@ -227,16 +270,28 @@ def _check_rest(product: Product, views: Mapping[str, View], shape: Shape, resul
     if bias is not None and (bias.shape != shape[-1:] or bias.element != result or not shape):
         raise ShapeError(
             f"matmul: bias has the shape {bias.shape} and elements of type '{bias.element}'; a number of type "
-            f"'{result}' for each of {shape[-1] if shape else 0} columns was expected."
+            f"'{result}' for each of the {shape[-1] if shape else 0} elements of the result's last dimension was "
+            "expected."
         )
-    if product.activation is not None and product.activation not in ACTIVATIONS:
+    name = product.activation
+    if name is not None and not (isinstance(name, str) and name in ACTIVATIONS):
         raise BindError(
             f"matmul: activation is {in_words(product.activation)}; one of {', '.join(ACTIVATIONS)} was expected."
         )
-    kinds = "biu" if SUMS[views["a"].element] == "int" else "biuf"
-    if kind_of(product.alpha) not in kinds:
-        what = "a whole number" if kinds == "biu" else "a number"
-        raise BindError(f"matmul: alpha is {in_words(product.alpha)}; {what} was expected.")
+    factor("matmul", views["a"].element, product.alpha)
+
+
+def factor(where: str, element: str, alpha: Any) -> int | float:
+    """Check a factor of products of an element type, and return it as a Python number."""
+    whole = SUMS[element] == "int"
+    kind = kind_of(alpha)
+    if kind not in ("biu" if whole else "biuf"):
+        raise BindError(f"{where}: alpha is {in_words(alpha)}; a {'whole ' * whole}number was expected.")
+    low, high = (-(2**31), 2**31 - 1) if whole else (-_LARGEST[SUMS[element]], _LARGEST[SUMS[element]])
+    # Comparisons of whole numbers with floats are exact; infinities and NaN are floats.
+    if not low <= alpha <= high and (kind != "f" or isfinite(alpha)):
+        raise BindError(f"{where}: alpha is {in_words(alpha)}; a number from {low} to {high} was expected.")
+    return int(alpha) if whole else float(alpha)
 
 
 def as_matrices(view: View, left: int, right: int) -> View:
@@ -251,18 +306,19 @@ def as_matrices(view: View, left: int, right: int) -> View:
     return replace(view, shape=tuple(shape), strides=tuple(strides))
 
 
-def _check_apart(product: Product, views: Mapping[str, View]) -> None:
-    """Refuse a result that may share memory with an operand, where several launches read it one after the other."""
-    spans = {}
-    for name, view in views.items():
-        size = NUMPY_OF.get(view.element, NUMPY_OF["half"]).itemsize
-        reach = [(n - 1) * s * size for n, s in zip(view.shape, view.strides, strict=True)]
-        start = product.arrays.address(product.values[name])
-        spans[name] = start + sum(min(r, 0) for r in reach), start + sum(max(r, 0) for r in reach) + size
-    low, high = spans.pop("out")
-    for name, (first, end) in spans.items():
-        if first < high and low < end:
-            raise ShapeError(
-                f"matmul: out may share memory with {name}, and the product of this batch takes several launches; "
-                "pass another out."
-            )
+def sharing(arrays: Arrays, target: Any, sources: Sequence[Any]) -> list[Any]:
+    """Return those arrays that have bytes of ``target`` between their first and their last byte."""
+    low, high = _span(arrays, target)
+    spans = [(array, *_span(arrays, array)) for array in sources]
+    return [array for array, first, end in spans if first < high and low < end]
+
+
+def _span(arrays: Arrays, array: Any) -> tuple[int, int]:
+    """Return the addresses of an array's first byte and of the byte behind its last."""
+    view = arrays.view(array)
+    start = arrays.address(array)
+    if 0 in view.shape:
+        return start, start
+    size = NUMPY_OF.get(view.element, NUMPY_OF["half"]).itemsize
+    low, high = Walk(tuple([s * size for s in view.strides]), (), size).span(view.shape)
+    return start + low, start + high

@@ -48,7 +48,7 @@ class Matmul:
         alpha : float
             A factor of the product.
         bias : array, optional
-            N numbers of the result's element type, added to each row.
+            Numbers of the result's element type, one for each element of the result's last dimension.
         activation : str, optional
             ``"relu"``, ``"silu"``, ``"sigmoid"``, ``"tanh"`` or ``"gelu"`` (the form with tanh), applied at last.
         device : Device, optional
@@ -85,7 +85,16 @@ class Matmul:
         activation: str | None = None,
     ) -> Any:
         """Record a product in a command list; the parameters are those of a call. It returns ``out``."""
-        return self._multiply(commands, a, b, transpose_a, transpose_b, out, None, alpha, bias, activation, None)
+        from slangpy_rt.calls.command_list import CommandList
+        from slangpy_rt.core.errors import BindError
+        from slangpy_rt.core.wording import in_words
+
+        if not isinstance(commands, CommandList):
+            raise BindError(f"matmul.append_to: commands is {in_words(commands)}; a CommandList was expected.")
+        if out is None:
+            raise BindError("matmul.append_to: out is None; an array for the product was expected.")
+        device: Any = commands.device
+        return self._multiply(commands, a, b, transpose_a, transpose_b, out, None, alpha, bias, activation, device)
 
     def bwds(
         self,
@@ -139,19 +148,26 @@ class Matmul:
     ) -> Any:
         # Imported here, because importing the package loads no kernels' code.
         from slangpy_rt.core.checks import flag
+        from slangpy_rt.core.errors import BindError
         from slangpy_rt.linalg.choose import arrays_of
-        from slangpy_rt.linalg.launch import Product, multiply
+        from slangpy_rt.linalg.launch import Product, checked, multiply
         from slangpy_rt.runtime.core import a_device
 
         given = [("a", a), ("b", b), ("out", out), ("bias", bias)]
-        arrays, values = arrays_of("matmul", [(n, v) for n, v in given if v is not None])
+        arrays, values = arrays_of("matmul", [(n, v) for n, v in given if v is not None or n in "ab"])
+        if commands is not None and not arrays.recorded:
+            raise BindError(
+                f"matmul.append_to: a is {arrays.name}; a Tensor or an NDBuffer was expected, since nothing "
+                "would move another array when the list runs."
+            )
         for name, value in (("transpose_a", transpose_a), ("transpose_b", transpose_b)):
             flag("matmul", name, value)
         if device is not None:
             a_device("matmul", device)
         product = Product(arrays, values, transpose_a, transpose_b, out_dtype, alpha, activation, device)
         if commands is None and arrays.records(list(values.values())):
-            return arrays.differentiable(product)
+            checked(product)
+            return arrays.differentiable(product.bias_last())
         return multiply(product, commands)
 
 

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from slangpy_rt.arrays.layout import layout_of
 from slangpy_rt.arrays.ndbuffer import NDBuffer
 from slangpy_rt.arrays.tensor import Tensor
+from slangpy_rt.calls.command_list import CommandList
 from slangpy_rt.core.dtypes import element_type, scalar_type
 from slangpy_rt.core.errors import BindError
+from slangpy_rt.core.overlap import Walk
 from slangpy_rt.core.shapes import Shape
 from slangpy_rt.linalg.arrays import Arrays
 from slangpy_rt.linalg.view import View
-from slangpy_rt.runtime.core import DeviceCore
+from slangpy_rt.runtime.core import DeviceCore, another
 
 
 class OwnArrays(Arrays):
     """Tensor and NDBuffer."""
 
     name = "a Tensor or an NDBuffer"
+    recorded = True
 
     def view(self, array: NDBuffer) -> View:
         layout = array.layout
@@ -35,6 +39,32 @@ class OwnArrays(Arrays):
                 "matmul: out_dtype is bfloat16, of which there are no new Tensors; give out_dtype='float'."
             )
         return type(like)(device, element, shape)
+
+    def copied(self, array: NDBuffer, commands: CommandList | None) -> NDBuffer:
+        layout, device = array.layout, array.device
+        # All bytes from the first to the last element, so that the strides stay the same.
+        low, high = Walk(layout.strides, (), 1).span(layout.full_shape)
+        element = scalar_type("int16_t") if layout.element.name == "bfloat16" else layout.element
+        start = array.address + low * layout.unit
+        span = NDBuffer.of(
+            layout_of(device, NDBuffer, element, (high - low,), None, start % 32 == 0), array.buffer, start
+        )
+        to = NDBuffer(device, element, high - low)
+        found = CommandList(device) if commands is None else commands
+        found.copy(to, span)
+        if commands is None:
+            found.submit()
+        at = to.address - low * layout.unit
+        copy = layout_of(device, Tensor, layout.element, layout.full_shape, layout.strides, at % 32 == 0)
+        return Tensor.of(copy, to.buffer, at)
+
+    def check_place(self, device: DeviceCore, values: Mapping[str, NDBuffer]) -> None:
+        for name, value in values.items():
+            if value.device is not device:
+                raise BindError(
+                    f"matmul: {name} lies on {value.device!r}, and the product runs on "
+                    f"{another(device, value.device)}; copy it there."
+                )
 
     def element(self, where: str, dtype: Any) -> str:
         return element_type(where, dtype).name

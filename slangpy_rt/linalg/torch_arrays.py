@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import torch
 
+from slangpy_rt.calls.command_list import CommandList
 from slangpy_rt.core.dtypes import element_type
 from slangpy_rt.core.errors import BindError
 from slangpy_rt.core.shapes import Shape
 from slangpy_rt.interop.torch_memory import lies_on
-from slangpy_rt.interop.torch_types import element_of, element_of_dtype
+from slangpy_rt.interop.torch_types import element_of_dtype
 from slangpy_rt.linalg.arrays import Arrays
 from slangpy_rt.linalg.launch import Product, multiply
 from slangpy_rt.linalg.view import View
@@ -38,7 +39,13 @@ class TorchArrays(Arrays):
     def view(self, array: torch.Tensor) -> View:
         if array.layout is not torch.strided or array.is_neg():
             raise BindError("matmul: a torch tensor's memory does not hold its values; pass a dense copy of it.")
-        return View(element_of(array).name, tuple(array.shape), array.stride())
+        element = element_of_dtype(array.dtype)
+        if element is None:
+            raise BindError(
+                f"matmul: a torch tensor has elements of {array.dtype}, which are not multiplied; convert it with "
+                "tensor.to(...)."
+            )
+        return View(element.name, tuple(array.shape), array.stride())
 
     def strided(self, array: torch.Tensor, view: View, stored: str) -> torch.Tensor:
         array = array.detach()
@@ -49,6 +56,9 @@ class TorchArrays(Arrays):
 
     def empty(self, device: DeviceCore, shape: Shape, element: str, like: torch.Tensor) -> torch.Tensor:
         return torch.empty(shape, dtype=_DTYPES[element], device=like.device)
+
+    def copied(self, array: torch.Tensor, commands: CommandList | None) -> torch.Tensor:
+        return array.detach().clone()
 
     def address(self, array: torch.Tensor) -> int:
         return array.data_ptr()
@@ -77,6 +87,15 @@ class TorchArrays(Arrays):
         if b.ndim == 1:
             found = found.squeeze(-1)
         return found if product.activation is None else _ACTIVATIONS[product.activation](found)
+
+    def check_place(self, device: DeviceCore, values: Mapping[str, torch.Tensor]) -> None:
+        places = sorted({str(value.device) for value in values.values()})
+        if len(places) > 1:
+            raise BindError(
+                f"matmul: its tensors are on {' and '.join(places)}; move them to one device with .to(...)."
+            )
+        if values["a"].device.type not in ("cpu", "cuda"):
+            raise BindError(f"matmul: its tensors are on {places[0]}; move them to a CUDA device or to the CPU.")
 
     def element(self, where: str, dtype: Any) -> str:
         if isinstance(dtype, torch.dtype):

@@ -1,0 +1,156 @@
+"""Products of matrices: spy.matmul beside NumPy's and PyTorch's, and cuBLAS by way of PyTorch.
+
+- "call": host microseconds of a product of 8 x 8 numbers into a given array.
+- all others: products until they are done, in GFLOP/s (2 M N K operations) on the CPU and TFLOP/s on a GPU; the ratio
+  is ours divided by the other's. NumPy and PyTorch use all cores, as ours does. TF32 is off.
+
+On a GPU machine: ``python benchmarks/matmul.py --device cuda``. On the CPU, OPENBLAS_CORETYPE and OPENBLAS_L2_SIZE
+have to be unset (``env -u``): they may make the OpenBLAS of a current NumPy slower.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from _common import OURS, Bench, per_call
+
+import slangpy_rt as spy
+
+_SIZES = {"cpu": (256, 512, 1000, 1023, 1024, 2048), "cuda": (1000, 1024, 2048, 4095, 4096, 4097, 8192)}
+_ELEMENTS = {
+    "cpu": (torch.float32, torch.float64, torch.float16, torch.bfloat16),
+    "cuda": (torch.float16, torch.bfloat16, torch.float32, torch.int8),
+}
+_SECONDS = 0.05
+
+
+def main() -> int:
+    """Run the benchmark; the exit status is 1 when ours could not be measured."""
+    bench = Bench("matmul", __doc__ or "", ("cuda", "cpu"))
+    bench.facts = {name: os.environ.get(name) for name in ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE")}
+    bench.facts["threads"] = torch.get_num_threads()
+    torch.backends.cuda.matmul.allow_tf32 = False
+    for name in bench.devices:
+        _calls(bench, name)
+        for dtype in _ELEMENTS[name]:
+            # Of 16-bit numbers the largest take PyTorch seconds on a CPU without instructions for them.
+            sizes = _SIZES[name][: 3 if name == "cpu" and dtype.itemsize == 2 else None]
+            for size in sizes[:2] if bench.quick else sizes:
+                _products(bench, name, dtype, (size, size, size))
+            if name == "cuda":
+                _products(bench, name, dtype, (512, 512, 512), batch=64)
+        half = torch.float16 if name == "cuda" else torch.float32
+        for transposed in ((True, False), (False, True), (True, True)):
+            size = 4096 if name == "cuda" else 1024
+            _products(bench, name, half, (size, size, size), transposed=transposed)
+        bench.save()
+    return bench.finish()
+
+
+def _calls(bench: Bench, name: str) -> None:
+    """Measure the host's time of a small product."""
+    with spy.Device(name) as device:
+        place = name if name == "cuda" else "cpu"
+        t = torch.ones(8, 8, device=place)
+        to, x = torch.zeros_like(t), spy.Tensor.ones(device, (8, 8))
+        out = spy.Tensor.zeros(device, (8, 8))
+        sync = torch.cuda.synchronize if name == "cuda" else device.synchronize
+
+        def with_torch() -> None:
+            with torch.no_grad():
+                spy.matmul(t, t, out=to, device=device)
+
+        callers: dict[str, Callable[[], Any]] = {
+            OURS: lambda: spy.matmul(x, x, out=out),
+            f"{OURS}, torch": with_torch,
+            "torch": lambda: torch.matmul(t, t, out=to),
+        }
+        if name == "cpu":
+            a, b = np.ones((8, 8), np.float32), np.zeros((8, 8), np.float32)
+            callers |= {
+                f"{OURS}, NumPy": lambda: spy.matmul(a, a, out=b, device=device),
+                "NumPy": lambda: np.matmul(a, a, out=b),
+            }
+        seconds = 0.002 if bench.quick else 0.01
+        bench.compare(name, "call, 8^3", "us", {who: per_call(f, sync, seconds, 256) for who, f in callers.items()})
+
+
+def _products(
+    bench: Bench,
+    name: str,
+    dtype: torch.dtype,
+    shape: tuple[int, int, int],
+    transposed: tuple[bool, bool] = (False, False),
+    batch: int = 0,
+) -> None:
+    """Measure one product, into a given array."""
+    place = name if name == "cuda" else "cpu"
+    m, n, k = shape
+    ta, tb = transposed
+    torch.manual_seed(1)
+    outer = (batch,) if batch else ()
+    a, b = (
+        (torch.randn(*outer, *s, device=place) * (30 if dtype is torch.int8 else 1)).to(dtype)
+        for s in ((k, m) if ta else (m, k), (n, k) if tb else (k, n))
+    )
+    left, right = a.mT if ta else a, b.mT if tb else b
+    out = torch.empty(*outer, m, n, dtype=torch.int32 if dtype is torch.int8 else dtype, device=place)
+    with spy.Device(name) as device:
+
+        def ours() -> None:
+            spy.matmul(a, b, transpose_a=ta, transpose_b=tb, out=out, device=device)
+
+        callers: dict[str, Callable[[], Any]] = {OURS: ours}
+        if dtype is not torch.int8:
+            other = torch.empty_like(out)
+            callers["torch"] = lambda: torch.matmul(left, right, out=other)
+        elif not batch and k % 8 == 0 and n % 8 == 0:
+            # What cuBLAS multiplies of bytes is a multiple of 8 wide.
+            callers["torch"] = lambda: torch._int_mm(left, right)
+        if name == "cpu" and dtype in (torch.float32, torch.float64):
+            c, d = left.numpy(), right.numpy()
+            to = np.empty((*outer, m, n), c.dtype)
+            callers["NumPy"] = lambda: np.matmul(c, d, out=to)
+        ours()
+        _check(left, right, out)
+        work = 2 * m * n * k * max(batch, 1) / (1e12 if name == "cuda" else 1e9)
+        unit = "TFLOP/s" if name == "cuda" else "GFLOP/s"
+        case = f"{str(dtype).removeprefix('torch.')} {batch or ''}{' x ' * bool(batch)}{m}^3 {'nt'[ta]}{'nt'[tb]}"
+        sync = torch.cuda.synchronize if name == "cuda" else device.synchronize
+        samplers = {who: _rate(f, sync, work, 0.01 if bench.quick else _SECONDS) for who, f in callers.items()}
+        slow = name == "cpu" and dtype in (torch.float16, torch.bfloat16)
+        bench.compare(name, case, unit, samplers, 3 if slow else None)
+
+
+def _rate(call: Callable[[], Any], sync: Callable[[], Any], work: float, seconds: float) -> Callable[[], float]:
+    """Return a sampler of operations a second, of as many calls as take about ``seconds``."""
+
+    def timed(count: int) -> float:
+        sync()
+        start = time.perf_counter()
+        for _ in range(count):
+            call()
+        sync()
+        return time.perf_counter() - start
+
+    timed(1)
+    count = max(1, int(seconds / timed(1)))
+    return lambda: work * count / timed(count)
+
+
+def _check(left: torch.Tensor, right: torch.Tensor, out: torch.Tensor) -> None:
+    """Compare some rows of a product with those in double precision."""
+    rows = left[..., :3, :].double()
+    want = rows @ right.double()
+    bound = 2e-2 if out.dtype in (torch.float16, torch.bfloat16) else 1e-3
+    torch.testing.assert_close(out[..., :3, :].double(), want, rtol=bound, atol=bound * left.shape[-1] ** 0.5)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
