@@ -234,8 +234,8 @@ def as_operand(view: View, transposed: bool, row: bool) -> View:
     if len(view.shape) > 1:
         return view.transposed() if transposed else view
     if row:
-        return replace(view, shape=(1, *view.shape), strides=(0, *view.strides))
-    return replace(view, shape=(*view.shape, 1), strides=(*view.strides, 0))
+        return view._replace(shape=(1, *view.shape), strides=(0, *view.strides))
+    return view._replace(shape=(*view.shape, 1), strides=(*view.strides, 0))
 
 
 def _result_type(product: Product, element: str, out: View | None) -> str:
@@ -303,7 +303,7 @@ def as_matrices(view: View, left: int, right: int) -> View:
     if left == 1:
         shape.insert(len(shape) - 1, 1)
         strides.insert(len(strides) - 1, 0)
-    return replace(view, shape=tuple(shape), strides=tuple(strides))
+    return view._replace(shape=tuple(shape), strides=tuple(strides))
 
 
 def sharing(arrays: Arrays, target: Any, sources: Sequence[Any]) -> list[Any]:

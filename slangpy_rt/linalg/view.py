@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from itertools import product
+from typing import NamedTuple
 
 from slangpy_rt.core.shapes import Shape
 
 
-@dataclass(frozen=True)
-class View:
+class View(NamedTuple):
     """Shape and strides of matrices, of which the last two dimensions are rows and columns.
 
     Attributes
@@ -39,14 +38,16 @@ class View:
         """Return the view with rows and columns exchanged."""
         *outer, rows, columns = self.shape
         *steps, row, column = self.strides
-        return replace(self, shape=(*outer, columns, rows), strides=(*steps, column, row))
+        return self._replace(shape=(*outer, columns, rows), strides=(*steps, column, row))
 
     def spread(self, batch: Shape) -> View:
         """Return the view repeated along the dimensions of a batch, as NumPy broadcasts; nothing is checked."""
+        if batch == self.batch:
+            return self
         new = len(batch) - len(self.batch)
         same = zip(batch[new:], self.shape, self.strides, strict=False)
         steps = [0] * new + [step if size == n else 0 for n, size, step in same]
-        return replace(self, shape=batch + self.shape[-2:], strides=(*steps, *self.strides[-2:]))
+        return self._replace(shape=batch + self.shape[-2:], strides=(*steps, *self.strides[-2:]))
 
 
 def launches(views: Sequence[View], most: int) -> Iterator[tuple[View, ...]]:
@@ -61,6 +62,10 @@ def launches(views: Sequence[View], most: int) -> Iterator[tuple[View, ...]]:
         The most matrices of a launch.
     """
     batch = views[0].batch
+    if not batch:
+        # Most products; a tenth of a small one's time.
+        yield tuple([View(v.element, (1, *v.shape), (0, *v.strides), v.offset) for v in views])
+        return
     kept = [d for d, n in enumerate(batch) if n != 1]
     count, steps = 1, [0] * len(views)
     # Dimensions are joined from the last one on, as long as one stride visits their elements in all views.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -287,3 +288,68 @@ def test_wrong_text_and_devices(device: spy.Device) -> None:
     with pytest.raises(spy.BindError, match=r"empty: PyTorch makes no tensor of shape \(3,\) on 'nowhere'"):
         spy.empty(3, torch.float32, "nowhere")
     assert spy.empty(3, torch.int16, "cpu").dtype == torch.int16
+
+
+def test_threads_and_reloaded_defines(device: spy.Device) -> None:
+    kernel = spy.kernel(FILL)
+    arrays = [spy.Tensor.zeros(device, 100) for _ in range(6)]
+    errors: list[BaseException] = []
+
+    def work(k: int) -> None:
+        try:
+            # The same macros as others' at once, then those of an earlier call again.
+            for scale in (1, 2 + k % 3, 1):
+                kernel(arrays[k], 100, grid=2, defines={"SCALE": scale})
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors
+    for k, array in enumerate(arrays):
+        np.testing.assert_array_equal(array.to_numpy(), np.full(100, 4 + k % 3))
+
+
+def test_tensors_that_need_gradients(device: spy.Device) -> None:
+    kernel = spy.kernel(FILL, device)
+    leaf = torch.zeros(100, requires_grad=True)
+    with pytest.raises(spy.BindError):
+        kernel(leaf, 100, grid=2, defines={"SCALE": 1})
+    assert not leaf.detach().any()
+    with torch.no_grad():
+        assert kernel(leaf, 100, grid=2, defines={"SCALE": 3}) is leaf
+    assert (leaf.detach() == 3).all()
+
+
+class _Hostile:
+    """A macro whose hash, comparison and text raise."""
+
+    def __hash__(self) -> int:
+        raise RuntimeError("no hash")
+
+    def __eq__(self, other: object) -> bool:
+        raise RuntimeError("no comparison")
+
+    def __repr__(self) -> str:
+        raise RuntimeError("no text")
+
+
+def test_hostile_arguments(device: spy.Device) -> None:
+    kernel = spy.kernel(FILL, device)
+    x = spy.Tensor.zeros(device, 10)
+    with pytest.raises((spy.BindError, RuntimeError)):
+        kernel(x, 10, grid=1, defines={"SCALE": _Hostile()})
+    for defines in ({3: 1}, [("SCALE", 1)], {"SCALE": "1\0"}, {"SC ALE": 1}, {"SCALE": float("nan")}):
+        with pytest.raises((spy.BindError, spy.CompileError)):
+            kernel(x, 10, grid=1, defines=defines)  # type: ignore[arg-type]
+    for grid in (-1, (), "1", None, (1.0,), True + 0.5):
+        with pytest.raises(spy.BindError, match="kernel: grid is"):
+            kernel(x, 10, grid=grid, defines={"SCALE": 1})  # type: ignore[arg-type]
+    with pytest.raises(ZeroDivisionError):
+        kernel(x, 10, grid=lambda c: 1 // 0, defines={"SCALE": 1})
+    np.testing.assert_array_equal(x.to_numpy(), np.zeros(10))
+    kernel(x, 10, grid=1, defines={"SCALE": 1})
+    np.testing.assert_array_equal(x.to_numpy(), np.ones(10))
