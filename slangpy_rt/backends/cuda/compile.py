@@ -88,10 +88,8 @@ def nvrtc_compile(code: bytes, arch: str) -> bytes:
 
 def parts(binary: bytes) -> tuple[int, bytes]:
     """Return the bytes of group memory that launches of a binary have beside what it declares, and its CUBIN."""
-    if binary.startswith(b"\x7fELF"):
-        return 0, binary
     shared, _, cubin = binary.partition(b"\n")
-    return int(shared), cubin
+    return (int(shared), cubin) if shared.isdigit() else (0, binary)
 
 
 def nvrtc_version() -> str:
