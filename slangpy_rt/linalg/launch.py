@@ -13,7 +13,7 @@ from slangpy_rt.core.conversion import kind_of
 from slangpy_rt.core.dtypes import NUMPY_OF
 from slangpy_rt.core.errors import BindError, ShapeError, UnsupportedError
 from slangpy_rt.core.overlap import Walk, repeats
-from slangpy_rt.core.shapes import Shape, broadcast
+from slangpy_rt.core.shapes import Shape, broadcast, contiguous
 from slangpy_rt.core.wording import in_words
 from slangpy_rt.interop.device_of import device_of
 from slangpy_rt.linalg.arrays import Arrays
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 # Numbers in each dimension: kernels count them with int.
 _MOST = 2**31 - 1
+# Combinations of shapes and options that a device remembers.
+_MOST_PLANS = 1024
 _LARGEST = {name: float(np.finfo(NUMPY_OF[name]).max) for name in ("float", "double")}
 
 
@@ -96,29 +98,96 @@ def multiply(product: Product, commands: CommandList | None = None) -> Any:
         product = product.bias_last()
     arrays, values = product.arrays, product.values
     views = {name: arrays.view(value) for name, value in values.items()}
+    device = product.device or device_of("matmul", list(values.values()))
+    plan = _plan_of(product, views, device)
+    arrays.check_place(device, values)
+    given = values.get("out")
+    if given is not None:
+        arrays.check_writable(given)
+    out = arrays.empty(device, plan.shape, plan.result.element, values["a"]) if given is None else given
+    if not plan.parts:
+        return out
+    shared = [] if given is None else plan.sharing(arrays, values)
+    if shared:
+        # Kernels write while they read.
+        copies = {name: arrays.copied(values[name], commands) for name in shared}
+        return multiply(replace(product, values={**values, **copies}), commands)
+    bias = (values["bias"], views["bias"]) if "bias" in values else None
+    work = Work(arrays, plan.kind, (values["a"], plan.a), (values["b"], plan.b), (out, plan.result), plan.alpha, bias)
+    work.run(device, plan.parts, commands)
+    return out
+
+
+class Plan(NamedTuple):
+    """What follows from the shapes, strides and types of a product's arrays.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        The result's shape.
+    kind : Kind
+        The types.
+    a, b, result : View
+        The operands and the result as matrices.
+    parts : list of tuple of View
+        The views of each launch; empty if the result has no elements.
+    alpha : int or float
+        The factor.
+    spans : mapping
+        For each given array the bytes from its first element to the first byte that it has, and to the one behind its
+        last.
+    """
+
+    shape: Shape
+    kind: Kind
+    a: View
+    b: View
+    result: View
+    parts: list[tuple[View, ...]]
+    alpha: Any
+    spans: Mapping[str, tuple[int, int]]
+
+    def sharing(self, arrays: Arrays, values: Mapping[str, Any]) -> list[str]:
+        """Return the names of arrays that have bytes of ``out`` between their first and their last byte."""
+        at = {name: arrays.address(value) for name, value in values.items()}
+        low, high = (at["out"] + end for end in self.spans["out"])
+        return [
+            name
+            for name, (first, last) in self.spans.items()
+            if name != "out" and at[name] + first < high and low < at[name] + last
+        ]
+
+
+def _plan_of(product: Product, views: Mapping[str, View], device: Any) -> Plan:
+    """Return the plan of a product, made once for each combination of shapes, strides, types and options."""
+    plans: dict[Any, Plan] = device.once("plans of matmul", dict)
+    key = (
+        type(product.arrays), *views.items(), product.transpose_a, product.transpose_b, product.out_dtype,
+        type(product.alpha), product.alpha, product.activation,
+    )  # fmt: skip
+    try:
+        found = plans.get(key)
+    except TypeError:  # an option that is not hashable, which is refused
+        return _planned(product, views, device)
+    if found is None:
+        found = _planned(product, views, device)
+        if len(plans) >= _MOST_PLANS:
+            plans.clear()
+        plans[key] = found
+    return found
+
+
+def _planned(product: Product, views: Mapping[str, View], device: Any) -> Plan:
     a, b, shape = fitted(product, views["a"], views["b"])
     result = _result_type(product, a.element, views.get("out"))
     _check_rest(product, views, shape, result)
-    device = product.device or device_of("matmul", list(values.values()))
-    arrays.check_place(device, values)
-    given = values.get("out")
-    out = arrays.empty(device, shape, result, values["a"]) if given is None else given
-    if not prod(shape):
-        return out
-    kind = Kind(a.element, result, product.activation or "", "bias" in values)
-    c = as_matrices(arrays.view(out), values["a"].ndim, values["b"].ndim)
+    out = views.get("out") or View(result, shape, contiguous(shape))
+    c = as_matrices(out, len(views["a"].shape), len(views["b"].shape))
+    kind = Kind(a.element, result, product.activation or "", "bias" in views)
     alpha = factor("matmul", a.element, product.alpha)
-    work = Work(arrays, kind, (values["a"], a), (values["b"], b), (out, c), alpha)
-    if "bias" in values:
-        work = work._replace(bias=(values["bias"], views["bias"]))
-    parts = work.parts(device)
-    shared = () if given is None else sharing(arrays, out, [values[n] for n in values if n != "out"])
-    if shared:
-        # Kernels write while they read.
-        copies = {n: arrays.copied(v, commands) for n, v in values.items() if any(v is found for found in shared)}
-        return multiply(replace(product, values={**values, **copies, "out": out}), commands)
-    work.run(device, parts, commands)
-    return out
+    work = Work(product.arrays, kind, (None, a), (None, b), (None, c), alpha)
+    parts = work.parts(device) if prod(shape) else []
+    return Plan(shape, kind, a, b, c, parts, alpha, {name: _span(view) for name, view in views.items()})
 
 
 class Work(NamedTuple):
@@ -266,7 +335,6 @@ def _check_rest(product: Product, views: Mapping[str, View], shape: Shape, resul
         size = NUMPY_OF.get(out.element, NUMPY_OF["half"]).itemsize
         if repeats(Walk(tuple([s * size for s in out.strides]), (), size), out.shape):
             raise ShapeError(f"matmul: elements of out (shape {out.shape}, strides {out.strides}) share memory.")
-        product.arrays.check_writable(product.values["out"])
     if bias is not None and (bias.shape != shape[-1:] or bias.element != result or not shape):
         raise ShapeError(
             f"matmul: bias has the shape {bias.shape} and elements of type '{bias.element}'; a number of type "
@@ -306,19 +374,22 @@ def as_matrices(view: View, left: int, right: int) -> View:
     return view._replace(shape=tuple(shape), strides=tuple(strides))
 
 
+def _span(view: View) -> tuple[int, int]:
+    """Return the distances of an array's first byte, and of the byte behind its last, from its first element."""
+    if 0 in view.shape:
+        return 0, 0
+    size = NUMPY_OF.get(view.element, NUMPY_OF["half"]).itemsize
+    return Walk(tuple([s * size for s in view.strides]), (), size).span(view.shape)
+
+
 def sharing(arrays: Arrays, target: Any, sources: Sequence[Any]) -> list[Any]:
     """Return those arrays that have bytes of ``target`` between their first and their last byte."""
-    low, high = _span(arrays, target)
-    spans = [(array, *_span(arrays, array)) for array in sources]
-    return [array for array, first, end in spans if first < high and low < end]
-
-
-def _span(arrays: Arrays, array: Any) -> tuple[int, int]:
-    """Return the addresses of an array's first byte and of the byte behind its last."""
-    view = arrays.view(array)
-    start = arrays.address(array)
-    if 0 in view.shape:
-        return start, start
-    size = NUMPY_OF.get(view.element, NUMPY_OF["half"]).itemsize
-    low, high = Walk(tuple([s * size for s in view.strides]), (), size).span(view.shape)
-    return start + low, start + high
+    at = arrays.address(target)
+    low, high = (at + end for end in _span(arrays.view(target)))
+    found = []
+    for array in sources:
+        start = arrays.address(array)
+        first, last = _span(arrays.view(array))
+        if start + first < high and low < start + last:
+            found.append(array)
+    return found

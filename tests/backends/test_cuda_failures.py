@@ -176,3 +176,26 @@ def test_a_kernel_dropped_during_the_wait_is_not_unloaded(driver: Driver, monkey
     backend.load(b"code", INFO)
     assert not running and len(unloaded) == 2
     backend.close()
+
+
+def test_no_graph_is_made_while_another_library_records_one(driver: Driver) -> None:
+    captures = [1]
+
+    def capturing(stream: int, out: Any) -> int:
+        out[0] = captures[0]
+        return 0
+
+    driver.cuStreamIsCapturing = capturing  # type: ignore[attr-defined]
+    backend = CudaBackend(0)
+    kernel = backend.load(b"code", INFO)
+    backend.queue._watched = True
+    driver.calls.clear()
+    for _ in range(6):
+        backend.queue.launch(kernel, (1, 1, 1), bytes(16), ())
+    launches, graphs = driver.calls.count("cuLaunchKernel"), driver.calls.count("cuGraphCreate")
+    captures[0] = 0
+    for _ in range(6):
+        backend.queue.launch(kernel, (1, 1, 1), bytes(16), ())
+    later = driver.calls.count("cuGraphCreate")
+    backend.close()
+    assert (launches, graphs, later) == (6, 0, 1) and driver.wrong == []

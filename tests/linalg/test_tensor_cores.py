@@ -45,9 +45,9 @@ def test_lines(shape: tuple[int, ...], strides: tuple[int, ...], line: int) -> N
 def test_what_fits() -> None:
     a, b, c = view((1, 64, 32), (0, 32, 1)), view((1, 32, 48), (0, 48, 1)), view((1, 64, 48), (0, 48, 1))
     assert fits(a, b, c)
-    assert not fits(replace(a, shape=(1, 64, 0)), replace(b, shape=(1, 0, 48)), c)
-    assert not fits(a, b, replace(c, strides=(0, 1, 64)))
-    assert not fits(replace(a, shape=(1, 2**31, 32)), b, c)
+    assert not fits(a._replace(shape=(1, 64, 0)), b._replace(shape=(1, 0, 48)), c)
+    assert not fits(a, b, c._replace(strides=(0, 1, 64)))
+    assert not fits(a._replace(shape=(1, 2**31, 32)), b, c)
 
 
 @pytest.mark.parametrize(
@@ -71,12 +71,16 @@ def test_which_devices_and_types(features: set[str], element: str, result: str, 
         ((1, 4096, 4096), 256, 2),
         ((1, 128, 256), 128, 1),  # two tiles are done sooner than one that is twice as wide
         ((1, 64, 4096), 128, 1),
-        ((1, 1024, 1024), 128, 2),
-        ((64, 512, 512), 256, 2),
+        ((1, 1024, 1024), 128, 1),
+        ((1, 2048, 2048), 128, 1),
+        ((1, 8192, 8192), 256, 2),
+        ((64, 512, 512), 256, 1),
     ],
 )
 def test_how_products_are_divided(shape: tuple[int, int, int], wide: int, cluster: int) -> None:
     cores = object.__new__(TensorCores)
     cores._device = SimpleNamespace(caps=CAPS)  # type: ignore[assignment]
+    cores._configs = {}
     found = cores.config(view(shape, (0, shape[2], 1)))
+    assert cores.config(view(shape, (0, shape[2], 1))) is found
     assert isinstance(found, Config) and (found.wide, found.cluster) == (wide, cluster)

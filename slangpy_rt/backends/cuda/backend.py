@@ -33,10 +33,8 @@ from slangpy_rt.core.target import KernelInfo
 
 # Up to _SMALL, blocks are multiples of 512 bytes cut from slabs; above, each is an allocation of its own in
 # multiples of 2 MiB, which is the driver's own granularity.
-_SMALL = 1 << 20
-_SMALL_STEP = 512
-_LARGE_STEP = 2 << 20
-_SLAB = 8 << 20
+_SMALL, _SMALL_STEP = 1 << 20, 512
+_LARGE_STEP, _SLAB = 2 << 20, 8 << 20
 
 # Methods that make the context current; with several GPUs they are wrapped so that they restore the previous one.
 _ENTERING = tuple(
@@ -59,7 +57,7 @@ class CudaBackend(Backend, Records, MappedMemory, ImportsMemory, ForeignStreams,
     stream : int, optional
         A ``CUstream`` of another library, which takes all work; without it the backend makes a stream.
     owner : object, optional
-        The object that keeps that stream alive.
+        What keeps that stream alive.
 
     Attributes
     ----------
@@ -74,6 +72,7 @@ class CudaBackend(Backend, Records, MappedMemory, ImportsMemory, ForeignStreams,
 
     name = "cuda"
     queue: CudaQueue
+    tensor_map = staticmethod(tensor_map)
     __del__ = finalizer("_release.drop")
 
     def __init__(
@@ -90,8 +89,7 @@ class CudaBackend(Backend, Records, MappedMemory, ImportsMemory, ForeignStreams,
         self._device, self._context, self._arch = opened.device, opened.context, opened.arch
         self.caps, self.description = opened.caps, opened.description
         self.target = target_of("cuda", "", "value", self.caps)
-        self._released = False
-        self._closing = threading.Lock()
+        self._closing, self._released = threading.Lock(), False
         before = current()
         if opened.several:
             keep_current(self, self._context, _ENTERING)
@@ -247,8 +245,6 @@ class CudaBackend(Backend, Records, MappedMemory, ImportsMemory, ForeignStreams,
             self.require_open()
             self._enter()
             return self._events.externals.memory(shared)
-
-    tensor_map = staticmethod(tensor_map)
 
     def _enter(self) -> None:
         check(self._cu.cuCtxSetCurrent(self._context), "entering the context")

@@ -209,6 +209,9 @@ class CudaQueue(Queue):
     def _node(self, kernel: Kernel, groups: tuple[int, int, int], args: bytes) -> CudaNode | None:
         """Return the graph of a kernel on this stream; None until the kernel was launched ``_FEW`` times."""
         assert isinstance(kernel, CudaKernel)
+        # The driver makes no graph while another library records one, and ends the recording if it is asked.
+        if self._watched and self.captured():
+            return None
         node = kernel.nodes.get(self)
         if node is None:
             kernel.launches += 1
