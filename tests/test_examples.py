@@ -35,6 +35,15 @@ def test_fit_shape(tmp_path: Path) -> None:
         assert picture.size == (5 * 64, 64)
 
 
+@deep
+def test_dot(tmp_path: Path) -> None:
+    """The tutorial of PyTriton: product and gradients agree with PyTorch's, however the operands lie."""
+    command = [sys.executable, str(EXAMPLES / "dot.py"), "--device", "cpu", "--size", "70"]
+    said = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path).stdout
+    found = [float(number) for number in re.findall(r"by (\S+) of the largest", said)]
+    assert len(found) == 4 and max(found) < 1e-5, said
+
+
 # Each takes 5 to 8 s with nothing in the cache, most of them to compile.
 SLANG_TORCH = {  # steps, size, rows of pictures, and by how much the loss falls at least
     "bezier": (60, 48, 1, 20),
