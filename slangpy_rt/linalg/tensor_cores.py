@@ -127,6 +127,10 @@ class TensorCores:
         units = -(-height // (_TALL * config.cluster)) * -(-width // config.wide) * count
         groups = min(units, max(1, self._device.caps.processors // config.cluster)) * config.cluster
         shared = config.wide // config.cluster
+        if len(self._maps) >= _MOST_MAPS:
+            # Queued kernels may read them.
+            self._device.backend.sync_all()
+            self._maps.clear()
         map_a = self._map(a[2], a[1] if rows else a[1].transposed(), _TALL if rows else _DEPTH)
         map_b = self._map(b[2], b[1].transposed() if columns else b[1], shared if columns else _DEPTH)
         repeated = (a[1].strides[0] == 0 and count > 1) + 2 * (b[1].strides[0] == 0 and count > 1)
@@ -217,10 +221,6 @@ class TensorCores:
         encoded = self._encode(
             address, self._kind.element, (columns, rows, 1 if single else count), steps, (64, height, 1)
         )
-        if len(self._maps) >= _MOST_MAPS:
-            # Queued kernels may read them.
-            self._device.backend.sync_all()
-            self._maps.clear()
         found = NDBuffer(self._device, "uint64_t", len(encoded) // 8)
         found.copy_from(np.frombuffer(encoded, np.uint64))
         # Kernels on other streams do not wait for the copy.
@@ -258,8 +258,11 @@ def lines_of(view: View) -> int:
     Elements of a line follow each other, and lines and matrices lie at multiples of 16 bytes below 2^40.
     """
     for line, other in ((2, 1), (1, 2)):
+        dense = view.strides[line] == 1 or view.shape[line] == 1
         used = [view.strides[d] for d in (other, 0) if view.shape[d] > 1]
-        if (view.strides[line] == 1 or view.shape[line] == 1) and all(s % 8 == 0 and 0 <= s < 2**39 for s in used):
+        # Matrices may lie in one place, but not the lines of one.
+        distinct = view.shape[other] == 1 or view.strides[other] > 0
+        if dense and distinct and all(s % 8 == 0 and 0 <= s < 2**39 for s in used):
             return line
     return 0
 

@@ -31,6 +31,7 @@ LINES: list[tuple[tuple[int, ...], tuple[int, ...], int]] = [
     ((1, 64, 64), (0, 128, 2), 0),  # elements apart
     ((3, 64, 64), (0, 64, 1), 2),  # one matrix for all
     ((1, 64, 64), (0, -64, 1), 0),
+    ((1, 64, 64), (0, 0, 1), 0),  # all rows in one place
     ((1, 64, 64), (0, 2**39, 1), 0),
 ]
 
