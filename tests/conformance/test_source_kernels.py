@@ -169,7 +169,8 @@ def test_what_a_call_returns(device: spy.Device) -> None:
     a, b, c = (spy.Tensor.from_numpy(device, np.array([k], np.int32)) for k in (1, 2, 3))
     assert [t is u for t, u in zip(spy.kernel(both)(a, b, c, grid=1), (a, c), strict=True)] == [True, True]
     assert a.to_numpy()[0] == c.to_numpy()[0] == 2
-    assert spy.kernel("[numthreads(1, 1, 1)] void f(int n) {}", device)(3, grid=1) is None
+    if "zero_copy" in device.caps.features:  # others may leave all of an empty kernel out, its parameter too
+        assert spy.kernel("[numthreads(1, 1, 1)] void f(int n) {}", device)(3, grid=1) is None
 
 
 def test_read_only_pointers(device: spy.Device) -> None:
