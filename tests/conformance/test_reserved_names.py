@@ -31,7 +31,8 @@ ROOT = Path(__file__).resolve().parents[2]
 TEXTS = [
     path.read_text("utf-8") for folder in ("tests/golden", "shaders") for path in (ROOT / folder).glob("*.slang")
 ]
-_NOT_CODE = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"', re.S)
+# Raw strings hold C++ and PTX.
+_NOT_CODE = re.compile(r'R"\(.*?\)"|//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"', re.S)
 FOUND = sorted({name for text in TEXTS for name in re.findall(r"\b[A-Za-z_]\w*", _NOT_CODE.sub(" ", text))})
 OURS = [name for name in FOUND if name.startswith("_spy_")]
 
@@ -39,7 +40,7 @@ OURS = [name for name in FOUND if name.startswith("_spy_")]
 WORDS = frozenset(
     re.findall(
         r"\w+",
-        "bool break bwd_diff case const continue default each else enum expand export extern false float for func "
+        "bool break bwd_diff case const constexpr continue default each else enum expand export extern false float for func "
         "fwd_diff get if import in inout int interface internal let module namespace new no_diff operator out "
         "property public return set static struct switch sizeof this throws true try typealias uniform var void "
         "while where This "
