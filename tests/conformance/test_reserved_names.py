@@ -40,8 +40,8 @@ OURS = [name for name in FOUND if name.startswith("_spy_")]
 WORDS = frozenset(
     re.findall(
         r"\w+",
-        "bool break bwd_diff case const constexpr continue default each else enum expand export extern false float for "
-        "func fwd_diff get if import in inout int interface internal let module namespace new no_diff operator out "
+        "bool break bwd_diff case const constexpr continue default each else enum expand export extern false float "
+        "for func fwd_diff get if import in inout int interface internal let module namespace new no_diff operator out "
         "property public return set static struct switch sizeof this throws true try typealias uniform var void "
         "while where This "
         "associatedtype extension optional nonuniform spirv_asm f do groupshared indices shared volatile",
