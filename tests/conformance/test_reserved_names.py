@@ -41,8 +41,8 @@ WORDS = frozenset(
     re.findall(
         r"\w+",
         "bool break bwd_diff case const constexpr continue default each else enum expand export extern false float "
-        "for func fwd_diff get if import in inout int interface internal let module namespace new no_diff operator out "
-        "property public return set static struct switch sizeof this throws true try typealias uniform var void "
+        "for func fwd_diff get if import in inout int interface internal let module namespace new no_diff operator "
+        "out property public return set static struct switch sizeof this throws true try typealias uniform var void "
         "while where This "
         "associatedtype extension optional nonuniform spirv_asm f do groupshared indices shared volatile",
     )
