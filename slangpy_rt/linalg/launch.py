@@ -149,12 +149,11 @@ class Plan(NamedTuple):
 
     def sharing(self, arrays: Arrays, values: Mapping[str, Any]) -> list[str]:
         """Return the names of arrays that have bytes of ``out`` between their first and their last byte."""
-        at = {name: arrays.address(value) for name, value in values.items()}
-        low, high = (at["out"] + end for end in self.spans["out"])
+        target = _placed(arrays, values["out"], self.spans["out"])
         return [
             name
-            for name, (first, last) in self.spans.items()
-            if name != "out" and at[name] + first < high and low < at[name] + last
+            for name, span in self.spans.items()
+            if name != "out" and _meet(_placed(arrays, values[name], span), target)
         ]
 
 
@@ -382,14 +381,17 @@ def _span(view: View) -> tuple[int, int]:
     return Walk(tuple([s * size for s in view.strides]), (), size).span(view.shape)
 
 
+def _placed(arrays: Arrays, array: Any, span: tuple[int, int]) -> tuple[int, int]:
+    """Return the addresses of an array's first byte and of the byte behind its last."""
+    at = arrays.address(array)
+    return at + span[0], at + span[1]
+
+
+def _meet(a: tuple[int, int], b: tuple[int, int]) -> bool:
+    return a[0] < b[1] and b[0] < a[1]
+
+
 def sharing(arrays: Arrays, target: Any, sources: Sequence[Any]) -> list[Any]:
     """Return those arrays that have bytes of ``target`` between their first and their last byte."""
-    at = arrays.address(target)
-    low, high = (at + end for end in _span(arrays.view(target)))
-    found = []
-    for array in sources:
-        start = arrays.address(array)
-        first, last = _span(arrays.view(array))
-        if start + first < high and low < start + last:
-            found.append(array)
-    return found
+    there = _placed(arrays, target, _span(arrays.view(target)))
+    return [x for x in sources if _meet(_placed(arrays, x, _span(arrays.view(x))), there)]

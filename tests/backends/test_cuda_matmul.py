@@ -57,9 +57,8 @@ class MapBackend(NullBackend, Maps):
 
 
 @pytest.fixture
-def device(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> Iterator[spy.Device]:
+def device(monkeypatch: pytest.MonkeyPatch) -> Iterator[spy.Device]:
     monkeypatch.setattr("slangpy_rt.backends.null.NullBackend", MapBackend)
-    monkeypatch.setenv("SLANGPY_RT_CACHE_DIR", str(tmp_path))
     with spy.Device("null") as opened:
         yield opened
 
@@ -93,8 +92,7 @@ CASES = [
 @pytest.mark.parametrize(("element", "config", "left", "right"), CASES)
 def test_kernels(device: spy.Device, element: str, config: Config, left: int, right: int) -> None:
     backend: Any = device.backend
-    if not isinstance(backend, MapBackend):
-        pytest.skip("another null backend was opened before")
+    assert isinstance(backend, MapBackend)
     cores = TensorCores(device, Kind(element, element, "relu", True))
     a, b = matrix(device, element, 512, 256, left), matrix(device, element, 256, 1024, right)
     c = matrix(device, element, 512, 1024, 2)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import runpy
 import threading
-from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -51,62 +52,8 @@ void fill(uint3 at : SV_DispatchThreadID, RWTensor<float, 1> data, int n, float 
 """
 
 
-class _dot(torch.autograd.Function):
-    """The Python of PyTriton's tutorial, with this package's names."""
-
-    kernel = spy.kernel(DOT)
-
-    @staticmethod
-    def _call(a: Any, b: Any, transpose_a: bool, transpose_b: bool) -> Any:
-        shape_a = a.shape
-        shape_b = b.shape
-        M, Ka = shape_a[0], shape_a[1]
-        Kb, N = shape_b[0], shape_b[1]
-        if transpose_a:
-            M, Ka = Ka, M
-        if transpose_b:
-            Kb, N = N, Kb
-        lda = M if transpose_a else Ka
-        ldb = Kb if transpose_b else N
-        ldc = N
-        dtype = a.dtype
-        c = spy.empty([M, N], dtype=dtype, device=a.device)
-        grid: Callable[[Any], Any] = lambda opt: [spy.cdiv(M, opt.d("TM")), spy.cdiv(N, opt.d("TN"))]  # noqa: E731
-        defines = {
-            "TYPE": dtype,
-            "AT": transpose_a,
-            "BT": transpose_b,
-            "TM": [32, 64],
-            "TN": [32],
-            "TK": [8],
-        }
-        return _dot.kernel(a, b, c, M, N, Ka, lda, ldb, ldc, grid=grid, num_warps=4, defines=defines)
-
-    @staticmethod
-    def forward(ctx: Any, a: Any, b: Any, transpose_a: bool = False, transpose_b: bool = False) -> Any:
-        ctx.save_for_backward(a, b)
-        ctx.t_a = transpose_a
-        ctx.t_b = transpose_b
-        return _dot._call(a, b, transpose_a, transpose_b)
-
-    @staticmethod
-    def backward(ctx: Any, dy: Any) -> Any:
-        a, b = ctx.saved_tensors
-        t_a, t_b = ctx.t_a, ctx.t_b
-        dy = dy.contiguous()
-        if not t_a and not t_b:
-            da = _dot._call(dy, b, False, True)
-            db = _dot._call(a, dy, True, False)
-        elif not t_a and t_b:
-            da = _dot._call(dy, b, False, False)
-            db = _dot._call(dy, a, True, False)
-        elif t_a and not t_b:
-            da = _dot._call(b, dy, False, True)
-            db = _dot._call(a, dy, False, False)
-        else:
-            da = _dot._call(b, dy, True, True)
-            db = _dot._call(dy, a, True, True)
-        return da, db, None, None, None, None, None, None, None
+# The Python of PyTriton's tutorial.
+EXAMPLE = runpy.run_path(str(Path(__file__).resolve().parents[2] / "docs" / "examples" / "dot.py"))
 
 
 @pytest.mark.parametrize("transpose_a", [False, True])
@@ -117,7 +64,7 @@ def test_the_tutorial_of_pytriton(transpose_a: bool, transpose_b: bool) -> None:
     a = torch.randn(*((40, 50) if transpose_a else (50, 40)), device=place, requires_grad=True)
     b = torch.randn(*((70, 40) if transpose_b else (40, 70)), device=place, requires_grad=True)
     weights = torch.randn(50, 70, device=place)
-    dot = _dot.apply
+    dot = EXAMPLE["dot"]
     (dot(a, b, transpose_a, transpose_b) * weights).sum().backward()
     a64, b64 = (t.detach().double().requires_grad_() for t in (a, b))
     want = (a64.t() if transpose_a else a64) @ (b64.t() if transpose_b else b64)
