@@ -70,7 +70,7 @@ class Program:
         # Devices without groups compute a block of the result in each thread.
         self._groups = "group_shared" in device.caps.features
         defines = macros_of(device, kind) | {"SPY_CPU": not self._groups}
-        self._kernel: Kernel = Module.load_from_file(device, _FILE, defines=defines)["product"]
+        self._kernel: Kernel = Module.load_from_file(device, _FILE, defines=defines)["_spy_matmul"]
 
     def run(self, result: View, commands: CommandList | None, *values: Any) -> None:
         """Launch the kernel for a result of three dimensions, or record the launch in a command list."""
