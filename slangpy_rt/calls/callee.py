@@ -50,6 +50,12 @@ class Callee:
         return found
 
     @property
+    def overloads(self) -> tuple[FunctionSig, ...]:
+        """Its declarations, those of an edited file included."""
+        found: tuple[FunctionSig, ...] = (self.function._base or self.function).overloads
+        return found
+
+    @property
     def stream(self) -> Stream | None:
         """The stream that its calls run on; None for the device's own queue."""
         found: Stream | None = self.function._stream

@@ -27,8 +27,9 @@ SLANGTORCH = AutoImport(
     r"\b(?:TensorView|DiffTensorView|TorchTensor|IDiffTensorWrapper|AtomicAdd|cuda(?:ThreadIdx|BlockIdx|BlockDim)"
     r"|(?:Cuda|CUDA)(?:Kernel|Host|DeviceExport)|AutoPyBindCUDA|TorchEntryPoint|PyExport|syncTorchCudaStream)\b",
 )
-# Files that may be loaded as modules by themselves. Users import the first one, ``mlp``.
-LIBRARIES = ("mlp", "_spy_folds", "_spy_matmul")
+# Files that may be loaded as modules by themselves. Users import the first one, ``mlp``. The last two are texts that
+# ``linalg/user_functions.py`` writes.
+LIBRARIES = ("mlp", "_spy_folds", "_spy_matmul", "_spy_parts", "_spy_product")
 TAKEN = "{place}: '{name}' is a name of slangpy_rt's own, as all that begin with '_spy_' are; choose another."
 _PART = (
     "'{path}' is a part of slangpy_rt and no module by itself: put 'import slangpy_rt;' into a file of your own, and "

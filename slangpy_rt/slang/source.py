@@ -31,6 +31,7 @@ from slangpy_rt.slang.constants import export_constants
 from slangpy_rt.slang.file_states import FileStates
 from slangpy_rt.slang.files import Places, checked, first_file, working_directory
 from slangpy_rt.slang.locate import compiler_version, shader_directory, shaders
+from slangpy_rt.slang.text import undefining
 
 if TYPE_CHECKING:
     from slangpy_rt.slang.auto_import import AutoImport
@@ -161,6 +162,7 @@ class Source:
     def imports(self) -> tuple[str, ...]:
         """Names of the modules that the text imports; kernels import them too, for the types of parameters."""
         found = {Path(path).stem.replace("-", "_") for path, _ in self.info.dependencies}
+        found.update(source.name for source in self._linked)
         named = dict.fromkeys(_IMPORTS.findall(self.text))
         return tuple(name for name in named if name.rpartition(".")[2] in found)
 
@@ -309,6 +311,40 @@ class Source:
             self._cache, self._target, self.name, path, text, self._include_paths, self._defines,
             self._constants, tuple(source.renewed() for source in self._linked), places, self._auto_import,
         )  # fmt: skip
+
+    def followed_by(self, texts: Mapping[str, str], constants: Mapping[str, Any]) -> Source:
+        """Return a Source of the last of some texts of this project, which may import this module and the others.
+
+        Macros of this module are not defined in them.
+
+        Parameters
+        ----------
+        texts : mapping of str to str
+            Texts by name. They are compiled as if they were files in ``shaders/``.
+        constants : mapping
+            Values of ``extern static const`` declarations of this module, in place of those that it was loaded with.
+
+        Raises
+        ------
+        CompileError
+            If Slang refuses a text.
+        BindError
+            If there is no constant of a given name, or its value does not fit.
+        """
+        head, folder = undefining(self._defines), Path(shader_directory())
+        made: list[Source] = []
+        for name, text in texts.items():
+            last = len(made) == len(texts) - 1
+            made.append(
+                Source(
+                    self._cache, self._target, name, str(folder / f"{name}.slang"), head + text, self._include_paths,
+                    self._defines, constants if last else {}, (self, *made) if last else (),
+                )
+            )  # fmt: skip
+        # Only the session of the last one compiles kernels.
+        for source in made[:-1]:
+            source.close()
+        return made[-1]
 
     def close(self) -> None:
         """Release the compiler session, if one is open; ``session`` opens another."""

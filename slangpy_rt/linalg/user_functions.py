@@ -1,0 +1,291 @@
+"""UserFunction: a function of a user's module as the last step of products. It writes the text of their kernels.
+
+What a function cannot do in a product is refused here. It runs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from slangpy_rt.arguments.options import Options
+from slangpy_rt.arguments.scope import Scope
+from slangpy_rt.calls.callee import Callee
+from slangpy_rt.calls.function import Function
+from slangpy_rt.calls.module import macro_text
+from slangpy_rt.calls.raw_kernel import Kernel
+from slangpy_rt.calls.spelling import Spelling
+from slangpy_rt.core.errors import BindError, CompileError
+from slangpy_rt.core.types import FunctionSig, Param
+from slangpy_rt.core.wording import in_words
+from slangpy_rt.runtime.core import DeviceCore, another
+from slangpy_rt.slang.constants import export_constants
+from slangpy_rt.slang.declarations import gone
+from slangpy_rt.slang.locate import shader_directory
+
+if TYPE_CHECKING:
+    from slangpy_rt.slang.source import Source
+
+# Modifiers that a product does not take into account, by the option that each sets.
+_REFUSED = {
+    "maps": "map",
+    "named_maps": "map",
+    "returns": "return_type",
+    "group": "group_size",
+    "conformances": "type_conformances",
+}
+# Types of ``slangpy_rt`` with which kernels are written; it is not imported where a module declares one of its own.
+_NEEDED = ("Tensor", "RWTensor")
+# The macros of the kernels come after the user's names, none of which can be one of these.
+_TEXT = """import {parts};
+import {module};
+struct _spy_Last : _spy_ILast
+{{
+    static _spy_Sum _spy_last(_spy_Sum _spy_x, _spy_Int _spy_row, _spy_Int _spy_column)
+    {{
+        return {call};
+    }}
+}};
+"""
+
+
+class Key(NamedTuple):
+    """What a product's kernel depends on, of a user's function.
+
+    Attributes
+    ----------
+    digest : str
+        The digest of the module.
+    name : str
+        The function's name.
+    constants : tuple of (str, number or tuple)
+        What ``constants`` set.
+    turned : bool
+        Whether the kernel's rows are the result's columns.
+    """
+
+    digest: str
+    name: str
+    constants: tuple[tuple[str, Any], ...]
+    turned: bool
+
+
+class UserFunction:
+    """A function as the last step of a product, with values for its uniforms.
+
+    Parameters
+    ----------
+    function : Function
+        A Function, as a user passes it.
+    turned : bool
+        Whether the kernel's rows are the result's columns.
+
+    Raises
+    ------
+    BindError
+        If it is no function, or one that no product applies.
+    CompileError
+        If its file was edited, and Slang refuses the new text, or it no longer declares the function.
+    """
+
+    def __init__(self, function: Any, turned: bool = False) -> None:
+        if not isinstance(function, Function):
+            raise BindError(
+                f"matmul: activation is {in_words(function)}; the name of an activation or a function of a module, "
+                "as module.swish, was expected."
+            )
+        callee = Callee(function)
+        self.function = function
+        self.name = function.name
+        self._scope = callee.scope
+        self._scope.look()
+        self._overloads = callee.overloads
+        if not self._overloads:
+            raise gone(self.name, self._scope.source)
+        self._options: Options = callee.options
+        said = [name for option, name in _REFUSED.items() if getattr(self._options, option)]
+        if self._options.derivative:
+            said.append("bwds" if self._options.derivative == "backward" else "fwds")
+        if callee.stream is not None:
+            said.append("stream")
+        if said:
+            raise BindError(
+                f"matmul: activation is '{self.name}' with .{said[0]}; the function itself was expected, with "
+                ".set(...) and .constants(...) at most."
+            )
+        if self._scope.source.statics:
+            raise BindError(
+                f"matmul: activation '{self.name}': its module may change static variables, which would keep their "
+                "values from one element to the next; use parameters and local variables instead."
+            )
+        self.values = dict(zip(self._options.uniforms, callee.values, strict=True))
+        self._turned = turned
+
+    @property
+    def device(self) -> DeviceCore:
+        """The device that it runs on."""
+        return self._scope.device
+
+    @property
+    def key(self) -> Key:
+        """What kernels depend on, without its values."""
+        return Key(self._scope.source.digest, self.name, self._options.constants, self._turned)
+
+    @property
+    def uniforms(self) -> Mapping[str, Param]:
+        """The uniforms of its module by name."""
+        return self._scope.uniforms(f"{self.name}.set", self.values)
+
+    @property
+    def remembered(self) -> dict[Any, Any]:
+        """What is made once for this text of the module; emptied when a file is edited."""
+        return self._scope.ready
+
+    def turned(self) -> UserFunction:
+        """Return the function for a product that is computed with rows and columns exchanged."""
+        return UserFunction(self.function, not self._turned)
+
+    def with_values(self, values: Mapping[str, Any]) -> UserFunction:
+        """Return the function with other values for its uniforms."""
+        return UserFunction(self.function.set(values), self._turned)
+
+    def check_device(self, device: DeviceCore) -> None:
+        """Refuse a product on another device.
+
+        Raises
+        ------
+        BindError
+            If it is another.
+        """
+        if device is not self.device:
+            raise BindError(
+                f"matmul: activation '{self.name}' is a function of a module on {self.device!r}, and the product runs "
+                f"on {another(self.device, device)}; load the module there."
+            )
+
+    def takes_places(self, sums: str) -> bool:
+        """Return whether it has parameters for row and column."""
+        return len(self.declaration(sums).params) == 3
+
+    def declaration(self, sums: str) -> FunctionSig:
+        """Return its declaration for sums of a type.
+
+        Raises
+        ------
+        BindError
+            If there is none, or more than one.
+        """
+        found = [sig for sig in self._overloads if _fits(sig, sums)]
+        if len(found) == 1:
+            return found[0]
+        listed = "; ".join(map(str, self._overloads))
+        if found:
+            raise BindError(f"matmul: activation is {listed}, of which several fit; give one of them another name.")
+        generic = any(sig.generics for sig in self._overloads)
+        hint = f' Name its generic arguments, as in module["{self.name}<{sums}>"].' if generic else ""
+        raise BindError(
+            f"matmul: activation is {listed}; {sums} {self.name}({sums} x) or "
+            f"{sums} {self.name}({sums} x, int row, int column) was expected, since sums are {sums} here.{hint}"
+        )
+
+    def inlined(self, sums: str) -> Inlined:
+        """Return the function as kernels of sums of a type call it."""
+        return Inlined(self.device, self._scope.source, self.declaration(sums), self._options.constants, self._turned)
+
+
+class Inlined(NamedTuple):
+    """A function as the kernels of one kind of products call it, without values.
+
+    Attributes
+    ----------
+    device : DeviceCore
+        Where they run.
+    source : Source
+        The function's module.
+    sig : FunctionSig
+        Its declaration.
+    constants, turned
+        As of ``Key``.
+    """
+
+    device: DeviceCore
+    source: Source
+    sig: FunctionSig
+    constants: tuple[tuple[str, Any], ...]
+    turned: bool
+
+    def kernel(self, macros: Mapping[str, Any]) -> Kernel:
+        """Return the kernel of a product, by the macros of ``_spy_matmul.slang``; ``set`` gives values to uniforms.
+
+        Raises
+        ------
+        BindError
+            If the module has names without which the kernel cannot be written, or no such constants.
+        CompileError
+            If the text cannot call the function.
+        """
+        source, title = self.source, str(self.sig)
+        hiding = [name for name in _NEEDED if name in source.declares and not source.uses_library]
+        if hiding:
+            raise BindError(
+                f"matmul: activation {title}: its module declares '{hiding[0]}', a name that products need; give it "
+                "another name."
+            )
+        own = f"{self.sig.owner}.{self.sig.name}" if self.sig.owner else self.sig.name
+        Spelling(title, source).function(title, own, self.sig.returns.name)
+        export_constants(title, source.info.constants, dict(self.constants))
+        places = ("_spy_column", "_spy_row") if self.turned else ("_spy_row", "_spy_column")
+        call = f"{own}({', '.join(('_spy_x', *places)[: len(self.sig.params)])})"
+        folder = Path(shader_directory())
+        lines = [f"#define {name} {macro_text('matmul', name, value)}\n" for name, value in macros.items()]
+        head = "".join([*lines, "#define SPY_USERS 1\n"])
+        texts = {
+            "_spy_parts": head + '#include "matmul_parts.slang"\n',
+            "_spy_product": _TEXT.format(parts="_spy_parts", module=source.name, call=call)
+            + head
+            + (folder / "_spy_matmul.slang").read_text("utf-8"),
+        }
+        try:
+            made = source.followed_by(texts, dict(self.constants))
+        except CompileError as error:
+            raise CompileError(f"matmul: activation {title} cannot be called by a product's kernel:\n{error}") from error
+        scope = _ScopeOfUniforms(self.device, made, source)
+        entry = next(e for e in made.info.entry_points if e.name == "_spy_matmul")
+        # Messages about values of uniforms begin with the user's name.
+        sig = replace(Kernel.of(scope, entry).overloads[0], name=self.sig.name)
+        kernel = Kernel(scope, self.sig.name, (sig,))
+        kernel.entry = entry
+        return kernel
+
+
+class _ScopeOfUniforms(Scope):
+    """The scope of a product's kernel. The uniforms that it sets are those of the user's module."""
+
+    def __init__(self, device: DeviceCore, source: Source, users: Source) -> None:
+        super().__init__(device, source)
+        self._users = Scope(device, users)
+
+    def uniforms(self, where: str, names: Iterable[str]) -> dict[str, Param]:
+        """Return the uniforms of the user's module by name, ``names`` among them."""
+        return self._users.uniforms(where, names)
+
+
+def arrays_in(value: Any, kinds: tuple[type, ...]) -> Iterator[Any]:
+    """Yield the arrays in a uniform's value, those in dicts, lists and tuples included."""
+    if isinstance(value, kinds):
+        yield value
+    elif isinstance(value, Mapping):
+        for item in value.values():
+            yield from arrays_in(item, kinds)
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from arrays_in(item, kinds)
+
+
+def _fits(sig: FunctionSig, sums: str) -> bool:
+    """Return whether a declaration takes a sum of a type, or a sum, row and column, and returns such a number."""
+    types = [p.type.name for p in sig.params if p.direction == "in" and p.type.kind == "scalar"]
+    right = types in ([sums], [sums, "int", "int"]) and len(types) == len(sig.params)
+    return right and sig.returns.name == sums and not sig.generics and (not sig.owner or sig.static)
