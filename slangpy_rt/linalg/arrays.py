@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from slangpy_rt.backends.base import Buffer
 from slangpy_rt.core.errors import BindError
 from slangpy_rt.core.shapes import Shape
 from slangpy_rt.linalg.view import View
@@ -44,6 +45,28 @@ class Arrays(ABC):
     @abstractmethod
     def copied(self, array: Any, commands: CommandList | None) -> Any:
         """Return an array of the same contents in other memory, copied now or when a list runs."""
+
+    @abstractmethod
+    def signature(self, array: Any) -> Any:
+        """Return what products of arrays have in common that differ in nothing but contents and address.
+
+        Raises
+        ------
+        AttributeError, TypeError, RuntimeError
+            Perhaps, if it is no array of this library.
+        """
+
+    @abstractmethod
+    def device(self, array: Any, given: DeviceCore | None) -> DeviceCore:
+        """Return the device that the user gave for a product of this array, or else the one for such arrays."""
+
+    @abstractmethod
+    def launch(self, device: DeviceCore, array: Any) -> Callable[..., None]:
+        """Return a function like ``Queue.launch``, of the queue that works on this array."""
+
+    def buffers(self, arrays: Sequence[Any]) -> Sequence[Buffer]:
+        """Return the buffers of arrays that lie in memory of the device's own."""
+        return ()
 
     @abstractmethod
     def address(self, array: Any) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from slangpy_rt.calls.command_list import CommandList
 from slangpy_rt.core.dtypes import NUMPY_OF, element_type
 from slangpy_rt.core.errors import BindError
 from slangpy_rt.core.shapes import Shape
+from slangpy_rt.interop.opened_devices import named_device
 from slangpy_rt.linalg.arrays import Arrays
 from slangpy_rt.linalg.view import View
 from slangpy_rt.runtime.core import DeviceCore
@@ -56,6 +58,15 @@ class HostArrays(Arrays):
 
     def copied(self, array: np.ndarray[Any, Any], commands: CommandList | None) -> np.ndarray[Any, Any]:
         return array.copy()
+
+    def signature(self, array: np.ndarray[Any, Any]) -> Any:
+        return array.dtype, array.shape, array.strides, array.flags.writeable
+
+    def device(self, array: np.ndarray[Any, Any], given: DeviceCore | None) -> DeviceCore:
+        return named_device("automatic") if given is None else given
+
+    def launch(self, device: DeviceCore, array: np.ndarray[Any, Any]) -> Callable[..., None]:
+        return device.launch
 
     def address(self, array: np.ndarray[Any, Any]) -> int:
         found: int = array.__array_interface__["data"][0]

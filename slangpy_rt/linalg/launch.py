@@ -17,6 +17,9 @@ from slangpy_rt.core.shapes import Shape, broadcast, contiguous
 from slangpy_rt.core.wording import in_words
 from slangpy_rt.interop.device_of import device_of
 from slangpy_rt.linalg.arrays import Arrays
+from slangpy_rt.linalg.known_product import MISS
+from slangpy_rt.linalg.known_products import known_products, options_of, repeat
+from slangpy_rt.linalg.plan import Plan, meet, placed, span_of
 from slangpy_rt.linalg.program import (
     ACTIVATIONS,
     RESULTS,
@@ -37,8 +40,6 @@ if TYPE_CHECKING:
 
 # Numbers in each dimension: kernels count them with int.
 _MOST = 2**31 - 1
-# Combinations of shapes and options that a device remembers.
-_MOST_PLANS = 1024
 _LARGEST = {name: float(np.finfo(NUMPY_OF[name]).max) for name in ("float", "double")}
 
 
@@ -64,6 +65,11 @@ class Product:
     alpha: float = 1
     activation: str | None = None
     device: Device | None = None
+
+    @property
+    def options(self) -> Any:
+        """All but the arrays and the device."""
+        return options_of(self.transpose_a, self.transpose_b, self.out_dtype, self.alpha, self.activation)
 
     def bias_last(self) -> Product:
         """Return the product with operands such that a bias has a number for each column.
@@ -93,13 +99,17 @@ def multiply(product: Product, commands: CommandList | None = None) -> Any:
     BindError, ShapeError, UnsupportedError
         As ``Matmul`` says; nothing is written then.
     """
+    if commands is None:
+        found = repeated(product)
+        if found is not MISS:
+            return found
     if "bias" in product.values and product.values["b"].ndim == 1:
         checked(product)
         product = product.bias_last()
     arrays, values = product.arrays, product.values
     views = {name: arrays.view(value) for name, value in values.items()}
     device = product.device or device_of("matmul", list(values.values()))
-    plan = _plan_of(product, views, device)
+    plan = _planned(product, views, device)
     arrays.check_place(device, values)
     given = values.get("out")
     if given is not None:
@@ -115,65 +125,17 @@ def multiply(product: Product, commands: CommandList | None = None) -> Any:
     bias = (values["bias"], views["bias"]) if "bias" in values else None
     work = Work(arrays, plan.kind, (values["a"], plan.a), (values["b"], plan.b), (out, plan.result), plan.alpha, bias)
     work.run(device, plan.parts, commands)
+    if commands is None:
+        known_products(device).add(arrays, plan, values, product.options)
     return out
 
 
-class Plan(NamedTuple):
-    """What follows from the shapes, strides and types of a product's arrays.
-
-    Attributes
-    ----------
-    shape : tuple of int
-        The result's shape.
-    kind : Kind
-        The types.
-    a, b, result : View
-        The operands and the result as matrices.
-    parts : list of tuple of View
-        The views of each launch; empty if the result has no elements.
-    alpha : int or float
-        The factor.
-    spans : mapping
-        For each given array the bytes from its first element to the first byte that it has, and to the one behind its
-        last.
-    """
-
-    shape: Shape
-    kind: Kind
-    a: View
-    b: View
-    result: View
-    parts: list[tuple[View, ...]]
-    alpha: Any
-    spans: Mapping[str, tuple[int, int]]
-
-    def sharing(self, arrays: Arrays, values: Mapping[str, Any]) -> list[str]:
-        """Return the names of arrays that have bytes of ``out`` between their first and their last byte."""
-        target = _placed(arrays, values["out"], self.spans["out"])
-        return [
-            name
-            for name, span in self.spans.items()
-            if name != "out" and _meet(_placed(arrays, values[name], span), target)
-        ]
-
-
-def _plan_of(product: Product, views: Mapping[str, View], device: Any) -> Plan:
-    """Return the plan of a product, made once for each combination of shapes, strides, types and options."""
-    plans: dict[Any, Plan] = device.once("plans of matmul", dict)
-    key = (
-        type(product.arrays), *views.items(), product.transpose_a, product.transpose_b, product.out_dtype,
-        type(product.alpha), product.alpha, product.activation,
-    )  # fmt: skip
-    try:
-        found = plans.get(key)
-    except TypeError:  # an option that is not hashable, which is refused
-        return _planned(product, views, device)
-    if found is None:
-        found = _planned(product, views, device)
-        if len(plans) >= _MOST_PLANS:
-            plans.clear()
-        plans[key] = found
-    return found
+def repeated(product: Product) -> Any:
+    """Compute a product like an earlier one, or return MISS."""
+    arrays, values = product.arrays, product.values
+    return repeat(
+        arrays, values["a"], values["b"], values.get("out"), values.get("bias"), product.options, product.device
+    )
 
 
 def _planned(product: Product, views: Mapping[str, View], device: Any) -> Plan:
@@ -186,7 +148,9 @@ def _planned(product: Product, views: Mapping[str, View], device: Any) -> Plan:
     alpha = factor("matmul", a.element, product.alpha)
     work = Work(product.arrays, kind, (None, a), (None, b), (None, c), alpha)
     parts = work.parts(device) if prod(shape) else []
-    return Plan(shape, kind, a, b, c, parts, alpha, {name: _span(view) for name, view in views.items()})
+    return Plan(
+        shape, kind, a, b, c, parts, alpha, {name: span_of(view) for name, view in views.items()}, views.get("bias")
+    )
 
 
 class Work(NamedTuple):
@@ -373,25 +337,7 @@ def as_matrices(view: View, left: int, right: int) -> View:
     return view._replace(shape=tuple(shape), strides=tuple(strides))
 
 
-def _span(view: View) -> tuple[int, int]:
-    """Return the distances of an array's first byte, and of the byte behind its last, from its first element."""
-    if 0 in view.shape:
-        return 0, 0
-    size = NUMPY_OF.get(view.element, NUMPY_OF["half"]).itemsize
-    return Walk(tuple([s * size for s in view.strides]), (), size).span(view.shape)
-
-
-def _placed(arrays: Arrays, array: Any, span: tuple[int, int]) -> tuple[int, int]:
-    """Return the addresses of an array's first byte and of the byte behind its last."""
-    at = arrays.address(array)
-    return at + span[0], at + span[1]
-
-
-def _meet(a: tuple[int, int], b: tuple[int, int]) -> bool:
-    return a[0] < b[1] and b[0] < a[1]
-
-
 def sharing(arrays: Arrays, target: Any, sources: Sequence[Any]) -> list[Any]:
     """Return those arrays that have bytes of ``target`` between their first and their last byte."""
-    there = _placed(arrays, target, _span(arrays.view(target)))
-    return [x for x in sources if _meet(_placed(arrays, x, _span(arrays.view(x))), there)]
+    there = placed(arrays, target, span_of(arrays.view(target)))
+    return [x for x in sources if meet(placed(arrays, x, span_of(arrays.view(x))), there)]

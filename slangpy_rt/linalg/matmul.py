@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from slangpy_rt.calls.command_list import CommandList
     from slangpy_rt.device import Device
+    from slangpy_rt.linalg.arrays import Arrays
 
 
 class Matmul:
@@ -15,6 +16,10 @@ class Matmul:
     Shapes and broadcasting are those of NumPy's ``matmul``: the last two dimensions are rows and columns, dimensions
     before them are broadcast, and an operand of one dimension is a row on the left and a column on the right.
     """
+
+    def __init__(self) -> None:
+        # The libraries of arrays that products were computed of, by type.
+        self._libraries: dict[type, Arrays] = {}
 
     def __call__(
         self,
@@ -147,6 +152,15 @@ class Matmul:
         device: Device | None,
     ) -> Any:
         # Imported here, because importing the package loads no kernels' code.
+        from slangpy_rt.linalg.known_product import MISS
+        from slangpy_rt.linalg.known_products import options_of, repeat
+
+        library = self._libraries.get(type(a))
+        if library is not None and commands is None:
+            options = options_of(transpose_a, transpose_b, out_dtype, alpha, activation)
+            found = repeat(library, a, b, out, bias, options, device)
+            if found is not MISS:
+                return found
         from slangpy_rt.core.checks import flag
         from slangpy_rt.core.errors import BindError
         from slangpy_rt.linalg.choose import arrays_of
@@ -168,7 +182,9 @@ class Matmul:
         if commands is None and arrays.records(list(values.values())):
             checked(product)
             return arrays.differentiable(product.bias_last())
-        return multiply(product, commands)
+        out = multiply(product, commands)
+        self._libraries[type(a)] = arrays
+        return out
 
 
 matmul = Matmul()

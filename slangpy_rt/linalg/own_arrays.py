@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from slangpy_rt.arrays.layout import layout_of
 from slangpy_rt.arrays.ndbuffer import NDBuffer
 from slangpy_rt.arrays.tensor import Tensor
+from slangpy_rt.backends.base import Buffer
 from slangpy_rt.calls.command_list import CommandList
 from slangpy_rt.core.dtypes import element_type, scalar_type
 from slangpy_rt.core.errors import BindError
@@ -68,6 +69,19 @@ class OwnArrays(Arrays):
 
     def element(self, where: str, dtype: Any) -> str:
         return element_type(where, dtype).name
+
+    def signature(self, array: NDBuffer) -> Any:
+        # Arrays of equal layouts have one, which knows the device.
+        return array.layout
+
+    def device(self, array: NDBuffer, given: DeviceCore | None) -> DeviceCore:
+        return array.layout.device if given is None else given
+
+    def launch(self, device: DeviceCore, array: NDBuffer) -> Callable[..., None]:
+        return device.launch
+
+    def buffers(self, arrays: Sequence[NDBuffer]) -> Sequence[Buffer]:
+        return [array.buffer for array in arrays]
 
     def address(self, array: NDBuffer) -> int:
         return array.address

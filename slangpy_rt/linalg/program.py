@@ -72,16 +72,20 @@ class Program:
         defines = macros_of(device, kind) | {"SPY_CPU": not self._groups}
         self._kernel: Kernel = Module.load_from_file(device, _FILE, defines=defines)["_spy_matmul"]
 
-    def run(self, result: View, commands: CommandList | None, *values: Any) -> None:
-        """Launch the kernel for a result of three dimensions, or record the launch in a command list."""
+    def division(self, result: View) -> tuple[Kernel, tuple[int, int, int]]:
+        """Return the kernel, which takes a, b, c, the factor and the bias, and the threads for a result."""
         count, rows, columns = result.shape
         tile = _TILE if self._groups else _BLOCK
         x, y, z = self._kernel.threads_of_group
-        threads = -(-columns // tile[1]) * x, -(-rows // tile[0]) * y, count * z
+        return self._kernel, (-(-columns // tile[1]) * x, -(-rows // tile[0]) * y, count * z)
+
+    def run(self, result: View, commands: CommandList | None, *values: Any) -> None:
+        """Launch the kernel for a result of three dimensions, or record the launch in a command list."""
+        kernel, threads = self.division(result)
         if commands is None:
-            self._kernel.dispatch(threads, *values)
+            kernel.dispatch(threads, *values)
         else:
-            self._kernel.append_to(commands, threads, *values)
+            kernel.append_to(commands, threads, *values)
 
 
 def check_size(device: DeviceCore, result: View) -> None:

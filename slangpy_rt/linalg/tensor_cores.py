@@ -5,6 +5,7 @@ It takes matrices that the tensor memory accelerator can read where they lie; ot
 
 from __future__ import annotations
 
+from itertools import chain
 from math import prod
 from typing import Any, NamedTuple
 
@@ -56,6 +57,45 @@ class Config(NamedTuple):
     grouped: int = 8
 
 
+class Described(NamedTuple):
+    """How an operand is described to the accelerator.
+
+    Attributes
+    ----------
+    view : View
+        The operand, such that elements of its rows follow each other.
+    height : int
+        Rows that are copied at once.
+    """
+
+    view: View
+    height: int
+
+
+class Division(NamedTuple):
+    """A launch for views of certain shapes and strides.
+
+    Attributes
+    ----------
+    kernel : Kernel
+        It takes ``a``, ``b``, ``c``, the factor, ``groups``, the addresses of the descriptions of ``a`` and ``b``,
+        ``repeated``, and the bias if there is one.
+    threads, groups : int
+        Threads and thread groups of the launch.
+    repeated : int
+        1 if ``a`` is one matrix for all results, plus 2 if ``b`` is.
+    a, b : Described
+        The operands.
+    """
+
+    kernel: Kernel
+    threads: int
+    groups: int
+    repeated: int
+    a: Described
+    b: Described
+
+
 class TensorCores:
     """The kernels of one kind of products on one device.
 
@@ -76,8 +116,11 @@ class TensorCores:
         self._packs: Kernel | None = None
         self._configs: dict[Shape, Config] = {}
         self._kernels: dict[tuple[Config, bool, bool], Kernel] = {}
-        # The copies of descriptions on the device, by what they describe.
-        self._maps: dict[Any, NDBuffer] = {}
+        # The copies of descriptions on the device, by operand and address.
+        self._maps: dict[Described, dict[int, NDBuffer]] = {}
+        self._number = 0
+        # A thread may be about to launch a kernel that reads one of them.
+        self._retired: list[NDBuffer] = []
 
     def config(self, c: View) -> Config:
         """Return how a result of three dimensions is best divided, by the columns that the busiest group computes."""
@@ -97,6 +140,22 @@ class TensorCores:
         # 2048, 364 and 386 for 64 of 512.
         cluster = 2 if count == 1 and waves[best] >= _SHARED_WAVES else 1
         return Config(best, cluster, _STAGES[best])
+
+    def division(self, a: View, b: View, c: View, config: Config | None = None) -> Division:
+        """Return the launch for views of three dimensions for which ``fits`` holds and ``lines_of`` is not 0."""
+        config = config or self.config(c)
+        rows, columns = lines_of(a) == 2, lines_of(b) == 1
+        kernel = self._kernels.get((config, rows, columns))
+        if kernel is None:
+            kernel = self._kernels[config, rows, columns] = self._kernel(config, rows, columns)
+        count, height, width = c.shape
+        units = -(-height // (_TALL * config.cluster)) * -(-width // config.wide) * count
+        groups = min(units, max(1, self._device.caps.processors // config.cluster)) * config.cluster
+        shared = config.wide // config.cluster
+        left = Described(a if rows else a.transposed(), _TALL if rows else _DEPTH)
+        right = Described(b.transposed() if columns else b, shared if columns else _DEPTH)
+        repeated = (a.strides[0] == 0 and count > 1) + 2 * (b.strides[0] == 0 and count > 1)
+        return Division(kernel, groups * _THREADS, groups, repeated, left, right)
 
     def run(
         self,
@@ -118,28 +177,14 @@ class TensorCores:
         rest : list
             The factor, and the bias if there is one.
         """
-        config = config or self.config(c[1])
-        rows, columns = lines_of(a[1]) == 2, lines_of(b[1]) == 1
-        kernel = self._kernels.get((config, rows, columns))
-        if kernel is None:
-            kernel = self._kernels[config, rows, columns] = self._kernel(config, rows, columns)
-        count, height, width = c[1].shape
-        units = -(-height // (_TALL * config.cluster)) * -(-width // config.wide) * count
-        groups = min(units, max(1, self._device.caps.processors // config.cluster)) * config.cluster
-        shared = config.wide // config.cluster
-        if len(self._maps) >= _MOST_MAPS:
-            # Queued kernels may read them.
-            self._device.backend.sync_all()
-            self._maps.clear()
-        map_a = self._map(a[2], a[1] if rows else a[1].transposed(), _TALL if rows else _DEPTH)
-        map_b = self._map(b[2], b[1].transposed() if columns else b[1], shared if columns else _DEPTH)
-        repeated = (a[1].strides[0] == 0 and count > 1) + 2 * (b[1].strides[0] == 0 and count > 1)
+        kernel, threads, groups, repeated, left, right = self.division(a[1], b[1], c[1], config)
+        map_a, map_b = self.description(left, a[2]), self.description(right, b[2])
         first, last = (a[0], b[0], c[0], rest[0], groups), (repeated, *rest[1:])
         if commands is None:
             # By address: streams need not be ordered by what nobody writes.
-            kernel.dispatch(groups * _THREADS, *first, map_a.address, map_b.address, *last)
+            kernel.dispatch(threads, *first, map_a.address, map_b.address, *last)
         else:
-            kernel.append_to(commands, groups * _THREADS, *first, map_a, map_b, *last)
+            kernel.append_to(commands, threads, *first, map_a, map_b, *last)
 
     def packed(
         self, commands: CommandList | None, arrays: Arrays, operand: tuple[Any, View], like: Any
@@ -207,12 +252,13 @@ class TensorCores:
         }
         return Module.load_from_file(self._device, "_spy_matmul.slang", defines=defines)
 
-    def _map(self, address: int, view: View, height: int) -> NDBuffer:
-        """Return the description of a matrix on the device; elements of its rows follow each other."""
-        key = address, view.shape, view.strides, height
-        found = self._maps.get(key)
+    def description(self, operand: Described, address: int) -> NDBuffer:
+        """Return the description of an operand at an address, on the device."""
+        known = self.descriptions(operand)
+        found = known.get(address)
         if found is not None:
             return found
+        view, height = operand
         count, rows, columns = view.shape
         # The accelerator takes no stride of 0: a single matrix is described, and the kernel reads it for each result.
         single = view.strides[0] == 0 or count == 1
@@ -225,8 +271,24 @@ class TensorCores:
         found.copy_from(np.frombuffer(encoded, np.uint64))
         # Kernels on other streams do not wait for the copy.
         self._device.synchronize()
-        self._maps[key] = found
+        if self._number >= _MOST_MAPS:
+            # Queued kernels may read those that are dropped.
+            self._device.backend.sync_all()
+            self._retired = list(chain.from_iterable(each.values() for each in self._maps.values()))
+            for each in self._maps.values():
+                each.clear()
+            self._maps.clear()
+            self._number = 0
+        self.descriptions(operand)[address] = found
+        self._number += 1
         return found
+
+    def descriptions(self, operand: Described) -> dict[int, NDBuffer]:
+        """Return the descriptions of an operand that are on the device, by address.
+
+        They are removed when there are too many; later ones may be in another mapping.
+        """
+        return self._maps.setdefault(operand, {})
 
 
 def takes(device: DeviceCore, kind: Kind) -> bool:

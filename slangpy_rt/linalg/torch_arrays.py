@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -13,12 +13,14 @@ from slangpy_rt.calls.command_list import CommandList
 from slangpy_rt.core.dtypes import element_type
 from slangpy_rt.core.errors import BindError
 from slangpy_rt.core.shapes import Shape
-from slangpy_rt.interop.torch_memory import lies_on
+from slangpy_rt.interop.opened_devices import default_device
+from slangpy_rt.interop.torch_memory import current_stream, lies_on
 from slangpy_rt.interop.torch_types import element_of_dtype
 from slangpy_rt.linalg.arrays import Arrays
 from slangpy_rt.linalg.launch import Product, multiply
 from slangpy_rt.linalg.view import View
 from slangpy_rt.runtime.core import DeviceCore
+from slangpy_rt.runtime.foreign_stream import foreign_stream
 
 _DTYPES = {
     "bfloat16": torch.bfloat16,
@@ -59,6 +61,19 @@ class TorchArrays(Arrays):
 
     def copied(self, array: torch.Tensor, commands: CommandList | None) -> torch.Tensor:
         return array.detach().clone()
+
+    def signature(self, array: torch.Tensor) -> Any:
+        recorded = array.requires_grad and torch.is_grad_enabled()
+        return array.dtype, array.shape, array.stride(), array.device, array.is_neg(), recorded
+
+    def device(self, array: torch.Tensor, given: DeviceCore | None) -> DeviceCore:
+        return default_device(array.get_device()) if given is None else given
+
+    def launch(self, device: DeviceCore, array: torch.Tensor) -> Callable[..., None]:
+        if not array.is_cuda:
+            return device.launch
+        handle = current_stream(array.get_device())(array)
+        return (device.foreign_streams.get(handle) or foreign_stream(device, handle)).direct
 
     def address(self, array: torch.Tensor) -> int:
         return array.data_ptr()

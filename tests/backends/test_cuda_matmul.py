@@ -110,3 +110,25 @@ def test_kernels(device: spy.Device, element: str, config: Config, left: int, ri
     _, groups, _ = backend.launches[-1]
     assert groups[0] == 4 * -(-1024 // config.wide)
     np.testing.assert_array_equal(groups[1:], (1, 1))
+
+
+def test_repeated_products(device: spy.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Later launches have the first one's arguments but for addresses, and descriptions of their own operands."""
+    monkeypatch.setattr("slangpy_rt.linalg.tensor_cores._MOST_MAPS", 3)
+    backend: Any = device.backend
+    arrays = [[spy.Tensor.zeros(device, shape, "half") for shape in ((64, 32), (32, 48), (64, 48))] for _ in range(4)]
+    bias = spy.Tensor.zeros(device, 48, "half")
+    for _turn in range(3):
+        for a, b, c in arrays:
+            spy.matmul(a, b, out=c, bias=bias, alpha=2)
+            words = np.frombuffer(backend.launches[-1][2][-8 * (len(backend.launches[-1][2]) // 8) :], np.uint64)
+            assert {x.address for x in (a, b, c, bias)} <= set(words.tolist())
+    assert len(backend.launches) == 12
+    blocks = [np.frombuffer(args, np.uint8) for _, _, args in backend.launches]
+    # Of each argument block all but addresses is the same.
+    assert all(block.shape == blocks[0].shape for block in blocks)
+    told = {(kernel, groups) for kernel, groups, _ in backend.launches}
+    assert len(told) == 1
+    # Each turn describes operands again, because three descriptions are the most that are kept.
+    described = [address for address, *_ in backend.told]
+    assert set(described) == {x.address for a, b, _ in arrays for x in (a, b)} and len(described) > 8

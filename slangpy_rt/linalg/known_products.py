@@ -1,0 +1,85 @@
+"""KnownProducts: the products that a device computed before, found again by the signatures of their arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from slangpy_rt.linalg.known_product import MISS, KnownProduct, known_product
+
+if TYPE_CHECKING:
+    from slangpy_rt.linalg.arrays import Arrays
+    from slangpy_rt.linalg.plan import Plan
+    from slangpy_rt.runtime.core import DeviceCore
+
+_MOST = 1024
+
+
+class KnownProducts:
+    """The known products of one device."""
+
+    def __init__(self, device: DeviceCore) -> None:
+        self._device = device
+        # None stands for a product that cannot be repeated.
+        self._found: dict[Any, KnownProduct | None] = {}
+
+    def run(self, arrays: Arrays, a: Any, b: Any, out: Any, bias: Any, options: Any) -> Any:
+        """Compute a product like an earlier one; return MISS, without doing anything, if there is none.
+
+        Parameters
+        ----------
+        arrays : Arrays
+            The library of the arrays; ``out`` and ``bias`` may be None.
+        options : object
+            What ``options_of`` returned.
+        """
+        try:
+            known = self._found.get(_key(arrays, a, b, out, bias, options))
+        except (AttributeError, TypeError, RuntimeError):
+            # What is no array of this library, or cannot be hashed.
+            return MISS
+        return MISS if known is None else known.run(a, b, out, bias)
+
+    def add(self, arrays: Arrays, plan: Plan, values: Mapping[str, Any], options: Any) -> None:
+        """Remember a product that was computed."""
+        try:
+            key = _key(arrays, values["a"], values["b"], values.get("out"), values.get("bias"), options)
+            if key in self._found:
+                return
+        except (AttributeError, TypeError, RuntimeError):
+            return
+        if len(self._found) >= _MOST:
+            self._found.clear()
+        # Equal keys of 0.0 and -0.0 are of different products.
+        self._found[key] = known_product(arrays, self._device, plan, values) if plan.alpha else None
+
+
+def repeat(arrays: Arrays, a: Any, b: Any, out: Any, bias: Any, options: Any, given: DeviceCore | None) -> Any:
+    """Compute a product like an earlier one on a given device, or on that for ``a``; see ``KnownProducts.run``."""
+    try:
+        known = known_products(arrays.device(a, given))
+    except AttributeError:
+        # What is no device, or no array of this library.
+        return MISS
+    return known.run(arrays, a, b, out, bias, options)
+
+
+def options_of(*values: Any) -> Any:
+    """Return the options of a product as a part of a key: 1, 1.0 and True are equal, but are not all taken."""
+    return values, tuple(map(type, values))
+
+
+def known_products(device: DeviceCore) -> KnownProducts:
+    """Return the known products of a device."""
+    return device.once("products of matmul", lambda: KnownProducts(device))
+
+
+def _key(arrays: Arrays, a: Any, b: Any, out: Any, bias: Any, options: Any) -> Any:
+    signature = arrays.signature
+    return (
+        signature(a),
+        signature(b),
+        None if out is None else signature(out),
+        None if bias is None else signature(bias),
+        options,
+    )
