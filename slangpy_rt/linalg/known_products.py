@@ -10,6 +10,7 @@ from slangpy_rt.linalg.known_product import MISS, KnownProduct, known_product
 if TYPE_CHECKING:
     from slangpy_rt.linalg.arrays import Arrays
     from slangpy_rt.linalg.plan import Plan
+    from slangpy_rt.linalg.user_functions import UserFunction
     from slangpy_rt.runtime.core import DeviceCore
 
 _MOST = 1024
@@ -54,10 +55,19 @@ class KnownProducts:
         self._found[key] = known_product(arrays, self._device, plan, values) if plan.alpha else None
 
 
-def repeat(arrays: Arrays, a: Any, b: Any, out: Any, bias: Any, options: Any, given: DeviceCore | None) -> Any:
+def repeat(
+    arrays: Arrays,
+    a: Any,
+    b: Any,
+    out: Any,
+    bias: Any,
+    options: Any,
+    given: DeviceCore | None,
+    function: UserFunction | None = None,
+) -> Any:
     """Compute a product like an earlier one on a given device, or on that for ``a``; see ``KnownProducts.run``."""
     try:
-        known = known_products(arrays.device(a, given))
+        known = known_products(arrays.device(a, given), function)
     except AttributeError:
         # What is no device, or no array of this library.
         return MISS
@@ -65,12 +75,17 @@ def repeat(arrays: Arrays, a: Any, b: Any, out: Any, bias: Any, options: Any, gi
 
 
 def options_of(*values: Any) -> Any:
-    """Return the options of a product as a part of a key: 1, 1.0 and True are equal, but are not all taken."""
+    """Return the options of a product as a part of a key: 1, 1.0 and True are equal, but are not all taken.
+
+    A user's function is in it by its ``key``.
+    """
     return values, tuple(map(type, values))
 
 
-def known_products(device: DeviceCore) -> KnownProducts:
-    """Return the known products of a device."""
+def known_products(device: DeviceCore, function: UserFunction | None = None) -> KnownProducts:
+    """Return the known products of a device, or those with a user's function."""
+    if function is not None:
+        return function.once(("products", device), lambda: KnownProducts(device))
     return device.once("products of matmul", lambda: KnownProducts(device))
 
 

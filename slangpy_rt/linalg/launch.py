@@ -17,6 +17,7 @@ from slangpy_rt.core.shapes import Shape, broadcast, contiguous
 from slangpy_rt.core.wording import in_words
 from slangpy_rt.interop.device_of import device_of
 from slangpy_rt.linalg.arrays import Arrays
+from slangpy_rt.linalg.apart import apart
 from slangpy_rt.linalg.known_product import MISS
 from slangpy_rt.linalg.known_products import known_products, options_of, repeat
 from slangpy_rt.linalg.plan import Plan, meet, placed, span_of
@@ -31,6 +32,7 @@ from slangpy_rt.linalg.program import (
     storage_of,
 )
 from slangpy_rt.linalg.tensor_cores import fits, readable, takes, tensor_cores_of, worth_packing
+from slangpy_rt.linalg.user_functions import NO_VALUES, UserFunction
 from slangpy_rt.linalg.view import View, launches
 
 if TYPE_CHECKING:
@@ -63,13 +65,24 @@ class Product:
     transpose_b: bool = False
     out_dtype: Any = None
     alpha: float = 1
-    activation: str | None = None
+    activation: str | UserFunction | None = None
     device: Device | None = None
+
+    @property
+    def function(self) -> UserFunction | None:
+        """The user's function that is the activation."""
+        return self.activation if isinstance(self.activation, UserFunction) else None
 
     @property
     def options(self) -> Any:
         """All but the arrays and the device."""
-        return options_of(self.transpose_a, self.transpose_b, self.out_dtype, self.alpha, self.activation)
+        last = self.activation.key if isinstance(self.activation, UserFunction) else self.activation
+        return options_of(self.transpose_a, self.transpose_b, self.out_dtype, self.alpha, last)
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether products with equal options do the same: values of uniforms are no options."""
+        return not isinstance(self.activation, UserFunction) or not self.activation.values
 
     def bias_last(self) -> Product:
         """Return the product with operands such that a bias has a number for each column.
@@ -79,8 +92,13 @@ class Product:
         a, b = self.values["a"], self.values["b"]
         if "bias" not in self.values or b.ndim > 1 or a.ndim == 1:
             return self
+        last = self.activation
         return replace(
-            self, values={**self.values, "a": b, "b": a}, transpose_a=False, transpose_b=not self.transpose_a
+            self,
+            values={**self.values, "a": b, "b": a},
+            transpose_a=False,
+            transpose_b=not self.transpose_a,
+            activation=last.exchanged() if isinstance(last, UserFunction) else last,
         )
 
 
@@ -99,7 +117,7 @@ def multiply(product: Product, commands: CommandList | None = None) -> Any:
     BindError, ShapeError, UnsupportedError
         As ``Matmul`` says; nothing is written then.
     """
-    if commands is None:
+    if commands is None and product.repeatable:
         found = repeated(product)
         if found is not MISS:
             return found
@@ -109,6 +127,8 @@ def multiply(product: Product, commands: CommandList | None = None) -> Any:
     arrays, values = product.arrays, product.values
     views = {name: arrays.view(value) for name, value in values.items()}
     device = product.device or device_of("matmul", list(values.values()))
+    if product.function is not None:
+        product.function.check_device(device)
     plan = _planned(product, views, device)
     arrays.check_place(device, values)
     given = values.get("out")
@@ -122,11 +142,15 @@ def multiply(product: Product, commands: CommandList | None = None) -> Any:
         # Kernels write while they read.
         copies = {name: arrays.copied(values[name], commands) for name in shared}
         return multiply(replace(product, values={**values, **copies}), commands)
+    uniforms = NO_VALUES
+    if product.function is not None and product.function.values:
+        ranges = {name: placed(arrays, values[name], span) for name, span in plan.spans.items()}
+        uniforms = apart(product.function, ranges, commands)
     bias = (values["bias"], views["bias"]) if "bias" in values else None
     work = Work(arrays, plan.kind, (values["a"], plan.a), (values["b"], plan.b), (out, plan.result), plan.alpha, bias)
-    work.run(device, plan.parts, commands)
-    if commands is None:
-        known_products(device).add(arrays, plan, values, product.options)
+    work.run(device, plan.parts, commands, uniforms)
+    if commands is None and product.repeatable:
+        known_products(device, product.function).add(arrays, plan, values, product.options)
     return out
 
 
@@ -134,8 +158,9 @@ def repeated(product: Product) -> Any:
     """Compute a product like an earlier one, or return MISS."""
     arrays, values = product.arrays, product.values
     return repeat(
-        arrays, values["a"], values["b"], values.get("out"), values.get("bias"), product.options, product.device
-    )
+        arrays, values["a"], values["b"], values.get("out"), values.get("bias"), product.options, product.device,
+        product.function,
+    )  # fmt: skip
 
 
 def _planned(product: Product, views: Mapping[str, View], device: Any) -> Plan:
@@ -144,7 +169,13 @@ def _planned(product: Product, views: Mapping[str, View], device: Any) -> Plan:
     _check_rest(product, views, shape, result)
     out = views.get("out") or View(result, shape, contiguous(shape))
     c = as_matrices(out, len(views["a"].shape), len(views["b"].shape))
-    kind = Kind(a.element, result, product.activation or "", "bias" in views)
+    last = product.activation
+    kind = Kind(
+        a.element,
+        result,
+        last.inlined(SUMS[a.element]) if isinstance(last, UserFunction) else last or "",
+        "bias" in views,
+    )
     alpha = factor("matmul", a.element, product.alpha)
     work = Work(product.arrays, kind, (None, a), (None, b), (None, c), alpha)
     parts = work.parts(device) if prod(shape) else []
@@ -185,8 +216,14 @@ class Work(NamedTuple):
         views = self.a[1].spread(batch), self.b[1].spread(batch), self.c[1]
         return list(launches(views, most_matrices(device)))
 
-    def run(self, device: DeviceCore, parts: Sequence[tuple[View, ...]], commands: CommandList | None = None) -> None:
-        """Launch the kernels, or record them in a command list."""
+    def run(
+        self,
+        device: DeviceCore,
+        parts: Sequence[tuple[View, ...]],
+        commands: CommandList | None = None,
+        uniforms: Mapping[str, Any] = NO_VALUES,
+    ) -> None:
+        """Launch the kernels, or record them in a command list; ``uniforms`` has the values of a user's function."""
         arrays, kind = self.arrays, self.kind
         stored, stored_result = storage_of(device, kind.element)[0], storage_of(device, kind.result)[0]
         rest: list[Any] = [int(self.alpha) if SUMS[kind.element] == "int" else float(self.alpha)]
@@ -196,8 +233,8 @@ class Work(NamedTuple):
         for left, right, target in parts:
             a, b = arrays.strided(self.a[0], left, stored), arrays.strided(self.b[0], right, stored)
             c = arrays.strided(self.c[0], target, stored_result)
-            if not cores or not self._by_cores(device, commands, (a, left), (b, right), (c, target), rest):
-                program_of(device, kind).run(target, commands, a, b, c, *rest)
+            if not cores or not self._by_cores(device, commands, (a, left), (b, right), (c, target), rest, uniforms):
+                program_of(device, kind).run(target, commands, uniforms, a, b, c, *rest)
 
     def _by_cores(
         self,
@@ -207,6 +244,7 @@ class Work(NamedTuple):
         b: tuple[Any, View],
         c: tuple[Any, View],
         rest: list[Any],
+        uniforms: Mapping[str, Any],
     ) -> bool:
         """Multiply by tensor cores; return whether that was done."""
         if not fits(a[1], b[1], c[1]):
@@ -220,7 +258,7 @@ class Work(NamedTuple):
             (*operand, at) if found else cores.packed(commands, arrays, operand, array)
             for operand, at, found, (array, _) in zip((a, b), places, known, (self.a, self.b), strict=True)
         )
-        cores.run(commands, left, right, c, rest)
+        cores.run(commands, left, right, c, rest, uniforms=uniforms)
         return True
 
 
@@ -304,10 +342,13 @@ def _check_rest(product: Product, views: Mapping[str, View], shape: Shape, resul
             f"'{result}' for each of the {shape[-1] if shape else 0} elements of the result's last dimension was "
             "expected."
         )
-    name = product.activation
-    if name is not None and not (isinstance(name, str) and name in ACTIVATIONS):
+    last = product.activation
+    if isinstance(last, UserFunction):
+        last.declaration(SUMS[views["a"].element])
+    elif last is not None and last not in ACTIVATIONS:
         raise BindError(
-            f"matmul: activation is {in_words(product.activation)}; one of {', '.join(ACTIVATIONS)} was expected."
+            f"matmul: activation is {in_words(last)}; one of {', '.join(ACTIVATIONS)}, or a function of a module, was "
+            "expected."
         )
     factor("matmul", views["a"].element, product.alpha)
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from slangpy_rt.calls.command_list import CommandList
+    from slangpy_rt.calls.function import Function
     from slangpy_rt.device import Device
     from slangpy_rt.linalg.arrays import Arrays
 
@@ -32,7 +33,7 @@ class Matmul:
         out_dtype: Any = None,
         alpha: float = 1,
         bias: Any = None,
-        activation: str | None = None,
+        activation: str | Function | None = None,
         device: Device | None = None,
     ) -> Any:
         """Multiply matrices.
@@ -54,8 +55,10 @@ class Matmul:
             A factor of the product.
         bias : array, optional
             Numbers of the result's element type, one for each element of the result's last dimension.
-        activation : str, optional
-            ``"relu"``, ``"silu"``, ``"sigmoid"``, ``"tanh"`` or ``"gelu"`` (the form with tanh), applied at last.
+        activation : str or Function, optional
+            ``"relu"``, ``"silu"``, ``"sigmoid"``, ``"tanh"`` or ``"gelu"`` (the form with tanh), applied at last; or a
+            function of a module that takes ``(float x)`` or ``(float x, int row, int column)`` and returns a float,
+            each ``float`` being the type of the sums. Its uniforms have the values that ``set`` gave them.
         device : Device, optional
             The device for NumPy's arrays and for PyTorch's in host memory. By default the first that works here for
             NumPy's, and the one on which tensors lie otherwise.
@@ -87,7 +90,7 @@ class Matmul:
         transpose_b: bool = False,
         alpha: float = 1,
         bias: Any = None,
-        activation: str | None = None,
+        activation: str | Function | None = None,
     ) -> Any:
         """Record a product in a command list; the parameters are those of a call. It returns ``out``."""
         from slangpy_rt.calls.command_list import CommandList
@@ -148,17 +151,22 @@ class Matmul:
         out_dtype: Any,
         alpha: float,
         bias: Any,
-        activation: str | None,
+        activation: str | Function | None,
         device: Device | None,
     ) -> Any:
         # Imported here, because importing the package loads no kernels' code.
         from slangpy_rt.linalg.known_product import MISS
         from slangpy_rt.linalg.known_products import options_of, repeat
 
-        library = self._libraries.get(type(a))
-        if library is not None and commands is None:
-            options = options_of(transpose_a, transpose_b, out_dtype, alpha, activation)
-            found = repeat(library, a, b, out, bias, options, device)
+        library, function, last = self._libraries.get(type(a)), None, activation
+        if activation is not None and not isinstance(activation, str):
+            from slangpy_rt.linalg.user_functions import UserFunction
+
+            function = UserFunction(activation)
+            last = function.key
+        if library is not None and commands is None and (function is None or not function.values):
+            options = options_of(transpose_a, transpose_b, out_dtype, alpha, last)
+            found = repeat(library, a, b, out, bias, options, device, function)
             if found is not MISS:
                 return found
         from slangpy_rt.core.checks import flag
@@ -178,7 +186,9 @@ class Matmul:
             flag("matmul", name, value)
         if device is not None:
             a_device("matmul", device)
-        product = Product(arrays, values, transpose_a, transpose_b, out_dtype, alpha, activation, device)
+        if function is not None and device is None and not arrays.recorded:
+            device = function.device
+        product = Product(arrays, values, transpose_a, transpose_b, out_dtype, alpha, function or activation, device)
         if commands is None and arrays.records(list(values.values())):
             checked(product)
             return arrays.differentiable(product.bias_last())

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from slangpy_rt.calls.command_list import CommandList
 from slangpy_rt.calls.module import Module
 from slangpy_rt.calls.raw_kernel import Kernel
 from slangpy_rt.core.errors import BindError, UnsupportedError
+from slangpy_rt.linalg.user_functions import Inlined
 from slangpy_rt.linalg.view import View
 from slangpy_rt.runtime.core import DeviceCore
 
-_FILE = "_spy_matmul.slang"
+FILE = "_spy_matmul.slang"
 # Element types that are multiplied, and the types of their sums and of their results.
 SUMS = {"half": "float", "bfloat16": "float", "float": "float", "double": "double", "int8_t": "int", "int": "int"}
 _FLOATS = ("half", "bfloat16", "float", "double")
@@ -42,8 +44,8 @@ class Kind(NamedTuple):
     ----------
     element, result : str
         Element types of the operands and of the result.
-    activation : str
-        A name of ACTIVATIONS, or empty.
+    activation : str or Inlined
+        A name of ACTIVATIONS, or empty; or a user's function.
     bias : bool
         Whether a bias is added.
     adds : bool
@@ -52,9 +54,14 @@ class Kind(NamedTuple):
 
     element: str
     result: str
-    activation: str = ""
+    activation: str | Inlined = ""
     bias: bool = False
     adds: bool = False
+
+    @property
+    def types(self) -> tuple[str, str, bool]:
+        """Of products with a user's function, which add nothing, all but the function."""
+        return self.element, self.result, self.bias
 
 
 class Program:
@@ -69,8 +76,7 @@ class Program:
     def __init__(self, device: DeviceCore, kind: Kind) -> None:
         # Devices without groups compute a block of the result in each thread.
         self._groups = "group_shared" in device.caps.features
-        defines = macros_of(device, kind) | {"SPY_CPU": not self._groups}
-        self._kernel: Kernel = Module.load_from_file(device, _FILE, defines=defines)["_spy_matmul"]
+        self._kernel = kernel_of(device, kind, macros_of(device, kind) | {"SPY_CPU": not self._groups})
 
     def division(self, result: View) -> tuple[Kernel, tuple[int, int, int]]:
         """Return the kernel, which takes a, b, c, the factor and the bias, and the threads for a result."""
@@ -79,9 +85,15 @@ class Program:
         x, y, z = self._kernel.threads_of_group
         return self._kernel, (-(-columns // tile[1]) * x, -(-rows // tile[0]) * y, count * z)
 
-    def run(self, result: View, commands: CommandList | None, *values: Any) -> None:
-        """Launch the kernel for a result of three dimensions, or record the launch in a command list."""
+    def run(
+        self, result: View, commands: CommandList | None, uniforms: Mapping[str, Any], *values: Any
+    ) -> None:
+        """Launch the kernel for a result of three dimensions, or record the launch in a command list.
+
+        ``uniforms`` has the values of a user's function.
+        """
         kernel, threads = self.division(result)
+        kernel = kernel.set(uniforms) if uniforms else kernel
         if commands is None:
             kernel.dispatch(threads, *values)
         else:
@@ -123,12 +135,20 @@ def macros_of(device: DeviceCore, kind: Kind) -> dict[str, Any]:
         "SPY_IN_BITS": bits,
         "SPY_OUT_BITS": result_bits,
         "SPY_FLOATS": total != "int",
-        "SPY_ACTIVATE": ACTIVATIONS[kind.activation] if kind.activation else "",
+        "SPY_ACTIVATE": ACTIVATIONS.get(kind.activation, "") if isinstance(kind.activation, str) else "",
         "SPY_BIAS": kind.bias,
         "SPY_ADD": kind.adds,
         "SPY_CPU": False,
         "SPY_WGMMA": False,
     }
+
+
+def kernel_of(device: DeviceCore, kind: Kind, macros: Mapping[str, Any]) -> Kernel:
+    """Return the kernel of a kind of products, by the macros of ``_spy_matmul.slang``."""
+    if isinstance(kind.activation, Inlined):
+        return kind.activation.kernel(macros)
+    found: Kernel = Module.load_from_file(device, FILE, defines=macros)["_spy_matmul"]
+    return found
 
 
 def most_matrices(device: DeviceCore) -> int:
@@ -153,7 +173,9 @@ def storage_of(device: DeviceCore, element: str) -> tuple[str, int]:
 
 
 def program_of(device: DeviceCore, kind: Kind) -> Program:
-    """Return the program of a kind of products, which is made once for the device."""
+    """Return the program of a kind of products, made once for the device, or for the text of a user's function."""
+    if isinstance(kind.activation, Inlined):
+        return kind.activation.once(("program", *kind.types), lambda: Program(device, kind))
     if kind.activation and SUMS[kind.element] == "int" and kind.activation != "relu":
         raise BindError(f"matmul: activation '{kind.activation}' takes floats, and sums of {kind.element} are int.")
     return device.once(f"matmul {kind}", lambda: Program(device, kind))

@@ -5,6 +5,7 @@ It takes matrices that the tensor memory accelerator can read where they lie; ot
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import chain
 from math import prod
 from typing import Any, NamedTuple
@@ -18,7 +19,8 @@ from slangpy_rt.calls.module import Module
 from slangpy_rt.calls.raw_kernel import Kernel
 from slangpy_rt.core.shapes import Shape
 from slangpy_rt.linalg.arrays import Arrays
-from slangpy_rt.linalg.program import Kind, macros_of, storage_of
+from slangpy_rt.linalg.program import FILE, Kind, kernel_of, macros_of, storage_of
+from slangpy_rt.linalg.user_functions import NO_VALUES, Inlined
 from slangpy_rt.linalg.view import View
 from slangpy_rt.runtime.core import DeviceCore
 
@@ -113,6 +115,10 @@ class TensorCores:
         self._kind = kind
         self._encode = device.backend.tensor_map
         self._stored = storage_of(device, kind.element)[0]
+        # A user's function ends with its module, and queued kernels may read descriptions then.
+        self._lasting: TensorCores | None = None
+        if isinstance(kind.activation, Inlined):
+            self._lasting = tensor_cores_of(device, Kind(kind.element, kind.element))
         self._packs: Kernel | None = None
         self._configs: dict[Shape, Config] = {}
         self._kernels: dict[tuple[Config, bool, bool], Kernel] = {}
@@ -165,6 +171,7 @@ class TensorCores:
         c: tuple[Any, View],
         rest: list[Any],
         config: Config | None = None,
+        uniforms: Mapping[str, Any] = NO_VALUES,
     ) -> None:
         """Launch a kernel, or record the launch in a command list.
 
@@ -176,8 +183,11 @@ class TensorCores:
             The result.
         rest : list
             The factor, and the bias if there is one.
+        uniforms : mapping
+            Values of a user's function.
         """
         kernel, threads, groups, repeated, left, right = self.division(a[1], b[1], c[1], config)
+        kernel = kernel.set(uniforms) if uniforms else kernel
         map_a, map_b = self.description(left, a[2]), self.description(right, b[2])
         first, last = (a[0], b[0], c[0], rest[0], groups), (repeated, *rest[1:])
         if commands is None:
@@ -219,15 +229,17 @@ class TensorCores:
 
     @property
     def _pack(self) -> Kernel:
+        if self._lasting is not None:
+            return self._lasting._pack
         if self._packs is None:
-            self._packs = self._module(Config(), True, True)["_spy_packed"]
+            macros = self._macros(Config(), True, True)
+            self._packs = Module.load_from_file(self._device, FILE, defines=macros)["_spy_packed"]
         return self._packs
 
     def _kernel(self, config: Config, rows: bool, columns: bool) -> Kernel:
-        found: Kernel = self._module(config, rows, columns)["_spy_matmul"]
-        return found
+        return kernel_of(self._device, self._kind, self._macros(config, rows, columns))
 
-    def _module(self, config: Config, rows: bool, columns: bool) -> Module:
+    def _macros(self, config: Config, rows: bool, columns: bool) -> dict[str, Any]:
         stage = (_TALL + config.wide) * _DEPTH * 2
         lines = [
             f"#define _SPY_WIDE {config.wide}",
@@ -239,7 +251,7 @@ class TensorCores:
             + f" __cluster_dims__({config.cluster}, 1, 1)" * (config.cluster > 1),
             "",
         ]
-        defines = {
+        return {
             **macros_of(self._device, self._kind),
             "SPY_WGMMA": 1,
             "SPY_PRELUDE": '"' + "\\n".join(lines) + '"',
@@ -250,10 +262,11 @@ class TensorCores:
             "SPY_CLUSTER": config.cluster,
             "SPY_GROUPED": config.grouped,
         }
-        return Module.load_from_file(self._device, "_spy_matmul.slang", defines=defines)
 
     def description(self, operand: Described, address: int) -> NDBuffer:
         """Return the description of an operand at an address, on the device."""
+        if self._lasting is not None:
+            return self._lasting.description(operand, address)
         known = self.descriptions(operand)
         found = known.get(address)
         if found is not None:
@@ -288,6 +301,8 @@ class TensorCores:
 
         They are removed when there are too many; later ones may be in another mapping.
         """
+        if self._lasting is not None:
+            return self._lasting.descriptions(operand)
         return self._maps.setdefault(operand, {})
 
 
@@ -330,5 +345,7 @@ def lines_of(view: View) -> int:
 
 
 def tensor_cores_of(device: DeviceCore, kind: Kind) -> TensorCores:
-    """Return the kernels of a kind of products, which are made once for the device."""
+    """Return the kernels of a kind of products, made once for the device, or for the text of a user's function."""
+    if isinstance(kind.activation, Inlined):
+        return kind.activation.once(("tensor cores", *kind.types), lambda: TensorCores(device, kind))
     return device.once(f"matmul by tensor cores {kind}", lambda: TensorCores(device, kind))

@@ -18,6 +18,8 @@ from slangpy_rt.interop.torch_memory import current_stream, lies_on
 from slangpy_rt.interop.torch_types import element_of_dtype
 from slangpy_rt.linalg.arrays import Arrays
 from slangpy_rt.linalg.launch import Product, multiply
+from slangpy_rt.linalg.program import SUMS
+from slangpy_rt.linalg.user_functions import UserFunction
 from slangpy_rt.linalg.view import View
 from slangpy_rt.runtime.core import DeviceCore
 from slangpy_rt.runtime.foreign_stream import foreign_stream
@@ -97,11 +99,14 @@ class TorchArrays(Arrays):
             activation=None,
         )
         found: torch.Tensor = _Operation.apply(left, right, bias, plain)  # type: ignore[no-untyped-call]
+        last = product.activation
+        if isinstance(last, UserFunction):
+            found = _applied(last, found, SUMS[self.view(a).element])
         if a.ndim == 1:
             found = found.squeeze(-2)
         if b.ndim == 1:
             found = found.squeeze(-1)
-        return found if product.activation is None else _ACTIVATIONS[product.activation](found)
+        return _ACTIVATIONS[last](found) if isinstance(last, str) else found
 
     def check_place(self, device: DeviceCore, values: Mapping[str, torch.Tensor]) -> None:
         places = sorted({str(value.device) for value in values.values()})
@@ -148,6 +153,16 @@ class _Operation(torch.autograd.Function):
         if ctx.bias is not None and ctx.needs_input_grad[2]:
             grad_bias = grad.sum_to_size(ctx.bias)
         return grad_a, grad_b, grad_bias, None
+
+
+def _applied(last: UserFunction, found: torch.Tensor, sums: str) -> torch.Tensor:
+    """Return a user's function of each element of products, which PyTorch can differentiate."""
+    places = last.places(sums)
+    rows = torch.arange(found.shape[-2], dtype=torch.int32, device=found.device).unsqueeze(1)
+    columns = torch.arange(found.shape[-1], dtype=torch.int32, device=found.device)
+    given = {"row": rows, "column": columns}
+    applied: torch.Tensor = last.function(found.to(_DTYPES[sums]), *[given[name] for name in places])
+    return applied.to(found.dtype)
 
 
 def _multiplied(product: Product, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:

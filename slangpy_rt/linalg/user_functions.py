@@ -5,10 +5,11 @@ What a function cannot do in a product is refused here. It runs nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from slangpy_rt.arguments.options import Options
 from slangpy_rt.arguments.scope import Scope
@@ -28,6 +29,9 @@ from slangpy_rt.slang.locate import shader_directory
 if TYPE_CHECKING:
     from slangpy_rt.slang.source import Source
 
+T = TypeVar("T")
+
+NO_VALUES: Mapping[str, Any] = MappingProxyType({})
 # Modifiers that a product does not take into account, by the option that each sets.
 _REFUSED = {
     "maps": "map",
@@ -38,6 +42,8 @@ _REFUSED = {
 }
 # Types of ``slangpy_rt`` with which kernels are written; it is not imported where a module declares one of its own.
 _NEEDED = ("Tensor", "RWTensor")
+# How the types of arrays begin that a function only reads.
+_READ_ONLY = ("Tensor<", "NDBuffer<", "StructuredBuffer<", "ByteAddressBuffer", "DiffTensor<")
 # The macros of the kernels come after the user's names, none of which can be one of these.
 _TEXT = """import {parts};
 import {module};
@@ -60,15 +66,15 @@ class Key(NamedTuple):
         The digest of the module.
     name : str
         The function's name.
-    constants : tuple of (str, number or tuple)
-        What ``constants`` set.
+    constants : str
+        What ``constants`` set: 1, 1.0 and True are equal, and have different texts.
     turned : bool
         Whether the kernel's rows are the result's columns.
     """
 
     digest: str
     name: str
-    constants: tuple[tuple[str, Any], ...]
+    constants: str
     turned: bool
 
 
@@ -101,9 +107,10 @@ class UserFunction:
         self.name = function.name
         self._scope = callee.scope
         self._scope.look()
+        self._source = self._scope.source
         self._overloads = callee.overloads
         if not self._overloads:
-            raise gone(self.name, self._scope.source)
+            raise gone(self.name, self._source)
         self._options: Options = callee.options
         said = [name for option, name in _REFUSED.items() if getattr(self._options, option)]
         if self._options.derivative:
@@ -115,7 +122,7 @@ class UserFunction:
                 f"matmul: activation is '{self.name}' with .{said[0]}; the function itself was expected, with "
                 ".set(...) and .constants(...) at most."
             )
-        if self._scope.source.statics:
+        if self._source.statics:
             raise BindError(
                 f"matmul: activation '{self.name}': its module may change static variables, which would keep their "
                 "values from one element to the next; use parameters and local variables instead."
@@ -130,26 +137,18 @@ class UserFunction:
 
     @property
     def key(self) -> Key:
-        """What kernels depend on, without its values."""
-        return Key(self._scope.source.digest, self.name, self._options.constants, self._turned)
+        """What a product with it depends on, but for the values of its uniforms."""
+        return Key(self._source.digest, self.name, repr(self._options.constants), self._turned)
 
-    @property
-    def uniforms(self) -> Mapping[str, Param]:
-        """The uniforms of its module by name."""
-        return self._scope.uniforms(f"{self.name}.set", self.values)
-
-    @property
-    def remembered(self) -> dict[Any, Any]:
-        """What is made once for this text of the module; emptied when a file is edited."""
-        return self._scope.ready
-
-    def turned(self) -> UserFunction:
+    def exchanged(self) -> UserFunction:
         """Return the function for a product that is computed with rows and columns exchanged."""
         return UserFunction(self.function, not self._turned)
 
-    def with_values(self, values: Mapping[str, Any]) -> UserFunction:
-        """Return the function with other values for its uniforms."""
-        return UserFunction(self.function.set(values), self._turned)
+    def writes(self, uniform: str) -> bool:
+        """Return whether the function may write to the memory of a uniform's value."""
+        type_ = self._scope.uniforms(f"{self.name}.set", self.values)[uniform].type
+        # Numbers and structs of numbers have no memory that others see; a struct may hold any array.
+        return type_.kind not in ("scalar", "vector", "matrix") and not type_.name.startswith(_READ_ONLY)
 
     def check_device(self, device: DeviceCore) -> None:
         """Refuse a product on another device.
@@ -165,9 +164,9 @@ class UserFunction:
                 f"on {another(self.device, device)}; load the module there."
             )
 
-    def takes_places(self, sums: str) -> bool:
-        """Return whether it has parameters for row and column."""
-        return len(self.declaration(sums).params) == 3
+    def places(self, sums: str) -> tuple[str, ...]:
+        """Return which dimension of the kernel's matrix each of its parameters behind the first is a place in."""
+        return _places(self.declaration(sums), self._turned)
 
     def declaration(self, sums: str) -> FunctionSig:
         """Return its declaration for sums of a type.
@@ -192,29 +191,42 @@ class UserFunction:
 
     def inlined(self, sums: str) -> Inlined:
         """Return the function as kernels of sums of a type call it."""
-        return Inlined(self.device, self._scope.source, self.declaration(sums), self._options.constants, self._turned)
+        return Inlined(self._scope, self._source, self.declaration(sums), self._options.constants, self.key)
+
+    def once(self, what: Any, make: Callable[[], T]) -> T:
+        """Return an object that is made once for the text of the function's module."""
+        return _once(self._scope, self.key, what, make)
 
 
-class Inlined(NamedTuple):
+class Inlined:
     """A function as the kernels of one kind of products call it, without values.
 
-    Attributes
+    Parameters
     ----------
-    device : DeviceCore
-        Where they run.
-    source : Source
+    scope : Scope
         The function's module.
+    source : Source
+        The module's text.
     sig : FunctionSig
         Its declaration.
-    constants, turned
-        As of ``Key``.
+    constants : tuple of (str, number or tuple)
+        What ``constants`` set.
+    key : Key
+        What kernels depend on.
     """
 
-    device: DeviceCore
-    source: Source
-    sig: FunctionSig
-    constants: tuple[tuple[str, Any], ...]
-    turned: bool
+    def __init__(
+        self, scope: Scope, source: Source, sig: FunctionSig, constants: tuple[tuple[str, Any], ...], key: Key
+    ) -> None:
+        self._scope = scope
+        self._source = source
+        self._sig = sig
+        self._constants = constants
+        self._key = key
+
+    def once(self, what: Any, make: Callable[[], T]) -> T:
+        """Return an object that is made once for the text of the function's module."""
+        return _once(self._scope, self._key, what, make)
 
     def kernel(self, macros: Mapping[str, Any]) -> Kernel:
         """Return the kernel of a product, by the macros of ``_spy_matmul.slang``; ``set`` gives values to uniforms.
@@ -226,18 +238,19 @@ class Inlined(NamedTuple):
         CompileError
             If the text cannot call the function.
         """
-        source, title = self.source, str(self.sig)
+        source, sig, constants = self._source, self._sig, dict(self._constants)
+        title = str(sig)
         hiding = [name for name in _NEEDED if name in source.declares and not source.uses_library]
         if hiding:
             raise BindError(
                 f"matmul: activation {title}: its module declares '{hiding[0]}', a name that products need; give it "
                 "another name."
             )
-        own = f"{self.sig.owner}.{self.sig.name}" if self.sig.owner else self.sig.name
-        Spelling(title, source).function(title, own, self.sig.returns.name)
-        export_constants(title, source.info.constants, dict(self.constants))
-        places = ("_spy_column", "_spy_row") if self.turned else ("_spy_row", "_spy_column")
-        call = f"{own}({', '.join(('_spy_x', *places)[: len(self.sig.params)])})"
+        own = f"{sig.owner}.{sig.name}" if sig.owner else sig.name
+        Spelling(title, source).function(title, own, sig.returns.name)
+        export_constants(title, source.info.constants, constants)
+        places = [f"_spy_{name}" for name in _places(sig, self._key.turned)]
+        call = f"{own}({', '.join(['_spy_x', *places])})"
         folder = Path(shader_directory())
         lines = [f"#define {name} {macro_text('matmul', name, value)}\n" for name, value in macros.items()]
         head = "".join([*lines, "#define SPY_USERS 1\n"])
@@ -248,14 +261,14 @@ class Inlined(NamedTuple):
             + (folder / "_spy_matmul.slang").read_text("utf-8"),
         }
         try:
-            made = source.followed_by(texts, dict(self.constants))
+            made = source.followed_by(texts, constants)
         except CompileError as error:
             raise CompileError(f"matmul: activation {title} cannot be called by a product's kernel:\n{error}") from error
-        scope = _ScopeOfUniforms(self.device, made, source)
+        scope = _ScopeOfUniforms(self._scope.device, made, source)
         entry = next(e for e in made.info.entry_points if e.name == "_spy_matmul")
         # Messages about values of uniforms begin with the user's name.
-        sig = replace(Kernel.of(scope, entry).overloads[0], name=self.sig.name)
-        kernel = Kernel(scope, self.sig.name, (sig,))
+        dispatched = replace(Kernel.of(scope, entry).overloads[0], name=sig.name)
+        kernel = Kernel(scope, sig.name, (dispatched,))
         kernel.entry = entry
         return kernel
 
@@ -272,16 +285,19 @@ class _ScopeOfUniforms(Scope):
         return self._users.uniforms(where, names)
 
 
-def arrays_in(value: Any, kinds: tuple[type, ...]) -> Iterator[Any]:
-    """Yield the arrays in a uniform's value, those in dicts, lists and tuples included."""
-    if isinstance(value, kinds):
-        yield value
-    elif isinstance(value, Mapping):
-        for item in value.values():
-            yield from arrays_in(item, kinds)
-    elif isinstance(value, (list, tuple)):
-        for item in value:
-            yield from arrays_in(item, kinds)
+def _places(sig: FunctionSig, turned: bool) -> tuple[str, ...]:
+    if len(sig.params) == 1:
+        return ()
+    return ("column", "row") if turned else ("row", "column")
+
+
+def _once(scope: Scope, key: Key, what: Any, make: Callable[[], T]) -> T:
+    # An edited file empties this.
+    ready, place = scope.ready, ("matmul", key, what)
+    if place not in ready:
+        ready.setdefault(place, make())
+    found: T = ready[place]
+    return found
 
 
 def _fits(sig: FunctionSig, sums: str) -> bool:
