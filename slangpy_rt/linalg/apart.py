@@ -13,7 +13,7 @@ from slangpy_rt.calls.command_list import CommandList
 from slangpy_rt.core.dtypes import NUMPY_OF
 from slangpy_rt.core.errors import BindError
 from slangpy_rt.core.overlap import Walk
-from slangpy_rt.linalg.choose import arrays_of
+from slangpy_rt.linalg.own_arrays import OwnArrays
 from slangpy_rt.linalg.plan import meet
 from slangpy_rt.linalg.user_functions import UserFunction
 
@@ -51,8 +51,10 @@ def apart(function: UserFunction, ranges: Mapping[str, Range], commands: Command
                     f"matmul: an array in uniform '{name}' of activation '{function.name}' shares memory with out; "
                     "pass a copy of it."
                 )
-            arrays, given = arrays_of("matmul", [(name, array)])
-            found[name] = arrays.copied(given[name], commands)
+            if isinstance(array, NDBuffer):
+                found[name] = OwnArrays().copied(array, commands)
+            else:
+                found[name] = array.copy() if isinstance(array, np.ndarray) else array.detach().clone()
     return found
 
 

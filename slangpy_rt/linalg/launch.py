@@ -16,13 +16,12 @@ from slangpy_rt.core.overlap import Walk, repeats
 from slangpy_rt.core.shapes import Shape, broadcast, contiguous
 from slangpy_rt.core.wording import in_words
 from slangpy_rt.interop.device_of import device_of
-from slangpy_rt.linalg.arrays import Arrays
 from slangpy_rt.linalg.apart import apart
+from slangpy_rt.linalg.arrays import Arrays
 from slangpy_rt.linalg.known_product import MISS
 from slangpy_rt.linalg.known_products import known_products, options_of, repeat
 from slangpy_rt.linalg.plan import Plan, meet, placed, span_of
 from slangpy_rt.linalg.program import (
-    ACTIVATIONS,
     RESULTS,
     SUMS,
     Kind,
@@ -32,7 +31,7 @@ from slangpy_rt.linalg.program import (
     storage_of,
 )
 from slangpy_rt.linalg.tensor_cores import fits, readable, takes, tensor_cores_of, worth_packing
-from slangpy_rt.linalg.user_functions import NO_VALUES, UserFunction
+from slangpy_rt.linalg.user_functions import ACTIVATIONS, NO_VALUES, UserFunction
 from slangpy_rt.linalg.view import View, launches
 
 if TYPE_CHECKING:
@@ -347,7 +346,7 @@ def _check_rest(product: Product, views: Mapping[str, View], shape: Shape, resul
         last.declaration(SUMS[views["a"].element])
     elif last is not None and last not in ACTIVATIONS:
         raise BindError(
-            f"matmul: activation is {in_words(last)}; one of {', '.join(ACTIVATIONS)}, or a function of a module, was "
+            f"matmul: activation is {in_words(last)}; {', '.join(ACTIVATIONS)}, or a function of a module, was "
             "expected."
         )
     factor("matmul", views["a"].element, product.alpha)

@@ -56,9 +56,9 @@ class Matmul:
         bias : array, optional
             Numbers of the result's element type, one for each element of the result's last dimension.
         activation : str or Function, optional
-            ``"relu"``, ``"silu"``, ``"sigmoid"``, ``"tanh"`` or ``"gelu"`` (the form with tanh), applied at last; or a
-            function of a module that takes ``(float x)`` or ``(float x, int row, int column)`` and returns a float,
-            each ``float`` being the type of the sums. Its uniforms have the values that ``set`` gave them.
+            What is applied at last: ``"relu"``, ``"silu"``, ``"sigmoid"``, ``"tanh"`` or ``"gelu"`` (the form with
+            tanh), or a function of a module that takes ``(float x)`` or ``(float x, int row, int column)`` and
+            returns a float. The sums' type stands for ``float``. Uniforms have the values that ``set`` gave them.
         device : Device, optional
             The device for NumPy's arrays and for PyTorch's in host memory. By default the first that works here for
             NumPy's, and the one on which tensors lie otherwise.
@@ -158,15 +158,22 @@ class Matmul:
         from slangpy_rt.linalg.known_product import MISS
         from slangpy_rt.linalg.known_products import options_of, repeat
 
-        library, function, last = self._libraries.get(type(a)), None, activation
+        library = self._libraries.get(type(a))
+        function: UserFunction | None = None
+        last: Any = activation
+        place: Any = device
         if activation is not None and not isinstance(activation, str):
+            from slangpy_rt.arrays.ndbuffer import NDBuffer
             from slangpy_rt.linalg.user_functions import UserFunction
 
             function = UserFunction(activation)
             last = function.key
+            if device is None and not isinstance(a, NDBuffer):
+                # Without a function it would be that on which the arrays lie, or the first that works here.
+                place = function.device
         if library is not None and commands is None and (function is None or not function.values):
             options = options_of(transpose_a, transpose_b, out_dtype, alpha, last)
-            found = repeat(library, a, b, out, bias, options, device, function)
+            found = repeat(library, a, b, out, bias, options, place, function)
             if found is not MISS:
                 return found
         from slangpy_rt.core.checks import flag
@@ -186,9 +193,10 @@ class Matmul:
             flag("matmul", name, value)
         if device is not None:
             a_device("matmul", device)
-        if function is not None and device is None and not arrays.recorded:
-            device = function.device
-        product = Product(arrays, values, transpose_a, transpose_b, out_dtype, alpha, function or activation, device)
+        if function is not None and place is not None:
+            function.check_device(place)
+        last = function or activation
+        product = Product(arrays, values, transpose_a, transpose_b, out_dtype, alpha, last, place)
         if commands is None and arrays.records(list(values.values())):
             checked(product)
             return arrays.differentiable(product.bias_last())

@@ -9,7 +9,7 @@ from slangpy_rt.calls.command_list import CommandList
 from slangpy_rt.calls.module import Module
 from slangpy_rt.calls.raw_kernel import Kernel
 from slangpy_rt.core.errors import BindError, UnsupportedError
-from slangpy_rt.linalg.user_functions import Inlined
+from slangpy_rt.linalg.user_functions import ACTIVATIONS, Inlined
 from slangpy_rt.linalg.view import View
 from slangpy_rt.runtime.core import DeviceCore
 
@@ -24,14 +24,6 @@ RESULTS = {
     "double": ("double", "float"),
     "int8_t": ("int",),
     "int": ("int",),
-}
-# Functions of the kernels' text, by the names that users give.
-ACTIVATIONS = {
-    "relu": "_spy_relu",
-    "gelu": "_spy_gelu",
-    "silu": "_spy_silu",
-    "sigmoid": "_spy_sigmoid",
-    "tanh": "_spy_tanh",
 }
 # Rows and columns of a group's tile: of matmul_blocks.slang and matmul_tiles.slang.
 _BLOCK, _TILE = (144, 256), (64, 64)
@@ -85,9 +77,7 @@ class Program:
         x, y, z = self._kernel.threads_of_group
         return self._kernel, (-(-columns // tile[1]) * x, -(-rows // tile[0]) * y, count * z)
 
-    def run(
-        self, result: View, commands: CommandList | None, uniforms: Mapping[str, Any], *values: Any
-    ) -> None:
+    def run(self, result: View, commands: CommandList | None, uniforms: Mapping[str, Any], *values: Any) -> None:
         """Launch the kernel for a result of three dimensions, or record the launch in a command list.
 
         ``uniforms`` has the values of a user's function.

@@ -32,6 +32,14 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 NO_VALUES: Mapping[str, Any] = MappingProxyType({})
+# Functions of the kernels' text, by the names that users give.
+ACTIVATIONS = {
+    "relu": "_spy_relu",
+    "gelu": "_spy_gelu",
+    "silu": "_spy_silu",
+    "sigmoid": "_spy_sigmoid",
+    "tanh": "_spy_tanh",
+}
 # Modifiers that a product does not take into account, by the option that each sets.
 _REFUSED = {
     "maps": "map",
@@ -99,8 +107,8 @@ class UserFunction:
     def __init__(self, function: Any, turned: bool = False) -> None:
         if not isinstance(function, Function):
             raise BindError(
-                f"matmul: activation is {in_words(function)}; the name of an activation or a function of a module, "
-                "as module.swish, was expected."
+                f"matmul: activation is {in_words(function)}; {', '.join(ACTIVATIONS)}, or a function of a module, "
+                "was expected."
             )
         callee = Callee(function)
         self.function = function
@@ -160,8 +168,8 @@ class UserFunction:
         """
         if device is not self.device:
             raise BindError(
-                f"matmul: activation '{self.name}' is a function of a module on {self.device!r}, and the product runs "
-                f"on {another(self.device, device)}; load the module there."
+                f"matmul: activation '{self.name}' is of a module on {self.device!r}, and the product runs on "
+                f"{another(self.device, device)}; load the module there."
             )
 
     def places(self, sums: str) -> tuple[str, ...]:
@@ -263,7 +271,7 @@ class Inlined:
         try:
             made = source.followed_by(texts, constants)
         except CompileError as error:
-            raise CompileError(f"matmul: activation {title} cannot be called by a product's kernel:\n{error}") from error
+            raise CompileError(f"matmul: a kernel cannot call the activation {title}:\n{error}") from error
         scope = _ScopeOfUniforms(self._scope.device, made, source)
         entry = next(e for e in made.info.entry_points if e.name == "_spy_matmul")
         # Messages about values of uniforms begin with the user's name.

@@ -23,7 +23,7 @@ KINDS = "half, bfloat16, float, double, int8_t, int are multiplied"
 ARRAY = "a Tensor, a NumPy array or a torch tensor was expected"
 FLOATS = "a number from -3.4028234663852886e+38 to 3.4028234663852886e+38 was expected"
 WHOLE = "a number from -2147483648 to 2147483647 was expected"
-NAMES = "one of relu, gelu, silu, sigmoid, tanh was expected"
+NAMES = "relu, gelu, silu, sigmoid, tanh, or a function of a module, was expected"
 
 CASES: list[tuple[Any, Any, dict[str, Any], str]] = [
     (None, A, {}, f"matmul: a is None; {ARRAY}."),
