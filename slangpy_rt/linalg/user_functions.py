@@ -48,7 +48,7 @@ _REFUSED = {
     "group": "group_size",
     "conformances": "type_conformances",
 }
-# Types of ``slangpy_rt`` with which kernels are written; it is not imported where a module declares one of its own.
+# Types of ``slangpy_rt`` with which the kernels are written.
 _NEEDED = ("Tensor", "RWTensor")
 # How the types of arrays begin that a function only reads.
 _READ_ONLY = ("Tensor<", "NDBuffer<", "StructuredBuffer<", "ByteAddressBuffer", "DiffTensor<")
@@ -248,12 +248,12 @@ class Inlined:
         """
         source, sig, constants = self._source, self._sig, dict(self._constants)
         title = str(sig)
-        hiding = [name for name in _NEEDED if name in source.declares and not source.uses_library]
-        if hiding:
-            raise BindError(
-                f"matmul: activation {title}: its module declares '{hiding[0]}', a name that products need; give it "
-                "another name."
-            )
+        for struct in source.info.structs:
+            if (name := struct.type.name.partition("<")[0]) in _NEEDED:
+                raise BindError(
+                    f"matmul: activation {title}: its module declares '{name}', which is a name that products need; "
+                    "rename it."
+                )
         own = f"{sig.owner}.{sig.name}" if sig.owner else sig.name
         Spelling(title, source).function(title, own, sig.returns.name)
         export_constants(title, source.info.constants, constants)
@@ -271,7 +271,9 @@ class Inlined:
         try:
             made = source.followed_by(texts, constants)
         except CompileError as error:
-            raise CompileError(f"matmul: a kernel cannot call the activation {title}:\n{error}") from error
+            internal = "is not accessible from the current context" in str(error)
+            hint = " It is internal to its module; write 'public' in front of it." * internal
+            raise CompileError(f"matmul: a kernel cannot call the activation {title}.{hint}\n{error}") from error
         scope = _ScopeOfUniforms(self._scope.device, made, source)
         entry = next(e for e in made.info.entry_points if e.name == "_spy_matmul")
         # Messages about values of uniforms begin with the user's name.

@@ -22,7 +22,7 @@ from slangpy_rt.slang.source import Source
 # Part of every key: raise it when a step before Slang (slang/text.py) makes another text of the same text, or a step
 # after it (``completed`` in slang/target_code.py with the files that it calls, ``exported`` in slang/emitted.py)
 # another code of the same code.
-_CODE = 9
+_CODE = 10
 Strings = tuple[tuple[int, str], ...]
 
 
@@ -119,7 +119,7 @@ class KernelStore:
         try:
             compiled = source.compile(text, f"kernel_{key[:16]}", info.entry, conformances)
         except CompileError as error:
-            unset = [c.name for c in source.info.constants if not c.has_default]
+            unset = [c.name for c in source.constants if not c.has_default]
             if unset and "unresolved external symbol" in str(error):
                 raise CompileError(
                     f"{title}: the module declares {', '.join(unset)} without a value; give one with "

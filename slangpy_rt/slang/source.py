@@ -22,6 +22,7 @@ from slangpy_rt.core.types import (
     Conformances,
     FunctionSig,
     ModuleInfo,
+    Param,
     SlangType,
     StructInfo,
     from_json,
@@ -41,7 +42,7 @@ Defines = tuple[tuple[str, str], ...]
 
 # A number in the cache key of a module's declarations. It has to be raised when the code of reflection changes so
 # that the same text gives other declarations.
-_REFLECTION = 8
+_REFLECTION = 9
 # A module whose files are written while Slang reads them is loaded again: the number of attempts, and the pause
 # after each, in seconds.
 _TRIES, _PAUSE = 10, 0.02
@@ -153,9 +154,8 @@ class Source:
             info, self._files = self._reflected, self._states(self._reflected, began)
             cache.put(kept, {"kind": "module", "title": self.name, "info": to_json(info)}, b"")
         self.info: ModuleInfo = info
-        known = tuple({c.name: c for s in (*self._linked, self) for c in s.info.constants}.values())
         self._exports: dict[str, str] = dict(kv for source in self._linked for kv in source._exports.items())
-        self._exports |= export_constants(f"module '{self.name}'", known, constants or {})
+        self._exports |= export_constants(f"module '{self.name}'", self.constants, constants or {})
         self.digest: str = cache.key(key, info.dependencies, shaders().digest, tuple(self._exports.values()))
 
     @cached_property
@@ -258,6 +258,11 @@ class Source:
             exports = [*(f"import {module};" for module in modules), *exports]
         link = modules if self._linked else ()
         return self.session().compile(text, name, entry, conformances, link, "\n".join(exports))
+
+    @cached_property
+    def constants(self) -> tuple[Param, ...]:
+        """Each ``extern static const`` of this module or of a linked one."""
+        return tuple({c.name: c for source in (*self._linked, self) for c in source.info.constants}.values())
 
     @property
     def prints(self) -> bool:

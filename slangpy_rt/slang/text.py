@@ -21,12 +21,13 @@ STAGES = (
     *("vertex", "fragment", "pixel", "hull", "domain", "geometry", "mesh", "amplification", "raygeneration"),
     *("intersection", "anyhit", "closesthit", "miss", "callable", "dispatch", "task"),
 )
-_ATTRIBUTE = (
-    f"\n[__AttributeUsage(_AttributeTargets.Function)] struct {THREADS}Attribute {{ int x; int y; int z; }};\n"
-)
-_STAGE_ATTRIBUTE = f"\n[__AttributeUsage(_AttributeTargets.Function)] struct {STAGE}Attribute {{ int x; }};\n"
-
 RESERVED = "_spy_"
+# Slang 2026.12 reflects fields of these structs as global variables.
+_FIELDS = " ".join(f"int {RESERVED}{axis};" for axis in "xyz")
+_ATTRIBUTE = f"\n[__AttributeUsage(_AttributeTargets.Function)] struct {THREADS}Attribute {{ {_FIELDS} }};\n"
+_STAGE_ATTRIBUTE = (
+    f"\n[__AttributeUsage(_AttributeTargets.Function)] struct {STAGE}Attribute {{ int {RESERVED}x; }};\n"
+)
 ZERO = f"{RESERVED}zero"
 # Formats whose static variables are zero without an initial value. In C++ Slang drops initial values, and in HLSL it
 # writes wrong ones for arrays.
