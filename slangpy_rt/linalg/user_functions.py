@@ -19,7 +19,7 @@ from slangpy_rt.calls.module import macro_text
 from slangpy_rt.calls.raw_kernel import Kernel
 from slangpy_rt.calls.spelling import Spelling
 from slangpy_rt.core.errors import BindError, CompileError
-from slangpy_rt.core.types import FunctionSig, Param
+from slangpy_rt.core.types import FunctionSig, Param, SlangType
 from slangpy_rt.core.wording import in_words
 from slangpy_rt.runtime.core import DeviceCore, another
 from slangpy_rt.slang.constants import export_constants
@@ -154,9 +154,15 @@ class UserFunction:
 
     def writes(self, uniform: str) -> bool:
         """Return whether the function may write to the memory of a uniform's value."""
-        type_ = self._scope.uniforms(f"{self.name}.set", self.values)[uniform].type
-        # Numbers and structs of numbers have no memory that others see; a struct may hold any array.
-        return type_.kind not in ("scalar", "vector", "matrix") and not type_.name.startswith(_READ_ONLY)
+        return self._may_write(self._scope.uniforms(f"{self.name}.set", self.values)[uniform].type)
+
+    def _may_write(self, type_: SlangType) -> bool:
+        if type_.kind in ("scalar", "vector", "matrix", "enum") or type_.name.startswith(_READ_ONLY):
+            return False
+        if type_.kind == "array" and type_.element is not None:
+            return self._may_write(type_.element)
+        fields = self._scope.struct(type_).fields
+        return type_.kind != "struct" or not fields or any(self._may_write(field.type) for field in fields)
 
     def check_device(self, device: DeviceCore) -> None:
         """Refuse a product on another device.
