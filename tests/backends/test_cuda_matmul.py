@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 
 import slangpy_rt as spy
+from slangpy_rt.arrays.layout import layout_of
 from slangpy_rt.backends.cuda.compile import nvrtc_compile, nvrtc_version, parts
 from slangpy_rt.backends.extras import TensorMaps
 from slangpy_rt.backends.null import NullBackend
+from slangpy_rt.core.dtypes import BFLOAT16
 from slangpy_rt.core.errors import UnsupportedError
 from slangpy_rt.linalg.program import Kind
 from slangpy_rt.linalg.tensor_cores import Config, TensorCores
@@ -110,6 +112,45 @@ def test_kernels(device: spy.Device, element: str, config: Config, left: int, ri
     _, groups, _ = backend.launches[-1]
     assert groups[0] == 4 * -(-1024 // config.wide)
     np.testing.assert_array_equal(groups[1:], (1, 1))
+
+
+USERS = """
+uniform Tensor<float, 2> residual;
+uniform float gain;
+float plus(float x, int row, int column) { return gain * x + residual[row, column]; }
+float squared(float x) { return x * x; }
+"""
+
+
+@pytest.mark.parametrize("element", ["half", "bfloat16", "float"])
+def test_functions_of_users(device: spy.Device, element: str) -> None:
+    """NVRTC compiles kernels that call a user's function, and the block holds what its uniforms are."""
+    backend: Any = device.backend
+    module = spy.Module.load_from_source(device, "product", USERS)
+    stored = "int16_t" if element == "bfloat16" else element
+    a, b, c = (_of_type(spy.Tensor.zeros(device, shape, stored), element) for shape in ((64, 32), (32, 48), (64, 48)))
+    residual = spy.Tensor.zeros(device, (64, 48))
+    for turn in range(2):
+        spy.matmul(a, b, out=c, activation=module.plus.set(gain=7.5, residual=residual))
+        _, groups, args = backend.launches[-1]
+        assert len(backend.binaries) == 1
+        shared, _ = parts(backend.binaries[-1])
+        assert groups == (1, 1, 1) and (shared > 0) == (element != "float")
+        assert np.float32(7.5).tobytes() in args and np.uint64(residual.address).tobytes() in args, turn
+    # Of a function without uniforms the launch is known.
+    for turn in range(3):
+        out = _of_type(spy.Tensor.zeros(device, (64, 48), stored), element)
+        spy.matmul(a, b, out=out, activation=module.squared)
+        assert len(backend.binaries) == 2, turn
+        assert np.uint64(out.address).tobytes() in backend.launches[-1][2]
+
+
+def _of_type(tensor: spy.Tensor, element: str) -> spy.Tensor:
+    """Return a Tensor as one of an element type that Tensors are not made of."""
+    if element != "bfloat16":
+        return tensor
+    layout = layout_of(tensor.device, spy.Tensor, BFLOAT16, tensor.shape, None, True)
+    return spy.Tensor.of(layout, tensor.buffer, tensor.address)
 
 
 def test_repeated_products(device: spy.Device, monkeypatch: pytest.MonkeyPatch) -> None:
