@@ -48,6 +48,38 @@ def test_linked_modules(device: spy.Device) -> None:
     assert top.g(1.0) == 7
 
 
+def test_types_of_linked_text(device: spy.Device) -> None:
+    below = spy.Module.load_from_source(device, "pairs", "struct Pair { float first; float second; };")
+    text = "import pairs; float sum(Pair p) { return p.first + p.second; }"
+    above = spy.Module.load_from_source(device, "adding", text, link=[below])
+    assert above.sum({"first": 3.0, "second": 4.0}) == 7
+
+
+def test_constants_of_linked_text(device: spy.Device) -> None:
+    below = spy.Module.load_from_source(
+        device, "levels", "extern static const int level; int twice() { return 2 * level; }"
+    )
+    above = spy.Module.load_from_source(device, "asking", "import levels; int f() { return twice(); }", link=[below])
+    with pytest.raises(spy.CompileError, match="the module declares level without a value"):
+        above.f()
+
+
+def test_uniforms_beside_a_kernel(device: spy.Device) -> None:
+    """The numbers of threads of a kernel have no names that uniforms meet."""
+    text = """
+    uniform float x;
+    uniform float2 y;
+    uniform float z;
+    [numthreads(8, 1, 1)] void kernel(uint3 at : SV_DispatchThreadID, uniform Ptr<float> to) { to[at.x] = x + z; }
+    float f(float v) { return v * x + y.y + z; }
+    """
+    module = spy.Module.load_from_source(device, "axes", text)
+    assert module.f.set(x=2.0, y=(0.0, 10.0), z=0.5)(3.0) == 16.5
+    to = spy.Tensor.zeros(device, 8)
+    module.kernel.set(x=1.5, z=2.0).dispatch(8, to)
+    np.testing.assert_array_equal(to.to_numpy(), np.full(8, 3.5))
+
+
 def test_what_one_module_exports_fills_another(device: spy.Device) -> None:
     settings = spy.Module.load_from_source(device, "settings", "export public static const int level = 9;")
     text = "extern static const int level = 1; int f() { return level; }"
