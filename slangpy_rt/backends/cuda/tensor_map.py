@@ -1,10 +1,13 @@
-"""Descriptions of tensors for the tensor memory accelerator; nothing is copied and no context is needed."""
+"""CudaTensorMaps: descriptions of tensors for the tensor memory accelerator; nothing is copied."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
+from typing import Any
 
 from slangpy_rt.backends.cuda.driver import FFI_CUDA, check, driver
+from slangpy_rt.backends.extras import TensorMaps
 
 # Numbers of CUtensorMapDataType, CUtensorMapSwizzle and CUtensorMapL2promotion in cuda.h.
 _TYPES = {"half": 6, "bfloat16": 9}
@@ -12,8 +15,20 @@ _SWIZZLE_128B, _PROMOTION_128B = 3, 2
 _BYTES, _ALIGNED = 128, 64
 
 
-def tensor_map(address: int, element: str, shape: Sequence[int], strides: Sequence[int], box: Sequence[int]) -> bytes:
-    """Return a CUtensorMap; see ``TensorMaps.tensor_map``."""
+class CudaTensorMaps(TensorMaps):
+    """The part of ``CudaBackend`` that describes tensors."""
+
+    def tensor_map(
+        self: Any, address: int, element: str, shape: Sequence[int], strides: Sequence[int], box: Sequence[int]
+    ) -> bytes:
+        # PyTorch's threads that compute gradients may have no context, without which the driver describes nothing.
+        with self.inside[threading.get_ident()]:
+            self.require_open()
+            self._enter()
+            return _described(address, element, shape, strides, box)
+
+
+def _described(address: int, element: str, shape: Sequence[int], strides: Sequence[int], box: Sequence[int]) -> bytes:
     memory = FFI_CUDA.new("char[]", _BYTES + _ALIGNED)
     place = memory + -int(FFI_CUDA.cast("uintptr_t", memory)) % _ALIGNED
     status = driver().cuTensorMapEncodeTiled(
