@@ -1,4 +1,4 @@
-"""CudaTensorMaps: descriptions of tensors for the tensor memory accelerator; nothing is copied."""
+"""CudaTensorMaps: descriptions of tensors for the tensor memory accelerator."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
+from slangpy_rt.backends.base import Buffer
 from slangpy_rt.backends.cuda.driver import FFI_CUDA, check, driver
 from slangpy_rt.backends.extras import TensorMaps
+from slangpy_rt.core.interrupts import apart
 
 # Numbers of CUtensorMapDataType, CUtensorMapSwizzle and CUtensorMapL2promotion in cuda.h.
 _TYPES = {"half": 6, "bfloat16": 9}
 _SWIZZLE_128B, _PROMOTION_128B = 3, 2
 _BYTES, _ALIGNED = 128, 64
+_RELAXED = 2  # CU_STREAM_CAPTURE_MODE_RELAXED
 
 
 class CudaTensorMaps(TensorMaps):
@@ -20,12 +23,26 @@ class CudaTensorMaps(TensorMaps):
 
     def tensor_map(
         self: Any, address: int, element: str, shape: Sequence[int], strides: Sequence[int], box: Sequence[int]
-    ) -> bytes:
-        # PyTorch's threads that compute gradients may have no context, without which the driver describes nothing.
+    ) -> Buffer:
+        found: Buffer = apart(self._tensor_map, address, element, shape, strides, box)
+        return found
+
+    def _tensor_map(self: Any, *described: Any) -> Buffer:
+        mode = FFI_CUDA.new("int *", _RELAXED)
+        cu = driver()
         with self.inside[threading.get_ident()]:
             self.require_open()
+            # Without a context the driver describes nothing, and PyTorch's threads for gradients may have none.
             self._enter()
-            return _described(address, element, shape, strides, box)
+            # In the mode of a capture the driver refuses to allocate, and to wait for a stream that is not captured.
+            check(cu.cuThreadExchangeStreamCaptureMode(mode), "leaving the mode of a capture")
+            try:
+                buffer: Buffer = self.alloc(_BYTES)
+                self.upload(buffer, 0, memoryview(_described(*described)))
+                self.queue.sync()
+            finally:
+                check(cu.cuThreadExchangeStreamCaptureMode(mode), "entering the mode of a capture")
+        return buffer
 
 
 def _described(address: int, element: str, shape: Sequence[int], strides: Sequence[int], box: Sequence[int]) -> bytes:
