@@ -1,6 +1,8 @@
 """Products of matrices: spy.matmul beside NumPy's and PyTorch's, and cuBLAS by way of PyTorch.
 
 - "call": host microseconds of a product of 8 x 8 numbers into a given array.
+- "with gradients": a product and both of its gradients by PyTorch's automatic differentiation, 6 M N K operations.
+- "last steps": what a bias and an activation cost; the ratio is the plain product divided by them.
 - all others: products until they are done, in GFLOP/s (2 M N K operations) on the CPU and TFLOP/s on a GPU; the ratio
   is ours divided by the other's. NumPy and PyTorch use all cores, as ours does. TF32 is off.
 
@@ -46,9 +48,12 @@ def main() -> int:
             if name == "cuda":
                 _products(bench, name, dtype, (512, 512, 512), batch=64)
         half = torch.float16 if name == "cuda" else torch.float32
+        size = 4096 if name == "cuda" else 1024
         for transposed in ((True, False), (False, True), (True, True)):
-            size = 4096 if name == "cuda" else 1024
             _products(bench, name, half, (size, size, size), transposed=transposed)
+        for transposed in ((False, False), (True, False), (False, True), (True, True)):
+            _training(bench, name, half, size, transposed)
+        _epilogues(bench, name, half, size)
         bench.save()
     return bench.finish()
 
@@ -113,6 +118,14 @@ def _products(
         elif not batch and k % 8 == 0 and n % 8 == 0:
             # What cuBLAS multiplies of bytes is a multiple of 8 wide.
             callers["torch"] = lambda: torch._int_mm(left, right)
+        if dtype is torch.float16 and not batch and k % 64 == 0:
+            # Imported here: on other machines there is none.
+            try:
+                from _triton_matmul import triton_product
+
+                callers["Triton"] = triton_product(left, right, torch.empty_like(out))
+            except ImportError as error:
+                bench.miss(name, "Triton", str(error))
         if name == "cpu" and dtype in (torch.float32, torch.float64):
             c, d = left.numpy(), right.numpy()
             to = np.empty((*outer, m, n), c.dtype)
@@ -126,6 +139,58 @@ def _products(
         samplers = {who: _rate(f, sync, work, 0.01 if bench.quick else _SECONDS) for who, f in callers.items()}
         slow = name == "cpu" and dtype in (torch.float16, torch.bfloat16)
         bench.compare(name, case, unit, samplers, 3 if slow else None)
+
+
+def _training(bench: Bench, name: str, dtype: torch.dtype, size: int, transposed: tuple[bool, bool]) -> None:
+    """Measure a product and the gradients of both operands, through PyTorch's automatic differentiation."""
+    place = name if name == "cuda" else "cpu"
+    ta, tb = transposed
+    torch.manual_seed(1)
+    a, b, seed = (torch.randn(size, size, device=place).to(dtype) for _ in range(3))
+    a.requires_grad_()
+    b.requires_grad_()
+    with spy.Device(name) as device:
+
+        def step(product: Callable[[], torch.Tensor]) -> tuple[torch.Tensor, ...]:
+            return torch.autograd.grad(product(), (a, b), seed)
+
+        def ours() -> Any:
+            return step(lambda: spy.matmul(a, b, transpose_a=ta, transpose_b=tb, device=device))
+
+        def theirs() -> Any:
+            return step(lambda: torch.matmul(a.mT if ta else a, b.mT if tb else b))
+
+        for got, want in zip(ours(), theirs(), strict=True):
+            bound = 2e-2 if dtype is torch.float16 else 1e-3
+            torch.testing.assert_close(got, want, rtol=bound, atol=bound * size**0.5)
+        work = 6 * size**3 / (1e12 if name == "cuda" else 1e9)
+        unit = "TFLOP/s" if name == "cuda" else "GFLOP/s"
+        case = f"{str(dtype).removeprefix('torch.')} {size}^3 {'nt'[ta]}{'nt'[tb]}, with gradients"
+        sync = torch.cuda.synchronize if name == "cuda" else device.synchronize
+        seconds = 0.01 if bench.quick else _SECONDS
+        bench.compare(
+            name, case, unit, {OURS: _rate(ours, sync, work, seconds), "torch": _rate(theirs, sync, work, seconds)}
+        )
+
+
+def _epilogues(bench: Bench, name: str, dtype: torch.dtype, size: int) -> None:
+    """Measure what a bias and an activation add to a product."""
+    place = name if name == "cuda" else "cpu"
+    torch.manual_seed(1)
+    a, b = (torch.randn(size, size, device=place).to(dtype) for _ in range(2))
+    bias, out = torch.randn(size, device=place).to(dtype), torch.empty(size, size, dtype=dtype, device=place)
+    with spy.Device(name) as device:
+        sync = torch.cuda.synchronize if name == "cuda" else device.synchronize
+        work = 2 * size**3 / (1e12 if name == "cuda" else 1e9)
+        seconds = 0.01 if bench.quick else _SECONDS
+
+        def rate(**options: Any) -> Callable[[], float]:
+            return _rate(lambda: spy.matmul(a, b, out=out, device=device, **options), sync, work, seconds)
+
+        samplers = {OURS: rate(), "bias": rate(bias=bias), "bias, relu": rate(bias=bias, activation="relu")}
+        samplers["bias, gelu"] = rate(bias=bias, activation="gelu")
+        unit = "TFLOP/s" if name == "cuda" else "GFLOP/s"
+        bench.compare(name, f"{str(dtype).removeprefix('torch.')} {size}^3, last steps", unit, samplers)
 
 
 def _rate(call: Callable[[], Any], sync: Callable[[], Any], work: float, seconds: float) -> Callable[[], float]:

@@ -35,6 +35,7 @@ int cuStreamDestroy_v2(uintptr_t stream);
 int cuStreamSynchronize(uintptr_t stream);
 int cuStreamGetCtx(uintptr_t stream, uintptr_t *context);
 int cuStreamIsCapturing(uintptr_t stream, int *status);
+int cuThreadExchangeStreamCaptureMode(int *mode);
 int cuStreamWaitEvent(uintptr_t stream, uintptr_t event, unsigned int flags);
 int cuEventCreate(uintptr_t *event, unsigned int flags);
 int cuEventDestroy_v2(uintptr_t event);

@@ -221,8 +221,10 @@ class TensorMaps(ABC):
     @abstractmethod
     def tensor_map(
         self, address: int, element: str, shape: Sequence[int], strides: Sequence[int], box: Sequence[int]
-    ) -> bytes:
-        """Return the description of a tensor of three dimensions; kernels take the address of a copy on the device.
+    ) -> Buffer:
+        """Return a buffer with the description of a tensor of three dimensions, whose address kernels take.
+
+        Kernels on all streams can read it. While another library captures a stream, nothing of this is captured.
 
         Lines of a box have 128 bytes, which group memory holds in the order of the swizzle of 128 bytes. Elements
         outside of the tensor are 0.

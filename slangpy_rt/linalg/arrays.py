@@ -76,6 +76,10 @@ class Arrays(ABC):
     def lies_on(self, device: DeviceCore, array: Any) -> bool:
         """Return whether a device's kernels use the array where it lies."""
 
+    def captures(self) -> bool:
+        """Return whether the library records launches now, to repeat them at any later time."""
+        return False
+
     def check_place(self, device: DeviceCore, values: Mapping[str, Any]) -> None:  # noqa: B027 - host memory is anywhere
         """Refuse arrays that do not lie where the device reads them; ``values`` has them by name."""
 

@@ -96,8 +96,11 @@ class KnownProduct:
         if self._cores is not None:
             if (at_a | at_b) & _UNALIGNED:
                 return MISS
-            map_a = (self._known_a.get(at_a) or self._describe(0, at_a)).address
-            map_b = (self._known_b.get(at_b) or self._describe(1, at_b)).address
+            kept = arrays.captures()
+            found_a, found_b = self._known_a.get(at_a), self._known_b.get(at_b)
+            # ``is None``: the length of an array is asked for otherwise.
+            map_a = (self._describe(0, at_a, kept) if kept or found_a is None else found_a).address
+            map_b = (self._describe(1, at_b, kept) if kept or found_b is None else found_b).address
         if out is None:
             out = arrays.empty(self._device, self._plan.shape, self._plan.result.element, a)
             at_c = arrays.address(out)
@@ -117,11 +120,11 @@ class KnownProduct:
         arrays.launch(self._device, a)(self._kernel, self._groups, packed, arrays.buffers(given))
         return out
 
-    def _describe(self, place: int, address: int) -> NDBuffer:
-        """Return the description of an operand that was not at this address before."""
+    def _describe(self, place: int, address: int, kept: bool) -> NDBuffer:
+        """Return the description of an operand that was not at this address before, or that has to be kept."""
         assert self._cores is not None
         operand = self._described[place]
-        found = self._cores.description(operand, address)
+        found = self._cores.description(operand, address, kept)
         known = self._cores.descriptions(operand)
         if place:
             self._known_b = known

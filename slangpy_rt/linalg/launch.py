@@ -257,7 +257,7 @@ class Work(NamedTuple):
             (*operand, at) if found else cores.packed(commands, arrays, operand, array)
             for operand, at, found, (array, _) in zip((a, b), places, known, (self.a, self.b), strict=True)
         )
-        cores.run(commands, left, right, c, rest, uniforms=uniforms)
+        cores.run(commands, left, right, c, rest, kept=arrays.captures(), uniforms=uniforms)
         return True
 
 

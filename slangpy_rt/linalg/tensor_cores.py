@@ -10,13 +10,13 @@ from itertools import chain
 from math import prod
 from typing import Any, NamedTuple
 
-import numpy as np
-
+from slangpy_rt.arrays.layout import layout_of
 from slangpy_rt.arrays.ndbuffer import NDBuffer
 from slangpy_rt.backends.extras import TensorMaps
 from slangpy_rt.calls.command_list import CommandList
 from slangpy_rt.calls.module import Module
 from slangpy_rt.calls.raw_kernel import Kernel
+from slangpy_rt.core.dtypes import scalar_type
 from slangpy_rt.core.shapes import Shape
 from slangpy_rt.linalg.arrays import Arrays
 from slangpy_rt.linalg.program import FILE, Kind, kernel_of, macros_of, storage_of
@@ -51,12 +51,15 @@ class Config(NamedTuple):
         Stages of the ring in group memory.
     grouped : int
         Rows of tiles that are computed together.
+    turns : bool
+        Whether two warp groups compute tiles in turns, of 128 columns, rather than halves of a tile.
     """
 
     wide: int = 256
     cluster: int = 2
     stages: int = 4
     grouped: int = 8
+    turns: bool = False
 
 
 class Described(NamedTuple):
@@ -113,7 +116,8 @@ class TensorCores:
         assert isinstance(device.backend, TensorMaps)
         self._device = device
         self._kind = kind
-        self._encode = device.backend.tensor_map
+        self._describe = device.backend.tensor_map
+        self._described = layout_of(device, NDBuffer, scalar_type("uint64_t"), (16,))
         self._stored = storage_of(device, kind.element)[0]
         # A user's function ends with its module, and queued kernels may read descriptions then.
         self._lasting: TensorCores | None = None
@@ -127,6 +131,8 @@ class TensorCores:
         self._number = 0
         # A thread may be about to launch a kernel that reads one of them.
         self._retired: list[NDBuffer] = []
+        # Those that captured launches read.
+        self._kept: dict[int, NDBuffer] = {}
 
     def config(self, c: View) -> Config:
         """Return how a result of three dimensions is best divided, by the columns that the busiest group computes."""
@@ -171,6 +177,7 @@ class TensorCores:
         c: tuple[Any, View],
         rest: list[Any],
         config: Config | None = None,
+        kept: bool = False,
         uniforms: Mapping[str, Any] = NO_VALUES,
     ) -> None:
         """Launch a kernel, or record the launch in a command list.
@@ -183,12 +190,14 @@ class TensorCores:
             The result.
         rest : list
             The factor, and the bias if there is one.
+        kept : bool
+            Whether the launch may be repeated at any later time.
         uniforms : mapping
             Values of a user's function.
         """
         kernel, threads, groups, repeated, left, right = self.division(a[1], b[1], c[1], config)
         kernel = kernel.set(uniforms) if uniforms else kernel
-        map_a, map_b = self.description(left, a[2]), self.description(right, b[2])
+        map_a, map_b = self.description(left, a[2], kept), self.description(right, b[2], kept)
         first, last = (a[0], b[0], c[0], rest[0], groups), (repeated, *rest[1:])
         if commands is None:
             # By address: streams need not be ordered by what nobody writes.
@@ -245,8 +254,8 @@ class TensorCores:
             f"#define _SPY_WIDE {config.wide}",
             f'#define _SPY_TYPE \\"{_TYPES[self._kind.element]}\\"',
             f'#define _SPY_MAJOR \\"{int(not rows)}, {int(not columns)}\\"',
-            # Each stage has two barriers of 8 bytes.
-            f"#pragma slangpy_rt_shared_bytes {config.stages * (stage + 16)}",
+            # Barriers of 8 bytes: two for each stage, and two for the turns of warp groups.
+            f"#pragma slangpy_rt_shared_bytes {config.stages * (stage + 16) + 16}",
             f"#pragma slangpy_rt_kernel __launch_bounds__({_THREADS}, 1)"
             + f" __cluster_dims__({config.cluster}, 1, 1)" * (config.cluster > 1),
             "",
@@ -261,15 +270,18 @@ class TensorCores:
             "SPY_STAGES": config.stages,
             "SPY_CLUSTER": config.cluster,
             "SPY_GROUPED": config.grouped,
+            "SPY_TURNS": config.turns,
         }
 
-    def description(self, operand: Described, address: int) -> NDBuffer:
-        """Return the description of an operand at an address, on the device."""
+    def description(self, operand: Described, address: int, kept: bool) -> NDBuffer:
+        """Return the description of an operand at an address, on the device; if ``kept``, it stays there."""
         if self._lasting is not None:
-            return self._lasting.description(operand, address)
+            return self._lasting.description(operand, address, kept)
         known = self.descriptions(operand)
         found = known.get(address)
         if found is not None:
+            if kept:
+                self._kept[found.address] = found
             return found
         view, height = operand
         count, rows, columns = view.shape
@@ -277,13 +289,9 @@ class TensorCores:
         single = view.strides[0] == 0 or count == 1
         # A stride that is not used has to be a multiple of 16, too.
         steps = (2 * view.strides[1] if rows > 1 else 16, 16 if single else 2 * view.strides[0])
-        encoded = self._encode(
-            address, self._kind.element, (columns, rows, 1 if single else count), steps, (64, height, 1)
-        )
-        found = NDBuffer(self._device, "uint64_t", len(encoded) // 8)
-        found.copy_from(np.frombuffer(encoded, np.uint64))
-        # Kernels on other streams do not wait for the copy.
-        self._device.synchronize()
+        sizes = columns, rows, 1 if single else count
+        buffer = self._describe(address, self._kind.element, sizes, steps, (64, height, 1))
+        found = NDBuffer.of(self._described, buffer, buffer.address)
         if self._number >= _MOST_MAPS:
             # Queued kernels may read those that are dropped.
             self._device.backend.sync_all()
@@ -294,6 +302,8 @@ class TensorCores:
             self._number = 0
         self.descriptions(operand)[address] = found
         self._number += 1
+        if kept:
+            self._kept[found.address] = found
         return found
 
     def descriptions(self, operand: Described) -> dict[int, NDBuffer]:

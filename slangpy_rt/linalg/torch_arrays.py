@@ -24,6 +24,7 @@ from slangpy_rt.linalg.view import View
 from slangpy_rt.runtime.core import DeviceCore
 from slangpy_rt.runtime.foreign_stream import foreign_stream
 
+_capturing: Any = getattr(torch._C, "_cuda_isCurrentStreamCapturing", None)
 _DTYPES = {
     "bfloat16": torch.bfloat16,
     "half": torch.float16,
@@ -82,6 +83,10 @@ class TorchArrays(Arrays):
 
     def lies_on(self, device: DeviceCore, array: torch.Tensor) -> bool:
         return lies_on(device, array)
+
+    def captures(self) -> bool:
+        # torch.cuda.is_current_stream_capturing is this, where PyTorch has CUDA.
+        return _capturing is not None and _capturing()
 
     def records(self, values: Sequence[torch.Tensor]) -> bool:
         return torch.is_grad_enabled() and any(value.requires_grad for value in values)

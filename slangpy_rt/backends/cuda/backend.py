@@ -25,8 +25,8 @@ from slangpy_rt.backends.cuda.memory import ForeignBuffer, Memory
 from slangpy_rt.backends.cuda.queue import CudaQueue
 from slangpy_rt.backends.cuda.staging import Staging
 from slangpy_rt.backends.cuda.streams import Streams
-from slangpy_rt.backends.cuda.tensor_map import tensor_map
-from slangpy_rt.backends.extras import ForeignStreams, ImportsMemory, MappedMemory, Records, TensorMaps
+from slangpy_rt.backends.cuda.tensor_map import CudaTensorMaps
+from slangpy_rt.backends.extras import ForeignStreams, ImportsMemory, MappedMemory, Records
 from slangpy_rt.backends.targets import target_of
 from slangpy_rt.core.interrupts import Release, apart, finalizer
 from slangpy_rt.core.target import KernelInfo
@@ -38,12 +38,12 @@ _LARGE_STEP, _SLAB = 2 << 20, 8 << 20
 
 # Methods that make the context current; with several GPUs they are wrapped so that they restore the previous one.
 _ENTERING = tuple(
-    "_load _open_shared upload download clear _open_queue foreign_queue update record sync_all".split()  # noqa: SIM905
+    "_load _open_shared upload download clear _open_queue foreign_queue update record sync_all tensor_map".split()  # noqa: SIM905
 )
 _bytes_at = FFI_CUDA.from_buffer
 
 
-class CudaBackend(Backend, Records, MappedMemory, ImportsMemory, ForeignStreams, TensorMaps):
+class CudaBackend(Backend, Records, MappedMemory, ImportsMemory, ForeignStreams, CudaTensorMaps):
     """An NVIDIA GPU.
 
     Parameters
@@ -72,7 +72,6 @@ class CudaBackend(Backend, Records, MappedMemory, ImportsMemory, ForeignStreams,
 
     name = "cuda"
     queue: CudaQueue
-    tensor_map = staticmethod(tensor_map)
     __del__ = finalizer("_release.drop")
 
     def __init__(
