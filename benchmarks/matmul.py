@@ -2,7 +2,7 @@
 
 - "call": host microseconds of a product of 8 x 8 numbers into a given array.
 - "with gradients": a product and both of its gradients by PyTorch's automatic differentiation, 6 M N K operations.
-- "last steps": what a bias and an activation cost; the ratio is the plain product divided by them.
+- "last steps": what a bias and an activation cost, or a user's function; the ratio is the plain product divided by them.
 - all others: products until they are done, in GFLOP/s (2 M N K operations) on the CPU and TFLOP/s on a GPU; the ratio
   is ours divided by the other's. NumPy and PyTorch use all cores, as ours does. TF32 is off.
 
@@ -30,6 +30,12 @@ _ELEMENTS = {
     "cuda": (torch.float16, torch.bfloat16, torch.float32, torch.int8),
 }
 _SECONDS = 0.05
+# Functions of a user's module as the last step.
+_STEPS = """
+uniform Tensor<float, 1> factors;
+float relu(float x) { return max(x, 0); }
+float scaled(float x, int row, int column) { return factors[column] * x; }
+"""
 
 
 def main() -> int:
@@ -189,6 +195,10 @@ def _epilogues(bench: Bench, name: str, dtype: torch.dtype, size: int) -> None:
 
         samplers = {OURS: rate(), "bias": rate(bias=bias), "bias, relu": rate(bias=bias, activation="relu")}
         samplers["bias, gelu"] = rate(bias=bias, activation="gelu")
+        module = spy.Module.load_from_source(device, "steps", _STEPS)
+        scaled = module.scaled.set(factors=spy.Tensor.ones(device, size))
+        samplers["bias, a user's relu"] = rate(bias=bias, activation=module.relu)
+        samplers["bias, a user's factors"] = rate(bias=bias, activation=scaled)
         unit = "TFLOP/s" if name == "cuda" else "GFLOP/s"
         bench.compare(name, f"{str(dtype).removeprefix('torch.')} {size}^3, last steps", unit, samplers)
 
