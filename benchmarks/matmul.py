@@ -2,7 +2,7 @@
 
 - "call": host microseconds of a product of 8 x 8 numbers into a given array.
 - "with gradients": a product and both of its gradients by PyTorch's automatic differentiation, 6 M N K operations.
-- "last steps": what a bias and an activation cost, or a user's function; the ratio is the plain product divided by them.
+- "last steps": what a bias and an activation cost, or a function of a user; the ratio is the plain product to theirs.
 - all others: products until they are done, in GFLOP/s (2 M N K operations) on the CPU and TFLOP/s on a GPU; the ratio
   is ours divided by the other's. NumPy and PyTorch use all cores, as ours does. TF32 is off.
 
