@@ -17,7 +17,15 @@ from slangpy_rt.core.dtypes import scalar_type
 from slangpy_rt.linalg.arrays import Arrays
 from slangpy_rt.linalg.plan import Plan
 from slangpy_rt.linalg.program import program_of, storage_of
-from slangpy_rt.linalg.tensor_cores import Described, TensorCores, fits, lines_of, takes, tensor_cores_of
+from slangpy_rt.linalg.tensor_cores import (
+    Described,
+    TensorCores,
+    fits,
+    readable,
+    takes,
+    tensor_cores_of,
+    worth_packing,
+)
 from slangpy_rt.runtime.core import DeviceCore
 
 # Stands for a call that the arrays' places do not allow.
@@ -155,9 +163,11 @@ def known_product(arrays: Arrays, device: DeviceCore, plan: Plan, values: Mappin
     cores: TensorCores | None = None
     described: list[Described] = []
     threads: Any
-    if takes(device, kind) and fits(left, right, target):
-        if not (lines_of(left) and lines_of(right)):
-            return None
+    there = takes(device, kind) and fits(left, right, target)
+    read = there and readable(left, 0, True) and readable(right, 0, False)
+    if there and not read and worth_packing(left, right):
+        return None
+    if read:
         cores = tensor_cores_of(device, kind)
         kernel, threads, groups, repeated, *described = cores.division(left, right, target)
         rest = [plan.alpha, groups, _MARK + _MAP_A, _MARK + _MAP_B, repeated]

@@ -1,4 +1,4 @@
-"""TensorCores: products of 16-bit floats on CUDA devices that have wgmma, by ``shaders/matmul_wgmma.slang``.
+"""TensorCores: products on CUDA devices that have wgmma, by ``shaders/matmul_wgmma.slang``.
 
 It takes matrices that the tensor memory accelerator can read where they lie; others are left to ``Program``.
 """
@@ -16,48 +16,64 @@ from slangpy_rt.calls.command_list import CommandList
 from slangpy_rt.calls.module import Module
 from slangpy_rt.calls.raw_kernel import Kernel
 from slangpy_rt.core.dtypes import scalar_type
-from slangpy_rt.core.shapes import Shape
 from slangpy_rt.linalg.arrays import Arrays
 from slangpy_rt.linalg.program import Kind, macros_of, storage_of
 from slangpy_rt.linalg.view import View
 from slangpy_rt.runtime.core import DeviceCore
 
-_TYPES = {"half": "f16", "bfloat16": "bf16"}
-_RESULTS = ("half", "bfloat16", "float")
-_TALL, _DEPTH, _THREADS = 128, 64, 384
-# Group memory of a stage is 16 KiB for a and 128 bytes for each column of b; a group has 227 KiB.
-_STAGES = {256: 4, 128: 6}
+# Rows and columns of a tile, bytes of a line of a stage, stages, and threads of a group.
+_TILE, _LINE, _STAGES, _THREADS = 128, 128, 6, 384
+# A stage has lines of both operands and two barriers of 8 bytes; the warp groups' turns have two more.
+_SHARED = _STAGES * (2 * _TILE * _LINE + 16) + 16
+# The accelerator reads lines, and rows and matrices at multiples of 16 bytes.
+_ALIGNED = 16
 # Descriptions of operands that are kept on the device, 512 bytes each.
 _MOST_MAPS = 4096
 _MOST_ROWS = 2**31 - 2**10
-# Tiles of each group from which on two groups share columns.
-_SHARED_WAVES = 4
-# Multiplications from which on operands are copied for tensor cores: those of 512 x 512 matrices.
-_PACKED = 2**27
 
 
-class Config(NamedTuple):
-    """How a product is divided.
+class Format(NamedTuple):
+    """How tensor cores multiply elements of a type.
 
     Attributes
     ----------
-    wide : int
-        Columns of a tile: 128 or 256. It has 128 rows.
-    cluster : int
-        Groups that share columns: 1 or 2.
-    stages : int
-        Stages of the ring in group memory.
-    grouped : int
-        Rows of tiles that are computed together.
-    turns : bool
-        Whether two warp groups compute tiles in turns, of 128 columns, rather than halves of a tile.
+    size : int
+        Bytes of an element.
+    shape : str
+        Shape and types of the instruction.
+    sums : str
+        The type of sums in CUDA.
+    factors : str
+        Operands of the instruction behind its predicate: factors of 1.
+    parts : int
+        Matrices of numbers that the instruction takes, for each matrix of elements.
+    packed : int
+        Multiplications from which on operands are copied for tensor cores.
     """
 
-    wide: int = 256
-    cluster: int = 2
-    stages: int = 4
-    grouped: int = 8
-    turns: bool = False
+    size: int
+    shape: str
+    sums: str = "float"
+    factors: str = ", 1, 1"
+    parts: int = 1
+    packed: int = 2**27
+
+    @property
+    def turns(self) -> bool:
+        """Whether the instruction takes matrices whose columns follow each other, too."""
+        return self.size == 2
+
+
+# Copies of floats are made of each product; the plain kernel takes 90 us for 2^29 multiplications on an H100.
+_FORMATS = {
+    "half": Format(2, "m64n128k16.f32.f16.f16"),
+    "bfloat16": Format(2, "m64n128k16.f32.bf16.bf16"),
+    "int8_t": Format(1, "m64n128k32.s32.s8.s8", "int", ""),
+    "float": Format(4, "m64n128k8.f32.tf32.tf32", parts=3, packed=2**29),
+}
+
+
+_RESULTS = ("half", "bfloat16", "float", "int")
 
 
 class Described(NamedTuple):
@@ -114,12 +130,12 @@ class TensorCores:
         assert isinstance(device.backend, TensorMaps)
         self._device = device
         self._kind = kind
+        self._format = _FORMATS[kind.element]
         self._describe = device.backend.tensor_map
         self._described = layout_of(device, NDBuffer, scalar_type("uint64_t"), (16,))
         self._stored = storage_of(device, kind.element)[0]
         self._packs: Kernel | None = None
-        self._configs: dict[Shape, Config] = {}
-        self._kernels: dict[tuple[Config, bool, bool], Kernel] = {}
+        self._kernels: dict[tuple[bool, bool], Kernel] = {}
         # The copies of descriptions on the device, by operand and address.
         self._maps: dict[Described, dict[int, NDBuffer]] = {}
         self._number = 0
@@ -128,38 +144,19 @@ class TensorCores:
         # Those that captured launches read.
         self._kept: dict[int, NDBuffer] = {}
 
-    def config(self, c: View) -> Config:
-        """Return how a result of three dimensions is best divided, by the columns that the busiest group computes."""
-        found = self._configs.get(c.shape)
-        if found is None:
-            found = self._configs[c.shape] = self._best(*c.shape)
-        return found
-
-    def _best(self, count: int, rows: int, columns: int) -> Config:
-        processors = max(1, self._device.caps.processors)
-        waves = {wide: -(-(-(-rows // _TALL) * -(-columns // wide) * count) // processors) for wide in _STAGES}
-        # A tile of half the columns reads more for each of them; the last tile's results are written after all else.
-        # On an H100 this chooses the faster one for 1024, 2048, 4096 and 8192 each way, and for 64 of 512.
-        cost = {wide: n * wide * (1.0 if wide == 256 else 1.05) + wide / 4 for wide, n in waves.items()}
-        best = min(cost, key=lambda wide: cost[wide])
-        # Groups that share columns read less, and wait for each other: 671 and 657 TFLOP/s for 4096, 454 and 478 for
-        # 2048, 364 and 386 for 64 of 512.
-        cluster = 2 if count == 1 and waves[best] >= _SHARED_WAVES else 1
-        return Config(best, cluster, _STAGES[best])
-
-    def division(self, a: View, b: View, c: View, config: Config | None = None) -> Division:
-        """Return the launch for views of three dimensions for which ``fits`` holds and ``lines_of`` is not 0."""
-        config = config or self.config(c)
+    def division(self, a: View, b: View, c: View) -> Division:
+        """Return the launch for operands of three dimensions that are ``readable``, and their result."""
         rows, columns = lines_of(a) == 2, lines_of(b) == 1
-        kernel = self._kernels.get((config, rows, columns))
+        kernel = self._kernels.get((rows, columns))
         if kernel is None:
-            kernel = self._kernels[config, rows, columns] = self._kernel(config, rows, columns)
+            kernel = self._kernels[rows, columns] = self._module(rows, columns)["product"]
         count, height, width = c.shape
-        units = -(-height // (_TALL * config.cluster)) * -(-width // config.wide) * count
-        groups = min(units, max(1, self._device.caps.processors // config.cluster)) * config.cluster
-        shared = config.wide // config.cluster
-        left = Described(a if rows else a.transposed(), _TALL if rows else _DEPTH)
-        right = Described(b.transposed() if columns else b, shared if columns else _DEPTH)
+        units = -(-height // _TILE) * -(-width // _TILE) * count
+        # Each group computes tiles until there are none: as many groups as run at once.
+        groups = min(units, max(1, self._device.caps.processors))
+        part = _LINE // self._format.size
+        left = Described(a if rows else a.transposed(), _TILE if rows else part)
+        right = Described(b.transposed() if columns else b, _TILE if columns else part)
         repeated = (a.strides[0] == 0 and count > 1) + 2 * (b.strides[0] == 0 and count > 1)
         return Division(kernel, groups * _THREADS, groups, repeated, left, right)
 
@@ -170,7 +167,6 @@ class TensorCores:
         b: tuple[Any, View, int],
         c: tuple[Any, View],
         rest: list[Any],
-        config: Config | None = None,
         kept: bool = False,
     ) -> None:
         """Launch a kernel, or record the launch in a command list.
@@ -178,7 +174,7 @@ class TensorCores:
         Parameters
         ----------
         a, b : tuple of array, View and int
-            Operands of three dimensions, for which ``fits`` holds, with the address of the first element.
+            Operands of three dimensions that are ``readable``, with the address of the first element.
         c : tuple of array and View
             The result.
         rest : list
@@ -186,7 +182,7 @@ class TensorCores:
         kept : bool
             Whether the launch may be repeated at any later time.
         """
-        kernel, threads, groups, repeated, left, right = self.division(a[1], b[1], c[1], config)
+        kernel, threads, groups, repeated, left, right = self.division(a[1], b[1], c[1])
         map_a, map_b = self.description(left, a[2], kept), self.description(right, b[2], kept)
         first, last = (a[0], b[0], c[0], rest[0], groups), (repeated, *rest[1:])
         if commands is None:
@@ -196,7 +192,7 @@ class TensorCores:
             kernel.append_to(commands, threads, *first, map_a, map_b, *last)
 
     def packed(
-        self, commands: CommandList | None, arrays: Arrays, operand: tuple[Any, View], like: Any
+        self, commands: CommandList | None, arrays: Arrays, operand: tuple[Any, View], like: Any, left: bool
     ) -> tuple[Any, View, int]:
         """Return a copy of an operand of three dimensions that the accelerator can read, made by a launch.
 
@@ -206,46 +202,48 @@ class TensorCores:
             The array as ``Arrays.strided`` returns it, and its view.
         like : array
             The user's array.
+        left : bool
+            Whether it is ``a``.
         """
         array, view = operand
-        turned = view.strides[1] == 1 and view.strides[2] != 1
-        view = view.transposed() if turned else view
+        form = self._format
+        # Lines are along the elements that follow each other, or along those that are multiplied with each other.
+        across = _are_turned(view) if form.turns else not left
+        if across:
+            view = view.transposed()
+            array = arrays.strided(array, view, self._stored)
         count, rows, columns = view.shape
-        room = -(-columns // 8) * 8
-        target = View(view.element, (count, rows, columns), (rows * room, room, 1))
-        copy = arrays.empty(self._device, (count, rows, room), self._stored, like)
-        if turned:
-            array = arrays.strided(array, View(view.element, view.shape, view.strides), self._stored)
-        threads = (-(-columns // 8), rows, count)
-        into = arrays.strided(copy, target, self._stored)
+        pieces = -(-columns * form.size // _ALIGNED)
+        room = pieces * _ALIGNED // form.size
+        steps = rows * room, room, 1
+        copy = arrays.empty(self._device, (count * form.parts, rows, room), self._stored, like)
+        target = View(view.element, (count * form.parts, rows, columns), steps)
+        values = array, arrays.strided(copy, target, self._stored), int(_are_turned(view))
         if commands is None:
-            self._pack.dispatch(threads, array, into)
+            self._pack.dispatch(count * rows * pieces, *values)
         else:
-            self._pack.append_to(commands, threads, array, into)
-        if turned:
-            target = target.transposed()
-        return arrays.strided(copy, target, self._stored), target, arrays.address(copy)
+            self._pack.append_to(commands, count * rows * pieces, *values)
+        # Kernels read of it how many elements are multiplied.
+        first = target._replace(shape=view.shape)
+        first, target = (first.transposed(), target.transposed()) if across else (first, target)
+        return arrays.strided(copy, first, self._stored), target, arrays.address(copy)
 
     @property
     def _pack(self) -> Kernel:
         if self._packs is None:
-            self._packs = self._module(Config(), True, True)["pack"]
+            self._packs = self._module(True, True)["pack"]
         return self._packs
 
-    def _kernel(self, config: Config, rows: bool, columns: bool) -> Kernel:
-        found: Kernel = self._module(config, rows, columns)["product"]
-        return found
-
-    def _module(self, config: Config, rows: bool, columns: bool) -> Module:
-        stage = (_TALL + config.wide) * _DEPTH * 2
+    def _module(self, rows: bool, columns: bool) -> Module:
+        form = self._format
+        rest = form.factors + (f", {int(not rows)}, {int(not columns)}" if form.turns else "")
         lines = [
-            f"#define _SPY_WIDE {config.wide}",
-            f'#define _SPY_TYPE \\"{_TYPES[self._kind.element]}\\"',
-            f'#define _SPY_MAJOR \\"{int(not rows)}, {int(not columns)}\\"',
-            # Barriers of 8 bytes: two for each stage, and two for the turns of warp groups.
-            f"#pragma slangpy_rt_shared_bytes {config.stages * (stage + 16) + 16}",
-            f"#pragma slangpy_rt_kernel __launch_bounds__({_THREADS}, 1)"
-            + f" __cluster_dims__({config.cluster}, 1, 1)" * (config.cluster > 1),
+            f"#define _SPY_ACC {form.sums}",
+            f'#define _SPY_SUM \\"{"+r" if form.sums == "int" else "+f"}\\"',
+            f'#define _SPY_SHAPE \\"{form.shape}\\"',
+            f'#define _SPY_REST \\"{rest}\\"',
+            f"#pragma slangpy_rt_shared_bytes {_SHARED}",
+            f"#pragma slangpy_rt_kernel __launch_bounds__({_THREADS}, 1)",
             "",
         ]
         defines = {
@@ -254,11 +252,7 @@ class TensorCores:
             "SPY_PRELUDE": '"' + "\\n".join(lines) + '"',
             "SPY_A_ROWS": rows,
             "SPY_B_COLUMNS": columns,
-            "SPY_WIDE": config.wide,
-            "SPY_STAGES": config.stages,
-            "SPY_CLUSTER": config.cluster,
-            "SPY_GROUPED": config.grouped,
-            "SPY_TURNS": config.turns,
+            "SPY_PASSES": form.parts,
         }
         return Module.load_from_file(self._device, "_spy_matmul.slang", defines=defines)
 
@@ -275,9 +269,13 @@ class TensorCores:
         # The accelerator takes no stride of 0: a single matrix is described, and the kernel reads it for each result.
         single = view.strides[0] == 0 or count == 1
         # A stride that is not used has to be a multiple of 16, too.
-        steps = (2 * view.strides[1] if rows > 1 else 16, 16 if single else 2 * view.strides[0])
+        size = self._format.size
+        steps = (
+            size * view.strides[1] if rows > 1 else _ALIGNED,
+            _ALIGNED if single else size * view.strides[0],
+        )
         sizes = columns, rows, 1 if single else count
-        buffer = self._describe(address, self._kind.element, sizes, steps, (64, height, 1))
+        buffer = self._describe(address, self._kind.element, sizes, steps, (_LINE // size, height, 1))
         found = NDBuffer.of(self._described, buffer, buffer.address)
         if self._number >= _MOST_MAPS:
             # Queued kernels may read those that are dropped.
@@ -303,7 +301,7 @@ class TensorCores:
 
 def takes(device: DeviceCore, kind: Kind) -> bool:
     """Return whether a device has tensor cores for a kind of products."""
-    return "wgmma" in device.caps.features and kind.element in _TYPES and kind.result in _RESULTS
+    return "wgmma" in device.caps.features and kind.element in _FORMATS and kind.result in _RESULTS
 
 
 def fits(a: View, b: View, c: View) -> bool:
@@ -311,17 +309,23 @@ def fits(a: View, b: View, c: View) -> bool:
     if not a.shape[2] or (c.strides[2] != 1 and c.shape[2] > 1):
         return False
     # Positions and numbers of tiles are 32-bit integers.
-    return max(*a.shape, *b.shape) <= _MOST_ROWS and prod(c.shape) // _TALL <= _MOST_ROWS
+    return max(*a.shape, *b.shape, prod(c.shape) // _TILE) <= _MOST_ROWS
 
 
-def readable(view: View, address: int) -> bool:
-    """Return whether the accelerator can read an operand where it lies."""
-    return address % 16 == 0 and lines_of(view) > 0
+def readable(view: View, address: int, left: bool) -> bool:
+    """Return whether the accelerator can read an operand, ``a`` or ``b``, where it lies."""
+    form = _FORMATS[view.element]
+    if address % _ALIGNED or form.parts > 1:
+        return False
+    line = lines_of(view)
+    return line > 0 if form.turns else line == (2 if left else 1)
 
 
 def worth_packing(a: View, b: View) -> bool:
-    """Return whether a product takes so long that copies of its operands do not matter."""
-    return prod(a.shape) * b.shape[2] >= _PACKED
+    """Return whether a product takes so long that copies of its operands do not matter, if they can be made."""
+    # Threads that copy, which have 4 elements or more but for the last of each row, are counted with 32 bits.
+    threads = max(prod(x.shape) // 4 + prod(x.shape) // min(x.shape[1:]) for x in (a, b))
+    return prod(a.shape) * b.shape[2] >= _FORMATS[a.element].packed and threads <= _MOST_ROWS
 
 
 def lines_of(view: View) -> int:
@@ -329,14 +333,20 @@ def lines_of(view: View) -> int:
 
     Elements of a line follow each other, and lines and matrices lie at multiples of 16 bytes below 2^40.
     """
+    size = _FORMATS[view.element].size
     for line, other in ((2, 1), (1, 2)):
         dense = view.strides[line] == 1 or view.shape[line] == 1
-        used = [view.strides[d] for d in (other, 0) if view.shape[d] > 1]
+        used = [size * view.strides[d] for d in (other, 0) if view.shape[d] > 1]
         # Matrices may lie in one place, but not the lines of one.
         distinct = view.shape[other] == 1 or view.strides[other] > 0
-        if dense and distinct and all(s % 8 == 0 and 0 <= s < 2**39 for s in used):
+        if dense and distinct and all(s % _ALIGNED == 0 and 0 <= s < 2**40 for s in used):
             return line
     return 0
+
+
+def _are_turned(view: View) -> bool:
+    """Return whether the elements of columns follow each other, and not those of rows."""
+    return view.strides[1] == 1 and view.strides[2] != 1
 
 
 def tensor_cores_of(device: DeviceCore, kind: Kind) -> TensorCores:
