@@ -16,6 +16,7 @@ from slangpy_rt.calls.command_list import CommandList
 from slangpy_rt.calls.module import Module
 from slangpy_rt.calls.raw_kernel import Kernel
 from slangpy_rt.core.dtypes import scalar_type
+from slangpy_rt.core.shapes import Shape
 from slangpy_rt.linalg.arrays import Arrays
 from slangpy_rt.linalg.program import Kind, macros_of, storage_of
 from slangpy_rt.linalg.view import View
@@ -26,7 +27,7 @@ _TILE, _LINE, _STAGES, _THREADS = 128, 128, 6, 384
 # A stage has lines of both operands and two barriers of 8 bytes; the warp groups' turns have two more.
 _SHARED = _STAGES * (2 * _TILE * _LINE + 16) + 16
 # The accelerator reads lines, and rows and matrices at multiples of 16 bytes.
-_ALIGNED = 16
+ALIGNED = 16
 # Descriptions of operands that are kept on the device, 512 bytes each.
 _MOST_MAPS = 4096
 _MOST_ROWS = 2**31 - 2**10
@@ -115,6 +116,33 @@ class Division(NamedTuple):
     b: Described
 
 
+class Packing(NamedTuple):
+    """How an operand is copied for the accelerator.
+
+    Attributes
+    ----------
+    kernel : Kernel
+        It takes arrays with the views ``source`` and ``copy``, and ``turned``.
+    threads, turned : int
+        Threads of the launch, and whether elements of the source's columns follow each other.
+    source, copy : View
+        The operand and its copy, in the order of the copy's lines.
+    shape : tuple of int
+        The shape of the new array.
+    operand, first : View
+        The copy in the order of the operand, with all parts of each matrix, and with as many matrices as the operand.
+    """
+
+    kernel: Kernel
+    threads: int
+    turned: int
+    source: View
+    copy: View
+    shape: Shape
+    operand: View
+    first: View
+
+
 class TensorCores:
     """The kernels of one kind of products on one device.
 
@@ -191,6 +219,25 @@ class TensorCores:
         else:
             kernel.append_to(commands, threads, *first, map_a, map_b, *last)
 
+    def packing(self, view: View, left: bool) -> Packing:
+        """Return how an operand of three dimensions, ``a`` if ``left``, is copied for the accelerator."""
+        form = self._format
+        # Lines are along the elements that follow each other, or along those that are multiplied with each other.
+        across = _are_turned(view) if form.turns else not left
+        source = view.transposed() if across else view
+        turned = _are_turned(source)
+        count, rows, columns = source.shape
+        room = -(-columns * form.size // ALIGNED) * ALIGNED // form.size
+        copy = View(view.element, (count * form.parts, rows, columns), (rows * room, room, 1))
+        # Of the copy, kernels read how many elements are multiplied: its first part has as many as the operand.
+        first = copy._replace(shape=source.shape)
+        operand, first = (copy.transposed(), first.transposed()) if across else (copy, first)
+        # A thread writes 32 bytes of each row, and takes rows whose elements have 4 bytes together.
+        threads = count * -(-rows * (form.size if turned else 4) // 4) * -(-columns * form.size // 32)
+        return Packing(
+            self._pack, threads, int(turned), source, copy, (count * form.parts, rows, room), operand, first
+        )
+
     def packed(
         self, commands: CommandList | None, arrays: Arrays, operand: tuple[Any, View], like: Any, left: bool
     ) -> tuple[Any, View, int]:
@@ -205,28 +252,14 @@ class TensorCores:
         left : bool
             Whether it is ``a``.
         """
-        array, view = operand
-        form = self._format
-        # Lines are along the elements that follow each other, or along those that are multiplied with each other.
-        across = _are_turned(view) if form.turns else not left
-        if across:
-            view = view.transposed()
-            array = arrays.strided(array, view, self._stored)
-        count, rows, columns = view.shape
-        pieces = -(-columns * form.size // _ALIGNED)
-        room = pieces * _ALIGNED // form.size
-        steps = rows * room, room, 1
-        copy = arrays.empty(self._device, (count * form.parts, rows, room), self._stored, like)
-        target = View(view.element, (count * form.parts, rows, columns), steps)
-        values = array, arrays.strided(copy, target, self._stored), int(_are_turned(view))
+        found, stored = self.packing(operand[1], left), self._stored
+        copy = arrays.empty(self._device, found.shape, stored, like)
+        source, target = arrays.strided(operand[0], found.source, stored), arrays.strided(copy, found.copy, stored)
         if commands is None:
-            self._pack.dispatch(count * rows * pieces, *values)
+            found.kernel.dispatch(found.threads, source, target, found.turned)
         else:
-            self._pack.append_to(commands, count * rows * pieces, *values)
-        # Kernels read of it how many elements are multiplied.
-        first = target._replace(shape=view.shape)
-        first, target = (first.transposed(), target.transposed()) if across else (first, target)
-        return arrays.strided(copy, first, self._stored), target, arrays.address(copy)
+            found.kernel.append_to(commands, found.threads, source, target, found.turned)
+        return arrays.strided(copy, found.first, stored), found.operand, arrays.address(copy)
 
     @property
     def _pack(self) -> Kernel:
@@ -271,8 +304,8 @@ class TensorCores:
         # A stride that is not used has to be a multiple of 16, too.
         size = self._format.size
         steps = (
-            size * view.strides[1] if rows > 1 else _ALIGNED,
-            _ALIGNED if single else size * view.strides[0],
+            size * view.strides[1] if rows > 1 else ALIGNED,
+            ALIGNED if single else size * view.strides[0],
         )
         sizes = columns, rows, 1 if single else count
         buffer = self._describe(address, self._kind.element, sizes, steps, (_LINE // size, height, 1))
@@ -315,7 +348,7 @@ def fits(a: View, b: View, c: View) -> bool:
 def readable(view: View, address: int, left: bool) -> bool:
     """Return whether the accelerator can read an operand, ``a`` or ``b``, where it lies."""
     form = _FORMATS[view.element]
-    if address % _ALIGNED or form.parts > 1:
+    if address % ALIGNED or form.parts > 1:
         return False
     line = lines_of(view)
     return line > 0 if form.turns else line == (2 if left else 1)
@@ -323,8 +356,8 @@ def readable(view: View, address: int, left: bool) -> bool:
 
 def worth_packing(a: View, b: View) -> bool:
     """Return whether a product takes so long that copies of its operands do not matter, if they can be made."""
-    # Threads that copy, which have 4 elements or more but for the last of each row, are counted with 32 bits.
-    threads = max(prod(x.shape) // 4 + prod(x.shape) // min(x.shape[1:]) for x in (a, b))
+    # Threads that copy, which have 8 elements or more but for the last of each row, are counted with 32 bits.
+    threads = max(prod(x.shape) // 8 + prod(x.shape) // min(x.shape[1:]) for x in (a, b))
     return prod(a.shape) * b.shape[2] >= _FORMATS[a.element].packed and threads <= _MOST_ROWS
 
 
@@ -339,7 +372,7 @@ def lines_of(view: View) -> int:
         used = [size * view.strides[d] for d in (other, 0) if view.shape[d] > 1]
         # Matrices may lie in one place, but not the lines of one.
         distinct = view.shape[other] == 1 or view.strides[other] > 0
-        if dense and distinct and all(s % _ALIGNED == 0 and 0 <= s < 2**40 for s in used):
+        if dense and distinct and all(s % ALIGNED == 0 and 0 <= s < 2**40 for s in used):
             return line
     return 0
 

@@ -117,9 +117,9 @@ def test_what_is_copied(device: spy.Device, element: str, transposed: bool, pack
         backend.launches.clear()
         spy.matmul(a, a, transpose_b=transposed, out_dtype="int" if element == "int8_t" else element)
         assert len(backend.launches) == packed + 1
-        # A thread copies 16 bytes.
-        size = {"half": 2, "int8_t": 1, "float": 4}[element]
-        assert [groups[0] * 64 for _, groups, _ in backend.launches[:-1]] == [2 * 1024 * 1024 * size // 16] * packed
+        # A thread copies 32 bytes: of a row, or of four rows of bytes whose columns follow each other.
+        threads = 2 * 1024 * 1024 // (128 if element == "int8_t" else 8)
+        assert [groups[0] * 64 for _, groups, _ in backend.launches[:-1]] == [threads] * packed
     assert {told[2][2] for told in backend.told} == {2 * matrices} | ({2} if packed == 1 else set())
 
 
