@@ -234,7 +234,7 @@ class TensorMaps(ABC):
         address : int
             Address of the first element, a multiple of 16.
         element : str
-            ``"half"`` or ``"bfloat16"``.
+            ``"half"``, ``"bfloat16"``, ``"int8_t"`` or ``"float"``.
         shape, box : sequence of int
             Elements in each dimension, the one whose elements follow each other first.
         strides : sequence of int

@@ -1,4 +1,4 @@
-"""KnownProduct: a product of arrays like those of an earlier one, as a single launch that is ready but for addresses.
+"""KnownProduct: a product of arrays like those of an earlier one, as launches that are ready but for addresses.
 
 It checks what differs between such calls: where the arrays lie. All else was decided by the earlier call.
 """
@@ -6,28 +6,47 @@ It checks what differs between such calls: where the arrays lie. All else was de
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-from slangpy_rt.arrays.layout import layout_of
 from slangpy_rt.arrays.ndbuffer import NDBuffer
-from slangpy_rt.arrays.tensor import Tensor
-from slangpy_rt.calls.callee import Callee
-from slangpy_rt.calls.prepared import PreparedCall
-from slangpy_rt.core.dtypes import scalar_type
+from slangpy_rt.core.shapes import Shape
 from slangpy_rt.linalg.arrays import Arrays
+from slangpy_rt.linalg.known_launch import KnownLaunch, known_launch, mark, marked
 from slangpy_rt.linalg.plan import Plan
 from slangpy_rt.linalg.program import program_of, storage_of
-from slangpy_rt.linalg.tensor_cores import Described, TensorCores, fits, lines_of, takes, tensor_cores_of
+from slangpy_rt.linalg.tensor_cores import (
+    ALIGNED,
+    Described,
+    TensorCores,
+    fits,
+    readable,
+    takes,
+    tensor_cores_of,
+    worth_packing,
+)
+from slangpy_rt.linalg.view import View
 from slangpy_rt.runtime.core import DeviceCore
 
 # Stands for a call that the arrays' places do not allow.
 MISS = object()
-# Addresses from here on stand for the arrays and descriptions when the launch is prepared: no device has them.
-_MARK = 1 << 60
-# Behind a, b, c and bias.
-_MAP_A, _MAP_B, _NUMBERS = 4, 5, 6
-# The accelerator reads operands at multiples of 16 bytes.
-_UNALIGNED = 15
+# Places of addresses: of the arrays, and of the operands' descriptions.
+_A, _B, _C, _BIAS, _MAP_A, _MAP_B, _PLACES = range(7)
+
+
+class Copy(NamedTuple):
+    """An operand's copy for tensor cores.
+
+    Attributes
+    ----------
+    launch : KnownLaunch
+        Copies from the first address to the second one.
+    shape, stored : tuple of int, str
+        The new array.
+    """
+
+    launch: KnownLaunch
+    shape: Shape
+    stored: str
 
 
 class KnownProduct:
@@ -41,41 +60,30 @@ class KnownProduct:
         The device, which uses the arrays where they lie.
     plan : Plan
         How the product is launched: once.
-    call : PreparedCall
-        The launch.
+    launch : KnownLaunch
+        The launch, with addresses in the order of ``a``, ``b``, the result, bias, and descriptions of both operands.
     cores : TensorCores, optional
         The tensor cores that multiply.
-    described : tuple of Described
-        The operands, for tensor cores.
+    described, copies : sequence
+        For tensor cores, the descriptions of both operands, and copies of them, or None for what is read in place.
     """
 
-    __slots__ = (
-        "_arrays", "_cores", "_described", "_device", "_groups", "_kernel", "_known_a", "_known_b", "_numbers",
-        "_pack", "_plan", "_prefix", "_sources", "_spans",
-    )  # fmt: skip
+    __slots__ = ("_arrays", "_copies", "_cores", "_described", "_device", "_known", "_launch", "_plan", "_spans")
 
     def __init__(
         self,
         arrays: Arrays,
         device: DeviceCore,
         plan: Plan,
-        call: PreparedCall,
-        block: Sequence[Any],
+        launch: KnownLaunch,
         cores: TensorCores | None,
         described: Sequence[Described],
+        copies: Sequence[Copy | None],
     ) -> None:
-        self._arrays, self._device, self._plan = arrays, device, plan
-        self._kernel, self._groups, self._prefix, self._pack = call.kernel, call.groups, call.prefix, call.pack
-        self._cores, self._described = cores, described
-        self._known_a: dict[int, NDBuffer] = {}
-        self._known_b: dict[int, NDBuffer] = {}
-        marked = [type(entry) is int and entry >= _MARK for entry in block]
-        self._numbers = tuple([entry for entry, mark in zip(block, marked, strict=True) if not mark])
-        numbers = iter(range(_NUMBERS, _NUMBERS + len(block)))
-        # For each entry of the block, which one of ``every`` it is; see ``run``.
-        self._sources = tuple(
-            [entry - _MARK if mark else next(numbers) for entry, mark in zip(block, marked, strict=True)]
-        )
+        self._arrays, self._device, self._plan, self._launch = arrays, device, plan, launch
+        self._cores, self._described, self._copies = cores, described, copies
+        # Descriptions of both operands on the device, by address.
+        self._known: list[dict[int, NDBuffer]] = [{}, {}]
         # First bytes, and the bytes behind the last ones, from the first elements on.
         self._spans = (
             *plan.spans["a"],
@@ -92,18 +100,8 @@ class KnownProduct:
         arrays = self._arrays
         at_a, at_b = arrays.address(a), arrays.address(b)
         at_bias = 0 if bias is None else arrays.address(bias)
-        map_a = map_b = 0
-        if self._cores is not None:
-            if (at_a | at_b) & _UNALIGNED:
-                return MISS
-            kept = arrays.captures()
-            found_a, found_b = self._known_a.get(at_a), self._known_b.get(at_b)
-            # ``is None``: the length of an array is asked for otherwise.
-            map_a = (self._describe(0, at_a, kept) if kept or found_a is None else found_a).address
-            map_b = (self._describe(1, at_b, kept) if kept or found_b is None else found_b).address
         if out is None:
-            out = arrays.empty(self._device, self._plan.shape, self._plan.result.element, a)
-            at_c = arrays.address(out)
+            at_c = 0
         else:
             at_c = arrays.address(out)
             first_a, last_a, first_b, last_b, first, last, first_bias, last_bias = self._spans
@@ -114,56 +112,91 @@ class KnownProduct:
                 return MISS
             if bias is not None and at_bias + first_bias < last and first < at_bias + last_bias:
                 return MISS
-        every = (at_a, at_b, at_c, at_bias, map_a, map_b, *self._numbers)
-        packed = self._prefix + self._pack(*[every[k] for k in self._sources])
+        launch = arrays.launch(self._device, a)
+        map_a = map_b = 0
+        if self._cores is not None:
+            copy_a, copy_b = self._copies
+            if (copy_a is None and at_a % ALIGNED) or (copy_b is None and at_b % ALIGNED):
+                return MISS
+            if copy_a is not None:
+                a, at_a = self._copied(launch, copy_a, a, at_a)
+            if copy_b is not None:
+                b, at_b = self._copied(launch, copy_b, b, at_b)
+            kept = arrays.captures()
+            found_a, found_b = self._known[0].get(at_a), self._known[1].get(at_b)
+            # ``is None``: the length of an array is asked for otherwise.
+            map_a = (self._describe(0, at_a, kept) if kept or found_a is None else found_a).address
+            map_b = (self._describe(1, at_b, kept) if kept or found_b is None else found_b).address
+        if out is None:
+            out = arrays.empty(self._device, self._plan.shape, self._plan.result.element, a)
+            at_c = arrays.address(out)
+        known = self._launch
+        packed = known.arguments(at_a, at_b, at_c, at_bias, map_a, map_b)
         given = (a, b, out) if bias is None else (a, b, out, bias)
-        arrays.launch(self._device, a)(self._kernel, self._groups, packed, arrays.buffers(given))
+        launch(known.kernel, known.groups, packed, arrays.buffers(given))
         return out
+
+    def _copied(self, launch: Any, copy: Copy, operand: Any, address: int) -> tuple[Any, int]:
+        """Return a copy of an operand, and its address."""
+        arrays = self._arrays
+        made = arrays.empty(self._device, copy.shape, copy.stored, operand)
+        at = arrays.address(made)
+        known = copy.launch
+        launch(known.kernel, known.groups, known.arguments(address, at), arrays.buffers((operand, made)))
+        return made, at
 
     def _describe(self, place: int, address: int, kept: bool) -> NDBuffer:
         """Return the description of an operand that was not at this address before, or that has to be kept."""
         assert self._cores is not None
         operand = self._described[place]
         found = self._cores.description(operand, address, kept)
-        known = self._cores.descriptions(operand)
-        if place:
-            self._known_b = known
-        else:
-            self._known_a = known
+        self._known[place] = self._cores.descriptions(operand)
         return found
 
 
 def known_product(arrays: Arrays, device: DeviceCore, plan: Plan, values: Mapping[str, Any]) -> KnownProduct | None:
-    """Return what repeats a product of these arrays; None if it takes more than one launch, or moves data."""
+    """Return what repeats a product of these arrays; None if it is computed in parts, or moves data."""
     if len(plan.parts) != 1 or not all(arrays.lies_on(device, value) for value in values.values()):
         return None
     kind, (left, right, target) = plan.kind, plan.parts[0]
-    stored, stored_result = storage_of(device, kind.element)[0], storage_of(device, kind.result)[0]
-    given = [(left, stored), (right, stored), (target, stored_result)]
-    if plan.bias is not None:
-        given.append((plan.bias, stored_result))
-    if any(view.offset for view, _ in given):
+    views = (left, right, target) if plan.bias is None else (left, right, target, plan.bias)
+    if any(view.offset for view in views):
         return None
-    a, b, c, *bias = (
-        Tensor.of(
-            layout_of(device, Tensor, scalar_type(scalar), view.shape, view.strides, False),
-            device.placeholder,
-            _MARK + place,
-        )
-        for place, (view, scalar) in enumerate(given)
-    )
-    cores: TensorCores | None = None
-    described: list[Described] = []
-    threads: Any
-    if takes(device, kind) and fits(left, right, target):
-        if not (lines_of(left) and lines_of(right)):
-            return None
-        cores = tensor_cores_of(device, kind)
-        kernel, threads, groups, repeated, *described = cores.division(left, right, target)
-        rest = [plan.alpha, groups, _MARK + _MAP_A, _MARK + _MAP_B, repeated]
-    else:
+    stored, stored_result = storage_of(device, kind.element)[0], storage_of(device, kind.result)[0]
+    c = marked(device, _C, target, stored_result)
+    bias = [] if plan.bias is None else [marked(device, _BIAS, plan.bias, stored_result)]
+    cores = _cores_of(device, plan)
+    if cores is None:
         kernel, threads = program_of(device, kind).division(target)
-        rest = [plan.alpha]
-    call, prepared = Callee(kernel).with_dispatch(threads, (a, b, c, *rest, *bias), {})
-    block = call.addresses(prepared)
-    return None if block is None else KnownProduct(arrays, device, plan, call, block, cores, described)
+        operands = marked(device, _A, left, stored), marked(device, _B, right, stored)
+        launch = known_launch(kernel, threads, (*operands, c, plan.alpha, *bias), _PLACES)
+        return None if launch is None else KnownProduct(arrays, device, plan, launch, None, (), ())
+    copies: list[Copy | None] = []
+    seen: list[tuple[View, View]] = []
+    for view, first in ((left, True), (right, False)):
+        if readable(view, 0, first):
+            copies.append(None)
+            seen.append((view, view))
+            continue
+        pack = cores.packing(view, first)
+        ends = marked(device, 0, pack.source, stored), marked(device, 1, pack.copy, stored)
+        launch = known_launch(pack.kernel, pack.threads, (*ends, pack.turned), 2)
+        if launch is None:
+            return None
+        copies.append(Copy(launch, pack.shape, stored))
+        seen.append((pack.first, pack.operand))
+    (first_a, all_a), (first_b, all_b) = seen
+    found = cores.division(all_a, all_b, target)
+    operands = marked(device, _A, first_a, stored), marked(device, _B, first_b, stored)
+    rest = plan.alpha, found.groups, mark(_MAP_A), mark(_MAP_B), found.repeated
+    launch = known_launch(found.kernel, found.threads, (*operands, c, *rest, *bias), _PLACES)
+    return None if launch is None else KnownProduct(arrays, device, plan, launch, cores, (found.a, found.b), copies)
+
+
+def _cores_of(device: DeviceCore, plan: Plan) -> TensorCores | None:
+    """Return the tensor cores that multiply the matrices of the plan's only launch, where they lie or copied."""
+    left, right, target = plan.parts[0]
+    if not (takes(device, plan.kind) and fits(left, right, target)):
+        return None
+    in_place = readable(left, 0, True) and readable(right, 0, False)
+    return tensor_cores_of(device, plan.kind) if in_place or worth_packing(left, right) else None

@@ -250,11 +250,11 @@ class Work(NamedTuple):
             return False
         cores, arrays = tensor_cores_of(device, self.kind), self.arrays
         places = [arrays.address(array) for array, _ in (a, b)]
-        known = [readable(view, at) for (_, view), at in zip((a, b), places, strict=True)]
+        known = [readable(x[1], at, x is a) for x, at in zip((a, b), places, strict=True)]
         if not all(known) and not worth_packing(a[1], b[1]):
             return False
         left, right = (
-            (*operand, at) if found else cores.packed(commands, arrays, operand, array)
+            (*operand, at) if found else cores.packed(commands, arrays, operand, array, operand is a)
             for operand, at, found, (array, _) in zip((a, b), places, known, (self.a, self.b), strict=True)
         )
         cores.run(commands, left, right, c, rest, kept=arrays.captures(), uniforms=uniforms)

@@ -1,4 +1,4 @@
-"""TensorCores: products of 16-bit floats on CUDA devices that have wgmma, by ``shaders/matmul_wgmma.slang``.
+"""TensorCores: products on CUDA devices that have wgmma, by ``shaders/matmul_wgmma.slang``.
 
 It takes matrices that the tensor memory accelerator can read where they lie; others are left to ``Program``.
 """
@@ -24,42 +24,59 @@ from slangpy_rt.linalg.user_functions import NO_VALUES, Inlined
 from slangpy_rt.linalg.view import View
 from slangpy_rt.runtime.core import DeviceCore
 
-_TYPES = {"half": "f16", "bfloat16": "bf16"}
-_RESULTS = ("half", "bfloat16", "float")
-_TALL, _DEPTH, _THREADS = 128, 64, 384
-# Group memory of a stage is 16 KiB for a and 128 bytes for each column of b; a group has 227 KiB.
-_STAGES = {256: 4, 128: 6}
+# Rows and columns of a tile, bytes of a line of a stage, stages, and threads of a group.
+_TILE, _LINE, _STAGES, _THREADS = 128, 128, 6, 384
+# A stage has lines of both operands and two barriers of 8 bytes; the warp groups' turns have two more.
+_SHARED = _STAGES * (2 * _TILE * _LINE + 16) + 16
+# The accelerator reads lines, and rows and matrices at multiples of 16 bytes.
+ALIGNED = 16
 # Descriptions of operands that are kept on the device, 512 bytes each.
 _MOST_MAPS = 4096
 _MOST_ROWS = 2**31 - 2**10
-# Tiles of each group from which on two groups share columns.
-_SHARED_WAVES = 4
-# Multiplications from which on operands are copied for tensor cores: those of 512 x 512 matrices.
-_PACKED = 2**27
 
 
-class Config(NamedTuple):
-    """How a product is divided.
+class Format(NamedTuple):
+    """How tensor cores multiply elements of a type.
 
     Attributes
     ----------
-    wide : int
-        Columns of a tile: 128 or 256. It has 128 rows.
-    cluster : int
-        Groups that share columns: 1 or 2.
-    stages : int
-        Stages of the ring in group memory.
-    grouped : int
-        Rows of tiles that are computed together.
-    turns : bool
-        Whether two warp groups compute tiles in turns, of 128 columns, rather than halves of a tile.
+    size : int
+        Bytes of an element.
+    shape : str
+        Shape and types of the instruction.
+    sums : str
+        The type of sums in CUDA.
+    factors : str
+        Operands of the instruction behind its predicate: factors of 1.
+    parts : int
+        Matrices of numbers that the instruction takes, for each matrix of elements.
+    packed : int
+        Multiplications from which on operands are copied for tensor cores.
     """
 
-    wide: int = 256
-    cluster: int = 2
-    stages: int = 4
-    grouped: int = 8
-    turns: bool = False
+    size: int
+    shape: str
+    sums: str = "float"
+    factors: str = ", 1, 1"
+    parts: int = 1
+    packed: int = 2**27
+
+    @property
+    def turns(self) -> bool:
+        """Whether the instruction takes matrices whose columns follow each other, too."""
+        return self.size == 2
+
+
+# Copies of floats are made of each product; the plain kernel takes 90 us for 2^29 multiplications on an H100.
+_FORMATS = {
+    "half": Format(2, "m64n128k16.f32.f16.f16"),
+    "bfloat16": Format(2, "m64n128k16.f32.bf16.bf16"),
+    "int8_t": Format(1, "m64n128k32.s32.s8.s8", "int", ""),
+    "float": Format(4, "m64n128k8.f32.tf32.tf32", parts=3, packed=2**29),
+}
+
+
+_RESULTS = ("half", "bfloat16", "float", "int")
 
 
 class Described(NamedTuple):
@@ -101,6 +118,33 @@ class Division(NamedTuple):
     b: Described
 
 
+class Packing(NamedTuple):
+    """How an operand is copied for the accelerator.
+
+    Attributes
+    ----------
+    kernel : Kernel
+        It takes arrays with the views ``source`` and ``copy``, and ``turned``.
+    threads, turned : int
+        Threads of the launch, and whether elements of the source's columns follow each other.
+    source, copy : View
+        The operand and its copy, in the order of the copy's lines.
+    shape : tuple of int
+        The shape of the new array.
+    operand, first : View
+        The copy in the order of the operand, with all parts of each matrix, and with as many matrices as the operand.
+    """
+
+    kernel: Kernel
+    threads: int
+    turned: int
+    source: View
+    copy: View
+    shape: Shape
+    operand: View
+    first: View
+
+
 class TensorCores:
     """The kernels of one kind of products on one device.
 
@@ -116,16 +160,16 @@ class TensorCores:
         assert isinstance(device.backend, TensorMaps)
         self._device = device
         self._kind = kind
+        self._format = _FORMATS[kind.element]
         self._describe = device.backend.tensor_map
         self._described = layout_of(device, NDBuffer, scalar_type("uint64_t"), (16,))
         self._stored = storage_of(device, kind.element)[0]
         # A user's function ends with its module, and queued kernels may read descriptions then.
         self._lasting: TensorCores | None = None
         if isinstance(kind.activation, Inlined):
-            self._lasting = tensor_cores_of(device, Kind(kind.element, kind.element))
+            self._lasting = tensor_cores_of(device, kind._replace(activation=""))
         self._packs: Kernel | None = None
-        self._configs: dict[Shape, Config] = {}
-        self._kernels: dict[tuple[Config, bool, bool], Kernel] = {}
+        self._kernels: dict[tuple[bool, bool], Kernel] = {}
         # The copies of descriptions on the device, by operand and address.
         self._maps: dict[Described, dict[int, NDBuffer]] = {}
         self._number = 0
@@ -134,38 +178,19 @@ class TensorCores:
         # Those that captured launches read.
         self._kept: dict[int, NDBuffer] = {}
 
-    def config(self, c: View) -> Config:
-        """Return how a result of three dimensions is best divided, by the columns that the busiest group computes."""
-        found = self._configs.get(c.shape)
-        if found is None:
-            found = self._configs[c.shape] = self._best(*c.shape)
-        return found
-
-    def _best(self, count: int, rows: int, columns: int) -> Config:
-        processors = max(1, self._device.caps.processors)
-        waves = {wide: -(-(-(-rows // _TALL) * -(-columns // wide) * count) // processors) for wide in _STAGES}
-        # A tile of half the columns reads more for each of them; the last tile's results are written after all else.
-        # On an H100 this chooses the faster one for 1024, 2048, 4096 and 8192 each way, and for 64 of 512.
-        cost = {wide: n * wide * (1.0 if wide == 256 else 1.05) + wide / 4 for wide, n in waves.items()}
-        best = min(cost, key=lambda wide: cost[wide])
-        # Groups that share columns read less, and wait for each other: 671 and 657 TFLOP/s for 4096, 454 and 478 for
-        # 2048, 364 and 386 for 64 of 512.
-        cluster = 2 if count == 1 and waves[best] >= _SHARED_WAVES else 1
-        return Config(best, cluster, _STAGES[best])
-
-    def division(self, a: View, b: View, c: View, config: Config | None = None) -> Division:
-        """Return the launch for views of three dimensions for which ``fits`` holds and ``lines_of`` is not 0."""
-        config = config or self.config(c)
+    def division(self, a: View, b: View, c: View) -> Division:
+        """Return the launch for operands of three dimensions that are ``readable``, and their result."""
         rows, columns = lines_of(a) == 2, lines_of(b) == 1
-        kernel = self._kernels.get((config, rows, columns))
+        kernel = self._kernels.get((rows, columns))
         if kernel is None:
-            kernel = self._kernels[config, rows, columns] = self._kernel(config, rows, columns)
+            kernel = self._kernels[rows, columns] = self._kernel(rows, columns)
         count, height, width = c.shape
-        units = -(-height // (_TALL * config.cluster)) * -(-width // config.wide) * count
-        groups = min(units, max(1, self._device.caps.processors // config.cluster)) * config.cluster
-        shared = config.wide // config.cluster
-        left = Described(a if rows else a.transposed(), _TALL if rows else _DEPTH)
-        right = Described(b.transposed() if columns else b, shared if columns else _DEPTH)
+        units = -(-height // _TILE) * -(-width // _TILE) * count
+        # Each group computes tiles until there are none: as many groups as run at once.
+        groups = min(units, max(1, self._device.caps.processors))
+        part = _LINE // self._format.size
+        left = Described(a if rows else a.transposed(), _TILE if rows else part)
+        right = Described(b.transposed() if columns else b, _TILE if columns else part)
         repeated = (a.strides[0] == 0 and count > 1) + 2 * (b.strides[0] == 0 and count > 1)
         return Division(kernel, groups * _THREADS, groups, repeated, left, right)
 
@@ -176,7 +201,6 @@ class TensorCores:
         b: tuple[Any, View, int],
         c: tuple[Any, View],
         rest: list[Any],
-        config: Config | None = None,
         kept: bool = False,
         uniforms: Mapping[str, Any] = NO_VALUES,
     ) -> None:
@@ -185,7 +209,7 @@ class TensorCores:
         Parameters
         ----------
         a, b : tuple of array, View and int
-            Operands of three dimensions, for which ``fits`` holds, with the address of the first element.
+            Operands of three dimensions that are ``readable``, with the address of the first element.
         c : tuple of array and View
             The result.
         rest : list
@@ -195,7 +219,7 @@ class TensorCores:
         uniforms : mapping
             Values of a user's function.
         """
-        kernel, threads, groups, repeated, left, right = self.division(a[1], b[1], c[1], config)
+        kernel, threads, groups, repeated, left, right = self.division(a[1], b[1], c[1])
         kernel = kernel.set(uniforms) if uniforms else kernel
         map_a, map_b = self.description(left, a[2], kept), self.description(right, b[2], kept)
         first, last = (a[0], b[0], c[0], rest[0], groups), (repeated, *rest[1:])
@@ -205,8 +229,27 @@ class TensorCores:
         else:
             kernel.append_to(commands, threads, *first, map_a, map_b, *last)
 
+    def packing(self, view: View, left: bool) -> Packing:
+        """Return how an operand of three dimensions, ``a`` if ``left``, is copied for the accelerator."""
+        form = self._format
+        # Lines are along the elements that follow each other, or along those that are multiplied with each other.
+        across = _are_turned(view) if form.turns else not left
+        source = view.transposed() if across else view
+        turned = _are_turned(source)
+        count, rows, columns = source.shape
+        room = -(-columns * form.size // ALIGNED) * ALIGNED // form.size
+        copy = View(view.element, (count * form.parts, rows, columns), (rows * room, room, 1))
+        # Of the copy, kernels read how many elements are multiplied: its first part has as many as the operand.
+        first = copy._replace(shape=source.shape)
+        operand, first = (copy.transposed(), first.transposed()) if across else (copy, first)
+        # A thread writes 32 bytes of each row, and takes rows whose elements have 4 bytes together.
+        threads = count * -(-rows * (form.size if turned else 4) // 4) * -(-columns * form.size // 32)
+        return Packing(
+            self._pack, threads, int(turned), source, copy, (count * form.parts, rows, room), operand, first
+        )
+
     def packed(
-        self, commands: CommandList | None, arrays: Arrays, operand: tuple[Any, View], like: Any
+        self, commands: CommandList | None, arrays: Arrays, operand: tuple[Any, View], like: Any, left: bool
     ) -> tuple[Any, View, int]:
         """Return a copy of an operand of three dimensions that the accelerator can read, made by a launch.
 
@@ -216,48 +259,40 @@ class TensorCores:
             The array as ``Arrays.strided`` returns it, and its view.
         like : array
             The user's array.
+        left : bool
+            Whether it is ``a``.
         """
-        array, view = operand
-        turned = view.strides[1] == 1 and view.strides[2] != 1
-        view = view.transposed() if turned else view
-        count, rows, columns = view.shape
-        room = -(-columns // 8) * 8
-        target = View(view.element, (count, rows, columns), (rows * room, room, 1))
-        copy = arrays.empty(self._device, (count, rows, room), self._stored, like)
-        if turned:
-            array = arrays.strided(array, View(view.element, view.shape, view.strides), self._stored)
-        threads = (-(-columns // 8), rows, count)
-        into = arrays.strided(copy, target, self._stored)
+        found, stored = self.packing(operand[1], left), self._stored
+        copy = arrays.empty(self._device, found.shape, stored, like)
+        source, target = arrays.strided(operand[0], found.source, stored), arrays.strided(copy, found.copy, stored)
         if commands is None:
-            self._pack.dispatch(threads, array, into)
+            found.kernel.dispatch(found.threads, source, target, found.turned)
         else:
-            self._pack.append_to(commands, threads, array, into)
-        if turned:
-            target = target.transposed()
-        return arrays.strided(copy, target, self._stored), target, arrays.address(copy)
+            found.kernel.append_to(commands, found.threads, source, target, found.turned)
+        return arrays.strided(copy, found.first, stored), found.operand, arrays.address(copy)
 
     @property
     def _pack(self) -> Kernel:
         if self._lasting is not None:
             return self._lasting._pack
         if self._packs is None:
-            macros = self._macros(Config(), True, True)
+            macros = self._macros(True, True)
             self._packs = Module.load_from_file(self._device, FILE, defines=macros)["_spy_packed"]
         return self._packs
 
-    def _kernel(self, config: Config, rows: bool, columns: bool) -> Kernel:
-        return kernel_of(self._device, self._kind, self._macros(config, rows, columns))
+    def _kernel(self, rows: bool, columns: bool) -> Kernel:
+        return kernel_of(self._device, self._kind, self._macros(rows, columns))
 
-    def _macros(self, config: Config, rows: bool, columns: bool) -> dict[str, Any]:
-        stage = (_TALL + config.wide) * _DEPTH * 2
+    def _macros(self, rows: bool, columns: bool) -> dict[str, Any]:
+        form = self._format
+        rest = form.factors + (f", {int(not rows)}, {int(not columns)}" if form.turns else "")
         lines = [
-            f"#define _SPY_WIDE {config.wide}",
-            f'#define _SPY_TYPE \\"{_TYPES[self._kind.element]}\\"',
-            f'#define _SPY_MAJOR \\"{int(not rows)}, {int(not columns)}\\"',
-            # Barriers of 8 bytes: two for each stage, and two for the turns of warp groups.
-            f"#pragma slangpy_rt_shared_bytes {config.stages * (stage + 16) + 16}",
-            f"#pragma slangpy_rt_kernel __launch_bounds__({_THREADS}, 1)"
-            + f" __cluster_dims__({config.cluster}, 1, 1)" * (config.cluster > 1),
+            f"#define _SPY_ACC {form.sums}",
+            f'#define _SPY_SUM \\"{"+r" if form.sums == "int" else "+f"}\\"',
+            f'#define _SPY_SHAPE \\"{form.shape}\\"',
+            f'#define _SPY_REST \\"{rest}\\"',
+            f"#pragma slangpy_rt_shared_bytes {_SHARED}",
+            f"#pragma slangpy_rt_kernel __launch_bounds__({_THREADS}, 1)",
             "",
         ]
         return {
@@ -266,11 +301,7 @@ class TensorCores:
             "SPY_PRELUDE": '"' + "\\n".join(lines) + '"',
             "SPY_A_ROWS": rows,
             "SPY_B_COLUMNS": columns,
-            "SPY_WIDE": config.wide,
-            "SPY_STAGES": config.stages,
-            "SPY_CLUSTER": config.cluster,
-            "SPY_GROUPED": config.grouped,
-            "SPY_TURNS": config.turns,
+            "SPY_PASSES": form.parts,
         }
 
     def description(self, operand: Described, address: int, kept: bool) -> NDBuffer:
@@ -288,9 +319,13 @@ class TensorCores:
         # The accelerator takes no stride of 0: a single matrix is described, and the kernel reads it for each result.
         single = view.strides[0] == 0 or count == 1
         # A stride that is not used has to be a multiple of 16, too.
-        steps = (2 * view.strides[1] if rows > 1 else 16, 16 if single else 2 * view.strides[0])
+        size = self._format.size
+        steps = (
+            size * view.strides[1] if rows > 1 else ALIGNED,
+            ALIGNED if single else size * view.strides[0],
+        )
         sizes = columns, rows, 1 if single else count
-        buffer = self._describe(address, self._kind.element, sizes, steps, (64, height, 1))
+        buffer = self._describe(address, self._kind.element, sizes, steps, (_LINE // size, height, 1))
         found = NDBuffer.of(self._described, buffer, buffer.address)
         if self._number >= _MOST_MAPS:
             # Queued kernels may read those that are dropped.
@@ -318,7 +353,7 @@ class TensorCores:
 
 def takes(device: DeviceCore, kind: Kind) -> bool:
     """Return whether a device has tensor cores for a kind of products."""
-    return "wgmma" in device.caps.features and kind.element in _TYPES and kind.result in _RESULTS
+    return "wgmma" in device.caps.features and kind.element in _FORMATS and kind.result in _RESULTS
 
 
 def fits(a: View, b: View, c: View) -> bool:
@@ -326,17 +361,23 @@ def fits(a: View, b: View, c: View) -> bool:
     if not a.shape[2] or (c.strides[2] != 1 and c.shape[2] > 1):
         return False
     # Positions and numbers of tiles are 32-bit integers.
-    return max(*a.shape, *b.shape) <= _MOST_ROWS and prod(c.shape) // _TALL <= _MOST_ROWS
+    return max(*a.shape, *b.shape, prod(c.shape) // _TILE) <= _MOST_ROWS
 
 
-def readable(view: View, address: int) -> bool:
-    """Return whether the accelerator can read an operand where it lies."""
-    return address % 16 == 0 and lines_of(view) > 0
+def readable(view: View, address: int, left: bool) -> bool:
+    """Return whether the accelerator can read an operand, ``a`` or ``b``, where it lies."""
+    form = _FORMATS[view.element]
+    if address % ALIGNED or form.parts > 1:
+        return False
+    line = lines_of(view)
+    return line > 0 if form.turns else line == (2 if left else 1)
 
 
 def worth_packing(a: View, b: View) -> bool:
-    """Return whether a product takes so long that copies of its operands do not matter."""
-    return prod(a.shape) * b.shape[2] >= _PACKED
+    """Return whether a product takes so long that copies of its operands do not matter, if they can be made."""
+    # Threads that copy, which have 8 elements or more but for the last of each row, are counted with 32 bits.
+    threads = max(prod(x.shape) // 8 + prod(x.shape) // min(x.shape[1:]) for x in (a, b))
+    return prod(a.shape) * b.shape[2] >= _FORMATS[a.element].packed and threads <= _MOST_ROWS
 
 
 def lines_of(view: View) -> int:
@@ -344,14 +385,20 @@ def lines_of(view: View) -> int:
 
     Elements of a line follow each other, and lines and matrices lie at multiples of 16 bytes below 2^40.
     """
+    size = _FORMATS[view.element].size
     for line, other in ((2, 1), (1, 2)):
         dense = view.strides[line] == 1 or view.shape[line] == 1
-        used = [view.strides[d] for d in (other, 0) if view.shape[d] > 1]
+        used = [size * view.strides[d] for d in (other, 0) if view.shape[d] > 1]
         # Matrices may lie in one place, but not the lines of one.
         distinct = view.shape[other] == 1 or view.strides[other] > 0
-        if dense and distinct and all(s % 8 == 0 and 0 <= s < 2**39 for s in used):
+        if dense and distinct and all(s % ALIGNED == 0 and 0 <= s < 2**40 for s in used):
             return line
     return 0
+
+
+def _are_turned(view: View) -> bool:
+    """Return whether the elements of columns follow each other, and not those of rows."""
+    return view.strides[1] == 1 and view.strides[2] != 1
 
 
 def tensor_cores_of(device: DeviceCore, kind: Kind) -> TensorCores:

@@ -17,7 +17,7 @@ from slangpy_rt.backends.null import NullBackend
 from slangpy_rt.core.dtypes import BFLOAT16
 from slangpy_rt.core.errors import UnsupportedError
 from slangpy_rt.linalg.program import Kind
-from slangpy_rt.linalg.tensor_cores import Config, TensorCores
+from slangpy_rt.linalg.tensor_cores import TensorCores
 from slangpy_rt.linalg.view import View
 from tests.depth import sampled
 
@@ -65,46 +65,64 @@ def test_lines_for_the_backend() -> None:
     assert parts(plain) == (0, plain)
 
 
+STORED = {"bfloat16": "int16_t"}
+
+
 def matrix(device: spy.Device, element: str, rows: int, columns: int, along: int) -> tuple[Any, View, int]:
     """Return an operand of one matrix whose elements follow each other along a dimension."""
     strides = (rows * columns, columns, 1) if along == 2 else (rows * columns, 1, rows)
     view = View(element, (1, rows, columns), strides)
-    stored = "half" if element == "half" else "int16_t"
-    array = spy.Tensor.zeros(device, (1, rows, columns), stored)
+    array = spy.Tensor.zeros(device, (1, rows, columns), STORED.get(element, element))
     return array, view, array.address
 
 
-CASES = [
-    (element, config, left, right)
-    for element in ("half", "bfloat16")
-    for config in (Config(256, 1, 4), Config(256, 2, 4), Config(128, 1, 6), Config(128, 2, 6))
-    for left in (1, 2)
-    for right in (1, 2)
-]
+CASES = [(element, left, right) for element in ("half", "bfloat16") for left in (1, 2) for right in (1, 2)]
 
 
-@sampled(6)
-@pytest.mark.parametrize(("element", "config", "left", "right"), CASES)
-def test_kernels(device: spy.Device, element: str, config: Config, left: int, right: int) -> None:
+@sampled(3)
+@pytest.mark.parametrize(("element", "left", "right"), [*CASES, ("int8_t", 2, 1), ("float", 2, 1)])
+def test_kernels(device: spy.Device, element: str, left: int, right: int) -> None:
     backend: Any = device.backend
     assert isinstance(backend, MapBackend)
-    cores = TensorCores(device, Kind(element, element, "relu", True))
-    a, b = matrix(device, element, 512, 256, left), matrix(device, element, 256, 1024, right)
-    c = matrix(device, element, 512, 1024, 2)
-    bias = spy.Tensor.zeros(device, 1024, "half" if element == "half" else "int16_t")
-    cores.run(None, a, b, c[:2], [1.0, bias], config)
+    result = "int" if element == "int8_t" else element
+    cores = TensorCores(device, Kind(element, result, "relu", True))
+    a, b = matrix(device, element, 512, 256, left), matrix(device, element, 256, 1000, right)
+    c = matrix(device, result, 512, 1000, 2)
+    cores.run(None, a, b, c[:2], [1, spy.Tensor.zeros(device, 1000, STORED.get(result, result))])
     shared, cubin = parts(backend.binaries[-1])
-    assert shared == config.stages * ((128 + config.wide) * 128 + 16) + 16 and cubin.startswith(b"\x7fELF")
+    assert shared == 6 * (2 * 128 * 128 + 16) + 16 and cubin.startswith(b"\x7fELF")
     assert shared <= 227 * 1024
     # Dimensions from the one whose elements follow each other, and boxes with lines of 128 bytes.
     shapes = {told[2] for told in backend.told}
-    assert shapes == {(256, 512, 1) if left == 2 else (512, 256, 1), (1024, 256, 1) if right == 2 else (256, 1024, 1)}
+    assert shapes == {(256, 512, 1) if left == 2 else (512, 256, 1), (1000, 256, 1) if right == 2 else (256, 1000, 1)}
     boxes = [told[4] for told in backend.told]
-    assert boxes[0] == (64, 128 if left == 2 else 64, 1)
-    assert boxes[1] == (64, 64 if right == 2 else config.wide // config.cluster, 1)
+    line = {"int8_t": 128, "float": 32}.get(element, 64)
+    assert boxes == [(line, 128 if left == 2 else 64, 1), (line, 64 if right == 2 else 128, 1)]
     _, groups, _ = backend.launches[-1]
-    assert groups[0] == 4 * -(-1024 // config.wide)
-    np.testing.assert_array_equal(groups[1:], (1, 1))
+    assert groups == (4 * 8, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("element", "transposed", "packed", "matrices"),
+    [
+        ("half", False, 0, 1),
+        ("int8_t", True, 0, 1),
+        ("int8_t", False, 1, 1),
+        ("float", False, 2, 3),
+        ("float", True, 2, 3),
+    ],
+)
+def test_what_is_copied(device: spy.Device, element: str, transposed: bool, packed: int, matrices: int) -> None:
+    backend: Any = device.backend
+    a = spy.Tensor.zeros(device, (2, 1024, 1024), element)
+    for _ in range(2):
+        backend.launches.clear()
+        spy.matmul(a, a, transpose_b=transposed, out_dtype="int" if element == "int8_t" else element)
+        assert len(backend.launches) == packed + 1
+        # A thread copies 32 bytes: of a row, or of four rows of bytes whose columns follow each other.
+        threads = 2 * 1024 * 1024 // (128 if element == "int8_t" else 8)
+        assert [groups[0] * 64 for _, groups, _ in backend.launches[:-1]] == [threads] * packed
+    assert {told[2][2] for told in backend.told} == {2 * matrices} | ({2} if packed == 1 else set())
 
 
 USERS = """

@@ -10,7 +10,7 @@ import pytest
 
 from slangpy_rt.core.target import Caps
 from slangpy_rt.linalg.program import Kind
-from slangpy_rt.linalg.tensor_cores import Config, TensorCores, fits, lines_of, readable, takes
+from slangpy_rt.linalg.tensor_cores import fits, lines_of, readable, takes, worth_packing
 from slangpy_rt.linalg.view import View
 
 CAPS = Caps((2**31 - 1, 65535, 65535), frozenset(), frozenset({"wgmma"}), processors=132)
@@ -39,8 +39,9 @@ LINES: list[tuple[tuple[int, ...], tuple[int, ...], int]] = [
 @pytest.mark.parametrize(("shape", "strides", "line"), LINES)
 def test_lines(shape: tuple[int, ...], strides: tuple[int, ...], line: int) -> None:
     assert lines_of(view(shape, strides)) == line
-    assert readable(view(shape, strides), 4096) == (line > 0)
-    assert not readable(view(shape, strides), 4098)
+    for left in (True, False):
+        assert readable(view(shape, strides), 4096, left) == (line > 0)
+        assert not readable(view(shape, strides), 4098, left)
 
 
 def test_what_fits() -> None:
@@ -56,8 +57,11 @@ def test_what_fits() -> None:
     [
         ({"wgmma"}, "half", "half", True),
         ({"wgmma"}, "bfloat16", "float", True),
-        ({"wgmma"}, "float", "float", False),
-        ({"wgmma"}, "int8_t", "int", False),
+        ({"wgmma"}, "float", "float", True),
+        ({"wgmma"}, "float", "half", True),
+        ({"wgmma"}, "int8_t", "int", True),
+        ({"wgmma"}, "int", "int", False),
+        ({"wgmma"}, "double", "double", False),
         (set(), "half", "half", False),
     ],
 )
@@ -66,22 +70,25 @@ def test_which_devices_and_types(features: set[str], element: str, result: str, 
     assert takes(device, Kind(element, result)) is found
 
 
-@pytest.mark.parametrize(
-    ("shape", "wide", "cluster"),
-    [
-        ((1, 4096, 4096), 256, 2),
-        ((1, 128, 256), 128, 1),  # two tiles are done sooner than one that is twice as wide
-        ((1, 64, 4096), 128, 1),
-        ((1, 1024, 1024), 128, 1),
-        ((1, 2048, 2048), 128, 1),
-        ((1, 8192, 8192), 256, 2),
-        ((64, 512, 512), 256, 1),
-    ],
-)
-def test_how_products_are_divided(shape: tuple[int, int, int], wide: int, cluster: int) -> None:
-    cores = object.__new__(TensorCores)
-    cores._device = SimpleNamespace(caps=CAPS)  # type: ignore[assignment]
-    cores._configs = {}
-    found = cores.config(view(shape, (0, shape[2], 1)))
-    assert cores.config(view(shape, (0, shape[2], 1))) is found
-    assert isinstance(found, Config) and (found.wide, found.cluster) == (wide, cluster)
+def test_bytes_and_floats() -> None:
+    """Bytes are multiplied along lines alone; floats are always copied, as parts."""
+    rows, columns = view((1, 64, 64), (4096, 64, 1), "int8_t"), view((1, 64, 64), (4096, 1, 64), "int8_t")
+    assert readable(rows, 16, True) and not readable(rows, 16, False)
+    assert readable(columns, 16, False) and not readable(columns, 16, True)
+    # Lines of bytes lie at multiples of 16 elements, those of floats at multiples of 4.
+    assert not lines_of(view((1, 64, 60), (0, 72, 1), "int8_t"))
+    assert lines_of(view((1, 64, 60), (0, 60, 1), "float")) == 2
+    assert not readable(view((1, 64, 64), (4096, 64, 1), "float"), 16, True)
+
+
+def test_which_copies_are_worth_it() -> None:
+    def square(n: int, element: str) -> View:
+        return view((1, n, n), (n * n, n, 1), element)
+
+    assert worth_packing(square(512, "half"), square(512, "half"))
+    assert not worth_packing(square(511, "half"), square(511, "half"))
+    assert not worth_packing(square(812, "float"), square(812, "float"))
+    assert worth_packing(square(813, "float"), square(813, "float"))
+    # More rows of one element than threads are counted with 32 bits.
+    long = view((1, 2**31 - 2**10, 1), (0, 1, 1), "half")
+    assert not worth_packing(long, view((1, 1, 512), (0, 512, 1), "half"))

@@ -1,7 +1,7 @@
-"""Divisions of a product by tensor cores: the kernel alone, without the host's share of a call, beside cuBLAS.
+"""Products by tensor cores: the kernel alone, without the host's share of a call, beside cuBLAS.
 
-Each kernel is bound once and launched several times between two events of the device. TFLOP/s (2 M N K operations).
-Needs a GPU of compute capability 9.0: ``python benchmarks/matmul_tiles.py --device cuda``.
+A kernel is bound once and launched several times between two events of the device. TFLOP/s (2 M N K operations).
+Needs a GPU of compute capability 9.0: ``python benchmarks/matmul_kernel.py --device cuda``.
 """
 
 from __future__ import annotations
@@ -11,15 +11,14 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from _common import Bench
+from _common import OURS, Bench
 
 import slangpy_rt as spy
 from slangpy_rt.calls.raw_kernel import Kernel
 from slangpy_rt.linalg.program import Kind
-from slangpy_rt.linalg.tensor_cores import Config, TensorCores
+from slangpy_rt.linalg.tensor_cores import TensorCores
 from slangpy_rt.linalg.view import View
 
-_CONFIGS = [Config(wide, cluster, stages) for wide, stages in ((256, 4), (128, 6)) for cluster in (1, 2)]
 _CASES = [
     (1, 1024, False), (1, 2048, False), (1, 4096, False), (1, 4096, True), (1, 8192, False), (1, 8192, True),
     (64, 512, False),
@@ -28,7 +27,7 @@ _CASES = [
 
 def main() -> int:
     """Run the benchmark; the exit status is 1 when ours could not be measured."""
-    bench = Bench("matmul_tiles", __doc__ or "", ("cuda",))
+    bench = Bench("matmul_kernel", __doc__ or "", ("cuda",))
     for name in bench.devices:
         with spy.create_torch_device(name) as device:
             for count, size, transposed in _CASES[:2] if bench.quick else _CASES:
@@ -44,15 +43,10 @@ def _case(bench: Bench, name: str, device: spy.Device, count: int, size: int, tr
     other = b.mT if transposed else b
     view = View("half", tuple(a.shape), a.stride())
     right = view.transposed() if transposed else view
-    callers: dict[str, Callable[[], Any]] = {"torch": lambda: torch.matmul(a, other, out=c)}
-    # It owns the descriptions of operands that bound kernels read.
+    # It owns the descriptions of operands that the bound kernel reads.
     cores = TensorCores(device, Kind("half", "half"))
-    for config in _CONFIGS:
-        callers[f"{config.wide} x {config.cluster}"] = _bound(
-            lambda config=config: cores.run(
-                None, (a, view, a.data_ptr()), (other, right, b.data_ptr()), (c, view), [1.0], config
-            )
-        )
+    bound = _bound(lambda: cores.run(None, (a, view, a.data_ptr()), (other, right, b.data_ptr()), (c, view), [1.0]))
+    callers: dict[str, Callable[[], Any]] = {OURS: bound, "torch": lambda: torch.matmul(a, other, out=c)}
     work = 2 * count * size**3 / 1e12
     case = f"{f'{count} x ' if count > 1 else ''}{size}^3 {'nt' if transposed else 'nn'}"
     bench.compare(
