@@ -130,6 +130,7 @@ uniform Tensor<float, 2> residual;
 uniform float gain;
 float plus(float x, int row, int column) { return gain * x + residual[row, column]; }
 float squared(float x) { return x * x; }
+int third(int x) { return x / 3; }
 """
 
 
@@ -154,6 +155,18 @@ def test_functions_of_users(device: spy.Device, element: str) -> None:
         spy.matmul(a, b, out=out, activation=module.squared)
         assert len(backend.binaries) == 2, turn
         assert np.uint64(out.address).tobytes() in backend.launches[-1][2]
+
+
+@pytest.mark.parametrize(("element", "copied"), [("int8_t", 1), ("float", 2)])
+def test_functions_of_users_with_copied_operands(device: spy.Device, element: str, copied: int) -> None:
+    backend: Any = device.backend
+    module = spy.Module.load_from_source(device, "copying", USERS)
+    a = spy.Tensor.zeros(device, (1024, 1024), element)
+    for turn in range(3):
+        backend.launches.clear()
+        spy.matmul(a, a, activation=module.third if element == "int8_t" else module.squared)
+        assert len(backend.launches) == copied + 1, turn
+    assert parts(backend.binaries[-1])[0] > 0
 
 
 def _of_type(tensor: spy.Tensor, element: str) -> spy.Tensor:
