@@ -32,7 +32,7 @@ from slangpy_rt.slang.range_kernels import check_globals, load_range
 from slangpy_rt.slang.reflect import Reflector
 from slangpy_rt.slang.reflect_types import Cases
 from slangpy_rt.slang.shader_modules import (
-    LIBRARIES,
+    IMPORTED,
     SHADERS,
     TAKEN,
     check_is_module,
@@ -334,7 +334,7 @@ class Session(CompilerSession):
             if name == "_spy_handles" and self.target.entry != "handle":
                 continue
             others = (Path(folder) for folder in self._folders if Path(folder) != self._shaders)
-            if name == LIBRARIES[0] and any((folder / f"{name}.slang").is_file() for folder in others):
+            if name in IMPORTED and any((folder / f"{name}.slang").is_file() for folder in others):
                 continue  # the user has a file of that name
             path = str(self._shaders / f"{name}.slang")
             # Paths are not compared, because symbolic links in ``but`` may have been resolved.

@@ -16,7 +16,9 @@ from slangpy_rt.slang.locate import shader_directory
 from slangpy_rt.slang.text import RESERVED, blank, declared, reserved
 
 # Each module comes after those that it imports.
-SHADERS = ("_spy_handles", "_spy_library", "slangpy_rt", "mlp")
+SHADERS = ("_spy_handles", "_spy_library", "slangpy_rt", "mlp", "matmul")
+# Those of them that users import, and in whose place a user may have a file of the same name.
+IMPORTED = ("mlp", "matmul")
 # Slang supports its own ``__dispatch_kernel`` only in C++ for PyTorch, and refuses ``uint3(1)`` as a size there. A
 # Slang session takes no macros with parameters, so each text begins with this one.
 SLANGTORCH_HEAD = "#define __dispatch_kernel(_spy_k, _spy_g, _spy_b) _spy_anyLaunch(_spy_g, _spy_b)\n#line 1\n"
@@ -27,9 +29,8 @@ SLANGTORCH = AutoImport(
     r"\b(?:TensorView|DiffTensorView|TorchTensor|IDiffTensorWrapper|AtomicAdd|cuda(?:ThreadIdx|BlockIdx|BlockDim)"
     r"|(?:Cuda|CUDA)(?:Kernel|Host|DeviceExport)|AutoPyBindCUDA|TorchEntryPoint|PyExport|syncTorchCudaStream)\b",
 )
-# Files that may be loaded as modules by themselves. Users import the first one, ``mlp``. The last two are texts that
-# ``linalg/user_functions.py`` writes.
-LIBRARIES = ("mlp", "_spy_folds", "_spy_matmul", "_spy_parts", "_spy_product")
+# Files that may be loaded as modules by themselves. The last two are texts that ``linalg/user_functions.py`` writes.
+LIBRARIES = (*IMPORTED, "_spy_folds", "_spy_matmul", "_spy_parts", "_spy_product")
 TAKEN = "{place}: '{name}' is a name of slangpy_rt's own, as all that begin with '_spy_' are; choose another."
 _PART = (
     "'{path}' is a part of slangpy_rt and no module by itself: put 'import slangpy_rt;' into a file of your own, and "
