@@ -16,6 +16,7 @@ from slangpy_rt_codegen.variables import is_array
 # Types of whole arrays that carry gradients, and how many gradients each takes.
 _DIFFERENTIABLE = {"DiffTensor": 1, "WDiffTensor": 2, "RWDiffTensor": 2}
 _SIZED = re.compile(r"(.*?[a-z_])([1-4])(?:x([1-4]))?$")
+_HALVES = re.compile(r"half(?=(?:\d(?:x\d)?)?$)")
 
 
 def index_of(spec: CallSpec) -> str:
@@ -182,12 +183,19 @@ def sum_variables(spec: CallSpec, *accesses: str) -> str:
 
 def summed_type(spec: CallSpec, o: Operand) -> str:
     """Return the type of the variable in which a thread adds up a gradient."""
+    if spec.entry == "range":
+        # A range may be all of the call; a half that is added to one at a time stays at 2048 times as much.
+        return _HALVES.sub("float", o.type)
     return f"vector<{o.scalar}, {spec.width}>" if spec.width > 1 and is_wide(o) else o.type
 
 
-def sum_addition(spec: CallSpec, o: Operand) -> str:
-    """Return the statement that adds a thread's sum to a gradient in memory."""
-    return f"{summed_type(spec, o)}._spy_scatter({address_of(spec, o)}, _spy_s_{o.name});"
+def sum_addition(spec: CallSpec, o: Operand, place: str = "") -> str:
+    """Return the statement that adds a thread's sum to a gradient in memory; `place` is the sum's in an array."""
+    value = f"_spy_s_{o.name}{place}"
+    if spec.entry == "range":
+        value = value if summed_type(spec, o) == o.type else f"{o.type}({value})"
+        return f"{o.type}._spy_scatter({address_of(spec, o)}, {value});"
+    return f"{summed_type(spec, o)}._spy_scatter({address_of(spec, o)}, {value});"
 
 
 def sum_parameters(spec: CallSpec) -> str:

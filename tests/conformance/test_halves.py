@@ -51,6 +51,9 @@ half2x3 matrices(half2x3 a, half2x3 b) { return a * b + a - -b / a; }
 half dots(half3 a, half3 b) { return dot(a, b) + max(a.x, b.y) + cross(a, b).z; }
 half whole(half x) { half i; let rest = modf(x, i); return i + rest * 2; }
 half wraps(half x, int16_t n) { int16_t m = n + int16_t(1); return x + half(m); }
+[Differentiable] half scale(half a, half b) { return a * b; }
+[Differentiable] half3 tint(half3 v, half s) { return v * s; }
+[Differentiable] half gather(DiffTensor<half, 1> t, int i, half x) { return t[i] * x; }
 struct Mixed { half a; float b; half3 c; uint8_t d; half e; };
 Mixed mix(Mixed m, half s) { m.a *= s; m.c += s; m.e = m.a + half(m.d); return m; }
 """
@@ -196,6 +199,37 @@ def test_fields_of_structs(module: spy.Module, device: spy.Device) -> None:
     np.testing.assert_array_equal(found["c"], given["c"] + np.float16(0.5))
     np.testing.assert_array_equal(found["e"], [7.5, 9])
     assert found.dtype["e"] == np.float16
+
+
+def dual(device: spy.Device, values: Array) -> spy.Tensor:
+    return spy.Tensor.from_numpy(device, values).with_grads()
+
+
+def seed(device: spy.Device, values: Array) -> spy.Tensor:
+    given = spy.Tensor.from_numpy(device, values)
+    return spy.Tensor.zeros_like(given).with_grads(grad_in=given)
+
+
+def test_sums_of_gradients_are_kept_in_floats(device: spy.Device, module: spy.Module) -> None:
+    # Added to one half, ones end at 2048. Beyond it the sums of ranges and groups are rounded, so these are even.
+    count = 20_000
+    ones, one = np.ones(count, np.float16), dual(device, np.ones(1, np.float16))
+    module.scale.bwds(spy.Tensor.from_numpy(device, ones), one, _result=seed(device, ones))
+    check(one.grad, np.float16([count]))
+    rows, columns = dual(device, np.ones((4, 1), np.float16)), dual(device, np.ones((1, 3000, 3), np.float16))
+    module.tint.bwds(columns, rows, _result=seed(device, np.ones((4, 3000, 3), np.float16)))
+    check(rows.grad, np.full((4, 1), 9000, np.float16))
+    check(columns.grad, np.full((1, 3000, 3), 4, np.float16))
+    columns, rows = dual(device, np.ones((1, 70, 3), np.float16)), spy.Tensor.ones(device, (2000, 1), "half")
+    module.tint.bwds(columns, rows, _result=seed(device, np.ones((2000, 70, 3), np.float16)))
+    check(columns.grad, np.full((1, 70, 3), 2000, np.float16))
+
+
+def test_gradients_of_whole_arrays(device: spy.Device, module: spy.Module) -> None:
+    x, at = dual(device, small(4)), np.arange(400, dtype=np.int32) % 4
+    values = np.random.default_rng(5).integers(-2, 3, 400).astype(np.float16)
+    module.gather.bwds(x, at, spy.Tensor.from_numpy(device, values), _result=seed(device, np.ones(400, np.float16)))
+    check(x.grad, values.reshape(100, 4).sum(0))
 
 
 @pytest.mark.skipif("cpu" not in [d.type for d in spy.devices() if d.available], reason="no C++ compiler")

@@ -44,6 +44,7 @@ void scatter(RWTensor<float, 1> to, int at, float value) { to[at] = value; }
 void step(inout float3 position, float3 velocity, out float speed) { speed = length(velocity); position += velocity; }
 [Differentiable] float mul(float a, float b) { return a * b; }
 [Differentiable] float3 scale(float3 v, float s) { return v * s; }
+[Differentiable] half3 tint(half3 v, half s) { return v * s; }
 [Differentiable] void grow(inout float x, float by) { x *= by; }
 struct Light : IDifferentiable { float3 color; float power; int id; }
 [Differentiable] float3 shine(Light light, float far) { return light.color * light.power / far; }
@@ -191,6 +192,10 @@ SPECS = {
     ),
     "mul_backward_columns_and_rows_range": backward(
         "mul", dual(COLUMN, "column"), dual(ROW, "row"), rank=2, entry="range"
+    ),
+    "tint_backward_columns_and_rows_range": backward(
+        "tint", dual(operand("v", "half3", "strided"), "column"), dual(operand("s", "half", "strided"), "row"),
+        seed="half3", rank=2, entry="range",
     ),
     "mul_backward_rows_range": backward("mul", A, dual(ROW, "row"), rank=2, entry="range"),
     "scale_backward_columns": backward(
