@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 
 from slangpy_rt_codegen.layout import VALUE_STORAGE
-from slangpy_rt_codegen.spec import CallSpec, Operand, StructLayout
+from slangpy_rt_codegen.spec import BFLOAT16, CallSpec, Operand, StructLayout
 from slangpy_rt_codegen.variables import is_array
 
 # Types of whole arrays that carry gradients, and how many gradients each takes.
@@ -109,6 +109,8 @@ def load_from(type_: str, via: str, at: str) -> str:
 
 
 def store_to(type_: str, via: str, at: str, value: str) -> str:
+    if via.startswith(BFLOAT16):
+        return f"{via}._spy_store({at}, {value});"
     return f"{via}._spy_store({at}, {via}({value}));" if via else f"{type_}._spy_store({at}, {value});"
 
 
@@ -150,7 +152,7 @@ def store_wide(spec: CallSpec, o: Operand) -> str:
 def scalar_of_wide(o: Operand) -> str:
     """Return element ``_spy_k`` of a wide load."""
     value = f"_spy_p_{o.name}[_spy_k]"
-    if o.via.startswith("_spy_bfloat16"):
+    if o.via == BFLOAT16:
         return f"{o.type}({o.via}.of({value}))"
     return f"{o.type}({value})" if o.via else _build(o.type, iter([value]), o.scalar)
 
@@ -165,7 +167,11 @@ def put_in_wide(spec: CallSpec, o: Operand, value: str) -> str:
         return f"_spy_p_{o.name}[_spy_k] += {value};"
     if o.type == "bool":
         value = f"{'uint' if as_words(spec, o) else 'uint8_t'}({value} ? 1 : 0)"
-    return f"_spy_p_{o.name}[_spy_k] = {f'{o.via}({value})' if o.via else value};"
+    if o.via == BFLOAT16:
+        value = f"{o.via}.bits({value})"
+    elif o.via:
+        value = f"{o.via}({value})"
+    return f"_spy_p_{o.name}[_spy_k] = {value};"
 
 
 def addition(name: str, type_: str, value: str) -> str:
