@@ -21,7 +21,7 @@ def cores_on(device: spy.Device, element: str) -> TensorCores:
     """Return tensor cores that only copy, on a device that may have none."""
     found = object.__new__(TensorCores)
     found._device, found._kind = device, Kind(element, "int" if element == "int8_t" else element)
-    found._format, found._stored, found._packs = _FORMATS[element], element, None
+    found._format, found._stored, found._packs, found._lasting = _FORMATS[element], element, None, None
     return found
 
 

@@ -275,13 +275,13 @@ def test_every_name_in_kernels_is_ours_slangs_or_the_users() -> None:
     # Members of the argument block are found behind a dot alone.
     users = {"golden", "slangpy_rt", "Light"}
     users |= {"add", "shade", "apply", "choose", "total", "invert", "invert3", "mean", "decay", "blur", "scatter",
-              "step", "mul", "scale", "grow", "shine", "dim", "pick", "put", "square"}  # fmt: skip
+              "step", "mul", "scale", "grow", "shine", "dim", "pick", "put", "square", "tint"}  # fmt: skip
     slangs = set(
         re.findall(
             r"\w+",
             "Array ConstantBuffer DiffTensor Differentiable DifferentialPair ForceUnroll RWTensor "
             "SV_DispatchThreadID SV_GroupThreadID Tensor WDiffTensor __extern_cpp bool bool3 bwd_diff detach "
-            "diffPair double else export float float3 float3x3 for fwd_diff half if import inout int int16_t "
+            "diffPair double else export float float3 float3x3 for fwd_diff half half3 if import inout int int16_t "
             "int2 int64_t max min no_diff numthreads out shader struct uint uint16_t uint3 uint64_t uint8_t "
             "uniform vector void",
         )
