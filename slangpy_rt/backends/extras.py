@@ -234,7 +234,7 @@ class TensorMaps(ABC):
         address : int
             Address of the first element, a multiple of 16.
         element : str
-            ``"half"``, ``"bfloat16"``, ``"int8_t"`` or ``"float"``.
+            ``"half"``, ``"bfloat16"``, ``"int8_t"``, ``"float"``, or ``"tf32"`` for floats that are rounded to it.
         shape, box : sequence of int
             Elements in each dimension, the one whose elements follow each other first.
         strides : sequence of int

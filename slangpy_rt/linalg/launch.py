@@ -54,7 +54,7 @@ class Product:
         The library of its arrays.
     values : mapping
         The arrays by name: ``a``, ``b``, and ``out`` and ``bias`` if they are given.
-    transpose_a, transpose_b, out_dtype, alpha, activation, device
+    transpose_a, transpose_b, out_dtype, alpha, activation, device, precision
         As for ``Matmul``.
     """
 
@@ -66,6 +66,7 @@ class Product:
     alpha: float = 1
     activation: str | UserFunction | None = None
     device: Device | None = None
+    precision: str | None = None
 
     @property
     def function(self) -> UserFunction | None:
@@ -76,7 +77,7 @@ class Product:
     def options(self) -> Any:
         """All but the arrays and the device."""
         last = self.activation.key if isinstance(self.activation, UserFunction) else self.activation
-        return options_of(self.transpose_a, self.transpose_b, self.out_dtype, self.alpha, last)
+        return options_of(self.transpose_a, self.transpose_b, self.out_dtype, self.alpha, last, self.precision)
 
     @property
     def repeatable(self) -> bool:
@@ -176,6 +177,8 @@ def _planned(product: Product, views: Mapping[str, View], device: Any) -> Plan:
         "bias" in views,
     )
     alpha = factor("matmul", a.element, product.alpha)
+    if product.precision is not None:
+        a, b, kind = a._replace(element="tf32"), b._replace(element="tf32"), kind._replace(element="tf32")
     work = Work(product.arrays, kind, (None, a), (None, b), (None, c), alpha)
     parts = work.parts(device) if prod(shape) else []
     return Plan(
@@ -265,9 +268,8 @@ def fitted(product: Product, a: View, b: View) -> tuple[View, View, Shape]:
     """Return the operands as matrices, and the shape of the result."""
     for name, view in (("a", a), ("b", b)):
         if view.element not in SUMS:
-            raise BindError(
-                f"matmul: {name} has elements of type '{view.element}'; {', '.join(SUMS)} are multiplied."
-            )
+            listed = ", ".join(element for element in SUMS if element != "tf32")
+            raise BindError(f"matmul: {name} has elements of type '{view.element}'; {listed} are multiplied.")
         if not view.shape:
             raise ShapeError(f"matmul: {name} is a single number; an array of at least one dimension was expected.")
         if max(view.shape) > _MOST:
@@ -350,6 +352,11 @@ def _check_rest(product: Product, views: Mapping[str, View], shape: Shape, resul
             "expected."
         )
     factor("matmul", views["a"].element, product.alpha)
+    precision = product.precision
+    if precision is not None and not (isinstance(precision, str) and precision == "tf32"):
+        raise BindError(f"matmul: precision is {in_words(precision)}; 'tf32' was expected, or None.")
+    if precision is not None and views["a"].element != "float":
+        raise BindError(f"matmul: precision is 'tf32', which is for floats, and elements are '{views['a'].element}'.")
 
 
 def factor(where: str, element: str, alpha: Any) -> int | float:

@@ -35,6 +35,7 @@ class Matmul:
         bias: Any = None,
         activation: str | Function | None = None,
         device: Device | None = None,
+        precision: str | None = None,
     ) -> Any:
         """Multiply matrices.
 
@@ -62,6 +63,9 @@ class Matmul:
         device : Device, optional
             The device for NumPy's arrays and for PyTorch's in host memory. By default the first that works here for
             NumPy's, and the one on which tensors lie otherwise.
+        precision : str, optional
+            ``"tf32"`` allows a device to round floats to TF32, which has 10 bits of the fraction, before they are
+            multiplied; sums are kept in float.
 
         Returns
         -------
@@ -77,7 +81,9 @@ class Matmul:
         UnsupportedError
             If the device has no such elements in memory.
         """
-        return self._multiply(None, a, b, transpose_a, transpose_b, out, out_dtype, alpha, bias, activation, device)
+        return self._multiply(
+            None, a, b, transpose_a, transpose_b, out, out_dtype, alpha, bias, activation, device, precision
+        )
 
     def append_to(
         self,
@@ -91,6 +97,7 @@ class Matmul:
         alpha: float = 1,
         bias: Any = None,
         activation: str | Function | None = None,
+        precision: str | None = None,
     ) -> Any:
         """Record a product in a command list; the parameters are those of a call. It returns ``out``."""
         from slangpy_rt.calls.command_list import CommandList
@@ -102,7 +109,9 @@ class Matmul:
         if out is None:
             raise BindError("matmul.append_to: out is None; an array for the product was expected.")
         device: Any = commands.device
-        return self._multiply(commands, a, b, transpose_a, transpose_b, out, None, alpha, bias, activation, device)
+        return self._multiply(
+            commands, a, b, transpose_a, transpose_b, out, None, alpha, bias, activation, device, precision
+        )
 
     def bwds(
         self,
@@ -153,6 +162,7 @@ class Matmul:
         bias: Any,
         activation: str | Function | None,
         device: Device | None,
+        precision: str | None,
     ) -> Any:
         # Imported here, because importing the package loads no kernels' code.
         from slangpy_rt.linalg.known_product import MISS
@@ -172,7 +182,7 @@ class Matmul:
                 # Without a function it would be that on which the arrays lie, or the first that works here.
                 place = function.device
         if library is not None and commands is None and (function is None or not function.values):
-            options = options_of(transpose_a, transpose_b, out_dtype, alpha, last)
+            options = options_of(transpose_a, transpose_b, out_dtype, alpha, last, precision)
             found = repeat(library, a, b, out, bias, options, place, function)
             if found is not MISS:
                 return found
@@ -196,7 +206,7 @@ class Matmul:
         if function is not None and place is not None:
             function.check_device(place)
         last = function or activation
-        product = Product(arrays, values, transpose_a, transpose_b, out_dtype, alpha, last, place)
+        product = Product(arrays, values, transpose_a, transpose_b, out_dtype, alpha, last, place, precision)
         if commands is None and arrays.records(list(values.values())):
             checked(product)
             return arrays.differentiable(product.bias_last())

@@ -14,13 +14,23 @@ from slangpy_rt.linalg.view import View
 from slangpy_rt.runtime.core import DeviceCore
 
 FILE = "_spy_matmul.slang"
-# Element types that are multiplied, and the types of their sums and of their results.
-SUMS = {"half": "float", "bfloat16": "float", "float": "float", "double": "double", "int8_t": "int", "int": "int"}
+# Element types that are multiplied, and the types of their sums and of their results. "tf32" are floats that may be
+# rounded to TF32 before they are multiplied.
+SUMS = {
+    "half": "float",
+    "bfloat16": "float",
+    "float": "float",
+    "tf32": "float",
+    "double": "double",
+    "int8_t": "int",
+    "int": "int",
+}
 _FLOATS = ("half", "bfloat16", "float", "double")
 RESULTS = {
     "half": _FLOATS[:3],
     "bfloat16": _FLOATS[:3],
     "float": _FLOATS[:3],
+    "tf32": _FLOATS[:3],
     "double": ("double", "float"),
     "int8_t": ("int",),
     "int": ("int",),
@@ -156,7 +166,7 @@ def storage_of(device: DeviceCore, element: str) -> tuple[str, int]:
     """
     scalars = device.caps.scalars
     bits = {"half": 0 if "half" in scalars else 1, "bfloat16": 2}.get(element, 0)
-    stored = "int16_t" if bits else element
+    stored = "int16_t" if bits else "float" if element == "tf32" else element
     if stored not in scalars:
         raise UnsupportedError(f"matmul: {device.info} has no '{stored}' in memory, as which '{element}' is loaded.")
     return stored, bits

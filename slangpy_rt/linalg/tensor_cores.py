@@ -73,6 +73,7 @@ _FORMATS = {
     "bfloat16": Format(2, "m64n128k16.f32.bf16.bf16"),
     "int8_t": Format(1, "m64n128k32.s32.s8.s8", "int", ""),
     "float": Format(4, "m64n128k8.f32.tf32.tf32", parts=3, packed=2**29),
+    "tf32": Format(4, "m64n128k8.f32.tf32.tf32", packed=2**28),
 }
 
 

@@ -172,7 +172,9 @@ def _applied(last: UserFunction, found: torch.Tensor, sums: str) -> torch.Tensor
 
 def _multiplied(product: Product, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     """Return the product of two tensors, which PyTorch can differentiate again."""
-    plain = Product(product.arrays, {"a": a, "b": b}, alpha=product.alpha, device=product.device)
+    plain = Product(
+        product.arrays, {"a": a, "b": b}, alpha=product.alpha, device=product.device, precision=product.precision
+    )
     found: torch.Tensor = product.arrays.differentiable(plain) if product.arrays.records((a, b)) else multiply(plain)
     return found
 

@@ -65,7 +65,7 @@ def test_lines_for_the_backend() -> None:
     assert parts(plain) == (0, plain)
 
 
-STORED = {"bfloat16": "int16_t"}
+STORED = {"bfloat16": "int16_t", "tf32": "float"}
 
 
 def matrix(device: spy.Device, element: str, rows: int, columns: int, along: int) -> tuple[Any, View, int]:
@@ -80,11 +80,11 @@ CASES = [(element, left, right) for element in ("half", "bfloat16") for left in 
 
 
 @sampled(3)
-@pytest.mark.parametrize(("element", "left", "right"), [*CASES, ("int8_t", 2, 1), ("float", 2, 1)])
+@pytest.mark.parametrize(("element", "left", "right"), [*CASES, ("int8_t", 2, 1), ("float", 2, 1), ("tf32", 2, 1)])
 def test_kernels(device: spy.Device, element: str, left: int, right: int) -> None:
     backend: Any = device.backend
     assert isinstance(backend, MapBackend)
-    result = "int" if element == "int8_t" else element
+    result = {"int8_t": "int", "tf32": "float"}.get(element, element)
     cores = TensorCores(device, Kind(element, result, "relu", True))
     a, b = matrix(device, element, 512, 256, left), matrix(device, element, 256, 1000, right)
     c = matrix(device, result, 512, 1000, 2)
@@ -96,7 +96,7 @@ def test_kernels(device: spy.Device, element: str, left: int, right: int) -> Non
     shapes = {told[2] for told in backend.told}
     assert shapes == {(256, 512, 1) if left == 2 else (512, 256, 1), (1000, 256, 1) if right == 2 else (256, 1000, 1)}
     boxes = [told[4] for told in backend.told]
-    line = {"int8_t": 128, "float": 32}.get(element, 64)
+    line = {"int8_t": 128, "float": 32, "tf32": 32}.get(element, 64)
     assert boxes == [(line, 128 if left == 2 else 64, 1), (line, 64 if right == 2 else 128, 1)]
     _, groups, _ = backend.launches[-1]
     assert groups == (4 * 8, 1, 1)

@@ -232,8 +232,8 @@ def test_it_compiles(name: str, tmp_path: Path) -> None:
     hosts = [sig for sig in functions if "_spy_TorchEntryPoint" in sig.attributes]
     for sig in hosts:
         text = made.text
-        params = [parameter_of(p.name, p.type) for p in sig.params]
-        result = None if sig.returns.kind == "void" else parameter_of("result", sig.returns)
+        params = [parameter_of(p.name, p.type, made.names) for p in sig.params]
+        result = None if sig.returns.kind == "void" else parameter_of("result", sig.returns, made.names)
         launched = [(code.sig.name, [parameter for _, parameter in code.params]) for code in codes]
         emitted(
             made, device,

@@ -145,6 +145,19 @@ def test_result_types(device: spy.Device, element: torch.dtype, result: torch.dt
     check(got.double().numpy(), a.double(), b.double(), "float", name)
 
 
+def test_precision(device: spy.Device) -> None:
+    a, b = numbers(1, (70, 130)), numbers(2, (130, 90))
+    for _ in range(2):
+        got = spy.matmul(a, b, precision="tf32", device=device)
+        want, scale = a.astype(float) @ b, abs(a).astype(float) @ abs(b)
+        # Two roundings of 2^-11 each, at most.
+        assert (abs(got - want) <= 2**-9.9 * scale).all()
+        np.testing.assert_allclose(spy.matmul(a, b, device=device), want, rtol=1e-4, atol=1e-4)
+    left = torch.from_numpy(a).requires_grad_()
+    spy.matmul(left, torch.from_numpy(b), precision="tf32", device=device).sum().backward()
+    np.testing.assert_allclose(left.grad, np.ones((70, 90)) @ b.T, rtol=1e-2, atol=1e-2)
+
+
 def test_rounding_is_to_the_nearest(device: spy.Device) -> None:
     if "int16_t" not in device.caps.scalars:
         pytest.skip("the device has no 16-bit integers in memory")

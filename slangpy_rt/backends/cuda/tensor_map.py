@@ -12,7 +12,7 @@ from slangpy_rt.backends.extras import TensorMaps
 from slangpy_rt.core.interrupts import apart
 
 # Numbers of CUtensorMapDataType, CUtensorMapSwizzle and CUtensorMapL2promotion in cuda.h.
-_TYPES = {"int8_t": 0, "half": 6, "float": 7, "bfloat16": 9}
+_TYPES = {"int8_t": 0, "half": 6, "float": 7, "bfloat16": 9, "tf32": 11}
 _SWIZZLE_128B, _PROMOTION_128B = 3, 2
 _BYTES, _ALIGNED = 128, 64
 _RELAXED = 2  # CU_STREAM_CAPTURE_MODE_RELAXED
