@@ -34,7 +34,6 @@ from tests.dxc import Dxc  # noqa: E402
 
 # (backend, capability) -> why it will never be there. A gap without an entry fails.
 UNSUPPORTED = {
-    ("cpu", "half"): "Slang's C++ target has no 16-bit float",
     ("cpu", "groups"): "a range kernel has no thread groups",
     (
         "cuda",

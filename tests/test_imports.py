@@ -33,7 +33,7 @@ OUTSIDE = {
     },
     "filelock": {"slangpy_rt.core.disk_cache"},
     "platformdirs": {"slangpy_rt.core.disk_cache", "slangpy_rt.backends.cpu.compile"},
-    "ml_dtypes": {"slangpy_rt.interop.torch_memory"},
+    "ml_dtypes": {"slangpy_rt.core.bfloat16", "slangpy_rt.interop.torch_memory"},
     "torch": {
         "slangpy_rt.interop.",
         "slangpy_rt.slangtorch.",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from slangpy_rt_codegen.spec import CallSpec, Operand
+from slangpy_rt_codegen.spec import BFLOAT16, CallSpec, Operand
 from slangpy_rt_codegen.variables import assignable, callee, drain, fill
 
 _FLOATS = frozenset({"half", "float", "double"})
@@ -112,13 +112,17 @@ def _dual(spec: CallSpec, p: Operand) -> bool:
     if p.mode in ("tensor", "pointer", "unused", "parts"):
         return False
     if spec.derivative == "forward" and p.access != "in":
-        return p.scalar in _FLOATS and not p.via
+        return _is_float(p)
     return p.access == "seed" or p.grad_in is not None or p.grad_out is not None
+
+
+def _is_float(p: Operand) -> bool:
+    return p.via.startswith(BFLOAT16) or (p.scalar in _FLOATS and not p.via)
 
 
 def _constant(spec: CallSpec, p: Operand) -> str:
     """Return a place's value for a field of a variable: Slang 2026.12 fails on a no_diff number in a nested field."""
-    number = p.scalar in _FLOATS and not p.via and p.mode not in ("tensor", "pointer")
+    number = _is_float(p) and p.mode not in ("tensor", "pointer")
     return f"detach(_spy_x_{p.name})" if number and not _dual(spec, p) else f"_spy_x_{p.name}"
 
 

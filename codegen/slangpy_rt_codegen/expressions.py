@@ -10,12 +10,13 @@ import re
 from collections.abc import Iterator
 
 from slangpy_rt_codegen.layout import VALUE_STORAGE
-from slangpy_rt_codegen.spec import CallSpec, Operand, StructLayout
+from slangpy_rt_codegen.spec import BFLOAT16, CallSpec, Operand, StructLayout
 from slangpy_rt_codegen.variables import is_array
 
 # Types of whole arrays that carry gradients, and how many gradients each takes.
 _DIFFERENTIABLE = {"DiffTensor": 1, "WDiffTensor": 2, "RWDiffTensor": 2}
 _SIZED = re.compile(r"(.*?[a-z_])([1-4])(?:x([1-4]))?$")
+_HALVES = re.compile(r"half(?=(?:\d(?:x\d)?)?$)")
 
 
 def index_of(spec: CallSpec) -> str:
@@ -108,6 +109,8 @@ def load_from(type_: str, via: str, at: str) -> str:
 
 
 def store_to(type_: str, via: str, at: str, value: str) -> str:
+    if via.startswith(BFLOAT16):
+        return f"{via}._spy_store({at}, {value});"
     return f"{via}._spy_store({at}, {via}({value}));" if via else f"{type_}._spy_store({at}, {value});"
 
 
@@ -149,7 +152,7 @@ def store_wide(spec: CallSpec, o: Operand) -> str:
 def scalar_of_wide(o: Operand) -> str:
     """Return element ``_spy_k`` of a wide load."""
     value = f"_spy_p_{o.name}[_spy_k]"
-    if o.via.startswith("_spy_bfloat16"):
+    if o.via == BFLOAT16:
         return f"{o.type}({o.via}.of({value}))"
     return f"{o.type}({value})" if o.via else _build(o.type, iter([value]), o.scalar)
 
@@ -164,7 +167,11 @@ def put_in_wide(spec: CallSpec, o: Operand, value: str) -> str:
         return f"_spy_p_{o.name}[_spy_k] += {value};"
     if o.type == "bool":
         value = f"{'uint' if as_words(spec, o) else 'uint8_t'}({value} ? 1 : 0)"
-    return f"_spy_p_{o.name}[_spy_k] = {f'{o.via}({value})' if o.via else value};"
+    if o.via == BFLOAT16:
+        value = f"{o.via}.bits({value})"
+    elif o.via:
+        value = f"{o.via}({value})"
+    return f"_spy_p_{o.name}[_spy_k] = {value};"
 
 
 def addition(name: str, type_: str, value: str) -> str:
@@ -182,12 +189,19 @@ def sum_variables(spec: CallSpec, *accesses: str) -> str:
 
 def summed_type(spec: CallSpec, o: Operand) -> str:
     """Return the type of the variable in which a thread adds up a gradient."""
+    if spec.entry == "range":
+        # A range may be all of the call; a half that is added to one at a time stays at 2048 times as much.
+        return _HALVES.sub("float", o.type)
     return f"vector<{o.scalar}, {spec.width}>" if spec.width > 1 and is_wide(o) else o.type
 
 
-def sum_addition(spec: CallSpec, o: Operand) -> str:
-    """Return the statement that adds a thread's sum to a gradient in memory."""
-    return f"{summed_type(spec, o)}._spy_scatter({address_of(spec, o)}, _spy_s_{o.name});"
+def sum_addition(spec: CallSpec, o: Operand, place: str = "") -> str:
+    """Return the statement that adds a thread's sum to a gradient in memory; `place` is the sum's in an array."""
+    value = f"_spy_s_{o.name}{place}"
+    if spec.entry == "range":
+        value = value if summed_type(spec, o) == o.type else f"{o.type}({value})"
+        return f"{o.type}._spy_scatter({address_of(spec, o)}, {value});"
+    return f"{summed_type(spec, o)}._spy_scatter({address_of(spec, o)}, {value});"
 
 
 def sum_parameters(spec: CallSpec) -> str:

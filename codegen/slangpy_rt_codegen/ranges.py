@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from slangpy_rt_codegen.expressions import addition, address_of, index_of, sum_addition, sum_variables
+from slangpy_rt_codegen.expressions import addition, index_of, sum_addition, sum_variables, summed_type
 from slangpy_rt_codegen.spec import CallSpec, Operand
 
 # Columns of a call that a range works on at a time, if it adds up gradients by columns.
@@ -76,8 +76,8 @@ def _lanes(spec: CallSpec) -> str:
     n = _LANES
     lane = f"    for (int _spy_k = 0; _spy_k < {n}; ++_spy_k)"
     zeros = "".join(
-        f"    {o.type} _spy_t_{o.name}[{n}];\n{lane}\n        _spy_t_{o.name}[_spy_k] = {o.type}._spy_zero();\n"
-        for o in spec.sums
+        f"    {type_} _spy_t_{o.name}[{n}];\n{lane}\n        _spy_t_{o.name}[_spy_k] = {type_}._spy_zero();\n"
+        for o, type_ in ((o, summed_type(spec, o)) for o in spec.sums)
     )
     lanes, sums = ("".join(f", _spy_{v}_{o.name}{at}" for o in spec.sums) for v, at in (("t", "[_spy_k]"), ("s", "")))
     total = "".join(
@@ -100,14 +100,12 @@ def _columns(spec: CallSpec) -> str:
     place = "[_spy_i - _spy_row - _spy_column]"
     sums = "".join(f", _spy_s_{o.name}" + place * (o.access == "column") for o in spec.sums)
     zeros = "".join(
-        f"        {o.type} _spy_s_{o.name}[{n}];\n"
+        f"        {type_} _spy_s_{o.name}[{n}];\n"
         f"        for (int _spy_k = 0; _spy_k < {n}; ++_spy_k)\n"
-        f"            _spy_s_{o.name}[_spy_k] = {o.type}._spy_zero();\n"
-        for o in columns
+        f"            _spy_s_{o.name}[_spy_k] = {type_}._spy_zero();\n"
+        for o, type_ in ((o, summed_type(spec, o)) for o in columns)
     )
-    adds = "".join(
-        f"            {o.type}._spy_scatter({address_of(spec, o)}, _spy_s_{o.name}[_spy_k]);\n" for o in columns
-    )
+    adds = "".join(f"            {sum_addition(spec, o, '[_spy_k]')}\n" for o in columns)
     width = f"_spy_call.shape[{last}]"
     first = f"_spy_begin / {width} * {width}"
     return (

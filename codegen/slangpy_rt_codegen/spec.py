@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 GROUP_SIZE = 256
 # Accesses to a gradient with which a thread adds up contributions of its elements before it adds the sum to memory.
 _SUMMED = ("sum", "column", "row")
+# The structs of _spy_library.slang for arrays of bfloat16 have this name, or one that begins with it.
+BFLOAT16 = "_spy_bfloat16"
 
 
 @dataclass(frozen=True)
@@ -48,8 +50,8 @@ class Operand:
         call get different parts; for a ``"gradient"`` also ``"own"`` if a range first adds to a copy of its own.
     via : str
         Type that loads and stores go through if arrays do not hold ``type`` itself: the scalar of an enum;
-        ``"_spy_bfloat16"`` and ``"_spy_bfloat16s<3>"``, whose loads are floats. Of a ``"pointer"`` the type that it
-        is converted to, ``"Ptr<float, Access.Read>"``; empty for ``float *``.
+        ``"_spy_bfloat16"`` and ``"_spy_bfloat16s<3>"``, which load and store floats. Of a ``"pointer"`` the type that
+        it is converted to, ``"Ptr<float, Access.Read>"``; empty for ``float *``.
     code : str
         Slang expression of a ``"computed"`` operand; ``_spy_i``, ``_spy_index`` and ``_spy_call`` are the element's
         flat index, its index in each dimension and the argument block.

@@ -25,6 +25,7 @@ from slangpy_rt.arguments.bind_array import (
     check_scalar,
     check_scalars,
     container,
+    element_of,
     is_ours,
     stored_as,
 )  # fmt: skip
@@ -240,9 +241,9 @@ def _bind(where: str, scope: Scope, param: Param, value: Any, how: Map) -> Bound
     whole = container(type_)
     if whole is not None:
         element, rank, writable = whole
-        element = scope.struct(element)
+        element = element_of(scope, element)
         access = "inout" if writable else "in"
-        bound = bind_array(where, device, param.name, element, stored_as(where, element), access, value)
+        bound = bind_array(where, device, param.name, element, stored_as(where, element), access, value, whole=True)
         if len(bound.shape) < rank:
             raise BindError(
                 f"{where} has {len(bound.shape)} dimensions of '{element.name}'; '{type_.name}' takes {rank}."

@@ -12,17 +12,29 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from slangpy_rt.arguments.bound import EXACT, PROMOTED, Bound, fit_of
+from slangpy_rt.arguments.bound import CONVERTED, EXACT, PROMOTED, Bound, fit_of
 from slangpy_rt.arguments.device_feeds import ArrayFeed
 from slangpy_rt.arguments.feed import Feed
 from slangpy_rt.arguments.host_feeds import HostCopyFeed, HostViewFeed
+from slangpy_rt.arguments.nested_feeds import ConvertedFeed
 from slangpy_rt.arguments.scope import Scope
 from slangpy_rt.arguments.value_feeds import ValueFeed
-from slangpy_rt.arrays.layout import Layout, same_walk
+from slangpy_rt.arrays.layout import same_walk
 from slangpy_rt.arrays.ndbuffer import NDBuffer
 from slangpy_rt.arrays.tensor import Tensor
+from slangpy_rt.core.bfloat16 import bits_of
 from slangpy_rt.core.conversion import as_array
-from slangpy_rt.core.dtypes import BFLOAT16, NUMPY_OF, Storage, cast, convertible, scalars_of, storage
+from slangpy_rt.core.dtypes import (
+    BFLOAT16,
+    NUMPY_OF,
+    Storage,
+    cast,
+    convertible,
+    is_bfloat16,
+    is_own_bfloat16,
+    scalars_of,
+    storage,
+)
 from slangpy_rt.core.errors import BindError, UnsupportedError
 from slangpy_rt.core.shapes import Shape, contiguous
 from slangpy_rt.core.structs import as_struct_array, dtype_text
@@ -39,8 +51,6 @@ _CONTAINERS = {
     "DiffTensor": 2, "WDiffTensor": 2, "RWDiffTensor": 2,
 }  # fmt: skip
 
-# The end of messages on arrays of bfloat16.
-_NARROW = "which functions read where they take floats or vectors of floats, and do not write"
 # Host values of up to this many scalars are stored in the argument block: two float4x4.
 _MAX_VALUE_SCALARS = 32
 
@@ -53,14 +63,25 @@ def bind_array(
     stored: Storage,
     access: str,
     value: Any,
+    whole: bool = False,
 ) -> Bound:
+    """Bind an array; ``whole`` if the function takes all of it, and so has to name the type that it holds."""
     check_scalars(where, device, stored)
     if not isinstance(value, NDBuffer):
+        if type_ is BFLOAT16:
+            return _bind_bits(where, device, name, type_, stored, access, value)
+        if isinstance(value, np.ndarray) and is_bfloat16(value.dtype) and not whole:
+            return _bind_host_bfloat16(where, device, name, type_, stored, access, value)
         return _bind_host(where, device, name, type_, stored, access, value)
     layout, inner = value.layout, stored.dims
     if layout.device is not device:
         raise BindError(f"{where} lives on {another(layout.device, device)}; the module runs on {device!r}.")
-    via = _widened(where, layout, type_, access)
+    if layout.element is BFLOAT16 and whole and type_ is not BFLOAT16:
+        raise BindError(
+            f"{where} is {in_words(value)}, which functions take whole as 'Tensor<bfloat16, N>' and the like, and "
+            f"element by element as float; '{type_.name}' was expected."
+        )
+    via = _widened(where, type_) if layout.element is BFLOAT16 and type_ is not BFLOAT16 else ""
     if via:
         stored = replace(stored, scalar=layout.scalar, dtype=layout.numpy_dtype)
     elif not _holds(layout.element, type_) or layout.numpy_dtype != stored.dtype:
@@ -121,14 +142,14 @@ def bind_pointer(where: str, scope: Scope, param: Param, value: Any) -> Bound:
     if not isinstance(value, (NDBuffer, np.ndarray)):
         feed: Feed = ValueFeed(where, type_, "uint64_t")
         return Bound(param.name, type_, "pointer", 1, "in", "pointer", (), (), True, "", feed)
-    element = scope.struct(type_.element)
+    element = element_of(scope, type_.element)
     stored = stored_as(where, element)
-    if isinstance(value, np.ndarray) and value.dtype != stored.dtype:
-        raise BindError(f"{where} is {in_words(value)}; '{type_.name}' takes an array of {dtype_text(stored.dtype)}.")
+    kind = dtype_text(stored.dtype) if element is not BFLOAT16 else element.name
+    fits = is_bfloat16 if element is BFLOAT16 else stored.dtype.__eq__
+    if isinstance(value, np.ndarray) and not fits(value.dtype):
+        raise BindError(f"{where} is {in_words(value)}; '{type_.name}' takes an array of {kind}.")
     access = "inout" if may_write(type_) else "in"
-    bound = bind_array(where, scope.device, param.name, element, stored, access, value)
-    if bound.via:
-        raise BindError(f"{where} is an array of bfloat16, {_NARROW}; pass tensor.float() here.")
+    bound = bind_array(where, scope.device, param.name, element, stored, access, value, whole=True)
     dense = value.layout.contiguous if isinstance(value, NDBuffer) else value.flags.c_contiguous
     if not dense:
         raise BindError(f"{where} is a non-contiguous view; '{type_.name}' takes elements that follow each other.")
@@ -145,6 +166,12 @@ def may_write(type_: SlangType) -> bool:
     return type_.name == "RWByteAddressBuffer" if found is None else found[2]
 
 
+def element_of(scope: Scope, type_: SlangType) -> SlangType:
+    """Return the type of elements behind a parameter: with its fields, or BFLOAT16 for the struct of our own."""
+    found = scope.struct(type_)
+    return BFLOAT16 if is_own_bfloat16(found) else found
+
+
 def access_of(type_: SlangType) -> str:
     """Return the access that a pointer's type allows: ``"ReadWrite"``, ``"Read"`` or ``"Immutable"``."""
     # The arguments of the pointer itself follow those of the type it points to: Ptr<Ptr<T, ...>, Access.Read, ...>.
@@ -159,8 +186,6 @@ def as_tensor(where: str, bound: Bound, type_: SlangType, rank: int) -> Bound:
     """
     if bound.mode != "array":
         raise BindError(f"{where} has no dimensions; '{type_.name}' takes an array.")
-    if bound.via:
-        raise BindError(f"{where} is an array of bfloat16, {_NARROW}; pass tensor.float() here.")
     feed = bound.feed.in_device_memory() if isinstance(bound.feed, HostCopyFeed) else bound.feed
     outer = len(bound.shape) - rank
     return replace(
@@ -186,6 +211,11 @@ def is_ours(type_: SlangType) -> bool:
 
 def stored_as(where: str, type_: SlangType) -> Storage:
     found = storage(type_)
+    if is_own_bfloat16(type_):
+        raise UnsupportedError(
+            f"{where}: '{type_.name}' is the type of elements of whole arrays; declare float, which takes and "
+            "returns arrays of bfloat16 element by element."
+        )
     if found is None:
         raise UnsupportedError(
             f"{where}: parameters of type '{type_.name}' are not supported; scalars, vectors, matrices, arrays, "
@@ -227,12 +257,13 @@ def check_native(where: str, device: DeviceCore, element: SlangType, what: str) 
             )
 
 
-def _widened(where: str, layout: Layout, type_: SlangType, access: str) -> str:
-    """Return the name of the Slang struct that loads bfloat16 elements as ``type_``; empty for other arrays."""
-    if layout.element is not BFLOAT16:
-        return ""
-    if type_.scalar != "float" or type_.kind not in ("scalar", "vector") or access != "in":
-        raise BindError(f"{where} is an array of bfloat16, {_NARROW}; pass a tensor of another type here.")
+def _widened(where: str, type_: SlangType) -> str:
+    """Return the name of the Slang struct that loads and stores bfloat16 elements as ``type_``."""
+    if type_.scalar != "float" or type_.kind not in ("scalar", "vector"):
+        raise BindError(
+            f"{where} is an array of bfloat16, which goes where functions take or return floats and vectors of "
+            f"floats; '{type_.name}' was expected."
+        )
     return "_spy_bfloat16" if type_.kind == "scalar" else f"_spy_bfloat16s<{type_.shape[0]}>"
 
 
@@ -240,7 +271,45 @@ def _holds(element: SlangType, type_: SlangType) -> bool:
     """Return whether an array of ``element`` can be bound as one of ``type_``, whose dimensions are its last ones."""
     if element.name == type_.name or (type_.kind == "array" and type_.element and _holds(element, type_.element)):
         return True
-    return element.kind in ("scalar", "enum") and element.scalar == type_.scalar
+    return element.kind in ("scalar", "enum") and element.scalar == type_.scalar and type_ is not BFLOAT16
+
+
+def _bind_host_bfloat16(
+    where: str,
+    device: DeviceCore,
+    name: str,
+    type_: SlangType,
+    stored: Storage,
+    access: str,
+    value: npt.NDArray[Any],
+) -> Bound:
+    """Bind a NumPy array of ml_dtypes' bfloat16 by its bits; a single element converts as other numbers do."""
+    if access == "in" and (value.ndim <= len(stored.dims) or type_.scalar != "float"):
+        return _bind_host(where, device, name, type_, stored, access, value)
+    via, narrow = _widened(where, type_), replace(stored, scalar=BFLOAT16.scalar, dtype=NUMPY_OF[BFLOAT16.scalar])
+    bound = _bind_host(where, device, name, type_, narrow, access, _bits_of(value))
+    return replace(bound, feed=ConvertedFeed(_bits_of, bound.feed, access != "in"), fit=PROMOTED, via=via)
+
+
+def _bits_of(value: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    return value.view(NUMPY_OF[BFLOAT16.scalar])
+
+
+def _bind_bits(
+    where: str, device: DeviceCore, name: str, type_: SlangType, stored: Storage, access: str, value: Any
+) -> Bound:
+    """Bind host data for a function that takes a whole array of bfloat16: it converts to what is only read."""
+    if isinstance(value, np.ndarray) and is_bfloat16(value.dtype):
+        bound = _bind_host(where, device, name, type_, stored, access, _bits_of(value))
+        return replace(bound, feed=ConvertedFeed(_bits_of, bound.feed, access != "in"))
+    if access != "in":
+        raise BindError(f"{where} is {in_words(value)} and would be written to; pass an array of dtype bfloat16.")
+
+    def convert(v: Any) -> npt.NDArray[Any]:
+        return bits_of(where, as_array(where, v), listed=not isinstance(v, np.ndarray))
+
+    bound = _bind_host(where, device, name, type_, stored, access, convert(value))
+    return replace(bound, feed=ConvertedFeed(convert, bound.feed, False), fit=CONVERTED)
 
 
 def _bind_host(

@@ -23,7 +23,7 @@ from slangpy_rt.arguments.scope import Scope
 from slangpy_rt.arrays.ndbuffer import NDBuffer
 from slangpy_rt.arrays.value_ref import ValueRef
 from slangpy_rt.core.checks import is_callers
-from slangpy_rt.core.dtypes import scalar_type, slang_scalar
+from slangpy_rt.core.dtypes import BFLOAT16, is_bfloat16, scalar_type, slang_scalar
 from slangpy_rt.core.errors import BindError, CompileError, ShapeError, UnsupportedError
 from slangpy_rt.core.types import FunctionSig, SlangType
 from slangpy_rt.core.wording import in_words
@@ -264,13 +264,13 @@ def natural_type(scope: Scope, where: str, value: Any, how: Map) -> SlangType:
         named = value["_type"]
         return scope.named(where, str(getattr(named, "name", named)))
     if isinstance(value, NDBuffer) and how.dims is None:
-        return value.dtype
+        return _type_of(value)
     shape, scalar = _shape_and_scalar(value)
     if scalar is None:
         raise BindError(f"{where} is {in_words(value)}, which has no Slang type of its own; name one with .map(...).")
     inner = shape[len(how.dims) :] if how.dims is not None else ()
     if not inner:
-        return value.dtype if isinstance(value, NDBuffer) else scalar_type(scalar)
+        return _type_of(value) if isinstance(value, NDBuffer) else scalar_type(scalar)
     if len(inner) == 1 and 2 <= inner[0] <= 4:
         return scope.named(where, f"{scalar}{inner[0]}")
     if len(inner) == 2 and all(2 <= n <= 4 for n in inner):
@@ -278,7 +278,14 @@ def natural_type(scope: Scope, where: str, value: Any, how: Map) -> SlangType:
     return scope.named(where, scalar + "".join(f"[{n}]" for n in reversed(inner)))
 
 
+def _type_of(value: NDBuffer) -> SlangType:
+    """Return the type as which functions take an array's elements."""
+    return scalar_type("float") if value.dtype is BFLOAT16 else value.dtype
+
+
 def _shape_and_scalar(value: Any) -> tuple[tuple[int, ...], str | None]:
+    if isinstance(value, NDBuffer) and value.dtype is BFLOAT16:
+        return value.layout.full_shape, "float"
     if isinstance(value, NDBuffer):
         return value.layout.full_shape, None if value.layout.numpy_dtype.names else value.layout.scalar
     if isinstance(value, bool):
@@ -296,6 +303,8 @@ def _shape_and_scalar(value: Any) -> tuple[tuple[int, ...], str | None]:
     dtype = array.dtype
     if isinstance(value, (list, tuple)):
         dtype = np.dtype({"i": "i4", "f": "f4"}.get(dtype.kind, dtype))
+    if is_bfloat16(dtype):
+        return array.shape, "float"
     return array.shape, slang_scalar(dtype) if dtype.names is None else None
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from slangpy_rt.arrays.layout import layout_of
 from slangpy_rt.arrays.ndbuffer import NDBuffer
-from slangpy_rt.arrays.tensor import check_gradient, has_floats
+from slangpy_rt.arrays.tensor import check_gradient, gradient_type, has_floats
 from slangpy_rt.arrays.value_ref import ValueRef
 from slangpy_rt.core.errors import BindError
 
@@ -51,7 +51,7 @@ class NDDifferentiableBuffer(NDBuffer):
         if not has_floats(self.layout.element):
             raise BindError(f"{where}: '{self.layout.element.name}' holds no float, half or double.")
         if grad is None:
-            grad = NDBuffer(device, dtype, shape)
+            grad = NDBuffer(device, gradient_type(self.layout.element), shape)
             grad.clear()
         check_gradient(where, "grad", self, grad)
         carrying = self._carrying(grad, grad)

@@ -15,6 +15,7 @@ CUDA = 2  # kDLCUDA
 # The default stream, whose CUstream is 0, here and in the CUDA array interface:
 # https://numba.readthedocs.io/en/stable/cuda/cuda_array_interface.html
 LEGACY = 1
+_BFLOAT = 4  # kDLBfloat, which NumPy does not have
 _CODES = {"i": 0, "u": 1, "f": 2, "b": 6}  # kDLInt, kDLUInt, kDLFloat, kDLBool
 
 
@@ -60,10 +61,20 @@ def handed_over(view: Any, device_index: int, max_version: tuple[int, int] | Non
     the GPU replaces the host in it. NumPy's deleter is written in C, so it may run in any state of the interpreter.
     """
     made = view.__dlpack__(**({} if max_version is None else {"max_version": max_version}))
-    name = next(n for n in _KINDS if _is_capsule(made, n))
-    tensor = _KINDS[name].from_address(_pointer(made, name)).tensor
+    tensor = _tensor_in(made)
     tensor.device_type, tensor.device_id = CUDA, device_index
     return made
+
+
+def as_bfloat16(made: Any) -> Any:
+    """Return a capsule of 16-bit integers as one of bfloat16."""
+    _tensor_in(made).code = _BFLOAT
+    return made
+
+
+def _tensor_in(made: Any) -> Any:
+    name = next(n for n in _KINDS if _is_capsule(made, n))
+    return _KINDS[name].from_address(_pointer(made, name)).tensor
 
 
 class Import:

@@ -10,10 +10,11 @@ from typing import Any, Protocol
 
 import numpy.typing as npt
 
-from slangpy_rt.arrays.dlpack import CUDA, LEGACY, handed_over
+from slangpy_rt.arrays.dlpack import CUDA, LEGACY, as_bfloat16, handed_over
 from slangpy_rt.arrays.layout import Layout
 from slangpy_rt.backends.base import Buffer
 from slangpy_rt.backends.extras import foreign_streams
+from slangpy_rt.core.dtypes import BFLOAT16
 from slangpy_rt.core.errors import UnsupportedError
 from slangpy_rt.runtime.host_view import host_view
 
@@ -52,7 +53,8 @@ def capsule(
         try:
             # NumPy takes these parameters from 2.1 on.
             asked: dict[str, Any] = {"max_version": max_version, "dl_device": dl_device, "copy": copy}
-            return array.host_view().__dlpack__(**{k: v for k, v in asked.items() if v is not None})
+            made = _host_bits(array).__dlpack__(**{k: v for k, v in asked.items() if v is not None})
+            return as_bfloat16(made) if array.layout.element is BFLOAT16 else made
         except UnsupportedError as error:
             raise BufferError(str(error)) from None
     if copy or (dl_device is not None and tuple(dl_device) != (CUDA, device.index)):
@@ -65,7 +67,8 @@ def capsule(
     strides = tuple(s * layout.unit for s in layout.strides)
     # The view has addresses of the GPU; nothing reads through it.
     view = host_view(array.buffer, layout.full_shape, layout.numpy_dtype, array.address, strides)
-    return handed_over(view, device.index, max_version)
+    made = handed_over(view, device.index, max_version)
+    return as_bfloat16(made) if layout.element is BFLOAT16 else made
 
 
 def place(array: DeviceArray) -> tuple[int, int]:
@@ -93,9 +96,11 @@ def host_interface(array: DeviceArray) -> dict[str, Any]:
     """
     if "zero_copy" not in array.layout.device.caps.features:
         raise AttributeError(f"{array.summary} lies in memory of {array.layout.device!r}; copy it with to_numpy().")
-    # NumPy would show the gaps of a struct as fields.
+    # NumPy would show the gaps of a struct as fields, and has no name for bfloat16.
     if array.layout.numpy_dtype.names is not None:
         raise AttributeError(f"{array.summary} holds structs; copy it with to_numpy().")
+    if array.layout.element is BFLOAT16:
+        raise AttributeError(f"{array.summary} holds no type of NumPy's; take to_numpy(), host_view() or torch().")
     found: dict[str, Any] = array.host_view().__array_interface__
     return found
 
@@ -111,6 +116,8 @@ def cuda_interface(array: DeviceArray) -> dict[str, Any]:
     layout = array.layout
     if layout.device.caps.dlpack_device != CUDA:
         raise AttributeError(f"{array.summary} lies on {layout.device!r}, no CUDA GPU; copy it with to_numpy().")
+    if layout.element is BFLOAT16:
+        raise AttributeError(f"{array.summary} holds no type of the CUDA array interface; it goes by DLPack.")
     try:
         _refuse_structs(array)
     except BufferError as error:
@@ -131,8 +138,21 @@ def as_torch(array: DeviceArray) -> Any:
     import torch
 
     if array.layout.device.caps.dlpack_device != CUDA:
-        return torch.from_numpy(array.host_view())
+        host = torch.from_numpy(_host_bits(array))
+        return host.view(torch.bfloat16) if array.layout.element is BFLOAT16 else host
     return torch.from_dlpack(array)  # type: ignore[attr-defined]
+
+
+def _host_bits(array: DeviceArray) -> npt.NDArray[Any]:
+    """Return an array in host memory as NumPy's, one of bfloat16 as integers."""
+    if array.layout.element is not BFLOAT16:
+        return array.host_view()
+    layout = array.layout
+    layout.device.check_open()
+    if "zero_copy" not in layout.device.caps.features:
+        raise UnsupportedError(f"{array.summary} lies in memory of {layout.device!r}; copy it with to_numpy().")
+    strides = tuple(s * layout.unit for s in layout.strides)
+    return host_view(array.buffer, layout.full_shape, layout.numpy_dtype, array.address, strides)
 
 
 def wait_for(array: DeviceArray, stream: int) -> None:

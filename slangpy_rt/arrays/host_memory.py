@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from slangpy_rt.arrays.layout import Layout
 from slangpy_rt.core.checks import no_memory
+from slangpy_rt.core.dtypes import BFLOAT16
 
 
 def host_memory(where: str, layout: Layout) -> tuple[npt.NDArray[Any], int]:
@@ -43,7 +44,28 @@ def seen_in(where: str, layout: Layout, host: npt.NDArray[Any], first: int) -> n
     ------
     OutOfMemoryError
         If the host has no memory for a copy without gaps.
+    BindError
+        If NumPy does not know the element type.
     """
+    return shown_to_numpy(where, layout, _dense(where, layout, host, first))
+
+
+def shown_to_numpy(where: str, layout: Layout, host: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return an array as users see it: of bfloat16, if its integers are the bits of such numbers.
+
+    Raises
+    ------
+    BindError
+        If NumPy does not know the element type.
+    """
+    if layout.element is not BFLOAT16:
+        return host
+    from slangpy_rt.core.bfloat16 import seen_as_bfloat16
+
+    return seen_as_bfloat16(where, host)
+
+
+def _dense(where: str, layout: Layout, host: npt.NDArray[Any], first: int) -> npt.NDArray[Any]:
     if layout.contiguous:
         return host
     strides = tuple(s * layout.unit for s in layout.strides)

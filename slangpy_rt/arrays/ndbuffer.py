@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from slangpy_rt.arrays.host_memory import host_memory, seen_in
+from slangpy_rt.arrays.host_memory import host_memory, seen_in, shown_to_numpy
 from slangpy_rt.arrays.layout import Gradients, Layout, layout_of
 from slangpy_rt.arrays.views import picked
 from slangpy_rt.backends.base import Buffer
 from slangpy_rt.core.conversion import as_array
-from slangpy_rt.core.dtypes import BFLOAT16, cast, element_type
+from slangpy_rt.core.dtypes import BFLOAT16, cast, element_type, scalar_type
 from slangpy_rt.core.errors import BindError, ShapeError, UnsupportedError
 from slangpy_rt.core.shapes import Shape, as_shape
 from slangpy_rt.core.structs import as_struct_array, fill_struct_array
@@ -185,7 +185,9 @@ class NDBuffer:
         if target.names is not None:
             source = as_struct_array(where, target, source)
         elif layout.element is BFLOAT16:
-            source = _bits(where, source)
+            from slangpy_rt.core.bfloat16 import bits_of
+
+            source = bits_of(f"{where}: data", source)
         else:
             source = cast(f"{where}: data", layout.element.name, source, target)
         if not layout.contiguous:
@@ -222,7 +224,8 @@ class NDBuffer:
         if "zero_copy" not in layout.device.caps.features:
             raise UnsupportedError(f"{self.summary} lies in memory of {layout.device!r}; copy it with to_numpy().")
         strides = tuple(s * layout.unit for s in layout.strides)
-        return host_view(self.buffer, layout.full_shape, layout.numpy_dtype, self.address, strides)
+        view = host_view(self.buffer, layout.full_shape, layout.numpy_dtype, self.address, strides)
+        return shown_to_numpy(f"{type(self).__name__}.host_view", layout, view)
 
     def torch(self) -> Any:
         """Return the same memory as a tensor of PyTorch; scalars only, the element's dimensions last.
@@ -356,7 +359,7 @@ class NDBuffer:
             raise BindError(
                 f"{type(self).__name__}.flatten_dtype: {self.summary} holds structs, not one scalar type."
             )
-        scalar = element_type("flatten_dtype", layout.scalar)
+        scalar = BFLOAT16 if layout.element is BFLOAT16 else element_type("flatten_dtype", layout.scalar)
         flat = layout_of(
             layout.device, type(self), scalar, layout.full_shape, layout.strides, layout.aligned, own=layout.own
         )
@@ -411,13 +414,23 @@ class NDBuffer:
 
     def __str__(self) -> str:
         """Show the array's values as NumPy shows them."""
-        return str(self.to_numpy())
+        return str(self._shown())
 
     def __repr__(self) -> str:
         if self.device.closed:
             return f"<{self.summary} of a closed device>"
-        values = np.array2string(self.to_numpy(), separator=", ", threshold=100, prefix=f"{type(self).__name__}(")
+        values = np.array2string(self._shown(), separator=", ", threshold=100, prefix=f"{type(self).__name__}(")
         return f"{type(self).__name__}({values}, dtype={self.layout.element.name}, device={self.device.name})"
+
+    def _shown(self) -> npt.NDArray[Any]:
+        """Return the array's values for text; NumPy may not know bfloat16."""
+        own = self.layout
+        if own.element is not BFLOAT16:
+            return self.to_numpy()
+        from slangpy_rt.core.bfloat16 import floats_of
+
+        bits = layout_of(own.device, NDBuffer, scalar_type(own.scalar), own.shape, own.strides, own.aligned)
+        return floats_of(NDBuffer.of(bits, self.buffer, self.address).to_numpy())
 
     def _repr_png_(self) -> bytes | None:
         """Return a PNG of an image, for notebooks; None for other arrays and without Pillow, when text is shown.
@@ -434,10 +447,3 @@ class NDBuffer:
         if not image or self.ndim != 2 or element.scalar not in ("float", "half", "uint8_t"):
             return None
         return png(self.to_numpy())
-
-
-def _bits(where: str, source: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return an array of bfloat16 as the integers of its bits."""
-    if source.dtype.name != "bfloat16":
-        raise BindError(f"{where}: data of dtype {source.dtype} does not convert to 'bfloat16'; cast it yourself.")
-    return source.view(np.uint16)

@@ -12,7 +12,16 @@ from slangpy_rt.arrays.layout import layout_of
 from slangpy_rt.arrays.ndbuffer import NDBuffer
 from slangpy_rt.core.checks import no_memory
 from slangpy_rt.core.conversion import as_array, as_element, is_number
-from slangpy_rt.core.dtypes import NUMPY_OF, cast, element_type, slang_scalar, storage
+from slangpy_rt.core.dtypes import (
+    BFLOAT16,
+    NUMPY_OF,
+    cast,
+    element_type,
+    is_bfloat16,
+    scalar_type,
+    slang_scalar,
+    storage,
+)
 from slangpy_rt.core.errors import BindError, ShapeError
 from slangpy_rt.core.shapes import as_shape
 from slangpy_rt.core.structs import scalar_count
@@ -55,7 +64,8 @@ class Tensor(NDBuffer):
         """Make a tensor whose every element is ``value`` (broadcast over the element's dimensions)."""
         where = f"{cls.__name__}.full"
         element = element_type(where, dtype)
-        one = as_element(f"{where}: value", element, value, everywhere=True)
+        number = scalar_type("float") if element is BFLOAT16 else element
+        one = as_element(f"{where}: value", number, value, everywhere=True)
         full = as_shape(where, shape) + one.shape
         return cls._from_host(device, np.broadcast_to(one, full), element)
 
@@ -89,7 +99,7 @@ class Tensor(NDBuffer):
         except (ValueError, ZeroDivisionError, OverflowError) as error:
             raise BindError(f"{where}: {in_words(bounds)} make no array ({error}).") from None
         stored = storage(element)
-        if whole and stored is not None and stored.struct is None:
+        if whole and stored is not None and stored.struct is None and element is not BFLOAT16:
             values = cast(f"{where}: {in_words(bounds)}", element.name, values, stored.dtype, listed=True)
         return cls._from_host(device, values, element)
 
@@ -119,7 +129,7 @@ class Tensor(NDBuffer):
         if listed and dtype is None:
             kind = {"f": "float", "i": "int"}.get(source.dtype.kind)
             source = source if kind is None else cast(f"{where}: data", kind, source, NUMPY_OF[kind])
-        if dtype is None and slang_scalar(source.dtype) is None:
+        if dtype is None and slang_scalar(source.dtype) is None and not is_bfloat16(source.dtype):
             hint = "name the struct: dtype=module.Name" if source.dtype.names else "convert the array first"
             raise BindError(f"{where}: dtype {source.dtype} has no Slang type; {hint}.")
         element = element_type(where, source.dtype if dtype is None else dtype)
@@ -134,7 +144,7 @@ class Tensor(NDBuffer):
             raise ShapeError(
                 f"{where}: data of shape {source.shape} does not end in the dimensions {inner} of '{element.name}'."
             )
-        if listed and stored.struct is None and source.dtype.kind in "iu":
+        if listed and stored.struct is None and source.dtype.kind in "iu" and element is not BFLOAT16:
             source = cast(f"{where}: data", element.name, source, stored.dtype, listed=True)
         tensor = cls(device, element, outer)
         tensor.copy_from(source)
@@ -191,10 +201,12 @@ class Tensor(NDBuffer):
         ----------
         grad_in : Tensor, optional
             For ``bwds``, the gradient with respect to the values that a function writes here, which it reads; for
-            ``fwds``, the tangent that it reads. It has this tensor's element type and shape.
+            ``fwds``, the tangent that it reads. It has this tensor's element type and shape; of bfloat16, floats will
+            do.
         grad_out : Tensor, optional
             For ``bwds``, the gradient with respect to the values that a function reads here, which it adds to; for
-            ``fwds``, the tangent that it writes. If neither is given, both are one new tensor of zeros.
+            ``fwds``, the tangent that it writes. If neither is given, both are one new tensor of zeros. It has
+            floats where this tensor has bfloat16, so that sums do not lose small terms.
 
         Returns
         -------
@@ -213,7 +225,7 @@ class Tensor(NDBuffer):
         if not has_floats(self.layout.element):
             raise BindError(f"{where}: {self.summary} holds no float, half or double, and has no gradient.")
         if grad_in is None and grad_out is None:
-            grad_in = grad_out = type(self).zeros_like(self)
+            grad_in = grad_out = type(self).zeros(self.device, self.shape, gradient_type(self.layout.element))
         for name, grad in (("grad_in", grad_in), ("grad_out", grad_out)):
             if grad is not None:
                 check_gradient(where, name, self, grad)
@@ -259,12 +271,19 @@ def check_gradient(where: str, name: str, array: NDBuffer, grad: Any) -> None:
         raise BindError(
             f"{where}: {name} lives on {another(grad.device, array.device)}; this tensor on {array.device!r}."
         )
-    if grad.dtype != array.dtype:
-        raise BindError(f"{where}: {name} is a {grad.summary}; '{array.dtype.name}' was expected, as of the tensor.")
+    element = gradient_type(array.dtype)
+    if grad.dtype != element and not (name == "grad_in" and grad.dtype == array.dtype):
+        why = "as of the tensor" if element == array.dtype else f"as gradients of '{array.dtype.name}' are"
+        raise BindError(f"{where}: {name} is a {grad.summary}; '{element.name}' was expected, {why}.")
     if array.nbytes and array.is_contiguous and grad.is_contiguous and _overlap(grad, array):
         raise BindError(f"{where}: {name} lies in the tensor's own memory; give it memory of its own.")
     if grad.shape != array.shape:
         raise ShapeError(f"{where}: {name} is a {grad.summary}; shape {array.shape} was expected, as of the tensor.")
+
+
+def gradient_type(element: SlangType) -> SlangType:
+    """Return the element type of gradients that are added to; bfloat16 would lose small terms."""
+    return scalar_type("float") if element is BFLOAT16 else element
 
 
 def _overlap(a: NDBuffer, b: NDBuffer) -> bool:
@@ -273,9 +292,9 @@ def _overlap(a: NDBuffer, b: NDBuffer) -> bool:
 
 
 def has_floats(type_: SlangType) -> bool:
-    """Tell whether elements of a type hold a half, float or double, which may have gradients."""
+    """Tell whether elements of a type hold a half, float, double or bfloat16, which may have gradients."""
     if type_.kind == "struct":
         return any(has_floats(f.type) for f in type_.fields)
     if type_.kind == "array" and type_.element is not None:
         return has_floats(type_.element)
-    return type_.kind != "enum" and type_.scalar in ("half", "float", "double")
+    return type_ is BFLOAT16 or (type_.kind != "enum" and type_.scalar in ("half", "float", "double"))

@@ -35,8 +35,8 @@ NUMPY_OF = {
         "double": "f8",
     }.items()
 }
-# What arrays of other libraries hold and kernels read as floats: Slang computes with it on few devices. Its scalar is
-# that of its memory.
+# What arrays may hold where kernels read and write floats: Slang computes with it on few devices. Its scalar is that
+# of its memory.
 BFLOAT16 = SlangType("storage", "bfloat16", "uint16_t")
 SLANG_OF = {dtype: name for name, dtype in NUMPY_OF.items()}
 _ALIASES = {
@@ -69,6 +69,16 @@ def scalar_type(name: str) -> SlangType:
     return SlangType("scalar", name, name)
 
 
+def is_own_bfloat16(type_: SlangType) -> bool:
+    """Tell whether a type is the struct ``bfloat16`` of ``shaders/slangpy_rt.slang``, an element of whole arrays."""
+    return type_.kind == "struct" and type_.name == BFLOAT16.name and [f.name for f in type_.fields] == ["_spy_bits"]
+
+
+def is_bfloat16(dtype: np.dtype[Any]) -> bool:
+    """Tell whether a NumPy dtype is the bfloat16 of the package ml_dtypes."""
+    return dtype.kind == "V" and dtype.name == "bfloat16"
+
+
 def slang_scalar(dtype: np.dtype[Any]) -> str | None:
     """Return the Slang scalar that a NumPy dtype holds, in either order of bytes; None if there is none."""
     # Some dtypes, such as those of strings, have no order of bytes to ask for.
@@ -80,10 +90,12 @@ def _named(name: str) -> SlangType | None:
     name = _ALIASES.get(name, name)
     if name in NUMPY_OF:
         return scalar_type(name)
+    if name == BFLOAT16.name:
+        return BFLOAT16
     if name.endswith("]"):
         inner, _, size = name[:-1].rpartition("[")
         element = _named(inner.strip())
-        if element is None or not size.isdigit() or not int(size):
+        if element is None or element is BFLOAT16 or not size.isdigit() or not int(size):
             return None
         return SlangType("array", f"{element.name}[{size}]", shape=(int(size),), element=element)
     match = _NAME.match(name)
@@ -114,10 +126,11 @@ def element_type(where: str, dtype: Any) -> SlangType:
     elif isinstance(dtype, type) and dtype in PYTHON_TYPES:
         found = scalar_type(PYTHON_TYPES[dtype])
     else:
-        name = None
+        found = None
         if isinstance(dtype, np.dtype) or (isinstance(dtype, type) and issubclass(dtype, np.generic)):
-            name = slang_scalar(np.dtype(dtype))
-        found = scalar_type(name) if name else None
+            own = np.dtype(dtype)
+            name = slang_scalar(own)
+            found = scalar_type(name) if name else BFLOAT16 if is_bfloat16(own) else None
     if found is None or storage(found) is None:
         raise BindError(
             f"{where}: dtype {in_words(dtype)} is not an element type. Give a Slang name such as "
@@ -178,7 +191,7 @@ def storage(type_: SlangType) -> Storage | None:
         # An enum is stored through its scalar, which arrays of enums cannot be.
         if inner is not None and type_.element.kind != "enum":
             return Storage(inner.scalar, type_.shape + inner.dims, inner.dtype, inner.struct)
-    if type_.kind == "struct" and type_.fields:
+    if type_.kind == "struct" and type_.fields and not is_own_bfloat16(type_):
         fields = [(f.name, storage(f.type)) for f in type_.fields]
         if all(s is not None for _, s in fields):
             dtype = np.dtype([(name, s.dtype, s.dims) for name, s in fields if s], align=True)

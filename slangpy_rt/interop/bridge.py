@@ -18,7 +18,6 @@ from slangpy_rt.arrays.exported import capsule
 from slangpy_rt.arrays.layout import layout_of
 from slangpy_rt.arrays.tensor import Tensor
 from slangpy_rt.backends.base import Buffer
-from slangpy_rt.core.dtypes import BFLOAT16
 from slangpy_rt.core.errors import BindError, SlangPyRtError
 from slangpy_rt.device import Device
 from slangpy_rt.interop.torch_types import check_plain, element_of, tensor_in_words
@@ -47,11 +46,7 @@ class Bridge:
     def send(self, value: torch.Tensor) -> Tensor:
         """Copy a tensor to the Vulkan device."""
         check_plain(value)
-        element = element_of(value)
-        array = Tensor(self._device, element, tuple(value.shape))
-        if element is BFLOAT16:
-            # Copied as bits: Vulkan's array holds them as 16-bit integers.
-            value = value.view(torch.uint16)
+        array = Tensor(self._device, element_of(value), tuple(value.shape))
         if value.numel():
             # In one go, so that no other thread marks the stream in between.
             with self._cuda.order.lock:

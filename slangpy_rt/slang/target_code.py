@@ -11,6 +11,7 @@ from collections.abc import Callable
 from slangpy_rt.core.errors import CompileError, UnsupportedError
 from slangpy_rt.core.target import NESTING, Target
 from slangpy_rt.slang.cpp_functions import lacking_function, with_functions
+from slangpy_rt.slang.cpp_half import with_half
 from slangpy_rt.slang.division import with_division
 from slangpy_rt.slang.emitted import (
     breaks,
@@ -172,7 +173,7 @@ def completed(code: bytes, form: str, double_math: Callable[[], bytes], statics:
     elif form == "cuda":
         code = zeroed(with_functions(with_narrow_integers(code, form), form))
     elif form == "cpp":
-        code = with_functions(with_narrow_integers(code, form), form)
+        return with_half(with_division(with_functions(with_narrow_integers(code, form), form), form))
     return with_division(code, form)
 
 

@@ -128,6 +128,28 @@ void kernel(uint3 t: SV_DispatchThreadID, uniform Call call) {{
     assert b"\0kernel\0" in cubin
 
 
+def test_bfloat16_compiles() -> None:
+    try:
+        session = Session(Library(), Target("cuda", "", "value"), (SHADERS,))
+    except UnsupportedError as error:
+        pytest.skip(str(error))
+    text = """
+import slangpy_rt;
+struct Call { uint16_t *a; uint16_t *r; RWTensor<bfloat16, 1> whole; };
+[shader("compute")] [numthreads(256, 1, 1)]
+void kernel(uint3 t: SV_DispatchThreadID, uniform Call call)
+{
+    let i = int(t.x);
+    _spy_bfloat16._spy_store(call.r + i, _spy_bfloat16._spy_load(call.a + i) * 2);
+    _spy_bfloat16s<3>._spy_store(call.r + 3 * i, _spy_bfloat16s<3>._spy_load(call.a + 3 * i) * 2);
+    call.whole[i] = call.whole[i] + 1;
+}
+"""
+    cubin = nvrtc_compile(session.compile(text, "narrows", "kernel").code, "sm_90")
+    session.close()
+    assert b"\0kernel\0" in cubin
+
+
 @sampled(4)
 @pytest.mark.parametrize("name", BODIES)
 def test_gradients_compile(name: str) -> None:

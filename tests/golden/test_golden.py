@@ -44,6 +44,7 @@ void scatter(RWTensor<float, 1> to, int at, float value) { to[at] = value; }
 void step(inout float3 position, float3 velocity, out float speed) { speed = length(velocity); position += velocity; }
 [Differentiable] float mul(float a, float b) { return a * b; }
 [Differentiable] float3 scale(float3 v, float s) { return v * s; }
+[Differentiable] half3 tint(half3 v, half s) { return v * s; }
 [Differentiable] void grow(inout float x, float by) { x *= by; }
 struct Light : IDifferentiable { float3 color; float power; int id; }
 [Differentiable] float3 shine(Light light, float far) { return light.color * light.power / far; }
@@ -64,9 +65,9 @@ def operand(name: str, type_: str, mode: str, access: str = "in", **more: Any) -
     return Operand(name, type_, stored, count, access, mode, **more)
 
 
-def narrow(mode: str) -> Operand:
-    """An array of bfloat16 for a float."""
-    return replace(operand("a", "float", mode), scalar="uint16_t", via="_spy_bfloat16")
+def narrowed(o: Operand) -> Operand:
+    """The same operand in an array of bfloat16."""
+    return replace(o, scalar="uint16_t", via="_spy_bfloat16" if o.count == 1 else f"_spy_bfloat16s<{o.count}>")
 
 
 def call(
@@ -125,8 +126,16 @@ SPECS = {
     "add_value": call("add", A, B, result=result(), entry="value"),
     "add_pointer": call("add", A, B, result=result()),
     "add_wide": call("add", A, operand("b", "float", "value"), result=result(), width=4),
-    "add_bfloat16": call("add", narrow("strided"), B, result=result(), rank=2),
-    "add_wide_bfloat16": call("add", narrow("linear"), B, result=result(), width=4),
+    "add_bfloat16": call("add", narrowed(operand("a", "float", "strided")), B, result=narrowed(result()), rank=2),
+    "step_bfloat16": call(
+        "step", narrowed(operand("position", "float3", "linear", "inout")), operand("velocity", "float3", "value"),
+        narrowed(operand("speed", "float", "linear", "out")), entry="range",
+    ),
+    "mul_backward_bfloat16": call(
+        "mul", narrowed(dual(A)), operand("b", "float", "value"), derivative="backward",
+        result=narrowed(operand("_result_grad_in", "float", "linear", "seed")), entry="value",
+    ),
+    "add_wide_bfloat16": call("add", narrowed(A), B, result=narrowed(result()), width=4),
     "add_wide_rows_of_groups": call("add", A, B, result=result(), width=4, rows=True),
     "add_64_bit_rows_of_groups": call("add", A, B, result=result(), entry="value", index="int64_t", rows=True),
     "add_strided": call("add", operand("a", "float", "strided"), B, result=result(), rank=2),
@@ -191,6 +200,10 @@ SPECS = {
     ),
     "mul_backward_columns_and_rows_range": backward(
         "mul", dual(COLUMN, "column"), dual(ROW, "row"), rank=2, entry="range"
+    ),
+    "tint_backward_columns_and_rows_range": backward(
+        "tint", dual(operand("v", "half3", "strided"), "column"), dual(operand("s", "half", "strided"), "row"),
+        seed="half3", rank=2, entry="range",
     ),
     "mul_backward_rows_range": backward("mul", A, dual(ROW, "row"), rank=2, entry="range"),
     "scale_backward_columns": backward(

@@ -30,7 +30,7 @@ from slangpy_rt.core.interrupts import apart
 from slangpy_rt.core.target import Caps, KernelInfo, Target
 
 _SCALARS = frozenset(
-    "bool int8_t int16_t int int64_t uint8_t uint16_t uint uint64_t float double".split()  # noqa: SIM905
+    "bool int8_t int16_t int int64_t uint8_t uint16_t uint uint64_t half float double".split()  # noqa: SIM905
 )
 _CACHE_LIMIT = 1 << 30
 
