@@ -237,8 +237,8 @@ class Texts:
             # The texts are as a session made them of the user's, with names of its own.
             patch.setattr("slangpy_rt.slang.session.check_names", lambda *_: None)
             for name, path, source, _ in program["modules"]:
-                # The session loads our own by itself.
-                own = is_ours(Path(path)) and Path(path).stem == name
+                # The session loads our own files by itself.
+                own = is_ours(Path(path)) and Path(path).stem == name and Path(path).is_file()
                 if ("name", name) not in found.texts and not own:
                     text = _ZEROS.sub("", source) if target.format == "hlsl" else source
                     found.session.load_module(name, path, text)

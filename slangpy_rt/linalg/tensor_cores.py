@@ -157,6 +157,9 @@ class TensorCores:
         What is multiplied.
     """
 
+    # Those of products without the user's function, whose module may end before queued kernels read descriptions.
+    _lasting: TensorCores | None = None
+
     def __init__(self, device: DeviceCore, kind: Kind) -> None:
         assert isinstance(device.backend, TensorMaps)
         self._device = device
@@ -165,8 +168,6 @@ class TensorCores:
         self._describe = device.backend.tensor_map
         self._described = layout_of(device, NDBuffer, scalar_type("uint64_t"), (16,))
         self._stored = storage_of(device, kind.element)[0]
-        # A user's function ends with its module, and queued kernels may read descriptions then.
-        self._lasting: TensorCores | None = None
         if isinstance(kind.activation, Inlined):
             self._lasting = tensor_cores_of(device, kind._replace(activation=""))
         self._packs: Kernel | None = None
