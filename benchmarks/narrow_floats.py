@@ -1,7 +1,7 @@
 """Numbers of 16 bits on the CPU: a * b + b over 2^22 elements into a given array, beside NumPy and PyTorch.
 
-NumPy and PyTorch take two operations and round in between, as ours does for half. PyTorch uses all cores, as ours does.
-SLANGPY_RT_CXX chooses the compiler of ours, which the results name.
+NumPy and PyTorch take two operations and round in between, as ours does for half. PyTorch uses all cores, as ours
+does. SLANGPY_RT_CXX chooses the compiler of ours, which the results name.
 """
 
 from __future__ import annotations
