@@ -29,7 +29,11 @@ FLAGS = "ALLOW_INPUT_ASSEMBLER_INPUT_LAYOUT | CBV_SRV_UAV_HEAP_DIRECTLY_INDEXED 
 ROOT = f"RootFlags({FLAGS}), DescriptorTable(CBV(b0))"
 WITH_ROOT = (*OPTIONS, "-rootsig-define", "ROOT", "-force-rootsig-ver", "rootsig_1_1")
 # A thread of a range walks a row alone; threads of groups never do.
-RANGES_ONLY = {"mul_backward_columns_and_rows_range", "mul_backward_rows_range"}
+RANGES_ONLY = {
+    "mul_backward_columns_and_rows_range",
+    "mul_backward_rows_range",
+    "tint_backward_columns_and_rows_range",
+}
 GOLDEN = [name for name, spec in SPECS.items() if spec.entry != "handle" and name not in RANGES_ONLY]
 WORK: dict[str, Callable[[Written], object]] = {
     **{f"{name}{k}": lambda w, n=name, a=args: w.module[n](*a) for k, (name, args, _) in enumerate(CALLED)},
