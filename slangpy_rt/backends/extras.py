@@ -218,6 +218,10 @@ class TensorMaps(ABC):
     Its ``caps.features`` contain ``"wgmma"``.
     """
 
+    def captures(self) -> bool:
+        """Return whether another library records the launches of the backend's queue, to repeat them at any time."""
+        return False
+
     @abstractmethod
     def tensor_map(
         self, address: int, element: str, shape: Sequence[int], strides: Sequence[int], box: Sequence[int]

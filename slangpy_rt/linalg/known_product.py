@@ -122,7 +122,7 @@ class KnownProduct:
                 a, at_a = self._copied(launch, copy_a, a, at_a)
             if copy_b is not None:
                 b, at_b = self._copied(launch, copy_b, b, at_b)
-            kept = arrays.captures()
+            kept = self._cores.captures(arrays)
             found_a, found_b = self._known[0].get(at_a), self._known[1].get(at_b)
             # ``is None``: the length of an array is asked for otherwise.
             map_a = (self._describe(0, at_a, kept) if kept or found_a is None else found_a).address

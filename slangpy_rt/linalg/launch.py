@@ -260,7 +260,7 @@ class Work(NamedTuple):
             (*operand, at) if found else cores.packed(commands, arrays, operand, array, operand is a)
             for operand, at, found, (array, _) in zip((a, b), places, known, (self.a, self.b), strict=True)
         )
-        cores.run(commands, left, right, c, rest, kept=arrays.captures(), uniforms=uniforms)
+        cores.run(commands, left, right, c, rest, kept=cores.captures(arrays), uniforms=uniforms)
         return True
 
 

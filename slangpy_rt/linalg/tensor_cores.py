@@ -165,7 +165,7 @@ class TensorCores:
         self._device = device
         self._kind = kind
         self._format = _FORMATS[kind.element]
-        self._describe = device.backend.tensor_map
+        self._maker: TensorMaps = device.backend
         self._described = layout_of(device, NDBuffer, scalar_type("uint64_t"), (16,))
         self._stored = storage_of(device, kind.element)[0]
         if isinstance(kind.activation, Inlined):
@@ -327,7 +327,7 @@ class TensorCores:
             ALIGNED if single else size * view.strides[0],
         )
         sizes = columns, rows, 1 if single else count
-        buffer = self._describe(address, self._kind.element, sizes, steps, (_LINE // size, height, 1))
+        buffer = self._maker.tensor_map(address, self._kind.element, sizes, steps, (_LINE // size, height, 1))
         found = NDBuffer.of(self._described, buffer, buffer.address)
         if self._number >= _MOST_MAPS:
             # Queued kernels may read those that are dropped.
@@ -342,6 +342,10 @@ class TensorCores:
         if kept:
             self._kept[found.address] = found
         return found
+
+    def captures(self, arrays: Arrays) -> bool:
+        """Return whether launches on arrays of a library are recorded now, to be repeated at any later time."""
+        return arrays.captures() or self._maker.captures()
 
     def descriptions(self, operand: Described) -> dict[int, NDBuffer]:
         """Return the descriptions of an operand that are on the device, by address.

@@ -17,7 +17,7 @@ from slangpy_rt.backends.null import NullBackend
 from slangpy_rt.core.dtypes import BFLOAT16
 from slangpy_rt.core.errors import UnsupportedError
 from slangpy_rt.linalg.program import Kind
-from slangpy_rt.linalg.tensor_cores import TensorCores
+from slangpy_rt.linalg.tensor_cores import TensorCores, tensor_cores_of
 from slangpy_rt.linalg.view import View
 from tests.depth import sampled
 
@@ -39,8 +39,12 @@ class MapBackend(NullBackend, TensorMaps):
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self.told: list[Any] = []
+        self.captured = False
         self.caps = replace(self.caps, features=self.caps.features | {"wgmma", "group_shared"}, processors=132)
         self.binaries: list[bytes] = []
+
+    def captures(self) -> bool:
+        return self.captured
 
     def tensor_map(self, *told: Any) -> Any:
         self.told.append(told)
@@ -197,3 +201,31 @@ def test_repeated_products(device: spy.Device, monkeypatch: pytest.MonkeyPatch) 
     # Each turn describes operands again, because three descriptions are the most that are kept.
     described = [address for address, *_ in backend.told]
     assert set(described) == {x.address for a, b, _ in arrays for x in (a, b)} and len(described) > 8
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_descriptions_that_captured_launches_read(
+    device: spy.Device, monkeypatch: pytest.MonkeyPatch, known: bool
+) -> None:
+    """They stay in memory however many others are made, whether the product was known or not."""
+    monkeypatch.setattr("slangpy_rt.linalg.tensor_cores._MOST_MAPS", 3)
+    backend: Any = device.backend
+    arrays = [[spy.Tensor.zeros(device, shape, "half") for shape in ((64, 32), (32, 48), (64, 48))] for _ in range(9)]
+
+    def multiply(a: Any, b: Any, c: Any) -> None:
+        spy.matmul(a, b, out=c)
+
+    for each in arrays[: 3 * known]:
+        multiply(*each)
+    backend.captured = True
+    multiply(*arrays[0])
+    backend.captured = False
+    cores = tensor_cores_of(device, Kind("half", "half"))
+    kept = dict(cores._kept)
+    assert len(kept) == 2 and all(address == buffer.address for address, buffer in kept.items())
+    block = set(np.frombuffer(backend.launches[-1][2][: len(backend.launches[-1][2]) // 8 * 8], np.uint64).tolist())
+    assert set(kept) <= block
+    for each in arrays[1:] * 2:
+        multiply(*each)
+    assert cores._kept == kept
+    assert not set(kept) & {buffer.address for each in cores._maps.values() for buffer in each.values()}

@@ -27,6 +27,10 @@ class CudaTensorMaps(TensorMaps):
         found: Buffer = apart(self._tensor_map, address, element, shape, strides, box)
         return found
 
+    def captures(self: Any) -> bool:
+        queue = self.queue
+        return bool(queue._watched and queue.captured())
+
     def _tensor_map(self: Any, *described: Any) -> Buffer:
         mode = FFI_CUDA.new("int *", _RELAXED)
         cu = driver()
