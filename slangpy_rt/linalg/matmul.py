@@ -42,8 +42,8 @@ class Matmul:
         Parameters
         ----------
         a, b : array
-            Operands of shapes ``(..., M, K)`` and ``(..., K, N)`` and of one element type: half, bfloat16 (of
-            PyTorch), float, double, int8 or int32. All arrays are of one library: Tensors, PyTorch's tensors, or
+            Operands of shapes ``(..., M, K)`` and ``(..., K, N)`` and of one element type: half, bfloat16,
+            float, double, int8 or int32. All arrays are of one library: Tensors, PyTorch's tensors, or
             NumPy's arrays. Any strides are taken; copies are made for tensor cores alone.
         transpose_a, transpose_b : bool
             Whether ``a`` has the shape ``(..., K, M)``, and ``b`` ``(..., N, K)``.

@@ -35,10 +35,6 @@ class OwnArrays(Arrays):
         return Tensor.of(layout, array.buffer, address)
 
     def empty(self, device: DeviceCore, shape: Shape, element: str, like: NDBuffer) -> NDBuffer:
-        if element == "bfloat16":
-            raise BindError(
-                "matmul: out_dtype is bfloat16, of which there are no new Tensors; give out_dtype='float'."
-            )
         return type(like)(device, element, shape)
 
     def copied(self, array: NDBuffer, commands: CommandList | None) -> NDBuffer:

@@ -1,6 +1,7 @@
 """TensorCores: products on CUDA devices that have wgmma, by ``shaders/matmul_wgmma.slang``.
 
-It takes matrices that the tensor memory accelerator can read where they lie; others are left to ``Program``.
+It reads operands where they lie if the tensor memory accelerator can, and copies others of products that take long
+enough; the rest is left to ``Program``.
 """
 
 from __future__ import annotations
@@ -62,8 +63,8 @@ class Format(NamedTuple):
     packed: int = 2**27
 
     @property
-    def turns(self) -> bool:
-        """Whether the instruction takes matrices whose columns follow each other, too."""
+    def takes_columns(self) -> bool:
+        """Whether the instruction also takes matrices in which the elements of columns follow each other."""
         return self.size == 2
 
 
@@ -75,8 +76,6 @@ _FORMATS = {
     "float": Format(4, "m64n128k8.f32.tf32.tf32", parts=3, packed=2**29),
     "tf32": Format(4, "m64n128k8.f32.tf32.tf32", packed=2**28),
 }
-
-
 _RESULTS = ("half", "bfloat16", "float", "int")
 
 
@@ -235,7 +234,7 @@ class TensorCores:
         """Return how an operand of three dimensions, ``a`` if ``left``, is copied for the accelerator."""
         form = self._format
         # Lines are along the elements that follow each other, or along those that are multiplied with each other.
-        across = _are_turned(view) if form.turns else not left
+        across = _are_turned(view) if form.takes_columns else not left
         source = view.transposed() if across else view
         turned = _are_turned(source)
         count, rows, columns = source.shape
@@ -287,7 +286,7 @@ class TensorCores:
 
     def _macros(self, rows: bool, columns: bool) -> dict[str, Any]:
         form = self._format
-        rest = form.factors + (f", {int(not rows)}, {int(not columns)}" if form.turns else "")
+        rest = form.factors + (f", {int(not rows)}, {int(not columns)}" if form.takes_columns else "")
         lines = [
             f"#define _SPY_ACC {form.sums}",
             f'#define _SPY_SUM \\"{"+r" if form.sums == "int" else "+f"}\\"',
@@ -376,7 +375,7 @@ def readable(view: View, address: int, left: bool) -> bool:
     if address % ALIGNED or form.parts > 1:
         return False
     line = lines_of(view)
-    return line > 0 if form.turns else line == (2 if left else 1)
+    return line > 0 if form.takes_columns else line == (2 if left else 1)
 
 
 def worth_packing(a: View, b: View) -> bool:

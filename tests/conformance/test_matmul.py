@@ -158,6 +158,19 @@ def test_precision(device: spy.Device) -> None:
     np.testing.assert_allclose(left.grad, np.ones((70, 90)) @ b.T, rtol=1e-2, atol=1e-2)
 
 
+def test_tensors_of_bfloat16(device: spy.Device) -> None:
+    a, b = numbers(1, (33, 20)), numbers(2, (20, 17))
+    left, right = (spy.Tensor.zeros(device, v.shape, "bfloat16") for v in (a, b))
+    left.copy_from(a)
+    right.copy_from(b)
+    rounded = [torch.from_numpy(v).bfloat16().double().numpy() for v in (a, b)]
+    check(spy.matmul(left, right, out_dtype="float").to_numpy(), *rounded)
+    for x, y in ((left, right), (spy.Tensor.from_numpy(device, a), spy.Tensor.from_numpy(device, b))):
+        product = spy.matmul(x, y, out_dtype="bfloat16")
+        assert product.dtype.name == "bfloat16"
+        check(product.to_numpy(), *(rounded if x is left else (a, b)), result="bfloat16")
+
+
 def test_rounding_is_to_the_nearest(device: spy.Device) -> None:
     if "int16_t" not in device.caps.scalars:
         pytest.skip("the device has no 16-bit integers in memory")

@@ -65,7 +65,7 @@ def test_copies(device: spy.Device, element: str, shape: tuple[int, int, int], l
     parts = [array.device, form.parts]
     got = arrays.strided(array, found, element).to_numpy()
     # Lines are along what is multiplied with each other, unless columns are read as well.
-    line = (1 if steps[1] == 1 and steps[2] != 1 else 2) if form.turns else (2 if left else 1)
+    line = (1 if steps[1] == 1 and steps[2] != 1 else 2) if form.takes_columns else (2 if left else 1)
     assert found.strides[line] == 1
     assert all(s * form.size % 16 == 0 for d, s in enumerate(found.strides) if d != line)
     assert array.shape == shape and parts[1] * shape[0] == got.shape[0]
