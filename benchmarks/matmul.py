@@ -3,11 +3,12 @@
 - "call": host microseconds of a product of 8 x 8 numbers into a given array.
 - "with gradients": a product and both of its gradients by PyTorch's automatic differentiation, 6 M N K operations.
 - "last steps": what a bias and an activation cost, or a function of a user; the ratio is the plain product to theirs.
+- on Vulkan: products of Tensors there, beside cuBLAS on CUDA in the same run.
 - all others: products until they are done, in GFLOP/s (2 M N K operations) on the CPU and TFLOP/s on a GPU; the ratio
   is ours divided by the other's. NumPy and PyTorch use all cores, as ours does. TF32 is off.
 
-On a GPU machine: ``python benchmarks/matmul.py --device cuda``. On the CPU, OPENBLAS_CORETYPE and OPENBLAS_L2_SIZE
-have to be unset (``env -u``): they may make the OpenBLAS of a current NumPy slower.
+On a GPU machine: ``python benchmarks/matmul.py --device cuda --device vulkan``. On the CPU, OPENBLAS_CORETYPE and
+OPENBLAS_L2_SIZE have to be unset (``env -u``): they may make the OpenBLAS of a current NumPy slower.
 """
 
 from __future__ import annotations
@@ -40,11 +41,14 @@ float scaled(float x, int row, int column) { return factors[column] * x; }
 
 def main() -> int:
     """Run the benchmark; the exit status is 1 when ours could not be measured."""
-    bench = Bench("matmul", __doc__ or "", ("cuda", "cpu"))
+    bench = Bench("matmul", __doc__ or "", ("cuda", "cpu", "vulkan"))
     bench.facts = {name: os.environ.get(name) for name in ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE")}
     bench.facts["threads"] = torch.get_num_threads()
     torch.backends.cuda.matmul.allow_tf32 = False
     for name in bench.devices:
+        if name == "vulkan":
+            _on_vulkan(bench)
+            continue
         _calls(bench, name)
         for dtype in _ELEMENTS[name]:
             # Of 16-bit numbers the largest take PyTorch seconds on a CPU without instructions for them.
@@ -145,6 +149,37 @@ def _products(
         samplers = {who: _rate(f, sync, work, 0.01 if bench.quick else _SECONDS) for who, f in callers.items()}
         slow = name == "cpu" and dtype in (torch.float16, torch.bfloat16)
         bench.compare(name, case, unit, samplers, 3 if slow else None)
+
+
+def _on_vulkan(bench: Bench) -> None:
+    """Measure products of half, by Tensors, beside PyTorch's on CUDA where there is one."""
+    with spy.Device("vulkan") as device:
+        for size in (256,) if bench.quick else (1024, 2048, 4096, 8192):
+            rng = np.random.default_rng(1)
+            a, b = (rng.standard_normal((size, size), np.float32).astype(np.float16) for _ in range(2))
+            left, right, out = (spy.Tensor.from_numpy(device, x) for x in (a, b, np.zeros_like(a)))
+            for turned in (False, True):
+                _vulkan_product(bench, device, (left, right, out), turned)
+    bench.save()
+
+
+def _vulkan_product(bench: Bench, device: spy.Device, arrays: tuple[Any, Any, Any], turned: bool) -> None:
+    left, right, out = arrays
+    size = left.shape[0]
+
+    def ours() -> None:
+        spy.matmul(left, right, transpose_b=turned, out=out)
+
+    ours()
+    a, b = (torch.from_numpy(x.to_numpy()) for x in (left, right))
+    _check(a[:3], b.mT if turned else b, torch.from_numpy(out.to_numpy())[:3])
+    seconds, work = 0.01 if bench.quick else _SECONDS, 2 * size**3 / 1e12
+    samplers = {OURS: _rate(ours, device.synchronize, work, seconds)}
+    if torch.cuda.is_available():
+        x, y = a.cuda(), b.cuda().mT if turned else b.cuda()
+        other = torch.empty_like(x)
+        samplers["torch, CUDA"] = _rate(lambda: torch.matmul(x, y, out=other), torch.cuda.synchronize, work, seconds)
+    bench.compare("vulkan", f"float16 {size}^3 n{'nt'[turned]}", "TFLOP/s", samplers)
 
 
 def _training(bench: Bench, name: str, dtype: torch.dtype, size: int, transposed: tuple[bool, bool]) -> None:

@@ -11,19 +11,13 @@ from typing import Any, NamedTuple
 from slangpy_rt.arrays.ndbuffer import NDBuffer
 from slangpy_rt.core.shapes import Shape
 from slangpy_rt.linalg.arrays import Arrays
+from slangpy_rt.linalg.copies import copies_of
+from slangpy_rt.linalg.cores import cores_of
 from slangpy_rt.linalg.known_launch import KnownLaunch, known_launch, mark, marked
+from slangpy_rt.linalg.lines import ALIGNED, readable
 from slangpy_rt.linalg.plan import Plan
 from slangpy_rt.linalg.program import program_of, storage_of
-from slangpy_rt.linalg.tensor_cores import (
-    ALIGNED,
-    Described,
-    TensorCores,
-    fits,
-    readable,
-    takes,
-    tensor_cores_of,
-    worth_packing,
-)
+from slangpy_rt.linalg.tensor_cores import Described, TensorCores
 from slangpy_rt.linalg.view import View
 from slangpy_rt.runtime.core import DeviceCore
 
@@ -62,10 +56,12 @@ class KnownProduct:
         How the product is launched: once.
     launch : KnownLaunch
         The launch, with addresses in the order of ``a``, ``b``, the result, bias, and descriptions of both operands.
+    copies : sequence
+        For tensor cores, copies of both operands, or None for what is read in place; otherwise empty.
     cores : TensorCores, optional
-        The tensor cores that multiply.
-    described, copies : sequence
-        For tensor cores, the descriptions of both operands, and copies of them, or None for what is read in place.
+        The tensor cores that read descriptions of operands.
+    described : sequence
+        The descriptions of both operands, if there are ``cores``.
     """
 
     __slots__ = ("_arrays", "_copies", "_cores", "_described", "_device", "_known", "_launch", "_plan", "_spans")
@@ -76,12 +72,12 @@ class KnownProduct:
         device: DeviceCore,
         plan: Plan,
         launch: KnownLaunch,
-        cores: TensorCores | None,
-        described: Sequence[Described],
-        copies: Sequence[Copy | None],
+        copies: Sequence[Copy | None] = (),
+        cores: TensorCores | None = None,
+        described: Sequence[Described] = (),
     ) -> None:
         self._arrays, self._device, self._plan, self._launch = arrays, device, plan, launch
-        self._cores, self._described, self._copies = cores, described, copies
+        self._copies, self._cores, self._described = copies, cores, described
         # Descriptions of both operands on the device, by address.
         self._known: list[dict[int, NDBuffer]] = [{}, {}]
         # First bytes, and the bytes behind the last ones, from the first elements on.
@@ -114,7 +110,7 @@ class KnownProduct:
                 return MISS
         launch = arrays.launch(self._device, a)
         map_a = map_b = 0
-        if self._cores is not None:
+        if self._copies:
             copy_a, copy_b = self._copies
             if (copy_a is None and at_a % ALIGNED) or (copy_b is None and at_b % ALIGNED):
                 return MISS
@@ -122,6 +118,7 @@ class KnownProduct:
                 a, at_a = self._copied(launch, copy_a, a, at_a)
             if copy_b is not None:
                 b, at_b = self._copied(launch, copy_b, b, at_b)
+        if self._cores is not None:
             kept = self._cores.captures(arrays)
             found_a, found_b = self._known[0].get(at_a), self._known[1].get(at_b)
             # ``is None``: the length of an array is asked for otherwise.
@@ -165,12 +162,13 @@ def known_product(arrays: Arrays, device: DeviceCore, plan: Plan, values: Mappin
     stored, stored_result = storage_of(device, kind.element)[0], storage_of(device, kind.result)[0]
     c = marked(device, _C, target, stored_result)
     bias = [] if plan.bias is None else [marked(device, _BIAS, plan.bias, stored_result)]
-    cores = _cores_of(device, plan)
+    # Arrays at other addresses are found out when they come.
+    cores = cores_of(device, kind, (left, 0), (right, 0), target)
     if cores is None:
         kernel, threads = program_of(device, kind).division(target)
         operands = marked(device, _A, left, stored), marked(device, _B, right, stored)
         launch = known_launch(kernel, threads, (*operands, c, plan.alpha, *bias), _PLACES)
-        return None if launch is None else KnownProduct(arrays, device, plan, launch, None, (), ())
+        return None if launch is None else KnownProduct(arrays, device, plan, launch)
     copies: list[Copy | None] = []
     seen: list[tuple[View, View]] = []
     for view, first in ((left, True), (right, False)):
@@ -178,7 +176,7 @@ def known_product(arrays: Arrays, device: DeviceCore, plan: Plan, values: Mappin
             copies.append(None)
             seen.append((view, view))
             continue
-        pack = cores.packing(view, first)
+        pack = copies_of(device, kind.element).packing(view, first)
         ends = marked(device, 0, pack.source, stored), marked(device, 1, pack.copy, stored)
         launch = known_launch(pack.kernel, pack.threads, (*ends, pack.turned), 2)
         if launch is None:
@@ -186,17 +184,12 @@ def known_product(arrays: Arrays, device: DeviceCore, plan: Plan, values: Mappin
         copies.append(Copy(launch, pack.shape, stored))
         seen.append((pack.first, pack.operand))
     (first_a, all_a), (first_b, all_b) = seen
-    found = cores.division(all_a, all_b, target)
     operands = marked(device, _A, first_a, stored), marked(device, _B, first_b, stored)
+    if not isinstance(cores, TensorCores):
+        kernel, threads = cores.division(all_a, all_b, target)
+        launch = known_launch(kernel, threads, (*operands, c, plan.alpha, *bias), _PLACES)
+        return None if launch is None else KnownProduct(arrays, device, plan, launch, copies)
+    found = cores.division(all_a, all_b, target)
     rest = plan.alpha, found.groups, mark(_MAP_A), mark(_MAP_B), found.repeated
     launch = known_launch(found.kernel, found.threads, (*operands, c, *rest, *bias), _PLACES)
-    return None if launch is None else KnownProduct(arrays, device, plan, launch, cores, (found.a, found.b), copies)
-
-
-def _cores_of(device: DeviceCore, plan: Plan) -> TensorCores | None:
-    """Return the tensor cores that multiply the matrices of the plan's only launch, where they lie or copied."""
-    left, right, target = plan.parts[0]
-    if not (takes(device, plan.kind) and fits(left, right, target)):
-        return None
-    in_place = readable(left, 0, True) and readable(right, 0, False)
-    return tensor_cores_of(device, plan.kind) if in_place or worth_packing(left, right) else None
+    return None if launch is None else KnownProduct(arrays, device, plan, launch, copies, cores, (found.a, found.b))

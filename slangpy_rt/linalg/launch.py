@@ -18,8 +18,11 @@ from slangpy_rt.core.wording import in_words
 from slangpy_rt.interop.device_of import device_of
 from slangpy_rt.linalg.apart import apart
 from slangpy_rt.linalg.arrays import Arrays
+from slangpy_rt.linalg.copies import copies_of
+from slangpy_rt.linalg.cores import cores_of
 from slangpy_rt.linalg.known_product import MISS
 from slangpy_rt.linalg.known_products import known_products, options_of, repeat
+from slangpy_rt.linalg.lines import readable
 from slangpy_rt.linalg.plan import Plan, meet, placed, span_of
 from slangpy_rt.linalg.program import (
     RESULTS,
@@ -30,7 +33,6 @@ from slangpy_rt.linalg.program import (
     program_of,
     storage_of,
 )
-from slangpy_rt.linalg.tensor_cores import fits, readable, takes, tensor_cores_of, worth_packing
 from slangpy_rt.linalg.user_functions import ACTIVATIONS, NO_VALUES, UserFunction
 from slangpy_rt.linalg.view import View, launches
 
@@ -231,11 +233,13 @@ class Work(NamedTuple):
         rest: list[Any] = [int(self.alpha) if SUMS[kind.element] == "int" else float(self.alpha)]
         if self.bias is not None:
             rest.append(arrays.strided(*self.bias, stored_result))
-        cores = takes(device, kind) and all(arrays.lies_on(device, x) for x, _ in (self.a, self.b, self.c))
+        in_place = all(arrays.lies_on(device, x) for x, _ in (self.a, self.b, self.c))
         for left, right, target in parts:
             a, b = arrays.strided(self.a[0], left, stored), arrays.strided(self.b[0], right, stored)
             c = arrays.strided(self.c[0], target, stored_result)
-            if not cores or not self._by_cores(device, commands, (a, left), (b, right), (c, target), rest, uniforms):
+            if not in_place or not self._by_cores(
+                device, commands, (a, left), (b, right), (c, target), rest, uniforms
+            ):
                 program_of(device, kind).run(target, commands, uniforms, a, b, c, *rest)
 
     def _by_cores(
@@ -249,16 +253,17 @@ class Work(NamedTuple):
         uniforms: Mapping[str, Any],
     ) -> bool:
         """Multiply by tensor cores; return whether that was done."""
-        if not fits(a[1], b[1], c[1]):
-            return False
-        cores, arrays = tensor_cores_of(device, self.kind), self.arrays
+        arrays = self.arrays
         places = [arrays.address(array) for array, _ in (a, b)]
-        known = [readable(x[1], at, x is a) for x, at in zip((a, b), places, strict=True)]
-        if not all(known) and not worth_packing(a[1], b[1]):
+        cores = cores_of(device, self.kind, (a[1], places[0]), (b[1], places[1]), c[1])
+        if cores is None:
             return False
+        copies = copies_of(device, self.kind.element)
         left, right = (
-            (*operand, at) if found else cores.packed(commands, arrays, operand, array, operand is a)
-            for operand, at, found, (array, _) in zip((a, b), places, known, (self.a, self.b), strict=True)
+            (*operand, at)
+            if readable(operand[1], at, operand is a)
+            else copies.packed(commands, arrays, operand, array, operand is a)
+            for operand, at, (array, _) in zip((a, b), places, (self.a, self.b), strict=True)
         )
         cores.run(commands, left, right, c, rest, kept=cores.captures(arrays), uniforms=uniforms)
         return True

@@ -140,6 +140,8 @@ def macros_of(device: DeviceCore, kind: Kind) -> dict[str, Any]:
         "SPY_ADD": kind.adds,
         "SPY_CPU": False,
         "SPY_WGMMA": False,
+        "SPY_WAVES": False,
+        "SPY_PTX": False,
     }
 
 

@@ -19,6 +19,7 @@ from slangpy_rt.core.errors import UnsupportedError
 from slangpy_rt.linalg.program import Kind
 from slangpy_rt.linalg.tensor_cores import TensorCores, tensor_cores_of
 from slangpy_rt.linalg.view import View
+from slangpy_rt.linalg.wave_cores import WaveCores
 from tests.depth import sampled
 
 try:
@@ -40,8 +41,9 @@ class MapBackend(NullBackend, TensorMaps):
         super().__init__(*args, **options)
         self.told: list[Any] = []
         self.captured = False
-        self.caps = replace(self.caps, features=self.caps.features | {"wgmma", "group_shared"}, processors=132)
+        self.caps = replace(self.caps, features=self.caps.features | {"mma", "wgmma", "group_shared"}, processors=132)
         self.binaries: list[bytes] = []
+        self.architecture = "sm_90"
 
     def captures(self) -> bool:
         return self.captured
@@ -51,7 +53,7 @@ class MapBackend(NullBackend, TensorMaps):
         return self.alloc(128)
 
     def compile(self, code: bytes, entry: str) -> bytes:
-        self.binaries.append(nvrtc_compile(code, "sm_90"))
+        self.binaries.append(nvrtc_compile(code, self.architecture))
         return self.binaries[-1]
 
 
@@ -104,6 +106,23 @@ def test_kernels(device: spy.Device, element: str, left: int, right: int) -> Non
     assert boxes == [(line, 128 if left == 2 else 64, 1), (line, 64 if right == 2 else 128, 1)]
     _, groups, _ = backend.launches[-1]
     assert groups == (4 * 8, 1, 1)
+
+
+@sampled(3)
+@pytest.mark.parametrize(("element", "left", "right"), [*CASES, ("int8_t", 2, 1), ("float", 2, 1), ("tf32", 2, 1)])
+def test_kernels_of_waves(device: spy.Device, element: str, left: int, right: int) -> None:
+    """For the oldest architecture with these instructions, whose groups have at most 163 KiB of memory."""
+    backend: Any = device.backend
+    backend.architecture = "sm_80"
+    result = {"int8_t": "int", "tf32": "float"}.get(element, element)
+    cores = WaveCores(device, Kind(element, result, "relu", True))
+    a, b = matrix(device, element, 512, 256, left), matrix(device, element, 256, 1000, right)
+    c = matrix(device, result, 512, 1000, 2)
+    cores.run(None, a, b, c[:2], [1, spy.Tensor.zeros(device, 1000, STORED.get(result, result))])
+    shared, cubin = parts(backend.binaries[-1])
+    lines = [128 * 80 if along == last else 32 * 272 for along, last in ((left, 2), (right, 1))]
+    assert shared == 3 * sum(lines) <= 163 * 1024 // 2 and cubin.startswith(b"\x7fELF")
+    assert backend.launches[-1][1] == (8, 4, 1) and not backend.told
 
 
 @pytest.mark.parametrize(

@@ -8,21 +8,13 @@ import numpy as np
 import pytest
 
 import slangpy_rt as spy
+from slangpy_rt.linalg.copies import copies_of
+from slangpy_rt.linalg.lines import FORMATS
 from slangpy_rt.linalg.own_arrays import OwnArrays
-from slangpy_rt.linalg.program import Kind
-from slangpy_rt.linalg.tensor_cores import _FORMATS, TensorCores
 from slangpy_rt.linalg.view import View
 from tests.depth import sampled
 
 NUMPY: dict[str, Any] = {"half": np.float16, "int8_t": np.int8, "float": np.float32}
-
-
-def cores_on(device: spy.Device, element: str) -> TensorCores:
-    """Return tensor cores that only copy, on a device that may have none."""
-    found = object.__new__(TensorCores)
-    found._device, found._kind = device, Kind(element, "int" if element == "int8_t" else element)
-    found._format, found._stored, found._packs, found._lasting = _FORMATS[element], element, None, None
-    return found
 
 
 def numbers(element: str, shape: tuple[int, ...]) -> Any:
@@ -57,11 +49,11 @@ def test_copies(device: spy.Device, element: str, shape: tuple[int, int, int], l
     # All memory that the strides reach, as an array of one dimension.
     flat = np.zeros(sum((n - 1) * s for n, s in zip(shape, steps, strict=True)) + 1, values.dtype)
     np.lib.stride_tricks.as_strided(flat, shape, laid.strides)[...] = values
-    cores, arrays = cores_on(device, element), OwnArrays()
+    copies, arrays = copies_of(device, element), OwnArrays()
     view = View(element, shape, tuple(steps))
     source = spy.Tensor.from_numpy(device, flat)
-    array, found, _ = cores.packed(None, arrays, (arrays.strided(source, view, element), view), source, left)
-    form = _FORMATS[element]
+    array, found, _ = copies.packed(None, arrays, (arrays.strided(source, view, element), view), source, left)
+    form = FORMATS[element]
     parts = [array.device, form.parts]
     got = arrays.strided(array, found, element).to_numpy()
     # Lines are along what is multiplied with each other, unless columns are read as well.
@@ -111,10 +103,10 @@ def test_special_floats(device: spy.Device) -> None:
         ],
         np.float32,
     ).reshape(1, 2, 8)
-    cores, arrays = cores_on(device, "float"), OwnArrays()
+    copies, arrays = copies_of(device, "float"), OwnArrays()
     view = View("float", values.shape, (16, 8, 1))
     source = spy.Tensor.from_numpy(device, values)
-    array, found, _ = cores.packed(None, arrays, (source, view), source, True)
+    array, found, _ = copies.packed(None, arrays, (source, view), source, True)
     got = arrays.strided(array, found, "float").to_numpy()
     check_parts(got[0:1], got[1:2], got[2:3], values)
     # The nearest numbers, half of the distance upwards.

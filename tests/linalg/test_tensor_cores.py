@@ -1,4 +1,4 @@
-"""Which operands the tensor memory accelerator reads, and how products are divided; no GPU is needed."""
+"""Which operands tensor cores read, and which devices have them; no GPU is needed."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from slangpy_rt.core.target import Caps
+from slangpy_rt.linalg.cores import takes
+from slangpy_rt.linalg.lines import fits, lines_of, readable, worth_packing
 from slangpy_rt.linalg.program import Kind
-from slangpy_rt.linalg.tensor_cores import fits, lines_of, readable, takes, worth_packing
 from slangpy_rt.linalg.view import View
 
 CAPS = Caps((2**31 - 1, 65535, 65535), frozenset(), frozenset({"wgmma"}), processors=132)
@@ -63,6 +64,14 @@ def test_what_fits() -> None:
         ({"wgmma"}, "int", "int", False),
         ({"wgmma"}, "double", "double", False),
         (set(), "half", "half", False),
+        ({"mma"}, "half", "half", True),
+        ({"mma"}, "float", "bfloat16", True),
+        ({"mma"}, "tf32", "float", True),
+        ({"mma"}, "double", "float", False),
+        ({"tiles_half"}, "half", "float", True),
+        ({"tiles_half"}, "bfloat16", "bfloat16", False),
+        ({"tiles_int8_t"}, "int8_t", "int", True),
+        ({"tiles_half", "cooperative_matrix"}, "float", "float", False),
     ],
 )
 def test_which_devices_and_types(features: set[str], element: str, result: str, found: bool) -> None:

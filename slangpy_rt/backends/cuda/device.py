@@ -72,8 +72,8 @@ def open_gpu(index: int) -> Opened:
     name = FFI_CUDA.new("char[256]")
     check(cu.cuDeviceGetName(name, 256, device), "asking for its name")
     memory = query(cu.cuDeviceTotalMem_v2, "size_t *", device, what="asking for its memory")
-    # From compute capability 8.0 on, tensor cores multiply TF32.
-    features = _FEATURES | {"cooperative_matrix"} if major >= 8 else _FEATURES
+    # From compute capability 8.0 on, tensor cores multiply TF32 and bfloat16.
+    features = _FEATURES | {"cooperative_matrix", "mma"} if major >= 8 else _FEATURES
     # PTX has wgmma for this capability alone (sm_90a).
     features |= {"wgmma"} if (major, minor) == (9, 0) else frozenset()
     processors = query(cu.cuDeviceGetAttribute, "int *", _PROCESSORS, device, what="counting its multiprocessors")

@@ -11,6 +11,7 @@ from typing import Any
 from slangpy_rt.backends.base import Shared
 from slangpy_rt.backends.vulkan.instance import (
     ATOMIC_FLOAT,
+    BFLOAT16,
     COOPERATIVE_MATRIX,
     DOT_PRODUCT,
     EXTERNAL,
@@ -210,7 +211,7 @@ class VkDevice:
         extensions = [ATOMIC_FLOAT] if "shaderBufferFloat32AtomicAdd" in present else []
         extensions += [COOPERATIVE_MATRIX] if "cooperativeMatrix" in present else []
         extensions += [DOT_PRODUCT] if "shaderIntegerDotProduct" in present else []
-        extensions += {MAINTENANCE_8, *EXTERNAL} & present
+        extensions += {MAINTENANCE_8, BFLOAT16, *EXTERNAL} & present
         info = self.struct(
             "VkDeviceCreateInfo",
             pNext=features,
@@ -269,11 +270,16 @@ class VkDevice:
         if "shaderBufferFloat32AtomicAdd" in present:
             features.add("atomic_float")
         # shaders/mlp_cooperative.slang needs waves of 32 lanes, and 20 KiB of group-shared memory besides 8 KiB of
-        # other uses.
-        fits = first.subgroupSize == 32 and core.limits.maxComputeSharedMemorySize >= 32 << 10
+        # other uses; shaders/matmul_cooperative.slang needs 40 KiB in all.
+        room = core.limits.maxComputeSharedMemorySize >> 10
         needed = {"cooperativeMatrix", "shaderFloat16", "vulkanMemoryModel"}
-        if "wave" in features and fits and needed <= present and self._instance.multiplies_tiles(physical):
-            features.add("cooperative_matrix")
+        if "wave" in features and first.subgroupSize == 32 and needed <= present:
+            enabled = {"half": "shaderFloat16", "int8_t": "shaderInt8", "bfloat16": BFLOAT16}
+            tiles = {element for element in self._instance.tiles(physical) if enabled[element] in present}
+            if room >= 32 and "half" in tiles:
+                features.add("cooperative_matrix")
+            if room >= 40:
+                features.update(f"tiles_{element}" for element in tiles)
         x, y, z = core.limits.maxComputeWorkGroupCount
         nesting = LAVAPIPE_NESTING if second.driverID == _LAVAPIPE else Caps.nesting
         self.caps = Caps((x, y, z), _scalars(present), frozenset(features), first.subgroupSize, nesting=nesting)

@@ -18,6 +18,7 @@ ATOMIC_FLOAT = "VK_EXT_shader_atomic_float"
 # Without it the remainder of negative integers is undefined, and wrong with NVIDIA's driver (580): -5 % 3 gives 2.
 MAINTENANCE_8 = "VK_KHR_maintenance8"
 COOPERATIVE_MATRIX = "VK_KHR_cooperative_matrix"
+BFLOAT16 = "VK_KHR_shader_bfloat16"
 DOT_PRODUCT = "VK_KHR_shader_integer_dot_product"
 # With these, other APIs on the same GPU open memory and semaphores by file descriptors.
 EXTERNAL = ("VK_KHR_external_memory_fd", "VK_KHR_external_semaphore_fd")
@@ -66,6 +67,13 @@ _EXTENSION_OF = {
     "VkPhysicalDeviceShaderAtomicFloatFeaturesEXT": ATOMIC_FLOAT,
     "VkPhysicalDeviceCooperativeMatrixFeaturesKHR": COOPERATIVE_MATRIX,
     "VkPhysicalDeviceShaderIntegerDotProductFeatures": DOT_PRODUCT,
+}
+# Sizes and types of cooperative matrices by element type.
+# VkComponentTypeKHR: 0 FLOAT16, 1 FLOAT32, 3 SINT8, 5 SINT32, 1000141000 BFLOAT16.
+_TILES = {
+    "half": (16, 16, 16, 0, 0, 1, 1),
+    "bfloat16": (16, 16, 16, 1000141000, 1000141000, 1, 1),
+    "int8_t": (16, 16, 32, 3, 3, 5, 5),
 }
 
 
@@ -196,9 +204,16 @@ class VkInstance:
             # 1000574000: VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MAINTENANCE_8_FEATURES_KHR.
             last.pNext = exact = ffi.new("VkPhysicalDeviceTimelineSemaphoreFeatures*", {"sType": 1000574000})
             self._keep.append(exact)
+            last = exact
+        if BFLOAT16 in names:
+            # Likewise; of this one the third member tells about cooperative matrices.
+            # 1000141000: VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_BFLOAT16_FEATURES_KHR.
+            upper = ffi.new("VkPhysicalDeviceVulkanMemoryModelFeatures*", {"sType": 1000141000})
+            self._keep.append(upper)
+            last.pNext = upper
         self._keep.append(parts)
         self.lib.vkGetPhysicalDeviceFeatures2(physical, chain)
-        present = {MAINTENANCE_8, *EXTERNAL} & names
+        present = {MAINTENANCE_8, BFLOAT16, *EXTERNAL} & names
         for name, part in parts.items():
             for field, _ in ffi.typeof(name).fields:
                 if field in ("sType", "pNext"):
@@ -209,10 +224,10 @@ class VkInstance:
                     setattr(part, field, 0)
         return chain, frozenset(present)
 
-    def multiplies_tiles(self, physical: Any) -> bool:
-        """Tell whether a wave can multiply 16 x 16 matrices of half and add the products to floats.
+    def tiles(self, physical: Any) -> frozenset[str]:
+        """Return the element types of which waves multiply matrices of 16 x 32 bytes, and add up 16 x 16 products.
 
-        The device must have the extension ``COOPERATIVE_MATRIX``.
+        Sums are floats, or 32-bit integers of 8-bit ones. The device must have the extension ``COOPERATIVE_MATRIX``.
         """
         ffi, get = self.ffi, self.function("vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR")
         count = ffi.new("uint32_t*")
@@ -221,11 +236,9 @@ class VkInstance:
         for entry in found:
             entry.sType = self.lib.VK_STRUCTURE_TYPE_COOPERATIVE_MATRIX_PROPERTIES_KHR
         self.check(get(physical, count, found), "listing cooperative matrices")
-        # 0, 1: FLOAT16, FLOAT32 of VkComponentTypeKHR. 3: SUBGROUP of VkScopeKHR.
-        wanted = (16, 16, 16, 0, 0, 1, 1, 3)
-        return any(
-            (m.MSize, m.NSize, m.KSize, m.AType, m.BType, m.CType, m.ResultType, m.scope) == wanted for m in found
-        )
+        # 3: SUBGROUP of VkScopeKHR.
+        sizes = {(m.MSize, m.NSize, m.KSize, m.AType, m.BType, m.CType, m.ResultType) for m in found if m.scope == 3}
+        return frozenset(element for element, size in _TILES.items() if size in sizes)
 
     def _open(self, debug: bool) -> None:
         ffi, lib = self.ffi, self.lib
