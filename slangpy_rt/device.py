@@ -138,9 +138,10 @@ def create_device(
     index: int = 0,
     hot_reload: bool = True,
     deterministic: bool = False,
+    stream: Any = None,
 ) -> Device:
     """Open a device; ``Device`` has the parameters."""
-    return Device(type, include_paths, debug, index, hot_reload, deterministic)
+    return Device(type, include_paths, debug, index, hot_reload, deterministic, stream)
 
 
 def init_device(include_paths: Sequence[str | Path] = ()) -> Device:

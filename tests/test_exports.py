@@ -111,6 +111,11 @@ def test_public_things_say_what_they_are(name: str) -> None:
     assert inspect.getdoc(getattr(spy, name))
 
 
+def test_create_device_takes_what_device_takes() -> None:
+    own = [(p.name, p.default) for p in inspect.signature(spy.create_device).parameters.values()]
+    assert own == [(p.name, p.default) for p in inspect.signature(spy.Device).parameters.values()]
+
+
 def test_errors_are_the_builtin_ones_too() -> None:
     for error, builtin in [
         (spy.BindError, TypeError),

@@ -127,6 +127,9 @@ def _build(type_: str, scalars: Iterator[str], stored: str) -> str:
     items = [next(scalars) for _ in range(count)]
     if sized[1] == "bool":
         items = [f"{s} != 0" for s in items]
+    elif sized[1] != stored:
+        # Slang warns of numbers that a constructor narrows, half2(a, b) of floats, and slang-rhi prints its warnings.
+        items = [f"{sized[1]}({s})" for s in items]
     return f"{type_}({', '.join(items)})"
 
 

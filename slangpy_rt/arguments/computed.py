@@ -11,10 +11,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-import numpy as np
-
 from slangpy_rt.core.errors import BindError
-from slangpy_rt.core.shapes import Shape
+from slangpy_rt.core.shapes import Shape, is_whole
 from slangpy_rt.core.types import SlangType
 from slangpy_rt.core.wording import in_words
 
@@ -139,11 +137,6 @@ def components(
 
 def scalar_of(type_: SlangType) -> str:
     return type_.element.scalar if type_.element is not None else type_.scalar
-
-
-def is_whole(value: Any) -> bool:
-    # In Python a bool is an int.
-    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
 
 
 def dim_of(function: str, name: str, value: Any) -> int:

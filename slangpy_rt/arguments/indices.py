@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from slangpy_rt.arguments.computed import Generator, components, dim_of, is_whole, scalar_of
+from slangpy_rt.arguments.computed import Generator, components, dim_of, scalar_of
 from slangpy_rt.core.errors import BindError
-from slangpy_rt.core.shapes import MOST_DIMENSIONS, Shape, whole_numbers
+from slangpy_rt.core.shapes import MOST_DIMENSIONS, Shape, is_whole, whole_numbers
 from slangpy_rt.core.types import SlangType
 from slangpy_rt.core.wording import in_words
 

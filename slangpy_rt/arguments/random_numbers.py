@@ -7,11 +7,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from slangpy_rt.arguments.computed import FLOATS, Generator, components, dim_of, is_whole, scalar_of
+from slangpy_rt.arguments.computed import FLOATS, Generator, components, dim_of, scalar_of
 from slangpy_rt.core.checks import flag
 from slangpy_rt.core.conversion import is_number
 from slangpy_rt.core.errors import BindError
-from slangpy_rt.core.shapes import Shape
+from slangpy_rt.core.shapes import Shape, is_whole
 from slangpy_rt.core.types import SlangType
 from slangpy_rt.core.wording import in_words
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Sequence
 from math import prod
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -23,11 +23,8 @@ from slangpy_rt.core.shapes import Shape, as_shape
 from slangpy_rt.core.structs import as_struct_array, fill_struct_array
 from slangpy_rt.core.types import SlangType
 from slangpy_rt.core.wording import in_words
-from slangpy_rt.runtime.core import a_device
+from slangpy_rt.runtime.core import DeviceCore, a_device
 from slangpy_rt.runtime.host_view import host_view
-
-if TYPE_CHECKING:
-    from slangpy_rt.runtime.core import DeviceCore
 
 A = TypeVar("A", bound="NDBuffer")
 
@@ -65,7 +62,7 @@ class NDBuffer:
 
     def __init__(self, device: DeviceCore, dtype: Any = "float", shape: int | Sequence[int] = ()) -> None:
         where = type(self).__name__
-        if not hasattr(type(device), "load_module_from_source"):
+        if not isinstance(device, DeviceCore):
             raise BindError(
                 f"{where}: a {type(device).__name__} was given where the device is expected. Write {where}(device, "
                 f"dtype, shape), or {where}.from_dlpack(device, array) for the memory of another library's array."

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from slangpy_rt.arguments.computed import is_whole
 from slangpy_rt.arrays.layout import layout_of
 from slangpy_rt.arrays.ndbuffer import NDBuffer
 from slangpy_rt.backends.base import Buffer, Dispatch, Recording
@@ -19,6 +18,7 @@ from slangpy_rt.calls.callee import Callee
 from slangpy_rt.core.checks import write_text
 from slangpy_rt.core.dtypes import element_type
 from slangpy_rt.core.errors import BindError, ShapeError
+from slangpy_rt.core.shapes import is_whole
 from slangpy_rt.core.wording import in_words
 from slangpy_rt.runtime.core import a_device, another, but_of
 from slangpy_rt.runtime.diagnostics import Launcher

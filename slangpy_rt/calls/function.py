@@ -99,7 +99,7 @@ class Function(SlangCallable):
         if asked:
             # The methods of stand-ins are called at each call.
             return partial(self._call_named, args, _result, named)
-        return call.bound_to(values, self._stream)
+        return call.freeze(values, self._stream)
 
     def append_to(self, commands: CommandList, /, *args: Any, _result: Any = None, **named: Any) -> Any:
         """Record a call in a command list instead of running it.

@@ -202,7 +202,7 @@ class PreparedCall:
         """
         return None
 
-    def bound_to(self, values: tuple[Any, ...], stream: Stream | None) -> Callable[[], Any]:
+    def freeze(self, values: tuple[Any, ...], stream: Stream | None) -> Callable[[], Any]:
         """Return a function that runs this call on these arguments, packed once if no data has to be moved."""
         arrays = self.arrays(values) if self.make is None else None
         places = [a.address for a in arrays or ()]

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from slangpy_rt.arguments.computed import is_whole
 from slangpy_rt.arguments.options import Options
 from slangpy_rt.arguments.scope import Scope
 from slangpy_rt.arguments.signature import ARRAYS, SIGNERS, endless
@@ -14,6 +13,7 @@ from slangpy_rt.arguments.stand_ins import ask, hand_back, want_back
 from slangpy_rt.calls.callable import SlangCallable
 from slangpy_rt.calls.command_list import Call, CommandList, add
 from slangpy_rt.core.errors import BindError
+from slangpy_rt.core.shapes import is_whole
 from slangpy_rt.core.types import EntryPoint, FunctionSig, SlangType
 from slangpy_rt.core.wording import in_words
 from slangpy_rt.slang.declarations import gone
@@ -151,7 +151,7 @@ class Kernel(SlangCallable):
     def bind(self, threads: int | Sequence[int], /, *args: Any, **named: Any) -> Callable[[], Any]:
         """Prepare a dispatch once, and return a function without arguments that repeats it."""
         call, values, asked = self._dispatched(threads, args, named)
-        return partial(self.dispatch, threads, *args, **named) if asked else call.bound_to(values, self._stream)
+        return partial(self.dispatch, threads, *args, **named) if asked else call.freeze(values, self._stream)
 
     def _dispatched(self, threads: int | Sequence[int], args: tuple[Any, ...], named: dict[str, Any]) -> Known:
         given = threads if isinstance(threads, (tuple, list)) else (threads,)

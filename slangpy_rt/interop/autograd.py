@@ -71,7 +71,7 @@ class AutogradCall:
         """Run the call on a stream; the gradients are computed on that stream too."""
         return self._applied(stream, values)
 
-    def bound_to(self, values: tuple[Any, ...], stream: Any) -> Any:
+    def freeze(self, values: tuple[Any, ...], stream: Any) -> Any:
         """Refuse to bind the call to values.
 
         Raises

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from slangpy_rt.arguments.bind_array import may_write
-from slangpy_rt.arguments.computed import is_whole
 from slangpy_rt.calls.module import Module
 from slangpy_rt.calls.raw_kernel import Kernel
 from slangpy_rt.calls.tuned import Tuned
 from slangpy_rt.core.dtypes import BFLOAT16, element_type
 from slangpy_rt.core.errors import BindError
+from slangpy_rt.core.shapes import is_whole
 from slangpy_rt.core.wording import in_words
 from slangpy_rt.device import Device
 from slangpy_rt.tuning.config import Config, product_of, value_of

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import random
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -198,3 +201,23 @@ def test_an_error_of_its_compiler_is_ours(monkeypatch: pytest.MonkeyPatch) -> No
             with pytest.raises(spy.CompileError, match=r"slang-rhi could not compile .*\nunknown word"):
                 module.mul(np.ones(3, np.float32), 2.0)
         np.testing.assert_array_equal(module.mul(np.ones(3, np.float32), 2.0), [2, 2, 2])
+
+
+def test_its_compiler_warns_of_nothing_of_ours(tmp_path: Path) -> None:
+    # In a process of its own: what another test compiled would be in the cache.
+    program = '''
+import numpy as np, slangpy_rt as spy
+SOURCE = """
+float twice(float x) { return x * 2; }
+half second(half2 a, half2x2 b, vector<int8_t, 3> c) { return a.y + b[1].y + half(c.y); }
+"""
+with spy.Device("rhi-vulkan") as device:
+    a = spy.Tensor.ones(device, (3, 4))
+    module = spy.Module.load_from_source(device, "warned", SOURCE)
+    module.second(np.ones(2, np.float16), [[1, 2], [3, 4]], [1, 2, 3])
+    for activation in (None, "relu", module.twice):
+        assert (spy.matmul(a, a.view((4, 3)), activation=activation).numpy() >= 4).all()
+'''
+    environment = os.environ | {"SLANGPY_RT_CACHE_DIR": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
