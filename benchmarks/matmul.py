@@ -231,7 +231,7 @@ def _epilogues(bench: Bench, name: str, dtype: torch.dtype, size: int) -> None:
         samplers = {OURS: rate(), "bias": rate(bias=bias), "bias, relu": rate(bias=bias, activation="relu")}
         samplers["bias, gelu"] = rate(bias=bias, activation="gelu")
         module = spy.Module.load_from_source(device, "steps", _STEPS)
-        scaled = module.scaled.set(factors=spy.Tensor.ones(device, size))
+        scaled = module.scaled.set(factors=torch.ones(size, device=place))
         samplers["bias, a user's relu"] = rate(bias=bias, activation=module.relu)
         samplers["bias, a user's factors"] = rate(bias=bias, activation=scaled)
         unit = "TFLOP/s" if name == "cuda" else "GFLOP/s"

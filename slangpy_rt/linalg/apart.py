@@ -38,7 +38,7 @@ def apart(function: UserFunction, ranges: Mapping[str, Range], commands: Command
     for name, value in found.items():
         writes = function.writes(name)
         for array in _arrays_in(value):
-            with_others = [other for other, bytes_ in ranges.items() if meet(_range_of(array), bytes_)]
+            with_others = [other for other, bytes_ in ranges.items() if meet(range_of(array), bytes_)]
             if writes and with_others:
                 raise BindError(
                     f"matmul: uniform '{name}' of activation '{function.name}' shares memory with {with_others[0]}, "
@@ -71,7 +71,7 @@ def _arrays_in(value: Any) -> Iterator[Any]:
             yield from _arrays_in(item)
 
 
-def _range_of(array: Any) -> Range:
+def range_of(array: Any) -> Range:
     """Return the addresses of an array's first byte and of the byte behind its last."""
     if isinstance(array, NDBuffer):
         layout = array.layout

@@ -24,6 +24,14 @@ class Arrays(ABC):
     # Whether command lists take them.
     recorded = False
 
+    def is_array(self, value: Any) -> bool:
+        """Return whether a value of a uniform is an array of this library, which a device may use where it lies."""
+        return False
+
+    def lasting(self, device: DeviceCore, array: Any) -> Any:
+        """Return an array in the same place with which launches are prepared, for a uniform; None if there is none."""
+        return array
+
     @abstractmethod
     def view(self, array: Any) -> View:
         """Return an array's element type, shape and strides."""

@@ -9,7 +9,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from slangpy_rt.arrays.ndbuffer import NDBuffer
+from slangpy_rt.calls.raw_kernel import Kernel
+from slangpy_rt.core.errors import BindError, ShapeError
 from slangpy_rt.core.shapes import Shape
+from slangpy_rt.linalg.apart import range_of
 from slangpy_rt.linalg.arrays import Arrays
 from slangpy_rt.linalg.copies import copies_of
 from slangpy_rt.linalg.cores import cores_of
@@ -62,9 +65,22 @@ class KnownProduct:
         The tensor cores that read descriptions of operands.
     described : sequence
         The descriptions of both operands, if there are ``cores``.
+    read : sequence of (int, int)
+        Where arrays lie that a user's function reads: addresses of the first byte, and of the one behind the last.
     """
 
-    __slots__ = ("_arrays", "_copies", "_cores", "_described", "_device", "_known", "_launch", "_plan", "_spans")
+    __slots__ = (
+        "_arrays",
+        "_copies",
+        "_cores",
+        "_described",
+        "_device",
+        "_known",
+        "_launch",
+        "_plan",
+        "_read",
+        "_spans",
+    )
 
     def __init__(
         self,
@@ -75,9 +91,10 @@ class KnownProduct:
         copies: Sequence[Copy | None] = (),
         cores: TensorCores | None = None,
         described: Sequence[Described] = (),
+        read: Sequence[tuple[int, int]] = (),
     ) -> None:
         self._arrays, self._device, self._plan, self._launch = arrays, device, plan, launch
-        self._copies, self._cores, self._described = copies, cores, described
+        self._copies, self._cores, self._described, self._read = copies, cores, described, read
         # Descriptions of both operands on the device, by address.
         self._known: list[dict[int, NDBuffer]] = [{}, {}]
         # First bytes, and the bytes behind the last ones, from the first elements on.
@@ -88,8 +105,8 @@ class KnownProduct:
             *plan.spans.get("bias", (0, 0)),
         )
 
-    def run(self, a: Any, b: Any, out: Any, bias: Any) -> Any:
-        """Multiply, and return ``out`` or a new array.
+    def run(self, a: Any, b: Any, out: Any, bias: Any, uniforms: tuple[Any, ...] = ()) -> Any:
+        """Multiply, and return ``out`` or a new array; ``uniforms`` are the arrays that a user's function reads.
 
         Return MISS, without doing anything, if arrays share memory or lie where the launch cannot read them.
         """
@@ -107,6 +124,8 @@ class KnownProduct:
             if at_b + first_b < last and first < at_b + last_b:
                 return MISS
             if bias is not None and at_bias + first_bias < last and first < at_bias + last_bias:
+                return MISS
+            if self._read and any(start < last and first < end for start, end in self._read):
                 return MISS
         launch = arrays.launch(self._device, a)
         map_a = map_b = 0
@@ -129,7 +148,7 @@ class KnownProduct:
             at_c = arrays.address(out)
         known = self._launch
         packed = known.arguments(at_a, at_b, at_c, at_bias, map_a, map_b)
-        given = (a, b, out) if bias is None else (a, b, out, bias)
+        given = (a, b, out, *uniforms) if bias is None else (a, b, out, bias, *uniforms)
         launch(known.kernel, known.groups, packed, arrays.buffers(given))
         return out
 
@@ -151,9 +170,19 @@ class KnownProduct:
         return found
 
 
-def known_product(arrays: Arrays, device: DeviceCore, plan: Plan, values: Mapping[str, Any]) -> KnownProduct | None:
-    """Return what repeats a product of these arrays; None if it is computed in parts, or moves data."""
-    if len(plan.parts) != 1 or not all(arrays.lies_on(device, value) for value in values.values()):
+def known_product(
+    arrays: Arrays, device: DeviceCore, plan: Plan, values: Mapping[str, Any], uniforms: Mapping[str, Any]
+) -> KnownProduct | None:
+    """Return what repeats a product of these arrays; None if it is computed in parts, or moves data.
+
+    ``uniforms`` has the values of a user's function: numbers, and arrays of the same library.
+    """
+    read = [value for value in uniforms.values() if arrays.is_array(value)]
+    if len(plan.parts) != 1 or not all(arrays.lies_on(device, value) for value in (*values.values(), *read)):
+        return None
+    ranges = [range_of(value) for value in read]
+    uniforms = {name: arrays.lasting(device, x) if arrays.is_array(x) else x for name, x in uniforms.items()}
+    if any(value is None for value in uniforms.values()):
         return None
     kind, (left, right, target) = plan.kind, plan.parts[0]
     views = (left, right, target) if plan.bias is None else (left, right, target, plan.bias)
@@ -167,8 +196,8 @@ def known_product(arrays: Arrays, device: DeviceCore, plan: Plan, values: Mappin
     if cores is None:
         kernel, threads = program_of(device, kind).division(target)
         operands = marked(device, _A, left, stored), marked(device, _B, right, stored)
-        launch = known_launch(kernel, threads, (*operands, c, plan.alpha, *bias), _PLACES)
-        return None if launch is None else KnownProduct(arrays, device, plan, launch)
+        launch = _last(kernel, uniforms, threads, (*operands, c, plan.alpha, *bias))
+        return None if launch is None else KnownProduct(arrays, device, plan, launch, read=ranges)
     copies: list[Copy | None] = []
     seen: list[tuple[View, View]] = []
     for view, first in ((left, True), (right, False)):
@@ -187,9 +216,22 @@ def known_product(arrays: Arrays, device: DeviceCore, plan: Plan, values: Mappin
     operands = marked(device, _A, first_a, stored), marked(device, _B, first_b, stored)
     if not isinstance(cores, TensorCores):
         kernel, threads = cores.division(all_a, all_b, target)
-        launch = known_launch(kernel, threads, (*operands, c, plan.alpha, *bias), _PLACES)
-        return None if launch is None else KnownProduct(arrays, device, plan, launch, copies)
+        launch = _last(kernel, uniforms, threads, (*operands, c, plan.alpha, *bias))
+        return None if launch is None else KnownProduct(arrays, device, plan, launch, copies, read=ranges)
     found = cores.division(all_a, all_b, target)
     rest = plan.alpha, found.groups, mark(_MAP_A), mark(_MAP_B), found.repeated
-    launch = known_launch(found.kernel, found.threads, (*operands, c, *rest, *bias), _PLACES)
-    return None if launch is None else KnownProduct(arrays, device, plan, launch, copies, cores, (found.a, found.b))
+    launch = _last(found.kernel, uniforms, found.threads, (*operands, c, *rest, *bias))
+    if launch is None:
+        return None
+    return KnownProduct(arrays, device, plan, launch, copies, cores, (found.a, found.b), ranges)
+
+
+def _last(kernel: Kernel, uniforms: Mapping[str, Any], threads: Any, values: Sequence[Any]) -> KnownLaunch | None:
+    """Return the launch that multiplies, of a kernel whose uniforms have values."""
+    if not uniforms:
+        return known_launch(kernel, threads, values, _PLACES)
+    try:
+        return known_launch(kernel.set(uniforms), threads, values, _PLACES)
+    except (BindError, ShapeError):
+        # What was given was taken, and what stands for it is not: vectors in PyTorch's tensors of numbers, for one.
+        return None

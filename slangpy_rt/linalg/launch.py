@@ -21,7 +21,7 @@ from slangpy_rt.linalg.arrays import Arrays
 from slangpy_rt.linalg.copies import copies_of
 from slangpy_rt.linalg.cores import cores_of
 from slangpy_rt.linalg.known_product import MISS
-from slangpy_rt.linalg.known_products import known_products, options_of, repeat
+from slangpy_rt.linalg.known_products import Fixed, fixed, known_products, options_of, repeat
 from slangpy_rt.linalg.lines import readable
 from slangpy_rt.linalg.plan import Plan, meet, placed, span_of
 from slangpy_rt.linalg.program import (
@@ -75,16 +75,12 @@ class Product:
         """The user's function that is the activation."""
         return self.activation if isinstance(self.activation, UserFunction) else None
 
-    @property
-    def options(self) -> Any:
-        """All but the arrays and the device."""
+    def options(self, of_values: Fixed) -> Any:
+        """Return all but the arrays and the device, as a key; ``of_values`` is what ``fixed`` returned."""
         last = self.activation.key if isinstance(self.activation, UserFunction) else self.activation
-        return options_of(self.transpose_a, self.transpose_b, self.out_dtype, self.alpha, last, self.precision)
-
-    @property
-    def repeatable(self) -> bool:
-        """Whether products with equal options do the same: values of uniforms are no options."""
-        return not isinstance(self.activation, UserFunction) or not self.activation.values
+        return options_of(
+            self.transpose_a, self.transpose_b, self.out_dtype, self.alpha, last, self.precision, of_values.key
+        )
 
     def bias_last(self) -> Product:
         """Return the product with operands such that a bias has a number for each column.
@@ -119,8 +115,9 @@ def multiply(product: Product, commands: CommandList | None = None) -> Any:
     BindError, ShapeError, UnsupportedError
         As ``Matmul`` says; nothing is written then.
     """
-    if commands is None and product.repeatable:
-        found = repeated(product)
+    of_values = fixed(product.arrays, product.function) if commands is None else None
+    if of_values is not None:
+        found = repeated(product, of_values)
         if found is not MISS:
             return found
     if "bias" in product.values and product.values["b"].ndim == 1:
@@ -151,17 +148,18 @@ def multiply(product: Product, commands: CommandList | None = None) -> Any:
     bias = (values["bias"], views["bias"]) if "bias" in values else None
     work = Work(arrays, plan.kind, (values["a"], plan.a), (values["b"], plan.b), (out, plan.result), plan.alpha, bias)
     work.run(device, plan.parts, commands, uniforms)
-    if commands is None and product.repeatable:
-        known_products(device, product.function).add(arrays, plan, values, product.options)
+    if of_values is not None:
+        given_values = product.function.values if product.function is not None else NO_VALUES
+        known_products(device, product.function).add(arrays, plan, values, product.options(of_values), given_values)
     return out
 
 
-def repeated(product: Product) -> Any:
-    """Compute a product like an earlier one, or return MISS."""
+def repeated(product: Product, of_values: Fixed) -> Any:
+    """Compute a product like an earlier one, or return MISS; ``of_values`` is what ``fixed`` returned."""
     arrays, values = product.arrays, product.values
     return repeat(
-        arrays, values["a"], values["b"], values.get("out"), values.get("bias"), product.options, product.device,
-        product.function,
+        arrays, values["a"], values["b"], values.get("out"), values.get("bias"), product.options(of_values),
+        product.device, product.function, of_values.arrays,
     )  # fmt: skip
 
 

@@ -166,7 +166,7 @@ class Matmul:
     ) -> Any:
         # Imported here, because importing the package loads no kernels' code.
         from slangpy_rt.linalg.known_product import MISS
-        from slangpy_rt.linalg.known_products import options_of, repeat
+        from slangpy_rt.linalg.known_products import fixed, options_of, repeat
 
         library = self._libraries.get(type(a))
         function: UserFunction | None = None
@@ -181,9 +181,10 @@ class Matmul:
             if device is None and not isinstance(a, NDBuffer):
                 # Without a function it would be that on which the arrays lie, or the first that works here.
                 place = function.device
-        if library is not None and commands is None and (function is None or not function.values):
-            options = options_of(transpose_a, transpose_b, out_dtype, alpha, last, precision)
-            found = repeat(library, a, b, out, bias, options, place, function)
+        of_values = fixed(library, function) if library is not None and commands is None else None
+        if library is not None and of_values is not None:
+            options = options_of(transpose_a, transpose_b, out_dtype, alpha, last, precision, of_values.key)
+            found = repeat(library, a, b, out, bias, options, place, function, of_values.arrays)
             if found is not MISS:
                 return found
         from slangpy_rt.core.checks import flag

@@ -25,6 +25,9 @@ class OwnArrays(Arrays):
     name = "a Tensor or an NDBuffer"
     recorded = True
 
+    def is_array(self, value: Any) -> bool:
+        return isinstance(value, NDBuffer)
+
     def view(self, array: NDBuffer) -> View:
         layout = array.layout
         return View(layout.element.name, layout.full_shape, layout.strides)

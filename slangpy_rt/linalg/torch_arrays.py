@@ -9,6 +9,8 @@ from typing import Any
 
 import torch
 
+from slangpy_rt.arrays.layout import layout_of
+from slangpy_rt.arrays.tensor import Tensor
 from slangpy_rt.calls.command_list import CommandList
 from slangpy_rt.core.dtypes import element_type
 from slangpy_rt.core.errors import BindError
@@ -40,6 +42,16 @@ class TorchArrays(Arrays):
     """PyTorch's tensors."""
 
     name = "a torch tensor"
+
+    def is_array(self, value: Any) -> bool:
+        return isinstance(value, torch.Tensor)
+
+    def lasting(self, device: DeviceCore, array: torch.Tensor) -> Tensor | None:
+        element = element_of_dtype(array.dtype)
+        if element is None or array.layout is not torch.strided or array.is_neg():
+            return None
+        layout = layout_of(device, Tensor, element, tuple(array.shape), array.stride(), False)
+        return Tensor.of(layout, device.placeholder, array.data_ptr())
 
     def view(self, array: torch.Tensor) -> View:
         if array.layout is not torch.strided or array.is_neg():

@@ -193,3 +193,45 @@ def test_more_products_than_are_remembered(device: spy.Device, monkeypatch: pyte
             a, b = whole(rng, n, 5), whole(rng, 5, n)
             got = spy.matmul(*(spy.Tensor.from_numpy(device, v) for v in (a, b)))
             np.testing.assert_array_equal(got.to_numpy(), a @ b)
+
+
+STEPS = """
+uniform Tensor<float, 1> factors;
+uniform float gain;
+uniform uint64_t high;
+float scaled(float x, int row, int column) { return gain * factors[column] * x + float(high >> 62); }
+"""
+
+
+@pytest.mark.parametrize("library", list(MAKERS))
+def test_values_of_a_function(device: spy.Device, library: str, repeated: list[bool]) -> None:
+    """A known product has the values of this call: contents, arrays, numbers; and none shares memory with the result."""
+    if "uint64_t" not in device.caps.scalars:
+        pytest.skip("the device has no 64-bit integers")
+    made, rng = MAKERS[library], np.random.default_rng(5)
+    scaled = spy.Module.load_from_source(device, "steps_with_values", STEPS).scaled
+    a, b = whole(rng, M, K), whole(rng, K, N)
+    left, right = made(device, a), made(device, b)
+    factors = [made(device, np.arange(N, dtype=np.float32) + i) for i in range(2)]
+    for turn in range(3):
+        for gain, high in ((2.0, 0), (-0.0, 0), (0.0, 0), (2.0, 3 << 62)):
+            for i, values in enumerate(factors):
+                got = numpy_of(spy.matmul(left, right, activation=scaled.set(factors=values, gain=gain, high=high)))
+                want = np.float32(gain) * (np.arange(N, dtype=np.float32) + i) * (a @ b) + (high >> 62)
+                np.testing.assert_array_equal(got, want)
+                np.testing.assert_array_equal(np.signbit(got), np.signbit(want))
+        if turn == 1 and library != "NumPy" and is_repeated(device, library):
+            # Of the first turn none was known, of the second all but those with a large number.
+            assert repeated == [True] * 6
+    # Other contents in the same place, which is known; then the same array as part of the result.
+    new = whole(rng, N)
+    if library == "Tensor":
+        factors[0].copy_from(new)
+    else:
+        factors[0][:] = new if library == "NumPy" else torch.from_numpy(new)
+    got = spy.matmul(left, right, activation=scaled.set(factors=factors[0], gain=2.0, high=0))
+    np.testing.assert_array_equal(numpy_of(got), 2 * new * (a @ b))
+    for _ in range(3):
+        out = made(device, np.ones((M, N), np.float32))
+        spy.matmul(left, right, out=out, activation=scaled.set(factors=out[3], gain=2.0, high=0))
+        np.testing.assert_array_equal(numpy_of(out), 2 * (a @ b))
