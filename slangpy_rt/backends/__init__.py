@@ -13,12 +13,13 @@ from slangpy_rt.backends.others import import_other, other_backends
 # The order decides which device ``automatic`` opens: on Windows CUDA before D3D12, on macOS Metal.
 REGISTRY = {
     "cuda": "slangpy_rt.backends.cuda.backend:CudaBackend",
-    "d3d12": "slangpy_rt.backends.rhi.apis:RhiD3D12",
+    "d3d12": "slangpy_rt.backends.d3d12.backend:D3D12Backend",
     "metal": "slangpy_rt.backends.rhi.apis:RhiMetal",
     "vulkan": "slangpy_rt.backends.vulkan.backend:VulkanBackend",
     "cpu": "slangpy_rt.backends.cpu.backend:CpuBackend",
     "rhi-vulkan": "slangpy_rt.backends.rhi.apis:RhiVulkan",
     "rhi-cuda": "slangpy_rt.backends.rhi.apis:RhiCuda",
+    "rhi-d3d12": "slangpy_rt.backends.rhi.apis:RhiD3D12",
     "rhi-vulkan-handles": "slangpy_rt.backends.rhi.apis:RhiVulkanHandles",
     "null": "slangpy_rt.backends.null:NullBackend",
 }
