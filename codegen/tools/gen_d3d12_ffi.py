@@ -1,10 +1,10 @@
-"""Writes slangpy_rt/backends/d3d12/ffi.py: the structs and interfaces of d3d12.h, dxgi.h and dxcapi.h, as cffi tables.
+"""Writes slangpy_rt/backends/d3d12/ffi.py: structs and interfaces of d3d12.h, dxgi.h and dxcapi.h, as cffi tables.
 
 Development only. With ready tables a process that opens a D3D12 device does not import cffi's parser of C. Run it
 after changing the declarations below; a test checks that running it changes nothing.
 
 An interface is a pointer to a table of functions. ``INTERFACES`` names those that the backend calls with their places
-in the table, which d3d12.h gives by its order: IUnknown has the first 3, ID3D12Object 4 more, ID3D12DeviceChild 1 more.
+in the table, which are in d3d12.h's order: IUnknown has the first 3, ID3D12Object 4 more, ID3D12DeviceChild 1 more.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ INTERFACES: dict[str, list[tuple[int, str, str, str]]] = {
 
 FUNCTIONS = """
 int32_t D3D12CreateDevice(void *adapter, int32_t level, const char *iid, void **device);
-int32_t D3D12SerializeRootSignature(const D3D12_ROOT_SIGNATURE_DESC *root, int32_t version, void **blob, void **error);
+int32_t D3D12SerializeRootSignature(const D3D12_ROOT_SIGNATURE_DESC *told, int32_t version, void **blob, void **said);
 int32_t D3D12GetDebugInterface(const char *iid, void **debug);
 int32_t CreateDXGIFactory1(const char *iid, void **factory);
 int32_t DxcCreateInstance(const char *clsid, const char *iid, void **made);

@@ -34,7 +34,9 @@ def why_unavailable() -> str | None:
         return reason
     # Without a place for the device nothing is made: the status says whether it could be.
     status = library().D3D12CreateDevice(FFI.NULL, LEVEL, iid("ID3D12Device"), FFI.NULL)
-    return None if status >= 0 else f"D3D12 has no adapter of feature level 11_1 (HRESULT {status & 0xFFFFFFFF:#010x})"
+    return (
+        None if status >= 0 else f"D3D12 has no adapter of feature level 11_1 (HRESULT {status & 0xFFFFFFFF:#010x})"
+    )
 
 
 def find_adapter(index: int) -> tuple[Any, str]:

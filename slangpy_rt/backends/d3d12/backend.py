@@ -1,18 +1,17 @@
 """The D3D12 backend: DXIL kernels that get the place of their argument block as root constants.
 
-This file implements the contract with the parts in the other files. D3D12 has no pointers: an address is the number of
-a descriptor, shifted left by 40 bits, plus an offset in bytes (``shaders/_spy_handles.slang``). Since a queue is in
-order, later work may use freed memory at once.
+This file implements the contract with the parts in the other files. D3D12 has no pointers: an address is the number
+of a descriptor, shifted left by 40 bits, plus an offset in bytes (``shaders/_spy_handles.slang``). Since a queue is
+in order, later work may use freed memory at once.
 """
 
 from __future__ import annotations
 
 import atexit
 import threading
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Sequence
 
-from slangpy_rt.backends.base import Backend, Buffer, Mark
+from slangpy_rt.backends.base import Backend, Buffer, Dispatch, Mark, Recording
 from slangpy_rt.backends.blocks import size_class
 from slangpy_rt.backends.d3d12.adapters import why_unavailable
 from slangpy_rt.backends.d3d12.com import FFI
@@ -23,14 +22,15 @@ from slangpy_rt.backends.d3d12.kernel import D3D12Kernel, Pipelines, require_fit
 from slangpy_rt.backends.d3d12.late import LateCopies
 from slangpy_rt.backends.d3d12.memory import D3D12Buffer, Heap
 from slangpy_rt.backends.d3d12.queue import D3D12Queue
-from slangpy_rt.backends.extras import LateReads
+from slangpy_rt.backends.d3d12.recording import D3D12Recording, Recorder
+from slangpy_rt.backends.extras import LateReads, Records
 from slangpy_rt.backends.leaving import Leaves, leave_at_exit
 from slangpy_rt.backends.targets import target_of
 from slangpy_rt.core.interrupts import Release, apart, finalizer, has_daemons
 from slangpy_rt.core.target import KernelInfo
 
 
-class D3D12Backend(Backend, LateReads, Leaves):
+class D3D12Backend(Backend, Records, LateReads, Leaves):
     """One D3D12 device.
 
     Parameters
@@ -67,6 +67,7 @@ class D3D12Backend(Backend, LateReads, Leaves):
         # Used by ``alloc`` only: it saves an attribute look-up in the path of every call.
         self._takes = self._heap.blocks.takes
         self._pipelines = Pipelines(device)
+        self._recorder = Recorder(device)
         self.queue = self.open_queue()
         self._copies = Copies(device, self.queue)
         self._late = LateCopies(device, self.queue)
@@ -139,6 +140,16 @@ class D3D12Backend(Backend, LateReads, Leaves):
             self.require_open()
             return self._late.begin(src, nbytes)
 
+    def record(self, dispatches: Sequence[Dispatch], waits: Sequence[tuple[int, ...]]) -> Recording:
+        self.require_open()
+        return D3D12Recording(list(dispatches), waits, self._recorder.retired)
+
+    def update(self, recording: Recording, place: int, dispatch: Dispatch) -> None:
+        assert isinstance(recording, D3D12Recording)
+        with self._lock:
+            self.require_open()
+            recording.change(place, dispatch)
+
     def clear(self, dst: Buffer, offset: int, nbytes: int) -> None:
         if not nbytes:
             return
@@ -153,7 +164,7 @@ class D3D12Backend(Backend, LateReads, Leaves):
         with self._lock:
             if self._queues:
                 self.require_open()
-            queue = D3D12Queue(self, self._device, self._lock)
+            queue = D3D12Queue(self, self._device, self._lock, self._recorder)
             self._queues.append(queue)
         return queue
 

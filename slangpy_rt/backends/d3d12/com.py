@@ -1,8 +1,8 @@
 """Opens the libraries of D3D12 and calls their objects; raises their error codes as exceptions.
 
 An object of COM is a pointer to a table of functions (``ffi.py``, which codegen/tools/gen_d3d12_ffi.py writes). On
-Windows the libraries are parts of the system. Elsewhere the environment variable SLANGPY_RT_D3D12_LIB names one with the
-same functions, such as vkd3d-proton's, which implements D3D12 on Vulkan.
+Windows the libraries are parts of the system. Elsewhere SLANGPY_RT_D3D12_LIB names one with the same functions, such
+as vkd3d-proton's, which implements D3D12 on Vulkan.
 """
 
 from __future__ import annotations

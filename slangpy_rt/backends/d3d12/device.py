@@ -1,7 +1,7 @@
 """Opens a D3D12 device: what it can do, its heap of descriptors, its root signature and its buffers.
 
-All kernels have one root signature: two 32-bit constants, which say where the argument block is. They reach buffers by
-their numbers in the heap of descriptors.
+All kernels have one root signature: two 32-bit constants, which say where the argument block is. They reach buffers
+by their numbers in the heap of descriptors.
 """
 
 from __future__ import annotations
@@ -66,6 +66,8 @@ class D3D12Device:
         Whether the device may run on the same cores as the host.
     root, heap : Any
         The root signature of all kernels, and the heap of descriptors as ``SetDescriptorHeaps`` takes it.
+    between : Any
+        A barrier that orders kernels after earlier ones.
     """
 
     def __init__(self, index: int, debug: bool) -> None:
@@ -75,6 +77,8 @@ class D3D12Device:
         self._drains: list[Callable[[], Any]] = []
         self.messages: list[str] = []
         self._info: Any = None
+        # 2: D3D12_RESOURCE_BARRIER_TYPE_UAV, of all buffers.
+        self.between = FFI.new("D3D12_RESOURCE_BARRIER *", (2, 0, FFI.NULL))
         layer = debug and _enable_debug_layer()
         adapter, self.description = find_adapter(index)
         self.handle = made("ID3D12Device", library().D3D12CreateDevice, adapter, LEVEL, what="opening the device")
@@ -139,7 +143,8 @@ class D3D12Device:
         """
         if nbytes > LARGEST:
             raise OutOfMemoryError(
-                f"d3d12: {nbytes:,} bytes are more than an array may have here, which is less than 4 GiB; use smaller ones"
+                f"d3d12: {nbytes:,} bytes are more than an array may have here, which is less than 4 GiB; use "
+                "smaller ones"
             )
         device, table = self.handle, self.handle.table
         size = nbytes + 3 & -4
@@ -203,8 +208,9 @@ class D3D12Device:
         basic, more = self._feature(0, 15), self._feature(8, 6)
         if model < _MODEL or basic[4] < 3 or not more[5]:
             raise UnsupportedError(
-                f"d3d12: {self.description} has shader model {model >> 4}.{model & 15}, resource binding tier {basic[4]} "
-                f"and {'' if more[5] else 'no '}64-bit integers; kernels need 6.6, 3 and 64-bit integers. Update the driver"
+                f"d3d12: {self.description} has shader model {model >> 4}.{model & 15}, resource binding tier "
+                f"{basic[4]} and {'' if more[5] else 'no '}64-bit integers; kernels need 6.6, 3 and 64-bit integers. "
+                "Update the driver"
             )
         scalars = {"bool", "int", "uint", "float", "int64_t", "uint64_t"}
         if basic[0]:
@@ -255,7 +261,8 @@ class D3D12Device:
             number = self._numbers.popleft()
         except IndexError:
             raise OutOfMemoryError(
-                f"d3d12: {DESCRIPTORS:,} large arrays are the most that it takes; free some, or use fewer and larger ones"
+                f"d3d12: {DESCRIPTORS:,} large arrays are the most that it takes; free some, or use fewer and "
+                "larger ones"
             ) from None
         place = self._start + number * self._step
         device, table = self.handle, self.handle.table

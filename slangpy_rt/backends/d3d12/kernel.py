@@ -36,8 +36,8 @@ class Pipelines:
 
     def __init__(self, device: D3D12Device) -> None:
         self._device = device
-        # All pipelines; those of freed kernels; and groups of these that ``sweep`` found, with the value of each queue
-        # after which the device no longer uses the group.
+        # All pipelines; those of freed kernels; and groups of these that ``sweep`` found, with the value of each
+        # queue after which the device no longer uses the group.
         self._all: set[Any] = set()
         self._retired: deque[Any] = deque()
         self._dying: deque[tuple[list[Any], list[tuple[Submissions, int]]]] = deque()
@@ -60,8 +60,8 @@ class Pipelines:
         status = create(device.handle, told, iid("ID3D12PipelineState"), out)
         if status == _REFUSED:
             raise CompileError(
-                f"d3d12: the driver of {device.description} refused the DXIL of {info.title}. It may use what the driver "
-                "lacks: take parts of the function away to find it, or use a device of another type."
+                f"d3d12: the driver of {device.description} refused the DXIL of {info.title}. It may use what the "
+                "driver lacks: take parts of the function away to find it, or use a device of another type."
             )
         device.check(status, f"creating a pipeline for kernel {info.entry}")
         pipeline = out[0]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ctypes
 from collections import deque
+from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 from slangpy_rt.backends.base import Buffer
 from slangpy_rt.backends.d3d12.com import FFI
@@ -45,6 +47,8 @@ class LateCopy:
     """Copies the bytes to host memory once they are there; its memory goes with it."""
 
     __slots__ = ("_memory", "_nbytes", "_queue", "give")
+
+    give: Callable[[], Any]
 
     __del__ = finalizer("give")
 

@@ -100,8 +100,8 @@ class Clock:
                 break
         except IndexError:
             raise UnsupportedError(
-                f"d3d12: a queue remembers {_STAMPS} points in time; drop events, timers and profiles, or take profiles "
-                "of fewer calls"
+                f"d3d12: a queue remembers {_STAMPS} points in time; drop events, timers and profiles, or take "
+                "profiles of fewer calls"
             ) from None
         table, n, results = command.table, mark.stamp.number, self._results.handle
         in_one_step(

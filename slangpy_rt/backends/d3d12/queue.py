@@ -10,10 +10,11 @@ from collections.abc import Sequence
 
 from slangpy_rt.backends.base import Backend, Buffer, Kernel, Mark, Recording
 from slangpy_rt.backends.d3d12.com import FFI
-from slangpy_rt.backends.d3d12.device import DEVICE, HANDLE_SHIFT, D3D12Device, Memory
+from slangpy_rt.backends.d3d12.device import DEVICE, D3D12Device, Memory
 from slangpy_rt.backends.d3d12.kernel import D3D12Kernel
 from slangpy_rt.backends.d3d12.mark import Clock, D3D12Mark
-from slangpy_rt.backends.d3d12.submission import BATCH, Submissions
+from slangpy_rt.backends.d3d12.recording import D3D12Recording, Recorder
+from slangpy_rt.backends.d3d12.submission import BATCH, Submission, Submissions
 
 _SCRATCH = 16 << 20
 
@@ -21,11 +22,12 @@ _SCRATCH = 16 << 20
 class D3D12Queue(Submissions):
     """A queue whose work runs in order on an ``ID3D12CommandQueue`` of its own."""
 
-    def __init__(self, backend: Backend, device: D3D12Device, lock: threading.Lock) -> None:
+    def __init__(self, backend: Backend, device: D3D12Device, lock: threading.Lock, recorder: Recorder) -> None:
         super().__init__(backend, device, lock)
         # The root constants: the number of the ring's descriptor, and bytes.
         self._place = FFI.new("uint32_t[2]", [self.ring.number, 0])
         self._clock = Clock(self, device, lock)
+        self._recorder = recorder
         self._scratch: Memory | None = None
 
     def launch(self, kernel: Kernel, groups: tuple[int, int, int], args: bytes, buffers: Sequence[Buffer]) -> None:
@@ -66,6 +68,17 @@ class D3D12Queue(Submissions):
             table.Dispatch(command, *groups)
             if self._pending >= BATCH:
                 self.locked_submit()
+
+    def replay(self, recording: Recording) -> None:
+        assert isinstance(recording, D3D12Recording)
+        with self._lock:
+            if self.closed:
+                self.require_open()
+            self.locked_submit()
+            take = self._recorder.take(recording, self)
+            # Set before the submission, so that after an interrupt too the command list is not used again too early.
+            take.home, take.value = self, self.value + 1
+            self._send(Submission(self.value + 1), take.pointer)
 
     def copy(self, dst: Buffer, dst_offset: int, src: Buffer, src_offset: int, nbytes: int) -> None:
         from_, to = src.chunk.memory, dst.chunk.memory

@@ -6,12 +6,13 @@ recorded with it. All are used again once the fence, which counts submissions, s
 command list, a barrier comes only before work that reads or writes what earlier work wrote, or writes what earlier
 work read.
 
-Buffers are in the state COMMON when a command list begins, and the first use of one in a kernel or a copy gives it the
-state that this use needs. A copy puts the buffers of a list that kernels have used into the states of a copy, and
+Buffers are in the state COMMON when a command list begins, and the first use of one in a kernel or a copy gives it
+the state that this use needs. A copy puts buffers that kernels of the list have used into the states of a copy, and
 leaves them in the state for kernels: these changes of state order it with the work around it.
 
-An interrupt may come between any two steps here. What must happen once is one step of C together with the note that it
-did (``extend(map(...))``, ``in_one_step``), and the next call of a method finishes a submission that was interrupted.
+An interrupt may come between any two steps here. What must happen once is one step of C together with the note that
+it did (``extend(map(...))``, ``in_one_step``), and the next call of a method finishes a submission that was
+interrupted.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from slangpy_rt.core.interrupts import in_one_step
 FRAME_BYTES = 1 << 20  # 64 argument blocks of 16 KiB
 BATCH = 64  # the most commands in a submission
 _FRAMES = 8  # command lists; so the host is at most 512 launches ahead of the device
-_COMPUTE = 2  # D3D12_COMMAND_LIST_TYPE_COMPUTE
+COMPUTE = 2  # D3D12_COMMAND_LIST_TYPECOMPUTE
 # D3D12_RESOURCE_STATES: UNORDERED_ACCESS, COPY_DEST, COPY_SOURCE.
 _KERNELS, _TO, _FROM = 0x8, 0x400, 0x800
 _ALL_PARTS = 0xFFFFFFFF
@@ -67,7 +68,7 @@ class Submissions(Queue):
         super().__init__(backend)
         self._device = device
         self.lock = self._lock = lock
-        told = FFI.new("D3D12_COMMAND_QUEUE_DESC *", (_COMPUTE, 0, 0, 0))
+        told = FFI.new("D3D12_COMMAND_QUEUE_DESC *", (COMPUTE, 0, 0, 0))
         self.native = device.make("ID3D12CommandQueue", "CreateCommandQueue", told, what="making a queue")
         self.fence = Fence(device, self.native)
         self.ring = device.keep(_FRAMES * FRAME_BYTES, UPLOAD)
@@ -85,8 +86,7 @@ class Submissions(Queue):
         self._bound: Kernel | None = None
         self._touched: dict[int, bool] = {}
         self._used: set[Memory] = set()
-        # 2: D3D12_RESOURCE_BARRIER_TYPE_UAV, of all buffers.
-        self._between = FFI.new("D3D12_RESOURCE_BARRIER *", (2, 0, FFI.NULL))
+        self._between = device.between
         self._open()
 
     @property
@@ -270,10 +270,10 @@ class Frame:
         self.index = index
         self.value = 0
         self._allocator = device.make(
-            "ID3D12CommandAllocator", "CreateCommandAllocator", _COMPUTE, what="making a command allocator"
+            "ID3D12CommandAllocator", "CreateCommandAllocator", COMPUTE, what="making a command allocator"
         )
         self.command = device.make(
-            "ID3D12GraphicsCommandList", "CreateCommandList", 0, _COMPUTE, self._allocator, FFI.NULL,
+            "ID3D12GraphicsCommandList", "CreateCommandList", 0, COMPUTE, self._allocator, FFI.NULL,
             what="making a command list",
         )  # fmt: skip
         self.pointer = FFI.new("void *[]", [self.command])

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 
 from slangpy_rt.backends.base import Backend, Buffer, Dispatch, Recording, Shared, SharedBuffer
 from slangpy_rt.backends.blocks import size_class
-from slangpy_rt.backends.extras import ExportsMemory, MappedMemory, Records
+from slangpy_rt.backends.extras import ExportsMemory, MappedMemory, Records, packed_blocks
 from slangpy_rt.backends.leaving import Leaves, leave_at_exit
 from slangpy_rt.backends.shared_pool import PooledBuffer
 from slangpy_rt.backends.targets import target_of
@@ -28,7 +28,7 @@ from slangpy_rt.backends.vulkan.instance import find_fault
 from slangpy_rt.backends.vulkan.kernel import Pipelines, VulkanKernel, require_fit
 from slangpy_rt.backends.vulkan.memory import Memory, VulkanBuffer
 from slangpy_rt.backends.vulkan.queue import VulkanQueue
-from slangpy_rt.backends.vulkan.recording import Recorder, VulkanRecording, packed_blocks
+from slangpy_rt.backends.vulkan.recording import Recorder, VulkanRecording
 from slangpy_rt.core.interrupts import Release, apart, finalizer
 from slangpy_rt.core.target import KernelInfo
 
