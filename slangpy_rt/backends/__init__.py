@@ -6,6 +6,7 @@ The code of backends handles bytes, integers and buffers. It knows no Slang type
 from __future__ import annotations
 
 import importlib
+import sys
 
 from slangpy_rt.backends.base import Backend
 from slangpy_rt.backends.others import import_other, other_backends
@@ -23,8 +24,10 @@ REGISTRY = {
     "rhi-vulkan-handles": "slangpy_rt.backends.rhi.apis:RhiVulkanHandles",
     "null": "slangpy_rt.backends.null:NullBackend",
 }
-# ``automatic`` opens none of the others: they reach the same hardware another way, or run nothing.
-AUTOMATIC = tuple(name for name in REGISTRY if name != "null" and not name.startswith("rhi-"))
+# ``automatic`` opens none of the others: they reach the same hardware another way, or run nothing. Outside of Windows
+# D3D12 is Vulkan behind another library.
+_OTHERS = {"null"} if sys.platform == "win32" else {"null", "d3d12"}
+AUTOMATIC = tuple(name for name in REGISTRY if name not in _OTHERS and not name.startswith("rhi-"))
 
 
 def known(name: str) -> bool:

@@ -15,7 +15,8 @@ from slangpy_rt.core.errors import CompileError, UnsupportedError
 from slangpy_rt.core.interrupts import finalizer
 from slangpy_rt.core.target import KernelInfo
 
-_REFUSED = 0x80070057 - 2**32  # E_INVALIDARG: the driver cannot make a pipeline of the DXIL
+# E_INVALIDARG and E_FAIL: the driver cannot make a pipeline of the DXIL.
+_REFUSED = (0x80070057 - 2**32, 0x80004005 - 2**32)
 
 
 class D3D12Kernel(Kernel):
@@ -58,7 +59,7 @@ class Pipelines:
         out = FFI.new("void **")
         create = device.handle.table.CreateComputePipelineState
         status = create(device.handle, told, iid("ID3D12PipelineState"), out)
-        if status == _REFUSED:
+        if status in _REFUSED:
             raise CompileError(
                 f"d3d12: the driver of {device.description} refused the DXIL of {info.title}. It may use what the "
                 "driver lacks: take parts of the function away to find it, or use a device of another type."

@@ -147,8 +147,7 @@ class VulkanBackend(Backend, Records, MappedMemory, ExportsMemory, Leaves):
         if not nbytes:
             return
         with self._lock:
-            if self.closed:
-                self.require_open()
+            self.require_open()
             self._copies.clear(dst, dst.chunk.offset + offset, nbytes)
 
     def open_queue(self) -> VulkanQueue:
