@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from slangpy_rt.backends.d3d12.com import FFI, cast, check, iid, library, made, release
+from slangpy_rt.backends.d3d12.com import FFI, cast, check, dxgi, iid, library, made, release
 from slangpy_rt.backends.d3d12.dxc import find_dxc
 from slangpy_rt.core.config import CONFIG
 from slangpy_rt.core.errors import UnsupportedError
@@ -51,8 +51,7 @@ def find_adapter(index: int) -> tuple[Any, str]:
         if index:
             raise UnsupportedError(f"d3d12: no device with index {index}; SLANGPY_RT_D3D12_LIB opens one, number 0")
         return FFI.NULL, f"D3D12 by {CONFIG.d3d12_lib}"
-    dxgi = FFI.dlopen("dxgi.dll")
-    factory = made("IDXGIFactory1", dxgi.CreateDXGIFactory1, what="opening DXGI")
+    factory = made("IDXGIFactory1", dxgi().CreateDXGIFactory1, what="opening DXGI")
     out = FFI.new("void **")
     status = factory.table.EnumAdapters1(factory, index, out)
     release(factory)

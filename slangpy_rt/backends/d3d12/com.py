@@ -66,6 +66,12 @@ def library() -> Any:
     return FFI.dlopen(path)
 
 
+@functools.cache
+def dxgi() -> Any:
+    """Open the library of DXGI, which lists adapters, once, and return it."""
+    return FFI.dlopen("dxgi.dll")
+
+
 def made(interface: str, function: Callable[..., int], *args: Any, what: str) -> Any:
     """Call a function that makes an object, and return the object.
 
