@@ -56,7 +56,7 @@ for _name in ("rhi-vulkan", "rhi-vulkan-handles"):
     UNSUPPORTED[_name, "negative remainders"] = (
         "slang-rhi leaves VK_KHR_maintenance8 off, without which Vulkan leaves them undefined"
     )
-for _name in ("d3d12", "rhi-vulkan-handles"):
+for _name in ("d3d12", "rhi-d3d12", "rhi-vulkan-handles"):
     UNSUPPORTED |= {
         (_name, "int8_t"): "HLSL has no 8-bit types",
         (_name, "uint8_t"): "HLSL has no 8-bit types",
@@ -64,6 +64,8 @@ for _name in ("d3d12", "rhi-vulkan-handles"):
         (_name, "shared memory"): "slangpy's binding of slang-rhi maps no memory",
         (_name, "cooperative_matrix"): "slang-rhi enables no fixed size of tiles that the kernels could rely on",
     }
+UNSUPPORTED["d3d12", "shared memory"] = "memory that the host maps is read-only for kernels of D3D12"
+UNSUPPORTED["d3d12", "cooperative_matrix"] = "shader model 6.6 has no products of matrices"
 UNSUPPORTED["rhi-vulkan-handles", "large derivatives"] = (
     "Mesa's llvmpipe compiles a derivative of three hidden layers for one to two minutes without pointers"
 )

@@ -6,6 +6,7 @@ The code of backends handles bytes, integers and buffers. It knows no Slang type
 from __future__ import annotations
 
 import importlib
+import sys
 
 from slangpy_rt.backends.base import Backend
 from slangpy_rt.backends.others import import_other, other_backends
@@ -13,17 +14,20 @@ from slangpy_rt.backends.others import import_other, other_backends
 # The order decides which device ``automatic`` opens: on Windows CUDA before D3D12, on macOS Metal.
 REGISTRY = {
     "cuda": "slangpy_rt.backends.cuda.backend:CudaBackend",
-    "d3d12": "slangpy_rt.backends.rhi.apis:RhiD3D12",
+    "d3d12": "slangpy_rt.backends.d3d12.backend:D3D12Backend",
     "metal": "slangpy_rt.backends.rhi.apis:RhiMetal",
     "vulkan": "slangpy_rt.backends.vulkan.backend:VulkanBackend",
     "cpu": "slangpy_rt.backends.cpu.backend:CpuBackend",
     "rhi-vulkan": "slangpy_rt.backends.rhi.apis:RhiVulkan",
     "rhi-cuda": "slangpy_rt.backends.rhi.apis:RhiCuda",
+    "rhi-d3d12": "slangpy_rt.backends.rhi.apis:RhiD3D12",
     "rhi-vulkan-handles": "slangpy_rt.backends.rhi.apis:RhiVulkanHandles",
     "null": "slangpy_rt.backends.null:NullBackend",
 }
-# ``automatic`` opens none of the others: they reach the same hardware another way, or run nothing.
-AUTOMATIC = tuple(name for name in REGISTRY if name != "null" and not name.startswith("rhi-"))
+# ``automatic`` opens none of the others: they reach the same hardware another way, or run nothing. Outside of Windows
+# D3D12 is Vulkan behind another library.
+_OTHERS = {"null"} if sys.platform == "win32" else {"null", "d3d12"}
+AUTOMATIC = tuple(name for name in REGISTRY if name not in _OTHERS and not name.startswith("rhi-"))
 
 
 def known(name: str) -> bool:

@@ -15,6 +15,10 @@ from typing import Any
 from slangpy_rt.backends.base import Buffer
 
 ALIGN = 256
+# For drivers that allow only some 4,096 allocations: blocks up to this size are parts of slabs of 64 MiB. At most a
+# quarter of a slab is unused, where the next block does not fit.
+SMALL = 16 << 20
+PAGE = 2 << 20  # drivers of discrete GPUs round allocations to multiples of this
 # The most blocks that are cut from a slab at once, and the most bytes of them. ``grow`` costs its callers some 30 us,
 # most of it a change of thread, and a program that keeps all its results would need it at each call.
 _AT_ONCE = 16
@@ -154,6 +158,18 @@ class SizeClasses:
         for block in found:
             block.give()
         return False
+
+
+def size_class(nbytes: int) -> int:
+    """Round a size up to that of a block, in bytes.
+
+    Sizes up to ``SMALL`` are rounded to one of four sizes between two powers of two, and to a multiple of 256 bytes;
+    for example 5,000 to 5,120. Larger ones are rounded to multiples of ``PAGE``.
+    """
+    if nbytes > SMALL:
+        return -(-nbytes // PAGE) * PAGE
+    shift = max((nbytes - 1).bit_length() - 3, 8)
+    return ((nbytes - 1 >> shift) + 1) << shift
 
 
 class Block:

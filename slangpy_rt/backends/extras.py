@@ -192,6 +192,18 @@ def change(backend: Backend, recording: Recording, place: int, dispatch: Dispatc
         recording.dispatches[place] = dispatch
 
 
+def packed_blocks(dispatches: list[Dispatch]) -> tuple[list[int], bytearray]:
+    """Join argument blocks; return the offset of each, a multiple of 16 bytes, and the bytes of all.
+
+    16 bytes are the largest alignment of a member of an argument block.
+    """
+    offsets, packed = [], bytearray()
+    for d in dispatches:
+        offsets.append(len(packed))
+        packed += d.args.ljust(len(d.args) + 15 & -16, b"\0")
+    return offsets, packed
+
+
 def foreign_streams(backend: Backend) -> ForeignStreams:
     """Return the backend itself, typed as one that works on streams of other libraries.
 

@@ -27,6 +27,7 @@ class DeviceType(str, Enum):
     cpu = "cpu"
     rhi_vulkan = "rhi-vulkan"
     rhi_cuda = "rhi-cuda"
+    rhi_d3d12 = "rhi-d3d12"
     rhi_vulkan_handles = "rhi-vulkan-handles"
     null = "null"
 

@@ -21,6 +21,10 @@ _RESOURCES = {25: "a texture or a typed buffer", 26: "a sampler", 27: "a texture
 _RESOURCE = re.compile(
     rb"\b(?:(?:RW|Feedback)?Texture\w+(?= ?<)|Sampler(?:Comparison)?State\b|CU(?:tex|surf)Object\b)"
 )
+# The same in HLSL, ``Texture2D<float >``, and typed buffers.
+_HLSL_RESOURCE = re.compile(
+    rb"\b(?:(?:RW|RasterizerOrdered|Feedback)?(?:Texture\w+|Buffer)(?= ?<)|Sampler(?:Comparison)?State\b)"
+)
 _OP_LOOP_MERGE, _OP_SELECTION_MERGE, _OP_LABEL = 246, 247, 248
 _OP_NAME, _OP_TYPE_POINTER, _PHYSICAL_STORAGE = 5, 32, 5349
 # The two bindings that a kernel with handles may have: the heap of all buffers, and its argument block.
@@ -66,13 +70,16 @@ def reads_bindings(code: bytes, form: str) -> bool:
 
 
 def uses_resources(code: bytes, form: str) -> str:
-    """Return the kind of a texture, sampler or other opaque resource that C++, CUDA or SPIR-V uses, else empty.
+    """Return the kind of a texture, sampler or other opaque resource that C++, CUDA, HLSL or SPIR-V uses, else empty.
 
     Such a resource is a global one, which ``reads_bindings`` finds, or the value of a variable that was never set.
     """
     if form == "spirv":
         return next((_RESOURCES[op] for op, _ in _instructions(code) if op in _RESOURCES), "")
-    found = _RESOURCE.search(code, prelude_end(code, form)) if form in ("cpp", "cuda") else None
+    if form == "hlsl":
+        found = _HLSL_RESOURCE.search(code)
+    else:
+        found = _RESOURCE.search(code, prelude_end(code, form)) if form in ("cpp", "cuda") else None
     return found[0].decode() if found else ""
 
 

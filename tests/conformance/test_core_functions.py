@@ -97,7 +97,7 @@ def test_ties_are_rounded_to_even(device: spy.Device) -> None:
     values = np.array([-3.5, -2.5, -1.5, -0.5, 0.5, 1.5, 2.5, 3.5, 0.49999997, 8388607.5, 1e30, -1e-30], "f4")
     for found in (module.one(values), module.three(values.reshape(4, 3)).ravel(), module.also(values)):
         np.testing.assert_array_equal(found, np.round(values))
-    if "double" in device.caps.scalars:
+    if "double" in device.caps.scalars and device.backend.target.format != "hlsl":
         wide = spy.Module.load_from_source(device, "wide_ties", "double one(double x) { return round(x); }")
         more = np.array([-2.5, 0.5, 1.5, 0.49999999999999994, 4503599627370495.5, 1e300])
         np.testing.assert_array_equal(wide.one(more), np.round(more))

@@ -145,7 +145,8 @@ def module(device: spy.Device) -> spy.Module:
 def own(device: spy.Device) -> None:
     if "double" not in device.caps.scalars:
         pytest.skip(f"{device.name} has no double")
-    if device.backend.target.program and device.backend.target.format != "cuda":
+    target = device.backend.target
+    if target.format == "hlsl" or (target.program and target.format != "cuda"):
         pytest.skip(f"{device.name}: refused, as test_what_cannot_be_replaced_is_refused shows")
 
 

@@ -47,7 +47,9 @@ def test_depth(device: spy.Device, kind: Callable[[int], tuple[str, Callable[[in
         found = module.f(a)
     except spy.CompileError as error:
         assert "levels deep; at most" in str(error)
-        assert count > device.caps.nesting - 5
+        # In HLSL, Slang writes each selection of a switch inside a loop.
+        levels = 2 if device.backend.target.format == "hlsl" and kind is switches else 1
+        assert levels * count > device.caps.nesting - 5
     else:
         np.testing.assert_array_equal(found, [expected(int(k)) for k in a])
     after = spy.Module.load_from_source(device, "nesting_after", "int g(int a) { return a + 1; }")

@@ -115,7 +115,7 @@ def test_devices_and_modules(tmp_path: Path, backend_name: str) -> None:
         assert device.load_module_from_file("example.slang").twice(2) == 4
         assert spy.Module.load_from_file(device, "example.slang").twice(3) == 6
     with spy.init_device() as device:
-        assert device.name in ("cuda", "vulkan", "cpu")
+        assert device.name in ("cuda", "d3d12", "vulkan", "cpu")
         assert device.load_module(path).twice(5) == 10
 
 

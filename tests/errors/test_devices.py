@@ -137,7 +137,7 @@ def test_an_unknown_device_type() -> None:
     for type_ in ("gpu", "gpu:0", "cpu:", "cpu:x", ":1"):
         expected = (
             f"Device: type {type_!r} is not one of cuda, d3d12, metal, vulkan, cpu, rhi-vulkan, rhi-cuda, "
-            f"rhi-vulkan-handles, null, {others}automatic, or one with a number, such as 'cuda:1'."
+            f"rhi-d3d12, rhi-vulkan-handles, null, {others}automatic, or one with a number, such as 'cuda:1'."
         )
         assert refused(spy.BindError, lambda t=type_: spy.Device(t)) == expected
     with spy.Device("cpu:0") as device:

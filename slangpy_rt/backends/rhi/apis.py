@@ -35,7 +35,7 @@ class RhiMetal(RhiBackend):
 class RhiD3D12(RhiBackend):
     """A D3D12 device of slang-rhi."""
 
-    name = "d3d12"
+    name = "rhi-d3d12"
     kind = "d3d12"
     format = "hlsl"
     profile = "sm_6_6"

@@ -15,7 +15,8 @@ from functools import partial
 from typing import Any, ClassVar
 
 from slangpy_rt.backends.base import Backend, Buffer, Dispatch, Recording, Shared, SharedBuffer
-from slangpy_rt.backends.extras import ExportsMemory, MappedMemory, Records
+from slangpy_rt.backends.blocks import size_class
+from slangpy_rt.backends.extras import ExportsMemory, MappedMemory, Records, packed_blocks
 from slangpy_rt.backends.leaving import Leaves, leave_at_exit
 from slangpy_rt.backends.shared_pool import PooledBuffer
 from slangpy_rt.backends.targets import target_of
@@ -25,9 +26,9 @@ from slangpy_rt.backends.vulkan.copies import SMALL_UPLOAD, Copies
 from slangpy_rt.backends.vulkan.device import DEVICE, VkDevice
 from slangpy_rt.backends.vulkan.instance import find_fault
 from slangpy_rt.backends.vulkan.kernel import Pipelines, VulkanKernel, require_fit
-from slangpy_rt.backends.vulkan.memory import Memory, VulkanBuffer, size_class
+from slangpy_rt.backends.vulkan.memory import Memory, VulkanBuffer
 from slangpy_rt.backends.vulkan.queue import VulkanQueue
-from slangpy_rt.backends.vulkan.recording import Recorder, VulkanRecording, packed_blocks
+from slangpy_rt.backends.vulkan.recording import Recorder, VulkanRecording
 from slangpy_rt.core.interrupts import Release, apart, finalizer
 from slangpy_rt.core.target import KernelInfo
 
@@ -146,8 +147,7 @@ class VulkanBackend(Backend, Records, MappedMemory, ExportsMemory, Leaves):
         if not nbytes:
             return
         with self._lock:
-            if self.closed:
-                self.require_open()
+            self.require_open()
             self._copies.clear(dst, dst.chunk.offset + offset, nbytes)
 
     def open_queue(self) -> VulkanQueue:

@@ -5,17 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from slangpy_rt.backends.base import Buffer
-from slangpy_rt.backends.blocks import ALIGN, SizeClasses
+from slangpy_rt.backends.blocks import ALIGN, SMALL, SizeClasses
 from slangpy_rt.backends.shared_pool import SharedPool
 from slangpy_rt.backends.vulkan.device import STAGING, Block, VkDevice
 from slangpy_rt.backends.vulkan.submission import Submissions
 from slangpy_rt.core.errors import OutOfMemoryError
 
 _SLAB = 64 << 20
-# Blocks up to this size are parts of slabs, because a driver allows only some 4,096 allocations. At most a quarter of
-# a slab is unused, where the next block does not fit.
-_SMALL = 16 << 20
-_PAGE = 2 << 20  # drivers of discrete GPUs round allocations to multiples of this
 
 
 class Memory:
@@ -41,7 +37,7 @@ class Memory:
         self._purpose = purpose
         self._queues = queues
         self._allocated: set[Block] = set()
-        self.blocks = SizeClasses(self._allocate, _SMALL, _SLAB)
+        self.blocks = SizeClasses(self._allocate, SMALL, _SLAB)
         self.shared = SharedPool()
         # A function and no method: a method would keep ``self`` and the queues alive as long as the device.
         device.on_close(_release_all, device, self._allocated)
@@ -108,15 +104,3 @@ class VulkanBuffer(Buffer):
 def _release_all(device: VkDevice, allocated: set[Block]) -> None:
     while allocated:
         device.release(allocated.pop())
-
-
-def size_class(nbytes: int) -> int:
-    """Round a size up to that of a block, in bytes.
-
-    Sizes up to ``_SMALL`` are rounded to one of four sizes between two powers of two, and to a multiple of 256 bytes;
-    for example 5,000 to 5,120. Larger ones are rounded to multiples of ``_PAGE``.
-    """
-    if nbytes > _SMALL:
-        return -(-nbytes // _PAGE) * _PAGE
-    shift = max((nbytes - 1).bit_length() - 3, 8)
-    return ((nbytes - 1 >> shift) + 1) << shift

@@ -131,15 +131,3 @@ class Recorder:
                 del self.retired[k]
                 return use.command
         return self._commands.allocate(1)
-
-
-def packed_blocks(dispatches: list[Dispatch]) -> tuple[list[int], bytearray]:
-    """Join argument blocks; return the offset of each, a multiple of 16 bytes, and the bytes of all.
-
-    16 bytes are the largest alignment of a member of an argument block.
-    """
-    offsets, packed = [], bytearray()
-    for d in dispatches:
-        offsets.append(len(packed))
-        packed += d.args.ljust(len(d.args) + 15 & -16, b"\0")
-    return offsets, packed

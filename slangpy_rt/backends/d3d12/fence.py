@@ -1,0 +1,66 @@
+"""A fence that counts the submissions of a queue, and waits for them."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from slangpy_rt.backends.d3d12.com import FFI
+from slangpy_rt.backends.d3d12.device import D3D12Device
+
+_SPIN_SECONDS = 100e-6  # the time of two small copies
+_LAST = 2**62  # more than all submissions
+_REMOVED = 2**64 - 1  # what a fence shows once the device is removed
+
+
+class Fence:
+    """An ``ID3D12Fence``, which lives as long as its device. Any number of threads may wait at a time.
+
+    Parameters
+    ----------
+    native : Any
+        The ``ID3D12CommandQueue`` whose submissions it counts.
+
+    Attributes
+    ----------
+    handle : Any
+        The fence.
+    reached : int
+        A value that it is known to have reached.
+    """
+
+    def __init__(self, device: D3D12Device, native: Any) -> None:
+        self.handle = device.make("ID3D12Fence", "CreateFence", 0, 0, what="making a fence")
+        self.reached = 0
+        self._device = device
+        device.drain(_finish, native, self.handle)
+
+    def wait(self, value: int) -> None:
+        """Wait until the fence has reached ``value``; other Python threads run meanwhile."""
+        if value <= self.reached:
+            return
+        # Waking a thread takes as long as a small copy. A device on the same cores is not polled.
+        end = 0.0 if self._device.is_software else time.perf_counter() + _SPIN_SECONDS
+        while not self.passed(value):
+            if time.perf_counter() < end:
+                continue
+            # Without an event it returns when the value is reached, or the device is removed.
+            status = self.handle.table.SetEventOnCompletion(self.handle, value, FFI.NULL)
+            self._device.check(status, "waiting for the device")
+
+    def passed(self, value: int) -> bool:
+        """Tell whether the fence has reached ``value``; asking does not wait."""
+        if value > self.reached:
+            seen = int(self.handle.table.GetCompletedValue(self.handle))
+            if seen == _REMOVED:
+                status = self._device.handle.table.GetDeviceRemovedReason(self._device.handle)
+                # DXGI_ERROR_DEVICE_REMOVED if the device does not say why.
+                self._device.check(min(status, -1) if status < 0 else 0x887A0005 - 2**32, "waiting for the device")
+            self.reached = max(self.reached, seen)
+        return value <= self.reached
+
+
+def _finish(native: Any, fence: Any) -> None:
+    """Wait for all work of a queue; a device that is removed has none."""
+    if native.table.Signal(native, fence, _LAST) >= 0:
+        fence.table.SetEventOnCompletion(fence, _LAST, FFI.NULL)

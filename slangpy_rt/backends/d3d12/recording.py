@@ -1,0 +1,171 @@
+"""Recordings as command lists, which each replay submits again. Argument blocks are in mapped memory of the list.
+
+D3D12 submits a command list again only once its last submission is done. So a recording has several, made as they are
+needed: one for each replay that may run at a time.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from slangpy_rt.backends.base import Dispatch, Recording
+from slangpy_rt.backends.d3d12.com import FFI, made, release
+from slangpy_rt.backends.d3d12.device import UPLOAD, D3D12Device, Memory
+from slangpy_rt.backends.d3d12.submission import COMPUTE, Submissions
+from slangpy_rt.backends.extras import packed_blocks
+from slangpy_rt.core.interrupts import apart, finalizer
+
+_TAKES = 4  # command lists of a recording; a further replay waits for the first
+
+
+class D3D12Recording(Recording):
+    """A recording with its command lists.
+
+    Attributes
+    ----------
+    waits : list of bool
+        For each launch, whether a barrier comes before it.
+    offsets, packed
+        The argument blocks of all launches as bytes, and where each begins.
+    version : int
+        Counts changes of the argument blocks.
+    takes : deque of Take
+        The command lists, the one used longest ago first.
+    """
+
+    __slots__ = ("give", "offsets", "packed", "takes", "version", "waits")
+
+    # Appends the command lists to ``Recorder.retired``.
+    __del__ = finalizer("give")
+
+    def __init__(self, dispatches: list[Dispatch], waits: Sequence[tuple[int, ...]], retired: deque[Any]) -> None:
+        super().__init__(dispatches)
+        self.waits: list[bool] = []
+        ordered = 0
+        for k, before in enumerate(waits):
+            # A barrier orders all launches before it, so that one is enough for several that wait for them.
+            self.waits.append(any(w >= ordered for w in before))
+            ordered = k if self.waits[-1] else ordered
+        self.offsets, self.packed = packed_blocks(dispatches)
+        self.version = 0
+        self.takes: deque[Take] = deque()
+        self.give = partial(retired.append, self.takes)
+
+    def change(self, place: int, dispatch: Dispatch) -> None:
+        """Replace the launch at index ``place``; command lists take it over before they are submitted again."""
+        at = self.offsets[place]
+        self.dispatches[place] = dispatch
+        self.packed[at : at + len(dispatch.args)] = dispatch.args
+        self.version += 1
+
+
+class Take:
+    """A closed command list with its allocator and memory, and its last submission.
+
+    Attributes
+    ----------
+    home, value
+        The queue that it was submitted to last, and the value after which it is free.
+    version : int
+        The version of the argument blocks in the memory.
+    """
+
+    __slots__ = ("command", "home", "memory", "objects", "pointer", "value", "version")
+
+    def __init__(self, command: Any, allocator: Any, memory: Memory, home: Submissions, version: int) -> None:
+        self.command = command
+        self.objects = (command, allocator)
+        self.pointer = FFI.new("void *[]", [command])
+        self.memory = memory
+        self.home = home
+        self.value = 0
+        self.version = version
+
+
+class Recorder:
+    """Makes and keeps command lists of recordings; called with the backend's lock.
+
+    Attributes
+    ----------
+    retired : deque
+        The takes of freed recordings, which the device may still run.
+    """
+
+    def __init__(self, device: D3D12Device) -> None:
+        self._device = device
+        self._all: set[Take] = set()
+        self.retired: deque[deque[Take]] = deque()
+        device.on_close(_free, device, self._all)
+
+    def take(self, recording: D3D12Recording, queue: Submissions) -> Take:
+        """Return a command list of the recording that the device does not run, with the present argument blocks."""
+        takes = recording.takes
+        found = takes[0] if takes else None
+        if found is None or (not found.home.fence.passed(found.value) and len(takes) < _TAKES):
+            found = apart(self._make, recording, queue)
+        else:
+            found.home.fence.wait(found.value)
+            takes.rotate(-1)
+        if found.version != recording.version:
+            size = len(recording.packed)
+            FFI.memmove(FFI.cast("char *", found.memory.host), recording.packed, size)
+            found.version = recording.version
+        return found
+
+    def _make(self, recording: D3D12Recording, queue: Submissions) -> Take:
+        self._sweep()
+        device, size = self._device, len(recording.packed)
+        memory = device.allocate(max(size, 4), UPLOAD)
+        FFI.memmove(FFI.cast("char *", memory.host), recording.packed, size)
+        table, handle = device.handle.table, device.handle
+        create = partial(made, "ID3D12CommandAllocator", table.CreateCommandAllocator, handle, COMPUTE)
+        allocator = create(what="making a command allocator")
+        create = partial(made, "ID3D12GraphicsCommandList", table.CreateCommandList, handle, 0, COMPUTE)
+        command = create(allocator, FFI.NULL, what="making a command list")
+        take = Take(command, allocator, memory, queue, recording.version)
+        self._all.add(take)
+        self._record(recording, command, memory)
+        recording.takes.append(take)
+        return take
+
+    def _record(self, recording: D3D12Recording, command: Any, memory: Memory) -> None:
+        table, device, place = command.table, self._device, FFI.new("uint32_t[2]", [memory.number, 0])
+        table.SetDescriptorHeaps(command, 1, device.heap)
+        table.SetComputeRootSignature(command, device.root)
+        bound = None
+        for d, at, waits in zip(recording.dispatches, recording.offsets, recording.waits, strict=True):
+            if waits:
+                table.ResourceBarrier(command, 1, device.between)
+            if d.kernel is not bound:
+                bound = d.kernel
+                table.SetPipelineState(command, bound.pipeline)  # type: ignore[attr-defined]
+            title = d.kernel.info.title.encode() + b"\0"
+            place[1] = at
+            # 1: the text is ANSI, in the format of PIX.
+            table.BeginEvent(command, 1, title, len(title))
+            table.SetComputeRoot32BitConstants(command, 0, 2, place, 0)
+            table.Dispatch(command, *d.groups)
+            table.EndEvent(command)
+        table.ResourceBarrier(command, 1, device.between)
+        device.check(table.Close(command), "ending a command list")
+
+    def _sweep(self) -> None:
+        """Give back what freed recordings had, as far as the device is done with it."""
+        for _ in range(len(self.retired)):
+            takes = self.retired.popleft()
+            if all(take.home.fence.passed(take.value) for take in takes):
+                self._all.difference_update(takes)
+                _free(self._device, set(takes))
+            else:
+                self.retired.append(takes)
+
+
+def _free(device: D3D12Device, takes: set[Take]) -> None:
+    while takes:
+        take = takes.pop()
+        device.free(take.memory)
+        for found in take.objects:
+            release(found)
