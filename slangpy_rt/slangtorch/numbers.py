@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping
 from math import prod
 from typing import Any
 
+import numpy as np
 import torch
 
 from slangpy_rt.core.types import SlangType
@@ -19,6 +21,7 @@ _STORED = {
 _CODES = {"int": "i", "uint": "I", "int64_t": "q", "uint64_t": "Q", "float": "f", "double": "d"}
 _BITS = {"bool": 1, "int8_t": 8, "int16_t": 16, "int": 32, "int64_t": 64}
 _FLOATS = ("half", "float", "double")
+_LARGEST = int(sys.float_info.max)
 
 
 class Numbers(Parameter):
@@ -70,6 +73,10 @@ class Numbers(Parameter):
 
     def pack(self, path: str, value: Any, block: list[Any], tensors: list[BoundTensor]) -> None:
         if isinstance(value, torch.Tensor) and not value.is_cuda:
+            if value.is_meta or value.layout != torch.strided:
+                raise TypeError(
+                    f"{path}: {in_words(value)}; '{self.type_name}' takes numbers, or a tensor that holds them."
+                )
             value = value.tolist()
         _flatten(path, value, self._shape, self._scalar, self.type_name, block)
 
@@ -83,18 +90,22 @@ def _flatten(path: str, value: Any, shape: tuple[int, ...], scalar: str, type_na
         for k, item in enumerate(value):
             _flatten(f"{path}[{k}]", item, shape[1:], scalar, type_name, block)
         return
+    # NumPy's bool is no int and has no __index__, and its arrays have both methods, which raise errors of NumPy's.
+    found = value.item() if isinstance(value, (np.generic, np.ndarray)) and not value.shape else value
     if scalar in _FLOATS:
-        if isinstance(value, str) or not hasattr(value, "__float__"):
+        if isinstance(found, (str, np.ndarray)) or not hasattr(found, "__float__"):
             raise TypeError(f"{path}: {in_words(value)}; '{type_name}' takes numbers.")
-        block.append(float(value))
+        if isinstance(found, int) and abs(found) > _LARGEST:
+            raise ValueError(f"{path}: {in_words(value)} is not in the range of '{type_name}'.")
+        block.append(float(found))
         return
-    if isinstance(value, float) or not hasattr(value, "__index__"):
+    if isinstance(found, (float, np.ndarray)) or not hasattr(found, "__index__"):
         raise TypeError(f"{path}: {in_words(value)}; '{type_name}' takes whole numbers.")
-    whole = value.__index__()
+    whole = found.__index__()
     bits = _BITS[scalar.removeprefix("u") if scalar != "bool" else scalar]
     low, high = (-(1 << bits - 1), (1 << bits - 1) - 1) if not scalar.startswith("u") else (0, (1 << bits) - 1)
     if scalar == "bool":
         low, high = 0, 1
     if not low <= whole <= high:
-        raise ValueError(f"{path}: {whole} is not in the range of '{scalar}', {low} to {high}.")
+        raise ValueError(f"{path}: {in_words(whole)} is not in the range of '{scalar}', {low} to {high}.")
     block.append(whole)

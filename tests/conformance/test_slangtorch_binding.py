@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from _slangtorch import ONE, Files, files
@@ -159,3 +160,35 @@ def test_a_device_that_was_closed(backend_name: str, tmp_path: Path) -> None:
     ):  # fmt: skip
         with pytest.raises(spy.DeviceError):
             call()
+
+
+NUMBERS = """
+[AutoPyBindCUDA] [CudaKernel]
+void numbers(int a, float b, bool c, float2 d, TensorView<float> output)
+{
+    output[0] = a + 10 * b + (c ? 100 : 0) + 1000 * d.y;
+}
+"""
+
+
+def test_numbers_of_numpy_and_what_looks_like_one(files: Files) -> None:
+    m, out = files.load(NUMBERS), files.on(torch.zeros(1))
+    good = {"a": np.int64(1), "b": np.float64(2), "c": np.bool_(True), "d": (0.0, np.float32(4))}
+    m.numbers(output=out, **good).launchRaw(**SIZE)
+    m.numbers(output=out, **good | {"a": np.array(1), "b": np.array(2.0), "c": np.array(True)}).launchRaw(**SIZE)
+    assert out.item() == 4121
+    several, lacking = np.ones(2), torch.ones(2, device="meta")
+    for wrong, error, message in [
+        ({"a": several}, TypeError, "a: an array of dtype float64 and shape .2,.; 'int' takes whole numbers."),
+        ({"b": several}, TypeError, "b: an array of dtype float64 and shape .2,.; 'float' takes numbers."),
+        (
+            {"d": (1.0, several)},
+            TypeError,
+            r"d\[1\]: an array of dtype float64 and shape .2,.; 'float2' takes numbers.",
+        ),
+        ({"b": 10**400}, ValueError, "b: a whole number of 1329 bits is not in the range of 'float'."),
+        ({"a": 10**400}, ValueError, "a: a whole number of 1329 bits is not in the range of 'int', -2147483648 to "),
+        ({"d": lacking}, TypeError, "d: tensor.*; 'float2' takes numbers, or a tensor that holds them."),
+    ]:
+        with pytest.raises(error, match=message):
+            m.numbers(output=out, **good | wrong).launchRaw(**SIZE)
