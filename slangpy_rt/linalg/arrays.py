@@ -29,7 +29,7 @@ class Arrays(ABC):
         return False
 
     def lasting(self, device: DeviceCore, array: Any) -> Any:
-        """Return an array in the same place with which launches are prepared, for a uniform; None if there is none."""
+        """Return an array in the same place with which a launch is prepared, for a uniform; None if there is none."""
         return array
 
     @abstractmethod

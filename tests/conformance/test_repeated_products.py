@@ -205,7 +205,7 @@ float scaled(float x, int row, int column) { return gain * factors[column] * x +
 
 @pytest.mark.parametrize("library", list(MAKERS))
 def test_values_of_a_function(device: spy.Device, library: str, repeated: list[bool]) -> None:
-    """A known product has the values of this call: contents, arrays, numbers; and none shares memory with the result."""
+    """A known product has the values of this call: contents, arrays and numbers, none of which the result changes."""
     if "uint64_t" not in device.caps.scalars:
         pytest.skip("the device has no 64-bit integers")
     made, rng = MAKERS[library], np.random.default_rng(5)
