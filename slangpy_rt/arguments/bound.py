@@ -11,6 +11,7 @@ import numpy as np
 from slangpy_rt.arguments.computed import Generator
 from slangpy_rt.arguments.feed import Feed
 from slangpy_rt.arguments.nested_feeds import ConvertedFeed, GradientFeed, PartsFeed
+from slangpy_rt.core.conversion import kind_of
 from slangpy_rt.core.shapes import Shape
 from slangpy_rt.core.types import SlangType
 
@@ -137,9 +138,10 @@ def number_fit(value: Any, target: np.dtype[Any]) -> tuple[int, int]:
         return fit_of(_PYTHON["b" if isinstance(value, bool) else "i" if isinstance(value, int) else "f"], target), 0
     source = value.dtype
     fit = fit_of(source, target)
-    if target == _PYTHON[source.kind]:
+    kind = kind_of(value)
+    if target == _PYTHON[kind]:
         return min(fit, PROMOTED), 0
-    return fit, int(source.kind in "iu" and target.kind == "f")
+    return fit, int(kind in "iu" and target.kind == "f")
 
 
 # The dtype by which Python numbers of each kind are ranked among overloads: 1 is an ``int``, 1.0 a ``float``.

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from slangpy_rt.core.checks import is_callers, no_memory
-from slangpy_rt.core.dtypes import NUMPY_OF, cast, limits, scalar_type, span, storage
+from slangpy_rt.core.dtypes import NUMPY_OF, cast, is_bfloat16, limits, scalar_type, span, storage
 from slangpy_rt.core.errors import BindError, UnsupportedError
 from slangpy_rt.core.structs import as_struct_array, fields_of
 from slangpy_rt.core.types import SlangType
@@ -41,7 +41,7 @@ _DEEPEST = 64
 def kind_of(value: Any) -> str:
     """Return a number's kind as in ``numpy.dtype.kind``, for Python numbers too; ``"O"`` for anything else."""
     if isinstance(value, np.generic):
-        return value.dtype.kind
+        return "f" if is_bfloat16(value.dtype) else value.dtype.kind
     return next((k for base, k in ((bool, "b"), (int, "i"), (float, "f")) if isinstance(value, base)), "O")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from typing import Any
@@ -333,3 +334,15 @@ def test_without_ml_dtypes() -> None:
         "Tensor.to_numpy: NumPy knows 'bfloat16' with the package ml_dtypes alone; install that, or use "
         "tensor.torch() on devices in host memory and on CUDA.\n"
     )
+
+
+def test_one_number_is_a_float(module: spy.Module) -> None:
+    two = ml_dtypes.bfloat16(2)
+    assert (module.mul(two, 1.5), module.mul([two, 1.0], two).tolist()) == (3.0, [4.0, 2.0])
+    np.testing.assert_array_equal(module.twice([two, two, 1.0]), [4, 4, 2])
+    cell = spy.ValueRef(two)
+    module.scale(cell, two)
+    assert cell.value == 4.0
+    message = "int whole_number(int x): argument 'x' is 2 of type bfloat16, which does not convert to 'int'."
+    with pytest.raises(spy.BindError, match=f"^{re.escape(message)}$"):
+        module.whole_number(two)
