@@ -255,7 +255,7 @@ def test_a_device_that_is_removed(library: FakeLibrary, backend: D3D12Backend) -
     with pytest.raises(spy.DeviceLostError, match=r"DEVICE_REMOVED, because of DXGI_ERROR_DEVICE_HUNG; a kernel ran"):
         backend.queue.sync()
     with pytest.raises(spy.DeviceLostError, match=r"waiting for the device failed: DXGI_ERROR_DEVICE_HUNG"):
-        backend.queue.fence.wait(1)
+        backend.queue.timeline.wait(1)
 
 
 def test_time_stamps(library: FakeLibrary, backend: D3D12Backend) -> None:

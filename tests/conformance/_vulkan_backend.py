@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pytest
 
+from slangpy_rt.backends.pipelines import PipelineKernel
 from slangpy_rt.backends.vulkan.backend import VulkanBackend
 from slangpy_rt.backends.vulkan.device import STAGED
-from slangpy_rt.backends.vulkan.kernel import VulkanKernel
 from slangpy_rt.backends.vulkan.memory import VulkanBuffer
 from slangpy_rt.core.target import KernelInfo, Target
 from slangpy_rt.slang.library import Library
@@ -74,7 +74,7 @@ def launch(backend: VulkanBackend, spirv: bytes) -> Launch:
     return run
 
 
-def load(backend: VulkanBackend, code: bytes) -> VulkanKernel:
+def load(backend: VulkanBackend, code: bytes) -> PipelineKernel:
     return backend.load(backend.compile(code, "kernel"), KernelInfo("kernel", (64, 1, 1), 32, (False, False, True)))
 
 

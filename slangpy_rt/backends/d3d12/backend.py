@@ -18,13 +18,14 @@ from slangpy_rt.backends.d3d12.com import FFI
 from slangpy_rt.backends.d3d12.copies import SMALL_BYTES, Copies
 from slangpy_rt.backends.d3d12.device import D3D12Device
 from slangpy_rt.backends.d3d12.dxc import compile_hlsl, toolchain
-from slangpy_rt.backends.d3d12.kernel import D3D12Kernel, Pipelines, require_fit
+from slangpy_rt.backends.d3d12.kernel import Pipelines
 from slangpy_rt.backends.d3d12.late import LateCopies
 from slangpy_rt.backends.d3d12.memory import D3D12Buffer, Heap
 from slangpy_rt.backends.d3d12.queue import D3D12Queue
 from slangpy_rt.backends.d3d12.recording import D3D12Recording, Recorder
 from slangpy_rt.backends.extras import LateReads, Records
 from slangpy_rt.backends.leaving import Leaves, leave_at_exit
+from slangpy_rt.backends.pipelines import PipelineKernel, require_fit
 from slangpy_rt.backends.targets import target_of
 from slangpy_rt.core.interrupts import Release, apart, finalizer, has_daemons
 from slangpy_rt.core.target import KernelInfo
@@ -82,11 +83,11 @@ class D3D12Backend(Backend, Records, LateReads, Leaves):
     def compile(self, code: bytes, entry: str) -> bytes:
         return apart(compile_hlsl, code, entry)
 
-    def load(self, binary: bytes, info: KernelInfo) -> D3D12Kernel:
-        require_fit(info)
+    def load(self, binary: bytes, info: KernelInfo) -> PipelineKernel:
+        require_fit(self.name, info)
         return apart(self._load, binary, info)
 
-    def _load(self, binary: bytes, info: KernelInfo) -> D3D12Kernel:
+    def _load(self, binary: bytes, info: KernelInfo) -> PipelineKernel:
         with self._lock:
             self.require_open()
             self._pipelines.sweep(self._queues)
@@ -151,8 +152,6 @@ class D3D12Backend(Backend, Records, LateReads, Leaves):
             recording.change(place, dispatch)
 
     def clear(self, dst: Buffer, offset: int, nbytes: int) -> None:
-        if not nbytes:
-            return
         with self._lock:
             self.require_open()
             self._copies.clear(dst.chunk.memory, dst.chunk.offset + offset, nbytes)
@@ -183,7 +182,7 @@ class D3D12Backend(Backend, Records, LateReads, Leaves):
                 self.require_open()
                 values = [queue.locked_submit() for queue in queues]
             for queue, value in zip(queues, values, strict=True):
-                queue.fence.wait(value)
+                queue.timeline.wait(value)
 
     def close(self) -> None:
         # Released before ``inside.wait``: a thread inside may need the lock to submit the work that it waits for.
@@ -207,7 +206,7 @@ class D3D12Backend(Backend, Records, LateReads, Leaves):
 
     def _finish(self) -> None:
         for queue in self._queues:
-            queue.fence.wait(queue.locked_submit())
+            queue.timeline.wait(queue.locked_submit())
 
     def leave(self) -> None:
         with self._lock:

@@ -6,7 +6,7 @@ import ctypes
 from collections import deque
 
 from slangpy_rt.backends.d3d12.device import DEVICE, READBACK, UPLOAD, D3D12Device, Memory
-from slangpy_rt.backends.d3d12.submission import Submissions
+from slangpy_rt.backends.d3d12.submission import D3D12Submissions
 
 STAGE_BYTES = 16 << 20
 SMALL_BYTES = 64 << 10  # the most bytes that go through the ring; sixteen such uploads fill a frame
@@ -17,7 +17,7 @@ _ZEROS = 1 << 20
 class Copies:
     """Copies bytes in the order of one queue; called with that queue's lock."""
 
-    def __init__(self, device: D3D12Device, queue: Submissions) -> None:
+    def __init__(self, device: D3D12Device, queue: D3D12Submissions) -> None:
         self._device = device
         self._queue = queue
         self._ups = Stages(device, queue, UPLOAD)
@@ -61,14 +61,14 @@ class Copies:
             self._queue.locked_copy(self._zeros, 0, memory, at + done, min(_ZEROS, nbytes - done))
 
     def _land(self, address: int, stage: Stage, done: int, size: int) -> None:
-        self._queue.fence.wait(stage.value)
+        self._queue.timeline.wait(stage.value)
         ctypes.memmove(address + done, stage.memory.host, size)
 
 
 class Stages:
     """Mapped buffers for copies in one direction, used in turn."""
 
-    def __init__(self, device: D3D12Device, queue: Submissions, kind: tuple[int, int]) -> None:
+    def __init__(self, device: D3D12Device, queue: D3D12Submissions, kind: tuple[int, int]) -> None:
         self._device = device
         self._queue = queue
         self._kind = kind

@@ -11,26 +11,26 @@ from typing import Any
 from slangpy_rt.backends.base import Buffer
 from slangpy_rt.backends.d3d12.com import FFI
 from slangpy_rt.backends.d3d12.device import READBACK, D3D12Device, Memory, free_all
-from slangpy_rt.backends.d3d12.mark import D3D12Mark
-from slangpy_rt.backends.d3d12.submission import Submissions
+from slangpy_rt.backends.d3d12.submission import D3D12Submissions
+from slangpy_rt.backends.stamps import StampedMark
 from slangpy_rt.core.interrupts import finalizer
 
 
 class LateCopies:
     """The copies of one queue; called with its lock, and no interrupt may stop ``begin``."""
 
-    def __init__(self, device: D3D12Device, queue: Submissions) -> None:
+    def __init__(self, device: D3D12Device, queue: D3D12Submissions) -> None:
         self._device = device
         self._queue = queue
         self._kept: set[Memory] = set()
         self._retired: deque[tuple[Memory, int]] = deque()
         device.on_close(free_all, device, self._kept)
 
-    def begin(self, src: Buffer, nbytes: int) -> tuple[D3D12Mark, LateCopy]:
+    def begin(self, src: Buffer, nbytes: int) -> tuple[StampedMark, LateCopy]:
         """Queue a copy of a buffer's first bytes; return when it is done, and what then reads them."""
         queue = self._queue
         # In the order in which they were dropped: one that is not done yet leaves the ones after it for later.
-        while self._retired and queue.fence.passed(min(self._retired[0][1], queue.value)):
+        while self._retired and queue.timeline.passed(min(self._retired[0][1], queue.value)):
             memory, _ = self._retired.popleft()
             self._kept.discard(memory)
             self._device.free(memory)
@@ -40,7 +40,7 @@ class LateCopies:
         copy = LateCopy(queue, memory, nbytes)
         copy.give = partial(self._retired.append, (memory, value))
         queue.locked_copy(src.chunk.memory, src.chunk.offset, memory, 0, nbytes)
-        return D3D12Mark(queue, value), copy
+        return StampedMark(queue, value), copy
 
 
 class LateCopy:
@@ -52,7 +52,7 @@ class LateCopy:
 
     __del__ = finalizer("give")
 
-    def __init__(self, queue: Submissions, memory: Memory, nbytes: int) -> None:
+    def __init__(self, queue: D3D12Submissions, memory: Memory, nbytes: int) -> None:
         self._queue = queue
         self._memory = memory
         self._nbytes = nbytes

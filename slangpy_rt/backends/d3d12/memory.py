@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from slangpy_rt.backends.base import Buffer
 from slangpy_rt.backends.blocks import SMALL, SizeClasses
 from slangpy_rt.backends.d3d12.device import DEVICE, HANDLE_SHIFT, D3D12Device, Memory, free_all
-from slangpy_rt.backends.d3d12.submission import Submissions
+from slangpy_rt.backends.d3d12.submission import D3D12Submissions
 from slangpy_rt.core.errors import OutOfMemoryError
 
 _SLAB = 64 << 20
@@ -24,11 +24,11 @@ class Heap:
 
     Parameters
     ----------
-    queues : sequence of Submissions
+    queues : sequence of D3D12Submissions
         All queues of the backend.
     """
 
-    def __init__(self, device: D3D12Device, queues: Sequence[Submissions]) -> None:
+    def __init__(self, device: D3D12Device, queues: Sequence[D3D12Submissions]) -> None:
         self._device = device
         self._queues = queues
         self._allocated: set[Memory] = set()
@@ -56,7 +56,7 @@ class Heap:
     def _give_back(self) -> None:
         """Free memory without a block in use, once all queued work is done."""
         for queue, value in [(queue, queue.locked_submit()) for queue in self._queues]:
-            queue.fence.wait(value)
+            queue.timeline.wait(value)
         for _, memory in self.blocks.drop():
             self._allocated.remove(memory)
             self._device.free(memory)

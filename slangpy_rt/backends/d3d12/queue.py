@@ -11,15 +11,17 @@ from collections.abc import Sequence
 from slangpy_rt.backends.base import Backend, Buffer, Kernel, Mark, Recording
 from slangpy_rt.backends.d3d12.com import FFI
 from slangpy_rt.backends.d3d12.device import DEVICE, D3D12Device, Memory
-from slangpy_rt.backends.d3d12.kernel import D3D12Kernel
-from slangpy_rt.backends.d3d12.mark import Clock, D3D12Mark
+from slangpy_rt.backends.d3d12.mark import Clock
 from slangpy_rt.backends.d3d12.recording import D3D12Recording, Recorder
-from slangpy_rt.backends.d3d12.submission import BATCH, Submission, Submissions
+from slangpy_rt.backends.d3d12.submission import D3D12Submissions
+from slangpy_rt.backends.pipelines import PipelineKernel
+from slangpy_rt.backends.stamps import StampedMark
+from slangpy_rt.backends.submissions import BATCH, Submission
 
 _SCRATCH = 16 << 20
 
 
-class D3D12Queue(Submissions):
+class D3D12Queue(D3D12Submissions):
     """A queue whose work runs in order on an ``ID3D12CommandQueue`` of its own."""
 
     def __init__(self, backend: Backend, device: D3D12Device, lock: threading.Lock, recorder: Recorder) -> None:
@@ -60,7 +62,7 @@ class D3D12Queue(Submissions):
                     break
                 touched[address] = writes
             if kernel is not self._bound:
-                assert isinstance(kernel, D3D12Kernel)
+                assert isinstance(kernel, PipelineKernel)
                 self._bound = None
                 table.SetPipelineState(command, kernel.pipeline)
                 self._bound = kernel
@@ -78,7 +80,7 @@ class D3D12Queue(Submissions):
             take = self._recorder.take(recording, self)
             # Set before the submission, so that after an interrupt too the command list is not used again too early.
             take.home, take.value = self, self.value + 1
-            self._send(Submission(self.value + 1), take.pointer)
+            self._send(Submission(self.value + 1), take.pointer, "submitting a list")
 
     def copy(self, dst: Buffer, dst_offset: int, src: Buffer, src_offset: int, nbytes: int) -> None:
         from_, to = src.chunk.memory, dst.chunk.memory
@@ -101,8 +103,8 @@ class D3D12Queue(Submissions):
             self.require_open()
             command = self._command or self._open()
             if not timed:
-                return D3D12Mark(self, self.value + (self._pending > 0))
-            mark = D3D12Mark(self, self.value + 1)
+                return StampedMark(self, self.value + (self._pending > 0))
+            mark = StampedMark(self, self.value + 1)
             # The barrier keeps work after the mark from beginning before the work before it has ended.
             self.locked_barrier()
             self._pending += 1
@@ -112,10 +114,11 @@ class D3D12Queue(Submissions):
             return mark
 
     def wait(self, mark: Mark) -> None:
-        assert isinstance(mark, D3D12Mark)
+        assert isinstance(mark, StampedMark)
         with self._lock:
             self.require_open()
             other = mark.queue
+            assert isinstance(other, D3D12Submissions)
             if other is not self:
                 other.locked_reach(mark.value)
                 self.locked_wait(other, mark.value)
@@ -132,12 +135,3 @@ class D3D12Queue(Submissions):
             self.require_open()
             command = self._command or self._open()
             command.table.EndEvent(command)
-
-    def sync(self) -> None:
-        with self.backend.inside[threading.get_ident()]:
-            with self._lock:
-                if self.closed:
-                    self.require_open()
-                value = self.locked_submit()
-            # It waits without the lock, so that other threads can queue work meanwhile.
-            self.fence.wait(value)

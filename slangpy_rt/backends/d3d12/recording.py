@@ -14,7 +14,7 @@ from typing import Any
 from slangpy_rt.backends.base import Dispatch, Recording
 from slangpy_rt.backends.d3d12.com import FFI, made, release
 from slangpy_rt.backends.d3d12.device import UPLOAD, D3D12Device, Memory
-from slangpy_rt.backends.d3d12.submission import COMPUTE, Submissions
+from slangpy_rt.backends.d3d12.submission import COMPUTE, D3D12Submissions
 from slangpy_rt.backends.extras import packed_blocks
 from slangpy_rt.core.interrupts import apart, finalizer
 
@@ -75,7 +75,7 @@ class Take:
 
     __slots__ = ("command", "home", "memory", "objects", "pointer", "value", "version")
 
-    def __init__(self, command: Any, allocator: Any, memory: Memory, home: Submissions, version: int) -> None:
+    def __init__(self, command: Any, allocator: Any, memory: Memory, home: D3D12Submissions, version: int) -> None:
         self.command = command
         self.objects = (command, allocator)
         self.pointer = FFI.new("void *[]", [command])
@@ -100,14 +100,14 @@ class Recorder:
         self.retired: deque[deque[Take]] = deque()
         device.on_close(_free, device, self._all)
 
-    def take(self, recording: D3D12Recording, queue: Submissions) -> Take:
+    def take(self, recording: D3D12Recording, queue: D3D12Submissions) -> Take:
         """Return a command list of the recording that the device does not run, with the present argument blocks."""
         takes = recording.takes
         found = takes[0] if takes else None
-        if found is None or (not found.home.fence.passed(found.value) and len(takes) < _TAKES):
+        if found is None or (not found.home.timeline.passed(found.value) and len(takes) < _TAKES):
             found = apart(self._make, recording, queue)
         else:
-            found.home.fence.wait(found.value)
+            found.home.timeline.wait(found.value)
             takes.rotate(-1)
         if found.version != recording.version:
             size = len(recording.packed)
@@ -115,7 +115,7 @@ class Recorder:
             found.version = recording.version
         return found
 
-    def _make(self, recording: D3D12Recording, queue: Submissions) -> Take:
+    def _make(self, recording: D3D12Recording, queue: D3D12Submissions) -> Take:
         self._sweep()
         device, size = self._device, len(recording.packed)
         memory = device.allocate(max(size, 4), UPLOAD)
@@ -156,7 +156,7 @@ class Recorder:
         """Give back what freed recordings had, as far as the device is done with it."""
         for _ in range(len(self.retired)):
             takes = self.retired.popleft()
-            if all(take.home.fence.passed(take.value) for take in takes):
+            if all(take.home.timeline.passed(take.value) for take in takes):
                 self._all.difference_update(takes)
                 _free(self._device, set(takes))
             else:

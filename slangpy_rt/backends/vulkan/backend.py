@@ -18,6 +18,7 @@ from slangpy_rt.backends.base import Backend, Buffer, Dispatch, Recording, Share
 from slangpy_rt.backends.blocks import size_class
 from slangpy_rt.backends.extras import ExportsMemory, MappedMemory, Records, packed_blocks
 from slangpy_rt.backends.leaving import Leaves, leave_at_exit
+from slangpy_rt.backends.pipelines import PipelineKernel, require_fit
 from slangpy_rt.backends.shared_pool import PooledBuffer
 from slangpy_rt.backends.targets import target_of
 from slangpy_rt.backends.vulkan.closing import close_device, stop
@@ -25,7 +26,7 @@ from slangpy_rt.backends.vulkan.commands import VkCommands
 from slangpy_rt.backends.vulkan.copies import SMALL_UPLOAD, Copies
 from slangpy_rt.backends.vulkan.device import DEVICE, VkDevice
 from slangpy_rt.backends.vulkan.instance import find_fault
-from slangpy_rt.backends.vulkan.kernel import Pipelines, VulkanKernel, require_fit
+from slangpy_rt.backends.vulkan.kernel import Pipelines
 from slangpy_rt.backends.vulkan.memory import Memory, VulkanBuffer
 from slangpy_rt.backends.vulkan.queue import VulkanQueue
 from slangpy_rt.backends.vulkan.recording import Recorder, VulkanRecording
@@ -88,11 +89,11 @@ class VulkanBackend(Backend, Records, MappedMemory, ExportsMemory, Leaves):
     def compile(self, code: bytes, entry: str) -> bytes:
         return code
 
-    def load(self, binary: bytes, info: KernelInfo) -> VulkanKernel:
-        require_fit(info)
+    def load(self, binary: bytes, info: KernelInfo) -> PipelineKernel:
+        require_fit(self.name, info)
         return apart(self._load, binary, info)
 
-    def _load(self, binary: bytes, info: KernelInfo) -> VulkanKernel:
+    def _load(self, binary: bytes, info: KernelInfo) -> PipelineKernel:
         with self._lock:
             self.require_open()
             self._pipelines.sweep(self._queues)
@@ -144,8 +145,6 @@ class VulkanBackend(Backend, Records, MappedMemory, ExportsMemory, Leaves):
 
     def clear(self, dst: Buffer, offset: int, nbytes: int) -> None:
         assert isinstance(dst, (VulkanBuffer, PooledBuffer))
-        if not nbytes:
-            return
         with self._lock:
             self.require_open()
             self._copies.clear(dst, dst.chunk.offset + offset, nbytes)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from slangpy_rt.backends.submissions import Submissions
 from slangpy_rt.backends.vulkan.device import VkDevice
-from slangpy_rt.backends.vulkan.submission import Submissions
 from slangpy_rt.core.interrupts import has_daemons
 
 

@@ -13,7 +13,7 @@ from functools import partial
 
 from slangpy_rt.backends.base import Buffer
 from slangpy_rt.backends.vulkan.device import STAGING, Block, VkDevice
-from slangpy_rt.backends.vulkan.submission import Submissions
+from slangpy_rt.backends.vulkan.submission import VkSubmissions
 from slangpy_rt.core.interrupts import Crew, apart
 
 SMALL_UPLOAD = 64 << 10  # the most bytes that go through the ring; sixteen such uploads fill a frame
@@ -25,7 +25,7 @@ _COPY_BYTES = 1 << 20  # the least that a thread copies: it takes 100 us, and st
 class Copies:
     """Copies large amounts of bytes and writes zeros in the order of one queue; called with that queue's lock."""
 
-    def __init__(self, device: VkDevice, queue: Submissions) -> None:
+    def __init__(self, device: VkDevice, queue: VkSubmissions) -> None:
         self._device = device
         self._queue = queue
         self._stages: deque[_Stage] = deque()

@@ -8,7 +8,7 @@ from slangpy_rt.backends.base import Buffer
 from slangpy_rt.backends.blocks import ALIGN, SMALL, SizeClasses
 from slangpy_rt.backends.shared_pool import SharedPool
 from slangpy_rt.backends.vulkan.device import STAGING, Block, VkDevice
-from slangpy_rt.backends.vulkan.submission import Submissions
+from slangpy_rt.backends.vulkan.submission import VkSubmissions
 from slangpy_rt.core.errors import OutOfMemoryError
 
 _SLAB = 64 << 20
@@ -21,7 +21,7 @@ class Memory:
     ----------
     purpose : sequence of int
         Memory properties of device memory, the best first, such as ``DEVICE`` of ``device.py``.
-    queues : sequence of Submissions
+    queues : sequence of VkSubmissions
         All queues of the backend.
 
     Attributes
@@ -32,7 +32,7 @@ class Memory:
         The blocks of mapped memory.
     """
 
-    def __init__(self, device: VkDevice, purpose: Sequence[int], queues: Sequence[Submissions]) -> None:
+    def __init__(self, device: VkDevice, purpose: Sequence[int], queues: Sequence[VkSubmissions]) -> None:
         self._device = device
         self._purpose = purpose
         self._queues = queues

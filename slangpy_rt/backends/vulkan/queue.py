@@ -11,17 +11,18 @@ from typing import Any
 
 from slangpy_rt.backends.base import Backend, Buffer, Dispatch, Kernel, Mark, Recording
 from slangpy_rt.backends.extras import SignallingMark
+from slangpy_rt.backends.pipelines import PipelineKernel
+from slangpy_rt.backends.submissions import BATCH, Submission
 from slangpy_rt.backends.vulkan.commands import COMPUTE, VkCommands
-from slangpy_rt.backends.vulkan.kernel import VulkanKernel
 from slangpy_rt.backends.vulkan.mark import Clock, VulkanMark
 from slangpy_rt.backends.vulkan.recording import VulkanRecording
-from slangpy_rt.backends.vulkan.submission import BATCH, Submission, Submissions
+from slangpy_rt.backends.vulkan.submission import VkSubmissions
 from slangpy_rt.backends.vulkan.timeline import Timeline
 from slangpy_rt.core.interrupts import apart
 
 
-class VulkanQueue(Submissions):
-    """A queue whose work runs in order on one ``VkQueue``; it has the parameters of ``Submissions``."""
+class VulkanQueue(VkSubmissions):
+    """A queue whose work runs in order on one ``VkQueue``; it has the parameters of ``VkSubmissions``."""
 
     def __init__(self, backend: Backend, commands: VkCommands, handle: Any, lock: threading.Lock) -> None:
         super().__init__(backend, commands, handle, lock)
@@ -60,7 +61,7 @@ class VulkanQueue(Submissions):
                     break
                 touched[address] = writes
             if kernel is not self._bound:
-                assert isinstance(kernel, VulkanKernel)
+                assert isinstance(kernel, PipelineKernel)
                 self._bound = None
                 self._cmd_bind(command, 1, kernel.pipeline)  # 1: VK_PIPELINE_BIND_POINT_COMPUTE
                 self._bound = kernel
@@ -73,7 +74,7 @@ class VulkanQueue(Submissions):
     def prepare(self, dispatch: Dispatch) -> Callable[[], None]:
         """Return a function that makes one launch, to be called often. The argument block is uploaded once, here."""
         kernel, groups, args, buffers = dispatch
-        assert isinstance(kernel, VulkanKernel)
+        assert isinstance(kernel, PipelineKernel)
         block = self.backend.alloc(len(args))
         self.backend.upload(block, 0, memoryview(args))
         push = self._device.ffi.new("uint64_t*", block.address)
@@ -190,12 +191,3 @@ class VulkanQueue(Submissions):
         with self._lock:
             self.require_open()
             self._commands.unlabel(self._command or self._open())
-
-    def sync(self) -> None:
-        with self.backend.inside[threading.get_ident()]:
-            with self._lock:
-                if self.closed:
-                    self.require_open()
-                value = self.locked_submit()
-            # It waits without the lock, so that other threads can queue work meanwhile.
-            self.timeline.wait(value)

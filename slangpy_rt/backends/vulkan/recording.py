@@ -8,7 +8,7 @@ from typing import Any
 
 from slangpy_rt.backends.base import Buffer, Dispatch, Recording
 from slangpy_rt.backends.vulkan.commands import COMPUTE, VkCommands
-from slangpy_rt.backends.vulkan.submission import Submissions
+from slangpy_rt.backends.vulkan.submission import VkSubmissions
 from slangpy_rt.core.interrupts import finalizer
 
 
@@ -47,7 +47,7 @@ class Use:
     ----------
     command : cdata
         Pointer to the ``VkCommandBuffer``.
-    home : Submissions
+    home : VkSubmissions
         The queue that used it last.
     value : int
         The timeline value of that queue's last submission with it.
@@ -55,12 +55,12 @@ class Use:
 
     __slots__ = ("command", "home", "value")
 
-    def __init__(self, command: Any, home: Submissions) -> None:
+    def __init__(self, command: Any, home: VkSubmissions) -> None:
         self.command = command
         self.home = home
         self.value = 0
 
-    def move(self, queue: Submissions) -> None:
+    def move(self, queue: VkSubmissions) -> None:
         """Let another queue use the command buffer after its last use; the caller holds the lock."""
         if self.home is not queue:
             # Work of the old queue may still write or read the argument blocks.
@@ -86,7 +86,7 @@ class Recorder:
 
     def recording(
         self,
-        queue: Submissions,
+        queue: VkSubmissions,
         dispatches: list[Dispatch],
         waits: Sequence[tuple[int, ...]],
         blocks: Buffer | None,
