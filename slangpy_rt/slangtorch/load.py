@@ -85,7 +85,7 @@ def loadModule(
     BindError
         If an argument is of another kind.
     UnsupportedError
-        If there are other flags of Slang's, or no such device.
+        If there are other flags of Slang's, no such device, or one that has no pointers.
     """
     started = time.perf_counter()
     path = checked_path(_WHERE, "fileName", fileName)
@@ -140,11 +140,17 @@ def clearShaderCaches() -> None:
 
 
 def _device(device: Device | str | None) -> Device | None:
-    if device is None or isinstance(device, Device):
-        return device
-    if not isinstance(device, str):
+    if device is None:
+        return None
+    if not isinstance(device, (Device, str)):
         raise BindError(f"{_WHERE}: device is {in_words(device)}; a Device, its type as text, or None was expected.")
-    return named_device(device)
+    found = named_device(device) if isinstance(device, str) else device
+    if "pointers" not in found.caps.features:
+        raise UnsupportedError(
+            f"{_WHERE}: device is {found!r}, which has no pointers, and kernels of slang-torch take their tensors as "
+            "pointers; give a device of type cuda, vulkan or cpu, or None."
+        )
+    return found
 
 
 def _texts(name: str, given: Any) -> tuple[str, ...]:

@@ -248,6 +248,31 @@ def test_a_list_that_runs_is_not_submitted_again(library: FakeLibrary, backend: 
     assert sorted(after) == sorted([before[0], b"\1" * 16 + b"z" * 16])
 
 
+def test_no_one_waits_for_a_replay_that_was_interrupted(
+    library: FakeLibrary, backend: D3D12Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work = Dispatch(kernel(backend, WRITES), (1, 1, 1), bytes(16), (backend.alloc(1000),))
+    recording = backend.record([work], [()])
+    other = backend.open_queue()
+    # So that values of this queue are larger than those of the other.
+    for _ in range(20):
+        backend.queue.replay(recording)
+
+    def interrupted(*args: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(type(other), "_send", interrupted)
+        backend.queue.replay(recording)
+    library.waiting = True
+    library.calls.clear()
+    for _ in range(8):
+        other.replay(recording)
+    signalled = {value for _, _, value in library.named("Signal")}
+    waited = {value for _, value, _ in library.named("SetEventOnCompletion")}
+    assert waited and waited <= signalled
+
+
 def test_a_device_that_is_removed(library: FakeLibrary, backend: D3D12Backend) -> None:
     a = backend.alloc(1000)
     backend.queue.launch(kernel(backend, WRITES), (1, 1, 1), b"", (a,))

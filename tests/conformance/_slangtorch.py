@@ -10,6 +10,7 @@ import torch
 
 import slangpy_rt as spy
 import slangpy_rt.slangtorch as slangtorch
+from tests.conftest import Requires
 
 ONE = (1, 1, 1)
 
@@ -60,6 +61,7 @@ class Files:
 
 
 @pytest.fixture
-def files(device: spy.Device, tmp_path: Path) -> Files:
+def files(device: spy.Device, tmp_path: Path, requires: Requires) -> Files:
     """Files of a test in a folder of its own."""
+    requires("pointers")
     return Files(device, tmp_path)

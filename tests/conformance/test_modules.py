@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import slangpy_rt as spy
+from tests.conftest import Requires
 from tests.depth import every_device, one_device
 
 # What these test does not depend on the device.
@@ -64,8 +65,9 @@ def test_constants_of_linked_text(device: spy.Device) -> None:
         above.f()
 
 
-def test_uniforms_beside_a_kernel(device: spy.Device) -> None:
+def test_uniforms_beside_a_kernel(device: spy.Device, requires: Requires) -> None:
     """The numbers of threads of a kernel have no names that uniforms meet."""
+    requires("pointers")
     text = """
     uniform float x;
     uniform float2 y;

@@ -148,6 +148,8 @@ def test_other_memory_at_each_launch(files: Files, m: Any) -> None:
 
 def test_a_device_that_was_closed(backend_name: str, tmp_path: Path) -> None:
     with spy.Device(backend_name) as device:
+        if "pointers" not in device.caps.features:
+            pytest.skip("the device has no pointers")
         files = Files(device, tmp_path)
         m = files.load(TEXT)
         given, out = filled(files, 4), files.on(torch.zeros(4))
@@ -160,6 +162,17 @@ def test_a_device_that_was_closed(backend_name: str, tmp_path: Path) -> None:
     ):  # fmt: skip
         with pytest.raises(spy.DeviceError):
             call()
+
+
+def test_a_device_without_pointers_is_refused(device: spy.Device, tmp_path: Path) -> None:
+    if "pointers" in device.caps.features:
+        pytest.skip("the device has pointers")
+    with pytest.raises(spy.UnsupportedError) as error:
+        Files(device, tmp_path).load(TEXT)
+    assert str(error.value) == (
+        f"slangtorch.loadModule: device is {device!r}, which has no pointers, and kernels of slang-torch take their "
+        "tensors as pointers; give a device of type cuda, vulkan or cpu, or None."
+    )
 
 
 NUMBERS = """

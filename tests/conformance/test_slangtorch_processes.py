@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import slangpy_rt as spy
+from tests.conftest import Requires
 from tests.depth import deep
 
 PROCESSES = 8
@@ -57,7 +58,8 @@ print("done")
 
 # Importing PyTorch in eight processes takes twenty seconds on two cores.
 @deep
-def test_eight_processes_compile_each_kernel_once(device: spy.Device, tmp_path: Path) -> None:
+def test_eight_processes_compile_each_kernel_once(device: spy.Device, tmp_path: Path, requires: Requires) -> None:
+    requires("pointers")
     path, cache = tmp_path / "module.slang", tmp_path / "cache"
     path.write_text(TEXT)
     variables = os.environ | {"SLANGPY_RT_CACHE_DIR": str(cache), "SLANGPY_RT_DEBUG": "3"}

@@ -11,6 +11,7 @@ from _slangtorch import Files
 from _statics import ARRAYS, BY_CODE, CHANGED, COUNTERS, DECLARED, STRUCTS
 
 import slangpy_rt as spy
+from tests.conftest import Requires
 from tests.depth import one_device, sampled
 
 
@@ -144,7 +145,8 @@ def test_linked_modules_that_import_each_other(device: spy.Device) -> None:
     assert second.both.set(inSecond={"gain": 2})(1.0) == 3
 
 
-def test_threads_of_slang_torch_begin_with_zeros(device: spy.Device, tmp_path: Path) -> None:
+def test_threads_of_slang_torch_begin_with_zeros(device: spy.Device, tmp_path: Path, requires: Requires) -> None:
+    requires("pointers")
     files = Files(device, tmp_path)
     text = """
     static int count;

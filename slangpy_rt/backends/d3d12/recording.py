@@ -107,7 +107,8 @@ class Recorder:
         if found is None or (not found.home.timeline.passed(found.value) and len(takes) < _TAKES):
             found = apart(self._make, recording, queue)
         else:
-            found.home.timeline.wait(found.value)
+            # An interrupt may have kept the submission from being made.
+            found.home.locked_finish(found.value)
             takes.rotate(-1)
         if found.version != recording.version:
             size = len(recording.packed)
