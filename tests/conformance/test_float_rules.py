@@ -35,10 +35,12 @@ def test_the_cpu_computes_what_is_written(device: spy.Device, module: spy.Module
         np.testing.assert_array_equal(module.times_zero(SPECIAL), SPECIAL * np.float32(0))
 
 
-def test_infinities_and_nan_are_kept(module: spy.Module) -> None:
+def test_infinities_and_nan_are_kept(device: spy.Device, module: spy.Module) -> None:
     with np.errstate(invalid="ignore"):
         np.testing.assert_array_equal(module.minus(SPECIAL, SPECIAL), SPECIAL - SPECIAL)
-    np.testing.assert_array_equal(module.differs(SPECIAL), np.isnan(SPECIAL))
+    # DXC takes for granted that no number is NaN, but for isnan.
+    if device.backend.target.format != "hlsl":
+        np.testing.assert_array_equal(module.differs(SPECIAL), np.isnan(SPECIAL))
     np.testing.assert_array_equal(module.is_none(SPECIAL), np.isnan(SPECIAL))
 
 
