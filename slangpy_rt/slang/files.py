@@ -12,7 +12,7 @@ import os
 import re
 import stat
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from slangpy_rt.core.errors import CompileError
@@ -25,6 +25,7 @@ Places = tuple[tuple[str, str], ...]
 # Matches ``import a.b``, ``__include "a.slang"``, ``implementing a`` and takes the name.
 _NAMED = re.compile(r'\b(?:import|__import|__include|implementing)\b\s*([\w.]+(?:\s*/\s*[\w.]+)*|"[^"\n]*")')
 _INCLUDED = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^<>"\n]+)[>"]', re.M)
+_OUR_IMPORT = re.compile(r"\bimport\s+\"?slangpy_rt\b")
 # Matches ``import glsl;`` and ``__exported import "core";``.
 _SLANGS_OWN = re.compile(r"^[ \t]*(?:__exported[ \t]+)?import[ \t]+\"?(core|glsl)\"?[ \t]*;", re.M)
 # Without O_NONBLOCK, opening a named pipe would block until another process opens it for writing.
@@ -263,6 +264,23 @@ def check_imports(path: str, text: str, folders: tuple[str, ...]) -> None:
                     f"{path}: 'import {name}' is the compiler's own module of that name, never '{file}'; "
                     "rename the file."
                 )
+
+
+@contextmanager
+def explained(path: str, text: str, folders: tuple[str, ...]) -> Iterator[None]:
+    """Add to a CompileError what a text may be missing that imports ``slangpy_rt``, and whose file is `path`.
+
+    That is this package's module, also where the text's folder or `folders` have a file of the name.
+    """
+    try:
+        yield
+    except CompileError as error:
+        for folder in (os.path.dirname(path), *folders) if _OUR_IMPORT.search(text) else ():  # noqa: PTH120
+            file = Path(folder, "slangpy_rt.slang").resolve()
+            if file.is_file() and file.parent != Path(shader_directory()).resolve():
+                hint = f"'import slangpy_rt' is a module of slangpy_rt's own, never '{file}'; rename the file."
+                raise CompileError(f"{error}\n{hint}") from None
+        raise
 
 
 def real(path: str) -> str:

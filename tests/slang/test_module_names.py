@@ -64,6 +64,21 @@ def test_a_file_of_our_name_beside_another_one_does_not_stand_in_for_ours(cpu: s
     assert spy.Module.load_from_file(cpu, tmp_path / "main.slang").f(ones, _result="numpy") == 1
 
 
+def test_a_file_of_our_name_that_a_text_needs_is_named(cpu: spy.Device, tmp_path: Path) -> None:
+    (tmp_path / "slangpy_rt.slang").write_text("float other(float x) { return x; }")
+    main = tmp_path / "main.slang"
+    main.write_text("import slangpy_rt;\nfloat f(float x) { return other(x); }")
+    with pytest.raises(spy.CompileError, match="undefined identifier 'other'") as caught:
+        spy.Module.load_from_file(cpu, main)
+    file = (tmp_path / "slangpy_rt.slang").resolve()
+    assert str(caught.value).endswith(
+        f"\n'import slangpy_rt' is a module of slangpy_rt's own, never '{file}'; rename the file."
+    )
+    with pytest.raises(spy.CompileError) as caught:
+        spy.Module.load_from_source(cpu, "m", "import slangpy_rt;\nfloat f(float x) { return other(x); }")
+    assert "rename the file" not in str(caught.value)
+
+
 def test_a_file_of_a_library_of_ours_is_the_one_beside(cpu: spy.Device, tmp_path: Path) -> None:
     (tmp_path / "mlp.slang").write_text("float width() { return 7; }")
     (tmp_path / "main.slang").write_text("import mlp;\nfloat f(float x) { return x * width(); }")
