@@ -267,7 +267,7 @@ def check_imports(path: str, text: str, folders: tuple[str, ...]) -> None:
 
 
 @contextmanager
-def explained(path: str, text: str, folders: tuple[str, ...]) -> Iterator[None]:
+def telling(path: str, text: str, folders: tuple[str, ...]) -> Iterator[None]:
     """Add to a CompileError what a text may be missing that imports ``slangpy_rt``, and whose file is `path`.
 
     That is this package's module, also where the text's folder or `folders` have a file of the name.

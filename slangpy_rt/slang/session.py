@@ -22,7 +22,7 @@ from slangpy_rt.slang.com import ComPtr, Out
 from slangpy_rt.slang.compiler_session import CompilerSession
 from slangpy_rt.slang.core_functions import explained
 from slangpy_rt.slang.emitted import context_variables, exported
-from slangpy_rt.slang.files import check_imports, dependencies, explained, names_files, places, reachable
+from slangpy_rt.slang.files import check_imports, dependencies, telling, names_files, places, reachable
 from slangpy_rt.slang.imports import imported
 from slangpy_rt.slang.library import Library, failure, taken
 from slangpy_rt.slang.lookup import Lookup, last_part, parse
@@ -146,7 +146,7 @@ class Session(CompilerSession):
             if auto:
                 whole = auto.around(whole)
                 self._load_imports(path, source, auto)
-            with explained(path, source, self._folders):
+            with telling(path, source, self._folders):
                 module = self._native.load(name, path, whole)
             self._loaded[name] = loaded
             self._modules[name], self._texts[name] = module, source
