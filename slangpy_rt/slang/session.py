@@ -22,7 +22,7 @@ from slangpy_rt.slang.com import ComPtr, Out
 from slangpy_rt.slang.compiler_session import CompilerSession
 from slangpy_rt.slang.core_functions import explained
 from slangpy_rt.slang.emitted import context_variables, exported
-from slangpy_rt.slang.files import check_imports, dependencies, telling, names_files, places, reachable
+from slangpy_rt.slang.files import check_imports, dependencies, names_files, places, reachable, telling
 from slangpy_rt.slang.imports import imported
 from slangpy_rt.slang.library import Library, failure, taken
 from slangpy_rt.slang.lookup import Lookup, last_part, parse
