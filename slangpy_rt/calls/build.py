@@ -19,11 +19,13 @@ from slangpy_rt.arguments.adapters import adapter_of_results
 from slangpy_rt.arguments.bind import bind, bind_result
 from slangpy_rt.arguments.bound import Bound, result_kind
 from slangpy_rt.arguments.conflicts import Place, conflicts_of, walk_of, writes_to, written_in_place
+from slangpy_rt.arguments.differentials import differentiates
 from slangpy_rt.arguments.exact import exactly
 from slangpy_rt.arguments.feed import Feed
-from slangpy_rt.arguments.gradients import assigned, bind_seed, differentiates, tangent_of
+from slangpy_rt.arguments.gradients import assigned, tangent_of
 from slangpy_rt.arguments.options import NO_OPTIONS, Options
 from slangpy_rt.arguments.scope import Scope
+from slangpy_rt.arguments.seeds import bind_seed
 from slangpy_rt.arrays.differentiable import DiffPair, NDDifferentiableBuffer
 from slangpy_rt.arrays.layout import layout_of
 from slangpy_rt.arrays.ndbuffer import NDBuffer

@@ -1,0 +1,93 @@
+"""What Slang differentiates of a type, and arguments cut into the places that gradients are of.
+
+No gradient is bound here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from operator import attrgetter
+from typing import Any
+
+import numpy as np
+
+from slangpy_rt.arguments.bind_array import stored_as
+from slangpy_rt.arguments.bound import Bound
+from slangpy_rt.arguments.device_feeds import FieldFeed
+from slangpy_rt.arguments.nested_feeds import ConvertedFeed, PartsFeed
+from slangpy_rt.arguments.scope import Scope
+from slangpy_rt.arguments.value_feeds import NoFeed
+from slangpy_rt.core.dtypes import NUMPY_OF, storage
+from slangpy_rt.core.types import SlangType, StructInfo
+
+GRAD_IN, GRAD_OUT = attrgetter("grad_in"), attrgetter("grad_out")
+
+
+def differentiates(scope: Scope, type_: SlangType) -> bool:
+    """Return whether Slang differentiates values of a type."""
+    if type_.kind == "array" and type_.element is not None:
+        return differentiates(scope, scope.struct(type_.element))
+    if type_.kind == "struct":
+        return scope.source.conforms(type_.name, "IDifferentiable")
+    return type_.kind in ("scalar", "vector", "matrix") and type_.scalar in ("half", "float", "double")
+
+
+def active_fields(scope: Scope, type_: SlangType) -> set[str] | None:
+    """Return the fields of a struct that Slang differentiates; None for a type that is no struct."""
+    if type_.kind != "struct":
+        return None
+    found = scope.source.type(f"{type_.name}.Differential")
+    own = {f.name for f in type_.fields}
+    names = {f.name for f in found.type.fields} & own if isinstance(found, StructInfo) else set()
+    # A Differential that the user wrote may have other field names; Slang then knows which field each is for.
+    return names or own - {f.name for f in type_.fields if f.no_diff}
+
+
+def unused(bound: Bound) -> Bound:
+    return replace(
+        bound, mode="unused", access="out", shape=(), strides=(), feed=NoFeed(), struct=None, parts=(), host=""
+    )
+
+
+def apart(bound: Bound, type_: SlangType) -> Bound:
+    """Return an array of structs as a struct of arrays in the same memory; other arguments as they are."""
+    if bound.mode != "array" or bound.struct is None:
+        return bound
+    stored = storage(type_)
+    assert stored is not None
+    return _fields(bound, type_, stored.dtype, stored.dims, 0)
+
+
+def _fields(bound: Bound, type_: SlangType, dtype: np.dtype[Any], dims: tuple[int, ...], offset: int) -> Bound:
+    if type_.kind == "struct":
+        assert dtype.fields is not None
+        parts = []
+        for f in type_.fields:
+            inner, at = dtype.fields[f.name][:2]
+            item, shape = inner.subdtype or (inner, ())
+            parts.append((f".{f.name}", _fields(bound, f.type, item, shape, offset + at)))
+    elif type_.kind == "array" and type_.element is not None and dtype.names is not None:
+        step = dtype.itemsize * int(np.prod(dims[1:]))
+        parts = [
+            (f"[{k}]", _fields(bound, type_.element, dtype, dims[1:], offset + k * step))
+            for k in range(type_.shape[0])
+        ]
+    else:
+        stored = stored_as(bound.name, type_)
+        unit = NUMPY_OF[stored.scalar].itemsize
+        return replace(
+            bound, type=type_, scalar=stored.scalar, count=stored.count, aligned=False, struct=None,
+            strides=tuple(s // unit for s in bound.strides), feed=FieldFeed(offset),
+        )  # fmt: skip
+    feeds = [p.feed for _, p in parts]
+    n = len(parts)
+    return replace(
+        bound, type=type_, mode="parts", shape=(), strides=(), scalar="", count=0, struct=None, parts=tuple(parts),
+        feed=PartsFeed(lambda v: (v,) * n, feeds),
+    )  # fmt: skip
+
+
+def gradient_found(find: Callable[[Any], Any], gradient: Bound | None) -> Bound | None:
+    """Return a gradient whose feed takes the argument's value and finds the gradient's array in it."""
+    return gradient and replace(gradient, feed=ConvertedFeed(find, gradient.feed, False))
