@@ -243,13 +243,14 @@ class KernelFunction(TorchCallable):
 
     def without_leaves(self, given: dict[str, Any]) -> dict[str, Any]:
         """Return the inputs without the tensors that are pairs in Slang."""
-        if self._flat:
+        # A pair that is given as a tuple, ``(value,)``, has no gradient and stays.
+        if self._flat and all(isinstance(given[name], torch.Tensor) for name in self._pairs):
             return {name: given[name] for name in self._others}
         return {name: p.replaced(given[name], lambda _: _PLACE) for name, p in self.inputs.items()}
 
     def with_leaves(self, given: dict[str, Any], values: Sequence[Any]) -> dict[str, Any]:
         """Return the inputs that ``without_leaves`` returned, with ``values`` for the missing tensors, in order."""
-        if self._flat:
+        if self._flat and len(given) == len(self._others):
             return given | dict(zip(self._pairs, values, strict=True))
         rest = iter(values)
         return {name: p.replaced(given[name], lambda _: next(rest)) for name, p in self.inputs.items()}
