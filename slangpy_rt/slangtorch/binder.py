@@ -8,6 +8,7 @@ from typing import Any
 
 from slangpy_rt.interop.torch_memory import same_as
 from slangpy_rt.slangtorch.devices import Devices, Place
+from slangpy_rt.slangtorch.diff_tensor_view import DiffTensorViewParameter
 from slangpy_rt.slangtorch.parameter import BoundTensor, Parameter
 from slangpy_rt.slangtorch.tensor_view import TensorView
 
@@ -21,13 +22,18 @@ Tensors = tuple[tuple[Any, ...], tuple[int, ...], tuple[Any, ...]]
 # The arguments of one call of a kernel: the place where it runs, the values of its argument block, in which a launch
 # sets the addresses of the tensors, the tensors, and the check. A plain tuple, because each call makes one.
 Bound = tuple[Place, list[Any], Tensors, Same]
+# A pair among the tensors of a call: where its value and its gradient are, and how many bytes each spans.
+Pair = tuple[int, int, int, int]
+# Bound arguments without the tensors, how many tensors a tuple held for each parameter (0: it was no tuple), and the
+# pairs among them.
+Known = tuple[Bound, list[int], list[Pair]]
 
 
 class Binder:
     """Binds arguments to the parameters of one kernel.
 
-    If all parameters are tensors, one check of all arguments tells whether the values that were made for the call
-    before serve again. It keeps no tensor.
+    If all parameters are tensors or pairs of them, one check of all arguments tells whether the values that were made
+    for the call before serve again. It keeps no tensor.
 
     Parameters
     ----------
@@ -43,11 +49,15 @@ class Binder:
         self._where, self._params, self._devices = where, params, devices
         self._count = len(params)
         # An ``itemgetter`` of one name returns no tuple.
-        self._only_tensors = len(params) > 1 and all(type(p) is TensorView for p in params.values())
+        self._only_tensors = len(params) > 1 and all(
+            type(p) is TensorView or (isinstance(p, DiffTensorViewParameter) and not p.wrapper)
+            for p in params.values()
+        )
+        self._any_pairs = any(p.is_pair for p in params.values())
         self._take: Callable[[Mapping[str, Any]], tuple[Any, ...]] = itemgetter(*params) if params else tuple
         # Bound arguments without the tensors, by their place, layouts and whether they require gradients.
-        self._known: dict[tuple[Any, ...], Bound] = {}
-        self._last: Bound | None = None
+        self._known: dict[tuple[Any, ...], Known] = {}
+        self._last: Known | None = None
 
     def find(self, named: Mapping[str, Any]) -> Bound | None:
         """Bind arguments by name, if they are tensors like those of the call before; return None if not."""
@@ -58,9 +68,20 @@ class Binder:
             given = self._take(named)
         except KeyError:
             return None
-        place, values, (_, places, layouts), same = last
-        if same is None or not same(*given) or place.device.closed:
+        (place, values, (_, places, layouts), same), form, pairs = last
+        if same is None:
             return None
+        if self._any_pairs:
+            given, now = _flat(given)
+            if now != form:
+                return None
+        if not same(*given) or place.device.closed:
+            return None
+        # The check knows no addresses: values and gradients that overlap are refused by ``bind``.
+        for value, gradient, span, reach in pairs:
+            first, second = given[value].data_ptr(), given[gradient].data_ptr()
+            if first < second + reach and second < first + span:
+                return None
         return place, values.copy(), (given, places, layouts), same
 
     def bind(self, named: Mapping[str, Any]) -> Bound:
@@ -80,14 +101,50 @@ class Binder:
         layouts = tuple([layout for _, _, layout in packed])
         if not self._only_tensors:
             return place, values, (given, places, layouts), None
-        key = (place, layouts, *[tensor.requires_grad for tensor in given])
+        form = _flat(self._take(named))[1]
+        key = (place, layouts, tuple(form), *[tensor.requires_grad for tensor in given])
         known = self._known.get(key)
         if known is None:
             if len(self._known) >= _KEPT:
                 self._known.clear()
-            known = self._known[key] = place, values.copy(), ((), places, layouts), same_as(given)
+            bound = place, values.copy(), ((), places, layouts), same_as(given)
+            known = self._known[key] = bound, form, _pairs(form, layouts)
         self._last = known
-        return place, values, (given, places, layouts), known[3]
+        return place, values, (given, places, layouts), known[0][3]
+
+
+def _flat(values: tuple[Any, ...]) -> tuple[tuple[Any, ...], list[int]]:
+    """Return the tensors of arguments in order, and how many each tuple held: 0 is no tuple, -1 an empty one."""
+    found: list[Any] = []
+    form = []
+    for value in values:
+        if isinstance(value, tuple):
+            if len(value) == 2 and value[1] is None:
+                value = value[:1]
+            found += value
+            form.append(len(value) or -1)
+        else:
+            found.append(value)
+            form.append(0)
+    return tuple(found), form
+
+
+def _pairs(form: list[int], layouts: tuple[Any, ...]) -> list[Pair]:
+    """Return the pairs of a value and a gradient among tensors of these layouts."""
+    found, at = [], 0
+    for count in form:
+        if count == 2:
+            found.append((at, at + 1, _span(*layouts[at]), _span(*layouts[at + 1])))
+        at += count or 1
+    return found
+
+
+def _span(dtype: Any, shape: tuple[int, ...], strides: tuple[int, ...]) -> int:
+    """Return how many bytes lie from a tensor's first element to the end of its last."""
+    if 0 in shape:
+        return 0
+    width: int = dtype.itemsize
+    return (sum((n - 1) * step for n, step in zip(shape, strides, strict=True)) + 1) * width
 
 
 def unchanged(tensors: Tensors, same: Same) -> bool:

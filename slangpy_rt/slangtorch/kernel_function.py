@@ -105,6 +105,7 @@ class KernelFunction(TorchCallable):
         # Size and number of the thread groups, by the number of threads that ``threads`` returned.
         self._geometry: dict[Any, tuple[Triple, Triple]] = {}
         self._where = where
+        self._names = tuple(self.inputs)
         self.signature = f"{self.name}({', '.join(self.inputs)}) -> {', '.join(self.outputs)}"
 
     def __call__(self, /, *args: Any, **named: Any) -> Any:
@@ -242,19 +243,24 @@ class KernelFunction(TorchCallable):
 
     def without_leaves(self, given: dict[str, Any]) -> dict[str, Any]:
         """Return the inputs without the tensors that are pairs in Slang."""
-        if self._flat:
+        # A pair that is given as a tuple, ``(value,)``, has no gradient and stays.
+        if self._flat and all(isinstance(given[name], torch.Tensor) for name in self._pairs):
             return {name: given[name] for name in self._others}
         return {name: p.replaced(given[name], lambda _: _PLACE) for name, p in self.inputs.items()}
 
     def with_leaves(self, given: dict[str, Any], values: Sequence[Any]) -> dict[str, Any]:
         """Return the inputs that ``without_leaves`` returned, with ``values`` for the missing tensors, in order."""
-        if self._flat:
+        if self._flat and len(given) == len(self._others):
             return given | dict(zip(self._pairs, values, strict=True))
         rest = iter(values)
         return {name: p.replaced(given[name], lambda _: next(rest)) for name, p in self.inputs.items()}
 
     def _leaves(self, given: dict[str, Any]) -> list[torch.Tensor]:
         """Return the tensors of the inputs that are pairs in Slang."""
+        if self._flat:
+            values = [given[name] for name in self._pairs]
+            if all(type(value) is torch.Tensor for value in values):
+                return values
         found: list[torch.Tensor] = []
         for name in self._pairs:
             self.inputs[name].replaced(given[name], found.append)
@@ -285,8 +291,10 @@ class KernelFunction(TorchCallable):
         return found
 
     def _named(self, args: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
-        names = list(self.inputs)
-        given = dict(zip(names, args, strict=False))
+        names = self._names
+        given = dict(zip(names, args))  # noqa: B905 (fewer arguments are refused below)
+        if not named and len(args) == len(names):
+            return given
         if named:
             given |= named
         if len(args) + len(named) != len(names) or given.keys() != self.inputs.keys():

@@ -11,6 +11,7 @@ import torch
 from _slangtorch import ONE, Files, files
 
 import slangpy_rt as spy
+from slangpy_rt.slangtorch.binder import Binder
 from slangpy_rt.slangtorch.errors import LaunchError, TensorError
 from tests.depth import one_device
 
@@ -31,6 +32,14 @@ void shorts(TensorView<uint16_t> input, TensorView<float> output)
 {
     for (uint i = 0; i < input.size(0); ++i)
         output[i] = float(input[i]);
+}
+
+[AutoPyBindCUDA] [CudaKernel] [Differentiable]
+void square(DiffTensorView input, DiffTensorView output)
+{
+    [MaxIters(8)]
+    for (uint i = 0; i < input.size(0); ++i)
+        output[i] = input[i] * input[i];
 }
 
 [TorchEntryPoint]
@@ -205,3 +214,58 @@ def test_numbers_of_numpy_and_what_looks_like_one(files: Files) -> None:
     ]:
         with pytest.raises(error, match=message):
             m.numbers(output=out, **good | wrong).launchRaw(**SIZE)
+
+
+def test_pairs_like_those_of_the_call_before_are_bound_once(
+    files: Files, m: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bound = []
+    bind = Binder.bind
+
+    def counted(self: Binder, named: Any) -> Any:
+        bound.append(named)
+        return bind(self, named)
+
+    monkeypatch.setattr(Binder, "bind", counted)
+    for k in range(1, 5):
+        x, x_grad, y, y_grad = (files.on(torch.full((3,), v)) for v in (float(k), 0.0, 0.0, 1.0))
+        m.square(input=x, output=y).launchRaw(**SIZE)
+        m.square.bwd(input=(x, x_grad), output=m.DiffTensorView(y, y_grad)).launchRaw(**SIZE)
+        assert y.tolist() == [k * k] * 3
+        assert x_grad.tolist() == [2 * k] * 3
+        assert y_grad.tolist() == [0] * 3
+    assert len(bound) == 2
+
+
+def test_pairs_unlike_those_of_the_call_before(files: Files, m: Any) -> None:
+    x, ones, y = filled(files, 3), files.on(torch.ones(3)), files.on(torch.zeros(3))
+
+    def good() -> None:
+        x_grad = files.on(torch.zeros(3))
+        m.square.bwd(input=(x, x_grad), output=(y, ones.clone())).launchRaw(**SIZE)
+        assert x_grad.tolist() == [2, 4, 6]
+
+    memory = files.on(torch.zeros(4))
+    long, wide = files.on(torch.zeros(4)), files.on(torch.zeros(3, dtype=torch.float64))
+    for pair, error, part in (
+        ((memory[:3], memory[1:]), TensorError, "input.grad lies in the memory of input"),
+        ((x, x), TensorError, "input.grad lies in the memory of input"),
+        ((x, long), TensorError, "input.grad has shape"),
+        ((x, wide), TensorError, "input.grad is float64"),
+        ((x, 1.0), TypeError, "input.grad: "),
+        ((None, ones), TypeError, "input: "),
+        ((), ValueError, "input: a tuple of 0"),
+        ((x, ones, y), ValueError, "input: a tuple of 3"),
+        ([x, ones], ValueError, "input: "),
+    ):
+        good()
+        with pytest.raises(error) as caught:
+            m.square.bwd(input=pair, output=(y, ones.clone()))
+        assert str(caught.value).startswith(f"square.bwd: {part}") or str(caught.value).startswith(part)
+    # The same number of tensors, of which another one is a gradient.
+    both, only = files.on(torch.ones(3)), files.on(torch.zeros(3))
+    m.square.bwd(input=(x, only), output=m.DiffTensorView(y)).launchRaw(**SIZE)
+    m.square.bwd(input=m.DiffTensorView(x, None), output=(y, both)).launchRaw(**SIZE)
+    assert only.tolist() == [0, 0, 0]
+    assert both.tolist() == [0, 0, 0]
+    good()

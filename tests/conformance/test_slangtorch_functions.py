@@ -380,3 +380,24 @@ def test_a_header_that_comes_later(files: Files) -> None:
     assert files.load(text) is first
     (files.folder / "later.cuh").write_text("__device__ float constantOfHeader() { return 2.0f; }\n")
     assert files.load(text) is not first
+
+
+def test_an_input_without_gradient_as_a_tuple(files: Files) -> None:
+    m = files.load("""
+        [AutoPyBindCUDA] [CudaKernel] [Differentiable]
+        void multiply(DiffTensorView a, DiffTensorView b, DiffTensorView c)
+        {
+            uint i = (cudaThreadIdx() + cudaBlockIdx() * cudaBlockDim()).x;
+            if (i < a.size(0))
+                c[i] = a[i] * b[i];
+        }
+        """)
+    multiply = m.multiply.function(outputs={"c": "a"}, threads=lambda v: v["a"].shape)
+    b = files.on(torch.tensor([5.0, 7.0]))
+    for given in (b, (b,), m.DiffTensorView(b)):
+        a = files.on(torch.tensor([2.0, 3.0])).requires_grad_()
+        made = multiply(a, given)
+        made.sum().backward()
+        assert made.tolist() == [10, 21]
+        assert a.grad is not None
+        assert a.grad.tolist() == [5, 7]
