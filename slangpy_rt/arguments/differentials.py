@@ -45,6 +45,7 @@ def active_fields(scope: Scope, type_: SlangType) -> set[str] | None:
 
 
 def unused(bound: Bound) -> Bound:
+    """Return an argument that the derivative gets a place for, and that nobody reads."""
     return replace(
         bound, mode="unused", access="out", shape=(), strides=(), feed=NoFeed(), struct=None, parts=(), host=""
     )

@@ -82,6 +82,15 @@ def matrix(device: spy.Device, element: str, rows: int, columns: int, along: int
     return array, view, array.address
 
 
+def multiply(device: spy.Device, kind_of_cores: Any, element: str, left: int, right: int) -> None:
+    """Multiply 512 x 256 by 256 x 1000 elements, which follow each other along these dimensions, and add a bias."""
+    result = {"int8_t": "int", "tf32": "float"}.get(element, element)
+    cores = kind_of_cores(device, Kind(element, result, "relu", True))
+    a, b = matrix(device, element, 512, 256, left), matrix(device, element, 256, 1000, right)
+    c = matrix(device, result, 512, 1000, 2)
+    cores.run(None, a, b, c[:2], [1, spy.Tensor.zeros(device, 1000, STORED.get(result, result))])
+
+
 CASES = [(element, left, right) for element in ("half", "bfloat16") for left in (1, 2) for right in (1, 2)]
 
 
@@ -90,11 +99,7 @@ CASES = [(element, left, right) for element in ("half", "bfloat16") for left in 
 def test_kernels(device: spy.Device, element: str, left: int, right: int) -> None:
     backend: Any = device.backend
     assert isinstance(backend, MapBackend)
-    result = {"int8_t": "int", "tf32": "float"}.get(element, element)
-    cores = TensorCores(device, Kind(element, result, "relu", True))
-    a, b = matrix(device, element, 512, 256, left), matrix(device, element, 256, 1000, right)
-    c = matrix(device, result, 512, 1000, 2)
-    cores.run(None, a, b, c[:2], [1, spy.Tensor.zeros(device, 1000, STORED.get(result, result))])
+    multiply(device, TensorCores, element, left, right)
     shared, cubin = parts(backend.binaries[-1])
     assert shared == 6 * (2 * 128 * 128 + 16) + 16 and cubin.startswith(b"\x7fELF")
     assert shared <= 227 * 1024
@@ -114,11 +119,7 @@ def test_kernels_of_waves(device: spy.Device, element: str, left: int, right: in
     """For the oldest architecture with these instructions, whose groups have at most 163 KiB of memory."""
     backend: Any = device.backend
     backend.architecture = "sm_80"
-    result = {"int8_t": "int", "tf32": "float"}.get(element, element)
-    cores = WaveCores(device, Kind(element, result, "relu", True))
-    a, b = matrix(device, element, 512, 256, left), matrix(device, element, 256, 1000, right)
-    c = matrix(device, result, 512, 1000, 2)
-    cores.run(None, a, b, c[:2], [1, spy.Tensor.zeros(device, 1000, STORED.get(result, result))])
+    multiply(device, WaveCores, element, left, right)
     shared, cubin = parts(backend.binaries[-1])
     lines = [128 * 80 if along == last else 32 * 272 for along, last in ((left, 2), (right, 1))]
     assert shared == 3 * sum(lines) <= 163 * 1024 // 2 and cubin.startswith(b"\x7fELF")
