@@ -25,7 +25,7 @@ _DRAIN = 256  # more than the calls of any one submission of ours, so that each 
 
 def main() -> int:
     """Run the benchmark; the exit status is 1 when ours could not be measured."""
-    bench = Bench("launch", __doc__ or "", ("cuda", "vulkan", "cpu", "null", "rhi-vulkan", "rhi-cuda"))
+    bench = Bench("launch", __doc__ or "", ("cuda", "vulkan", "d3d12", "cpu", "null", "rhi-vulkan", "rhi-cuda"))
     bench.facts = {"elements": _ELEMENTS, "drained_after": _DRAIN}
     for device in bench.devices:
         _measure(bench, device)

@@ -7,7 +7,7 @@
 - all others: products until they are done, in GFLOP/s (2 M N K operations) on the CPU and TFLOP/s on a GPU; the ratio
   is ours divided by the other's. NumPy and PyTorch use all cores, as ours does. TF32 is off.
 
-On a GPU machine: ``python benchmarks/matmul.py --device cuda --device vulkan``. On the CPU, OPENBLAS_CORETYPE and
+On a GPU machine: ``python benchmarks/matmul.py --device cuda vulkan``. On the CPU, OPENBLAS_CORETYPE and
 OPENBLAS_L2_SIZE have to be unset (``env -u``): they may make the OpenBLAS of a current NumPy slower.
 """
 
