@@ -163,12 +163,18 @@ class NDBuffer:
         BindError
             If the data does not convert, or this is a non-contiguous view.
         """
+        NDBuffer._fill(self, f"{type(self).__name__}.copy_from", array)
+
+    def from_numpy(self, array: npt.ArrayLike) -> None:
+        """Fill the array from host data of the same shape, as ``copy_from`` does."""
+        NDBuffer._fill(self, f"{type(self).__name__}.from_numpy", array)
+
+    def _fill(self, where: str, array: npt.ArrayLike) -> None:
         if not isinstance(self, NDBuffer):  # called on the class, as Tensor.from_numpy may be
             raise BindError(
                 f"NDBuffer.from_numpy: {in_words(self)} is no array to fill; NDBuffer(device, dtype, shape) is one, "
                 "and Tensor.from_numpy(device, array) makes one of data."
             )
-        where = f"{type(self).__name__}.from_numpy"
         layout = self.layout
         target = layout.numpy_dtype
         source = as_array(f"{where}: data", array)
@@ -190,8 +196,6 @@ class NDBuffer:
         if not layout.contiguous:
             raise BindError(f"{where}: this is a non-contiguous view; fill the array it was made from.")
         layout.device.upload(self.buffer, self.address, np.asarray(source, order="C"))
-
-    from_numpy = copy_from
 
     def to_numpy(self) -> npt.NDArray[Any]:
         """Copy the array to a new NumPy array of ``shape``, with the element's dimensions last.

@@ -147,12 +147,12 @@ class Tensor(NDBuffer):
         if listed and stored.struct is None and source.dtype.kind in "iu" and element is not BFLOAT16:
             source = cast(f"{where}: data", element.name, source, stored.dtype, listed=True)
         tensor = cls(device, element, outer)
-        tensor.copy_from(source)
+        tensor._fill(where, source)
         return tensor
 
     copy_from_numpy = NDBuffer.copy_from
     # SP#016 writes both: ``Tensor.numpy(device, array)`` makes a tensor, ``tensor.numpy()`` copies it to the host.
-    from_numpy: Any = _Both(_from_host, NDBuffer.copy_from)
+    from_numpy: Any = _Both(_from_host, NDBuffer.from_numpy)
     numpy: Any = _Both(_from_host, NDBuffer.to_numpy)
 
     @classmethod

@@ -332,19 +332,19 @@ REFUSED: dict[str, tuple[Call, type[Exception], str]] = {
     "fill of another size": (
         lambda m, a: a.t.copy_from(np.ones(5, np.float32)),
         _SHAPE,
-        "Tensor.from_numpy: data of shape (5,) does not fill Tensor<float> of shape (3,): shape (3,) was expected. "
+        "Tensor.copy_from: data of shape (5,) does not fill Tensor<float> of shape (3,): shape (3,) was expected. "
         "Reshape or broadcast it yourself.",
     ),
     "fill of another kind": (
         lambda m, a: a.ti.copy_from(a.f8),
         _BIND,
-        "Tensor.from_numpy: data of dtype float64 does not convert to 'int'. "
+        "Tensor.copy_from: data of dtype float64 does not convert to 'int'. "
         "Cast it yourself: array.astype(numpy.int32).",
     ),
     "fill of a view": (
         lambda m, a: a.t3[:, ::2].copy_from(np.ones((4, 3), np.float32)),
         _BIND,
-        "Tensor.from_numpy: this is a non-contiguous view; fill the array it was made from.",
+        "Tensor.copy_from: this is a non-contiguous view; fill the array it was made from.",
     ),
     "trailing dimensions of a vector dtype": (
         lambda m, a: spy.Tensor.from_numpy(m.device, a.other, "float3"),
