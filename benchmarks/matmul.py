@@ -3,6 +3,7 @@
 - "call": host microseconds of a product of 8 x 8 numbers into a given array.
 - "with gradients": a product and both of its gradients by PyTorch's automatic differentiation, 6 M N K operations.
 - "last steps": what a bias and an activation cost, or a function of a user; the ratio is the plain product to theirs.
+  PyTorch's are products of cuBLAS with the last steps that it has.
 - on Vulkan: products of Tensors there, beside cuBLAS on CUDA in the same run.
 - all others: products until they are done, in GFLOP/s (2 M N K operations) on the CPU and TFLOP/s on a GPU; the ratio
   is ours divided by the other's. NumPy and PyTorch use all cores, as ours does. TF32 is off.
@@ -17,6 +18,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -234,6 +236,13 @@ def _epilogues(bench: Bench, name: str, dtype: torch.dtype, size: int) -> None:
         scaled = module.scaled.set(factors=torch.ones(size, device=place))
         samplers["bias, a user's relu"] = rate(bias=bias, activation=module.relu)
         samplers["bias, a user's factors"] = rate(bias=bias, activation=scaled)
+        if name == "cuda":
+            # What cuBLAS has of last steps; PyTorch's own layers call it in evaluation only.
+            fused = torch._addmm_activation
+            samplers["torch, bias"] = _rate(lambda: torch.addmm(bias, a, b, out=out), sync, work, seconds)
+            for which in (False, True):
+                step = "gelu" if which else "relu"
+                samplers[f"torch, bias, {step}"] = _rate(partial(fused, bias, a, b, use_gelu=which), sync, work, seconds)
         unit = "TFLOP/s" if name == "cuda" else "GFLOP/s"
         bench.compare(name, f"{str(dtype).removeprefix('torch.')} {size}^3, last steps", unit, samplers)
 

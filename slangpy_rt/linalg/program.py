@@ -83,7 +83,9 @@ class Program:
     def division(self, result: View) -> tuple[Kernel, tuple[int, int, int]]:
         """Return the kernel, which takes a, b, c, the factor and the bias, and the threads for a result."""
         count, rows, columns = result.shape
-        tile = _TILE if self._groups else _BLOCK
+        # Of few rows a block has half as many, so that there are blocks for several threads.
+        block = (_BLOCK[0] // 2 if rows <= 2 * _BLOCK[0] else _BLOCK[0], _BLOCK[1])
+        tile = _TILE if self._groups else block
         x, y, z = self._kernel.threads_of_group
         return self._kernel, (-(-columns // tile[1]) * x, -(-rows // tile[0]) * y, count * z)
 

@@ -34,10 +34,11 @@ _UNLOAD: Callable[[int], Any] = getattr(_ctypes, "FreeLibrary" if os.name == "nt
 # The first elements of a launch are timed, in pieces that grow from PROBE to PROBE_ENOUGH elements. The time decides
 # whether other threads are used (to wake them takes 5 us, and more until a sleeping thread runs), and how many
 # elements a thread takes at a time. A small piece is enough for a slow kernel only: in a fast one the first access to
-# memory takes longer than the work.
+# memory takes longer than the work. The next piece is four times as long and runs on one thread, so that 25 us are
+# enough: with 200, one thread computed five of the eight blocks of a product of 512 x 512.
 PROBE = 64
 PROBE_ENOUGH = 4096
-_PROBE_SECONDS = 200e-6
+_PROBE_SECONDS = 25e-6
 _WORTH_SECONDS = 60e-6
 _CHUNK_SECONDS = 250e-6
 
