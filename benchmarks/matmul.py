@@ -237,12 +237,12 @@ def _epilogues(bench: Bench, name: str, dtype: torch.dtype, size: int) -> None:
         samplers["bias, a user's relu"] = rate(bias=bias, activation=module.relu)
         samplers["bias, a user's factors"] = rate(bias=bias, activation=scaled)
         if name == "cuda":
-            # What cuBLAS has of last steps; PyTorch's own layers call it in evaluation only.
-            fused = torch._addmm_activation
+            fused = torch._addmm_activation  # cuBLAS's last steps
             samplers["torch, bias"] = _rate(lambda: torch.addmm(bias, a, b, out=out), sync, work, seconds)
             for which in (False, True):
                 step = "gelu" if which else "relu"
-                samplers[f"torch, bias, {step}"] = _rate(partial(fused, bias, a, b, use_gelu=which), sync, work, seconds)
+                theirs = partial(fused, bias, a, b, use_gelu=which)
+                samplers[f"torch, bias, {step}"] = _rate(theirs, sync, work, seconds)
         unit = "TFLOP/s" if name == "cuda" else "GFLOP/s"
         bench.compare(name, f"{str(dtype).removeprefix('torch.')} {size}^3, last steps", unit, samplers)
 
