@@ -86,9 +86,10 @@ MEMBERS = {
     "summary to_numpy torch view",
     "NDBuffer": "address buffer clear copy_from device dtype flatten_dtype from_dlpack from_numpy host_view "
     "is_contiguous layout nbytes ndim numpy numpy_async of share shape size summary to_numpy torch view",
-    "Tensor": "address arange broadcast_to buffer clear copy_from copy_from_numpy detach device dtype empty "
-    "empty_like flatten_dtype from_dlpack from_numpy full grad grad_in grad_out host_view is_contiguous layout "
-    "nbytes ndim numpy numpy_async of ones ones_like share shape size summary to_numpy torch view with_grads zeros "
+    "Tensor": "T address all any arange argmax argmin astype broadcast_to buffer clear clip copy copy_from "
+    "copy_from_numpy detach device dtype empty empty_like flatten_dtype from_dlpack from_numpy full grad grad_in "
+    "grad_out host_view is_contiguous item layout linspace max mean min nbytes ndim numpy numpy_async of ones "
+    "ones_like reshape share shape size strides sum summary to to_numpy tolist torch view where with_grads zeros "
     "zeros_like",
 }
 

@@ -28,7 +28,7 @@ FLOORS = (
     ("arguments",),
     ("tuning",),
     ("calls",),
-    ("device",),
+    ("device", "arithmetic"),
     ("interop",),
     ("slangtorch", "linalg"),
     ("slangpy_rt",),

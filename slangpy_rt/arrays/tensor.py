@@ -1,4 +1,4 @@
-"""Tensor: an NDBuffer that may carry gradients, made as NumPy makes arrays. It has no arithmetic: Slang does that."""
+"""Tensor: an NDBuffer with operators, which may carry gradients and is made as NumPy makes arrays."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from slangpy_rt.arrays.layout import layout_of
 from slangpy_rt.arrays.ndbuffer import NDBuffer
+from slangpy_rt.arrays.operators import Operators
 from slangpy_rt.core.checks import no_memory
 from slangpy_rt.core.conversion import as_array, as_element, is_number
 from slangpy_rt.core.dtypes import (
@@ -49,7 +50,7 @@ class _Both:
         return self._of_instance.__get__(instance, owner)
 
 
-class Tensor(NDBuffer):
+class Tensor(Operators):
     """An array on a device. Make one with ``zeros``, ``ones``, ``full``, ``empty`` or ``from_numpy``."""
 
     __slots__ = ()
@@ -81,6 +82,17 @@ class Tensor(NDBuffer):
     def ones(cls: type[T], device: DeviceCore, shape: int | Sequence[int], dtype: Any = "float") -> T:
         """Make a tensor of ones."""
         return cls.full(device, shape, 1, dtype)
+
+    @classmethod
+    def linspace(
+        cls: type[T], device: DeviceCore, start: float, stop: float, num: int = 50, dtype: Any = "float"
+    ) -> T:
+        """Make a tensor of ``num`` evenly spaced values from ``start`` to ``stop``, both included."""
+        where = f"{cls.__name__}.linspace"
+        if not (is_number(start) and is_number(stop)):
+            raise BindError(f"{where}: {in_words((start, stop))} were given; two numbers were expected.")
+        (count,) = as_shape(where, num)
+        return cls._from_host(device, np.linspace(start, stop, count), element_type(where, dtype))
 
     @classmethod
     def arange(cls: type[T], device: DeviceCore, *bounds: float, dtype: Any = None) -> T:

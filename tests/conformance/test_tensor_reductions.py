@@ -1,0 +1,151 @@
+"""Sums, means, extremes and their places along axes, against NumPy in double precision."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+import slangpy_rt as spy
+from tests.depth import sampled
+
+SHAPES = [(1,), (31,), (32,), (33,), (1000,), (70_001,), (3, 1), (1, 3), (64, 64), (7, 2050), (2050, 7), (4, 5, 66)]
+NAMES = ("sum", "mean", "min", "max", "argmin", "argmax")
+
+
+def data(*shape: int, kind: str = "f", seed: int = 0) -> npt.NDArray[Any]:
+    """Numbers with many equal ones among them."""
+    rng = np.random.default_rng(seed)
+    return (
+        rng.integers(0, 50, shape) if kind == "u" else rng.integers(-40, 40, shape) / (4 if kind == "f" else 1)
+    ).astype({"f": np.float32, "i": np.int32, "u": np.uint32}[kind])
+
+
+def check(name: str, got: spy.Tensor, array: npt.NDArray[Any], axis: Any, keepdims: bool = False) -> None:
+    """Compare with NumPy's reduction."""
+    more = {} if name.startswith("arg") else {"keepdims": keepdims}
+    wide = array.astype("d") if name in ("sum", "mean") else array
+    wanted = np.asarray(getattr(wide, name)(axis=axis, **more))
+    assert got.shape == wanted.shape
+    np.testing.assert_allclose(got.to_numpy(), wanted, 2e-6, 1e-4)
+    kind = "float" if array.dtype.kind == "f" else {"i": "int", "u": "uint"}[array.dtype.kind]
+    if name == "sum" and kind != "float":
+        kind = {"int": "int64_t", "uint": "uint64_t"}[kind]
+    assert got.dtype.name == ("int" if name.startswith("arg") else "float" if name == "mean" else kind)
+
+
+@sampled(3)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_floats(device: spy.Device, shape: tuple[int, ...]) -> None:
+    a = data(*shape)
+    t = spy.Tensor.from_numpy(device, a)
+    for name in NAMES:
+        for axis in (None, *range(len(shape)), -1):
+            check(name, getattr(t, name)(axis=axis), a, axis)
+        if not name.startswith("arg"):
+            check(name, getattr(t, name)(0, keepdims=True), a, 0, True)
+            check(name, getattr(t, name)(tuple(range(len(shape))), True), a, tuple(range(len(shape))), True)
+
+
+def test_integers(device: spy.Device) -> None:
+    for kind in "iu":
+        a = data(9, 200, kind=kind)
+        t = spy.Tensor.from_numpy(device, a)
+        for name in NAMES:
+            check(name, getattr(t, name)(), a, None)
+            check(name, getattr(t, name)(axis=1), a, 1)
+    large = spy.Tensor.full(device, 3000, 2_000_000_000, "int")
+    assert large.sum().item() == 6_000_000_000_000
+    assert large.mean().item() == pytest.approx(2e9)
+
+
+def test_views(device: spy.Device) -> None:
+    a = data(40, 6, 50)
+    t = spy.Tensor.from_numpy(device, a)
+    for view in (lambda x: x[::-2, 1:4, 3::5], lambda x: x.T, lambda x: x[5], lambda x: x[:, 2:3]):
+        for name in NAMES:
+            check(name, getattr(view(t), name)(), view(a), None)
+            check(name, getattr(view(t), name)(axis=0), view(a), 0)
+    wide = t[:1, 0, 0].broadcast_to((300,))
+    assert wide.sum().item() == pytest.approx(300 * a[0, 0, 0])
+
+
+def test_vectors(device: spy.Device) -> None:
+    a = data(30, 40, 3)
+    t = spy.Tensor.from_numpy(device, a, "float3")
+    for name in ("sum", "mean", "min", "max"):
+        for axis, outer in ((None, (0, 1)), (0, 0), (1, 1)):
+            got = getattr(t, name)(axis)
+            assert got.dtype.name == "float3"
+            np.testing.assert_allclose(got.to_numpy(), getattr(a.astype("d"), name)(axis=outer), 1e-5, 1e-4)
+    with pytest.raises(spy.BindError, match="order"):
+        t.argmax()
+
+
+def test_halves_and_bools(device: spy.Device) -> None:
+    if "half" in device.caps.scalars:
+        ones = spy.Tensor.ones(device, 5000, "half")
+        assert (ones.sum().dtype.name, ones.sum().item(), ones.mean().item()) == ("half", 5000, 1)
+    p = data(8, 90) > 5
+    t = spy.Tensor.from_numpy(device, p)
+    assert t.sum().item() == p.sum()
+    assert t.mean().item() == pytest.approx(p.mean())
+    for name in ("any", "all", "min", "max"):
+        got = getattr(t, name)(axis=1)
+        assert got.dtype.name == "bool"
+        np.testing.assert_array_equal(got.to_numpy(), getattr(p, name)(axis=1))
+    x = spy.Tensor.from_numpy(device, data(4, 9))
+    np.testing.assert_array_equal(x.any(0).to_numpy(), data(4, 9).any(0))
+    assert (x.all().item(), (x == x).all().item()) == (bool(data(4, 9).all()), True)
+
+
+def test_numbers_that_are_none(device: spy.Device) -> None:
+    a = data(100)
+    a[[40, 70]] = np.nan
+    t = spy.Tensor.from_numpy(device, a)
+    for name in NAMES:
+        np.testing.assert_array_equal(getattr(t, name)().to_numpy(), getattr(a, name)())
+    a = np.array([-np.inf, 3, np.inf], np.float32)
+    t = spy.Tensor.from_numpy(device, a)
+    assert (t.min().item(), t.max().item(), t.argmax().item()) == (-np.inf, np.inf, 2)
+
+
+def test_nothing(device: spy.Device) -> None:
+    t = spy.Tensor.zeros(device, (0, 3))
+    assert t.sum().item() == 0
+    assert t.sum(0).tolist() == [0, 0, 0]
+    assert t.sum(1).shape == (0,)
+    assert np.isnan(t.mean().item())
+    for name in ("min", "max", "argmin", "argmax"):
+        with pytest.raises(spy.ShapeError, match="no elements"):
+            getattr(t, name)()
+    single = spy.Tensor.full(device, (), 4.0)
+    assert [getattr(single, name)().item() for name in NAMES] == [4, 4, 4, 4, 0, 0]
+
+
+def test_what_is_refused(device: spy.Device) -> None:
+    t = spy.Tensor.ones(device, (2, 3))
+    module = spy.Module.load_from_source(device, "test_reductions", "struct P { float x; }")
+    for axis, error in [
+        (2, spy.ShapeError),
+        (-3, spy.ShapeError),
+        ((0, 0), spy.ShapeError),
+        (1.5, spy.BindError),
+        ("a", spy.BindError),
+    ]:
+        with pytest.raises(error, match="axis"):
+            t.sum(axis)
+    with pytest.raises(spy.BindError, match="one axis"):
+        t.argmax((0, 1))
+    with pytest.raises(spy.BindError, match="arithmetic"):
+        spy.Tensor.zeros(device, 3, module.P).sum()
+
+
+def test_sums_of_many(device: spy.Device) -> None:
+    a = np.random.default_rng(0).random(3_000_001, np.float32)
+    t = spy.Tensor.from_numpy(device, a)
+    assert t.sum().item() == pytest.approx(a.sum(dtype="d"), rel=1e-6)
+    assert t.argmax().item() == a.argmax()
+    assert t[::-1].argmin().item() == a[::-1].argmin()
