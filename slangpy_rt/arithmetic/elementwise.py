@@ -87,7 +87,7 @@ class Elementwise:
 
         Parameters and errors are those of ``binary``.
         """
-        a, b = _operand("where", a), _operand("where", b)
+        condition, a, b = _operand("where", condition), _operand("where", a), _operand("where", b)
         if a is None or b is None or not hasattr(condition, "shape"):
             raise BindError(
                 f"where: {in_words((condition, a, b))} were given; an array of bools and two arrays or numbers were "
@@ -201,7 +201,7 @@ def _operand(name: str, value: Any) -> Any:
         return value
     if type(value).__module__.partition(".")[0] == "torch":
         raise BindError(
-            f"{name}: one operand is a Tensor and one PyTorch's; use tensor.torch() or Tensor.from_dlpack(device, it)."
+            f"{name}: one operand is a Tensor, one PyTorch's; use tensor.torch() or Tensor.from_dlpack(device, it)."
         )
     return None
 

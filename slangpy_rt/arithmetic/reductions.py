@@ -11,6 +11,7 @@ from slangpy_rt.arrays.layout import layout_of
 from slangpy_rt.arrays.ndbuffer import NDBuffer
 from slangpy_rt.arrays.tensor import Tensor
 from slangpy_rt.calls.module import Module
+from slangpy_rt.core.checks import flag
 from slangpy_rt.core.dtypes import element_type
 from slangpy_rt.core.errors import BindError, ShapeError
 from slangpy_rt.core.shapes import whole_numbers
@@ -117,6 +118,7 @@ class Reductions:
             If there is no element of which a mean or an extreme could be.
         """
         where = f"Tensor.{name}"
+        flag(where, "keepdims", keepdims)
         axes = _axes(where, array, axis)
         element = array.layout.element
         scalar = scalar_of(where, element)
@@ -231,5 +233,5 @@ def _axes(where: str, array: NDBuffer, axis: Any) -> tuple[int, ...]:
         raise BindError(f"{where}: axis is {in_words(axis)}; a whole number, several, or None was expected.")
     found = sorted({a + rank if a < 0 else a for a in given})
     if len(found) != len(given) or not all(0 <= a < rank for a in found):
-        raise ShapeError(f"{where}: axis {axis} does not name different dimensions of {array.summary}.")
+        raise ShapeError(f"{where}: axis {in_words(axis)} does not name different dimensions of {array.summary}.")
     return tuple(found)

@@ -180,7 +180,7 @@ class Operators(NDBuffer):
         if sizes.count(-1) == 1 and known and not self.size % known:
             sizes = tuple(self.size // known if s == -1 else s for s in sizes)
         if min(sizes, default=0) < 0 or prod(sizes) != self.size:
-            raise ShapeError(f"Tensor.reshape: {self.summary} does not have the elements of shape {sizes}.")
+            raise ShapeError(f"Tensor.reshape: {self.summary} does not have the elements of shape {in_words(sizes)}.")
         source: Any = self if self.is_contiguous else self.copy()
         result: A = source.view(sizes)
         return result

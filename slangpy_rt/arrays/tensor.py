@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import inf, isfinite
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy.typing as npt
 from slangpy_rt.arrays.layout import layout_of
 from slangpy_rt.arrays.ndbuffer import NDBuffer
 from slangpy_rt.arrays.operators import Operators
-from slangpy_rt.core.checks import no_memory
+from slangpy_rt.core.checks import no_memory, whole
 from slangpy_rt.core.conversion import as_array, as_element, is_number
 from slangpy_rt.core.dtypes import (
     BFLOAT16,
@@ -89,10 +90,19 @@ class Tensor(Operators):
     ) -> T:
         """Make a tensor of ``num`` evenly spaced values from ``start`` to ``stop``, both included."""
         where = f"{cls.__name__}.linspace"
-        if not (is_number(start) and is_number(stop)):
-            raise BindError(f"{where}: {in_words((start, stop))} were given; two numbers were expected.")
-        (count,) = as_shape(where, num)
-        return cls._from_host(device, np.linspace(start, stop, count), element_type(where, dtype))
+        element = element_type(where, dtype)
+        count = whole(where, "num", num, 0, 2**31 - 1)
+        try:
+            ends = float(start), float(stop)
+        except (TypeError, ValueError, OverflowError):
+            ends = (inf, inf)
+        if not (is_number(start) and is_number(stop) and isfinite(ends[0]) and isfinite(ends[1])):
+            raise BindError(f"{where}: {in_words((start, stop))} were given; two finite numbers were expected.")
+        try:
+            values = np.linspace(*ends, count)
+        except MemoryError as error:
+            raise no_memory(where, error) from None
+        return cls._from_host(device, values, element)
 
     @classmethod
     def arange(cls: type[T], device: DeviceCore, *bounds: float, dtype: Any = None) -> T:
