@@ -4,10 +4,11 @@ of calls and of autograd, time to load a file, and time of kernels on the GPU.
 - "call and launch": host microseconds of ``m.k(...).launchRaw(...)`` over 1000 floats, with the same two tensors as
   ``TensorView``, with others each time, with ``DiffTensorView``, and of ``.bwd``. GPU queues are emptied after every
   256 calls, which is not counted; the CPU has done the work when a launch returns, and Vulkan has copied the tensors,
-  too. "launch again" launches one bound kernel; the floor is an empty launch by the driver alone.
+  too. "launch again" launches one bound kernel; the floor of each case is an empty launch by the driver alone.
 - "[TorchEntryPoint]": the same for a host function that allocates its result and launches one kernel.
-- "function": forward and backward over 1000 floats, until done, by ``m.k.function(...)`` and by a
-  ``torch.autograd.Function`` around the kernels of either library.
+- "function": forward and backward over 1000 floats, until done, by ``m.k.function(...)``, by a
+  ``torch.autograd.Function`` around the kernels of either library, and by one that allocates and copies the same
+  tensors but launches no kernel: what PyTorch itself takes.
 - "loadModule": in a process that has imported its library and used PyTorch's device, without a cache, with one, and
   again in the same process. slang-torch compiles a file when it is loaded, ours compiles a kernel when it is first
   launched: "+ launch" waits for a kernel and its ``.bwd`` as well. "device open" leaves out what opening the device
@@ -218,7 +219,8 @@ class _Measurement:
         seconds = 0.005 if self._bench.quick else 0.05
         for case, calls in cases.items():
             samplers = {who: per_call(call, self._wait, seconds, _DRAIN) for who, call in calls.items()}
-            if self._device == "cuda" and case in ("call and launch, two tensors", "launch again"):
+            if self._device == "cuda":
+                # In each case: the clock of a shared machine changes within a run.
                 floor = CudaFloor()
                 samplers["cuLaunchKernel, empty kernel"] = per_call(floor.launch, floor.sync, seconds, _DRAIN)
             self._compare(case, "us", samplers)
@@ -229,8 +231,9 @@ class _Measurement:
         x = torch.rand(_ELEMENTS, device=self._place, requires_grad=True)
         grad = torch.rand(_ELEMENTS, device=self._place)
         makers: dict[str, Callable[[], Callable[[Any], Any]]] = {
-            f"{who}, by hand": partial(_by_hand, torch, m) for who, m in modules.items()
+            f"{who}, by hand": partial(_by_hand, torch, m.square) for who, m in modules.items()
         }
+        makers["PyTorch, without kernels"] = lambda: _by_hand(torch, None)
         square = modules[OURS].square
         if hasattr(square, "function"):
             makers[OURS] = lambda: square.function(outputs={"output": "input"}, threads=lambda a: a["input"].shape)
@@ -246,7 +249,8 @@ class _Measurement:
         for who, make in makers.items():
             try:
                 f = make()
-                torch.testing.assert_close(step(f), 2 * x.detach() * grad)
+                if "without" not in who:
+                    torch.testing.assert_close(step(f), 2 * x.detach() * grad)
             except Exception as error:  # a peer may raise whatever it likes
                 self._miss(who, f"function: {_brief(error)}")
                 continue
@@ -338,27 +342,30 @@ class _Measurement:
         print(f"# {time.perf_counter() - self._started:5.1f} s: {text}", file=sys.stderr, flush=True)
 
 
-def _by_hand(torch: Any, module: Any) -> Callable[[Any], Any]:
-    """``square`` as an operation of PyTorch's, as users of slang-torch write it."""
+def _by_hand(torch: Any, square: Any) -> Callable[[Any], Any]:
+    """The kernel ``square`` as an operation of PyTorch's, as slang-torch's tutorial writes it; None launches nothing.
+
+    The gradient of the result is copied, as the tutorial advises, because the kernel leaves zeros there.
+    """
+
+    def size(x: Any) -> dict[str, Any]:
+        return {"blockSize": _BLOCK, "gridSize": ((x.shape[0] + _BLOCK[0] - 1) // _BLOCK[0], 1, 1)}
 
     class Square(torch.autograd.Function):  # type: ignore[misc]
         @staticmethod
         def forward(ctx: Any, x: Any) -> Any:
-            y = torch.empty_like(x)
-            module.square(input=x, output=y).launchRaw(
-                blockSize=_BLOCK, gridSize=((x.shape[0] + _BLOCK[0] - 1) // _BLOCK[0], 1, 1)
-            )
+            y = torch.zeros_like(x)
+            if square is not None:
+                square(input=x, output=y).launchRaw(**size(x))
             ctx.save_for_backward(x, y)
             return y
 
         @staticmethod
         def backward(ctx: Any, y_grad: Any) -> Any:
             x, y = ctx.saved_tensors
-            x_grad = torch.zeros_like(x)
-            # A copy, because the kernel leaves zeros there.
-            module.square.bwd(input=(x, x_grad), output=(y, y_grad.clone())).launchRaw(
-                blockSize=_BLOCK, gridSize=((x.shape[0] + _BLOCK[0] - 1) // _BLOCK[0], 1, 1)
-            )
+            x_grad, y_grad = torch.zeros_like(x), y_grad.clone()
+            if square is not None:
+                square.bwd(input=(x, x_grad), output=(y, y_grad)).launchRaw(**size(x))
             return x_grad
 
     apply: Callable[[Any], Any] = Square.apply

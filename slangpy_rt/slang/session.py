@@ -38,6 +38,7 @@ from slangpy_rt.slang.shader_modules import (
     check_is_module,
     check_names,
     is_ours,
+    needed_modules,
     needs_library,
     program_folders,
 )
@@ -103,7 +104,7 @@ class Session(CompilerSession):
         defines += (("_spy_by_handle", "1"),) if target.entry == "handle" else ()
         self._library = library
         self._shaders = next((Path(folder) for folder in search_paths if is_ours(Path(folder) / "any")), None)
-        self._library_loaded = False
+        self._own: set[str] = set()  # names of this project's modules that were loaded
         self._auto_import = auto_import
         self._loaded: dict[str, tuple[str, str]] = {}
         self._folders, self._defines = search_paths, defines
@@ -139,9 +140,9 @@ class Session(CompilerSession):
             prepared = prepare(source, self.target.format)
             ours = self._shaders is not None and needs_library(source)
             auto = self._auto_import
-            if ours or auto or names_files(source):  # any other text makes Slang read no file
-                self._load_library(but=path)
             whole = prepared.text + (_IMPORT if ours else "")
+            if ours or auto or names_files(source):  # any other text makes Slang read no file
+                self._load_library(whole, *(text for _, text in reachable(path, source, self._folders)), but=path)
             self._hide_entry_points(path, source)
             if auto:
                 whole = auto.around(whole)
@@ -219,7 +220,7 @@ class Session(CompilerSession):
         # For a known name Slang would return the old module whatever the text; for a known path it would fail.
         unique = f"{name}_{_digest(text)[:12]}"
         with self._library.lock, ExitStack() as stack:
-            self._load_library()
+            self._load_library(text, exports)
             ranged = self.target.entry == "range"
             whole = self._undo + text
             with explained(f"compile {name}"):
@@ -311,29 +312,28 @@ class Session(CompilerSession):
         old, self._native = self._native, NativeSession(self._library, self.target, self._folders, self._defines)
         # Nothing uses a module of the old session from here on.
         old.close()
-        loaded, self._sources, library, self._library_loaded = self._sources, [], self._library_loaded, False
+        loaded, self._sources, own, self._own = self._sources, [], self._own, set()
         self._walked.clear()
         self._imported.clear()
-        if library:
-            self._load_library(but=path)
+        if own:
+            self._load_library(*own, source, *texts, *self._texts.values(), but=path)
         for name, place, text, files in loaded:
             if name in self._modules:
                 self._modules[name] = self._native.load(name, place, text)
                 self._sources.append((name, place, text, files))
 
-    def _load_library(self, but: str = "") -> None:
+    def _load_library(self, *texts: str, but: str = "") -> None:
         """Load this project's Slang modules, before an ``import`` of the user's finds other files of the same names.
 
-        The module in the file `but` is left out: the user is about to load it, and Slang fails on a path known to it.
+        Those that users import are loaded if `texts` name them. The module in the file `but` is left out: the user
+        is about to load it, and Slang fails on a path known to it.
         """
-        if self._shaders is None or self._library_loaded:
+        if self._shaders is None:
             return
-        self._library_loaded = True
-        # Slang applies the user's macros to files that it imports by itself; with macros each is loaded as text.
-        names = SHADERS if self._undo else ("slangpy_rt",)
-        for name in (*names, self._auto_import.module) if self._auto_import else names:
-            if name == "_spy_handles" and self.target.entry != "handle":
+        for name in needed_modules(texts, bool(self._undo), self._auto_import):
+            if name in self._own or (name == "_spy_handles" and self.target.entry != "handle"):
                 continue
+            self._own.add(name)
             others = (Path(folder) for folder in self._folders if Path(folder) != self._shaders)
             if name in IMPORTED and any((folder / f"{name}.slang").is_file() for folder in others):
                 continue  # the user has a file of that name

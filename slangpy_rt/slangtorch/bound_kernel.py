@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 from slangpy_rt.calls.command_list import Call, CommandList, add
 from slangpy_rt.core.errors import BindError
 from slangpy_rt.core.wording import in_words
 from slangpy_rt.slangtorch.binder import Bound, unchanged
+from slangpy_rt.slangtorch.block_search import fastest_block
 from slangpy_rt.slangtorch.errors import LaunchError, TensorError
 from slangpy_rt.slangtorch.kernel_code import MAX_GRID, KernelCode, Triple
 
@@ -59,15 +61,37 @@ class BoundKernel:
         total = checked_sizes(self._code.name, "totalSize", totalSize, 0)
         self.launchRaw(block, groups_for(total, block))
 
-    def autoLaunch(self, totalSize: Triple) -> None:
+    def autoLaunch(self, totalSize: Triple, blockSize: Sequence[Triple] = ()) -> None:
         """Run at least ``totalSize`` threads, a tuple of three ints, in groups of a size that suits the device.
 
-        Raises the errors of ``launchRaw``.
+        Parameters
+        ----------
+        totalSize : tuple of int
+            The number of threads.
+        blockSize : sequence of tuple of int, optional
+            Choices for the size of the groups: the first launch of a kind measures them, as the first call of a
+            tuned function does, and later ones use the fastest. Without choices a group has 256 threads.
+
+        Raises
+        ------
+        ValueError, LaunchError, CompileError, UnsupportedError
+            As ``launchRaw`` does.
         """
         self._launched = True
         total = checked_sizes(self._code.name, "totalSize", totalSize, 0)
-        block = suited_block(total)
-        self.launchRaw(block, groups_for(total, block))
+        if not isinstance(blockSize, (list, tuple)):
+            raise ValueError(f"{self._code}: blockSize is {in_words(blockSize)}; a list of tuples was expected.")
+        choices = tuple([checked_sizes(self._code.name, "blockSize", block, 1) for block in blockSize])
+
+        def run(block: Triple) -> None:
+            self.launchRaw(block, groups_for(total, block))
+
+        if not choices or 0 in total:
+            run(suited_block(total))
+            return
+        if not unchanged(*self._bound[2:]):
+            raise LaunchError(f"{self._code}: a tensor was resized since the kernel was called; call it again.")
+        run(fastest_block(self._code, self._bound, total, choices, run))
 
     def append_to(self, commands: CommandList, blockSize: Triple, gridSize: Triple) -> None:
         """Record a launch in a command list instead of running it; the list keeps the tensors.

@@ -6,7 +6,6 @@ import struct
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from functools import partial
 from operator import is_
 from typing import Any
 
@@ -131,7 +130,7 @@ class HostFunction:
     def _replayed(self, log: Log, place: Place | None, given: Sequence[Any]) -> Any:
         """Replay a log on the tensors among the arguments, and return the function's result."""
         tensors: dict[int, Any] = dict(enumerate(given, 1))
-        replay(log, place, partial(self._program.devices.home, given), tensors)
+        replay(log, place, self._program.devices, given, tensors)
         if self._one:
             found = tensors.get(log.result[0])
             if found is not None:

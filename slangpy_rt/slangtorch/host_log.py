@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
 
 from slangpy_rt.core.errors import UnsupportedError
-from slangpy_rt.slangtorch.devices import Place
+from slangpy_rt.slangtorch.devices import Devices, Place
 from slangpy_rt.slangtorch.errors import LaunchError, TensorError
 from slangpy_rt.slangtorch.host_text import ALLOC, ELSEWHERE, FILL, LAUNCH, RESULT, SYNC, TOO_MANY
 from slangpy_rt.slangtorch.kernel_code import MAX_GRID, KernelCode, Triple
@@ -140,15 +140,19 @@ def read_log(
     return Log(tuple(steps), returned)
 
 
-def replay(log: Log, place: Place | None, home: Callable[[], torch.device], tensors: dict[int, torch.Tensor]) -> None:
+def replay(
+    log: Log, place: Place | None, devices: Devices, given: Sequence[torch.Tensor], tensors: dict[int, torch.Tensor]
+) -> None:
     """Run the steps of a log.
 
     Parameters
     ----------
     place : Place or None
         The place of the kernels: all tensors lie on one device. None if the arguments have no tensors.
-    home : callable
-        Returns PyTorch's device that tensors are allocated on.
+    devices : Devices
+        The devices of the module.
+    given : sequence of torch.Tensor
+        The tensors among the arguments.
     tensors : dict
         The arguments' tensors by handle; receives those that are allocated.
 
@@ -160,15 +164,15 @@ def replay(log: Log, place: Place | None, home: Callable[[], torch.device], tens
     for step in log.steps:
         if isinstance(step, Launch):
             code, grid, block, values, places, handles = step
-            given = [tensors[handle] for handle in handles]
-            place = place or code.program.devices.place(code.name, given)
-            code.launch(place, block, grid, list(values), given, places)
+            taken = [tensors[handle] for handle in handles]
+            place = place or devices.place(code.name, taken)
+            code.launch(place, block, grid, list(values), taken, places)
         elif isinstance(step, Alloc):
             handle, dtype, shape, alike = step
             like = tensors.get(1)
             # In host memory ``empty`` with dtype and device takes 1.3 us, ``new_empty`` 1.1, ``empty_like`` 0.8.
             if like is None or like.dtype is not dtype:
-                tensors[handle] = torch.empty(shape, dtype=dtype, device=home())
+                tensors[handle] = torch.empty(shape, dtype=dtype, device=devices.home(given))
             else:
                 tensors[handle] = torch.empty_like(like) if alike else like.new_empty(shape)
         elif isinstance(step, Fill):
@@ -177,8 +181,8 @@ def replay(log: Log, place: Place | None, home: Callable[[], torch.device], tens
                 filled.fill_(step.values[0])
             else:
                 filled.copy_(torch.tensor(step.values, dtype=filled.dtype))
-        elif home().type == "cuda":
-            torch.cuda.current_stream(home()).synchronize()
+        elif devices.home(given).type == "cuda":
+            torch.cuda.current_stream(devices.home(given)).synchronize()
 
 
 def _check_sizes(where: str, code: KernelCode, block: Triple, grid: Triple) -> None:

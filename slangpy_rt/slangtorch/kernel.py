@@ -138,6 +138,13 @@ class TorchKernel:
         if 0 not in grid:
             self.code.launch(place, block, grid, values, *tensors[:2])
 
+    def launch_flat(self, given: Sequence[Any], form: list[int], block: Triple, grid: Triple) -> bool:
+        """Launch the kernel once with the tensors that ``Binder.find_flat`` takes; return False if it finds none."""
+        found = self._binder.find_flat(given, form)
+        if found is not None and 0 not in grid:
+            self.code.launch(found[0], block, grid, found[1], *found[2][:2])
+        return found is not None
+
     def __repr__(self) -> str:
         declared = str(self.code.sig).replace("_spy_", "")
         return f"<kernel {self.code}: {declared}>"

@@ -69,6 +69,8 @@ class KernelCode:
         The function's name, followed by ``.fwd`` or ``.bwd`` for a derivative.
     params : tuple of (str, Parameter)
         Its parameters by name.
+    blocks : dict
+        The fastest sizes of thread groups that ``fastest_block`` found, by kinds of launches.
 
     Raises
     ------
@@ -82,6 +84,7 @@ class KernelCode:
         self.params: tuple[tuple[str, Parameter], ...] = tuple(
             (p.name, parameter_of(f"{sig.name}: parameter '{p.name}'", p.type, program.names)) for p in sig.params
         )
+        self.blocks: dict[Any, Triple] = {}
         self._loaded: dict[tuple[Device, Triple, int], Kernel] = {}
         self._plans: dict[tuple[Device, bool, Triple, Triple], Plan] = {}
         self._lock = threading.Lock()

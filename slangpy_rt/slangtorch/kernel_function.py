@@ -100,6 +100,10 @@ class KernelFunction(TorchCallable):
         self._pairs = [name for name, p in self.inputs.items() if p.has_pairs]
         self._others = [name for name in self.inputs if name not in self._pairs]
         self._flat = all(self.inputs[name].is_pair for name in self._pairs)
+        # If all parameters are pairs: their places among the pairs of the inputs, followed by those of the results.
+        places = [*self._pairs, *self.outputs]
+        every_pair = self._flat and not self._others and not self.has_plain
+        self._order = [places.index(name) for name in params] if every_pair else []
         self._threads = threads if callable(threads) else tuple(threads)
         self._block = block
         # Size and number of the thread groups, by the number of threads that ``threads`` returned.
@@ -125,14 +129,16 @@ class KernelFunction(TorchCallable):
         given = self._named(args, named)
         if torch.is_grad_enabled():
             leaves = self._leaves(given)
-            if any(leaf.requires_grad for leaf in leaves):
-                if not self.kernel.differentiable:
-                    raise ValueError(
-                        f"{self._where}: a tensor requires a gradient, and the kernel has no derivative; mark it "
-                        "[Differentiable], or call under torch.no_grad()."
-                    )
-                made: Any = KernelGradients.apply(self, given, *leaves)  # type: ignore[no-untyped-call]
-                return made[0] if len(made) == 1 else made
+            # A loop: a generator expression takes 1 us more.
+            for leaf in leaves:
+                if leaf.requires_grad:
+                    if not self.kernel.differentiable:
+                        raise ValueError(
+                            f"{self._where}: a tensor requires a gradient, and the kernel has no derivative; mark it "
+                            "[Differentiable], or call under torch.no_grad()."
+                        )
+                    made: Any = KernelGradients.apply(self, given, *leaves)  # type: ignore[no-untyped-call]
+                    return made[0] if len(made) == 1 else made
         made, _ = self.run(given)
         return made[0] if len(made) == 1 else made
 
@@ -202,16 +208,22 @@ class KernelFunction(TorchCallable):
         list of (torch.Tensor or None)
             Gradients of ``leaves``: 32-bit floats, as ``_spy_AtomicAdd`` has them, whatever the values' dtype.
         """
-        found = [
-            torch.zeros_like(leaf, dtype=torch.float32) if needed else None
-            for leaf, needed in zip(leaves, wanted, strict=True)
-        ]
-        every = self.with_leaves(given, [(v,) if g is None else (v, g) for v, g in zip(leaves, found, strict=True)])
+        found: list[torch.Tensor | None] = []
+        for leaf, needed in zip(leaves, wanted, strict=True):
+            found.append(torch.zeros_like(leaf, dtype=torch.float32) if needed else None)
+        own: list[torch.Tensor | None] = []
         some = False
-        for name, pair, value, gradient in zip(self.outputs, self.pairs_out, made, gradients, strict=True):
-            every[name] = _pair(value, gradient, consume) if pair else value
+        for gradient in gradients:
+            own.append(None if gradient is None else _own(gradient, consume))
             some = some or gradient is not None
-        if some:
+        if not some:
+            return found
+        # A pair with None is a value without gradient.
+        pairs = [*zip(leaves, found, strict=True), *zip(made, own, strict=True)]
+        if given or consume or not self._launched_flat(pairs, sizes):
+            every = self.with_leaves(given, pairs[: len(leaves)])
+            for name, is_pair, pair in zip(self.outputs, self.pairs_out, pairs[len(leaves) :], strict=True):
+                every[name] = pair if is_pair else pair[0]
             self.kernel.bwd.launch(every, *sizes)
         return found
 
@@ -219,7 +231,8 @@ class KernelFunction(TorchCallable):
         """Return the gradients of all inputs that are pairs in Slang; those of the results are not changed."""
         leaves = self._leaves(given)
         sizes = self._sizes(given | dict(zip(self.outputs, made, strict=True)))
-        return self.backward(self.without_leaves(given), sizes, leaves, made, gradients, [True] * len(leaves), False)
+        rest = self.without_leaves(given, leaves)
+        return self.backward(rest, sizes, leaves, made, gradients, [True] * len(leaves), False)
 
     def alike(self, given: dict[str, Any]) -> list[torch.Tensor]:
         """Return tensors of the shapes and dtypes of the results, with undefined contents."""
@@ -241,11 +254,11 @@ class KernelFunction(TorchCallable):
     def parameter_names(self) -> Sequence[str]:
         return list(self.inputs)
 
-    def without_leaves(self, given: dict[str, Any]) -> dict[str, Any]:
-        """Return the inputs without the tensors that are pairs in Slang."""
+    def without_leaves(self, given: dict[str, Any], leaves: Sequence[torch.Tensor]) -> dict[str, Any]:
+        """Return the inputs without the tensors that are pairs in Slang: ``leaves``."""
         # A pair that is given as a tuple, ``(value,)``, has no gradient and stays.
-        if self._flat and all(isinstance(given[name], torch.Tensor) for name in self._pairs):
-            return {name: given[name] for name in self._others}
+        if self._flat and len(leaves) == len(self._pairs):
+            return {name: given[name] for name in self._others} if self._others else {}
         return {name: p.replaced(given[name], lambda _: _PLACE) for name, p in self.inputs.items()}
 
     def with_leaves(self, given: dict[str, Any], values: Sequence[Any]) -> dict[str, Any]:
@@ -259,12 +272,29 @@ class KernelFunction(TorchCallable):
         """Return the tensors of the inputs that are pairs in Slang."""
         if self._flat:
             values = [given[name] for name in self._pairs]
-            if all(type(value) is torch.Tensor for value in values):
+            for value in values:
+                if not isinstance(value, torch.Tensor):
+                    break
+            else:
                 return values
         found: list[torch.Tensor] = []
         for name in self._pairs:
             self.inputs[name].replaced(given[name], found.append)
         return found
+
+    def _launched_flat(self, pairs: Sequence[tuple[Any, Any]], sizes: tuple[Triple, Triple]) -> bool:
+        """Launch the backward derivative with pairs like those of its last launch; return False if they are not."""
+        flat: list[Any] = []
+        form = []
+        for k in self._order:
+            value, gradient = pairs[k]
+            if gradient is None:
+                flat.append(value)
+                form.append(1)
+            else:
+                flat += (value, gradient)
+                form.append(2)
+        return self.kernel.bwd.launch_flat(flat, form, *sizes)
 
     def _sizes(self, every: dict[str, Any]) -> tuple[Triple, Triple]:
         """Return the size and the number of the thread groups for a call with these arguments."""
@@ -311,7 +341,7 @@ class KernelFunction(TorchCallable):
         for name, like in self.outputs.items():
             if isinstance(like, str):
                 model = self._model(name, like, given)
-                made[name] = torch.zeros_like(model, memory_format=torch.contiguous_format, requires_grad=False)
+                made[name] = torch.zeros_like(model, memory_format=torch.contiguous_format)
             else:
                 shape, dtype = self._told(name, like, given)
                 home = home or self.kernel.code.home(self.inputs, given)
@@ -345,12 +375,8 @@ def _is_size(value: Any) -> bool:
     )
 
 
-def _pair(value: torch.Tensor, gradient: torch.Tensor | None, consume: bool) -> tuple[torch.Tensor, ...]:
-    """Return a result with its gradient, in which the kernel leaves zeros: a copy unless it may ``consume`` it."""
-    if gradient is None:
-        return (value,)
+def _own(gradient: torch.Tensor, consume: bool) -> torch.Tensor:
+    """Return a result's gradient, in which the kernel leaves zeros: a copy unless it may ``consume`` it."""
     if gradient.dtype is not torch.float32:
-        return value, gradient.to(torch.float32, memory_format=torch.contiguous_format)
-    if consume:
-        return value, gradient.contiguous()
-    return value, gradient.clone(memory_format=torch.contiguous_format)
+        return gradient.to(torch.float32, memory_format=torch.contiguous_format)
+    return gradient.contiguous() if consume else gradient.clone(memory_format=torch.contiguous_format)

@@ -21,7 +21,7 @@ class KernelGradients(torch.autograd.Function):
         made, ctx.sizes = function.run(given)
         ctx.function = function
         # PyTorch keeps the tensors themselves, and checks whether they were changed since.
-        ctx.given = function.without_leaves(given)
+        ctx.given = function.without_leaves(given, leaves)
         ctx.save_for_backward(*leaves, *made)
         ctx.set_materialize_grads(False)
         if function.has_plain:
@@ -42,12 +42,12 @@ def _backward(ctx: Any, *gradients: torch.Tensor | None) -> tuple[Any, ...]:
     wanted = ctx.needs_input_grad[2:]
     count = len(wanted)
     saved = ctx.saved_tensors
-    found = function.backward(ctx.given, ctx.sizes, saved[:count], saved[count:], gradients, wanted, function.consume)
-    return (
-        None,
-        None,
-        *[g if g is None or g.dtype is v.dtype else g.to(v.dtype) for v, g in zip(saved, found, strict=False)],
-    )
+    leaves = saved[:count]
+    found = function.backward(ctx.given, ctx.sizes, leaves, saved[count:], gradients, wanted, function.consume)
+    for k, leaf in enumerate(leaves):
+        if wanted[k] and leaf.dtype is not torch.float32:
+            found[k] = found[k].to(leaf.dtype)
+    return None, None, *found
 
 
 _refusing = once_differentiable(_backward)

@@ -35,6 +35,9 @@ class LaunchesByName(Protocol):
     def launch(self, given: Mapping[str, Any], block: Triple, grid: Triple) -> None:
         """Launch the kernel with all arguments."""
 
+    def launch_flat(self, given: Sequence[Any], form: list[int], block: Triple, grid: Triple) -> bool:
+        """Launch the kernel with tensors like those of the launch before."""
+
 
 class HasGradients(Protocol):
     """A function of a kernel's inputs, as ``KernelFunction`` is; its members are explained there."""
@@ -50,7 +53,7 @@ class HasGradients(Protocol):
     def run(self, given: dict[str, Any]) -> tuple[tuple[Any, ...], Sizes]:
         """Allocate the results and launch the kernel."""
 
-    def without_leaves(self, given: dict[str, Any]) -> dict[str, Any]:
+    def without_leaves(self, given: dict[str, Any], leaves: Sequence[Any]) -> dict[str, Any]:
         """Return the inputs without the tensors that are pairs in Slang."""
 
     def backward(

@@ -8,6 +8,7 @@ import pytest
 
 import slangpy_rt as spy
 from slangpy_rt.slang.locate import shader_directory
+from slangpy_rt.slang.shader_modules import SHADERS, SLANGTORCH, needed_modules
 from tests.depth import sampled
 
 OURS = sorted(path.stem for path in Path(shader_directory()).glob("*.slang"))
@@ -112,6 +113,27 @@ def test_files_of_our_folder(cpu: spy.Device, defines: dict[str, str]) -> None:
     assert parameter.to_numpy().tolist() == [3, 3, 3] and borrower.f(1.0) == 1
     borrower.sgd(parameter, 2.0, 0.5)
     assert parameter.to_numpy().tolist() == [2, 2, 2]
+
+
+def test_macros_of_the_user_leave_libraries_alone_wherever_they_are_imported(cpu: spy.Device, tmp_path: Path) -> None:
+    # Both are names inside of mlp.slang.
+    defines = {"Activation": "float", "sgd": "descent"}
+    (tmp_path / "part.h").write_text("import mlp;\n")
+    (tmp_path / "main.slang").write_text('#include "part.h"\nfloat f(float x) { return ReLU::apply(x) + SIZE; }')
+    module = spy.Module.load_from_file(cpu, tmp_path / "main.slang", defines | {"SIZE": 2})
+    assert module.f(-1.0) == 2
+    plain = spy.Module.load_from_source(cpu, "plain", "float g(float x) { return x + 1; }", defines)
+    text = "import plain;\nimport mlp;\nfloat f(float x) { return ReLU::apply(g(x)); }"
+    assert spy.Module.load_from_source(cpu, "later", text, defines, link=[plain]).f(-3.0) == 0
+
+
+def test_libraries_that_no_text_names_are_not_loaded() -> None:
+    assert needed_modules(["import a;"], False, None) == ["slangpy_rt"]
+    assert needed_modules(["import a;"], True, None) == ["_spy_handles", "_spy_library", "slangpy_rt"]
+    assert needed_modules(["import a;", "import mlp;"], True, None) == [*SHADERS[:3], "mlp"]
+    assert needed_modules(["void f() {}"], True, SLANGTORCH) == ["_spy_handles", "_spy_library", "slangtorch"]
+    for word in ("slangpy_rt", "matmul"):
+        assert set(needed_modules([f"import {word};"], True, SLANGTORCH)) >= {"slangpy_rt", word, "slangtorch"}
 
 
 @pytest.mark.parametrize("name", ["core", "glsl"])
