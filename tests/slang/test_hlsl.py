@@ -244,6 +244,13 @@ def scatter(written: Written) -> None:
     written.module.pick.bwds(t, np.arange(5, dtype=np.int32), _result=seed(written, (5,), "float"))
 
 
+def check_waves(code: str) -> None:
+    """The lane that adds a sum is told by a reduction, as the sum is, and no && parts the lanes before it."""
+    assert "WaveIsFirstLane" not in code
+    assert "WaveActiveMax(" in code
+    assert not re.search(r"&&.*WaveActive|WaveActive.*&&", code)
+
+
 def test_structs_and_whole_arrays_in_hlsl(written: Written) -> None:
     advance(written)
     check_hlsl(written.codes[-1])
@@ -269,12 +276,14 @@ def test_gradients_that_many_add_to_in_hlsl(written: Written, name: str, dtype: 
     assert exchange in written.codes[-1]
     # No wave tells which it is in its group: each adds to memory what its lanes have.
     assert "WaveActiveSum" in written.codes[-1]
+    check_waves(written.codes[-1])
 
 
 def test_scattered_gradients_in_hlsl(written: Written) -> None:
     scatter(written)
     check_hlsl(written.codes[-1])
     assert "InterlockedCompareExchange(" in written.codes[-1]
+    check_waves(written.codes[-1])
 
 
 def test_a_debug_device_checks_bounds_in_hlsl(monkeypatch: pytest.MonkeyPatch) -> None:
