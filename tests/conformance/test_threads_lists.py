@@ -167,6 +167,5 @@ def test_gradients_of_all_threads_in_one_array(device: spy.Device, module: spy.M
     together(work)
     assert one.grad is not None and many.grad is not None
     np.testing.assert_array_equal(many.grad.to_numpy(), np.full(3000, 2 * 20 * THREADS, np.float32))
-    # At most 7 * 3000 * 160, below 2^24, where float counts exactly. A larger sum is rounded at each addition, and there
-    # is one for each wave.
+    # At most 7 * 3000 * 160, below 2^24, where float counts exactly. Each wave adds to a larger sum with an error.
     assert one.grad.to_numpy() == 20 * THREADS * (numbers(1, 3000) % 8).sum()
