@@ -167,6 +167,6 @@ class Recorder:
 def _free(device: D3D12Device, takes: set[Take]) -> None:
     while takes:
         take = takes.pop()
-        device.free(take.memory)
+        device.release(take.memory)
         for found in take.objects:
             release(found)
