@@ -40,6 +40,10 @@ import slangpy_rt;
 float add(float a, float b) { return a + b; }
 half3 turn(half3 v) { return v.zxy; }
 uint16_t count(uint16_t n) { return uint16_t(n + 1); }
+float minus(int16_t n, int16_t3 s, float3 v, float3x3 m, uint u)
+{
+    return int(-n) + float3(-s).x + (-v).y + (-m)[1].z + (-u) - (-v[n] - 1.0) + (-(n + n) < s.y ? -2 : 3);
+}
 double halve(double x) { return x / 2; }
 int64_t far(int64_t n) { return n - 1; }
 bool both(bool a, bool b) { return a && b; }
@@ -207,6 +211,11 @@ CALLED: list[tuple[str, tuple[Any, ...], list[str]]] = [
     ("blur", (floats(4, 4), np.arange(4, dtype=np.int32)), [r"Load<float >"]),
     ("words", (floats(8), floats(8), np.arange(8, dtype=np.int32)), [r"\.Load\(", r"\.Store\("]),
     ("say", (floats(4),), [r"InterlockedAdd"]),
+    (
+        "minus",
+        (np.ones(64, np.int16), np.ones((64, 3), np.int16), floats(64, 3), floats(64, 3, 3), np.ones(64, np.uint32)),
+        [r"_spy_negative\(n_0\)", r"_spy_negative\(s_0\)", r"_spy_negative\(v_0\)"],
+    ),
 ]
 
 
