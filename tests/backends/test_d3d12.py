@@ -184,6 +184,13 @@ def test_only_conflicts_have_barriers(library: FakeLibrary, backend: D3D12Backen
     for pair in ((a, b), (c, b), (b, a)):
         backend.queue.launch(work, (1, 1, 1), b"", pair)
     assert changes(library) == ["Dispatch", "Dispatch", BETWEEN, "Dispatch"]
+    # Of the one buffer that all arrays are parts of; once there are two, a barrier is of all.
+    barriers = library.named("ResourceBarrier")
+    assert barriers[-1][2][2] == int(FFI.cast("uintptr_t", a.chunk.memory.handle))
+    large = backend.alloc(32 << 20)
+    for _ in range(2):
+        backend.queue.launch(work, (1, 1, 1), b"", (large, b))
+    assert library.named("ResourceBarrier")[-1][2][2] == 0
 
 
 def test_copies_change_states(library: FakeLibrary, backend: D3D12Backend) -> None:

@@ -59,19 +59,28 @@ class Memory:
         Number of its descriptor, 0 without one.
     host : int
         Its address for the host, 0 if it has none.
+    between : Any
+        A barrier that orders kernels which use the buffer after earlier ones.
     moves : bool
         Whether its state changes, as that of memory does which kernels write.
     """
 
-    __slots__ = ("address", "handle", "host", "moves", "number", "size")
+    __slots__ = ("address", "between", "handle", "host", "moves", "number", "size")
 
     def __init__(self, handle: Any, size: int, number: int, host: int, moves: bool) -> None:
         self.handle = handle
+        self.between = unordered(handle)
         self.size = size
         self.address = number << HANDLE_SHIFT
         self.number = number
         self.host = host
         self.moves = moves
+
+
+def unordered(handle: Any) -> Any:
+    """Return a barrier between kernels that use a buffer; of all buffers for NULL."""
+    # 2: D3D12_RESOURCE_BARRIER_TYPE_UAV.
+    return FFI.new("D3D12_RESOURCE_BARRIER *", (2, 0, handle))
 
 
 class D3D12Device:
@@ -104,8 +113,7 @@ class D3D12Device:
         self._drains: list[Callable[[], Any]] = []
         self.messages: list[str] = []
         self._info: Any = None
-        # 2: D3D12_RESOURCE_BARRIER_TYPE_UAV, of all buffers.
-        self.between = FFI.new("D3D12_RESOURCE_BARRIER *", (2, 0, FFI.NULL))
+        self.between = unordered(FFI.NULL)
         layer = debug and _enable_debug_layer()
         adapter, self.description, self.heap_bytes = find_adapter(index)
         self.handle = made("ID3D12Device", library().D3D12CreateDevice, adapter, LEVEL, what="opening the device")
