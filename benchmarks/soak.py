@@ -4,8 +4,9 @@ and 10,000 forward and backward passes of PyTorch's autograd, where that is inst
 Each kind of call runs in five parts. After all but the first the device is waited for, garbage is collected, and
 memory is looked at: the process's resident set, and its share of the device. For CUDA that is what nvidia-smi says,
 or else all that is in use on the card, so that nobody else may use it. For Vulkan it is the use of the heaps, less
-what no array has had yet of the blocks that the backend holds; in software only what arrays have had of those. On the
-CPU the host's memory is the device's.
+what no array has had yet of the blocks that the backend holds; in software only what arrays have had of those. For
+D3D12, which does not tell, it is what the backend has allocated, likewise. On the CPU the host's memory is the
+device's.
 
 Over the last two parts either may grow by 2 MiB, the step in which drivers hand out memory: 52 bytes a call on the
 host, and one array of 16 KiB in 312 calls. If one grows more, the exit status is 1.
@@ -249,7 +250,16 @@ def device_memory(device: spy.Device) -> Callable[[], int] | None:
         return _cuda_memory
     if device.name == "vulkan":
         return _vulkan_memory(device)
+    if device.name == "d3d12":
+        backend: Any = device.backend
+        return lambda: sum(m.size for m in list(backend._memory._allocated)) - _untouched(device)
     return None
+
+
+def _untouched(device: spy.Device) -> int:
+    """The bytes of slabs that no block has been cut from."""
+    backend: Any = device.backend
+    return sum(slab.end - slab.top for slab in backend._memory.blocks._slabs)
 
 
 def _cuda_memory() -> int:
@@ -281,8 +291,7 @@ def _vulkan_memory(device: spy.Device) -> Callable[[], int]:
         memory = properties.memoryProperties
         # 1: VK_MEMORY_HEAP_DEVICE_LOCAL_BIT.
         heaps = [i for i in range(memory.memoryHeapCount) if memory.memoryHeaps[i].flags & 1]
-        untouched = sum(slab.end - slab.top for slab in blocks._slabs)
-        return sum(int(usage.heapUsage[i]) for i in heaps) - untouched
+        return sum(int(usage.heapUsage[i]) for i in heaps) - _untouched(device)
 
     return look
 

@@ -45,9 +45,9 @@ UNSUPPORTED = {
 UNSUPPORTED |= {("example", what): why for (name, what), why in UNSUPPORTED.items() if name == "cpu"}
 UNSUPPORTED["example", "shared memory"] = "the example leaves out what is optional"
 
+for _name in ("rhi-vulkan", "rhi-cuda", "rhi-d3d12", "rhi-vulkan-handles"):
+    UNSUPPORTED[_name, "shared memory"] = "slangpy's binding of slang-rhi maps no memory"
 UNSUPPORTED |= {
-    ("rhi-vulkan", "shared memory"): "slangpy's binding of slang-rhi maps no memory",
-    ("rhi-cuda", "shared memory"): "slangpy's binding of slang-rhi maps no memory",
     ("rhi-vulkan", "cooperative_matrix"): "slang-rhi enables no fixed size of tiles that the kernels could rely on",
     ("rhi-cuda", "int8_t vectors"): UNSUPPORTED["cuda", "int8_t vectors"],
     ("rhi-cuda", "cooperative_matrix"): "slang-rhi says nothing about its tensor cores",
@@ -61,10 +61,8 @@ for _name in ("d3d12", "rhi-d3d12", "rhi-vulkan-handles"):
         (_name, "int8_t"): "HLSL has no 8-bit types",
         (_name, "uint8_t"): "HLSL has no 8-bit types",
         (_name, "pointers"): "D3D12 has no pointers",
-        (_name, "shared memory"): "slangpy's binding of slang-rhi maps no memory",
         (_name, "cooperative_matrix"): "slang-rhi enables no fixed size of tiles that the kernels could rely on",
     }
-UNSUPPORTED["d3d12", "shared memory"] = "memory that the host maps is read-only for kernels of D3D12"
 UNSUPPORTED["d3d12", "cooperative_matrix"] = "shader model 6.6 has no products of matrices"
 UNSUPPORTED["rhi-vulkan-handles", "large derivatives"] = (
     "Mesa's llvmpipe compiles a derivative of three hidden layers for one to two minutes without pointers"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -27,7 +28,7 @@ class PipelineKernel(Kernel):
         self.give = give
 
 
-class Pipelines:
+class Pipelines(ABC):
     """The pipelines of one device. Methods are called with the backend's lock, and no interrupt may stop them.
 
     Parameters
@@ -48,6 +49,16 @@ class Pipelines:
         self.all: set[Any] = set()
         self._retired: deque[Any] = deque()
         self._dying: deque[tuple[list[Any], list[tuple[Submissions, int]]]] = deque()
+
+    @abstractmethod
+    def load(self, binary: bytes, info: KernelInfo) -> PipelineKernel:
+        """Create a pipeline, which is destroyed with the kernel.
+
+        Raises
+        ------
+        CompileError
+            If the driver refuses the binary.
+        """
 
     def kernel(self, info: KernelInfo, pipeline: Any) -> PipelineKernel:
         """Return the kernel with which a new pipeline is destroyed."""

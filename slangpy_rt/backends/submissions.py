@@ -183,6 +183,10 @@ class Submissions(Queue):
     def locked_copy(self, src: Any, src_offset: int, dst: Any, dst_offset: int, nbytes: int) -> None:
         """Record a copy from one piece of memory to another; offsets are in bytes."""
 
+    @abstractmethod
+    def locked_fill(self, memory: Any, at: int, nbytes: int) -> None:
+        """Record zeros for ``nbytes`` bytes from ``at`` on, both multiples of 4."""
+
     def locked_next(self) -> int:
         """Return the timeline value of the submission that the next command will be part of."""
         if self._command is None:

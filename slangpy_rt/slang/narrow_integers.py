@@ -80,6 +80,12 @@ _CUDA_VECTORS = b"".join(
     % (n, n, n, b", ".join(b"_spy_negative(a.%c)" % c for c in b"xyzw"[:n]))
     for n in (2, 3, 4)
 )
+# A product of 32 bits by ``mad``: of ``-int(a) << 16 >> 16`` DXC would make a negation of 16 bits again.
+_HLSL = b"template<typename T> T _spy_negative(T a) { return -a; }\n" + b"".join(
+    b"template<> %s _spy_negative(%s a) { return %s(mad(%s(a), -65536, 0) >> 16); }\n"
+    % (narrow, narrow, narrow, wide)
+    for narrow, wide in ((b"int16_t", b"int"), *((b"int16_t%d" % n, b"int%d" % n) for n in (2, 3, 4)))
+)
 # ``a +_spy_sum()+ b`` has the precedence of ``a + b``.
 _BINARY = b"""
 struct _spy_NAME {};
@@ -126,7 +132,27 @@ def with_narrow_integers(code: bytes, form: str) -> bytes:
             edits.append((at, stop - at, b" %s_spy_%s()%s " % (operator, _NAMES[operator], operator)))
         elif operator := match["unary"]:
             edits += (at, stop - at, _UNARY[operator]), (_operand_end(text, stop), 0, b")")
-    pieces = [prelude, _functions(form)]
+    return prelude + _functions(form) + _edited(text, edits)
+
+
+def with_hlsl_negatives(code: bytes) -> bytes:
+    """Return HLSL code in which negatives of ``int16_t`` are computed in 32 bits and then sign-extended.
+
+    NVIDIA's driver moves a negation of 16 bits behind what follows it, as ``spirv_integers.with_negatives`` says.
+    """
+    if not re.search(rb"\bint16_t\b", code):
+        return code
+    edits: list[tuple[int, int, bytes]] = []
+    for match in _OPERATOR.finditer(code):
+        at, stop = match.span()
+        # A literal has a type of its own in HLSL, which templates do not take.
+        if match["unary"] == b"- " and not code[stop : stop + 1].isdigit():
+            edits += (at, stop - at, _UNARY[b"- "]), (_operand_end(code, stop), 0, b")")
+    return _HLSL + _edited(code, edits)
+
+
+def _edited(text: bytes, edits: list[tuple[int, int, bytes]]) -> bytes:
+    pieces: list[bytes] = []
     done = 0
     for at, count, replacement in sorted(edits):
         pieces += text[done:at], replacement
@@ -149,7 +175,7 @@ def _operand_end(text: bytes, at: int) -> int:
     """Return the offset at which the operand of a unary operator ends; it begins at `at`.
 
     The operand is a name, a literal, a call or an expression in brackets, with prefixes, casts, calls, indices and
-    members: ``*p_0``, ``f(x)[int(1)].y``, ``Vector<float, 3> {a, b, c}``, ``(float)x_0``.
+    members: ``*p_0``, ``f(x)[int(1)].y``, ``Vector<float, 3> {a, b, c}``, ``(float)x_0``, ``b_0.Load<float >(8U)``.
     """
     at = _skip(_PREFIX, text, at)
     if text.startswith(b"(", at):
@@ -166,6 +192,8 @@ def _operand_end(text: bytes, at: int) -> int:
             at = _closed(_BRACKET, text, at + 1)
     while True:
         end = _skip(_MEMBER, text, at)
+        if end > at and text.startswith(b"<", end):
+            end = _closed(_ANGLE, text, end)
         if text[end : end + 1] in (b"(", b"[", b"{"):
             end = _closed(_BRACKET, text, end)
         if end == at:

@@ -26,7 +26,7 @@ from slangpy_rt.slang.emitted import (
     zeroed,
 )
 from slangpy_rt.slang.hlsl_doubles import narrows_double
-from slangpy_rt.slang.narrow_integers import with_narrow_integers
+from slangpy_rt.slang.narrow_integers import with_hlsl_negatives, with_narrow_integers
 from slangpy_rt.slang.rounded_constants import lacking_constant
 from slangpy_rt.slang.spirv_integers import lacking_fields, lacking_integer, with_integers, with_negatives
 from slangpy_rt.slang.spirv_locals import local_bytes
@@ -172,6 +172,8 @@ def completed(code: bytes, form: str, double_math: Callable[[], bytes], statics:
         code = with_negatives(with_integers(with_doubles(code, double_math)))
     elif form == "cuda":
         code = zeroed(with_functions(with_narrow_integers(code, form), form))
+    elif form == "hlsl":
+        code = with_hlsl_negatives(code)
     elif form == "cpp":
         return with_half(with_division(with_functions(with_narrow_integers(code, form), form), form))
     return with_division(code, form)

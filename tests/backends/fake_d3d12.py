@@ -158,6 +158,7 @@ class FakeLibrary:
 
     def _GetDesc1(self, this: Any, told: Any) -> int:
         name, told.flags = self.adapter
+        told.video, told.shared = 8 << 30, 4 << 30
         told.name = [*name.encode("utf-16-le")[::2], 0]
         return 0
 

@@ -97,7 +97,7 @@ def library(monkeypatch: pytest.MonkeyPatch) -> FakeLibrary:
     for module in (com, device, adapters):
         monkeypatch.setattr(module, "library", lambda: found)
     monkeypatch.setattr(device, "why_missing", lambda: None)
-    monkeypatch.setattr(device, "find_adapter", lambda index: (FFI.NULL, "fake"))
+    monkeypatch.setattr(device, "find_adapter", lambda index: (FFI.NULL, "fake", 1 << 62))
     return found
 
 
@@ -184,6 +184,13 @@ def test_only_conflicts_have_barriers(library: FakeLibrary, backend: D3D12Backen
     for pair in ((a, b), (c, b), (b, a)):
         backend.queue.launch(work, (1, 1, 1), b"", pair)
     assert changes(library) == ["Dispatch", "Dispatch", BETWEEN, "Dispatch"]
+    # Of the one buffer that all arrays are parts of; once there are two, a barrier is of all.
+    barriers = library.named("ResourceBarrier")
+    assert barriers[-1][2][2] == int(FFI.cast("uintptr_t", a.chunk.memory.handle))
+    large = backend.alloc(32 << 20)
+    for _ in range(2):
+        backend.queue.launch(work, (1, 1, 1), b"", (large, b))
+    assert library.named("ResourceBarrier")[-1][2][2] == 0
 
 
 def test_copies_change_states(library: FakeLibrary, backend: D3D12Backend) -> None:
@@ -210,6 +217,25 @@ def test_a_copy_inside_of_one_buffer_has_a_third(library: FakeLibrary, backend: 
     found = np.zeros(64, "u4")
     backend.download(b, 0, memoryview(found))
     np.testing.assert_array_equal(found, np.arange(64))
+
+
+def test_kernels_write_memory_of_the_host(library: FakeLibrary, backend: D3D12Backend) -> None:
+    shared = backend.alloc_shared(1000)
+    assert shared is not None
+    # A custom heap of cached host memory, with a view for writing; it begins in the state COMMON.
+    (_, heap, _, told, state, *_), (_, _, _, view, _) = (
+        library.named(name)[-1] for name in ("CreateCommittedResource", "CreateUnorderedAccessView")
+    )
+    assert heap[:3] == (4, 3, 1) and told[-1] == 4 and state == 0 and view[-1] == 1
+    shared.write(np.arange(250, dtype="u4"))
+    library.calls.clear()
+    backend.queue.launch(kernel(backend, WRITES), (1, 1, 1), b"", (shared,))
+    backend.sync_all()
+    # No copy and no change of state: the kernel has it where the host wrote.
+    assert changes(library) == ["Dispatch", BETWEEN]
+    found = np.zeros(250, "u4")
+    shared.read(found)
+    np.testing.assert_array_equal(found, np.arange(250))
 
 
 def test_zeros(backend: D3D12Backend) -> None:
@@ -314,8 +340,8 @@ def test_adapters_of_windows(library: FakeLibrary, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(adapters, "dxgi", lambda: library)
     monkeypatch.setattr(sys, "platform", "win32")
     library.adapter = ("Microsoft Basic Render Driver", 2)
-    found, name = adapters.find_adapter(0)
-    assert found and name == "Microsoft Basic Render Driver (WARP, software), D3D12"
+    found, name, heap_bytes = adapters.find_adapter(0)
+    assert found and name == "Microsoft Basic Render Driver (WARP, software), D3D12" and heap_bytes == 8 << 30
     with pytest.raises(spy.UnsupportedError, match="no device with index 1"):
         adapters.find_adapter(1)
 

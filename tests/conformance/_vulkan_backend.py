@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pytest
 
+from slangpy_rt.backends.device_memory import DeviceBuffer
 from slangpy_rt.backends.pipelines import PipelineKernel
 from slangpy_rt.backends.vulkan.backend import VulkanBackend
 from slangpy_rt.backends.vulkan.device import STAGED
-from slangpy_rt.backends.vulkan.memory import VulkanBuffer
 from slangpy_rt.core.target import KernelInfo, Target
 from slangpy_rt.slang.library import Library
 from slangpy_rt.slang.session import Session
@@ -33,7 +33,7 @@ void kernel(uint3 t : SV_DispatchThreadID, uniform Call* call)
 # The layer of Debian 12 is older than Slang's entry in SPIR-V's list of source languages.
 _OLD_LAYER = "Invalid source language operand: 11"
 
-Launch = Callable[[VulkanBuffer, VulkanBuffer, VulkanBuffer, float], None]
+Launch = Callable[[DeviceBuffer, DeviceBuffer, DeviceBuffer, float], None]
 
 
 class StagedBackend(VulkanBackend):
@@ -66,7 +66,7 @@ def launch(backend: VulkanBackend, spirv: bytes) -> Launch:
     """``launch(a, b, r, factor)`` over all of ``r``."""
     kernel = load(backend, spirv)
 
-    def run(a: VulkanBuffer, b: VulkanBuffer, r: VulkanBuffer, factor: float) -> None:
+    def run(a: DeviceBuffer, b: DeviceBuffer, r: DeviceBuffer, factor: float) -> None:
         n = r.nbytes // 4
         args = struct.pack("<IfQQQ", n, factor, a.address, b.address, r.address)
         backend.queue.launch(kernel, (-(-n // 64), 1, 1), args, (a, b, r))
@@ -78,13 +78,13 @@ def load(backend: VulkanBackend, code: bytes) -> PipelineKernel:
     return backend.load(backend.compile(code, "kernel"), KernelInfo("kernel", (64, 1, 1), 32, (False, False, True)))
 
 
-def put(backend: VulkanBackend, data: np.ndarray) -> VulkanBuffer:
+def put(backend: VulkanBackend, data: np.ndarray) -> DeviceBuffer:
     buffer = backend.alloc(data.nbytes)
     backend.upload(buffer, 0, memoryview(data))
     return buffer
 
 
-def get(backend: VulkanBackend, buffer: VulkanBuffer) -> np.ndarray:
+def get(backend: VulkanBackend, buffer: DeviceBuffer) -> np.ndarray:
     data = np.full(buffer.nbytes // 4, np.nan, np.float32)
     backend.download(buffer, 0, memoryview(data))
     return data

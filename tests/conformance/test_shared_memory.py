@@ -20,14 +20,14 @@ import slangpy_rt as spy
 from slangpy_rt.backends.base import Backend, Buffer, SharedBuffer
 from slangpy_rt.backends.extras import MappedMemory
 from slangpy_rt.core.target import KernelInfo
-from slangpy_rt.slang.library import Library
-from slangpy_rt.slang.session import Session
+from slangpy_rt.slang.locate import shader_directory
+from slangpy_rt.slang.sessions import new_session
 
 # r = a * factor + b over n floats, after `rounds` steps that change nothing: 1 * 0.5 + 0.5 is 1.
 _TEXT = """
-struct Call { uint n; float factor; uint rounds; float one; float* a; float* b; float* r; }
+struct Call { uint n; float factor; uint rounds; float one; POINTER a; POINTER b; POINTER r; }
 [shader("compute")] [numthreads(64, 1, 1)]
-void kernel(uint3 t : SV_DispatchThreadID, uniform CALL call)
+void kernel(uint3 t : SV_DispatchThreadID, PARAMETER)
 {
     float one = call.one;
     for (uint i = 0; i < call.rounds; ++i)
@@ -36,6 +36,7 @@ void kernel(uint3 t : SV_DispatchThreadID, uniform CALL call)
         call.r[t.x] = call.a[t.x] * call.factor * one + call.b[t.x];
 }
 """
+_FETCH = "Call call = _spy_fetch<Call>(_spy_block);"
 _SLOW = 300_000  # rounds: some milliseconds on a GPU, on which the host's writes below take microseconds
 
 Floats = npt.NDArray[np.float32]
@@ -60,8 +61,14 @@ def launch(device: spy.Device) -> Launch:
     backend = device.backend
     if not isinstance(backend, MappedMemory):
         pytest.skip(f"{device.name} has no such memory")
-    text = _TEXT.replace("CALL", "Call*" if backend.target.entry == "pointer" else "Call")
-    code = Session(Library(), backend.target).compile(text, "shared_memory_test", "kernel").code
+    entry = backend.target.entry
+    if entry == "handle":
+        text = _TEXT.replace("POINTER", "_spy_Address<float>").replace("{\n    float", f"{{\n    {_FETCH}\n    float")
+        text = f"import _spy_handles;{text}".replace("PARAMETER", "ConstantBuffer<_spy_BlockAt> _spy_block")
+    else:
+        parameter = "uniform Call* call" if entry == "pointer" else "uniform Call call"
+        text = _TEXT.replace("POINTER", "float*").replace("PARAMETER", parameter)
+    code = new_session(backend.target, (shader_directory(),), ()).compile(text, "shared_memory_test", "kernel").code
     info = KernelInfo("kernel", (64, 1, 1), 40, (False, False, True))
     kernel = backend.load(backend.compile(code, "kernel"), info)
 

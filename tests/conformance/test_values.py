@@ -303,8 +303,9 @@ def test_a_number_beyond_a_half(device: spy.Device, requires: Any) -> None:
     module = spy.Module.load_from_source(device, "test_beyond_half", text)
     for x in (65504.0, -65504.0, np.nan, np.inf, -np.inf, 7, True, np.float64(-65504), np.float16(np.inf)):
         np.testing.assert_equal(module.wide(x), float(np.float16(x)))
-    # A driver may leave the rounding to a half out.
-    assert module.wide(65519.0) in (65504, 65519)
+    # A driver may leave the rounding to a half out. vkd3d-proton writes OpQuantizeToF16, which makes too large
+    # numbers infinite; NVIDIA's driver takes all beyond 65504 for such.
+    assert module.wide(65519.0) in ((65504, 65519, np.inf) if device.name == "d3d12" else (65504, 65519))
     # The last but one is infinite in two steps, by way of a float; no NumPy number holds the last.
     twice = np.nextafter(65520.0, 0)
     with np.errstate(over="ignore"):

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from _vulkan_backend import Launch, backend, count_barriers, get, launch, put, spirv
 
+from slangpy_rt.backends.device_memory import DeviceBuffer
 from slangpy_rt.backends.vulkan.backend import VulkanBackend
-from slangpy_rt.backends.vulkan.memory import VulkanBuffer
 from slangpy_rt.core.errors import OutOfMemoryError
 
 __all__ = ["backend", "launch", "spirv"]  # the fixtures
@@ -53,7 +53,7 @@ def test_emptied_block_is_cut_anew_behind_a_barrier(
 
 def test_live_buffers_never_overlap(backend: VulkanBackend) -> None:
     rng = np.random.default_rng(1)
-    live: list[VulkanBuffer] = []
+    live: list[DeviceBuffer] = []
     for _ in range(600):
         if live and rng.random() < 0.45:
             live.pop(int(rng.integers(len(live))))

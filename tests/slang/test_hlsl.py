@@ -40,6 +40,10 @@ import slangpy_rt;
 float add(float a, float b) { return a + b; }
 half3 turn(half3 v) { return v.zxy; }
 uint16_t count(uint16_t n) { return uint16_t(n + 1); }
+float minus(int16_t n, int16_t3 s, float3 v, float3x3 m, uint u)
+{
+    return int(-n) + float3(-s).x + (-v).y + (-m)[1].z + (-u) - (-v[n] - 1.0) + (-(n + n) < s.y ? -2 : 3);
+}
 double halve(double x) { return x / 2; }
 int64_t far(int64_t n) { return n - 1; }
 bool both(bool a, bool b) { return a && b; }
@@ -207,6 +211,11 @@ CALLED: list[tuple[str, tuple[Any, ...], list[str]]] = [
     ("blur", (floats(4, 4), np.arange(4, dtype=np.int32)), [r"Load<float >"]),
     ("words", (floats(8), floats(8), np.arange(8, dtype=np.int32)), [r"\.Load\(", r"\.Store\("]),
     ("say", (floats(4),), [r"InterlockedAdd"]),
+    (
+        "minus",
+        (np.ones(64, np.int16), np.ones((64, 3), np.int16), floats(64, 3), floats(64, 3, 3), np.ones(64, np.uint32)),
+        [r"_spy_negative\(n_0\)", r"_spy_negative\(s_0\)", r"_spy_negative\(v_0\)"],
+    ),
 ]
 
 
@@ -244,6 +253,13 @@ def scatter(written: Written) -> None:
     written.module.pick.bwds(t, np.arange(5, dtype=np.int32), _result=seed(written, (5,), "float"))
 
 
+def check_waves(code: str) -> None:
+    """The lane that adds a sum is told by a reduction, as the sum is, and no && parts the lanes before it."""
+    assert "WaveIsFirstLane" not in code
+    assert "WaveActiveMax(" in code
+    assert not re.search(r"&&.*WaveActive|WaveActive.*&&", code)
+
+
 def test_structs_and_whole_arrays_in_hlsl(written: Written) -> None:
     advance(written)
     check_hlsl(written.codes[-1])
@@ -269,12 +285,14 @@ def test_gradients_that_many_add_to_in_hlsl(written: Written, name: str, dtype: 
     assert exchange in written.codes[-1]
     # No wave tells which it is in its group: each adds to memory what its lanes have.
     assert "WaveActiveSum" in written.codes[-1]
+    check_waves(written.codes[-1])
 
 
 def test_scattered_gradients_in_hlsl(written: Written) -> None:
     scatter(written)
     check_hlsl(written.codes[-1])
     assert "InterlockedCompareExchange(" in written.codes[-1]
+    check_waves(written.codes[-1])
 
 
 def test_a_debug_device_checks_bounds_in_hlsl(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,8 +39,10 @@ def why_unavailable() -> str | None:
     )
 
 
-def find_adapter(index: int) -> tuple[Any, str]:
-    """Return the adapter with a number, which the caller releases, and its name; NULL where there is no choice.
+def find_adapter(index: int) -> tuple[Any, str, int]:
+    """Return the adapter with a number, which the caller releases, its name and the bytes of its memory.
+
+    Where there is no choice the adapter is NULL, and the number of bytes more than any has.
 
     Raises
     ------
@@ -50,7 +52,7 @@ def find_adapter(index: int) -> tuple[Any, str]:
     if sys.platform != "win32":
         if index:
             raise UnsupportedError(f"d3d12: no device with index {index}; SLANGPY_RT_D3D12_LIB opens one, number 0")
-        return FFI.NULL, f"D3D12 by {CONFIG.d3d12_lib}"
+        return FFI.NULL, f"D3D12 by {CONFIG.d3d12_lib}", 1 << 62
     factory = made("IDXGIFactory1", dxgi().CreateDXGIFactory1, what="opening DXGI")
     out = FFI.new("void **")
     status = factory.table.EnumAdapters1(factory, index, out)
@@ -62,4 +64,5 @@ def find_adapter(index: int) -> tuple[Any, str]:
     told = FFI.new("DXGI_ADAPTER_DESC1 *")
     check(adapter.table.GetDesc1(adapter, told), "describing an adapter")
     name = bytes(FFI.buffer(told.name)).decode("utf-16-le").split("\0")[0]
-    return adapter, f"{name}{' (WARP, software)' if told.flags & _SOFTWARE else ''}, D3D12"
+    name += " (WARP, software)" if told.flags & _SOFTWARE else ""
+    return adapter, f"{name}, D3D12", max(int(told.video), int(told.shared))

@@ -6,10 +6,11 @@ by their numbers in the heap of descriptors.
 
 from __future__ import annotations
 
+import functools
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from slangpy_rt.backends.d3d12.adapters import LEVEL, find_adapter, why_missing
 from slangpy_rt.backends.d3d12.com import FFI, blob_bytes, cast, check, iid, library, made, release
@@ -17,12 +18,28 @@ from slangpy_rt.core.errors import OutOfMemoryError, UnsupportedError
 from slangpy_rt.core.interrupts import apart
 from slangpy_rt.core.target import LAVAPIPE_NESTING, Caps
 
-# D3D12_HEAP_TYPE, with the state that buffers of it begin in: COMMON, GENERIC_READ, COPY_DEST.
-DEVICE, UPLOAD, READBACK = (1, 0), (2, 0xAC3), (3, 0x400)
+
+class Kind(NamedTuple):
+    """Where a buffer's memory is, and who uses it."""
+
+    heap: int  # D3D12_HEAP_TYPE
+    page: int  # D3D12_CPU_PAGE_PROPERTY
+    pool: int  # D3D12_MEMORY_POOL
+    state: int  # D3D12_RESOURCE_STATES that buffers of it begin in
+    written: bool  # whether kernels write it
+
+
+DEVICE = Kind(1, 0, 0, 0, True)
+UPLOAD = Kind(2, 0, 0, 0xAC3, False)
+READBACK = Kind(3, 0, 0, 0x400, False)
+# CUSTOM, WRITE_BACK, L0: the host's memory, cached by the CPU. Unlike UPLOAD and READBACK it has buffers that kernels
+# write.
+SHARED = Kind(4, 3, 1, 0, True)
 # D3D12 has a million; each buffer takes one, so that these are enough for 128 GiB in buffers of 1 MiB.
 DESCRIPTORS = 1 << 17
 HANDLE_SHIFT = 40  # an address has the number of a descriptor from this bit on (shaders/_spy_handles.slang)
 LARGEST = (1 << 32) - 1
+ZEROS = 1 << 20
 _MODEL = 0x66  # shader model 6.6, the first with a heap that kernels index
 _RAW, _R32 = 1, 39  # D3D12_BUFFER_UAV_FLAG_RAW, DXGI_FORMAT_R32_TYPELESS
 _HEAP_INDEXED = 0x400  # D3D12_ROOT_SIGNATURE_FLAG_CBV_SRV_UAV_HEAP_DIRECTLY_INDEXED
@@ -30,27 +47,40 @@ _MAPPING = 0x1688  # D3D12_DEFAULT_SHADER_4_COMPONENT_MAPPING
 
 
 class Memory:
-    """A buffer of D3D12 that blocks are cut from.
+    """A buffer of D3D12 that blocks are cut from. Its address is 0 without a descriptor.
 
     Attributes
     ----------
     handle : Any
         The ``ID3D12Resource``.
+    size : int
+        Its bytes.
     number : int
         Number of its descriptor, 0 without one.
     host : int
         Its address for the host, 0 if it has none.
+    between : Any
+        A barrier that orders kernels which use the buffer after earlier ones.
     moves : bool
-        Whether its state changes, as that of device memory does.
+        Whether its state changes, as that of memory does which kernels write.
     """
 
-    __slots__ = ("handle", "host", "moves", "number")
+    __slots__ = ("address", "between", "handle", "host", "moves", "number", "size")
 
-    def __init__(self, handle: Any, number: int, host: int, moves: bool) -> None:
+    def __init__(self, handle: Any, size: int, number: int, host: int, moves: bool) -> None:
         self.handle = handle
+        self.between = unordered(handle)
+        self.size = size
+        self.address = number << HANDLE_SHIFT
         self.number = number
         self.host = host
         self.moves = moves
+
+
+def unordered(handle: Any) -> Any:
+    """Return a barrier between kernels that use a buffer; of all buffers for NULL."""
+    # 2: D3D12_RESOURCE_BARRIER_TYPE_UAV.
+    return FFI.new("D3D12_RESOURCE_BARRIER *", (2, 0, handle))
 
 
 class D3D12Device:
@@ -62,6 +92,10 @@ class D3D12Device:
         The ``ID3D12Device``.
     caps, description, messages
         As in ``Backend``, and the debug layer's messages.
+    ffi : Any
+        The cffi interface of D3D12.
+    heap_bytes : int
+        Bytes of the device's memory; more than any has where the system does not tell.
     is_software : bool
         Whether the device may run on the same cores as the host.
     root, heap : Any
@@ -70,6 +104,8 @@ class D3D12Device:
         A barrier that orders kernels after earlier ones.
     """
 
+    ffi = FFI
+
     def __init__(self, index: int, debug: bool) -> None:
         if reason := why_missing():
             raise UnsupportedError(f"device d3d12: {reason}.")
@@ -77,10 +113,9 @@ class D3D12Device:
         self._drains: list[Callable[[], Any]] = []
         self.messages: list[str] = []
         self._info: Any = None
-        # 2: D3D12_RESOURCE_BARRIER_TYPE_UAV, of all buffers.
-        self.between = FFI.new("D3D12_RESOURCE_BARRIER *", (2, 0, FFI.NULL))
+        self.between = unordered(FFI.NULL)
         layer = debug and _enable_debug_layer()
-        adapter, self.description = find_adapter(index)
+        adapter, self.description, self.heap_bytes = find_adapter(index)
         self.handle = made("ID3D12Device", library().D3D12CreateDevice, adapter, LEVEL, what="opening the device")
         self.on_close(release, self.handle)
         if adapter:
@@ -127,14 +162,14 @@ class D3D12Device:
         self.on_close(release, found)
         return found
 
-    def allocate(self, nbytes: int, kind: tuple[int, int]) -> Memory:
+    def allocate(self, nbytes: int, kind: Kind) -> Memory:
         """Make a buffer, zeroed by the driver; ``free`` gives it back.
 
         Parameters
         ----------
-        kind : tuple of int
-            ``DEVICE``, which kernels read and write, ``UPLOAD``, which they read, or ``READBACK``; the last two are
-            mapped for the host.
+        kind : Kind
+            ``DEVICE`` and ``SHARED``, which kernels read and write, ``UPLOAD``, which they read, or ``READBACK``. All
+            but the first are mapped for the host.
 
         Raises
         ------
@@ -148,10 +183,10 @@ class D3D12Device:
             )
         device, table = self.handle, self.handle.table
         size = nbytes + 3 & -4
-        heap = FFI.new("D3D12_HEAP_PROPERTIES *", (kind[0], 0, 0, 0, 0))
+        heap = FFI.new("D3D12_HEAP_PROPERTIES *", (kind.heap, kind.page, kind.pool, 0, 0))
         # 1: D3D12_RESOURCE_DIMENSION_BUFFER; 1: D3D12_TEXTURE_LAYOUT_ROW_MAJOR; 4: ALLOW_UNORDERED_ACCESS.
-        told = FFI.new("D3D12_RESOURCE_DESC *", (1, 0, size, 1, 1, 1, 0, 1, 0, 1, 4 if kind is DEVICE else 0))
-        create = partial(made, "ID3D12Resource", table.CreateCommittedResource, device, heap, 0, told, kind[1])
+        told = FFI.new("D3D12_RESOURCE_DESC *", (1, 0, size, 1, 1, 1, 0, 1, 0, 1, 4 if kind.written else 0))
+        create = partial(made, "ID3D12Resource", table.CreateCommittedResource, device, heap, 0, told, kind.state)
         handle = create(FFI.NULL, what=f"allocating {nbytes:,} bytes")
         number = 0
         try:
@@ -161,20 +196,31 @@ class D3D12Device:
             if kind is not DEVICE:
                 self.check(handle.table.Map(handle, 0, FFI.NULL, host), "mapping memory")
         except BaseException:
-            self.free(Memory(handle, number, 0, False))
+            self.release(Memory(handle, size, number, 0, False))
             raise
-        return Memory(handle, number, int(FFI.cast("uintptr_t", host[0])), kind is DEVICE)
+        return Memory(handle, size, number, int(FFI.cast("uintptr_t", host[0])), kind.written)
 
-    def keep(self, nbytes: int, kind: tuple[int, int]) -> Memory:
+    def keep(self, nbytes: int, kind: Kind) -> Memory:
         """Allocate a buffer that lives as long as the device."""
         return apart(self._keep, nbytes, kind)
 
-    def _keep(self, nbytes: int, kind: tuple[int, int]) -> Memory:
+    def _keep(self, nbytes: int, kind: Kind) -> Memory:
         memory = self.allocate(nbytes, kind)
-        self.on_close(self.free, memory)
+        self.on_close(self.release, memory)
         return memory
 
-    def free(self, memory: Memory) -> None:
+    @functools.cached_property
+    def zeros(self) -> Memory:
+        """``ZEROS`` bytes to copy from, which the driver has zeroed; it needs no changes of state."""
+        memory = self.keep(ZEROS, DEVICE)
+        memory.moves = False
+        return memory
+
+    def bytes(self, memory: Memory) -> Any:
+        """Return the bytes of a mapped buffer as a writable cffi buffer."""
+        return FFI.buffer(FFI.cast("char *", memory.host), memory.size)
+
+    def release(self, memory: Memory) -> None:
         """Give a buffer and its descriptor back; no queued work may use it."""
         if memory.number:
             self._numbers.append(memory.number)
@@ -255,8 +301,8 @@ class D3D12Device:
         # Address 0 means that there is no array, so that no array has descriptor 0.
         self._numbers = deque(range(1, DESCRIPTORS))
 
-    def _view(self, resource: Any, size: int, kind: tuple[int, int]) -> int:
-        """Write a descriptor of a buffer as words: of device memory for reading and writing, else for reading."""
+    def _view(self, resource: Any, size: int, kind: Kind) -> int:
+        """Write a descriptor of a buffer as words, for what kernels do with it."""
         try:
             number = self._numbers.popleft()
         except IndexError:
@@ -266,7 +312,7 @@ class D3D12Device:
             ) from None
         place = self._start + number * self._step
         device, table = self.handle, self.handle.table
-        if kind is DEVICE:
+        if kind.written:
             view = FFI.new("D3D12_UNORDERED_ACCESS_VIEW_DESC *", (_R32, 1, 0, size // 4, 0, 0, _RAW))
             table.CreateUnorderedAccessView(device, resource, FFI.NULL, view, place)
         else:
@@ -284,9 +330,3 @@ def _enable_debug_layer() -> bool:
     debug.table.EnableDebugLayer(debug)
     release(debug)
     return True
-
-
-def free_all(device: D3D12Device, memories: set[Memory]) -> None:
-    """Give all buffers of a set back."""
-    while memories:
-        device.free(memories.pop())

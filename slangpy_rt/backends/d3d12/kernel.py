@@ -25,13 +25,6 @@ class Pipelines(pipelines.Pipelines):
         device.on_close(_release_all, self.all)
 
     def load(self, binary: bytes, info: KernelInfo) -> PipelineKernel:
-        """Create a pipeline, which is given back with the kernel.
-
-        Raises
-        ------
-        CompileError
-            If the driver refuses the DXIL.
-        """
         device = self._device
         told = FFI.new("D3D12_COMPUTE_PIPELINE_STATE_DESC *")
         code = FFI.from_buffer(binary)

@@ -54,7 +54,9 @@ class D3D12Queue(D3D12Submissions):
                 address = buffer.address
                 used.add(buffer.chunk.memory)
                 if address in touched and (writes or touched[address]):
-                    table.ResourceBarrier(command, 1, self._between)
+                    # A barrier of all buffers is one of acceleration structures too.
+                    between = buffer.chunk.memory.between if len(used) == 1 else self._between
+                    table.ResourceBarrier(command, 1, between)
                     touched.clear()
                     for buffer, writes in zip(buffers, written):  # noqa: B905
                         used.add(buffer.chunk.memory)

@@ -134,12 +134,14 @@ class Recorder:
 
     def _record(self, recording: D3D12Recording, command: Any, memory: Memory) -> None:
         table, device, place = command.table, self._device, FFI.new("uint32_t[2]", [memory.number, 0])
+        used = {b.chunk.memory for d in recording.dispatches for b in d.buffers}
+        between = next(iter(used)).between if len(used) == 1 else device.between
         table.SetDescriptorHeaps(command, 1, device.heap)
         table.SetComputeRootSignature(command, device.root)
         bound = None
         for d, at, waits in zip(recording.dispatches, recording.offsets, recording.waits, strict=True):
             if waits:
-                table.ResourceBarrier(command, 1, device.between)
+                table.ResourceBarrier(command, 1, between)
             if d.kernel is not bound:
                 bound = d.kernel
                 table.SetPipelineState(command, bound.pipeline)  # type: ignore[attr-defined]
@@ -167,6 +169,6 @@ class Recorder:
 def _free(device: D3D12Device, takes: set[Take]) -> None:
     while takes:
         take = takes.pop()
-        device.free(take.memory)
+        device.release(take.memory)
         for found in take.objects:
             release(found)

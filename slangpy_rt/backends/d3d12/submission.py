@@ -15,7 +15,7 @@ from typing import Any
 
 from slangpy_rt.backends.base import Backend
 from slangpy_rt.backends.d3d12.com import FFI
-from slangpy_rt.backends.d3d12.device import UPLOAD, D3D12Device, Memory
+from slangpy_rt.backends.d3d12.device import UPLOAD, ZEROS, D3D12Device, Memory
 from slangpy_rt.backends.d3d12.fence import Fence
 from slangpy_rt.backends.submissions import BATCH, FRAME_BYTES, FRAMES, Frame, Submission, Submissions
 from slangpy_rt.core.interrupts import in_one_step
@@ -83,6 +83,10 @@ class D3D12Submissions(Submissions):
         in_one_step(*steps)
         if self._pending >= BATCH:
             self.locked_submit()
+
+    def locked_fill(self, memory: Memory, at: int, nbytes: int) -> None:
+        for done in range(0, nbytes, ZEROS):
+            self.locked_copy(self._device.zeros, 0, memory, at + done, min(ZEROS, nbytes - done))
 
     def _begin_frame(self, frame: Frame) -> None:
         allocator, command = frame.allocator, frame.command

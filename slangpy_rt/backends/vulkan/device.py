@@ -175,6 +175,12 @@ class VkDevice:
 
         return Shared(self.uuid, nbytes, open)
 
+    def keep(self, nbytes: int, purpose: Sequence[int]) -> Block:
+        """Allocate a buffer that lives as long as the device."""
+        block = self.allocate(nbytes, purpose)
+        self.on_close(self.release, block)
+        return block
+
     def bytes(self, block: Block) -> Any:
         """Return all bytes of a mapped block as a writable cffi buffer, which is valid until ``release``."""
         return self.ffi.buffer(self.ffi.cast("char*", block.host), block.size)

@@ -33,13 +33,6 @@ class Pipelines(pipelines.Pipelines):
         device.on_close(_destroy, device, self.all)
 
     def load(self, binary: bytes, info: KernelInfo) -> PipelineKernel:
-        """Create a pipeline, which is destroyed with the kernel.
-
-        Raises
-        ------
-        CompileError
-            If the driver refuses the SPIR-V.
-        """
         device, ffi = self._device, self._device.ffi
         code = ffi.new("uint32_t[]", len(binary) // 4)
         ffi.memmove(code, binary, len(binary))

@@ -34,8 +34,7 @@ class VkSubmissions(Submissions):
     def __init__(self, backend: Backend, commands: VkCommands, handle: Any, lock: threading.Lock) -> None:
         device, ffi = commands.device, commands.device.ffi
         handles = commands.allocate(FRAMES)
-        ring = device.allocate(FRAMES * FRAME_BYTES, RING)
-        device.on_close(device.release, ring)
+        ring = device.keep(FRAMES * FRAME_BYTES, RING)
         frames = [Frame(k, handles[k], handles + k) for k in range(FRAMES)]
         super().__init__(backend, lock, device.check, Timeline(device), ring, frames)
         self._commands = commands
@@ -92,11 +91,10 @@ class VkSubmissions(Submissions):
         if self._pending >= BATCH:
             self.locked_submit()
 
-    def locked_fill(self, block: Block, at: int, nbytes: int) -> None:
-        """Record zeros for ``nbytes`` bytes from ``at`` on, both multiples of 4."""
+    def locked_fill(self, memory: Block, at: int, nbytes: int) -> None:
         command = self._command or self._open()
         self._pending += 1
-        self._commands.fill(command, block.handle, at, nbytes, 0)
+        self._commands.fill(command, memory.handle, at, nbytes, 0)
         if self._pending >= BATCH:
             self.locked_submit()
 

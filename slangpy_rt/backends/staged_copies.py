@@ -1,7 +1,7 @@
-"""Copies between host memory and memory of a Vulkan device, and clears the latter.
+"""Copies between host memory and memory of Vulkan and D3D12 devices, and clears the latter.
 
-Device memory that the host cannot address is copied through staging blocks, which it can. Uploads of up to
-``SMALL_UPLOAD`` bytes go through the ring of ``submission.py`` instead.
+Device memory that the host cannot address is copied through stages, which it can. Uploads of up to ``SMALL_UPLOAD``
+bytes go through the ring of ``submissions.py`` instead. Nothing here calls a driver.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ import ctypes
 import os
 from collections import deque
 from functools import partial
+from typing import Any
 
 from slangpy_rt.backends.base import Buffer
-from slangpy_rt.backends.vulkan.device import STAGING, Block, VkDevice
-from slangpy_rt.backends.vulkan.submission import VkSubmissions
+from slangpy_rt.backends.device_memory import MemoryDevice
+from slangpy_rt.backends.submissions import Submissions
 from slangpy_rt.core.interrupts import Crew, apart
 
 SMALL_UPLOAD = 64 << 10  # the most bytes that go through the ring; sixteen such uploads fill a frame
@@ -23,38 +24,45 @@ _COPY_BYTES = 1 << 20  # the least that a thread copies: it takes 100 us, and st
 
 
 class Copies:
-    """Copies large amounts of bytes and writes zeros in the order of one queue; called with that queue's lock."""
+    """Copies large amounts of bytes and writes zeros in the order of one queue; called with that queue's lock.
 
-    def __init__(self, device: VkDevice, queue: VkSubmissions) -> None:
-        self._device = device
+    Parameters
+    ----------
+    up, down : object
+        What the device's ``allocate`` takes for stages of either direction; the same stages serve both if these are
+        the same.
+    """
+
+    def __init__(self, device: MemoryDevice, queue: Submissions, up: Any, down: Any) -> None:
         self._queue = queue
-        self._stages: deque[_Stage] = deque()
+        self._ups = _Stages(device, queue, up)
+        self._downs = self._ups if up is down else _Stages(device, queue, down)
         self._threads = min(8, os.cpu_count() or 1)
         self._crew: Crew | None = None
         self._zeros = ctypes.create_string_buffer(4)
 
     def upload(self, dst: Buffer, at: int, address: int, nbytes: int) -> None:
         """Copy host memory at ``address`` to byte ``at`` of a buffer's block; it may change once this returns."""
-        block, queue = dst.chunk.memory, self._queue
-        if block.host:
+        memory, queue = dst.chunk.memory, self._queue
+        if memory.host:
             queue.timeline.wait(queue.locked_submit())
-            self._move(block.host + at, address, nbytes)
+            self._move(memory.host + at, address, nbytes)
             return
         queue.locked_order(dst.address, True)
         for done in range(0, nbytes, _STAGE_BYTES):
             size = min(_STAGE_BYTES, nbytes - done)
-            stage = self._stage()
-            self._move(stage.block.host, address + done, size)
+            stage = self._ups.take()
+            self._move(stage.memory.host, address + done, size)
             stage.value = queue.locked_next()
-            queue.locked_copy(stage.block, 0, block, at + done, size)
+            queue.locked_copy(stage.memory, 0, memory, at + done, size)
             queue.locked_submit()
 
     def download(self, src: Buffer, at: int, address: int, nbytes: int) -> None:
         """Copy from byte ``at`` of a buffer's block to host memory at ``address``, after all work of the queue."""
-        block, queue = src.chunk.memory, self._queue
-        if block.host:
+        memory, queue = src.chunk.memory, self._queue
+        if memory.host:
             queue.timeline.wait(queue.locked_submit())
-            self._move(address, block.host + at, nbytes)
+            self._move(address, memory.host + at, nbytes)
             return
         queue.locked_order(src.address, False)
         flying: deque[tuple[_Stage, int, int]] = deque()
@@ -62,9 +70,9 @@ class Copies:
             if len(flying) == _STAGES:
                 self._land(address, *flying.popleft())
             size = min(_STAGE_BYTES, nbytes - done)
-            stage = self._stage()
+            stage = self._downs.take()
             stage.value = queue.locked_next()
-            queue.locked_copy(block, at + done, stage.block, 0, size)
+            queue.locked_copy(memory, at + done, stage.memory, 0, size)
             queue.locked_submit()
             flying.append((stage, done, size))
         while flying:
@@ -73,7 +81,7 @@ class Copies:
     def clear(self, dst: Buffer, at: int, nbytes: int) -> None:
         """Record zeros for ``nbytes`` bytes from byte ``at`` of a buffer's block on."""
         queue, zeros = self._queue, ctypes.addressof(self._zeros)
-        # vkCmdFillBuffer writes whole words of 4 bytes; the bytes before and after them are copied.
+        # A fill writes whole words of 4 bytes; the bytes before and after them are copied.
         head = min(-at & 3, nbytes)
         tail = nbytes - head & 3
         words = nbytes - head - tail
@@ -90,20 +98,9 @@ class Copies:
         if self._crew is not None:
             self._crew.close()
 
-    def _stage(self) -> _Stage:
-        """Return a staging block that the GPU is done with: a new one, or of ``_STAGES`` the one used longest ago."""
-        if len(self._stages) < _STAGES:
-            stage = _Stage(self._device, self._device.allocate(_STAGE_BYTES, STAGING))
-            self._stages.append(stage)
-        else:
-            stage = self._stages[0]
-            self._queue.locked_finish(stage.value)
-            self._stages.rotate(-1)
-        return stage
-
     def _land(self, address: int, stage: _Stage, done: int, size: int) -> None:
         self._queue.timeline.wait(stage.value)
-        self._move(address + done, stage.block.host, size)
+        self._move(address + done, stage.memory.host, size)
 
     def _move(self, dst: int, src: int, nbytes: int) -> None:
         """Copy host memory, a large amount by several threads: calls by ``ctypes`` release the GIL."""
@@ -130,12 +127,32 @@ class Copies:
         self._crew = Crew(self._threads - 1)
 
 
+class _Stages:
+    """Mapped buffers for copies, used in turn."""
+
+    def __init__(self, device: MemoryDevice, queue: Submissions, kind: Any) -> None:
+        self._device = device
+        self._queue = queue
+        self._kind = kind
+        self._stages: deque[_Stage] = deque()
+
+    def take(self) -> _Stage:
+        """Return one that the device is done with: a new one, or of ``_STAGES`` the one used longest ago."""
+        if len(self._stages) < _STAGES:
+            stage = _Stage(self._device.keep(_STAGE_BYTES, self._kind))
+            self._stages.append(stage)
+        else:
+            stage = self._stages[0]
+            self._queue.locked_finish(stage.value)
+            self._stages.rotate(-1)
+        return stage
+
+
 class _Stage:
-    """A mapped block for copies, and the timeline value after which it is free."""
+    """A mapped buffer for copies, and the timeline value after which it is free."""
 
-    __slots__ = ("block", "value")
+    __slots__ = ("memory", "value")
 
-    def __init__(self, device: VkDevice, block: Block) -> None:
-        device.on_close(device.release, block)
-        self.block = block
+    def __init__(self, memory: Any) -> None:
+        self.memory = memory
         self.value = 0

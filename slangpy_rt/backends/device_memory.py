@@ -1,27 +1,65 @@
-"""Allocates memory of a Vulkan device: device memory, and mapped memory that host and device address."""
+"""Device memory of Vulkan and D3D12: blocks for arrays, and mapped ones that host and device address.
+
+Nothing here calls a driver: the device allocates and releases buffers.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
 from slangpy_rt.backends.base import Buffer
 from slangpy_rt.backends.blocks import ALIGN, SMALL, SizeClasses
 from slangpy_rt.backends.shared_pool import SharedPool
-from slangpy_rt.backends.vulkan.device import STAGING, Block, VkDevice
-from slangpy_rt.backends.vulkan.submission import VkSubmissions
+from slangpy_rt.backends.submissions import Submissions
 from slangpy_rt.core.errors import OutOfMemoryError
 
 _SLAB = 64 << 20
 
 
-class Memory:
+class MemoryDevice(Protocol):
+    """A device that allocates buffers whole.
+
+    Attributes
+    ----------
+    heap_bytes : int
+        Size of the device's memory in bytes.
+    """
+
+    heap_bytes: int
+
+    def allocate(self, nbytes: int, kind: Any) -> Any:
+        """Allocate a buffer; its ``address`` and ``host`` are where device and host find it, 0 if they do not."""
+
+    def keep(self, nbytes: int, kind: Any) -> Any:
+        """Allocate a buffer that lives as long as the device."""
+
+    def release(self, memory: Any) -> None:
+        """Give a buffer back, which no queued work uses."""
+
+    def bytes(self, memory: Any) -> Any:
+        """Return the bytes of a mapped buffer as a writable cffi buffer."""
+
+    def on_close(self, function: Callable[..., Any], *args: Any) -> None:
+        """Register what is done as the device is closed; what was registered last is done first."""
+
+
+class DeviceBuffer(Buffer):
+    """A buffer whose memory is a block of ``DeviceMemory``."""
+
+    __slots__ = ()
+
+
+class DeviceMemory:
     """The memory of one backend; methods are called with the backend's lock.
 
     Parameters
     ----------
-    purpose : sequence of int
-        Memory properties of device memory, the best first, such as ``DEVICE`` of ``device.py``.
-    queues : sequence of VkSubmissions
+    name : str
+        The backend's name, for messages.
+    kinds : sequence
+        What the device's ``allocate`` takes for device memory, and for memory that host and device address.
+    queues : sequence of Submissions
         All queues of the backend.
 
     Attributes
@@ -32,11 +70,12 @@ class Memory:
         The blocks of mapped memory.
     """
 
-    def __init__(self, device: VkDevice, purpose: Sequence[int], queues: Sequence[VkSubmissions]) -> None:
+    def __init__(self, name: str, device: MemoryDevice, kinds: Sequence[Any], queues: Sequence[Submissions]) -> None:
+        self._name = name
         self._device = device
-        self._purpose = purpose
+        self._kind, self._shared_kind = kinds
         self._queues = queues
-        self._allocated: set[Block] = set()
+        self._allocated: set[Any] = set()
         self.blocks = SizeClasses(self._allocate, SMALL, _SLAB)
         self.shared = SharedPool()
         # A function and no method: a method would keep ``self`` and the queues alive as long as the device.
@@ -55,9 +94,9 @@ class Memory:
         device, pool = self._device, self.shared
         size = pool.missing(nbytes)
         if size:
-            block = device.allocate(size, STAGING)
-            self._allocated.add(block)
-            pool.add(nbytes, block, block.address, memoryview(device.bytes(block)))
+            memory = device.allocate(size, self._shared_kind)
+            self._allocated.add(memory)
+            pool.add(nbytes, memory, memory.address, memoryview(device.bytes(memory)))
         return size > 0
 
     def close(self) -> None:
@@ -65,7 +104,7 @@ class Memory:
         self.shared.close()
         self.blocks.close()
 
-    def _allocate(self, size: int) -> tuple[int, Block]:
+    def _allocate(self, size: int) -> tuple[int, Any]:
         """Allocate memory by the driver.
 
         Unused memory is freed before, if it is more than a quarter of the heap or the driver has no memory left.
@@ -74,33 +113,27 @@ class Memory:
         if self.blocks.idle() > device.heap_bytes // 4:
             self._give_back()
         try:
-            block = device.allocate(size + ALIGN, self._purpose)
+            memory = device.allocate(size + ALIGN, self._kind)
         except OutOfMemoryError:
             self._give_back()
             try:
-                block = device.allocate(size + ALIGN, self._purpose)
+                memory = device.allocate(size + ALIGN, self._kind)
             except OutOfMemoryError as error:
                 raise OutOfMemoryError(
-                    f"vulkan: no room for {size} bytes; free arrays or use smaller ones. {error}"
+                    f"{self._name}: no room for {size} bytes; free arrays or use smaller ones. {error}"
                 ) from None
-        self._allocated.add(block)
-        return block.address, block
+        self._allocated.add(memory)
+        return memory.address, memory
 
     def _give_back(self) -> None:
         """Free memory without a block in use, once all queued work is done."""
         for queue, value in [(queue, queue.locked_submit()) for queue in self._queues]:
             queue.timeline.wait(value)
-        for _, block in self.blocks.drop():
-            self._allocated.remove(block)
-            self._device.release(block)
+        for _, memory in self.blocks.drop():
+            self._allocated.remove(memory)
+            self._device.release(memory)
 
 
-class VulkanBuffer(Buffer):
-    """A buffer whose memory is a block of ``Memory``."""
-
-    __slots__ = ()
-
-
-def _release_all(device: VkDevice, allocated: set[Block]) -> None:
+def _release_all(device: MemoryDevice, allocated: set[Any]) -> None:
     while allocated:
         device.release(allocated.pop())
