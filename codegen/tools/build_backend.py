@@ -1,9 +1,9 @@
 """The build backend of pyproject.toml: setuptools', but for ``pip install -e``.
 
 Of a package whose folders lie in several places, setuptools makes an editable install by an import hook, which only a
-running Python can follow: mypy, pyright and editors find no package, and take all of it for ``Any``. Here the install is
-a ``.pth`` file with the two folders that hold packages, which they read. ``slangpy_rt.shaders`` holds no Python, and is
-found beside the package (``slangpy_rt/slang/locate.py``). setuptools' option ``editable_mode`` has no effect.
+running Python can follow: mypy, pyright and editors find no package, and take all of it for ``Any``. Here the install
+is a ``.pth`` file with the two folders that hold packages, which they read. ``slangpy_rt.shaders`` has no Python,
+and is found beside the package (``slangpy_rt/slang/locate.py``). setuptools' option ``editable_mode`` has no effect.
 """
 
 from __future__ import annotations
@@ -23,11 +23,9 @@ _ROOT = Path(__file__).resolve().parents[2]
 _FOLDERS = (_ROOT, _ROOT / "codegen")
 
 
-def build_editable(
-    wheel_directory: str, config_settings: Any = None, metadata_directory: str | None = None
-) -> str:
+def build_editable(wheel_directory: str, config_settings: Any = None, metadata_directory: str | None = None) -> str:
     """Write the wheel of an editable install and return its file name."""
-    name = build_meta.build_editable(wheel_directory, config_settings, metadata_directory)
+    name: str = build_meta.build_editable(wheel_directory, config_settings, metadata_directory)
     wheel = Path(wheel_directory, name)
     with zipfile.ZipFile(wheel) as made:
         files = {file: made.read(file) for file in made.namelist() if ".dist-info/" in file}
