@@ -10,6 +10,8 @@ The public names are those in ``__all__``; everything else may change. Importing
 loads no compiler, no driver and no torch.
 """
 
+import typing as _typing
+
 from slangpy_rt import _former_paths
 from slangpy_rt._load_module import loadModule
 from slangpy_rt.arguments.indices import call_id, grid, thread_id
@@ -155,3 +157,30 @@ __all__ = [
     "uint4",
     "wang_hash",
 ]
+
+# Names that are tried first by those who know other libraries. The module ``slangpy_rt.device`` is no attribute: a
+# call of it would be told that a module is not callable.
+_FILE = "Module.load_from_file(device, path) loads a Slang file"
+_COPY = "Tensor.from_numpy(device, array) copies an array to a device"
+_MEANT = {
+    "array": _COPY,
+    "device": "Device('cpu') opens a device of that kind, and init_device() the best one that is here",
+    "from_numpy": _COPY,
+    "function": "module.name is the function 'name' of a module",
+    "load_module": _FILE,
+    "module": f"{_FILE}, and Module.load_from_source(device, name, text) loads Slang text",
+    "struct": "module.Name is the struct 'Name' of a module",
+    "tensor": _COPY,
+    "zeros": "Tensor.zeros(device, shape) makes a tensor of zeros",
+}
+del globals()["device"]
+
+if not _typing.TYPE_CHECKING:  # type checkers would take every name for one of the package's
+
+    def __getattr__(name):
+        meant = f"; {_MEANT[name]}." if name in _MEANT else ""
+        raise AttributeError(f"module 'slangpy_rt' has no attribute '{name}'{meant}")
+
+
+def __dir__() -> list[str]:
+    return [*__all__, *(name for name in globals() if name.startswith("__"))]

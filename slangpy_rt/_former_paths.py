@@ -27,9 +27,6 @@ FORMER_PATHS = {
 
 
 def register() -> None:
-    """Enter each former path into ``sys.modules``, and into the package unless a public name has the same name."""
-    package = sys.modules["slangpy_rt"]
+    """Enter each former path into ``sys.modules``; as attributes they would hide what ``spy.tensor(...)`` is told."""
     for former, present in FORMER_PATHS.items():
-        module = sys.modules[f"slangpy_rt.{former}"] = sys.modules[f"slangpy_rt.{present}"]
-        if not hasattr(package, former):
-            setattr(package, former, module)
+        sys.modules[f"slangpy_rt.{former}"] = sys.modules[f"slangpy_rt.{present}"]

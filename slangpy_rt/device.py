@@ -20,6 +20,14 @@ if TYPE_CHECKING:
     from slangpy_rt.calls.moves import Moves
 
 
+# What ``dir`` and completion show; what else the packages below use is no part of the public class.
+_SHOWN = (
+    *("caps", "close", "closed", "command_list", "debug", "deterministic", "event", "hot_reload", "include_paths"),
+    *("index", "info", "load_module", "load_module_from_file", "load_module_from_source", "name", "reload", "stream"),
+    *("synchronize", "timer", "wait"),
+)
+
+
 class Device(DeviceCore):
     """A place to run Slang functions.
 
@@ -65,6 +73,9 @@ class Device(DeviceCore):
     ) -> None:
         handle = None if stream is None else stream_handle("Device", stream)
         super().__init__(type, include_paths, debug, index, hot_reload, deterministic, handle, stream)
+
+    def __dir__(self) -> list[str]:
+        return [name for name in super().__dir__() if name in _SHOWN or name.startswith("__")]
 
     def load_module(self, path: str | Path, defines: Mapping[str, Any] | None = None) -> Module:
         """Load a Slang file; the same as ``Module.load_from_file(device, path)``."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import subprocess
+import sys
 
 import pytest
 
@@ -93,12 +95,52 @@ MEMBERS = {
     "zeros_like",
 }
 
+# Of a device; the class has more, which the packages below use.
+DEVICE = """caps close closed command_list debug deterministic event hot_reload include_paths index info load_module
+load_module_from_file load_module_from_source name reload stream synchronize timer wait"""
+
 
 def test_public_names() -> None:
     assert sorted(spy.__all__) == sorted({*PUBLIC, *VECTORS})
     visible = {n for n, v in vars(spy).items() if not n.startswith("_") and not inspect.ismodule(v)}
     assert visible == {*PUBLIC, *VECTORS}
     assert spy.__version__.count(".") == 2
+
+
+def test_dir_shows_public_names_only() -> None:
+    assert [n for n in dir(spy) if not n.startswith("__")] == spy.__all__
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("device", "; Device('cpu') opens a device of that kind, and init_device() the best one that is here."),
+        ("tensor", "; Tensor.from_numpy(device, array) copies an array to a device."),
+        ("runtme", ""),
+    ],
+)
+def test_names_that_are_none(name: str, meant: str) -> None:
+    with pytest.raises(AttributeError) as caught:
+        getattr(spy, name)
+    assert str(caught.value) == f"module 'slangpy_rt' has no attribute '{name}'{meant}"
+
+
+def test_python_proposes_similar_names() -> None:
+    run = subprocess.run(
+        [sys.executable, "-c", "import slangpy_rt; slangpy_rt.Tensr"], capture_output=True, text=True
+    )
+    assert run.stderr.endswith("module 'slangpy_rt' has no attribute 'Tensr'. Did you mean: 'Tensor'?\n")
+
+
+def test_dir_of_objects_shows_no_internals() -> None:
+    with spy.Device("null") as device:
+        module = spy.Module.load_from_source(device, "m", "float f(float x) { return x; }")
+        seen = {kind: [n for n in dir(x) if not n.startswith("_")] for kind, x in
+                {"Device": device, "Module": module, "Function": module.f}.items()}  # fmt: skip
+        assert seen["Device"] == DEVICE.split()
+        assert all(hasattr(device, name) for name in seen["Device"])
+        assert seen["Module"] == sorted([*MEMBERS["Module"].split(), "device", "f"])
+        assert seen["Function"] == sorted([*MEMBERS["Function"].split(), "name", "overloads"])
 
 
 @pytest.mark.parametrize("name", MEMBERS)

@@ -113,8 +113,6 @@ def test_former_paths_have_the_public_names() -> None:
     for former, present in FORMER_PATHS.items():
         module = importlib.import_module(f"slangpy_rt.{former}")
         assert module is importlib.import_module(f"slangpy_rt.{present}")
-        # `slangpy_rt.profile` and `slangpy_rt.kernel` are functions.
-        assert former in ("profile", "kernel") or getattr(slangpy_rt, former) is module
     public = {name for name in slangpy_rt.__all__ if getattr(slangpy_rt, name).__module__.startswith("slangpy_rt.")}
     homes = {getattr(slangpy_rt, name).__module__.removeprefix("slangpy_rt.") for name in public}
     assert homes - {"device", "interop", "_load_module", "calls.tuned", "tuning.config", "linalg.matmul"} <= set(

@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 import zipfile
 from pathlib import Path
 
@@ -50,10 +51,9 @@ def test_every_folder_with_code_is_a_package_of_the_wheel() -> None:
 
 
 @pytest.fixture(scope="module")
-def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What the wheel holds, made of a copy: building leaves folders in the tree."""
-    folder = tmp_path_factory.mktemp("wheel")
-    tree = folder / "tree"
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the tree, without tests and documentation: building leaves folders in it."""
+    tree = tmp_path_factory.mktemp("wheel") / "tree"
     unwanted = shutil.ignore_patterns("__pycache__", "*.egg-info")
     for name in ("shaders", "codegen"):
         shutil.copytree(ROOT / name, tree / name, ignore=unwanted)
@@ -62,6 +62,13 @@ def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(ROOT / "slangpy_rt", tree / "slangpy_rt", ignore=unwanted)
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, tree)
+    return tree
+
+
+@pytest.fixture(scope="module")
+def unpacked(tree: Path) -> Path:
+    """What the wheel holds."""
+    folder = tree.parent
     build = [
         sys.executable,
         "-m",
@@ -92,3 +99,46 @@ def test_it_holds_every_file(unpacked: Path) -> None:
 def test_it_runs_without_the_tree(unpacked: Path, tmp_path: Path) -> None:
     variables = os.environ | {"PYTHONPATH": str(unpacked)}
     subprocess.run([sys.executable, "-c", PROGRAM, str(unpacked)], check=True, cwd=tmp_path, env=variables)
+
+
+# For mypy; the comment behind a line is the code of the error that it has to find there.
+TYPED = """
+import slangpy_rt as spy
+device = spy.Device("cpu")
+module = spy.Module.load_from_file(device, "m.slang")
+t = spy.Tensor.zeros(device, 3).with_grads()
+t.grad.clear()
+total: float = t.shape  # assignment
+device.nothing  # attr-defined
+spy.nothing(1)  # attr-defined
+spy.device("cpu")  # operator
+"""
+
+
+def test_type_checkers_see_an_editable_install(tree: Path, tmp_path: Path) -> None:
+    install, user = tmp_path / "venv", tmp_path / "user"
+    user.mkdir()
+    (user / "typed.py").write_text(TYPED)
+    # Its packages are those of this environment, but for the package itself.
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(install)], check=True)
+    (site,) = install.glob("Lib/site-packages" if os.name == "nt" else "lib/python3*/site-packages")
+    program = f"import build_backend; print(build_backend.build_editable({str(tmp_path)!r}))"
+    variables = os.environ | {"PYTHONPATH": str(tree / "codegen/tools")}
+    subprocess.run([sys.executable, "-c", program], check=True, cwd=tree, env=variables, stdout=subprocess.DEVNULL)
+    (wheel,) = tmp_path.glob("*.whl")
+    zipfile.ZipFile(wheel).extractall(site)
+    python = str(install / ("Scripts/python.exe" if os.name == "nt" else "bin/python"))
+    (site / "others.pth").write_text(sysconfig.get_paths()["purelib"] + "\n")
+    clean = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "MYPYPATH")}
+
+    code = "import slangpy_rt, slangpy_rt_codegen; print(slangpy_rt.__file__, slangpy_rt_codegen.__file__)"
+    run = subprocess.run([python, "-c", code], check=True, cwd=user, env=clean, capture_output=True, text=True)
+    assert run.stdout.split() == [
+        str(tree / "slangpy_rt" / "__init__.py"),
+        str(tree / "codegen" / "slangpy_rt_codegen" / "__init__.py"),
+    ]
+    command = [sys.executable, "-m", "mypy", "--strict", "--config-file=", "--python-executable", python, "typed.py"]
+    said = subprocess.run(command, cwd=user, env=clean, capture_output=True, text=True).stdout
+    found = dict(re.findall(r"^typed.py:(\d+): error: .*\[([\w-]+)\]$", said, re.MULTILINE))
+    expected = {str(k): line.split("  # ")[1] for k, line in enumerate(TYPED.splitlines(), 1) if "  # " in line}
+    assert found == expected, said

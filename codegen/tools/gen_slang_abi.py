@@ -108,6 +108,7 @@ FUNCTIONS = [
     "spReflectionUserAttribute_GetArgumentValueInt",
     "spReflectionUserAttribute_GetName",
     "spReflectionVariable_FindModifier",
+    "spReflectionVariable_GetDefaultValueFloat",
     "spReflectionVariable_GetDefaultValueInt",
     "spReflectionVariable_GetName",
     "spReflectionVariable_GetType",

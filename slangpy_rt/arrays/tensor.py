@@ -272,9 +272,21 @@ class Tensor(Operators):
         return None if self.layout.grads is None else self._grads[1]  # type: ignore[return-value]
 
     @property
-    def grad(self) -> Tensor | None:
-        """The gradient: the one that derivatives write, if there is one, else the one that they read."""
-        return self.grad_out if self.grad_out is not None else self.grad_in
+    def grad(self) -> Tensor:
+        """The gradient: the one that derivatives write, if there is one, else the one that they read.
+
+        Raises
+        ------
+        BindError
+            If the tensor has no gradient; ``grad_out`` and ``grad_in`` are None then.
+        """
+        grad = self.grad_out if self.grad_out is not None else self.grad_in
+        if grad is None:
+            raise BindError(
+                f"{type(self).__name__}.grad: this {self.summary} has no gradient. with_grads() returns a tensor of "
+                "the same memory that has one; grad_out and grad_in are None where there is none."
+            )
+        return grad
 
 
 def _model(where: str, other: Any) -> NDBuffer:

@@ -77,6 +77,8 @@ class Param:
     semantic : str
         Of a kernel's system value: ``"SV_DispatchThreadID"``, ``"SV_GroupID"``, ``"SV_GroupIndex"`` or
         ``"SV_GroupThreadID"``, spelled so whatever the text's case; any other as the text writes it.
+    default : int or float, optional
+        The value of the default, where it is a number in the text and not an expression, a double or a boolean.
     """
 
     name: str
@@ -85,10 +87,12 @@ class Param:
     no_diff: bool = False
     has_default: bool = False
     semantic: str = ""
+    default: int | float | None = None
 
     def __str__(self) -> str:
         direction = "" if self.direction == "in" else f"{self.direction} "
-        return f"{direction}{self.type.name} {self.name}{' = ...' if self.has_default else ''}"
+        default = f" = {'...' if self.default is None else self.default}" if self.has_default else ""
+        return f"{direction}{self.type.name} {self.name}{default}"
 
 
 @dataclass(frozen=True)

@@ -238,6 +238,7 @@ FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "spReflectionUserAttribute_GetArgumentValueInt": (c_int32, (c_void_p, c_uint32, c_void_p)),
     "spReflectionUserAttribute_GetName": (c_char_p, (c_void_p,)),
     "spReflectionVariable_FindModifier": (c_void_p, (c_void_p, c_int32)),
+    "spReflectionVariable_GetDefaultValueFloat": (c_int32, (c_void_p, c_void_p)),
     "spReflectionVariable_GetDefaultValueInt": (c_int32, (c_void_p, c_void_p)),
     "spReflectionVariable_GetName": (c_char_p, (c_void_p,)),
     "spReflectionVariable_GetType": (c_void_p, (c_void_p,)),

@@ -22,22 +22,20 @@ from typing import IO, Any
 from slangpy_rt.core.errors import UnsupportedError
 from slangpy_rt.core.interrupts import apart
 from slangpy_rt.slang.files import working_directory
-from slangpy_rt.slang.locate import find_library, shader_directory
+from slangpy_rt.slang.locate import find_library
 from slangpy_rt.slang.messages import NO_MEMORY, SLOW, STUCK, receive, send
 
 # The child runs ``worker.main`` without the package's __init__, whose imports (NumPy among them) would take 0.2 s.
-# The few modules that need NumPy find it through this process's sys.path, which is passed on. In a source tree
-# ``shaders`` lies outside the package folder, so its path is a separate argument.
+# The few modules that need NumPy find it through this process's sys.path, which is passed on.
 _BOOT = """
 import sys, types
 from importlib.machinery import ModuleSpec
-for name, folder in (("slangpy_rt", sys.argv[1]), ("slangpy_rt.shaders", sys.argv[2])):
-    package = sys.modules[name] = types.ModuleType(name)
-    package.__spec__ = ModuleSpec(name, None, is_package=True)
-    package.__path__ = package.__spec__.submodule_search_locations = [folder]
-sys.path += sys.argv[5:]
+package = sys.modules["slangpy_rt"] = types.ModuleType("slangpy_rt")
+package.__spec__ = ModuleSpec("slangpy_rt", None, is_package=True)
+package.__path__ = package.__spec__.submodule_search_locations = [sys.argv[1]]
+sys.path += sys.argv[4:]
 from slangpy_rt.slang.worker import main
-main(sys.argv[3], sys.argv[4])
+main(sys.argv[2], sys.argv[3])
 """
 # Exit statuses after too much processor time: the child ended itself, or the system ended it at the limit of
 # processor time that the child had set for itself.
@@ -209,7 +207,7 @@ class CompilerProcess:
         package, library = Path(__file__).parent.parent, find_library(self._path).absolute()
         self._words = tempfile.TemporaryFile()  # noqa: SIM115 - closed in _stop
         self.started += 1
-        arguments = [str(package), shader_directory(), str(library), str(self._seconds), *filter(None, sys.path)]
+        arguments = [str(package), str(library), str(self._seconds), *filter(None, sys.path)]
         try:
             self._process = subprocess.Popen(
                 [self._python, *flags, "-c", _BOOT, *arguments],

@@ -63,8 +63,8 @@ def python_signature(sig: FunctionSig) -> inspect.Signature:
     for p in sig.params:
         # A Slang parameter may be named as a Python keyword, `from`, which inspect refuses.
         name = f"{p.name}_" if keyword.iskeyword(p.name) else p.name
-        # Reflection tells only that there is a default, not its value, so it is shown as ``...``.
-        default = ... if p.has_default else inspect.Parameter.empty
+        # A default whose value reflection does not tell is shown as ``...``.
+        default = (... if p.default is None else p.default) if p.has_default else inspect.Parameter.empty
         kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
         parameters.append(inspect.Parameter(name, kind, default=default, annotation=p.type.name))
     return inspect.Signature(parameters, return_annotation=sig.returns.name)

@@ -91,17 +91,18 @@ def compiler_version() -> str:
 
 @lru_cache(maxsize=1)
 def shader_directory() -> str:
-    """Return the path of the installed folder ``shaders/``.
+    """Return the path of the folder ``shaders/``: inside the package, or beside it in a checkout.
 
     Raises
     ------
     SlangPyRtError
         If the package is installed without it.
     """
-    spec = find_spec("slangpy_rt.shaders")
-    if spec is None or not spec.submodule_search_locations:
-        raise SlangPyRtError("slangpy_rt.shaders is missing: install the package again.")
-    return next(iter(spec.submodule_search_locations))
+    package = Path(__file__).parents[1]
+    for folder in (package / "shaders", package.parent / "shaders"):
+        if (folder / "slangpy_rt.slang").is_file():
+            return str(folder)
+    raise SlangPyRtError("slangpy_rt.shaders is missing: install the package again.")
 
 
 @lru_cache(maxsize=1)

@@ -1,7 +1,9 @@
 """Stubs: a Slang module's declarations as Python ones, for editors and type checkers.
 
-Declarations go in, the text of a ``.pyi`` comes out; nothing is compiled, read or written. Results are ``Any``: the
-kind of array that a call returns depends on its arguments, and a union of all kinds would need a cast.
+Declarations go in, the text of a ``.pyi`` comes out; nothing is compiled, read or written. The kind of result that a
+call returns depends on its arguments, so a function of scalars, vectors and matrices has an overload for each kind.
+Results are ``Any`` where the kind does not follow from the types of the arguments: of functions of structs, enums,
+whole arrays and generic types, of calls with ``_result``, and of arrays of other libraries.
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ from __future__ import annotations
 import inspect
 import keyword
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from slangpy_rt.calls.function import Function
 from slangpy_rt.calls.module import Module
@@ -44,13 +46,21 @@ class _Struct(spy.Struct):
 
 _Writable: TypeAlias = spy.NDBuffer | npt.NDArray[Any] | spy.ValueRef | _DLPack | _SlangArg
 _Array: TypeAlias = _Writable | list[Any] | tuple[Any, ...]
+_Real: TypeAlias = float | np.floating[Any] | np.integer[Any] | np.bool_
+_Integer: TypeAlias = int | np.integer[Any] | np.bool_
+_Bool: TypeAlias = bool | np.bool_
 _Generator: TypeAlias = spy.call_id | spy.grid | spy.thread_id | spy.wang_hash | spy.rand_float | range
-_Reals: TypeAlias = float | np.floating[Any] | np.integer[Any] | np.bool_ | _Generator | _Array
-_Integers: TypeAlias = int | np.integer[Any] | np.bool_ | _Generator | _Array
-_Bools: TypeAlias = bool | np.bool_ | _Array
+_Host: TypeAlias = _Generator | npt.NDArray[Any] | list[Any] | tuple[Any, ...]
+_Reals: TypeAlias = _Real | _Generator | _Array
+_Integers: TypeAlias = _Integer | _Generator | _Array
+_Bools: TypeAlias = _Bool | _Array
 """
+# What a call takes that returns a NumPy array, a Tensor, an NDBuffer, after the type of a number.
+_KINDS = {"_array": "_Host", "_tensor": "_Host | spy.Tensor", "_ndbuffer": "_Host | spy.NDBuffer"}
 # Python types of the arguments, by the kind of the scalar's NumPy dtype; those of vectors and matrices are the same.
 _VALUES = {"f": "_Reals", "i": "_Integers", "u": "_Integers", "b": "_Bools"}
+_NUMBERS = {"_Reals": "_Real", "_Integers": "_Integer", "_Bools": "_Bool"}
+_PYTHON = {"f": "float", "i": "int", "u": "int", "b": "bool"}
 _CONTAINERS = {"Tensor": "_Array", "RWTensor": "_Writable", "NDBuffer": "_Writable"}
 _OPTIONS = [p.name for p in inspect.signature(Function.__call__).parameters.values() if p.kind is p.KEYWORD_ONLY]
 _MODULE_OWN = frozenset({*dir(Module), "device"})
@@ -131,34 +141,69 @@ class _Stub:
         while made in self.classes:
             made += "_"
         # Overloads that differ in Slang may have equal signatures in Python; those become one.
-        alike: dict[str, list[FunctionSig]] = {}
+        alike: dict[str, list[tuple[FunctionSig, str]]] = {}
+        # The dtypes of arrays, which no type checker knows, choose among overloads with as many parameters.
+        apart = len({len(sig.params) for sig in overloads}) == len(overloads)
+        apart = apart and not (len(overloads) > 1 and any(p.has_default for sig in overloads for p in sig.params))
         for sig in overloads:
-            alike.setdefault(self._parameters(sig, method and not sig.static), []).append(sig)
+            for parameters, returns in self._calls(sig, method and not sig.static, apart):
+                alike.setdefault(parameters, []).append((sig, returns))
         lines = [f"class {made}(spy.Function):"]
-        for parameters, sigs in alike.items():
-            returns = "None" if all(sig.returns.kind == "void" for sig in sigs) else "Any"
+        for parameters, calls in alike.items():
+            sigs, results = [sig for sig, _ in calls], {returns for _, returns in calls}
             lines += ["    @overload"] if len(alike) > 1 else []
-            lines.append(f"    def __call__({parameters}) -> {returns}:")
+            lines.append(f"    def __call__({parameters}) -> {results.pop() if len(results) == 1 else 'Any'}:")
             lines += _docstring("\n\n".join(f"{sig}\n\n{sig.doc}".strip() for sig in sigs), 8)
         self.classes[made] = [*lines, "    call = __call__"]
         return made
 
-    def _parameters(self, sig: FunctionSig, bound: bool) -> str:
+    def _calls(self, sig: FunctionSig, bound: bool, apart: bool) -> Iterator[tuple[str, str]]:
+        """Yield parameters and result of each Python signature of a declaration, the narrowest first.
+
+        Parameters
+        ----------
+        sig : FunctionSig
+            The declaration.
+        bound : bool
+            Whether it is a method that takes its object.
+        apart : bool
+            Whether the number of arguments tells it from other overloads.
+        """
+        texts = [self._annotation(param) for param in sig.params]
+        array, one = _results(sig.returns)
+        plain = all(p.direction == "in" and p.type.kind in ("scalar", "vector", "matrix") for p in sig.params)
+        if array and plain and sig.params and apart and not bound and "Any" not in texts:
+            values = [self._values(param.type) for param in sig.params]
+            numbers = [_NUMBERS[text] for text in values]
+            # A list may be one vector or many. Both make a NumPy array of a result that is none itself.
+            scalars = all(p.type.kind == "scalar" for p in sig.params)
+            if one and scalars:
+                yield self._parameters(sig, bound, numbers, options=False), one
+            for kind, result in zip(_KINDS, (array, "spy.Tensor", "spy.NDBuffer"), strict=True):
+                if scalars or not one:
+                    self.aliases |= {f"{n}{kind}": f"{n} | {_KINDS[kind]}" for n in numbers}
+                    yield self._parameters(sig, bound, [n + kind for n in numbers], options=False), result
+        yield self._parameters(sig, bound, texts), "None" if sig.returns.kind == "void" else "Any"
+
+    def _parameters(self, sig: FunctionSig, bound: bool, annotations: Sequence[str], options: bool = True) -> str:
         texts = ["self", "this: Any", "/"] if bound else ["self"]
         taken = {"self", "this", *_OPTIONS}
         required = max((k for k, p in enumerate(sig.params) if not p.has_default), default=-1)
-        for k, param in enumerate(sig.params):
+        for k, (param, annotation) in enumerate(zip(sig.params, annotations, strict=True)):
             name = param.name
             nameless = keyword.iskeyword(name) or not name.isidentifier() or name in taken
             while keyword.iskeyword(name) or not name.isidentifier() or name in taken:
                 name += "_"
             taken.add(name)
-            texts.append(f"{name}: {self._annotation(param)}{' = ...' if k > required else ''}")
+            default = "..." if param.default is None else repr(param.default)
+            texts.append(f"{name}: {annotation}{f' = {default}' if k > required else ''}")
             if nameless:
                 # Python cannot pass this parameter by name, so those before it are positional too.
                 texts = [*(text for text in texts if text != "/"), "/"]
-        options = [*_OPTIONS, *([] if "out" in taken else ["out"])]
-        return ", ".join([*texts, "*", *(f"{option}: Any = ..." for option in options)])
+        if not options:
+            return ", ".join(texts)
+        names = [*_OPTIONS, *([] if "out" in taken else ["out"])]
+        return ", ".join([*texts, "*", *(f"{name}: Any = ..." for name in names)])
 
     def _annotation(self, param: Param) -> str:
         type_ = param.type
@@ -172,11 +217,26 @@ class _Stub:
             return "_Writable"
         if type_.kind == "array":
             return "_Array"
-        values = _VALUES[NUMPY_OF[type_.scalar].kind]
+        values = self._values(type_)
         if not type_.name.isidentifier():  # vector<float, N> of a generic function
             return values
         self.aliases[f"_{type_.name}"] = values
         return f"_{type_.name}"
+
+    def _values(self, type_: SlangType) -> str:
+        return _VALUES[NUMPY_OF[type_.scalar].kind]
+
+
+def _results(type_: SlangType) -> tuple[str, str]:
+    """Return the types of a NumPy array of results and of one result, the second empty if that is an array too."""
+    if type_.kind == "enum":
+        return "npt.NDArray[Any]", "int"
+    if type_.kind == "struct" and not type_.arguments:
+        return "npt.NDArray[Any]", "dict[str, Any]"
+    if type_.kind not in ("scalar", "vector", "matrix") or type_.scalar not in NUMPY_OF:
+        return "", ""
+    dtype = NUMPY_OF[type_.scalar]
+    return f"npt.NDArray[np.{dtype.type.__name__}]", _PYTHON[dtype.kind] if type_.kind == "scalar" else ""
 
 
 def _holds_structs(type_: SlangType) -> bool:

@@ -153,11 +153,11 @@ def test_views_carry_gradients_along(module: spy.Module) -> None:
 
 def test_with_grads_and_detach(module: spy.Module) -> None:
     t = tensor(module, integers(3))
-    assert t.grad is None and t.grad_in is None and t.grad_out is None
+    assert t.grad_in is None and t.grad_out is None
     x = t.with_grads()
     assert x.grad is x.grad_in is x.grad_out and x.grad is not None
     same(x.grad, np.zeros(3))
-    assert t.grad is None
+    assert t.grad_in is None and t.grad_out is None
     one, other = tensor(module, integers(3, seed=1)), tensor(module, integers(3, seed=2))
     y = x.with_grads(grad_in=one, grad_out=other)
     assert y.grad_in is one and y.grad_out is other and y.grad is other
@@ -168,19 +168,29 @@ def test_with_grads_and_detach(module: spy.Module) -> None:
     for array in (x, y, z, x.detach()):
         same(array, integers(3, seed=3))
     plain = x.detach()
-    assert type(plain) is spy.Tensor and plain.grad is None
+    assert type(plain) is spy.Tensor and plain.grad_out is None
     for made in (spy.Tensor.zeros_like(x), spy.Tensor.empty_like(x)):
-        assert made.grad is None and made.shape == (3,)
+        assert made.grad_out is None and made.shape == (3,)
     module.mul.bwds(x.detach(), y, _result=seed_of(module, integers(3, seed=4)))
     same(x.grad, np.zeros(3))
     same(other, integers(3, seed=2) + integers(3, seed=3) * integers(3, seed=4))
+
+
+def test_a_tensor_without_gradient_says_so(module: spy.Module) -> None:
+    t = tensor(module, integers(3))
+    with pytest.raises(spy.BindError) as caught:
+        t.grad.clear()
+    assert str(caught.value) == (
+        "Tensor.grad: this Tensor<float> of shape (3,) has no gradient. with_grads() returns a tensor of the same "
+        "memory that has one; grad_out and grad_in are None where there is none."
+    )
 
 
 def test_calls_that_are_no_derivatives_ignore_gradients(module: spy.Module) -> None:
     a, b = integers(3), integers(3, seed=1)
     x, r = tensor(module, a).with_grads(), spy.Tensor.empty(module.device, 3).with_grads()
     y = module.mul(x, tensor(module, b))
-    assert type(y) is spy.Tensor and y.grad is None
+    assert type(y) is spy.Tensor and y.grad_out is None
     same(y, a * b)
     assert module.mul(x, tensor(module, b), _result=r) is r
     same(r, a * b)

@@ -57,7 +57,7 @@ CASES: dict[str, tuple[Callable[[spy.Module], Any], str]] = {
     "half": (lambda m: m.half_of, "matmul: activation is float half_of(half x); " + EXPECTED.format("half_of")),
     "default": (
         lambda m: m.with_default,
-        "matmul: activation is float with_default(float x, float slope = ...); " + EXPECTED.format("with_default"),
+        "matmul: activation is float with_default(float x, float slope = 1.0); " + EXPECTED.format("with_default"),
     ),
     "uint": (
         lambda m: m.places,

@@ -1,12 +1,14 @@
 """The Slang compiler: reflection, target code, layouts, diagnostics. No device is needed."""
 
 import hashlib
+import inspect
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+import slangpy_rt as spy
 from slangpy_rt.core.errors import CompileError, UnsupportedError
 from slangpy_rt.core.target import Target
 from slangpy_rt.core.types import EntryPoint, FunctionSig, ModuleInfo, SlangType, StructInfo, from_json, to_json
@@ -123,6 +125,34 @@ def test_backward_differentiable_no_diff_and_default(info: ModuleInfo) -> None:
     scale = function(info, "scale")
     assert scale.differentiable
     assert [(p.no_diff, p.has_default) for p in scale.params] == [(False, False), (True, True)]
+
+
+@pytest.mark.parametrize(
+    ("declared", "shown"),
+    [
+        ("float x = 2.5", "2.5"),
+        ("float x = 0.1", "0.1"),
+        ("float x = -1e30", "-1e+30"),
+        ("float x = 3", "3.0"),
+        ("half x = 0.5h", "0.5"),
+        ("int x = -5", "-5"),
+        ("uint x = 0xffffffffu", "4294967295"),
+        ("int64_t x = 9223372036854775807ll", "9223372036854775807"),
+        # Slang's reflection does not tell these.
+        ("float x = 1.0 / 3.0", "..."),
+        ("float x = 1e39", "..."),
+        ("double x = 0.1", "..."),
+        ("bool x = true", "..."),
+        ("uint64_t x = 0xffffffffffffffffull", "..."),
+        ("float2 x = float2(1, 2)", "..."),
+    ],
+)
+def test_defaults(declared: str, shown: str) -> None:
+    with spy.Device("null") as device:
+        module = spy.Module.load_from_source(device, "m", f"void f({declared}) {{}}")
+    assert str(module.f.overloads[0]) == f"void f({declared.partition(' =')[0]} = {shown})"
+    default = inspect.signature(module.f).parameters["x"].default
+    assert default is ... if shown == "..." else repr(default) == shown
 
 
 def test_scalars(info: ModuleInfo) -> None:

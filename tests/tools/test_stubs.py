@@ -9,6 +9,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -44,6 +45,12 @@ struct Circle
 struct Box<T> { T inside; }
 enum Kind { Round, Square }
 float measure(Circle c, Kind k) { return c.radius; }
+int count(float x) { return int(x); }
+float either(float x) { return x; }
+int either(int x) { return x; }
+float3 blend(float3 a, float t) { return a * t; }
+Circle circle(float r) { return { r }; }
+Kind kind(float x) { return Kind.Round; }
 [shader("compute")] [numthreads(8, 1, 1)] void kernel(uint3 id : SV_DispatchThreadID) {}
 """
 BEGIN = """\
@@ -94,6 +101,28 @@ m.kernel.name.upper()
 def runs(module: spy.Module) -> None: ...
 runs(m)
 """
+# Types of results.
+TYPES = """\
+m.add(1, 2.0)                                  # float
+m.add(np.float32(1), 2)                        # float
+m.add(1, np.zeros(3))                          # npt.NDArray[np.float32]
+m.add([1.0, 2.0], 1)                           # npt.NDArray[np.float32]
+m.add(1, spy.Tensor(device))                   # spy.Tensor
+m.add(np.zeros(3), spy.Tensor(device))         # spy.Tensor
+m.add(1, spy.NDBuffer(device, "float", 2))     # spy.NDBuffer
+m.add(1, 2, _result="tensor")                  # Any
+m.scale(3)                                     # float
+m.scale(by=np.zeros(2), x=1)                   # npt.NDArray[np.float32]
+m.count([1.0, 2.0])                            # npt.NDArray[np.int32]
+m.count(0.5)                                   # int
+m.either(1)                                    # Any
+m.blend([0, 0, 0], 1)                          # npt.NDArray[np.float32]
+m.blend([0, 0, 0], spy.Tensor(device))         # spy.Tensor
+m.circle(2)                                    # dict[str, Any]
+m.circle([2])                                  # npt.NDArray[Any]
+m.measure(object(), "Round")                   # Any
+m.kind(1)                                      # int
+"""
 WRONG = """\
 m.nothing(1)                          # attr-defined
 m.add(1)                              # call-overload
@@ -102,12 +131,12 @@ m.add(1, 2, d=3)                      # call-overload
 m.add("1", 2)                         # call-overload
 m.add.nothing                         # attr-defined
 m.add.call(1)                         # call-overload
-m.scale()                             # call-arg
-m.scale(1, by=2, to=3)                # call-arg
-m.scale(1, None)                      # arg-type
-m["lambda"](1)                        # call-arg
-m["name"](1, self_=2)                 # call-arg
-m["lambda"](1, 2.5)                   # arg-type
+m.scale()                             # call-overload
+m.scale(1, by=2, to=3)                # call-overload
+m.scale(1, None)                      # call-overload
+m["lambda"](1)                        # call-overload
+m["name"](1, self_=2)                 # call-overload
+m["lambda"](1, 2.5)                   # call-overload
 m.fill(1, [1, 2])                     # arg-type
 m.pick([[1]], [1], 1, [1])            # arg-type
 m.pick(np.zeros(1), np.zeros(1), 1, 1)  # arg-type
@@ -129,7 +158,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with spy.Device("null") as device:
         info = spy.Module.load_from_file(device, folder / "example.slang").info
     (folder / "example.pyi").write_text(stub_text(info))
-    for name, text in (("runs", RUNS), ("allowed", ALLOWED), ("wrong", WRONG)):
+    for name, text in (("runs", RUNS), ("allowed", ALLOWED), ("wrong", WRONG), ("types_", TYPES)):
+        if name == "types_":
+            lines = (re.sub(" *  # ", ", ", line) for line in text.splitlines())
+            imports = (
+                "from typing import Any\nfrom typing_extensions import assert_type\nimport numpy.typing as npt\n"
+            )
+            text = imports + "".join(f"assert_type({line})\n" for line in lines)
         (folder / f"{name}.py").write_text(BEGIN + text)
     return folder
 
@@ -140,7 +175,7 @@ def complaints(folder: Path, pytestconfig: pytest.Config) -> dict[str, dict[int,
     cache = ["--cache-dir", str(pytestconfig.cache.mkdir("mypy"))] if pytestconfig.cache else []
     # In a process of its own: the millions of objects that it leaves make each later collection take seconds.
     environment = os.environ | {"MYPYPATH": os.pathsep.join(map(str, (ROOT, ROOT / "codegen", folder)))}
-    files = [str(folder / name) for name in ("example.pyi", "runs.py", "allowed.py", "wrong.py")]
+    files = [str(folder / name) for name in ("example.pyi", "runs.py", "allowed.py", "wrong.py", "types_.py")]
     options = ["--strict", "--config-file=", "--follow-imports=silent", "--hide-error-context", *cache]
     command = [sys.executable, "-m", "mypy", *options, *files]
     said = subprocess.run(command, capture_output=True, text=True, env=environment)
@@ -151,7 +186,7 @@ def complaints(folder: Path, pytestconfig: pytest.Config) -> dict[str, dict[int,
     return found
 
 
-@pytest.mark.parametrize("file", ["example.pyi", "runs.py", "allowed.py"])
+@pytest.mark.parametrize("file", ["example.pyi", "runs.py", "allowed.py", "types_.py"])
 def test_right_use_passes_strict_mypy(complaints: dict[str, dict[int, str]], file: str) -> None:
     assert complaints.get(file, {}) == {}
 
@@ -159,6 +194,19 @@ def test_right_use_passes_strict_mypy(complaints: dict[str, dict[int, str]], fil
 def test_wrong_use_is_an_error_each(complaints: dict[str, dict[int, str]]) -> None:
     expected = {k: line.rpartition("# ")[2] for k, line in enumerate(WRONG.splitlines(), 1)}
     assert complaints["wrong.py"] == expected
+
+
+def test_results_are_of_those_types(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    names: dict[str, Any] = {}
+    exec(compile(BEGIN.replace('"null"', '"cpu"'), "begin.py", "exec"), names)
+    for line in TYPES.replace("spy.Tensor(device)", "spy.Tensor(device, 'float', 3)").splitlines():
+        call, _, said = line.rpartition("# ")
+        name, _, argument = said.rstrip("]").partition("[")
+        if said != "Any":
+            result = eval(call, names)
+            assert type(result) is eval(name.replace("npt.NDArray", "np.ndarray"), names), line
+            assert name != "npt.NDArray" or argument in ("Any", f"np.{result.dtype}"), line
 
 
 def test_what_it_allows_runs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -226,7 +274,8 @@ def test_keyword_parameters_cannot_be_passed_by_name() -> None:
     # The second parameter's name is no name in Python: it, and so the first, go by position; the third need not.
     params = (Param("a", FLOAT), Param("from", FLOAT), Param("b", FLOAT))
     tree = ast.parse(stub_text(ModuleInfo("m", (FunctionSig("f", params, FLOAT),))))
-    call = next(n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and n.name == "__call__")
-    assert [a.arg for a in call.args.posonlyargs] == ["self", "a", "from_"]
-    assert [a.arg for a in call.args.args] == ["b"]
-    assert {"_result", "out"} <= {a.arg for a in call.args.kwonlyargs}
+    calls = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and n.name == "__call__"]
+    for call in calls:
+        assert [a.arg for a in call.args.posonlyargs] == ["self", "a", "from_"]
+        assert [a.arg for a in call.args.args] == ["b"]
+    assert {"_result", "out"} <= {a.arg for a in calls[-1].args.kwonlyargs}
