@@ -22,7 +22,7 @@ _SOURCE = "float doctor(float x, float y) { return x * y + 1; }"
 _BRINGS = {
     "cpu": "install g++ or clang++, or run `pip install 'slangpy_rt[cpu]'`",
     "cuda": "needs an NVIDIA GPU with its driver, and `pip install 'slangpy_rt[cuda]'`",
-    "vulkan": "needs a GPU's Vulkan driver; on Debian and Ubuntu `apt install mesa-vulkan-drivers` has one for the CPU",
+    "vulkan": "needs a GPU's Vulkan driver; on Debian and Ubuntu `apt install mesa-vulkan-drivers` has one for CPUs",
 }
 _SYSTEMS = {"cuda": ("linux", "win32"), "vulkan": ("linux", "win32")}
 # Packages that are used where they are, what for, and what installs them.
