@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import re
 import sys
 import time
@@ -25,14 +24,15 @@ import slangpy_rt as spy
 from slangpy_rt.backends import names
 from slangpy_rt.core.cache_entry import EntryInfo
 from slangpy_rt.core.checks import path
-from slangpy_rt.core.config import CONFIG
-from slangpy_rt.core.disk_cache import DiskCache, cache_directory
-from slangpy_rt.core.dtypes import NUMPY_OF, element_type, storage
+from slangpy_rt.core.disk_cache import DiskCache
+from slangpy_rt.core.dtypes import element_type, storage
 from slangpy_rt.core.errors import BindError, SlangPyRtError
 from slangpy_rt.core.shapes import as_shape
 from slangpy_rt.core.types import Param, SlangType
 from slangpy_rt.core.wording import in_words
-from slangpy_rt.slang.locate import compiler_version
+from slangpy_rt.tools.doctor import doctor
+from slangpy_rt.tools.editor import editor
+from slangpy_rt.tools.machine import cache_rows, info, open_cache, print_rows, size_text
 from slangpy_rt.tools.stubs import HEADER, stub_text
 
 _BINARIES = {"cpu": "kernel.so", "cuda": "kernel.cubin", "vulkan": "kernel.spv"}
@@ -93,7 +93,8 @@ def _parser() -> argparse.ArgumentParser:
         made.set_defaults(run=run)
         return made
 
-    command(commands, "info", _info, "devices, compilers and the kernel cache of this machine")
+    command(commands, "info", info, "devices, compilers and the kernel cache of this machine")
+    command(commands, "doctor", doctor, "try every device, and say what to install to get more of them")
 
     cache = commands.add_parser("cache", help="look into the kernel cache, empty it, carry it elsewhere")
     cache.set_defaults(run=partial(_help, cache))
@@ -129,6 +130,11 @@ def _parser() -> argparse.ArgumentParser:
     stubs.add_argument("-I", dest="include", type=Path, action="append", default=[], metavar="DIR",
                        help="where its imports are looked up; may be repeated")  # fmt: skip
 
+    settings = command(commands, "editor", editor, "let the Slang extension of VS Code find `import slangpy_rt;`")
+    settings.add_argument("folder", type=Path, nargs="?", default=Path(), metavar="FOLDER",
+                          help="the workspace, which gets .vscode/settings.json (this folder)")  # fmt: skip
+    settings.add_argument("--print", action="store_true", help="print the settings and write nothing")
+
     demo = command(commands, "demo", _demo, "run a photograph and two renders on every device")
     demo.add_argument("--size", type=_size, default=1024, help="pixels along a side of the renders (%(default)s)")
     demo.add_argument("--out", type=Path, default=Path("slangpy_rt_demo"), help="for the pictures (%(default)s)")
@@ -142,90 +148,15 @@ def _help(parser: argparse.ArgumentParser, args: argparse.Namespace) -> int:
     return 0
 
 
-def _info(args: argparse.Namespace) -> int:
-    print(f"slangpy_rt {spy.__version__}, Python {platform.python_version()}, NumPy {np.__version__}")
-    print(f"{platform.system()} {platform.machine()}\n\ndevices")
-    found = _attempt(spy.devices)
-    for info in [] if isinstance(found, str) else found:
-        print(f"  {info.type:20}{'yes' if info.available else 'no   ' + str(info.reason)}")
-        if info.available:
-            _print_rows(20, _attempt(partial(_device_rows, info.type)))
-    if isinstance(found, str):
-        print(f"  {found}")
-    print("\ncompilers")
-    _print_rows(2, [("Slang", _attempt(compiler_version)), ("C++", _attempt(_cxx)), ("NVRTC", _attempt(_nvrtc))])
-    print("\ncache")
-    _print_rows(2, _attempt(lambda: _cache_rows(_open_cache())))
-    return 0
-
-
-def _device_rows(name: str) -> list[tuple[str, str]]:
-    with spy.Device(name) as device:
-        caps = device.caps
-        return [
-            ("device", device.info),
-            ("scalars", " ".join(sorted(caps.scalars, key=list(NUMPY_OF).index))),
-            ("features", " ".join(sorted(caps.features)) or "none"),
-            ("groups", " x ".join(map(str, caps.max_groups))),
-            ("toolchain", device.backend.toolchain()),
-        ]
-
-
-def _cxx() -> str:
-    from slangpy_rt.backends.cpu.compile import find_compiler
-
-    command = find_compiler()
-    return " ".join(command) if command else "none: install g++ or clang++, or `pip install ziglang`"
-
-
-def _nvrtc() -> str:
-    from slangpy_rt.backends.cuda.compile import nvrtc_version
-
-    return nvrtc_version()
-
-
-def _attempt(what: Callable[[], Any]) -> Any:
-    """Return the result of a call, or the reason why it failed, as text."""
-    try:
-        return what()
-    except Exception as error:  # users run info to find out what is broken: no error may end it
-        return " ".join(f"{type(error).__name__}: {error}".removeprefix("UnsupportedError: ").split())
-
-
-def _print_rows(indent: int, rows: Iterable[tuple[str, Any]] | str) -> None:
-    if isinstance(rows, str):
-        print(f"{'':{indent}}{rows}")
-        return
-    for name, value in rows:
-        print(f"{'':{indent}}{name:11}{value}")
-
-
-def _open_cache() -> DiskCache:
-    return DiskCache.open(cache_directory(), CONFIG.cache_size)
-
-
 def _usable_cache() -> DiskCache:
-    cache = _open_cache()
+    cache = open_cache()
     if cache.why_off:
         raise SlangPyRtError(f"cache: {cache.why_off}.")
     return cache
 
 
-def _cache_rows(cache: DiskCache) -> list[tuple[str, str]]:
-    if cache.why_off:
-        return [("off", cache.why_off)]
-    entries = cache.entries()
-    used = sum(entry.nbytes for entry in entries)
-    return [
-        ("directory", str(cache.directory)),
-        ("entries", str(len(entries))),
-        ("size", f"{_bytes(used)} of at most {_bytes(cache.max_bytes)}"),
-        *(("beside it", f"{_bytes(_held(folder))} that {folder.stem} keeps") for folder in cache.folders()),
-    ]
-
-
 def _cache_info(args: argparse.Namespace) -> int:
-    _print_rows(0, _cache_rows(_open_cache()))
+    print_rows(0, cache_rows(open_cache()))
     return 0
 
 
@@ -236,7 +167,7 @@ def _cache_list(args: argparse.Namespace) -> int:
     for e in entries:
         title = " ".join(str(e.meta.get("title", "")).split())
         rows.append(
-            (e.key[:12], e.kind, str(e.meta.get("device", "")), _bytes(e.nbytes), _age(now - e.created), title)
+            (e.key[:12], e.kind, str(e.meta.get("device", "")), size_text(e.nbytes), _age(now - e.created), title)
         )
     widths = [max(len(row[k]) for row in rows) for k in range(5)]
     for row in rows:
@@ -416,18 +347,6 @@ def _size(text: str) -> int:
 
 def _count(n: int) -> str:
     return f"{n} {'entry' if n == 1 else 'entries'}"
-
-
-def _bytes(n: int) -> str:
-    for unit in ("B", "KiB", "MiB"):
-        if n < 1024:
-            return f"{n:.0f} {unit}" if unit == "B" else f"{n:.1f} {unit}"
-        n /= 1024  # type: ignore[assignment]
-    return f"{n:.1f} GiB"
-
-
-def _held(folder: Path) -> int:
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
 def _age(seconds: float) -> str:

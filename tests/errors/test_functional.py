@@ -89,13 +89,13 @@ REFUSED: dict[str, tuple[Call, type[Exception], str]] = {
     "default between arguments": (
         lambda m, a: m.defaults(1, c=2),
         BIND,
-        "float defaults(float a, float b = ..., float c = ...): argument b missing; Slang fills in defaults from the "
+        "float defaults(float a, float b = 2.0, float c = 3.0): argument b missing; Slang fills in defaults from the "
         "right only, so that a call which gives c has to give b too.",
     ),
     "only defaults given": (
         lambda m, a: m.defaults(c=2),
         BIND,
-        "float defaults(float a, float b = ..., float c = ...): argument a missing.",
+        "float defaults(float a, float b = 2.0, float c = 3.0): argument a missing.",
     ),
     # Generics and interfaces.
     "generic parameter that no argument names": (

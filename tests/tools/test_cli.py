@@ -19,7 +19,7 @@ import slangpy_rt as spy
 from slangpy_rt.core.config import CONFIG
 from slangpy_rt.core.disk_cache import DiskCache
 from slangpy_rt.core.errors import BindError
-from slangpy_rt.tools import cli
+from slangpy_rt.tools import cli, machine
 
 KERNEL = {"kind": "kernel", "title": "float add(float a, float b)", "device": "cpu", "text": "// kernel\n"}
 ALIKE = ("ab" + "0" * 62, "ab" + "1" * 62)
@@ -134,8 +134,8 @@ def test_info_survives_everything_missing(
     def broken(*args: Any) -> Any:
         raise OSError("it is broken")
 
-    for name in ("compiler_version", "_cxx", "_nvrtc", "_open_cache", "_device_rows"):
-        monkeypatch.setattr(cli, name, broken)
+    for name in ("compiler_version", "cxx", "nvrtc", "open_cache", "device_rows"):
+        monkeypatch.setattr(machine, name, broken)
     assert cli.main(["info"]) == 0
     out = capsys.readouterr().out
     assert out.count("OSError: it is broken") >= 4
@@ -285,7 +285,7 @@ def test_interrupt_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
     def interrupted(*args: Any) -> Any:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cli, "_open_cache", interrupted)
+    monkeypatch.setattr(cli, "open_cache", interrupted)
     assert cli.main(["cache", "info"]) == 130
     assert capsys.readouterr() == ("", "interrupted\n")
 
@@ -297,7 +297,7 @@ def test_interrupt_and_closed_pipe_from_outside(tmp_path: Path) -> None:
         "import signal, sys, time; from slangpy_rt.tools import cli\n"
         # A parent that ignores interrupts, such as nohup, hands that down.
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-        "cli._open_cache = lambda: (print('begun', file=sys.stderr, flush=True), time.sleep(60))\n"
+        "cli.open_cache = lambda: (print('begun', file=sys.stderr, flush=True), time.sleep(60))\n"
         "sys.exit(cli.main(['cache', 'info']))"
     )
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "SLANGPY_RT_CACHE_DIR": str(tmp_path)}
@@ -313,3 +313,32 @@ def test_interrupt_and_closed_pipe_from_outside(tmp_path: Path) -> None:
         command = [sys.executable, "-m", "slangpy_rt", "cache", "info"]
         done = subprocess.run(command, stdout=out, stderr=subprocess.PIPE, env=env, timeout=60)
         assert done.stderr == b"" and done.returncode == 141
+
+
+def test_editor_adds_our_folder_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / ".vscode" / "settings.json"
+    file.parent.mkdir()
+    file.write_text('{"editor.rulers": [118]}')
+    for _ in range(2):
+        assert cli.main(["editor", str(tmp_path)]) == 0
+    settings = json.loads(file.read_text())
+    (folder,) = settings.pop("slang.additionalSearchPaths")
+    assert settings == {"editor.rulers": [118]} and (Path(folder) / "slangpy_rt.slang").is_file()
+    file.write_text("{} // mine")
+    capsys.readouterr()
+    assert cli.main(["editor", str(tmp_path)]) == 1
+    assert "is not plain JSON" in capsys.readouterr().err and file.read_text() == "{} // mine"
+
+
+def test_doctor_ends_with_0_if_a_device_works(
+    cache: DiskCache, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(spy, "devices", lambda: [spy.DeviceInfo("cpu", False, "it is away")])
+    assert cli.main(["doctor"]) == 1
+    out = capsys.readouterr().out
+    assert "no      it is away" in out and out.endswith(
+        "No device works. The shortest way to one: pip install 'slangpy_rt[cpu]'\n"
+    )
+    monkeypatch.setattr(spy, "devices", lambda: [spy.DeviceInfo("cpu", True, None)])
+    assert cli.main(["doctor"]) == 0
+    assert "works   " in capsys.readouterr().out
