@@ -23,11 +23,11 @@ TEXT = """
 [AutoPyBindCUDA] [CudaKernel]
 void count(TensorView<int> launches, TensorView<int> size, int more)
 {
-    uint at = (cudaThreadIdx() + cudaBlockIdx() * cudaBlockDim()).x;
-    if (at >= size.size(0))
+    uint3 at = cudaThreadIdx() + cudaBlockIdx() * cudaBlockDim();
+    if (at.x >= size.size(0) || at.y > 0)
         return;
-    size[at] = int(cudaBlockDim().x);
-    if (at == 0)
+    size[at.x] = int(cudaBlockDim().x);
+    if (at.x == 0)
         launches[0] += more;
 }
 """
