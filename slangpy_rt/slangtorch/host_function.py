@@ -18,7 +18,7 @@ from slangpy_rt.device import Device
 from slangpy_rt.interop.torch_memory import same_as
 from slangpy_rt.slangtorch.devices import Place
 from slangpy_rt.slangtorch.host_log import Log, read_log, replay
-from slangpy_rt.slangtorch.host_text import HEAD_CODES, host_text
+from slangpy_rt.slangtorch.host_text import HANDLE_AT, HEAD_CODES, host_text
 from slangpy_rt.slangtorch.kernel_code import KernelCode
 from slangpy_rt.slangtorch.parameter import BoundTensor, Parameter
 from slangpy_rt.slangtorch.parameters import parameter_of
@@ -99,7 +99,12 @@ class HostFunction:
         block: list[Any] = []
         packed: list[BoundTensor] = []
         for (name, parameter), value in zip(self.params, args, strict=True):
+            start, before = len(block), len(packed)
             parameter.pack(name, value, block, packed)
+            if parameter.addresses:
+                for handle, (at, _, _) in enumerate(packed[before:], before + 1):
+                    if at - start in parameter.addresses:
+                        block[at] = handle << HANDLE_AT
         given = [tensor for _, tensor, _ in packed]
         devices = self._program.devices
         place = devices.place(self.name, given) if given else None

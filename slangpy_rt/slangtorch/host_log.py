@@ -11,7 +11,7 @@ import torch
 from slangpy_rt.core.errors import UnsupportedError
 from slangpy_rt.slangtorch.devices import Devices, Place
 from slangpy_rt.slangtorch.errors import LaunchError, TensorError
-from slangpy_rt.slangtorch.host_text import ALLOC, ELSEWHERE, FILL, LAUNCH, RESULT, SYNC, TOO_MANY
+from slangpy_rt.slangtorch.host_text import ALLOC, ELSEWHERE, FILL, HANDLE_AT, LAUNCH, RESULT, SYNC, TOO_MANY
 from slangpy_rt.slangtorch.kernel_code import MAX_GRID, KernelCode, Triple
 from slangpy_rt.slangtorch.parameter import Parameter
 from slangpy_rt.slangtorch.tensor_view import LONGEST
@@ -134,8 +134,13 @@ def read_log(
                 values += take("".join(parameter.codes))
             _check_sizes(where, code, block, grid)
             places = tuple(place for place in addresses if values[place])
+            handles = tuple(values[place] >> HANDLE_AT for place in places)
+            if any(values[place] != handle << HANDLE_AT for place, handle in zip(places, handles, strict=True)):
+                raise UnsupportedError(
+                    f"{where}: it launches {code} with a pointer that is not the beginning of a tensor; add to it in "
+                    "the kernel."
+                )
             if 0 not in grid:
-                handles = tuple(values[place] for place in places)
                 steps.append(Launch(code, grid, block, tuple(values), places, handles))
     return Log(tuple(steps), returned)
 

@@ -14,6 +14,8 @@ from slangpy_rt.slangtorch.parameter import Member, Parameter
 # The log's address, its capacity in words, and the number of tensors among the arguments; then the arguments.
 HEAD_CODES = "QII"
 _LOG = (Member("uint64_t", 0, "Q"), Member("uint", 0, "I"), Member("uint", 0, "I"))
+# By how many bits a handle in the place of an address is shifted: ``_spy_handleAt``.
+HANDLE_AT = 40
 ALLOC, FILL, SYNC, RESULT, ELSEWHERE, TOO_MANY, LAUNCH = 1, 2, 3, 4, 5, 6, 16
 _IS_HOST = "export static const bool _spy_host = true;"
 _ENTRIES = {

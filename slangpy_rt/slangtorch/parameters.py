@@ -9,6 +9,7 @@ from slangpy_rt.core.types import SlangType
 from slangpy_rt.slangtorch.diff_tensor_view import DiffTensorViewParameter
 from slangpy_rt.slangtorch.numbers import Numbers
 from slangpy_rt.slangtorch.parameter import Parameter
+from slangpy_rt.slangtorch.pointer import PointerParameter
 from slangpy_rt.slangtorch.sequence import SequenceParameter
 from slangpy_rt.slangtorch.structure import StructParameter
 from slangpy_rt.slangtorch.tensor_view import TensorView
@@ -46,6 +47,8 @@ def parameter_of(path: str, kind: SlangType, names: Mapping[str, str]) -> Parame
         wrapper = kind.fields[1].type
         own = None if wrapper.name == "_spy_AtomicAdd" else parameter_of(f"{path}.diff", wrapper, names)
         return DiffTensorViewParameter(kind, primal, own)
+    if kind.kind == "pointer" and kind.element is not None:
+        return PointerParameter(kind)
     if kind.kind == "struct":
         fields = tuple((f.name, parameter_of(f"{path}.{f.name}", f.type, names)) for f in kind.fields)
         name = kind.name.partition("<")[0].rpartition(".")[2]

@@ -36,7 +36,7 @@ class TensorView(Parameter):
     For a vector type the tensor has one more dimension, the last: it is contiguous and as long as the vector.
     """
 
-    members = (Member("uint64_t", 0, "Q"), *GEOMETRY)
+    members: tuple[Member, ...] = (Member("uint64_t", 0, "Q"), *GEOMETRY)
     codes: tuple[str, ...] = ("Q", GEOMETRY_CODE)
     addresses: tuple[int, ...] = (0,)
     schema = "Tensor"

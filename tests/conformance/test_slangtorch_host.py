@@ -290,3 +290,56 @@ def test_rows_of_four_gibibytes_are_refused(files: Files) -> None:
     with pytest.raises(RuntimeError, match=r"rows: it allocates a tensor of 2 x 1073741824 torch\.float32"):
         module.rows()
     assert module.empty().shape == (2, 0, 1 << 30, 1 << 10)
+
+
+ADDRESSES = """
+[AutoPyBindCUDA] [CudaKernel]
+void scale(float *from, TensorView<float> to, int count)
+{
+    uint at = (cudaThreadIdx() + cudaBlockIdx() * cudaBlockDim()).x;
+    if (at < count)
+        to[at] = 2 * from[at];
+}
+
+[TorchEntryPoint]
+TorchTensor<float> doubled(TorchTensor<float> input)
+{
+    let result = TorchTensor<float>.emptyLike(input);
+    __dispatch_kernel(scale, uint3(1), uint3(64, 1, 1))(input.data_ptr(), result, int(input.size(0)));
+    return result;
+}
+
+[TorchEntryPoint]
+TorchTensor<float> of_new(TorchTensor<float> input)
+{
+    let ones = TorchTensor<float>.emptyLike(input);
+    ones.fillValue(1);
+    let result = TorchTensor<float>.zerosLike(input);
+    __dispatch_kernel(scale, uint3(1), uint3(64, 1, 1))(ones.data_ptr(), result.getView(), int(input.size(0)));
+    return result;
+}
+
+[TorchEntryPoint]
+TorchTensor<float> beyond(TorchTensor<float> input)
+{
+    let result = TorchTensor<float>.emptyLike(input);
+    __dispatch_kernel(scale, uint3(1), uint3(64, 1, 1))(input.data_ptr() + 3, result, 2);
+    return result;
+}
+"""
+
+
+def test_addresses_of_tensors(files: Files) -> None:
+    m = files.load(ADDRESSES)
+    x = files.on(torch.arange(40.0))
+    assert m.doubled(x).tolist() == (2 * x).tolist()
+    assert m.of_new(x).tolist() == [2.0] * 40
+    assert m.doubled(x[5:]).tolist() == (2 * x[5:]).tolist()
+    with pytest.raises(spy.UnsupportedError, match="not the beginning of a tensor"):
+        m.beyond(x)
+    to = files.on(torch.zeros(40))
+    m.scale(**{"from": x, "to": to, "count": 10}).launchRaw(blockSize=(64, 1, 1), gridSize=(1, 1, 1))
+    assert to.tolist() == (2 * x[:10]).tolist() + [0.0] * 30
+    for wrong in (x.int(), x.double(), 5):
+        with pytest.raises((RuntimeError, ValueError, TypeError)):
+            m.scale(**{"from": wrong, "to": to, "count": 10}).launchRaw(blockSize=(64, 1, 1), gridSize=(1, 1, 1))
