@@ -12,7 +12,16 @@ from slangpy_rt.arrays.ndbuffer import NDBuffer
 from slangpy_rt.arrays.tensor import Tensor
 from slangpy_rt.calls.module import Module
 from slangpy_rt.core.conversion import as_array
-from slangpy_rt.core.dtypes import BFLOAT16, PYTHON_TYPES, element_type, scalar_type, slang_scalar
+from slangpy_rt.core.dtypes import (
+    BFLOAT16,
+    NUMPY_OF,
+    PYTHON_TYPES,
+    cast,
+    element_type,
+    is_bfloat16,
+    scalar_type,
+    slang_scalar,
+)
 from slangpy_rt.core.errors import BindError, ShapeError
 from slangpy_rt.core.types import SlangType
 from slangpy_rt.core.wording import in_words
@@ -194,10 +203,12 @@ def _operand(name: str, value: Any) -> Any:
     if isinstance(value, np.generic):
         return value.item() if value.dtype.kind in "biuf" else None
     if isinstance(value, (list, tuple)):
-        found = as_array(name, value)
-        kind = {"f": np.float32, "i": np.int32}.get(found.dtype.kind)
-        return found if kind is None else found.astype(kind)
+        value = as_array(name, value)
+        kind = {"f": "float", "i": "int"}.get(value.dtype.kind)
+        value = value if kind is None else cast(name, kind, value, NUMPY_OF[kind])
     if isinstance(value, np.ndarray):
+        if slang_scalar(value.dtype) is None and not is_bfloat16(value.dtype):
+            raise BindError(f"{name}: a NumPy array of dtype {value.dtype} has no Slang type; convert it first.")
         return value
     if type(value).__module__.partition(".")[0] == "torch":
         raise BindError(
@@ -212,9 +223,7 @@ def _kind(operand: Any) -> Any:
         return operand.layout.element
     if isinstance(operand, np.ndarray):
         name = slang_scalar(operand.dtype)
-        if name is None:
-            raise BindError(f"a NumPy array of dtype {operand.dtype} has no Slang type; convert it first.")
-        return scalar_type(name)
+        return BFLOAT16 if name is None else scalar_type(name)
     return type(operand) if type(operand) in PYTHON_TYPES else next(t for t in PYTHON_TYPES if isinstance(operand, t))
 
 

@@ -101,7 +101,10 @@ class Operators(NDBuffer):
             operations.where(key, value, self, self)
             return
         part: Any = self[key]
-        operations.write(value, part, converting=False)
+        if _has_arithmetic(self):
+            operations.write(value, part, converting=False)
+        else:
+            part.copy_from(value.to_numpy() if isinstance(value, NDBuffer) else value)
 
     def item(self) -> Any:
         """Return the only scalar of the array as a Python number.
@@ -159,7 +162,10 @@ class Operators(NDBuffer):
     def copy(self: A) -> A:
         """Return a new contiguous Tensor with the same values and without gradients."""
         made: Any = type(self)(self.device, self.dtype, self.shape)
-        import_module(_ELEMENTWISE).elementwise(self).write(self, made)
+        if _has_arithmetic(self):
+            import_module(_ELEMENTWISE).elementwise(self).write(self, made)
+        else:
+            made.copy_from(self.to_numpy())
         result: A = made
         return result
 
@@ -284,3 +290,8 @@ class Operators(NDBuffer):
     def _reduced(self: A, name: str, axis: Any, keepdims: bool) -> A:
         made: A = import_module(_REDUCTIONS).reductions(self).reduce(name, self, axis, keepdims)
         return made
+
+
+def _has_arithmetic(array: NDBuffer) -> bool:
+    """Tell whether the elements are numbers, vectors or matrices; others are copied by way of the host."""
+    return array.layout.element.kind in ("scalar", "vector", "matrix", "storage")

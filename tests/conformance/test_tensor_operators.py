@@ -326,6 +326,29 @@ def test_what_is_refused(device: spy.Device, tensor: Any) -> None:
             case()
 
 
+def test_structs_are_copied(device: spy.Device) -> None:
+    module = spy.Module.load_from_source(device, "test_struct_items", "struct P { float x; int n; }")
+    t = spy.Tensor.zeros(device, 4, module.P)
+    t[1:3] = np.array([(1.5, 2), (3.5, 4)], t.to_numpy().dtype)
+    t[0:1] = t[2:3]
+    assert t.to_numpy().tolist() == [(3.5, 4), (1.5, 2), (3.5, 4), (0, 0)]
+    assert t[::2].copy().to_numpy().tolist() == [(3.5, 4), (3.5, 4)]
+    assert t[::-1].reshape(2, 2).to_numpy().tolist() == [[(0, 0), (3.5, 4)], [(1.5, 2), (3.5, 4)]]
+
+
+def test_lists_and_arrays_that_do_not_fit(device: spy.Device, tensor: Any) -> None:
+    n = tensor(data("int", 2))
+    with pytest.raises(spy.BindError, match="1099511627776"):
+        n * [1, 2**40]
+    with pytest.raises(spy.BindError, match="add: a NumPy array of dtype"):
+        n + np.zeros(2, "M8[s]")
+    with pytest.raises(spy.ShapeError):
+        n += tensor(data("int", 3, 2))
+    assert n.tolist() == data("int", 2).tolist()
+    with spy.Device("null") as other, pytest.raises(spy.BindError, match="lives on"):
+        n + spy.Tensor.zeros(other, 2, "int")
+
+
 def test_nothing_and_no_dimension(tensor: Any) -> None:
     empty = tensor(np.zeros((0, 3), np.float32))
     assert (empty + 1).shape == (0, 3)
