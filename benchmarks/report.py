@@ -40,6 +40,7 @@ _TITLES = {
     "batching": "Command lists: 1000 calls of `add` on 1000 floats",
     "tuning": "Tuned functions",
     "matmul": "Products of matrices",
+    "tensors": "Operators and reductions of Tensors",
     "startup": "Fresh process to first result",
 }
 _NAMES = {

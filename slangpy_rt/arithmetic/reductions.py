@@ -18,7 +18,7 @@ from slangpy_rt.core.shapes import whole_numbers
 from slangpy_rt.core.types import SlangType
 from slangpy_rt.core.wording import in_words
 
-# A thread reduces every `step`th number of its part of a row, `first` being the thread's number. Several sums at once
+# A thread reduces every `step`th number of a row from `thread * apart` on, and none that is `most` further. Several sums
 # hide the latency of additions, and round less.
 _SUM = """
 {of} part(Tensor<{held}, 1> row, int thread, int apart, int step, int most)
@@ -26,26 +26,31 @@ _SUM = """
     {of} sums[8] = {{}};
     int64_t at = int64_t(thread) * apart;
     let end = min(int64_t(row.shape[0]), at + most);
-    for (; at + 7 * int64_t(step) < end; at += 8 * int64_t(step))
+    for (; at + 7 * int64_t(STEP) < end; at += 8 * int64_t(STEP))
         [ForceUnroll] for (int k = 0; k < 8; ++k)
-            sums[k] += {of}(row[int(at + k * int64_t(step))]);
-    for (; at < end; at += step)
+            sums[k] += {of}(row[int(at + k * int64_t(STEP))]);
+    for (; at < end; at += STEP)
         sums[0] += {of}(row[int(at)]);
     return ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7]));
 }}
 """
 _EXTREME = """
+{of} better({of} found, {of} x) {{ return {better} ? x : found; }}
 {of} part(Tensor<{held}, 1> row, int thread, int apart, int step, int most)
 {{
     int64_t at = int64_t(thread) * apart;
     let end = min(int64_t(row.shape[0]), at + most);
-    {of} found = {of}(row[int(at)]);
-    for (at += step; at < end; at += step)
-    {{
-        let x = {of}(row[int(at)]);
-        found = {better} ? x : found;
-    }}
-    return found;
+    {of} found[8];
+    for (int k = 0; k < 8; ++k)
+        found[k] = {of}(row[int(at)]);
+    for (; at + 7 * int64_t(STEP) < end; at += 8 * int64_t(STEP))
+        [ForceUnroll] for (int k = 0; k < 8; ++k)
+            found[k] = better(found[k], {of}(row[int(at + k * int64_t(STEP))]));
+    for (; at < end; at += STEP)
+        found[0] = better(found[0], {of}(row[int(at)]));
+    for (int k = 1; k < 8; ++k)
+        found[0] = better(found[0], found[k]);
+    return found[0];
 }}
 """
 # Candidates are indices into a row; without any, all of the row are.
@@ -56,7 +61,7 @@ int part(Tensor<{held}, 1> row, int thread, int apart, int step, int most)
     int64_t at = int64_t(thread) * apart;
     let end = min(int64_t(row.shape[0]), at + most);
     int found = int(at);
-    for (at += step; at < end; at += step)
+    for (at += STEP; at < end; at += STEP)
         if (isBetter({of}(row[int(at)]), {of}(row[found])))
             found = int(at);
     return found;
@@ -66,7 +71,7 @@ int chosen(Tensor<{held}, 1> row, Tensor<int, 1> candidates, int thread, int apa
     int64_t at = int64_t(thread) * apart;
     let end = min(int64_t(candidates.shape[0]), at + most);
     int found = candidates[int(at)];
-    for (at += step; at < end; at += step)
+    for (at += STEP; at < end; at += STEP)
     {{
         let other = candidates[int(at)];
         let x = {of}(row[other]);
@@ -94,7 +99,9 @@ class Reductions:
 
     def __init__(self, device: Any) -> None:
         self._device = device
+        self._on_host = "zero_copy" in device.caps.features
         self._modules: dict[tuple[str, str], Module] = {}
+        self._counts: dict[int, Tensor] = {}
 
     def reduce(self, name: str, array: NDBuffer, axis: Any, keepdims: bool) -> Tensor:
         """Return the reduction of an array along axes.
@@ -144,37 +151,65 @@ class Reductions:
             found = Tensor.zeros(self._device, (*kept, *dims), of)
         if name == "mean":
             found = found / (count if count else float("nan"))
+        found = found if found.shape == (*kept, *dims) else found.reshape(*kept, *dims)
+        if not dims and found.dtype.name == into and found is not array:
+            result: Tensor = found
+            return result
         made = Tensor.empty(self._device, tuple(kept), _element(into, element))
-        elementwise(made).write(found.reshape(*kept, *dims), made.flatten_dtype() if dims else made)
+        elementwise(made).write(found, made.flatten_dtype() if dims else made)
         return made
 
     def _along(self, kind: str, array: Any, axis: int, of: str) -> Any:
         """Return the reduction of an array of scalars along one axis."""
+        own = array.layout
+        inner = own.strides[axis] <= min((s for s, n in zip(own.strides, own.shape, strict=True) if n > 1), default=1)
         row = _with_last(array, axis)
+        place = kind in ("argmin", "argmax")
         module = self._module(kind, array)
-        if kind in ("argmin", "argmax"):
-            found = self._rounds(module["part"], row, ())
-            while found.ndim == row.ndim:
-                found = self._rounds(module["chosen"], found, (row[..., None, :],))
-            return found
-        found = self._rounds(module["part"], row, ())
+        found, behind = self._round(module["part"], row, None, inner)
         while found.ndim == row.ndim:
-            found = self._rounds(self._module(kind, found)["part"], found, ())
+            if place:
+                found, behind = self._round(module["chosen"], row, behind, inner)
+            else:
+                found, behind = self._round(self._module(kind, found)["part"], behind, None, inner)
         return found
 
-    def _rounds(self, function: Any, row: Any, before: tuple[Any, ...]) -> Any:
-        """Reduce the last axis of an array, to a shorter one where several threads take part."""
-        size = row.shape[-1]
+    def _round(self, function: Any, row: Any, candidates: Any, inner: bool) -> tuple[Any, Any]:
+        """Reduce the last axis of an array, to a shorter one where several threads take part in it.
+
+        Returns
+        -------
+        Tensor
+            The result: without that axis, or with one of a number for each thread.
+        Tensor
+            The same with that axis at the end.
+        """
+        size = (row if candidates is None else candidates).shape[-1]
         others = prod(row.shape[:-1])
         threads = max(1, min(size // _SHORT, max(_SHORT, _MOST // max(others, 1))))
+        given = (row,) if candidates is None else (row, candidates)
         if threads == 1:
-            return function(*[b[..., 0, :] for b in before], row, 0, 0, 1, size)
-        if "zero_copy" in self._device.caps.features:
+            found = function(*given, 0, 0, 1, size)
+            return found, found
+        apart, step, most = 1, threads, size
+        if self._on_host:
             # A thread of a CPU reads what lies together; of a GPU, neighbours do.
-            part = -(-size // threads)
-            threads = -(-size // part)
-            return function(*before, row[..., None, :], range(threads), part, 1, part)
-        return function(*before, row[..., None, :], range(threads), 1, threads, size)
+            apart = most = -(-size // threads)
+            step, threads = 1, -(-size // apart)
+        numbers = self._numbers(threads)
+        if inner:
+            found = function(*[x[..., None, :] for x in given], numbers, apart, step, most)
+            return found, found
+        # Neighbours read what is beside the axis.
+        found = function(*[x[None] for x in given], numbers[(..., *(None,) * (row.ndim - 1))], apart, step, most)
+        return found, _with_last(found, 0)
+
+    def _numbers(self, count: int) -> Any:
+        """Return a Tensor of 0 to ``count - 1``."""
+        found = self._counts.get(count)
+        if found is None:
+            found = self._counts[count] = Tensor.arange(self._device, count)
+        return found
 
     def _module(self, kind: str, array: NDBuffer) -> Module:
         scalar = scalar_of("", array.layout.element)
@@ -184,7 +219,9 @@ class Reductions:
             less = "x < found" if kind in ("min", "argmin") else "x > found"
             if is_float(scalar):
                 less += " || (isnan(x) && !isnan(found))"
-            text = (_SUM if kind == "sum" else _PLACE if kind.startswith("arg") else _EXTREME).format(
+            # Where a step is 1, the compiler of the CPU adds several numbers at once.
+            head = "#define STEP 1\n" if self._on_host else "#define STEP step\n"
+            text = head + (_SUM if kind == "sum" else _PLACE if kind.startswith("arg") else _EXTREME).format(
                 of=of, held=scalar, better=less
             )
             found = Module.load_from_source(self._device, f"slangpy_rt_{kind}_{scalar}", text)

@@ -122,6 +122,8 @@ def test_nothing(device: spy.Device) -> None:
         with pytest.raises(spy.ShapeError, match="no elements"):
             getattr(t, name)()
     single = spy.Tensor.full(device, (), 4.0)
+    for same in (single.sum(), t.sum(())):
+        assert same.buffer is not single.buffer and same.buffer is not t.buffer
     assert [getattr(single, name)().item() for name in NAMES] == [4, 4, 4, 4, 0, 0]
 
 
