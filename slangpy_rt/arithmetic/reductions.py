@@ -18,8 +18,8 @@ from slangpy_rt.core.shapes import whole_numbers
 from slangpy_rt.core.types import SlangType
 from slangpy_rt.core.wording import in_words
 
-# A thread reduces every `step`th number of a row from `thread * apart` on, and none that is `most` further. Several sums
-# hide the latency of additions, and round less.
+# A thread reduces every `step`th number of a row from `thread * apart` on, and none that is `most` further. Several
+# sums at once hide the latency of additions, and round less.
 _SUM = """
 {of} part(Tensor<{held}, 1> row, int thread, int apart, int step, int most)
 {{
