@@ -101,7 +101,7 @@ class Reductions:
         self._device = device
         self._on_host = "zero_copy" in device.caps.features
         self._modules: dict[tuple[str, str], Module] = {}
-        self._counts: dict[int, Tensor] = {}
+        self._counts: dict[tuple[int, int], Tensor] = {}
 
     def reduce(self, name: str, array: NDBuffer, axis: Any, keepdims: bool) -> Tensor:
         """Return the reduction of an array along axes.
@@ -142,7 +142,7 @@ class Reductions:
         into = "int" if place else of if name == "sum" and not is_float(scalar) else scalar
         into = "float" if name == "mean" and not is_float(scalar) else into
         found: Any = array.flatten_dtype() if element.shape else array
-        if not dims and len(axes) == len(array.shape) and (place or found.is_contiguous):
+        if not dims and len(axes) == len(array.shape) != 1 and (place or found.is_contiguous):
             found, axes = found.reshape(-1), (0,)
         if count:
             for axis_ in reversed(axes):
@@ -196,19 +196,18 @@ class Reductions:
             # A thread of a CPU reads what lies together; of a GPU, neighbours do.
             apart = most = -(-size // threads)
             step, threads = 1, -(-size // apart)
-        numbers = self._numbers(threads)
-        if inner:
-            found = function(*[x[..., None, :] for x in given], numbers, apart, step, most)
-            return found, found
-        # Neighbours read what is beside the axis.
-        found = function(*[x[None] for x in given], numbers[(..., *(None,) * (row.ndim - 1))], apart, step, most)
-        return found, _with_last(found, 0)
+        # Neighbours read what is beside the axis, if that is closer.
+        at = row.ndim - 1 if inner else 0
+        numbers = self._numbers(threads, 1 if inner else row.ndim)
+        found = function(*[_with_one(x, at) for x in given], numbers, apart, step, most)
+        return found, found if inner else _with_last(found, 0)
 
-    def _numbers(self, count: int) -> Any:
-        """Return a Tensor of 0 to ``count - 1``."""
-        found = self._counts.get(count)
+    def _numbers(self, count: int, rank: int) -> Any:
+        """Return a Tensor of 0 to ``count - 1`` in the first of so many dimensions."""
+        found = self._counts.get((count, rank))
         if found is None:
-            found = self._counts[count] = Tensor.arange(self._device, count)
+            numbers = Tensor.arange(self._device, count).view((count, *(1,) * (rank - 1)))
+            found = self._counts[count, rank] = numbers
         return found
 
     def _module(self, kind: str, array: NDBuffer) -> Module:
@@ -253,9 +252,19 @@ def _element(scalar: str, like: SlangType) -> SlangType:
 
 def _with_last(array: Any, axis: int) -> Any:
     """Return a view of an array of scalars with an axis moved to the end."""
+    order = [k for k in range(array.ndim) if k != axis] + [axis]
     own = array.layout
-    order = [k for k in range(len(own.shape)) if k != axis] + [axis]
-    shape, strides = (tuple(x[k] for k in order) for x in (own.shape, own.strides))
+    return _view(array, *(tuple([x[k] for k in order]) for x in (own.shape, own.strides)))
+
+
+def _with_one(array: Any, axis: int) -> Any:
+    """Return a view of an array of scalars with one more dimension, of size 1."""
+    shape, strides = array.layout.shape, array.layout.strides
+    return _view(array, (*shape[:axis], 1, *shape[axis:]), (*strides[:axis], 0, *strides[axis:]))
+
+
+def _view(array: Any, shape: tuple[int, ...], strides: tuple[int, ...]) -> Any:
+    own = array.layout
     layout = layout_of(own.device, type(array), own.element, shape, strides, own.aligned)
     return type(array).of(layout, array.buffer, array.address)
 
