@@ -227,6 +227,10 @@ def test_kernels_write_memory_of_the_host(library: FakeLibrary, backend: D3D12Ba
         library.named(name)[-1] for name in ("CreateCommittedResource", "CreateUnorderedAccessView")
     )
     assert heap[:3] == (4, 3, 1) and told[-1] == 4 and state == 0 and view[-1] == 1
+    # Memory that is read back has the same heap: vkd3d-proton takes both from one buffer.
+    backend.download(backend.alloc(1000), 0, memoryview(np.zeros(250, "u4")))
+    _, last, _, told, state, *_ = library.named("CreateCommittedResource")[-1]
+    assert last == heap and told[-1] == 0 and state == 0
     shared.write(np.arange(250, dtype="u4"))
     library.calls.clear()
     backend.queue.launch(kernel(backend, WRITES), (1, 1, 1), b"", (shared,))

@@ -31,10 +31,11 @@ class Kind(NamedTuple):
 
 DEVICE = Kind(1, 0, 0, 0, True)
 UPLOAD = Kind(2, 0, 0, 0xAC3, False)
-READBACK = Kind(3, 0, 0, 0x400, False)
-# CUSTOM, WRITE_BACK, L0: the host's memory, cached by the CPU. Unlike UPLOAD and READBACK it has buffers that kernels
-# write.
+# CUSTOM, WRITE_BACK, L0: the host's memory, cached by the CPU, in which kernels may write buffers. READBACK is no
+# D3D12_HEAP_TYPE_READBACK, though it could be: vkd3d-proton cuts both from one buffer, made for the first of them to
+# come, and a view for writing in one that was made for reading back ended the process.
 SHARED = Kind(4, 3, 1, 0, True)
+READBACK = Kind(4, 3, 1, 0, False)
 # D3D12 has a million; each buffer takes one, so that these are enough for 128 GiB in buffers of 1 MiB.
 DESCRIPTORS = 1 << 17
 HANDLE_SHIFT = 40  # an address has the number of a descriptor from this bit on (shaders/_spy_handles.slang)
@@ -168,8 +169,8 @@ class D3D12Device:
         Parameters
         ----------
         kind : Kind
-            ``DEVICE`` and ``SHARED``, which kernels read and write, ``UPLOAD``, which they read, or ``READBACK``. All
-            but the first are mapped for the host.
+            ``DEVICE`` and ``SHARED``, which kernels read and write, ``UPLOAD``, which they read, or ``READBACK``,
+            which only copies write. All but the first are mapped for the host.
 
         Raises
         ------
