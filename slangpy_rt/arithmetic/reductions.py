@@ -146,7 +146,7 @@ class Reductions:
             found, axes = found.reshape(-1), (0,)
         if count:
             for axis_ in reversed(axes):
-                found = self._along(kind, found, axis_, of)
+                found = self._along(kind, found, axis_)
         else:
             found = Tensor.zeros(self._device, (*kept, *dims), of)
         if name == "mean":
@@ -159,7 +159,7 @@ class Reductions:
         elementwise(made).write(found, made.flatten_dtype() if dims else made)
         return made
 
-    def _along(self, kind: str, array: Any, axis: int, of: str) -> Any:
+    def _along(self, kind: str, array: Any, axis: int) -> Any:
         """Return the reduction of an array of scalars along one axis."""
         own = array.layout
         inner = own.strides[axis] <= min((s for s, n in zip(own.strides, own.shape, strict=True) if n > 1), default=1)
@@ -180,9 +180,9 @@ class Reductions:
         Returns
         -------
         Tensor
-            The result: without that axis, or with one of a number for each thread.
+            The result: without that axis, or with an axis that has a number for each thread.
         Tensor
-            The same with that axis at the end.
+            The result with the axis of the threads at the end.
         """
         size = (row if candidates is None else candidates).shape[-1]
         others = prod(row.shape[:-1])
