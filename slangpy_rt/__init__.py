@@ -158,8 +158,8 @@ __all__ = [
     "wang_hash",
 ]
 
-# Names that are tried first by those who know other libraries. The module ``slangpy_rt.device`` is no attribute: a
-# call of it would be told that a module is not callable.
+# Names that are tried first by those who know other libraries. ``slangpy_rt.device`` goes through ``__getattr__``, so
+# that a call of the module is told what was meant.
 _FILE = "Module.load_from_file(device, path) loads a Slang file"
 _COPY = "Tensor.from_numpy(device, array) copies an array to a device"
 _MEANT = {
@@ -178,6 +178,9 @@ del globals()["device"]
 if not _typing.TYPE_CHECKING:  # type checkers would take every name for one of the package's
 
     def __getattr__(name):
+        if name == "device" or name in _former_paths.FORMER_PATHS:
+            # ``import slangpy_rt.tensor`` and then ``slangpy_rt.tensor.Tensor``.
+            return _former_paths.module_of(name, _MEANT.get(name, ""))
         meant = f"; {_MEANT[name]}." if name in _MEANT else ""
         raise AttributeError(f"module 'slangpy_rt' has no attribute '{name}'{meant}")
 

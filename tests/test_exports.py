@@ -116,13 +116,26 @@ def test_dir_shows_public_names_only() -> None:
     [
         ("device", "; Device('cpu') opens a device of that kind, and init_device() the best one that is here."),
         ("tensor", "; Tensor.from_numpy(device, array) copies an array to a device."),
-        ("runtme", ""),
+        ("refs", "."),
     ],
 )
-def test_names_that_are_none(name: str, meant: str) -> None:
-    with pytest.raises(AttributeError) as caught:
-        getattr(spy, name)
-    assert str(caught.value) == f"module 'slangpy_rt' has no attribute '{name}'{meant}"
+def test_modules_that_are_called(name: str, meant: str) -> None:
+    with pytest.raises(TypeError) as caught:
+        getattr(spy, name)("cpu")
+    assert str(caught.value) == f"slangpy_rt.{name} is a module{meant}"
+
+
+def test_names_that_are_none() -> None:
+    with pytest.raises(AttributeError, match=r"^module 'slangpy_rt' has no attribute 'zeros'; Tensor\.zeros"):
+        _ = spy.zeros
+    with pytest.raises(AttributeError, match=r"^module 'slangpy_rt' has no attribute 'runtme'$"):
+        _ = spy.runtme
+
+
+def test_former_paths_are_attributes() -> None:
+    assert spy.tensor.Tensor is spy.Tensor
+    assert spy.device.Device is spy.Device
+    assert spy.errors.BindError is spy.BindError
 
 
 def test_python_proposes_similar_names() -> None:
