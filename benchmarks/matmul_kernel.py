@@ -1,7 +1,7 @@
 """Products by tensor cores: the kernel alone, without the host's share of a call, beside cuBLAS.
 
-A kernel is bound once and launched several times between two events of the device. TFLOP/s (2 M N K operations). The rows of last
-steps say what a bias and an activation cost.
+A kernel is bound once and launched several times between two events of the device. TFLOP/s (2 M N K operations). The rows
+of last steps say what a bias and an activation cost.
 Needs a GPU of compute capability 9.0: ``python benchmarks/matmul_kernel.py --device cuda``.
 """
 
@@ -70,13 +70,14 @@ def _last_steps(bench: Bench, name: str, device: spy.Device, size: int) -> None:
         of = TensorCores(device, Kind("half", "half", activation or "", activation is not None))
         cores.append(of)
         given = [1.0] if activation is None else [1.0, bias]
-        callers[who] = _bound(partial(of.run, None, (a, view, a.data_ptr()), (b, view, b.data_ptr()), (c, view), given))
-    left, right, out = a[0], b[0], c[0]
+        left, right = ((x, view, x.data_ptr()) for x in (a, b))
+        callers[who] = _bound(partial(of.run, None, left, right, (c, view), given))
+    x, y, out = a[0], b[0], c[0]
     fused = torch._addmm_activation  # cuBLAS's last steps
-    callers["torch"] = lambda: torch.matmul(left, right, out=out)
-    callers["torch, bias"] = lambda: torch.addmm(bias, left, right, out=out)
-    callers["torch, bias, relu"] = lambda: fused(bias, left, right)
-    callers["torch, bias, gelu"] = lambda: fused(bias, left, right, use_gelu=True)
+    callers["torch"] = lambda: torch.matmul(x, y, out=out)
+    callers["torch, bias"] = lambda: torch.addmm(bias, x, y, out=out)
+    callers["torch, bias, relu"] = lambda: fused(bias, x, y)
+    callers["torch, bias, gelu"] = lambda: fused(bias, x, y, use_gelu=True)
     work = 2 * size**3 / 1e12
     rates = {who: _rate(f, work, 4 if size >= 8192 else 12) for who, f in callers.items()}
     bench.compare(name, f"{size}^3 nn, last steps", "TFLOP/s", rates)
