@@ -1,7 +1,7 @@
 """Products by tensor cores: the kernel alone, without the host's share of a call, beside cuBLAS.
 
-A kernel is bound once and launched several times between two events of the device. TFLOP/s (2 M N K operations). The rows
-of last steps say what a bias and an activation cost.
+A kernel is bound once and launched several times between two events of the device. TFLOP/s (2 M N K operations). The
+rows of last steps say what a bias and an activation cost.
 Needs a GPU of compute capability 9.0: ``python benchmarks/matmul_kernel.py --device cuda``.
 """
 
