@@ -99,7 +99,8 @@ def bits_of_bfloat16(value: Any) -> npt.NDArray[np.uint16] | None:
     if (tensor.code, tensor.bits, tensor.lanes) != (_BFLOAT, 16, 1):
         return None
     tensor.code = _CODES["u"]
-    return np.from_dlpack(_Capsule(made, (tensor.device_type, tensor.device_id)))
+    bits: Any = np.from_dlpack(_Capsule(made, (tensor.device_type, tensor.device_id)))
+    return bits  # type: ignore[no-any-return]
 
 
 class _Capsule:
