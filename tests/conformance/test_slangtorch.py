@@ -66,21 +66,54 @@ def test_macros_and_folders_as_flags_of_slang(files: Files) -> None:
     text = """
     import flagged;
     [AutoPyBindCUDA] [CudaKernel]
-    void scale(TensorView<float> output) { output[cudaThreadIdx().x] = factor() * MORE; }
+    void scale(TensorView<float> output) { output[cudaThreadIdx().x] = factor() NOTHING * MORE; }
     """
     output = files.on(torch.zeros(3))
-    flags = ["-DFACTOR=2.5", "-D", "MORE", "-I", str(other)]
+    # As for slangc, a macro without a value is empty.
+    flags = ["-DFACTOR=2.5", "-D", "MORE=1", "-DNOTHING", "-I", str(other)]
     files.load(text, extraSlangFlags=flags).scale(output=output).launchRaw(blockSize=(3, 1, 1), gridSize=ONE)
     assert (output == 2.5).all()
     # A macro of defines= comes before one of the flags.
-    module = files.load(text, defines={"MORE": 2}, extraSlangFlags=[f"-I{other}", "-DFACTOR=2.5", "-DMORE=3"])
+    module = files.load(
+        text, defines={"MORE": 2}, extraSlangFlags=[f"-I{other}", "-DFACTOR=2.5", "-DMORE=3", "-DNOTHING"]
+    )
     module.scale(output=output).launchRaw(blockSize=(3, 1, 1), gridSize=ONE)
     assert (output == 5).all()
-    for flags, said in ((["-O3"], "-O3"), (["-D"], "-D"), (["-DA=1", "-emit-ir"], "-emit-ir")):
-        with pytest.raises(spy.UnsupportedError, match=f"extraSlangFlags has '{said}'"):
-            files.load(text, extraSlangFlags=flags)
+    with pytest.raises(spy.CompileError, match="extraSlangFlags has '-D' without a value"):
+        files.load(text, extraSlangFlags=["-D"])
     with pytest.raises(spy.BindError, match="the name of a macro"):
         files.load(text, extraSlangFlags=["-DF(x)=x"])
+
+
+def test_other_flags_of_slang(files: Files) -> None:
+    text = """
+    [AutoPyBindCUDA] [CudaKernel]
+    void narrow(TensorView<int> output, float x) { int whole = x; output[cudaThreadIdx().x] = whole; }
+    """
+    output = files.on(torch.zeros(3, dtype=torch.int32))
+    plain = files.load(text)
+    module = files.load(text, extraSlangFlags=["-O0", "-warnings-disable", "30081", "-fp-mode", "precise"])
+    assert module is not plain
+    module.narrow(output=output, x=2.5).launchRaw(blockSize=(3, 1, 1), gridSize=ONE)
+    assert output.tolist() == [2, 2, 2]
+    # Slang sees the flag: without it, it only warns of the conversion.
+    with pytest.raises(spy.CompileError, match=r"(?s)load module .*30081"):
+        files.load(text, extraSlangFlags=["-warnings-as-errors", "30081"])
+    # Slang warns of nothing in this project's own text.
+    strict = files.load(text.replace("= x", "= int(x)"), extraSlangFlags=["-warnings-as-errors", "all"])
+    strict.narrow(output=output, x=3.5).launchRaw(blockSize=(3, 1, 1), gridSize=ONE)
+    assert output.tolist() == [3, 3, 3]
+    for flags, said in (
+        (["-O0", "-bogus"], "refuses '-bogus', or"),
+        (["-fp-mode", "sloppy"], "refuses '-fp-mode', or the value"),
+        (["-O0", "-target", "cuda"], "'-target cuda' has no place here"),
+        (["-entry", "narrow"], "'-entry narrow' has no place"),
+        (["other.slang"], "'other.slang' has no place"),
+        (["-matrix-layout-column-major"], "'-matrix-layout-column-major' has no place"),
+        (["-Xnvrtc", "--x"], "'-Xnvrtc --x' has no place"),
+    ):
+        with pytest.raises(spy.CompileError, match=f"extraSlangFlags: .*{said}"):
+            files.load(text, extraSlangFlags=flags)
 
 
 def test_imports_includes_and_public_names(files: Files) -> None:
