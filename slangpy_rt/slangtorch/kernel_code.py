@@ -30,6 +30,8 @@ MAX_GRID = 2**31 - 1
 _MAX_RANGE = 2**62
 # The most launch sizes whose plans are remembered.
 _KEPT = 1024
+# Threads of a group, where the launch leaves them open. The first has the most groups for a number of threads.
+SUITED = (256, 128, 384, 512)
 Triple = tuple[int, int, int]
 
 
@@ -89,6 +91,7 @@ class KernelCode:
             (p.name, parameter_of(f"{sig.name}: parameter '{p.name}'", p.type, program.names)) for p in sig.params
         )
         self.blocks: dict[Any, Triple] = {}
+        self._suited: dict[Device, int] = {}
         self._loaded: dict[tuple[Device, Triple, int], Kernel] = {}
         self._plans: dict[tuple[Device, bool, Triple, Triple], Plan] = {}
         # Where the kernel runs if the CPU device has refused it.
@@ -163,6 +166,25 @@ class KernelCode:
             values[at] = tensor.data_ptr()
         launch = device.launch if stream is None else foreign_stream(device, stream(None)).direct
         launch(plan.kernel, plan.groups, plan.pack(*plan.head, *values), ())
+
+    def suited_threads(self, place: Place) -> int:
+        """Return the number of threads of a group, of those in ``SUITED``, with which the most threads run at once.
+
+        Raises
+        ------
+        CompileError, UnsupportedError
+            If the device's compiler refuses the kernel.
+        """
+        device = place.device
+        # Elsewhere a kernel would be compiled for each of the sizes.
+        if "free_group_size" not in device.caps.features:
+            return SUITED[0]
+        found = self._suited.get(device)
+        if found is None:
+            kernel = self.load(device, (min(SUITED), 1, 1), 0 if place.straight else 1)
+            found = max(SUITED, key=lambda threads: device.backend.resident_threads(kernel, threads))
+            self._suited[device] = found
+        return found
 
     def dispatch(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gc
 import warnings
 import weakref
@@ -216,6 +217,29 @@ def test_launches(files: Files) -> None:
     t.fill_(-1)
     bound.launchRaw(blockSize=(3, 4, 2), gridSize=(2, 0, 3))
     assert (t == -1).all()
+
+
+def test_groups_with_which_most_threads_run(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What autoLaunch takes where a launch has any size of groups, as on CUDA; the driver's answer is a stand-in."""
+    m = files.load("[AutoPyBindCUDA] [CudaKernel] void block(TensorView<int> t) { t[0] = cudaBlockDim().x; }")
+    device, t = files.device, files.on(torch.zeros(1, dtype=torch.int32))
+    if "free_group_size" not in device.caps.features:
+        m.block(t=t).autoLaunch(totalSize=(1, 1, 1))
+        assert t.item() == 256
+        caps = dataclasses.replace(device.caps, features=device.caps.features | {"free_group_size"})
+        monkeypatch.setattr(device, "caps", caps)
+    asked: list[int] = []
+
+    def resident(kernel: Any, threads: int) -> int:
+        asked.append(threads)
+        return 65536 // 168 // threads * threads
+
+    monkeypatch.setattr(device.backend, "resident_threads", resident)
+    code = slangtorch.loadModule(files.folder / "module.slang", device=device).block.code
+    monkeypatch.setattr(code, "load", lambda device, group, buffers: None)
+    place = code.program.devices.place("block", [t])
+    assert [code.suited_threads(place) for _ in range(2)] == [128, 128]
+    assert asked == [256, 128, 384, 512]
 
 
 def test_wrong_launches(files: Files) -> None:
