@@ -1,6 +1,6 @@
 """Write the pictures of docs/tutorial.md: run its blocks, and copy the files that they write to docs/images.
 
-    python codegen/tools/tutorial_pictures.py
+python codegen/tools/tutorial_pictures.py
 """
 
 from __future__ import annotations
