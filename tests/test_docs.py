@@ -60,9 +60,8 @@ def test_a_wrong_output_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize("name", ["from-slangpy", "from-warp", "from-triton"])
 def test_code_of_other_libraries_is_python(name: str) -> None:
     """Blocks marked ``py`` are theirs and not run, but for those of SlangPy below."""
-    blocks = [
-        text for kind, text in _BLOCK.findall((ROOT / "docs" / f"{name}.md").read_text("utf-8")) if kind == "py"
-    ]
+    page = (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8")
+    blocks = [text for kind, text in _BLOCK.findall(page) if kind == "py"]
     assert blocks
     for text in blocks:
         compile(text, name, "exec")
