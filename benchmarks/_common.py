@@ -131,7 +131,7 @@ class Bench:
         samplers: Mapping[str, Callable[[], float]],
         rounds: int | None = None,
     ) -> None:
-        """Sample everybody in turn, ABAB, so that what disturbs the machine hits all; the first turn is dropped.
+        """Sample everybody in turn, ABBA, so that what disturbs the machine hits all; the first turn is dropped.
 
         Parameters
         ----------
@@ -142,7 +142,7 @@ class Bench:
         """
         taken: dict[str, list[float]] = {who: [] for who in samplers}
         for turn in range((rounds or self.rounds) + 1):
-            for who in list(taken):
+            for who in list(taken)[:: 1 if turn % 2 else -1]:
                 try:
                     value = samplers[who]()
                 except Exception as error:  # a peer may raise whatever it likes

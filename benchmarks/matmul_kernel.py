@@ -1,6 +1,7 @@
 """Products by tensor cores: the kernel alone, without the host's share of a call, beside cuBLAS.
 
-A kernel is bound once and launched several times between two events of the device. TFLOP/s (2 M N K operations).
+A kernel is bound once and launched several times between two events of the device. TFLOP/s (2 M N K operations). The
+rows of last steps say what a bias and an activation cost.
 Needs a GPU of compute capability 9.0: ``python benchmarks/matmul_kernel.py --device cuda``.
 """
 
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -32,6 +34,8 @@ def main() -> int:
         with spy.create_torch_device(name) as device:
             for count, size, transposed in _CASES[:2] if bench.quick else _CASES:
                 _case(bench, name, device, count, size, transposed)
+            for size in (2048,) if bench.quick else (2048, 4096, 8192):
+                _last_steps(bench, name, device, size)
         bench.save()
     return bench.finish()
 
@@ -52,6 +56,31 @@ def _case(bench: Bench, name: str, device: spy.Device, count: int, size: int, tr
     bench.compare(
         name, case, "TFLOP/s", {who: _rate(f, work, 4 if size >= 8192 else 20) for who, f in callers.items()}
     )
+
+
+def _last_steps(bench: Bench, name: str, device: spy.Device, size: int) -> None:
+    torch.manual_seed(1)
+    a, b = (torch.randn(1, size, size, device="cuda").half() for _ in range(2))
+    bias, c = torch.randn(size, device="cuda").half(), torch.empty_like(a)
+    view = View("half", tuple(a.shape), a.stride())
+    # They own the descriptions of operands that the bound kernels read.
+    cores: list[TensorCores] = []
+    callers: dict[str, Callable[[], Any]] = {}
+    for who, activation in ((OURS, None), ("bias", ""), ("bias, relu", "relu"), ("bias, gelu", "gelu")):
+        of = TensorCores(device, Kind("half", "half", activation or "", activation is not None))
+        cores.append(of)
+        given = [1.0] if activation is None else [1.0, bias]
+        left, right = ((x, view, x.data_ptr()) for x in (a, b))
+        callers[who] = _bound(partial(of.run, None, left, right, (c, view), given))
+    x, y, out = a[0], b[0], c[0]
+    fused = torch._addmm_activation  # cuBLAS's last steps
+    callers["torch"] = lambda: torch.matmul(x, y, out=out)
+    callers["torch, bias"] = lambda: torch.addmm(bias, x, y, out=out)
+    callers["torch, bias, relu"] = lambda: fused(bias, x, y)
+    callers["torch, bias, gelu"] = lambda: fused(bias, x, y, use_gelu=True)
+    work = 2 * size**3 / 1e12
+    rates = {who: _rate(f, work, 4 if size >= 8192 else 12) for who, f in callers.items()}
+    bench.compare(name, f"{size}^3 nn, last steps", "TFLOP/s", rates)
 
 
 def _bound(run: Callable[[], Any]) -> Callable[[], Any]:

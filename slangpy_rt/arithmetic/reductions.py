@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from math import prod
-from typing import Any
+from types import NoneType
+from typing import Any, NamedTuple
 
 from slangpy_rt.arithmetic.elementwise import elementwise, scalar_of
+from slangpy_rt.arithmetic.group_reductions import GroupReduction, GroupReductions, new_tensor
 from slangpy_rt.arithmetic.promotion import is_float
-from slangpy_rt.arrays.layout import layout_of
+from slangpy_rt.arrays.layout import Layout, layout_of
 from slangpy_rt.arrays.ndbuffer import NDBuffer
 from slangpy_rt.arrays.tensor import Tensor
 from slangpy_rt.calls.module import Module
@@ -18,36 +20,36 @@ from slangpy_rt.core.shapes import whole_numbers
 from slangpy_rt.core.types import SlangType
 from slangpy_rt.core.wording import in_words
 
-# A thread reduces every `step`th number of a row from `thread * apart` on, and none that is `most` further. Several
-# sums at once hide the latency of additions, and round less.
+# A thread of a CPU reduces the numbers of a row from `thread * each` on. Several sums at once hide the latency of
+# additions, and round less.
 _SUM = """
-{of} part(Tensor<{held}, 1> row, int thread, int apart, int step, int most)
+{of} part(Tensor<{held}, 1> row, int thread, int each)
 {{
     {of} sums[8] = {{}};
-    int64_t at = int64_t(thread) * apart;
-    let end = min(int64_t(row.shape[0]), at + most);
-    for (; at + 7 * int64_t(STEP) < end; at += 8 * int64_t(STEP))
+    int at = thread * each;
+    let end = at + min(each, row.shape[0] - at);
+    for (; at < end - 7; at += 8)
         [ForceUnroll] for (int k = 0; k < 8; ++k)
-            sums[k] += {of}(row[int(at + k * int64_t(STEP))]);
-    for (; at < end; at += STEP)
-        sums[0] += {of}(row[int(at)]);
+            sums[k] += {of}(row[at + k]);
+    for (; at < end; ++at)
+        sums[0] += {of}(row[at]);
     return ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7]));
 }}
 """
 _EXTREME = """
 {of} better({of} found, {of} x) {{ return {better} ? x : found; }}
-{of} part(Tensor<{held}, 1> row, int thread, int apart, int step, int most)
+{of} part(Tensor<{held}, 1> row, int thread, int each)
 {{
-    int64_t at = int64_t(thread) * apart;
-    let end = min(int64_t(row.shape[0]), at + most);
+    int at = thread * each;
+    let end = at + min(each, row.shape[0] - at);
     {of} found[8];
     for (int k = 0; k < 8; ++k)
-        found[k] = {of}(row[int(at)]);
-    for (; at + 7 * int64_t(STEP) < end; at += 8 * int64_t(STEP))
+        found[k] = {of}(row[at]);
+    for (; at < end - 7; at += 8)
         [ForceUnroll] for (int k = 0; k < 8; ++k)
-            found[k] = better(found[k], {of}(row[int(at + k * int64_t(STEP))]));
-    for (; at < end; at += STEP)
-        found[0] = better(found[0], {of}(row[int(at)]));
+            found[k] = better(found[k], {of}(row[at + k]));
+    for (; at < end; ++at)
+        found[0] = better(found[0], {of}(row[at]));
     for (int k = 1; k < 8; ++k)
         found[0] = better(found[0], found[k]);
     return found[0];
@@ -56,24 +58,24 @@ _EXTREME = """
 # Candidates are indices into a row; without any, all of the row are.
 _PLACE = """
 bool isBetter({of} x, {of} found) {{ return {better}; }}
-int part(Tensor<{held}, 1> row, int thread, int apart, int step, int most)
+int part(Tensor<{held}, 1> row, int thread, int each)
 {{
-    int64_t at = int64_t(thread) * apart;
-    let end = min(int64_t(row.shape[0]), at + most);
-    int found = int(at);
-    for (at += STEP; at < end; at += STEP)
-        if (isBetter({of}(row[int(at)]), {of}(row[found])))
-            found = int(at);
+    int at = thread * each;
+    let end = at + min(each, row.shape[0] - at);
+    int found = at;
+    while (++at < end)
+        if (isBetter({of}(row[at]), {of}(row[found])))
+            found = at;
     return found;
 }}
-int chosen(Tensor<{held}, 1> row, Tensor<int, 1> candidates, int thread, int apart, int step, int most)
+int chosen(Tensor<{held}, 1> row, Tensor<int, 1> candidates, int thread, int each)
 {{
-    int64_t at = int64_t(thread) * apart;
-    let end = min(int64_t(candidates.shape[0]), at + most);
-    int found = candidates[int(at)];
-    for (at += STEP; at < end; at += STEP)
+    int at = thread * each;
+    let end = at + min(each, candidates.shape[0] - at);
+    int found = candidates[at];
+    while (++at < end)
     {{
-        let other = candidates[int(at)];
+        let other = candidates[at];
         let x = {of}(row[other]);
         let y = {of}(row[found]);
         if (isBetter(x, y) || (other < found && !isBetter(y, x)))
@@ -88,6 +90,26 @@ _SHORT = 32
 _MOST = 1 << 16
 
 
+# Plans that a device keeps.
+_PLANS = 1024
+
+
+class _Plan(NamedTuple):
+    """How arrays of one layout are reduced: along one axis after the other, each with the layout of its result."""
+
+    passes: tuple[tuple[GroupReduction, Layout], ...]
+
+    def run(self, array: NDBuffer) -> Tensor:
+        """Return the reduction of an array."""
+        found: Any = array
+        for reduction, layout in self.passes:
+            made = new_tensor(layout)
+            reduction.run(found, made)
+            found = made
+        result: Tensor = found
+        return result
+
+
 class Reductions:
     """The reductions of one device.
 
@@ -99,7 +121,8 @@ class Reductions:
 
     def __init__(self, device: Any) -> None:
         self._device = device
-        self._on_host = "zero_copy" in device.caps.features
+        self._groups = GroupReductions(device) if "group_shared" in device.caps.features else None
+        self._plans: dict[tuple[Any, ...], _Plan] = {}
         self._modules: dict[tuple[str, str], Module] = {}
         self._counts: dict[tuple[int, int], Tensor] = {}
 
@@ -124,6 +147,12 @@ class Reductions:
         ShapeError
             If there is no element of which a mean or an extreme could be.
         """
+        # True would be found for 1.
+        plain = type(axis) in (int, NoneType) and type(keepdims) is bool
+        key = (name, array.layout, axis, keepdims)
+        plan = self._plans.get(key) if plain else None
+        if plan is not None:
+            return plan.run(array)
         where = f"Tensor.{name}"
         flag(where, "keepdims", keepdims)
         axes = _axes(where, array, axis)
@@ -141,6 +170,17 @@ class Reductions:
         of = _computed(kind, scalar)
         into = "int" if place else of if name == "sum" and not is_float(scalar) else scalar
         into = "float" if name == "mean" and not is_float(scalar) else into
+        if self._groups is not None and axes and count:
+            if place and axis is None and not array.is_contiguous:
+                return self.reduce(
+                    name, Tensor.of(array.layout, array.buffer, array.address).reshape(-1), None, keepdims
+                )
+            plan = self._planned(name, array.layout, axes, (of, into), (*kept,))
+            if plain:
+                if len(self._plans) >= _PLANS:
+                    self._plans.clear()
+                self._plans[key] = plan
+            return plan.run(array)
         found: Any = array.flatten_dtype() if element.shape else array
         if not dims and len(axes) == len(array.shape) != 1 and (place or found.is_contiguous):
             found, axes = found.reshape(-1), (0,)
@@ -158,6 +198,33 @@ class Reductions:
         made = Tensor.empty(self._device, tuple(kept), _element(into, element))
         elementwise(made).write(found, made.flatten_dtype() if dims else made)
         return made
+
+    def _planned(
+        self, name: str, array: Layout, axes: tuple[int, ...], types: tuple[str, str], kept: tuple[int, ...]
+    ) -> _Plan:
+        """Return how thread groups reduce arrays of a layout."""
+        assert self._groups is not None
+        of, into = types
+        count = prod(array.shape[k] for k in axes)
+        result = layout_of(self._device, Tensor, _element(into, array.element), kept)
+        shape, strides = array.full_shape, array.strides
+        if len(axes) == len(shape) and array.contiguous:
+            shape, strides, axes = (count,), (1,), (0,)
+        found = layout_of(self._device, Tensor, element_type("", scalar_of("", array.element)), shape, strides, False)
+        passes = []
+        for axis in reversed(axes):
+            last = axis == axes[0]
+            kind = name if last else "sum" if name == "mean" else name
+            made = (
+                result
+                if last
+                else layout_of(
+                    self._device, Tensor, element_type("", of), found.shape[:axis] + found.shape[axis + 1 :]
+                )
+            )
+            passes.append((self._groups.along(kind, found, axis, of, into if last else of, count), made))
+            found = made
+        return _Plan(tuple(passes))
 
     def _along(self, kind: str, array: Any, axis: int) -> Any:
         """Return the reduction of an array of scalars along one axis."""
@@ -189,17 +256,14 @@ class Reductions:
         threads = max(1, min(size // _SHORT, max(_SHORT, _MOST // max(others, 1))))
         given = (row,) if candidates is None else (row, candidates)
         if threads == 1:
-            found = function(*given, 0, 0, 1, size)
+            found = function(*given, 0, size)
             return found, found
-        apart, step, most = 1, threads, size
-        if self._on_host:
-            # A thread of a CPU reads what lies together; of a GPU, neighbours do.
-            apart = most = -(-size // threads)
-            step, threads = 1, -(-size // apart)
+        each = -(-size // threads)
+        threads = -(-size // each)
         # Neighbours read what is beside the axis, if that is closer.
         at = row.ndim - 1 if inner else 0
         numbers = self._numbers(threads, 1 if inner else row.ndim)
-        found = function(*[_with_one(x, at) for x in given], numbers, apart, step, most)
+        found = function(*[_with_one(x, at) for x in given], numbers, each)
         return found, found if inner else _with_last(found, 0)
 
     def _numbers(self, count: int, rank: int) -> Any:
@@ -218,9 +282,7 @@ class Reductions:
             less = "x < found" if kind in ("min", "argmin") else "x > found"
             if is_float(scalar):
                 less += " || (isnan(x) && !isnan(found))"
-            # Where a step is 1, the compiler of the CPU adds several numbers at once.
-            head = "#define STEP 1\n" if self._on_host else "#define STEP step\n"
-            text = head + (_SUM if kind == "sum" else _PLACE if kind.startswith("arg") else _EXTREME).format(
+            text = (_SUM if kind == "sum" else _PLACE if kind.startswith("arg") else _EXTREME).format(
                 of=of, held=scalar, better=less
             )
             found = Module.load_from_source(self._device, f"slangpy_rt_{kind}_{scalar}", text)

@@ -9,6 +9,10 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
+from slangpy_rt.core.dtypes import is_bfloat16
 from slangpy_rt.core.errors import BindError
 
 CUDA = 2  # kDLCUDA
@@ -77,6 +81,42 @@ def _tensor_in(made: Any) -> Any:
     return _KINDS[name].from_address(_pointer(made, name)).tensor
 
 
+def bits_of_bfloat16(value: Any) -> npt.NDArray[np.uint16] | None:
+    """Return another library's bfloat16 array in host memory as its bits, in the same memory; else None.
+
+    Parameters
+    ----------
+    value : Any
+        An array that has ``__dlpack__``.
+    """
+    if isinstance(value, np.ndarray):
+        return value.view(np.uint16) if is_bfloat16(value.dtype) else None
+    try:
+        made = value.__dlpack__(max_version=(1, 0))
+    except TypeError:  # libraries from before version 1.0 take no max_version
+        made = value.__dlpack__()
+    tensor = _tensor_in(made)
+    if (tensor.code, tensor.bits, tensor.lanes) != (_BFLOAT, 16, 1):
+        return None
+    tensor.code = _CODES["u"]
+    bits: Any = np.from_dlpack(_Capsule(made, (tensor.device_type, tensor.device_id)))
+    return bits  # type: ignore[no-any-return]
+
+
+class _Capsule:
+    """A capsule as the object that NumPy asks for it."""
+
+    def __init__(self, capsule: Any, device: tuple[int, int]) -> None:
+        self._capsule = capsule
+        self._device = device
+
+    def __dlpack__(self, **_: Any) -> Any:
+        return self._capsule
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self._device
+
+
 class Import:
     """Memory that another library handed over by DLPack, kept until this object goes.
 
@@ -87,7 +127,7 @@ class Import:
     shape, strides : tuple of int
         Strides in elements.
     typestr : str
-        The element type as NumPy writes it.
+        The element type as NumPy writes it, or ``"bfloat16"``.
 
     Raises
     ------
@@ -112,6 +152,8 @@ class Import:
         _set_name(capsule, _USED[name])
         t = self._managed.tensor
         kinds = {code: kind for kind, code in _CODES.items()}
+        if t.bits == 16:
+            kinds[_BFLOAT] = "bfloat"
         if t.lanes != 1 or t.code not in kinds or t.device_type != CUDA:
             raise BindError(
                 f"DLPack: the array lies on a device of type {t.device_type} and has elements of type code {t.code} "
@@ -124,17 +166,17 @@ class Import:
         for k in reversed(range(t.ndim - 1)):
             dense[k] = dense[k + 1] * self.shape[k + 1]
         self.strides = tuple(t.strides[: t.ndim]) if t.strides else tuple(dense)
-        self.typestr = f"{kinds[t.code]}{t.bits // 8}"
+        self._unit = t.bits // 8
+        self.typestr = "bfloat16" if t.code == _BFLOAT else f"{kinds[t.code]}{self._unit}"
 
     @property
     def extent(self) -> tuple[int, int]:
         """The addresses of the first byte and of the one after the last; equal if there are no elements."""
         if 0 in self.shape:
             return self.address, self.address
-        unit = int(self.typestr[1:])
-        steps = [(n - 1) * step * unit for n, step in zip(self.shape, self.strides, strict=True)]
+        steps = [(n - 1) * step * self._unit for n, step in zip(self.shape, self.strides, strict=True)]
         first = sum(step for step in steps if step < 0)
-        return self.address + first, self.address + sum(step for step in steps if step > 0) + unit
+        return self.address + first, self.address + sum(step for step in steps if step > 0) + self._unit
 
     def __del__(self) -> None:
         managed = getattr(self, "_managed", None)

@@ -6,13 +6,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-from slangpy_rt.arrays.dlpack import CUDA, LEGACY, Import
+from slangpy_rt.arrays.dlpack import CUDA, LEGACY, Import, bits_of_bfloat16
 from slangpy_rt.backends.base import Buffer
 from slangpy_rt.backends.extras import ZeroCopy
 from slangpy_rt.core.conversion import DLPACK_ERRORS, is_refusal
 from slangpy_rt.core.conversion import as_numpy as as_numpy
-from slangpy_rt.core.dtypes import SLANG_OF, scalar_type
+from slangpy_rt.core.dtypes import BFLOAT16, SLANG_OF, scalar_type
 from slangpy_rt.core.errors import BindError
 from slangpy_rt.core.interrupts import finalizer
 from slangpy_rt.core.shapes import is_whole
@@ -76,6 +77,8 @@ def memory_of(device: DeviceCore, value: Any) -> Memory:
             f"{class_in_words(value)} on {where}; {device!r} does not work there; bring it to the host first."
         )
     typestr, shape, strides, address = _facts(device, value, told)
+    if typestr == "bfloat16":
+        return Memory(BFLOAT16, shape, strides, address)
     dtype = np.dtype(typestr)
     if dtype not in SLANG_OF:
         raise BindError(f"{class_in_words(value)} of dtype {dtype}; Slang has no such element type.")
@@ -102,15 +105,24 @@ def kept_memory(device: DeviceCore, value: Any) -> tuple[Memory, Buffer]:
         kept = KeptBuffer(device, taken(device, value))
         device.order.share_foreign(kept, *kept.owner.extent)
         return found._replace(address=kept.address), kept
-    array = as_numpy(value)
+    array, element = _on_host(value)
     if not isinstance(device.backend, ZeroCopy):
         raise BindError(f"{class_in_words(value)} in host memory; copy it with Tensor.from_numpy(device, array).")
-    if array.dtype not in SLANG_OF:
+    if element is None:
         raise BindError(f"{class_in_words(value)} of dtype {array.dtype}; Slang has no such element type.")
     address = array.__array_interface__["data"][0]
     buffer = device.backend.wrap(address, array.nbytes or 1, (array, value))
     strides = tuple(s // array.itemsize for s in array.strides)
-    return Memory(scalar_type(SLANG_OF[array.dtype]), array.shape, strides, address), buffer
+    return Memory(element, array.shape, strides, address), buffer
+
+
+def _on_host(value: Any) -> tuple[npt.NDArray[Any], SlangType | None]:
+    """Return an array in host memory as NumPy's, of bfloat16 as its bits, and Slang's type of its elements."""
+    bits = bits_of_bfloat16(value) if "bfloat16" in str(getattr(value, "dtype", "")) else None
+    if bits is not None:
+        return bits, BFLOAT16
+    array = as_numpy(value)
+    return array, scalar_type(SLANG_OF[array.dtype]) if array.dtype in SLANG_OF else None
 
 
 def taken(device: DeviceCore, value: Any) -> Import:
@@ -235,6 +247,6 @@ def is_read_only(value: Any) -> bool:
     if type(value).__module__.partition(".")[0] in ("jax", "jaxlib"):
         return True
     if place_of(value)[0] in HOST:
-        return not as_numpy(value).flags.writeable
+        return not _on_host(value)[0].flags.writeable
     told = _checked_interface(value)
     return told is not None and bool(told["data"][1])

@@ -242,6 +242,31 @@ def test_other_libraries(device: spy.Device, module: spy.Module) -> None:
     assert np.asarray(x).dtype == BF16
 
 
+def test_memory_of_other_libraries(device: spy.Device, module: spy.Module) -> None:
+    place = "cuda" if device.name == "cuda" else "cpu"
+    theirs = torch.linspace(-3, 3, 12).bfloat16().reshape(3, 4).to(place)
+    others = [theirs, theirs.mT, theirs[::2, 1:]]
+    others += [] if place == "cuda" else [theirs.view(torch.int16).numpy().view(BF16)]  # type: ignore[list-item]
+    for other in others:
+        if device.name != "cuda" and "zero_copy" not in device.caps.features:
+            with pytest.raises(spy.BindError, match="in host memory; copy it with"):
+                spy.Tensor.from_dlpack(device, other)
+            continue
+        x = spy.Tensor.from_dlpack(device, other)
+        assert x.dtype.name == "bfloat16" and x.shape == tuple(other.shape)
+        seen = other if isinstance(other, np.ndarray) else other.float().cpu().numpy()
+        check(x, np.asarray(seen).astype(BF16))
+        module.scale(x, 2.0)
+        device.synchronize()
+        seen = other if isinstance(other, np.ndarray) else other.float().cpu().numpy()
+        check(x, np.asarray(seen).astype(BF16))
+    if place == "cpu" and "zero_copy" in device.caps.features:
+        still = np.ones(3, BF16)
+        still.flags.writeable = False
+        with pytest.raises(spy.BindError, match="must not be changed"):
+            spy.Tensor.from_dlpack(device, still)
+
+
 def test_command_lists(device: spy.Device, module: spy.Module) -> None:
     a = numbers(100)
     x, out = spy.Tensor.from_numpy(device, a), spy.Tensor.zeros(device, 100, "bfloat16")
