@@ -4,6 +4,8 @@ What a block prints stands behind it, in a block marked ``text``; both are compa
 """
 
 import re
+import subprocess
+import sys
 from contextlib import redirect_stdout
 from io import StringIO
 from itertools import pairwise
@@ -11,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+import slangpy_rt as spy
 from tests.depth import deep
 
 ROOT = Path(__file__).parent.parent
@@ -54,6 +57,29 @@ def test_a_wrong_output_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     test_page_runs(page, tmp_path, monkeypatch)
 
 
+@pytest.mark.parametrize("name", ["from-slangpy", "from-warp", "from-triton"])
+def test_code_of_other_libraries_is_python(name: str) -> None:
+    """Blocks marked ``py`` are theirs and not run, but for those of SlangPy below."""
+    page = (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8")
+    blocks = [text for kind, text in _BLOCK.findall(page) if kind == "py"]
+    assert blocks
+    for text in blocks:
+        compile(text, name, "exec")
+
+
+@deep
+def test_code_of_slangpy_prints_the_same(tmp_path: Path) -> None:
+    """Its half of the guide runs with SlangPy itself, where there is a Vulkan device."""
+    if not any(info.type == "vulkan" and info.available for info in spy.devices()):
+        pytest.skip("no Vulkan device for SlangPy")
+    blocks = _BLOCK.findall((ROOT / "docs" / "from-slangpy.md").read_text(encoding="utf-8"))
+    kinds = [kind for kind, _ in blocks]
+    (tmp_path / "example.slang").write_text(blocks[kinds.index("slang")][1], encoding="utf-8")
+    text = blocks[kinds.index("py")][1].replace("create_device(", "create_device(type=spy.DeviceType.vulkan, ")
+    run = subprocess.run([sys.executable, "-c", text], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert _lines(run.stdout)[-3:] == _lines(blocks[kinds.index("text")][1])
+
+
 def test_links_lead_somewhere() -> None:
     for page in PAGES + NOTES:
         prose = re.sub(r"```.*?```|`[^`]*`", "", page.read_text(encoding="utf-8"), flags=re.S)
@@ -65,8 +91,6 @@ def test_links_lead_somewhere() -> None:
 
 def test_the_generated_text_shown_is_the_generated_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import numpy as np
-
-    import slangpy_rt as spy
 
     page = (ROOT / "docs" / "how-it-works.md").read_text(encoding="utf-8")
     source = re.search(r"```slang\n(// example.slang.*?)```", page, re.S)

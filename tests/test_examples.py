@@ -71,6 +71,37 @@ def test_slang_torch(name: str, tmp_path: Path) -> None:
     assert name == "bezier" or distances[3] < 0.7 * distances[0], distances
 
 
+# Steps, size, parts of the picture, and what the program has to print.
+GALLERY = {
+    "nbody": (40, 48, 4, r"energy off by (0\.00\d+)"),
+    "denoise": (3, 48, 3, r"PSNR (19|20)\.\d+ to (2[5-9]|3\d)\.\d+ dB"),
+    "fractal": (2, 48, 2, r"2 pictures of 48 x 48 in [0-9.]+ s, mean 0\.2\d+"),
+    "waves": (400, 96, 2, r"the brightest stripe has [2-9]\.\d+ of the mean"),
+    "deblur": (60, 48, 3, r"PSNR (\d+\.\d+) to (\d+\.\d+) dB"),
+}
+
+
+@pytest.mark.parametrize("name", one_in(5, GALLERY))
+def test_gallery(name: str, tmp_path: Path) -> None:
+    steps, size, parts, wanted = GALLERY[name]
+    said = _run(EXAMPLES / "gallery" / f"{name}.py", tmp_path, "--steps", str(steps), "--size", str(size))
+    found = re.search(wanted, said)
+    assert found, said
+    assert name != "deblur" or float(found[2]) > float(found[1]) + 2, said
+    with Image.open(tmp_path / f"{name}.jpg") as opened:
+        picture = np.asarray(opened, dtype=float)
+    assert picture.shape == (size, parts * size, 3)
+    assert all(picture[:, k * size :][:, :size].std() > 5 for k in range(parts))
+
+
+def test_every_example_of_the_gallery_is_tested_and_shown() -> None:
+    page = (EXAMPLES.parent / "gallery.md").read_text(encoding="utf-8")
+    names = {file.stem for file in (EXAMPLES / "gallery").glob("*.py")} - {"common"}
+    assert names == set(GALLERY)
+    assert all(f"`gallery/{name}.py`" in page and f"images/{name}.jpg" in page for name in names)
+    assert all(f"slang_torch/{name}.py" in page for name in SLANG_TORCH)
+
+
 def _run(file: Path, folder: Path, *options: str) -> str:
     """What an example prints, that runs on the CPU and writes into a folder."""
     command = [sys.executable, str(file), "--device", "cpu", *options, "--out", str(folder)]

@@ -1,4 +1,4 @@
-"""The wheel: it names every package of the tree, holds their files, and runs where there is no tree."""
+"""The wheel and the source distribution: they hold every file, and run where there is no tree."""
 
 from __future__ import annotations
 
@@ -9,10 +9,13 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tarfile
 import zipfile
 from pathlib import Path
 
 import pytest
+
+import slangpy_rt as spy
 
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
@@ -99,6 +102,64 @@ def test_it_holds_every_file(unpacked: Path) -> None:
 def test_it_runs_without_the_tree(unpacked: Path, tmp_path: Path) -> None:
     variables = os.environ | {"PYTHONPATH": str(unpacked)}
     subprocess.run([sys.executable, "-c", PROGRAM, str(unpacked)], check=True, cwd=tmp_path, env=variables)
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The source distribution, unpacked; it was made from a copy of the whole tree."""
+    if not (ROOT / ".git").exists():
+        pytest.skip("which files belong to the tree is known from git alone")
+    folder = tmp_path_factory.mktemp("sdist")
+    for name in tracked():
+        (folder / "tree" / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, folder / "tree" / name)
+    program = f"import build_backend; build_backend.build_sdist({str(folder)!r})"
+    variables = os.environ | {"PYTHONPATH": str(folder / "tree" / "codegen" / "tools")}
+    command = [sys.executable, "-c", program]
+    subprocess.run(command, check=True, cwd=folder / "tree", env=variables, stdout=subprocess.DEVNULL)
+    (archive,) = folder.glob("*.tar.gz")
+    with tarfile.open(archive) as packed:
+        packed.extractall(folder, filter="data")
+    return folder / archive.name.removesuffix(".tar.gz")
+
+
+def tracked() -> list[str]:
+    """The files of the tree, new ones included."""
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
+    names = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
+    return [name for name in names if (ROOT / name).is_file()]
+
+
+def test_the_source_distribution_holds_the_tree(sources: Path) -> None:
+    held = {path.relative_to(sources).as_posix() for path in sources.rglob("*") if path.is_file()}
+    assert set(tracked()) - held == set()
+    assert {"CHANGELOG.md", "docs/index.md", "tests/test_wheel.py", "benchmarks/report.py"} <= held
+
+
+def test_a_wheel_of_the_source_distribution_runs_in_an_environment_of_its_own(
+    sources: Path, unpacked: Path, tmp_path: Path
+) -> None:
+    pip = [sys.executable, "-m", "pip"]
+    build = [*pip, "wheel", "-q", "--no-build-isolation", "--no-deps", "-w", str(tmp_path), str(sources)]
+    subprocess.run(build, check=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    assert wheel.name == f"slangpy_rt-{spy.__version__}-py3-none-any.whl"
+    install = tmp_path / "venv"
+    # Its other packages are those of this environment; .ci/run installs them by pip.
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(install)], check=True)
+    folder = install / ("Scripts" if os.name == "nt" else "bin")
+    python = str(folder / "python")
+    subprocess.run([*pip, "--python", python, "install", "-q", "--no-deps", str(wheel)], check=True)
+    (site,) = install.glob("Lib/site-packages" if os.name == "nt" else "lib/python3*/site-packages")
+    (site / "others.pth").write_text(sysconfig.get_paths()["purelib"] + "\n")
+    files = {path.relative_to(unpacked) for path in unpacked.rglob("*") if path.is_file()}
+    assert all((site / name).is_file() for name in files if ".dist-info" not in str(name))
+    clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    subprocess.run([python, "-c", PROGRAM, str(site)], check=True, cwd=tmp_path, env=clean)
+    run = subprocess.run(
+        [str(folder / "slangpy_rt"), "info"], cwd=tmp_path, env=clean, capture_output=True, text=True
+    )
+    assert run.returncode == 0 and run.stdout.startswith("slangpy_rt 0.1.0"), run
 
 
 # For mypy; the comment behind a line is the code of the error that it has to find there.

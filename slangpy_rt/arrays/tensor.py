@@ -196,7 +196,7 @@ class Tensor(Operators):
         return cls.ones(other.device, other.shape, other.dtype)
 
     def broadcast_to(self: T, shape: int | Sequence[int]) -> T:
-        """Return the same memory stretched over a larger shape, to read from.
+        """Return the same memory broadcast to a larger shape, to read from.
 
         Raises
         ------

@@ -1,0 +1,84 @@
+"""The documentation site: it builds without a warning and without a network, and its reference pages are complete."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import slang_reference
+
+import slangpy_rt as spy
+from slangpy_rt.device import _SHOWN
+
+ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The built pages. Any warning of Sphinx is an error."""
+    out = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-c", "docs", ".", str(out)]
+    built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert built.returncode == 0 and not built.stderr, built.stderr
+    return out
+
+
+def test_every_page_is_there(site: Path) -> None:
+    pages = {path.relative_to(ROOT).with_suffix(".html") for path in DOCS.rglob("*.md")}
+    assert all((site / page).is_file() for page in pages | {Path("index.html"), Path("README.html")})
+    index = (site / "docs" / "index.html").read_text(encoding="utf-8")
+    for text in ("search.html", "prefers-color-scheme: dark", f"slangpy_rt {spy.__version__}", "from-slangpy.html"):
+        assert text in index, text
+
+
+def test_a_reader_needs_no_network(site: Path) -> None:
+    for page in ("docs/index.html", "docs/tutorial.html", "docs/reference/python.html"):
+        text = (site / page).read_text(encoding="utf-8")
+        loaded = re.findall(r'<(?:script|img|link)\b[^>]*?(?:src|href)="(https?:[^"]*)"', text)
+        assert not loaded
+
+
+def test_the_python_reference_has_every_public_name(site: Path) -> None:
+    source = (DOCS / "reference" / "python.md").read_text(encoding="utf-8")
+    shown = set(re.findall(r":: slangpy_rt\.(\w+)", source)) | set(re.findall(r"`(\w+)`", source))
+    assert set(spy.__all__) <= shown
+    built = (site / "docs" / "reference" / "python.html").read_text(encoding="utf-8")
+    for name in ("Tensor.from_numpy", "Function.bwds", "Module.load_from_file", "matmul", "ShapeError"):
+        assert f'id="slangpy_rt.{name}"' in built
+    # Of a device, which has more for the packages below, the names that ``dir`` shows and that have docstrings.
+    members = set(re.findall(r'id="slangpy_rt\.Device\.(\w+)"', built))
+    assert members == {name for name in _SHOWN if getattr(getattr(spy.Device, name, None), "__doc__", None)}
+
+
+def test_the_slang_reference_is_what_the_files_say() -> None:
+    assert slang_reference.PAGE.read_text(encoding="utf-8") == slang_reference.page(), (
+        "run `python codegen/tools/slang_reference.py`"
+    )
+    assert slang_reference.without_comment() == []
+
+
+def test_the_slang_reference_has_what_files_declare() -> None:
+    names = {module: {found.name for found in slang_reference.read(module)} for module in slang_reference.MODULES}
+    assert {"Tensor", "RWTensor", "NDBuffer", "DiffTensor", "StructuredBuffer", "printf"} <= names["slangpy_rt"]
+    assert {"Network", "HashGrid", "ReLU", "adam", "l2Loss"} <= names["mlp"]
+    assert names["matmul"] == {"Tiles", "IEpilogue"}
+    assert {"_spy_TensorView", "_spy_DiffTensorView", "_spy_TorchTensor"} <= names["slangtorch"]
+
+
+def test_the_page_of_variables_names_all() -> None:
+    text = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "slangpy_rt").rglob("*.py"))
+    names = set(re.findall(r"SLANGPY_RT_[A-Z0-9]+(?:_[A-Z0-9]+)*", text))
+    assert len(names) > 15
+    page = (DOCS / "environment.md").read_text(encoding="utf-8")
+    assert {name for name in names if f"`{name}`" not in page} == set()
+
+
+def test_rows_of_the_readme_are_of_the_benchmarks() -> None:
+    """Each row is one of the generated page, whose figures come from benchmarks/results."""
+    rows = re.findall(r"^\| .*\*\*.*$", (ROOT / "README.md").read_text(encoding="utf-8"), re.M)
+    assert len(rows) == 6
+    assert set(rows) <= set((DOCS / "benchmarks.md").read_text(encoding="utf-8").splitlines())
