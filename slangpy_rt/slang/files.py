@@ -266,6 +266,13 @@ def check_imports(path: str, text: str, folders: tuple[str, ...]) -> None:
                 )
 
 
+_ATOMIC = re.compile(r"\bInterlocked[A-Z]|\b__?atomic_|\bAtomic<")
+_METHODS = (
+    "Elements of RWTensor and RWStructuredBuffer are changed atomically by methods, such as t.add(i, value); Slang's "
+    "own functions take what is behind a pointer."
+)
+
+
 @contextmanager
 def telling(path: str, text: str, folders: tuple[str, ...]) -> Iterator[None]:
     """Add to a CompileError what a text may be missing that imports ``slangpy_rt``, and whose file is `path`.
@@ -280,6 +287,9 @@ def telling(path: str, text: str, folders: tuple[str, ...]) -> Iterator[None]:
             if file.is_file() and file.parent != Path(shader_directory()).resolve():
                 hint = f"'import slangpy_rt' is a module of slangpy_rt's own, never '{file}'; rename the file."
                 raise CompileError(f"{error}\n{hint}") from None
+        # "the form of this l-value argument is not valid for a `ref` parameter"
+        if "E40008" in str(error) and _ATOMIC.search(text):
+            raise CompileError(f"{error}\n{_METHODS}") from None
         raise
 
 
