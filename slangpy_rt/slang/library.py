@@ -28,6 +28,7 @@ _PREFIXED = re.compile(r"\b_spy_((?:Diff)?TensorView|TorchTensor|AtomicAdd|IDiff
 # What the functions of slangpy_rt.slang that refuse elements say.
 _NEEDED = {
     "_spy_indices": "A tensor takes as many indices as it has dimensions.",
+    "_spy_needElement": "Structs are not changed atomically; their fields are, in arrays of their own.",
     "_spy_needSum": "add takes numbers of 32 or 64 bits, half, and vectors of these.",
     "_spy_needScalar": "min, max, exchange and compareExchange take scalars of 32 or 64 bits.",
     "_spy_needInteger": "and, or and xor take integers of 32 or 64 bits.",
