@@ -331,6 +331,20 @@ def test_names_of_the_user_meet_none_of_ours(files: Files) -> None:
     assert g.tolist() == [2, 2, 2]
 
 
+def test_kernels_with_the_names_of_a_modules_members(files: Files) -> None:
+    mark = "[AutoPyBindCUDA] [CudaKernel]"
+    names = ("module", "precompile", "DiffTensorViews", "lambda")
+    m = files.load("".join(f"{mark} void {name}(TensorView<int> def) {{ def[0] += 1; }}\n" for name in names))
+    t = files.on(torch.zeros(1, dtype=torch.int32))
+    for count, name in enumerate(names, 1):
+        getattr(m, name)(**{"def": t}).launchRaw(ONE, ONE)
+        assert t.item() == count, name
+    other = files.load(
+        f"{mark} void other(TensorView<float> a) {{}} float plus(float x) {{ return x + 1; }}", "b.slang"
+    )
+    assert other.module.plus(1.0) == 2
+
+
 @sampled(5)
 @pytest.mark.parametrize(
     ("declared", "refused"),
