@@ -87,7 +87,11 @@ def test_rows_of_the_readme_are_of_the_benchmarks() -> None:
 def test_messages_of_the_page_on_troubles_are_real() -> None:
     page = (DOCS / "troubleshooting.md").read_text(encoding="utf-8")
     with spy.Device("cpu") as device:
-        text = "float add(float a, float b) { return a + b; }\nint kind(int x) { return 1; }\nint kind(float x) { return 2; }"
+        text = """
+        float add(float a, float b) { return a + b; }
+        int kind(int x) { return 1; }
+        int kind(float x) { return 2; }
+        """
         module = spy.Module.load_from_source(device, "m", text)
         three = spy.Tensor.zeros(device, 3)
         for call in (
