@@ -53,6 +53,13 @@ class Driver:
         out[0] = 1024 if attribute == 0 else 0
         return 0
 
+    def cuOccupancyMaxActiveBlocksPerMultiprocessor(self, out: Any, function: int, threads: int, shared: int) -> int:
+        if not self.current:
+            self.wrong.append("cuOccupancyMaxActiveBlocksPerMultiprocessor")
+        # A kernel of 168 registers a thread, of 65536.
+        out[0] = 65536 // 168 // threads
+        return 0
+
     def cuDeviceGetCount(self, out: Any) -> int:
         out[0] = 2
         return 0

@@ -58,6 +58,7 @@ int cuModuleGetFunction(uintptr_t *function, uintptr_t module, const char *name)
 int cuFuncGetAttribute(int *value, int attribute, uintptr_t function);
 int cuFuncSetAttribute(uintptr_t function, int attribute, int value);
 int cuModuleUnload(uintptr_t module);
+int cuOccupancyMaxActiveBlocksPerMultiprocessor(int *groups, uintptr_t function, int threads, size_t shared_bytes);
 int cuTensorMapEncodeTiled(void *map, int type, unsigned int rank, uintptr_t address, const unsigned long long *sizes,
                            const unsigned long long *strides, const unsigned int *box, const unsigned int *steps,
                            int interleave, int swizzle, int promotion, int outside);

@@ -16,7 +16,7 @@ from pathlib import Path
 METHODS = {
     "ISlangUnknown": ["release"],
     "ISlangBlob": ["getBufferPointer", "getBufferSize"],
-    "IGlobalSession": ["createSession", "findProfile", "getBuildTagString"],
+    "IGlobalSession": ["createSession", "findProfile", "getBuildTagString", "parseCommandLineArguments"],
     "ISession": [
         "createCompositeComponentType",
         "createTypeConformanceComponentType",
@@ -207,7 +207,10 @@ ENUMS = {
     ],
     "CompilerOptionName": [
         "DiagnosticColor",
+        "DownstreamArgs",
         "EmitSpirvMethod",
+        "MacroDefine",
+        "MatrixLayoutColumn",
         "Optimization",
         "VulkanUseEntryPointName",
     ],

@@ -129,7 +129,8 @@ class GroupReductions:
         of, into = types
         better = "x < found" if name in ("min", "argmin") else "x > found"
         if is_float(of):
-            better += " || (isnan(x) && !isnan(found))"
+            # Of extremes another NaN may replace one.
+            better += " || (isnan(x) && !isnan(found))" if name.startswith("arg") else " || isnan(x)"
         macros = {
             "SPY_HELD": reads.element.name,
             "SPY_OF": of,

@@ -43,6 +43,8 @@ class Target:
         4 bytes; in arrays each scalar lies at a multiple of its own.
     nesting : int
         ``Caps.nesting`` of the device.
+    flags : tuple of str
+        Options of Slang's command line, which a user gives besides: ``extraSlangFlags`` of slang-torch.
     """
 
     format: str
@@ -54,6 +56,7 @@ class Target:
     bool_bytes: int = 1
     aligned_vectors: bool = False
     nesting: int = NESTING
+    flags: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

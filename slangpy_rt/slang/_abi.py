@@ -143,7 +143,10 @@ SLANG_TYPE_KIND_STRUCT = 1
 SLANG_TYPE_KIND_TEXTURE_BUFFER = 9
 SLANG_TYPE_KIND_VECTOR = 4
 DiagnosticColor = 144
+DownstreamArgs = 63
 EmitSpirvMethod = 118
+MacroDefine = 0
+MatrixLayoutColumn = 8
 Optimization = 46
 VulkanUseEntryPointName = 52
 
@@ -154,6 +157,7 @@ METHODS: dict[str, tuple[int, Any, tuple[Any, ...]]] = {
     "IGlobalSession.createSession": (3, c_int32, (c_void_p, c_void_p)),
     "IGlobalSession.findProfile": (4, c_int32, (c_char_p,)),
     "IGlobalSession.getBuildTagString": (8, c_char_p, ()),
+    "IGlobalSession.parseCommandLineArguments": (27, c_int32, (c_int32, c_void_p, c_void_p, c_void_p)),
     "ISession.createCompositeComponentType": (6, c_int32, (c_void_p, c_ssize_t, c_void_p, c_void_p)),
     "ISession.createTypeConformanceComponentType": (15, c_int32, (c_void_p, c_void_p, c_void_p, c_ssize_t, c_void_p)),
     "ISession.getLoadedModule": (18, c_void_p, (c_ssize_t,)),

@@ -17,6 +17,7 @@ from slangpy_rt.core.errors import CompileError, UnsupportedError
 from slangpy_rt.core.target import Target
 from slangpy_rt.slang import _abi
 from slangpy_rt.slang.com import ComPtr, Out
+from slangpy_rt.slang.flags import parse_flags
 from slangpy_rt.slang.library import Image, Library, failure, taken
 
 FORMATS = {
@@ -55,6 +56,8 @@ class NativeSession:
     ------
     UnsupportedError
         If the compiler is missing, or knows no such format or profile.
+    CompileError
+        If Slang refuses one of the target's flags.
     """
 
     def __init__(
@@ -65,7 +68,7 @@ class NativeSession:
                 f"target format {target.format!r}: Slang emits none such; use one of {', '.join(FORMATS)}."
             )
         self._library = library
-        self._kind = target.format, target.profile, defines
+        self._kind = target.format, target.profile, target.flags, defines
         self._pointer: ComPtr | None = _create(library, target, search_paths, defines)
         # The thread that drops the last reference may lack the lock, so it only appends the object to a queue.
         self._give = partial(library.dropped.append, self._pointer)
@@ -245,9 +248,14 @@ def _create(
     macros = (_abi.PreprocessorMacroDesc * len(defines))()
     for macro, (name, value) in zip(macros, defines, strict=True):
         macro.name, macro.value = name.encode(), value.encode()
-    options = (_abi.CompilerOptionEntry * len(_OPTIONS))()
-    for option, (number, choice) in zip(options, _OPTIONS, strict=True):
-        option.name, option.value.intValue0 = number, choice
+    given = parse_flags(root, target.flags)
+    options = (_abi.CompilerOptionEntry * (len(_OPTIONS) + len(given.options)))(
+        *(
+            _abi.CompilerOptionEntry(number, _abi.CompilerOptionValue(intValue0=choice))
+            for number, choice in _OPTIONS
+        ),
+        *given.options,
+    )
     desc = _abi.SessionDesc(
         structureSize=ctypes.sizeof(_abi.SessionDesc),
         targets=ctypes.addressof(wanted),

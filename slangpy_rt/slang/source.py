@@ -142,6 +142,7 @@ class Source:
             *("module", _REFLECTION, self.name, path, self.text, self._search_paths, defines, compiler_version()),
             target.format,
             target.entry,
+            target.flags,
             auto_import or "",
             tuple(source.digest for source in self._linked),
         )

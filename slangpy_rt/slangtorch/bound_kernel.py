@@ -12,7 +12,7 @@ from slangpy_rt.core.wording import in_words
 from slangpy_rt.slangtorch.binder import Bound, unchanged
 from slangpy_rt.slangtorch.block_search import fastest_block
 from slangpy_rt.slangtorch.errors import LaunchError, TensorError
-from slangpy_rt.slangtorch.kernel_code import MAX_GRID, KernelCode, Triple
+from slangpy_rt.slangtorch.kernel_code import MAX_GRID, SUITED, KernelCode, Triple
 
 
 class BoundKernel:
@@ -70,7 +70,8 @@ class BoundKernel:
             The number of threads.
         blockSize : sequence of tuple of int, optional
             Choices for the size of the groups: the first launch of a kind measures them, as the first call of a
-            tuned function does, and later ones use the fastest. Without choices a group has 256 threads.
+            tuned function does, and later ones use the fastest. Without choices a group has 256 threads, or, on a
+            CUDA device, 128, 384 or 512 if more threads of this kernel run at once so.
 
         Raises
         ------
@@ -87,7 +88,8 @@ class BoundKernel:
             self.launchRaw(block, groups_for(total, block))
 
         if not choices or 0 in total:
-            run(suited_block(total))
+            threads = SUITED[0] if 0 in total else self._code.suited_threads(self._bound[0])
+            run(suited_block(total, threads))
             return
         if not unchanged(*self._bound[2:]):
             raise LaunchError(f"{self._code}: a tensor was resized since the kernel was called; call it again.")
@@ -154,12 +156,12 @@ def checked_sizes(where: str, name: str, value: Any, least: int) -> Triple:
     raise ValueError(f"{where}: {name} is {in_words(value)}; a tuple of three ints of at least {least} was expected.")
 
 
-def suited_block(total: Triple) -> Triple:
-    """Return a size of thread groups for so many threads."""
+def suited_block(total: Triple, threads: int = SUITED[0]) -> Triple:
+    """Return a size of thread groups for so many threads in all: groups of ``threads``, a multiple of 64."""
     _, y, z = total
     if z > 1:
-        return 8, 8, 4
-    return (32, 8, 1) if y > 1 else (256, 1, 1)
+        return 8, 8, threads // 64
+    return (32, threads // 32, 1) if y > 1 else (threads, 1, 1)
 
 
 def groups_for(total: Triple, block: Triple) -> Triple:

@@ -85,6 +85,16 @@ class Devices:
         on_gpu = self.given.caps.dlpack_device == CUDA
         return torch.device("cuda", self.given.index) if on_gpu else torch.device("cpu")
 
+    def instead_of(self, device: Device) -> Place | None:
+        """Return the Place of a call on tensors in host memory, for a kernel that the CPU device refuses.
+
+        It is PyTorch's current GPU, to which the tensors are copied; None if there is none, or if the device is not
+        the CPU or was given.
+        """
+        if self.given is not None or device.backend.target.entry != "range" or not torch.cuda.is_available():
+            return None
+        return Place(default_device(), False, None)
+
     def host(self) -> Device:
         """Return the device for host functions: the CPU, or, without a compiler for it, the kernels' device."""
         try:

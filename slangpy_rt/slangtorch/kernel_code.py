@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 import threading
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -29,6 +30,8 @@ MAX_GRID = 2**31 - 1
 _MAX_RANGE = 2**62
 # The most launch sizes whose plans are remembered.
 _KEPT = 1024
+# Threads of a group, where the launch leaves them open. The first has the most groups for a number of threads.
+SUITED = (256, 128, 384, 512)
 Triple = tuple[int, int, int]
 
 
@@ -43,12 +46,15 @@ class Plan(NamedTuple):
         The thread groups that the backend launches; for a kernel that runs ranges, the threads.
     head : tuple of int
         For a kernel that runs ranges: the grid and the size of its groups; else empty.
+    place : Place or None
+        Where the kernel runs instead, because the tensors' device refuses it.
     """
 
     kernel: Kernel
     pack: Callable[..., bytes]
     groups: Triple
     head: tuple[int, ...]
+    place: Place | None = None
 
 
 class KernelCode:
@@ -85,8 +91,11 @@ class KernelCode:
             (p.name, parameter_of(f"{sig.name}: parameter '{p.name}'", p.type, program.names)) for p in sig.params
         )
         self.blocks: dict[Any, Triple] = {}
+        self._suited: dict[Device, int] = {}
         self._loaded: dict[tuple[Device, Triple, int], Kernel] = {}
         self._plans: dict[tuple[Device, bool, Triple, Triple], Plan] = {}
+        # Where the kernel runs if the CPU device has refused it.
+        self._instead: Place | None = None
         self._lock = threading.Lock()
 
     def __str__(self) -> str:
@@ -142,6 +151,8 @@ class KernelCode:
         """
         device, straight, stream = place
         plan = self._plans.get((device, straight, group, grid)) or self._plan(device, straight, group, grid)
+        if plan.place is not None:
+            device, straight, stream = plan.place
         if device.closed:
             device.check_open()
         if not straight:
@@ -155,6 +166,25 @@ class KernelCode:
             values[at] = tensor.data_ptr()
         launch = device.launch if stream is None else foreign_stream(device, stream(None)).direct
         launch(plan.kernel, plan.groups, plan.pack(*plan.head, *values), ())
+
+    def suited_threads(self, place: Place) -> int:
+        """Return the number of threads of a group, of those in ``SUITED``, with which the most threads run at once.
+
+        Raises
+        ------
+        CompileError, UnsupportedError
+            If the device's compiler refuses the kernel.
+        """
+        device = place.device
+        # Elsewhere a kernel would be compiled for each of the sizes.
+        if "free_group_size" not in device.caps.features:
+            return SUITED[0]
+        found = self._suited.get(device)
+        if found is None:
+            kernel = self.load(device, (min(SUITED), 1, 1), 0 if place.straight else 1)
+            found = max(SUITED, key=lambda threads: device.backend.resident_threads(kernel, threads))
+            self._suited[device] = found
+        return found
 
     def dispatch(
         self,
@@ -196,6 +226,31 @@ class KernelCode:
         return found
 
     def _plan(self, device: Device, straight: bool, group: Triple, grid: Triple) -> Plan:
+        # Command lists, which do not copy tensors back, are told what the CPU device says.
+        other = self._instead if straight and device.backend.target.entry == "range" else None
+        if other is None or other.device.closed:
+            try:
+                plan, other = self._plan_on(device, straight, group, grid), None
+            except UnsupportedError as error:
+                other = self.program.devices.instead_of(device) if straight else None
+                if other is None:
+                    raise
+                warnings.warn(
+                    f"{self}: it runs on {other.device!r}, and its tensors are copied there and back at each launch, "
+                    f"because the CPU device refuses it: {error}",
+                    RuntimeWarning,
+                    stacklevel=4,
+                )
+        if other is not None:
+            plan = self._plan_on(other.device, False, group, grid)._replace(place=other)
+            self._instead = other
+        if len(self._plans) >= _KEPT:
+            self._plans.clear()
+        self._plans[device, straight, group, grid] = plan
+        return plan
+
+    def _plan_on(self, device: Device, straight: bool, group: Triple, grid: Triple) -> Plan:
+        """Return the plan of a launch on a device; raise UnsupportedError if the device cannot have the kernel."""
         ranged = device.backend.target.entry == "range"
         threads = group[0] * group[1] * group[2]
         if threads > MAX_THREADS or group[2] > _MAX_DEPTH:
@@ -212,11 +267,7 @@ class KernelCode:
         # Ranges have no thread groups: each thread computes its position from grid and group size.
         head = (*grid, *group) if ranged else ()
         pack = struct.Struct(argument_format(device.backend.target, [p for _, p in self.params])).pack
-        plan = Plan(kernel, pack, (total, 1, 1) if ranged else grid, head)
-        if len(self._plans) >= _KEPT:
-            self._plans.clear()
-        self._plans[device, straight, group, grid] = plan
-        return plan
+        return Plan(kernel, pack, (total, 1, 1) if ranged else grid, head)
 
     def _load(self, device: Device, group: Triple, buffers: int) -> Kernel:
         if device.deterministic and self.derivative == "backward":

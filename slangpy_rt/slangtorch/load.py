@@ -15,7 +15,7 @@ from typing import Any
 from slangpy_rt.calls.module import macro_text
 from slangpy_rt.core.checks import flag, paths, table
 from slangpy_rt.core.checks import path as checked_path
-from slangpy_rt.core.errors import BindError, UnsupportedError
+from slangpy_rt.core.errors import BindError, CompileError, UnsupportedError
 from slangpy_rt.core.log import log, milliseconds
 from slangpy_rt.core.weak import WeakValues
 from slangpy_rt.core.wording import in_words
@@ -70,8 +70,8 @@ def loadModule(
     skipSlang, skipNinjaCheck, slangGenLineInfo, cudaGenLineInfo
         As in slang-torch; they have no effect: unchanged kernels come from the cache.
     extraSlangFlags : sequence of str
-        ``-D`` and ``-I`` of Slang's command line, as ``-DN=4`` or ``-D``, ``N=4``: macros and folders besides those
-        of ``defines`` and ``includePaths``. Other flags are refused.
+        Options of Slang's command line, each value of one in its text or in the next: ``-DN=4`` or ``-D``, ``N=4``.
+        Those that choose a target, an entry point or a file are refused.
 
     Returns
     -------
@@ -81,11 +81,11 @@ def loadModule(
     Raises
     ------
     CompileError
-        If there is no such file, or Slang refuses it.
+        If there is no such file, or Slang refuses it or a flag.
     BindError
         If an argument is of another kind.
     UnsupportedError
-        If there are other flags of Slang's, no such device, or one that has no pointers.
+        If there is no such device, or one that has no pointers, or one that takes no flags of Slang's.
     """
     started = time.perf_counter()
     path = checked_path(_WHERE, "fileName", fileName)
@@ -95,7 +95,7 @@ def loadModule(
         flag(_WHERE, name, value)
     if skipSlang is not None:
         warnings.warn(f"{_WHERE}: skipSlang has no effect; unchanged files are not compiled again.", stacklevel=2)
-    more_macros, more_folders = _slang_flags(_texts("extraSlangFlags", extraSlangFlags))
+    more_macros, more_folders, slang_flags = _slang_flags(_texts("extraSlangFlags", extraSlangFlags))
     options = _nvrtc_options(cudaFastMath, _texts("extraCudaFlags", extraCudaFlags))
     given_folders = (*paths(_WHERE, "includePaths", includePaths), *more_folders)
     folders = tuple(str(folder.absolute()) for folder in given_folders)
@@ -104,12 +104,13 @@ def loadModule(
     given = _device(device)
     devices = Devices(given)
     first = devices.first()
-    key = (str(path.absolute()), folders, macros, options, first, given is None)
+    key = (str(path.absolute()), folders, macros, slang_flags, options, first, given is None)
     with _lock:
         known = _loaded.get(key)
         if known is None or first.closed or known._spy_program.changed():
             found, source, places = read_source(_WHERE, path, folders)
-            program = Program(Text(Path(found).stem, found, source, places, folders, macros, options), devices, first)
+            text = Text(Path(found).stem, found, source, places, folders, macros, slang_flags, options)
+            program = Program(text, devices, first)
             known = SlangTorchModule(program)
             _loaded.put(key, known)
         with suppress(ValueError):
@@ -159,26 +160,27 @@ def _texts(name: str, given: Any) -> tuple[str, ...]:
     return tuple(given)
 
 
-def _slang_flags(given: tuple[str, ...]) -> tuple[dict[str, str], list[Path]]:
-    """Return the macros and the folders that flags of Slang's command line give."""
+def _slang_flags(given: tuple[str, ...]) -> tuple[dict[str, str], list[Path], tuple[str, ...]]:
+    """Return the macros and the folders that flags of Slang's command line give, and the other flags."""
     macros: dict[str, str] = {}
     folders: list[Path] = []
+    others: list[str] = []
     waiting = list(given)
     while waiting:
         flag_text = waiting.pop(0)
+        if not flag_text.startswith(("-D", "-I")):
+            others.append(flag_text)
+            continue
         # "-I", "folder" are two texts, "-Ifolder" is one.
         value = flag_text[2:] or (waiting.pop(0) if waiting else "")
-        if flag_text.startswith("-D") and value:
-            name, equals, text = value.partition("=")
-            macros[name] = text if equals else "1"
-        elif flag_text.startswith("-I") and value:
+        if not value:
+            raise CompileError(f"{_WHERE}: extraSlangFlags has {in_words(flag_text)} without a value; give it one.")
+        if flag_text.startswith("-I"):
             folders.append(Path(value))
         else:
-            raise UnsupportedError(
-                f"{_WHERE}: extraSlangFlags has {in_words(flag_text)}; of Slang's flags only -D and -I are taken, "
-                "each with a value. Leave the others out."
-            )
-    return macros, folders
+            name, _, text = value.partition("=")
+            macros[name] = text
+    return macros, folders, tuple(others)
 
 
 # Options of nvcc that NVRTC does not have, or that the device decides.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,7 +21,7 @@ from slangpy_rt.slangtorch.kernel_text import MACROS, struct_names
 
 
 class Text(NamedTuple):
-    """A Slang file as it was when it was read, and the options it is compiled with; ``options`` are NVRTC's."""
+    """A Slang file as it was when it was read, and its options: ``flags`` are Slang's, ``options`` NVRTC's."""
 
     name: str
     path: str
@@ -28,6 +29,7 @@ class Text(NamedTuple):
     places: Places
     folders: tuple[str, ...]
     defines: tuple[tuple[str, str], ...]
+    flags: tuple[str, ...]
     options: tuple[str, ...]
 
 
@@ -95,10 +97,15 @@ class Program:
         with self._lock:
             found = self._sources.get(target)
             if found is None:
-                name, path, text, places, folders, _, _ = self.text
+                name, path, text, places, folders, _, flags, _ = self.text
+                if flags and target.program:
+                    raise UnsupportedError(
+                        f"module '{name}': extraSlangFlags are not for {device!r}, which compiles by itself; leave "
+                        "them out or use another device."
+                    )
                 found = Source(
-                    device.cache, target, name, path, text, (*folders, *device.include_paths), self.defines,
-                    places=places, auto_import=SLANGTORCH,
+                    device.cache, replace(target, flags=flags), name, path, text, (*folders, *device.include_paths),
+                    self.defines, places=places, auto_import=SLANGTORCH,
                 )  # fmt: skip
                 _check(found)
                 first = next(iter(self._sources.values()), found)

@@ -63,6 +63,20 @@ def test_a_kernel_that_does_not_load_leaves_no_module(driver: Driver, refused: s
     assert driver.owner == {} and driver.wrong == []
 
 
+def test_how_many_threads_run_at_once(driver: Driver) -> None:
+    first, second = CudaBackend(0), CudaBackend(1)
+    kernel = second.load(b"code", INFO)
+    assert [second.resident_threads(kernel, n) for n in (128, 256, 384, 512)] == [384, 256, 384, 0]
+    assert driver.current == 0 and driver.wrong == []
+    refuse(driver, "cuOccupancyMaxActiveBlocksPerMultiprocessor")
+    with pytest.raises(spy.DeviceError, match="asking how many groups of kernel run at once"):
+        second.resident_threads(kernel, 256)
+    first.close()
+    second.close()
+    with pytest.raises(spy.DeviceError, match="is closed"):
+        second.resident_threads(kernel, 256)
+
+
 @pytest.mark.parametrize("refused", ["cuGraphAddKernelNode_v2", "cuGraphInstantiateWithFlags"])
 def test_a_list_that_is_refused_leaves_no_graph(driver: Driver, refused: str) -> None:
     backend = CudaBackend(0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gc
 import warnings
 import weakref
@@ -66,21 +67,54 @@ def test_macros_and_folders_as_flags_of_slang(files: Files) -> None:
     text = """
     import flagged;
     [AutoPyBindCUDA] [CudaKernel]
-    void scale(TensorView<float> output) { output[cudaThreadIdx().x] = factor() * MORE; }
+    void scale(TensorView<float> output) { output[cudaThreadIdx().x] = factor() NOTHING * MORE; }
     """
     output = files.on(torch.zeros(3))
-    flags = ["-DFACTOR=2.5", "-D", "MORE", "-I", str(other)]
+    # As for slangc, a macro without a value is empty.
+    flags = ["-DFACTOR=2.5", "-D", "MORE=1", "-DNOTHING", "-I", str(other)]
     files.load(text, extraSlangFlags=flags).scale(output=output).launchRaw(blockSize=(3, 1, 1), gridSize=ONE)
     assert (output == 2.5).all()
     # A macro of defines= comes before one of the flags.
-    module = files.load(text, defines={"MORE": 2}, extraSlangFlags=[f"-I{other}", "-DFACTOR=2.5", "-DMORE=3"])
+    module = files.load(
+        text, defines={"MORE": 2}, extraSlangFlags=[f"-I{other}", "-DFACTOR=2.5", "-DMORE=3", "-DNOTHING"]
+    )
     module.scale(output=output).launchRaw(blockSize=(3, 1, 1), gridSize=ONE)
     assert (output == 5).all()
-    for flags, said in ((["-O3"], "-O3"), (["-D"], "-D"), (["-DA=1", "-emit-ir"], "-emit-ir")):
-        with pytest.raises(spy.UnsupportedError, match=f"extraSlangFlags has '{said}'"):
-            files.load(text, extraSlangFlags=flags)
+    with pytest.raises(spy.CompileError, match="extraSlangFlags has '-D' without a value"):
+        files.load(text, extraSlangFlags=["-D"])
     with pytest.raises(spy.BindError, match="the name of a macro"):
         files.load(text, extraSlangFlags=["-DF(x)=x"])
+
+
+def test_other_flags_of_slang(files: Files) -> None:
+    text = """
+    [AutoPyBindCUDA] [CudaKernel]
+    void narrow(TensorView<int> output, float x) { int whole = x; output[cudaThreadIdx().x] = whole; }
+    """
+    output = files.on(torch.zeros(3, dtype=torch.int32))
+    plain = files.load(text)
+    module = files.load(text, extraSlangFlags=["-O0", "-warnings-disable", "30081", "-fp-mode", "precise"])
+    assert module is not plain
+    module.narrow(output=output, x=2.5).launchRaw(blockSize=(3, 1, 1), gridSize=ONE)
+    assert output.tolist() == [2, 2, 2]
+    # Slang sees the flag: without it, it only warns of the conversion.
+    with pytest.raises(spy.CompileError, match=r"(?s)load module .*30081"):
+        files.load(text, extraSlangFlags=["-warnings-as-errors", "30081"])
+    # Slang warns of nothing in this project's own text.
+    strict = files.load(text.replace("= x", "= int(x)"), extraSlangFlags=["-warnings-as-errors", "all"])
+    strict.narrow(output=output, x=3.5).launchRaw(blockSize=(3, 1, 1), gridSize=ONE)
+    assert output.tolist() == [3, 3, 3]
+    for flags, said in (
+        (["-O0", "-bogus"], "refuses '-bogus', or"),
+        (["-fp-mode", "sloppy"], "refuses '-fp-mode', or the value"),
+        (["-O0", "-target", "cuda"], "'-target cuda' has no place here"),
+        (["-entry", "narrow"], "'-entry narrow' has no place"),
+        (["other.slang"], "'other.slang' has no place"),
+        (["-matrix-layout-column-major"], "'-matrix-layout-column-major' has no place"),
+        (["-Xnvrtc", "--x"], "'-Xnvrtc --x' has no place"),
+    ):
+        with pytest.raises(spy.CompileError, match=f"extraSlangFlags: .*{said}"):
+            files.load(text, extraSlangFlags=flags)
 
 
 def test_imports_includes_and_public_names(files: Files) -> None:
@@ -183,6 +217,29 @@ def test_launches(files: Files) -> None:
     t.fill_(-1)
     bound.launchRaw(blockSize=(3, 4, 2), gridSize=(2, 0, 3))
     assert (t == -1).all()
+
+
+def test_groups_with_which_most_threads_run(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What autoLaunch takes where a launch has any size of groups, as on CUDA; the driver's answer is a stand-in."""
+    m = files.load("[AutoPyBindCUDA] [CudaKernel] void block(TensorView<int> t) { t[0] = cudaBlockDim().x; }")
+    device, t = files.device, files.on(torch.zeros(1, dtype=torch.int32))
+    if "free_group_size" not in device.caps.features:
+        m.block(t=t).autoLaunch(totalSize=(1, 1, 1))
+        assert t.item() == 256
+        caps = dataclasses.replace(device.caps, features=device.caps.features | {"free_group_size"})
+        monkeypatch.setattr(device, "caps", caps)
+    asked: list[int] = []
+
+    def resident(kernel: Any, threads: int) -> int:
+        asked.append(threads)
+        return 65536 // 168 // threads * threads
+
+    monkeypatch.setattr(device.backend, "resident_threads", resident)
+    code = slangtorch.loadModule(files.folder / "module.slang", device=device).block.code
+    monkeypatch.setattr(code, "load", lambda device, group, buffers: None)
+    place = code.program.devices.place("block", [t])
+    assert [code.suited_threads(place) for _ in range(2)] == [128, 128]
+    assert asked == [256, 128, 384, 512]
 
 
 def test_wrong_launches(files: Files) -> None:
