@@ -82,3 +82,26 @@ def test_rows_of_the_readme_are_of_the_benchmarks() -> None:
     rows = re.findall(r"^\| .*\*\*.*$", (ROOT / "README.md").read_text(encoding="utf-8"), re.M)
     assert len(rows) == 6
     assert set(rows) <= set((DOCS / "benchmarks.md").read_text(encoding="utf-8").splitlines())
+
+
+def test_messages_of_the_page_on_troubles_are_real() -> None:
+    page = (DOCS / "troubleshooting.md").read_text(encoding="utf-8")
+    with spy.Device("cpu") as device:
+        text = """
+        float add(float a, float b) { return a + b; }
+        int kind(int x) { return 1; }
+        int kind(float x) { return 2; }
+        """
+        module = spy.Module.load_from_source(device, "m", text)
+        three = spy.Tensor.zeros(device, 3)
+        for call in (
+            lambda: module.add(spy.Tensor.zeros(device, 3, dtype="int"), 1.0),
+            lambda: module.add(three, spy.Tensor.zeros(device, 4)),
+            lambda: module.add(three, 1.0, _result=spy.Tensor.zeros(device, 1)),
+            lambda: module.kind(True),
+            lambda: spy.device("cpu"),  # type: ignore[operator]
+        ):
+            with pytest.raises((spy.SlangPyRtError, TypeError)) as caught:
+                call()
+            said = re.findall(r"^\*\*`(.*?)`\.\*\*", page, re.M)
+            assert any(message in str(caught.value) for message in said), caught.value
