@@ -217,6 +217,8 @@ def test_elements_without_such_operations(device: spy.Device) -> None:
         ("void f(RWTensor<int, 2> t) { t.add(0, 1); }", "takes as many indices as it has dimensions"),
     ]
     for text, message in texts:
+        if text.partition("<")[2].partition(",")[0].rstrip("2") not in (*device.caps.scalars, "S"):
+            continue
         with pytest.raises(spy.SlangPyRtError, match=message):
             module = module_of(device, text)
             shape = (2, 2) if ", 2>" in text else 2
