@@ -28,7 +28,7 @@ class Pipelines(pipelines.Pipelines):
         device = self._device
         told = FFI.new("D3D12_COMPUTE_PIPELINE_STATE_DESC *")
         code = FFI.from_buffer(binary)
-        told.root, told.code.data, told.code.size = device.root, code, len(binary)
+        told.pRootSignature, told.CS = device.root, (code, len(binary))
         out = FFI.new("void **")
         create = device.handle.table.CreateComputePipelineState
         status = create(device.handle, told, iid("ID3D12PipelineState"), out)

@@ -14,8 +14,8 @@ from typing import Any
 from slangpy_rt.backends.base import Dispatch, Recording
 from slangpy_rt.backends.d3d12.com import FFI, made, release
 from slangpy_rt.backends.d3d12.device import UPLOAD, D3D12Device, Memory
-from slangpy_rt.backends.d3d12.submission import COMPUTE, D3D12Submissions
-from slangpy_rt.backends.extras import packed_blocks
+from slangpy_rt.backends.d3d12.submission import COMPUTE, D3D12Submissions, begin_event
+from slangpy_rt.backends.extras import barriers, packed_blocks
 from slangpy_rt.core.interrupts import apart, finalizer
 
 _TAKES = 4  # command lists of a recording; a further replay waits for the first
@@ -43,12 +43,7 @@ class D3D12Recording(Recording):
 
     def __init__(self, dispatches: list[Dispatch], waits: Sequence[tuple[int, ...]], retired: deque[Any]) -> None:
         super().__init__(dispatches)
-        self.waits: list[bool] = []
-        ordered = 0
-        for k, before in enumerate(waits):
-            # A barrier orders all launches before it, so that one is enough for several that wait for them.
-            self.waits.append(any(w >= ordered for w in before))
-            ordered = k if self.waits[-1] else ordered
+        self.waits = barriers(waits)
         self.offsets, self.packed = packed_blocks(dispatches)
         self.version = 0
         self.takes: deque[Take] = deque()
@@ -84,6 +79,11 @@ class Take:
         self.value = 0
         self.version = version
 
+    @property
+    def sent(self) -> int:
+        """The value of ``home`` after which it is free: an interrupt may have kept ``value`` from being submitted."""
+        return min(self.value, self.home.value)
+
 
 class Recorder:
     """Makes and keeps command lists of recordings; called with the backend's lock.
@@ -101,19 +101,20 @@ class Recorder:
         device.on_close(_free, device, self._all)
 
     def take(self, recording: D3D12Recording, queue: D3D12Submissions) -> Take:
-        """Return a command list of the recording that the device does not run, with the present argument blocks."""
+        """Return a command list of the recording with the present argument blocks.
+
+        The device still runs it if it runs as many as a recording may have; then its arguments are older ones.
+        """
         takes = recording.takes
         found = takes[0] if takes else None
-        if found is None or (not found.home.timeline.passed(found.value) and len(takes) < _TAKES):
-            found = apart(self._make, recording, queue)
-        else:
-            # An interrupt may have kept the submission from being made.
-            found.home.locked_finish(found.value)
+        runs = found is not None and not found.home.timeline.passed(found.sent)
+        if found is None or (runs and len(takes) < _TAKES):
+            return apart(self._make, recording, queue)
+        if not runs:
             takes.rotate(-1)
-        if found.version != recording.version:
-            size = len(recording.packed)
-            FFI.memmove(FFI.cast("char *", found.memory.host), recording.packed, size)
-            found.version = recording.version
+            if found.version != recording.version:
+                FFI.memmove(FFI.cast("char *", found.memory.host), recording.packed, len(recording.packed))
+                found.version = recording.version
         return found
 
     def _make(self, recording: D3D12Recording, queue: D3D12Submissions) -> Take:
@@ -134,21 +135,17 @@ class Recorder:
 
     def _record(self, recording: D3D12Recording, command: Any, memory: Memory) -> None:
         table, device, place = command.table, self._device, FFI.new("uint32_t[2]", [memory.number, 0])
-        used = {b.chunk.memory for d in recording.dispatches for b in d.buffers}
-        between = next(iter(used)).between if len(used) == 1 else device.between
         table.SetDescriptorHeaps(command, 1, device.heap)
         table.SetComputeRootSignature(command, device.root)
         bound = None
         for d, at, waits in zip(recording.dispatches, recording.offsets, recording.waits, strict=True):
             if waits:
-                table.ResourceBarrier(command, 1, between)
+                table.ResourceBarrier(command, 1, device.between)
             if d.kernel is not bound:
                 bound = d.kernel
                 table.SetPipelineState(command, bound.pipeline)  # type: ignore[attr-defined]
-            title = d.kernel.info.title.encode() + b"\0"
             place[1] = at
-            # 1: the text is ANSI, in the format of PIX.
-            table.BeginEvent(command, 1, title, len(title))
+            begin_event(command, d.kernel.info.title)
             table.SetComputeRoot32BitConstants(command, 0, 2, place, 0)
             table.Dispatch(command, *d.groups)
             table.EndEvent(command)
@@ -159,7 +156,7 @@ class Recorder:
         """Give back what freed recordings had, as far as the device is done with it."""
         for _ in range(len(self.retired)):
             takes = self.retired.popleft()
-            if all(take.home.timeline.passed(take.value) for take in takes):
+            if all(take.home.timeline.passed(take.sent) for take in takes):
                 self._all.difference_update(takes)
                 _free(self._device, set(takes))
             else:

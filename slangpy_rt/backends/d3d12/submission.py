@@ -15,9 +15,10 @@ from typing import Any
 
 from slangpy_rt.backends.base import Backend
 from slangpy_rt.backends.d3d12.com import FFI
-from slangpy_rt.backends.d3d12.device import UPLOAD, ZEROS, D3D12Device, Memory
+from slangpy_rt.backends.d3d12.device import HANDLE_SHIFT, UPLOAD, ZEROS, D3D12Device, Memory
 from slangpy_rt.backends.d3d12.fence import Fence
-from slangpy_rt.backends.submissions import BATCH, FRAME_BYTES, FRAMES, Frame, Submission, Submissions
+from slangpy_rt.backends.stamps import StampedQueue
+from slangpy_rt.backends.submissions import BATCH, FRAME_BYTES, FRAMES, Frame, Submission
 from slangpy_rt.core.interrupts import in_one_step
 
 COMPUTE = 2  # D3D12_COMMAND_LIST_TYPE_COMPUTE
@@ -27,7 +28,7 @@ _ALL_PARTS = 0xFFFFFFFF
 _CALL = methodcaller("__call__")
 
 
-class D3D12Submissions(Submissions):
+class D3D12Submissions(StampedQueue):
     """A queue that records commands in command lists, and submits them.
 
     Attributes
@@ -44,24 +45,27 @@ class D3D12Submissions(Submissions):
         self.native = device.make("ID3D12CommandQueue", "CreateCommandQueue", told, what="making a queue")
         ring = device.keep(FRAMES * FRAME_BYTES, UPLOAD)
         frames = [_frame(device, k) for k in range(FRAMES)]
-        super().__init__(backend, lock, device.check, Fence(device, self.native), ring, frames)
+        super().__init__(backend, lock, device.check, Fence(device), ring, frames)
+        device.queues.append((self.native, self.timeline.handle))
         self._device = device
-        self._bytes = FFI.buffer(FFI.cast("char *", ring.host), FRAMES * FRAME_BYTES)
-        # The buffers that are in the state for kernels in the open command list.
-        self._used: set[Memory] = set()
-        self._between = device.between
+        self._bytes = device.bytes(ring)
+        # The root constants: the number of the ring's descriptor, and bytes.
+        place = FFI.new("uint32_t[2]", [ring.number, 0])
+        self._push, self._pushing = place + 1, (0, 2, place, 0)
+        # Addresses of buffers that are in the state for kernels in the open command list, besides those touched.
+        self._used: set[int] = set()
         self._open()
 
-    def locked_wait(self, other: D3D12Submissions, value: int) -> None:
-        """Make work that is recorded from now on wait for a submission of another queue."""
-        if value > other.timeline.reached:
+    def locked_wait(self, timeline: Fence, value: int) -> None:
+        if value > timeline.reached:
             self.locked_submit()
-            status = self.native.table.Wait(self.native, other.timeline.handle, value)
+            status = self.native.table.Wait(self.native, timeline.handle, value)
             self._device.check(status, "waiting for another queue")
 
     def locked_barrier(self) -> None:
         command = self._command or self._open()
-        command.table.ResourceBarrier(command, 1, self._between)
+        self._used.update(self._touched)
+        self._cmd_barrier(command, 1, self._device.between)
         self._touched.clear()
 
     def locked_order(self, address: int, writes: bool) -> None:
@@ -69,17 +73,18 @@ class D3D12Submissions(Submissions):
 
     def locked_copy(self, src: Memory, src_offset: int, dst: Memory, dst_offset: int, nbytes: int) -> None:
         command = self._command or self._open()
-        table, used = command.table, self._used
-        moved = [(memory, state) for memory, state in ((src, _FROM), (dst, _TO)) if memory.moves]
-        ins = _changes([(memory, _KERNELS, state) for memory, state in moved if memory in used])
+        used = {address >> HANDLE_SHIFT for address in self._used.union(self._touched)}
+        moved = [(memory, state) for memory, state in ((src, _FROM), (dst, _TO)) if memory.kind.moves]
+        ins = _changes([(memory, _KERNELS, state) for memory, state in moved if memory.number in used])
         outs = _changes([(memory, state, _KERNELS) for memory, state in moved])
         self._pending += 1
-        steps = [partial(table.CopyBufferRegion, command, dst.handle, dst_offset, src.handle, src_offset, nbytes)]
+        copy, barrier = command.table.CopyBufferRegion, self._cmd_barrier
+        steps = [partial(copy, command, dst.handle, dst_offset, src.handle, src_offset, nbytes)]
         if len(ins):
-            steps.insert(0, partial(table.ResourceBarrier, command, len(ins), ins))
+            steps.insert(0, partial(barrier, command, len(ins), ins))
         if len(outs):
-            steps += [partial(table.ResourceBarrier, command, len(outs), outs)]
-            steps += [partial(used.add, memory) for memory, _ in moved]
+            steps += [partial(barrier, command, len(outs), outs)]
+            steps += [partial(self._used.add, memory.address) for memory, _ in moved]
         in_one_step(*steps)
         if self._pending >= BATCH:
             self.locked_submit()
@@ -94,15 +99,18 @@ class D3D12Submissions(Submissions):
         frame.begun.extend(map(_CALL, steps))
 
     def _begun(self, frame: Frame) -> None:
-        command = frame.command
-        command.table.SetDescriptorHeaps(command, 1, self._device.heap)
-        command.table.SetComputeRootSignature(command, self._device.root)
+        command, table = frame.command, frame.command.table
+        # Looked up once for each list: it takes as long as a call.
+        self._cmd_bind, self._cmd_barrier = table.SetPipelineState, table.ResourceBarrier
+        self._cmd_push, self._cmd_dispatch = table.SetComputeRoot32BitConstants, table.Dispatch
+        table.SetDescriptorHeaps(command, 1, self._device.heap)
+        table.SetComputeRootSignature(command, self._device.root)
         self._used.clear()
 
     def _end_frame(self, frame: Frame) -> None:
         command = frame.command
         # For the next submission, whichever queue makes it.
-        command.table.ResourceBarrier(command, 1, self._between)
+        self._cmd_barrier(command, 1, self._device.between)
         frame.ended.extend(map(_CALL, (partial(command.table.Close, command),)))
 
     def _send(self, sent: Submission, pointer: Any, what: str) -> None:
@@ -130,5 +138,12 @@ def _changes(changes: list[tuple[Memory, int, int]]) -> Any:
     """Return barriers that change the states of buffers."""
     return FFI.new(
         "D3D12_RESOURCE_BARRIER[]",
-        [(0, 0, memory.handle, _ALL_PARTS, before, after) for memory, before, after in changes],
+        [(0, 0, (memory.handle, _ALL_PARTS, before, after)) for memory, before, after in changes],
     )
+
+
+def begin_event(command: Any, title: str) -> None:
+    """Begin a part of a command list that PIX shows under a title."""
+    text = title.encode() + b"\0"
+    # 1: the text is ANSI.
+    command.table.BeginEvent(command, 1, text, len(text))
