@@ -8,21 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from slangpy_rt.backends.base import Buffer, Dispatch, Recording, Shared
+from slangpy_rt.backends.base import Dispatch, Recording
 from slangpy_rt.backends.d3d12.adapters import why_unavailable
 from slangpy_rt.backends.d3d12.device import DEVICE, READBACK, SHARED, UPLOAD, D3D12Device
 from slangpy_rt.backends.d3d12.dxc import compile_hlsl, toolchain
 from slangpy_rt.backends.d3d12.kernel import Pipelines
 from slangpy_rt.backends.d3d12.queue import D3D12Queue
 from slangpy_rt.backends.d3d12.recording import D3D12Recording, Recorder
-from slangpy_rt.backends.device_memory import DeviceBuffer
-from slangpy_rt.backends.extras import ExportsMemory
 from slangpy_rt.backends.staged_copies import Copies
 from slangpy_rt.backends.submitting import SubmittingBackend
 from slangpy_rt.core.interrupts import apart
 
 
-class D3D12Backend(SubmittingBackend, ExportsMemory):
+class D3D12Backend(SubmittingBackend):
     """One D3D12 device.
 
     Parameters
@@ -64,16 +62,6 @@ class D3D12Backend(SubmittingBackend, ExportsMemory):
     def compile(self, code: bytes, entry: str) -> bytes:
         return apart(compile_hlsl, code, entry)
 
-    def share(self, buffer: Buffer) -> tuple[Shared, int] | None:
-        # On other systems than Windows there is nothing by which another API could open it.
-        if not self._device.exports or not isinstance(buffer, DeviceBuffer):
-            return None
-        return self._device.share(buffer.chunk.memory), buffer.chunk.offset
-
-    def open_queue(self) -> D3D12Queue:
-        found: D3D12Queue = apart(self._open_queue)
-        return found
-
     def _make_queue(self, number: int) -> D3D12Queue:
         return D3D12Queue(self, self._device, self._lock, self._recorder)
 
@@ -83,6 +71,10 @@ class D3D12Backend(SubmittingBackend, ExportsMemory):
 
     def update(self, recording: Recording, place: int, dispatch: Dispatch) -> None:
         assert isinstance(recording, D3D12Recording)
+        at = recording.offsets[place]
         with self._lock:
             self.require_open()
-            recording.change(place, dispatch)
+            recording.dispatches[place] = dispatch
+            recording.packed[at : at + len(dispatch.args)] = dispatch.args
+            # Command lists take the arguments over before they are submitted again.
+            recording.version += 1

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import sys
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from slangpy_rt.backends.d3d12.ffi import IIDS, ffi
@@ -18,6 +18,7 @@ from slangpy_rt.core.config import CONFIG
 from slangpy_rt.core.errors import DeviceError, DeviceLostError, OutOfMemoryError
 
 FFI: Any = ffi
+COMPUTE = 2  # D3D12_COMMAND_LIST_TYPE_COMPUTE
 # HRESULT values: E_OUTOFMEMORY, and DXGI_ERROR_DEVICE_REMOVED, _HUNG, _RESET and _DRIVER_INTERNAL_ERROR.
 _OUT_OF_MEMORY = 0x8007000E
 _LOST = {
@@ -73,6 +74,19 @@ def cast(interface: str, pointer: Any) -> Any:
 def release(found: Any) -> None:
     """Give an object back."""
     FFI.cast("IUnknown *", found).table.Release(found)
+
+
+def release_all(found: Iterable[Any]) -> None:
+    """Give objects back."""
+    for one in found:
+        release(one)
+
+
+def begin_event(command: Any, title: str) -> None:
+    """Begin a part of a command list that PIX shows under a title."""
+    text = title.encode() + b"\0"
+    # 1: the text is ANSI.
+    command.table.BeginEvent(command, 1, text, len(text))
 
 
 def blob_bytes(blob: Any) -> bytes:

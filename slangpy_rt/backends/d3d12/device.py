@@ -10,14 +10,15 @@ import functools
 import sys
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
 from slangpy_rt.backends.base import Shared
 from slangpy_rt.backends.d3d12.adapters import LEVEL, find_adapter, why_missing
-from slangpy_rt.backends.d3d12.com import FFI, blob_bytes, cast, check, iid, library, made, release
+from slangpy_rt.backends.d3d12.com import COMPUTE, FFI, blob_bytes, check, library, made, release
 from slangpy_rt.backends.device_memory import MemoryDevice
-from slangpy_rt.core.errors import OutOfMemoryError, UnsupportedError
+from slangpy_rt.core.errors import DeviceError, OutOfMemoryError, UnsupportedError
 from slangpy_rt.core.target import LAVAPIPE_NESTING, Caps
 
 
@@ -50,44 +51,21 @@ _HEAP_INDEXED = 0x400  # D3D12_ROOT_SIGNATURE_FLAG_CBV_SRV_UAV_HEAP_DIRECTLY_IND
 _MAPPING = 0x1688  # D3D12_DEFAULT_SHADER_4_COMPONENT_MAPPING
 
 
+@dataclass(eq=False, slots=True)
 class Memory:
-    """A buffer of D3D12 that blocks are cut from. Its address is 0 without a descriptor.
+    """A buffer of D3D12 that blocks are cut from."""
 
-    Attributes
-    ----------
-    handle : Any
-        The ``ID3D12Resource``.
-    size : int
-        Its bytes.
-    number : int
-        Number of its descriptor, 0 without one.
-    host : int
-        Its address for the host, 0 if it has none.
-    between : Any
-        A barrier that orders kernels which use the buffer after earlier ones.
-    kind : Kind
-        What it was allocated as.
-    shared : Shared or None
-        The memory as ``share`` returned it; None before that.
-    """
+    handle: Any  # the ID3D12Resource
+    size: int  # its bytes
+    number: int  # of its descriptor, 0 without one
+    host: int  # its address for the host, 0 if it has none
+    kind: Kind
+    shared: Shared | None = None  # what ``share`` returned for it
 
-    __slots__ = ("address", "between", "handle", "host", "kind", "number", "shared", "size")
-
-    def __init__(self, handle: Any, size: int, number: int, host: int, kind: Kind) -> None:
-        self.handle = handle
-        self.between = unordered(handle)
-        self.size = size
-        self.address = number << HANDLE_SHIFT
-        self.number = number
-        self.host = host
-        self.kind = kind
-        self.shared: Shared | None = None
-
-
-def unordered(handle: Any) -> Any:
-    """Return a barrier between kernels that use a buffer; of all buffers for NULL."""
-    # 2: D3D12_RESOURCE_BARRIER_TYPE_UAV.
-    return FFI.new("D3D12_RESOURCE_BARRIER *", {"Type": 2, "UAV": (handle,)})
+    @property
+    def address(self) -> int:
+        """Its address for kernels, 0 without a descriptor."""
+        return self.number << HANDLE_SHIFT
 
 
 class D3D12Device(MemoryDevice):
@@ -126,8 +104,7 @@ class D3D12Device(MemoryDevice):
         self.queues: list[tuple[Any, Any]] = []
         self.messages: list[str] = []
         self._info: Any = None
-        self._written: set[Memory] = set()
-        self.between = self._between_all = unordered(FFI.NULL)
+        self._note(set())
         layer = debug and _enable_debug_layer()
         adapter, self.description, self.heap_bytes = find_adapter(index)
         self.handle = made("ID3D12Device", library().D3D12CreateDevice, adapter, LEVEL, what="opening the device")
@@ -136,11 +113,7 @@ class D3D12Device(MemoryDevice):
             release(adapter)
         try:
             if layer:
-                out = FFI.new("void **")
-                query = self.handle.table.QueryInterface
-                check(query(self.handle, iid("ID3D12InfoQueue"), out), "opening the debug layer's messages")
-                self._info = cast("ID3D12InfoQueue", out[0])
-                self.on_close(release, self._info)
+                self._info = self.make("ID3D12InfoQueue", "QueryInterface", what="opening the debug layer's messages")
             elif debug:
                 self.description += " (without the debug layer, which this system does not have)"
             self.caps, self.is_software = self._describe()
@@ -175,8 +148,16 @@ class D3D12Device(MemoryDevice):
         self.on_close(release, found)
         return found
 
+    def command_list(self) -> tuple[Any, Any]:
+        """Make a command list, which is open, and its allocator; the caller releases both."""
+        table, device = self.handle.table, self.handle
+        allocate, create = table.CreateCommandAllocator, table.CreateCommandList
+        allocator = made("ID3D12CommandAllocator", allocate, device, COMPUTE, what="making a command allocator")
+        arguments = (device, 0, COMPUTE, allocator, FFI.NULL)
+        return made("ID3D12GraphicsCommandList", create, *arguments, what="making a command list"), allocator
+
     def allocate(self, nbytes: int, kind: Kind) -> Memory:
-        """Make a buffer, zeroed by the driver; ``free`` gives it back.
+        """Make a buffer, zeroed by the driver; ``release`` gives it back.
 
         Parameters
         ----------
@@ -219,7 +200,9 @@ class D3D12Device(MemoryDevice):
     def _note(self, written: set[Memory]) -> None:
         """Note which buffers kernels write."""
         self._written = written
-        self.between = next(iter(written)).between if len(written) == 1 else self._between_all
+        one = next(iter(written)).handle if len(written) == 1 else FFI.NULL
+        # 2: D3D12_RESOURCE_BARRIER_TYPE_UAV; NULL stands for all buffers.
+        self.between = FFI.new("D3D12_RESOURCE_BARRIER *", {"Type": 2, "UAV": (one,)})
 
     @functools.cached_property
     def zeros(self) -> Memory:
@@ -354,10 +337,10 @@ class D3D12Device(MemoryDevice):
 
 def _enable_debug_layer() -> bool:
     """Have devices that are opened from now on check all calls; return whether the system can."""
-    out = FFI.new("void **")
-    if library().D3D12GetDebugInterface(iid("ID3D12Debug"), out) < 0:
+    try:
+        debug = made("ID3D12Debug", library().D3D12GetDebugInterface, what="opening the debug layer")
+    except DeviceError:
         return False
-    debug = cast("ID3D12Debug", out[0])
     debug.table.EnableDebugLayer(debug)
     release(debug)
     return True

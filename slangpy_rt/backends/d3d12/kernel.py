@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
-
 from slangpy_rt.backends import pipelines
-from slangpy_rt.backends.d3d12.com import FFI, iid, release
+from slangpy_rt.backends.d3d12.com import FFI, iid, release_all
 from slangpy_rt.backends.d3d12.device import D3D12Device
 from slangpy_rt.backends.pipelines import PipelineKernel
 from slangpy_rt.core.errors import CompileError
@@ -20,9 +17,9 @@ class Pipelines(pipelines.Pipelines):
     """The pipelines of one device."""
 
     def __init__(self, device: D3D12Device) -> None:
-        super().__init__(_release_all)
+        super().__init__(release_all)
         self._device = device
-        device.on_close(_release_all, self.all)
+        device.on_close(release_all, self.all)
 
     def load(self, binary: bytes, info: KernelInfo) -> PipelineKernel:
         device = self._device
@@ -39,8 +36,3 @@ class Pipelines(pipelines.Pipelines):
             )
         device.check(status, f"creating a pipeline for kernel {info.entry}")
         return self.kernel(info, out[0])
-
-
-def _release_all(found: Iterable[Any]) -> None:
-    for pipeline in found:
-        release(pipeline)

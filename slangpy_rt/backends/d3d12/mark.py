@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import threading
 from functools import partial
 from typing import Any
 
@@ -19,18 +18,17 @@ _TIMESTAMP = 2  # D3D12_QUERY_TYPE_TIMESTAMP
 class Clock(Stamps):
     """The time stamps of one queue, which the device copies to mapped memory."""
 
-    def __init__(self, queue: Submissions, native: Any, device: D3D12Device, lock: threading.Lock) -> None:
+    def __init__(self, queue: Submissions, native: Any, device: D3D12Device) -> None:
         super().__init__("d3d12")
         self._queue = queue
         self._native = native
         self._device = device
-        self._lock = lock
         self._queries: Any = None
         self._results: Memory | None = None
         self._seconds = 0.0
 
     def time_of(self, stamp: int) -> float:
-        with self._lock:
+        with self._queue.lock:
             self._queue.require_open()
             assert self._results is not None
             return ctypes.c_uint64.from_address(self._results.host + 8 * stamp).value * self._seconds

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from slangpy_rt.backends.base import Dispatch, Recording
-from slangpy_rt.backends.d3d12.com import FFI, made, release
+from slangpy_rt.backends.d3d12.com import FFI, begin_event, release_all
 from slangpy_rt.backends.d3d12.device import UPLOAD, D3D12Device, Memory
-from slangpy_rt.backends.d3d12.submission import COMPUTE, D3D12Submissions, begin_event
 from slangpy_rt.backends.extras import barriers, packed_blocks
+from slangpy_rt.backends.submissions import Submissions
 from slangpy_rt.core.interrupts import apart, finalizer
 
 _TAKES = 4  # command lists of a recording; a further replay waits for the first
@@ -49,35 +50,18 @@ class D3D12Recording(Recording):
         self.takes: deque[Take] = deque()
         self.give = partial(retired.append, self.takes)
 
-    def change(self, place: int, dispatch: Dispatch) -> None:
-        """Replace the launch at index ``place``; command lists take it over before they are submitted again."""
-        at = self.offsets[place]
-        self.dispatches[place] = dispatch
-        self.packed[at : at + len(dispatch.args)] = dispatch.args
-        self.version += 1
 
-
+@dataclass(eq=False, slots=True)
 class Take:
-    """A closed command list with its allocator and memory, and its last submission.
+    """A closed command list with its allocator and memory for arguments, and its last submission."""
 
-    Attributes
-    ----------
-    home, value
-        The queue that it was submitted to last, and the value after which it is free.
-    version : int
-        The version of the argument blocks in the memory.
-    """
-
-    __slots__ = ("command", "home", "memory", "objects", "pointer", "value", "version")
-
-    def __init__(self, command: Any, allocator: Any, memory: Memory, home: D3D12Submissions, version: int) -> None:
-        self.command = command
-        self.objects = (command, allocator)
-        self.pointer = FFI.new("void *[]", [command])
-        self.memory = memory
-        self.home = home
-        self.value = 0
-        self.version = version
+    command: Any
+    allocator: Any
+    memory: Memory
+    pointer: Any  # to ``command``
+    version: int  # of the argument blocks in the memory
+    home: Submissions  # the queue that it was submitted to last
+    value: int = 0  # of that submission
 
     @property
     def sent(self) -> int:
@@ -100,7 +84,7 @@ class Recorder:
         self.retired: deque[deque[Take]] = deque()
         device.on_close(_free, device, self._all)
 
-    def take(self, recording: D3D12Recording, queue: D3D12Submissions) -> Take:
+    def take(self, recording: D3D12Recording, queue: Submissions) -> Take:
         """Return a command list of the recording with the present argument blocks.
 
         The device still runs it if it runs as many as a recording may have; then its arguments are older ones.
@@ -117,17 +101,13 @@ class Recorder:
                 found.version = recording.version
         return found
 
-    def _make(self, recording: D3D12Recording, queue: D3D12Submissions) -> Take:
+    def _make(self, recording: D3D12Recording, queue: Submissions) -> Take:
         self._sweep()
         device, size = self._device, len(recording.packed)
         memory = device.allocate(max(size, 4), UPLOAD)
         FFI.memmove(FFI.cast("char *", memory.host), recording.packed, size)
-        table, handle = device.handle.table, device.handle
-        create = partial(made, "ID3D12CommandAllocator", table.CreateCommandAllocator, handle, COMPUTE)
-        allocator = create(what="making a command allocator")
-        create = partial(made, "ID3D12GraphicsCommandList", table.CreateCommandList, handle, 0, COMPUTE)
-        command = create(allocator, FFI.NULL, what="making a command list")
-        take = Take(command, allocator, memory, queue, recording.version)
+        command, allocator = device.command_list()
+        take = Take(command, allocator, memory, FFI.new("void *[]", [command]), recording.version, queue)
         self._all.add(take)
         self._record(recording, command, memory)
         recording.takes.append(take)
@@ -167,5 +147,4 @@ def _free(device: D3D12Device, takes: set[Take]) -> None:
     while takes:
         take = takes.pop()
         device.release(take.memory)
-        for found in take.objects:
-            release(found)
+        release_all((take.command, take.allocator))

@@ -157,7 +157,7 @@ class VkDevice(MemoryDevice):
         self.check(result, f"allocating {nbytes} bytes")
         raise AssertionError("check raises for every result but VK_SUCCESS")
 
-    def shared_memory(self, block: Block) -> Shared:
+    def share(self, block: Block) -> Shared:
         """Return a block's memory for other APIs to open; only for a device that ``exports``."""
         if block.shared is None:
             info = self.struct("VkMemoryGetFdInfoKHR", memory=block.memory, handleType=_OPAQUE_FD)
@@ -301,7 +301,7 @@ class Block:
     nbytes : int
         Bytes of the memory, which may be more than the buffer's.
     shared : Shared or None
-        The memory as ``shared_memory`` returned it; None before that.
+        The memory as ``share`` returned it; None before that.
     """
 
     __slots__ = ("address", "handle", "host", "memory", "nbytes", "shared", "size")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
 from slangpy_rt.backends.stamps import STAMPS, StampedMark, Stamps
@@ -20,19 +19,18 @@ class Clock(Stamps):
         The ``VkQueryPool``; None before the first timed mark.
     """
 
-    def __init__(self, queue: Submissions, commands: VkCommands, lock: threading.Lock) -> None:
+    def __init__(self, queue: Submissions, commands: VkCommands) -> None:
         super().__init__("vulkan")
         self.pool: Any = None
         self._queue = queue
         self._commands = commands
         self._device = commands.device
-        self._lock = lock
 
     def time_of(self, stamp: int) -> float:
         device, out = self._device, self._device.ffi.new("uint64_t*")
         # 1 | 2: VK_QUERY_RESULT_64_BIT, _WAIT_BIT.
         read = device.lib.vkGetQueryPoolResults
-        with self._lock:
+        with self._queue.lock:
             self._queue.require_open()
             result = read(device.handle, self.pool, stamp, 1, 8, out, 8, 3)
         device.check(result, "reading the device's clock")

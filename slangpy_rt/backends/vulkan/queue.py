@@ -25,7 +25,7 @@ class VulkanQueue(VkSubmissions):
     def __init__(self, backend: Backend, commands: VkCommands, handle: Any, lock: threading.Lock) -> None:
         super().__init__(backend, commands, handle, lock)
         self._layout = commands.layout
-        self._clock = Clock(self, commands, lock)
+        self._clock = Clock(self, commands)
 
     def prepare(self, dispatch: Dispatch) -> Callable[[], None]:
         """Return a function that makes one launch, to be called often. The argument block is uploaded once, here."""
