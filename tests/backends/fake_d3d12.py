@@ -114,6 +114,14 @@ class FakeLibrary:
         out[0] = found
         return 0
 
+    def _GetAdapterLuid(self, this: Any, out: Any) -> Any:
+        out.LowPart, out.HighPart = 5, 6
+        return out
+
+    def _CreateSharedHandle(self, this: Any, found: Any, security: Any, access: int, name: Any, out: Any) -> int:
+        out[0] = FFI.cast("void *", 77)
+        return 0
+
     def _Map(self, this: Any, part: int, read: Any, out: Any) -> int:
         out[0] = self.memory[_number(this)]
         return 0

@@ -17,6 +17,7 @@ from slangpy_rt.backends.d3d12 import adapters, com, device
 from slangpy_rt.backends.d3d12.backend import D3D12Backend
 from slangpy_rt.backends.d3d12.com import FFI
 from slangpy_rt.backends.d3d12.device import DESCRIPTORS
+from slangpy_rt.backends.extras import SignallingMark
 from slangpy_rt.core.target import KernelInfo
 from tests.backends.fake_d3d12 import FakeLibrary
 
@@ -244,6 +245,71 @@ def test_no_one_waits_for_a_replay_that_was_interrupted(
     signalled = {value for _, _, value in library.named("Signal")}
     waited = {value for _, value, _ in library.named("SetEventOnCompletion")}
     assert waited and waited <= signalled
+
+
+def test_replays_wait_without_the_lock(
+    library: FakeLibrary, backend: D3D12Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work = Dispatch(kernel(backend, WRITES), (1, 1, 1), bytes(16), (backend.alloc(1000),))
+    recording = backend.record([work], [()])
+    library.waiting = True
+    held: list[bool] = []
+
+    def wait(value: int) -> None:
+        held.append(backend._lock.locked())
+        library.waiting = False
+        backend.queue.native.table.Signal(backend.queue.native, backend.queue.timeline.handle, value)
+
+    monkeypatch.setattr(backend.queue.timeline, "wait", wait)
+    for _ in range(4):
+        backend.queue.replay(recording)
+    # As many lists as a recording may have are in flight.
+    assert not held and len(recording.takes) == 4
+    backend.queue.replay(recording)
+    assert held == [False] and len(recording.takes) == 4 and len(library.named("ExecuteCommandLists")) == 5
+
+
+def test_memory_for_cuda(library: FakeLibrary, monkeypatch: pytest.MonkeyPatch) -> None:
+    closed: list[int] = []
+    monkeypatch.setattr(device, "close_handle", closed.append)
+    monkeypatch.setattr(device.D3D12Device, "exports", True)
+    opened = D3D12Backend()
+    # 1: D3D12_FENCE_FLAG_SHARED.
+    assert library.named("CreateFence")[0][2] == 1
+    small, other = opened.alloc(1000), opened.alloc(1000)
+    # 1: D3D12_HEAP_FLAG_SHARED, of memory for arrays alone.
+    flags = {call[1][0]: call[2] for call in library.named("CreateCommittedResource")}
+    assert flags == {device.DEVICE.heap: 1, device.UPLOAD.heap: 0}
+    found = opened.share(small)
+    assert found is not None and found[0] is opened.share(other)[0] and found[1] != opened.share(other)[1]
+    shared = found[0]
+    assert shared.gpu == bytes([5, 0, 0, 0, 6, 0, 0, 0]) and shared.nbytes % 0x10000 == 0 and shared.nbytes > 0
+    handle = shared.open()
+    # GENERIC_ALL.
+    assert handle == 77 and library.named("CreateSharedHandle")[-1][3] == 0x10000000
+    shared.close(handle)
+    assert closed == [77]
+    assert opened.share(opened.alloc_shared(1000)) is None
+    # Marks of either API are waited for by the other.
+    opened.queue.launch(kernel(opened, WRITES), (1, 1, 1), b"", (small,))
+    fence, value = opened.queue.mark().shared()
+    assert value == 1 and library.named("Signal")[-1][2] == 1 and fence is opened.queue.timeline.shared
+
+    class Foreign(SignallingMark):
+        def signal(self, semaphore: Any, value: int) -> None:
+            library.calls.append(("", "signal", (semaphore, value)))
+
+    library.calls.clear()
+    opened.queue.wait(Foreign())
+    opened.queue.wait(Foreign())
+    order = [(name, args[-1]) for _, name, args in library.calls if name in ("signal", "Wait")]
+    assert order == [("signal", 1), ("Wait", 1), ("signal", 2), ("Wait", 2)]
+    opened.close()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has handles that CUDA can open")
+def test_memory_is_for_other_apis_on_windows_alone(backend: D3D12Backend) -> None:
+    assert backend.share(backend.alloc(1000)) is None
 
 
 def test_a_device_that_is_removed(library: FakeLibrary, backend: D3D12Backend) -> None:

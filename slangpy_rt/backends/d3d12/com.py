@@ -7,6 +7,7 @@ as vkd3d-proton's, which implements D3D12 on Vulkan.
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import sys
 import uuid
@@ -87,6 +88,11 @@ def begin_event(command: Any, title: str) -> None:
     text = title.encode() + b"\0"
     # 1: the text is ANSI.
     command.table.BeginEvent(command, 1, text, len(text))
+
+
+def close_handle(handle: int) -> None:
+    """Close a handle of Windows."""
+    ctypes.CDLL("kernel32.dll").CloseHandle(ctypes.c_void_p(handle))
 
 
 def blob_bytes(blob: Any) -> bytes:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from slangpy_rt.backends.base import Shared
 from slangpy_rt.backends.d3d12.adapters import LEVEL, find_adapter, why_missing
-from slangpy_rt.backends.d3d12.com import COMPUTE, FFI, blob_bytes, check, library, made, release
+from slangpy_rt.backends.d3d12.com import COMPUTE, FFI, blob_bytes, check, close_handle, library, made, release
 from slangpy_rt.backends.device_memory import MemoryDevice
 from slangpy_rt.core.errors import DeviceError, OutOfMemoryError, UnsupportedError
 from slangpy_rt.core.target import LAVAPIPE_NESTING, Caps
@@ -235,7 +235,7 @@ class D3D12Device(MemoryDevice):
             self.check(status, "sharing with another API")
             return int(FFI.cast("uintptr_t", out[0]))
 
-        return Shared(bytes(FFI.buffer(luid)), nbytes, open)
+        return Shared(bytes(FFI.buffer(luid)), nbytes, open, close_handle)
 
     def read_messages(self) -> None:
         """Append the messages that the debug layer has kept to ``messages``."""
