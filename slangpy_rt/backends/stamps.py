@@ -62,10 +62,11 @@ class StampedMark(ExportedMark):
 class StampedQueue(Submissions):
     """A queue with marks and labels.
 
-    A class that derives from it sets ``_clock``, its ``Stamps``.
+    A class that derives from it sets ``_clock``, its ``Stamps``, and ``_device``, of which timelines are made.
     """
 
     _clock: Stamps
+    _device: Any
     # A timeline that other APIs set, and the last value that one of them was told to set.
     _foreign: Timeline | None = None
     _foreign_value = 0
@@ -103,15 +104,11 @@ class StampedQueue(Submissions):
         with self._lock:
             self.require_open()
             if self._foreign is None:
-                self._foreign = self._make_timeline()
+                self._foreign = type(self.timeline)(self._device)
             value = self._foreign_value + 1
             mark.signal(self._foreign.shared, value)
             self._foreign_value = value
             self.locked_wait(self._foreign, value)
-
-    @abstractmethod
-    def _make_timeline(self) -> Timeline:
-        """Make a timeline that other APIs can set."""
 
     def label(self, title: str) -> None:
         with self._lock:

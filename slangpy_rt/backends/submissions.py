@@ -236,9 +236,8 @@ class Submissions(Queue):
         ctypes.memmove(self.ring.host + start, address, nbytes)
         self.locked_copy(self.ring, start, dst.chunk.memory, at, nbytes)
 
-    @abstractmethod
     def locked_order(self, address: int, writes: bool) -> None:
-        """Order a copy from a buffer, or to it, after the work that it conflicts with."""
+        """Order a copy from a buffer, or to it, after work that it conflicts with, unless ``locked_copy`` does so."""
 
     @abstractmethod
     def locked_copy(self, src: Any, src_offset: int, dst: Any, dst_offset: int, nbytes: int) -> None:

@@ -172,8 +172,7 @@ class D3D12Device(MemoryDevice):
         """
         if nbytes > LARGEST:
             raise OutOfMemoryError(
-                f"d3d12: {nbytes:,} bytes are more than an array may have here, which is less than 4 GiB; use "
-                "smaller ones"
+                f"d3d12: {nbytes:,} bytes are too many: an array has less than 4 GiB here; use smaller ones"
             )
         device, table = self.handle, self.handle.table
         size = nbytes + 3 & -4
@@ -205,10 +204,9 @@ class D3D12Device(MemoryDevice):
         self.between = FFI.new("D3D12_RESOURCE_BARRIER *", {"Type": 2, "UAV": (one,)})
 
     @functools.cached_property
-    def zeros(self) -> Memory:
+    def zeros(self) -> Any:
         """``ZEROS`` bytes to copy from, which the driver has zeroed."""
-        found: Memory = self.keep(ZEROS, ZERO)
-        return found
+        return self.keep(ZEROS, ZERO)
 
     def release(self, memory: Memory) -> None:
         self._note(self._written - {memory})

@@ -3,7 +3,8 @@
 Inside a command list, a barrier comes only before work that reads or writes what earlier work wrote, or writes what
 earlier work read. Buffers are in the state COMMON when a command list begins, and the first use of one in a kernel or
 a copy gives it the state that this use needs. A copy puts buffers that kernels of the list have used into the states
-of a copy, and leaves them in the state for kernels: these changes of state order it with the work around it.
+of a copy, and leaves them in the state for kernels: these changes of state order it with the work around it, so that
+``locked_order`` has nothing to do.
 """
 
 from __future__ import annotations
@@ -107,9 +108,6 @@ class D3D12Queue(StampedQueue):
         self._cmd_barrier(command, 1, self._device.between)
         self._touched.clear()
 
-    def locked_order(self, address: int, writes: bool) -> None:
-        """Do nothing: changes of state order copies."""
-
     def locked_copy(self, src: Memory, src_offset: int, dst: Memory, dst_offset: int, nbytes: int) -> None:
         command = self._command or self._open()
         used = {address >> HANDLE_SHIFT for address in self._used.union(self._touched)}
@@ -159,9 +157,6 @@ class D3D12Queue(StampedQueue):
         sent.results.extend(map(_CALL, (execute, partial(table.Signal, native, self.timeline.handle, sent.value))))
         self._device.check(sent.results[1], what)
         self._device.read_messages()
-
-    def _make_timeline(self) -> Fence:
-        return Fence(self._device)
 
     def _begin_label(self, command: Any, title: str) -> None:
         begin_event(command, title)

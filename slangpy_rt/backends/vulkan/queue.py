@@ -16,7 +16,6 @@ from slangpy_rt.backends.vulkan.commands import COMPUTE, VkCommands
 from slangpy_rt.backends.vulkan.mark import Clock
 from slangpy_rt.backends.vulkan.recording import VulkanRecording
 from slangpy_rt.backends.vulkan.submission import VkSubmissions
-from slangpy_rt.backends.vulkan.timeline import Timeline
 
 
 class VulkanQueue(VkSubmissions):
@@ -93,9 +92,6 @@ class VulkanQueue(VkSubmissions):
             self._touched.setdefault(src.address, False)
             to, from_ = dst.chunk, src.chunk
             self.locked_copy(from_.memory, from_.offset + src_offset, to.memory, to.offset + dst_offset, nbytes)
-
-    def _make_timeline(self) -> Timeline:
-        return Timeline(self._device)
 
     def _begin_label(self, command: Any, title: str) -> None:
         self._commands.label(command, title)
