@@ -35,9 +35,8 @@ class Kind(NamedTuple):
 
 DEVICE, SCRATCH, ZERO = (Kind(1, 0, 0, 0, *use) for use in ((True, True), (False, True), (False, False)))
 UPLOAD = Kind(2, 0, 0, 0xAC3, True, False)
-# CUSTOM, WRITE_BACK, L0: the host's memory, cached by the CPU, in which kernels may write buffers. READBACK is no
-# D3D12_HEAP_TYPE_READBACK, though it could be: vkd3d-proton cuts both from one buffer, made for the first of them to
-# come, and a view for writing in one that was made for reading back ended the process.
+# CUSTOM, WRITE_BACK, L0: the host's memory, cached by the CPU. READBACK, for copies either way, is not of D3D12's own
+# such type: vkd3d-proton cuts both from one buffer, and a view for writing in one made for reading ended the process.
 SHARED, READBACK = Kind(4, 3, 1, 0, True, True), Kind(4, 3, 1, 0, False, False)
 # D3D12 has a million; each buffer takes one, so that these are enough for 128 GiB in buffers of 1 MiB.
 DESCRIPTORS = 1 << 17

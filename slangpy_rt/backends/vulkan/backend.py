@@ -58,7 +58,7 @@ class VulkanBackend(SubmittingBackend):
         self._pipelines = Pipelines(device, self._commands.layout)
         self._recorder = Recorder(self._commands)
         self.queue = self.open_queue()
-        self._copies = Copies(device, self.queue, STAGING, STAGING)
+        self._copies = Copies(device, self.queue, STAGING)
 
     @classmethod
     def why_unavailable(cls) -> str | None:
