@@ -93,8 +93,8 @@ def exactly(where: str, device: DeviceCore, bound: Bound, shape: Shape, aliased:
             return bound
     if "double" not in device.caps.scalars:
         raise UnsupportedError(
-            f"{where}: {device.info} has no 'double', in which a deterministic device rounds what several threads add "
-            f"to '{g.name}'; open the device without deterministic=True."
+            f"{where}: {device.info} has no 'double', in which a deterministic device rounds what several threads "
+            f"add to '{g.name}'; open the device without deterministic=True."
         )
     stored = storage(bound.type.arguments[0] if g.mode == "tensor" else bound.type)  # type: ignore[arg-type]
     assert stored is not None
