@@ -337,10 +337,25 @@ def test_what_kernels_need(library: FakeLibrary) -> None:
         with pytest.raises(spy.UnsupportedError, match=said):
             D3D12Backend()
         library.features[number][field] = before
-    library.features[0][0] = library.features[23][2] = 0
     opened = D3D12Backend()
+    assert "atomic_int64" in opened.caps.features
+    opened.close()
+    library.features[0][0] = library.features[23][2] = library.features[40][0] = 0
+    opened = D3D12Backend()
+    assert "atomic_int64" not in opened.caps.features
     assert opened.caps.scalars == {"bool", "int", "uint", "float", "int64_t", "uint64_t"}
     opened.close()
+
+
+def test_a_refused_kernel_says_what_the_device_lacks(library: FakeLibrary, monkeypatch: pytest.MonkeyPatch) -> None:
+    # E_INVALIDARG, as D3D12 says of DXIL with instructions that the device has not.
+    monkeypatch.setattr(library, "_CreateComputePipelineState", lambda *_: 0x80070057 - 2**32, raising=False)
+    for has, said in ((1, "driver lacks: take"), (0, "driver lacks, such as 64-bit atomics: take")):
+        library.features[40][0] = has
+        opened = D3D12Backend()
+        with pytest.raises(spy.CompileError, match=said):
+            kernel(opened, WRITES)
+        opened.close()
 
 
 def test_debug_without_the_layer_is_said(library: FakeLibrary) -> None:

@@ -23,16 +23,16 @@ class Pipelines(pipelines.Pipelines):
 
     def load(self, binary: bytes, info: KernelInfo) -> PipelineKernel:
         device = self._device
-        told = FFI.new("D3D12_COMPUTE_PIPELINE_STATE_DESC *")
         code = FFI.from_buffer(binary)
-        told.pRootSignature, told.CS = device.root, (code, len(binary))
+        told = FFI.new("D3D12_COMPUTE_PIPELINE_STATE_DESC *", (device.root, (code, len(binary))))
         out = FFI.new("void **")
         create = device.handle.table.CreateComputePipelineState
         status = create(device.handle, told, iid("ID3D12PipelineState"), out)
         if status in _REFUSED:
+            lacks = "" if "atomic_int64" in device.caps.features else ", such as 64-bit atomics"
             raise CompileError(
                 f"d3d12: the driver of {device.description} refused the DXIL of {info.title}. It may use what the "
-                "driver lacks: take parts of the function away to find it, or use a device of another type."
+                f"driver lacks{lacks}: take parts of the function away to find it, or use a device of another type."
             )
         device.check(status, f"creating a pipeline for kernel {info.entry}")
         return self.kernel(info, out[0])
