@@ -140,7 +140,7 @@ def describe_call(
         constants=(
             *_constants(said, scope, options, spell),
             *((_DETERMINISTIC,) if device.deterministic and backward else ()),
-            *_uniform(target.entry, trees),
+            *(_uniform(trees) if target.entry == "handle" else ()),
         ),
         assigned=tuple([(spell.own(name), trees[k]) for k, (name, _) in enumerate(uniforms)]),
         derivative=options.derivative,
@@ -207,7 +207,10 @@ def describe_dispatch(
         group=entry.group_size,
         raw=True,
         structs=struct_layouts(bounds, spell),
-        constants=(*_constants(title, scope, options, spell), *_uniform(target.entry, trees)),
+        constants=(
+            *_constants(title, scope, options, spell),
+            *(_uniform(trees) if target.entry == "handle" else ()),
+        ),
         assigned=tuple((spell.own(name), trees[k]) for k, (name, _) in enumerate(uniforms)),
         hidden=spell.hidden,
     )
@@ -251,13 +254,13 @@ def _constants(where: str, scope: Scope, options: Options, spell: Spelling) -> t
     return lines + target.constants + (target.backward_constants if options.derivative == "backward" else ())
 
 
-def _uniform(entry: str, operands: Sequence[Operand]) -> tuple[str, ...]:
+def _uniform(operands: Sequence[Operand]) -> tuple[str, ...]:
     """Return the line for devices without pointers that says that all lanes of a wave use the same buffer at a time.
 
     That is so if the user's functions get no addresses, since the text has each argument's in a place of its own.
     """
     whole = any(o.mode in ("tensor", "gradient", "pointer") for operand in operands for o in operand.leaves)
-    return () if entry != "handle" or whole else ("export static const bool _spy_uniform = true;",)
+    return () if whole else ("export static const bool _spy_uniform = true;",)
 
 
 def _modules(source: Source) -> tuple[str, ...]:
