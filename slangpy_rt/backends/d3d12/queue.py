@@ -71,14 +71,14 @@ class D3D12Queue(StampedQueue):
                         self.require_open()
                     self.locked_submit()
                     take = self._recorder.take(recording, self)
-                    sent = take.sent
-                    if take.home.timeline.passed(sent):
+                    timeline, sent = take.home.timeline, take.sent
+                    if timeline.passed(sent):
                         # Set before the submission, so that after an interrupt too the list is not used too early.
                         take.home, take.value = self, self.value + 1
                         self._send(Submission(self.value + 1), take.pointer, "submitting a list")
                         return
                 # It waits without the lock, so that other threads can queue work meanwhile.
-                take.home.timeline.wait(sent)
+                timeline.wait(sent)
 
     def copy(self, dst: Buffer, dst_offset: int, src: Buffer, src_offset: int, nbytes: int) -> None:
         from_, to = src.chunk.memory, dst.chunk.memory
