@@ -57,7 +57,7 @@ def test_arrays_of_another_kind(m: spy.Module) -> None:
             (2, 3, 8, 9),
             "numpy.moveaxis(x, -3, -1), or torch's, makes its third dimension from the end, of 3, the last.",
         ),
-        ((8, 9, 4), "x[..., :3] leaves out the last of its 4 components."),
+        ((8, 9, 4), "x[..., :3] leaves out the fourth component."),
         ((8, 9), ""),
     ],
 )
