@@ -23,6 +23,9 @@ _HIDDEN = re.compile(
 )
 
 # Types that files for slang-torch name without the prefix ``_spy_``, which macros add.
+# A line that Slang quotes, with its number, and the marks below it.
+_QUOTED = re.compile(r"^( *(\d+) \| )(.*)$")
+_MARK = re.compile(r"^( *\| )( *\S.*)$")
 _PREFIXED = re.compile(r"\b_spy_((?:Diff)?TensorView|TorchTensor|AtomicAdd|IDiffTensorWrapper)\b")
 # The message of SPIR-V's optimizer for an instruction of more than 65,535 words, whose 16-bit length has overflowed.
 _TOO_LONG = "Invalid instruction word count"
@@ -135,12 +138,35 @@ def taken(status: int, out: Out, note: Out, what: str) -> ComPtr:
     return found
 
 
-def failure(note: Out, what: str) -> CompileError:
-    """Return an error with the compiler's messages, which begins with ``Slang could not`` and `what`."""
+def failure(note: Out, what: str, source: str = "") -> CompileError:
+    """Return an error with the compiler's messages, which begins with ``Slang could not`` and `what`.
+
+    Lines of ``source`` that they quote are indented as they are there.
+    """
     text = note.bytes().rstrip(b"\0").decode(errors="replace").strip()
     # This message only repeats the ones above it, so it is cut off.
     text = text.partition("\nerror[E39999]: import failed due to compilation error")[0]
-    text = _PREFIXED.sub(r"\1", _HIDDEN.sub("", text))
+    text = _PREFIXED.sub(r"\1", _HIDDEN.sub("", _indented(text, source) if source else text))
     if _TOO_LONG in text:
         text += f"\n{_SHORTER}"
     return CompileError(f"Slang could not {what}:\n{text or 'it gave no reason.'}")
+
+
+def _indented(text: str, source: str) -> str:
+    """Return the compiler's messages with quoted lines indented as they are in the source, which Slang leaves out."""
+    lines = source.expandtabs(4).splitlines()
+    pad, found = "", []
+    for line in text.splitlines():
+        if quoted := _QUOTED.match(line):
+            place = int(quoted[2]) - 1
+            same = [lines[place]] if place < len(lines) else []
+            # A text may stand behind lines of our own, which its line numbers do not count.
+            same = [each for each in (*same, *lines) if each.split() == quoted[3].split()]
+            here, there = (len(each) - len(each.lstrip()) for each in (quoted[3], same[0] if same else quoted[3]))
+            pad = " " * (there - here)
+            found.append(f"{quoted[1]}{pad}{quoted[3]}")
+        elif mark := _MARK.match(line):
+            found.append(f"{mark[1]}{pad}{mark[2]}")
+        else:
+            found.append(line)
+    return "\n".join(found)

@@ -162,3 +162,13 @@ def test_tracebacks_are_short(m: spy.Module, monkeypatch: pytest.MonkeyPatch) ->
         m.add("a", 1.0)
     frames = traceback.extract_tb(caught.value.__traceback__)
     assert frames[0].filename == __file__ and len(frames) <= 4, frames
+
+
+def test_quoted_lines_are_indented(device: spy.Device) -> None:
+    text = "float f(float x)\n{\n    if (x > 0)\n    {\n\t    return x\n             * yy;\n    }\n    return z;\n}\n"
+    with pytest.raises(spy.CompileError) as caught:
+        spy.Module.load_from_source(device, "indented", text)
+    said = str(caught.value).splitlines()
+    for line, mark in (("             * yy;", "yy"), ("    return z;", "z")):
+        at = next(k for k, each in enumerate(said) if each.endswith(f"| {line}"))
+        assert said[at].index(mark) == said[at + 1].index("^")
