@@ -172,3 +172,26 @@ def test_quoted_lines_are_indented(device: spy.Device) -> None:
     for line, mark in (("             * yy;", "yy"), ("    return z;", "z")):
         at = next(k for k, each in enumerate(said) if each.endswith(f"| {line}"))
         assert said[at].index(mark) == said[at + 1].index("^")
+
+
+@pytest.mark.parametrize(
+    ("declared", "read", "named"),
+    [
+        ("cbuffer Params { float scale; }; ", "scale", "; the module declares cbuffer 'Params'"),
+        (
+            "struct Q { float s; }; ParameterBlock<Q> block;",
+            "block.s",
+            "; the module declares ParameterBlock 'block'",
+        ),
+        ("struct Q { float s; }; ConstantBuffer<Q> buf;", "buf.s", "; the module declares ConstantBuffer 'buf'"),
+    ],
+)
+def test_buffers_that_nothing_can_fill(device: spy.Device, declared: str, read: str, named: str) -> None:
+    m = spy.Module.load_from_source(device, "unfilled", f"{declared} float f(float x) {{ return x * {read}; }}")
+    with pytest.raises(spy.UnsupportedError) as caught:
+        m.f(1.0)
+    assert str(caught.value) == (
+        "the function reads a global resource, a cbuffer, a global variable without 'uniform' or one of an imported "
+        f"file, which nothing can fill{named}. Declare data in the module itself as: uniform float name; and pass "
+        "arrays as parameters."
+    )
