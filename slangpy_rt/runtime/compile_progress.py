@@ -84,9 +84,8 @@ class _Notebook:
 
 def _in_notebook() -> bool:
     """Return whether IPython runs this program for a front end that shows rich output."""
-    ipython = sys.modules.get("IPython")
-    shell = ipython.get_ipython() if ipython is not None else None
-    return getattr(shell, "kernel", None) is not None
+    ask = getattr(sys.modules.get("IPython"), "get_ipython", None)  # missing while IPython is being imported
+    return ask is not None and getattr(ask(), "kernel", None) is not None
 
 
 def on_terminal() -> bool:
