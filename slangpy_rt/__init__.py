@@ -181,6 +181,10 @@ if not _typing.TYPE_CHECKING:  # type checkers would take every name for one of 
         if name == "device" or name in _former_paths.FORMER_PATHS:
             # ``import slangpy_rt.tensor`` and then ``slangpy_rt.tensor.Tensor``.
             return _former_paths.module_of(name, _MEANT.get(name, ""))
+        if name in ("load_ipython_extension", "unload_ipython_extension"):
+            from slangpy_rt import _notebook
+
+            return getattr(_notebook, name)
         meant = f"; {_MEANT[name]}." if name in _MEANT else ""
         raise AttributeError(f"module 'slangpy_rt' has no attribute '{name}'{meant}")
 

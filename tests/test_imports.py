@@ -24,6 +24,7 @@ UPWARD: set[tuple[str, str]] = set()
 # Who may import what is not the standard library. NumPy is everywhere but in the code generator.
 OUTSIDE = {
     "_cffi_backend": {"slangpy_rt.backends.cuda.ffi", "slangpy_rt.backends.d3d12.ffi"},
+    "IPython": {"slangpy_rt.runtime.compile_progress"},
     "vulkan": {"slangpy_rt.backends.vulkan.instance"},
     "cuda": {
         "slangpy_rt.backends.cuda.compile",

@@ -436,15 +436,8 @@ class NDBuffer:
     def _repr_png_(self) -> bytes | None:
         """Return a PNG of an image, for notebooks; None for other arrays and without Pillow, when text is shown.
 
-        An image has two dimensions; its elements are vectors of 3 or 4, or at least 8 x 8 scalars, of type ``float``,
-        ``half`` or ``uint8_t``. Floats are linear light, shown through the sRGB curve;
-        ``slangpy_rt.arrays.picture`` has the details.
+        ``slangpy_rt.arrays.picture`` says what an image is. Small ones are enlarged to 256 pixels or more.
         """
-        from slangpy_rt.arrays.picture import png
+        from slangpy_rt.arrays.picture import SMALLEST, is_image, png
 
-        element = self.layout.element
-        vector = element.kind == "vector" and element.shape in ((3,), (4,))
-        image = vector or (element.kind == "scalar" and min(self.shape, default=0) >= 8)
-        if not image or self.ndim != 2 or element.scalar not in ("float", "half", "uint8_t"):
-            return None
-        return png(self.to_numpy())
+        return png(self.to_numpy(), SMALLEST) if is_image(self.layout.element, self.shape) else None

@@ -84,7 +84,7 @@ def named(type: DeviceType | str, index: int) -> tuple[str, int]:
     if not (name == "automatic" or known(name)) or (colon and not (number.isdecimal() and len(number) < 4)):
         raise BindError(
             f"Device: {what} is not one of {', '.join(names())}, automatic, or one with a number, such as 'cuda:1'."
-            f"{meant(name, names())}"
+            f"{'' if known(name) else meant(name, names())}"
         )
     return name, int(number) if colon else index
 

@@ -132,11 +132,12 @@ def element_type(where: str, dtype: Any) -> SlangType:
             name = slang_scalar(own)
             found = scalar_type(name) if name else BFLOAT16 if is_bfloat16(own) else None
     if found is None or storage(found) is None:
+        similar = isinstance(dtype, str) and dtype.rstrip("0123456789x") not in NUMPY_OF
         raise BindError(
             f"{where}: dtype {in_words(dtype)} is not an element type. Give a Slang name such as "
             "'float' or 'float3', "
             "a struct of a module (module.Pixel), a NumPy dtype, or float, int or bool."
-            f"{meant(dtype, NUMPY_OF) if isinstance(dtype, str) else ''}"
+            f"{meant(dtype, NUMPY_OF) if similar else ''}"
         )
     return found
 

@@ -68,8 +68,8 @@ def how_to_arrange(shape: tuple[int, ...], inner: tuple[int, ...]) -> str:
     (n,) = inner
     if len(shape) > 2 and shape[-3] == n:
         return f" numpy.moveaxis(x, -3, -1), or torch's, makes its third dimension from the end, of {n}, the last."
-    if shape[-1] == n + 1:
-        return f" x[..., :{n}] leaves out the last of its {n + 1} components."
+    if len(shape) > 1 and (n, shape[-1]) == (3, 4):
+        return " x[..., :3] leaves out the fourth component."
     return ""
 
 

@@ -15,6 +15,7 @@ from slangpy_rt.core.log import log, milliseconds
 from slangpy_rt.core.target import KernelInfo
 from slangpy_rt.core.types import Conformances, LayoutField
 from slangpy_rt.core.weak import WeakValues
+from slangpy_rt.runtime.compile_progress import compiling
 from slangpy_rt.runtime.diagnostics import Diagnostics
 from slangpy_rt.slang.locate import compiler_version
 from slangpy_rt.slang.source import Source
@@ -95,7 +96,8 @@ class KernelStore:
             with self._cache.lock(key):
                 entry = self._cache.get(key)
                 if entry is None:
-                    binary, strings = self._compile(source, text, key, title, info, block, conformances)
+                    with compiling(title, self._backend.name):
+                        binary, strings = self._compile(source, text, key, title, info, block, conformances)
                     meta = {"kind": "kernel", "title": title, "device": self._backend.name, "text": text}
                     self._cache.put(key, meta | ({"strings": strings} if strings else {}), binary)
                     self._diagnostics.learn(strings)

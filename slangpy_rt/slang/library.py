@@ -22,9 +22,11 @@ _HIDDEN = re.compile(
     re.M,
 )
 
+# A line that Slang quotes, with its number, and the marks below it.
+_QUOTED = re.compile(r"^( *(\d+) \| )(.*)$")
+_MARK = re.compile(r"^( *\| )( *\S.*)$")
 # Types that files for slang-torch name without the prefix ``_spy_``, which macros add.
 _PREFIXED = re.compile(r"\b_spy_((?:Diff)?TensorView|TorchTensor|AtomicAdd|IDiffTensorWrapper)\b")
-# The message of SPIR-V's optimizer for an instruction of more than 65,535 words, whose 16-bit length has overflowed.
 # What the functions of slangpy_rt.slang that refuse elements say.
 _NEEDED = {
     "_spy_indices": "A tensor takes as many indices as it has dimensions.",
@@ -38,6 +40,7 @@ _NO_FLOATS = (
     "For the CPU Slang changes only integers behind pointers atomically; methods of RWTensor, such as "
     "t.add(i, value), change floats too."
 )
+# The message of SPIR-V's optimizer for an instruction of more than 65,535 words, whose 16-bit length has overflowed.
 _TOO_LONG = "Invalid instruction word count"
 _SHORTER = (
     "An array of constants in SPIR-V holds at most 65,532 elements: pass a larger one as a parameter, or set its "
@@ -148,15 +151,38 @@ def taken(status: int, out: Out, note: Out, what: str) -> ComPtr:
     return found
 
 
-def failure(note: Out, what: str) -> CompileError:
-    """Return an error with the compiler's messages, which begins with ``Slang could not`` and `what`."""
+def failure(note: Out, what: str, source: str = "") -> CompileError:
+    """Return an error with the compiler's messages, which begins with ``Slang could not`` and `what`.
+
+    Lines of ``source`` that they quote are indented as they are there.
+    """
     text = note.bytes().rstrip(b"\0").decode(errors="replace").strip()
     # This message only repeats the ones above it, so it is cut off.
     text = text.partition("\nerror[E39999]: import failed due to compilation error")[0]
-    text = _PREFIXED.sub(r"\1", _HIDDEN.sub("", text))
+    text = _PREFIXED.sub(r"\1", _HIDDEN.sub("", _indented(text, source) if source else text))
     text += "".join(f"\n{said}" for name, said in _NEEDED.items() if f"see call to '{name}'" in text)
     if _NOT_EMITTED in text and re.search(r"Interlocked|atomic", text) and what.endswith("for cpp"):
         text += f"\n{_NO_FLOATS}"
     if _TOO_LONG in text:
         text += f"\n{_SHORTER}"
     return CompileError(f"Slang could not {what}:\n{text or 'it gave no reason.'}")
+
+
+def _indented(text: str, source: str) -> str:
+    """Return the compiler's messages with quoted lines indented as they are in the source, which Slang leaves out."""
+    lines = source.expandtabs(4).splitlines()
+    pad, found = "", []
+    for line in text.splitlines():
+        if quoted := _QUOTED.match(line):
+            place = int(quoted[2]) - 1
+            same = [lines[place]] if place < len(lines) else []
+            # A text may stand behind lines of our own, which its line numbers do not count.
+            same = [each for each in (*same, *lines) if each.split() == quoted[3].split()]
+            here, there = (len(each) - len(each.lstrip()) for each in (quoted[3], same[0] if same else quoted[3]))
+            pad = " " * (there - here)
+            found.append(f"{quoted[1]}{pad}{quoted[3]}")
+        elif mark := _MARK.match(line):
+            found.append(f"{mark[1]}{pad}{mark[2]}")
+        else:
+            found.append(line)
+    return "\n".join(found)

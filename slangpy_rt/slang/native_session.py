@@ -112,7 +112,7 @@ class NativeSession:
             "ISession.loadModuleFromSourceString", name.encode(), path.encode(), text.encode(), note.ref
         )
         if not address:
-            error = failure(note, f"load module {name!r} from {path}")
+            error = failure(note, f"load module {name!r} from {path}", text)
             named = _MODULE.search(text)
             if named and f"undefined identifier '{named[1]}'" in str(error):
                 raise CompileError(

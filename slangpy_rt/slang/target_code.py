@@ -6,7 +6,7 @@ Nothing is compiled here.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from slangpy_rt.core.errors import CompileError, UnsupportedError
 from slangpy_rt.core.target import NESTING, Target
@@ -42,10 +42,11 @@ _LONGEST_CHAIN = 5000
 _LARGEST_LOCALS = 512 << 10
 # Matches the names of Slang's functions that need thread groups.
 NEEDS_GROUPS = re.compile(r"(?:Wave|Quad|Subgroup|subgroup)\w+|\w*MemoryBarrier\w*|\w*WithGroupSync\w*|barrier")
+_BUFFERS = re.compile(r"\b(cbuffer|tbuffer)\s+(\w+)|\b(ConstantBuffer|ParameterBlock)\s*<[^;{}()]*>\s*(\w+)\s*;")
 _UNFILLED = (
     "the function reads a global resource, a cbuffer, a global variable without 'uniform' or one of an imported "
-    "file, which nothing can fill. Declare data in the module itself as: uniform float name; and pass arrays as "
-    "parameters."
+    "file, which nothing can fill{named}. Declare data in the module itself as: uniform float name; and pass arrays "
+    "as parameters."
 )
 _UNSET = (
     "the function uses {used} that nothing has set. A kernel has no textures, samplers and acceleration structures; "
@@ -96,7 +97,7 @@ _OWN_PRINTF = (
 )
 
 
-def checked(code: bytes, target: Target, name: str) -> bytes:
+def checked(code: bytes, target: Target, name: str, texts: Iterable[str] = ()) -> bytes:
     """Return the target code of a kernel unchanged, if the device can run all of it.
 
     Parameters
@@ -107,6 +108,8 @@ def checked(code: bytes, target: Target, name: str) -> bytes:
         The target for which it was written.
     name : str
         The kernel's name, for error messages.
+    texts : iterable of str
+        Texts of the user's modules, which name in an error message what cannot be filled.
 
     Raises
     ------
@@ -121,7 +124,7 @@ def checked(code: bytes, target: Target, name: str) -> bytes:
         check_depth(nesting(code, form), f"compile {name} for {form}", target.nesting)
     # HLSL without handles is not checked for bindings, because no device of this project runs it.
     if (by_handle or form != "hlsl") and reads_bindings(code, form):
-        raise UnsupportedError(_UNFILLED)
+        raise UnsupportedError(_UNFILLED.format(named=_named_buffers(texts)))
     if used := uses_resources(code, form):
         raise UnsupportedError(_UNSET.format(used=used))
     if breaks(code, form):
@@ -147,8 +150,14 @@ def checked(code: bytes, target: Target, name: str) -> bytes:
     if target.entry == "range":
         _check_body(has_no_body(code))
         if reads_parameters(code):
-            raise UnsupportedError(_UNFILLED)
+            raise UnsupportedError(_UNFILLED.format(named=_named_buffers(texts)))
     return code
+
+
+def _named_buffers(texts: Iterable[str]) -> str:
+    """Return what texts declare of buffers that need a binding, as the end of a sentence."""
+    found = [f"{m[1] or m[3]} '{m[2] or m[4]}'" for text in texts for m in _BUFFERS.finditer(blank(text))]
+    return f"; the module declares {', '.join(dict.fromkeys(found))}" if found else ""
 
 
 def completed(code: bytes, form: str, double_math: Callable[[], bytes], statics: bool) -> bytes:

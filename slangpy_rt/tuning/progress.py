@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
+
+from slangpy_rt.runtime.compile_progress import on_terminal
 
 # Seconds of a search after which its progress is shown.
 _QUIET = 0.5
@@ -20,7 +21,7 @@ def progress_of(name: str, started: float) -> Iterator[Callable[[int, int], None
 
     def quiet(done: int, planned: int) -> None:
         if not asked and time.perf_counter() - started > _QUIET:
-            asked.append(_on_terminal())
+            asked.append(on_terminal())
             with suppress(ImportError):
                 if not asked[0]:
                     return
@@ -38,11 +39,3 @@ def progress_of(name: str, started: float) -> Iterator[Callable[[int, int], None
     finally:
         if bar:
             bar[0].stop()
-
-
-def _on_terminal() -> bool:
-    """Return whether standard error is a terminal; a program without a console has none, or a closed one."""
-    try:
-        return sys.stderr is not None and sys.stderr.isatty()
-    except ValueError:
-        return False

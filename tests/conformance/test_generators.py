@@ -263,7 +263,8 @@ CALLS: dict[str, tuple[Callable[[spy.Module], Any], str]] = {
     ),
     "call_id of no dimensions": (
         lambda m: m.one(spy.call_id()),
-        "int one(int x): argument 'x' is call_id() for 'int', which counts 1 dimension; the call has none.",
+        "int one(int x): argument 'x' is call_id() for 'int', which counts 1 dimension; the call has none. "
+        "grid(shape) gives the call its own shape.",
     ),
     "a range for a vector": (
         lambda m: m.two(range(2)),

@@ -13,6 +13,7 @@ from PIL import Image
 
 import slangpy_rt as spy
 from slangpy_rt.arrays.picture import png
+from tests.conftest import Requires
 
 
 def decode(data: bytes | None) -> npt.NDArray[np.uint8]:
@@ -72,23 +73,29 @@ def test_images_of_vectors(device: spy.Device, dtype: str) -> None:
         values *= 255 if dtype.startswith("uint8") else 1
         image.copy_from(values.astype(image.to_numpy().dtype))
         shown = decode(image._repr_png_())
-        np.testing.assert_array_equal(shown, values * (1 if dtype.startswith("uint8") else 255))
+        # Each pixel is a square of 52: 5 of them are the first number of pixels from 256 on.
+        expected = values * (1 if dtype.startswith("uint8") else 255)
+        np.testing.assert_array_equal(shown, expected.repeat(52, axis=0).repeat(52, axis=1))
         # A view, upside down.
         np.testing.assert_array_equal(decode(image[::-1]._repr_png_()), shown[::-1])
 
 
-@pytest.mark.parametrize("dtype", ["float", "half", "uint8_t"])
-def test_images_of_scalars(device: spy.Device, dtype: str) -> None:
-    one = spy.Tensor.ones(device, (8, 9), dtype)
-    assert (decode(one._repr_png_()) == (1 if dtype == "uint8_t" else 255)).all()
+@pytest.mark.parametrize("dtype", ["float", "half", "double", "uint8_t"])
+def test_images_of_scalars(device: spy.Device, dtype: str, requires: Requires) -> None:
+    requires(*{"half", "double"} & {dtype})
+    for channels in ((), (1,), (3,), (4,)):
+        one = spy.Tensor.ones(device, (8, 300, *channels), dtype)
+        shown = decode(one._repr_png_())
+        assert shown.shape == (8, 300, *(channels if channels != (1,) else ()))
+        assert (shown == (1 if dtype == "uint8_t" else 255)).all()
 
 
 @pytest.mark.parametrize(
     ("dtype", "shape"),
     [
-        ("float", (7, 8)), ("float", (64,)), ("float", (8, 8, 3)), ("float", ()), ("double", (8, 8)),
+        ("float", (7, 8)), ("float", (64,)), ("float", (8, 8, 2)), ("float", ()), ("float", (8, 7, 3)),
         ("int", (8, 8)), ("bool", (8, 8)), ("float2", (8, 8)), ("float3", (8,)), ("float3", (2, 8, 8)),
-        ("double3", (8, 8)), ("uint3", (8, 8)), ("float3x3", (8, 8)), ("float3", (0, 8)),
+        ("float", (2, 8, 8, 3)), ("uint3", (8, 8)), ("float3x3", (8, 8)), ("float3", (0, 8)),
     ],
 )  # fmt: skip
 def test_other_arrays_are_text(device: spy.Device, dtype: str, shape: Any) -> None:

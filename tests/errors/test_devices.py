@@ -148,7 +148,7 @@ def test_no_cpp_compiler_when_opening(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cpu, "find_compiler", lambda: None)
     expected = (
         "Device: no cpu device can be opened here: no C++ compiler: neither g++, clang++ nor the ziglang "
-        "package was found."
+        "package was found; install g++, or run: pip install 'slangpy_rt[cpu]'."
     )
     assert refused(spy.UnsupportedError, lambda: spy.Device("cpu")) == expected
 
@@ -160,7 +160,7 @@ def test_no_cpp_compiler_when_compiling(monkeypatch: pytest.MonkeyPatch) -> None
         monkeypatch.setattr(compiling, "find_compiler", lambda: None)
         module = spy.Module.load_from_source(own, "no_compiler", "float f(float x) { return x - 17; }")
         expected = (
-            "device cpu: no C++ compiler was found. Install g++ or clang++, or `pip install ziglang`, "
+            "device cpu: no C++ compiler was found. Install g++ or clang++, or run `pip install 'slangpy_rt[cpu]'`, "
             "or name one in SLANGPY_RT_CXX."
         )
         assert refused(spy.UnsupportedError, lambda: module.f(1)) == expected

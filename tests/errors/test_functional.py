@@ -111,7 +111,8 @@ REFUSED: dict[str, tuple[Call, type[Exception], str]] = {
     "value without a Slang type": (
         lambda m, a: m.same({"a": 1}),
         BIND,
-        "T same<T>(T x): argument 'x' is {'a': 1}, which has no Slang type of its own; name one with .map(...).",
+        "T same<T>(T x): argument 'x' is {'a': 1}, which has no Slang type of its own; add '_type': 'Name' to it, or "
+        "name one with .map(...).",
     ),
     "generic size of a number": (
         lambda m, a: m.sum(3.0),

@@ -57,7 +57,7 @@ def test_arrays_of_another_kind(m: spy.Module) -> None:
             (2, 3, 8, 9),
             "numpy.moveaxis(x, -3, -1), or torch's, makes its third dimension from the end, of 3, the last.",
         ),
-        ((8, 9, 4), "x[..., :3] leaves out the last of its 4 components."),
+        ((8, 9, 4), "x[..., :3] leaves out the fourth component."),
         ((8, 9), ""),
     ],
 )
@@ -162,3 +162,36 @@ def test_tracebacks_are_short(m: spy.Module, monkeypatch: pytest.MonkeyPatch) ->
         m.add("a", 1.0)
     frames = traceback.extract_tb(caught.value.__traceback__)
     assert frames[0].filename == __file__ and len(frames) <= 4, frames
+
+
+def test_quoted_lines_are_indented(device: spy.Device) -> None:
+    text = "float f(float x)\n{\n    if (x > 0)\n    {\n\t    return x\n             * yy;\n    }\n    return z;\n}\n"
+    with pytest.raises(spy.CompileError) as caught:
+        spy.Module.load_from_source(device, "indented", text)
+    said = str(caught.value).splitlines()
+    for line, mark in (("             * yy;", "yy"), ("    return z;", "z")):
+        at = next(k for k, each in enumerate(said) if each.endswith(f"| {line}"))
+        assert said[at].index(mark) == said[at + 1].index("^")
+
+
+@pytest.mark.parametrize(
+    ("declared", "read", "named"),
+    [
+        ("cbuffer Params { float scale; }; ", "scale", "; the module declares cbuffer 'Params'"),
+        (
+            "struct Q { float s; }; ParameterBlock<Q> block;",
+            "block.s",
+            "; the module declares ParameterBlock 'block'",
+        ),
+        ("struct Q { float s; }; ConstantBuffer<Q> buf;", "buf.s", "; the module declares ConstantBuffer 'buf'"),
+    ],
+)
+def test_buffers_that_nothing_can_fill(device: spy.Device, declared: str, read: str, named: str) -> None:
+    m = spy.Module.load_from_source(device, "unfilled", f"{declared} float f(float x) {{ return x * {read}; }}")
+    with pytest.raises(spy.UnsupportedError) as caught:
+        m.f(1.0)
+    assert str(caught.value) == (
+        "the function reads a global resource, a cbuffer, a global variable without 'uniform' or one of an imported "
+        f"file, which nothing can fill{named}. Declare data in the module itself as: uniform float name; and pass "
+        "arrays as parameters."
+    )

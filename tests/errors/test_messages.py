@@ -82,7 +82,7 @@ REFUSED: dict[str, tuple[Call, type[Exception], str]] = {
         lambda m, a: m.add(np.ones(3, complex), 1),
         _BIND,
         f"{ADD}: argument 'a' is an array of dtype complex128 and shape (3,), which does not convert to 'float'; "
-        "pass array.astype(numpy.float32).",
+        "a complex number is two numbers: pass array.real and array.imag.",
     ),
     "device array of another dtype": (
         lambda m, a: m.add_int(a.t, 1),
@@ -297,17 +297,17 @@ REFUSED: dict[str, tuple[Call, type[Exception], str]] = {
     "unknown function": (
         lambda m, a: m.ad(1, 2),
         AttributeError,
-        f"module 'test_messages' has no function or type 'ad'; it has {FUNCTIONS}.",
+        f"module 'test_messages' has no function or type 'ad'; it has {FUNCTIONS}. Did you mean 'add'?",
     ),
     "unknown item": (
         lambda m, a: m["ad"],
         _BIND,
-        f"module 'test_messages' has no function or type 'ad'; it has {FUNCTIONS}.",
+        f"module 'test_messages' has no function or type 'ad'; it has {FUNCTIONS}. Did you mean 'add'?",
     ),
     "dtype name": (
         lambda m, a: spy.NDBuffer(m.device, "flaot", 3),
         _BIND,
-        f"NDBuffer: dtype 'flaot' is not an element type. {ELEMENT}",
+        f"NDBuffer: dtype 'flaot' is not an element type. {ELEMENT} Did you mean 'float'?",
     ),
     "vector dtype of 5": (
         lambda m, a: spy.Tensor.zeros(m.device, 3, "float5"),

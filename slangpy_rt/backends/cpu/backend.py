@@ -80,7 +80,10 @@ class CpuBackend(Backend, Records, ZeroCopy):
         if find_compiler() is None:
             if CONFIG.cxx:
                 return f"environment variable SLANGPY_RT_CXX={CONFIG.cxx!r}: no such C++ compiler was found"
-            return "no C++ compiler: neither g++, clang++ nor the ziglang package was found"
+            return (
+                "no C++ compiler: neither g++, clang++ nor the ziglang package was found; install g++, or run: "
+                "pip install 'slangpy_rt[cpu]'"
+            )
         return None
 
     def toolchain(self) -> str:

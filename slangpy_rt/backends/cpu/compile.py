@@ -64,7 +64,7 @@ def compile_library(code: bytes, prelude: Prelude) -> bytes:
     command = find_compiler()
     if command is None:
         raise UnsupportedError(
-            "device cpu: no C++ compiler was found. Install g++ or clang++, or `pip install ziglang`, "
+            "device cpu: no C++ compiler was found. Install g++ or clang++, or run `pip install 'slangpy_rt[cpu]'`, "
             "or name one in SLANGPY_RT_CXX."
         )
     import subprocess

@@ -1,0 +1,96 @@
+"""Tells on a terminal or in a notebook that a kernel is being compiled, if that takes long."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+# Seconds of a compilation after which it is shown.
+_QUIET = 0.5
+
+
+@contextmanager
+def compiling(title: str, device: str) -> Iterator[None]:
+    """Show ``title`` while the block runs, from half a second on; nothing is shown where nobody looks on."""
+    show = _Notebook if _in_notebook() else _Terminal if on_terminal() else None
+    if show is None:
+        yield
+        return
+    ended, shown = threading.Event(), show(f"compiling {title} for {device}")
+
+    def wait() -> None:
+        if not ended.wait(_QUIET):
+            shown.begin()
+
+    began = time.perf_counter()
+    waiting = threading.Thread(target=wait, daemon=True)
+    with suppress(RuntimeError):  # a program that is about to end starts no threads
+        waiting.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        if waiting.is_alive():
+            waiting.join()
+        shown.end(time.perf_counter() - began)
+
+
+class _Terminal:
+    """A line on the terminal, which is erased at the end."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._shown = False
+
+    def begin(self) -> None:
+        # What takes two lines could not be erased.
+        self._write(f"slangpy_rt: {self._text} ..."[: shutil.get_terminal_size().columns - 1])
+        self._shown = True
+
+    def end(self, seconds: float) -> None:
+        if self._shown:
+            self._write("\r\x1b[K")
+
+    @staticmethod
+    def _write(text: str) -> None:
+        # Another thread of the program may have closed it.
+        with suppress(OSError, ValueError):
+            sys.stderr.write(text)
+            sys.stderr.flush()
+
+
+class _Notebook:
+    """A line below the cell, which says at the end how long it took."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._handle: Any = None
+
+    def begin(self) -> None:
+        from IPython.display import display
+
+        show: Any = display
+        self._handle = show({"text/plain": f"{self._text} ..."}, raw=True, display_id=True)
+
+    def end(self, seconds: float) -> None:
+        if self._handle is not None:
+            self._handle.update({"text/plain": f"{self._text}: {seconds:.1f} s"}, raw=True)
+
+
+def _in_notebook() -> bool:
+    """Return whether IPython runs this program for a front end that shows rich output."""
+    ask = getattr(sys.modules.get("IPython"), "get_ipython", None)  # missing while IPython is being imported
+    return ask is not None and getattr(ask(), "kernel", None) is not None
+
+
+def on_terminal() -> bool:
+    """Return whether standard error is a terminal; a program without a console has none, or a closed one."""
+    try:
+        return sys.stderr is not None and sys.stderr.isatty()
+    except ValueError:
+        return False

@@ -1,0 +1,79 @@
+"""What a terminal and a notebook show of a long compilation, and that nothing is shown elsewhere."""
+
+from __future__ import annotations
+
+import io
+import sys
+import time
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import slangpy_rt as spy
+from slangpy_rt.runtime import compile_progress
+from slangpy_rt.runtime.compile_progress import compiling
+from tests.depth import one_device
+
+pytestmark = one_device
+
+
+class Screen(io.StringIO):
+    """A terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_line_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = Screen()
+    monkeypatch.setattr(sys, "stderr", screen)
+    monkeypatch.setattr(compile_progress, "_QUIET", 0.05)
+    with compiling("fast", "cpu"):
+        pass
+    assert screen.getvalue() == ""
+    with pytest.raises(spy.CompileError), compiling("slow", "cpu"):
+        time.sleep(0.2)
+        assert screen.getvalue() == "slangpy_rt: compiling slow for cpu ..."
+        raise spy.CompileError("refused")
+    assert screen.getvalue() == "slangpy_rt: compiling slow for cpu ...\r\x1b[K"
+
+
+@pytest.mark.parametrize("stream", [io.StringIO(), None])
+def test_nobody_looks_on(monkeypatch: pytest.MonkeyPatch, stream: Any) -> None:
+    monkeypatch.setattr(sys, "stderr", stream)
+    monkeypatch.setattr(compile_progress, "_QUIET", 0.0)
+    with compiling("slow", "cpu"):
+        time.sleep(0.05)
+    assert stream is None or stream.getvalue() == ""
+
+
+def test_a_line_in_a_notebook(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+
+    def display(data: dict[str, str], raw: bool, display_id: bool) -> Any:
+        said.append(data["text/plain"])
+        return SimpleNamespace(update=lambda data, raw: said.append(data["text/plain"]))
+
+    shell = SimpleNamespace(kernel=object())
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "IPython.display", SimpleNamespace(display=display))  # type: ignore[arg-type]
+    monkeypatch.setattr(compile_progress, "_QUIET", 0.05)
+    with compiling("fast", "cpu"):
+        pass
+    with compiling("slow", "cpu"):
+        time.sleep(0.2)
+    assert said == ["compiling slow for cpu ...", "compiling slow for cpu: 0.2 s"]
+
+
+def test_a_kernel_that_is_compiled(device: spy.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = Screen()
+    monkeypatch.setattr(sys, "stderr", screen)
+    monkeypatch.setattr(compile_progress, "_QUIET", 0.0)
+    module = spy.Module.load_from_source(device, "shown", f"float shown(float x) {{ return x + {time.time()}; }}")
+    module.shown(1.0)
+    assert f"compiling float shown(float x) for {device.name} ..." in screen.getvalue()
+    before = screen.getvalue()
+    module.shown([1.0])
+    module.shown([2.0])
+    assert screen.getvalue().count("compiling") == before.count("compiling") + 1
