@@ -224,7 +224,10 @@ def _declarations(tokens: list[str], at: int, all_are_public: bool) -> tuple[lis
             if declared.scope:
                 members, at = _declarations(tokens, at, bool(re.match(r"(public )?interface", text)))
             else:
+                body = at
                 at = _behind(tokens, at)
+                if "__subscript" in text or re.match(r"public property", text):
+                    declared.text += " { get; set; }" if "set" in tokens[body:at] else " { get; }"
         extended = re.match(r"public extension\S* (?:[^>]*> )?(\w+)<", text)
         if extended and (own := next((d for d in found if d.name == extended[1]), None)):
             own.members += members
