@@ -39,7 +39,7 @@ from slangpy_rt.core.errors import BindError, UnsupportedError
 from slangpy_rt.core.shapes import Shape, contiguous
 from slangpy_rt.core.structs import as_struct_array, dtype_text
 from slangpy_rt.core.types import Param, SlangType
-from slangpy_rt.core.wording import in_words
+from slangpy_rt.core.wording import how_to_arrange, how_to_convert, in_words
 from slangpy_rt.runtime.core import another
 
 if TYPE_CHECKING:
@@ -404,7 +404,7 @@ def _check_dtype(
         if dtype.names is not None:
             how = f"pass a structured array with the fields {', '.join(dtype.names)}"
         else:
-            how = f"pass array.astype(numpy.{dtype.name})" if is_array else f"make it an array of dtype {dtype.name}"
+            how = how_to_convert(array.dtype, dtype, is_array)
         raise BindError(f"{where} is {in_words(value)}, which does not convert to '{type_.name}'; {how}.")
 
 
@@ -414,8 +414,8 @@ def _split(where: str, type_: SlangType, shape: Shape, inner: Shape, value: Any)
     if outer is None or shape[len(outer) :] != inner:
         told = value.summary if isinstance(value, NDBuffer) else value
         raise BindError(
-            f"{where} is {in_words(told)}; '{type_.name}' needs the last "
-            f"dimension{'s' if len(inner) > 1 else ''} to be {' x '.join(map(str, inner))}."
+            f"{where} is {in_words(told)}; '{type_.name}' needs the last dimension{'s' if len(inner) > 1 else ''} "
+            f"to be {' x '.join(map(str, inner))}.{how_to_arrange(shape, inner)}"
         )
     return outer
 

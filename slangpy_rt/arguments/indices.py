@@ -53,7 +53,7 @@ class call_id(Generator):
         if wanted != rank and not spare:
             raise BindError(
                 f"{where} is {self!r} for '{type_.name}', which counts {_count(wanted)}; "
-                f"the call has {rank or 'none'}."
+                f"the call has {rank or 'none'}.{'' if rank else ' grid(shape) gives the call its own shape.'}"
             )
         scalar = scalar_of(type_)
         return _vector_of(type_, ["0"] * spare + [f"{scalar}(_spy_index[{d}])" for d in range(rank)])

@@ -26,7 +26,7 @@ from slangpy_rt.core.checks import is_callers
 from slangpy_rt.core.dtypes import BFLOAT16, is_bfloat16, scalar_type, slang_scalar
 from slangpy_rt.core.errors import BindError, CompileError, ShapeError, UnsupportedError
 from slangpy_rt.core.types import FunctionSig, SlangType
-from slangpy_rt.core.wording import in_words
+from slangpy_rt.core.wording import in_words, meant
 
 _NUMBERS = {float: 1, int: 2, bool: 3}
 _FITS = ("exact", "promoted", "converted", "repeated")
@@ -127,14 +127,19 @@ def match(where: str, sig: FunctionSig, positional: int, names: Sequence[str]) -
     places = dict(zip(params, range(positional), strict=False))
     for k, name in enumerate(names, positional):
         if name not in params:
-            raise BindError(f"{where}: there is no parameter '{name}'; it has {', '.join(params) or 'none'}.")
+            listed = ", ".join(params) or "none"
+            raise BindError(f"{where}: there is no parameter '{name}'; it has {listed}.{meant(name, params)}")
         if name in places:
             raise BindError(f"{where}: argument '{name}' was given twice, by position and by name.")
         places[name] = k
     missing = [p.name for p in sig.params if p.name not in places]
     needed = [p.name for p in sig.params if p.name not in places and not p.has_default]
     if needed:
-        raise BindError(f"{where}: argument{'s' if len(needed) > 1 else ''} {', '.join(needed)} missing.")
+        written = [p.name for p in sig.params if p.name in needed and p.direction == "out"]
+        how = ""
+        if written:
+            how = f" What it writes goes to arguments, too: pass an array or a ValueRef for {' and '.join(written)}."
+        raise BindError(f"{where}: argument{'s' if len(needed) > 1 else ''} {', '.join(needed)} missing.{how}")
     if missing != params[len(params) - len(missing) :]:
         raise BindError(
             f"{where}: argument {missing[0]} missing; Slang fills in defaults from the right only, "
@@ -267,7 +272,8 @@ def natural_type(scope: Scope, where: str, value: Any, how: Map) -> SlangType:
         return _type_of(value)
     shape, scalar = _shape_and_scalar(value)
     if scalar is None:
-        raise BindError(f"{where} is {in_words(value)}, which has no Slang type of its own; name one with .map(...).")
+        named = "add '_type': 'Name' to it, or name one" if isinstance(value, dict) else "name one"
+        raise BindError(f"{where} is {in_words(value)}, which has no Slang type of its own; {named} with .map(...).")
     inner = shape[len(how.dims) :] if how.dims is not None else ()
     if not inner:
         return _type_of(value) if isinstance(value, NDBuffer) else scalar_type(scalar)

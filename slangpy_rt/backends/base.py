@@ -395,10 +395,6 @@ class Backend(ABC):
         if self.closed:
             raise DeviceError(f"device {self.name}: this device is closed; open a new one.")
 
-    def resident_threads(self, kernel: Kernel, threads: int) -> int:
-        """Return how many threads of a kernel one processor runs at once in groups of so many; 0 if not known."""
-        return 0
-
     def open_queue(self) -> Queue:
         """Make a further queue, which lives as long as the backend."""
         return type(self.queue)(self)

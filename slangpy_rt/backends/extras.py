@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from slangpy_rt.backends.base import Backend, Buffer, Dispatch, Mark, Queue, Recording, Shared, SharedBuffer
+from slangpy_rt.backends.base import Backend, Buffer, Dispatch, Kernel, Mark, Queue, Recording, Shared, SharedBuffer
 from slangpy_rt.core.errors import UnsupportedError
 
 
@@ -261,3 +261,14 @@ class TensorMaps(ABC):
         DeviceError
             If the driver refuses it.
         """
+
+
+class Occupancy(ABC):
+    """A backend that knows how many threads of a kernel its device keeps running; a launch has any size of groups.
+
+    Its ``caps.features`` contain ``"free_group_size"``.
+    """
+
+    @abstractmethod
+    def resident_threads(self, kernel: Kernel, threads: int) -> int:
+        """Return how many threads of a kernel one processor runs at once, in groups of ``threads`` threads."""

@@ -13,7 +13,7 @@ from slangpy_rt.backends.others import require_whole
 from slangpy_rt.core.checks import whole
 from slangpy_rt.core.config import CONFIG
 from slangpy_rt.core.errors import BindError, SlangPyRtError, UnsupportedError
-from slangpy_rt.core.wording import in_words
+from slangpy_rt.core.wording import in_words, meant
 
 
 class DeviceType(str, Enum):
@@ -84,6 +84,7 @@ def named(type: DeviceType | str, index: int) -> tuple[str, int]:
     if not (name == "automatic" or known(name)) or (colon and not (number.isdecimal() and len(number) < 4)):
         raise BindError(
             f"Device: {what} is not one of {', '.join(names())}, automatic, or one with a number, such as 'cuda:1'."
+            f"{meant(name, names())}"
         )
     return name, int(number) if colon else index
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
 from pathlib import Path
@@ -23,7 +24,7 @@ from slangpy_rt.core.conversion import describe_name, is_number
 from slangpy_rt.core.dtypes import element_type
 from slangpy_rt.core.errors import BindError
 from slangpy_rt.core.types import ModuleInfo, StructInfo
-from slangpy_rt.core.wording import in_words
+from slangpy_rt.core.wording import in_words, meant
 from slangpy_rt.runtime.core import a_device
 from slangpy_rt.slang.declarations import find_overloads
 from slangpy_rt.tuning.config import Config, product_of, value_of
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from slangpy_rt.slang.files import Places
     from slangpy_rt.slang.source import Source
 
+# Attributes of a Module, which hide functions and types of their names.
+_MEMBERS = frozenset({"device", "info", "load_from_file", "load_from_source", "name"})
 _NEW = re.compile(r"\bnew\b")
 # A module's name, which diagnostics show and which Slang looks for in the file system.
 _PLAIN = re.compile(r"[^/\\\x00-\x1f\x7f\ud800-\udfff]{1,200}")
@@ -61,12 +64,19 @@ class Module:
         self._names_found = _Names(self.__dict__, self._items, self._scope)
         self._scope.followers.add(self._names_found)
         device.followers.add(self._scope)
+        hidden = [name for name in self._names() if name in _MEMBERS]
+        if hidden:
+            warnings.warn(
+                f"module '{self.name}': it declares {', '.join(hidden)}, as Module's own members are named; use "
+                f"module['{hidden[0]}'] for what the file declares.",
+                stacklevel=3,
+            )
 
     @classmethod
     def load_from_file(
         cls,
         device: DeviceCore,
-        path: str | Path,
+        path: str | Path = "",
         defines: Mapping[str, Any] | None = None,
         constants: Mapping[str, Any] | None = None,
         link: Sequence[Module] = (),
@@ -102,6 +112,8 @@ class Module:
         where = "Module.load_from_file"
         device, strict_broadcasting = a_device(where, device), flag(where, "strict_broadcasting", strict_broadcasting)
         path = checked_path(where, "path", path)
+        if not path.name:
+            raise BindError(f"{where}: path is missing; give the path of a file with Slang text.")
         checked_text(where, "path", str(path))
         choices = _choices(where, defines)
         if choices:
@@ -234,7 +246,10 @@ class Module:
         if name in self._items:
             path = self._scope.source.path
             return f"module '{self.name}': '{path}' was edited and no longer declares '{name}'; it has {listed}."
-        return f"module '{self.name}' has no function or type '{describe_name(name)}'; it has {listed}."
+        return (
+            f"module '{self.name}' has no function or type '{describe_name(name)}'; it has {listed}."
+            f"{meant(name, self._names())}"
+        )
 
 
 class _Variants:

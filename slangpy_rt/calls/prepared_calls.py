@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from slangpy_rt.arguments.scope import Scope
+from slangpy_rt.core.config import CONFIG
 from slangpy_rt.core.errors import SlangPyRtError
 
 if TYPE_CHECKING:
@@ -42,10 +43,13 @@ class PreparedCalls(dict[Any, "PreparedCall"]):
             age = scope.age
             try:
                 call = make()
-            except SlangPyRtError:
-                if scope.age is age:
+            except SlangPyRtError as error:
+                if scope.age is not age:
+                    continue
+                if CONFIG.debug:
                     raise
-                continue
+                # Without the ten frames below this one, which are of this package.
+                raise error.with_traceback(None) from error.__cause__
             if len(self) >= _MAX_CALLS:
                 self.clear()
             # Another thread may have been first, and a signature has one prepared call.

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from slangpy_rt.core.errors import BindError
 from slangpy_rt.core.types import SlangType
-from slangpy_rt.core.wording import in_words
+from slangpy_rt.core.wording import in_words, meant
 
 NUMPY_OF = {
     name: np.dtype(code)
@@ -136,6 +136,7 @@ def element_type(where: str, dtype: Any) -> SlangType:
             f"{where}: dtype {in_words(dtype)} is not an element type. Give a Slang name such as "
             "'float' or 'float3', "
             "a struct of a module (module.Pixel), a NumPy dtype, or float, int or bool."
+            f"{meant(dtype, NUMPY_OF) if isinstance(dtype, str) else ''}"
         )
     return found
 

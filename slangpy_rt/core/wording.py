@@ -7,6 +7,7 @@ an int): a message that cannot be put together would hide what was wrong.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -40,6 +41,36 @@ def in_words(value: Any) -> str:
     # What cannot be encoded cannot be printed.
     text = text.encode("utf-8", "backslashreplace").decode("utf-8")
     return text if len(text) <= _MOST else f"{text[: _MOST - 3]}..."
+
+
+def meant(name: str, names: Iterable[str]) -> str:
+    """Return `` Did you mean 'x'?`` with the most similar of some names, or nothing if none is similar."""
+    import difflib  # takes 3 ms, and is needed for errors alone
+
+    known = {each.lower(): each for each in names}
+    found = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.7)
+    return f" Did you mean '{known[found[0]]}'?" if found else ""
+
+
+def how_to_convert(dtype: np.dtype[Any], wanted: np.dtype[Any], is_array: bool) -> str:
+    """Return what to do with an array of a dtype that does not convert to another one."""
+    if dtype.kind == "c":
+        return "a complex number is two numbers: pass array.real and array.imag"
+    if dtype.kind in "USMm":
+        return "numbers were expected"
+    return f"pass array.astype(numpy.{wanted.name})" if is_array else f"make it an array of dtype {wanted.name}"
+
+
+def how_to_arrange(shape: tuple[int, ...], inner: tuple[int, ...]) -> str:
+    """Return a sentence for an array that does not end in the dimensions ``inner``, or nothing."""
+    if len(inner) != 1 or not shape:
+        return ""
+    (n,) = inner
+    if len(shape) > 2 and shape[-3] == n:
+        return f" numpy.moveaxis(x, -3, -1), or torch's, makes its third dimension from the end, of {n}, the last."
+    if shape[-1] == n + 1:
+        return f" x[..., :{n}] leaves out the last of its {n + 1} components."
+    return ""
 
 
 def class_in_words(value: Any) -> str:

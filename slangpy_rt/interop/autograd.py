@@ -14,6 +14,7 @@ from slangpy_rt.interop.placement import as_tensors
 from slangpy_rt.interop.torch_memory import signature
 
 if TYPE_CHECKING:
+    from slangpy_rt.arguments.resolve import Candidate
     from slangpy_rt.calls.function import Function
     from slangpy_rt.calls.prepared import PreparedCall
     from slangpy_rt.core.types import FunctionSig
@@ -184,6 +185,9 @@ class AutogradCall:
         return (found if isinstance(found, torch.Tensor) else found[0]) if self.returns else None
 
 
+_FLOATS = {"half": torch.float16, "float": torch.float32, "double": torch.float64}
+
+
 def autograd_call(function: Function, args: tuple[Any, ...], names: tuple[str, ...]) -> AutogradCall:
     """Make a call for PyTorch's graph, checked as far as it can be before it runs.
 
@@ -206,8 +210,12 @@ def autograd_call(function: Function, args: tuple[Any, ...], names: tuple[str, .
             "calls them itself, in tensor.backward()."
         )
     plain = tuple([a.detach() if isinstance(a, torch.Tensor) else a for a in args])
-    callee.chosen(plain, names)
-    chosen = callee.chosen(as_tensors(function.name, function.device, plain), names)
+    first = callee.chosen(plain, names)
+    try:
+        chosen = callee.chosen(as_tensors(function.name, function.device, plain), names)
+    except BindError:
+        _refuse_conversions(first, plain)
+        raise
     callee.check_differentiable(chosen.sig, "an argument that requires a gradient")
     params = chosen.sig.params
     if any(p.direction == "inout" for p in params):
@@ -219,3 +227,16 @@ def autograd_call(function: Function, args: tuple[Any, ...], names: tuple[str, .
     if chosen.sig.returns.kind == "void" and not outs:
         raise BindError(f"{chosen.sig}: a function without a result has no place in autograd.")
     return AutogradCall(callee, len(args) - len(names), names, chosen.sig, outs)
+
+
+def _refuse_conversions(chosen: Candidate, args: tuple[Any, ...]) -> None:
+    """Refuse tensors of other dtypes than those of their parameters: gradients have the dtype of the values."""
+    for param, k in zip(chosen.sig.params, chosen.order, strict=False):
+        value, wanted = args[k], _FLOATS.get(param.type.scalar)
+        if isinstance(value, torch.Tensor) and wanted not in (None, value.dtype) and param.type.kind != "struct":
+            dtype = str(value.dtype).removeprefix("torch.")
+            raise BindError(
+                f"{chosen.sig}: argument '{param.name}' is a torch.Tensor of {dtype} and shape {tuple(value.shape)}; "
+                f"'{param.type.name}' was expected, and a call that PyTorch differentiates converts none. Pass "
+                f"x.to({wanted}): PyTorch converts its gradient back."
+            )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -33,11 +34,26 @@ class Apply(torch.autograd.Function):
     def backward(ctx: Any, *grads: torch.Tensor) -> tuple[Any, ...]:
         if not torch.is_grad_enabled():
             return _backward(ctx, grads)
-        # With create_graph=True torch may differentiate this pass again, and _Once then raises. torch's own
-        # once_differentiable checks ``grads`` alone: it would treat gradients of the saved tensors as constants.
         with torch.no_grad():
             found = _backward(ctx, grads)
-        return tuple([None if g is None else _Once.apply(g, *grads, *ctx.saved_tensors) for g in found])  # type: ignore[no-untyped-call]
+        return once(found, (*grads, *ctx.saved_tensors))
+
+
+def once(gradients: tuple[Any, ...], sources: Iterable[torch.Tensor | None]) -> tuple[Any, ...]:
+    """Return gradients that torch cannot differentiate again: with ``create_graph=True`` it would try to.
+
+    torch's own ``once_differentiable`` checks the gradients of results alone: it would treat gradients as constants
+    in the inputs.
+
+    Parameters
+    ----------
+    gradients : tuple of (torch.Tensor or None)
+        What a backward pass has found.
+    sources : iterable of (torch.Tensor or None)
+        The tensors that they depend on.
+    """
+    given = [source for source in sources if source is not None]
+    return tuple([None if g is None else _Once.apply(g, *given) for g in gradients])  # type: ignore[no-untyped-call]
 
 
 class _Once(torch.autograd.Function):

@@ -16,6 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from slangpy_rt.core.errors import CompileError
+from slangpy_rt.core.wording import meant
 from slangpy_rt.slang.locate import shader_directory
 from slangpy_rt.slang.shader_modules import is_ours
 
@@ -56,8 +57,11 @@ def read_source(where: str, path: str | Path, folders: tuple[str, ...]) -> tuple
         return first_file(where, str(path), [str(place.absolute()) for place in tried])
     except FileNotFoundError:
         searched = ", ".join(f"'{Path(f).resolve()}'" for f in (".", *folders))
+        places = [(Path(folder) / path).parent for folder in (".", *folders)]
+        near = [each.name for place in places if place.is_dir() for each in place.glob("*.slang")]
         raise CompileError(
             f"{where}: there is no file '{path}' in {searched}. Give a full path, or add its folder to include_paths."
+            f"{meant(Path(path).name, near)}"
         ) from None
 
 
@@ -266,6 +270,13 @@ def check_imports(path: str, text: str, folders: tuple[str, ...]) -> None:
                 )
 
 
+_ATOMIC = re.compile(r"\bInterlocked[A-Z]|\b__?atomic_|\bAtomic<")
+_METHODS = (
+    "Elements of RWTensor and RWStructuredBuffer are changed atomically by methods, such as t.add(i, value); Slang's "
+    "own functions take what is behind a pointer."
+)
+
+
 @contextmanager
 def telling(path: str, text: str, folders: tuple[str, ...]) -> Iterator[None]:
     """Add to a CompileError what a text may be missing that imports ``slangpy_rt``, and whose file is `path`.
@@ -280,6 +291,9 @@ def telling(path: str, text: str, folders: tuple[str, ...]) -> Iterator[None]:
             if file.is_file() and file.parent != Path(shader_directory()).resolve():
                 hint = f"'import slangpy_rt' is a module of slangpy_rt's own, never '{file}'; rename the file."
                 raise CompileError(f"{error}\n{hint}") from None
+        # "the form of this l-value argument is not valid for a `ref` parameter"
+        if "E40008" in str(error) and _ATOMIC.search(text):
+            raise CompileError(f"{error}\n{_METHODS}") from None
         raise
 
 

@@ -25,6 +25,19 @@ _HIDDEN = re.compile(
 # Types that files for slang-torch name without the prefix ``_spy_``, which macros add.
 _PREFIXED = re.compile(r"\b_spy_((?:Diff)?TensorView|TorchTensor|AtomicAdd|IDiffTensorWrapper)\b")
 # The message of SPIR-V's optimizer for an instruction of more than 65,535 words, whose 16-bit length has overflowed.
+# What the functions of slangpy_rt.slang that refuse elements say.
+_NEEDED = {
+    "_spy_indices": "A tensor takes as many indices as it has dimensions.",
+    "_spy_needElement": "Structs are not changed atomically; their fields are, in arrays of their own.",
+    "_spy_needSum": "add takes numbers of 32 or 64 bits, half, and vectors of these.",
+    "_spy_needScalar": "min, max, exchange and compareExchange take scalars of 32 or 64 bits.",
+    "_spy_needInteger": "and, or and xor take integers of 32 or 64 bits.",
+}
+_NOT_EMITTED = "unexpected IR opcode during code emit"
+_NO_FLOATS = (
+    "For the CPU Slang changes only integers behind pointers atomically; methods of RWTensor, such as "
+    "t.add(i, value), change floats too."
+)
 _TOO_LONG = "Invalid instruction word count"
 _SHORTER = (
     "An array of constants in SPIR-V holds at most 65,532 elements: pass a larger one as a parameter, or set its "
@@ -141,6 +154,9 @@ def failure(note: Out, what: str) -> CompileError:
     # This message only repeats the ones above it, so it is cut off.
     text = text.partition("\nerror[E39999]: import failed due to compilation error")[0]
     text = _PREFIXED.sub(r"\1", _HIDDEN.sub("", text))
+    text += "".join(f"\n{said}" for name, said in _NEEDED.items() if f"see call to '{name}'" in text)
+    if _NOT_EMITTED in text and re.search(r"Interlocked|atomic", text) and what.endswith("for cpp"):
+        text += f"\n{_NO_FLOATS}"
     if _TOO_LONG in text:
         text += f"\n{_SHORTER}"
     return CompileError(f"Slang could not {what}:\n{text or 'it gave no reason.'}")

@@ -193,7 +193,10 @@ def replay(
 def _check_sizes(where: str, code: KernelCode, block: Triple, grid: Triple) -> None:
     """Refuse sizes that no device runs."""
     if 0 in block or max(*block, *grid) > MAX_GRID:
-        raise LaunchError(f"{where}: it launches {code} with blockSize {block} and gridSize {grid}.")
+        raise LaunchError(
+            f"{where}: it launches {code} with blockSize {block} and gridSize {grid}; a block has at least one "
+            f"thread, and each size is at most {MAX_GRID}."
+        )
 
 
 def _check_strides(where: str, dtype: torch.dtype, shape: tuple[int, ...]) -> None:

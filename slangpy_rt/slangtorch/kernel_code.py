@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import torch
 
 from slangpy_rt.backends.base import Dispatch, Kernel
+from slangpy_rt.backends.extras import Occupancy
 from slangpy_rt.core.errors import CompileError, UnsupportedError
 from slangpy_rt.core.target import KernelInfo
 from slangpy_rt.core.types import FunctionSig
@@ -176,13 +177,13 @@ class KernelCode:
             If the device's compiler refuses the kernel.
         """
         device = place.device
-        # Elsewhere a kernel would be compiled for each of the sizes.
-        if "free_group_size" not in device.caps.features:
+        backend = device.backend
+        if not isinstance(backend, Occupancy):
             return SUITED[0]
         found = self._suited.get(device)
         if found is None:
             kernel = self.load(device, (min(SUITED), 1, 1), 0 if place.straight else 1)
-            found = max(SUITED, key=lambda threads: device.backend.resident_threads(kernel, threads))
+            found = max(SUITED, key=lambda threads: backend.resident_threads(kernel, threads))
             self._suited[device] = found
         return found
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch.autograd.function import once_differentiable
 
+from slangpy_rt.interop.graph import once
 from slangpy_rt.slangtorch.kernel_protocols import HasGradients
 
 
@@ -32,9 +32,11 @@ class KernelGradients(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor | None) -> Any:
-        # PyTorch's wrapper refuses gradients of gradients, which are possible only while gradients are recorded; it
-        # takes 4 us.
-        return _refusing(ctx, *gradients) if torch.is_grad_enabled() else _backward(ctx, *gradients)
+        if not torch.is_grad_enabled():
+            return _backward(ctx, *gradients)
+        with torch.no_grad():
+            found = _backward(ctx, *gradients)
+        return once(found, (*gradients, *ctx.saved_tensors))
 
 
 def _backward(ctx: Any, *gradients: torch.Tensor | None) -> tuple[Any, ...]:
@@ -48,6 +50,3 @@ def _backward(ctx: Any, *gradients: torch.Tensor | None) -> tuple[Any, ...]:
         if wanted[k] and leaf.dtype is not torch.float32:
             found[k] = found[k].to(leaf.dtype)
     return None, None, *found
-
-
-_refusing = once_differentiable(_backward)

@@ -17,6 +17,16 @@ from slangpy_rt.slangtorch.program import Program
 _MARKS = {"_spy_CudaKernel", "_spy_TorchEntryPoint"}
 
 
+class _AsModule:
+    """The attribute ``module`` of a SlangTorchModule. A property would hide a kernel of its name."""
+
+    def __get__(self, owner: SlangTorchModule | None, kind: type) -> Any:
+        if owner is None:
+            return self
+        device = owner._spy_program.devices.first()
+        return Module(device, owner._spy_program.source_on(device))
+
+
 class SlangTorchModule:
     """The kernels of a slang-torch file, and the named tuples of the structs that they take, as attributes.
 
@@ -26,6 +36,9 @@ class SlangTorchModule:
     ----------
     DiffTensorView : type
         A tensor with its gradient.
+    module : Module
+        The same text as a Module of slangpy_rt, whose functions are called over whole arrays. It is on the device
+        given to ``loadModule``, or else on PyTorch's GPU, or on the CPU.
     """
 
     DiffTensorView = DiffTensorView
@@ -48,14 +61,7 @@ class SlangTorchModule:
         self._spy_program, self._spy_items = program, items
         self.__dict__.update(items)
 
-    @property
-    def module(self) -> Module:
-        """The same text as a Module of slangpy_rt, whose functions are called over whole arrays.
-
-        It is on the device given to ``loadModule``, or else on PyTorch's GPU, or on the CPU.
-        """
-        device = self._spy_program.devices.first()
-        return Module(device, self._spy_program.source_on(device))
+    module = _AsModule()
 
     def precompile(self, blockSize: tuple[int, int, int] | None = None) -> None:
         """Compile all kernels and their derivatives now instead of at their first launches.

@@ -135,7 +135,8 @@ float fast(float x) { __target_switch { case cuda: __intrinsic_asm "__expf($0)";
     uint i = cudaThreadIdx().x;
     shared_[i] = exported(fast(t[i])) + WaveActiveSum(t[i]);
     GroupMemoryBarrierWithGroupSync();
-    t[i] = shared_[31 - i] + *t.data_ptr_at(i);
+    Ptr<float> there = &shared_[0];
+    t[i] = there[31 - i] + *t.data_ptr_at(i);
 }
 """
 

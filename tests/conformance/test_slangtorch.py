@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import gc
 import warnings
 import weakref
@@ -15,6 +14,10 @@ from _slangtorch import DIFF_SQUARE, ONE, SQUARE, Files, files
 
 import slangpy_rt as spy
 import slangpy_rt.slangtorch as slangtorch
+from slangpy_rt.backends.extras import Occupancy
+from slangpy_rt.slangtorch.bound_kernel import suited_block
+from slangpy_rt.slangtorch.devices import Place
+from slangpy_rt.slangtorch.kernel_code import SUITED
 from tests.depth import one_device, sampled
 
 __all__ = ["files"]  # the fixture
@@ -220,26 +223,26 @@ def test_launches(files: Files) -> None:
 
 
 def test_groups_with_which_most_threads_run(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What autoLaunch takes where a launch has any size of groups, as on CUDA; the driver's answer is a stand-in."""
+    """What autoLaunch takes where the backend can tell, as CUDA's; here a stand-in answers."""
     m = files.load("[AutoPyBindCUDA] [CudaKernel] void block(TensorView<int> t) { t[0] = cudaBlockDim().x; }")
-    device, t = files.device, files.on(torch.zeros(1, dtype=torch.int32))
-    if "free_group_size" not in device.caps.features:
-        m.block(t=t).autoLaunch(totalSize=(1, 1, 1))
-        assert t.item() == 256
-        caps = dataclasses.replace(device.caps, features=device.caps.features | {"free_group_size"})
-        monkeypatch.setattr(device, "caps", caps)
+    t = files.on(torch.zeros(1, dtype=torch.int32))
+    m.block(t=t).autoLaunch(totalSize=(1, 1, 1))
+    assert t.item() == SUITED[0] == 256
     asked: list[int] = []
 
-    def resident(kernel: Any, threads: int) -> int:
-        asked.append(threads)
-        return 65536 // 168 // threads * threads
+    class Telling(Occupancy):
+        def resident_threads(self, kernel: Any, threads: int) -> int:
+            asked.append(threads)
+            return 65536 // 168 // threads * threads  # 168 registers a thread, of 65536
 
-    monkeypatch.setattr(device.backend, "resident_threads", resident)
-    code = slangtorch.loadModule(files.folder / "module.slang", device=device).block.code
-    monkeypatch.setattr(code, "load", lambda device, group, buffers: None)
-    place = code.program.devices.place("block", [t])
-    assert [code.suited_threads(place) for _ in range(2)] == [128, 128]
+    class Holding:
+        backend = Telling()
+
+    place: Any = Place(Holding(), True, None)  # type: ignore[arg-type]
+    monkeypatch.setattr(m.block.code, "load", lambda device, group, buffers: None)
+    assert [m.block.code.suited_threads(place) for _ in range(2)] == [128, 128]
     assert asked == [256, 128, 384, 512]
+    assert [suited_block((9, y, z), 128) for y, z in ((1, 1), (2, 1), (2, 2))] == [(128, 1, 1), (32, 4, 1), (8, 8, 2)]
 
 
 def test_wrong_launches(files: Files) -> None:
@@ -329,6 +332,20 @@ def test_names_of_the_user_meet_none_of_ours(files: Files) -> None:
     x, g = files.on(torch.ones(3)), files.on(torch.ones(3))
     m.call.bwd(data=(x, g), threads=2.0, begin=3, sizes=(4,)).launchRaw(blockSize=(3, 1, 1), gridSize=ONE)
     assert g.tolist() == [2, 2, 2]
+
+
+def test_kernels_with_the_names_of_a_modules_members(files: Files) -> None:
+    mark = "[AutoPyBindCUDA] [CudaKernel]"
+    names = ("module", "precompile", "DiffTensorViews", "lambda")
+    m = files.load("".join(f"{mark} void {name}(TensorView<int> def) {{ def[0] += 1; }}\n" for name in names))
+    t = files.on(torch.zeros(1, dtype=torch.int32))
+    for count, name in enumerate(names, 1):
+        getattr(m, name)(**{"def": t}).launchRaw(ONE, ONE)
+        assert t.item() == count, name
+    other = files.load(
+        f"{mark} void other(TensorView<float> a) {{}} float plus(float x) {{ return x + 1; }}", "b.slang"
+    )
+    assert other.module.plus(1.0) == 2
 
 
 @sampled(5)

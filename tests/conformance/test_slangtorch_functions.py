@@ -139,10 +139,16 @@ def test_what_a_function_refuses(files: Files) -> None:
         square((x, x))
     with pytest.raises(RuntimeError, match="float64"):
         square(x.double())
-    # PyTorch's own: a gradient of a gradient, and a value that was changed since.
     (first,) = torch.autograd.grad(square(x).sum(), x, create_graph=True)
-    with pytest.raises(RuntimeError):
+    with pytest.raises(RuntimeError, match="Slang functions have no second derivatives"):
         first.sum().backward()
+    # Also as a part of what can be differentiated; as itself a gradient is a value.
+    (first,) = torch.autograd.grad(square(x).sum(), x, create_graph=True)
+    torch.testing.assert_close(first, 2 * x)
+    with pytest.raises(RuntimeError, match="no second derivatives"):
+        ((first**2).sum() + square(x).sum()).backward()
+    x.grad = None
+    # PyTorch's own: a value that was changed since.
     y = square(x)
     with torch.no_grad():
         x += 1

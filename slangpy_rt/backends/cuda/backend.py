@@ -20,8 +20,9 @@ from slangpy_rt.backends.cuda.driver import FFI_CUDA, check, driver
 from slangpy_rt.backends.cuda.events import Events
 from slangpy_rt.backends.cuda.external import uuid_of
 from slangpy_rt.backends.cuda.graph import CudaGraph, Graphs
-from slangpy_rt.backends.cuda.kernel import CudaKernel, Modules, require_fit
+from slangpy_rt.backends.cuda.kernel import Modules, require_fit
 from slangpy_rt.backends.cuda.memory import ForeignBuffer, Memory
+from slangpy_rt.backends.cuda.occupancy import CudaOccupancy
 from slangpy_rt.backends.cuda.queue import CudaQueue
 from slangpy_rt.backends.cuda.staging import Staging
 from slangpy_rt.backends.cuda.streams import Streams
@@ -37,14 +38,12 @@ _SMALL, _SMALL_STEP = 1 << 20, 512
 _LARGE_STEP, _SLAB = 2 << 20, 8 << 20
 
 # Methods that make the context current; with several GPUs they are wrapped so that they restore the previous one.
-_ENTERING = (
-    "_load", "resident_threads", "_open_shared", "upload", "download", "clear", "_open_queue", "foreign_queue",
-    "update", "record", "sync_all", "tensor_map",
-)  # fmt: skip
+_ENTERING = ("_load", "_open_shared", "upload", "download", "clear", "_open_queue", "foreign_queue", "update",
+             "record", "sync_all", "tensor_map", "resident_threads")  # fmt: skip
 _bytes_at = FFI_CUDA.from_buffer
 
 
-class CudaBackend(Backend, Records, MappedMemory, ImportsMemory, ForeignStreams, CudaTensorMaps):
+class CudaBackend(Backend, Records, MappedMemory, ImportsMemory, ForeignStreams, CudaTensorMaps, CudaOccupancy):
     """An NVIDIA GPU.
 
     Parameters
@@ -138,13 +137,6 @@ class CudaBackend(Backend, Records, MappedMemory, ImportsMemory, ForeignStreams,
             self.require_open()
             self._enter()
             return self._modules.load(binary, info)
-
-    def resident_threads(self, kernel: Kernel, threads: int) -> int:
-        assert isinstance(kernel, CudaKernel)
-        with self.inside[threading.get_ident()]:
-            self.require_open()
-            self._enter()
-            return kernel.resident_threads(threads)
 
     def alloc(self, nbytes: int) -> Buffer:
         if nbytes <= _SMALL:

@@ -53,12 +53,6 @@ class CudaKernel(Kernel):
         self.node: CudaNode | None = None
         self.nodes: dict[object, CudaNode] = {}
 
-    def resident_threads(self, threads: int) -> int:
-        """Return how many threads a multiprocessor runs at once in groups of so many; its context is current."""
-        count = driver().cuOccupancyMaxActiveBlocksPerMultiprocessor
-        what = f"asking how many groups of {self.info.title} run at once"
-        return threads * int(query(count, "int *", self.function, threads, self.shared_bytes, what=what))
-
 
 class Modules:
     """The modules of one context. One thread at a time calls it, with the context current.

@@ -1,0 +1,164 @@
+"""Messages for what a newcomer writes first: each says what was meant, or what to write instead."""
+
+from __future__ import annotations
+
+import traceback
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import slangpy_rt as spy
+from tests.depth import one_device
+
+pytestmark = one_device
+
+TEXT = """
+struct P { float2 place; float mass; }
+float add(float a, float b) { return a + b; }
+float length3(float3 c) { return length(c); }
+float4 tinted(float4 c) { return c; }
+float first(uint3 id) { return id.x; }
+void both(float x, out float y, out float z) { y = x; z = 2 * x; }
+T twice<T : __BuiltinFloatingPointType>(T x) { return x + x; }
+[Differentiable] float square(float x) { return x * x; }
+"""
+
+
+@pytest.fixture
+def m(device: spy.Device) -> spy.Module:
+    return spy.Module.load_from_source(device, "hints", TEXT)
+
+
+def test_arrays_of_another_kind(m: spy.Module) -> None:
+    head = "float add(float a, float b): argument 'a' is an array of dtype"
+    for array, said in (
+        (np.zeros(2, complex), "a complex number is two numbers: pass array.real and array.imag."),
+        (np.array(["1"]), "numbers were expected."),
+        (np.array(["2020-01-01"], "datetime64[D]"), "numbers were expected."),
+        (np.array([1, 2], object), "pass array.astype(numpy.float32)."),
+    ):
+        with pytest.raises(spy.BindError) as caught:
+            m.add(array, 1.0)
+        assert str(caught.value) == (
+            f"{head} {array.dtype} and shape {array.shape}, which does not convert to 'float'; {said}"
+        )
+
+
+@pytest.mark.parametrize(
+    ("shape", "said"),
+    [
+        (
+            (3, 8, 9),
+            "numpy.moveaxis(x, -3, -1), or torch's, makes its third dimension from the end, of 3, the last.",
+        ),
+        (
+            (2, 3, 8, 9),
+            "numpy.moveaxis(x, -3, -1), or torch's, makes its third dimension from the end, of 3, the last.",
+        ),
+        ((8, 9, 4), "x[..., :3] leaves out the last of its 4 components."),
+        ((8, 9), ""),
+    ],
+)
+def test_images_that_lie_another_way(m: spy.Module, shape: tuple[int, ...], said: str) -> None:
+    image = np.random.default_rng(0).random(shape, np.float32)
+    with pytest.raises(spy.BindError) as caught:
+        m.length3(image)
+    assert str(caught.value) == (
+        f"float length3(float3 c): argument 'c' is an array of dtype float32 and shape {shape}; 'float3' needs "
+        f"the last dimension to be 3. {said}".rstrip()
+    )
+    if said:  # what is advised works
+        found = m.length3(image[..., :3] if shape[-1] == 4 else np.moveaxis(image, -3, -1))
+        assert np.asarray(found).shape == (*shape[:-3], 8, 9)
+
+
+def test_names_that_are_nearly_right(m: spy.Module, device: spy.Device, tmp_path: Path) -> None:
+    for name, meant in (("ad", "add"), ("lenght3", "length3"), ("p", "P"), ("Add", "add")):
+        with pytest.raises(
+            AttributeError, match=rf"no function or type '{name}'; it has .*\. Did you mean '{meant}'\?"
+        ):
+            getattr(m, name)
+        with pytest.raises(spy.BindError, match=rf"Did you mean '{meant}'\?"):
+            m[name]
+    with pytest.raises(AttributeError) as caught:
+        m.nothing_like_it  # noqa: B018
+    assert "Did you mean" not in str(caught.value)
+    with pytest.raises(spy.BindError, match=r"there is no parameter 'B'; it has a, b\. Did you mean 'b'\?"):
+        m.add(1.0, B=2.0)
+    with pytest.raises(spy.BindError, match=r"type 'vulcan' is not one of .*\. Did you mean 'vulkan'\?"):
+        spy.Device("vulcan")
+    with pytest.raises(spy.BindError, match=r"dtype 'flaot' is not an element type\. .* Did you mean 'float'\?"):
+        spy.Tensor.zeros(device, (2,), "flaot")
+    (tmp_path / "shaders.slang").write_text(TEXT)
+    with pytest.raises(
+        spy.CompileError, match=r"there is no file '.*shader\.slang' .* Did you mean 'shaders\.slang'\?"
+    ):
+        spy.Module.load_from_file(device, tmp_path / "shader.slang")
+
+
+def test_arguments_that_are_missing(m: spy.Module, device: spy.Device) -> None:
+    with pytest.raises(spy.BindError) as caught:
+        m.both(1.0)
+    assert str(caught.value) == (
+        "void both(float x, out float y, out float z): arguments y, z missing. What it writes goes to arguments, "
+        "too: pass an array or a ValueRef for y and z."
+    )
+    y, z = spy.floatRef(), spy.floatRef()
+    m.both(1.0, y, z)
+    assert (y.value, z.value) == (1, 2)
+    with pytest.raises(spy.BindError, match=r"argument b missing\.$"):
+        m.add(1.0)
+    with pytest.raises(spy.BindError, match=r"device is 'x\.slang'; a Device was expected"):
+        spy.Module.load_from_file("x.slang")  # type: ignore[arg-type]
+    with pytest.raises(spy.BindError, match="path is missing; give the path of a file"):
+        spy.Module.load_from_file(device)
+
+
+def test_ids_and_generics(m: spy.Module) -> None:
+    with pytest.raises(spy.BindError, match=r"the call has none\. grid\(shape\) gives the call its own shape\."):
+        m.first(spy.call_id())
+    assert np.array_equal(m.first(spy.grid((2, 3, 4)))[0, 0], [0, 1, 2, 3])
+    with pytest.raises(
+        spy.BindError, match=r"has no Slang type of its own; add '_type': 'Name' to it, or name one with"
+    ):
+        m.twice({"x": 1.0})
+
+
+def test_names_that_members_hide(device: spy.Device) -> None:
+    text = "float info(float x) { return x + 1; } float name(float x) { return x + 2; }"
+    text += " float grad(float x) { return x; }"
+    with pytest.warns(UserWarning) as caught:
+        m = spy.Module.load_from_source(device, "hidden", text)
+    (warning,) = caught
+    assert str(warning.message) == (
+        "module 'hidden': it declares info, name, as Module's own members are named; use module['info'] for what the "
+        "file declares."
+    )
+    assert warning.filename == __file__
+    assert (m["info"](1.0), m["name"](1.0), m.grad(1.0)) == (2, 3, 1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert m.info.functions
+
+
+def test_tensors_of_pytorch_that_are_not_converted(m: spy.Module) -> None:
+    torch = pytest.importorskip("torch")
+    x = torch.full((2,), 3.0, dtype=torch.float64, requires_grad=True)
+    with pytest.raises(spy.BindError) as caught:
+        m.square(x)
+    assert str(caught.value) == (
+        "float square(float x): argument 'x' is a torch.Tensor of float64 and shape (2,); 'float' was expected, and "
+        "a call that PyTorch differentiates converts none. Pass x.to(torch.float32): PyTorch converts its gradient "
+        "back."
+    )
+    m.square(x.to(torch.float32)).sum().backward()
+    assert x.grad.dtype == torch.float64 and x.grad.tolist() == [6, 6]
+
+
+def test_tracebacks_are_short(m: spy.Module, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(spy.BindError) as caught:
+        m.add("a", 1.0)
+    frames = traceback.extract_tb(caught.value.__traceback__)
+    assert frames[0].filename == __file__ and len(frames) <= 4, frames
