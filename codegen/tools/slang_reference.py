@@ -134,7 +134,7 @@ def page() -> str:
         "<!-- written by codegen/tools/slang_reference.py from shaders/*.slang -->",
         "What a Slang file of yours can import. Names that begin with `_spy_`, and members with addresses, are for "
         "generated kernels and not listed. Of members that differ only in the form of an index the first is listed. "
-        "An index is as many numbers as there are dimensions, an array of them, or a vector; a vector begins with the "
+        "An index is as many numbers as there are dimensions, an array of them, or a vector; it begins with the "
         "last dimension, but in `slangtorch` with the first.",
     ]
     for module, about in MODULES.items():
