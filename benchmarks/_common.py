@@ -267,8 +267,11 @@ def whole(
 
 
 def on_host(name: str, info: str) -> bool:
-    """Whether a device computes on the host's own cores: ours for the CPU, or a Vulkan driver in software."""
-    return name == "cpu" or "llvmpipe" in info
+    """Whether a device computes on the host's own cores: ours for the CPU, or a driver in software.
+
+    An integrated GPU by D3D12 counts as one: it has the host's memory, and D3D12 does not tell it from software.
+    """
+    return name == "cpu" or "llvmpipe" in info or "the host's memory" in info
 
 
 @cache

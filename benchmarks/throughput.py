@@ -51,7 +51,7 @@ Sampler = Callable[[], float]
 
 def main() -> int:
     """Run the benchmark; the exit status is 1 when ours could not be measured."""
-    bench = Bench("throughput", __doc__ or "")
+    bench = Bench("throughput", __doc__ or "", ("cuda", "vulkan", "d3d12", "cpu"))
     bench.facts = {"iterations": _ITERATIONS, "c++": " ".join(("g++", *_FLAGS))}
     for device, info in bench.devices.items():
         host = on_host(device, info)
@@ -78,7 +78,7 @@ def _add(bench: Bench, device: str, size: int, host: bool) -> None:
             samplers["device copy"] = _rate(8 * size, _slangpy_copy(device, a, calls))
         except Exception as error:  # a peer may raise whatever it likes
             bench.miss(device, "device copy", str(error))
-    else:
+    elif host:
         samplers["memcpy"] = _rate(8 * size, whole(lambda: np.copyto(b, a), lambda: None, calls))
     bench.compare(device, f"add, 2^{size.bit_length() - 1} floats", "GB/s", samplers)
 

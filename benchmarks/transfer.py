@@ -17,7 +17,7 @@ from _peers import NUMPY, Array, adders
 
 def main() -> int:
     """Run the benchmark; the exit status is 1 when ours could not be measured."""
-    bench = Bench("transfer", __doc__ or "")
+    bench = Bench("transfer", __doc__ or "", ("cuda", "vulkan", "d3d12", "cpu"))
     for device in bench.devices:
         for size in (1000, 2**22 if bench.quick else 2**24):
             _measure(bench, device, size)

@@ -84,6 +84,7 @@ int cuGraphExecDestroy(uintptr_t executable);
 int cuGraphExecKernelNodeSetParams_v2(uintptr_t executable, uintptr_t node,
                                       const CUDA_KERNEL_NODE_PARAMS *params);
 int cuDeviceGetUuid_v2(unsigned char *uuid, int device);
+int cuDeviceGetLuid(char *luid, unsigned int *mask, int device);
 typedef union { int fd; struct { void *handle; const void *name; } win32; } CUexternalHandle;
 typedef struct {
     int type;

@@ -18,7 +18,7 @@ from slangpy_rt.arrays.layout import layout_of
 from slangpy_rt.arrays.ndbuffer import NDBuffer
 from slangpy_rt.backends.base import Buffer
 from slangpy_rt.core.dtypes import NUMPY_OF, element_type, scalar_type, storage
-from slangpy_rt.core.errors import ShapeError
+from slangpy_rt.core.errors import ShapeError, UnsupportedError
 from slangpy_rt.core.overlap import Walk, repeats
 from slangpy_rt.core.shapes import Shape, align, contiguous
 
@@ -78,6 +78,8 @@ def exactly(where: str, device: DeviceCore, bound: Bound, shape: Shape, aliased:
     ------
     ShapeError
         If such a gradient overlaps itself in another way than by strides of 0.
+    UnsupportedError
+        If the device has no doubles, in which sums become numbers.
     """
     if bound.mode == "parts":
         parts = tuple((place, exactly(where, device, part, shape, aliased)) for place, part in bound.parts)
@@ -89,6 +91,11 @@ def exactly(where: str, device: DeviceCore, bound: Bound, shape: Shape, aliased:
         strides = align(g.shape, g.strides, shape, g.mapped)
         if adding(strides, shape, g.count, aliased) == "accumulate":
             return bound
+    if "double" not in device.caps.scalars:
+        raise UnsupportedError(
+            f"{where}: {device.info} has no 'double', in which a deterministic device rounds what several threads "
+            f"add to '{g.name}'; open the device without deterministic=True."
+        )
     stored = storage(bound.type.arguments[0] if g.mode == "tensor" else bound.type)  # type: ignore[arg-type]
     assert stored is not None
     inner, outer = g.view if g.mode == "tensor" else ((), ())

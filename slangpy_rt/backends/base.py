@@ -181,19 +181,24 @@ class Shared:
     Attributes
     ----------
     gpu : bytes
-        The GPU's UUID.
+        The GPU's UUID; on Windows, where D3D12 knows none, the LUID of its adapter.
     nbytes : int
         Size of the whole memory in bytes; 0 of a semaphore.
     open : callable
-        Returns a new file descriptor, which the caller owns.
+        Returns a new file descriptor, which the caller owns, or a handle of Windows.
+    close : callable or None
+        Closes a handle of Windows, which an API that opened it needs no longer; None where these are descriptors.
     """
 
-    __slots__ = ("__weakref__", "gpu", "nbytes", "open")
+    __slots__ = ("__weakref__", "close", "gpu", "nbytes", "open")
 
-    def __init__(self, gpu: bytes, nbytes: int, open: Callable[[], int]) -> None:
+    def __init__(
+        self, gpu: bytes, nbytes: int, open: Callable[[], int], close: Callable[[int], Any] | None = None
+    ) -> None:
         self.gpu = gpu
         self.nbytes = nbytes
         self.open = open
+        self.close = close
 
 
 class Mark:

@@ -5,43 +5,61 @@ Nothing here calls a driver: the device allocates and releases buffers.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from slangpy_rt.backends.base import Buffer
 from slangpy_rt.backends.blocks import ALIGN, SMALL, SizeClasses
 from slangpy_rt.backends.shared_pool import SharedPool
 from slangpy_rt.backends.submissions import Submissions
 from slangpy_rt.core.errors import OutOfMemoryError
+from slangpy_rt.core.interrupts import apart
 
 _SLAB = 64 << 20
 
 
-class MemoryDevice(Protocol):
+class MemoryDevice(ABC):
     """A device that allocates buffers whole.
 
     Attributes
     ----------
+    ffi : Any
+        The cffi interface of the driver.
     heap_bytes : int
         Size of the device's memory in bytes.
     """
 
+    ffi: Any
     heap_bytes: int
 
+    @abstractmethod
     def allocate(self, nbytes: int, kind: Any) -> Any:
-        """Allocate a buffer; its ``address`` and ``host`` are where device and host find it, 0 if they do not."""
+        """Allocate a buffer; its ``address`` and ``host`` are where device and host find it, 0 if they do not.
 
-    def keep(self, nbytes: int, kind: Any) -> Any:
-        """Allocate a buffer that lives as long as the device."""
+        It has ``size`` bytes, which are as many as were asked for or some more.
+        """
 
+    @abstractmethod
     def release(self, memory: Any) -> None:
         """Give a buffer back, which no queued work uses."""
 
-    def bytes(self, memory: Any) -> Any:
-        """Return the bytes of a mapped buffer as a writable cffi buffer."""
-
+    @abstractmethod
     def on_close(self, function: Callable[..., Any], *args: Any) -> None:
         """Register what is done as the device is closed; what was registered last is done first."""
+
+    def keep(self, nbytes: int, kind: Any) -> Any:
+        """Allocate a buffer that lives as long as the device."""
+        return apart(self._keep, nbytes, kind)
+
+    def _keep(self, nbytes: int, kind: Any) -> Any:
+        memory = self.allocate(nbytes, kind)
+        self.on_close(self.release, memory)
+        return memory
+
+    def bytes(self, memory: Any) -> Any:
+        """Return the bytes of a mapped buffer as a writable cffi buffer, which is valid until ``release``."""
+        return self.ffi.buffer(self.ffi.cast("char *", memory.host), memory.size)
 
 
 class DeviceBuffer(Buffer):

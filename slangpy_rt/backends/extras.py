@@ -204,6 +204,18 @@ def packed_blocks(dispatches: list[Dispatch]) -> tuple[list[int], bytearray]:
     return offsets, packed
 
 
+def barriers(waits: Sequence[tuple[int, ...]]) -> list[bool]:
+    """Return before which launches of a recording a barrier comes, which orders all launches before it.
+
+    So one is enough for several launches that wait for those before it.
+    """
+    found, ordered = [], 0
+    for k, before in enumerate(waits):
+        found.append(any(w >= ordered for w in before))
+        ordered = k if found[-1] else ordered
+    return found
+
+
 def foreign_streams(backend: Backend) -> ForeignStreams:
     """Return the backend itself, typed as one that works on streams of other libraries.
 

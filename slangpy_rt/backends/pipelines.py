@@ -16,15 +16,19 @@ from slangpy_rt.core.target import KernelInfo
 
 
 class PipelineKernel(Kernel):
-    """A compute pipeline; ``give`` adds it to those to be destroyed when the last reference to it is dropped."""
+    """A compute pipeline; ``give`` adds it to those to be destroyed when the last reference to it is dropped.
 
-    __slots__ = ("give", "pipeline")
+    ``bound`` is what ``Submissions._cmd_bind`` takes after the list of commands.
+    """
+
+    __slots__ = ("bound", "give", "pipeline")
 
     __del__ = finalizer("give")
 
-    def __init__(self, info: KernelInfo, pipeline: Any, give: Callable[[], None]) -> None:
+    def __init__(self, info: KernelInfo, pipeline: Any, bound: tuple[Any, ...], give: Callable[[], None]) -> None:
         super().__init__(info)
         self.pipeline = pipeline
+        self.bound = bound
         self.give = give
 
 
@@ -60,10 +64,10 @@ class Pipelines(ABC):
             If the driver refuses the binary.
         """
 
-    def kernel(self, info: KernelInfo, pipeline: Any) -> PipelineKernel:
-        """Return the kernel with which a new pipeline is destroyed."""
+    def kernel(self, info: KernelInfo, pipeline: Any, *before: Any) -> PipelineKernel:
+        """Return the kernel with which a new pipeline is destroyed; binding it takes ``before`` and the pipeline."""
         self.all.add(pipeline)
-        return PipelineKernel(info, pipeline, partial(self._retired.append, pipeline))
+        return PipelineKernel(info, pipeline, (*before, pipeline), partial(self._retired.append, pipeline))
 
     def sweep(self, queues: Sequence[Submissions]) -> None:
         """Destroy the pipelines of freed kernels that the device is done with; it does not wait for others."""

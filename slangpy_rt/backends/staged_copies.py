@@ -28,15 +28,13 @@ class Copies:
 
     Parameters
     ----------
-    up, down : object
-        What the device's ``allocate`` takes for stages of either direction; the same stages serve both if these are
-        the same.
+    kind : object
+        What the device's ``allocate`` takes for stages: memory that the host reads and writes fast.
     """
 
-    def __init__(self, device: MemoryDevice, queue: Submissions, up: Any, down: Any) -> None:
+    def __init__(self, device: MemoryDevice, queue: Submissions, kind: Any) -> None:
         self._queue = queue
-        self._ups = _Stages(device, queue, up)
-        self._downs = self._ups if up is down else _Stages(device, queue, down)
+        self._stages = _Stages(device, queue, kind)
         self._threads = min(8, os.cpu_count() or 1)
         self._crew: Crew | None = None
         self._zeros = ctypes.create_string_buffer(4)
@@ -51,7 +49,7 @@ class Copies:
         queue.locked_order(dst.address, True)
         for done in range(0, nbytes, _STAGE_BYTES):
             size = min(_STAGE_BYTES, nbytes - done)
-            stage = self._ups.take()
+            stage = self._stages.take()
             self._move(stage.memory.host, address + done, size)
             stage.value = queue.locked_next()
             queue.locked_copy(stage.memory, 0, memory, at + done, size)
@@ -70,7 +68,7 @@ class Copies:
             if len(flying) == _STAGES:
                 self._land(address, *flying.popleft())
             size = min(_STAGE_BYTES, nbytes - done)
-            stage = self._downs.take()
+            stage = self._stages.take()
             stage.value = queue.locked_next()
             queue.locked_copy(memory, at + done, stage.memory, 0, size)
             queue.locked_submit()

@@ -18,9 +18,10 @@ from __future__ import annotations
 import ctypes
 import threading
 from abc import abstractmethod
+from collections.abc import Sequence
 from typing import Any, Protocol
 
-from slangpy_rt.backends.base import Backend, Buffer, Kernel, Queue
+from slangpy_rt.backends.base import Backend, Buffer, Kernel, Queue, Shared
 from slangpy_rt.core.errors import DeviceError, SlangPyRtError
 
 FRAME_BYTES = 1 << 20  # 64 argument blocks of 16 KiB
@@ -34,11 +35,18 @@ class Timeline(Protocol):
 
     Attributes
     ----------
+    handle : Any
+        The driver's object.
     reached : int
         A value that it is known to have reached.
     """
 
+    handle: Any
     reached: int
+
+    @property
+    def shared(self) -> Shared:
+        """The object for other APIs to open, where the device exports memory."""
 
     def wait(self, value: int) -> None:
         """Wait until it has reached ``value``."""
@@ -49,6 +57,10 @@ class Timeline(Protocol):
 
 class Submissions(Queue):
     """A queue that records commands in lists, and submits them.
+
+    A class that derives from it sets ``_bytes``, the ring as a cffi buffer, and ``_cmd_bind``, ``_cmd_push`` and
+    ``_cmd_dispatch``: functions that take a list of commands and the kernel's ``bound``, ``_pushing``, or numbers of
+    groups. ``_push[0]`` is where a launch puts the place of its argument block: ``_ring_address`` and an offset.
 
     Parameters
     ----------
@@ -73,6 +85,14 @@ class Submissions(Queue):
 
     deferred = True
 
+    _bytes: Any
+    _cmd_bind: Any
+    _cmd_push: Any
+    _cmd_dispatch: Any
+    _push: Any
+    _pushing: tuple[Any, ...]
+    _ring_address = 0
+
     def __init__(
         self, backend: Backend, lock: threading.Lock, check: Any, timeline: Any, ring: Any, frames: list[Frame]
     ) -> None:
@@ -95,8 +115,45 @@ class Submissions(Queue):
         self._pending = self._top = self._end = 0
         self._bound: Kernel | None = None
         self._touched: dict[int, bool] = {}
+        # What a prepared launch pushed, if the last launch was one: it need not be pushed again.
+        self._pushed: Any = None
         # What the next submission waits for, with values, where a wait is part of a submission.
         self._awaited: dict[Any, int] = {}
+
+    def launch(self, kernel: Kernel, groups: tuple[int, int, int], args: bytes, buffers: Sequence[Buffer]) -> None:
+        # One function without helpers: a Python call takes as long as recording a command.
+        with self._lock:
+            if self.closed:
+                self.require_open()
+            if self._command is None:
+                self._open()
+            size = len(args)
+            start = self._top
+            if start + size > self._end:
+                start = self.locked_reserve(size)
+            # 16: the largest alignment of a Slang scalar or vector.
+            self._top = start + (size + 15 & -16)
+            self._bytes[start : start + size] = args
+            self._push[0] = self._ring_address + start
+            self._pending += 1
+            command, touched, written = self._command, self._touched, kernel.info.written
+            for buffer, writes in zip(buffers, written):  # noqa: B905 (the keyword costs 0.1 us)
+                address = buffer.address
+                if address in touched and (writes or touched[address]):
+                    self.locked_barrier()
+                    for buffer, writes in zip(buffers, written):  # noqa: B905
+                        touched[buffer.address] = writes or touched.get(buffer.address, False)
+                    break
+                touched[address] = writes
+            if kernel is not self._bound:
+                self._bound = None
+                self._cmd_bind(command, *kernel.bound)  # type: ignore[attr-defined]
+                self._bound = kernel
+            self._pushed = None
+            self._cmd_push(command, *self._pushing)
+            self._cmd_dispatch(command, *groups)
+            if self._pending >= BATCH:
+                self.locked_submit()
 
     @property
     def value(self) -> int:
@@ -157,6 +214,10 @@ class Submissions(Queue):
     def locked_barrier(self) -> None:
         """Make the writes of all earlier commands visible to later ones."""
 
+    @abstractmethod
+    def locked_wait(self, timeline: Any, value: int) -> None:
+        """Make work that is recorded from now on wait until a timeline has reached ``value``."""
+
     def locked_reserve(self, nbytes: int) -> int:
         """Reserve ``nbytes`` of the ring and return their offset; submit first if the frame's part is used up."""
         if self._command is None:
@@ -175,9 +236,8 @@ class Submissions(Queue):
         ctypes.memmove(self.ring.host + start, address, nbytes)
         self.locked_copy(self.ring, start, dst.chunk.memory, at, nbytes)
 
-    @abstractmethod
     def locked_order(self, address: int, writes: bool) -> None:
-        """Order a copy from a buffer, or to it, after the work that it conflicts with."""
+        """Order a copy from a buffer, or to it, after work that it conflicts with, unless ``locked_copy`` does so."""
 
     @abstractmethod
     def locked_copy(self, src: Any, src_offset: int, dst: Any, dst_offset: int, nbytes: int) -> None:
@@ -236,7 +296,7 @@ class Submissions(Queue):
                 check(status, "beginning a list of commands")
         self._top = frame.index * FRAME_BYTES
         self._end = self._top + FRAME_BYTES
-        self._bound = None
+        self._bound = self._pushed = None
         self._pending = 0
         self._touched.clear()
         self._begun(frame)

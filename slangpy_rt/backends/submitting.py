@@ -12,10 +12,10 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from slangpy_rt.backends.base import Backend, Buffer, SharedBuffer
+from slangpy_rt.backends.base import Backend, Buffer, Shared, SharedBuffer
 from slangpy_rt.backends.blocks import size_class
 from slangpy_rt.backends.device_memory import DeviceBuffer, DeviceMemory
-from slangpy_rt.backends.extras import MappedMemory, Records
+from slangpy_rt.backends.extras import ExportsMemory, MappedMemory, Records
 from slangpy_rt.backends.leaving import Leaves, leave_at_exit
 from slangpy_rt.backends.pipelines import PipelineKernel, Pipelines, require_fit
 from slangpy_rt.backends.staged_copies import SMALL_UPLOAD, Copies
@@ -25,13 +25,14 @@ from slangpy_rt.core.interrupts import Release, apart, finalizer, has_daemons
 from slangpy_rt.core.target import KernelInfo
 
 
-class SubmittingBackend(Backend, Records, MappedMemory, Leaves):
+class SubmittingBackend(Backend, Records, MappedMemory, ExportsMemory, Leaves):
     """One device. A backend sets ``queue``, ``_copies`` and ``_pipelines`` as it is made.
 
     Parameters
     ----------
     device : Any
-        The open device: a ``MemoryDevice`` with ``caps``, ``description``, ``messages`` and ``ffi``.
+        The open device: a ``MemoryDevice`` with ``caps``, ``description`` and ``messages``; where it ``exports``, its
+        ``share`` returns a buffer's memory for other APIs.
     close : callable
         Waits for the device's work and closes it; it does not refer to the backend.
     target : tuple of str
@@ -123,6 +124,14 @@ class SubmittingBackend(Backend, Records, MappedMemory, Leaves):
         with self._lock:
             self.require_open()
             self._copies.clear(dst, dst.chunk.offset + offset, nbytes)
+
+    def share(self, buffer: Buffer) -> tuple[Shared, int] | None:
+        if not self._device.exports or not isinstance(buffer, DeviceBuffer):
+            return None
+        return self._device.share(buffer.chunk.memory), buffer.chunk.offset
+
+    def open_queue(self) -> Any:
+        return apart(self._open_queue)
 
     def _open_queue(self) -> Any:
         with self._lock:

@@ -70,13 +70,13 @@ class Caps:
     scalars : frozenset of str
         The Slang scalar types that kernels may load, store and compute with.
     features : frozenset of str
-        Further capabilities: ``"zero_copy"`` (host arrays are device memory), ``"wave"``,
-        ``"group_shared"``, ``"atomic_float"``, ``"cooperative_matrix"`` (waves multiply matrices), ``"pointers"``
-        (functions may take and follow them), ``"free_group_size"`` (a launch has the size of ``KernelInfo``, whatever
-        the kernel's text says), ``"wgmma"`` (groups of four waves multiply matrices in group memory, as PTX has it),
-        ``"mma"`` (waves multiply matrices as PTX has it from compute capability 8.0 on), ``"tiles_half"``,
-        ``"tiles_bfloat16"`` and ``"tiles_int8_t"`` (waves of 32 multiply such matrices of 16 x 32 bytes as SPIR-V has
-        it, and groups have 40 KiB of memory).
+        Further capabilities: ``"zero_copy"`` (host arrays are device memory), ``"wave"``, ``"group_shared"``,
+        ``"atomic_float"``, ``"atomic_int64"`` (D3D12 alone tells: 64-bit atomics on memory), ``"cooperative_matrix"``
+        (waves multiply matrices), ``"pointers"`` (functions may take and follow them), ``"free_group_size"`` (a
+        launch has the size of ``KernelInfo``, whatever the kernel's text says), ``"wgmma"`` (groups of four waves
+        multiply matrices in group memory, as PTX has it), ``"mma"`` (waves multiply matrices as PTX has it from
+        compute capability 8.0 on), ``"tiles_half"``, ``"tiles_bfloat16"`` and ``"tiles_int8_t"`` (waves of 32
+        multiply such matrices of 16 x 32 bytes as SPIR-V has it, and groups have 40 KiB of memory).
     lanes : int
         Threads of a wave, 0 where there are no waves or their size is not known.
     dlpack_device : int

@@ -303,7 +303,8 @@ class DeviceCore(ABC):
             found = self.backend.open_shared(*shared, buffer.nbytes, buffer)
         if found is None:
             raise UnsupportedError(
-                f"{where}: {self!r} cannot open memory of {owner!r}; that takes Vulkan memory, CUDA, and one GPU."
+                f"{where}: {self!r} cannot open memory of {owner!r}; that takes memory of Vulkan or, on "
+                "Windows, of D3D12, CUDA, and one GPU."
             )
         for device in (self, owner):
             device.begin_order()

@@ -13,13 +13,14 @@ from typing import Any
 from slangpy_rt.backends.d3d12.com import FFI, IIDS
 
 _NAMES = {uuid.UUID(number).bytes_le: name for name, number in IIDS.items()}
-# Answers to CheckFeatureSupport: shader model, options, options 1, options 4, architecture.
+# Answers to CheckFeatureSupport: shader model, options, options 1, options 4, architecture, options 11.
 FEATURES = {
     7: [0x66],
     0: [1, 0, 0, 0, 3],
     8: [1, 32, 32, 64, 1, 1],
     23: [0, 0, 1],
     1: [0, 0, 0, 0],
+    40: [1],
 }
 
 
@@ -56,9 +57,11 @@ class FakeLibrary:
         return 0x887A002D - 2**32  # DXGI_ERROR_SDK_COMPONENT_MISSING
 
     def D3D12SerializeRootSignature(self, told: Any, version: int, blob: Any, error: Any) -> int:
-        parameter = told.parameters[0]
-        self.root = (told.count, told.flags, parameter.type, parameter.reg, parameter.space, parameter.count)
-        blob[0] = self.object("ID3DBlob")
+        parameter = told.pParameters[0]
+        words = parameter.Constants
+        self.root = (told.NumParameters, told.Flags, parameter.ParameterType)
+        self.root += (words.ShaderRegister, words.RegisterSpace, words.Num32BitValues)
+        blob[0] = self.object("ID3D10Blob")
         return 0
 
     def CreateDXGIFactory1(self, iid: bytes, out: Any) -> int:
@@ -71,15 +74,13 @@ class FakeLibrary:
 
     def object(self, interface: str) -> Any:
         """Make an object of an interface."""
-        known = interface not in ("ID3D12RootSignature", "ID3D12PipelineState", "ID3D12QueryHeap")
-        name = interface if known else "IUnknown"
-        table = FFI.new(f"{name}Table *")
-        for field, kind in FFI.typeof(f"{name}Table").fields:
+        table = FFI.new(f"{interface}Table *")
+        for field, kind in FFI.typeof(f"{interface}Table").fields:
             if kind.type.kind == "function":
                 function = FFI.callback(kind.type, self._noted(interface, field, kind.type.result.kind))
                 self._kept.append(function)
                 setattr(table, field, function)
-        made = FFI.new(f"{name} *", {"table": table})
+        made = FFI.new(f"{interface} *", {"table": table})
         self._kept += [table, made]
         return made
 
@@ -109,8 +110,16 @@ class FakeLibrary:
         self, this: Any, heap: Any, flags: int, told: Any, state: int, clear: Any, iid: Any, out: Any
     ) -> int:
         found = self.object("ID3D12Resource")
-        self.memory[_number(found)] = FFI.new("char[]", told.width)
+        self.memory[_number(found)] = FFI.new("char[]", told.Width)
         out[0] = found
+        return 0
+
+    def _GetAdapterLuid(self, this: Any, out: Any) -> Any:
+        out.LowPart, out.HighPart = 5, 6
+        return out
+
+    def _CreateSharedHandle(self, this: Any, found: Any, security: Any, access: int, name: Any, out: Any) -> int:
+        out[0] = FFI.cast("void *", 77)
         return 0
 
     def _Map(self, this: Any, part: int, read: Any, out: Any) -> int:
@@ -121,7 +130,7 @@ class FakeLibrary:
         return 32
 
     def _GetCPUDescriptorHandleForHeapStart(self, this: Any, out: Any) -> Any:
-        out[0] = 0x1000
+        out.ptr = 0x1000
         return out
 
     def _CopyBufferRegion(self, this: Any, dst: Any, to: int, src: Any, at: int, nbytes: int) -> None:
@@ -157,9 +166,9 @@ class FakeLibrary:
         return 0
 
     def _GetDesc1(self, this: Any, told: Any) -> int:
-        name, told.flags = self.adapter
-        told.video, told.shared = 8 << 30, 4 << 30
-        told.name = [*name.encode("utf-16-le")[::2], 0]
+        name, told.Flags = self.adapter
+        told.DedicatedVideoMemory, told.SharedSystemMemory = 8 << 30, 4 << 30
+        told.Description = [*name.encode("utf-16-le")[::2], 0]
         return 0
 
 
@@ -172,11 +181,26 @@ def _copied(name: str, value: Any) -> Any:
     if not isinstance(value, FFI.CData):
         return value
     kind = FFI.typeof(value)
-    if kind.kind == "pointer" and kind.item.kind == "struct":
-        fields = [getattr(value, field) for field, _ in kind.item.fields]
-        return tuple(
-            _number(f) if isinstance(f, FFI.CData) and FFI.typeof(f).kind == "pointer" else f for f in fields
-        )
+    if kind.kind == "pointer" and kind.item.kind == "struct" and value:
+        return _flat(value[0])
+    if kind.kind == "struct":
+        return _flat(value)
     if name == "SetComputeRoot32BitConstants":
         return tuple(FFI.cast("uint32_t *", value)[0:2])
     return _number(value) if kind.kind == "pointer" else value
+
+
+def _flat(value: Any) -> tuple[Any, ...]:
+    """The fields of a struct, those of structs in it included; of a union the first member, or a barrier's own."""
+    found: list[Any] = []
+    offsets: set[int] = set()
+    for name, field in FFI.typeof(value).fields:
+        if field.offset in offsets:
+            continue
+        offsets.add(field.offset)
+        held = getattr(value, "UAV" if name == "Transition" and value.Type == 2 else name)
+        if isinstance(held, FFI.CData) and FFI.typeof(held).kind == "struct":
+            found += _flat(held)
+        else:
+            found.append(_number(held) if field.type.kind == "pointer" else held)
+    return tuple(found)

@@ -215,3 +215,43 @@ def test_threads_open_memory_and_semaphores_once(use: Callable[[Driver], Driver]
     assert found[0] is found[1] and len(driver.mapped) == len(driver.semaphores) == 1 and len(opened) == 2
     externals.close()
     assert not driver.memory and not driver.semaphores
+
+
+class WindowsDriver(Driver):
+    """Takes handles of Windows, which stay the caller's."""
+
+    def _cuImportExternalMemory(self, out: Any, told: Any) -> int:
+        # CU_EXTERNAL_MEMORY_HANDLE_TYPE_D3D12_RESOURCE, CUDA_EXTERNAL_MEMORY_DEDICATED.
+        assert (told.type, told.flags, told.size) == (5, 1, 100)
+        assert int(real.FFI_CUDA.cast("uintptr_t", told.handle.win32.handle)) == 77
+        return self._new(out, self.memory)
+
+    def _cuImportExternalSemaphore(self, out: Any, told: Any) -> int:
+        # CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_D3D12_FENCE.
+        assert told.type == 4 and int(real.FFI_CUDA.cast("uintptr_t", told.handle.win32.handle)) == 77
+        return self._new(out, self.semaphores)
+
+    def _cuDeviceGetLuid(self, out: Any, mask: Any, device: int) -> int:
+        real.FFI_CUDA.buffer(out)[:] = bytes([device] * 8)
+        return 0
+
+
+@pytest.mark.parametrize("refuses", ["", "cuImportExternalMemory", "cuImportExternalSemaphore"])
+def test_handles_of_windows_are_closed(use: Callable[[Driver], Driver], refuses: str) -> None:
+    driver, closed = use(WindowsDriver(refuses)), []
+    externals = external.Externals()
+    block, fence = (Shared(bytes([3] * 8), 100, lambda: 77, closed.append) for _ in range(2))
+    for opens, name in (
+        (lambda: externals.memory(block), "Memory"),
+        (lambda: externals.signal(fence, 1, 0), "Semaph"),
+    ):
+        if name in refuses:
+            with pytest.raises(spy.DeviceError):
+                opens()
+        else:
+            opens()
+    assert closed == [77, 77]
+    externals.close()
+    assert not driver.memory and not driver.semaphores
+    # The GPU is told by its LUID, since D3D12 knows no UUID.
+    assert external.is_of(block, 3) and not external.is_of(block, 2)

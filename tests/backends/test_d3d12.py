@@ -17,58 +17,10 @@ from slangpy_rt.backends.d3d12 import adapters, com, device
 from slangpy_rt.backends.d3d12.backend import D3D12Backend
 from slangpy_rt.backends.d3d12.com import FFI
 from slangpy_rt.backends.d3d12.device import DESCRIPTORS
+from slangpy_rt.backends.extras import SignallingMark
 from slangpy_rt.core.target import KernelInfo
 from tests.backends.fake_d3d12 import FakeLibrary
 
-BASES = {
-    "IUnknown": "QueryInterface AddRef Release",
-    "ID3D12DeviceChild": "GetPrivateData SetPrivateData SetPrivateDataInterface SetName GetDevice",
-}
-CHILD = f"{BASES['IUnknown']} {BASES['ID3D12DeviceChild']}"
-# The functions of each table in the order in which d3d12.h declares them, up to the last that is called.
-HEADER = {
-    "ID3D12Device": f"""
-        {BASES["IUnknown"]} GetPrivateData SetPrivateData SetPrivateDataInterface SetName GetNodeCount
-        CreateCommandQueue CreateCommandAllocator CreateGraphicsPipelineState CreateComputePipelineState
-        CreateCommandList CheckFeatureSupport CreateDescriptorHeap GetDescriptorHandleIncrementSize
-        CreateRootSignature CreateConstantBufferView CreateShaderResourceView CreateUnorderedAccessView
-        CreateRenderTargetView CreateDepthStencilView CreateSampler CopyDescriptors CopyDescriptorsSimple
-        GetResourceAllocationInfo GetCustomHeapProperties CreateCommittedResource CreateHeap
-        CreatePlacedResource CreateReservedResource CreateSharedHandle OpenSharedHandle OpenSharedHandleByName
-        MakeResident Evict CreateFence GetDeviceRemovedReason GetCopyableFootprints CreateQueryHeap""",
-    "ID3D12CommandQueue": f"""
-        {CHILD} UpdateTileMappings CopyTileMappings ExecuteCommandLists SetMarker BeginEvent EndEvent Signal
-        Wait GetTimestampFrequency""",
-    "ID3D12CommandAllocator": f"{CHILD} Reset",
-    "ID3D12GraphicsCommandList": f"""
-        {CHILD} GetType Close Reset ClearState DrawInstanced DrawIndexedInstanced Dispatch CopyBufferRegion
-        CopyTextureRegion CopyResource CopyTiles ResolveSubresource IASetPrimitiveTopology RSSetViewports
-        RSSetScissorRects OMSetBlendFactor OMSetStencilRef SetPipelineState ResourceBarrier ExecuteBundle
-        SetDescriptorHeaps SetComputeRootSignature SetGraphicsRootSignature SetComputeRootDescriptorTable
-        SetGraphicsRootDescriptorTable SetComputeRoot32BitConstant SetGraphicsRoot32BitConstant
-        SetComputeRoot32BitConstants SetGraphicsRoot32BitConstants SetComputeRootConstantBufferView
-        SetGraphicsRootConstantBufferView SetComputeRootShaderResourceView SetGraphicsRootShaderResourceView
-        SetComputeRootUnorderedAccessView SetGraphicsRootUnorderedAccessView IASetIndexBuffer IASetVertexBuffers
-        SOSetTargets OMSetRenderTargets ClearDepthStencilView ClearRenderTargetView ClearUnorderedAccessViewUint
-        ClearUnorderedAccessViewFloat DiscardResource BeginQuery EndQuery ResolveQueryData SetPredication
-        SetMarker BeginEvent EndEvent""",
-    "ID3D12Resource": f"{CHILD} Map",
-    "ID3D12DescriptorHeap": f"{CHILD} GetDesc GetCPUDescriptorHandleForHeapStart",
-    "ID3D12Fence": f"{CHILD} GetCompletedValue SetEventOnCompletion",
-    "ID3D12Debug": f"{BASES['IUnknown']} EnableDebugLayer",
-    "ID3D12InfoQueue": f"""
-        {BASES["IUnknown"]} SetMessageCountLimit ClearStoredMessages GetMessage
-        GetNumMessagesAllowedByStorageFilter GetNumMessagesDeniedByStorageFilter GetNumStoredMessages""",
-    "IDXGIFactory1": f"""
-        {BASES["IUnknown"]} SetPrivateData SetPrivateDataInterface GetPrivateData GetParent EnumAdapters
-        MakeWindowAssociation GetWindowAssociation CreateSwapChain CreateSoftwareAdapter EnumAdapters1""",
-    "IDXGIAdapter1": f"""
-        {BASES["IUnknown"]} SetPrivateData SetPrivateDataInterface GetPrivateData GetParent EnumOutputs GetDesc
-        CheckInterfaceSupport GetDesc1""",
-    "ID3DBlob": f"{BASES['IUnknown']} GetBufferPointer GetBufferSize",
-    "IDxcCompiler3": f"{BASES['IUnknown']} Compile",
-    "IDxcResult": f"{BASES['IUnknown']} GetStatus GetResult GetErrorBuffer",
-}
 # Bytes of structs in d3d12.h, dxgi.h and dxcapi.h on systems of 64 bits.
 SIZES = {
     "D3D12_COMMAND_QUEUE_DESC": 16,
@@ -128,15 +80,7 @@ def changes(library: FakeLibrary) -> list[Any]:
 
 
 def test_regenerating_the_tables_changes_nothing() -> None:
-    assert gen_d3d12_ffi.TARGET.read_text(encoding="utf-8") == gen_d3d12_ffi.generate()
-
-
-@pytest.mark.parametrize("interface", [name for name in gen_d3d12_ffi.INTERFACES if name != "IUnknown"])
-def test_functions_are_where_the_header_has_them(interface: str) -> None:
-    order = HEADER[interface].split()
-    for slot, _, name, _ in gen_d3d12_ffi.INTERFACES[interface]:
-        assert order[slot] == name
-        assert FFI.offsetof(f"{interface}Table", name) == 8 * slot
+    assert gen_d3d12_ffi.TARGET.read_text(encoding="utf-8") == gen_d3d12_ffi.generate(gen_d3d12_ffi.find_headers())
 
 
 @pytest.mark.parametrize("name", SIZES)
@@ -150,9 +94,9 @@ def test_root_signature_and_heap(library: FakeLibrary) -> None:
     assert library.root == (1, 0x400, 1, 0, 0, 2)
     assert library.named("CreateDescriptorHeap")[0][1] == (0, DESCRIPTORS, 1, 0)
     # The ring of argument blocks is only read. No buffer has descriptor 0, which is at 0x1000.
-    assert [call[-1] for call in library.named("CreateShaderResourceView")] == [0x1000 + 32]
+    assert [call[-1] for call in library.named("CreateShaderResourceView")] == [(0x1000 + 32,)]
     buffer = opened.alloc(100)
-    assert [call[-1] for call in library.named("CreateUnorderedAccessView")] == [0x1000 + 64]
+    assert [call[-1] for call in library.named("CreateUnorderedAccessView")] == [(0x1000 + 64,)]
     assert buffer.address >> 40 == 2 and buffer.address % 256 == 0
     other = opened.alloc(100).address
     assert other >> 40 == 2 and other % 256 == 0 and other != buffer.address
@@ -303,6 +247,71 @@ def test_no_one_waits_for_a_replay_that_was_interrupted(
     assert waited and waited <= signalled
 
 
+def test_replays_wait_without_the_lock(
+    library: FakeLibrary, backend: D3D12Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work = Dispatch(kernel(backend, WRITES), (1, 1, 1), bytes(16), (backend.alloc(1000),))
+    recording = backend.record([work], [()])
+    library.waiting = True
+    held: list[bool] = []
+
+    def wait(value: int) -> None:
+        held.append(backend._lock.locked())
+        library.waiting = False
+        backend.queue.native.table.Signal(backend.queue.native, backend.queue.timeline.handle, value)
+
+    monkeypatch.setattr(backend.queue.timeline, "wait", wait)
+    for _ in range(4):
+        backend.queue.replay(recording)
+    # As many lists as a recording may have are in flight.
+    assert not held and len(recording.takes) == 4
+    backend.queue.replay(recording)
+    assert held == [False] and len(recording.takes) == 4 and len(library.named("ExecuteCommandLists")) == 5
+
+
+def test_memory_for_cuda(library: FakeLibrary, monkeypatch: pytest.MonkeyPatch) -> None:
+    closed: list[int] = []
+    monkeypatch.setattr(device, "close_handle", closed.append)
+    monkeypatch.setattr(device.D3D12Device, "exports", True)
+    opened = D3D12Backend()
+    # 1: D3D12_FENCE_FLAG_SHARED.
+    assert library.named("CreateFence")[0][2] == 1
+    small, other = opened.alloc(1000), opened.alloc(1000)
+    # 1: D3D12_HEAP_FLAG_SHARED, of memory for arrays alone.
+    flags = {call[1][0]: call[2] for call in library.named("CreateCommittedResource")}
+    assert flags == {device.DEVICE.heap: 1, device.UPLOAD.heap: 0}
+    found = opened.share(small)
+    assert found is not None and found[0] is opened.share(other)[0] and found[1] != opened.share(other)[1]
+    shared = found[0]
+    assert shared.gpu == bytes([5, 0, 0, 0, 6, 0, 0, 0]) and shared.nbytes % 0x10000 == 0 and shared.nbytes > 0
+    handle = shared.open()
+    # GENERIC_ALL.
+    assert handle == 77 and library.named("CreateSharedHandle")[-1][3] == 0x10000000
+    shared.close(handle)
+    assert closed == [77]
+    assert opened.share(opened.alloc_shared(1000)) is None
+    # Marks of either API are waited for by the other.
+    opened.queue.launch(kernel(opened, WRITES), (1, 1, 1), b"", (small,))
+    fence, value = opened.queue.mark().shared()
+    assert value == 1 and library.named("Signal")[-1][2] == 1 and fence is opened.queue.timeline.shared
+
+    class Foreign(SignallingMark):
+        def signal(self, semaphore: Any, value: int) -> None:
+            library.calls.append(("", "signal", (semaphore, value)))
+
+    library.calls.clear()
+    opened.queue.wait(Foreign())
+    opened.queue.wait(Foreign())
+    order = [(name, args[-1]) for _, name, args in library.calls if name in ("signal", "Wait")]
+    assert order == [("signal", 1), ("Wait", 1), ("signal", 2), ("Wait", 2)]
+    opened.close()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has handles that CUDA can open")
+def test_memory_is_for_other_apis_on_windows_alone(backend: D3D12Backend) -> None:
+    assert backend.share(backend.alloc(1000)) is None
+
+
 def test_a_device_that_is_removed(library: FakeLibrary, backend: D3D12Backend) -> None:
     a = backend.alloc(1000)
     backend.queue.launch(kernel(backend, WRITES), (1, 1, 1), b"", (a,))
@@ -328,10 +337,25 @@ def test_what_kernels_need(library: FakeLibrary) -> None:
         with pytest.raises(spy.UnsupportedError, match=said):
             D3D12Backend()
         library.features[number][field] = before
-    library.features[0][0] = library.features[23][2] = 0
     opened = D3D12Backend()
+    assert "atomic_int64" in opened.caps.features
+    opened.close()
+    library.features[0][0] = library.features[23][2] = library.features[40][0] = 0
+    opened = D3D12Backend()
+    assert "atomic_int64" not in opened.caps.features
     assert opened.caps.scalars == {"bool", "int", "uint", "float", "int64_t", "uint64_t"}
     opened.close()
+
+
+def test_a_refused_kernel_says_what_the_device_lacks(library: FakeLibrary, monkeypatch: pytest.MonkeyPatch) -> None:
+    # E_INVALIDARG, as D3D12 says of DXIL with instructions that the device has not.
+    monkeypatch.setattr(library, "_CreateComputePipelineState", lambda *_: 0x80070057 - 2**32, raising=False)
+    for has, said in ((1, "driver lacks: take"), (0, "driver lacks, such as 64-bit atomics: take")):
+        library.features[40][0] = has
+        opened = D3D12Backend()
+        with pytest.raises(spy.CompileError, match=said):
+            kernel(opened, WRITES)
+        opened.close()
 
 
 def test_debug_without_the_layer_is_said(library: FakeLibrary) -> None:

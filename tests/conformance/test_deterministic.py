@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -165,3 +166,18 @@ def test_what_one_thread_adds_to_stays_as_it_is(device: spy.Device) -> None:
     module.product.bwds(a, a, _result=out)
     assert a.grad is not None
     np.testing.assert_array_equal(a.grad.numpy(), 2)
+
+
+def test_without_doubles_a_sum_is_refused(device: spy.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    # As GPUs that D3D12 and Vulkan drive may be.
+    scalars = device.caps.scalars - {"double"}
+    monkeypatch.setattr(device, "caps", replace(device.caps, scalars=scalars))
+    module = spy.Module.load_from_source(device, "without_doubles", SOURCE)
+    a = spy.Tensor.from_numpy(device, np.ones(LARGE, np.float32)).with_grads()
+    b = spy.Tensor.from_numpy(device, np.ones(1, np.float32)).with_grads()
+    r = spy.Tensor.from_numpy(device, np.ones(LARGE, np.float32)).with_grads(grad_in=a.detach())
+    with pytest.raises(spy.UnsupportedError, match=r"has no 'double', in which .* add to 'b.grad_out'; open the"):
+        module.product.bwds(a, b, _result=r)
+    # Of no others: each of these places is added to by one thread.
+    module.product.bwds(a, a.detach(), _result=r)
+    np.testing.assert_array_equal(a.grad.numpy(), np.ones(LARGE, np.float32))

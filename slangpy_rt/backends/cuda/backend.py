@@ -18,7 +18,7 @@ from slangpy_rt.backends.cuda.context import current, keep_current, leave
 from slangpy_rt.backends.cuda.device import give_back, open_gpu, why_missing
 from slangpy_rt.backends.cuda.driver import FFI_CUDA, check, driver
 from slangpy_rt.backends.cuda.events import Events
-from slangpy_rt.backends.cuda.external import uuid_of
+from slangpy_rt.backends.cuda.external import is_of
 from slangpy_rt.backends.cuda.graph import CudaGraph, Graphs
 from slangpy_rt.backends.cuda.kernel import Modules, require_fit
 from slangpy_rt.backends.cuda.memory import ForeignBuffer, Memory
@@ -234,7 +234,7 @@ class CudaBackend(Backend, Records, MappedMemory, ImportsMemory, ForeignStreams,
         return self._shared.take(self, nbytes) or self._shared.find(self, nbytes, self._memory.add_slab)
 
     def open_shared(self, shared: Shared, offset: int, nbytes: int, owner: Any) -> Buffer | None:
-        if shared.gpu != uuid_of(self._device):
+        if not is_of(shared, self._device):
             return None
         memory = apart(self._open_shared, shared)
         return ForeignBuffer(self, memory.address + offset, nbytes, (owner, memory))

@@ -13,7 +13,9 @@ from slangpy_rt.backends.base import Shared
 from slangpy_rt.backends.cuda.driver import FFI_CUDA, check, driver, query
 from slangpy_rt.core.interrupts import finalizer
 
-_OPAQUE_FD, _TIMELINE_FD = 1, 9  # CU_EXTERNAL_MEMORY_, CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_
+# CU_EXTERNAL_MEMORY_, CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_: of Vulkan's descriptors, and of D3D12's handles.
+_OPAQUE_FD, _TIMELINE_FD = 1, 9
+_D3D12_RESOURCE, _D3D12_FENCE = 5, 4
 
 
 class Externals:
@@ -81,7 +83,7 @@ class Externals:
             found = self._semaphores.get(shared)
             if found is None:
                 told = FFI_CUDA.new("CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC *")
-                told.type = _TIMELINE_FD
+                told.type = _D3D12_FENCE if shared.close else _TIMELINE_FD
                 found = _opened(driver().cuImportExternalSemaphore, told, shared, "opening a semaphore")
                 self._semaphores[shared] = found
                 self._all.append(found)
@@ -108,7 +110,9 @@ class _Memory:
 
     def __init__(self, shared: Shared, retired: deque[tuple[int, int]]) -> None:
         told = FFI_CUDA.new("CUDA_EXTERNAL_MEMORY_HANDLE_DESC *")
-        told.type, told.size = _OPAQUE_FD, shared.nbytes
+        told.type, told.size = _D3D12_RESOURCE if shared.close else _OPAQUE_FD, shared.nbytes
+        # 1: CUDA_EXTERNAL_MEMORY_DEDICATED, as a committed buffer of D3D12 is.
+        told.flags = 1 if shared.close else 0
         handle = _opened(driver().cuImportExternalMemory, told, shared, "opening memory of another API")
         part = FFI_CUDA.new("CUDA_EXTERNAL_MEMORY_BUFFER_DESC *", {"size": shared.nbytes})
         try:
@@ -129,13 +133,34 @@ class _Memory:
 
 
 def _opened(function: Any, told: Any, shared: Shared, what: str) -> int:
-    """Import shared memory or a shared semaphore by its file descriptor, which the driver owns if it succeeds."""
-    told.handle.fd = shared.open()
+    """Import shared memory or a shared semaphore by its descriptor or handle."""
+    opened = shared.open()
+    if shared.close:
+        told.handle.win32.handle = FFI_CUDA.cast("void *", opened)
+        try:
+            return query(function, "uintptr_t *", told, what=what)
+        finally:
+            # The driver has a reference of its own, if it succeeded.
+            shared.close(opened)
+    told.handle.fd = opened
     try:
         return query(function, "uintptr_t *", told, what=what)
     except BaseException:
-        os.close(told.handle.fd)
+        # The driver owns it if it succeeds.
+        os.close(opened)
         raise
+
+
+def is_of(shared: Shared, device: int) -> bool:
+    """Tell whether a GPU has what another API shared."""
+    return shared.gpu == (_luid_of(device) if shared.close else uuid_of(device))
+
+
+def _luid_of(device: int) -> bytes:
+    """Return what Windows calls the GPU while it runs."""
+    out, mask = FFI_CUDA.new("char[8]"), FFI_CUDA.new("unsigned int *")
+    check(driver().cuDeviceGetLuid(out, mask, device), "asking for its LUID")
+    return bytes(FFI_CUDA.buffer(out))
 
 
 def uuid_of(device: int) -> bytes:

@@ -63,6 +63,6 @@ def find_adapter(index: int) -> tuple[Any, str, int]:
     adapter = cast("IDXGIAdapter1", out[0])
     told = FFI.new("DXGI_ADAPTER_DESC1 *")
     check(adapter.table.GetDesc1(adapter, told), "describing an adapter")
-    name = bytes(FFI.buffer(told.name)).decode("utf-16-le").split("\0")[0]
-    name += " (WARP, software)" if told.flags & _SOFTWARE else ""
-    return adapter, f"{name}, D3D12", max(int(told.video), int(told.shared))
+    name = bytes(FFI.buffer(told.Description)).decode("utf-16-le").split("\0")[0]
+    name += " (WARP, software)" if told.Flags & _SOFTWARE else ""
+    return adapter, f"{name}, D3D12", max(int(told.DedicatedVideoMemory), int(told.SharedSystemMemory))

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from slangpy_rt.backends.base import Dispatch, Recording
 from slangpy_rt.backends.d3d12.adapters import why_unavailable
-from slangpy_rt.backends.d3d12.device import DEVICE, READBACK, SHARED, UPLOAD, D3D12Device
+from slangpy_rt.backends.d3d12.device import DEVICE, READBACK, SHARED, D3D12Device
 from slangpy_rt.backends.d3d12.dxc import compile_hlsl, toolchain
 from slangpy_rt.backends.d3d12.kernel import Pipelines
 from slangpy_rt.backends.d3d12.queue import D3D12Queue
@@ -50,7 +50,8 @@ class D3D12Backend(SubmittingBackend):
         self._pipelines = Pipelines(device)
         self._recorder = Recorder(device)
         self.queue = self.open_queue()
-        self._copies = Copies(device, self.queue, UPLOAD, READBACK)
+        # Not UPLOAD, which may be the device's memory behind PCIe: the CPU writes what it caches faster.
+        self._copies = Copies(device, self.queue, READBACK)
 
     @classmethod
     def why_unavailable(cls) -> str | None:
@@ -62,10 +63,6 @@ class D3D12Backend(SubmittingBackend):
     def compile(self, code: bytes, entry: str) -> bytes:
         return apart(compile_hlsl, code, entry)
 
-    def open_queue(self) -> D3D12Queue:
-        found: D3D12Queue = apart(self._open_queue)
-        return found
-
     def _make_queue(self, number: int) -> D3D12Queue:
         return D3D12Queue(self, self._device, self._lock, self._recorder)
 
@@ -75,6 +72,10 @@ class D3D12Backend(SubmittingBackend):
 
     def update(self, recording: Recording, place: int, dispatch: Dispatch) -> None:
         assert isinstance(recording, D3D12Recording)
+        at = recording.offsets[place]
         with self._lock:
             self.require_open()
-            recording.change(place, dispatch)
+            recording.dispatches[place] = dispatch
+            recording.packed[at : at + len(dispatch.args)] = dispatch.args
+            # Command lists take the arguments over before they are submitted again.
+            recording.version += 1

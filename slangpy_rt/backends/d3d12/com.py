@@ -7,34 +7,19 @@ as vkd3d-proton's, which implements D3D12 on Vulkan.
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import sys
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
-from slangpy_rt.backends.d3d12.ffi import ffi
+from slangpy_rt.backends.d3d12.ffi import IIDS, ffi
 from slangpy_rt.core.config import CONFIG
 from slangpy_rt.core.errors import DeviceError, DeviceLostError, OutOfMemoryError
 
 FFI: Any = ffi
-IIDS = {
-    "ID3D12Device": "189819f1-1db6-4b57-be54-1821339b85f7",
-    "ID3D12CommandQueue": "0ec870a6-5d7e-4c22-8cfc-5baae07616ed",
-    "ID3D12CommandAllocator": "6102dee4-af59-4b09-b999-b44d73f09b24",
-    "ID3D12GraphicsCommandList": "5b160d0f-ac1b-4185-8ba8-b3ae42a5a455",
-    "ID3D12RootSignature": "c54a6b66-72df-4ee8-8be5-a946a1429214",
-    "ID3D12PipelineState": "765a30f3-f624-4c6f-a828-ace948622445",
-    "ID3D12Resource": "696442be-a72e-4059-bc79-5b5c98040fad",
-    "ID3D12DescriptorHeap": "8efb471d-616c-4f49-90f7-127bb763fa51",
-    "ID3D12QueryHeap": "0d9658ae-ed45-469e-a61d-970ec583cab4",
-    "ID3D12Fence": "0a753dcf-c4d8-4b91-adf6-be5a60d95a76",
-    "ID3D12Debug": "344488b7-6846-474b-b989-f027448245e0",
-    "ID3D12InfoQueue": "0742a90b-c387-483f-b946-30a7e4e61458",
-    "IDXGIFactory1": "770aae78-f26f-4dba-a829-253c83d1b387",
-    "IDxcCompiler3": "228b4687-5a6a-4730-900c-9702b2203f54",
-    "IDxcResult": "58346cda-dde7-4497-9461-6f87af5e0659",
-}
+COMPUTE = 2  # D3D12_COMMAND_LIST_TYPE_COMPUTE
 # HRESULT values: E_OUTOFMEMORY, and DXGI_ERROR_DEVICE_REMOVED, _HUNG, _RESET and _DRIVER_INTERNAL_ERROR.
 _OUT_OF_MEMORY = 0x8007000E
 _LOST = {
@@ -83,9 +68,8 @@ def made(interface: str, function: Callable[..., int], *args: Any, what: str) ->
 
 
 def cast(interface: str, pointer: Any) -> Any:
-    """Return a pointer as an object of an interface, or as IUnknown's if nothing of the interface is called."""
-    known = interface not in ("ID3D12RootSignature", "ID3D12PipelineState", "ID3D12QueryHeap")
-    return FFI.cast(f"{interface if known else 'IUnknown'} *", pointer)
+    """Return a pointer as an object of an interface."""
+    return FFI.cast(f"{interface} *", pointer)
 
 
 def release(found: Any) -> None:
@@ -93,11 +77,29 @@ def release(found: Any) -> None:
     FFI.cast("IUnknown *", found).table.Release(found)
 
 
+def release_all(found: Iterable[Any]) -> None:
+    """Give objects back."""
+    for one in found:
+        release(one)
+
+
+def begin_event(command: Any, title: str) -> None:
+    """Begin a part of a command list that PIX shows under a title."""
+    text = title.encode() + b"\0"
+    # 1: the text is ANSI.
+    command.table.BeginEvent(command, 1, text, len(text))
+
+
+def close_handle(handle: int) -> None:
+    """Close a handle of Windows."""
+    ctypes.CDLL("kernel32.dll").CloseHandle(ctypes.c_void_p(handle))
+
+
 def blob_bytes(blob: Any) -> bytes:
-    """Return what an ID3DBlob holds, and give it back; empty for none."""
+    """Return what an ID3DBlob (ID3D10Blob in its header) holds, and give it back; empty for none."""
     if not blob:
         return b""
-    blob = FFI.cast("ID3DBlob *", blob)
+    blob = cast("ID3D10Blob", blob)
     size = blob.table.GetBufferSize(blob)
     data = bytes(FFI.buffer(blob.table.GetBufferPointer(blob), size)) if size else b""
     release(blob)

@@ -7,15 +7,18 @@ by their numbers in the heap of descriptors.
 from __future__ import annotations
 
 import functools
+import sys
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
+from slangpy_rt.backends.base import Shared
 from slangpy_rt.backends.d3d12.adapters import LEVEL, find_adapter, why_missing
-from slangpy_rt.backends.d3d12.com import FFI, blob_bytes, cast, check, iid, library, made, release
-from slangpy_rt.core.errors import OutOfMemoryError, UnsupportedError
-from slangpy_rt.core.interrupts import apart
+from slangpy_rt.backends.d3d12.com import COMPUTE, FFI, blob_bytes, check, close_handle, library, made, release
+from slangpy_rt.backends.device_memory import MemoryDevice
+from slangpy_rt.core.errors import DeviceError, OutOfMemoryError, UnsupportedError
 from slangpy_rt.core.target import LAVAPIPE_NESTING, Caps
 
 
@@ -26,65 +29,45 @@ class Kind(NamedTuple):
     page: int  # D3D12_CPU_PAGE_PROPERTY
     pool: int  # D3D12_MEMORY_POOL
     state: int  # D3D12_RESOURCE_STATES that buffers of it begin in
-    written: bool  # whether kernels write it
+    seen: bool  # whether kernels use it, by a descriptor
+    moves: bool  # whether its state changes: kernels write it, or copies both read and write it
 
 
-DEVICE = Kind(1, 0, 0, 0, True)
-UPLOAD = Kind(2, 0, 0, 0xAC3, False)
-# CUSTOM, WRITE_BACK, L0: the host's memory, cached by the CPU, in which kernels may write buffers. READBACK is no
-# D3D12_HEAP_TYPE_READBACK, though it could be: vkd3d-proton cuts both from one buffer, made for the first of them to
-# come, and a view for writing in one that was made for reading back ended the process.
-SHARED = Kind(4, 3, 1, 0, True)
-READBACK = Kind(4, 3, 1, 0, False)
+DEVICE, SCRATCH, ZERO = (Kind(1, 0, 0, 0, *use) for use in ((True, True), (False, True), (False, False)))
+UPLOAD = Kind(2, 0, 0, 0xAC3, True, False)
+# CUSTOM, WRITE_BACK, L0: the host's memory, cached by the CPU. READBACK, for copies either way, is not of D3D12's own
+# such type: vkd3d-proton cuts both from one buffer, and a view for writing in one made for reading ended the process.
+SHARED, READBACK = Kind(4, 3, 1, 0, True, True), Kind(4, 3, 1, 0, False, False)
 # D3D12 has a million; each buffer takes one, so that these are enough for 128 GiB in buffers of 1 MiB.
 DESCRIPTORS = 1 << 17
 HANDLE_SHIFT = 40  # an address has the number of a descriptor from this bit on (shaders/_spy_handles.slang)
 LARGEST = (1 << 32) - 1
 ZEROS = 1 << 20
+_LAST = 2**62  # of a fence: more than all submissions
 _MODEL = 0x66  # shader model 6.6, the first with a heap that kernels index
 _RAW, _R32 = 1, 39  # D3D12_BUFFER_UAV_FLAG_RAW, DXGI_FORMAT_R32_TYPELESS
 _HEAP_INDEXED = 0x400  # D3D12_ROOT_SIGNATURE_FLAG_CBV_SRV_UAV_HEAP_DIRECTLY_INDEXED
 _MAPPING = 0x1688  # D3D12_DEFAULT_SHADER_4_COMPONENT_MAPPING
 
 
+@dataclass(eq=False, slots=True)
 class Memory:
-    """A buffer of D3D12 that blocks are cut from. Its address is 0 without a descriptor.
+    """A buffer of D3D12 that blocks are cut from."""
 
-    Attributes
-    ----------
-    handle : Any
-        The ``ID3D12Resource``.
-    size : int
-        Its bytes.
-    number : int
-        Number of its descriptor, 0 without one.
-    host : int
-        Its address for the host, 0 if it has none.
-    between : Any
-        A barrier that orders kernels which use the buffer after earlier ones.
-    moves : bool
-        Whether its state changes, as that of memory does which kernels write.
-    """
+    handle: Any  # the ID3D12Resource
+    size: int  # its bytes
+    number: int  # of its descriptor, 0 without one
+    host: int  # its address for the host, 0 if it has none
+    kind: Kind
+    shared: Shared | None = None  # what ``share`` returned for it
 
-    __slots__ = ("address", "between", "handle", "host", "moves", "number", "size")
-
-    def __init__(self, handle: Any, size: int, number: int, host: int, moves: bool) -> None:
-        self.handle = handle
-        self.between = unordered(handle)
-        self.size = size
-        self.address = number << HANDLE_SHIFT
-        self.number = number
-        self.host = host
-        self.moves = moves
+    @property
+    def address(self) -> int:
+        """Its address for kernels, 0 without a descriptor."""
+        return self.number << HANDLE_SHIFT
 
 
-def unordered(handle: Any) -> Any:
-    """Return a barrier between kernels that use a buffer; of all buffers for NULL."""
-    # 2: D3D12_RESOURCE_BARRIER_TYPE_UAV.
-    return FFI.new("D3D12_RESOURCE_BARRIER *", (2, 0, handle))
-
-
-class D3D12Device:
+class D3D12Device(MemoryDevice):
     """An open device.
 
     Attributes
@@ -102,19 +85,25 @@ class D3D12Device:
     root, heap : Any
         The root signature of all kernels, and the heap of descriptors as ``SetDescriptorHeaps`` takes it.
     between : Any
-        A barrier that orders kernels after earlier ones.
+        A barrier that orders kernels after earlier ones. It is of one buffer while kernels write one alone: one of
+        all buffers also waits for acceleration structures.
+    exports : bool
+        Whether other APIs can open its memory and fences.
+    queues : list of tuple
+        Queues, whose work is waited for before the device is closed, with a fence of each.
     """
 
     ffi = FFI
+    exports = sys.platform == "win32"
 
     def __init__(self, index: int, debug: bool) -> None:
         if reason := why_missing():
             raise UnsupportedError(f"device d3d12: {reason}.")
         self._closers: list[Callable[[], Any]] = []
-        self._drains: list[Callable[[], Any]] = []
+        self.queues: list[tuple[Any, Any]] = []
         self.messages: list[str] = []
         self._info: Any = None
-        self.between = unordered(FFI.NULL)
+        self._note(set())
         layer = debug and _enable_debug_layer()
         adapter, self.description, self.heap_bytes = find_adapter(index)
         self.handle = made("ID3D12Device", library().D3D12CreateDevice, adapter, LEVEL, what="opening the device")
@@ -123,14 +112,11 @@ class D3D12Device:
             release(adapter)
         try:
             if layer:
-                out = FFI.new("void **")
-                query = self.handle.table.QueryInterface
-                check(query(self.handle, iid("ID3D12InfoQueue"), out), "opening the debug layer's messages")
-                self._info = cast("ID3D12InfoQueue", out[0])
-                self.on_close(release, self._info)
+                self._info = self.make("ID3D12InfoQueue", "QueryInterface", what="opening the debug layer's messages")
             elif debug:
                 self.description += " (without the debug layer, which this system does not have)"
             self.caps, self.is_software = self._describe()
+            self.description += ", in the host's memory" if self.is_software else ""
             self.root = self._make_root()
             self._make_heap()
         except BaseException:
@@ -138,13 +124,15 @@ class D3D12Device:
             raise
 
     def on_close(self, function: Callable[..., Any], *args: Any) -> None:
-        """Register what is done as the device is closed; what was registered last is done first."""
         self._closers.append(partial(function, *args))
 
     def close(self) -> None:
         """Wait for all work, and give everything back."""
-        for drain in self._drains:
-            drain()
+        for native, fence in self.queues:
+            # A device that is removed has no work.
+            if native.table.Signal(native, fence, _LAST) >= 0:
+                fence.table.SetEventOnCompletion(fence, _LAST, FFI.NULL)
+        self.queues.clear()
         while self._closers:
             self._closers.pop()()
 
@@ -153,24 +141,28 @@ class D3D12Device:
         if status < 0:
             check(status, what, partial(self.handle.table.GetDeviceRemovedReason, self.handle))
 
-    def drain(self, function: Callable[..., Any], *args: Any) -> None:
-        """Register what waits for work before anything is given back."""
-        self._drains.append(partial(function, *args))
-
     def make(self, interface: str, function: str, *args: Any, what: str) -> Any:
         """Make an object that lives as long as the device."""
         found = made(interface, getattr(self.handle.table, function), self.handle, *args, what=what)
         self.on_close(release, found)
         return found
 
+    def command_list(self) -> tuple[Any, Any]:
+        """Make a command list, which is open, and its allocator; the caller releases both."""
+        table, device = self.handle.table, self.handle
+        allocate, create = table.CreateCommandAllocator, table.CreateCommandList
+        allocator = made("ID3D12CommandAllocator", allocate, device, COMPUTE, what="making a command allocator")
+        arguments = (device, 0, COMPUTE, allocator, FFI.NULL)
+        return made("ID3D12GraphicsCommandList", create, *arguments, what="making a command list"), allocator
+
     def allocate(self, nbytes: int, kind: Kind) -> Memory:
-        """Make a buffer, zeroed by the driver; ``free`` gives it back.
+        """Make a buffer, zeroed by the driver; ``release`` gives it back.
 
         Parameters
         ----------
         kind : Kind
-            ``DEVICE`` and ``SHARED``, which kernels read and write, ``UPLOAD``, which they read, or ``READBACK``,
-            which only copies write. All but the first are mapped for the host.
+            ``DEVICE`` and ``SHARED``, which kernels read and write, ``UPLOAD``, which they read, or ``SCRATCH``,
+            ``ZERO`` and ``READBACK``, which are for copies alone. Those of the host's memory are mapped.
 
         Raises
         ------
@@ -179,53 +171,68 @@ class D3D12Device:
         """
         if nbytes > LARGEST:
             raise OutOfMemoryError(
-                f"d3d12: {nbytes:,} bytes are more than an array may have here, which is less than 4 GiB; use "
-                "smaller ones"
+                f"d3d12: {nbytes:,} bytes are too many: an array has less than 4 GiB here; use smaller ones"
             )
         device, table = self.handle, self.handle.table
         size = nbytes + 3 & -4
-        heap = FFI.new("D3D12_HEAP_PROPERTIES *", (kind.heap, kind.page, kind.pool, 0, 0))
+        heap = FFI.new("D3D12_HEAP_PROPERTIES *", kind[:3])
         # 1: D3D12_RESOURCE_DIMENSION_BUFFER; 1: D3D12_TEXTURE_LAYOUT_ROW_MAJOR; 4: ALLOW_UNORDERED_ACCESS.
-        told = FFI.new("D3D12_RESOURCE_DESC *", (1, 0, size, 1, 1, 1, 0, 1, 0, 1, 4 if kind.written else 0))
-        create = partial(made, "ID3D12Resource", table.CreateCommittedResource, device, heap, 0, told, kind.state)
-        handle = create(FFI.NULL, what=f"allocating {nbytes:,} bytes")
-        number = 0
+        told = FFI.new("D3D12_RESOURCE_DESC *", (1, 0, size, 1, 1, 1, 0, (1, 0), 1, 4 if kind.moves else 0))
+        # 1: D3D12_HEAP_FLAG_SHARED.
+        where = (heap, int(self.exports and kind is DEVICE), told, kind.state, FFI.NULL)
+        what = f"allocating {nbytes:,} bytes"
+        handle = made("ID3D12Resource", table.CreateCommittedResource, device, *where, what=what)
+        number, host = 0, FFI.new("void **")
         try:
-            if kind is not READBACK:
-                number = self._view(handle, size, kind)
-            host = FFI.new("void **")
-            if kind is not DEVICE:
+            number = self._view(handle, size, kind) if kind.seen else 0
+            if kind.heap != DEVICE.heap:
                 self.check(handle.table.Map(handle, 0, FFI.NULL, host), "mapping memory")
         except BaseException:
-            self.release(Memory(handle, size, number, 0, False))
+            self.release(Memory(handle, size, number, 0, kind))
             raise
-        return Memory(handle, size, number, int(FFI.cast("uintptr_t", host[0])), kind.written)
-
-    def keep(self, nbytes: int, kind: Kind) -> Memory:
-        """Allocate a buffer that lives as long as the device."""
-        return apart(self._keep, nbytes, kind)
-
-    def _keep(self, nbytes: int, kind: Kind) -> Memory:
-        memory = self.allocate(nbytes, kind)
-        self.on_close(self.release, memory)
+        memory = Memory(handle, size, number, int(FFI.cast("uintptr_t", host[0])), kind)
+        if kind.seen and kind.moves:
+            self._note(self._written | {memory})
         return memory
+
+    def _note(self, written: set[Memory]) -> None:
+        """Note which buffers kernels write."""
+        self._written = written
+        one = next(iter(written)).handle if len(written) == 1 else FFI.NULL
+        # 2: D3D12_RESOURCE_BARRIER_TYPE_UAV; NULL stands for all buffers.
+        self.between = FFI.new("D3D12_RESOURCE_BARRIER *", {"Type": 2, "UAV": (one,)})
 
     @functools.cached_property
-    def zeros(self) -> Memory:
-        """``ZEROS`` bytes to copy from, which the driver has zeroed; it needs no changes of state."""
-        memory = self.keep(ZEROS, DEVICE)
-        memory.moves = False
-        return memory
-
-    def bytes(self, memory: Memory) -> Any:
-        """Return the bytes of a mapped buffer as a writable cffi buffer."""
-        return FFI.buffer(FFI.cast("char *", memory.host), memory.size)
+    def zeros(self) -> Any:
+        """``ZEROS`` bytes to copy from, which the driver has zeroed."""
+        return self.keep(ZEROS, ZERO)
 
     def release(self, memory: Memory) -> None:
-        """Give a buffer and its descriptor back; no queued work may use it."""
+        self._note(self._written - {memory})
         if memory.number:
             self._numbers.append(memory.number)
         release(memory.handle)
+
+    def share(self, memory: Memory) -> Shared:
+        """Return a buffer for other APIs to open; only for a device that ``exports``."""
+        if memory.shared is None:
+            # D3D12 allocates buffers in pieces of 64 KiB.
+            memory.shared = self.shared(memory.handle, memory.size + 0xFFFF & -0x10000)
+        return memory.shared
+
+    def shared(self, found: Any, nbytes: int) -> Shared:
+        """Return an object, which was made for that, for other APIs to open."""
+        luid, create = FFI.new("LUID *"), self.handle.table.CreateSharedHandle
+        self.handle.table.GetAdapterLuid(self.handle, luid)
+
+        def open() -> int:
+            out = FFI.new("void **")
+            # 0x10000000: GENERIC_ALL.
+            status = create(self.handle, found, FFI.NULL, 0x10000000, FFI.NULL, out)
+            self.check(status, "sharing with another API")
+            return int(FFI.cast("uintptr_t", out[0]))
+
+        return Shared(bytes(FFI.buffer(luid)), nbytes, open, close_handle)
 
     def read_messages(self) -> None:
         """Append the messages that the debug layer has kept to ``messages``."""
@@ -239,8 +246,8 @@ class D3D12Device:
             message = FFI.cast("D3D12_MESSAGE *", space)
             check(found.table.GetMessage(found, k, message, size), "reading a message")
             # D3D12_MESSAGE_SEVERITY: 0 corruption, 1 error, 2 warning; the rest tells of objects that were made.
-            if message.severity <= 2:
-                self.messages.append(FFI.string(message.text).decode(errors="replace"))
+            if message.Severity <= 2:
+                self.messages.append(FFI.string(message.pDescription).decode(errors="replace"))
         found.table.ClearStoredMessages(found)
 
     def _describe(self) -> tuple[Caps, bool]:
@@ -251,36 +258,37 @@ class D3D12Device:
         UnsupportedError
             If it lacks something that all kernels need.
         """
-        model = self._feature(7, 1, _MODEL)[0]
-        basic, more = self._feature(0, 15), self._feature(8, 6)
-        if model < _MODEL or basic[4] < 3 or not more[5]:
+        model = self._feature(7, "SHADER_MODEL", _MODEL).HighestShaderModel
+        basic, more = self._feature(0, "D3D12_OPTIONS"), self._feature(8, "D3D12_OPTIONS1")
+        if model < _MODEL or basic.ResourceBindingTier < 3 or not more.Int64ShaderOps:
             raise UnsupportedError(
                 f"d3d12: {self.description} has shader model {model >> 4}.{model & 15}, resource binding tier "
-                f"{basic[4]} and {'' if more[5] else 'no '}64-bit integers; kernels need 6.6, 3 and 64-bit integers. "
-                "Update the driver"
+                f"{basic.ResourceBindingTier} and {'' if more.Int64ShaderOps else 'no '}64-bit integers; kernels "
+                "need 6.6, 3 and 64-bit integers. Update the driver"
             )
         scalars = {"bool", "int", "uint", "float", "int64_t", "uint64_t"}
-        if basic[0]:
+        if basic.DoublePrecisionFloatShaderOps:
             scalars.add("double")
-        if self._feature(23, 3)[2]:
+        if self._feature(23, "D3D12_OPTIONS4").Native16BitShaderOpsSupported:
             scalars |= {"half", "int16_t", "uint16_t"}
-        features = {"group_shared", "atomic_float"} | ({"wave"} if more[0] else set())
-        lanes = more[1] if more[1] == more[2] else 0
-        unified = bool(self._feature(1, 4)[2])
+        features = {"group_shared", "atomic_float"} | ({"wave"} if more.WaveOps else set())
+        if self._feature(40, "D3D12_OPTIONS11").AtomicInt64OnDescriptorHeapResourceSupported:
+            features.add("atomic_int64")
+        lanes = more.WaveLaneCountMin if more.WaveLaneCountMin == more.WaveLaneCountMax else 0
+        unified = bool(self._feature(1, "ARCHITECTURE").UMA)
         nesting = LAVAPIPE_NESTING if unified and lanes <= 8 else Caps.nesting
         return Caps((65535,) * 3, frozenset(scalars), frozenset(features), lanes, nesting=nesting), unified
 
-    def _feature(self, number: int, count: int, *given: int) -> list[int]:
-        """Return the 32-bit fields of a D3D12_FEATURE; zeros for one that the library does not know."""
-        fields = FFI.new("uint32_t[]", count)
-        fields[0 : len(given)] = given
-        if self.handle.table.CheckFeatureSupport(self.handle, number, fields, 4 * count) < 0:
-            return [0] * count
-        return list(fields)
+    def _feature(self, number: int, name: str, *given: int) -> Any:
+        """Return what the device says of a D3D12_FEATURE; zeros for one that the library does not know."""
+        kind = f"D3D12_FEATURE_DATA_{name} *"
+        found = FFI.new(kind, given)
+        status = self.handle.table.CheckFeatureSupport(self.handle, number, found, FFI.sizeof(found[0]))
+        return found if status >= 0 else FFI.new(kind)
 
     def _make_root(self) -> Any:
         # 1: D3D12_ROOT_PARAMETER_TYPE_32BIT_CONSTANTS, two of them in register b0 of space 0.
-        parameter = FFI.new("D3D12_ROOT_PARAMETER *", (1, 0, 0, 0, 2))
+        parameter = FFI.new("D3D12_ROOT_PARAMETER *", {"ParameterType": 1, "Constants": (0, 0, 2)})
         told = FFI.new("D3D12_ROOT_SIGNATURE_DESC *", (1, parameter, 0, FFI.NULL, _HEAP_INDEXED))
         blob, error = FFI.new("void **"), FFI.new("void **")
         status = library().D3D12SerializeRootSignature(told, 1, blob, error)
@@ -294,9 +302,9 @@ class D3D12Device:
         # 0: D3D12_DESCRIPTOR_HEAP_TYPE_CBV_SRV_UAV; 1: SHADER_VISIBLE.
         told = FFI.new("D3D12_DESCRIPTOR_HEAP_DESC *", (0, DESCRIPTORS, 1, 0))
         heap = self.make("ID3D12DescriptorHeap", "CreateDescriptorHeap", told, what="making a heap of descriptors")
-        start = FFI.new("size_t *")
+        start = FFI.new("D3D12_CPU_DESCRIPTOR_HANDLE *")
         heap.table.GetCPUDescriptorHandleForHeapStart(heap, start)
-        self._start = int(start[0])
+        self._start = int(start.ptr)
         self._step = int(self.handle.table.GetDescriptorHandleIncrementSize(self.handle, 0))
         self.heap = FFI.new("void *[]", [heap])
         # Address 0 means that there is no array, so that no array has descriptor 0.
@@ -311,23 +319,25 @@ class D3D12Device:
                 f"d3d12: {DESCRIPTORS:,} large arrays are the most that it takes; free some, or use fewer and "
                 "larger ones"
             ) from None
-        place = self._start + number * self._step
+        place = FFI.new("D3D12_CPU_DESCRIPTOR_HANDLE *", (self._start + number * self._step,))[0]
         device, table = self.handle, self.handle.table
-        if kind.written:
-            view = FFI.new("D3D12_UNORDERED_ACCESS_VIEW_DESC *", (_R32, 1, 0, size // 4, 0, 0, _RAW))
-            table.CreateUnorderedAccessView(device, resource, FFI.NULL, view, place)
+        if kind.moves:
+            view: Any = (_R32, 1, (0, size // 4, 0, 0, _RAW))
+            told = FFI.new("D3D12_UNORDERED_ACCESS_VIEW_DESC *", view)
+            table.CreateUnorderedAccessView(device, resource, FFI.NULL, told, place)
         else:
-            seen = FFI.new("D3D12_SHADER_RESOURCE_VIEW_DESC *", (_R32, 1, _MAPPING, 0, size // 4, 0, _RAW))
-            table.CreateShaderResourceView(device, resource, seen, place)
+            view = (_R32, 1, _MAPPING, (0, size // 4, 0, _RAW))
+            told = FFI.new("D3D12_SHADER_RESOURCE_VIEW_DESC *", view)
+            table.CreateShaderResourceView(device, resource, told, place)
         return number
 
 
 def _enable_debug_layer() -> bool:
     """Have devices that are opened from now on check all calls; return whether the system can."""
-    out = FFI.new("void **")
-    if library().D3D12GetDebugInterface(iid("ID3D12Debug"), out) < 0:
+    try:
+        debug = made("ID3D12Debug", library().D3D12GetDebugInterface, what="opening the debug layer")
+    except DeviceError:
         return False
-    debug = cast("ID3D12Debug", out[0])
     debug.table.EnableDebugLayer(debug)
     release(debug)
     return True

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from slangpy_rt.backends.d3d12.com import FFI, blob_bytes, cast, check, made, release
+from slangpy_rt.backends.d3d12.com import FFI, blob_bytes, check, made, release
 from slangpy_rt.core.config import CONFIG
 from slangpy_rt.core.errors import CompileError, UnsupportedError
 
@@ -71,10 +71,10 @@ def _outcome(result: Any) -> bytes:
     check(result.table.GetStatus(result, status), "reading DXC's status")
     if status[0] < 0:
         check(result.table.GetErrorBuffer(result, out), "reading DXC's messages")
-        said = blob_bytes(cast("ID3DBlob", out[0])).rstrip(b"\0").decode(errors="replace").strip()
+        said = blob_bytes(out[0]).rstrip(b"\0").decode(errors="replace").strip()
         raise CompileError(f"DXC refused the HLSL that Slang emitted:\n{said}")
     check(result.table.GetResult(result, out), "reading DXC's result")
-    return blob_bytes(cast("ID3DBlob", out[0]))
+    return blob_bytes(out[0])
 
 
 @functools.cache

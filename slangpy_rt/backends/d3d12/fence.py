@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 import time
-from typing import Any
 
+from slangpy_rt.backends.base import Shared
 from slangpy_rt.backends.d3d12.com import FFI
 from slangpy_rt.backends.d3d12.device import D3D12Device
 
 # The time of some small copies. Threads of vkd3d-proton hand submissions on: a round trip took 200 us on an H200.
 _SPIN_SECONDS = 250e-6
-_LAST = 2**62  # more than all submissions
 _REMOVED = 2**64 - 1  # what a fence shows once the device is removed
 
 
 class Fence:
     """An ``ID3D12Fence``, which lives as long as its device. Any number of threads may wait at a time.
-
-    Parameters
-    ----------
-    native : Any
-        The ``ID3D12CommandQueue`` whose submissions it counts.
 
     Attributes
     ----------
@@ -30,11 +25,16 @@ class Fence:
         A value that it is known to have reached.
     """
 
-    def __init__(self, device: D3D12Device, native: Any) -> None:
-        self.handle = device.make("ID3D12Fence", "CreateFence", 0, 0, what="making a fence")
+    def __init__(self, device: D3D12Device) -> None:
+        # 1: D3D12_FENCE_FLAG_SHARED.
+        self.handle = device.make("ID3D12Fence", "CreateFence", 0, int(device.exports), what="making a fence")
         self.reached = 0
         self._device = device
-        device.drain(_finish, native, self.handle)
+
+    @functools.cached_property
+    def shared(self) -> Shared:
+        """The fence for other APIs to open; only for a device that exports."""
+        return self._device.shared(self.handle, 0)
 
     def wait(self, value: int) -> None:
         """Wait until the fence has reached ``value``; other Python threads run meanwhile."""
@@ -59,9 +59,3 @@ class Fence:
                 self._device.check(min(status, -1) if status < 0 else 0x887A0005 - 2**32, "waiting for the device")
             self.reached = max(self.reached, seen)
         return value <= self.reached
-
-
-def _finish(native: Any, fence: Any) -> None:
-    """Wait for all work of a queue; a device that is removed has none."""
-    if native.table.Signal(native, fence, _LAST) >= 0:
-        fence.table.SetEventOnCompletion(fence, _LAST, FFI.NULL)

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
-
 from slangpy_rt.backends import pipelines
-from slangpy_rt.backends.d3d12.com import FFI, iid, release
+from slangpy_rt.backends.d3d12.com import FFI, iid, release_all
 from slangpy_rt.backends.d3d12.device import D3D12Device
 from slangpy_rt.backends.pipelines import PipelineKernel
 from slangpy_rt.core.errors import CompileError
@@ -20,27 +17,22 @@ class Pipelines(pipelines.Pipelines):
     """The pipelines of one device."""
 
     def __init__(self, device: D3D12Device) -> None:
-        super().__init__(_release_all)
+        super().__init__(release_all)
         self._device = device
-        device.on_close(_release_all, self.all)
+        device.on_close(release_all, self.all)
 
     def load(self, binary: bytes, info: KernelInfo) -> PipelineKernel:
         device = self._device
-        told = FFI.new("D3D12_COMPUTE_PIPELINE_STATE_DESC *")
         code = FFI.from_buffer(binary)
-        told.root, told.code.data, told.code.size = device.root, code, len(binary)
+        told = FFI.new("D3D12_COMPUTE_PIPELINE_STATE_DESC *", (device.root, (code, len(binary))))
         out = FFI.new("void **")
         create = device.handle.table.CreateComputePipelineState
         status = create(device.handle, told, iid("ID3D12PipelineState"), out)
         if status in _REFUSED:
+            lacks = "" if "atomic_int64" in device.caps.features else ", such as 64-bit atomics"
             raise CompileError(
                 f"d3d12: the driver of {device.description} refused the DXIL of {info.title}. It may use what the "
-                "driver lacks: take parts of the function away to find it, or use a device of another type."
+                f"driver lacks{lacks}: take parts of the function away to find it, or use a device of another type."
             )
         device.check(status, f"creating a pipeline for kernel {info.entry}")
         return self.kernel(info, out[0])
-
-
-def _release_all(found: Iterable[Any]) -> None:
-    for pipeline in found:
-        release(pipeline)

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from slangpy_rt.backends.base import Dispatch, Recording
-from slangpy_rt.backends.d3d12.com import FFI, made, release
+from slangpy_rt.backends.d3d12.com import FFI, begin_event, release_all
 from slangpy_rt.backends.d3d12.device import UPLOAD, D3D12Device, Memory
-from slangpy_rt.backends.d3d12.submission import COMPUTE, D3D12Submissions
-from slangpy_rt.backends.extras import packed_blocks
+from slangpy_rt.backends.extras import barriers, packed_blocks
+from slangpy_rt.backends.submissions import Submissions
 from slangpy_rt.core.interrupts import apart, finalizer
 
 _TAKES = 4  # command lists of a recording; a further replay waits for the first
@@ -43,46 +44,29 @@ class D3D12Recording(Recording):
 
     def __init__(self, dispatches: list[Dispatch], waits: Sequence[tuple[int, ...]], retired: deque[Any]) -> None:
         super().__init__(dispatches)
-        self.waits: list[bool] = []
-        ordered = 0
-        for k, before in enumerate(waits):
-            # A barrier orders all launches before it, so that one is enough for several that wait for them.
-            self.waits.append(any(w >= ordered for w in before))
-            ordered = k if self.waits[-1] else ordered
+        self.waits = barriers(waits)
         self.offsets, self.packed = packed_blocks(dispatches)
         self.version = 0
         self.takes: deque[Take] = deque()
         self.give = partial(retired.append, self.takes)
 
-    def change(self, place: int, dispatch: Dispatch) -> None:
-        """Replace the launch at index ``place``; command lists take it over before they are submitted again."""
-        at = self.offsets[place]
-        self.dispatches[place] = dispatch
-        self.packed[at : at + len(dispatch.args)] = dispatch.args
-        self.version += 1
 
-
+@dataclass(eq=False, slots=True)
 class Take:
-    """A closed command list with its allocator and memory, and its last submission.
+    """A closed command list with its allocator and memory for arguments, and its last submission."""
 
-    Attributes
-    ----------
-    home, value
-        The queue that it was submitted to last, and the value after which it is free.
-    version : int
-        The version of the argument blocks in the memory.
-    """
+    command: Any
+    allocator: Any
+    memory: Memory
+    pointer: Any  # to ``command``
+    version: int  # of the argument blocks in the memory
+    home: Submissions  # the queue that it was submitted to last
+    value: int = 0  # of that submission
 
-    __slots__ = ("command", "home", "memory", "objects", "pointer", "value", "version")
-
-    def __init__(self, command: Any, allocator: Any, memory: Memory, home: D3D12Submissions, version: int) -> None:
-        self.command = command
-        self.objects = (command, allocator)
-        self.pointer = FFI.new("void *[]", [command])
-        self.memory = memory
-        self.home = home
-        self.value = 0
-        self.version = version
+    @property
+    def sent(self) -> int:
+        """The value of ``home`` after which it is free: an interrupt may have kept ``value`` from being submitted."""
+        return min(self.value, self.home.value)
 
 
 class Recorder:
@@ -100,33 +84,30 @@ class Recorder:
         self.retired: deque[deque[Take]] = deque()
         device.on_close(_free, device, self._all)
 
-    def take(self, recording: D3D12Recording, queue: D3D12Submissions) -> Take:
-        """Return a command list of the recording that the device does not run, with the present argument blocks."""
+    def take(self, recording: D3D12Recording, queue: Submissions) -> Take:
+        """Return a command list of the recording with the present argument blocks.
+
+        The device still runs it if it runs as many as a recording may have; then its arguments are older ones.
+        """
         takes = recording.takes
         found = takes[0] if takes else None
-        if found is None or (not found.home.timeline.passed(found.value) and len(takes) < _TAKES):
-            found = apart(self._make, recording, queue)
-        else:
-            # An interrupt may have kept the submission from being made.
-            found.home.locked_finish(found.value)
+        runs = found is not None and not found.home.timeline.passed(found.sent)
+        if found is None or (runs and len(takes) < _TAKES):
+            return apart(self._make, recording, queue)
+        if not runs:
             takes.rotate(-1)
-        if found.version != recording.version:
-            size = len(recording.packed)
-            FFI.memmove(FFI.cast("char *", found.memory.host), recording.packed, size)
-            found.version = recording.version
+            if found.version != recording.version:
+                FFI.memmove(FFI.cast("char *", found.memory.host), recording.packed, len(recording.packed))
+                found.version = recording.version
         return found
 
-    def _make(self, recording: D3D12Recording, queue: D3D12Submissions) -> Take:
+    def _make(self, recording: D3D12Recording, queue: Submissions) -> Take:
         self._sweep()
         device, size = self._device, len(recording.packed)
         memory = device.allocate(max(size, 4), UPLOAD)
         FFI.memmove(FFI.cast("char *", memory.host), recording.packed, size)
-        table, handle = device.handle.table, device.handle
-        create = partial(made, "ID3D12CommandAllocator", table.CreateCommandAllocator, handle, COMPUTE)
-        allocator = create(what="making a command allocator")
-        create = partial(made, "ID3D12GraphicsCommandList", table.CreateCommandList, handle, 0, COMPUTE)
-        command = create(allocator, FFI.NULL, what="making a command list")
-        take = Take(command, allocator, memory, queue, recording.version)
+        command, allocator = device.command_list()
+        take = Take(command, allocator, memory, FFI.new("void *[]", [command]), recording.version, queue)
         self._all.add(take)
         self._record(recording, command, memory)
         recording.takes.append(take)
@@ -134,21 +115,17 @@ class Recorder:
 
     def _record(self, recording: D3D12Recording, command: Any, memory: Memory) -> None:
         table, device, place = command.table, self._device, FFI.new("uint32_t[2]", [memory.number, 0])
-        used = {b.chunk.memory for d in recording.dispatches for b in d.buffers}
-        between = next(iter(used)).between if len(used) == 1 else device.between
         table.SetDescriptorHeaps(command, 1, device.heap)
         table.SetComputeRootSignature(command, device.root)
         bound = None
         for d, at, waits in zip(recording.dispatches, recording.offsets, recording.waits, strict=True):
             if waits:
-                table.ResourceBarrier(command, 1, between)
+                table.ResourceBarrier(command, 1, device.between)
             if d.kernel is not bound:
                 bound = d.kernel
                 table.SetPipelineState(command, bound.pipeline)  # type: ignore[attr-defined]
-            title = d.kernel.info.title.encode() + b"\0"
             place[1] = at
-            # 1: the text is ANSI, in the format of PIX.
-            table.BeginEvent(command, 1, title, len(title))
+            begin_event(command, d.kernel.info.title)
             table.SetComputeRoot32BitConstants(command, 0, 2, place, 0)
             table.Dispatch(command, *d.groups)
             table.EndEvent(command)
@@ -159,7 +136,7 @@ class Recorder:
         """Give back what freed recordings had, as far as the device is done with it."""
         for _ in range(len(self.retired)):
             takes = self.retired.popleft()
-            if all(take.home.timeline.passed(take.value) for take in takes):
+            if all(take.home.timeline.passed(take.sent) for take in takes):
                 self._all.difference_update(takes)
                 _free(self._device, set(takes))
             else:
@@ -170,5 +147,4 @@ def _free(device: D3D12Device, takes: set[Take]) -> None:
     while takes:
         take = takes.pop()
         device.release(take.memory)
-        for found in take.objects:
-            release(found)
+        release_all((take.command, take.allocator))

@@ -12,9 +12,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, ClassVar
 
-from slangpy_rt.backends.base import Buffer, Dispatch, Recording, Shared
-from slangpy_rt.backends.device_memory import DeviceBuffer
-from slangpy_rt.backends.extras import ExportsMemory, packed_blocks
+from slangpy_rt.backends.base import Dispatch, Recording
+from slangpy_rt.backends.extras import packed_blocks
 from slangpy_rt.backends.staged_copies import Copies
 from slangpy_rt.backends.submitting import SubmittingBackend
 from slangpy_rt.backends.vulkan.commands import VkCommands
@@ -26,7 +25,7 @@ from slangpy_rt.backends.vulkan.recording import Recorder, VulkanRecording
 from slangpy_rt.core.interrupts import apart
 
 
-class VulkanBackend(SubmittingBackend, ExportsMemory):
+class VulkanBackend(SubmittingBackend):
     """One Vulkan device.
 
     Parameters
@@ -59,7 +58,7 @@ class VulkanBackend(SubmittingBackend, ExportsMemory):
         self._pipelines = Pipelines(device, self._commands.layout)
         self._recorder = Recorder(self._commands)
         self.queue = self.open_queue()
-        self._copies = Copies(device, self.queue, STAGING, STAGING)
+        self._copies = Copies(device, self.queue, STAGING)
 
     @classmethod
     def why_unavailable(cls) -> str | None:
@@ -71,17 +70,8 @@ class VulkanBackend(SubmittingBackend, ExportsMemory):
     def compile(self, code: bytes, entry: str) -> bytes:
         return code
 
-    def share(self, buffer: Buffer) -> tuple[Shared, int] | None:
-        if not self._device.exports or not isinstance(buffer, DeviceBuffer):
-            return None
-        return self._device.shared_memory(buffer.chunk.memory), buffer.chunk.offset
-
-    def open_queue(self) -> VulkanQueue:
-        """Open a queue. Queues share the device's ``VkQueue`` objects, of which there may be only one."""
-        found: VulkanQueue = apart(self._open_queue)
-        return found
-
     def _make_queue(self, number: int) -> VulkanQueue:
+        # There may be only one ``VkQueue``.
         handles = self._device.queues
         return VulkanQueue(self, self._commands, handles[number % len(handles)], self._lock)
 

@@ -5,10 +5,11 @@ It records no commands, knows no kernels, and does not divide blocks.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from slangpy_rt.backends.base import Shared
+from slangpy_rt.backends.device_memory import MemoryDevice
 from slangpy_rt.backends.vulkan.instance import (
     ATOMIC_FLOAT,
     BFLOAT16,
@@ -36,12 +37,12 @@ RING = (_DEVICE_LOCAL | _VISIBLE | _COHERENT, _VISIBLE | _COHERENT)
 STAGING = (_VISIBLE | _COHERENT | _CACHED, _VISIBLE | _COHERENT)
 
 
-class VkDevice:
+class VkDevice(MemoryDevice):
     """An open device.
 
     Attributes
     ----------
-    ffi, lib, struct, check, on_close, messages
+    ffi, lib, struct, check, messages
         Attributes and methods of its ``VkInstance``.
     handle : Any
         The ``VkDevice``.
@@ -68,7 +69,7 @@ class VkDevice:
     def __init__(self, index: int, debug: bool) -> None:
         self._instance = instance = VkInstance(debug)
         self.ffi, self.lib, self.messages = instance.ffi, instance.lib, instance.messages
-        self.struct, self.check, self.on_close = instance.struct, instance.check, instance.on_close
+        self.struct, self.check = instance.struct, instance.check
         try:
             physical = instance.physical(index)
             features, present = instance.features(physical)
@@ -90,6 +91,9 @@ class VkDevice:
     def close(self) -> None:
         """Wait for the device, then destroy everything in reverse order. A second call does nothing."""
         self._instance.close()
+
+    def on_close(self, function: Callable[..., Any], *args: Any) -> None:
+        self._instance.on_close(function, *args)
 
     def label_functions(self) -> tuple[Any, Any] | None:
         """Return the functions that begin and end a label in a command buffer; None if labels are switched off."""
@@ -153,7 +157,7 @@ class VkDevice:
         self.check(result, f"allocating {nbytes} bytes")
         raise AssertionError("check raises for every result but VK_SUCCESS")
 
-    def shared_memory(self, block: Block) -> Shared:
+    def share(self, block: Block) -> Shared:
         """Return a block's memory for other APIs to open; only for a device that ``exports``."""
         if block.shared is None:
             info = self.struct("VkMemoryGetFdInfoKHR", memory=block.memory, handleType=_OPAQUE_FD)
@@ -174,16 +178,6 @@ class VkDevice:
             return int(out[0])
 
         return Shared(self.uuid, nbytes, open)
-
-    def keep(self, nbytes: int, purpose: Sequence[int]) -> Block:
-        """Allocate a buffer that lives as long as the device."""
-        block = self.allocate(nbytes, purpose)
-        self.on_close(self.release, block)
-        return block
-
-    def bytes(self, block: Block) -> Any:
-        """Return all bytes of a mapped block as a writable cffi buffer, which is valid until ``release``."""
-        return self.ffi.buffer(self.ffi.cast("char*", block.host), block.size)
 
     def release(self, block: Block) -> None:
         """Free a block; no queued work may use it."""
@@ -307,7 +301,7 @@ class Block:
     nbytes : int
         Bytes of the memory, which may be more than the buffer's.
     shared : Shared or None
-        The memory as ``shared_memory`` returned it; None before that.
+        The memory as ``share`` returned it; None before that.
     """
 
     __slots__ = ("address", "handle", "host", "memory", "nbytes", "shared", "size")

@@ -54,7 +54,7 @@ class Pipelines(pipelines.Pipelines):
                 "to find it, or use a device of another type."
             )
         device.check(result, f"creating a pipeline for kernel {info.entry}")
-        return self.kernel(info, pipeline[0])
+        return self.kernel(info, pipeline[0], 1)  # 1: VK_PIPELINE_BIND_POINT_COMPUTE
 
 
 def _destroy(device: VkDevice, found: Iterable[Any]) -> None:

@@ -1,28 +1,13 @@
-"""Marks in a Vulkan queue, and the time stamps of timed ones."""
+"""The time stamps of a Vulkan queue."""
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
-from slangpy_rt.backends.base import Shared
-from slangpy_rt.backends.extras import ExportedMark
 from slangpy_rt.backends.stamps import STAMPS, StampedMark, Stamps
-from slangpy_rt.backends.vulkan.device import VkDevice
-from slangpy_rt.backends.vulkan.submission import VkSubmissions
+from slangpy_rt.backends.submissions import Submissions
+from slangpy_rt.backends.vulkan.commands import VkCommands
 from slangpy_rt.core.errors import UnsupportedError
-
-
-class VulkanMark(StampedMark, ExportedMark):
-    """The end of a submission of a queue."""
-
-    __slots__ = ()
-
-    queue: VkSubmissions
-
-    def shared(self) -> tuple[Shared, int]:
-        self.queue.reach(self.value)
-        return self.queue.timeline.shared, self.value
 
 
 class Clock(Stamps):
@@ -34,18 +19,18 @@ class Clock(Stamps):
         The ``VkQueryPool``; None before the first timed mark.
     """
 
-    def __init__(self, queue: VkSubmissions, device: VkDevice, lock: threading.Lock) -> None:
+    def __init__(self, queue: Submissions, commands: VkCommands) -> None:
         super().__init__("vulkan")
         self.pool: Any = None
         self._queue = queue
-        self._device = device
-        self._lock = lock
+        self._commands = commands
+        self._device = commands.device
 
     def time_of(self, stamp: int) -> float:
         device, out = self._device, self._device.ffi.new("uint64_t*")
         # 1 | 2: VK_QUERY_RESULT_64_BIT, _WAIT_BIT.
         read = device.lib.vkGetQueryPoolResults
-        with self._lock:
+        with self._queue.lock:
             self._queue.require_open()
             result = read(device.handle, self.pool, stamp, 1, 8, out, 8, 3)
         device.check(result, "reading the device's clock")
@@ -72,3 +57,8 @@ class Clock(Stamps):
             device.on_close(device.lib.vkDestroyQueryPool, device.handle, out[0], device.ffi.NULL)
             self.pool = out[0]
         super().take(mark)
+
+    def record(self, number: int, command: Any) -> None:
+        self._commands.reset(command, self.pool, number, 1)
+        # 0x2000: BOTTOM_OF_PIPE, after all that was recorded before.
+        self._commands.stamp(command, 0x2000, self.pool, number)

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from slangpy_rt.backends.base import Buffer, Dispatch, Recording
+from slangpy_rt.backends.extras import barriers
 from slangpy_rt.backends.vulkan.commands import COMPUTE, VkCommands
 from slangpy_rt.backends.vulkan.submission import VkSubmissions
 from slangpy_rt.core.interrupts import finalizer
@@ -64,7 +65,7 @@ class Use:
         """Let another queue use the command buffer after its last use; the caller holds the lock."""
         if self.home is not queue:
             # Work of the old queue may still write or read the argument blocks.
-            queue.locked_wait(self.home, self.home.locked_submit())
+            queue.locked_wait(self.home.timeline, self.home.locked_submit())
             self.home = queue
 
 
@@ -106,12 +107,10 @@ class Recorder:
         c = self._commands
         command = self._command_buffer()
         c.device.check(c.begin(command[0], self._begin_info), "beginning a command buffer")
-        bound, ordered = None, 0
-        for k, (d, at, before) in enumerate(zip(dispatches, offsets, waits, strict=True)):
-            # A barrier orders all launches before it, so that one is enough for several launches that wait for them.
-            if any(w >= ordered for w in before):
+        bound = None
+        for d, at, ordered in zip(dispatches, offsets, barriers(waits), strict=True):
+            if ordered:
                 c.barrier(command[0], *c.kernels)
-                ordered = k
             if d.kernel is not bound:
                 bound = d.kernel
                 c.bind(command[0], 1, bound.pipeline)  # type: ignore[attr-defined]

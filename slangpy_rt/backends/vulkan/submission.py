@@ -11,13 +11,14 @@ from itertools import starmap
 from typing import Any
 
 from slangpy_rt.backends.base import Backend
-from slangpy_rt.backends.submissions import BATCH, FRAME_BYTES, FRAMES, Frame, Submission, Submissions
-from slangpy_rt.backends.vulkan.commands import VkCommands
+from slangpy_rt.backends.stamps import StampedQueue
+from slangpy_rt.backends.submissions import BATCH, FRAME_BYTES, FRAMES, Frame, Submission
+from slangpy_rt.backends.vulkan.commands import COMPUTE, VkCommands
 from slangpy_rt.backends.vulkan.device import RING, Block
 from slangpy_rt.backends.vulkan.timeline import Timeline
 
 
-class VkSubmissions(Submissions):
+class VkSubmissions(StampedQueue):
     """A queue that records commands in command buffers, and submits them.
 
     Parameters
@@ -43,8 +44,9 @@ class VkSubmissions(Submissions):
         self._handles = handles
         self._ring_address = ring.address
         self._bytes = device.bytes(ring)
-        # The push constant of a prepared launch, if the last launch was one: it need not be pushed again.
-        self._pushed: Any = None
+        self._push = ffi.new("uint64_t*")
+        self._pushing = (commands.layout, COMPUTE, 0, 8, self._push)
+        self._cmd_bind, self._cmd_push, self._cmd_dispatch = commands.bind, commands.push, commands.dispatch
         self._signal = ffi.new("uint64_t*")
         self._region = ffi.new("VkBufferCopy*")
         # 1: VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT.
@@ -63,11 +65,10 @@ class VkSubmissions(Submissions):
         self._vk_submit = commands.submit
         self._open()
 
-    def locked_wait(self, other: VkSubmissions, value: int) -> None:
-        """Make work that is recorded from now on wait for a submission of another queue."""
-        if value > other.timeline.reached:
+    def locked_wait(self, timeline: Timeline, value: int) -> None:
+        if value > timeline.reached:
             self.locked_submit(alone=False)
-            semaphore = other.timeline.handle[0]
+            semaphore = timeline.handle[0]
             self._awaited[semaphore] = max(value, self._awaited.get(semaphore, 0))
 
     def locked_barrier(self) -> None:
@@ -100,9 +101,6 @@ class VkSubmissions(Submissions):
 
     def _begin_frame(self, frame: Frame) -> None:
         frame.begun.extend(starmap(self._commands.begin, ((frame.command, self._begin_info),)))
-
-    def _begun(self, frame: Frame) -> None:
-        self._pushed = None
 
     def _end_frame(self, frame: Frame) -> None:
         # Queue order alone makes nothing visible, neither to the next submission nor to the host.
