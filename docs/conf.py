@@ -35,6 +35,8 @@ autodoc_member_order = "groupwise"
 autodoc_typehints = "signature"
 autodoc_class_signature = "mixed"
 autodoc_preserve_defaults = True
+# Names as users know them.
+autodoc_type_aliases = {"ArrayLike": "ArrayLike", "npt.ArrayLike": "ArrayLike", "DeviceCore": "slangpy_rt.Device"}
 napoleon_google_docstring = False
 napoleon_use_rtype = False
 # Of a text that a lexer does not know in full, what it knows is coloured. A word of a docstring's types, such as

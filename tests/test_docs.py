@@ -83,6 +83,13 @@ def test_code_of_slangpy_prints_the_same(tmp_path: Path) -> None:
     assert _lines(run.stdout)[-3:] == _lines(blocks[kinds.index("text")][1])
 
 
+def test_each_step_of_the_tutorial_ends_in_its_picture() -> None:
+    steps = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8").split("\n## ")[1:7]
+    for step in steps:
+        made = re.findall(r'save\("(\w+\.jpg)"', step)
+        assert len(made) == 1 and made == re.findall(r"!\[.*\]\(images/(.*)\)", step), step[:40]
+
+
 def test_links_lead_somewhere() -> None:
     for page in PAGES + NOTES:
         prose = re.sub(r"```.*?```|`[^`]*`", "", page.read_text(encoding="utf-8"), flags=re.S)

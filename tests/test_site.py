@@ -64,6 +64,9 @@ def test_the_slang_reference_is_what_the_files_say() -> None:
 def test_the_slang_reference_has_what_files_declare() -> None:
     names = {module: {found.name for found in slang_reference.read(module)} for module in slang_reference.MODULES}
     assert {"Tensor", "RWTensor", "NDBuffer", "DiffTensor", "StructuredBuffer", "printf"} <= names["slangpy_rt"]
+    tensors = {d.name: [m.text for m in d.members] for d in slang_reference.read("slangpy_rt")}
+    assert "public __subscript(int i) -> T { get; }" in tensors["Tensor"]
+    assert "public __subscript(int i) -> T { get; set; }" in tensors["RWTensor"]
     assert {"Network", "HashGrid", "ReLU", "adam", "l2Loss"} <= names["mlp"]
     assert names["matmul"] == {"Tiles", "IEpilogue"}
     assert {"_spy_TensorView", "_spy_DiffTensorView", "_spy_TorchTensor"} <= names["slangtorch"]

@@ -83,6 +83,10 @@ _WITHOUT = ("__init", "Load3", "Load4", "Store3", "Store4", "dim", "bias", "tabl
 _INTERNAL = re.compile(
     r"\bu?int64_t|uint handle|^public static (DifferentialPair<float> forward|void backward)\(|_(forward|backward)<"
 )
+# The forms of an index, of which only the first is listed.
+_INDEX = re.compile(
+    r"\((?:u?int [ijklm]\b(?:, u?int [ijklm]\b)*|u?int[234]? (?:index\b(?:\[N\])?|xyz?\b)|vector<uint, N> index)"
+)
 # Members of interfaces need no ``public``.
 _SCOPES = ("struct", "interface", "extension")
 _TOKEN = re.compile(r"///[^\n]*|//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\])*\"|[{};]|[^\s{};/\"]+|/|\s+", re.DOTALL)
@@ -129,7 +133,9 @@ def page() -> str:
         "# Slang modules",
         "<!-- written by codegen/tools/slang_reference.py from shaders/*.slang -->",
         "What a Slang file of yours can import. Names that begin with `_spy_`, and members with addresses, are for "
-        "generated kernels and not listed.",
+        "generated kernels and not listed. Of members that differ only in the form of an index the first is listed. "
+        "An index is as many numbers as there are dimensions, an array of them, or a vector; it begins with the "
+        "last dimension, but in `slangtorch` with the first.",
     ]
     for module, about in MODULES.items():
         parts += [f"## {module}", about if module == "slangtorch" else f"`import {module};`\n\n{about}"]
@@ -139,7 +145,8 @@ def page() -> str:
 
 
 def _lines(found: Declaration) -> list[str]:
-    shown = [_shown(found.text), *(f"    {_shown(m.text)}" for m in found.members)]
+    members = {_INDEX.sub("(index", m.text.replace("<let N : int>", "")): m for m in reversed(found.members)}
+    shown = [_shown(found.text), *(f"    {_shown(m.text)}" for m in found.members if m in members.values())]
     notes = {f"- `{_shown(m.name)}`: {m.comment}": None for m in found.members if m.comment}
     parts = [f"### {_shown(found.name)}", found.comment, "```slang\n" + "\n".join(shown) + "\n```"]
     return [part for part in [*parts, "\n".join(notes)] if part]
@@ -232,7 +239,10 @@ def _declarations(tokens: list[str], at: int, all_are_public: bool) -> tuple[lis
             if declared.scope:
                 members, at = _declarations(tokens, at, bool(re.match(r"(public )?interface", text)))
             else:
+                body = at
                 at = _behind(tokens, at)
+                if "__subscript" in text or re.match(r"public property", text):
+                    declared.text += " { get; set; }" if "set" in tokens[body:at] else " { get; }"
         extended = re.match(r"public extension\S* (?:[^>]*> )?(\w+)<", text)
         if extended and (own := next((d for d in found if d.name == extended[1]), None)):
             own.members += members

@@ -20,7 +20,7 @@ def main() -> None:
     o = options(__doc__, 240, 150)
     device = spy.create_torch_device(o.device)
     module = load(device, "deblur")
-    where = torch.device("cuda" if device.info.startswith("NVIDIA") else "cpu")
+    where = torch.device("cuda" if torch.cuda.is_available() and "NVIDIA" in device.info else "cpu")
     clean = torch.from_numpy(photograph(o.size)).to(where)
     pixels = spy.grid((o.size, o.size))
     torch.manual_seed(1)

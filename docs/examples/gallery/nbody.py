@@ -25,14 +25,6 @@ def disc(random: np.random.Generator, center: list[float], speed: list[float]) -
     return at + center, going + speed
 
 
-def draw(at: np.ndarray, size: int) -> np.ndarray:
-    """How many stars are in each pixel, brightened."""
-    counts, _, _ = np.histogram2d(-at[:, 1], at[:, 0], bins=size, range=[[-3, 3], [-3, 3]])
-    blurred = sum(np.roll(counts, (i, j), (0, 1)) for i in (-1, 0, 1) for j in (-1, 0, 1))
-    light = np.sqrt(blurred / 9)[..., None]
-    return np.clip(light * [1.3, 1.5, 2.0], 0, 1)
-
-
 def main() -> None:
     """Run the simulation, and print how much the energy changed."""
     o = options(__doc__, 240, 600)
@@ -50,6 +42,11 @@ def main() -> None:
     def total() -> float:
         return float(module.energy(at, speed, masses, at, masses, SOFT).to_numpy().sum(dtype=np.float64))
 
+    def draw() -> np.ndarray:
+        counts = spy.Tensor.zeros(device, (o.size, o.size), "int")
+        module.splat(at, counts, 6.0)
+        return module.glow(counts).to_numpy()
+
     def step(commands: spy.CommandList, time: float) -> None:
         module.pull.append_to(commands, at, at, masses, SOFT, _result=pulls)
         module.move.append_to(commands, at, speed, pulls, time)
@@ -57,12 +54,13 @@ def main() -> None:
     commands = device.command_list()
     step(commands, TIME)
     before, frames = total(), []
+    draw()  # compiled before the clock starts
     with Clock(device) as clock:
         for k in range(o.steps):
             if k % max(o.steps // 3, 1) == 0:
-                frames.append(draw(at.to_numpy(), o.size))
+                frames.append(draw())
             commands.submit()
-    frames = [*frames[:3], draw(at.to_numpy(), o.size)]
+    frames = [*frames[:3], draw()]
     change = abs(total() / before - 1)
     save(o.out / "nbody.jpg", *frames)
     print(f"{device.info}: {o.steps} steps of {2 * STARS} stars in {clock.seconds:.2f} s, energy off by {change:.4f}")
