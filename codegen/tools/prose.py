@@ -22,7 +22,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "codegen")]
 
 METAPHORS = re.compile(
     r"\b(guests?|feeds?|feeding|rooms?|stretch(?:es|ed|ing)?|speaks?|speaking|talks?|talking|lives?|living|happy|happily|"
-    r"tells?(?! whether)|telling|told|bears?|handed|hands? (?:over|out|back)|swallows?|swallowed|magic|"
+    r"tells?(?! whether)|telling|told|bears?|handed|hands? (?:over|out|back)|swallows?|swallowed|(?<!cell )magic|"
     r"under the hood|out of the box|heavy lifting|first-class)\b",
     re.IGNORECASE,
 )

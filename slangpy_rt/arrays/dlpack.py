@@ -166,17 +166,17 @@ class Import:
         for k in reversed(range(t.ndim - 1)):
             dense[k] = dense[k + 1] * self.shape[k + 1]
         self.strides = tuple(t.strides[: t.ndim]) if t.strides else tuple(dense)
-        self._unit = t.bits // 8
-        self.typestr = "bfloat16" if t.code == _BFLOAT else f"{kinds[t.code]}{self._unit}"
+        self.typestr = "bfloat16" if t.code == _BFLOAT else f"{kinds[t.code]}{t.bits // 8}"
 
     @property
     def extent(self) -> tuple[int, int]:
         """The addresses of the first byte and of the one after the last; equal if there are no elements."""
         if 0 in self.shape:
             return self.address, self.address
-        steps = [(n - 1) * step * self._unit for n, step in zip(self.shape, self.strides, strict=True)]
+        unit = 2 if self.typestr == "bfloat16" else int(self.typestr[1:])
+        steps = [(n - 1) * step * unit for n, step in zip(self.shape, self.strides, strict=True)]
         first = sum(step for step in steps if step < 0)
-        return self.address + first, self.address + sum(step for step in steps if step > 0) + self._unit
+        return self.address + first, self.address + sum(step for step in steps if step > 0) + unit
 
     def __del__(self) -> None:
         managed = getattr(self, "_managed", None)

@@ -155,7 +155,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The module with its stub, and a program for each of the texts above."""
     folder = tmp_path_factory.mktemp("stubs")
     (folder / "example.slang").write_text(SLANG)
-    with spy.Device("null") as device:
+    with spy.Device("null") as device, pytest.warns(UserWarning, match="declares name, as Module's own members are"):
         info = spy.Module.load_from_file(device, folder / "example.slang").info
     (folder / "example.pyi").write_text(stub_text(info))
     for name, text in (("runs", RUNS), ("allowed", ALLOWED), ("wrong", WRONG), ("types_", TYPES)):
@@ -196,6 +196,7 @@ def test_wrong_use_is_an_error_each(complaints: dict[str, dict[int, str]]) -> No
     assert complaints["wrong.py"] == expected
 
 
+@pytest.mark.filterwarnings("ignore:module 'example'")
 def test_results_are_of_those_types(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
     names: dict[str, Any] = {}
@@ -209,6 +210,7 @@ def test_results_are_of_those_types(folder: Path, monkeypatch: pytest.MonkeyPatc
             assert name != "npt.NDArray" or argument in ("Any", f"np.{result.dtype}"), line
 
 
+@pytest.mark.filterwarnings("ignore:module 'example'")
 def test_what_it_allows_runs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
     exec(compile(BEGIN + RUNS, "runs.py", "exec"), {})
