@@ -96,8 +96,8 @@ def test_a_syntax_error_shows_its_line(device: spy.Device, tmp_path: Path) -> No
         "error[E30015]: undefined identifier\n"
         f" --> {path}:3:16\n"
         "  |\n"
-        "3 | return a + c;\n"
-        "  |            ^ undefined identifier 'c'.\n"
+        "3 |     return a + c;\n"
+        "  |                ^ undefined identifier 'c'.\n"
         "--'"
     )
     assert refused(spy.CompileError, lambda: spy.Module.load_from_file(device, path)) == expected
