@@ -150,6 +150,10 @@ m.str.upper()                         # attr-defined
 """
 
 
+# The module declares "name", and is told so where it is loaded.
+pytestmark = pytest.mark.filterwarnings("ignore:module 'example'. it declares name:UserWarning")
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The module with its stub, and a program for each of the texts above."""
