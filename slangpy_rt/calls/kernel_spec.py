@@ -205,7 +205,7 @@ def describe_dispatch(
         group=entry.group_size,
         raw=True,
         structs=struct_layouts(bounds, spell),
-        constants=(*_constants(title, scope, options, spell),),
+        constants=_constants(title, scope, options, spell),
         assigned=tuple((spell.own(name), trees[k]) for k, (name, _) in enumerate(uniforms)),
         hidden=spell.hidden,
     )
