@@ -5,7 +5,6 @@ The functions compute frozen values from frozen values; they emit, compile and r
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -140,7 +139,6 @@ def describe_call(
         constants=(
             *_constants(said, scope, options, spell),
             *((_DETERMINISTIC,) if device.deterministic and backward else ()),
-            *(_uniform(trees) if target.entry == "handle" else ()),
         ),
         assigned=tuple([(spell.own(name), trees[k]) for k, (name, _) in enumerate(uniforms)]),
         derivative=options.derivative,
@@ -207,10 +205,7 @@ def describe_dispatch(
         group=entry.group_size,
         raw=True,
         structs=struct_layouts(bounds, spell),
-        constants=(
-            *_constants(title, scope, options, spell),
-            *(_uniform(trees) if target.entry == "handle" else ()),
-        ),
+        constants=_constants(title, scope, options, spell),
         assigned=tuple((spell.own(name), trees[k]) for k, (name, _) in enumerate(uniforms)),
         hidden=spell.hidden,
     )
@@ -252,15 +247,6 @@ def _constants(where: str, scope: Scope, options: Options, spell: Spelling) -> t
         lines = tuple(map(spell.own, found.values()))
     target = scope.device.backend.target
     return lines + target.constants + (target.backward_constants if options.derivative == "backward" else ())
-
-
-def _uniform(operands: Sequence[Operand]) -> tuple[str, ...]:
-    """Return the line for devices without pointers that says that all lanes of a wave use the same buffer at a time.
-
-    That is so if the user's functions get no addresses, since the text has each argument's in a place of its own.
-    """
-    whole = any(o.mode in ("tensor", "gradient", "pointer") for operand in operands for o in operand.leaves)
-    return () if whole else ("export static const bool _spy_uniform = true;",)
 
 
 def _modules(source: Source) -> tuple[str, ...]:
