@@ -57,15 +57,15 @@ class Formula:
             if not self._derivative:
                 (output[0] if isinstance(output, tuple) else output).copy_(function(*values))
             elif self._derivative == "fwd":
-                tangents = tuple(other.double() for other in others)
+                tangents = tuple(other.double().cpu() for other in others)
                 found = torch.autograd.functional.jvp(function, tuple(values), tangents)
                 for part, value in zip(output, found, strict=True):
                     part.copy_(value)
             else:
                 leaves = [value.requires_grad_() for value in values]
-                slopes = torch.autograd.grad(function(*leaves), leaves, output[1].double())
+                slopes = torch.autograd.grad(function(*leaves), leaves, output[1].double().cpu())
                 for other, slope in zip(others, slopes, strict=True):
-                    other.add_(slope)
+                    other.add_(slope.to(other.device))
 
 
 class _Leaf:
@@ -73,15 +73,20 @@ class _Leaf:
 
 
 def _doubled(value: Any, values: list[Tensor], others: list[Tensor]) -> Any:
-    """In double precision; pairs are taken out."""
+    """In double precision on the CPU; pairs are taken out.
+
+    Examples draw random numbers where their tensors lie, so that both runs have them in one place.
+    """
     if type(value) is tuple and len(value) == 2 and all(isinstance(part, Tensor) for part in value):
-        values.append(value[0].detach().double())
+        values.append(value[0].detach().double().cpu())
         others.append(value[1])
         return _Leaf
     if isinstance(value, (tuple, list)):
         parts = [_doubled(part, values, others) for part in value]
         return type(value)(*parts) if hasattr(value, "_fields") else parts
-    return value.double() if isinstance(value, Tensor) and value.is_floating_point() else value
+    if not isinstance(value, Tensor):
+        return value
+    return (value.double() if value.is_floating_point() else value).cpu()
 
 
 def _filled(value: Any, waiting: Any) -> Any:
@@ -228,7 +233,7 @@ def test_losses(
     monkeypatch.setattr(
         example,
         "parse_options",
-        lambda *_, **__: argparse.Namespace(device=device, place=torch.device("cpu"), **options),
+        lambda *_, **__: argparse.Namespace(device=device, place=place, **options),
     )
     example.main()
     ours, formula = found
