@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from importlib import import_module
 from math import prod
 from typing import Any, TypeVar
@@ -166,6 +167,22 @@ class Operators(NDBuffer):
             import_module(_ELEMENTWISE).elementwise(self).write(self, made)
         else:
             made.copy_from(self.to_numpy())
+        result: A = made
+        return result
+
+    def __copy__(self: A) -> A:
+        """Return another array of the same memory and gradients."""
+        return self[...]
+
+    def __deepcopy__(self: A, memo: dict[int, Any]) -> A:
+        """Return a copy whose gradients are copies too, one where they are one."""
+        made: Any = self.copy()
+        memo[id(self)] = made
+        if self.layout.grads is not None:
+            own: Any = self
+            into = deepcopy(own.grad_in, memo)
+            out = into if self.layout.grads.shared else deepcopy(own.grad_out, memo)
+            made = memo[id(self)] = made.with_grads(into, out)
         result: A = made
         return result
 

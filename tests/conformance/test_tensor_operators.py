@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import operator
 from collections.abc import Callable
 from typing import Any
@@ -357,3 +358,22 @@ def test_nothing_and_no_dimension(tensor: Any) -> None:
     single = tensor(np.array(2, np.float32))
     assert (single + single).item() == 4
     assert (single + single).shape == ()
+
+
+def test_copies_by_pythons_module(device: spy.Device) -> None:
+    a = data("float", 3, 4)
+    t = spy.Tensor.from_numpy(device, a).with_grads()
+    for one in (t, t[::2, 1:]):
+        shallow, deep = copy.copy(one), copy.deepcopy(one)
+        assert shallow.address == one.address and deep.address != one.address
+        assert shallow.grad.address == one.grad.address and deep.grad.address != one.grad.address
+        assert deep.grad_in is deep.grad_out and deep.grad.dtype == one.grad.dtype
+        np.testing.assert_array_equal(deep.to_numpy(), one.to_numpy())
+        deep[...] = 7
+        assert not (one.to_numpy() == 7).any()
+    both = copy.deepcopy({"first": t, "second": [t]})
+    assert both["first"] is both["second"][0]  # type: ignore[index]
+    assert copy.deepcopy(spy.Tensor.zeros(device, 0)).shape == (0,)
+    kept = spy.Tensor.zeros(device, 4).with_grads(grad_out=spy.Tensor.full(device, 4, 2.0))
+    found = copy.deepcopy(kept)
+    assert found.grad_in is None and found.grad.to_numpy().tolist() == [2, 2, 2, 2]
