@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from slangpy_rt.arguments.vectors import Vector
 from slangpy_rt.arithmetic.promotion import check_kind, is_float, promoted, promoted_with
 from slangpy_rt.arithmetic.texts import BITWISE, COMPARISONS, binary, unary
 from slangpy_rt.arrays.ndbuffer import NDBuffer
@@ -73,7 +74,7 @@ class Elementwise:
         ShapeError
             If the shapes do not broadcast.
         """
-        a, b = _operand(name, a), _operand(name, b)
+        a, b = _operand(self._device, name, a), _operand(self._device, name, b)
         if a is None or b is None:
             return NotImplemented
         key = (name, _kind(a), _kind(b), None if out is None else out.layout.element)
@@ -96,7 +97,7 @@ class Elementwise:
 
         Parameters and errors are those of ``binary``.
         """
-        condition, a, b = _operand("where", condition), _operand("where", a), _operand("where", b)
+        condition, a, b = (_operand(self._device, "where", x) for x in (condition, a, b))
         if a is None or b is None or not hasattr(condition, "shape"):
             raise BindError(
                 f"where: {in_words((condition, a, b))} were given; an array of bools and two arrays or numbers were "
@@ -130,7 +131,7 @@ class Elementwise:
         ``converting`` allows to write floats to integers, and numbers to bools.
         """
         into = scalar_of(name, out.layout.element)
-        source = _operand(name, value)
+        source = _operand(self._device, name, value)
         if source is None:
             raise BindError(f"Tensor[...] = value: {in_words(value)} was given; an array or a number was expected.")
         kind = _kind(source)
@@ -196,7 +197,7 @@ def elementwise(array: NDBuffer) -> Elementwise:
     return device.once("elementwise", lambda: Elementwise(device))
 
 
-def _operand(name: str, value: Any) -> Any:
+def _operand(device: Any, name: str, value: Any) -> Any:
     """Return an operand as an array, or as a number; None if it is neither."""
     if isinstance(value, (NDBuffer, bool, int, float)):
         return value
@@ -206,6 +207,9 @@ def _operand(name: str, value: Any) -> Any:
         value = as_array(name, value)
         kind = {"f": "float", "i": "int"}.get(value.dtype.kind)
         value = value if kind is None else cast(name, kind, value, NUMPY_OF[kind])
+    if isinstance(value, Vector):
+        # One element, not numbers along the last dimension.
+        return Tensor.from_numpy(device, value, type(value).__name__)
     if isinstance(value, np.ndarray):
         if slang_scalar(value.dtype) is None and not is_bfloat16(value.dtype):
             raise BindError(f"{name}: a NumPy array of dtype {value.dtype} has no Slang type; convert it first.")

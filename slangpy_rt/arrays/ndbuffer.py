@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from slangpy_rt.arrays.host_memory import host_memory, seen_in, shown_to_numpy
 from slangpy_rt.arrays.layout import Gradients, Layout, layout_of
-from slangpy_rt.arrays.views import picked
+from slangpy_rt.arrays.views import field, picked
 from slangpy_rt.backends.base import Buffer
 from slangpy_rt.core.conversion import as_array
 from slangpy_rt.core.dtypes import BFLOAT16, cast, element_type, scalar_type
@@ -367,17 +367,18 @@ class NDBuffer:
         return self._seen(flat, self.address, lambda a: a.flatten_dtype())
 
     def __getitem__(self: A, key: Any) -> A:
-        """Return a view of a part of the array: integers, slices, ``None`` and ``...``, as in NumPy.
+        """Return a view of a part of the array: integers, slices, ``None`` and ``...``, or a struct's field by name.
 
         Raises
         ------
         IndexError
-            If an index is out of range, or is of another kind.
+            If an index is out of range, or is of another kind, or there is no such field.
         """
-        shape, strides, start = picked(type(self).__name__, self.layout, key)
-        address = self.address + start
         own = self.layout
-        new = layout_of(own.device, type(self), own.element, shape, strides, address % 32 == 0)
+        select = field if isinstance(key, str) else picked
+        element, shape, strides, start = select(type(self).__name__, own, key)
+        address = self.address + start
+        new = layout_of(own.device, type(self), element, shape, strides, address % 32 == 0)
         return self._seen(new, address, lambda a: a[key])
 
     def _seen(self: A, layout: Layout, address: int, same: Callable[[Any], Any]) -> A:

@@ -102,7 +102,7 @@ class Operators(NDBuffer):
             operations.where(key, value, self, self)
             return
         part: Any = self[key]
-        if _has_arithmetic(self):
+        if _has_arithmetic(part):
             operations.write(value, part, converting=False)
         else:
             part.copy_from(value.to_numpy() if isinstance(value, NDBuffer) else value)

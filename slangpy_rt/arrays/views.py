@@ -6,14 +6,43 @@ from typing import Any
 
 import numpy as np
 
-from slangpy_rt.arrays.layout import Layout
+from slangpy_rt.arrays.layout import Layout, dense_strides
 from slangpy_rt.core.checks import is_callers
+from slangpy_rt.core.dtypes import NUMPY_OF, storage
 from slangpy_rt.core.shapes import Shape, is_whole
+from slangpy_rt.core.types import SlangType
 from slangpy_rt.core.wording import in_words
 
 
-def picked(where: str, layout: Layout, key: Any) -> tuple[Shape, Shape, int]:
-    """Return the part of an array that integers, slices, ``None`` and ``...`` pick: shape, strides and byte offset.
+def field(where: str, layout: Layout, name: str) -> tuple[SlangType, Shape, Shape, int]:
+    """Return one field of an array's structs: its type, the shape, the strides and the byte offset.
+
+    Raises
+    ------
+    IndexError
+        If there is no such field.
+    """
+    element = layout.element
+    found = next((f.type for f in element.fields if f.name == name), None) if element.kind == "struct" else None
+    fields = layout.numpy_dtype.fields
+    if found is None or fields is None:
+        has = ", ".join(f.name for f in element.fields) if element.kind == "struct" else "no fields"
+        raise IndexError(f"{where}: '{name}' is no field of '{element.name}', which has {has}.")
+    # Strides of structs are in bytes. Structs are aligned as their fields are, so that these divide.
+    stored = storage(found)
+    assert stored is not None, found
+    unit = NUMPY_OF[stored.scalar].itemsize
+    strides = tuple(step // unit for step in layout.strides[: len(layout.shape)])
+    return found, layout.shape, strides + dense_strides(found, ()), fields[name][1]
+
+
+def picked(where: str, layout: Layout, key: Any) -> tuple[SlangType, Shape, Shape, int]:
+    """Return the part of an array that integers, slices, ``None`` and ``...`` pick.
+
+    Returns
+    -------
+    tuple
+        The element type, the shape, the strides and the byte offset.
 
     Raises
     ------
@@ -38,4 +67,4 @@ def picked(where: str, layout: Layout, key: Any) -> tuple[Shape, Shape, int]:
     if not isinstance(found, np.ndarray):
         found = model[(*keys, None)][..., 0]
     start = found.__array_interface__["data"][0] - model.__array_interface__["data"][0]
-    return found.shape, tuple(s // item for s in found.strides) + inner, start
+    return layout.element, found.shape, tuple(s // item for s in found.strides) + inner, start
