@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 import slangpy_rt as spy
+from tests.depth import deep
 
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
@@ -136,6 +137,7 @@ def test_the_source_distribution_holds_the_tree(sources: Path) -> None:
     assert {"CHANGELOG.md", "docs/index.md", "tests/test_wheel.py", "benchmarks/report.py"} <= held
 
 
+@deep
 def test_a_wheel_of_the_source_distribution_runs_in_an_environment_of_its_own(
     sources: Path, unpacked: Path, tmp_path: Path
 ) -> None:
@@ -176,6 +178,7 @@ spy.device("cpu")  # operator
 """
 
 
+@deep
 def test_type_checkers_see_an_editable_install(tree: Path, tmp_path: Path) -> None:
     install, user = tmp_path / "venv", tmp_path / "user"
     user.mkdir()

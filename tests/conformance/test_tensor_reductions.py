@@ -36,7 +36,7 @@ def check(name: str, got: spy.Tensor, array: npt.NDArray[Any], axis: Any, keepdi
     assert got.dtype.name == ("int" if name.startswith("arg") else "float" if name == "mean" else kind)
 
 
-@sampled(4)
+@sampled(6)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_floats(device: spy.Device, shape: tuple[int, ...]) -> None:
     a = data(*shape)
