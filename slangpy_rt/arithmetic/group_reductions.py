@@ -6,7 +6,7 @@ from math import prod
 from typing import Any, NamedTuple
 
 from slangpy_rt.arithmetic.promotion import is_float
-from slangpy_rt.arrays.layout import Layout, layout_of
+from slangpy_rt.arrays.layout import Layout, layout_of, new_array
 from slangpy_rt.arrays.ndbuffer import NDBuffer
 from slangpy_rt.arrays.tensor import Tensor
 from slangpy_rt.calls.module import Module
@@ -48,7 +48,7 @@ class GroupReduction(NamedTuple):
             source, candidates = found, self.none
             if step.candidates is not None:
                 source, candidates = array, Tensor.of(step.candidates, found.buffer, found.address)
-            made = result if step is self.steps[-1] else new_tensor(step.writes)
+            made = result if step is self.steps[-1] else new_array(step.writes)
             step.kernel.dispatch(
                 step.threads,
                 Tensor.of(step.reads, source.buffer, source.address),
@@ -154,12 +154,6 @@ class GroupReductions:
         return layout_of(
             self._device, Tensor, element, tuple(shape), None if strides is None else tuple(strides), False
         )
-
-
-def new_tensor(layout: Layout) -> Tensor:
-    """Return a new Tensor of a layout, without contents."""
-    buffer = layout.device.alloc(layout.nbytes)
-    return Tensor.of(layout, buffer, buffer.address)
 
 
 def _lanes(rows: int, size: int, inner: bool) -> int:

@@ -7,9 +7,9 @@ from types import NoneType
 from typing import Any, NamedTuple
 
 from slangpy_rt.arithmetic.elementwise import elementwise, scalar_of
-from slangpy_rt.arithmetic.group_reductions import GroupReduction, GroupReductions, new_tensor
+from slangpy_rt.arithmetic.group_reductions import GroupReduction, GroupReductions
 from slangpy_rt.arithmetic.promotion import is_float
-from slangpy_rt.arrays.layout import Layout, layout_of
+from slangpy_rt.arrays.layout import Layout, layout_of, new_array
 from slangpy_rt.arrays.ndbuffer import NDBuffer
 from slangpy_rt.arrays.tensor import Tensor
 from slangpy_rt.calls.module import Module
@@ -103,7 +103,7 @@ class _Plan(NamedTuple):
         """Return the reduction of an array."""
         found: Any = array
         for reduction, layout in self.passes:
-            made = new_tensor(layout)
+            made = new_array(layout)
             reduction.run(found, made)
             found = made
         result: Tensor = found

@@ -154,6 +154,12 @@ def layout_of(
     return found
 
 
+def new_array(layout: Layout) -> Any:
+    """Return a new array of a layout, without contents."""
+    buffer = layout.device.alloc(layout.nbytes)
+    return layout.kind.of(layout, buffer, buffer.address)
+
+
 def dense_strides(element: SlangType, shape: Shape) -> Shape:
     """Return the strides, in scalars, of a contiguous array."""
     stored = storage(element)

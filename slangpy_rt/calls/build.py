@@ -27,7 +27,7 @@ from slangpy_rt.arguments.options import NO_OPTIONS, Options
 from slangpy_rt.arguments.scope import Scope
 from slangpy_rt.arguments.seeds import bind_seed
 from slangpy_rt.arrays.differentiable import DiffPair, NDDifferentiableBuffer
-from slangpy_rt.arrays.layout import layout_of
+from slangpy_rt.arrays.layout import layout_of, new_array
 from slangpy_rt.arrays.ndbuffer import NDBuffer
 from slangpy_rt.arrays.tensor import Tensor
 from slangpy_rt.backends.base import Kernel
@@ -182,10 +182,10 @@ def _result(
         return _result_with_tangent(where, scope, returns, kind, shape, named)
     if kind in ("tensor", "ndbuffer"):
         layout = layout_of(device, Tensor if kind == "tensor" else NDBuffer, returns, shape, own=True)
-        sample: Any = _make_array(layout)
+        sample: Any = new_array(layout)
 
         def make() -> Any:
-            return _make_array(layout)
+            return new_array(layout)
 
         bound = bind_result(where, scope, returns, sample)
         return Result(bound, layout, make, named=named)
@@ -240,11 +240,6 @@ def _result_with_tangent(
 
 def _nothing(out: Any) -> None:
     return None
-
-
-def _make_array(layout: Any) -> Any:
-    buffer = layout.device.alloc(layout.nbytes)
-    return layout.kind.of(layout, buffer, buffer.address)
 
 
 def _check_strict(where: str, scope: Scope, leaves: Sequence[Bound], shape: Shape) -> None:
