@@ -28,7 +28,7 @@ FLOORS = (
     ("arguments",),
     ("tuning",),
     ("calls",),
-    ("device", "arithmetic"),
+    ("device", "arithmetic", "graphics"),
     ("interop",),
     ("slangtorch", "linalg"),
     ("slangpy_rt",),

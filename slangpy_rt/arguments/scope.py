@@ -151,5 +151,27 @@ class Scope(Follower):
             return found
 
 
+class ScopeOfUniforms(Scope):
+    """The scope of a text of this package around a user's module. The uniforms that it sets are those of the module.
+
+    Parameters
+    ----------
+    device : Device
+        Where kernels run.
+    source : Source
+        The text.
+    users : Source
+        The user's module.
+    """
+
+    def __init__(self, device: DeviceCore, source: Source, users: Source) -> None:
+        super().__init__(device, source)
+        self._users = Scope(device, users)
+
+    def uniforms(self, where: str, names: Iterable[str]) -> dict[str, Param]:
+        """Return the uniforms of the user's module by name, ``names`` among them."""
+        return self._users.uniforms(where, names)
+
+
 def _plain(found: StructInfo | SlangType | None) -> SlangType | None:
     return found.type if isinstance(found, StructInfo) else found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from importlib import import_module
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
 
     # A prepared call, its values, and the stand-ins that were replaced in them.
     Known = tuple[PreparedCall, tuple[Any, ...], tuple[Asked, ...]]
+
+
+# Above this package: it calls functions.
+_RASTER = "slangpy_rt.graphics.raster"
 
 
 class Function(SlangCallable):
@@ -151,6 +156,33 @@ class Function(SlangCallable):
         if not self.overloads:
             raise gone(self.name, self._scope.source)
         raise BindError(f"{self.name}: only a [numthreads] kernel is dispatched; call this: {self.name}(...).")
+
+    def raster(self, project: Any, size: tuple[int, int], background: Any = 0, antialias: bool = True) -> Any:
+        """Return a function that draws triangles, each pixel of which calls this one.
+
+        Parameters
+        ----------
+        project : Function
+            Of the same module: it returns where a corner is, and what else it has, as a struct with the field
+            ``float4 position``, in clip coordinates. The first parameter of this function is that struct.
+        size : tuple of int
+            Rows and columns of the picture, 1 to 16384.
+        background : number or sequence of numbers
+            The color of pixels without a triangle.
+        antialias : bool
+            Whether pixels at silhouettes mix the colors on both sides; their gradients come about in no other way.
+
+        Returns
+        -------
+        Raster
+            Called with ``_faces`` and the parameters of both functions by name, it returns a Tensor.
+
+        Raises
+        ------
+        BindError
+            If the functions do not fit each other.
+        """
+        return import_module(_RASTER).Raster(self, project, size, background, antialias)
 
     def source(self, /, *args: Any, _result: Any = None, **named: Any) -> str:
         """Return the Slang text of the kernel that this call would run."""

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from slangpy_rt.arguments.options import Options
-from slangpy_rt.arguments.scope import Scope
+from slangpy_rt.arguments.scope import Scope, ScopeOfUniforms
 from slangpy_rt.calls.callee import Callee
 from slangpy_rt.calls.function import Function
 from slangpy_rt.calls.module import macro_text
@@ -282,25 +282,13 @@ class Inlined:
             internal = "is not accessible from the current context" in str(error)
             hint = " It is internal to its module; write 'public' in front of it." * internal
             raise CompileError(f"matmul: a kernel cannot call the activation {title}.{hint}\n{error}") from error
-        scope = _ScopeOfUniforms(self._scope.device, made, source)
+        scope = ScopeOfUniforms(self._scope.device, made, source)
         entry = next(e for e in made.info.entry_points if e.name == "_spy_matmul")
         # Messages about values of uniforms begin with the user's name.
         dispatched = replace(Kernel.of(scope, entry).overloads[0], name=sig.name)
         kernel = Kernel(scope, sig.name, (dispatched,))
         kernel.entry = entry
         return kernel
-
-
-class _ScopeOfUniforms(Scope):
-    """The scope of a product's kernel. The uniforms that it sets are those of the user's module."""
-
-    def __init__(self, device: DeviceCore, source: Source, users: Source) -> None:
-        super().__init__(device, source)
-        self._users = Scope(device, users)
-
-    def uniforms(self, where: str, names: Iterable[str]) -> dict[str, Param]:
-        """Return the uniforms of the user's module by name, ``names`` among them."""
-        return self._users.uniforms(where, names)
 
 
 def _places(sig: FunctionSig, turned: bool) -> tuple[str, ...]:

@@ -91,6 +91,7 @@ def test_element_types(device: spy.Device, users: spy.Module, element: str) -> N
         np.testing.assert_allclose(got.double().numpy(), swish(want), rtol=rounding, atol=1e-4)
 
 
+@sampled(2)
 def test_uniforms(device: spy.Device, users: spy.Module) -> None:
     for gain in (3.0, -2.0):
         close(spy.matmul(A, B, activation=users.times.set(gain=gain)), gain * PRODUCT, 1e-4)
@@ -109,6 +110,7 @@ def test_uniforms(device: spy.Device, users: spy.Module) -> None:
         spy.matmul(A, B, activation=users.times.set(gain="x"))
 
 
+@sampled(2)
 def test_constants_overloads_and_other_kinds(device: spy.Device, users: spy.Module) -> None:
     for power in (2.0, 3.0, 2):
         got = spy.matmul(A, B, activation=users.by_constant.constants({"power": power}))

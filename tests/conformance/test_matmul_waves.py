@@ -66,7 +66,7 @@ CASES = [
 ]
 
 
-@sampled(6)
+@sampled(12)
 @pytest.mark.parametrize(("element", "shape", "left", "right"), CASES)
 def test_sizes(
     waves: tuple[spy.Device, list[Any]], element: str, shape: tuple[int, int, int], left: bool, right: bool
@@ -85,6 +85,7 @@ def test_sizes(
     assert bool(used) == (in_place and padded)
 
 
+@sampled(2)
 def test_rest_of_a_row_is_not_read(waves: tuple[spy.Device, list[Any]]) -> None:
     """What is multiplied ends within 16 bytes, and NaN follows; rows and columns end within a tile."""
     device, used = waves
@@ -101,6 +102,7 @@ def test_rest_of_a_row_is_not_read(waves: tuple[spy.Device, list[Any]]) -> None:
     np.testing.assert_array_equal(made, a.astype(np.float32) @ b.astype(np.float32))
 
 
+@sampled(2)
 def test_copies_batches_and_last_steps(waves: tuple[spy.Device, list[Any]]) -> None:
     """Twice: the second one is a known product, with copies of what cannot be read in place."""
     device, used = waves
@@ -114,6 +116,7 @@ def test_copies_batches_and_last_steps(waves: tuple[spy.Device, list[Any]]) -> N
     assert used
 
 
+@sampled(2)
 def test_bfloat16_and_a_function_of_a_user(waves: tuple[spy.Device, list[Any]]) -> None:
     device, used = waves
     text = "float last(float x, int row, int column) { return x + 100 * row + column; }"

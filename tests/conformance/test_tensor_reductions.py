@@ -36,7 +36,7 @@ def check(name: str, got: spy.Tensor, array: npt.NDArray[Any], axis: Any, keepdi
     assert got.dtype.name == ("int" if name.startswith("arg") else "float" if name == "mean" else kind)
 
 
-@sampled(6)
+@sampled(9)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_floats(device: spy.Device, shape: tuple[int, ...]) -> None:
     a = data(*shape)
@@ -49,7 +49,7 @@ def test_floats(device: spy.Device, shape: tuple[int, ...]) -> None:
             check(name, getattr(t, name)(tuple(range(len(shape))), True), a, tuple(range(len(shape))), True)
 
 
-@sampled(3)
+@sampled(6)
 @pytest.mark.parametrize("name", NAMES)
 def test_integers(device: spy.Device, name: str) -> None:
     for kind in "iu":
@@ -94,6 +94,7 @@ def test_vectors(device: spy.Device) -> None:
         t.argmax()
 
 
+@sampled(2)
 def test_halves_and_bools(device: spy.Device) -> None:
     if "half" in device.caps.scalars:
         ones = spy.Tensor.ones(device, 5000, "half")

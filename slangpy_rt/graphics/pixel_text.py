@@ -1,0 +1,131 @@
+"""The text of the function that a picture's pixels call: it finds the point that a pixel shows, and shades it.
+
+What functions cannot draw is refused here. Nothing here compiles or runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from slangpy_rt.calls.spelling import Spelling
+from slangpy_rt.core.errors import BindError
+from slangpy_rt.core.types import FunctionSig, SlangType
+
+COLORS = ("float", "float2", "float3", "float4")
+_FLOATS = ("half", "float", "double")
+# The user's functions are called by one with no names but ours, which their parameters could hide.
+_TEXT = """import _spy_raster;
+import {module};
+{differentiable}
+{color} _spy_shaded({declared})
+{{
+    return {shade}({passed});
+}}
+{differentiable}
+{color} _spy_pixel(no_diff int2 _spy_at, no_diff int2 _spy_size, Tensor<uint64_t, 2> _spy_words,
+    Tensor<int, 2> _spy_faces, {color} background, {arrays}{parameters})
+{{
+    let _spy_word = _spy_words[_spy_at];
+    if (_spy_word == _spy_EMPTY)
+        return background;
+    let _spy_f = _spy_face(_spy_faces, _spy_word);
+    let _spy_w = _spy_barycentrics(_spy_0[_spy_f.x], _spy_0[_spy_f.y], _spy_0[_spy_f.z], _spy_at, _spy_size);
+    {vary} _spy_v;
+{mixed}
+    return _spy_shaded(_spy_v{names});
+}}
+"""
+
+
+class Leaf(NamedTuple):
+    """A number, vector or matrix of the struct that corners have, and where in the struct it is."""
+
+    path: tuple[str, ...]
+    type: SlangType
+
+    @property
+    def is_mixed(self) -> bool:
+        """Whether its values between corners are mixed; others are those of a triangle's first corner."""
+        return self.type.scalar in _FLOATS
+
+
+def leaves_of(where: str, vary: SlangType) -> tuple[Leaf, ...]:
+    """Return the leaves of the struct that corners have, the position first.
+
+    Raises
+    ------
+    BindError
+        If it is no struct, has no ``float4 position``, or a field that has no value between corners.
+    """
+    if vary.kind != "struct":
+        raise BindError(
+            f"{where}: it returns {vary.name}; a struct with the field 'float4 position', in clip coordinates, was "
+            "expected."
+        )
+    found = list(_leaves(where, vary, ()))
+    position = [leaf for leaf in found if leaf.path == ("position",) and leaf.type.name in ("float4", "vector<float,4>")]
+    if not position:
+        raise BindError(f"{where}: '{vary.name}' has no field 'float4 position'; it says where a corner is, in clip "
+                        "coordinates.")  # fmt: skip
+    return (*position, *(leaf for leaf in found if leaf is not position[0]))
+
+
+def _leaves(where: str, type_: SlangType, path: tuple[str, ...]) -> Iterator[Leaf]:
+    for field in type_.fields:
+        inner = (*path, field.name)
+        if field.type.kind == "struct":
+            yield from _leaves(where, field.type, inner)
+        elif field.type.kind in ("scalar", "vector", "matrix"):
+            yield Leaf(inner, field.type)
+        else:
+            raise BindError(
+                f"{where}: the field '{'.'.join(inner)}' is {field.type.name}, of which points between corners have "
+                "no values; numbers, vectors, matrices and structs of these have them."
+            )
+
+
+def pixel_text(spelling: Spelling, module: str, shade: FunctionSig, leaves: tuple[Leaf, ...]) -> str:
+    """Return the text for a function that shades points of triangles.
+
+    Parameters
+    ----------
+    spelling : Spelling
+        Of the user's module.
+    module : str
+        Its name.
+    shade : FunctionSig
+        The function, whose first parameter is the struct.
+    leaves : tuple of Leaf
+        Of the struct.
+    """
+    vary, *others = shade.params
+    own = f"{shade.owner}.{shade.name}" if shade.owner else shade.name
+    kinds = [("no_diff " if p.no_diff else "") + spelling.type(p.type) for p in others]
+    arrays = [
+        f"{'DiffTensor' if shade.differentiable and leaf.is_mixed else 'Tensor'}<{spelling.type(leaf.type)}, 1> _spy_{k}"
+        for k, leaf in enumerate(leaves)
+    ]
+    defaults = [f" = {p.default}" if p.default is not None else "" for p in others]
+    struct = spelling.type(vary.type)
+    return _TEXT.format(
+        module=module,
+        differentiable="[Differentiable]" if shade.differentiable else "",
+        color=shade.returns.name,
+        declared=", ".join([f"{struct} _spy_v", *(f"{kind} _spy_a{k}" for k, kind in enumerate(kinds))]),
+        shade=spelling.function(str(shade), own, shade.returns.name),
+        passed=", ".join(["_spy_v", *(f"_spy_a{k}" for k in range(len(others)))]),
+        arrays=", ".join(arrays),
+        parameters="".join(f", {kind} {p.name}{d}" for kind, p, d in zip(kinds, others, defaults, strict=True)),
+        vary=struct,
+        mixed="\n".join(_mixed(k, leaf) for k, leaf in enumerate(leaves)),
+        names="".join(f", {p.name}" for p in others),
+    )
+
+
+def _mixed(k: int, leaf: Leaf) -> str:
+    target = ".".join(("_spy_v", *leaf.path))
+    if not leaf.is_mixed:
+        return f"    {target} = _spy_{k}[_spy_f.x];"
+    terms = (f"_spy_{k}[_spy_f.{c}] * {leaf.type.scalar}(_spy_w.{c})" for c in "xyz")
+    return f"    {target} = {' + '.join(terms)};"
