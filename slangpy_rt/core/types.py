@@ -114,6 +114,8 @@ class FunctionSig:
         The struct whose method it is, where a call has to say so.
     attributes : tuple of str
         Names of its attributes that a module of ours declares, ``"_spy_CudaKernel"``.
+    title : str
+        What messages call a function that this package wrote around a user's; empty for the declaration.
     """
 
     name: str
@@ -126,9 +128,10 @@ class FunctionSig:
     doc: str = ""
     owner: str = ""
     attributes: tuple[str, ...] = ()
+    title: str = ""
 
     def __str__(self) -> str:
-        return self.text
+        return self.title or self.text
 
     @cached_property
     def text(self) -> str:

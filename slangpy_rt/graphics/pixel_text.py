@@ -23,14 +23,14 @@ import {module};
     return {shade}({passed});
 }}
 {differentiable}
-{color} _spy_pixel(no_diff int2 _spy_at, no_diff int2 _spy_size, Tensor<uint64_t, 2> _spy_words,
-    Tensor<int, 2> _spy_faces, {color} background, {arrays}{parameters})
+{color} _spy_pixel(no_diff int2 _spy_pixels, no_diff int2 _spy_size, Tensor<uint64_t, 2> _spy_words,
+    Tensor<int, 2> _spy_faces, {color} _spy_background, {arrays}{parameters})
 {{
-    let _spy_word = _spy_words[_spy_at];
+    let _spy_word = _spy_words[_spy_pixels];
     if (_spy_word == _spy_EMPTY)
-        return background;
+        return _spy_background;
     let _spy_f = _spy_face(_spy_faces, _spy_word);
-    let _spy_w = _spy_barycentrics(_spy_0[_spy_f.x], _spy_0[_spy_f.y], _spy_0[_spy_f.z], _spy_at, _spy_size);
+    let _spy_w = _spy_barycentrics(_spy_0[_spy_f.x], _spy_0[_spy_f.y], _spy_0[_spy_f.z], _spy_pixels, _spy_size);
     {vary} _spy_v;
 {mixed}
     return _spy_shaded(_spy_v{names});
@@ -64,10 +64,11 @@ def leaves_of(where: str, vary: SlangType) -> tuple[Leaf, ...]:
             "expected."
         )
     found = list(_leaves(where, vary, ()))
-    position = [leaf for leaf in found if leaf.path == ("position",) and leaf.type.name in ("float4", "vector<float,4>")]
+    position = [leaf for leaf in found if leaf.path == ("position",) and leaf.type.name == "float4"]
     if not position:
-        raise BindError(f"{where}: '{vary.name}' has no field 'float4 position'; it says where a corner is, in clip "
-                        "coordinates.")  # fmt: skip
+        raise BindError(
+            f"{where}: '{vary.name}' has no field 'float4 position'; it says where a corner is, in clip coordinates."
+        )
     return (*position, *(leaf for leaf in found if leaf is not position[0]))
 
 
@@ -102,10 +103,10 @@ def pixel_text(spelling: Spelling, module: str, shade: FunctionSig, leaves: tupl
     vary, *others = shade.params
     own = f"{shade.owner}.{shade.name}" if shade.owner else shade.name
     kinds = [("no_diff " if p.no_diff else "") + spelling.type(p.type) for p in others]
-    arrays = [
-        f"{'DiffTensor' if shade.differentiable and leaf.is_mixed else 'Tensor'}<{spelling.type(leaf.type)}, 1> _spy_{k}"
-        for k, leaf in enumerate(leaves)
-    ]
+    arrays = []
+    for k, leaf in enumerate(leaves):
+        array = "DiffTensor" if shade.differentiable and leaf.is_mixed else "Tensor"
+        arrays.append(f"{array}<{spelling.type(leaf.type)}, 1> _spy_{k}")
     defaults = [f" = {p.default}" if p.default is not None else "" for p in others]
     struct = spelling.type(vary.type)
     return _TEXT.format(

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from slangpy_rt.arguments.adapter import Adapter
+from slangpy_rt.arguments.adapters import converter
 from slangpy_rt.arguments.indices import grid
 from slangpy_rt.arguments.scope import ScopeOfUniforms
 from slangpy_rt.arguments.vectors import int2
@@ -19,7 +22,7 @@ from slangpy_rt.calls.spelling import Spelling
 from slangpy_rt.core.checks import flag, whole
 from slangpy_rt.core.errors import BindError, CompileError, ShapeError
 from slangpy_rt.core.types import FunctionSig
-from slangpy_rt.core.wording import in_words, meant
+from slangpy_rt.core.wording import class_in_words, in_words, meant
 from slangpy_rt.graphics.pixel_text import COLORS, Leaf, leaves_of, pixel_text
 from slangpy_rt.graphics.triangles import Triangles, is_same
 from slangpy_rt.graphics.visibility import Kernels, Visibility
@@ -38,7 +41,7 @@ class Raster:
     Parameters
     ----------
     shade : Function
-        The color of a point: its first parameter is the struct that `project` returns, and it returns float to float4.
+        The color of a point, float to float4: its first parameter is the struct that `project` returns.
     project : Function
         Where a corner is, and what else it has: a struct with the field ``float4 position``, in clip coordinates.
     size : tuple of int
@@ -85,15 +88,15 @@ class Raster:
         """Rows and columns of the picture."""
         return self._size
 
-    def __call__(self, *, _faces: Any, _result: Any = None, **named: Any) -> Any:
+    def __call__(self, *, _faces: Any = None, _result: Any = None, **named: Any) -> Any:
         """Draw triangles.
 
         Parameters
         ----------
         _faces : Tensor or (F, 3) int array
             The three corners of each triangle. Both sides of a triangle are drawn.
-        _result : Tensor, optional
-            The array to write the picture to.
+        _result : Tensor, ``"tensor"`` or ``"numpy"``, optional
+            The array to write the picture to, or the kind of a new one.
         **named
             The parameters of both functions by name. Those of `project` have the dimension of corners, if they have
             one; those of `shade` broadcast with the picture, whose dimensions are rows and columns.
@@ -101,7 +104,7 @@ class Raster:
         Returns
         -------
         Tensor or numpy.ndarray
-            The picture, of shape `size`, with an element of the type that `shade` returns. It is a NumPy array if no
+            The picture, of shape `size`, with elements of the type that `shade` returns. It is a NumPy array if no
             argument is an array on a device.
 
         Raises
@@ -111,13 +114,19 @@ class Raster:
         ShapeError
             If shapes do not fit.
         """
-        drawn = _Drawn(self, _faces, named, gradients=False)
-        picture = drawn.antialiased(_result)
-        if _result is None and not any(_on_device(value) for value in (_faces, *named.values())):
-            return picture.to_numpy()
-        return picture
+        kind = _result if isinstance(_result, str) else None
+        if kind not in (None, "tensor", "numpy") or not (kind or _result is None or isinstance(_result, Tensor)):
+            raise BindError(
+                f"{self._where}: _result is {in_words(_result)}; a Tensor, 'tensor' or 'numpy' was expected."
+            )
+        if isinstance(_result, Tensor):
+            self._check_picture(self._where, _result)
+        picture = _Drawn(self, _faces, named, gradients=False).antialiased(None if kind else _result)
+        if kind is None and _result is None:
+            kind = "tensor" if any(_on_device(value) for value in (_faces, *named.values())) else "numpy"
+        return picture.to_numpy() if kind == "numpy" else picture
 
-    def bwds(self, *, _faces: Any, _result: Any, **named: Any) -> None:
+    def bwds(self, *, _faces: Any = None, _result: Any = None, **named: Any) -> None:
         """Add the gradients of a picture to those of the arguments.
 
         Parameters
@@ -139,19 +148,28 @@ class Raster:
                 f"{where}: _result is {in_words(_result)}; a picture with a gradient was expected, as "
                 "with_grads() makes it."
             )
-        color = self._signatures()[0].returns
-        if _result.shape != self._size or _result.dtype.name != color.name:
-            raise ShapeError(
-                f"{where}: _result is {in_words(_result)}; a Tensor<{color.name}> of shape {self._size} was expected."
-            )
+        self._check_picture(where, _result)
         if not any(_has_gradient(value) for value in named.values()):
             raise BindError(f"{where}: no argument has a gradient to add to; with_grads() makes one.")
+        shade, project, _ = self._signatures()
+        self._shade.check_differentiable(shade, ".bwds")
+        if any(_has_gradient(named.get(p.name)) for p in project.params):
+            self._project.check_differentiable(project, ".bwds")
         _Drawn(self, _faces, named, gradients=True).propagate(gradient)
 
     def __repr__(self) -> str:
         rows, columns = self._size
         project, shade = self._project.function.name, self._shade.function.name
         return f"<draws triangles by {project} and {shade} on {rows} rows of {columns} pixels>"
+
+    def _check_picture(self, where: str, picture: Tensor) -> None:
+        color, device = self._signatures()[0].returns.name, self._shade.scope.device
+        if picture.device is not device:
+            raise BindError(f"{where}: _result is of {picture.device!r}; the module is on {device!r}.")
+        if picture.shape != self._size or picture.dtype.name != color:
+            raise ShapeError(
+                f"{where}: _result is {in_words(picture)}; a Tensor<{color}> of shape {self._size} was expected."
+            )
 
     def _signatures(self) -> tuple[FunctionSig, FunctionSig, tuple[Leaf, ...]]:
         """Return the declarations of both functions, as they are in the text now, and the leaves of their struct."""
@@ -204,7 +222,9 @@ class Raster:
                 hint = " It is internal to its module; write 'public' in front of it." * internal
                 raise CompileError(f"{self._where}: pixels cannot call {shade}.{hint}\n{error}") from error
             inner = ScopeOfUniforms(scope.device, made, source)
-            found = Function(inner, "_spy_pixel", find_overloads(made, "_spy_pixel"))
+            # The user knows none of its other parameters.
+            sigs = tuple(replace(sig, title=f"{self._where}: {shade}") for sig in find_overloads(made, "_spy_pixel"))
+            found = Function(inner, "_spy_pixel", sigs)
             if options.group:
                 found = found.group_size(options.group)
             found = scope.ready.setdefault(key, found)
@@ -218,15 +238,23 @@ class _Drawn:
     def __init__(self, raster: Raster, faces: Any, named: dict[str, Any], gradients: bool) -> None:
         where, device = raster._where, raster._shade.scope.device
         shade, project, leaves = raster._signatures()
-        ours = {p.name for p in project.params}
-        theirs = {p.name for p in shade.params[1:]}
+        ours = [p.name for p in project.params]
+        theirs = [p.name for p in shade.params[1:]]
+        known = list(dict.fromkeys(ours + theirs))
         for name in named:
-            if name not in ours | theirs:
-                known = ", ".join(dict.fromkeys([*(p.name for p in project.params), *(p.name for p in shade.params[1:])]))
+            if name not in known:
                 raise BindError(
-                    f"{where}: there is no parameter '{name}'; the functions have {known or 'none'}."
-                    f"{meant(name, ours | theirs)}"
+                    f"{where}: there is no parameter '{name}'; the functions have {', '.join(known) or 'none'}."
+                    f"{meant(name, known)}"
                 )
+        for name, value in named.items():
+            if isinstance(converter(type(value)), Adapter):
+                raise BindError(
+                    f"{where}: '{name}' is {class_in_words(value)}; pictures take Tensors, and "
+                    "Tensor.from_dlpack(device, array) makes one of the same memory."
+                )
+        if faces is None:
+            raise BindError(f"{where}: argument _faces is missing; it has the three corners of each triangle.")
         self._of_project = {name: value for name, value in named.items() if name in ours}
         self._of_shade = {name: value for name, value in named.items() if name in theirs}
         self._project = raster._project.function
@@ -239,7 +267,6 @@ class _Drawn:
             )
         if self._moves:
             self._corners = self._corners.with_grads()
-        views = [self._corners]
         if not is_same(raster._triangles, where, device, faces):
             raster._triangles = Triangles(where, device, faces)
         triangles = raster._triangles
@@ -253,9 +280,13 @@ class _Drawn:
         self._pixel = raster._pixel(shade, leaves)
         rows, columns = raster.size
         self._placed = (
-            grid(raster.size), int2(columns, rows), self._visibility.words, triangles.faces, raster._background, *views,
-        )  # fmt: skip
-        self._image: Any = None
+            grid(raster.size),
+            int2(columns, rows),
+            self._visibility.words,
+            triangles.faces,
+            raster._background,
+            *views,
+        )
 
     def antialiased(self, result: Any) -> Any:
         """Return the picture, which is written to `result` if that is given."""

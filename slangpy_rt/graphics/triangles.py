@@ -45,7 +45,7 @@ class Triangles:
         if host.ndim != 2 or host.shape[1] != 3:
             raise ShapeError(f"{where}: _faces has shape {host.shape}; (triangles, 3) was expected.")
         self.host: npt.NDArray[Any] = host
-        self.faces = Tensor.from_numpy(device, host.astype(np.int32))
+        self.faces: Tensor = Tensor.from_numpy(device, host.astype(np.int32))
         self._device = device
 
     @property
@@ -56,7 +56,8 @@ class Triangles:
     @cached_property
     def edges(self) -> Tensor:
         """The edges, as ``edges_of`` returns them."""
-        return Tensor.from_numpy(self._device, edges_of(self.host))
+        edges: Tensor = Tensor.from_numpy(self._device, edges_of(self.host))
+        return edges
 
     @cached_property
     def _extent(self) -> tuple[int, int]:

@@ -5,7 +5,7 @@ What a function cannot do in a product is refused here. It runs nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -19,7 +19,7 @@ from slangpy_rt.calls.module import macro_text
 from slangpy_rt.calls.raw_kernel import Kernel
 from slangpy_rt.calls.spelling import Spelling
 from slangpy_rt.core.errors import BindError, CompileError
-from slangpy_rt.core.types import FunctionSig, Param, SlangType
+from slangpy_rt.core.types import FunctionSig, SlangType
 from slangpy_rt.core.wording import in_words
 from slangpy_rt.runtime.core import DeviceCore, another
 from slangpy_rt.slang.constants import export_constants
