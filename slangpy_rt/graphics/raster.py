@@ -296,7 +296,9 @@ class _Drawn:
         blended = self._kernels["_spy_same"](image, _result="tensor" if result is None else result)
         blended = result if blended is None else blended
         pairs = self._visibility.pairs
-        self._kernels["_spy_blend"](grid((len(pairs),)), pairs, self._position, image, blended)
+        each = grid((len(pairs),))
+        addends = self._kernels["_spy_addend"](each, pairs, self._position, image, _result="tensor")
+        self._kernels["_spy_blend"](each, addends, pairs, self._position, blended)
         return blended
 
     def propagate(self, gradient: Tensor) -> None:

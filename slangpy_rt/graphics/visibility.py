@@ -7,12 +7,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from slangpy_rt.arguments.indices import grid
+from slangpy_rt.arguments.vectors import int2
 from slangpy_rt.arrays.tensor import Tensor
 from slangpy_rt.calls.module import Module
 from slangpy_rt.graphics.triangles import Triangles
 
-_BLOCK = 8  # pixels in a row of a block, as in _spy_raster.slang
 _PAIR = 6  # numbers of a pair
+_WAYS = 4  # from a pixel to those beside it
 
 
 class Visibility(NamedTuple):
@@ -72,16 +73,24 @@ class Kernels:
         # Their number, and then their numbers.
         large = Tensor.zeros(device, triangles.count + 1, "int")
         self._raster["_spy_drawTriangle"](grid((triangles.count,)), faces, position, words, large)
-        self._raster["_spy_drawBlock"](grid(tuple(-(-n // _BLOCK) for n in size)), faces, position, words, large)
+        # A thread of a CPU takes many rows, one of a GPU a part of one.
+        parts = (32, 1) if self._device.backend.target.entry == "range" else (size[0], -(-size[1] // 32))
+        self._raster["_spy_drawPart"](grid(parts), int2(*parts[::-1]), faces, position, words, large)
         if not silhouettes:
             return Visibility(words, Tensor.empty(device, (0, _PAIR), "int"))
         edges = triangles.edges
         room = 8 * sum(size) + 64
         while True:
-            pairs = Tensor.empty(device, (room, _PAIR), "int")
-            count = Tensor.zeros(device, 1, "int")
-            self._raster["_spy_findPairs"](grid((len(edges),)), edges, faces, position, words, pairs, count)
-            found = int(np.asarray(count.to_numpy())[0])
+            pairs, kept = (Tensor.empty(device, (room, _PAIR), "int") for _ in range(2))
+            count = Tensor.zeros(device, 2, "int")
+            farthest = Tensor.zeros(device, (*size, _WAYS), "uint")
+            self._raster["_spy_findPairs"](
+                grid((len(edges),)), edges, faces, position, words, pairs, count, farthest
+            )
+            self._raster["_spy_keepPair"](
+                grid((room,)), pairs, position, farthest, kept, count, int2(size[1], size[0])
+            )
+            found, left = np.asarray(count.to_numpy()).tolist()
             if found <= room:
-                return Visibility(words, pairs[:found])
+                return Visibility(words, kept[:left])
             room = found

@@ -157,7 +157,9 @@ def _brightness(
     corners = spy.Tensor.from_numpy(device, at.astype(np.float32), "float4").with_grads()
     uv = spy.Tensor.from_numpy(device, np.stack([colors, colors], -1).astype(np.float32), "float2")
     given = {"at": corners, "uv": uv, "id": np.zeros(len(at), np.int32), "_faces": faces.astype(np.int32)}
-    module = spy.Module.load_from_source(device, "bright", TEXT + "[Differentiable] float f(Corner c) { return c.uv.x; }")
+    module = spy.Module.load_from_source(
+        device, "bright", TEXT + "[Differentiable] float f(Corner c) { return c.uv.x; }"
+    )
     draw = module.f.raster(module.project, size)
     picture = draw(**given).with_grads()
     picture.grad.copy_from(np.ones(size, np.float32))
@@ -258,14 +260,18 @@ def test_gradients_of_colors(device: spy.Device) -> None:
     corner = torch.from_numpy(faces.astype(np.int64))[seen.clamp(min=0)]
     y, x = torch.meshgrid(torch.arange(rows), torch.arange(columns), indexing="ij")
     pixel = torch.stack([x + 0.5, y + 0.5, torch.ones_like(x)], -1).double()
-    place = torch.stack([(t_at[:, 3] + t_at[:, 0]) / 2 * columns, (t_at[:, 3] - t_at[:, 1]) / 2 * rows, t_at[:, 3]], -1)
+    place = torch.stack(
+        [(t_at[:, 3] + t_at[:, 0]) / 2 * columns, (t_at[:, 3] - t_at[:, 1]) / 2 * rows, t_at[:, 3]], -1
+    )
     a, b, c = (place[corner[..., k]] for k in range(3))
     sides = torch.stack([(torch.linalg.cross(p, q) * pixel).sum(-1) for p, q in ((b, c), (c, a), (a, b))], -1)
     weights = sides / sides.sum(-1, keepdim=True)
     between = (weights[..., None] * t_uv[corner]).sum(-2)
     color = torch.sin(3 * between[..., :1] + t_phase) * between[..., 1:]
     color = torch.where((seen >= 0)[..., None], color, 0)
-    np.testing.assert_allclose(picture.to_numpy() * (upstream != 0), color.detach().numpy() * (upstream != 0), atol=2e-3)
+    np.testing.assert_allclose(
+        picture.to_numpy() * (upstream != 0), color.detach().numpy() * (upstream != 0), atol=2e-3
+    )
     (color * torch.from_numpy(upstream)).sum().backward()
     for array, leaf in zip(arrays.values(), leaves, strict=True):
         wanted = leaf.grad.numpy()  # type: ignore[union-attr]
@@ -354,7 +360,9 @@ def test_names_constants_and_uniforms(device: spy.Device) -> None:
     x, faces = np.full(3, 3, np.float32), np.array([[0, 1, 2]])
     shade = module.shade.set(dim=2.0).constants({"power": 2})
     draw = shade.raster(module.project, size)
-    np.testing.assert_allclose(draw(faces=at, x=x, shade=0.5, _faces=faces), np.full(size, 2 * 0.5 * 2 * 9), rtol=1e-5)
+    np.testing.assert_allclose(
+        draw(faces=at, x=x, shade=0.5, _faces=faces), np.full(size, 2 * 0.5 * 2 * 9), rtol=1e-5
+    )
     found = module.shade.set(dim=1.0).raster(module.project, size)(faces=at, x=x, shade=1.0, size=1.0, _faces=faces)
     np.testing.assert_allclose(found, np.full(size, 3), rtol=1e-5)
     found = module["Group.shade"].raster(module.project, size)(faces=at, x=x, _faces=faces)
@@ -410,3 +418,100 @@ def test_where_the_picture_goes(device: spy.Device) -> None:
     given |= {"_faces": np.array([[0, 1, 2]]), "color": np.arange(35, dtype=np.float32).reshape(size)}
     plain = _draw(device, "colorOf", size, antialias=False)(**given)
     assert set(np.unique(plain)) - {0} == set(np.flatnonzero(plain))
+
+
+KNOT = """
+struct Corner : IDifferentiable { float4 position; float2 uv; }
+[Differentiable] Corner project(no_diff float3 at, no_diff float2 uv, float3 axis, float3 shift)
+{
+    let angle = sqrt(dot(axis, axis));
+    let unit = axis / angle;
+    let turn = cross(unit, at);
+    let place = at + sin(angle) * turn + (1 - cos(angle)) * cross(unit, turn) + shift;
+    Corner c;
+    c.position = float4(2.4 * place.xy, (4 - place.z) * (10.0 / 9), 5 - place.z);
+    c.uv = uv;
+    return c;
+}
+[Differentiable] float one(Corner c) { return 1; }
+float stripes(Corner c) { return 0.6 + 0.2 * c.uv.x + 0.2 * c.uv.y; }
+"""
+POSE = np.array([0.5, -0.7, 0.4, 0.2, -0.1, 0.3])
+
+
+def _knot(
+    around: int, section: int
+) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32], npt.NDArray[np.int32]]:
+    """A tube along a trefoil, in parts before itself."""
+    t = 2 * np.pi * np.arange(around) / around
+    middle = np.stack([np.sin(t) + 2 * np.sin(2 * t), np.cos(t) - 2 * np.cos(2 * t), -np.sin(3 * t)], 1) * 0.42
+    along = np.roll(middle, -1, 0) - np.roll(middle, 1, 0)
+    side = np.cross(along, [0.0, 0.0, 1.0])
+    side /= np.linalg.norm(side, axis=1, keepdims=True)
+    up = np.cross(side, along)
+    up /= np.linalg.norm(up, axis=1, keepdims=True)
+    angle = 2 * np.pi * np.arange(section) / section
+    ring = side[:, None] * np.cos(angle)[:, None] + up[:, None] * np.sin(angle)[:, None]
+    corners = (middle[:, None] + 0.24 * ring).reshape(-1, 3)
+    uv = np.stack(np.broadcast_arrays(np.cos(t)[:, None], np.sin(angle)[None]), -1).reshape(-1, 2)
+    a = np.arange(around * section).reshape(around, section)
+    b = np.roll(a, -1, 0)
+    c, d = np.roll(a, -1, 1), np.roll(b, -1, 1)
+    faces = np.concatenate([np.stack(x, -1).reshape(-1, 3) for x in ((a, b, c), (b, d, c))])
+    return corners.astype(np.float32), uv.astype(np.float32), faces.astype(np.int32)
+
+
+def _coarse(picture: npt.NDArray[Any], times: int) -> Floats:
+    """The means of squares of so many pixels."""
+    rows, columns = picture.shape
+    return picture.reshape(rows // times, times, columns // times, times).mean((1, 3), dtype=np.float64)
+
+
+def test_silhouettes_are_smooth(device: spy.Device) -> None:
+    module = spy.Module.load_from_source(device, "knot", KNOT)
+    corners, uv, faces = _knot(240, 24)
+    given = {
+        "at": corners,
+        "uv": uv,
+        "_faces": faces,
+        "axis": POSE[:3].astype(np.float32),
+        "shift": POSE[3:].astype(np.float32),
+    }
+    rough, smooth, fine = (
+        module.stripes.raster(module.project, size, antialias=antialias)(**given)
+        for size, antialias in (((96, 96), False), ((96, 96), True), ((1536, 1536), False))
+    )
+    wanted = _coarse(fine, 16)
+    assert np.sqrt(((smooth - wanted) ** 2).mean()) < 0.3 * np.sqrt(((rough - wanted) ** 2).mean())
+
+
+@pytest.mark.parametrize(("size", "times", "bound"), [(128, 8, 0.05), pytest.param(512, 4, 0.02, marks=deep)])
+def test_gradients_of_a_body_before_itself(device: spy.Device, size: int, times: int, bound: float) -> None:
+    module = spy.Module.load_from_source(device, "knot", KNOT)
+    corners, uv, faces = _knot(120, 16)
+    y, x = np.mgrid[:size, :size] / size
+    weights = (1 + np.sin(5 * x + 1) * np.cos(4 * y)).astype(np.float32)
+    at = spy.Tensor.from_numpy(device, corners, "float3")
+    axis, shift = (
+        spy.Tensor.from_numpy(device, p[None].astype(np.float32), "float3").with_grads() for p in (POSE[:3], POSE[3:])
+    )
+    given = {
+        "at": at,
+        "uv": spy.Tensor.from_numpy(device, uv, "float2"),
+        "axis": axis,
+        "shift": shift,
+        "_faces": faces,
+    }
+    draw = module.one.raster(module.project, (size, size))
+    picture = draw(**given).with_grads()
+    picture.grad.copy_from(weights)
+    draw.bwds(**given, _result=picture)
+    found = np.concatenate([axis.grad.to_numpy(), shift.grad.to_numpy()], axis=None)
+    fine = module.one.raster(module.project, (size * times, size * times), antialias=False)
+
+    def value(pose: Floats) -> float:
+        parts = {"axis": pose[:3].astype(np.float32), "shift": pose[3:].astype(np.float32)}
+        return float((_coarse(fine(**(given | parts), _result="numpy"), times) * weights).sum())
+
+    wanted = [(value(POSE + step) - value(POSE - step)) / 0.02 for step in 0.01 * np.eye(6)]
+    np.testing.assert_allclose(found, wanted, atol=bound * np.abs(wanted).max())
