@@ -77,6 +77,7 @@ GALLERY = {
     "denoise": (3, 48, 3, r"PSNR (19|20)\.\d+ to (2[5-9]|3\d)\.\d+ dB"),
     "fractal": (2, 48, 2, r"2 pictures of 48 x 48 in [0-9.]+ s, mean 0\.2\d+"),
     "waves": (400, 96, 2, r"the brightest stripe has [2-9]\.\d+ of the mean"),
+    "silhouette": (60, 64, 5, r"loss 0\.[0-9]+ to 0\.0[0-4]\d+, pose off by 0\.[0-2]"),
     "deblur": (60, 48, 3, r"PSNR (\d+\.\d+) to (\d+\.\d+) dB"),
 }
 

@@ -84,9 +84,7 @@ class Kernels:
             pairs, kept = (Tensor.empty(device, (room, _PAIR), "int") for _ in range(2))
             count = Tensor.zeros(device, 2, "int")
             farthest = Tensor.zeros(device, (*size, _WAYS), "uint")
-            self._raster["_spy_findPairs"](
-                grid((len(edges),)), edges, faces, position, words, pairs, count, farthest
-            )
+            self._raster["_spy_findPairs"](grid((len(edges),)), edges, faces, position, words, pairs, count, farthest)
             self._raster["_spy_keepPair"](
                 grid((room,)), pairs, position, farthest, kept, count, int2(size[1], size[0])
             )
