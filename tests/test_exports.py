@@ -69,7 +69,7 @@ VECTORS = {f"{scalar}{n}" for scalar in ("bool", "int", "uint", "half", "float",
 # Of the classes; what instances add (``module.device``, the functions) is not among them.
 MEMBERS = {
     "Module": "info load_from_file load_from_source name",
-    "Function": "append_to bind bwds call constants device dispatch explain fwds group_size map return_type "
+    "Function": "append_to bind bwds call constants device dispatch explain fwds group_size map raster return_type "
     "return_type_name set signature source stream tune type_conformances",
     "Kernel": "append_to bind bwds call constants device dispatch explain fwds group_size map of return_type "
     "return_type_name set signature source stream threads_of_group tune type_conformances",

@@ -43,6 +43,7 @@ class Kernels:
     def __init__(self, device: Any) -> None:
         self._device = device
         self._raster: Any = Module.load_from_file(device, "_spy_raster.slang")
+        self._silhouettes: Any = Module.load_from_file(device, "_spy_silhouettes.slang")
         self._antialias: dict[str, Any] = {}
 
     def of_color(self, color: str) -> Any:
@@ -84,8 +85,10 @@ class Kernels:
             pairs, kept = (Tensor.empty(device, (room, _PAIR), "int") for _ in range(2))
             count = Tensor.zeros(device, 2, "int")
             farthest = Tensor.zeros(device, (*size, _WAYS), "uint")
-            self._raster["_spy_findPairs"](grid((len(edges),)), edges, faces, position, words, pairs, count, farthest)
-            self._raster["_spy_keepPair"](
+            self._silhouettes["_spy_findPairs"](
+                grid((len(edges),)), edges, faces, position, words, pairs, count, farthest
+            )
+            self._silhouettes["_spy_keepPair"](
                 grid((room,)), pairs, position, farthest, kept, count, int2(size[1], size[0])
             )
             found, left = np.asarray(count.to_numpy()).tolist()

@@ -31,7 +31,10 @@ SLANGTORCH = AutoImport(
     r"|(?:Cuda|CUDA)(?:Kernel|Host|DeviceExport)|AutoPyBindCUDA|TorchEntryPoint|PyExport|syncTorchCudaStream)\b",
 )
 # Files that may be loaded as modules by themselves.
-FILES = (*IMPORTED, "_spy_antialias", "_spy_folds", "_spy_matmul", "_spy_packing", "_spy_raster", "_spy_reduce")
+FILES = (
+    *IMPORTED, "_spy_antialias", "_spy_folds", "_spy_matmul", "_spy_packing", "_spy_raster", "_spy_reduce",
+    "_spy_silhouettes",
+)  # fmt: skip
 # The same, and texts that ``linalg/user_functions.py`` and ``graphics/pixel_text.py`` write.
 LIBRARIES = (*FILES, "_spy_parts", "_spy_product", "_spy_pixel")
 TAKEN = "{place}: '{name}' is a name of slangpy_rt's own, as all that begin with '_spy_' are; choose another."
