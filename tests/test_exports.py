@@ -69,10 +69,10 @@ VECTORS = {f"{scalar}{n}" for scalar in ("bool", "int", "uint", "half", "float",
 # Of the classes; what instances add (``module.device``, the functions) is not among them.
 MEMBERS = {
     "Module": "info load_from_file load_from_source name",
-    "Function": "append_to bind bwds call constants device dispatch explain fwds group_size map return_type "
-    "return_type_name set signature source stream tune type_conformances",
+    "Function": "append_to bind bwds call call_group_shape constants device dispatch explain fwds group_size map "
+    "return_type return_type_name set signature source stream thread_group_size tune type_conformances",
     "Kernel": "append_to bind bwds call constants device dispatch explain fwds group_size map of return_type "
-    "return_type_name set signature source stream threads_of_group tune type_conformances",
+    "return_type_name set signature source stream thread_group_size threads_of_group tune type_conformances",
     "Struct": "fields forget name source_changed",
     "InstanceList": "slang_type",
     "InstanceTensor": "construct shape slang_type to_numpy",

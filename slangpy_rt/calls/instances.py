@@ -148,4 +148,6 @@ def _method(instances: Any, name: str) -> Any:
         raise gone(method.name, scope_of(struct).source)
     if method.overloads[0].static:
         return method
-    return lambda *args, **named: method(instances, *args, **named)
+    from slangpy_rt.calls.bound_method import BoundMethod  # programs without instances do not need it
+
+    return BoundMethod(method, instances)
