@@ -52,7 +52,7 @@ from slangpy_rt.arrays.value_ref import ValueRef, floatRef, intRef
 from slangpy_rt.backends.selection import DeviceInfo, DeviceType, devices
 from slangpy_rt.calls.command_list import CommandList
 from slangpy_rt.calls.function import Function
-from slangpy_rt.calls.instances import InstanceList, InstanceTensor
+from slangpy_rt.calls.instances import InstanceList, InstanceTensor, pack
 from slangpy_rt.calls.module import Module
 from slangpy_rt.calls.raw_kernel import Kernel
 from slangpy_rt.calls.struct import Struct
@@ -147,6 +147,7 @@ __all__ = [
     "kernel",
     "loadModule",
     "matmul",
+    "pack",
     "profile",
     "rand_float",
     "thread_id",

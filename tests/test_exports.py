@@ -55,6 +55,7 @@ PUBLIC = [
     "kernel",
     "loadModule",
     "matmul",
+    "pack",
     "profile",
     "rand_float",
     "thread_id",
@@ -70,11 +71,11 @@ VECTORS = {f"{scalar}{n}" for scalar in ("bool", "int", "uint", "half", "float",
 MEMBERS = {
     "Module": "info load_from_file load_from_source name",
     "Function": "append_to bind bwds call call_group_shape constants device dispatch explain fwds group_size map "
-    "return_type return_type_name set signature source stream thread_group_size tune type_conformances",
+    "return_type return_type_name set signature source stream thread_group_size tune type_conformances write",
     "Kernel": "append_to bind bwds call constants device dispatch explain fwds group_size map of return_type "
-    "return_type_name set signature source stream thread_group_size threads_of_group tune type_conformances",
+    "return_type_name set signature source stream thread_group_size threads_of_group tune type_conformances write",
     "Struct": "fields forget name source_changed",
-    "InstanceList": "slang_type",
+    "InstanceList": "pack slang_type",
     "InstanceTensor": "construct shape slang_type to_numpy",
     "CommandList": "append clear copy explain submit update waits",
     "Event": "done elapsed record synchronize wait",

@@ -258,6 +258,8 @@ class Function(SlangCallable):
         """
         if self._watched is not None and monotonic() >= self._watched.due:
             self._watched.check()
+        if self._hooks:
+            return self._asked()._known(args, result, named)
         if "out" in named:
             result, named = self._take_out(result, named)
         if result is None and self._options.derivative == "backward":

@@ -167,6 +167,8 @@ class Kernel(SlangCallable):
 
     def _dispatched(self, threads: int | Sequence[int], args: tuple[Any, ...], named: dict[str, Any]) -> Known:
         size = thread_counts(f"{self.name}.dispatch", threads)
+        if self._hooks:
+            return self._asked()._dispatched(threads, args, named)
         self._scope.look()
         values = (*args, *named.values(), *self._values)
         call = self._calls.get(self._dispatch_key(size, values, tuple(named)))
