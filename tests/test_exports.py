@@ -75,7 +75,7 @@ MEMBERS = {
     "Kernel": "append_to bind bwds call constants device dispatch explain fwds group_size map of return_type "
     "return_type_name set signature source stream thread_group_size threads_of_group tune type_conformances write",
     "Struct": "fields forget name source_changed",
-    "InstanceList": "pack slang_type",
+    "InstanceList": "construct pack slang_type",
     "InstanceTensor": "construct shape slang_type to_numpy",
     "CommandList": "append clear copy explain submit update waits",
     "Event": "done elapsed record synchronize wait",

@@ -12,7 +12,7 @@ from slangpy_rt.arguments.stand_ins import ask
 from slangpy_rt.arrays.tensor import Tensor
 from slangpy_rt.calls.struct import Struct, methods_of, scope_of
 from slangpy_rt.core.checks import table
-from slangpy_rt.core.errors import BindError
+from slangpy_rt.core.errors import BindError, ShapeError
 from slangpy_rt.core.shapes import as_shape
 from slangpy_rt.core.types import SlangType
 from slangpy_rt.core.wording import in_words
@@ -72,6 +72,42 @@ class InstanceList:
                 f"'{self.struct.name}' has no field '{name}'; it has {', '.join(self.struct.fields)}."
             )
         self._data[name] = value
+
+    def construct(self, /, *args: Any, **named: Any) -> None:
+        """Set the fields to values that the struct's constructor makes of these arguments.
+
+        Fields that are Tensors are written in place, all of one shape; the others become what the constructor made.
+
+        Raises
+        ------
+        BindError
+            If a Tensor does not hold elements of its field's type.
+        ShapeError
+            If the shapes of the Tensors differ, or the arguments do not broadcast to theirs.
+        """
+        written = {name: value for name, value in self._data.items() if isinstance(value, Tensor)}
+        for name, value in written.items():
+            kind = self.struct.fields[name]
+            if value.dtype.name != kind:
+                raise BindError(
+                    f"InstanceList.construct: '{name}' is {in_words(value)}; a Tensor of '{kind}' was expected."
+                )
+        shapes = {value.shape for value in written.values()}
+        if len(shapes) > 1:
+            listed = " and ".join(map(str, sorted(shapes)))
+            raise ShapeError(f"InstanceList.construct: the Tensors have shapes {listed}; one shape was expected.")
+        if written:
+            device = scope_of(self.struct).device
+            made: Any = Tensor.empty(device, shapes.pop(), self.struct)
+            if isinstance(self.struct(*args, _result=made, **named), dict):
+                raise BindError(f"InstanceList.construct: '{self.struct.name}' has no constructor; set its fields.")
+        else:
+            made = self.struct(*args, **named)
+        for name in self.struct.fields:
+            if name in written:
+                written[name].copy_from(made[name])
+            else:
+                self._data[name] = made[name]
 
     def pack(self) -> PackedArg:
         """Return the values as they are now, as ``slangpy_rt.pack`` does."""

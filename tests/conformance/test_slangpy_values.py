@@ -23,6 +23,13 @@ int inc(Val v) { return v.x + int(v.y[1]); }
 float total(float x[3]) { return x[0] + x[1] + x[2]; }
 void write(inout float x) { x += 1; }
 float first(Tensor<float, 1> t) { return t[0]; }
+struct Point
+{
+    float x;
+    float2 y;
+    __init(float a) { x = a; y = float2(a, 2 * a); }
+    [mutating] void shift(float by) { x += by; y += by; }
+}
 [numthreads(1, 1, 1)]
 void kernel(RWTensor<float, 1> o) { o[0] = gain + params.k; }
 """
@@ -153,3 +160,28 @@ def test_packed_values_are_those_of_when_they_were_packed(device: spy.Device, mo
     both = instances.pack()
     instances.y = [0.0, 0.0]
     assert module.inc(both, _result="numpy").tolist() == [4, 5]
+
+
+def test_instances_are_constructed(device: spy.Device, module: spy.Module) -> None:
+    x, y = spy.Tensor.zeros(device, 3), spy.Tensor.zeros(device, 3, "float2")
+    points = spy.InstanceList(module.Point, {"x": x, "y": y})
+    points.construct(np.float32([1, 2, 3]))
+    assert points.x is x and x.to_numpy().tolist() == [1, 2, 3]
+    np.testing.assert_array_equal(y.to_numpy(), [[1, 2], [2, 4], [3, 6]])
+    points.shift(0.5)
+    np.testing.assert_array_equal(y.to_numpy(), [[1.5, 2.5], [2.5, 4.5], [3.5, 6.5]])
+    points.construct(5.0)
+    assert x.to_numpy().tolist() == [5, 5, 5]
+    new = spy.InstanceList(module.Point)
+    new.construct(tensor := spy.Tensor.from_numpy(device, np.float32([1, 2])))
+    assert new.x.to_numpy().tolist() == [1, 2] and tensor.shape == (2,)
+    one = spy.InstanceList(module.Point)
+    one.construct(4.0)
+    assert one.x == 4
+    with pytest.raises(spy.ShapeError, match=r"shapes \(2,\) and \(3,\); one shape"):
+        spy.InstanceList(module.Point, {"x": x, "y": spy.Tensor.zeros(device, 2, "float2")}).construct(1.0)
+    with pytest.raises(spy.BindError, match=r"'y' is .*; a Tensor of 'float2' was expected"):
+        spy.InstanceList(module.Point, {"x": x, "y": spy.Tensor.zeros(device, (3, 2))}).construct(1.0)
+    with pytest.raises(spy.ShapeError):
+        points.construct(np.float32([1, 2]))
+    assert x.to_numpy().tolist() == [5, 5, 5]
