@@ -88,7 +88,7 @@ def seen_as(where: str, layout: Layout, shape: Any, strides: Any, offset: Any) -
         If the array is not contiguous, or the view's elements are not among the array's.
     """
     new, size = as_shape(where, shape), prod(layout.shape)
-    summary = f"an array of '{layout.element.name}' of shape {layout.shape}"
+    summary = f"{layout.kind.__name__}<{layout.element.name}> of shape {layout.shape}"
     if not layout.contiguous:
         raise ShapeError(f"{where}: {summary} is a non-contiguous view; copy it first.")
     whole = strides is None and is_whole(offset) and offset == 0

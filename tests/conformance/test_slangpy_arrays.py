@@ -81,7 +81,7 @@ def test_an_overlapping_view_is_not_written(device: spy.Device, module: spy.Modu
 @pytest.mark.parametrize(
     ("run", "said"),
     [
-        (lambda t: t.view((4, 3), (3, 1), 1), "reach from element 1 to 12; an array of 'float' of shape (12,) has"),
+        (lambda t: t.view((4, 3), (3, 1), 1), "reach from element 1 to 12; Tensor<float> of shape (12,) has"),
         (lambda t: t.view((2,), (-1,)), "reach from element -1 to 0"),
         (lambda t: t.view((2,), (1, 1)), "strides is (1, 1)"),
         (lambda t: t.view((2,), "ab"), "strides is 'ab'"),
