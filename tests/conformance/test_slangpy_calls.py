@@ -118,6 +118,7 @@ def test_no_command_list_is_a_call(device: spy.Device, module: spy.Module) -> No
     o = tensor(device, [0, 0])
     module.kernel.set(gain=1.0).dispatch(2, o, _append_to=None)
     assert o.to_numpy().tolist() == [1, 2]
+    assert module.square.group_size([32])(3.0, _append_to=None) == 9
 
 
 def ramp(x: int, y: int = 1, z: int = 1) -> npt.NDArray[Any]:
