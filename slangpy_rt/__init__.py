@@ -17,12 +17,15 @@ from slangpy_rt._load_module import loadModule
 from slangpy_rt.arguments.indices import call_id, grid, thread_id
 from slangpy_rt.arguments.random_numbers import rand_float, wang_hash
 from slangpy_rt.arguments.vectors import (
+    bool1,
     bool2,
     bool3,
     bool4,
+    double1,
     double2,
     double3,
     double4,
+    float1,
     float2,
     float2x2,
     float2x3,
@@ -35,12 +38,15 @@ from slangpy_rt.arguments.vectors import (
     float4x2,
     float4x3,
     float4x4,
+    half1,
     half2,
     half3,
     half4,
+    int1,
     int2,
     int3,
     int4,
+    uint1,
     uint2,
     uint3,
     uint4,
@@ -52,7 +58,7 @@ from slangpy_rt.arrays.value_ref import ValueRef, floatRef, intRef
 from slangpy_rt.backends.selection import DeviceInfo, DeviceType, devices
 from slangpy_rt.calls.command_list import CommandList
 from slangpy_rt.calls.function import Function
-from slangpy_rt.calls.instances import InstanceList, InstanceTensor
+from slangpy_rt.calls.instances import InstanceList, InstanceTensor, pack
 from slangpy_rt.calls.module import Module
 from slangpy_rt.calls.raw_kernel import Kernel
 from slangpy_rt.calls.struct import Struct
@@ -109,6 +115,7 @@ __all__ = [
     "Tuned",
     "UnsupportedError",
     "ValueRef",
+    "bool1",
     "bool2",
     "bool3",
     "bool4",
@@ -118,10 +125,12 @@ __all__ = [
     "create_torch_device",
     "devices",
     "diff_pair",
+    "double1",
     "double2",
     "double3",
     "double4",
     "empty",
+    "float1",
     "float2",
     "float2x2",
     "float2x3",
@@ -136,10 +145,12 @@ __all__ = [
     "float4x4",
     "floatRef",
     "grid",
+    "half1",
     "half2",
     "half3",
     "half4",
     "init_device",
+    "int1",
     "int2",
     "int3",
     "int4",
@@ -147,11 +158,13 @@ __all__ = [
     "kernel",
     "loadModule",
     "matmul",
+    "pack",
     "profile",
     "rand_float",
     "thread_id",
     "torch_module",
     "torch_operator",
+    "uint1",
     "uint2",
     "uint3",
     "uint4",

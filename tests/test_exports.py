@@ -55,6 +55,7 @@ PUBLIC = [
     "kernel",
     "loadModule",
     "matmul",
+    "pack",
     "profile",
     "rand_float",
     "thread_id",
@@ -63,18 +64,18 @@ PUBLIC = [
     "wang_hash",
 ]
 # Vectors and matrices by their Slang names; too many for a star import.
-VECTORS = {f"{scalar}{n}" for scalar in ("bool", "int", "uint", "half", "float", "double") for n in (2, 3, 4)} | {
+VECTORS = {f"{scalar}{n}" for scalar in ("bool", "int", "uint", "half", "float", "double") for n in (1, 2, 3, 4)} | {
     f"float{rows}x{columns}" for rows in (2, 3, 4) for columns in (2, 3, 4)
 }
 # Of the classes; what instances add (``module.device``, the functions) is not among them.
 MEMBERS = {
-    "Module": "info load_from_file load_from_source name",
-    "Function": "append_to bind bwds call constants device dispatch explain fwds group_size map raster return_type "
-    "return_type_name set signature source stream tune type_conformances",
+    "Module": "find_function find_struct info load_from_file load_from_source name require_function require_struct",
+    "Function": "append_to bind bwds call call_group_shape constants device dispatch explain fwds group_size map "
+    "raster return_type return_type_name set signature source stream thread_group_size tune type_conformances write",
     "Kernel": "append_to bind bwds call constants device dispatch explain fwds group_size map of return_type "
-    "return_type_name set signature source stream threads_of_group tune type_conformances",
+    "return_type_name set signature source stream thread_group_size threads_of_group tune type_conformances write",
     "Struct": "fields forget name source_changed",
-    "InstanceList": "slang_type",
+    "InstanceList": "construct pack slang_type",
     "InstanceTensor": "construct shape slang_type to_numpy",
     "CommandList": "append clear copy explain submit update waits",
     "Event": "done elapsed record synchronize wait",
@@ -175,6 +176,7 @@ def test_create_device_takes_what_device_takes() -> None:
 def test_errors_are_the_builtin_ones_too() -> None:
     for error, builtin in [
         (spy.BindError, TypeError),
+        (spy.BindError, ValueError),
         (spy.ShapeError, ValueError),
         (spy.CompileError, RuntimeError),
         (spy.OutOfBoundsError, IndexError),

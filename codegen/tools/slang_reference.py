@@ -23,6 +23,8 @@ PAGE = ROOT / "docs" / "reference" / "slang.md"
 MODULES = {
     "slangpy_rt": "Parameters of these types take whole arrays; [calling functions](../functions.md#arguments) says "
     "which arrays. `IElement` and `IGradient` are constraints for generic parameters.",
+    "slangpy": "The names of [SlangPy](../from-slangpy.md), for text that was written for it. It also imports "
+    "`slangpy_rt`.",
     "mlp": "Layers, encodings, losses and steps of optimizers for [neural networks](../mlp.md). It also imports "
     "`slangpy_rt`.",
     "matmul": "Products of matrices in [kernels of your own](../matmul.md#products-in-kernels-of-yours). It also "

@@ -24,13 +24,12 @@ from slangpy_rt.arguments.bind_array import (
     check_native,
     check_scalar,
     check_scalars,
-    container,
     element_of,
-    is_ours,
     stored_as,
 )  # fmt: skip
 from slangpy_rt.arguments.bound import CONVERTED, SPLAT, Bound, number_fit, result_kind
 from slangpy_rt.arguments.computed import Generator
+from slangpy_rt.arguments.containers import as_struct, container, is_ours
 from slangpy_rt.arguments.device_feeds import ArrayFeed
 from slangpy_rt.arguments.feed import Feed
 from slangpy_rt.arguments.host_feeds import HostViewFeed, RefFeed
@@ -250,7 +249,7 @@ def _bind(where: str, scope: Scope, param: Param, value: Any, how: Map) -> Bound
             )
         if bound.struct is not None:
             check_native(where, device, element, f"'{type_.name}'")
-        return as_tensor(where, bound, type_, rank)
+        return as_tensor(where, bound, as_struct(type_), rank)
     if type_.kind == "struct" and type_.name in _BYTES and is_ours(type_):
         return bind_bytes(where, scope, param, value)
     if type_.kind == "pointer":

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from slangpy_rt.arguments.bound import CONVERTED, EXACT, PROMOTED, Bound, fit_of
+from slangpy_rt.arguments.containers import container
 from slangpy_rt.arguments.device_feeds import ArrayFeed
 from slangpy_rt.arguments.feed import Feed
 from slangpy_rt.arguments.host_feeds import HostCopyFeed, HostViewFeed
@@ -44,12 +45,6 @@ from slangpy_rt.runtime.core import another
 
 if TYPE_CHECKING:
     from slangpy_rt.runtime.core import DeviceCore
-
-# Types that take a whole array, and how many generic arguments they have.
-_CONTAINERS = {
-    "Tensor": 2, "RWTensor": 2, "NDBuffer": 2, "StructuredBuffer": 1, "RWStructuredBuffer": 1,
-    "DiffTensor": 2, "WDiffTensor": 2, "RWDiffTensor": 2,
-}  # fmt: skip
 
 # Host values of up to this many scalars are stored in the argument block: two float4x4.
 _MAX_VALUE_SCALARS = 32
@@ -192,21 +187,6 @@ def as_tensor(where: str, bound: Bound, type_: SlangType, rank: int) -> Bound:
         bound, type=type_, mode="tensor", feed=feed, shape=bound.shape[:outer], strides=bound.strides[:outer],
         view=(bound.shape[outer:], bound.strides[outer:]),
     )  # fmt: skip
-
-
-def container(type_: SlangType) -> tuple[SlangType, int, bool] | None:
-    """Return element type, rank and writability of a parameter type that takes a whole array; None for any other."""
-    head = type_.name.partition("<")[0]
-    if type_.kind != "struct" or len(type_.arguments) != _CONTAINERS.get(head) or not is_ours(type_):
-        return None
-    element, rank = (*type_.arguments, 1)[:2]
-    assert isinstance(element, SlangType) and isinstance(rank, int), type_
-    return element, rank, head not in ("Tensor", "StructuredBuffer", "DiffTensor")
-
-
-def is_ours(type_: SlangType) -> bool:
-    """Return whether a struct named like one of this package's is that one: its fields begin with ``_spy_``."""
-    return not type_.fields or type_.fields[0].name.startswith("_spy_")
 
 
 def stored_as(where: str, type_: SlangType) -> Storage:

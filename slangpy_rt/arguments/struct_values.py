@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from slangpy_rt.arguments.adapters import is_plain_sequence
-from slangpy_rt.arguments.bind_array import container
+from slangpy_rt.arguments.containers import container
 from slangpy_rt.arguments.scope import Scope
 from slangpy_rt.arrays.differentiable import DiffPair, GradientRef
 from slangpy_rt.arrays.ndbuffer import NDBuffer

@@ -59,7 +59,7 @@ class Vector(np.ndarray):
     @property
     def y(self) -> Any:
         """The second component."""
-        return self[1]
+        return self._component(1)
 
     @property
     def z(self) -> Any:
@@ -75,6 +75,18 @@ class Vector(np.ndarray):
         if place >= len(self):
             raise AttributeError(f"'{self.slang_type.name}' has no component '{'xyzw'[place]}'.")
         return self[place]
+
+
+class Matrix(Vector):
+    """A vector's like of two dimensions: ``float2x2(1, 2, 3, 4)`` takes its rows one after the other."""
+
+    @classmethod
+    def identity(cls) -> Matrix:
+        """Return the matrix with ones on its diagonal and zeros elsewhere."""
+        rows, columns = cls.slang_type.shape
+        made = cls(np.eye(rows, columns))
+        assert isinstance(made, Matrix)
+        return made
 
 
 def _numbers(type_: SlangType, given: Any) -> npt.NDArray[Any]:
@@ -106,12 +118,19 @@ def _vector(name: str) -> type[Vector]:
     return type(name, (Vector,), {"slang_type": element_type(name, name), "__module__": "slangpy_rt"})
 
 
+def _matrix(name: str) -> type[Matrix]:
+    return type(name, (Matrix,), {"slang_type": element_type(name, name), "__module__": "slangpy_rt"})
+
+
+bool1, int1, uint1, half1, float1, double1 = (
+    _vector(f"{scalar}1") for scalar in ("bool", "int", "uint", "half", "float", "double")
+)
 bool2, bool3, bool4 = (_vector(f"bool{n}") for n in (2, 3, 4))
 int2, int3, int4 = (_vector(f"int{n}") for n in (2, 3, 4))
 uint2, uint3, uint4 = (_vector(f"uint{n}") for n in (2, 3, 4))
 half2, half3, half4 = (_vector(f"half{n}") for n in (2, 3, 4))
 float2, float3, float4 = (_vector(f"float{n}") for n in (2, 3, 4))
 double2, double3, double4 = (_vector(f"double{n}") for n in (2, 3, 4))
-float2x2, float2x3, float2x4 = (_vector(f"float2x{n}") for n in (2, 3, 4))
-float3x2, float3x3, float3x4 = (_vector(f"float3x{n}") for n in (2, 3, 4))
-float4x2, float4x3, float4x4 = (_vector(f"float4x{n}") for n in (2, 3, 4))
+float2x2, float2x3, float2x4 = (_matrix(f"float2x{n}") for n in (2, 3, 4))
+float3x2, float3x3, float3x4 = (_matrix(f"float3x{n}") for n in (2, 3, 4))
+float4x2, float4x3, float4x4 = (_matrix(f"float4x{n}") for n in (2, 3, 4))

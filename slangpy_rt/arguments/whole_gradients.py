@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from slangpy_rt.arguments.bind_array import as_tensor, bind_array, container, stored_as
+from slangpy_rt.arguments.bind_array import as_tensor, bind_array, stored_as
 from slangpy_rt.arguments.bound import Bound
+from slangpy_rt.arguments.containers import container
 from slangpy_rt.arguments.differentials import GRAD_IN, GRAD_OUT, gradient_found
 from slangpy_rt.arguments.scope import Scope
 from slangpy_rt.arrays.ndbuffer import NDBuffer

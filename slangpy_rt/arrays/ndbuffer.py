@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from slangpy_rt.arrays.host_memory import host_memory, seen_in, shown_to_numpy
 from slangpy_rt.arrays.layout import Gradients, Layout, layout_of
-from slangpy_rt.arrays.views import field, picked
+from slangpy_rt.arrays.views import field, picked, seen_as
 from slangpy_rt.backends.base import Buffer
 from slangpy_rt.core.conversion import as_array
 from slangpy_rt.core.dtypes import BFLOAT16, cast, element_type, scalar_type
@@ -328,24 +328,23 @@ class NDBuffer:
         layout = layout_of(device, type(self), own.element, own.shape, own.strides, own.aligned)
         return type(self).of(layout, buffer, buffer.address + self.address - self.buffer.address)
 
-    def view(self: A, shape: int | Sequence[int]) -> A:
-        """Return the same memory under another shape of as many elements.
+    def view(self: A, shape: int | Sequence[int], strides: Sequence[int] | None = None, offset: int = 0) -> A:
+        """Return the same memory under another shape: of all elements, or of those that strides and offset pick.
+
+        Parameters
+        ----------
+        strides : sequence of int, optional
+            The distance of neighbours in each dimension, in elements; that of row-major order unless given.
+        offset : int
+            The place of the view's first element in this array, in elements.
 
         Raises
         ------
         ShapeError
-            If the number of elements differs, or this is a non-contiguous view.
+            If the view has other elements than this array, or this is a non-contiguous view.
         """
-        where = f"{type(self).__name__}.view"
-        new = as_shape(where, shape)
-        if prod(new) != self.size or not self.layout.contiguous:
-            raise ShapeError(
-                f"{where}: {self.summary} cannot be seen as shape {new}: "
-                "sizes must agree and the array be contiguous."
-            )
-        own = self.layout
-        layout = layout_of(own.device, type(self), own.element, new, None, own.aligned, own=own.own)
-        return self._seen(layout, self.address, lambda a: a.view(new))
+        layout, start = seen_as(f"{type(self).__name__}.view", self.layout, shape, strides, offset)
+        return self._seen(layout, self.address + start, lambda a: a.view(shape, strides, offset))
 
     def flatten_dtype(self: A) -> A:
         """Return the same memory as an array of scalars, the element's dimensions last.

@@ -266,10 +266,36 @@ class Tensor(Operators):
         """The gradient that derivatives read, or None."""
         return None if self.layout.grads is None else self._grads[0]  # type: ignore[return-value]
 
+    @grad_in.setter
+    def grad_in(self, grad: Tensor | None) -> None:
+        self._take_gradients("grad_in", grad, self.grad_out)
+
     @property
     def grad_out(self) -> Tensor | None:
         """The gradient that derivatives write, or None."""
         return None if self.layout.grads is None else self._grads[1]  # type: ignore[return-value]
+
+    @grad_out.setter
+    def grad_out(self, grad: Tensor | None) -> None:
+        self._take_gradients("grad_out", self.grad_in, grad)
+
+    def _take_gradients(self, name: str, grad_in: Tensor | None, grad_out: Tensor | None) -> None:
+        """Set both gradients in place, of which one was given by the name; None for none."""
+        given = grad_in if name == "grad_in" else grad_out
+        if given is not None and not isinstance(given, NDBuffer):
+            raise BindError(f"{type(self).__name__}.{name}: {in_words(given)} was given; a tensor was expected.")
+        old = self.grad_in if name == "grad_in" else self.grad_out
+        # Calls that were bound before look the gradient up, and keep its strides.
+        if old is not None and given is not None and old.layout is not given.layout:
+            raise BindError(
+                f"{type(self).__name__}.{name}: the gradient before is a {old.summary}, and this {given.summary} "
+                f"lies in memory in another way; with_grads({name}=...) makes a tensor that has it."
+            )
+        if grad_in is None and grad_out is None:
+            self.layout = self.detach().layout
+            return
+        new = self.with_grads(grad_in, grad_out)
+        self.layout, self._grads = new.layout, new._grads
 
     @property
     def grad(self) -> Tensor:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import numpy as np
 
-from slangpy_rt.arrays.layout import Layout, dense_strides
+from slangpy_rt.arrays.layout import Layout, dense_strides, layout_of
 from slangpy_rt.core.checks import is_callers
 from slangpy_rt.core.dtypes import NUMPY_OF, storage
-from slangpy_rt.core.shapes import Shape, is_whole
+from slangpy_rt.core.errors import ShapeError
+from slangpy_rt.core.shapes import Shape, as_shape, contiguous, is_whole, whole_numbers
 from slangpy_rt.core.types import SlangType
 from slangpy_rt.core.wording import in_words
 
@@ -68,3 +70,51 @@ def picked(where: str, layout: Layout, key: Any) -> tuple[SlangType, Shape, Shap
         found = model[(*keys, None)][..., 0]
     start = found.__array_interface__["data"][0] - model.__array_interface__["data"][0]
     return layout.element, found.shape, tuple(s // item for s in found.strides) + inner, start
+
+
+def seen_as(where: str, layout: Layout, shape: Any, strides: Any, offset: Any) -> tuple[Layout, int]:
+    """Return the layout of other elements of an array's memory, and the byte offset of the first of them.
+
+    Parameters
+    ----------
+    strides : sequence of int or None
+        In elements; None for all elements in row-major order.
+    offset : int
+        In elements.
+
+    Raises
+    ------
+    ShapeError
+        If the array is not contiguous, or the view's elements are not among the array's.
+    """
+    new, size = as_shape(where, shape), prod(layout.shape)
+    summary = f"{layout.kind.__name__}<{layout.element.name}> of shape {layout.shape}"
+    if not layout.contiguous:
+        raise ShapeError(f"{where}: {summary} is a non-contiguous view; copy it first.")
+    whole = strides is None and is_whole(offset) and offset == 0
+    if whole and prod(new) != size:
+        raise ShapeError(f"{where}: {summary} cannot be seen as shape {new}; the numbers of elements must agree.")
+    if whole:
+        kind, element = layout.kind, layout.element
+        return layout_of(layout.device, kind, element, new, None, layout.aligned, own=layout.own), 0
+    steps = contiguous(new) if strides is None else whole_numbers(strides)
+    if steps is None or len(steps) != len(new):
+        raise ShapeError(f"{where}: strides is {in_words(strides)}; a whole number for each of {new} was expected.")
+    if not is_whole(offset):
+        raise ShapeError(f"{where}: offset is {in_words(offset)}; a whole number of elements was expected.")
+    reach = [(n - 1) * step for n, step in zip(new, steps, strict=True)]
+    low, high = (int(offset) + sum(f(0, r) for r in reach) for f in (min, max))
+    if not 0 <= int(offset) <= size or (0 not in new and not 0 <= low <= high < size):
+        raise ShapeError(
+            f"{where}: shape {new}, strides {steps} and offset {offset} reach from element {low} to {high}; "
+            f"{summary} has elements 0 to {size - 1}."
+        )
+    stored = storage(layout.element)
+    assert stored is not None, layout.element
+    inner = layout.strides[len(layout.shape) :]
+    start = int(offset) * layout.numpy_dtype.itemsize
+    for n in stored.dims:
+        start *= n
+    scaled = tuple(step * dense_strides(layout.element, (1,))[0] for step in steps)
+    aligned = layout.aligned and start % 32 == 0
+    return layout_of(layout.device, layout.kind, layout.element, new, scaled + inner, aligned), start

@@ -14,11 +14,11 @@ import numpy as np
 from slangpy_rt.arguments.mapping import read_map
 from slangpy_rt.arguments.options import NO_OPTIONS, Options, frozen_constant
 from slangpy_rt.arguments.scope import Scope
-from slangpy_rt.calls.callable_follower import CallableFollower
 from slangpy_rt.calls.candidates import GROUP_SIZE
 from slangpy_rt.calls.command_list import Call, CommandList
-from slangpy_rt.calls.prepared_calls import PreparedCalls
+from slangpy_rt.calls.prepared_calls import CallableFollower, PreparedCalls
 from slangpy_rt.calls.tuned import Tuned, with_choices
+from slangpy_rt.calls.uniform_setter import Hook, UniformSetter
 from slangpy_rt.core.checks import table, text, whole
 from slangpy_rt.core.errors import BindError, CompileError
 from slangpy_rt.core.types import FunctionSig
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 C = TypeVar("C", bound="SlangCallable")
 
 
-class SlangCallable(ABC):
+class SlangCallable(UniformSetter, ABC):
     """A function or a kernel of a Slang module. It does not change: a modifier returns a new one.
 
     Attributes
@@ -69,6 +69,8 @@ class SlangCallable(ABC):
         self._stream: Stream | None = None
         # Whether calls depend on more than their arguments: on uniforms or a stream, or because it is a derivative.
         self._general = bool(options.derivative)
+        # Functions that give values to uniforms at each call, in the order of ``set`` and ``write``.
+        self._hooks: tuple[Hook, ...] = ()
         # The function that ``_with`` made this one from, which is updated when the module's text changes.
         self._base: Any = None
         self._follower = CallableFollower(ref(self))
@@ -136,26 +138,6 @@ class SlangCallable(ABC):
             return replace(self._options, constants=tuple({**dict(self._options.constants), **frozen}.items()))
 
         return self._variant(("constants", tuple((k, type(v), v) for k, v in frozen.items())), options)
-
-    def set(self: C, values: Mapping[str, Any] | None = None, /, **named: Any) -> C:
-        """Give values to the module's global ``uniform`` variables.
-
-        Parameters
-        ----------
-        values, **named
-            Numbers, vectors or structs by the variable's name.
-
-        Raises
-        ------
-        BindError
-            At once, if the module has no such variable.
-        """
-        if values is not None and not isinstance(values, Mapping):
-            raise BindError(f"{self.name}.set: {in_words(values)} is no dict of values by name.")
-        given = dict(zip(self._options.uniforms, self._values, strict=True)) | dict(values or {}) | named
-        self._scope.uniforms(f"{self.name}.set", given)
-        found = self._variant(("set", tuple(given)), lambda: replace(self._options, uniforms=tuple(given)))
-        return found._with(tuple(given.values()), self._stream)
 
     def return_type(self: C, kind: Any) -> C:
         """Set the kind of new results: ``Tensor``, ``NDBuffer`` or ``numpy.ndarray``, or its name in lower case.
@@ -372,7 +354,11 @@ class SlangCallable(ABC):
         found: C | None = self._variants.get(key)
         if found is None:
             found = self._variants[key] = self._variant_of(options())
-        return found._with(self._values, self._stream) if self._values or self._stream is not None else found
+        if not self._values and self._stream is None and not self._hooks:
+            return found
+        out = found._with(self._values, self._stream)
+        out._hooks = self._hooks
+        return out
 
     @abstractmethod
     def _variant_of(self: C, options: Options) -> C:

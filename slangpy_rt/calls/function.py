@@ -9,12 +9,14 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from slangpy_rt.arguments.adapters import asking_for_autograd
+from slangpy_rt.arguments.indices import grid
 from slangpy_rt.arguments.options import Options
 from slangpy_rt.arguments.signature import ARRAYS, SIGNERS, aliased, endless
 from slangpy_rt.arguments.stand_ins import Asked, ask, hand_back, want_back
 from slangpy_rt.calls.callable import SlangCallable
 from slangpy_rt.calls.command_list import Call, CommandList, add
 from slangpy_rt.calls.prepared_calls import MISS
+from slangpy_rt.core.checks import group_sizes
 from slangpy_rt.core.errors import BindError
 from slangpy_rt.slang.declarations import gone
 
@@ -144,18 +146,72 @@ class Function(SlangCallable):
         copies, dispatch, out = prepared.recorded(values)
         return Call(prepared.spec.title, dispatch, out, self, prepared, prepared.launcher, tuple(copies))
 
-    def dispatch(self, threads: Any, /, *args: Any, **named: Any) -> None:
-        """Refuse the call: only kernels are dispatched, by ``Kernel.dispatch``.
+    def dispatch(self, threads: Any = None, /, *args: Any, **named: Any) -> None:
+        """Run a function without ``[numthreads]`` once for each thread, whose index is its first parameter.
+
+        Exactly these threads run, unlike those of a kernel. Arguments are broadcast along them as in a call.
+
+        Parameters
+        ----------
+        threads : int or sequence of int
+            Threads in x, y and z; ``thread_count`` is another name for it.
+        *args, **named
+            Values of the parameters behind the first one, which is an ``int``, a ``uint`` or a vector of these.
+            ``vars`` is a dict of values for uniforms, as ``set`` takes it.
 
         Raises
         ------
         BindError
-            Always: a function has no thread group.
+            If the function has overloads, returns or writes something, or its first parameter is no index.
         """
         self._scope.look()
         if not self.overloads:
             raise gone(self.name, self._scope.source)
-        raise BindError(f"{self.name}: only a [numthreads] kernel is dispatched; call this: {self.name}(...).")
+        from slangpy_rt.calls.dispatches import taken, threads_as_shape  # few programs need it
+
+        names = [p.name for sig in self.overloads for p in sig.params]
+        threads, named, uniforms = taken(f"{self.name}.dispatch", names, threads, named)
+        index = grid(threads_as_shape(self.name, self.overloads, threads))
+        function = self.set(uniforms) if uniforms else self
+        function(index, *args, **named)
+
+    def call_group_shape(self, shape: Any) -> Any:
+        """Set the part of the call that a thread group covers, as ``group_size`` does.
+
+        Parameters
+        ----------
+        shape : int or tuple of int
+            The group's size along the call's last dimensions, the last dimension last.
+
+        Raises
+        ------
+        BindError
+            As ``group_size``.
+        """
+        return self.group_size(group_sizes(shape))
+
+    def thread_group_size(self, size: Any) -> Any:
+        """Set the number of threads of a thread group in x, y and z, for ``dispatch``.
+
+        Calls have groups, too, in which x belongs to the last dimension: ``thread_group_size((8, 4, 1))`` is
+        ``group_size((4, 8))``.
+
+        Parameters
+        ----------
+        size : int or sequence of int
+            As ``spy.uint3(8, 4, 1)``.
+
+        Raises
+        ------
+        BindError
+            As ``group_size``.
+        """
+        sizes = group_sizes(size)
+        if isinstance(sizes, (tuple, list)) and 1 <= len(sizes) <= 3:
+            sizes = tuple(sizes)[::-1]
+            while len(sizes) > 1 and sizes[0] == 1:
+                sizes = sizes[1:]
+        return self.group_size(sizes)
 
     def raster(self, project: Any, size: tuple[int, int], background: Any = 0, antialias: bool = True) -> Any:
         """Return a function that draws triangles, each pixel of which calls this one.
@@ -209,7 +265,9 @@ class Function(SlangCallable):
 
     def _call_named(self, args: tuple[Any, ...], result: Any, named: dict[str, Any]) -> Any:
         if "_append_to" in named:
-            return self.append_to(named.pop("_append_to"), *args, _result=result, **named)
+            commands = named.pop("_append_to")
+            if commands is not None:
+                return self.append_to(commands, *args, _result=result, **named)
         call, values, asked = self._known(args, result, named)
         if asked:
             return self._ran(call, values, asked)
@@ -232,8 +290,12 @@ class Function(SlangCallable):
         """
         if self._watched is not None and monotonic() >= self._watched.due:
             self._watched.check()
+        if self._hooks:
+            return self._asked()._known(args, result, named)
         if "out" in named:
             result, named = self._take_out(result, named)
+        if result is None and self._options.derivative == "backward":
+            args, result = self._take_seed(args, len(named))
         values = (*args, *named.values(), *self._values)
         if result is not None:
             values = (*values, result)
@@ -271,6 +333,15 @@ class Function(SlangCallable):
         except RecursionError as error:
             raise endless(self.name, values, error) from None
         return (*key, aliased(values)) if self._options.derivative else key
+
+    def _take_seed(self, args: tuple[Any, ...], named: int) -> tuple[tuple[Any, ...], Any]:
+        """Take the last argument as ``_result`` if there is one more than any overload has parameters."""
+        given, one_less = len(args) + named, False
+        for sig in self.overloads:
+            if len(sig.params) >= given:
+                return args, None
+            one_less = one_less or (len(sig.params) == given - 1 and sig.returns.kind != "void")
+        return (args[:-1], args[-1]) if one_less and args else (args, None)
 
     def _take_out(self, result: Any, named: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
         """Take ``out=`` as ``_result=``, unless the function has a parameter of that name."""

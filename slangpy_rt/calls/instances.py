@@ -1,18 +1,28 @@
-"""Instances: many values of a struct as one Python object with the struct's methods."""
+"""Instances: many values of a struct as one Python object with the struct's methods, and packed copies of values."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from slangpy_rt.arguments.scope import Scope
+from slangpy_rt.arguments.stand_ins import ask
 from slangpy_rt.arrays.tensor import Tensor
 from slangpy_rt.calls.struct import Struct, methods_of, scope_of
 from slangpy_rt.core.checks import table
-from slangpy_rt.core.errors import BindError
+from slangpy_rt.core.errors import BindError, ShapeError
 from slangpy_rt.core.shapes import as_shape
 from slangpy_rt.core.types import SlangType
 from slangpy_rt.core.wording import in_words
 from slangpy_rt.slang.declarations import gone
+
+if TYPE_CHECKING:
+    from slangpy_rt.calls.module import Module
+
+# Values nested more deeply than this are taken to hold themselves.
+_DEEPEST = 32
 
 
 class InstanceList:
@@ -62,6 +72,46 @@ class InstanceList:
                 f"'{self.struct.name}' has no field '{name}'; it has {', '.join(self.struct.fields)}."
             )
         self._data[name] = value
+
+    def construct(self, /, *args: Any, **named: Any) -> None:
+        """Set the fields to values that the struct's constructor makes of these arguments.
+
+        Fields that are Tensors are written in place, all of one shape; the others become what the constructor made.
+
+        Raises
+        ------
+        BindError
+            If a Tensor does not hold elements of its field's type.
+        ShapeError
+            If the shapes of the Tensors differ, or the arguments do not broadcast to theirs.
+        """
+        written = {name: value for name, value in self._data.items() if isinstance(value, Tensor)}
+        for name, value in written.items():
+            kind = self.struct.fields[name]
+            if value.dtype.name != kind:
+                raise BindError(
+                    f"InstanceList.construct: '{name}' is {in_words(value)}; a Tensor of '{kind}' was expected."
+                )
+        shapes = {value.shape for value in written.values()}
+        if len(shapes) > 1:
+            listed = " and ".join(map(str, sorted(shapes)))
+            raise ShapeError(f"InstanceList.construct: the Tensors have shapes {listed}; one shape was expected.")
+        if written:
+            device = scope_of(self.struct).device
+            made: Any = Tensor.empty(device, shapes.pop(), self.struct)
+            if isinstance(self.struct(*args, _result=made, **named), dict):
+                raise BindError(f"InstanceList.construct: '{self.struct.name}' has no constructor; set its fields.")
+        else:
+            made = self.struct(*args, **named)
+        for name in self.struct.fields:
+            if name in written:
+                written[name].copy_from(made[name])
+            else:
+                self._data[name] = made[name]
+
+    def pack(self) -> PackedArg:
+        """Return the values as they are now, as ``slangpy_rt.pack`` does."""
+        return PackedArg(_snapshot(scope_of(self.struct), self.__slang_arg__(), 0))
 
     def __dir__(self) -> list[str]:
         return sorted({*super().__dir__(), *self.struct.fields, *methods_of(self.struct)})
@@ -131,6 +181,65 @@ class InstanceTensor:
         return f"InstanceTensor({self.struct.name}, shape={self.shape})"
 
 
+class PackedArg:
+    """A value as it was when ``pack`` copied it, to be passed to any number of calls."""
+
+    def __init__(self, value: Any) -> None:
+        self._value = value
+
+    def __slang_arg__(self) -> Any:
+        return self._value
+
+    def __repr__(self) -> str:
+        return f"PackedArg({self._value!r})"
+
+
+def pack(module: Module, value: Any) -> PackedArg:
+    """Copy a value of host memory for later calls, which do not see changes that come after.
+
+    Parameters
+    ----------
+    module : Module
+        The module whose functions it is for.
+    value : object
+        What a function takes: lists, dicts and NumPy arrays are copied, read-only; arrays on a device are not.
+
+    Returns
+    -------
+    PackedArg
+        An argument for functions of the module.
+
+    Raises
+    ------
+    BindError
+        If ``module`` is no module, or a struct that the value names is not known to it.
+    """
+    scope = getattr(module, "_scope", None)
+    if not isinstance(scope, Scope):
+        raise BindError(f"pack: module is {in_words(module)}; a module was expected.")
+    if isinstance(value, PackedArg):
+        return value
+    meant = ask((value,))[0][0]
+    return PackedArg(_snapshot(scope, meant, 0))
+
+
+def _snapshot(scope: Scope, value: Any, depth: int) -> Any:
+    if depth > _DEEPEST:
+        raise BindError("pack: the value holds itself, or lists in lists without an end.")
+    if isinstance(value, np.ndarray):
+        own = value.copy()
+        own.flags.writeable = False
+        return own
+    if isinstance(value, Mapping):
+        named = value.get("_type")
+        if isinstance(named, str):
+            scope.named("pack", named)
+        return {name: _snapshot(scope, item, depth + 1) for name, item in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)([_snapshot(scope, item, depth + 1) for item in value])
+    return value
+
+
 def _check_struct(where: str, struct: Any) -> None:
     if not isinstance(struct, Struct):
         raise BindError(
@@ -148,4 +257,6 @@ def _method(instances: Any, name: str) -> Any:
         raise gone(method.name, scope_of(struct).source)
     if method.overloads[0].static:
         return method
-    return lambda *args, **named: method(instances, *args, **named)
+    from slangpy_rt.calls.bound_method import BoundMethod  # programs without instances do not need it
+
+    return BoundMethod(method, instances)

@@ -181,6 +181,42 @@ class Module:
         """The module's declarations."""
         return self._scope.source.info
 
+    def find_function(self, name: str) -> Function | None:
+        """Return a function by name, generic arguments included, or None if there is none."""
+        found = self._item(checked_text(f"{type(self).__name__}.find_function", "name", name))
+        return found if isinstance(found, Function) else None
+
+    def find_struct(self, name: str) -> Struct | None:
+        """Return a struct by name, generic arguments included, or None if there is none."""
+        found = self._item(checked_text(f"{type(self).__name__}.find_struct", "name", name))
+        return found if isinstance(found, Struct) else None
+
+    def require_function(self, name: str) -> Function:
+        """Return a function by name.
+
+        Raises
+        ------
+        BindError
+            If there is none.
+        """
+        found = self.find_function(name)
+        if found is None:
+            raise BindError(self._nothing(name))
+        return found
+
+    def require_struct(self, name: str) -> Struct:
+        """Return a struct by name.
+
+        Raises
+        ------
+        BindError
+            If there is none.
+        """
+        found = self.find_struct(name)
+        if found is None:
+            raise BindError(self._nothing(name))
+        return found
+
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)

@@ -1,9 +1,13 @@
-"""PreparedCalls: the prepared calls that a function or kernel remembers. It knows nothing of how they are made."""
+"""PreparedCalls: the prepared calls that a function or kernel remembers, and CallableFollower, which drops them.
+
+Nothing here knows how calls are made.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 from slangpy_rt.arguments.scope import Scope
 from slangpy_rt.core.config import CONFIG
@@ -70,3 +74,22 @@ class PreparedCalls(dict[Any, "PreparedCall"]):
         """Forget all calls."""
         super().clear()
         self.guarded = None
+
+
+class CallableFollower:
+    """Passes the notices of a module's scope on to a function or kernel, for as long as that exists."""
+
+    def __init__(self, of: ref[Any]) -> None:
+        self._of = of
+
+    def forget(self) -> None:
+        """Drop its prepared calls."""
+        found = self._of()
+        if found is not None:
+            found._forget()
+
+    def source_changed(self) -> None:
+        """Let it read its declarations from the module's new text."""
+        found = self._of()
+        if found is not None:
+            found._source_changed()

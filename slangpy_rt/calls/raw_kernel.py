@@ -12,17 +12,14 @@ from slangpy_rt.arguments.signature import ARRAYS, SIGNERS, endless
 from slangpy_rt.arguments.stand_ins import ask, hand_back, want_back
 from slangpy_rt.calls.callable import SlangCallable
 from slangpy_rt.calls.command_list import Call, CommandList, add
+from slangpy_rt.core.checks import group_sizes, thread_counts
 from slangpy_rt.core.errors import BindError
-from slangpy_rt.core.shapes import is_whole
 from slangpy_rt.core.types import EntryPoint, FunctionSig, SlangType
-from slangpy_rt.core.wording import in_words
 from slangpy_rt.slang.declarations import gone
 
 if TYPE_CHECKING:
     from slangpy_rt.calls.function import Known
     from slangpy_rt.calls.prepared import PreparedCall
-
-_MOST_THREADS = 2**31 - 1
 
 
 class Kernel(SlangCallable):
@@ -93,19 +90,25 @@ class Kernel(SlangCallable):
         """
         return super().group_size(size)
 
+    def thread_group_size(self, size: Any) -> Any:
+        """Set the number of threads of a thread group, as ``group_size`` does; it also takes a ``spy.uint3``."""
+        return self.group_size(group_sizes(size))
+
     def _derivative(self, kind: str) -> Kernel:
         raise BindError(f"{self.name}: a kernel has no derivative; differentiate the function that it calls.")
 
-    def dispatch(self, threads: int | Sequence[int], /, *args: Any, **named: Any) -> None:
+    def dispatch(self, threads: Any = None, /, *args: Any, **named: Any) -> None:
         """Run the kernel, in whole thread groups.
 
         Parameters
         ----------
         threads : int or sequence of int
             Threads in x, y and z. If these are no multiples of the thread group, all threads of the last groups run
-            nevertheless, as with every GPU API: the kernel has to check its thread's index.
+            nevertheless, as with every GPU API: the kernel has to check its thread's index. ``thread_count`` is
+            another name for it.
         *args, **named
-            Values of its parameters, except those with a semantic.
+            Values of its parameters, except those with a semantic. ``vars`` is a dict of values for uniforms, as
+            ``set`` takes it.
 
         Raises
         ------
@@ -114,10 +117,19 @@ class Kernel(SlangCallable):
         UnsupportedError
             If the kernel shares memory or waits within a group and the device has no groups.
         """
+        if threads is None or "vars" in named or "thread_count" in named:
+            from slangpy_rt.calls.dispatches import taken  # few programs need it
+
+            names = [p.name for sig in self.overloads for p in sig.params]
+            threads, named, uniforms = taken(f"{self.name}.dispatch", names, threads, named)
+            if uniforms:
+                self.set(uniforms).dispatch(threads, *args, **named)
+                return
         if "_append_to" in named:
             commands = named.pop("_append_to")
-            self.append_to(commands, threads, *args, **named)
-            return
+            if commands is not None:
+                self.append_to(commands, threads, *args, **named)
+                return
         call, values, asked = self._dispatched(threads, args, named)
         if self._stream is None:
             call.run(values)
@@ -154,17 +166,9 @@ class Kernel(SlangCallable):
         return partial(self.dispatch, threads, *args, **named) if asked else call.freeze(values, self._stream)
 
     def _dispatched(self, threads: int | Sequence[int], args: tuple[Any, ...], named: dict[str, Any]) -> Known:
-        given = threads if isinstance(threads, (tuple, list)) else (threads,)
-        if not 1 <= len(given) <= 3 or not all(is_whole(n) and n >= 0 for n in given):
-            raise BindError(
-                f"{self.name}.dispatch: threads is {in_words(threads)}; "
-                "give one to three whole numbers of at least 0."
-            )
-        size = tuple(int(n) for n in given)
-        if max(size) > _MOST_THREADS:
-            raise BindError(
-                f"{self.name}.dispatch: threads is {in_words(threads)}; at most {_MOST_THREADS} each way."
-            )
+        size = thread_counts(f"{self.name}.dispatch", threads)
+        if self._hooks:
+            return self._asked()._dispatched(threads, args, named)
         self._scope.look()
         values = (*args, *named.values(), *self._values)
         call = self._calls.get(self._dispatch_key(size, values, tuple(named)))

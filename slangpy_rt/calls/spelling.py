@@ -98,5 +98,6 @@ def _is_library(type_: SlangType) -> bool:
         return False
     return type_.name.startswith(
         ("DifferentialPair<", "Tensor<", "RWTensor<", "NDBuffer<", "DiffTensor<", "WDiffTensor<", "RWDiffTensor<",
-         "StructuredBuffer<", "RWStructuredBuffer<")
+         "StructuredBuffer<", "RWStructuredBuffer<", "WTensor<", "AtomicTensor<", "PrimalTensor<", "WPrimalTensor<",
+         "RWPrimalTensor<")
     )  # fmt: skip

@@ -81,8 +81,7 @@ class Tuned:
             found = (self._ready if _result is None else self._ready_into).get(key)
             if found is not None:
                 return found[0](*args) if _result is None else found[0](*args, _result=_result)
-        if "_append_to" in named:
-            commands = named.pop("_append_to")
+        if "_append_to" in named and (commands := named.pop("_append_to")) is not None:
             return self.append_to(commands, *args, _result=_result, **named)
         return self._run(TunedCall(args, named, _result))
 
@@ -98,8 +97,7 @@ class Tuned:
         *args, **named
             As for ``Kernel.dispatch``.
         """
-        if "_append_to" in named:
-            commands = named.pop("_append_to")
+        if "_append_to" in named and (commands := named.pop("_append_to")) is not None:
             self.append_to(commands, threads, *args, **named)
             return
         self._run(TunedCall(args, named, threads=_threads(self.name, threads)))

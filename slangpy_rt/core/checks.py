@@ -16,6 +16,8 @@ import numpy as np
 from slangpy_rt.core.errors import BindError, OutOfMemoryError
 from slangpy_rt.core.wording import in_words
 
+_MOST_THREADS = 2**31 - 1
+
 
 def text(where: str, name: str, value: Any) -> str:
     """Check and return text that can be written to a file and handed to a compiler, as a plain ``str``."""
@@ -98,3 +100,29 @@ def write_text(where: str, value: Any, content: str) -> None:
         raise BindError(
             f"{where}: cannot write {in_words(str(file))} ({error.strerror}); name another file."
         ) from None
+
+
+def thread_counts(where: str, threads: Any) -> tuple[int, ...]:
+    """Return the numbers of threads in x, y and z, as many as were given.
+
+    Raises
+    ------
+    BindError
+        If they are not one to three whole numbers from 0 to 2^31 - 1.
+    """
+    given = threads.tolist() if isinstance(threads, np.ndarray) and threads.ndim == 1 else threads
+    given = given if isinstance(given, (tuple, list)) else (given,)
+    if not 1 <= len(given) <= 3 or not all(_is_count(n) for n in given):
+        raise BindError(f"{where}: threads is {in_words(threads)}; give one to three whole numbers of at least 0.")
+    if max(given) > _MOST_THREADS:
+        raise BindError(f"{where}: threads is {in_words(threads)}; at most {_MOST_THREADS} each way.")
+    return tuple([int(n) for n in given])
+
+
+def group_sizes(size: Any) -> Any:
+    """Return a size of thread groups as ``group_size`` takes it: an array as a tuple, other values as they are."""
+    return tuple(size.tolist()) if isinstance(size, np.ndarray) and size.ndim == 1 else size
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and bool(value >= 0)

@@ -1,7 +1,7 @@
 """The exceptions that the package raises for its users; ``slangtorch`` derives two more, under slang-torch's names.
 
     SlangPyRtError
-    ├── BindError(TypeError)            an argument does not fit the Slang parameter, or a method's own parameter
+    ├── BindError(TypeError, ValueError) an argument does not fit the Slang parameter, or a method's own parameter
     ├── ShapeError(ValueError)          shapes do not broadcast, or one is no shape
     ├── CompileError(RuntimeError)      Slang, C++ or CUDA source was refused by a compiler
     ├── OutOfBoundsError(IndexError)    a kernel reached outside of an array, on a debug device
@@ -19,7 +19,7 @@ class SlangPyRtError(Exception):
     """Base of every error raised by slangpy_rt."""
 
 
-class BindError(SlangPyRtError, TypeError):
+class BindError(SlangPyRtError, TypeError, ValueError):
     """An argument does not fit: of a call, its Slang parameter; of a method, what the method expects."""
 
 

@@ -25,8 +25,10 @@ _HIDDEN = re.compile(
 # A line that Slang quotes, with its number, and the marks below it.
 _QUOTED = re.compile(r"^( *(\d+) \| )(.*)$")
 _MARK = re.compile(r"^( *\| )( *\S.*)$")
-# Types that files for slang-torch name without the prefix ``_spy_``, which macros add.
-_PREFIXED = re.compile(r"\b_spy_((?:Diff)?TensorView|TorchTensor|AtomicAdd|IDiffTensorWrapper)\b")
+# Types that files for slang-torch and SlangPy name without the prefix ``_spy_``, which macros and aliases add.
+_PREFIXED = re.compile(
+    r"\b_spy_((?:Diff)?TensorView|TorchTensor|AtomicAdd|IDiffTensorWrapper|I(?:RW|W)?(?:Diff)?Tensor)\b"
+)
 # What the functions of slangpy_rt.slang that refuse elements say.
 _NEEDED = {
     "_spy_indices": "A tensor takes as many indices as it has dimensions.",

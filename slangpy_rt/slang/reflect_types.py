@@ -15,6 +15,7 @@ from dataclasses import replace
 from slangpy_rt.core.types import Field, SlangType
 from slangpy_rt.slang import _abi
 from slangpy_rt.slang.com import Out
+from slangpy_rt.slang.text import RESERVED
 
 _SCALARS = {
     _abi.SLANG_SCALAR_TYPE_BOOL: "bool",
@@ -136,7 +137,7 @@ class TypeReflector:
             tag = self.type(native.spReflectionType_GetElementType(address))
             return SlangType("enum", full, tag.scalar, cases=self._cases.get(full, ()))
         if kind == _abi.SLANG_TYPE_KIND_INTERFACE:
-            return SlangType("interface", full)
+            return self._interface(address, full)
         if kind in _RESOURCES:
             return SlangType("resource", _short(full))
         if kind == _abi.SLANG_TYPE_KIND_NONE:  # reflection gives it to T and T.Member, but also to a function's type
@@ -179,12 +180,18 @@ class TypeReflector:
         if parent is not None:
             fields = _with_inherited(full, parent, fields)
         self._inside = inside
-        if not texts:
-            return SlangType("struct", full, fields=tuple(fields))
-        if len(arguments) != len(texts):  # reflection has no elements of a parameter pack, such as that of Tuple
-            return SlangType("struct", full, fields=tuple(fields))
-        names = (a.name if isinstance(a, SlangType) else str(a) for a in arguments)
-        return SlangType("struct", f"{base}<{', '.join(names)}>", fields=tuple(fields), arguments=arguments)
+        # Of a parameter pack, such as that of Tuple, reflection has no elements.
+        known = bool(texts) and len(arguments) == len(texts)
+        name, arguments = (_applied(base, arguments), arguments) if known else (full, ())
+        return SlangType("struct", name, fields=tuple(fields), arguments=arguments)
+
+    def _interface(self, address: int, full: str) -> SlangType:
+        """Return an interface; one of this project's, as ``ITensor<float, 2>`` is, as a struct without fields."""
+        if not full.startswith(RESERVED) or not full.endswith(">"):
+            return SlangType("interface", full)
+        base, texts = _split(full)
+        arguments = self._arguments(address, texts)
+        return SlangType("struct", _applied(base.removeprefix(RESERVED), arguments), arguments=arguments)
 
     def _has_undefined(self, kind: SlangType) -> bool:
         inner = [field.type for field in kind.fields] + [kind.element] * (kind.element is not None)
@@ -239,6 +246,11 @@ class TypeReflector:
         concrete = native.spReflectionGeneric_GetConcreteType(generic, types[0]) if types else None
         sizes = [native.spReflectionGeneric_GetConcreteIntVal(generic, value) for value in values]
         return (self.type(concrete, whole) if concrete else None), sizes
+
+
+def _applied(base: str, arguments: tuple[SlangType | int, ...]) -> str:
+    """Return the name of a generic type with its arguments, as source code writes it."""
+    return f"{base}<{', '.join(a.name if isinstance(a, SlangType) else str(a) for a in arguments)}>"
 
 
 def _with_inherited(full: str, base: SlangType, own: list[Field]) -> list[Field]:

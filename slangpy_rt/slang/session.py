@@ -334,7 +334,7 @@ class Session(CompilerSession):
             if name in self._own or (name == "_spy_handles" and self.target.entry != "handle"):
                 continue
             self._own.add(name)
-            others = (Path(folder) for folder in self._folders if Path(folder) != self._shaders)
+            others = {*map(Path, self._folders), *([Path(but).parent] if but else [])} - {self._shaders}
             if name in IMPORTED and any((folder / f"{name}.slang").is_file() for folder in others):
                 continue  # the user has a file of that name
             path = str(self._shaders / f"{name}.slang")

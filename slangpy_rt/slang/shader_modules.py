@@ -17,9 +17,9 @@ from slangpy_rt.slang.locate import shader_directory
 from slangpy_rt.slang.text import RESERVED, blank, declared, reserved
 
 # Each module comes after those that it imports.
-SHADERS = ("_spy_handles", "_spy_library", "slangpy_rt", "mlp", "matmul")
+SHADERS = ("_spy_handles", "_spy_library", "slangpy_rt", "slangpy", "mlp", "matmul")
 # Those of them that users import, and in whose place a user may have a file of the same name.
-IMPORTED = ("mlp", "matmul")
+IMPORTED = ("slangpy", "mlp", "matmul")
 # Slang supports its own ``__dispatch_kernel`` only in C++ for PyTorch, and refuses ``uint3(1)`` as a size there. A
 # Slang session takes no macros with parameters, so each text begins with this one.
 SLANGTORCH_HEAD = "#define __dispatch_kernel(_spy_k, _spy_g, _spy_b) _spy_anyLaunch(_spy_g, _spy_b)\n#line 1\n"
@@ -70,7 +70,8 @@ def needed_modules(texts: Sequence[str], macros: bool, auto: AutoImport | None) 
     """Return names of the modules in ``shaders/`` that a session loads before a text, each after those it imports.
 
     Slang applies a user's macros to files that it imports by itself, so with macros each module is loaded as text.
-    Those that users import are loaded only if a text names them: checking ``mlp`` alone takes 0.16 s.
+    Those that users import are loaded only if a text names them: checking ``mlp`` alone takes 0.16 s,
+    and ``slangpy`` 0.9 s, which later sessions save: see ``NativeSession.load_own``.
 
     Parameters
     ----------
@@ -82,7 +83,8 @@ def needed_modules(texts: Sequence[str], macros: bool, auto: AutoImport | None) 
         The module that each text of the session imports implicitly.
     """
     named = {name for name in SHADERS if any(re.search(rf"\b{name}\b", text) for text in texts)}
-    names = [name for name in SHADERS if name in named or name not in IMPORTED] if macros else ["slangpy_rt"]
+    needed = [name for name in SHADERS if name in named or name not in IMPORTED]
+    names = needed if macros else [name for name in needed if name in ("slangpy_rt", "slangpy")]
     if auto is None:
         return names
     # The module of slang-torch imports ``_spy_library`` alone; a check of ``slangpy_rt`` takes 0.12 s.

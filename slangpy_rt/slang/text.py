@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from slangpy_rt.slang.core_functions import may_declare, ranked
+from slangpy_rt.slang.parameter_blocks import as_uniforms
 from slangpy_rt.slang.static_numbers import NUMBERS, bare_statics
 
 THREADS = "_spy_group"  # The name is as long as "numthreads", so that diagnostics keep their columns.
@@ -127,6 +128,8 @@ def prepare(text: str, form: str) -> Prepared:
     Prepared
         The new text, the semantics of kernels, and the names of uniforms.
     """
+    if "ParameterBlock" in text or "ConstantBuffer" in text:
+        text = as_uniforms(text, blank(text))
     code = blank(text)
     edits, semantics = _kernel_edits(code, text)
     declared = bool(edits)

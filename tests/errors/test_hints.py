@@ -179,11 +179,10 @@ def test_quoted_lines_are_indented(device: spy.Device) -> None:
     [
         ("cbuffer Params { float scale; }; ", "scale", "; the module declares cbuffer 'Params'"),
         (
-            "struct Q { float s; }; ParameterBlock<Q> block;",
-            "block.s",
+            "namespace n { struct Q { float s; }; ParameterBlock<Q> block; }",
+            "n::block.s",
             "; the module declares ParameterBlock 'block'",
         ),
-        ("struct Q { float s; }; ConstantBuffer<Q> buf;", "buf.s", "; the module declares ConstantBuffer 'buf'"),
     ],
 )
 def test_buffers_that_nothing_can_fill(device: spy.Device, declared: str, read: str, named: str) -> None:

@@ -97,7 +97,7 @@ def test_what_came_is_in_the_message(world: wrong.World) -> None:
         "InstanceList: data is a Tensor<float> of shape (2, 3); a dict of values by name was expected.": lambda: (
             spy.InstanceList(m.P, world.tensor)
         ),
-        "add.set: <function <lambda>> is no dict of values by name.": lambda: m.add.set(_LAMBDA),
+        "add.set: <function <lambda>> is no dict of values by name.": lambda: m.add.set(_LAMBDA, scale=1.0),
         "Device: type is None; a DeviceType or its name was expected, such as 'cuda'.": lambda: spy.Device(None),  # type: ignore[arg-type]
         "Module.load_from_source: source holds a NUL character, at 5; remove it.": lambda: (
             device.load_module_from_source("x", "// a \0")

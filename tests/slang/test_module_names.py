@@ -86,6 +86,18 @@ def test_a_file_of_a_library_of_ours_is_the_one_beside(cpu: spy.Device, tmp_path
     assert spy.Module.load_from_file(cpu, tmp_path / "main.slang").f(2.0) == 14
 
 
+@pytest.mark.parametrize("defines", [{}, {"X": "1"}])
+def test_a_users_slangpy_file_is_the_users(cpu: spy.Device, tmp_path: Path, defines: dict[str, str]) -> None:
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "slangpy.slang").write_text("float width() { return 7; }")
+    text = "import slangpy;\nfloat f(float x) { return x * width(); }"
+    (tmp_path / "own" / "main.slang").write_text(text)
+    assert spy.Module.load_from_file(cpu, tmp_path / "own" / "main.slang", defines).f(2.0) == 14
+    device = spy.Device("cpu", include_paths=[tmp_path / "own"])
+    assert spy.Module.load_from_source(device, "m", text, defines).f(2.0) == 14
+    device.close()
+
+
 def test_a_module_may_import_the_library_that_it_is_called_by(cpu: spy.Device) -> None:
     text = "import mlp;\nimport slangpy_rt;\nfloat f(Tensor<float, 1> t) { return t[0] + 1; }"
     assert spy.Module.load_from_source(cpu, "mlp", text).f(spy.Tensor.full(cpu, 1, 1.0), _result="numpy") == 2
@@ -131,6 +143,7 @@ def test_libraries_that_no_text_names_are_not_loaded() -> None:
     assert needed_modules(["import a;"], False, None) == ["slangpy_rt"]
     assert needed_modules(["import a;"], True, None) == ["_spy_handles", "_spy_library", "slangpy_rt"]
     assert needed_modules(["import a;", "import mlp;"], True, None) == [*SHADERS[:3], "mlp"]
+    assert needed_modules(["import a;", "import slangpy;"], False, None) == ["slangpy_rt", "slangpy"]
     assert needed_modules(["void f() {}"], True, SLANGTORCH) == ["_spy_handles", "_spy_library", "slangtorch"]
     for word in ("slangpy_rt", "matmul"):
         assert set(needed_modules([f"import {word};"], True, SLANGTORCH)) >= {"slangpy_rt", word, "slangtorch"}

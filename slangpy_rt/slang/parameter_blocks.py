@@ -1,0 +1,41 @@
+"""Global ``ParameterBlock<S>`` and ``ConstantBuffer<S>`` of plain data, written as ``uniform S``.
+
+Blocks with resources, with attributes or registers, inside of structs and in namespaces stay as they are.
+"""
+
+from __future__ import annotations
+
+import re
+
+_BLOCK = re.compile(
+    r"(?:(?:public|internal)\s+)?(?P<kind>(?:ParameterBlock|ConstantBuffer)\s*<\s*(?P<type>\w+)\s*>)\s*\w+\s*;"
+)
+_RESOURCE = re.compile(r"Buffer|Texture|Sampler|ParameterBlock|Image|AccelerationStructure|DescriptorHandle|Tensor")
+
+
+def as_uniforms(text: str, code: str) -> str:
+    """Return a text in which blocks of plain data are uniforms; every line keeps its number.
+
+    Parameters
+    ----------
+    text : str
+        The module's text.
+    code : str
+        The same without comments, strings and preprocessor lines, at equal offsets.
+    """
+    for match in reversed(
+        list(_BLOCK.finditer(code)) if "ParameterBlock" in code or "ConstantBuffer" in code else []
+    ):
+        before = code[: match.start()].rstrip()
+        outermost = before.count("{") == before.count("}")
+        if outermost and (not before or before[-1] in ";}") and not _holds_resource(code, match["type"]):
+            start, end = match.span("kind")
+            lines = "\n" * text.count("\n", start, end)
+            text = f"{text[:start]}uniform {match['type']}{lines} {text[end:]}"
+    return text
+
+
+def _holds_resource(code: str, struct: str) -> bool:
+    """Return whether the text of a struct names a resource; that of one in another file is not looked at."""
+    found = re.search(rf"\bstruct\s+{struct}\b[^{{;]*{{([^{{}}]*(?:{{[^{{}}]*}}[^{{}}]*)*)}}", code)
+    return found is not None and _RESOURCE.search(found[1]) is not None
