@@ -147,6 +147,8 @@ class TypeReflector:
             return SlangType("other", full)
         if pointer:
             plain = full.endswith(_PLAIN_POINTER)
+            if full.startswith(f"Ptr<Atomic<{element.name}>,"):
+                element = _atomic(element)
             return SlangType("pointer", f"{element.name}*" if plain else full, element=element)
         if kind == _abi.SLANG_TYPE_KIND_ARRAY:
             count = 0 if sizes[0] == _UNSIZED else sizes[0]
@@ -223,8 +225,12 @@ class TypeReflector:
                 named[self.full_name(concrete)] = self.type(concrete, not self._inside)
         out: list[SlangType | int] = []
         for text in texts:
+            # Slang 2026.12 reflects an argument Atomic<T> as T, but has its name right.
+            inner = text[len("Atomic<") : -1] if text.startswith("Atomic<") else ""
             if text in named:
                 out.append(named[text])
+            elif inner in named:
+                out.append(_atomic(named[inner]))
             elif text.lstrip("-").isdigit():
                 out.append(int(text))
             elif text:
@@ -239,6 +245,11 @@ class TypeReflector:
         concrete = native.spReflectionGeneric_GetConcreteType(generic, types[0]) if types else None
         sizes = [native.spReflectionGeneric_GetConcreteIntVal(generic, value) for value in values]
         return (self.type(concrete, whole) if concrete else None), sizes
+
+
+def _atomic(inner: SlangType) -> SlangType:
+    """Return the type of Slang's ``Atomic<T>`` for a T."""
+    return SlangType("atomic", f"Atomic<{inner.name}>", element=inner)
 
 
 def _with_inherited(full: str, base: SlangType, own: list[Field]) -> list[Field]:
