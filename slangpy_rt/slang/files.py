@@ -61,7 +61,7 @@ def read_source(where: str, path: str | Path, folders: tuple[str, ...]) -> tuple
         near = [each.name for place in places if place.is_dir() for each in place.glob("*.slang")]
         raise CompileError(
             f"{where}: there is no file '{path}' in {searched}. Give a full path, or add its folder to include_paths."
-            f"{meant(Path(path).name, near)}"
+            f"{meant(f'{Path(path).stem}.slang', near)}"
         ) from None
 
 
