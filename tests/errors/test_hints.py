@@ -136,8 +136,8 @@ def test_ids_and_generics(m: spy.Module) -> None:
     with pytest.raises(spy.BindError) as caught:
         m.first(spy.call_id())
     assert str(caught.value) == (
-        "float first(uint3 id): argument 'id' is call_id() for 'uint3', which counts 3 dimensions; the call has none. "
-        "grid(shape) gives the call its own shape."
+        "float first(uint3 id): argument 'id' is call_id() for 'uint3', which counts 3 dimensions; the call has "
+        "none. grid(shape) gives the call its own shape."
     )
     assert np.array_equal(m.first(spy.grid((2, 3, 4)))[0, 0], [0, 1, 2, 3])
     with pytest.raises(spy.BindError) as caught:
