@@ -68,8 +68,8 @@ def main() -> None:
     change = abs(energy() / before - 1)
     save(o.out / "plasma.jpg", *frames)
     print(
-        f"{device.info}: {o.steps} steps of {ELECTRONS} electrons in {clock.seconds:.2f} s, energy off by {change:.4f}, "
-        f"density off NumPy by {far:.1e}"
+        f"{device.info}: {o.steps} steps of {ELECTRONS} electrons in {clock.seconds:.2f} s, "
+        f"energy off by {change:.4f}, density off NumPy by {far:.1e}"
     )
 
 
