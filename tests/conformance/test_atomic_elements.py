@@ -10,6 +10,7 @@ import pytest
 import slangpy_rt as spy
 from slangpy_rt.core.dtypes import NUMPY_OF
 from tests.conformance.test_atomics import bins, has
+from tests.conftest import Requires
 from tests.depth import sampled
 
 INTEGERS = ("int", "uint", "int64_t", "uint64_t")
@@ -225,9 +226,8 @@ def test_debug_devices_check_indices(backend_name: str) -> None:
     np.testing.assert_array_equal(t.to_numpy(), [1, 0, 0, 0])
 
 
-def test_pointers_to_atomics(device: spy.Device) -> None:
-    if "pointers" not in device.caps.features:
-        pytest.skip(f"{device.name} has no pointers")
+def test_pointers_to_atomics(device: spy.Device, requires: Requires) -> None:
+    requires("pointers")
     module = module_of(device, "void f(int i, Atomic<uint> *p) { p[i % 4].add(1); }")
     t = spy.Tensor.zeros(device, 4, "uint")
     module.f(np.arange(100, dtype=np.int32), t)
@@ -238,16 +238,13 @@ def test_pointers_to_atomics(device: spy.Device) -> None:
 
 @sampled(3)
 @pytest.mark.parametrize("element", SCALARS)
-def test_interlocked_behind_pointers(device: spy.Device, element: str) -> None:
+def test_interlocked_behind_pointers(device: spy.Device, requires: Requires, element: str) -> None:
     """Slang's functions, with and without what was there before; on the CPU by functions of this project."""
     has(device, element)
-    if "pointers" not in device.caps.features:
-        pytest.skip(f"{device.name} has no pointers")
-    whole, floats = NUMPY_OF[element].kind in "iu", NUMPY_OF[element].kind == "f"
+    requires("pointers")
+    whole = NUMPY_OF[element].kind in "iu"
     # GPUs have few of them for floats, by extensions of a driver's.
     names = ["Add", *(("Min", "Max") if whole or device.name == "cpu" else ())]
-    if floats and element == "double" and device.name != "cpu":
-        pytest.skip("atomic additions of doubles are an extension")
     module = module_of(
         device,
         "".join(
@@ -338,3 +335,59 @@ def test_what_the_cpu_lacks_is_explained() -> None:
         "For the CPU, Slang 2026.12 has no code for this atomic operation. InterlockedAdd and the like, and elements "
         "of RWTensor<Atomic<T>, N>, have it on every device."
     )
+
+
+def test_arrays_of_numpy_and_pytorch(device: spy.Device) -> None:
+    torch = pytest.importorskip("torch")
+    module = module_of(device, "void f(int at, RWTensor<Atomic<int>, 1> t) { t[at] += 1; }")
+    where = bins(100, 4)
+    for array in (np.zeros(4, np.int32), torch.zeros(4, dtype=torch.int32)):
+        module.f(where, array)
+        np.testing.assert_array_equal(np.asarray(array), np.bincount(where, minlength=4))
+    rows = np.zeros((3, 4), np.int32)
+    module.f(np.arange(3, dtype=np.int32), rows)
+    np.testing.assert_array_equal(rows, np.eye(3, 4))
+
+
+def test_memory_that_is_read_as_well(device: spy.Device) -> None:
+    """Inputs are read first, as anywhere: what is added is what was there before the call."""
+    module = module_of(device, "void f(int at, int x, RWTensor<Atomic<int>, 1> t) { t[at].add(x); }")
+    t = spy.Tensor.full(device, 100, 3, "int")
+    module.f(np.zeros(100, np.int32), t, t)
+    np.testing.assert_array_equal(t.to_numpy(), [303, *[3] * 99])
+
+
+def test_functions_that_are_differentiated(device: spy.Device) -> None:
+    module = module_of(
+        device,
+        "[Differentiable] float f(float x, RWTensor<Atomic<float>, 1> t) { t[0].add(detach(x)); return x * x; }",
+    )
+    x = spy.Tensor.from_numpy(device, np.arange(5, dtype=np.float32)).with_grads()
+    y = spy.Tensor.zeros(device, 5).with_grads(grad_in=spy.Tensor.full(device, 5, 1.0))
+    t = spy.Tensor.zeros(device, 1)
+    module.f.bwds(x, t, _result=y)
+    np.testing.assert_array_equal(x.grad.to_numpy(), [0, 2, 4, 6, 8])
+    assert t.to_numpy()[0] == 10
+
+
+def test_shared_memory_has_slangs_own(device: spy.Device, requires: Requires) -> None:
+    requires("groups")
+    module = module_of(
+        device,
+        """
+groupshared Atomic<uint> seen;
+[numthreads(64, 1, 1)]
+void f(uint3 at : SV_GroupThreadID, RWTensor<Atomic<uint>, 1> t)
+{
+    if (at.x == 0)
+        seen.store(0);
+    GroupMemoryBarrierWithGroupSync();
+    seen.add(1);
+    GroupMemoryBarrierWithGroupSync();
+    t[0].max(seen.load());
+}
+""",
+    )
+    t = spy.Tensor.zeros(device, 1, "uint")
+    module.f.dispatch([128, 1, 1], t=t)
+    np.testing.assert_array_equal(t.to_numpy(), [64])
