@@ -39,8 +39,8 @@ _NOT_EMITTED = "unexpected IR opcode during code emit"
 # What Slang says of an operation that it has no C++ for, around the place.
 _ABORTED = re.compile(r"\Aerror\[E99997\]: Slang compilation aborted [^\n]*\n(?:For assistance, [^\n]*\n)?")
 _NO_CPP = (
-    "For the CPU, Slang 2026.12 has no code for this atomic operation. InterlockedAdd and the like, and elements of "
-    "RWTensor<Atomic<T>, N>, have it on every device."
+    "For the CPU, Slang 2026.12 has no code for this atomic operation. InterlockedAdd and the like, in a file "
+    "that has 'import slangpy_rt;', and elements of RWTensor<Atomic<T>, N> have it on every device."
 )
 # The message of SPIR-V's optimizer for an instruction of more than 65,535 words, whose 16-bit length has overflowed.
 _TOO_LONG = "Invalid instruction word count"

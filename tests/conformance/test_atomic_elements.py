@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -147,7 +148,7 @@ void three(NDBuffer<Atomic<int>, 3> t, int i, int j, int k) { t[i, j, k].add(11)
         assert wide.to_numpy().sum() == 111
 
 
-def test_generics_aliases_and_files(device: spy.Device, tmp_path: Any) -> None:
+def test_generics_aliases_and_files(device: spy.Device, tmp_path: Path) -> None:
     (tmp_path / "counts.slang").write_text(
         """
 import slangpy_rt;
@@ -324,17 +325,29 @@ def test_what_is_refused(device: spy.Device) -> None:
     )
 
 
-def test_what_the_cpu_lacks_is_explained() -> None:
+def test_what_the_cpu_lacks_is_explained(tmp_path: Path) -> None:
     device = spy.Device("cpu")
-    module = module_of(device, "void f(Atomic<float> *p)\n{\n    p[0].add(1.0);\n}")
-    with pytest.raises(spy.CompileError) as error:
-        module.f(spy.Tensor.zeros(device, 4))
-    text = str(error.value)
-    assert "p[0].add(1.0);" in text and "aborted" not in text and "github" not in text
-    assert text.endswith(
-        "For the CPU, Slang 2026.12 has no code for this atomic operation. InterlockedAdd and the like, and elements "
-        "of RWTensor<Atomic<T>, N>, have it on every device."
-    )
+    (tmp_path / "inner.slang").write_text("public void more(float *p)\n{\n    InterlockedAdd(p[0], 1.0);\n}\n")
+    user = "import inner;\nvoid f(float *p) { more(p); }\n"
+    (tmp_path / "user.slang").write_text(user)
+    t = spy.Tensor.zeros(device, 4)
+    for module, quoted in (
+        (module_of(device, "void f(Atomic<float> *p)\n{\n    p[0].add(1.0);\n}"), "p[0].add(1.0);"),
+        (spy.Module.load_from_file(device, tmp_path / "user.slang"), "InterlockedAdd(p[0], 1.0);"),
+    ):
+        with pytest.raises(spy.CompileError) as error:
+            module.f(t)
+        text = str(error.value)
+        assert quoted in text and "aborted" not in text and "github" not in text
+        assert text.endswith(
+            "For the CPU, Slang 2026.12 has no code for this atomic operation. InterlockedAdd and the like, in a "
+            "file that has 'import slangpy_rt;', and elements of RWTensor<Atomic<T>, N> have it on every device."
+        )
+    # What the message says helps.
+    inner = tmp_path / "inner.slang"
+    inner.write_text("import slangpy_rt;\n" + inner.read_text())
+    spy.Module.load_from_file(device, tmp_path / "user.slang").f(t)
+    assert t.to_numpy()[0] == 1
 
 
 def test_arrays_of_numpy_and_pytorch(device: spy.Device) -> None:
