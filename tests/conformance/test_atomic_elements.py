@@ -309,6 +309,8 @@ def test_what_is_refused(device: spy.Device) -> None:
             f"uint f({type_} t): argument 't': elements of '{type_}' cannot be changed; declare a RWTensor, NDBuffer "
             "or RWStructuredBuffer of 'Atomic<uint>', or leave Atomic out."
         )
+        with pytest.raises(spy.CompileError, match=r"RWStructuredBuffer of Atomic<T> have its methods\.$"):
+            module_of(device, f"void f({type_} t) {{ t[0].add(1); }}")
     module = module_of(device, "void f(RWTensor<Atomic<float>, 1> t) { t[0].and(1.0); }")
     with pytest.raises(spy.CompileError, match=r"and, or and xor take integers of 32 or 64 bits\.$"):
         module.f(spy.Tensor.zeros(device, 4))
