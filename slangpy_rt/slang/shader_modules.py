@@ -40,8 +40,9 @@ _PART = (
 _EXPORTED = re.compile(
     r"\b(?:(?:RW)?Tensor|(?:RW|W)?DiffTensor|NDBuffer|(?:RW)?(?:Structured|ByteAddress)Buffer|printf)\b"
 )
-# For the CPU, Slang 2026.12 emits no more of these functions than additions of integers.
-_FOR_CPP = re.compile(r"\bInterlocked(?:Add|Min|Max|And|Or|Xor|Exchange|CompareExchange)\b")
+# For the CPU, Slang 2026.12 emits no more of these functions than additions of integers. Methods of
+# these names are others.
+_FOR_CPP = re.compile(r"(?<!\.)\bInterlocked(?:Add|Min|Max|And|Or|Xor|Exchange|CompareExchange)\b")
 _MODULE = re.compile(r"^module (?:slangpy_rt|_spy_library);", re.M)
 
 
