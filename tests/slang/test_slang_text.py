@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slangpy_rt.slang.static_variables import changes_statics, has_statics
 from slangpy_rt.slang.shader_modules import needs_library
+from slangpy_rt.slang.static_variables import changes_statics, has_statics
 from slangpy_rt.slang.text import THREADS, blank, docs, prepare
 
 TEXT = """
