@@ -2,6 +2,7 @@
 
     sphinx-build -W -c docs . build/site
 
+``codegen/tools/build_site.py`` does so for a site of several versions.
 Pages are Markdown, which code hosts show as well; the reference of Python comes from docstrings.
 """
 
@@ -46,6 +47,8 @@ suppress_warnings = ["misc.highlighting_failure", "ref.python"]
 html_theme = "furo"
 html_title = f"slangpy_rt {version}"
 html_extra_path = ["site"]  # index.html, which leads from the root of the site to docs/index.html
+html_static_path = ["static"]
+html_js_files = ["versions.js"]
 html_copy_source = False
 html_theme_options = {"navigation_with_keys": True}
 

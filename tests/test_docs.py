@@ -3,9 +3,11 @@
 What a block prints stands behind it, in a block marked ``text``; both are compared.
 """
 
+import codeop
 import re
 import subprocess
 import sys
+import warnings
 from contextlib import redirect_stdout
 from io import StringIO
 from itertools import pairwise
@@ -48,6 +50,20 @@ def test_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
                 exec(compile(text, page.name, "exec"), names)
             expected = shown if following == "text" else ""
             assert _lines(printed.getvalue()) == _lines(expected), text
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_blocks_can_be_pasted(page: Path) -> None:
+    """Before Python 3.13 the interpreter ends an indented block at an empty line, and nowhere else."""
+    for language, text in _BLOCK.findall(page.read_text(encoding="utf-8")):
+        lines: list[str] = []
+        for line in [*text.split("\n"), ""] if language == "python" else ():
+            lines.append(line)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                if codeop.compile_command("\n".join(lines), page.name, "single") is not None:
+                    lines.clear()
+        assert not any(lines), text
 
 
 def test_a_wrong_output_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

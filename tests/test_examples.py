@@ -78,6 +78,9 @@ GALLERY = {
     "fractal": (2, 48, 2, r"2 pictures of 48 x 48 in [0-9.]+ s, mean 0\.2\d+"),
     "waves": (400, 96, 2, r"the brightest stripe has [2-9]\.\d+ of the mean"),
     "silhouette": (60, 64, 5, r"loss 0\.[0-9]+ to 0\.0[0-4]\d+, pose off by 0\.[0-2]"),
+    "develop": (1, 48, 2, r"off NumPy by [1-9]\.\de-0[78], contrast 0\.0\d+ to 0\.[2-6]\d+"),
+    "sdf_fit": (60, 48, 5, r"loss (0\.1\d+) to 0\.00\d+"),
+    "plasma": (150, 48, 4, r"energy off by 0\.00[01]\d, density off NumPy by [1-9]\.\de-0[67]"),
     "deblur": (60, 48, 3, r"PSNR (\d+\.\d+) to (\d+\.\d+) dB"),
 }
 

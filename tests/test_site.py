@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 
+import build_site
 import pytest
 import slang_reference
 
@@ -20,11 +20,9 @@ DOCS = ROOT / "docs"
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The built pages. Any warning of Sphinx is an error."""
-    out = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-c", "docs", ".", str(out)]
-    built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert built.returncode == 0 and not built.stderr, built.stderr
-    return out
+    versions = tmp_path_factory.mktemp("site")
+    assert build_site.main([str(versions)]) == 0
+    return versions / spy.__version__
 
 
 def test_every_page_is_there(site: Path) -> None:
@@ -40,6 +38,34 @@ def test_a_reader_needs_no_network(site: Path) -> None:
         text = (site / page).read_text(encoding="utf-8")
         loaded = re.findall(r'<(?:script|img|link)\b[^>]*?(?:src|href)="(https?:[^"]*)"', text)
         assert not loaded
+
+
+def test_versions_lie_beside_each_other(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    versions = site.parent
+    before = (site / "docs" / "index.html").stat().st_mtime_ns
+    assert build_site.main([str(versions), "--name", "0.10.0"]) == 0
+    assert json.loads((versions / "versions.json").read_text(encoding="utf-8")) == ["0.10.0", spy.__version__]
+    assert 'url=0.10.0/docs/index.html"' in (versions / "index.html").read_text(encoding="utf-8")
+    for name in ("0.10.0", spy.__version__):
+        page = (versions / name / "docs" / "tutorial.html").read_text(encoding="utf-8")
+        # What docs/static/versions.js goes by: where the version's folder is, and where the list comes.
+        assert 'data-content_root="../"' in page and 'class="sidebar-brand"' in page
+        assert re.search(r'<script src="\.\./_static/versions\.js', page) and f"slangpy_rt {name}" in page
+        assert (versions / name / "_static" / "versions.js").is_file()
+    assert (site / "docs" / "index.html").stat().st_mtime_ns == before
+    with pytest.raises(SystemExit):
+        build_site.main([str(versions), "--name", "../0.2"])
+    assert "--name: '../0.2' is no name of a folder" in capsys.readouterr().err
+
+
+def test_versions_are_listed_newest_first(tmp_path: Path) -> None:
+    for name in ("0.2.0", "main", "0.10.0", "1.0rc1", "1.0", "notes"):
+        (tmp_path / name).mkdir()
+        if name != "notes":
+            (tmp_path / name / "objects.inv").touch()
+    build_site.list_versions(tmp_path)
+    assert json.loads((tmp_path / "versions.json").read_text()) == ["1.0", "1.0rc1", "0.10.0", "0.2.0", "main"]
+    assert "1.0/docs/index.html" in (tmp_path / "index.html").read_text()
 
 
 def test_the_python_reference_has_every_public_name(site: Path) -> None:

@@ -81,9 +81,11 @@ _ALIKE = {
 }
 # What others explain, or what a comment of a neighbour explains.
 _WITHOUT = ("__init", "Load3", "Load4", "Store3", "Store4", "dim", "bias", "table", "parameters", "primal", "diff")
-# Members for the generated code: those with addresses, and derivatives by hand.
+# Members for the generated code: those with addresses, and derivatives by hand. docs/atomics.md has elements of
+# Atomic<T>, and the functions of Slang's core module that are here too.
 _INTERNAL = re.compile(
-    r"\bu?int64_t|uint handle|^public static (DifferentialPair<float> forward|void backward)\(|_(forward|backward)<"
+    r"\b_spy_AtomicElement|__ref "
+    r"|\bu?int64_t|uint handle|^public static (DifferentialPair<float> forward|void backward)\(|_(forward|backward)<"
 )
 # The forms of an index, of which only the first is listed.
 _INDEX = re.compile(
@@ -156,7 +158,7 @@ def _lines(found: Declaration) -> list[str]:
 
 def _shown(text: str) -> str:
     """Leave out what is of no use to a reader: constraints of the package, and the word ``public``."""
-    text = re.sub(r"\bpublic ", "", text)
+    text = re.sub(r"\bpublic | : _spy_IWritable\b", "", text)
     text = re.sub(r" where .*", "", text)
     return re.sub(r"\b_spy_(?!IPrintable)", "", text)
 
@@ -176,7 +178,7 @@ def _expanded(text: str) -> str:
     macros: dict[str, tuple[list[str] | None, str]] = {}
     kept = []
     for line in text.replace("\\\n", " ").split("\n"):
-        defined = re.match(r"\s*#define (\w+)(\([\w, ]*\))?\s*(.*)", line)
+        defined = re.match(r"\s*#define (\w+)(\([\w, .]*\))?\s*(.*)", line)
         if defined:
             parameters = None if defined[2] is None else [p.strip() for p in defined[2][1:-1].split(",")]
             macros[defined[1]] = (parameters, defined[3])
@@ -196,6 +198,10 @@ def _expanded(text: str) -> str:
             if arguments is None:
                 at = end
                 continue
+            if parameters[-1:] == ["..."]:
+                last = len(parameters) - 1
+                arguments[last:] = [", ".join(arguments[last:])]
+                parameters = [*parameters[:last], "__VA_ARGS__"]
             values = dict(zip(parameters, arguments, strict=False))
             body = re.sub(r"\w+", lambda word, values=values: values.get(word[0], word[0]), body)  # type: ignore[misc]
         text = text[: found.start()] + re.sub(r"\s*##\s*", "", body) + text[end:]
@@ -221,6 +227,8 @@ def _arguments(text: str, at: int) -> tuple[list[str] | None, int]:
 def _declarations(tokens: list[str], at: int, all_are_public: bool) -> tuple[list[Declaration], int]:
     """Return the public declarations from a token on, and the place behind the bracket that ends their scope."""
     found: list[Declaration] = []
+    # What all types of an interface have, by the interface's name.
+    shared: dict[str, list[Declaration]] = {}
     comment: list[str] = []
     words: list[str] = []
     while at < len(tokens):
@@ -248,9 +256,12 @@ def _declarations(tokens: list[str], at: int, all_are_public: bool) -> tuple[lis
         extended = re.match(r"public extension\S* (?:[^>]*> )?(\w+)<", text)
         if extended and (own := next((d for d in found if d.name == extended[1]), None)):
             own.members += members
+        elif every := re.match(r"public extension<(\w+) : (\w+)> \1$", text):
+            shared[every[2]] = [_of_each(member, every[1]) for member in members]
         elif text and _public(declared, all_are_public):
             declared.comment = declared.comment or _ALIKE.get(declared.name, "")
-            declared.members = members
+            fulfilled = re.search(r"> : (\w+)", text)
+            declared.members = members + shared.get(fulfilled[1] if fulfilled else "", [])
             found.append(declared)
         comment, words = [], []
         if token == "}":
@@ -258,9 +269,17 @@ def _declarations(tokens: list[str], at: int, all_are_public: bool) -> tuple[lis
     return found, at
 
 
+def _of_each(member: Declaration, name: str) -> Declaration:
+    """Return a member of an extension of all types of an interface as each of them, with `T` and `N`, has it."""
+    text = member.text.replace(f"{name}._spy_Element", "T").replace(f"{name}._spy_rank", "N")
+    return Declaration(text, member.comment)
+
+
 def _public(declared: Declaration, all_are_public: bool) -> bool:
     """Tell whether users may write a declaration's name. Conformances of built-in types are no names."""
     if not (declared.text.startswith("public ") or all_are_public) or "extension" in declared.text.split("(")[0]:
+        return False
+    if " operator " in declared.text:
         return False
     return declared.name in _RENAMED or not (declared.name.startswith("_spy_") or _INTERNAL.search(declared.text))
 

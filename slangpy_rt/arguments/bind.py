@@ -55,7 +55,7 @@ from slangpy_rt.core.conversion import (
     kind_of,
 )  # fmt: skip
 from slangpy_rt.core.dtypes import NUMPY_OF, Storage, scalar_type
-from slangpy_rt.core.errors import BindError
+from slangpy_rt.core.errors import BindError, UnsupportedError
 from slangpy_rt.core.shapes import contiguous
 from slangpy_rt.core.types import Param, SlangType
 from slangpy_rt.core.wording import in_words
@@ -240,6 +240,8 @@ def _bind(where: str, scope: Scope, param: Param, value: Any, how: Map) -> Bound
     whole = container(type_)
     if whole is not None:
         element, rank, writable = whole
+        if element.kind == "atomic":
+            _check_atomic(where, type_, element)
         element = element_of(scope, element)
         access = "inout" if writable else "in"
         bound = bind_array(where, device, param.name, element, stored_as(where, element), access, value, whole=True)
@@ -272,6 +274,15 @@ def _bind(where: str, scope: Scope, param: Param, value: Any, how: Map) -> Bound
     if type_.kind == "enum" and isinstance(value, (str, Enum)):
         return _bind_enum(where, param, value)
     return _bind_scalar(where, device, param.name, type_, stored, value)
+
+
+def _check_atomic(where: str, type_: SlangType, element: SlangType) -> None:
+    """Refuse a whole array of ``Atomic<T>`` whose elements have none of its methods."""
+    if type_.name.partition("<")[0] not in ("RWTensor", "NDBuffer", "RWStructuredBuffer"):
+        raise UnsupportedError(
+            f"{where}: elements of '{type_.name}' cannot be changed; declare a RWTensor, NDBuffer or "
+            f"RWStructuredBuffer of '{element.name}', or leave Atomic out."
+        )
 
 
 def _bind_generator(where: str, param: Param, value: Generator) -> Bound:

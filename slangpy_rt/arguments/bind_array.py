@@ -29,6 +29,7 @@ from slangpy_rt.core.dtypes import (
     BFLOAT16,
     NUMPY_OF,
     Storage,
+    atomic_of,
     cast,
     convertible,
     is_bfloat16,
@@ -162,8 +163,8 @@ def may_write(type_: SlangType) -> bool:
 
 
 def element_of(scope: Scope, type_: SlangType) -> SlangType:
-    """Return the type of elements behind a parameter: with its fields, or BFLOAT16 for the struct of our own."""
-    found = scope.struct(type_)
+    """Return the type of elements behind a parameter: with its fields, BFLOAT16 for our own, T for ``Atomic<T>``."""
+    found = atomic_of(type_) or scope.struct(type_)
     return BFLOAT16 if is_own_bfloat16(found) else found
 
 

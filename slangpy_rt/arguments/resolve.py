@@ -23,7 +23,7 @@ from slangpy_rt.arguments.scope import Scope
 from slangpy_rt.arrays.ndbuffer import NDBuffer
 from slangpy_rt.arrays.value_ref import ValueRef
 from slangpy_rt.core.checks import is_callers
-from slangpy_rt.core.dtypes import BFLOAT16, is_bfloat16, scalar_type, slang_scalar
+from slangpy_rt.core.dtypes import BFLOAT16, atomic_of, is_bfloat16, scalar_type, slang_scalar
 from slangpy_rt.core.errors import BindError, CompileError, ShapeError, UnsupportedError
 from slangpy_rt.core.types import FunctionSig, SlangType
 from slangpy_rt.core.wording import in_words, meant
@@ -236,7 +236,7 @@ def _infer(
 def _arguments(pattern: SlangType) -> list[str]:
     """Return the words that a generic type is made of: T and N of ``vector<T, N>``, ``T[N]``, ``Tensor<T, N>``."""
     if pattern.arguments:
-        return [a.name if isinstance(a, SlangType) else str(a) for a in pattern.arguments]
+        return [(atomic_of(a) or a).name if isinstance(a, SlangType) else str(a) for a in pattern.arguments]
     if pattern.kind == "array" and pattern.element is not None:
         return [pattern.element.name, pattern.name[pattern.name.rfind("[") + 1 : -1]]
     match = _SIZED.match(pattern.name)

@@ -17,7 +17,7 @@ from slangpy_rt.arguments.accumulation import adding
 from slangpy_rt.arguments.bind_array import access_of, may_write
 from slangpy_rt.arguments.bound import Bound
 from slangpy_rt.calls.spelling import Spelling
-from slangpy_rt.core.dtypes import NUMPY_OF
+from slangpy_rt.core.dtypes import NUMPY_OF, atomic_of
 from slangpy_rt.core.shapes import Shape, contiguous
 
 
@@ -68,9 +68,11 @@ def operand(leaf: Leaf, shape: Shape, rank: int, where: str, spell: Spelling, al
     if b.mode != "array":
         if b.mode == "pointer":
             assert b.type.element is not None
-            element = spell.type(b.type.element)
-            # Slang does not convert a pointer for reading and writing to one for reading by itself.
-            via = "" if may_write(b.type) else f"Ptr<{element}, Access.{access_of(b.type)}>"
+            inner = atomic_of(b.type.element)
+            element = spell.type(inner or b.type.element)
+            pointed = f"Atomic<{element}>" if inner else element
+            # Slang converts no pointer for reading and writing to one for reading, or to one of atomics, by itself.
+            via = "" if may_write(b.type) and pointed == element else f"Ptr<{pointed}, Access.{access_of(b.type)}>"
             return Operand(member, name, element, 1, b.access, "pointer", via=via)
         walked = "next" if b.mode == "tensor" and any(leaf.strides) else ""
         if b.mode == "tensor" and b.access in ("seed", "accumulate", "tangent"):

@@ -74,6 +74,11 @@ def is_own_bfloat16(type_: SlangType) -> bool:
     return type_.kind == "struct" and type_.name == BFLOAT16.name and [f.name for f in type_.fields] == ["_spy_bits"]
 
 
+def atomic_of(type_: SlangType) -> SlangType | None:
+    """Return T of Slang's ``Atomic<T>``, which lies in memory as T does; None for any other type."""
+    return type_.element if type_.kind == "atomic" else None
+
+
 def is_bfloat16(dtype: np.dtype[Any]) -> bool:
     """Tell whether a NumPy dtype is the bfloat16 of the package ml_dtypes."""
     return dtype.kind == "V" and dtype.name == "bfloat16"

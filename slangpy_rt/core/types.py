@@ -34,7 +34,7 @@ class SlangType:
     kind : str
         ``"void"``, ``"scalar"``, ``"vector"``, ``"matrix"``, ``"array"``, ``"struct"``, ``"pointer"``,
         ``"enum"``, ``"generic"`` (a type parameter), ``"interface"``, ``"resource"``, ``"storage"`` (known to arrays
-        alone: bfloat16) or ``"other"``.
+        alone: bfloat16), ``"atomic"`` (``Atomic<T>`` where a whole array or a pointer has it) or ``"other"``.
     name : str
         As Slang writes it in source: ``"float3"``, ``"float[4]"``, ``"Tensor<float, 2>"``.
     scalar : str
@@ -44,7 +44,7 @@ class SlangType:
     shape : tuple of int
         ``(n,)`` of a vector or array (0 when unsized), ``(rows, columns)`` of a matrix.
     element : SlangType or None
-        What an array or pointer holds.
+        What an array, a pointer or an ``Atomic<T>`` holds.
     fields : tuple of Field
         Of a struct.
     arguments : tuple of (SlangType or int)

@@ -1,7 +1,7 @@
-"""Decides for the user's function where it has the name of a non-generic function of Slang's core module.
+"""Decides for the user's function where it has the name of a function of Slang's core module.
 
 Inside the file that declares such a function, it hides Slang's. A kernel, which imports that file, sees both, and
-Slang refuses a call as ambiguous if both have the same parameters. The attribute ``[OverloadRank(1)]`` makes Slang
+Slang refuses a call as ambiguous if both have the same parameters. The attribute ``[OverloadRank(2)]`` makes Slang
 choose the user's. Nothing here reads types.
 """
 
@@ -13,7 +13,8 @@ from contextlib import contextmanager
 
 from slangpy_rt.core.errors import CompileError
 
-# Names from hlsl.meta.slang and core.meta.slang of Slang 2026.12, without those that begin with an underscore.
+# Names from hlsl.meta.slang and core.meta.slang of Slang 2026.12, without those that begin with an underscore. The
+# last lines have names of generic functions, which shaders/interlocked.slang has too.
 _LIST = """
 AllMemoryBarrier AllMemoryBarrierWithGroupSync CheckAccessFullyMapped D3DCOLORtoUBYTE4 DeviceMemoryBarrier
 DeviceMemoryBarrierWithGroupSync DispatchRaysDimensions DispatchRaysIndex GeometryIndex
@@ -31,13 +32,16 @@ unpackHalf2x16ToFloat unpackHalf2x16ToHalf unpackInt4x8ToInt16 unpackInt4x8ToInt
 unpackSnorm2x16ToHalf unpackSnorm4x8ToFloat unpackSnorm4x8ToHalf unpackUint4x8ToUint16 unpackUint4x8ToUint32
 unpackUnorm2x16ToFloat unpackUnorm2x16ToHalf unpackUnorm4x8ToFloat unpackUnorm4x8ToHalf unpack_s8s16
 unpack_s8s32 unpack_u8u16 unpack_u8u32
+InterlockedAdd InterlockedAnd InterlockedCompareExchange InterlockedExchange InterlockedMax InterlockedMin
+InterlockedOr InterlockedXor
 """
 FUNCTIONS = frozenset(_LIST.split())
 # Matches a type or other word, then one of the names and a parenthesis: ``uint lit(``, ``float4> dst(``.
 _NAMED = re.compile(rf"(\b\w+|[>\]])\s+({'|'.join(sorted(FUNCTIONS))})\s*\(")
 _AMBIGUOUS = re.compile(r"error\[E39999\]: ambiguous call to '(\w+)'")
-# Only between two functions that fit the arguments equally well does Slang choose by rank, the higher one.
-_RANK = "[OverloadRank(1)]"
+# Only between two functions that fit the arguments equally well does Slang choose by rank, the higher one. Functions
+# of shaders/interlocked.slang have rank 1.
+_RANK = "[OverloadRank(2)]"
 
 
 def may_declare(code: str) -> bool:
@@ -48,7 +52,7 @@ def may_declare(code: str) -> bool:
 def ranked(code: str, name: str, start: int, end: int) -> tuple[int, int, str] | None:
     """Return the edit that gives a function a higher rank than Slang's; None if it needs none.
 
-    For ``uint lit(uint x)`` in line 7 the edit inserts ``[OverloadRank(1)]`` and ``#line 7`` on lines before it.
+    For ``uint lit(uint x)`` in line 7 the edit inserts ``[OverloadRank(2)]`` and ``#line 7`` on lines before it.
 
     Parameters
     ----------

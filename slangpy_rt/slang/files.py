@@ -61,7 +61,7 @@ def read_source(where: str, path: str | Path, folders: tuple[str, ...]) -> tuple
         near = [each.name for place in places if place.is_dir() for each in place.glob("*.slang")]
         raise CompileError(
             f"{where}: there is no file '{path}' in {searched}. Give a full path, or add its folder to include_paths."
-            f"{meant(Path(path).name, near)}"
+            f"{meant(f'{Path(path).stem}.slang', near)}"
         ) from None
 
 
@@ -272,8 +272,13 @@ def check_imports(path: str, text: str, folders: tuple[str, ...]) -> None:
 
 _ATOMIC = re.compile(r"\bInterlocked[A-Z]|\b__?atomic_|\bAtomic<")
 _METHODS = (
-    "Elements of RWTensor and RWStructuredBuffer are changed atomically by methods, such as t.add(i, value); Slang's "
-    "own functions take what is behind a pointer."
+    "Elements of RWTensor and RWStructuredBuffer are changed atomically by methods, such as t.add(i, value), or as "
+    "elements of RWTensor<Atomic<T>, N>; Slang's own functions take what is behind a pointer."
+)
+_READ_ATOMIC = re.compile(r"\b(?:Tensor|StructuredBuffer)\s*<\s*Atomic\b")
+_WRITABLE = (
+    "Elements of Tensor and StructuredBuffer cannot be changed; RWTensor, NDBuffer and RWStructuredBuffer of "
+    "Atomic<T> have its methods."
 )
 
 
@@ -294,6 +299,9 @@ def telling(path: str, text: str, folders: tuple[str, ...]) -> Iterator[None]:
         # "the form of this l-value argument is not valid for a `ref` parameter"
         if "E40008" in str(error) and _ATOMIC.search(text):
             raise CompileError(f"{error}\n{_METHODS}") from None
+        # "mutating method cannot be called on immutable value"
+        if "E30050" in str(error) and _READ_ATOMIC.search(text):
+            raise CompileError(f"{error}\n{_WRITABLE}") from None
         raise
 
 

@@ -38,9 +38,11 @@ _NEEDED = {
     "_spy_needInteger": "and, or and xor take integers of 32 or 64 bits.",
 }
 _NOT_EMITTED = "unexpected IR opcode during code emit"
-_NO_FLOATS = (
-    "For the CPU Slang changes only integers behind pointers atomically; methods of RWTensor, such as "
-    "t.add(i, value), change floats too."
+# What Slang says of an operation that it has no C++ for, around the place.
+_ABORTED = re.compile(r"\Aerror\[E99997\]: Slang compilation aborted [^\n]*\n(?:For assistance, [^\n]*\n)?")
+_NO_CPP = (
+    "For the CPU, Slang 2026.12 has no code for this atomic operation. InterlockedAdd and the like, in a file "
+    "that has 'import slangpy_rt;', and elements of RWTensor<Atomic<T>, N> have it on every device."
 )
 # The message of SPIR-V's optimizer for an instruction of more than 65,535 words, whose 16-bit length has overflowed.
 _TOO_LONG = "Invalid instruction word count"
@@ -161,10 +163,11 @@ def failure(note: Out, what: str, source: str = "") -> CompileError:
     text = note.bytes().rstrip(b"\0").decode(errors="replace").strip()
     # This message only repeats the ones above it, so it is cut off.
     text = text.partition("\nerror[E39999]: import failed due to compilation error")[0]
+    text = text.replace("_spy_AtomicElement", "Atomic")
     text = _PREFIXED.sub(r"\1", _HIDDEN.sub("", _indented(text, source) if source else text))
     text += "".join(f"\n{said}" for name, said in _NEEDED.items() if f"see call to '{name}'" in text)
-    if _NOT_EMITTED in text and re.search(r"Interlocked|atomic", text) and what.endswith("for cpp"):
-        text += f"\n{_NO_FLOATS}"
+    if _NOT_EMITTED in text and re.search(r"Interlocked|[Aa]tomic", text) and what.endswith("for cpp"):
+        text = f"{_ABORTED.sub('', text).partition(chr(10) * 2)[0]}\n{_NO_CPP}"
     if _TOO_LONG in text:
         text += f"\n{_SHORTER}"
     return CompileError(f"Slang could not {what}:\n{text or 'it gave no reason.'}")

@@ -148,6 +148,8 @@ class TypeReflector:
             return SlangType("other", full)
         if pointer:
             plain = full.endswith(_PLAIN_POINTER)
+            if full.startswith(f"Ptr<Atomic<{element.name}>,"):
+                element = _atomic(element)
             return SlangType("pointer", f"{element.name}*" if plain else full, element=element)
         if kind == _abi.SLANG_TYPE_KIND_ARRAY:
             count = 0 if sizes[0] == _UNSIZED else sizes[0]
@@ -230,8 +232,12 @@ class TypeReflector:
                 named[self.full_name(concrete)] = self.type(concrete, not self._inside)
         out: list[SlangType | int] = []
         for text in texts:
+            # Slang 2026.12 reflects an argument Atomic<T> as T, but has its name right.
+            inner = text[len("Atomic<") : -1] if text.startswith("Atomic<") else ""
             if text in named:
                 out.append(named[text])
+            elif inner in named:
+                out.append(_atomic(named[inner]))
             elif text.lstrip("-").isdigit():
                 out.append(int(text))
             elif text:
@@ -251,6 +257,11 @@ class TypeReflector:
 def _applied(base: str, arguments: tuple[SlangType | int, ...]) -> str:
     """Return the name of a generic type with its arguments, as source code writes it."""
     return f"{base}<{', '.join(a.name if isinstance(a, SlangType) else str(a) for a in arguments)}>"
+
+
+def _atomic(inner: SlangType) -> SlangType:
+    """Return the type of Slang's ``Atomic<T>`` for a T."""
+    return SlangType("atomic", f"Atomic<{inner.name}>", element=inner)
 
 
 def _with_inherited(full: str, base: SlangType, own: list[Field]) -> list[Field]:

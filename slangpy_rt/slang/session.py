@@ -138,7 +138,7 @@ class Session(CompilerSession):
             check_text(source, f"load module {name!r} from {path}")
             check_imports(path, source, self._folders)
             prepared = prepare(source, self.target.format)
-            ours = self._shaders is not None and needs_library(source)
+            ours = self._shaders is not None and needs_library(source, self.target.format)
             auto = self._auto_import
             whole = prepared.text + (_IMPORT if ours else "")
             if ours or auto or names_files(source):  # any other text makes Slang read no file

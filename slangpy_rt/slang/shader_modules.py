@@ -45,6 +45,9 @@ _PART = (
 _EXPORTED = re.compile(
     r"\b(?:(?:RW)?Tensor|(?:RW|W)?DiffTensor|NDBuffer|(?:RW)?(?:Structured|ByteAddress)Buffer|printf)\b"
 )
+# For the CPU, Slang 2026.12 emits no more of these functions than additions of integers. Methods of
+# these names are others.
+_FOR_CPP = re.compile(r"(?<!\.)\bInterlocked(?:Add|Min|Max|And|Or|Xor|Exchange|CompareExchange)\b")
 _MODULE = re.compile(r"^module (?:slangpy_rt|_spy_library);", re.M)
 
 
@@ -59,11 +62,16 @@ def _is_our_folder(path: str) -> bool:
     return os.path.realpath(path) == os.path.realpath(shader_directory())
 
 
-def needs_library(text: str) -> bool:
-    """Return whether user code uses a name that ``slangpy_rt.slang`` declares, and does not declare it itself."""
-    if _EXPORTED.search(text) is None or _MODULE.search(text):
+def needs_library(text: str, form: str) -> bool:
+    """Return whether user code uses a name that ``slangpy_rt.slang`` declares, and does not declare it itself.
+
+    `form` is the format of target code.
+    """
+    names = (_EXPORTED, _FOR_CPP) if form == "cpp" else (_EXPORTED,)
+    if _MODULE.search(text):
         return False
-    return not declared(text).issuperset(_EXPORTED.findall(blank(text)))
+    found = {name for each in names if each.search(text) for name in each.findall(blank(text))}
+    return not declared(text).issuperset(found)
 
 
 def needed_modules(texts: Sequence[str], macros: bool, auto: AutoImport | None) -> list[str]:

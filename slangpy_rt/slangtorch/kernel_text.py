@@ -176,7 +176,7 @@ def module_text(
     ``form`` is the format of the target's code.
     """
     macros = "".join(f"#define {name} {value}\n" for name, value in defines)
-    ours = "import slangtorch;\n" + ("import slangpy_rt;\n" if needs_library(source) else "")
+    ours = "import slangtorch;\n" + ("import slangpy_rt;\n" if needs_library(source, form) else "")
     lines = "".join(f"{line}\n" for line in constants)
     return f'{head}{macros}#line 1 "{path}"\n{prepare(source, form).text}\n\n{ours}{lines}\n'
 

@@ -13,6 +13,7 @@ import os
 import re
 import sys
 import time
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
@@ -25,7 +26,7 @@ from slangpy_rt.backends import names
 from slangpy_rt.core.cache_entry import EntryInfo
 from slangpy_rt.core.checks import path
 from slangpy_rt.core.disk_cache import DiskCache
-from slangpy_rt.core.dtypes import element_type, storage
+from slangpy_rt.core.dtypes import atomic_of, element_type, storage
 from slangpy_rt.core.errors import BindError, SlangPyRtError
 from slangpy_rt.core.shapes import as_shape
 from slangpy_rt.core.types import Param, SlangType
@@ -243,7 +244,7 @@ def _find(entries: Iterable[EntryInfo], key: str) -> EntryInfo:
 
 def _explain(args: argparse.Namespace) -> int:
     with spy.Device(args.device) as device:
-        function = spy.Module.load_from_file(device, args.file)[args.function]
+        function = _module(device, args.file)[args.function]
         for overload in function.overloads:
             print(overload)
         if args.args is None:
@@ -256,12 +257,19 @@ def _explain(args: argparse.Namespace) -> int:
     return 0
 
 
+def _module(device: spy.Device, file: Path) -> spy.Module:
+    """Load a module without the warning of names that its attributes hide: commands take none as attributes."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "module '.*': it declares ", UserWarning)
+        return spy.Module.load_from_file(device, file)
+
+
 def _example(param: Param) -> Any:
     """Make an array of 1024 elements, or a small one for a parameter that takes a whole array."""
     if param.type.kind == "struct" and len(param.type.arguments) == 2:
         element, rank = param.type.arguments
         if isinstance(element, SlangType) and isinstance(rank, int):
-            return _array(element, (4,) * rank)
+            return _array(atomic_of(element) or element, (4,) * rank)
     return _array(param.type, (1024,))
 
 
@@ -304,7 +312,7 @@ def _array(type_: SlangType, shape: tuple[int, ...]) -> Any:
 def _stubs(args: argparse.Namespace) -> int:
     # Declarations need the compiler and no device. An absolute path is not looked up in the include paths.
     with spy.Device("null", include_paths=args.include) as device:
-        info = spy.Module.load_from_file(device, args.file.absolute()).info
+        info = _module(device, args.file.absolute()).info
     text = stub_text(info)
     if args.out == "-":
         print(text, end="")

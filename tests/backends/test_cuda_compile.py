@@ -150,6 +150,36 @@ void kernel(uint3 t: SV_DispatchThreadID, uniform Call call)
     assert b"\0kernel\0" in cubin
 
 
+@sampled(3)
+@pytest.mark.parametrize("scalar", ["int", "uint", "int64_t", "uint64_t", "float", "double"])
+def test_elements_of_atomics_compile(scalar: str) -> None:
+    bits = "t[i].and(x); t[i].or(x); t[i] ^= x; t[i]++;" if "int" in scalar else ""
+    text = f"""
+import slangpy_rt;
+struct Call {{ {scalar} *a; {scalar} x; RWTensor<Atomic<{scalar}>, 1> whole; }};
+[shader("compute")] [numthreads(256, 1, 1)]
+void kernel(uint3 at : SV_DispatchThreadID, uniform Call call)
+{{
+    let t = call.whole;
+    let i = int(at.x);
+    let x = call.x;
+    t[i].add(x, MemoryOrder.SeqCst);
+    t[i] -= x;
+    t[i].min(x);
+    t[i].max(x);
+    call.a[i] = t[i].exchange(x) + t[i].compareExchange(x, {scalar}(0)) + t[i].load(MemoryOrder.Acquire);
+    t[i] = 3;
+    {bits}
+    InterlockedAdd(call.a[i], x);
+}}
+"""
+    session = Session(Library(), Target("cuda", "", "value"), (SHADERS,))
+    code = session.compile(text, "atomics", "kernel").code
+    session.close()
+    assert b"__threadfence" in code
+    assert b"\0kernel\0" in nvrtc_compile(code, "sm_90")
+
+
 @sampled(4)
 @pytest.mark.parametrize("name", BODIES)
 def test_gradients_compile(name: str) -> None:

@@ -235,20 +235,6 @@ def test_references_to_elements_are_explained(device: spy.Device) -> None:
             module_of(device, text)
 
 
-def test_floats_behind_pointers(device: spy.Device) -> None:
-    text = "void f(int i, float *p) { InterlockedAdd(p[i % 4], 1.0); }"
-    module = spy.Module.load_from_source(device, "atomics_behind_pointers", text)
-    t = spy.Tensor.zeros(device, 4)
-    if device.name == "cpu":
-        with pytest.raises(
-            spy.CompileError, match=r"methods of RWTensor, such as t\.add\(i, value\), change floats too"
-        ):
-            module.f(np.arange(100, dtype=np.int32), t)
-    elif "pointers" in device.caps.features:
-        module.f(np.arange(100, dtype=np.int32), t)
-        np.testing.assert_array_equal(t.to_numpy(), [25] * 4)
-
-
 def test_a_function_that_is_differentiated(device: spy.Device) -> None:
     module = module_of(
         device, "[Differentiable] float f(float x, RWTensor<float, 1> t) { t.add(0, detach(x)); return x * x; }"

@@ -96,6 +96,13 @@ def test_names_that_are_nearly_right(m: spy.Module, device: spy.Device, tmp_path
         spy.CompileError, match=r"there is no file '.*shader\.slang' .* Did you mean 'shaders\.slang'\?"
     ):
         spy.Module.load_from_file(device, tmp_path / "shader.slang")
+    for given in ("shaders", "Shaders.slang"):
+        with pytest.raises(spy.CompileError) as caught:
+            spy.Module.load_from_file(device, tmp_path / given)
+        assert str(caught.value) == (
+            f"Module.load_from_file: there is no file '{tmp_path / given}' in '{Path.cwd()}'. Give a full path, or "
+            "add its folder to include_paths. Did you mean 'shaders.slang'?"
+        )
 
 
 def test_arguments_that_are_missing(m: spy.Module, device: spy.Device) -> None:
@@ -116,14 +123,29 @@ def test_arguments_that_are_missing(m: spy.Module, device: spy.Device) -> None:
         spy.Module.load_from_file(device)
 
 
+def test_a_gradient_that_is_not_there(m: spy.Module, device: spy.Device) -> None:
+    with pytest.raises(spy.BindError) as caught:
+        spy.Tensor.zeros(device, 3).grad.clear()
+    assert str(caught.value) == (
+        "Tensor.grad: this Tensor<float> of shape (3,) has no gradient. with_grads() returns a tensor of the same "
+        "memory that has one; grad_out and grad_in are None where there is none."
+    )
+
+
 def test_ids_and_generics(m: spy.Module) -> None:
-    with pytest.raises(spy.BindError, match=r"the call has none\. grid\(shape\) gives the call its own shape\."):
+    with pytest.raises(spy.BindError) as caught:
         m.first(spy.call_id())
+    assert str(caught.value) == (
+        "float first(uint3 id): argument 'id' is call_id() for 'uint3', which counts 3 dimensions; the call has "
+        "none. grid(shape) gives the call its own shape."
+    )
     assert np.array_equal(m.first(spy.grid((2, 3, 4)))[0, 0], [0, 1, 2, 3])
-    with pytest.raises(
-        spy.BindError, match=r"has no Slang type of its own; add '_type': 'Name' to it, or name one with"
-    ):
+    with pytest.raises(spy.BindError) as caught:
         m.twice({"x": 1.0})
+    assert str(caught.value) == (
+        "T twice<T>(T x): argument 'x' is {'x': 1.0}, which has no Slang type of its own; add '_type': 'Name' to it, "
+        "or name one with .map(...)."
+    )
 
 
 def test_names_that_members_hide(device: spy.Device) -> None:

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from slangpy_rt.slang.shader_modules import needs_library
 from slangpy_rt.slang.static_variables import changes_statics, has_statics
 from slangpy_rt.slang.text import THREADS, blank, docs, prepare
 
@@ -300,3 +301,19 @@ def test_static_variables_that_are_not_const() -> None:
 def test_a_function_of_another_file_may_change_a_static() -> None:
     assert changes_statics(["static int n;", "void f() { n = 1; }"])
     assert changes_statics(["static S n; void f() { n << 1; }", "void operator<<(inout S s, int x) {}"])
+
+
+@pytest.mark.parametrize(
+    ("text", "form", "needed"),
+    [
+        ("void f(int *p) { InterlockedAdd(p[0], 1); }", "cpp", True),
+        ("void f(int *p) { InterlockedAdd(p[0], 1); }", "spirv", False),
+        ("void f(TensorView<int> p) { p.InterlockedAdd(0, 1); }", "cpp", False),
+        ("// InterlockedAdd(p)\nvoid f() {}", "cpp", False),
+        ("void InterlockedAdd(int x) {}\nvoid f() { InterlockedAdd(3); }", "cpp", False),
+        ("void f(Tensor<float, 1> t) {}", "spirv", True),
+        ("struct Tensor<T, let N : int> {}\nvoid f(Tensor<float, 1> t) {}", "cpp", False),
+    ],
+)
+def test_texts_that_import_the_library(text: str, form: str, needed: bool) -> None:
+    assert needs_library(text, form) is needed

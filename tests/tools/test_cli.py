@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -175,6 +176,7 @@ def test_explain_on_the_null_device(cache: DiskCache, tmp_path: Path, capsys: py
         "import slangpy_rt;\n"
         "float add(float a, float b) { return a + b; }\n"
         "float at(Tensor<float, 2> t, int2 p) { return t[p]; }\n"
+        "void count(int i, RWTensor<Atomic<uint>, 1> t) { t[i] += 1; }\n"
     )
     explain = ["explain", str(file), "--device", "null"]
     assert cli.main([*explain, "add", "--args", "float[8,3]", "2.5"]) == 0
@@ -186,11 +188,27 @@ def test_explain_on_the_null_device(cache: DiskCache, tmp_path: Path, capsys: py
     assert "call shape (1024,)" in capsys.readouterr().out
     assert cli.main([*explain, "at"]) == 0
     assert "(4, 4)" in capsys.readouterr().out
+    assert cli.main([*explain, "count"]) == 0
+    assert "RWTensor<Atomic<uint>, 1>" in capsys.readouterr().out
     assert cli.main([*explain, "sub"]) == 1
     out, err = capsys.readouterr()
     assert out == "" and "has no function or type 'sub'" in err and "Traceback" not in err
     assert cli.main(["explain", str(tmp_path / "none.slang"), "f", "--device", "null"]) == 1
     assert "there is no file" in capsys.readouterr().err
+
+
+def test_names_of_members_are_names_of_functions(
+    cache: DiskCache, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Commands find functions by name, so that they do not warn of what only attributes hide."""
+    file = tmp_path / "hidden.slang"
+    file.write_text("float info(float x) { return x; }\nfloat device(float x) { return x; }\n")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert cli.main(["explain", str(file), "info", "--device", "null"]) == 0
+        assert capsys.readouterr().out.startswith("float info(float x)\n")
+        assert cli.main(["stubs", str(file), "-o", "-"]) == 0
+        assert "device" in capsys.readouterr().out
 
 
 def test_stubs_lie_beside_the_file(cache: DiskCache, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
