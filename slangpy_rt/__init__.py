@@ -11,6 +11,7 @@ loads no compiler, no driver and no torch.
 """
 
 import typing as _typing
+from importlib import import_module as _import_module
 
 from slangpy_rt import _former_paths
 from slangpy_rt._load_module import loadModule
@@ -147,6 +148,7 @@ __all__ = [
     "kernel",
     "loadModule",
     "matmul",
+    "pickle_on",
     "profile",
     "rand_float",
     "thread_id",
@@ -175,12 +177,23 @@ _MEANT = {
 }
 del globals()["device"]
 
+# Names whose modules are imported when they are first used.
+_LATER = {
+    "pickle_on": "slangpy_rt.runtime.pickling",
+}
+if _typing.TYPE_CHECKING:
+    from slangpy_rt.runtime.pickling import pickle_on
+
 if not _typing.TYPE_CHECKING:  # type checkers would take every name for one of the package's
 
     def __getattr__(name):
         if name == "device" or name in _former_paths.FORMER_PATHS:
             # ``import slangpy_rt.tensor`` and then ``slangpy_rt.tensor.Tensor``.
             return _former_paths.module_of(name, _MEANT.get(name, ""))
+        if name in _LATER:
+            found = getattr(_import_module(_LATER[name]), name)
+            globals()[name] = found
+            return found
         if name in ("load_ipython_extension", "unload_ipython_extension"):
             from slangpy_rt import _notebook
 

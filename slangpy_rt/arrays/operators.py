@@ -170,10 +170,6 @@ class Operators(NDBuffer):
         result: A = made
         return result
 
-    def __copy__(self: A) -> A:
-        """Return another array of the same memory and gradients."""
-        return self[...]
-
     def __deepcopy__(self: A, memo: dict[int, Any]) -> A:
         """Return a copy whose gradients are copies too, one where they are one."""
         made: Any = self.copy()

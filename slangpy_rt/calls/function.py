@@ -15,9 +15,10 @@ from slangpy_rt.calls.callable import SlangCallable
 from slangpy_rt.calls.command_list import Call, CommandList, add
 from slangpy_rt.calls.prepared_calls import MISS
 from slangpy_rt.core.errors import BindError
-from slangpy_rt.slang.declarations import gone
+from slangpy_rt.slang.declarations import find_overloads, gone
 
 if TYPE_CHECKING:
+    from slangpy_rt.arguments.scope import Scope
     from slangpy_rt.calls.prepared import PreparedCall
 
     # A prepared call, its values, and the stand-ins that were replaced in them.
@@ -251,6 +252,9 @@ class Function(SlangCallable):
         rest = dict(named)
         return rest.pop("out"), rest
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _again, (self._scope, self.name, self._options, self._kept_values())
+
     def _variant_of(self, options: Options) -> Function:
         return Function(self._scope, self.name, self.overloads, options)
 
@@ -275,3 +279,9 @@ class Function(SlangCallable):
             call: PreparedCall = asking.call_for_autograd(self._base or self, args, names)
             return call
         return prepare_call(scope, self.name, self.overloads, args, names, result, options, values)
+
+
+def _again(scope: Scope, name: str, options: Options, values: tuple[Any, ...]) -> Function:
+    """Return a function that was pickled."""
+    found = Function(scope, name, find_overloads(scope.source, name), options)
+    return found._with(values) if values else found
