@@ -148,6 +148,7 @@ __all__ = [
     "kernel",
     "loadModule",
     "matmul",
+    "optim",
     "pickle_on",
     "profile",
     "rand_float",
@@ -179,9 +180,11 @@ del globals()["device"]
 
 # Names whose modules are imported when they are first used.
 _LATER = {
+    "optim": "slangpy_rt.optim",
     "pickle_on": "slangpy_rt.runtime.pickling",
 }
 if _typing.TYPE_CHECKING:
+    from slangpy_rt import optim
     from slangpy_rt.runtime.pickling import pickle_on
 
 if not _typing.TYPE_CHECKING:  # type checkers would take every name for one of the package's
@@ -191,7 +194,8 @@ if not _typing.TYPE_CHECKING:  # type checkers would take every name for one of 
             # ``import slangpy_rt.tensor`` and then ``slangpy_rt.tensor.Tensor``.
             return _former_paths.module_of(name, _MEANT.get(name, ""))
         if name in _LATER:
-            found = getattr(_import_module(_LATER[name]), name)
+            found = _import_module(_LATER[name])
+            found = getattr(found, name, found)
             globals()[name] = found
             return found
         if name in ("load_ipython_extension", "unload_ipython_extension"):

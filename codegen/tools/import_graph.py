@@ -30,7 +30,7 @@ FLOORS = (
     ("calls",),
     ("device", "arithmetic"),
     ("interop",),
-    ("slangtorch", "linalg"),
+    ("slangtorch", "linalg", "optim"),
     ("slangpy_rt",),
     ("demo",),
     ("tools",),

@@ -31,7 +31,16 @@ SLANGTORCH = AutoImport(
     r"|(?:Cuda|CUDA)(?:Kernel|Host|DeviceExport)|AutoPyBindCUDA|TorchEntryPoint|PyExport|syncTorchCudaStream)\b",
 )
 # Files that may be loaded as modules by themselves. The last two are texts that ``linalg/user_functions.py`` writes.
-LIBRARIES = (*IMPORTED, "_spy_folds", "_spy_matmul", "_spy_packing", "_spy_reduce", "_spy_parts", "_spy_product")
+LIBRARIES = (
+    *IMPORTED,
+    "_spy_folds",
+    "_spy_matmul",
+    "_spy_optim",
+    "_spy_packing",
+    "_spy_reduce",
+    "_spy_parts",
+    "_spy_product",
+)
 TAKEN = "{place}: '{name}' is a name of slangpy_rt's own, as all that begin with '_spy_' are; choose another."
 _PART = (
     "'{path}' is a part of slangpy_rt and no module by itself: put 'import slangpy_rt;' into a file of your own, and "

@@ -94,7 +94,7 @@ def test_a_module_may_import_the_library_that_it_is_called_by(cpu: spy.Device) -
 @sampled(2)
 @pytest.mark.parametrize("defines", [{}, {"X": "1"}])
 def test_files_of_our_folder(cpu: spy.Device, defines: dict[str, str]) -> None:
-    names = set(OURS) - {"mlp", "matmul", "_spy_folds", "_spy_matmul", "_spy_packing", "_spy_reduce"}
+    names = set(OURS) - {"mlp", "matmul", "_spy_folds", "_spy_matmul", "_spy_optim", "_spy_packing", "_spy_reduce"}
     assert len(names) > 10
     for name in names:
         with pytest.raises(spy.CompileError) as caught:
