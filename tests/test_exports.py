@@ -72,7 +72,7 @@ VECTORS = {f"{scalar}{n}" for scalar in ("bool", "int", "uint", "half", "float",
 MEMBERS = {
     "Module": "info load_from_file load_from_source name",
     "Function": "append_to bind bwds call constants device dispatch explain fwds group_size map return_type "
-    "return_type_name set signature source stream tune type_conformances",
+    "return_type_name set signature source stream tune type_conformances value_and_grad",
     "Kernel": "append_to bind bwds call constants device dispatch explain fwds group_size map of return_type "
     "return_type_name set signature source stream threads_of_group tune type_conformances",
     "Struct": "fields forget name source_changed",

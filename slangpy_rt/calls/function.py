@@ -102,6 +102,38 @@ class Function(SlangCallable):
             return partial(self._call_named, args, _result, named)
         return call.freeze(values, self._stream)
 
+    def value_and_grad(self, /, *args: Any, **named: Any) -> tuple[Any, dict[str, Any]]:
+        """Return the sum of the results of a call, and the gradient of that sum.
+
+        A function that returns a loss is called with the parameters and the data; every element of the call counts
+        once. This is what ``jax.value_and_grad`` returns of ``lambda *args: f(*args).sum()``.
+
+        Parameters
+        ----------
+        *args, **named
+            As for a call. Tensors, numbers, vectors, and dicts of these for structs get a gradient, unless the
+            parameter is ``no_diff`` or holds no floats; other arguments are constants. Gradients that a Tensor
+            carries are left alone.
+
+        Returns
+        -------
+        value : Tensor or float
+            The sum: a Tensor without dimensions if an argument is an array on the device, else a number.
+        gradients : dict
+            A new Tensor, a number or a vector for each argument that has a gradient, by the name of its parameter;
+            for a struct a dict of them by field.
+
+        Raises
+        ------
+        BindError
+            As a call does; also if the function is not ``[Differentiable]``, returns no float, writes to a
+            parameter, or an argument that has a gradient is a NumPy array.
+        """
+        # As for a first call: no program needs this before it.
+        from slangpy_rt.calls.value_and_grad import value_and_grad
+
+        return value_and_grad(self, args, named)
+
     def append_to(self, commands: CommandList, /, *args: Any, _result: Any = None, **named: Any) -> Any:
         """Record a call in a command list instead of running it.
 
