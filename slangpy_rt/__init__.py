@@ -147,11 +147,13 @@ __all__ = [
     "intRef",
     "kernel",
     "loadModule",
+    "load_image",
     "matmul",
     "optim",
     "pickle_on",
     "profile",
     "rand_float",
+    "save_image",
     "thread_id",
     "torch_module",
     "torch_operator",
@@ -180,11 +182,14 @@ del globals()["device"]
 
 # Names whose modules are imported when they are first used.
 _LATER = {
+    "load_image": "slangpy_rt.arrays.image_files",
     "optim": "slangpy_rt.optim",
     "pickle_on": "slangpy_rt.runtime.pickling",
+    "save_image": "slangpy_rt.arrays.image_files",
 }
 if _typing.TYPE_CHECKING:
     from slangpy_rt import optim
+    from slangpy_rt.arrays.image_files import load_image, save_image
     from slangpy_rt.runtime.pickling import pickle_on
 
 if not _typing.TYPE_CHECKING:  # type checkers would take every name for one of the package's

@@ -45,7 +45,8 @@ OUTSIDE = {
     "slangpy": {"slangpy_rt.backends.rhi.device"},
     "ziglang": {"slangpy_rt.backends.cpu.compile"},
     "rich": {"slangpy_rt.demo.", "slangpy_rt.tools.cli", "slangpy_rt.tuning.progress"},
-    "PIL": {"slangpy_rt.demo.", "slangpy_rt.arrays.picture"},
+    "OpenEXR": {"slangpy_rt.arrays.exr"},
+    "PIL": {"slangpy_rt.demo.", "slangpy_rt.arrays.picture", "slangpy_rt.arrays.image_files"},
     "skimage": {"slangpy_rt.demo."},
     "numpy": {"slangpy_rt."},
 }
