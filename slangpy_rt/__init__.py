@@ -110,6 +110,7 @@ __all__ = [
     "Tuned",
     "UnsupportedError",
     "ValueRef",
+    "argsort",
     "bool2",
     "bool3",
     "bool4",
@@ -117,6 +118,7 @@ __all__ = [
     "cdiv",
     "create_device",
     "create_torch_device",
+    "cumsum",
     "devices",
     "diff_pair",
     "double2",
@@ -149,11 +151,13 @@ __all__ = [
     "loadModule",
     "load_image",
     "matmul",
+    "nonzero",
     "optim",
     "pickle_on",
     "profile",
     "rand_float",
     "save_image",
+    "sort",
     "thread_id",
     "torch_module",
     "torch_operator",
@@ -182,13 +186,18 @@ del globals()["device"]
 
 # Names whose modules are imported when they are first used.
 _LATER = {
+    "argsort": "slangpy_rt.arithmetic.functions",
+    "cumsum": "slangpy_rt.arithmetic.functions",
     "load_image": "slangpy_rt.arrays.image_files",
+    "nonzero": "slangpy_rt.arithmetic.functions",
     "optim": "slangpy_rt.optim",
     "pickle_on": "slangpy_rt.runtime.pickling",
     "save_image": "slangpy_rt.arrays.image_files",
+    "sort": "slangpy_rt.arithmetic.functions",
 }
 if _typing.TYPE_CHECKING:
     from slangpy_rt import optim
+    from slangpy_rt.arithmetic.functions import argsort, cumsum, nonzero, sort
     from slangpy_rt.arrays.image_files import load_image, save_image
     from slangpy_rt.runtime.pickling import pickle_on
 
