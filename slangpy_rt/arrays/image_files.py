@@ -163,15 +163,17 @@ def _read(where: str, file: Path, data: bytes) -> tuple[Array, bool]:
     if png16.is_deep(data):
         return png16.read(data) / np.float32(65535), False
     image = _pillow(where)
+    from PIL import ImageOps, UnidentifiedImageError
+
     try:
         with image.open(BytesIO(data)) as opened:
-            from PIL import ImageOps
-
             picture = ImageOps.exif_transpose(opened)
             if picture.mode in ("1", "P", "PA"):
                 alpha = "transparency" in picture.info or picture.mode == "PA"
                 picture = picture.convert("L" if picture.mode == "1" else "RGBA" if alpha else "RGB")
             mode, pixels = picture.mode, np.asarray(picture)
+    except UnidentifiedImageError:
+        raise ValueError("it is no image that Pillow knows") from None
     except (OSError, SyntaxError, image.DecompressionBombError) as error:
         raise ValueError(str(error).rstrip(".")) from None
     if mode not in _MODES:

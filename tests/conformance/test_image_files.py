@@ -248,7 +248,7 @@ def test_refusals(device: spy.Device, tmp_path: Path) -> None:
         with pytest.raises(spy.SlangPyRtError) as caught:
             call()
         assert str(caught.value) == message
-    with pytest.raises(spy.BindError, match="cannot identify image file"):
+    with pytest.raises(spy.BindError, match="it is no image that Pillow knows"):
         spy.load_image(device, tmp_path / "text.png")
     with pytest.raises(spy.BindError, match="No such file or directory"):
         spy.save_image(tmp_path / "none" / "a.png", image)
