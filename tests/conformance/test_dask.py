@@ -117,7 +117,7 @@ def test_a_lazy_array_is_no_argument(module: spy.Module, x: da.Array) -> None:
 
 
 def test_functions_need_a_device_in_other_processes(module: spy.Module, x: da.Array) -> None:
-    with pytest.raises(spy.DeviceError, match="no such device is open in this process. Open it first"):
+    with pytest.raises(spy.DeviceError, match=r"no such device is open in this process\. Open it first"):
         x.map_blocks(module.twice).compute(scheduler="processes", num_workers=1)
 
 
