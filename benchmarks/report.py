@@ -41,6 +41,7 @@ _TITLES = {
     "tuning": "Tuned functions",
     "matmul": "Products of matrices",
     "tensors": "Operators and reductions of Tensors",
+    "optim": "Optimizers",
     "startup": "Fresh process to first result",
 }
 _NAMES = {

@@ -11,6 +11,7 @@ loads no compiler, no driver and no torch.
 """
 
 import typing as _typing
+from importlib import import_module as _import_module
 
 from slangpy_rt import _former_paths
 from slangpy_rt._load_module import loadModule
@@ -115,6 +116,7 @@ __all__ = [
     "Tuned",
     "UnsupportedError",
     "ValueRef",
+    "argsort",
     "bool1",
     "bool2",
     "bool3",
@@ -123,6 +125,7 @@ __all__ = [
     "cdiv",
     "create_device",
     "create_torch_device",
+    "cumsum",
     "devices",
     "diff_pair",
     "double1",
@@ -157,10 +160,16 @@ __all__ = [
     "intRef",
     "kernel",
     "loadModule",
+    "load_image",
     "matmul",
+    "nonzero",
+    "optim",
     "pack",
+    "pickle_on",
     "profile",
     "rand_float",
+    "save_image",
+    "sort",
     "thread_id",
     "torch_module",
     "torch_operator",
@@ -188,12 +197,34 @@ _MEANT = {
 }
 del globals()["device"]
 
+# Names whose modules are imported when they are first used.
+_LATER = {
+    "argsort": "slangpy_rt.arithmetic.functions",
+    "cumsum": "slangpy_rt.arithmetic.functions",
+    "load_image": "slangpy_rt.arrays.image_files",
+    "nonzero": "slangpy_rt.arithmetic.functions",
+    "optim": "slangpy_rt.optim",
+    "pickle_on": "slangpy_rt.runtime.pickling",
+    "save_image": "slangpy_rt.arrays.image_files",
+    "sort": "slangpy_rt.arithmetic.functions",
+}
+if _typing.TYPE_CHECKING:
+    from slangpy_rt import optim
+    from slangpy_rt.arithmetic.functions import argsort, cumsum, nonzero, sort
+    from slangpy_rt.arrays.image_files import load_image, save_image
+    from slangpy_rt.runtime.pickling import pickle_on
+
 if not _typing.TYPE_CHECKING:  # type checkers would take every name for one of the package's
 
     def __getattr__(name):
         if name == "device" or name in _former_paths.FORMER_PATHS:
             # ``import slangpy_rt.tensor`` and then ``slangpy_rt.tensor.Tensor``.
             return _former_paths.module_of(name, _MEANT.get(name, ""))
+        if name in _LATER:
+            found = _import_module(_LATER[name])
+            found = getattr(found, name, found)
+            globals()[name] = found
+            return found
         if name in ("load_ipython_extension", "unload_ipython_extension"):
             from slangpy_rt import _notebook
 

@@ -74,6 +74,11 @@ class Device(DeviceCore):
         handle = None if stream is None else stream_handle("Device", stream)
         super().__init__(type, include_paths, debug, index, hot_reload, deterministic, handle, stream)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        from slangpy_rt.runtime.pickling import device_reference
+
+        return device_reference(self, self.identity)
+
     def __dir__(self) -> list[str]:
         return [name for name in super().__dir__() if name in _SHOWN or name.startswith("__")]
 

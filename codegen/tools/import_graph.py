@@ -30,7 +30,7 @@ FLOORS = (
     ("calls",),
     ("device", "arithmetic", "graphics"),
     ("interop",),
-    ("slangtorch", "linalg"),
+    ("slangtorch", "linalg", "optim"),
     ("slangpy_rt",),
     ("demo",),
     ("tools",),

@@ -63,6 +63,9 @@ class Scope(Follower):
         self.ready: dict[Any, Any] = {}
         self._lock = threading.RLock()
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return scope_of_recipe, (self.device, self.source.recipe, self.strict)
+
     def look(self) -> None:
         """Call ``check``, if it is due."""
         if monotonic() >= self.due:
@@ -171,6 +174,17 @@ class ScopeOfUniforms(Scope):
     def uniforms(self, where: str, names: Iterable[str]) -> dict[str, Param]:
         """Return the uniforms of the user's module by name, ``names`` among them."""
         return self._users.uniforms(where, names)
+
+
+def scope_of_recipe(device: DeviceCore, recipe: Any, strict: bool) -> Scope:
+    """Load a module again, on a device, and return its scope."""
+    from slangpy_rt.slang.source import source_of  # as late as a program's first module
+
+    device.check_open()
+    source = source_of(recipe, device.cache, device.backend.target, device.include_paths)
+    scope = Scope(device, source, device.hot_reload, strict)
+    device.followers.add(scope)
+    return scope
 
 
 def _plain(found: StructInfo | SlangType | None) -> SlangType | None:

@@ -167,7 +167,7 @@ class Reductions:
         if not count and name not in ("sum", "mean"):
             raise ShapeError(f"{where}: {array.summary} has no elements along {axes}, and so no {name}.")
         kind = "sum" if name == "mean" else name
-        of = _computed(kind, scalar)
+        of = computed_in(kind, scalar)
         into = "int" if place else of if name == "sum" and not is_float(scalar) else scalar
         into = "float" if name == "mean" and not is_float(scalar) else into
         if self._groups is not None and axes and count:
@@ -195,7 +195,7 @@ class Reductions:
         if not dims and found.dtype.name == into and found is not array:
             result: Tensor = found
             return result
-        made = Tensor.empty(self._device, tuple(kept), _element(into, element))
+        made = Tensor.empty(self._device, tuple(kept), element_of(into, element))
         elementwise(made).write(found, made.flatten_dtype() if dims else made)
         return made
 
@@ -206,7 +206,7 @@ class Reductions:
         assert self._groups is not None
         of, into = types
         count = prod(array.shape[k] for k in axes)
-        result = layout_of(self._device, Tensor, _element(into, array.element), kept)
+        result = layout_of(self._device, Tensor, element_of(into, array.element), kept)
         shape, strides = array.full_shape, array.strides
         if len(axes) == len(shape) and array.contiguous:
             shape, strides, axes = (count,), (1,), (0,)
@@ -230,7 +230,7 @@ class Reductions:
         """Return the reduction of an array of scalars along one axis."""
         own = array.layout
         inner = own.strides[axis] <= min((s for s, n in zip(own.strides, own.shape, strict=True) if n > 1), default=1)
-        row = _with_last(array, axis)
+        row = with_last(array, axis)
         place = kind in ("argmin", "argmax")
         module = self._module(kind, array)
         found, behind = self._round(module["part"], row, None, inner)
@@ -264,7 +264,7 @@ class Reductions:
         at = row.ndim - 1 if inner else 0
         numbers = self._numbers(threads, 1 if inner else row.ndim)
         found = function(*[_with_one(x, at) for x in given], numbers, each)
-        return found, found if inner else _with_last(found, 0)
+        return found, found if inner else with_last(found, 0)
 
     def _numbers(self, count: int, rank: int) -> Any:
         """Return a Tensor of 0 to ``count - 1`` in the first of so many dimensions."""
@@ -276,7 +276,7 @@ class Reductions:
 
     def _module(self, kind: str, array: NDBuffer) -> Module:
         scalar = scalar_of("", array.layout.element)
-        of = _computed(kind, scalar)
+        of = computed_in(kind, scalar)
         found = self._modules.get((kind, scalar))
         if found is None:
             less = "x < found" if kind in ("min", "argmin") else "x > found"
@@ -296,7 +296,7 @@ def reductions(array: NDBuffer) -> Reductions:
     return device.once("reductions", lambda: Reductions(device))
 
 
-def _computed(kind: str, scalar: str) -> str:
+def computed_in(kind: str, scalar: str) -> str:
     """Return the scalar type that a reduction of scalars is computed in."""
     if scalar == "bfloat16" or (kind == "sum" and scalar == "half"):
         return "float"
@@ -305,14 +305,14 @@ def _computed(kind: str, scalar: str) -> str:
     return "int" if scalar == "bool" else scalar
 
 
-def _element(scalar: str, like: SlangType) -> SlangType:
+def element_of(scalar: str, like: SlangType) -> SlangType:
     """Return an element type of a scalar type and another element's dimensions."""
     if like.shape:
         return element_type("", like.name.replace(like.scalar, scalar, 1))
     return element_type("", scalar)
 
 
-def _with_last(array: Any, axis: int) -> Any:
+def with_last(array: Any, axis: int) -> Any:
     """Return a view of an array of scalars with an axis moved to the end."""
     order = [k for k in range(array.ndim) if k != axis] + [axis]
     own = array.layout

@@ -17,7 +17,7 @@ from slangpy_rt.arrays.layout import Gradients, Layout, layout_of
 from slangpy_rt.arrays.views import field, picked, seen_as
 from slangpy_rt.backends.base import Buffer
 from slangpy_rt.core.conversion import as_array
-from slangpy_rt.core.dtypes import BFLOAT16, cast, element_type, scalar_type
+from slangpy_rt.core.dtypes import BFLOAT16, cast, element_type
 from slangpy_rt.core.errors import BindError, ShapeError, UnsupportedError
 from slangpy_rt.core.shapes import Shape, as_shape
 from slangpy_rt.core.structs import as_struct_array, fill_struct_array
@@ -101,8 +101,7 @@ class NDBuffer:
             found, buffer = kept_memory(device, array)
         except BindError as error:
             raise BindError(f"{where}: {error}") from None
-        aligned = found.address % 32 == 0
-        layout = layout_of(device, cls, found.element, found.shape, found.strides, aligned)
+        layout = layout_of(device, cls, found.element, found.shape, found.strides, found.address % 32 == 0)
         return cls.of(layout, buffer, found.address)
 
     @property
@@ -354,11 +353,9 @@ class NDBuffer:
         BindError
             If the elements are structs.
         """
-        layout = self.layout
+        where, layout = f"{type(self).__name__}.flatten_dtype", self.layout
         if layout.numpy_dtype.names is not None:
-            raise BindError(
-                f"{type(self).__name__}.flatten_dtype: {self.summary} holds structs, not one scalar type."
-            )
+            raise BindError(f"{where}: {self.summary} holds structs, not one scalar type.")
         scalar = BFLOAT16 if layout.element is BFLOAT16 else element_type("flatten_dtype", layout.scalar)
         flat = layout_of(
             layout.device, type(self), scalar, layout.full_shape, layout.strides, layout.aligned, own=layout.own
@@ -403,6 +400,15 @@ class NDBuffer:
         out._grads = grad_in, grad_out
         return out
 
+    def __copy__(self: A) -> A:
+        """Return another array of the same memory and gradients."""
+        return self[...]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        from slangpy_rt.arrays.pickled import array_of_state, state_of
+
+        return array_of_state, state_of(self)
+
     def __len__(self) -> int:
         if not self.layout.shape:
             raise TypeError("an array without dimensions has no length")
@@ -428,10 +434,10 @@ class NDBuffer:
         own = self.layout
         if own.element is not BFLOAT16:
             return self.to_numpy()
+        from slangpy_rt.arrays.pickled import as_stored
         from slangpy_rt.core.bfloat16 import floats_of
 
-        bits = layout_of(own.device, NDBuffer, scalar_type(own.scalar), own.shape, own.strides, own.aligned)
-        return floats_of(NDBuffer.of(bits, self.buffer, self.address).to_numpy())
+        return floats_of(as_stored(self).to_numpy())
 
     def _repr_png_(self) -> bytes | None:
         """Return a PNG of an image, for notebooks; None for other arrays and without Pillow, when text is shown.

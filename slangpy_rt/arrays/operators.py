@@ -8,6 +8,8 @@ from importlib import import_module
 from math import prod
 from typing import Any, TypeVar
 
+import numpy as np
+
 from slangpy_rt.arrays.layout import layout_of
 from slangpy_rt.arrays.ndbuffer import NDBuffer
 from slangpy_rt.core.dtypes import element_type
@@ -19,6 +21,7 @@ A = TypeVar("A", bound="Operators")
 # Modules above this package: they call functions, which take arrays. They are imported with the first operation.
 _ELEMENTWISE = "slangpy_rt.arithmetic.elementwise"
 _REDUCTIONS = "slangpy_rt.arithmetic.reductions"
+_SELECTION = "slangpy_rt.arithmetic.selection"
 _PRODUCTS = "slangpy_rt.linalg.matmul"
 
 
@@ -83,6 +86,20 @@ class Operators(NDBuffer):
     def __matmul__(self, other: Any) -> Any:
         return import_module(_PRODUCTS).matmul(self, other)
 
+    def __getitem__(self: A, key: Any) -> A:
+        """Return a view of a part, as of an NDBuffer, or for a mask of bools a new Tensor of the selected elements.
+
+        Raises
+        ------
+        IndexError
+            If an index is out of range, or is of another kind, or a mask has another shape than the array or its
+            first dimensions.
+        """
+        if isinstance(key, NDBuffer) or _is_mask(key):
+            made: A = import_module(_SELECTION).selected(self, key)
+            return made
+        return super().__getitem__(key)
+
     def __setitem__(self, key: Any, value: Any) -> None:
         """Write an array or a number to a part of this array: ``t[2:] = 0``, ``t[t < 0] = 0``.
 
@@ -96,6 +113,8 @@ class Operators(NDBuffer):
             If the value does not broadcast to that part.
         """
         operations = import_module(_ELEMENTWISE).elementwise(self)
+        if _is_mask(key):
+            key = type(self)._from_host(self.device, key)  # type: ignore[attr-defined]
         if isinstance(key, NDBuffer):
             if key.dtype.name != "bool" or key.shape != self.shape:
                 raise IndexError(f"Tensor: {key.summary} is no index of {self.summary}; bools of its shape are.")
@@ -169,10 +188,6 @@ class Operators(NDBuffer):
             made.copy_from(self.to_numpy())
         result: A = made
         return result
-
-    def __copy__(self: A) -> A:
-        """Return another array of the same memory and gradients."""
-        return self[...]
 
     def __deepcopy__(self: A, memo: dict[int, Any]) -> A:
         """Return a copy whose gradients are copies too, one where they are one."""
@@ -307,6 +322,11 @@ class Operators(NDBuffer):
     def _reduced(self: A, name: str, axis: Any, keepdims: bool) -> A:
         made: A = import_module(_REDUCTIONS).reductions(self).reduce(name, self, axis, keepdims)
         return made
+
+
+def _is_mask(key: Any) -> bool:
+    """Tell whether an index is an array of NumPy that holds bools."""
+    return isinstance(key, np.ndarray) and key.dtype == np.bool_
 
 
 def _has_arithmetic(array: NDBuffer) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from slangpy_rt.arrays.srgb import encoded
 from slangpy_rt.core.types import SlangType
 
 # Pixels along the longer side: more than a notebook's column shows.
@@ -73,8 +74,7 @@ def png(array: npt.NDArray[Any], least: int = 1) -> bytes | None:
 
 def _quantize(linear: npt.NDArray[np.float32]) -> npt.NDArray[np.uint8]:
     clipped = np.clip(np.nan_to_num(linear, nan=0, posinf=1, neginf=0), 0, 1)
-    # IEC 61966-2-1.
-    shown = np.where(clipped <= 0.0031308, 12.92 * clipped, 1.055 * clipped ** (1 / 2.4) - 0.055)
+    shown = encoded(clipped)
     if linear.shape[2:] == (4,):
         shown[..., 3] = clipped[..., 3]
     pixels = (shown * 255 + 0.5).astype(np.uint8)

@@ -323,6 +323,15 @@ class SlangCallable(UniformSetter, ABC):
         kind = f"{self._options.derivative} derivative of" if self._options.derivative else "Slang function"
         return f"<{kind} {'; '.join(map(str, self.overloads))}>"
 
+    def __deepcopy__(self: C, memo: dict[int, Any]) -> C:
+        return self  # it does not change
+
+    def _kept_values(self) -> tuple[Any, ...]:
+        """Return the values of uniforms for a pickle; refuse one of a function with a stream."""
+        if self._stream is not None:
+            raise TypeError(f"{self.name}: a stream is not pickled; pickle the function without it.")
+        return self._values
+
     def _describe(self) -> None:
         overloads = self.overloads
         self.__doc__ = "\n\n".join(f"{sig}\n{sig.doc}".strip() for sig in overloads)

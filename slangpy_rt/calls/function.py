@@ -18,9 +18,10 @@ from slangpy_rt.calls.command_list import Call, CommandList, add
 from slangpy_rt.calls.prepared_calls import MISS
 from slangpy_rt.core.checks import group_sizes
 from slangpy_rt.core.errors import BindError
-from slangpy_rt.slang.declarations import gone
+from slangpy_rt.slang.declarations import find_overloads, gone
 
 if TYPE_CHECKING:
+    from slangpy_rt.arguments.scope import Scope
     from slangpy_rt.calls.prepared import PreparedCall
 
     # A prepared call, its values, and the stand-ins that were replaced in them.
@@ -107,6 +108,38 @@ class Function(SlangCallable):
             # The methods of stand-ins are called at each call.
             return partial(self._call_named, args, _result, named)
         return call.freeze(values, self._stream)
+
+    def value_and_grad(self, /, *args: Any, **named: Any) -> tuple[Any, dict[str, Any]]:
+        """Return the sum of the results of a call, and the gradient of that sum.
+
+        A function that returns a loss is called with the parameters and the data; every element of the call counts
+        once. This is what ``jax.value_and_grad`` returns of ``lambda *args: f(*args).sum()``.
+
+        Parameters
+        ----------
+        *args, **named
+            As for a call. Tensors, numbers, vectors, and dicts of these for structs get a gradient, unless the
+            parameter is ``no_diff`` or holds no floats; other arguments are constants. Gradients that a Tensor
+            carries are left alone.
+
+        Returns
+        -------
+        value : Tensor or float
+            The sum: a Tensor without dimensions if an argument is an array on the device, else a number.
+        gradients : dict
+            A new Tensor, a number or a vector for each argument that has a gradient, by the name of its parameter;
+            for a struct a dict of them by field.
+
+        Raises
+        ------
+        BindError
+            As a call does; also if the function is not ``[Differentiable]``, returns no float, writes to a
+            parameter, or an argument that has a gradient is a NumPy array.
+        """
+        # As for a first call: no program needs this before it.
+        from slangpy_rt.calls.value_and_grad import value_and_grad
+
+        return value_and_grad(self, args, named)
 
     def append_to(self, commands: CommandList, /, *args: Any, _result: Any = None, **named: Any) -> Any:
         """Record a call in a command list instead of running it.
@@ -354,6 +387,9 @@ class Function(SlangCallable):
         rest = dict(named)
         return rest.pop("out"), rest
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _again, (self._scope, self.name, self._options, self._kept_values())
+
     def _variant_of(self, options: Options) -> Function:
         return Function(self._scope, self.name, self.overloads, options)
 
@@ -378,3 +414,9 @@ class Function(SlangCallable):
             call: PreparedCall = asking.call_for_autograd(self._base or self, args, names)
             return call
         return prepare_call(scope, self.name, self.overloads, args, names, result, options, values)
+
+
+def _again(scope: Scope, name: str, options: Options, values: tuple[Any, ...]) -> Function:
+    """Return a function that was pickled."""
+    found = Function(scope, name, find_overloads(scope.source, name), options)
+    return found._with(values) if values else found

@@ -171,6 +171,11 @@ class Module:
         made = _source(where, device, name, f"{name}.slang", source, defines, constants, link)
         return cls(device, made, strict_broadcasting)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self._variants is not None:
+            raise TypeError(f"module '{self.name}': a module with choices is not pickled; load one without lists.")
+        return _of_scope, (self._scope,)
+
     @property
     def name(self) -> str:
         """The module's name."""
@@ -329,6 +334,11 @@ class _Names:
         for name, item in list(self._items.items()):
             if name in kinds and not isinstance(item, kinds[name]):
                 del self._items[name]
+
+
+def _of_scope(scope: Scope) -> Module:
+    """Return a module that was pickled."""
+    return Module(scope.device, scope.source, scope.strict)
 
 
 def _find(scope: Scope, name: str) -> Any:

@@ -189,6 +189,9 @@ class Kernel(SlangCallable):
         except RecursionError as error:
             raise endless(self.name, values, error) from None
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _again, (self._scope, self.name, self._options, self._kept_values())
+
     def _variant_of(self, options: Options) -> Kernel:
         if options.maps or options.named_maps or options.returns is not None:
             raise BindError(
@@ -213,6 +216,15 @@ class Kernel(SlangCallable):
             raise gone(self.name, scope.source)
         sig = self.overloads[0]
         return prepare_dispatch(scope, sig, self.entry, threads, values[:count], names, self._options, values[count:])
+
+
+def _again(scope: Scope, name: str, options: Options, values: tuple[Any, ...]) -> Kernel:
+    """Return a kernel that was pickled."""
+    entry = next((e for e in scope.source.info.entry_points if e.name == name), None)
+    if entry is None:
+        raise gone(name, scope.source)
+    found = Kernel.of(scope, entry)._variant_of(options)
+    return found._with(values) if values else found
 
 
 def _signature(entry: EntryPoint) -> FunctionSig:

@@ -34,6 +34,9 @@ class Struct:
         self._read(info)
         scope.followers.add(self)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _again, (self._scope, self.name)
+
     def forget(self) -> None:
         """Do nothing: a struct remembers no calls, its functions do."""
 
@@ -125,6 +128,14 @@ class Struct:
     def __repr__(self) -> str:
         fields = " ".join(f"{f.type.name} {f.name};" for f in self.slang_type.fields)
         return f"<Slang struct {self.name} {{ {fields} }}>"
+
+
+def _again(scope: Scope, name: str) -> Struct:
+    """Return a struct that was pickled."""
+    found = scope.source.type(name)
+    if not isinstance(found, StructInfo):
+        raise BindError(f"pickle: module '{scope.source.name}' has no struct '{name}' any more.")
+    return Struct(scope, found)
 
 
 def methods_of(struct: Struct) -> dict[str, list[FunctionSig]]:

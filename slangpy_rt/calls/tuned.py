@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from slangpy_rt.arguments.signature import ARRAYS, SIGNERS, endless
 from slangpy_rt.arguments.stand_ins import ask, hand_back, want_back
@@ -86,6 +86,9 @@ class Tuned:
         return self._run(TunedCall(args, named, _result))
 
     call = __call__
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(f"{self.name}: a function with choices is not pickled; pickle the one without them.")
 
     def dispatch(self, threads: Any, /, *args: Any, **named: Any) -> None:
         """Dispatch the kernel with the fastest configuration.

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn, TypeVar
+
+C = TypeVar("C", bound="TorchCallable")
 
 
 class TorchCallable(ABC):
@@ -20,6 +22,12 @@ class TorchCallable(ABC):
 
     name: str
     signature: str
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(f"{self.name}: this callable is not pickled; save the state_dict() of the model that has it.")
+
+    def __deepcopy__(self: C, memo: dict[int, Any]) -> C:
+        return self
 
     @property
     @abstractmethod

@@ -212,6 +212,11 @@ class DeviceCore(ABC):
         found: T = self._once[key]
         return found
 
+    @property
+    def identity(self) -> str:
+        """A text that this device has alone, by which a pickle of this process finds it again."""
+        return self.once("identity", lambda: os.urandom(8).hex())
+
     def alloc(self, nbytes: int) -> Buffer:
         """Allocate memory for an array; an empty one gets a byte, so that it has an address."""
         if self.closed:

@@ -30,7 +30,7 @@ from slangpy_rt.core.types import (
 )
 from slangpy_rt.slang.constants import export_constants
 from slangpy_rt.slang.file_states import FileStates
-from slangpy_rt.slang.files import Places, checked, first_file, working_directory
+from slangpy_rt.slang.files import Places, checked, first_file, read_source, working_directory
 from slangpy_rt.slang.locate import compiler_version, shader_directory, shaders
 from slangpy_rt.slang.text import undefining
 
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from slangpy_rt.slang.compiler_session import CompilerSession
 
 Defines = tuple[tuple[str, str], ...]
+# A module's path, text (None for that of the file), macros and constants, and the recipes of linked modules.
+Recipe = tuple[str, "str | None", Defines, dict[str, Any], tuple[Any, ...]]
 
 # A number in the cache key of a module's declarations. It has to be raised when the code of reflection changes so
 # that the same text gives other declarations.
@@ -318,6 +320,13 @@ class Source:
             self._constants, tuple(source.renewed() for source in self._linked), places, self._auto_import,
         )  # fmt: skip
 
+    @property
+    def recipe(self) -> Recipe:
+        """What ``source_of`` loads the module from: its file, or its text where it was given as one."""
+        text = None if self._places else self.text
+        links = tuple(source.recipe for source in self._linked)
+        return self.path, text, self._defines, self._constants, links
+
     def followed_by(self, texts: Mapping[str, str], constants: Mapping[str, Any]) -> Source:
         """Return a Source of the last of some texts of this project, which may import this module and the others.
 
@@ -394,6 +403,22 @@ class Source:
                 self._cache.put(disk, {"kind": "lookup", "title": title, "found": to_json(value)}, b"")
             self._found[key] = value
         return self._found[key]
+
+
+def source_of(recipe: Recipe, cache: DiskCache, target: Target, include_paths: tuple[str, ...]) -> Source:
+    """Load a module from a recipe.
+
+    Raises
+    ------
+    CompileError
+        If its file is gone, or Slang refuses the text.
+    """
+    path, text, defines, constants, links = recipe
+    places: Places = ()
+    if text is None:
+        path, text, places = read_source("pickle", path, include_paths)
+    linked = tuple(source_of(link, cache, target, include_paths) for link in links)
+    return Source(cache, target, Path(path).stem, path, text, include_paths, defines, constants, linked, places)
 
 
 def _module_name(name: str) -> str:

@@ -136,6 +136,8 @@ class World:
         text = SLANG.replace("[numthreads(4, 1, 1)]", "[numthreads(TX, 1, 1)]")
         self.tuned_kernel = spy.Module.load_from_source(device, "wrong_choices", text, defines={"TX": [2, 4]}).run
         self.config = spy.Config({"count": 3})
+        self.parameter = spy.Tensor.zeros(device, 4).with_grads()
+        self.optimizer = spy.optim.Adam([self.parameter])
 
     def objects(self) -> dict[str, Any]:
         """Them by name."""
@@ -147,7 +149,7 @@ class World:
             "CommandList": self.commands, "Profile": self.profile, "InstanceList": self.many,
             "InstanceTensor": self.instances, "ValueRef": spy.ValueRef(1), "DiffPair": spy.diff_pair(1.0, 1.0),
             "Tuned": self.tuned, "Tuned bwds": self.tuned_bwds, "Tuned kernel": self.tuned_kernel,
-            "Config": self.config,
+            "Config": self.config, "Optimizer": self.optimizer,
             "call_id": spy.call_id(), "grid": spy.grid((2, 3)), "float3": spy.float3(1), "closed Device": self.closed,
             "Tensor of a closed": self.gone, "Module of a closed": self.gone_module,
             "Function of a closed": self.gone_module.__dict__.get("add", m.add),
@@ -166,6 +168,7 @@ class World:
             "key": 0, "struct": self.module.P, "function": self.module.add, "to": self.tensor, "later": self.event,
             "threads": 4, "commands": self.commands, "place": 0, "size": 64, "kind": "tensor", "type": "null",
             "values": {}, "data": {"x": 1.0, "n": 2}, "dims": -1, "dim": -1, "bounds": 3, "argv": ["--help"],
+            "parameters": [self.parameter], "image": self.tensor,
         }  # fmt: skip
         if name == "save" or (name == "explain" and owner == "CommandList"):
             return self.folder / "out"
@@ -203,6 +206,8 @@ def targets(world: World) -> Iterator[Target]:
                 found = getattr(thing, member, None)
                 if inspect.ismethod(found):  # of the class
                     yield from _callable(world, name, f"{name}.{member}", found)
+    for name in ("SGD", "Adam", "AdamW"):
+        yield from _callable(world, "optim", f"optim.{name}", getattr(spy.optim, name))
     for name, thing in world.objects().items():
         for member in _members(type(thing)):
             if member in INTERNAL and not (member == "clear" and name in CLEARS):

@@ -1,0 +1,103 @@
+"""Slang functions of scans, selections and sorts, as text.
+
+A thread takes the numbers of a row from ``part * each`` on. Rounds of such functions do what one thread would do
+alone: each part is added up or counted, the results of the parts are scanned in the same way, and each part begins
+with what the parts before it had.
+"""
+
+from __future__ import annotations
+
+_SPAN = """
+    int at = part * each;
+    let end = at + min(each, row.shape[0] - at);"""
+
+SCAN = (
+    """
+{of} total(Tensor<{held}, 1> row, int part, int each)
+{{"""
+    + _SPAN
+    + """
+    {of} sum = 0;
+    for (; at < end; ++at)
+        sum += {of}(row[at]);
+    return sum;
+}}
+void scan(Tensor<{held}, 1> row, Tensor<{of}, 1> sums, int part, int each, RWTensor<{into}, 1> result)
+{{"""
+    + _SPAN
+    + """
+    {of} sum = part > 0 ? sums[part - 1] : {of}(0);
+    for (; at < end; ++at)
+    {{
+        sum += {of}(row[at]);
+        result[at] = {into}(sum);
+    }}
+}}
+"""
+)
+# Places of numbers that are not zero.
+PLACES = (
+    """
+int count(Tensor<{held}, 1> row, int part, int each)
+{{"""
+    + _SPAN
+    + """
+    int found = 0;
+    for (; at < end; ++at)
+        found += {test} ? 1 : 0;
+    return found;
+}}
+void places(Tensor<{held}, 1> row, Tensor<int, 1> sums, int part, int each, RWTensor<int, 1> result)
+{{"""
+    + _SPAN
+    + """
+    int found = part > 0 ? sums[part - 1] : 0;
+    for (; at < end; ++at)
+        if ({test})
+            result[found++] = at;
+}}
+"""
+)
+COORDINATE = "int coordinate(int place, int step, int size) { return place / step % size; }\n"
+TAKE = "{held} take(Tensor<{held}, 2> rows, int row, int column) {{ return rows[row, column]; }}\n"
+"""Rows and columns by number; elements of any type are taken scalar by scalar."""
+
+# Stable sorts by 4 bits at a time, from the lowest; `order` has the places of the numbers as sorted so far. Counts of
+# a digit of all parts lie together, so that one scan of them tells where each part puts its first of each digit.
+SORT = """{before}
+{bits} key({held} x)
+{{
+    {key}
+}}
+{bits} keys({held} x) {{ return key(x); }}
+void digits(Tensor<{bits}, 1> row, Tensor<int, 1> order, int part, int each, int shift, int parts,
+    RWTensor<int, 1> counts)
+{{
+    int at = part * each;
+    let end = at + min(each, row.shape[0] - at);
+    int found[16] = {{}};
+    for (; at < end; ++at)
+        found[int(row[order[at]] >> shift & 15)] += 1;
+    for (int digit = 0; digit < 16; ++digit)
+        counts[digit * parts + part] = found[digit];
+}}
+void put(Tensor<{bits}, 1> row, Tensor<int, 1> order, Tensor<int, 1> sums, int part, int each, int shift, int parts,
+    RWTensor<int, 1> result)
+{{
+    int at = part * each;
+    let end = at + min(each, row.shape[0] - at);
+    int next[16];
+    for (int digit = 0; digit < 16; ++digit)
+    {{
+        let first = digit * parts + part;
+        next[digit] = first > 0 ? sums[first - 1] : 0;
+    }}
+    for (; at < end; ++at)
+    {{
+        let place = order[at];
+        let digit = int(row[place] >> shift & 15);
+        result[next[digit]] = place;
+        next[digit] += 1;
+    }}
+}}
+"""

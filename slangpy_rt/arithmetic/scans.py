@@ -1,0 +1,166 @@
+"""Scans: running sums along an axis, and the places of numbers that are not zero."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from slangpy_rt.arithmetic.elementwise import scalar_of
+from slangpy_rt.arithmetic.promotion import is_float
+from slangpy_rt.arithmetic.reductions import computed_in, element_of, with_last
+from slangpy_rt.arithmetic.scan_texts import COORDINATE, PLACES, SCAN
+from slangpy_rt.arrays.layout import layout_of
+from slangpy_rt.arrays.ndbuffer import NDBuffer
+from slangpy_rt.arrays.tensor import Tensor
+from slangpy_rt.calls.module import Module
+from slangpy_rt.core.errors import BindError, ShapeError
+from slangpy_rt.core.shapes import is_whole
+from slangpy_rt.core.wording import in_words
+
+# Numbers of a part at least, and the most parts of all rows.
+_EACH = 64
+_MOST = 1 << 16
+_LIMIT = 2**31 - 1
+
+
+class Scans:
+    """The scans of one device.
+
+    Parameters
+    ----------
+    device : Device
+        The device on which they run.
+    """
+
+    def __init__(self, device: Any) -> None:
+        self._device = device
+        self._modules: dict[tuple[str, ...], Module] = {}
+        self._numbers: dict[int, Tensor] = {}
+
+    def cumsum(self, array: NDBuffer, axis: Any) -> Tensor:
+        """Return running sums along an axis, or along the flattened array for None.
+
+        Raises
+        ------
+        BindError
+            If the elements are structs, or ``axis`` is no whole number.
+        ShapeError
+            If there is no such axis.
+        """
+        where = "cumsum"
+        element = array.layout.element
+        scalar = scalar_of(where, element)
+        values: Any = array
+        if axis is None:
+            values, axis = values.reshape(-1), 0
+        rank = len(values.shape)
+        if not is_whole(axis):
+            raise BindError(f"{where}: axis is {in_words(axis)}; a whole number or None was expected.")
+        if not -rank <= axis < rank:
+            raise ShapeError(f"{where}: axis {in_words(axis)} is no dimension of {array.summary}.")
+        of = computed_in("sum", scalar)
+        into = scalar if is_float(scalar) else of
+        made = Tensor.empty(self._device, values.shape, element_of(into, element))
+        self._scan(with_last(_scalars(values), axis % rank), with_last(_scalars(made), axis % rank), scalar, of, into)
+        return made
+
+    def nonzero(self, array: NDBuffer) -> Tensor:
+        """Return the places, in row-major order, of the elements that are not zero, as an array of ``int``."""
+        where = "nonzero"
+        scalar = scalar_of(where, array.layout.element)
+        if array.layout.element.shape:
+            raise BindError(f"{where}: {array.summary} holds no single numbers; see it as them with flatten_dtype().")
+        row = flat(array)
+        size = row.shape[0]
+        if size > _LIMIT:
+            raise ShapeError(f"{where}: {array.summary} has more elements than int counts; take a part of it.")
+        if not size:
+            return Tensor.empty(self._device, 0, "int")
+        test = "row[at]" if scalar == "bool" else "float(row[at]) != 0" if scalar == "bfloat16" else "row[at] != 0"
+        module = self.module("places", PLACES, held=scalar, test=test)
+        parts, each = parts_of(size, 1)
+        numbers = self.numbers(parts)
+        sums = self.running(module["count"](row[None], numbers, each))
+        found = Tensor.empty(self._device, int(sums[-1].item()), "int")
+        if found.size:
+            module["places"](row[None], sums[None], numbers, each, found[None])
+        return found
+
+    def coordinates(self, array: NDBuffer) -> tuple[Tensor, ...]:
+        """Return the indices of the elements that are not zero, an array for each dimension."""
+        places = self.nonzero(array)
+        coordinate = self.module("coordinate", COORDINATE)["coordinate"]
+        shape = array.shape
+        return tuple(
+            coordinate(places, prod(shape[k + 1 :]), n) if places.size else Tensor.empty(self._device, 0, "int")
+            for k, n in enumerate(shape)
+        )
+
+    def running(self, counts: Tensor) -> Tensor:
+        """Return the running sums of a row of ``int``."""
+        made = Tensor.empty(self._device, counts.shape, "int")
+        self._scan(counts, made, "int", "int", "int")
+        return made
+
+    def numbers(self, count: int) -> Tensor:
+        """Return a Tensor of 0 to ``count - 1``."""
+        found = self._numbers.get(count)
+        if found is None:
+            found = self._numbers[count] = Tensor.arange(self._device, count)
+        return found
+
+    def module(self, name: str, text: str, **types: str) -> Module:
+        """Return the module of a text of ``scan_texts.py`` for these types."""
+        key = (name, *types.values())
+        found = self._modules.get(key)
+        if found is None:
+            scalars = (types[n] for n in ("held", "of", "into") if n in types)
+            title = "_".join(("slangpy_rt", name, *scalars))
+            text = text.format(**types) if types else text
+            found = self._modules[key] = Module.load_from_source(self._device, title, text)
+        return found
+
+    def _scan(self, row: Any, result: Any, held: str, of: str, into: str) -> None:
+        """Write the running sums along the last axis of an array of scalars."""
+        size, others = row.shape[-1], prod(row.shape[:-1])
+        if not size or not others:
+            return
+        module = self.module("scan", SCAN, held=held, of=of, into=into)
+        parts, each = parts_of(size, others)
+        numbers = self.numbers(parts)
+        sums: Any = Tensor.empty(self._device, (*row.shape[:-1], parts), of)
+        if parts > 1:
+            totals = module["total"](row[..., None, :], numbers, each)
+            self._scan(totals, sums, of, of, of)
+        module["scan"](row[..., None, :], sums[..., None, :], numbers, each, result[..., None, :])
+
+
+def plain(array: NDBuffer) -> Tensor:
+    """Return an array as a Tensor of the same memory without gradients."""
+    if isinstance(array, Tensor):
+        return array.detach()
+    own = array.layout
+    layout = layout_of(own.device, Tensor, own.element, own.shape, own.strides, own.aligned)
+    return Tensor.of(layout, array.buffer, array.address)
+
+
+def scans(array: NDBuffer) -> Scans:
+    """Return the scans of an array's device."""
+    device = array.layout.device
+    return device.once("scans", lambda: Scans(device))
+
+
+def parts_of(size: int, rows: int) -> tuple[int, int]:
+    """Return into how many parts each of some rows is divided, and the numbers of a part."""
+    parts = max(1, min(size // _EACH, max(_EACH, _MOST // rows)))
+    each = -(-size // parts)
+    return -(-size // each), each
+
+
+def flat(array: Any) -> Any:
+    """Return an array's elements in one dimension."""
+    return array if len(array.shape) == 1 else array.reshape(-1)
+
+
+def _scalars(array: Any) -> Any:
+    return array.flatten_dtype() if array.layout.element.shape else array
