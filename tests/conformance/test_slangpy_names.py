@@ -268,3 +268,41 @@ def test_users_may_implement_the_interfaces(device: spy.Device) -> None:
     """
     module = spy.Module.load_from_source(device, "own_tensor", text)
     assert module.f(tensor(device, [1, 2, 3])) == 12
+
+
+@pytest.mark.parametrize("name", ["slangpy_rt", "slangpy"])
+def test_concrete_tensors_keep_their_subscripts(device: spy.Device, name: str) -> None:
+    text = (
+        f"import {name};"
+        + """
+void f(int i, RWTensor<float, 1> a, RWTensor<float, 2> b, NDBuffer<float, 1> c)
+{
+    int k[1] = { i };
+    a[k] = 1;
+    a[i] += 1;
+    b[i, 1] = 3;
+    b[int2(0, i)] += 2;
+    c[i] = a[k] + a[uint(i)];
+}
+void g<T : IElement>(int i, RWTensor<T, 1> a) { T x = a[i]; a[i] = x; }
+"""
+    )
+    if name == "slangpy":
+        text += """
+void inner(IRWTensor<float, 1> a, int i) { a[i] += 10; }
+void h(int i, IRWTensor<float, 1> a)
+{
+    int k[1] = { i };
+    a[k] = a[k] * 2;
+    a[uint(i)] += 1;
+    inner(a, i);
+}
+"""
+    module = spy.Module.load_from_source(device, "subscripts", text)
+    a, b, c = (spy.Tensor.zeros(device, shape) for shape in (3, (3, 2), 3))
+    module.f(spy.grid((3,)), a, b, c)
+    module.g(spy.grid((3,)), a)
+    assert a.tolist() == [2] * 3 and b.tolist() == [[2, 3]] * 3 and c.tolist() == [4] * 3
+    if name == "slangpy":
+        module.h(spy.grid((3,)), a)
+        assert a.tolist() == [15] * 3
