@@ -158,7 +158,7 @@ def _lines(found: Declaration) -> list[str]:
 
 def _shown(text: str) -> str:
     """Leave out what is of no use to a reader: constraints of the package, and the word ``public``."""
-    text = re.sub(r"\bpublic | : _spy_IWritable\b", "", text)
+    text = re.sub(r"\bpublic |[:,] _spy_IWritable\b", "", text)
     text = re.sub(r" where .*", "", text)
     return re.sub(r"\b_spy_(?!IPrintable)", "", text)
 
@@ -260,8 +260,8 @@ def _declarations(tokens: list[str], at: int, all_are_public: bool) -> tuple[lis
             shared[every[2]] = [_of_each(member, every[1]) for member in members]
         elif text and _public(declared, all_are_public):
             declared.comment = declared.comment or _ALIKE.get(declared.name, "")
-            fulfilled = re.search(r"> : (\w+)", text)
-            declared.members = members + shared.get(fulfilled[1] if fulfilled else "", [])
+            fulfilled = [name for name in shared if re.search(rf" : .*\b{name}\b", text)]
+            declared.members = members + [member for name in fulfilled for member in shared[name]]
             found.append(declared)
         comment, words = [], []
         if token == "}":

@@ -172,9 +172,9 @@ class Module:
         return cls(device, made, strict_broadcasting)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        if self._variants is not None:
-            raise TypeError(f"module '{self.name}': a module with choices is not pickled; load one without lists.")
-        return _of_scope, (self._scope,)
+        if self._variants is None:
+            return _of_scope, (self._scope,)
+        raise TypeError(f"module '{self.name}': a module with choices is not pickled; load one without lists.")
 
     @property
     def name(self) -> str:
@@ -188,12 +188,12 @@ class Module:
 
     def find_function(self, name: str) -> Function | None:
         """Return a function by name, generic arguments included, or None if there is none."""
-        found = self._item(checked_text(f"{type(self).__name__}.find_function", "name", name))
+        found = self._item(checked_text("Module.find_function", "name", name))
         return found if isinstance(found, Function) else None
 
     def find_struct(self, name: str) -> Struct | None:
         """Return a struct by name, generic arguments included, or None if there is none."""
-        found = self._item(checked_text(f"{type(self).__name__}.find_struct", "name", name))
+        found = self._item(checked_text("Module.find_struct", "name", name))
         return found if isinstance(found, Struct) else None
 
     def require_function(self, name: str) -> Function:
@@ -204,8 +204,7 @@ class Module:
         BindError
             If there is none.
         """
-        found = self.find_function(name)
-        if found is None:
+        if (found := self.find_function(name)) is None:
             raise BindError(self._nothing(name))
         return found
 
@@ -217,8 +216,7 @@ class Module:
         BindError
             If there is none.
         """
-        found = self.find_struct(name)
-        if found is None:
+        if (found := self.find_struct(name)) is None:
             raise BindError(self._nothing(name))
         return found
 
@@ -276,8 +274,7 @@ class Module:
         return list(dict.fromkeys([*names, *structs]))
 
     def _nothing(self, name: str) -> str:
-        stage = dict(self.info.stages).get(name)
-        if stage:
+        if stage := dict(self.info.stages).get(name):
             article = "an" if stage[0] in "aeiou" else "a"
             return (
                 f"module '{self.name}': '{name}' is {article} {stage} shader, and a device of slangpy_rt has no such "
@@ -285,8 +282,7 @@ class Module:
             )
         listed = ", ".join(self._names()) or "none"
         if name in self._items:
-            path = self._scope.source.path
-            return f"module '{self.name}': '{path}' was edited and no longer declares '{name}'; it has {listed}."
+            return f"module '{self.name}': '{self._scope.source.path}' was edited and no longer declares '{name}'; it has {listed}."
         return (
             f"module '{self.name}' has no function or type '{describe_name(name)}'; it has {listed}."
             f"{meant(name, self._names())}"
