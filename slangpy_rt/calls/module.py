@@ -275,14 +275,14 @@ class Module:
 
     def _nothing(self, name: str) -> str:
         if stage := dict(self.info.stages).get(name):
-            article = "an" if stage[0] in "aeiou" else "a"
             return (
-                f"module '{self.name}': '{name}' is {article} {stage} shader, and a device of slangpy_rt has no such "
-                f'stage. Take [shader("{stage}")] away to call it as a function.'
+                f"module '{self.name}': '{name}' is {'an' if stage[0] in 'aeiou' else 'a'} {stage} shader, and a device "
+                f'of slangpy_rt has no such stage. Take [shader("{stage}")] away to call it as a function.'
             )
         listed = ", ".join(self._names()) or "none"
         if name in self._items:
-            return f"module '{self.name}': '{self._scope.source.path}' was edited and no longer declares '{name}'; it has {listed}."
+            path = self._scope.source.path
+            return f"module '{self.name}': '{path}' was edited and no longer declares '{name}'; it has {listed}."
         return (
             f"module '{self.name}' has no function or type '{describe_name(name)}'; it has {listed}."
             f"{meant(name, self._names())}"
