@@ -61,13 +61,12 @@ def picked(where: str, layout: Layout, key: Any) -> tuple[SlangType, Shape, Shap
     base = np.zeros(item, np.uint8)
     model = np.lib.stride_tricks.as_strided(base, layout.shape, tuple(s * item for s in outer))
     try:
-        found = model[key]
+        # With ``...`` NumPy returns a view; without, integers for all dimensions would read memory that is not there.
+        found = model[keys if any(k is ... for k in keys) else (*keys, ...)]
     except (TypeError, ValueError) as error:  # a slice of wrong numbers
         if is_callers(error):
             raise
         raise IndexError(f"{where}: {in_words(key)} is no index: {error}.") from None
-    if not isinstance(found, np.ndarray):
-        found = model[(*keys, None)][..., 0]
     start = found.__array_interface__["data"][0] - model.__array_interface__["data"][0]
     return layout.element, found.shape, tuple(s // item for s in found.strides) + inner, start
 

@@ -276,8 +276,8 @@ class Module:
     def _nothing(self, name: str) -> str:
         if stage := dict(self.info.stages).get(name):
             return (
-                f"module '{self.name}': '{name}' is {'an' if stage[0] in 'aeiou' else 'a'} {stage} shader, and a device "
-                f'of slangpy_rt has no such stage. Take [shader("{stage}")] away to call it as a function.'
+                f"module '{self.name}': '{name}' is {'an' if stage[0] in 'aeiou' else 'a'} {stage} shader, and a "
+                f'device of slangpy_rt has no such stage. Take [shader("{stage}")] away to call it as a function.'
             )
         listed = ", ".join(self._names()) or "none"
         if name in self._items:

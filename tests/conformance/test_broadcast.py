@@ -341,3 +341,10 @@ def check_layout(device: spy.Device, module: spy.Module, case: Any, transposed: 
     result = module[f"sub_{scalar}"](*args)
     assert np.shape(result) == expected.shape
     np.testing.assert_array_equal(np.asarray(result), expected)
+
+
+def test_an_element_far_into_an_array(device: spy.Device) -> None:
+    array = spy.NDBuffer(device, "int", 1 << 24)
+    array.copy_from(np.arange(1 << 24, dtype=np.int32))
+    assert [array[k].to_numpy().tolist() for k in (-1, 12_345_678)] == [(1 << 24) - 1, 12_345_678]
+    assert array.view((1 << 12, 1 << 12))[3, -1].to_numpy() == 4 * (1 << 12) - 1

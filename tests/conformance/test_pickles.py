@@ -16,6 +16,9 @@ import pytest
 import slangpy_rt as spy
 from tests.depth import one_device
 
+# What these test depends little on the device.
+pytestmark = one_device
+
 TEXT = """
 struct Part { float3 position; int id; float[2] more; }
 uniform float scale;

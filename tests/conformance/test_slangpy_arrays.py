@@ -10,6 +10,10 @@ import numpy.typing as npt
 import pytest
 
 import slangpy_rt as spy
+from tests.depth import one_device
+
+# What these test depends little on the device.
+pytestmark = one_device
 
 SLANG = """
 import slangpy_rt;

@@ -11,6 +11,10 @@ import numpy.typing as npt
 import pytest
 
 import slangpy_rt as spy
+from tests.depth import one_device
+
+# What these test depends little on the device.
+pytestmark = one_device
 
 # What both packages compile. Each function takes a tensor of (2, 3) numbers, `t`, and those that write one, `o`.
 SHARED = """

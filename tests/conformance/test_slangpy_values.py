@@ -9,6 +9,10 @@ import numpy as np
 import pytest
 
 import slangpy_rt as spy
+from tests.depth import one_device
+
+# What these test depends little on the device.
+pytestmark = one_device
 
 SLANG = """
 import slangpy_rt;

@@ -11,7 +11,10 @@ import pytest
 
 import slangpy_rt as spy
 from slangpy_rt.core.dtypes import NUMPY_OF
-from tests.depth import sampled
+from tests.depth import one_device, sampled
+
+# What these test depends little on the device.
+pytestmark = one_device
 
 SHAPES = [(1,), (63,), (64,), (1000,), (3, 700), (700, 3), (4, 50, 6)]
 Array = npt.NDArray[Any]
