@@ -105,7 +105,8 @@ def seen_as(where: str, layout: Layout, shape: Any, strides: Any, offset: Any) -
     low, high = (int(offset) + sum(f(0, r) for r in reach) for f in (min, max))
     if not 0 <= int(offset) <= size or (0 not in new and not 0 <= low <= high < size):
         raise ShapeError(
-            f"{where}: shape {new}, strides {steps} and offset {offset} reach from element {low} to {high}; "
+            f"{where}: shape {new}, strides {in_words(steps)} and offset {in_words(offset)} reach from element "
+            f"{in_words(low)} to {in_words(high)}; "
             f"{summary} has elements 0 to {size - 1}."
         )
     stored = storage(layout.element)
