@@ -10,6 +10,7 @@ import re
 _BLOCK = re.compile(
     r"(?:(?:public|internal)\s+)?(?P<kind>(?:ParameterBlock|ConstantBuffer)\s*<\s*(?P<type>\w+)\s*>)\s*\w+\s*;"
 )
+_PLAIN = re.compile(r"(?:bool|u?int(?:8_t|16_t|64_t)?|half|float|double)[1-4]?(?:x[1-4])?")
 _RESOURCE = re.compile(r"Buffer|Texture|Sampler|ParameterBlock|Image|AccelerationStructure|DescriptorHandle|Tensor")
 
 
@@ -35,7 +36,12 @@ def as_uniforms(text: str, code: str) -> str:
     return text
 
 
-def _holds_resource(code: str, struct: str) -> bool:
-    """Return whether the text of a struct names a resource; that of one in another file is not looked at."""
-    found = re.search(rf"\bstruct\s+{struct}\b[^{{;]*{{([^{{}}]*(?:{{[^{{}}]*}}[^{{}}]*)*)}}", code)
-    return found is not None and _RESOURCE.search(found[1]) is not None
+def _holds_resource(code: str, name: str, outer: tuple[str, ...] = ()) -> bool:
+    """Return whether a type may hold a resource: one that the text does not declare may, unless it is Slang's own."""
+    found = re.search(rf"\bstruct\s+{name}\b[^{{;]*{{([^{{}}]*(?:{{[^{{}}]*}}[^{{}}]*)*)}}", code)
+    if found is None:
+        return _PLAIN.fullmatch(name) is None
+    if _RESOURCE.search(found[1]):
+        return True
+    declared = set(re.findall(r"\bstruct\s+(\w+)", code)) & set(re.findall(r"\w+", found[1]))
+    return any(_holds_resource(code, each, (*outer, name)) for each in declared - {name, *outer})

@@ -57,6 +57,11 @@ def test_parameter_blocks_are_uniforms(module: spy.Module) -> None:
 def test_blocks_of_resources_stay(device: spy.Device) -> None:
     text = "struct P { float a; Texture2D<float> b; }; ParameterBlock<P> p; float f(float x) { return x; }"
     assert spy.Module.load_from_source(device, "resources", text).f(2.0) == 2
+    text = (
+        "struct P { StructuredBuffer<float> b; }; struct Q { P p; float a; }; ParameterBlock<Q> q; "
+        "float f(float x) { return x; }"
+    )
+    assert spy.Module.load_from_source(device, "nested", text).f(2.0) == 2
     text = "struct Q { float a; }; struct R { ParameterBlock<Q> q; }; float f(float x) { return x; }"
     assert spy.Module.load_from_source(device, "inner", text).f(2.0) == 2
 
