@@ -30,7 +30,7 @@ MARKERS = {
     "sampled(count)": "runs one of that many cases, with --deep all",
 }
 # In how many parts ``--deep-part=auto`` divides the deep tests.
-PARTS = 8
+PARTS = 12
 
 
 def sampled(count: int) -> pytest.MarkDecorator:

@@ -44,7 +44,7 @@ WORDS = frozenset(
         "for func fwd_diff get if import in inout int interface internal let module namespace new no_diff operator "
         "out property public return set static struct switch sizeof this throws true try typealias uniform var void "
         "while where This "
-        "associatedtype extension optional nonuniform spirv_asm f do groupshared indices shared volatile",
+        "associatedtype extension optional nonuniform spirv_asm f do groupshared indices shared volatile sample",
     )
 )
 
