@@ -24,6 +24,8 @@ class Adapter(ABC):
 
     # Whether one of its arrays may be given as ``_result``.
     takes_results = False
+    # Whether its arrays may be arguments of a Raster.
+    draws = False
 
     @abstractmethod
     def signature(self, value: Any) -> Any:
@@ -111,3 +113,15 @@ class Adapter(ABC):
             If the function or its arguments do not allow it.
         """
         raise BindError(f"{type(self).__name__} knows no automatic differentiation.")
+
+    def draw(self, raster: Any, faces: Any, result: Any, named: dict[str, Any]) -> Any:
+        """Draw a picture of triangles, of which one argument is an array of the library; only called if ``draws``.
+
+        Parameters
+        ----------
+        raster : Raster
+            Draws the picture.
+        faces, result, named
+            Its arguments.
+        """
+        raise BindError(f"{type(self).__name__} draws nothing.")

@@ -246,7 +246,14 @@ class Function(SlangCallable):
                 sizes = sizes[1:]
         return self.group_size(sizes)
 
-    def raster(self, project: Any, size: tuple[int, int], background: Any = 0, antialias: bool = True) -> Any:
+    def raster(
+        self,
+        project: Any,
+        size: tuple[int, int],
+        background: Any = 0,
+        antialias: bool = True,
+        layers: int | None = None,
+    ) -> Any:
         """Return a function that draws triangles, each pixel of which calls this one.
 
         Parameters
@@ -260,6 +267,8 @@ class Function(SlangCallable):
             The color of pixels without a triangle.
         antialias : bool
             Whether pixels at silhouettes mix the colors on both sides; their gradients come about in no other way.
+        layers : int, optional
+            How many surfaces behind each other to draw; the picture then has a first dimension for them.
 
         Returns
         -------
@@ -271,7 +280,7 @@ class Function(SlangCallable):
         BindError
             If the functions do not fit each other.
         """
-        return import_module(_RASTER).Raster(self, project, size, background, antialias)
+        return import_module(_RASTER).Raster(self, project, size, background, antialias, layers)
 
     def source(self, /, *args: Any, _result: Any = None, **named: Any) -> str:
         """Return the Slang text of the kernel that this call would run."""

@@ -23,14 +23,16 @@ import {module};
     return {shade}({passed});
 }}
 {differentiable}
-{color} _spy_pixel(no_diff int2 _spy_pixels, no_diff int2 _spy_size, Tensor<uint64_t, 2> _spy_words,
-    Tensor<int, 2> _spy_faces, {color} _spy_background, {arrays}{parameters})
+{color} _spy_pixel(no_diff int3 _spy_pixels, Tensor<uint64_t, 3> _spy_words, Tensor<int, 2> _spy_faces,
+    {color} _spy_background, {arrays}{parameters})
 {{
     let _spy_word = _spy_words[_spy_pixels];
     if (_spy_word == _spy_EMPTY)
         return _spy_background;
     let _spy_f = _spy_face(_spy_faces, _spy_word);
-    let _spy_w = _spy_barycentrics(_spy_0[_spy_f.x], _spy_0[_spy_f.y], _spy_0[_spy_f.z], _spy_pixels, _spy_size);
+    let _spy_p = _spy_pixels.z;
+    let _spy_w = _spy_barycentrics(_spy_0[_spy_p, _spy_f.x], _spy_0[_spy_p, _spy_f.y], _spy_0[_spy_p, _spy_f.z],
+        _spy_pixels.xy, int2(_spy_words.shape[2], _spy_words.shape[1]));
     {vary} _spy_v;
 {mixed}
     return _spy_shaded(_spy_v{names});
@@ -106,7 +108,7 @@ def pixel_text(spelling: Spelling, module: str, shade: FunctionSig, leaves: tupl
     arrays = []
     for k, leaf in enumerate(leaves):
         array = "DiffTensor" if shade.differentiable and leaf.is_mixed else "Tensor"
-        arrays.append(f"{array}<{spelling.type(leaf.type)}, 1> _spy_{k}")
+        arrays.append(f"{array}<{spelling.type(leaf.type)}, 2> _spy_{k}")
     defaults = [f" = {p.default}" if p.default is not None else "" for p in others]
     struct = spelling.type(vary.type)
     return _TEXT.format(
@@ -127,6 +129,6 @@ def pixel_text(spelling: Spelling, module: str, shade: FunctionSig, leaves: tupl
 def _mixed(k: int, leaf: Leaf) -> str:
     target = ".".join(("_spy_v", *leaf.path))
     if not leaf.is_mixed:
-        return f"    {target} = _spy_{k}[_spy_f.x];"
-    terms = (f"_spy_{k}[_spy_f.{c}] * {leaf.type.scalar}(_spy_w.{c})" for c in "xyz")
+        return f"    {target} = _spy_{k}[_spy_p, _spy_f.x];"
+    terms = (f"_spy_{k}[_spy_p, _spy_f.{c}] * {leaf.type.scalar}(_spy_w.{c})" for c in "xyz")
     return f"    {target} = {' + '.join(terms)};"

@@ -1,8 +1,7 @@
-"""Triangles: the corners' numbers of some triangles on a device, and their edges."""
+"""Triangles: the corners' numbers of some triangles on a device."""
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -12,11 +11,16 @@ from slangpy_rt.arrays.ndbuffer import NDBuffer
 from slangpy_rt.arrays.tensor import Tensor
 from slangpy_rt.core.errors import BindError, ShapeError
 from slangpy_rt.core.wording import in_words
-from slangpy_rt.graphics.edges import edges_of
+
+_MOST = (1 << 28) - 1  # so that a table of four places a triangle has indices of 31 bits
 
 
 class Triangles:
     """Triangles of which each is three numbers of corners.
+
+    An array on the device is used in place: each picture reads what it holds then. Its numbers are checked once, and
+    by a debug device for each picture; triangles with corners that there are not are left out. A NumPy array is
+    copied to the device.
 
     Parameters
     ----------
@@ -25,7 +29,7 @@ class Triangles:
     device : Device
         Where they are drawn.
     given : NDBuffer or numpy.ndarray
-        Integers of shape ``(F, 3)``.
+        Integers of shape ``(F, 3)``; on a device of type int, or int3 of shape ``(F,)``.
 
     Raises
     ------
@@ -36,32 +40,47 @@ class Triangles:
 
     Attributes
     ----------
-    host : numpy.ndarray
-        The numbers, as they were.
+    faces : NDBuffer
+        The numbers on the device, of shape ``(F, 3)``.
     """
 
     def __init__(self, where: str, device: Any, given: Any) -> None:
-        host = _host(where, device, given)
-        if host.ndim != 2 or host.shape[1] != 3:
-            raise ShapeError(f"{where}: _faces has shape {host.shape}; (triangles, 3) was expected.")
-        self.host: npt.NDArray[Any] = host
-        self.faces: Tensor = Tensor.from_numpy(device, host.astype(np.int32))
-        self._device = device
+        self._given = given
+        self._copied: npt.NDArray[Any] | None = None
+        if isinstance(given, NDBuffer):
+            if given.device is not device:
+                raise BindError(
+                    f"{where}: _faces is {in_words(given)} of {given.device!r}; the module is on {device!r}."
+                )
+            self.faces: NDBuffer = _numbers(where, given)
+        elif isinstance(given, np.ndarray) and given.dtype.kind in "iu":
+            self._copied = given.copy()
+            _check_shape(where, given.shape)
+            # Numbers that no int holds stay wrong numbers.
+            numbers = np.where((given < 0) | (given > np.iinfo(np.int32).max), -1, given)
+            self.faces = Tensor.from_numpy(device, numbers.astype(np.int32))
+        else:
+            raise BindError(
+                f"{where}: _faces is {in_words(given)}; an array of integers of shape (triangles, 3) was expected."
+            )
+        if self.count > _MOST:
+            raise ShapeError(f"{where}: _faces has {self.count} triangles; {_MOST} at most can be drawn.")
+        self._extent: tuple[int, int] | None = None
 
     @property
     def count(self) -> int:
         """How many there are."""
-        return len(self.host)
+        return self.faces.shape[0]
 
-    @cached_property
-    def edges(self) -> Tensor:
-        """The edges, as ``edges_of`` returns them."""
-        edges: Tensor = Tensor.from_numpy(self._device, edges_of(self.host))
-        return edges
-
-    @cached_property
-    def _extent(self) -> tuple[int, int]:
-        return (int(self.host.min()), int(self.host.max())) if self.host.size else (0, -1)
+    def is_of(self, given: Any) -> bool:
+        """Return whether they were made of a value, and have its numbers."""
+        if self._copied is None:
+            return given is self._given
+        return (
+            isinstance(given, np.ndarray)
+            and given.dtype == self._copied.dtype
+            and np.array_equal(given, self._copied)
+        )
 
     def check(self, where: str, corners: int) -> None:
         """Refuse numbers of corners that there are not.
@@ -71,27 +90,35 @@ class Triangles:
         BindError
             If a number is negative, or not less than ``corners``.
         """
+        if not self.count:
+            return
+        if self._extent is None:
+            host = self._host()
+            self._extent = int(host.min()), int(host.max())
         low, high = self._extent
         if low < 0 or high >= corners:
             bad = low if low < 0 else high
-            triangle = int(np.argmax((self.host == bad).any(axis=1)))
+            triangle = int(np.argmax((self._host() == bad).any(axis=1)))
             raise BindError(
                 f"{where}: _faces[{triangle}] names corner {bad}; there are {corners}, which count from 0."
             )
 
+    def _host(self) -> npt.NDArray[Any]:
+        found: npt.NDArray[Any] = self.faces.to_numpy() if self._copied is None else self._copied
+        return found
 
-def is_same(triangles: Triangles | None, where: str, device: Any, given: Any) -> bool:
-    """Return whether triangles were made of the same numbers."""
-    return triangles is not None and np.array_equal(triangles.host, _host(where, device, given))
 
-
-def _host(where: str, device: Any, given: Any) -> npt.NDArray[Any]:
-    if isinstance(given, NDBuffer):
-        if given.device is not device:
-            raise BindError(f"{where}: _faces is {in_words(given)} of {given.device!r}; the module is on {device!r}.")
-        given = given.to_numpy()
-    if not isinstance(given, np.ndarray) or given.dtype.kind not in "iu":
+def _numbers(where: str, given: NDBuffer) -> NDBuffer:
+    kind = given.dtype.name
+    if kind not in ("int", "int3"):
         raise BindError(
-            f"{where}: _faces is {in_words(given)}; an array of integers of shape (triangles, 3) was expected."
+            f'{where}: _faces is {in_words(given)}; numbers of type int were expected, as astype("int") makes them.'
         )
-    return given
+    flat = given.flatten_dtype() if kind == "int3" else given
+    _check_shape(where, flat.shape)
+    return flat
+
+
+def _check_shape(where: str, shape: tuple[int, ...]) -> None:
+    if len(shape) != 2 or shape[1] != 3:
+        raise ShapeError(f"{where}: _faces has shape {shape}; (triangles, 3) was expected.")

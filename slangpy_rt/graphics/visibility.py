@@ -4,31 +4,50 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from slangpy_rt.arguments.indices import grid
 from slangpy_rt.arguments.vectors import int2
 from slangpy_rt.arrays.tensor import Tensor
 from slangpy_rt.calls.module import Module
+from slangpy_rt.graphics.runner import Runner
 from slangpy_rt.graphics.triangles import Triangles
 
-_PAIR = 6  # numbers of a pair
 _WAYS = 4  # from a pixel to those beside it
+_LEAST_PLACES = 16  # of a table of edges
 
 
 class Visibility(NamedTuple):
-    """What was seen of some triangles.
+    """What pictures show of some triangles.
 
     Attributes
     ----------
     words : Tensor
-        A uint64_t for each pixel: depth and number of the triangle that it shows.
-    pairs : Tensor
-        Pairs of pixels that a silhouette parts, of shape ``(N, 6)``.
+        A uint64_t for each pixel, of shape ``(pictures, rows, columns)``: depth and number of the triangle that it
+        shows.
+    silhouettes : Tensor
+        A uint64_t for each pixel and each way to one beside it, of shape ``(pictures, rows, columns, 4)``; the last
+        dimension is 0 where no silhouettes were asked for.
     """
 
     words: Tensor
-    pairs: Tensor
+    silhouettes: Tensor
+
+
+class Edges(NamedTuple):
+    """The edges of some triangles, in a table by their corners.
+
+    Attributes
+    ----------
+    counts : Tensor
+        How many triangles an edge has, for each place of the table.
+    thirds : Tensor
+        The third corners of two of these triangles, of shape ``(places, 2)``.
+    places : Tensor
+        The place of each side of each triangle, -1 for a side that is no edge.
+    """
+
+    counts: Tensor
+    thirds: Tensor
+    places: Tensor
 
 
 class Kernels:
@@ -54,44 +73,76 @@ class Kernels:
             self._antialias[color] = found
         return found
 
-    def seen(self, position: Tensor, triangles: Triangles, size: tuple[int, int], silhouettes: bool) -> Visibility:
-        """Return what is visible of triangles.
+    def edges(self, runner: Runner, triangles: Triangles) -> Edges:
+        """Return the edges of triangles."""
+        device, faces = self._device, triangles.faces
+        sides = 3 * triangles.count
+        many = max(_LEAST_PLACES, 1 << (sides + triangles.count).bit_length())
+        keys = Tensor.empty(device, many, "uint64_t")
+        edges = Edges(
+            Tensor.empty(device, many, "int"),
+            Tensor.empty(device, (many, 2), "int"),
+            Tensor.empty(device, sides, "int"),
+        )
+        runner.call(self._silhouettes["_spy_clearEdge"], grid((many,)), keys, edges.counts)
+        runner.call(self._silhouettes["_spy_putSide"], grid((sides,)), faces, keys, *edges)
+        return edges
+
+    def seen(
+        self,
+        runner: Runner,
+        position: Any,
+        triangles: Triangles,
+        size: tuple[int, int],
+        edges: Edges | None,
+        nearer: Visibility | None,
+    ) -> Visibility:
+        """Return what pictures show of triangles.
 
         Parameters
         ----------
+        runner : Runner
+            How to run the steps.
         position : Tensor
-            Corners in clip coordinates, float4.
+            Corners in clip coordinates, float4, of shape ``(pictures, corners)``.
         triangles : Triangles
-            Their corners' numbers, and their edges.
+            Their corners' numbers.
         size : tuple of int
             Rows and columns.
-        silhouettes : bool
-            Whether to find where silhouettes pass.
+        edges : Edges or None
+            Their edges, to find where silhouettes pass.
+        nearer : Visibility or None
+            What other pictures show, to find what is behind it.
         """
         device, faces = self._device, triangles.faces
-        words = Tensor.empty(device, size, "uint64_t")
-        self._raster["_spy_empty"](_result=words)
-        # Their number, and then their numbers.
-        large = Tensor.zeros(device, triangles.count + 1, "int")
-        self._raster["_spy_drawTriangle"](grid((triangles.count,)), faces, position, words, large)
+        pictures = position.shape[0]
+        shape = (pictures, *size)
+        words = Tensor.empty(device, shape, "uint64_t")
+        silhouettes = Tensor.empty(device, (*shape, 0 if edges is None else _WAYS), "uint64_t")
+        runner.call(self._raster["_spy_clearPixel"], grid(shape), words, silhouettes)
+        # Without nearer ones, any array that is not the one written.
+        behind = (Tensor.empty(device, (1, 1, 1), "uint64_t"), False) if nearer is None else (nearer.words, True)
+        large = Tensor.empty(device, (pictures, triangles.count), "int")
+        count = Tensor.empty(device, pictures, "int")
+        runner.call(self._raster["_spy_zero"], _result=count)
+        runner.call(
+            self._raster["_spy_drawTriangle"],
+            grid((pictures, triangles.count)),
+            *(faces, position, words, *behind, large, count),
+        )
         # A thread of a CPU takes many rows, one of a GPU a part of one.
-        parts = (32, 1) if self._device.backend.target.entry == "range" else (size[0], -(-size[1] // 32))
-        self._raster["_spy_drawPart"](grid(parts), int2(*parts[::-1]), faces, position, words, large)
-        if not silhouettes:
-            return Visibility(words, Tensor.empty(device, (0, _PAIR), "int"))
-        edges = triangles.edges
-        room = 8 * sum(size) + 64
-        while True:
-            pairs, kept = (Tensor.empty(device, (room, _PAIR), "int") for _ in range(2))
-            count = Tensor.zeros(device, 2, "int")
-            farthest = Tensor.zeros(device, (*size, _WAYS), "uint")
-            self._silhouettes["_spy_findPairs"](
-                grid((len(edges),)), edges, faces, position, words, pairs, count, farthest
+        parts = (32, 1) if device.backend.target.entry == "range" else (size[0], -(-size[1] // 32))
+        runner.call(
+            self._raster["_spy_drawPart"],
+            grid((pictures, *parts)),
+            int2(*parts[::-1]),
+            *(faces, position, words, *behind, large, count),
+        )
+        found = Visibility(words, silhouettes)
+        if edges is not None:
+            runner.call(
+                self._silhouettes["_spy_findPairs"],
+                grid((pictures, 3 * triangles.count)),
+                *(faces, *edges, position, *found),
             )
-            self._silhouettes["_spy_keepPair"](
-                grid((room,)), pairs, position, farthest, kept, count, int2(size[1], size[0])
-            )
-            found, left = np.asarray(count.to_numpy()).tolist()
-            if found <= room:
-                return Visibility(words, kept[:left])
-            room = found
+        return found

@@ -36,6 +36,7 @@ class TorchAdapter(Adapter):
     """How a call uses a torch tensor: as a NumPy array in host memory, or as a Tensor on a GPU."""
 
     takes_results = True
+    draws = True
     signature = staticmethod(signature)
 
     def result_kind(self, value: torch.Tensor) -> str:
@@ -98,3 +99,9 @@ class TorchAdapter(Adapter):
         from slangpy_rt.interop.autograd import autograd_call
 
         return autograd_call(function, args, names)
+
+    def draw(self, raster: Any, faces: Any, result: Any, named: dict[str, Any]) -> Any:
+        """Draw a picture of triangles on tensors, as a part of PyTorch's graph where it needs gradients."""
+        from slangpy_rt.interop.raster import draw
+
+        return draw(raster, faces, result, named)

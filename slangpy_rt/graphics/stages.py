@@ -1,0 +1,194 @@
+"""Stages: the two functions of a module that draw triangles, one for corners and one for pixels."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from slangpy_rt.arguments.scope import ScopeOfUniforms
+from slangpy_rt.calls.callee import Callee
+from slangpy_rt.calls.function import Function
+from slangpy_rt.calls.spelling import Spelling
+from slangpy_rt.core.errors import BindError, CompileError
+from slangpy_rt.core.types import FunctionSig
+from slangpy_rt.core.wording import in_words
+from slangpy_rt.graphics.pixel_text import COLORS, Leaf, leaves_of, pixel_text
+from slangpy_rt.slang.declarations import find_overloads, gone
+from slangpy_rt.slang.locate import shader_directory
+
+# Modifiers that say how one call runs; a picture has several.
+_REFUSED = {"maps": "map", "named_maps": "map", "returns": "return_type", "conformances": "type_conformances",
+            "derivative": "bwds or .fwds"}  # fmt: skip
+
+
+class Declarations(NamedTuple):
+    """The declarations of both functions, and the leaves of the struct that corners have."""
+
+    shade: FunctionSig
+    project: FunctionSig
+    leaves: tuple[Leaf, ...]
+
+    @property
+    def color(self) -> str:
+        """The element type of pictures."""
+        return self.shade.returns.name
+
+
+class Stages:
+    """Two functions of a module that draw triangles together.
+
+    Parameters
+    ----------
+    shade : Function
+        The color of a point: its first parameter is the struct that `project` returns.
+    project : Function
+        Where a corner is, and what else it has.
+
+    Raises
+    ------
+    BindError
+        If the functions do not fit each other, or are called with a modifier that says how one call runs.
+
+    Attributes
+    ----------
+    where : str
+        The name for messages.
+    """
+
+    def __init__(self, shade: Function, project: Any) -> None:
+        self.where = where = f"{shade.name}.raster"
+        if not isinstance(project, Function):
+            raise BindError(f"{where}: project is {in_words(project)}; a function of the module was expected.")
+        self._shade, self._project = Callee(shade), Callee(project)
+        for callee in (self._shade, self._project):
+            said = [name for option, name in _REFUSED.items() if getattr(callee.options, option)]
+            if callee.stream is not None:
+                said.append("stream")
+            if said:
+                raise BindError(
+                    f"{where}: '{callee.function.name}' has .{said[0]}; the function itself was expected, with "
+                    ".set(...), .constants(...) and .group_size(...) at most."
+                )
+        if self._project.scope is not self._shade.scope:
+            raise BindError(
+                f"{where}: '{project.name}' and '{shade.name}' are of different modules; they share a struct, so "
+                "that both have to be of one."
+            )
+        self.declarations()
+
+    @property
+    def device(self) -> Any:
+        """The device of their module."""
+        return self._shade.scope.device
+
+    @property
+    def project(self) -> Function:
+        """The function for corners."""
+        found: Function = self._project.function
+        return found
+
+    @property
+    def names(self) -> tuple[str, str]:
+        """The names of both functions, that for corners first."""
+        return self._project.function.name, self._shade.function.name
+
+    def declarations(self) -> Declarations:
+        """Return the declarations of both functions, as they are in the text now.
+
+        Raises
+        ------
+        BindError
+            If they do not fit each other.
+        """
+        where = self.where
+        self._shade.scope.look()
+        shade, project = (_only(where, callee) for callee in (self._shade, self._project))
+        source = self._shade.scope.source
+        if source.statics:
+            raise BindError(
+                f"{where}: its module may change static variables, which would keep their values from one pixel to "
+                "the next; use parameters and local variables instead."
+            )
+        for sig in (shade, project):
+            for p in sig.params:
+                if p.direction != "in":
+                    raise BindError(f"{where}: {sig} writes its parameter '{p.name}'; a picture is its result alone.")
+        leaves = leaves_of(f"{where}: {project}", self._shade.scope.struct(project.returns))
+        if not shade.params or shade.params[0].type.name != project.returns.name:
+            raise BindError(
+                f"{where}: the first parameter of {shade} was expected to be {project.returns.name}, which "
+                f"'{project.name}' returns."
+            )
+        if shade.returns.name not in COLORS:
+            raise BindError(f"{where}: {shade} was expected to return one of {', '.join(COLORS)}.")
+        types = {p.name: p.type.name for p in project.params}
+        for p in shade.params[1:]:
+            if types.get(p.name, p.type.name) != p.type.name:
+                raise BindError(
+                    f"{where}: '{p.name}' is {types[p.name]} in {project} and {p.type.name} in {shade}; give one of "
+                    "them another name."
+                )
+        return Declarations(shade, project, leaves)
+
+    def check_differentiable(self, modifier: str, moves: bool) -> None:
+        """Refuse derivatives of functions that have none.
+
+        Parameters
+        ----------
+        modifier : str
+            The modifier that asks for them.
+        moves : bool
+            Whether corners have gradients, too.
+
+        Raises
+        ------
+        BindError
+            If a function is not ``[Differentiable]``.
+        """
+        shade, project, _ = self.declarations()
+        self._shade.check_differentiable(shade, modifier)
+        if moves:
+            self._project.check_differentiable(project, modifier)
+
+    def pixel(self) -> Any:
+        """Return the function that pixels call, made once for the module's text."""
+        shade, _, leaves = self.declarations()
+        scope, options = self._shade.scope, self._shade.options
+        source = scope.source
+        key = ("raster", source.digest, shade, leaves, repr(options.constants), options.group)
+        found = scope.ready.get(key)
+        if found is None:
+            folder = Path(shader_directory())
+            texts = {
+                "_spy_raster": (folder / "_spy_raster.slang").read_text("utf-8"),
+                "_spy_pixel": pixel_text(Spelling(str(shade), source), source.name, shade, leaves),
+            }
+            try:
+                made = source.followed_by(texts, dict(options.constants))
+            except CompileError as error:
+                internal = "is not accessible from the current context" in str(error)
+                hint = " It is internal to its module; write 'public' in front of it." * internal
+                raise CompileError(f"{self.where}: pixels cannot call {shade}.{hint}\n{error}") from error
+            inner = ScopeOfUniforms(scope.device, made, source)
+            # The user knows none of its other parameters.
+            sigs = tuple(replace(sig, title=f"{self.where}: {shade}") for sig in find_overloads(made, "_spy_pixel"))
+            found = Function(inner, "_spy_pixel", sigs)
+            if options.group:
+                found = found.group_size(options.group)
+            found = scope.ready.setdefault(key, found)
+        values = dict(zip(options.uniforms, self._shade.values, strict=True))
+        return found.set(values) if values else found
+
+
+def _only(where: str, callee: Callee) -> FunctionSig:
+    overloads = callee.overloads
+    if not overloads:
+        raise gone(callee.function.name, callee.scope.source)
+    if len(overloads) > 1:
+        raise BindError(f"{where}: '{overloads[0].name}' has {len(overloads)} declarations; give one another name.")
+    if overloads[0].generics:
+        raise BindError(
+            f'{where}: {overloads[0]} is generic; name its arguments, as in module["{overloads[0].name}<float>"].'
+        )
+    return overloads[0]
