@@ -95,7 +95,7 @@ class Drawn:
         self._position, self._faces = views[0], triangles.faces
         kernels: Kernels = device.once("graphics", lambda: Kernels(device))
         self._antialias = kernels.of_color(self._color) if settings.antialias else None
-        edges = kernels.edges(runner, triangles) if settings.antialias else None
+        edges = kernels.edges_of(runner, triangles) if settings.antialias else None
         self._layers: list[Visibility] = []
         for _ in range(settings.layers or 1):
             nearer = self._layers[-1] if self._layers else None
@@ -134,8 +134,13 @@ class Drawn:
                 total = Tensor.empty(self._device, self._shape[1:], given.dtype)
                 call(self._antialias["_spy_same"], given, _result=total)
                 image = plain.with_grads(total, total)
-                added = Tensor.empty(self._device, self._shape[1:], self._color).with_grads(grad_in=given)
-                call(self._antialias["_spy_addend"].bwds, *self._mixed(seen, image), _result=added)
+                pictures, rows, columns = self._shape[1:]
+                # A thread of a CPU takes a row, one of a GPU a pixel.
+                width = columns if self._device.backend.target.entry == "range" else 1
+                parts = (pictures, rows, columns // width)
+                nothing = Tensor.empty(self._device, parts, "float").with_grads()
+                mixed = self._mixed(seen, image)[1:]
+                call(self._antialias["_spy_addendsOf"].bwds, grid(parts), width, *mixed, given, _result=nothing)
             if self._moves or has_gradient(self._of_shade):
                 self._shaded(self._pixel.bwds, seen, image)
         if self._moves:
@@ -154,7 +159,7 @@ class Drawn:
         return self._runner.call(pixel, *placed, **self._of_shade, _result=result)
 
     def _mixed(self, seen: Visibility, image: Tensor) -> tuple[Any, ...]:
-        return grid(seen.words.shape), seen.silhouettes, self._faces, self._position, image
+        return grid(seen.words.shape), seen.marks, seen.silhouettes, self._faces, self._position, image
 
 
 def has_gradient(value: Any) -> bool:

@@ -42,6 +42,10 @@ class Triangles:
     ----------
     faces : NDBuffer
         The numbers on the device, of shape ``(F, 3)``.
+    is_copy : bool
+        Whether they are a copy, which nothing changes.
+    edges : Any
+        What the edges of a copy are, once somebody found them.
     """
 
     def __init__(self, where: str, device: Any, given: Any) -> None:
@@ -65,6 +69,8 @@ class Triangles:
             )
         if self.count > _MOST:
             raise ShapeError(f"{where}: _faces has {self.count} triangles; {_MOST} at most can be drawn.")
+        self.is_copy = self._copied is not None
+        self.edges: Any = None
         self._extent: tuple[int, int] | None = None
 
     @property

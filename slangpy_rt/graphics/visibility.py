@@ -23,12 +23,15 @@ class Visibility(NamedTuple):
     words : Tensor
         A uint64_t for each pixel, of shape ``(pictures, rows, columns)``: depth and number of the triangle that it
         shows.
+    marks : Tensor
+        A uint for each pixel: which of its silhouettes there are, and of those of pixels beside it.
     silhouettes : Tensor
         A uint64_t for each pixel and each way to one beside it, of shape ``(pictures, rows, columns, 4)``; the last
         dimension is 0 where no silhouettes were asked for.
     """
 
     words: Tensor
+    marks: Tensor
     silhouettes: Tensor
 
 
@@ -73,19 +76,14 @@ class Kernels:
             self._antialias[color] = found
         return found
 
-    def edges(self, runner: Runner, triangles: Triangles) -> Edges:
-        """Return the edges of triangles."""
-        device, faces = self._device, triangles.faces
-        sides = 3 * triangles.count
-        many = max(_LEAST_PLACES, 1 << (sides + triangles.count).bit_length())
-        keys = Tensor.empty(device, many, "uint64_t")
-        edges = Edges(
-            Tensor.empty(device, many, "int"),
-            Tensor.empty(device, (many, 2), "int"),
-            Tensor.empty(device, sides, "int"),
-        )
-        runner.call(self._silhouettes["_spy_clearEdge"], grid((many,)), keys, edges.counts)
-        runner.call(self._silhouettes["_spy_putSide"], grid((sides,)), faces, keys, *edges)
+    def edges_of(self, runner: Runner, triangles: Triangles) -> Edges:
+        """Return the edges of triangles, which are found anew where their numbers may have changed."""
+        if triangles.edges is not None:
+            known: Edges = triangles.edges
+            return known
+        edges = self._found_edges(runner, triangles)
+        if triangles.is_copy and runner.commands is None:
+            triangles.edges = edges
         return edges
 
     def seen(
@@ -119,7 +117,9 @@ class Kernels:
         shape = (pictures, *size)
         words = Tensor.empty(device, shape, "uint64_t")
         silhouettes = Tensor.empty(device, (*shape, 0 if edges is None else _WAYS), "uint64_t")
-        runner.call(self._raster["_spy_clearPixel"], grid(shape), words, silhouettes)
+        marks = Tensor.empty(device, shape if edges is not None else (1, 1, 1), "uint")
+        found = Visibility(words, marks, silhouettes)
+        runner.call(self._raster["_spy_clearPixel"], grid(shape), *found)
         # Without nearer ones, any array that is not the one written.
         behind = (Tensor.empty(device, (1, 1, 1), "uint64_t"), False) if nearer is None else (nearer.words, True)
         large = Tensor.empty(device, (pictures, triangles.count), "int")
@@ -138,7 +138,6 @@ class Kernels:
             int2(*parts[::-1]),
             *(faces, position, words, *behind, large, count),
         )
-        found = Visibility(words, silhouettes)
         if edges is not None:
             runner.call(
                 self._silhouettes["_spy_findPairs"],
@@ -146,3 +145,17 @@ class Kernels:
                 *(faces, *edges, position, *found),
             )
         return found
+
+    def _found_edges(self, runner: Runner, triangles: Triangles) -> Edges:
+        device, faces = self._device, triangles.faces
+        sides = 3 * triangles.count
+        many = max(_LEAST_PLACES, 1 << sides.bit_length())
+        keys = Tensor.empty(device, many, "uint64_t")
+        edges = Edges(
+            Tensor.empty(device, many, "int"),
+            Tensor.empty(device, (many, 2), "int"),
+            Tensor.empty(device, sides, "int"),
+        )
+        runner.call(self._silhouettes["_spy_clearEdge"], grid((many,)), keys, edges.counts)
+        runner.call(self._silhouettes["_spy_putSide"], grid((sides,)), faces, keys, *edges)
+        return edges
