@@ -67,6 +67,8 @@ for _name in ("d3d12", "rhi-d3d12", "rhi-vulkan-handles"):
 UNSUPPORTED["d3d12", "cooperative_matrix"] = "shader model 6.6 has no products of matrices"
 for _scalar in ("half", "double", "int16_t", "uint16_t"):
     UNSUPPORTED["d3d12", _scalar] = "D3D12 leaves this type to the GPU; vkd3d-proton keeps it from Mesa's lavapipe"
+for _name in ("d3d12", "rhi-d3d12"):
+    UNSUPPORTED[_name, "roots of doubles"] = "HLSL has sqrt for floats alone"
 UNSUPPORTED["rhi-vulkan-handles", "large derivatives"] = (
     "Mesa's llvmpipe compiles a derivative of three hidden layers for one to two minutes without pointers"
 )
@@ -248,6 +250,8 @@ def requires(device: spy.Device) -> Requires:
             has |= {"shared memory"}
         if device.name != "rhi-vulkan-handles" or "llvmpipe" not in device.info:
             has |= {"large derivatives"}
+        if not device.name.endswith("d3d12"):
+            has |= {"roots of doubles"}
         # Mesa's driver defines what Vulkan leaves open.
         if not device.name.startswith("rhi-vulkan") or "llvmpipe" in device.info:
             has |= {"negative remainders"}

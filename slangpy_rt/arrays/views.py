@@ -51,6 +51,11 @@ def picked(where: str, layout: Layout, key: Any) -> tuple[SlangType, Shape, Shap
     IndexError
         If an index is out of range, or is of another kind.
     """
+    if key is None:
+        return layout.element, (1, *layout.shape), (0, *layout.strides), 0
+    if type(key) is int and layout.shape and -layout.shape[0] <= key < layout.shape[0]:
+        start = key % layout.shape[0] * layout.strides[0] * layout.unit
+        return layout.element, layout.shape[1:], layout.strides[1:], start
     keys = key if isinstance(key, tuple) else (key,)
     # To NumPy a bool is a mask, and what it picks is a copy.
     if not all(k is None or k is ... or type(k) is slice or is_whole(k) for k in keys):

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from slangpy_rt.arguments.indices import grid
 from slangpy_rt.arrays.ndbuffer import NDBuffer
 from slangpy_rt.arrays.tensor import Tensor
 from slangpy_rt.core.errors import ShapeError
 from slangpy_rt.graphics.runner import Runner
-from slangpy_rt.graphics.stages import Stages
+from slangpy_rt.graphics.stages import Declarations, Stages
 from slangpy_rt.graphics.triangles import Triangles
-from slangpy_rt.graphics.visibility import Kernels, Visibility
+from slangpy_rt.graphics.visibility import Kernels, Visibility, over
 
 
 class Settings(NamedTuple):
@@ -44,6 +43,8 @@ class Drawn:
     ----------
     stages : Stages
         The two functions.
+    declared : Declarations
+        Their declarations now.
     settings : Settings
         What the picture is like.
     runner : Runner
@@ -66,6 +67,7 @@ class Drawn:
     def __init__(
         self,
         stages: Stages,
+        declared: Declarations,
         settings: Settings,
         runner: Runner,
         triangles: Triangles,
@@ -74,9 +76,9 @@ class Drawn:
         derivative: str,
     ) -> None:
         self._settings, self._runner, self._of_shade, self._of_project = settings, runner, of_shade, of_project
-        where, device, leaves = stages.where, stages.device, stages.declarations().leaves
-        self._color, self._device = stages.declarations().color, device
-        self._project, self._pixel = stages.project, stages.pixel()
+        where, device = stages.where, stages.device
+        self._color, self._device = declared.color, device
+        self._project, self._pixel = stages.project, stages.pixel(declared)
         self._moves = derivative == "backward" and has_gradient(of_project)
         follows = derivative == "forward" and has_tangent(of_project)
         project = self._project.fwds if follows else self._project
@@ -91,7 +93,7 @@ class Drawn:
             corners = _followed(corners)
         self._corners = runner.gradient_of(corners) if self._moves else corners
         flat = self._corners if len(corners.shape) == 2 else self._corners[None]
-        views = [_field(flat, leaf.path) for leaf in leaves]
+        views = [_field(flat, leaf.path) for leaf in declared.leaves]
         self._position, self._faces = views[0], triangles.faces
         kernels: Kernels = device.once("graphics", lambda: Kernels(device))
         self._antialias = kernels.of_color(self._color) if settings.antialias else None
@@ -140,7 +142,7 @@ class Drawn:
                 parts = (pictures, rows, columns // width)
                 nothing = Tensor.empty(self._device, parts, "float").with_grads()
                 mixed = self._mixed(seen, image)[1:]
-                call(self._antialias["_spy_addendsOf"].bwds, grid(parts), width, *mixed, given, _result=nothing)
+                call(self._antialias["_spy_addendsOf"].bwds, over(parts), width, *mixed, given, _result=nothing)
             if self._moves or has_gradient(self._of_shade):
                 self._shaded(self._pixel.bwds, seen, image)
         if self._moves:
@@ -148,18 +150,18 @@ class Drawn:
 
     def _each(self, picture: Tensor) -> list[tuple[Visibility, Tensor]]:
         """Return what each layer shows, and its part of a picture."""
-        if len(self.shape) - (self._settings.layers is not None) == 2:
-            picture = picture[..., None, :, :]
-        if self._settings.layers is None:
-            picture = picture[None]
-        return [(seen, picture[k]) for k, seen in enumerate(self._layers)]
+        deep = self._settings.layers is not None
+        parts = [picture[k] if deep else picture for k in range(len(self._layers))]
+        if len(self.shape) - deep == 2:
+            parts = [part[None] for part in parts]
+        return list(zip(self._layers, parts, strict=True))
 
     def _shaded(self, pixel: Any, seen: Visibility, result: Any = "tensor") -> Any:
-        placed = (grid(seen.words.shape), seen.words, *self._placed)
+        placed = (over(seen.words.shape), seen.words, *self._placed)
         return self._runner.call(pixel, *placed, **self._of_shade, _result=result)
 
     def _mixed(self, seen: Visibility, image: Tensor) -> tuple[Any, ...]:
-        return grid(seen.words.shape), seen.marks, seen.silhouettes, self._faces, self._position, image
+        return over(seen.words.shape), seen.marks, seen.silhouettes, self._faces, self._position, image
 
 
 def has_gradient(value: Any) -> bool:

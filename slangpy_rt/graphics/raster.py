@@ -18,7 +18,7 @@ from slangpy_rt.core.shapes import Shape
 from slangpy_rt.core.wording import class_in_words, in_words, meant
 from slangpy_rt.graphics.drawn import Drawn, Settings, has_gradient, has_tangent, parts
 from slangpy_rt.graphics.runner import Runner
-from slangpy_rt.graphics.stages import Stages
+from slangpy_rt.graphics.stages import Declarations, Stages
 from slangpy_rt.graphics.triangles import Triangles
 
 _MOST = 16384  # rows or columns: places in 256ths of a pixel are then exact in a float
@@ -194,15 +194,17 @@ class Raster:
         result : Tensor or callable
             The picture, or a function that makes it, of a shape and an element type; for ``bwds`` its gradient.
         """
-        stages, declared = self._stages, self._stages.declarations()
+        declared = self._stages.declarations()
         ours = [p.name for p in declared.project.params]
         theirs = [p.name for p in declared.shade.params[1:]]
         self._check_names(list(dict.fromkeys(ours + theirs)), named)
         of_project = {name: value for name, value in named.items() if name in ours}
         of_shade = {name: value for name, value in named.items() if name in theirs}
-        self._check_arguments(of_project, of_shade)
+        self._check_arguments(declared, of_project, of_shade)
         triangles = self._made_of(faces)
-        drawn = Drawn(stages, self._settings, runner, triangles, of_project, of_shade, self._derivative)
+        drawn = Drawn(
+            self._stages, declared, self._settings, runner, triangles, of_project, of_shade, self._derivative
+        )
         if isinstance(result, Tensor):
             self._check_picture(result, drawn.shape, declared.color)
         picture = result if isinstance(result, Tensor) else result(drawn.shape, declared.color)
@@ -230,8 +232,11 @@ class Raster:
         BindError
             If a function is not ``[Differentiable]``.
         """
-        ours = {p.name for p in self._stages.declarations().project.params}
-        self._stages.check_differentiable("an argument that requires a gradient", not ours.isdisjoint(names))
+        declared = self._stages.declarations()
+        ours = {p.name for p in declared.project.params}
+        self._stages.check_differentiable(
+            declared, "an argument that requires a gradient", not ours.isdisjoint(names)
+        )
 
     def _called(self, runner: Runner, faces: Any, result: Any, named: dict[str, Any]) -> Any:
         self._check_result(result)
@@ -282,18 +287,18 @@ class Raster:
         if not good:
             raise BindError(f"{self._where}: _result is {in_words(result)}; {expected} was expected.")
 
-    def _check_arguments(self, of_project: dict[str, Any], of_shade: dict[str, Any]) -> None:
+    def _check_arguments(self, declared: Declarations, of_project: dict[str, Any], of_shade: dict[str, Any]) -> None:
         """Refuse derivatives of nothing."""
         if self._derivative == "backward":
             if not has_gradient((of_project, of_shade)):
                 raise BindError(f"{self._where}: no argument has a gradient to add to; with_grads() makes one.")
-            self._stages.check_differentiable(".bwds", has_gradient(of_project))
+            self._stages.check_differentiable(declared, ".bwds", has_gradient(of_project))
         elif self._derivative == "forward":
             if not has_tangent((of_project, of_shade)):
                 raise BindError(
                     f"{self._where}: no argument has a tangent; with_grads(grad_in=tangent) gives one to a Tensor."
                 )
-            self._stages.check_differentiable(".fwds", has_tangent(of_project))
+            self._stages.check_differentiable(declared, ".fwds", has_tangent(of_project))
 
     def _check_picture(self, picture: Tensor, shape: tuple[int, ...], color: str) -> None:
         device = self._stages.device

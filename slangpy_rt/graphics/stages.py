@@ -131,11 +131,13 @@ class Stages:
                 )
         return Declarations(shade, project, leaves)
 
-    def check_differentiable(self, modifier: str, moves: bool) -> None:
+    def check_differentiable(self, declared: Declarations, modifier: str, moves: bool) -> None:
         """Refuse derivatives of functions that have none.
 
         Parameters
         ----------
+        declared : Declarations
+            Their declarations.
         modifier : str
             The modifier that asks for them.
         moves : bool
@@ -146,14 +148,14 @@ class Stages:
         BindError
             If a function is not ``[Differentiable]``.
         """
-        shade, project, _ = self.declarations()
+        shade, project, _ = declared
         self._shade.check_differentiable(shade, modifier)
         if moves:
             self._project.check_differentiable(project, modifier)
 
-    def pixel(self) -> Any:
+    def pixel(self, declared: Declarations) -> Any:
         """Return the function that pixels call, made once for the module's text."""
-        shade, _, leaves = self.declarations()
+        shade, _, leaves = declared
         scope, options = self._shade.scope, self._shade.options
         source = scope.source
         key = ("raster", source.digest, shade, leaves, repr(options.constants), options.group)

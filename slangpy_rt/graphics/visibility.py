@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from slangpy_rt.arguments.indices import grid
@@ -64,8 +65,12 @@ class Kernels:
 
     def __init__(self, device: Any) -> None:
         self._device = device
-        self._raster: Any = Module.load_from_file(device, "_spy_raster.slang")
-        self._silhouettes: Any = Module.load_from_file(device, "_spy_silhouettes.slang")
+        raster: Any = Module.load_from_file(device, "_spy_raster.slang")
+        silhouettes: Any = Module.load_from_file(device, "_spy_silhouettes.slang")
+        names = ("_spy_clearPixel", "_spy_zero", "_spy_drawTriangle", "_spy_drawPart")
+        self._clear_pixel, self._zero, self._draw_triangle, self._draw_part = (raster[name] for name in names)
+        edge_names = ("_spy_clearEdge", "_spy_putSide", "_spy_findPairs")
+        self._clear_edge, self._put_side, self._find_pairs = (silhouettes[name] for name in edge_names)
         self._antialias: dict[str, Any] = {}
 
     def of_color(self, color: str) -> Any:
@@ -119,29 +124,29 @@ class Kernels:
         silhouettes = Tensor.empty(device, (*shape, 0 if edges is None else _WAYS), "uint64_t")
         marks = Tensor.empty(device, shape if edges is not None else (1, 1, 1), "uint")
         found = Visibility(words, marks, silhouettes)
-        runner.call(self._raster["_spy_clearPixel"], grid(shape), *found)
+        runner.call(self._clear_pixel, over(shape), *found)
         # Without nearer ones, any array that is not the one written.
         behind = (Tensor.empty(device, (1, 1, 1), "uint64_t"), False) if nearer is None else (nearer.words, True)
         large = Tensor.empty(device, (pictures, triangles.count), "int")
         count = Tensor.empty(device, pictures, "int")
-        runner.call(self._raster["_spy_zero"], _result=count)
+        runner.call(self._zero, _result=count)
         runner.call(
-            self._raster["_spy_drawTriangle"],
-            grid((pictures, triangles.count)),
+            self._draw_triangle,
+            over((pictures, triangles.count)),
             *(faces, position, words, *behind, large, count),
         )
         # A thread of a CPU takes many rows, one of a GPU a part of one.
         parts = (32, 1) if device.backend.target.entry == "range" else (size[0], -(-size[1] // 32))
         runner.call(
-            self._raster["_spy_drawPart"],
-            grid((pictures, *parts)),
+            self._draw_part,
+            over((pictures, *parts)),
             int2(*parts[::-1]),
             *(faces, position, words, *behind, large, count),
         )
         if edges is not None:
             runner.call(
-                self._silhouettes["_spy_findPairs"],
-                grid((pictures, 3 * triangles.count)),
+                self._find_pairs,
+                over((pictures, 3 * triangles.count)),
                 *(faces, *edges, position, *found),
             )
         return found
@@ -156,6 +161,12 @@ class Kernels:
             Tensor.empty(device, (many, 2), "int"),
             Tensor.empty(device, sides, "int"),
         )
-        runner.call(self._silhouettes["_spy_clearEdge"], grid((many,)), keys, edges.counts)
-        runner.call(self._silhouettes["_spy_putSide"], grid((sides,)), faces, keys, *edges)
+        runner.call(self._clear_edge, over((many,)), keys, edges.counts)
+        runner.call(self._put_side, over((sides,)), faces, keys, *edges)
         return edges
+
+
+@lru_cache(256)
+def over(shape: tuple[int, ...]) -> grid:
+    """Return a grid of a shape; to make one takes 15 us."""
+    return grid(shape)
