@@ -54,6 +54,8 @@ def element_load(spec: CallSpec, o: Operand) -> str:
         return o.code
     if o.mode == "pointer":
         return f"{o.via}(_spy_call.v_{o.name})" if o.via else f"_spy_call.v_{o.name}"
+    if o.mode == "handle":
+        return f"*_spy_call.v_{o.name}"
     if o.mode == "tensor":
         data = _walked(o, bool(o.step))
         gradients = "".join(f", {_gradient_of(spec, o, g)}" for g in _tensor_gradients(o))

@@ -40,7 +40,8 @@ class Operand:
         ``"value"``: in the argument block. ``"linear"``: an array whose elements follow each other in call order.
         ``"constant"``: one element of an array for all elements of the call. ``"strided"``: an array with a stride
         per call dimension. ``"tensor"``: a whole array, passed as a view. ``"gradient"``: the gradient of a tensor.
-        ``"pointer"``: an array's address. ``"computed"``: the expression ``code``, of values that are its ``parts``.
+        ``"pointer"``: an array's address. ``"handle"``: a texture or a sampler. ``"computed"``: the expression
+        ``code``, of values that are its ``parts``.
         ``"parts"``: a local variable put together from ``parts``. ``"unused"``: an output whose value is dropped.
     rank : int
         Dimensions of a ``"tensor"`` or ``"gradient"``.

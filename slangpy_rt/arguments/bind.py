@@ -27,6 +27,7 @@ from slangpy_rt.arguments.bind_array import (
     element_of,
     stored_as,
 )  # fmt: skip
+from slangpy_rt.arguments.bind_texture import bind_resource
 from slangpy_rt.arguments.bound import CONVERTED, SPLAT, Bound, number_fit, result_kind
 from slangpy_rt.arguments.computed import Generator
 from slangpy_rt.arguments.containers import as_struct, container, is_ours
@@ -45,6 +46,7 @@ from slangpy_rt.arguments.struct_values import (
     rows_of,
     structs_array,
 )  # fmt: skip
+from slangpy_rt.arguments.texture_types import is_resource
 from slangpy_rt.arguments.value_feeds import EnumFeed, GeneratorFeed, SplatFeed, ValueFeed  # fmt: skip
 from slangpy_rt.arrays.ndbuffer import NDBuffer
 from slangpy_rt.arrays.value_ref import ValueRef
@@ -237,6 +239,8 @@ def _bind(where: str, scope: Scope, param: Param, value: Any, how: Map) -> Bound
     type_, device = param.type, scope.device
     if isinstance(value, Generator):
         return _bind_generator(where, param, value)
+    if is_resource(type_):
+        return bind_resource(where, device, param, value)
     whole = container(type_)
     if whole is not None:
         element, rank, writable = whole

@@ -26,8 +26,8 @@ class Bound:
     Attributes
     ----------
     mode : str
-        ``"value"``, ``"array"`` (elementwise), ``"tensor"`` (whole), ``"pointer"``, ``"computed"`` or
-        ``"parts"``.
+        ``"value"``, ``"array"`` (elementwise), ``"tensor"`` (whole), ``"pointer"``, ``"handle"`` (a texture or
+        sampler), ``"computed"`` or ``"parts"``.
     shape, strides : tuple of int
         The dimensions of an array that the call runs along, and their strides in scalars. In mode ``"tensor"``,
         those before the dimensions of ``view``.

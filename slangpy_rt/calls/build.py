@@ -355,6 +355,7 @@ def _make_ready(scope: Scope, asked: CallSpec, written: tuple[bool, ...], some: 
             written + (True,) * reports,
             any(o.mode == "gradient" and o.step == "own" for o in spec.leaves),
             spec.title,
+            any(o.mode == "handle" for o in spec.leaves),
         )
         block = tuple(LayoutField(f.name, f.offset, f.size) for f in fields)
         kernel = device.kernels.get(scope.source, text, spec.title, info, block, options.conformances)

@@ -63,6 +63,8 @@ def operand(leaf: Leaf, shape: Shape, rank: int, where: str, spell: Spelling, al
             f"{where}: argument '{b.name}'", b.type, [f"_spy_call.v_{v.name}" for v in values], rank, b.mapped
         )
         return Operand(member, name, "", 0, "in", "computed", code=text, parts=tuple(("", v) for v in values))
+    if b.mode == "handle":
+        return Operand(member, name, b.scalar, 1, b.access, "handle")
     # A bool in an array is a byte, but a word when it is passed by value.
     scalar = "uint8_t" if b.scalar == "bool" and b.mode != "value" else b.scalar
     if b.mode != "array":

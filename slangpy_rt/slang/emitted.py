@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from slangpy_rt.core.errors import CompileError
 from slangpy_rt.slang.text import deepest
 
-_OP_VARIABLE = 59
+_OP_VARIABLE, _OP_UNDEF = 59, 1
 # SPIR-V's storage classes UniformConstant, Uniform, StorageBuffer and ShaderRecordBufferKHR.
 _BOUND = (0, 2, 12, 5343)
 # SPIR-V's OpTypeImage, OpTypeSampler, OpTypeSampledImage and OpTypeAccelerationStructureKHR.
@@ -53,8 +53,11 @@ def has_no_body(code: bytes) -> str:
     return match[1].decode() if match else ""
 
 
-def reads_bindings(code: bytes, form: str) -> bool:
-    """Return whether CUDA, HLSL or SPIR-V code reads a global resource or constant buffer, which needs a binding."""
+def reads_bindings(code: bytes, form: str, textures: bool = False) -> bool:
+    """Return whether CUDA, HLSL or SPIR-V code reads a global resource or constant buffer, which needs a binding.
+
+    With ``textures``, the heaps of textures and samplers are no such resources.
+    """
     if form == "cuda":
         return b" SLANG_globalParams;" in code
     if form == "hlsl":
@@ -64,16 +67,20 @@ def reads_bindings(code: bytes, form: str) -> bool:
         if op == _OP_NAME and bytes(words[2:]).rstrip(b"\0") in _BOUND_BY_US:
             ours.add(words[1])
         # Slang gives the heap of textures the same name as that of buffers; storage class 0 tells it apart.
-        if op == _OP_VARIABLE and words[3] in _BOUND and (words[2] not in ours or words[3] == 0):
+        heap = words[3] == 0 and not textures if op == _OP_VARIABLE else False
+        if op == _OP_VARIABLE and words[3] in _BOUND and (words[2] not in ours or heap):
             return True
     return False
 
 
-def uses_resources(code: bytes, form: str) -> str:
+def uses_resources(code: bytes, form: str, textures: bool = False) -> str:
     """Return the kind of a texture, sampler or other opaque resource that C++, CUDA, HLSL or SPIR-V uses, else empty.
 
     Such a resource is a global one, which ``reads_bindings`` finds, or the value of a variable that was never set.
+    With ``textures``, the kernel has arguments of such types, and only the latter count where the code shows them.
     """
+    if textures:
+        return _undefined_resource(code) if form == "spirv" else ""
     if form == "spirv":
         return next((_RESOURCES[op] for op, _ in _instructions(code) if op in _RESOURCES), "")
     if form == "hlsl":
@@ -81,6 +88,17 @@ def uses_resources(code: bytes, form: str) -> str:
     else:
         found = _RESOURCE.search(code, prelude_end(code, form)) if form in ("cpp", "cuda") else None
     return found[0].decode() if found else ""
+
+
+def _undefined_resource(code: bytes) -> str:
+    """Return the kind of a resource in SPIR-V that has no value; empty if there is none."""
+    kinds: dict[int, str] = {}
+    for op, words in _instructions(code):
+        if op in _RESOURCES:
+            kinds[words[1]] = _RESOURCES[op]
+        elif op == _OP_UNDEF and words[1] in kinds:
+            return kinds[words[1]]
+    return ""
 
 
 def breaks(code: bytes, form: str) -> bool:

@@ -12,6 +12,7 @@ from slangpy_rt.core.errors import CompileError, UnsupportedError
 from slangpy_rt.core.target import NESTING, Target
 from slangpy_rt.slang.cpp_functions import lacking_function, with_functions
 from slangpy_rt.slang.cpp_half import with_half
+from slangpy_rt.slang.cpp_textures import with_textures
 from slangpy_rt.slang.division import with_division
 from slangpy_rt.slang.emitted import (
     breaks,
@@ -97,7 +98,7 @@ _OWN_PRINTF = (
 )
 
 
-def checked(code: bytes, target: Target, name: str, texts: Iterable[str] = ()) -> bytes:
+def checked(code: bytes, target: Target, name: str, texts: Iterable[str] = (), textures: bool = False) -> bytes:
     """Return the target code of a kernel unchanged, if the device can run all of it.
 
     Parameters
@@ -110,6 +111,8 @@ def checked(code: bytes, target: Target, name: str, texts: Iterable[str] = ()) -
         The kernel's name, for error messages.
     texts : iterable of str
         Texts of the user's modules, which name in an error message what cannot be filled.
+    textures : bool
+        Whether textures or samplers are arguments of the kernel.
 
     Raises
     ------
@@ -123,9 +126,9 @@ def checked(code: bytes, target: Target, name: str, texts: Iterable[str] = ()) -
     if form != "cpp":  # the C++ compiler runs in another process, whose crash does no harm
         check_depth(nesting(code, form), f"compile {name} for {form}", target.nesting)
     # HLSL without handles is not checked for bindings, because no device of this project runs it.
-    if (by_handle or form != "hlsl") and reads_bindings(code, form):
+    if (by_handle or form != "hlsl") and reads_bindings(code, form, textures):
         raise UnsupportedError(_UNFILLED.format(named=_named_buffers(texts)))
-    if used := uses_resources(code, form):
+    if used := uses_resources(code, form, textures):
         raise UnsupportedError(_UNSET.format(used=used))
     if breaks(code, form):
         raise UnsupportedError(_BREAKS)
@@ -184,6 +187,7 @@ def completed(code: bytes, form: str, double_math: Callable[[], bytes], statics:
     elif form == "hlsl":
         code = with_hlsl_negatives(code)
     elif form == "cpp":
+        code = with_textures(code)
         return with_half(with_division(with_functions(with_narrow_integers(code, form), form), form))
     return with_division(code, form)
 

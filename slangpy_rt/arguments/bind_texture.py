@@ -1,0 +1,102 @@
+"""Textures and samplers as arguments: whole, for parameters of their own types, or texel by texel.
+
+``bind`` decides which of these a parameter takes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from slangpy_rt.arguments.bound import Bound
+from slangpy_rt.arguments.nested_feeds import ConvertedFeed
+from slangpy_rt.arguments.texture_feeds import SamplerFeed, TextureFeed
+from slangpy_rt.arguments.texture_types import SAMPLER, TextureType, texture_type
+from slangpy_rt.backends.images import ImageDesc
+from slangpy_rt.core.errors import BindError, UnsupportedError
+from slangpy_rt.core.types import Param
+from slangpy_rt.core.wording import in_words
+from slangpy_rt.runtime.core import another
+from slangpy_rt.textures.sampler import Sampler, images_of
+from slangpy_rt.textures.texture import Texture, sampler_of
+
+if TYPE_CHECKING:
+    from slangpy_rt.runtime.core import DeviceCore
+
+_KINDS = {"1d": "1D", "2d": "2D", "3d": "3D", "cube": "Cube"}
+_VECTORS = {"float": ("float", "half"), "uint": ("uint",), "int": ("int",)}
+
+
+def bind_resource(where: str, device: DeviceCore, param: Param, value: Any) -> Bound:
+    """Bind a texture or a sampler to a parameter that takes it whole.
+
+    Raises
+    ------
+    BindError
+        If the value is no such texture or sampler, or of another device.
+    UnsupportedError
+        If the device has no textures, or no such parameters.
+    """
+    type_ = param.type
+    images_of(where, device)
+    if param.direction != "in":
+        raise UnsupportedError(f"{where}: '{type_.name}' is '{param.direction}'; declare it without that word.")
+    if type_.name == SAMPLER:
+        return _bind_sampler(where, device, param, value)
+    wanted = texture_type(type_)
+    assert wanted is not None
+    if not isinstance(value, Texture):
+        raise BindError(f"{where} is {in_words(value)}; '{type_.name}' takes a Texture, as Texture.from_numpy makes.")
+    check_texture(where, device, value, wanted, type_.name)
+    access = "inout" if wanted.writes else "in"
+    feed = TextureFeed(wanted.writes)
+    return Bound(param.name, type_, "uint64_t", 1, access, "handle", (), (), True, "", feed)
+
+
+def check_texture(where: str, device: DeviceCore, value: Texture, wanted: TextureType, name: str) -> None:
+    """Refuse a texture of another device, of other dimensions or texels, or one that kernels must not write."""
+    desc = value.layout.desc
+    if value.device is not device:
+        raise BindError(f"{where} lives on {another(value.device, device)}; the module runs on {device!r}.")
+    if (desc.dims, desc.array) != (wanted.dims, wanted.array):
+        fitting = f"Texture{_KINDS[desc.dims]}{'Array' * desc.array}"
+        raise BindError(f"{where} is {in_words(value)}, which goes where functions take '{fitting}', not '{name}'.")
+    if wanted.scalar not in _VECTORS[desc.format.seen]:
+        raise BindError(
+            f"{where} is {in_words(value)}, whose texels are read as {desc.format.seen}; '{name}' reads "
+            f"'{wanted.scalar}'."
+        )
+    if wanted.writes:
+        check_writable(where, value, wanted, name)
+
+
+def check_writable(where: str, value: Texture, wanted: TextureType, name: str) -> None:
+    """Refuse a texture that kernels must not write, or whose texels have other channels than they write."""
+    desc: ImageDesc = value.layout.desc
+    if not desc.writable:
+        how = (
+            f"no device writes the sRGB curve; make it {desc.format.name.removesuffix('_srgb')}"
+            if not desc.format.stores
+            else "make it with usage='unordered_access'"
+        )
+        raise BindError(f"{where} is {in_words(value)}, which kernels must not write: {how}.")
+    if wanted.channels != desc.format.channels:
+        raise BindError(
+            f"{where} is {in_words(value)} of {desc.format.channels} channels; '{name}' writes {wanted.channels}."
+        )
+
+
+def _bind_sampler(where: str, device: DeviceCore, param: Param, value: Any) -> Bound:
+    if isinstance(value, dict):
+        # Equal descriptions are one sampler, so that each call finds it again.
+        sampler_of(where, device, value)
+        feed: Any = ConvertedFeed(lambda v: sampler_of(where, device, v), SamplerFeed(), False)
+    elif isinstance(value, Sampler):
+        if value.device is not device:
+            raise BindError(f"{where} lives on {another(value.device, device)}; the module runs on {device!r}.")
+        feed = SamplerFeed()
+    else:
+        raise BindError(
+            f"{where} is {in_words(value)}; '{param.type.name}' takes a Sampler, as device.create_sampler() makes, "
+            "or a dict of its parameters."
+        )
+    return Bound(param.name, param.type, "uint64_t", 1, "in", "handle", (), (), True, "", feed)
