@@ -187,20 +187,26 @@ template<int KIND, bool FOUR, bool VOLUME> inline _spy_Color _spy_level(
     return _spy_scaled<KIND>(s->linear ? a + z.part * (plane(z.high) - a) : a);
 }
 
-template<int KIND, bool FOUR, bool VOLUME> inline _spy_Color _spy_levels(
-    const _spy_Image* image, const _spy_Sampler* s, const float* u, float lod, const int32_t* o, int32_t layer)
+// The first of two levels that are blended, and the part of the second.
+inline int32_t _spy_lod(const _spy_Image* image, const _spy_Sampler* s, float lod, float* part)
 {
     lod += s->bias;
     lod = lod > s->least ? (lod < s->most ? lod : s->most) : s->least;
     float last = float(image->levels - 1);
     float d = s->mip == 0 ? 0 : lod > 0 ? (lod < last ? lod : last) : 0;
-    if (s->mip != 2)
-        return _spy_level<KIND, FOUR, VOLUME>(image, int32_t(__builtin_ceilf(d + 0.5f)) - 1, s, u, o, layer);
-    int32_t low = int32_t(d);
+    int32_t low = s->mip == 2 ? int32_t(d) : int32_t(__builtin_ceilf(d + 0.5f)) - 1;
+    *part = s->mip == 2 ? d - float(low) : 0;
+    return low;
+}
+template<int KIND, bool FOUR, bool VOLUME> inline _spy_Color _spy_levels(
+    const _spy_Image* image, const _spy_Sampler* s, const float* u, float lod, const int32_t* o, int32_t layer)
+{
+    float part;
+    int32_t low = _spy_lod(image, s, lod, &part);
     _spy_Color a = _spy_level<KIND, FOUR, VOLUME>(image, low, s, u, o, layer);
-    if (d == float(low))
+    if (part == 0)
         return a;
-    return a + (d - float(low)) * (_spy_level<KIND, FOUR, VOLUME>(image, low + 1, s, u, o, layer) - a);
+    return a + part * (_spy_level<KIND, FOUR, VOLUME>(image, low + 1, s, u, o, layer) - a);
 }
 
 template<bool VOLUME> inline _spy_Color _spy_sampled(
@@ -218,6 +224,95 @@ template<bool VOLUME> inline _spy_Color _spy_sampled(
     case 10: return _spy_levels<2, false, VOLUME>(image, s, u, lod, o, layer);
     default: return _spy_levels<3, false, VOLUME>(image, s, u, lod, o, layer);
     }
+}
+
+// The face of a direction (+x, -x, +y, -y, +z, -z), and the place on it from 0 to 1.
+inline int32_t _spy_face(const float* d, float* u)
+{
+    float x = d[0], y = d[1], z = d[2], ax = __builtin_fabsf(x), ay = __builtin_fabsf(y), az = __builtin_fabsf(z);
+    float across, down, most;
+    int32_t face;
+    if (az >= ax && az >= ay)
+        face = z < 0 ? 5 : 4, across = z < 0 ? -x : x, down = -y, most = az;
+    else if (ay >= ax)
+        face = y < 0 ? 3 : 2, across = x, down = y < 0 ? -z : z, most = ay;
+    else
+        face = x < 0 ? 1 : 0, across = x < 0 ? z : -z, down = -y, most = ax;
+    u[0] = 0.5f * (across / most + 1);
+    u[1] = 0.5f * (down / most + 1);
+    return face;
+}
+// The direction of a place on a face, which may lie beyond its edges.
+inline void _spy_direction(int32_t face, float u, float v, float* d)
+{
+    float a = 2 * u - 1, b = 2 * v - 1, one = face & 1 ? -1 : 1;
+    if (face < 2)
+        d[0] = one, d[1] = -b, d[2] = -one * a;
+    else if (face < 4)
+        d[0] = a, d[1] = one, d[2] = one * b;
+    else
+        d[0] = one * a, d[1] = -b, d[2] = one;
+}
+// One level of a cube. Beyond an edge lies the next face; beyond a corner the mean of the three texels around it.
+template<int KIND> inline _spy_Color _spy_cubeLevel(
+    const _spy_Image* image, int32_t level, const _spy_Sampler* s, int32_t face, const float* u, int32_t first)
+{
+    const _spy_Level& l = image->level[level];
+    int32_t n = l.width;
+    int64_t size = image->channels * (KIND == 3 ? 4 : KIND == 2 ? 2 : 1);
+    auto on = [&](int32_t f, int32_t i, int32_t j)
+    { return _spy_texel<KIND, false>(image, l.texels + (first + f) * l.slice + j * l.row + i * size); };
+    auto in = [&](int32_t i) { return i < 0 ? 0 : i < n ? i : n - 1; };
+    float x = u[0] * float(n), y = u[1] * float(n);
+    x = x > 0 ? (x < float(n) ? x : float(n)) : 0;
+    y = y > 0 ? (y < float(n) ? y : float(n)) : 0;
+    if (!s->linear)
+        return _spy_scaled<KIND>(on(face, in(int32_t(x)), in(int32_t(y))));
+    auto beyond = [&](int32_t i, int32_t j) -> _spy_Color
+    {
+        float d[3], place[2];
+        _spy_direction(face, (float(i) + 0.5f) / float(n), (float(j) + 0.5f) / float(n), d);
+        int32_t other = _spy_face(d, place);
+        return on(other, in(int32_t(place[0] * float(n))), in(int32_t(place[1] * float(n))));
+    };
+    auto get = [&](int32_t i, int32_t j) -> _spy_Color
+    {
+        bool left = uint32_t(i) < uint32_t(n), low = uint32_t(j) < uint32_t(n);
+        if (left && low)
+            return on(face, i, j);
+        if (left || low)
+            return beyond(i, j);
+        return (on(face, in(i), in(j)) + beyond(i, in(j)) + beyond(in(i), j)) / 3.0f;
+    };
+    x -= 0.5f;
+    y -= 0.5f;
+    int32_t i = int32_t(_spy_floor(x)), j = int32_t(_spy_floor(y));
+    float px = x - float(i), py = y - float(j);
+    _spy_Color a = get(i, j), c = get(i, j + 1);
+    a += px * (get(i + 1, j) - a);
+    c += px * (get(i + 1, j + 1) - c);
+    return _spy_scaled<KIND>(a + py * (c - a));
+}
+inline _spy_Color _spy_cube(
+    const _spy_Image* image, int32_t level, const _spy_Sampler* s, int32_t face, const float* u, int32_t first)
+{
+    switch (image->kind)
+    {
+    case 0: return _spy_cubeLevel<0>(image, level, s, face, u, first);
+    case 1: return _spy_cubeLevel<1>(image, level, s, face, u, first);
+    case 2: return _spy_cubeLevel<2>(image, level, s, face, u, first);
+    default: return _spy_cubeLevel<3>(image, level, s, face, u, first);
+    }
+}
+inline _spy_Color _spy_cubeSampled(
+    const _spy_Image* image, const _spy_Sampler* s, const float* direction, float lod, int32_t number)
+{
+    if (!image->levels)
+        return _spy_Color{0, 0, 0, 0};
+    float u[2], part;
+    int32_t face = _spy_face(direction, u), low = _spy_lod(image, s, lod, &part);
+    _spy_Color a = _spy_cube(image, low, s, face, u, 6 * number);
+    return part == 0 ? a : a + part * (_spy_cube(image, low + 1, s, face, u, 6 * number) - a);
 }
 
 // Whole numbers are read as they are; floats as above.
@@ -396,6 +491,8 @@ template<typename T, int SHAPE, bool ARRAY> struct _spy_Texture
             float given = __builtin_rintf(u[AXES]), most = float(SHAPE == 6 ? image->layers / 6 : image->layers) - 1;
             layer = int32_t(given > 0 ? (given < most ? given : most) : 0);
         }
+        if (SHAPE == 6)
+            return Convert::from(_spy_cubeSampled(image, s.record, u, lod, layer));
         if (SHAPE == 1)
             u[1] = 0.5f;
         return Convert::from(_spy_sampled<SHAPE == 3>(image, s.record, u, lod, o, layer));
@@ -444,6 +541,8 @@ template<typename T, int SHAPE, bool ARRAY> struct _spy_RWTexture
 template<typename T> using _spy_Texture1D = _spy_Texture<T, 1, false>;
 template<typename T> using _spy_Texture2D = _spy_Texture<T, 2, false>;
 template<typename T> using _spy_Texture3D = _spy_Texture<T, 3, false>;
+template<typename T> using _spy_TextureCube = _spy_Texture<T, 6, false>;
+template<typename T> using _spy_TextureCubeArray = _spy_Texture<T, 6, true>;
 template<typename T> using _spy_Texture1DArray = _spy_Texture<T, 1, true>;
 template<typename T> using _spy_Texture2DArray = _spy_Texture<T, 2, true>;
 template<typename T> using _spy_RWTexture1D = _spy_RWTexture<T, 1, false>;
@@ -456,6 +555,8 @@ template<typename T> using _spy_RWTexture2DArray = _spy_RWTexture<T, 2, true>;
 #define Texture1D _spy_Texture1D
 #define Texture2D _spy_Texture2D
 #define Texture3D _spy_Texture3D
+#define TextureCube _spy_TextureCube
+#define TextureCubeArray _spy_TextureCubeArray
 #define Texture1DArray _spy_Texture1DArray
 #define Texture2DArray _spy_Texture2DArray
 #define RWTexture1D _spy_RWTexture1D

@@ -82,8 +82,10 @@ def block_fields(spec: CallSpec) -> tuple[BlockField, ...]:
         if o.mode == "value":
             scalar = VALUE_STORAGE.get(o.scalar, o.scalar)
             members.append((f"v_{o.name}", scalar, o.count if o.count > 1 else 0, False))
-        elif o.mode == "handle":
-            members.append((f"v_{o.name}", f"{o.type}{HANDLE}", 0, False))
+        elif o.mode in ("handle", "texel"):
+            pointed = o.mode == "handle" and o.via
+            texture = f"{o.via if o.mode == 'texel' else o.type}{HANDLE}"
+            members.append((f"v_{o.name}", f"{texture} *" if pointed else texture, 0, False))
         elif o.mode not in ("computed", "unused"):
             kind = f"_spy_Address<{o.scalar}> " if spec.entry == "handle" else f"{o.scalar} *"
             members.append((f"v_{o.name}", kind, 0, False))

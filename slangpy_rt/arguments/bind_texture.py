@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from slangpy_rt.arguments.bound import Bound
@@ -13,16 +15,19 @@ from slangpy_rt.arguments.texture_feeds import SamplerFeed, TextureFeed
 from slangpy_rt.arguments.texture_types import SAMPLER, TextureType, texture_type
 from slangpy_rt.backends.images import ImageDesc
 from slangpy_rt.core.errors import BindError, UnsupportedError
-from slangpy_rt.core.types import Param
+from slangpy_rt.core.formats import CHANNELS, FORMATS
+from slangpy_rt.core.shapes import Shape, contiguous
+from slangpy_rt.core.types import Param, SlangType
 from slangpy_rt.core.wording import in_words
 from slangpy_rt.runtime.core import another
 from slangpy_rt.textures.sampler import Sampler, images_of
-from slangpy_rt.textures.texture import Texture, sampler_of
+from slangpy_rt.textures.texture import Texture, create, describe, sampler_of
 
 if TYPE_CHECKING:
     from slangpy_rt.runtime.core import DeviceCore
 
 _KINDS = {"1d": "1D", "2d": "2D", "3d": "3D", "cube": "Cube"}
+_RESULTS = {"float": "float", "uint": "uint", "int": "sint"}
 _VECTORS = {"float": ("float", "half"), "uint": ("uint",), "int": ("int",)}
 
 
@@ -48,8 +53,71 @@ def bind_resource(where: str, device: DeviceCore, param: Param, value: Any) -> B
         raise BindError(f"{where} is {in_words(value)}; '{type_.name}' takes a Texture, as Texture.from_numpy makes.")
     check_texture(where, device, value, wanted, type_.name)
     access = "inout" if wanted.writes else "in"
-    feed = TextureFeed(wanted.writes)
-    return Bound(param.name, type_, "uint64_t", 1, access, "handle", (), (), True, "", feed)
+    sampler, via = value.layout.sampler if wanted.combined else None, ""
+    if wanted.combined:
+        if sampler is None:
+            raise BindError(f"{where} is {in_words(value)} without a sampler; pass texture.with_sampler(...).")
+        via = "*" if images_of(where, device).pointed else ""
+    feed = TextureFeed(wanted.writes, sampler)
+    return Bound(
+        param.name, type_, "uint64_t", 1, access, "handle", (), (), True, "", feed, via=via, texture=value.layout
+    )
+
+
+def bind_texels(where: str, device: DeviceCore, name: str, type_: SlangType, access: str, value: Texture) -> Bound:
+    """Bind a texture whose texels are the elements of a call, one for each run of the function.
+
+    Raises
+    ------
+    BindError
+        If its texels are no such values, or must not be written.
+    UnsupportedError
+        If the device has no textures.
+    """
+    images_of(where, device)
+    desc = value.layout.desc
+    fitting = f"{desc.format.seen}{desc.format.channels if desc.format.channels > 1 else ''}"
+    if type_.name != fitting:
+        raise BindError(
+            f"{where} is {in_words(value)}, whose texels are '{fitting}'; '{type_.name}' was expected. Change the "
+            "parameter's type, or the texture's format."
+        )
+    if desc.dims == "cube":
+        raise BindError(f"{where} is {in_words(value)}; a call runs over the texels of lines, planes and volumes.")
+    writes = access != "in"
+    kind = f"{'RW' * writes}Texture{_KINDS[desc.dims]}{'Array' * desc.array}<*>"
+    wanted = TextureType(writes, False, desc.dims, desc.array, desc.format.seen, desc.format.channels)
+    check_texture(where, device, value, wanted, type_.name)
+    feed = TextureFeed(writes)
+    shape = value.layout.shape
+    return Bound(
+        name, type_, type_.scalar, desc.format.channels, access, "texel", shape, contiguous(shape), True, "", feed,
+        via=kind, texture=value.layout,
+    )  # fmt: skip
+
+
+def texture_maker(where: str, device: DeviceCore, type_: SlangType, shape: Shape) -> Callable[[], Texture]:
+    """Return a function that makes textures for the results of a call of that shape.
+
+    Raises
+    ------
+    BindError
+        If there are no such texels, or textures of no such shape.
+    """
+    channels = (type_.shape or (1,))[0]
+    if type_.scalar not in _RESULTS or type_.kind not in ("scalar", "vector") or channels not in CHANNELS:
+        raise BindError(
+            f"{where}: _result='texture' holds values of float, uint or int, or vectors of 2 or 4 of them, not "
+            f"'{type_.name}'."
+        )
+    if not 1 <= len(shape) <= 3:
+        raise BindError(
+            f"{where}: _result='texture' takes a call of one to three dimensions; this one has {len(shape)}."
+        )
+    format = FORMATS[f"{CHANNELS[channels]}32_{_RESULTS[type_.scalar]}"]
+    x, y, z = (*shape[::-1], 1, 1)[:3]
+    desc = describe(where, device, format, f"{len(shape)}d", x, y, z, 1, False, 1, None)
+    return partial(create, where, device, desc)
 
 
 def check_texture(where: str, device: DeviceCore, value: Texture, wanted: TextureType, name: str) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from slangpy_rt.arguments.feed import Feed
 from slangpy_rt.backends.base import Buffer
 from slangpy_rt.backends.images import SamplerDesc
+from slangpy_rt.core.errors import ShapeError
 
 
 class TextureFeed(Feed):
@@ -25,8 +27,28 @@ class TextureFeed(Feed):
     def __init__(self, writes: bool, sampler: SamplerDesc | None = None) -> None:
         self._writes = writes
         self._sampler = sampler
+        self._who = ""
+        self._others: Sequence[tuple[int, str]] = ()
+
+    def refuse(self, who: str, others: Sequence[tuple[int, str]]) -> None:
+        """Refuse the image of other arguments from now on.
+
+        Parameters
+        ----------
+        who : str
+            The function and the argument, for messages.
+        others : sequence of (int, str)
+            The place of each of them among the buffers, and its name.
+        """
+        self._who, self._others = who, others
 
     def pack(self, value: Any, block: list[Any], buffers: list[Buffer]) -> None:
+        for place, name in self._others:
+            if buffers[place] is value.image:
+                raise ShapeError(
+                    f"{self._who} and '{name}' are one texture, and the call writes to it; copy it first, with "
+                    "create_texture(...).copy_from(...)."
+                )
         block.append(value.handle(self._writes, self._sampler))
         buffers.append(value.image)
 

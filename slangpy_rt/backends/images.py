@@ -98,6 +98,8 @@ class Images(ABC):
 
     # Whether a handle names an image and a sampler at once, and a sampler by itself has no handle.
     paired: bool = False
+    # Whether the handle of a texture with its sampler, ``Sampler2D``, is the address of what Slang takes for it.
+    pointed: bool = False
 
     @abstractmethod
     def create_image(self, desc: ImageDesc) -> Image:
@@ -120,7 +122,7 @@ class Images(ABC):
         writes : bool
             Whether the kernel has a ``RWTexture``, which takes one level.
         sampler : SamplerDesc or None
-            The sampler that the handle names besides; only where ``paired``.
+            The sampler that the handle names besides: for ``Sampler2D``, and wherever ``paired``.
         """
 
     @abstractmethod

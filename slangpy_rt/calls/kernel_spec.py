@@ -96,7 +96,7 @@ def describe_call(
         raise BindError(
             f"{said}: group_size {options.group} counts {len(options.group)} dimensions; the call has shape {shape}."
         )
-    if tiled or [b for b in bounds if b.generator is not None and b.generator.indexed]:
+    if tiled or [b for b in bounds if b.mode == "texel" or (b.generator is not None and b.generator.indexed)]:
         merged = Coalesced(shape or (1,), tuple([s or (0,) for s in strides]))
     else:
         merged = coalesce(shape, strides)
@@ -254,5 +254,5 @@ def _constants(where: str, scope: Scope, options: Options, spell: Spelling) -> t
 def _modules(source: Source, target: Target, operands: Sequence[Operand]) -> tuple[str, ...]:
     """Return the modules that the text imports besides ``_spy_library``; ``slangpy_rt`` if the user's module does."""
     public = ("slangpy_rt",) if source.uses_library else ()
-    found = target.texture_modules if any(o.mode == "handle" for o in operands) else ()
+    found = target.texture_modules if any(o.mode in ("handle", "texel") for o in operands) else ()
     return (*found, *public, source.name, *[name for name in source.imports if name != "slangpy_rt"])

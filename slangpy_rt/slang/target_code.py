@@ -44,6 +44,8 @@ _LARGEST_LOCALS = 512 << 10
 # Matches the names of Slang's functions that need thread groups.
 NEEDS_GROUPS = re.compile(r"(?:Wave|Quad|Subgroup|subgroup)\w+|\w*MemoryBarrier\w*|\w*WithGroupSync\w*|barrier")
 _BUFFERS = re.compile(r"\b(cbuffer|tbuffer)\s+(\w+)|\b(ConstantBuffer|ParameterBlock)\s*<[^;{}()]*>\s*(\w+)\s*;")
+# A member of the argument block that is a texture or a sampler (``slangpy_rt_codegen.layout``).
+_HANDLE = re.compile(r"\.Handle \*?v_")
 _UNFILLED = (
     "the function reads a global resource, a cbuffer, a global variable without 'uniform' or one of an imported "
     "file, which nothing can fill{named}. Declare data in the module itself as: uniform float name; and pass arrays "
@@ -98,7 +100,7 @@ _OWN_PRINTF = (
 )
 
 
-def checked(code: bytes, target: Target, name: str, texts: Iterable[str] = (), textures: bool = False) -> bytes:
+def checked(code: bytes, target: Target, name: str, texts: Iterable[str] = (), kernel: str = "") -> bytes:
     """Return the target code of a kernel unchanged, if the device can run all of it.
 
     Parameters
@@ -111,8 +113,8 @@ def checked(code: bytes, target: Target, name: str, texts: Iterable[str] = (), t
         The kernel's name, for error messages.
     texts : iterable of str
         Texts of the user's modules, which name in an error message what cannot be filled.
-    textures : bool
-        Whether textures or samplers are arguments of the kernel.
+    kernel : str
+        The kernel's own text, which shows whether textures or samplers are among its arguments.
 
     Raises
     ------
@@ -122,7 +124,7 @@ def checked(code: bytes, target: Target, name: str, texts: Iterable[str] = (), t
         If the code uses a function or type that the target lacks, or reads a global that needs a binding.
     """
     form = target.format
-    by_handle = target.entry == "handle"
+    by_handle, textures = target.entry == "handle", _HANDLE.search(kernel) is not None
     if form != "cpp":  # the C++ compiler runs in another process, whose crash does no harm
         check_depth(nesting(code, form), f"compile {name} for {form}", target.nesting)
     # HLSL without handles is not checked for bindings, because no device of this project runs it.

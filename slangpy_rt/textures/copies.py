@@ -72,6 +72,26 @@ def copied_from(where: str, texture: Any, level: int, layer: int, source: Any) -
     write(device, texture.image, level, layer, np.ascontiguousarray(array))
 
 
+def copied_to(where: str, texture: Any, level: int, layer: int, array: Any) -> None:
+    """Copy one layer of a level into an array; what may be given is said at ``Texture.copy_to``."""
+    desc, device = texture.layout.desc, texture.device
+    if not isinstance(array, NDBuffer):
+        raise BindError(f"{where}: {in_words(array)}; a Tensor or an NDBuffer was expected.")
+    if array.device is not device:
+        raise BindError(f"{where}: the array lies on {another(array.device, device)}, the texture on {device!r}.")
+    inner = shape_of(desc._replace(array=False, dims="2d" if desc.dims == "cube" else desc.dims), level)
+    if not fits(array, desc.format, inner):
+        raise ShapeError(_expected(where, array, texture, inner))
+    if not array.is_contiguous:
+        raise BindError(f"{where}: {in_words(array)} is a non-contiguous view; give the array it was made from.")
+    if array.address % 16 == 0:
+        copy(device, texture.image, level, layer, array.buffer, array.address - array.buffer.address, False)
+        return
+    texels = np.empty(array.layout.full_shape, desc.format.dtype)
+    read(device, texture.image, level, layer, texels)
+    device.upload(array.buffer, array.address, texels)
+
+
 def fits(array: NDBuffer, format: Any, inner: tuple[int, ...]) -> bool:
     """Tell whether an array's elements, scalars or vectors, are texels of a format in an image of that shape."""
     layout = array.layout
@@ -84,7 +104,7 @@ def _is_shape(shape: tuple[int, ...], inner: tuple[int, ...], channels: int) -> 
 
 def _copy_of(source: NDBuffer) -> NDBuffer:
     made = type(source)(source.device, source.dtype, source.shape)
-    made.copy_from(source)
+    made.copy_from(source.to_numpy())
     return made
 
 

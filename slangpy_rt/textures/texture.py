@@ -12,12 +12,14 @@ from slangpy_rt.arrays.layout import Laid
 from slangpy_rt.backends.images import MOST_LEVELS, Image, ImageDesc
 from slangpy_rt.core.checks import flag, whole
 from slangpy_rt.core.conversion import as_array
+from slangpy_rt.core.dtypes import element_type
 from slangpy_rt.core.errors import BindError, OutOfMemoryError, ShapeError, UnsupportedError
 from slangpy_rt.core.formats import Format, format_named, format_of
 from slangpy_rt.core.shapes import Shape
+from slangpy_rt.core.types import SlangType
 from slangpy_rt.core.wording import in_words, meant
 from slangpy_rt.runtime.core import DeviceCore, a_device
-from slangpy_rt.textures.copies import copied_from, read, write
+from slangpy_rt.textures.copies import copied_from, copied_to, read, write
 from slangpy_rt.textures.layout import TextureLayout, layout_of, shape_of
 from slangpy_rt.textures.sampler import Sampler, images_of
 from slangpy_rt.textures.texels import RANKS, converted, smaller, with_channels
@@ -176,6 +178,12 @@ class Texture(Laid):
         return self.layout.sampler
 
     @property
+    def slang_type(self) -> SlangType:
+        """The Slang type of a texel, as functions take it: ``float4``."""
+        format = self.layout.desc.format
+        return element_type("Texture", f"{format.seen}{format.channels if format.channels > 1 else ''}")
+
+    @property
     def summary(self) -> str:
         """The texture in words: ``"Texture of 512 x 256 rgba8_unorm texels"``."""
         x, y, z = self.layout.desc.size(self.layout.level or 0)
@@ -247,6 +255,26 @@ class Texture(Laid):
         level, layer = self._place(where, mip, layer)
         copied_from(where, self, level, layer, source)
         return self
+
+    def copy_to(self, array: Any, mip: int = 0, layer: int = 0) -> None:
+        """Copy the texels of one layer of a level into a Tensor or NDBuffer on the same device, without the host.
+
+        Parameters
+        ----------
+        array : Tensor or NDBuffer
+            An array of the shape that ``to_numpy`` returns, or of vectors; contiguous. Numbers are not converted.
+        mip, layer : int
+            As of ``to_numpy``.
+
+        Raises
+        ------
+        BindError
+            If it is no such array, or lies on another device.
+        ShapeError
+            If it has another shape, or other numbers.
+        """
+        level, layer = self._place("Texture.copy_to", mip, layer)
+        copied_to("Texture.copy_to", self, level, layer, array)
 
     def mip(self, level: int) -> Texture:
         """Return a view of one level, which functions take as a texture of that level alone."""

@@ -17,6 +17,8 @@ _HALF = 2
 # struct _spy_Image and struct _spy_Level.
 _HEAD, _LEVEL = struct.Struct("<4iQ"), struct.Struct("<Q4i2q")
 _RECORD = _HEAD.size + MOST_LEVELS * _LEVEL.size
+# What Slang has for Sampler2D: a texture, and a sampler.
+_PAIR = struct.Struct("<2Q")
 # struct _spy_Sampler.
 _SAMPLER = struct.Struct("<6i3f")
 _WRAPS = ("repeat", "mirror", "clamp", "border")
@@ -28,6 +30,8 @@ _MOST_SAMPLERS = 1024
 
 class CpuImages(Backend, Images):
     """The part of the CPU's backend that keeps images. A handle is the address of a record."""
+
+    pointed = True
 
     _turn: Any
     _curve: Any = None
@@ -48,11 +52,15 @@ class CpuImages(Backend, Images):
 
     def image_handle(self, image: Image, level: int | None, writes: bool, sampler: SamplerDesc | None) -> int:
         assert isinstance(image, CpuImage)
-        found = image.records.get(level)
+        found = image.records.get((level, sampler))
         if found is None:
-            record = self.alloc(_RECORD)
-            ctypes.memmove(record.address, self._record(image, level), _RECORD)
-            found = image.records.setdefault(level, record)
+            data = self._record(image, level)
+            if sampler is not None:
+                own = self.image_handle(image, level, writes, None)
+                data = _PAIR.pack(own, self.sampler_handle(sampler))
+            record = self.alloc(len(data))
+            ctypes.memmove(record.address, data, len(data))
+            found = image.records.setdefault((level, sampler), record)
         return found.address
 
     def sampler_handle(self, desc: SamplerDesc) -> int:
@@ -105,13 +113,13 @@ class CpuImage(Image):
     places : list of int
         The address of each level.
     records : dict of Buffer
-        The records of all levels (None) and of single ones.
+        The records of all levels (None) and of single ones, by level and sampler.
     """
 
     __slots__ = ("places", "records")
 
     places: list[int]
-    records: dict[int | None, Buffer]
+    records: dict[tuple[int | None, SamplerDesc | None], Buffer]
 
 
 def _srgb_curve() -> Any:
