@@ -413,7 +413,6 @@ template<typename T, int SHAPE, bool ARRAY> struct _spy_Texture
         _spy_put(o, offset);
         return sampled(s, at, lod, o);
     }
-    template<typename U> T Sample(_spy_SamplerState s, U at) const { return SampleLevel(s, at, 0.0f); }
     template<typename U> T Load(U at) const
     {
         int32_t p[5] = {};

@@ -25,6 +25,10 @@ _RESOURCE = re.compile(
 _HLSL_RESOURCE = re.compile(
     rb"\b(?:(?:RW|RasterizerOrdered|Feedback)?(?:Texture\w+|Buffer)(?= ?<)|Sampler(?:Comparison)?State\b)"
 )
+# Methods of textures that C++ calls, but for those of ``shaders/_spy_textures.hpp``.
+_LACKING = re.compile(rb"\.((?:Sample(?!Level\()|Gather|CalculateLevelOfDetail)\w*)\(")
+# SPIR-V's OpImageSampleImplicitLod, DrefImplicitLod, ProjImplicitLod and ProjDrefImplicitLod.
+_IMPLICIT = (87, 89, 91, 93)
 _OP_LOOP_MERGE, _OP_SELECTION_MERGE, _OP_LABEL = 246, 247, 248
 _OP_NAME, _OP_TYPE_POINTER, _PHYSICAL_STORAGE = 5, 32, 5349
 # The two bindings that a kernel with handles may have: the heap of all buffers, and its argument block.
@@ -99,6 +103,16 @@ def _undefined_resource(code: bytes) -> str:
         elif op == _OP_UNDEF and words[1] in kinds:
             return kinds[words[1]]
     return ""
+
+
+def sampling_method(code: bytes, form: str) -> str:
+    """Return the name of a method of textures that C++ or SPIR-V calls and no device has; empty if there is none."""
+    if form == "spirv":
+        return next(("Sample" for op, _ in _instructions(code) if op in _IMPLICIT), "")
+    if form != "cpp":
+        return ""
+    found = _LACKING.search(code, prelude_end(code, "cpp"))
+    return found[1].decode() if found else ""
 
 
 def breaks(code: bytes, form: str) -> bool:

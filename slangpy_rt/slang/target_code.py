@@ -21,6 +21,7 @@ from slangpy_rt.slang.emitted import (
     nesting,
     reads_bindings,
     reads_parameters,
+    sampling_method,
     uses_bytes,
     uses_pointers,
     uses_resources,
@@ -54,6 +55,10 @@ _UNFILLED = (
 _UNSET = (
     "the function uses {used} that nothing has set. A kernel has no textures, samplers and acceleration structures; "
     "pass arrays as Tensor or StructuredBuffer parameters."
+)
+_NO_LEVEL = (
+    "the function uses {used} of a texture, which this device does not have where no pixels are drawn: only those "
+    "have neighbours from which a level of detail follows. Use SampleLevel(sampler, at, level)."
 )
 _BREAKS = (
     "the function calls debugBreak(), which ends the process or the kernel where no debugger runs. Leave it out, or "
@@ -132,6 +137,8 @@ def checked(code: bytes, target: Target, name: str, texts: Iterable[str] = (), k
         raise UnsupportedError(_UNFILLED.format(named=_named_buffers(texts)))
     if used := uses_resources(code, form, textures):
         raise UnsupportedError(_UNSET.format(used=used))
+    if textures and (used := sampling_method(code, form)):
+        raise UnsupportedError(_NO_LEVEL.format(used=used))
     if breaks(code, form):
         raise UnsupportedError(_BREAKS)
     if by_handle and (used := uses_pointers(code, form)):

@@ -301,6 +301,24 @@ REFUSED: dict[str, tuple[Callable[[spy.Device, spy.Module, spy.Texture], Any], t
 }  # fmt: skip
 
 
+@pytest.mark.parametrize("size", [64, (8, 8)])
+def test_methods_without_a_level(device: spy.Device, size: Any) -> None:
+    module = spy.Module.load_from_source(
+        device, "test_texels_sample",
+        "float4 look(Texture2D<float4> t, SamplerState s, float2 at) { return t.Sample(s, at); }\n"
+        "float4 unset(Texture2D<float4> t, float2 at) { Texture2D<float4> u; return t[uint2(0)] + u[uint2(at)]; }",
+    )  # fmt: skip
+    texture = spy.Texture.from_numpy(device, image(4, 4, 4))
+    with pytest.raises((spy.UnsupportedError, spy.CompileError), match=r"SampleLevel\(sampler, at, level\)"):
+        module.look.group_size(size)(texture, {}, np.zeros((8, 8, 2), np.float32))
+    if device.name == "cpu":
+        found = module.unset(texture, [0, 0])
+        np.testing.assert_array_equal(np.asarray(found), texture.to_numpy()[0, 0])
+        return
+    with pytest.raises(spy.UnsupportedError, match="a texture or a typed buffer that nothing has set"):
+        module.unset(texture, [0, 0])
+
+
 @pytest.mark.parametrize("name", REFUSED)
 def test_refusals(device: spy.Device, module: spy.Module, name: str) -> None:
     action, error, words = REFUSED[name]

@@ -163,6 +163,8 @@ class VkImages:
         command = queue.locked_command()
         if into:
             self._to_image(command, block.handle, image.chunk.image, GENERAL, 1, region)
+            # The validation layer of Debian 12 takes every image for read by the next kernel.
+            queue.locked_barrier()
         else:
             self._from_image(command, image.chunk.image, GENERAL, block.handle, 1, region)
         queue.locked_filled()
