@@ -15,8 +15,11 @@ struct _spy_Image
 {
     // kind: 0 unorm, 1 unorm_srgb, 2 half, 3 float, 4 uint, 5 int. layers: of a cube six for each, its faces.
     // curve: the linear light of each byte of unorm_srgb.
+    // size: bytes of a texel. border: texels of transparent black, opaque black and opaque white.
     int32_t kind, channels, levels, layers;
     const float* curve;
+    int64_t size;
+    uint8_t border[3][16];
     _spy_Level level[15];
 };
 struct _spy_Sampler
@@ -52,45 +55,69 @@ inline uint32_t _spy_floatAsHalf(float x)
     found = size > 0x7f800000 ? 0x7e00 : found;
     return found | (bits >> 16 & 0x8000);
 }
+#define _SPY_INLINE inline __attribute__((always_inline))
+
 // A texel as it is blended: of unorm by 255 too large. FOUR says that it has four channels.
-template<int KIND, bool FOUR> inline _spy_Color _spy_texel(const _spy_Image* image, const uint8_t* at)
+template<int KIND, bool FOUR> _SPY_INLINE _spy_Color _spy_texel(const _spy_Image* image, const uint8_t* at)
 {
     _spy_Color c = {0, 0, 0, KIND == 0 ? 255.0f : 1.0f};
     const int n = FOUR ? 4 : image->channels;
-    if (KIND == 3 && FOUR)
-        __builtin_memcpy(&c, at, 16);
-    else if (KIND == 3)
-        for (int k = 0; k < n; ++k)
-            __builtin_memcpy((float*)&c + k, at + 4 * k, 4);
+    if (KIND == 3)
+    {
+        if (n == 4)
+            __builtin_memcpy(&c, at, 16);
+        else if (n == 2)
+            __builtin_memcpy(&c, at, 8);
+        else
+            __builtin_memcpy(&c, at, 4);
+    }
     else if (KIND == 2)
     {
-#if defined(__F16C__)
-        typedef short Eight __attribute__((vector_size(16)));
-        Eight bits = {};
-        __builtin_memcpy(&bits, at, FOUR ? 8 : 2 * n);
-        _spy_Color all = (_spy_Color)__builtin_ia32_vcvtph2ps(bits);
-        for (int k = 0; k < n; ++k)
-            c[k] = all[k];
-#else
-        for (int k = 0; k < n; ++k)
+        // A number: memory that is written in parts and read as a whole would be waited for.
+        uint64_t bits = 0;
+        uint32_t two = 0;
+        uint16_t one = 0;
+        if (n == 4)
+            __builtin_memcpy(&bits, at, 8);
+        else if (n == 2)
         {
-            uint16_t bits;
-            __builtin_memcpy(&bits, at + 2 * k, 2);
-            c[k] = _spy_halfAsFloat(bits);
+            __builtin_memcpy(&two, at, 4);
+            bits = 0x3c00ull << 48 | two;
         }
+        else
+        {
+            __builtin_memcpy(&one, at, 2);
+            bits = 0x3c00ull << 48 | one;
+        }
+#if defined(__clang__) && defined(__F16C__) && defined(__FLT16_MAX__)
+        typedef _Float16 Halves __attribute__((vector_size(8)));
+        c = __builtin_convertvector(slang_bit_cast<Halves>(bits), _spy_Color);
+#elif !defined(__clang__) && defined(__F16C__)
+        typedef short Eight __attribute__((vector_size(16)));
+        typedef uint64_t Two __attribute__((vector_size(16)));
+        c = (_spy_Color)__builtin_ia32_vcvtph2ps((Eight)Two{bits, 0});
+#else
+        for (int k = 0; k < 4; ++k)
+            c[k] = _spy_halfAsFloat(uint32_t(bits >> 16 * k & 0xffff));
 #endif
+    }
+    else if (KIND == 0 && FOUR)
+    {
+        typedef int32_t Whole __attribute__((vector_size(16)));
+        int32_t bytes;
+        __builtin_memcpy(&bytes, at, 4);
+        c = __builtin_convertvector(Whole{bytes, bytes, bytes, bytes} >> Whole{0, 8, 16, 24} & 255, _spy_Color);
     }
     else if (KIND == 0)
         for (int k = 0; k < n; ++k)
             c[k] = float(at[k]);
     else
-        for (int k = 0; k < n; ++k)
-            c[k] = k < 3 ? image->curve[at[k]] : float(at[k]) / 255.0f;
+        c = _spy_Color{image->curve[at[0]], image->curve[at[1]], image->curve[at[2]], float(at[3]) / 255.0f};
     return c;
 }
-template<int KIND> inline _spy_Color _spy_scaled(_spy_Color c) { return KIND == 0 ? c / 255.0f : c; }
+template<int KIND> _SPY_INLINE _spy_Color _spy_scaled(_spy_Color c) { return KIND == 0 ? c / 255.0f : c; }
 
-inline int32_t _spy_wrap(int32_t mode, int32_t i, int32_t n)
+_SPY_INLINE int32_t _spy_wrap(int32_t mode, int32_t i, int32_t n)
 {
     if (uint32_t(i) < uint32_t(n))
         return i;
@@ -107,9 +134,9 @@ inline int32_t _spy_wrap(int32_t mode, int32_t i, int32_t n)
     t = t < 0 ? t + 2 * int64_t(n) : t;
     return int32_t(t < n ? t : 2 * int64_t(n) - 1 - t);
 }
-inline float _spy_floor(float x) { return __builtin_floorf(x); }
+_SPY_INLINE float _spy_floor(float x) { return __builtin_floorf(x); }
 // The place of a coordinate among n texels. Far away ones of a repeated texture lose no digits; NaN is far left.
-inline float _spy_place(int32_t mode, float u, int32_t n)
+_SPY_INLINE float _spy_place(int32_t mode, float u, int32_t n)
 {
     if (mode == 0)
         u -= _spy_floor(u);
@@ -118,19 +145,12 @@ inline float _spy_place(int32_t mode, float u, int32_t n)
     float x = u * float(n);
     return x > -1e9f ? (x < 1e9f ? x : 1e9f) : -1e9f;
 }
-template<int KIND> inline _spy_Color _spy_border(const _spy_Image* image, int32_t border)
-{
-    float one = KIND == 0 ? 255 : 1, v = border == 2 ? one : 0, a = border == 0 ? 0 : one;
-    int n = image->channels;
-    return _spy_Color{v, n > 1 ? v : 0, n > 2 ? v : 0, n > 3 ? a : one};
-}
-
 struct _spy_Axis
 {
     int32_t low, high;
     float part;
 };
-inline _spy_Axis _spy_axis(const _spy_Sampler* s, int axis, float u, int32_t offset, int32_t n)
+_SPY_INLINE _spy_Axis _spy_axis(const _spy_Sampler* s, int axis, float u, int32_t offset, int32_t n)
 {
     int32_t mode = s->wrap[axis];
     float x = _spy_place(mode, u, n);
@@ -145,50 +165,73 @@ inline _spy_Axis _spy_axis(const _spy_Sampler* s, int axis, float u, int32_t off
     return {_spy_wrap(mode, i, n), _spy_wrap(mode, i + 1, n), x - whole};
 }
 
-template<int KIND, bool FOUR> inline _spy_Color _spy_plane(
+// Four texels around a place; of a sampler that blends none, the first alone counts.
+struct _spy_Quad
+{
+    const uint8_t *a, *b, *c, *d;
+    float x, y;
+};
+template<int KIND, bool FOUR> _SPY_INLINE _spy_Color _spy_blend(const _spy_Image* image, const _spy_Quad& q, bool linear)
+{
+    _spy_Color a = _spy_texel<KIND, FOUR>(image, q.a);
+    if (!linear)
+        return _spy_scaled<KIND>(a);
+    _spy_Color b = _spy_texel<KIND, FOUR>(image, q.b), c = _spy_texel<KIND, FOUR>(image, q.c);
+    a += q.x * (b - a);
+    c += q.x * (_spy_texel<KIND, FOUR>(image, q.d) - c);
+    return _spy_scaled<KIND>(a + q.y * (c - a));
+}
+_SPY_INLINE _spy_Color _spy_blended(const _spy_Image* image, const _spy_Quad& q, bool linear)
+{
+    switch (image->channels == 4 ? image->kind : image->kind + 8)
+    {
+    case 0: return _spy_blend<0, true>(image, q, linear);
+    case 1: return _spy_blend<1, true>(image, q, linear);
+    case 2: return _spy_blend<2, true>(image, q, linear);
+    case 3: return _spy_blend<3, true>(image, q, linear);
+    case 8: return _spy_blend<0, false>(image, q, linear);
+    case 10: return _spy_blend<2, false>(image, q, linear);
+    default: return _spy_blend<3, false>(image, q, linear);
+    }
+}
+_SPY_INLINE _spy_Color _spy_plane(
     const _spy_Image* image, const _spy_Level& l, const _spy_Sampler* s, _spy_Axis x, _spy_Axis y, int64_t z)
 {
-    const int64_t size = (FOUR ? 4 : image->channels) * (KIND == 3 ? 4 : KIND == 2 ? 2 : 1);
-    const uint8_t* texels = l.texels + z * l.slice;
-    auto get = [&](int32_t i, int32_t j) -> _spy_Color
+    const uint8_t *texels = l.texels + z * l.slice, *low = texels + y.low * l.row, *high = texels + y.high * l.row;
+    int64_t size = image->size;
+    _spy_Quad q = {low + x.low * size, low + x.high * size, high + x.low * size, high + x.high * size, x.part, y.part};
+    if (__builtin_expect((x.low | x.high | y.low | y.high) < 0, 0))
     {
-        if (__builtin_expect((i | j) < 0, 0))
-            return _spy_border<KIND>(image, s->border);
-        return _spy_texel<KIND, FOUR>(image, texels + j * l.row + i * size);
-    };
-    if (!s->linear)
-        return get(x.low, y.low);
-    _spy_Color a, b, c, d;
-    if (__builtin_expect((x.low | x.high | y.low | y.high) >= 0, 1))
-    {
-        const uint8_t *low = texels + y.low * l.row, *high = texels + y.high * l.row;
-        a = _spy_texel<KIND, FOUR>(image, low + x.low * size), b = _spy_texel<KIND, FOUR>(image, low + x.high * size);
-        c = _spy_texel<KIND, FOUR>(image, high + x.low * size), d = _spy_texel<KIND, FOUR>(image, high + x.high * size);
+        const uint8_t* border = image->border[s->border];
+        q.a = (x.low | y.low) < 0 ? border : q.a;
+        q.b = (x.high | y.low) < 0 ? border : q.b;
+        q.c = (x.low | y.high) < 0 ? border : q.c;
+        q.d = (x.high | y.high) < 0 ? border : q.d;
     }
-    else
-        a = get(x.low, y.low), b = get(x.high, y.low), c = get(x.low, y.high), d = get(x.high, y.high);
-    a += x.part * (b - a);
-    c += x.part * (d - c);
-    return a + y.part * (c - a);
+    return _spy_blended(image, q, s->linear);
 }
 
 // One level. Of a volume the third coordinate is blended too; else z is the layer.
-template<int KIND, bool FOUR, bool VOLUME> inline _spy_Color _spy_level(
+template<bool VOLUME> _SPY_INLINE _spy_Color _spy_level(
     const _spy_Image* image, int32_t level, const _spy_Sampler* s, const float* u, const int32_t* o, int32_t layer)
 {
     const _spy_Level& l = image->level[level];
     _spy_Axis x = _spy_axis(s, 0, u[0], o[0], l.width), y = _spy_axis(s, 1, u[1], o[1], l.height);
     if (!VOLUME)
-        return _spy_scaled<KIND>(_spy_plane<KIND, FOUR>(image, l, s, x, y, layer));
+        return _spy_plane(image, l, s, x, y, layer);
     _spy_Axis z = _spy_axis(s, 2, u[2], o[2], l.depth);
-    auto plane = [&](int32_t k)
-    { return k < 0 ? _spy_border<KIND>(image, s->border) : _spy_plane<KIND, FOUR>(image, l, s, x, y, k); };
-    _spy_Color a = plane(z.low);
-    return _spy_scaled<KIND>(s->linear ? a + z.part * (plane(z.high) - a) : a);
+    _spy_Color two[2];
+    for (int k = 0; k < 2; ++k)
+    {
+        int32_t at = k ? z.high : z.low;
+        _spy_Axis none = {-1, -1, 0};
+        two[k] = _spy_plane(image, l, s, at < 0 ? none : x, y, at < 0 ? 0 : at);
+    }
+    return two[0] + z.part * (two[1] - two[0]);
 }
 
 // The first of two levels that are blended, and the part of the second.
-inline int32_t _spy_lod(const _spy_Image* image, const _spy_Sampler* s, float lod, float* part)
+_SPY_INLINE int32_t _spy_lod(const _spy_Image* image, const _spy_Sampler* s, float lod, float* part)
 {
     lod += s->bias;
     lod = lod > s->least ? (lod < s->most ? lod : s->most) : s->least;
@@ -198,31 +241,24 @@ inline int32_t _spy_lod(const _spy_Image* image, const _spy_Sampler* s, float lo
     *part = s->mip == 2 ? d - float(low) : 0;
     return low;
 }
-template<int KIND, bool FOUR, bool VOLUME> inline _spy_Color _spy_levels(
-    const _spy_Image* image, const _spy_Sampler* s, const float* u, float lod, const int32_t* o, int32_t layer)
-{
-    float part;
-    int32_t low = _spy_lod(image, s, lod, &part);
-    _spy_Color a = _spy_level<KIND, FOUR, VOLUME>(image, low, s, u, o, layer);
-    if (part == 0)
-        return a;
-    return a + part * (_spy_level<KIND, FOUR, VOLUME>(image, low + 1, s, u, o, layer) - a);
-}
-
-template<bool VOLUME> inline _spy_Color _spy_sampled(
+template<bool VOLUME> _SPY_INLINE _spy_Color _spy_sampled(
     const _spy_Image* image, const _spy_Sampler* s, const float* u, float lod, const int32_t* o, int32_t layer)
 {
     if (__builtin_expect(!image->levels, 0))
         return _spy_Color{0, 0, 0, 0};
-    switch (image->channels == 4 ? image->kind : image->kind + 8)
+    float part;
+    int32_t level = _spy_lod(image, s, lod, &part);
+    _spy_Color first = {0, 0, 0, 0};
+    // A loop, so that the code of a level stands here once.
+    for (;; ++level)
     {
-    case 0: return _spy_levels<0, true, VOLUME>(image, s, u, lod, o, layer);
-    case 1: return _spy_levels<1, true, VOLUME>(image, s, u, lod, o, layer);
-    case 2: return _spy_levels<2, true, VOLUME>(image, s, u, lod, o, layer);
-    case 3: return _spy_levels<3, true, VOLUME>(image, s, u, lod, o, layer);
-    case 8: return _spy_levels<0, false, VOLUME>(image, s, u, lod, o, layer);
-    case 10: return _spy_levels<2, false, VOLUME>(image, s, u, lod, o, layer);
-    default: return _spy_levels<3, false, VOLUME>(image, s, u, lod, o, layer);
+        _spy_Color c = _spy_level<VOLUME>(image, level, s, u, o, layer);
+        if (part == 0)
+            return c;
+        if (part < 0)
+            return first - part * (c - first);
+        first = c;
+        part = -part;
     }
 }
 
@@ -254,20 +290,22 @@ inline void _spy_direction(int32_t face, float u, float v, float* d)
         d[0] = one * a, d[1] = -b, d[2] = one;
 }
 // One level of a cube. Beyond an edge lies the next face; beyond a corner the mean of the three texels around it.
-template<int KIND> inline _spy_Color _spy_cubeLevel(
+inline _spy_Color _spy_cube(
     const _spy_Image* image, int32_t level, const _spy_Sampler* s, int32_t face, const float* u, int32_t first)
 {
     const _spy_Level& l = image->level[level];
     int32_t n = l.width;
-    int64_t size = image->channels * (KIND == 3 ? 4 : KIND == 2 ? 2 : 1);
     auto on = [&](int32_t f, int32_t i, int32_t j)
-    { return _spy_texel<KIND, false>(image, l.texels + (first + f) * l.slice + j * l.row + i * size); };
+    {
+        const uint8_t* at = l.texels + (first + f) * l.slice + j * l.row + i * image->size;
+        return _spy_blended(image, _spy_Quad{at, at, at, at, 0, 0}, false);
+    };
     auto in = [&](int32_t i) { return i < 0 ? 0 : i < n ? i : n - 1; };
     float x = u[0] * float(n), y = u[1] * float(n);
     x = x > 0 ? (x < float(n) ? x : float(n)) : 0;
     y = y > 0 ? (y < float(n) ? y : float(n)) : 0;
     if (!s->linear)
-        return _spy_scaled<KIND>(on(face, in(int32_t(x)), in(int32_t(y))));
+        return on(face, in(int32_t(x)), in(int32_t(y)));
     auto beyond = [&](int32_t i, int32_t j) -> _spy_Color
     {
         float d[3], place[2];
@@ -275,34 +313,24 @@ template<int KIND> inline _spy_Color _spy_cubeLevel(
         int32_t other = _spy_face(d, place);
         return on(other, in(int32_t(place[0] * float(n))), in(int32_t(place[1] * float(n))));
     };
-    auto get = [&](int32_t i, int32_t j) -> _spy_Color
-    {
-        bool left = uint32_t(i) < uint32_t(n), low = uint32_t(j) < uint32_t(n);
-        if (left && low)
-            return on(face, i, j);
-        if (left || low)
-            return beyond(i, j);
-        return (on(face, in(i), in(j)) + beyond(i, in(j)) + beyond(in(i), j)) / 3.0f;
-    };
     x -= 0.5f;
     y -= 0.5f;
     int32_t i = int32_t(_spy_floor(x)), j = int32_t(_spy_floor(y));
     float px = x - float(i), py = y - float(j);
-    _spy_Color a = get(i, j), c = get(i, j + 1);
-    a += px * (get(i + 1, j) - a);
-    c += px * (get(i + 1, j + 1) - c);
-    return _spy_scaled<KIND>(a + py * (c - a));
-}
-inline _spy_Color _spy_cube(
-    const _spy_Image* image, int32_t level, const _spy_Sampler* s, int32_t face, const float* u, int32_t first)
-{
-    switch (image->kind)
+    _spy_Color four[4];
+    for (int k = 0; k < 4; ++k)
     {
-    case 0: return _spy_cubeLevel<0>(image, level, s, face, u, first);
-    case 1: return _spy_cubeLevel<1>(image, level, s, face, u, first);
-    case 2: return _spy_cubeLevel<2>(image, level, s, face, u, first);
-    default: return _spy_cubeLevel<3>(image, level, s, face, u, first);
+        int32_t a = i + (k & 1), b = j + (k >> 1);
+        bool left = uint32_t(a) < uint32_t(n), low = uint32_t(b) < uint32_t(n);
+        if (left && low)
+            four[k] = on(face, a, b);
+        else if (left || low)
+            four[k] = beyond(a, b);
+        else
+            four[k] = (on(face, in(a), in(b)) + beyond(a, in(b)) + beyond(in(a), b)) / 3.0f;
     }
+    _spy_Color a = four[0] + px * (four[1] - four[0]), c = four[2] + px * (four[3] - four[2]);
+    return a + py * (c - a);
 }
 inline _spy_Color _spy_cubeSampled(
     const _spy_Image* image, const _spy_Sampler* s, const float* direction, float lod, int32_t number)
@@ -321,13 +349,7 @@ template<typename S> struct _spy_Channels
     typedef _spy_Color Texel;
     static Texel load(const _spy_Image* image, const uint8_t* at)
     {
-        switch (image->kind)
-        {
-        case 0: return _spy_scaled<0>(_spy_texel<0, false>(image, at));
-        case 1: return _spy_texel<1, false>(image, at);
-        case 2: return _spy_texel<2, false>(image, at);
-        default: return _spy_texel<3, false>(image, at);
-        }
+        return _spy_blended(image, _spy_Quad{at, at, at, at, 0, 0}, false);
     }
     static void store(const _spy_Image* image, uint8_t* at, const Texel& c)
     {
@@ -472,8 +494,7 @@ template<typename T, int SHAPE, bool ARRAY> struct _spy_Texture
         int32_t most = SHAPE == 3 ? l.depth : image->layers;
         if (uint32_t(x) >= uint32_t(l.width) || uint32_t(y) >= uint32_t(l.height) || uint32_t(z) >= uint32_t(most))
             return nullptr;
-        int64_t size = image->channels * (image->kind < 2 ? 1 : image->kind == 2 ? 2 : 4);
-        return l.texels + z * l.slice + y * l.row + x * size;
+        return l.texels + z * l.slice + y * l.row + x * image->size;
     }
     T loaded(const int32_t* p, int32_t level) const
     {

@@ -11,11 +11,12 @@ import numpy as np
 from slangpy_rt.backends.base import Backend, Buffer
 from slangpy_rt.backends.images import MOST_LEVELS, Image, ImageDesc, Images, SamplerDesc
 from slangpy_rt.core.errors import UnsupportedError
+from slangpy_rt.core.formats import Format
 
 _KINDS = {"unorm": 0, "unorm_srgb": 1, "float": 3, "uint": 4, "sint": 5}
 _HALF = 2
 # struct _spy_Image and struct _spy_Level.
-_HEAD, _LEVEL = struct.Struct("<4iQ"), struct.Struct("<Q4i2q")
+_HEAD, _LEVEL = struct.Struct("<4iQq48s"), struct.Struct("<Q4i2q")
 _RECORD = _HEAD.size + MOST_LEVELS * _LEVEL.size
 # What Slang has for Sampler2D: a texture, and a sampler.
 _PAIR = struct.Struct("<2Q")
@@ -96,7 +97,10 @@ class CpuImages(Backend, Images):
         kind = _HALF if half else _KINDS[desc.format.kind]
         if self._curve is None:
             self._curve = _srgb_curve()
-        out = _HEAD.pack(kind, desc.format.channels, len(levels), desc.layers, self._curve.ctypes.data)
+        out = _HEAD.pack(
+            kind, desc.format.channels, len(levels), desc.layers, self._curve.ctypes.data, desc.format.nbytes,
+            _borders(desc.format),
+        )  # fmt: skip
         for k in levels:
             x, y, z = desc.size(k)
             row = x * desc.format.nbytes
@@ -126,3 +130,10 @@ def _srgb_curve() -> Any:
     """Return the linear light of each byte of the sRGB curve (IEC 61966-2-1), as float32."""
     c = np.arange(256) / 255.0
     return np.where(c <= 0.04045, c / 12.92, ((c + 0.055) / 1.055) ** 2.4).astype(np.float32)
+
+
+def _borders(format: Format) -> bytes:
+    """Return a texel of transparent black, one of opaque black and one of opaque white, in 16 bytes each."""
+    one = 255 if format.dtype == np.uint8 else 1
+    colors = np.array([[0, 0, 0, 0], [0, 0, 0, one], [one, one, one, one]], format.dtype)
+    return b"".join(color[: format.channels].tobytes().ljust(16, b"\0") for color in colors)
