@@ -94,8 +94,8 @@ MEMBERS = {
     "Stream": "handle launch number record synchronize wait",
     "Timer": "seconds",
     "Sampler": "desc device handle layout",
-    "Texture": "array_length copy_from depth device format from_numpy generate_mips handle height image layout mip "
-    "mip_count nbytes numpy of sampler shape summary to_numpy type width with_sampler",
+    "Texture": "array_length copy_from copy_to depth device format from_numpy generate_mips handle height image "
+    "layout mip mip_count nbytes numpy of sampler shape slang_type summary to_numpy type width with_sampler",
     "ValueRef": "value",
     "DiffPair": "grad primal value",
     "NDDifferentiableBuffer": "address buffer clear copy_from device dtype flatten_dtype from_dlpack from_numpy grad "

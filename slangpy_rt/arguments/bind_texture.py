@@ -20,8 +20,9 @@ from slangpy_rt.core.shapes import Shape, contiguous
 from slangpy_rt.core.types import Param, SlangType
 from slangpy_rt.core.wording import in_words
 from slangpy_rt.runtime.core import another
-from slangpy_rt.textures.sampler import Sampler, images_of
-from slangpy_rt.textures.texture import Texture, create, describe, sampler_of
+from slangpy_rt.textures.description import describe
+from slangpy_rt.textures.sampler import Sampler, images_of, sampler_of
+from slangpy_rt.textures.texture import Texture, create
 
 if TYPE_CHECKING:
     from slangpy_rt.runtime.core import DeviceCore
@@ -144,7 +145,7 @@ def check_writable(where: str, value: Texture, wanted: TextureType, name: str) -
         how = (
             f"no device writes the sRGB curve; make it {desc.format.name.removesuffix('_srgb')}"
             if not desc.format.stores
-            else "make it with usage='unordered_access'"
+            else _how_to_write(value)
         )
         raise BindError(f"{where} is {in_words(value)}, which kernels must not write: {how}.")
     if wanted.channels != desc.format.channels:
@@ -153,15 +154,24 @@ def check_writable(where: str, value: Texture, wanted: TextureType, name: str) -
         )
 
 
+def _how_to_write(value: Texture) -> str:
+    """Return what to do with a texture of a format that could be written, and that kernels must not write."""
+    format = value.layout.desc.format
+    if images_of("Texture", value.device).stores(format):
+        return "make it with usage='unordered_access'"
+    return f"this device writes channels of 32 bits, such as {CHANNELS[format.channels]}32_float"
+
+
 def _bind_sampler(where: str, device: DeviceCore, param: Param, value: Any) -> Bound:
     if isinstance(value, dict):
         # Equal descriptions are one sampler, so that each call finds it again.
-        sampler_of(where, device, value)
-        feed: Any = ConvertedFeed(lambda v: sampler_of(where, device, v), SamplerFeed(), False)
+        made = sampler_of(where, device, value)
+        inner = SamplerFeed(made.layout.desc)
+        feed: Any = ConvertedFeed(lambda v: sampler_of(where, device, v), inner, False)
     elif isinstance(value, Sampler):
         if value.device is not device:
             raise BindError(f"{where} lives on {another(value.device, device)}; the module runs on {device!r}.")
-        feed = SamplerFeed()
+        feed = SamplerFeed(value.layout.desc)
     else:
         raise BindError(
             f"{where} is {in_words(value)}; '{param.type.name}' takes a Sampler, as device.create_sampler() makes, "

@@ -8,7 +8,7 @@ from typing import Any
 from slangpy_rt.arguments.feed import Feed
 from slangpy_rt.backends.base import Buffer
 from slangpy_rt.backends.images import SamplerDesc
-from slangpy_rt.core.errors import ShapeError
+from slangpy_rt.core.errors import BindError, ShapeError
 
 
 class TextureFeed(Feed):
@@ -29,6 +29,10 @@ class TextureFeed(Feed):
         self._sampler = sampler
         self._who = ""
         self._others: Sequence[tuple[int, str]] = ()
+
+    def pair(self, sampler: SamplerDesc) -> None:
+        """Look the texture up with a sampler, where its number names one."""
+        self._sampler = sampler
 
     def refuse(self, who: str, others: Sequence[tuple[int, str]]) -> None:
         """Refuse the image of other arguments from now on.
@@ -54,7 +58,21 @@ class TextureFeed(Feed):
 
 
 class SamplerFeed(Feed):
-    """A sampler: its number."""
+    """A sampler: its number.
+
+    Parameters
+    ----------
+    desc : SamplerDesc or None
+        The only sampler that the prepared call serves, where textures' numbers name it.
+    """
+
+    def __init__(self, desc: SamplerDesc | None) -> None:
+        self.desc = desc
 
     def pack(self, value: Any, block: list[Any], buffers: list[Buffer]) -> None:
+        if self.desc is not None and value.desc != self.desc:
+            raise BindError(
+                "a dict with other numbers than in the first call is no sampler on this device; make samplers with "
+                "device.create_sampler(...)."
+            )
         block.append(value.handle)

@@ -11,7 +11,6 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from slangpy_rt.core.dtypes import NUMPY_OF, storage
-from slangpy_rt.core.errors import BindError
 from slangpy_rt.core.shapes import Shape, contiguous
 from slangpy_rt.core.types import SlangType
 
@@ -108,10 +107,6 @@ class Laid:
     __slots__ = ()
 
     layout: Any
-
-    def copy_to(self, array: Any) -> None:
-        """Copy its numbers into an array; a value without such numbers raises an error."""
-        raise BindError(f"{type(self).__name__}: it holds no numbers to copy into an array.")
 
 
 @dataclass(frozen=True)

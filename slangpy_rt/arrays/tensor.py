@@ -190,8 +190,9 @@ class Tensor(Operators):
         BindError
             If the data does not convert, or this is a non-contiguous view.
         """
-        if isinstance(array, Laid):
-            array.copy_to(self)
+        copy = getattr(array, "copy_to", None) if isinstance(array, Laid) else None
+        if copy is not None:
+            copy(self)
         else:
             super().copy_from(array)
 

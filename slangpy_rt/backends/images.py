@@ -101,6 +101,10 @@ class Images(ABC):
     # Whether the handle of a texture with its sampler, ``Sampler2D``, is the address of what Slang takes for it.
     pointed: bool = False
 
+    def stores(self, format: Format) -> bool:
+        """Return whether kernels can write texels of a format."""
+        return format.stores
+
     @abstractmethod
     def create_image(self, desc: ImageDesc) -> Image:
         """Create an image, whose contents are undefined. It is freed like a buffer that ``alloc`` returns.

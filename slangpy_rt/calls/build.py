@@ -28,6 +28,7 @@ from slangpy_rt.arguments.options import NO_OPTIONS, Options
 from slangpy_rt.arguments.scope import Scope
 from slangpy_rt.arguments.seeds import bind_seed
 from slangpy_rt.arguments.texture_conflicts import keep_apart
+from slangpy_rt.arguments.texture_samplers import pair_samplers
 from slangpy_rt.arrays.differentiable import DiffPair, NDDifferentiableBuffer
 from slangpy_rt.arrays.layout import layout_of, new_array
 from slangpy_rt.arrays.ndbuffer import NDBuffer
@@ -304,6 +305,7 @@ def _finish(
     """Emit and load the kernel, and make the PreparedCall; a call without elements loads none."""
     device, every, count = scope.device, description.bound, description.count
     leaves = [leaf for b in every for leaf in b.leaves]
+    pair_samplers(description.spec.title, device.backend, every)
     keep_apart(description.spec.title, every, len(description.shape))
     written = tuple([_is_written(b, options.derivative) for b in leaves if b.feed.buffers])
     key = description.spec, written, options.conformances, count > 0

@@ -26,8 +26,13 @@ _HLSL_RESOURCE = re.compile(
     rb"\b(?:(?:RW|RasterizerOrdered|Feedback)?(?:Texture\w+|Buffer)(?= ?<)|Sampler(?:Comparison)?State\b)"
 )
 # Methods of textures that C++ calls, but for those of ``shaders/_spy_textures.hpp``.
-_LACKING = re.compile(rb"\.((?:Sample(?!Level\()|Gather|CalculateLevelOfDetail)\w*)\(")
+# Methods of CUDA: without a level, as ``tex2D<float4>``, and fetches from lines, for which Slang has nothing.
+_LACKING = {
+    "cpp": re.compile(rb"\.((?:Sample(?!Level\()|Gather|CalculateLevelOfDetail)\w*)\("),
+    "cuda": re.compile(rb"\b(tex(?:1D|2D|3D|Cubemap)(?:Layered)?|tex1D(?:Array)?fetch_int)(?=<)"),
+}
 # SPIR-V's OpImageSampleImplicitLod, DrefImplicitLod, ProjImplicitLod and ProjDrefImplicitLod.
+_UNSET = re.compile(rb"\b(CU(?:tex|surf)Object) \w+ = \{\};")
 _IMPLICIT = (87, 89, 91, 93)
 _OP_LOOP_MERGE, _OP_SELECTION_MERGE, _OP_LABEL = 246, 247, 248
 _OP_NAME, _OP_TYPE_POINTER, _PHYSICAL_STORAGE = 5, 32, 5349
@@ -83,6 +88,9 @@ def uses_resources(code: bytes, form: str, textures: bool = False) -> str:
     Such a resource is a global one, which ``reads_bindings`` finds, or the value of a variable that was never set.
     With ``textures``, the kernel has arguments of such types, and only the latter count where the code shows them.
     """
+    if textures and form == "cuda":
+        unset = _UNSET.search(code, prelude_end(code, form))
+        return unset[1].decode() if unset else ""
     if textures:
         return _undefined_resource(code) if form == "spirv" else ""
     if form == "spirv":
@@ -109,9 +117,9 @@ def sampling_method(code: bytes, form: str) -> str:
     """Return the name of a method of textures that C++ or SPIR-V calls and no device has; empty if there is none."""
     if form == "spirv":
         return next(("Sample" for op, _ in _instructions(code) if op in _IMPLICIT), "")
-    if form != "cpp":
+    if form not in _LACKING:
         return ""
-    found = _LACKING.search(code, prelude_end(code, "cpp"))
+    found = _LACKING[form].search(code, prelude_end(code, form))
     return found[1].decode() if found else ""
 
 

@@ -60,6 +60,10 @@ _NO_LEVEL = (
     "the function uses {used} of a texture, which this device does not have where no pixels are drawn: only those "
     "have neighbours from which a level of detail follows. Use SampleLevel(sampler, at, level)."
 )
+_NO_LINES = (
+    "the function reads a Texture1D by Load or an index, for which Slang has nothing in CUDA. Use a Texture2D of "
+    "height 1, or SampleLevel with the filter 'nearest'."
+)
 _BREAKS = (
     "the function calls debugBreak(), which ends the process or the kernel where no debugger runs. Leave it out, or "
     "print values with printf."
@@ -138,7 +142,7 @@ def checked(code: bytes, target: Target, name: str, texts: Iterable[str] = (), k
     if used := uses_resources(code, form, textures):
         raise UnsupportedError(_UNSET.format(used=used))
     if textures and (used := sampling_method(code, form)):
-        raise UnsupportedError(_NO_LEVEL.format(used=used))
+        raise UnsupportedError(_NO_LINES if "fetch" in used else _NO_LEVEL.format(used=used))
     if breaks(code, form):
         raise UnsupportedError(_BREAKS)
     if by_handle and (used := uses_pointers(code, form)):

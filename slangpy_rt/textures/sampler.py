@@ -10,7 +10,7 @@ from slangpy_rt.arrays.layout import Laid
 from slangpy_rt.backends.images import Images, SamplerDesc
 from slangpy_rt.core.checks import whole
 from slangpy_rt.core.errors import BindError, UnsupportedError
-from slangpy_rt.core.wording import in_words
+from slangpy_rt.core.wording import in_words, meant
 from slangpy_rt.runtime.core import DeviceCore, a_device
 
 FILTERS = ("linear", "nearest")
@@ -135,6 +135,26 @@ def describe(
         _one(where, "border", border, BORDERS), whole(where, "anisotropy", anisotropy, 1, _MOST_ANISOTROPY),
         shift, max(low, 0.0), min(max(high, 0.0), _MOST_LEVEL),
     )  # fmt: skip
+
+
+def sampler_of(where: str, device: DeviceCore, value: Any) -> Sampler:
+    """Return a sampler, or the one that a dict describes.
+
+    Raises
+    ------
+    BindError
+        If it is neither, or the dict has other names.
+    """
+    if isinstance(value, Sampler):
+        return value
+    if not isinstance(value, dict):
+        raise BindError(f"{where}: {in_words(value)}; a Sampler or a dict of its parameters was expected.")
+    names = ("filter", "wrap", "mip", "anisotropy", "border", "bias", "min_level", "max_level")
+    for name in value:
+        if name not in names:
+            hint = meant(name, names) if isinstance(name, str) else ""
+            raise BindError(f"{where}: a sampler has no {in_words(name)}; it has {', '.join(names)}.{hint}")
+    return Sampler(device, **value)
 
 
 def images_of(where: str, device: DeviceCore) -> Images:

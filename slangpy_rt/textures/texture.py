@@ -2,32 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from slangpy_rt.arrays.layout import Laid
-from slangpy_rt.backends.images import MOST_LEVELS, Image, ImageDesc
+from slangpy_rt.backends.images import Image, ImageDesc
 from slangpy_rt.core.checks import flag, whole
 from slangpy_rt.core.conversion import as_array
 from slangpy_rt.core.dtypes import element_type
-from slangpy_rt.core.errors import BindError, OutOfMemoryError, ShapeError, UnsupportedError
-from slangpy_rt.core.formats import Format, format_named, format_of
+from slangpy_rt.core.errors import BindError, OutOfMemoryError
+from slangpy_rt.core.formats import format_named, format_of
 from slangpy_rt.core.shapes import Shape
 from slangpy_rt.core.types import SlangType
-from slangpy_rt.core.wording import in_words, meant
+from slangpy_rt.core.wording import in_words
 from slangpy_rt.runtime.core import DeviceCore, a_device
 from slangpy_rt.textures.copies import copied_from, copied_to, read, write
+from slangpy_rt.textures.description import MOST_LAYERS, describe, dims_of
 from slangpy_rt.textures.layout import TextureLayout, layout_of, shape_of
-from slangpy_rt.textures.sampler import Sampler, images_of
+from slangpy_rt.textures.sampler import images_of, sampler_of
 from slangpy_rt.textures.texels import RANKS, converted, smaller, with_channels
-
-TYPES = ("1d", "2d", "3d", "cube", "1d_array", "2d_array", "cube_array")
-_USAGES = ("shader_resource", "unordered_access")
-# What every device takes: of lines and planes, of volumes, of layers.
-_MOST, _MOST_VOLUME, _MOST_LAYERS = 16384, 2048, 2048
 
 
 class Texture(Laid):
@@ -102,7 +97,7 @@ class Texture(Laid):
         where = "Texture.from_numpy"
         device = a_device(where, device)
         srgb, mips = flag(where, "srgb", srgb), flag(where, "mips", mips)
-        dims, layered = _dims(where, type)
+        dims, layered = dims_of(where, type)
         outer = layered or dims == "cube"
         data = with_channels(where, as_array(f"{where}: array", array), RANKS[dims] + outer)
         if format is not None:
@@ -352,46 +347,19 @@ def create_texture(
     if type is None:
         type = "3d" if depth is not None else "2d" if height is not None else "1d"
         type += "_array" * (array_length is not None)
-    dims, layered = _dims(where, type)
+    dims, layered = dims_of(where, type)
     for name, value, has in (
         ("height", height, dims != "1d"), ("depth", depth, dims == "3d"), ("array_length", array_length, layered)
     ):  # fmt: skip
         if not has and value not in (None, 1):
             raise BindError(f"{where}: {name} is {in_words(value)}; a texture of type {type!r} has none.")
     count = 1 if array_length is None else array_length
-    layers = whole(where, "array_length", count, 1, _MOST_LAYERS) * (6 if dims == "cube" else 1)
+    layers = whole(where, "array_length", count, 1, MOST_LAYERS) * (6 if dims == "cube" else 1)
     y = height if height is not None else width if dims == "cube" else 1
     desc = describe(
         where, device, found, dims, width, y, 1 if depth is None else depth, layers, layered, mip_count, usage
     )
     return create(where, device, desc)
-
-
-def describe(
-    where: str,
-    device: DeviceCore,
-    format: Format,
-    dims: str,
-    width: Any,
-    height: Any,
-    depth: Any,
-    layers: int,
-    array: bool,
-    levels: Any,
-    usage: Any,
-) -> ImageDesc:
-    """Check what a texture is made of; ``levels`` of 0 are all that there can be."""
-    images_of(where, device)
-    most = _MOST_VOLUME if dims == "3d" else _MOST
-    x = whole(where, "width", width, 1, most)
-    y, z = whole(where, "height", height, 1, most), whole(where, "depth", depth, 1, most)
-    if dims == "cube" and (x != y or layers % 6):
-        raise ShapeError(f"{where}: {layers} faces of {x} x {y} texels; a cube has six of equal width and height.")
-    if layers > _MOST_LAYERS * (6 if dims == "cube" else 1):
-        raise ShapeError(f"{where}: {layers} layers; a texture has at most {_MOST_LAYERS}.")
-    every = min(max(x, y, z).bit_length(), MOST_LEVELS)
-    asked = whole(where, "mip_count", levels, 0, every)
-    return ImageDesc(format, dims, x, y, z, layers, array, asked or every, _writable(where, format, usage))
 
 
 def create(where: str, device: DeviceCore, desc: ImageDesc) -> Texture:
@@ -405,48 +373,3 @@ def create(where: str, device: DeviceCore, desc: ImageDesc) -> Texture:
         device.synchronize()
         image = backend.create_image(desc)
     return Texture.of(layout_of(device, desc), image)
-
-
-def sampler_of(where: str, device: DeviceCore, value: Any) -> Sampler:
-    """Return a sampler, or the one that a dict describes.
-
-    Raises
-    ------
-    BindError
-        If it is neither, or the dict has other names.
-    """
-    if isinstance(value, Sampler):
-        return value
-    if not isinstance(value, dict):
-        raise BindError(f"{where}: {in_words(value)}; a Sampler or a dict of its parameters was expected.")
-    names = ("filter", "wrap", "mip", "anisotropy", "border", "bias", "min_level", "max_level")
-    for name in value:
-        if name not in names:
-            hint = meant(name, names) if isinstance(name, str) else ""
-            raise BindError(f"{where}: a sampler has no {in_words(name)}; it has {', '.join(names)}.{hint}")
-    return Sampler(device, **value)
-
-
-def _dims(where: str, type: Any) -> tuple[str, bool]:
-    name = type.removeprefix("texture_") if isinstance(type, str) else type
-    if name not in TYPES:
-        raise BindError(f"{where}: type is {in_words(type)}; one of {', '.join(map(repr, TYPES))} was expected.")
-    dims, _, layered = name.partition("_")
-    return dims, bool(layered)
-
-
-def _writable(where: str, format: Format, usage: Any) -> bool:
-    """Return whether kernels may write to a texture: as ``usage`` says, or else wherever the format allows it."""
-    if usage is None:
-        return format.stores
-    names = (usage,) if isinstance(usage, str) else tuple(usage) if isinstance(usage, Iterable) else ("",)
-    if not all(isinstance(n, str) and n in _USAGES for n in names):
-        raise BindError(
-            f"{where}: usage is {in_words(usage)}; {' and '.join(map(repr, _USAGES))} were expected, or one of them."
-        )
-    if "unordered_access" in names and not format.stores:
-        raise UnsupportedError(
-            f"{where}: kernels do not write {format.name}, since no device writes the sRGB curve; use "
-            f"{format.name.removesuffix('_srgb')}, or leave 'unordered_access' out."
-        )
-    return "unordered_access" in names
