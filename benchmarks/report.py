@@ -42,6 +42,7 @@ _TITLES = {
     "matmul": "Products of matrices",
     "tensors": "Operators and reductions of Tensors",
     "optim": "Optimizers",
+    "textures": "Textures",
     "startup": "Fresh process to first result",
 }
 _NAMES = {

@@ -107,11 +107,13 @@ __all__ = [
     "OutOfBoundsError",
     "OutOfMemoryError",
     "Profile",
+    "Sampler",
     "ShapeError",
     "SlangPyRtError",
     "Stream",
     "Struct",
     "Tensor",
+    "Texture",
     "Timer",
     "Tuned",
     "UnsupportedError",
@@ -199,6 +201,8 @@ del globals()["device"]
 
 # Names whose modules are imported when they are first used.
 _LATER = {
+    "Sampler": "slangpy_rt.textures.sampler",
+    "Texture": "slangpy_rt.textures.texture",
     "argsort": "slangpy_rt.arithmetic.functions",
     "cumsum": "slangpy_rt.arithmetic.functions",
     "load_image": "slangpy_rt.arrays.image_files",
@@ -213,6 +217,8 @@ if _typing.TYPE_CHECKING:
     from slangpy_rt.arithmetic.functions import argsort, cumsum, nonzero, sort
     from slangpy_rt.arrays.image_files import load_image, save_image
     from slangpy_rt.runtime.pickling import pickle_on
+    from slangpy_rt.textures.sampler import Sampler
+    from slangpy_rt.textures.texture import Texture
 
 if not _typing.TYPE_CHECKING:  # type checkers would take every name for one of the package's
 

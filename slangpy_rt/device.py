@@ -18,11 +18,14 @@ from slangpy_rt.runtime.stream import Event, Stream, Timer, lane_of, open_stream
 
 if TYPE_CHECKING:
     from slangpy_rt.calls.moves import Moves
+    from slangpy_rt.textures.sampler import Sampler
+    from slangpy_rt.textures.texture import Texture
 
 
 # What ``dir`` and completion show; what else the packages below use is no part of the public class.
 _SHOWN = (
-    *("caps", "close", "closed", "command_list", "debug", "deterministic", "event", "hot_reload", "include_paths"),
+    *("caps", "close", "closed", "command_list", "create_sampler", "create_texture", "debug", "deterministic"),
+    *("event", "hot_reload", "include_paths"),
     *("index", "info", "load_module", "load_module_from_file", "load_module_from_source", "name", "reload", "stream"),
     *("synchronize", "timer", "wait"),
 )
@@ -131,6 +134,68 @@ class Device(DeviceCore):
         """Make a new list for ``function.append_to(list, ...)``; as a context manager it is submitted at its end."""
         self.check_open()
         return CommandList(self)
+
+    def create_texture(
+        self,
+        format: str,
+        width: int,
+        height: int | None = None,
+        depth: int | None = None,
+        array_length: int | None = None,
+        mip_count: int = 1,
+        type: str | None = None,
+        usage: str | Sequence[str] | None = None,
+    ) -> Texture:
+        """Make a texture whose texels are undefined until they are written.
+
+        Parameters
+        ----------
+        format : str
+            The texel format, by SlangPy's names: ``"rgba8_unorm"``, ``"rgba8_unorm_srgb"``, ``"r16_float"``,
+            ``"rg32_float"``, ``"rgba32_uint"``; r, rg and rgba of each.
+        width, height, depth : int
+            The size in texels; a height makes a plane of a line, a depth a volume of a plane.
+        array_length : int, optional
+            The number of layers of a texture array, or of cubes.
+        mip_count : int
+            The number of levels; 0 for all that there can be.
+        type : str, optional
+            ``"1d"``, ``"2d"``, ``"3d"``, ``"cube"``, ``"1d_array"``, ``"2d_array"`` or ``"cube_array"``; by the sizes
+            unless given.
+        usage : str or sequence of str, optional
+            ``"shader_resource"`` for textures that kernels only read; with ``"unordered_access"`` they may write too,
+            as they may if nothing is given and the format allows it.
+
+        Raises
+        ------
+        BindError
+            If a value is none of these.
+        ShapeError
+            If a cube's faces are not squares.
+        UnsupportedError
+            If the device has no such textures.
+        OutOfMemoryError
+            If the device cannot hold it.
+        """
+        from slangpy_rt.textures.texture import create_texture
+
+        return create_texture(self, format, width, height, depth, array_length, mip_count, type, usage)
+
+    def create_sampler(
+        self,
+        filter: str = "linear",
+        wrap: str | Sequence[str] = "repeat",
+        mip: str = "linear",
+        anisotropy: int = 1,
+        border: str = "transparent",
+        bias: float = 0.0,
+        min_level: float = 0.0,
+        max_level: float = 1000.0,
+    ) -> Sampler:
+        """Make a sampler; ``Sampler`` has the parameters."""
+        from slangpy_rt.textures.sampler import Sampler
+
+        return Sampler(self, filter, wrap, mip, anisotropy, border, bias, min_level, max_level)
 
     @property
     def moves(self) -> Moves:

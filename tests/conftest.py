@@ -64,6 +64,8 @@ for _name in ("d3d12", "rhi-d3d12", "rhi-vulkan-handles"):
         (_name, "pointers"): "D3D12 has no pointers",
         (_name, "cooperative_matrix"): "slang-rhi enables no fixed size of tiles that the kernels could rely on",
     }
+for _name in ("d3d12", "example", "rhi-vulkan", "rhi-cuda", "rhi-d3d12", "rhi-vulkan-handles"):
+    UNSUPPORTED[_name, "textures"] = "its backend has no textures yet"
 UNSUPPORTED["d3d12", "cooperative_matrix"] = "shader model 6.6 has no products of matrices"
 for _scalar in ("half", "double", "int16_t", "uint16_t"):
     UNSUPPORTED["d3d12", _scalar] = "D3D12 leaves this type to the GPU; vkd3d-proton keeps it from Mesa's lavapipe"

@@ -18,11 +18,12 @@ FFI = _cuda_driver.FFI_CUDA
 # What makes a handle, returned through the first parameter, and what gives one back, the first parameter.
 MAKES = {
     "cuStreamCreate", "cuEventCreate", "cuModuleLoadData", "cuModuleGetFunction", "cuGraphCreate",
-    "cuGraphAddKernelNode_v2", "cuGraphInstantiateWithFlags",
+    "cuGraphAddKernelNode_v2", "cuGraphInstantiateWithFlags", "cuMipmappedArrayCreate", "cuTexObjectCreate",
+    "cuSurfObjectCreate",
 }  # fmt: skip
 GIVES = {
     "cuStreamDestroy_v2", "cuEventDestroy_v2", "cuModuleUnload", "cuGraphDestroy", "cuGraphExecDestroy",
-    "cuMemFree_v2", "cuMemFreeHost",
+    "cuMemFree_v2", "cuMemFreeHost", "cuMipmappedArrayDestroy", "cuTexObjectDestroy", "cuSurfObjectDestroy",
 }  # fmt: skip
 ASKS = {"cuEventQuery", "cuStreamIsCapturing", "cuStreamGetCtx", "cuMemGetInfo_v2"}
 
@@ -37,6 +38,7 @@ class Driver:
         self.memory: dict[int, Any] = {}
         self.wrong: list[str] = []
         self.calls: list[str] = []
+        self.texels: dict[tuple[int, int], Any] = {}
         self._next = itertools.count(1 << 20)
 
     @property
@@ -131,6 +133,24 @@ class Driver:
     def cuMemsetD8Async(self, device: int, value: int, nbytes: int, stream: int) -> int:
         self._check("cuMemsetD8Async", stream)
         ctypes.memset(device, value, nbytes)
+        return 0
+
+    def cuMipmappedArrayGetLevel(self, out: Any, array: int, level: int) -> int:
+        self._check("cuMipmappedArrayGetLevel", array)
+        out[0] = array << 8 | level
+        return 0
+
+    def cuMemcpy3DAsync_v2(self, told: Any, stream: int) -> int:
+        """Copy between memory and one layer of a level, which is a block of its own here."""
+        into = told.dst.type == 3
+        array, memory = (told.dst, told.src) if into else (told.src, told.dst)
+        self._check("cuMemcpy3DAsync_v2", stream, array.array >> 8)
+        if (memory.type, memory.pitch, memory.height) != (2, told.nbytes, told.height):
+            self.wrong.append("cuMemcpy3DAsync_v2: memory with gaps")
+        nbytes = told.nbytes * told.height * told.depth
+        block = self.texels.setdefault((array.array, array.z), FFI.new("char[]", nbytes))
+        there = int(FFI.cast("uintptr_t", block))
+        ctypes.memmove(*((there, memory.device) if into else (memory.device, there)), nbytes)
         return 0
 
     def __getattr__(self, name: str) -> Callable[..., int]:

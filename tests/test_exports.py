@@ -32,11 +32,13 @@ PUBLIC = [
     "OutOfBoundsError",
     "OutOfMemoryError",
     "Profile",
+    "Sampler",
     "ShapeError",
     "SlangPyRtError",
     "Stream",
     "Struct",
     "Tensor",
+    "Texture",
     "Timer",
     "Tuned",
     "UnsupportedError",
@@ -91,6 +93,9 @@ MEMBERS = {
     "Profile": "rows save",
     "Stream": "handle launch number record synchronize wait",
     "Timer": "seconds",
+    "Sampler": "desc device handle layout",
+    "Texture": "array_length copy_from copy_to depth device format from_numpy generate_mips handle height image "
+    "layout mip mip_count nbytes numpy of sampler shape slang_type summary to_numpy type width with_sampler",
     "ValueRef": "value",
     "DiffPair": "grad primal value",
     "NDDifferentiableBuffer": "address buffer clear copy_from device dtype flatten_dtype from_dlpack from_numpy grad "
@@ -106,8 +111,9 @@ MEMBERS = {
 }
 
 # Of a device; the class has more, which the packages below use.
-DEVICE = """caps close closed command_list debug deterministic event hot_reload include_paths index info load_module
-load_module_from_file load_module_from_source name reload stream synchronize timer wait"""
+DEVICE = """caps close closed command_list create_sampler create_texture debug deterministic event hot_reload
+include_paths index info load_module load_module_from_file load_module_from_source name reload
+stream synchronize timer wait"""
 
 
 def test_public_names() -> None:

@@ -12,6 +12,8 @@ from collections.abc import Callable
 from slangpy_rt_codegen.spec import BFLOAT16, CallSpec, Operand
 from slangpy_rt_codegen.variables import assignable, callee, drain, fill
 
+# Modes of what a function takes whole.
+_WHOLE = ("tensor", "pointer", "handle")
 _FLOATS = frozenset({"half", "float", "double"})
 
 
@@ -56,7 +58,7 @@ def derivative_body(
             if p.mode == "unused":
                 continue
             variable = f"_spy_d_{p.name}"
-            if p.mode in ("tensor", "pointer"):
+            if p.mode in _WHOLE:
                 arguments.append(load(p))
                 continue
             if not _dual(spec, p) or p.access == "seed":
@@ -96,20 +98,20 @@ def _parameters(spec: CallSpec, o: Operand) -> list[str]:
         if p.mode == "unused":
             continue
         direction = ""
-        if p.mode in ("tensor", "pointer"):
+        if p.mode in _WHOLE:
             pass
         elif p.access in ("out", "seed"):
             direction = "out "
         elif p.access == "inout" and (_dual(spec, p) or spec.derivative == "forward"):
             direction = "inout "
-        constant = p.mode not in ("tensor", "pointer") and not _dual(spec, p)
+        constant = p.mode not in _WHOLE and not _dual(spec, p)
         out.append(f"{'no_diff ' if constant else ''}{direction}{p.type} _spy_x_{p.name}")
     return out
 
 
 def _dual(spec: CallSpec, p: Operand) -> bool:
     """Tell whether ``_spy_primal`` is differentiated with respect to a place."""
-    if p.mode in ("tensor", "pointer", "unused", "parts"):
+    if p.mode in (*_WHOLE, "unused", "parts"):
         return False
     if spec.derivative == "forward" and p.access != "in":
         return _is_float(p)
@@ -122,7 +124,7 @@ def _is_float(p: Operand) -> bool:
 
 def _constant(spec: CallSpec, p: Operand) -> str:
     """Return a place's value for a field of a variable: Slang 2026.12 fails on a no_diff number in a nested field."""
-    number = _is_float(p) and p.mode not in ("tensor", "pointer")
+    number = _is_float(p) and p.mode not in _WHOLE
     return f"detach(_spy_x_{p.name})" if number and not _dual(spec, p) else f"_spy_x_{p.name}"
 
 

@@ -137,7 +137,7 @@ def _body(spec: CallSpec, load: Callable[[Operand], str], store: Callable[[Opera
         before += fill(o, assignable(name), load)
     for n, o in enumerate(spec.operands):
         plain = o.access == "in" and o.mode != "parts" and not (o.mode == "value" and is_array(o))
-        if o.mode in ("tensor", "pointer") or (plain and not (spec.method and n == 0)):
+        if o.mode in ("tensor", "pointer", "handle") or (plain and not (spec.method and n == 0)):
             arguments.append(load(o))
             continue
         # Arguments that are written, and arrays, need a variable.

@@ -54,6 +54,10 @@ def element_load(spec: CallSpec, o: Operand) -> str:
         return o.code
     if o.mode == "pointer":
         return f"{o.via}(_spy_call.v_{o.name})" if o.via else f"_spy_call.v_{o.name}"
+    if o.mode == "handle":
+        return f"*{o.via}_spy_call.v_{o.name}"
+    if o.mode == "texel":
+        return f"(*_spy_call.v_{o.name})[{o.code}]"
     if o.mode == "tensor":
         data = _walked(o, bool(o.step))
         gradients = "".join(f", {_gradient_of(spec, o, g)}" for g in _tensor_gradients(o))
@@ -92,6 +96,8 @@ def element_store(spec: CallSpec, o: Operand, value: str) -> str:
     """Return the text that stores one element's value, or adds it to a gradient."""
     if o.summed:
         return addition(f"_spy_s_{o.name}", o.type, value)
+    if o.mode == "texel":
+        return f"(*_spy_call.v_{o.name})[{o.code}] = {value};"
     if o.access in ("accumulate", "scatter"):
         return f"{o.type}._spy_{o.access}({address_of(spec, o)}, {value});"
     struct = _struct_of(spec, o)

@@ -31,6 +31,9 @@ VALUE_STORAGE = {
     "half": "float",
 }
 
+# What follows the type of a texture or sampler in the block.
+HANDLE = ".Handle"
+
 
 @dataclass(frozen=True)
 class BlockField:
@@ -79,13 +82,22 @@ def block_fields(spec: CallSpec) -> tuple[BlockField, ...]:
         if o.mode == "value":
             scalar = VALUE_STORAGE.get(o.scalar, o.scalar)
             members.append((f"v_{o.name}", scalar, o.count if o.count > 1 else 0, False))
+        elif o.mode in ("handle", "texel"):
+            pointed = o.mode == "handle" and o.via
+            texture = f"{o.via if o.mode == 'texel' else o.type}{HANDLE}"
+            members.append((f"v_{o.name}", f"{texture} *" if pointed else texture, 0, False))
         elif o.mode not in ("computed", "unused"):
             kind = f"_spy_Address<{o.scalar}> " if spec.entry == "handle" else f"{o.scalar} *"
             members.append((f"v_{o.name}", kind, 0, False))
-    fields, at = [], 0
+    fields: list[BlockField] = []
+    at = 0
     for name, scalar, repeat, fixed in members:
+        handle = scalar.endswith(HANDLE)
         pointer = scalar.endswith(("*", "> "))
-        code, size = SCALARS["pointer" if pointer else scalar]
+        code, size = SCALARS["pointer" if pointer or handle else scalar]
+        if handle and at % size:
+            # SPIR-V and HLSL have two words for a handle, which would follow here, C++ and CUDA 8 bytes.
+            fields.append(BlockField(f"gap_{name}", f"uint gap_{name}", "4x", at, 4, False))
         at = -(-at // size) * size
         total = size * max(1, repeat)
         space = "" if pointer else " "

@@ -40,7 +40,8 @@ class Operand:
         ``"value"``: in the argument block. ``"linear"``: an array whose elements follow each other in call order.
         ``"constant"``: one element of an array for all elements of the call. ``"strided"``: an array with a stride
         per call dimension. ``"tensor"``: a whole array, passed as a view. ``"gradient"``: the gradient of a tensor.
-        ``"pointer"``: an array's address. ``"computed"``: the expression ``code``, of values that are its ``parts``.
+        ``"pointer"``: an array's address. ``"handle"``: a texture or a sampler. ``"texel"``: the texel of a texture
+        at ``code``. ``"computed"``: the expression ``code``, of values that are its ``parts``.
         ``"parts"``: a local variable put together from ``parts``. ``"unused"``: an output whose value is dropped.
     rank : int
         Dimensions of a ``"tensor"`` or ``"gradient"``.
@@ -51,10 +52,11 @@ class Operand:
     via : str
         Type that loads and stores go through if arrays do not hold ``type`` itself: the scalar of an enum;
         ``"_spy_bfloat16"`` and ``"_spy_bfloat16s<3>"``, which load and store floats. Of a ``"pointer"`` the type that
-        it is converted to, ``"Ptr<float, Access.Read>"``; empty for ``float *``.
+        it is converted to, ``"Ptr<float, Access.Read>"``; empty for ``float *``. Of a ``"texel"`` the texture's type.
+        Of a ``"handle"`` ``"*"`` if the block has its address.
     code : str
-        Slang expression of a ``"computed"`` operand; ``_spy_i``, ``_spy_index`` and ``_spy_call`` are the element's
-        flat index, its index in each dimension and the argument block.
+        Slang expression of a ``"computed"`` operand, or of a texel's place; ``_spy_i``, ``_spy_index`` and
+        ``_spy_call`` are the element's flat index, its index in each dimension and the argument block.
     parts : tuple of (str, Operand)
         The place of each part in the variable (``".position"``, ``"[2]"``), and the part.
     grad_in, grad_out : Operand or None

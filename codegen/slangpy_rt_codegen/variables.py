@@ -43,7 +43,7 @@ def drain(o: Operand, name: str, store: Callable[[Operand, str], str]) -> list[s
     """Return the lines that store the values that the function wrote to a variable."""
     if o.mode == "parts":
         return [line for path, part in o.parts for line in drain(part, f"{name}{path}", store)]
-    kept = o.access != "in" and o.mode not in ("tensor", "pointer", "unused")
+    kept = o.access != "in" and o.mode not in ("tensor", "pointer", "handle", "unused")
     return [store(o, name)] if kept else []
 
 

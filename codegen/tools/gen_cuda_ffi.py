@@ -63,6 +63,42 @@ int cuTensorMapEncodeTiled(void *map, int type, unsigned int rank, uintptr_t add
                            const unsigned long long *strides, const unsigned int *box, const unsigned int *steps,
                            int interleave, int swizzle, int promotion, int outside);
 typedef struct {
+    size_t width, height, depth;
+    int format;
+    unsigned int channels, flags;
+} CUDA_ARRAY3D_DESCRIPTOR;
+typedef struct {
+    int type;
+    union { uintptr_t handle; int reserved[32]; } of;
+    unsigned int flags;
+} CUDA_RESOURCE_DESC;
+typedef struct {
+    int wraps[3], filter;
+    unsigned int flags, anisotropy;
+    int mip_filter;
+    float bias, least, most, border[4];
+    int reserved[12];
+} CUDA_TEXTURE_DESC;
+typedef struct {
+    size_t x, y, z, lod;
+    int type;
+    uintptr_t host, device, array, reserved;
+    size_t pitch, height;
+} CUmemcpyPlace;
+typedef struct {
+    CUmemcpyPlace src, dst;
+    size_t nbytes, height, depth;
+} CUDA_MEMCPY3D;
+int cuMipmappedArrayCreate(uintptr_t *array, const CUDA_ARRAY3D_DESCRIPTOR *told, unsigned int levels);
+int cuMipmappedArrayGetLevel(uintptr_t *level, uintptr_t array, unsigned int number);
+int cuMipmappedArrayDestroy(uintptr_t array);
+int cuTexObjectCreate(unsigned long long *object, const CUDA_RESOURCE_DESC *what, const CUDA_TEXTURE_DESC *how,
+                      const void *view);
+int cuTexObjectDestroy(unsigned long long object);
+int cuSurfObjectCreate(unsigned long long *object, const CUDA_RESOURCE_DESC *what);
+int cuSurfObjectDestroy(unsigned long long object);
+int cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D *told, uintptr_t stream);
+typedef struct {
     unsigned int gx, gy, gz, bx, by, bz, shared_bytes;
     uintptr_t stream;
     void *attributes;

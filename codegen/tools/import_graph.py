@@ -25,6 +25,7 @@ FLOORS = (
     ("slang", "backends"),
     ("runtime",),
     ("arrays",),
+    ("textures",),
     ("arguments",),
     ("tuning",),
     ("calls",),

@@ -27,6 +27,7 @@ from slangpy_rt.arguments.bind_array import (
     element_of,
     stored_as,
 )  # fmt: skip
+from slangpy_rt.arguments.bind_texture import bind_resource, bind_texels
 from slangpy_rt.arguments.bound import CONVERTED, SPLAT, Bound, number_fit, result_kind
 from slangpy_rt.arguments.computed import Generator
 from slangpy_rt.arguments.containers import as_struct, container, is_ours
@@ -45,6 +46,7 @@ from slangpy_rt.arguments.struct_values import (
     rows_of,
     structs_array,
 )  # fmt: skip
+from slangpy_rt.arguments.texture_types import is_resource
 from slangpy_rt.arguments.value_feeds import EnumFeed, GeneratorFeed, SplatFeed, ValueFeed  # fmt: skip
 from slangpy_rt.arrays.ndbuffer import NDBuffer
 from slangpy_rt.arrays.value_ref import ValueRef
@@ -59,6 +61,7 @@ from slangpy_rt.core.errors import BindError, UnsupportedError
 from slangpy_rt.core.shapes import contiguous
 from slangpy_rt.core.types import Param, SlangType
 from slangpy_rt.core.wording import in_words
+from slangpy_rt.textures.texture import Texture
 
 if TYPE_CHECKING:
     from slangpy_rt.runtime.core import DeviceCore
@@ -175,7 +178,7 @@ def bind_whole(where: str, scope: Scope, param: Param, value: Any) -> Bound:
             raise BindError(
                 f"{where} is {in_words(value)}, one value for each element; one for all is expected here."
             )
-        if leaf.mode in ("array", "tensor") and leaf.shape:
+        if leaf.mode in ("array", "tensor", "texel") and leaf.shape:
             inner = where if leaf is bound else f"{where[:-1]}{leaf.name.removeprefix(param.name)}'"
             raise BindError(
                 f"{inner} has shape {leaf.shape} beside the dimensions of '{leaf.type.name}'; "
@@ -211,11 +214,14 @@ def bind_result(where: str, scope: Scope, type_: SlangType, value: Any, how: Map
             raise error if str(error).startswith(where) else BindError(f"{where} is {error}") from None
         feed = _stand_in_feed(where, scope.device, value, other, adapter, inner)
         return replace(inner, feed=feed, host=adapter.result_kind(value))
-    if not isinstance(value, (NDBuffer, np.ndarray)):
+    if not isinstance(value, (NDBuffer, np.ndarray, Texture)):
         raise BindError(
             f"{where}: pass a Tensor, an NDBuffer, a NumPy array, or one of their types, not {in_words(value)}."
         )
     element = scope.struct(type_)
+    if isinstance(value, Texture):
+        bound = bind_texels(where, scope.device, "_result", element, "out", value)
+        return bound if how.dims is None else _mapped(bound, how.dims)
     bound = bind_array(where, scope.device, "_result", element, stored_as(where, element), "out", value)
     if how.dims is not None and len(how.dims) != len(bound.shape):
         raise BindError(f"{where}: map gives {how.dims}; {in_words(value)} has {len(bound.shape)} dimensions.")
@@ -237,6 +243,10 @@ def _bind(where: str, scope: Scope, param: Param, value: Any, how: Map) -> Bound
     type_, device = param.type, scope.device
     if isinstance(value, Generator):
         return _bind_generator(where, param, value)
+    if is_resource(type_):
+        return bind_resource(where, device, param, value)
+    if isinstance(value, Texture):
+        return bind_texels(where, device, param.name, type_, param.direction, value)
     whole = container(type_)
     if whole is not None:
         element, rank, writable = whole

@@ -14,6 +14,7 @@ from slangpy_rt.arguments.nested_feeds import ConvertedFeed, GradientFeed, Parts
 from slangpy_rt.core.conversion import kind_of
 from slangpy_rt.core.shapes import Shape
 from slangpy_rt.core.types import SlangType
+from slangpy_rt.textures.layout import TextureLayout
 
 # How well a value fits a parameter, best first; overloads are ranked by it.
 EXACT, PROMOTED, CONVERTED, SPLAT = range(4)
@@ -26,8 +27,8 @@ class Bound:
     Attributes
     ----------
     mode : str
-        ``"value"``, ``"array"`` (elementwise), ``"tensor"`` (whole), ``"pointer"``, ``"computed"`` or
-        ``"parts"``.
+        ``"value"``, ``"array"`` (elementwise), ``"tensor"`` (whole), ``"pointer"``, ``"handle"`` (a texture or
+        sampler), ``"texel"`` (a texture, elementwise), ``"computed"`` or ``"parts"``.
     shape, strides : tuple of int
         The dimensions of an array that the call runs along, and their strides in scalars. In mode ``"tensor"``,
         those before the dimensions of ``view``.
@@ -50,11 +51,14 @@ class Bound:
         In a derivative, the gradient arrays of this argument, one that is read and one that is written; None where
         the parts have their own.
     via : str
-        Name of the Slang struct that converts elements on loading, as for bfloat16; empty if none does.
+        Name of the Slang struct that converts elements on loading, as for bfloat16; empty if none does. In mode
+        ``"texel"`` the type of the texture, with ``*`` for that of its texels.
     own : int
         Size in bytes of its buffer, for a device array that takes up the whole buffer; else 0.
     far : int
         Rank among equal fits: 1 for a NumPy integer at a float parameter, as an integer parameter is nearer; else 0.
+    texture : TextureLayout or None
+        The layout of a texture.
     fresh : bool
         For a gradient, whether its contents may be lost: the kernel may then write it instead of adding to it.
     gradients : tuple of Bound
@@ -84,6 +88,7 @@ class Bound:
     fresh: bool = False
     own: int = 0
     far: int = 0
+    texture: TextureLayout | None = None
     gradients: tuple[Bound, ...] = field(init=False, repr=False, compare=False)
     # Only for arguments with parts: any other is its own only place, and storing it would make a reference cycle.
     _places: tuple[Bound, ...] = field(init=False, repr=False, compare=False, default=())
@@ -117,7 +122,7 @@ class Bound:
     @property
     def cost(self) -> tuple[int, int, int]:
         """How badly the argument fits: dimensions left to vectorize over, then conversions, of its worst leaf."""
-        fits = [(len(b.shape) if b.mode in ("array", "tensor") else 0, b.fit, b.far) for b in self.leaves]
+        fits = [(len(b.shape) if b.mode in ("array", "tensor", "texel") else 0, b.fit, b.far) for b in self.leaves]
         return max(fits, default=(0, EXACT, 0))
 
 

@@ -17,6 +17,7 @@ from slangpy_rt.arguments.adapters import converter, is_plain_sequence
 from slangpy_rt.arguments.computed import Generator
 from slangpy_rt.arguments.stand_ins import stands_in
 from slangpy_rt.arrays.differentiable import DiffPair
+from slangpy_rt.arrays.layout import Laid
 from slangpy_rt.arrays.ndbuffer import NDBuffer
 from slangpy_rt.arrays.tensor import Tensor
 from slangpy_rt.arrays.value_ref import ValueRef
@@ -84,7 +85,7 @@ def endless(where: str, values: tuple[Any, ...], error: RecursionError) -> BindE
 
 def _signer(kind: type) -> Callable[[Any], Any]:
     """Return the function that makes signatures of values of a type."""
-    if issubclass(kind, NDBuffer):
+    if issubclass(kind, (NDBuffer, Laid)):
         return _layout
     if issubclass(kind, np.void):
         return _sign_fields
@@ -211,7 +212,7 @@ def _gradient_spans(value: Any) -> list[tuple[int, int]]:
         return [(address + low, address + high)]
     if isinstance(value, (list, tuple)):
         return [span for item in value for span in _gradient_spans(item)]
-    if isinstance(value, (bool, int, float, np.ndarray, np.generic, DiffPair)):
+    if isinstance(value, (bool, int, float, np.ndarray, np.generic, DiffPair, Laid)):
         return []
     stand_in = converter(type(value))
     if isinstance(stand_in, Adapter):
@@ -225,7 +226,7 @@ def _gradient_spans(value: Any) -> list[tuple[int, int]]:
     return [] if fields is None else [span for item in fields.values() for span in _gradient_spans(item)]
 
 
-def _layout(value: NDBuffer) -> Any:
+def _layout(value: NDBuffer | Laid) -> Any:
     return value.layout
 
 

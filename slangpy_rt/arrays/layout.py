@@ -101,6 +101,14 @@ class Layout:
             self.span = sum(r for r in reach if r < 0), last + stored.dtype.itemsize
 
 
+class Laid:
+    """A value of this package, other than an array, that prepared calls know by its ``layout`` alone."""
+
+    __slots__ = ()
+
+    layout: Any
+
+
 @dataclass(frozen=True)
 class Gradients:
     """Layouts of the gradients that an array carries.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from slangpy_rt.arrays.layout import layout_of
+from slangpy_rt.arrays.layout import Laid, layout_of
 from slangpy_rt.arrays.ndbuffer import NDBuffer
 from slangpy_rt.arrays.operators import Operators
 from slangpy_rt.core.checks import no_memory, whole
@@ -173,6 +173,29 @@ class Tensor(Operators):
         return tensor
 
     copy_from_numpy = NDBuffer.copy_from
+
+    def copy_from(self, array: Any) -> None:
+        """Fill the tensor from host data of the same shape, as an NDBuffer's ``copy_from``, or from a texture.
+
+        Parameters
+        ----------
+        array : array_like or Texture
+            Host data, or a texture on the same device of whose first level the tensor gets the numbers as the format
+            stores them.
+
+        Raises
+        ------
+        ShapeError
+            If the shape differs.
+        BindError
+            If the data does not convert, or this is a non-contiguous view.
+        """
+        copy = getattr(array, "copy_to", None) if isinstance(array, Laid) else None
+        if copy is not None:
+            copy(self)
+        else:
+            super().copy_from(array)
+
     # SP#016 writes both: ``Tensor.numpy(device, array)`` makes a tensor, ``tensor.numpy()`` copies it to the host.
     from_numpy: Any = _Both(_from_host, NDBuffer.from_numpy)
     numpy: Any = _Both(_from_host, NDBuffer.to_numpy)

@@ -17,6 +17,7 @@ from slangpy_rt_codegen.layout import BlockField
 
 from slangpy_rt.arguments.adapters import adapter_of_results
 from slangpy_rt.arguments.bind import bind, bind_result
+from slangpy_rt.arguments.bind_texture import texture_maker
 from slangpy_rt.arguments.bound import Bound, result_kind
 from slangpy_rt.arguments.conflicts import Place, conflicts_of, walk_of, writes_to, written_in_place
 from slangpy_rt.arguments.differentials import differentiates
@@ -26,6 +27,8 @@ from slangpy_rt.arguments.gradients import assigned, tangent_of
 from slangpy_rt.arguments.options import NO_OPTIONS, Options
 from slangpy_rt.arguments.scope import Scope
 from slangpy_rt.arguments.seeds import bind_seed
+from slangpy_rt.arguments.texture_conflicts import keep_apart
+from slangpy_rt.arguments.texture_samplers import pair_samplers
 from slangpy_rt.arrays.differentiable import DiffPair, NDDifferentiableBuffer
 from slangpy_rt.arrays.layout import layout_of, new_array
 from slangpy_rt.arrays.ndbuffer import NDBuffer
@@ -46,16 +49,19 @@ from slangpy_rt.core.target import KernelInfo
 from slangpy_rt.core.types import EntryPoint, FunctionSig, LayoutField, Param, SlangType
 from slangpy_rt.core.wording import in_words
 from slangpy_rt.runtime.diagnostics import Checked, Launcher
+from slangpy_rt.textures.texture import Texture
 
 if TYPE_CHECKING:
     from slangpy_rt.runtime.core import DeviceCore
 
 _READ = ("in", "seed", "tangent")
+# Arguments along whose dimensions a call may run.
+_WALKED = ("array", "computed", "tensor", "texel")
 # Descriptions of kernels that a module remembers.
 _MAX_READY = 1024
 _RESULTS: dict[Any, str] = {
-    "torch": "torch", "numpy": "numpy", "tensor": "tensor", "ndbuffer": "ndbuffer",
-    np.ndarray: "numpy", Tensor: "tensor", NDBuffer: "ndbuffer",
+    "torch": "torch", "numpy": "numpy", "tensor": "tensor", "ndbuffer": "ndbuffer", "texture": "texture",
+    np.ndarray: "numpy", Tensor: "tensor", NDBuffer: "ndbuffer", Texture: "texture",
 }  # fmt: skip
 
 
@@ -105,9 +111,7 @@ def build_call(
         default=0,
     )
     shapes = [spread(b.name, b.shape, b.mapped, rank) for b in every]
-    shape = broadcast(
-        where, [(b.name, s) for b, s in zip(every, shapes, strict=True) if b.mode in ("array", "computed", "tensor")]
-    )
+    shape = broadcast(where, [(b.name, s) for b, s in zip(every, shapes, strict=True) if b.mode in _WALKED])
     _check_strict(where, scope, every, shape)
     outcome = (
         Result(target, into=given, unwrap=_nothing)
@@ -174,12 +178,17 @@ def _result(
         raise UnsupportedError(f"{where}: results of type '{returns.name}' are not supported.")
     kind = _kind_named(asked)
     if asked is not None and kind is None:
-        raise BindError(f"{where}: _result={in_words(asked)} is not one of 'numpy', 'tensor', 'ndbuffer', 'torch'.")
+        raise BindError(
+            f"{where}: _result={in_words(asked)} is not one of 'numpy', 'tensor', 'ndbuffer', 'texture', 'torch'."
+        )
     kind = kind or result_kind(arguments)
     if not kind and shape:
         kind = "numpy" if any(leaf.mode == "array" for b in arguments for leaf in b.leaves) else "tensor"
     if derivative and differentiates(scope, returns):
         return _result_with_tangent(where, scope, returns, kind, shape, named)
+    if kind == "texture":
+        make_texture = texture_maker(where, device, returns, shape)
+        return Result(bind_result(where, scope, returns, make_texture()), None, make_texture, named=named)
     if kind in ("tensor", "ndbuffer"):
         layout = layout_of(device, Tensor if kind == "tensor" else NDBuffer, returns, shape, own=True)
         sample: Any = new_array(layout)
@@ -246,7 +255,7 @@ def _check_strict(where: str, scope: Scope, leaves: Sequence[Bound], shape: Shap
     if not scope.strict:
         return
     for b in leaves:
-        if b.mode in ("array", "tensor") and b.mapped is None and b.shape and b.shape != shape:
+        if b.mode in _WALKED and b.mode != "computed" and b.mapped is None and b.shape and b.shape != shape:
             raise ShapeError(
                 f"{where}: '{b.name}' of shape {b.shape} would be broadcast to {shape}, which strict_broadcasting "
                 f"refuses; say how with .map({b.name}=...)."
@@ -256,7 +265,7 @@ def _check_strict(where: str, scope: Scope, leaves: Sequence[Bound], shape: Shap
 def _check_written(where: str, leaves: Sequence[Bound], shape: Shape) -> None:
     """Refuse outputs that several elements of the call would write to."""
     for b in leaves:
-        if b.access in (*_READ, "accumulate") or b.mode != "array":
+        if b.access in (*_READ, "accumulate") or b.mode not in ("array", "texel"):
             continue
         if spread(b.name, b.shape, b.mapped, len(shape)) != shape:
             raise ShapeError(
@@ -264,7 +273,7 @@ def _check_written(where: str, leaves: Sequence[Bound], shape: Shape) -> None:
                 "elements would overwrite each other. Give it the call's shape."
             )
         # Nothing overlaps in an empty array, to which NumPy gives strides of 0.
-        if 0 in shape:
+        if 0 in shape or b.mode == "texel":
             continue
         walk = walk_of(b, shape)
         if any(n > 1 and step == 0 for n, step in zip(shape, walk.steps, strict=True)):
@@ -296,6 +305,8 @@ def _finish(
     """Emit and load the kernel, and make the PreparedCall; a call without elements loads none."""
     device, every, count = scope.device, description.bound, description.count
     leaves = [leaf for b in every for leaf in b.leaves]
+    pair_samplers(description.spec.title, device.backend, every)
+    keep_apart(description.spec.title, every, len(description.shape))
     written = tuple([_is_written(b, options.derivative) for b in leaves if b.feed.buffers])
     key = description.spec, written, options.conformances, count > 0
     cache = scope.ready
@@ -355,6 +366,7 @@ def _make_ready(scope: Scope, asked: CallSpec, written: tuple[bool, ...], some: 
             written + (True,) * reports,
             any(o.mode == "gradient" and o.step == "own" for o in spec.leaves),
             spec.title,
+            any(o.mode in ("handle", "texel") for o in spec.leaves),
         )
         block = tuple(LayoutField(f.name, f.offset, f.size) for f in fields)
         kernel = device.kernels.get(scope.source, text, spec.title, info, block, options.conformances)

@@ -5,6 +5,7 @@ The functions compute frozen values from frozen values; they emit, compile and r
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -19,6 +20,7 @@ from slangpy_rt.calls.spelling import Spelling
 from slangpy_rt.calls.struct_fields import struct_layouts
 from slangpy_rt.core.errors import BindError, UnsupportedError
 from slangpy_rt.core.shapes import Coalesced, Shape, align, coalesce
+from slangpy_rt.core.target import Target
 from slangpy_rt.core.types import EntryPoint, FunctionSig, Param
 from slangpy_rt.slang.constants import export_constants
 from slangpy_rt.slang.source import Source
@@ -94,7 +96,7 @@ def describe_call(
         raise BindError(
             f"{said}: group_size {options.group} counts {len(options.group)} dimensions; the call has shape {shape}."
         )
-    if tiled or [b for b in bounds if b.generator is not None and b.generator.indexed]:
+    if tiled or [b for b in bounds if b.mode == "texel" or (b.generator is not None and b.generator.indexed)]:
         merged = Coalesced(shape or (1,), tuple([s or (0,) for s in strides]))
     else:
         merged = coalesce(shape, strides)
@@ -124,7 +126,7 @@ def describe_call(
     title = f"{options.derivative} derivative of {said}" if options.derivative else said
     spec = CallSpec(
         title=title,
-        modules=_modules(source),
+        modules=_modules(source, target, operands),
         function=_called(said, sig, spell),
         operands=tuple(trees[len(uniforms) : len(trees) - bool(result)]),
         result=trees[-1] if result else None,
@@ -194,7 +196,7 @@ def describe_dispatch(
     count = prod(entry.group_size) * x * y * z
     spec = CallSpec(
         title=title,
-        modules=_modules(scope.source),
+        modules=_modules(scope.source, target, operands),
         function=spell.function(title, entry.name),
         operands=tuple(_system_value(entry, p, spell) if p.semantic else next(given) for p in entry.params),
         result=None,
@@ -249,7 +251,8 @@ def _constants(where: str, scope: Scope, options: Options, spell: Spelling) -> t
     return lines + target.constants + (target.backward_constants if options.derivative == "backward" else ())
 
 
-def _modules(source: Source) -> tuple[str, ...]:
+def _modules(source: Source, target: Target, operands: Sequence[Operand]) -> tuple[str, ...]:
     """Return the modules that the text imports besides ``_spy_library``; ``slangpy_rt`` if the user's module does."""
     public = ("slangpy_rt",) if source.uses_library else ()
-    return (*public, source.name, *[name for name in source.imports if name != "slangpy_rt"])
+    found = target.texture_modules if any(o.mode in ("handle", "texel") for o in operands) else ()
+    return (*found, *public, source.name, *[name for name in source.imports if name != "slangpy_rt"])

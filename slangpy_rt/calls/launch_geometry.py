@@ -48,7 +48,7 @@ def widen(host: bool, leaves: Sequence[Leaf], operands: list[Operand], shape: Sh
             if shape[-1] % width or not (in_order or strides[-1] == 0):
                 return operands, 1
             o = replace(o, step="next" if in_order else "same")
-        if o.mode in ("tensor", "gradient", "pointer", "computed"):
+        if o.mode in ("tensor", "gradient", "pointer", "computed", "texel"):
             return operands, 1
         if in_order and not (b.aligned and b.type.kind in ("scalar", "enum")):
             return operands, 1

@@ -63,6 +63,14 @@ def operand(leaf: Leaf, shape: Shape, rank: int, where: str, spell: Spelling, al
             f"{where}: argument '{b.name}'", b.type, [f"_spy_call.v_{v.name}" for v in values], rank, b.mapped
         )
         return Operand(member, name, "", 0, "in", "computed", code=text, parts=tuple(("", v) for v in values))
+    if b.mode == "handle":
+        return Operand(member, name, b.scalar, 1, b.access, "handle", via=b.via)
+    if b.mode == "texel":
+        dims = range(rank - len(b.shape), rank) if b.mapped is None else b.mapped
+        # A dimension of one texel is broadcast.
+        places = [f"uint(_spy_index[{d}])" if n > 1 else "0" for d, n in zip(dims, b.shape, strict=True)]
+        at = f"uint{len(places)}({', '.join(places[::-1])})" if len(places) > 1 else places[0]
+        return Operand(member, name, b.scalar, b.count, b.access, "texel", via=b.via.replace("*", name), code=at)
     # A bool in an array is a byte, but a word when it is passed by value.
     scalar = "uint8_t" if b.scalar == "bool" and b.mode != "value" else b.scalar
     if b.mode != "array":

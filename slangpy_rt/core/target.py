@@ -43,6 +43,8 @@ class Target:
         4 bytes; in arrays each scalar lies at a multiple of its own.
     nesting : int
         ``Caps.nesting`` of the device.
+    texture_modules : tuple of str
+        Modules of ours that kernels import which take textures.
     flags : tuple of str
         Options of Slang's command line, which a user gives besides: ``extraSlangFlags`` of slang-torch.
     """
@@ -57,6 +59,7 @@ class Target:
     aligned_vectors: bool = False
     nesting: int = NESTING
     flags: tuple[str, ...] = ()
+    texture_modules: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -74,9 +77,10 @@ class Caps:
         ``"atomic_float"``, ``"atomic_int64"`` (D3D12 alone tells: 64-bit atomics on memory), ``"cooperative_matrix"``
         (waves multiply matrices), ``"pointers"`` (functions may take and follow them), ``"free_group_size"`` (a
         launch has the size of ``KernelInfo``, whatever the kernel's text says), ``"wgmma"`` (groups of four waves
-        multiply matrices in group memory, as PTX has it), ``"mma"`` (waves multiply matrices as PTX has it from
-        compute capability 8.0 on), ``"tiles_half"``, ``"tiles_bfloat16"`` and ``"tiles_int8_t"`` (waves of 32
-        multiply such matrices of 16 x 32 bytes as SPIR-V has it, and groups have 40 KiB of memory).
+        multiply matrices in group memory, as PTX has it), ``"textures"`` (``backends/images.py``), ``"mma"`` (waves
+        multiply matrices as PTX has it from compute capability 8.0 on), ``"tiles_half"``,
+        ``"tiles_bfloat16"`` and ``"tiles_int8_t"`` (waves of 32 multiply such matrices of 16 x 32 bytes as SPIR-V has
+        it, and groups have 40 KiB of memory).
     lanes : int
         Threads of a wave, 0 where there are no waves or their size is not known.
     dlpack_device : int
@@ -115,6 +119,8 @@ class KernelInfo:
         For a range kernel, whether each range has a cost of its own, so that a few large ranges are fastest.
     title : str
         The name of the kernel's function, for error messages and profilers.
+    textures : bool
+        Whether its argument block has numbers of textures or samplers.
     """
 
     entry: str
@@ -123,3 +129,4 @@ class KernelInfo:
     written: tuple[bool, ...]
     coarse: bool = False
     title: str = "kernel"
+    textures: bool = False

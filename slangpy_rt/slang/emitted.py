@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from slangpy_rt.core.errors import CompileError
 from slangpy_rt.slang.text import deepest
 
-_OP_VARIABLE = 59
+_OP_VARIABLE, _OP_UNDEF = 59, 1
 # SPIR-V's storage classes UniformConstant, Uniform, StorageBuffer and ShaderRecordBufferKHR.
 _BOUND = (0, 2, 12, 5343)
 # SPIR-V's OpTypeImage, OpTypeSampler, OpTypeSampledImage and OpTypeAccelerationStructureKHR.
@@ -25,6 +25,15 @@ _RESOURCE = re.compile(
 _HLSL_RESOURCE = re.compile(
     rb"\b(?:(?:RW|RasterizerOrdered|Feedback)?(?:Texture\w+|Buffer)(?= ?<)|Sampler(?:Comparison)?State\b)"
 )
+# Methods of textures that C++ calls, but for those of ``shaders/_spy_textures.hpp``.
+# Methods of CUDA: without a level, as ``tex2D<float4>``, and fetches from lines, for which Slang has nothing.
+_LACKING = {
+    "cpp": re.compile(rb"\.((?:Sample(?!Level\()|Gather|CalculateLevelOfDetail)\w*)\("),
+    "cuda": re.compile(rb"\b(tex(?:1D|2D|3D|Cubemap)(?:Layered)?|tex1D(?:Array)?fetch_int)(?=<)"),
+}
+# SPIR-V's OpImageSampleImplicitLod, DrefImplicitLod, ProjImplicitLod and ProjDrefImplicitLod.
+_UNSET = re.compile(rb"\b(CU(?:tex|surf)Object) \w+ = \{\};")
+_IMPLICIT = (87, 89, 91, 93)
 _OP_LOOP_MERGE, _OP_SELECTION_MERGE, _OP_LABEL = 246, 247, 248
 _OP_NAME, _OP_TYPE_POINTER, _PHYSICAL_STORAGE = 5, 32, 5349
 # The two bindings that a kernel with handles may have: the heap of all buffers, and its argument block.
@@ -53,8 +62,11 @@ def has_no_body(code: bytes) -> str:
     return match[1].decode() if match else ""
 
 
-def reads_bindings(code: bytes, form: str) -> bool:
-    """Return whether CUDA, HLSL or SPIR-V code reads a global resource or constant buffer, which needs a binding."""
+def reads_bindings(code: bytes, form: str, textures: bool = False) -> bool:
+    """Return whether CUDA, HLSL or SPIR-V code reads a global resource or constant buffer, which needs a binding.
+
+    With ``textures``, the heaps of textures and samplers are no such resources.
+    """
     if form == "cuda":
         return b" SLANG_globalParams;" in code
     if form == "hlsl":
@@ -64,16 +76,23 @@ def reads_bindings(code: bytes, form: str) -> bool:
         if op == _OP_NAME and bytes(words[2:]).rstrip(b"\0") in _BOUND_BY_US:
             ours.add(words[1])
         # Slang gives the heap of textures the same name as that of buffers; storage class 0 tells it apart.
-        if op == _OP_VARIABLE and words[3] in _BOUND and (words[2] not in ours or words[3] == 0):
+        heap = words[3] == 0 and not textures if op == _OP_VARIABLE else False
+        if op == _OP_VARIABLE and words[3] in _BOUND and (words[2] not in ours or heap):
             return True
     return False
 
 
-def uses_resources(code: bytes, form: str) -> str:
+def uses_resources(code: bytes, form: str, textures: bool = False) -> str:
     """Return the kind of a texture, sampler or other opaque resource that C++, CUDA, HLSL or SPIR-V uses, else empty.
 
     Such a resource is a global one, which ``reads_bindings`` finds, or the value of a variable that was never set.
+    With ``textures``, the kernel has arguments of such types, and only the latter count where the code shows them.
     """
+    if textures and form == "cuda":
+        unset = _UNSET.search(code, prelude_end(code, form))
+        return unset[1].decode() if unset else ""
+    if textures:
+        return _undefined_resource(code) if form == "spirv" else ""
     if form == "spirv":
         return next((_RESOURCES[op] for op, _ in _instructions(code) if op in _RESOURCES), "")
     if form == "hlsl":
@@ -81,6 +100,27 @@ def uses_resources(code: bytes, form: str) -> str:
     else:
         found = _RESOURCE.search(code, prelude_end(code, form)) if form in ("cpp", "cuda") else None
     return found[0].decode() if found else ""
+
+
+def _undefined_resource(code: bytes) -> str:
+    """Return the kind of a resource in SPIR-V that has no value; empty if there is none."""
+    kinds: dict[int, str] = {}
+    for op, words in _instructions(code):
+        if op in _RESOURCES:
+            kinds[words[1]] = _RESOURCES[op]
+        elif op == _OP_UNDEF and words[1] in kinds:
+            return kinds[words[1]]
+    return ""
+
+
+def sampling_method(code: bytes, form: str) -> str:
+    """Return the name of a method of textures that C++ or SPIR-V calls and no device has; empty if there is none."""
+    if form == "spirv":
+        return next(("Sample" for op, _ in _instructions(code) if op in _IMPLICIT), "")
+    if form not in _LACKING:
+        return ""
+    found = _LACKING[form].search(code, prelude_end(code, form))
+    return found[1].decode() if found else ""
 
 
 def breaks(code: bytes, form: str) -> bool:

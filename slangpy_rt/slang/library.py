@@ -44,6 +44,8 @@ _NO_CPP = (
     "For the CPU, Slang 2026.12 has no code for this atomic operation. InterlockedAdd and the like, in a file "
     "that has 'import slangpy_rt;', and elements of RWTensor<Atomic<T>, N> have it on every device."
 )
+# What Slang says of Texture2D.Sample in a kernel.
+_NO_NEIGHBOURS = "error[E31210]"
 # The message of SPIR-V's optimizer for an instruction of more than 65,535 words, whose 16-bit length has overflowed.
 _TOO_LONG = "Invalid instruction word count"
 _SHORTER = (
@@ -168,6 +170,8 @@ def failure(note: Out, what: str, source: str = "") -> CompileError:
     text += "".join(f"\n{said}" for name, said in _NEEDED.items() if f"see call to '{name}'" in text)
     if _NOT_EMITTED in text and re.search(r"Interlocked|[Aa]tomic", text) and what.endswith("for cpp"):
         text = f"{_ABORTED.sub('', text).partition(chr(10) * 2)[0]}\n{_NO_CPP}"
+    if _NO_NEIGHBOURS in text:
+        text += "\nOnly pixels have neighbours from which a level follows: use SampleLevel(sampler, at, level)."
     if _TOO_LONG in text:
         text += f"\n{_SHORTER}"
     return CompileError(f"Slang could not {what}:\n{text or 'it gave no reason.'}")

@@ -109,6 +109,6 @@ def shader_directory() -> str:
 def shaders() -> Shaders:
     """Return the names, the main file and the digest of the files in the installed folder ``shaders/``."""
     folder = Path(shader_directory())
-    files = sorted(folder.glob("*.slang"))
+    files = sorted((*folder.glob("*.slang"), *folder.glob("*.hpp")))
     digest = hashlib.sha256(b"\0".join(file.read_bytes() for file in files)).hexdigest()
     return Shaders(frozenset(file.stem for file in files), str((folder / "slangpy_rt.slang").resolve()), digest)

@@ -242,7 +242,7 @@ class Session(CompilerSession):
                 # Optimizers merge a constant that Slang rounds (rounded_constants.py) with an equal one of a user.
                 plain = stack.enter_context(self._native.linked(parts, name, optimized=False))
                 code = self._code(plain, name)
-            code = checked(code, self.target, name, self._texts.values())
+            code = checked(code, self.target, name, self._texts.values(), text)
             if ranged:
                 used = context_variables(code, entry)
                 check_globals(self._library.native, used, self._every_module(), self._texts.values())

@@ -17,7 +17,7 @@ from slangpy_rt.slang.locate import shader_directory
 from slangpy_rt.slang.text import RESERVED, blank, declared, reserved
 
 # Each module comes after those that it imports.
-SHADERS = ("_spy_handles", "_spy_library", "slangpy_rt", "slangpy", "mlp", "matmul")
+SHADERS = ("_spy_handles", "_spy_library", "slangpy_rt", "slangpy", "mlp", "matmul", "_spy_descriptors")
 # Those of them that users import, and in whose place a user may have a file of the same name.
 IMPORTED = ("slangpy", "mlp", "matmul")
 # Slang supports its own ``__dispatch_kernel`` only in C++ for PyTorch, and refuses ``uint3(1)`` as a size there. A
@@ -91,7 +91,7 @@ def needed_modules(texts: Sequence[str], macros: bool, auto: AutoImport | None) 
         The module that each text of the session imports implicitly.
     """
     named = {name for name in SHADERS if any(re.search(rf"\b{name}\b", text) for text in texts)}
-    needed = [name for name in SHADERS if name in named or name not in IMPORTED]
+    needed = [name for name in SHADERS if name in named or name not in (*IMPORTED, "_spy_descriptors")]
     names = needed if macros else [name for name in needed if name in ("slangpy_rt", "slangpy")]
     if auto is None:
         return names

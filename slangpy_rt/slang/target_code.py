@@ -12,6 +12,7 @@ from slangpy_rt.core.errors import CompileError, UnsupportedError
 from slangpy_rt.core.target import NESTING, Target
 from slangpy_rt.slang.cpp_functions import lacking_function, with_functions
 from slangpy_rt.slang.cpp_half import with_half
+from slangpy_rt.slang.cpp_textures import with_textures
 from slangpy_rt.slang.division import with_division
 from slangpy_rt.slang.emitted import (
     breaks,
@@ -20,6 +21,7 @@ from slangpy_rt.slang.emitted import (
     nesting,
     reads_bindings,
     reads_parameters,
+    sampling_method,
     uses_bytes,
     uses_pointers,
     uses_resources,
@@ -43,6 +45,8 @@ _LARGEST_LOCALS = 512 << 10
 # Matches the names of Slang's functions that need thread groups.
 NEEDS_GROUPS = re.compile(r"(?:Wave|Quad|Subgroup|subgroup)\w+|\w*MemoryBarrier\w*|\w*WithGroupSync\w*|barrier")
 _BUFFERS = re.compile(r"\b(cbuffer|tbuffer)\s+(\w+)|\b(ConstantBuffer|ParameterBlock)\s*<[^;{}()]*>\s*(\w+)\s*;")
+# A member of the argument block that is a texture or a sampler (``slangpy_rt_codegen.layout``).
+_HANDLE = re.compile(r"\.Handle \*?v_")
 _UNFILLED = (
     "the function reads a global resource, a cbuffer, a global variable without 'uniform' or one of an imported "
     "file, which nothing can fill{named}. Declare data in the module itself as: uniform float name; and pass arrays "
@@ -51,6 +55,14 @@ _UNFILLED = (
 _UNSET = (
     "the function uses {used} that nothing has set. A kernel has no textures, samplers and acceleration structures; "
     "pass arrays as Tensor or StructuredBuffer parameters."
+)
+_NO_LEVEL = (
+    "the function uses {used} of a texture, which this device does not have where no pixels are drawn: only those "
+    "have neighbours from which a level of detail follows. Use SampleLevel(sampler, at, level)."
+)
+_NO_LINES = (
+    "the function reads a Texture1D by Load or an index, for which Slang has nothing in CUDA. Use a Texture2D of "
+    "height 1, or SampleLevel with the filter 'nearest'."
 )
 _BREAKS = (
     "the function calls debugBreak(), which ends the process or the kernel where no debugger runs. Leave it out, or "
@@ -97,7 +109,7 @@ _OWN_PRINTF = (
 )
 
 
-def checked(code: bytes, target: Target, name: str, texts: Iterable[str] = ()) -> bytes:
+def checked(code: bytes, target: Target, name: str, texts: Iterable[str] = (), kernel: str = "") -> bytes:
     """Return the target code of a kernel unchanged, if the device can run all of it.
 
     Parameters
@@ -110,6 +122,8 @@ def checked(code: bytes, target: Target, name: str, texts: Iterable[str] = ()) -
         The kernel's name, for error messages.
     texts : iterable of str
         Texts of the user's modules, which name in an error message what cannot be filled.
+    kernel : str
+        The kernel's own text, which shows whether textures or samplers are among its arguments.
 
     Raises
     ------
@@ -119,14 +133,16 @@ def checked(code: bytes, target: Target, name: str, texts: Iterable[str] = ()) -
         If the code uses a function or type that the target lacks, or reads a global that needs a binding.
     """
     form = target.format
-    by_handle = target.entry == "handle"
+    by_handle, textures = target.entry == "handle", _HANDLE.search(kernel) is not None
     if form != "cpp":  # the C++ compiler runs in another process, whose crash does no harm
         check_depth(nesting(code, form), f"compile {name} for {form}", target.nesting)
     # HLSL without handles is not checked for bindings, because no device of this project runs it.
-    if (by_handle or form != "hlsl") and reads_bindings(code, form):
+    if (by_handle or form != "hlsl") and reads_bindings(code, form, textures):
         raise UnsupportedError(_UNFILLED.format(named=_named_buffers(texts)))
-    if used := uses_resources(code, form):
+    if used := uses_resources(code, form, textures):
         raise UnsupportedError(_UNSET.format(used=used))
+    if textures and (used := sampling_method(code, form)):
+        raise UnsupportedError(_NO_LINES if "fetch" in used else _NO_LEVEL.format(used=used))
     if breaks(code, form):
         raise UnsupportedError(_BREAKS)
     if by_handle and (used := uses_pointers(code, form)):
@@ -184,6 +200,7 @@ def completed(code: bytes, form: str, double_math: Callable[[], bytes], statics:
     elif form == "hlsl":
         code = with_hlsl_negatives(code)
     elif form == "cpp":
+        code = with_textures(code)
         return with_half(with_division(with_functions(with_narrow_integers(code, form), form), form))
     return with_division(code, form)
 

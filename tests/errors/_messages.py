@@ -20,7 +20,7 @@ int index(int2 p) { return p.x; }
 float first(Tensor<float, 2> t) { return t[0, 0]; }
 float over(float a) { return a; }
 float over(float a, float b) { return a; }
-float sample(Texture2D t) { return 1; }
+float sample(Texture2DMS<float4> t) { return 1; }
 """
 
 

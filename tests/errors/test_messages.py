@@ -197,7 +197,7 @@ REFUSED: dict[str, tuple[Call, type[Exception], str]] = {
     "texture parameter": (
         lambda m, a: m.sample(a.grid),
         _NOT,
-        f"float sample(Texture2D<float4> t): argument 't': parameters of type 'Texture2D<float4>' {SUPPORTED}",
+        f"float sample(Texture2DMS<float4> t): argument 't': parameters of type 'Texture2DMS<float4>' {SUPPORTED}",
     ),
     "integer too large": (
         lambda m, a: m.small(256),

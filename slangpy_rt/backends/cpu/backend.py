@@ -15,9 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from slangpy_rt.backends.base import Backend, Buffer, Dispatch, Kernel, Recording
+from slangpy_rt.backends.base import Buffer, Dispatch, Kernel, Recording
 from slangpy_rt.backends.blocks import ALIGN, SizeClasses
 from slangpy_rt.backends.cpu.compile import compile_library, find_compiler, toolchain
+from slangpy_rt.backends.cpu.images import CpuImages
 from slangpy_rt.backends.cpu.kernel import load
 from slangpy_rt.backends.cpu.prelude import Prelude
 from slangpy_rt.backends.cpu.queue import CpuQueue
@@ -35,7 +36,7 @@ _SCALARS = frozenset(
 _CACHE_LIMIT = 1 << 30
 
 
-class CpuBackend(Backend, Records, ZeroCopy):
+class CpuBackend(CpuImages, Records, ZeroCopy):
     """A device that runs kernels on the cores of this machine, by default on all.
 
     Parameters
@@ -62,7 +63,7 @@ class CpuBackend(Backend, Records, ZeroCopy):
         if index:
             raise UnsupportedError(f"device cpu: there is one, number 0, and none of number {index}.")
         self.target = Target("cpp", "", "range")
-        self.caps = Caps((2**62, 1, 1), _SCALARS, frozenset({"pointers", "zero_copy"}), dlpack_device=1)
+        self.caps = Caps((2**62, 1, 1), _SCALARS, frozenset({"pointers", "textures", "zero_copy"}), dlpack_device=1)
         threads = CONFIG.threads
         self.description = f"{platform.processor() or platform.machine()}, {threads} threads"
         self._prelude = Prelude()
@@ -73,6 +74,7 @@ class CpuBackend(Backend, Records, ZeroCopy):
         self._blocks = SizeClasses(_allocate, limit=_CACHE_LIMIT)
         self._takes = self._blocks.takes
         self._queues: list[CpuQueue] = []
+        self._samplers = {}
         self.queue = self.open_queue()
 
     @classmethod

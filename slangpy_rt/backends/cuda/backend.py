@@ -20,6 +20,7 @@ from slangpy_rt.backends.cuda.driver import FFI_CUDA, check, driver
 from slangpy_rt.backends.cuda.events import Events
 from slangpy_rt.backends.cuda.external import is_of
 from slangpy_rt.backends.cuda.graph import CudaGraph, Graphs
+from slangpy_rt.backends.cuda.images import IMAGES, CudaImages, Freed
 from slangpy_rt.backends.cuda.kernel import Modules, require_fit
 from slangpy_rt.backends.cuda.memory import ForeignBuffer, Memory
 from slangpy_rt.backends.cuda.occupancy import CudaOccupancy
@@ -39,11 +40,12 @@ _LARGE_STEP, _SLAB = 2 << 20, 8 << 20
 
 # Methods that make the context current; with several GPUs they are wrapped so that they restore the previous one.
 _ENTERING = ("_load", "_open_shared", "upload", "download", "clear", "_open_queue", "foreign_queue", "update",
-             "record", "sync_all", "tensor_map", "resident_threads")  # fmt: skip
+             "record", "sync_all", "tensor_map", "resident_threads", *IMAGES)  # fmt: skip
 _bytes_at = FFI_CUDA.from_buffer
 
 
-class CudaBackend(Backend, Records, MappedMemory, ImportsMemory, ForeignStreams, CudaTensorMaps, CudaOccupancy):
+class CudaBackend(Backend, Records, MappedMemory, ImportsMemory, ForeignStreams, CudaTensorMaps, CudaOccupancy,
+                  CudaImages):  # fmt: skip
     """An NVIDIA GPU.
 
     Parameters
@@ -93,8 +95,7 @@ class CudaBackend(Backend, Records, MappedMemory, ImportsMemory, ForeignStreams,
         if opened.several:
             keep_current(self, self._context, _ENTERING)
         self._events = Events(self._context, self.inside)
-        self._graphs = Graphs()
-        self._modules = Modules()
+        self._graphs, self._modules, self._images = Graphs(), Modules(), Freed()
         self._memory = Memory(self, self._context, _SMALL, _SLAB, opened.several)
         # Used by ``alloc`` only: it saves an attribute look-up in the path of every call.
         self._takes = self._memory.blocks.takes
@@ -102,7 +103,7 @@ class CudaBackend(Backend, Records, MappedMemory, ImportsMemory, ForeignStreams,
         self._streams = Streams(self, self._context, self._events, self._graphs, opened.several, debug)
         give = partial(
             give_back, self._device, self._context, self._graphs, self._events, self._modules.all,
-            self._memory.allocations, self._memory.slabs, self._streams.own,
+            self._memory.allocations, self._memory.slabs, self._streams.own, self._images.live,
         )  # fmt: skip
         try:
             self._enter()

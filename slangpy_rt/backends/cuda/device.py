@@ -9,6 +9,7 @@ from slangpy_rt.backends.cuda.context import current
 from slangpy_rt.backends.cuda.driver import FFI_CUDA, NO_DEVICE, check, driver, query
 from slangpy_rt.backends.cuda.events import Events
 from slangpy_rt.backends.cuda.graph import Graphs
+from slangpy_rt.backends.cuda.images import Chunk, destroy
 from slangpy_rt.backends.cuda.staging import Staging
 from slangpy_rt.core.errors import DeviceError, UnsupportedError
 from slangpy_rt.core.target import Caps
@@ -17,7 +18,7 @@ _SCALARS = frozenset(
     {"bool", "int8_t", "int16_t", "int", "int64_t", "uint8_t", "uint16_t", "uint", "uint64_t"}
     | {"half", "float", "double"}
 )
-_FEATURES = frozenset({"wave", "group_shared", "atomic_float", "pointers", "free_group_size"})
+_FEATURES = frozenset({"wave", "group_shared", "atomic_float", "pointers", "free_group_size", "textures"})
 _MAX_GROUPS = (2**31 - 1, 65535, 65535)
 _PROCESSORS = 16  # CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT
 _MAJOR, _MINOR = 75, 76  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, _MINOR
@@ -109,6 +110,7 @@ def give_back(
     allocations: Iterable[int],
     slabs: Iterable[int],
     streams: Iterable[int],
+    images: Iterable[Chunk],
     staging: Staging | None = None,
 ) -> None:
     """Release a backend's driver objects; the thread's current context stays as it was."""
@@ -120,6 +122,8 @@ def give_back(
     if staging is not None:
         staging.close()
     graphs.close()
+    for image in images:
+        destroy(image)
     for module in modules:
         cu.cuModuleUnload(module)
     for address in allocations:

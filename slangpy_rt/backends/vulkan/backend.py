@@ -3,7 +3,8 @@
 This file implements the contract with the parts in the other files. Since a queue is in order, later work may use
 freed memory at once; memory that the host writes in place is used again only after the next ``sync_all``.
 
-It binds no descriptors, presents no images and compiles nothing: the driver gets Slang's SPIR-V unchanged.
+It presents no images and compiles nothing: the driver gets Slang's SPIR-V unchanged. Descriptors are bound once there
+are textures or samplers.
 """
 
 from __future__ import annotations
@@ -12,12 +13,14 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, ClassVar
 
-from slangpy_rt.backends.base import Dispatch, Recording
+from slangpy_rt.backends.base import Buffer, Dispatch, Recording
 from slangpy_rt.backends.extras import packed_blocks
+from slangpy_rt.backends.images import Image, ImageDesc, Images, SamplerDesc
 from slangpy_rt.backends.staged_copies import Copies
 from slangpy_rt.backends.submitting import SubmittingBackend
 from slangpy_rt.backends.vulkan.commands import VkCommands
 from slangpy_rt.backends.vulkan.device import DEVICE, STAGING, VkDevice
+from slangpy_rt.backends.vulkan.images import VkImages
 from slangpy_rt.backends.vulkan.instance import find_fault
 from slangpy_rt.backends.vulkan.kernel import Pipelines
 from slangpy_rt.backends.vulkan.queue import VulkanQueue
@@ -25,7 +28,7 @@ from slangpy_rt.backends.vulkan.recording import Recorder, VulkanRecording
 from slangpy_rt.core.interrupts import apart
 
 
-class VulkanBackend(SubmittingBackend):
+class VulkanBackend(SubmittingBackend, Images):
     """One Vulkan device.
 
     Parameters
@@ -55,7 +58,8 @@ class VulkanBackend(SubmittingBackend):
         device = VkDevice(index, debug)
         super().__init__(device, partial(_close, device), ("spirv", "spirv_1_5", "pointer"), (self.memory, STAGING))
         self._commands = VkCommands(device)
-        self._pipelines = Pipelines(device, self._commands.layout)
+        self._pipelines = Pipelines(device, self._commands, self._queues)
+        self._images = VkImages(device, self._commands)
         self._recorder = Recorder(self._commands)
         self.queue = self.open_queue()
         self._copies = Copies(device, self.queue, STAGING)
@@ -74,6 +78,45 @@ class VulkanBackend(SubmittingBackend):
         # There may be only one ``VkQueue``.
         handles = self._device.queues
         return VulkanQueue(self, self._commands, handles[number % len(handles)], self._lock)
+
+    def create_image(self, desc: ImageDesc) -> Image:
+        return apart(self._create_image, desc)
+
+    def _create_image(self, desc: ImageDesc) -> Image:
+        with self._lock:
+            self.require_open()
+            return self._images.create(self, desc, self._queues)
+
+    def image_handle(self, image: Image, level: int | None, writes: bool, sampler: SamplerDesc | None) -> int:
+        return apart(self._image_handle, image, level, writes, sampler)
+
+    def _image_handle(self, *what: Any) -> int:
+        with self._lock:
+            self.require_open()
+            return self._images.number(*what)
+
+    def sampler_handle(self, desc: SamplerDesc) -> int:
+        return apart(self._sampler_handle, desc)
+
+    def _sampler_handle(self, desc: SamplerDesc) -> int:
+        with self._lock:
+            self.require_open()
+            self._commands.heap_of(self._queues)
+            return self._images.sampler(desc)[1]
+
+    def copy_image(self, image: Image, level: int, layer: int, buffer: Buffer, offset: int, into: bool) -> None:
+        queue, block = self.queue, buffer.chunk
+        with self._lock:
+            self.require_open()
+            queue.locked_order(buffer.address, not into)
+            queue.locked_order(image.address, into)
+            queue.locked_order_again(buffer.address, not into)
+            self._images.copy(queue, image, level, layer, block.memory, block.offset + offset, into)
+
+    def _grow(self, size: int, buffer: Any) -> None:
+        with self._lock:
+            self._images.sweep(self._queues)
+        super()._grow(size, buffer)
 
     def record(self, dispatches: Sequence[Dispatch], waits: Sequence[tuple[int, ...]]) -> Recording:
         kept = list(dispatches)

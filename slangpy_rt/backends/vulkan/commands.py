@@ -5,9 +5,11 @@ Nothing here holds a command buffer or a queue.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from slangpy_rt.backends.vulkan.device import VkDevice
+from slangpy_rt.backends.vulkan.heap import Heap
 
 COMPUTE = 0x20  # VK_SHADER_STAGE_COMPUTE_BIT
 
@@ -31,6 +33,8 @@ class VkCommands:
         ``VkPipelineLayout`` of all kernels: a push constant of 8 bytes, the address of the argument block.
     pool : Any
         ``VkCommandPool`` of all command buffers. One thread at a time may record in them.
+    heap : Heap or None
+        The descriptors of textures, once there are any; each command buffer binds them.
     between, kernels, last : tuple
         Arguments of ``barrier`` after the command buffer: for a barrier between any work, between two kernels, and at
         the end of a command buffer, after which the host too reads what was written.
@@ -39,6 +43,7 @@ class VkCommands:
     def __init__(self, device: VkDevice) -> None:
         ffi, fetch = device.ffi, device.function
         self.device = device
+        self.heap: Heap | None = None
         self.bind = fetch("vkCmdBindPipeline")
         self.push = fetch("vkCmdPushConstants")
         self.dispatch = fetch("vkCmdDispatch")
@@ -75,6 +80,17 @@ class VkCommands:
         self.kernels = (0x800, 0x800, 0, 1, kernels, 0, ffi.NULL, 0, ffi.NULL)
         last = device.struct("VkMemoryBarrier", srcAccessMask=_WRITES, dstAccessMask=_ANY_AND_HOST)
         self.last = (_WORK, _WORK_AND_HOST, 0, 1, last, 0, ffi.NULL, 0, ffi.NULL)
+
+    def heap_of(self, queues: Sequence[Any]) -> Heap:
+        """Return the descriptors; the first call makes them, and binds them in the open command buffers of queues.
+
+        The caller holds the backend's lock.
+        """
+        if self.heap is None:
+            self.heap = Heap(self.device)
+            for queue in queues:
+                queue.locked_bind_heap()
+        return self.heap
 
     def label(self, command: Any, title: str) -> None:
         """Begin a part of a command buffer that profilers and validation layers show under a title."""

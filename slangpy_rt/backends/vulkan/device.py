@@ -6,7 +6,7 @@ It records no commands, knows no kernels, and does not divide blocks.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from slangpy_rt.backends.base import Shared
 from slangpy_rt.backends.device_memory import MemoryDevice
@@ -17,6 +17,7 @@ from slangpy_rt.backends.vulkan.instance import (
     DOT_PRODUCT,
     EXTERNAL,
     MAINTENANCE_8,
+    TEXTURES,
     VkInstance,
 )
 from slangpy_rt.core.config import CONFIG
@@ -64,6 +65,10 @@ class VkDevice(MemoryDevice):
         Size of the largest device-local heap in bytes.
     is_software : bool
         Whether the device is a CPU, as Mesa's lavapipe is.
+    physical : Any
+        The ``VkPhysicalDevice``.
+    textures : TextureLimits
+        What it has of textures.
     """
 
     def __init__(self, index: int, debug: bool) -> None:
@@ -75,6 +80,7 @@ class VkDevice(MemoryDevice):
             features, present = instance.features(physical)
             self.family, self._queue_count, bits = self._compute_family(physical)
             self.clock_mask = (1 << bits) - 1
+            self.physical = physical
             self.handle = self._open(physical, features, present)
             self.queues = [self._queue(k) for k in range(self._queue_count)]
             self._memory = self.ffi.new("VkPhysicalDeviceMemoryProperties*")
@@ -179,6 +185,24 @@ class VkDevice(MemoryDevice):
 
         return Shared(self.uuid, nbytes, open)
 
+    def memory_for(self, needs: Any, what: str) -> Any:
+        """Allocate device memory for an image, and return it.
+
+        Raises
+        ------
+        OutOfMemoryError
+            If no suitable memory has so many bytes left.
+        """
+        memory, result = self.ffi.new("VkDeviceMemory*"), int(self.lib.VK_ERROR_OUT_OF_DEVICE_MEMORY)
+        for i in range(self._memory.memoryTypeCount):
+            has = self._memory.memoryTypes[i].propertyFlags
+            if needs.memoryTypeBits >> i & 1 and has & _DEVICE_LOCAL:
+                ask = self.struct("VkMemoryAllocateInfo", allocationSize=needs.size, memoryTypeIndex=i)
+                result = self.lib.vkAllocateMemory(self.handle, ask, self.ffi.NULL, memory)
+                break
+        self.check(result, what)
+        return memory[0]
+
     def release(self, block: Block) -> None:
         """Free a block; no queued work may use it."""
         self.lib.vkDestroyBuffer(self.handle, block.handle, self.ffi.NULL)
@@ -269,6 +293,22 @@ class VkDevice(MemoryDevice):
             features.add("wave")
         if "shaderBufferFloat32AtomicAdd" in present:
             features.add("atomic_float")
+        if present >= TEXTURES:
+            features.add("textures")
+        self.textures = TextureLimits(
+            "samplerAnisotropy" in present,
+            "imageCubeArray" in present,
+            min(second.maxPerStageDescriptorUpdateAfterBindSamplers, second.maxDescriptorSetUpdateAfterBindSamplers),
+            min(
+                second.maxPerStageDescriptorUpdateAfterBindSampledImages,
+                second.maxDescriptorSetUpdateAfterBindSampledImages,
+            ),
+            min(
+                second.maxPerStageDescriptorUpdateAfterBindStorageImages,
+                second.maxDescriptorSetUpdateAfterBindStorageImages,
+            ),
+            second.maxPerStageUpdateAfterBindResources,
+        )
         # shaders/mlp_cooperative.slang needs waves of 32 lanes, and 20 KiB of group-shared memory besides 8 KiB of
         # other uses; shaders/matmul_cooperative.slang needs 40 KiB in all.
         room = core.limits.maxComputeSharedMemorySize >> 10
@@ -283,6 +323,17 @@ class VkDevice(MemoryDevice):
         x, y, z = core.limits.maxComputeWorkGroupCount
         nesting = LAVAPIPE_NESTING if second.driverID == _LAVAPIPE else Caps.nesting
         self.caps = Caps((x, y, z), _scalars(present), frozenset(features), first.subgroupSize, nesting=nesting)
+
+
+class TextureLimits(NamedTuple):
+    """What a device has of textures: optional features, and the most descriptors that kernels see at once."""
+
+    anisotropy: bool
+    cube_arrays: bool
+    samplers: int
+    sampled: int
+    stored: int
+    all: int
 
 
 class Block:

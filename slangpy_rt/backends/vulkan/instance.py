@@ -26,12 +26,21 @@ EXTERNAL = ("VK_KHR_external_memory_fd", "VK_KHR_external_semaphore_fd")
 _API_1_2 = 1 << 22 | 2 << 12  # VK_API_VERSION_1_2
 _API_1_3_255 = 1 << 22 | 3 << 12 | 255  # the first specification with VK_KHR_cooperative_matrix
 _API_1_4_304 = 1 << 22 | 4 << 12 | 304  # the first specification with VK_KHR_maintenance8
+_PERFORMANCE = 4  # VK_DEBUG_UTILS_MESSAGE_TYPE_PERFORMANCE_BIT_EXT
 _LAYER = "VK_LAYER_KHRONOS_validation"
 _NEEDED = frozenset({"bufferDeviceAddress", "timelineSemaphore", "shaderInt64"})
 _NEEDED_TEXT = "Vulkan 1.2 with buffer device addresses, timeline semaphores and 64-bit integers"
 # Features that are enabled where a device has them; all others stay off.
 _WANTED = {
-    "VkPhysicalDeviceFeatures": {"shaderFloat64", "shaderInt64", "shaderInt16"},
+    "VkPhysicalDeviceFeatures": {
+        "shaderFloat64",
+        "shaderInt64",
+        "shaderInt16",
+        "shaderStorageImageReadWithoutFormat",
+        "shaderStorageImageWriteWithoutFormat",
+        "samplerAnisotropy",
+        "imageCubeArray",
+    },
     "VkPhysicalDeviceVulkan11Features": {
         "storageBuffer16BitAccess",
         "uniformAndStorageBuffer16BitAccess",
@@ -51,6 +60,11 @@ _WANTED = {
         "bufferDeviceAddress",
         "vulkanMemoryModel",
         "vulkanMemoryModelDeviceScope",
+        "runtimeDescriptorArray",
+        "descriptorBindingPartiallyBound",
+        "descriptorBindingUpdateUnusedWhilePending",
+        "descriptorBindingSampledImageUpdateAfterBind",
+        "descriptorBindingStorageImageUpdateAfterBind",
     },
     "VkPhysicalDeviceShaderAtomicFloatFeaturesEXT": {
         "shaderBufferFloat32Atomics",
@@ -63,6 +77,12 @@ _WANTED = {
     "VkPhysicalDeviceCooperativeMatrixFeaturesKHR": {"cooperativeMatrix"},
     "VkPhysicalDeviceShaderIntegerDotProductFeatures": {"shaderIntegerDotProduct"},
 }
+# What textures need; cubes in arrays and anisotropy are asked for where a device has them.
+TEXTURES = frozenset({
+    "shaderStorageImageReadWithoutFormat", "shaderStorageImageWriteWithoutFormat", "runtimeDescriptorArray",
+    "descriptorBindingPartiallyBound", "descriptorBindingUpdateUnusedWhilePending",
+    "descriptorBindingSampledImageUpdateAfterBind", "descriptorBindingStorageImageUpdateAfterBind",
+})  # fmt: skip
 _EXTENSION_OF = {
     "VkPhysicalDeviceShaderAtomicFloatFeaturesEXT": ATOMIC_FLOAT,
     "VkPhysicalDeviceCooperativeMatrixFeaturesKHR": COOPERATIVE_MATRIX,
@@ -288,7 +308,10 @@ class VkInstance:
         ffi, messages = self.ffi, self.messages
 
         def collect(severity: int, kinds: int, data: Any, user: Any) -> int:
-            messages.append(ffi.string(data.pMessage).decode(errors="replace"))
+            text = ffi.string(data.pMessage).decode(errors="replace")
+            # Images are always in the layout GENERAL (images.py), of which the layer says that others may be faster.
+            if not (kinds == _PERFORMANCE and "instead of GENERAL" in text):
+                messages.append(text)
             return 0
 
         callback = ffi.callback("PFN_vkDebugUtilsMessengerCallbackEXT", collect)

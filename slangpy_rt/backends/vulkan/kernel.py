@@ -8,7 +8,7 @@ from typing import Any
 
 from slangpy_rt.backends import pipelines
 from slangpy_rt.backends.pipelines import PipelineKernel
-from slangpy_rt.backends.vulkan.commands import COMPUTE
+from slangpy_rt.backends.vulkan.commands import COMPUTE, VkCommands
 from slangpy_rt.backends.vulkan.device import VkDevice
 from slangpy_rt.core.errors import CompileError
 from slangpy_rt.core.target import KernelInfo
@@ -22,14 +22,17 @@ class Pipelines(pipelines.Pipelines):
 
     Parameters
     ----------
-    layout : Any
-        ``VkPipelineLayout`` of all pipelines.
+    commands : VkCommands
+        Has the ``VkPipelineLayout`` of pipelines.
+    queues : list
+        The backend's queues.
     """
 
-    def __init__(self, device: VkDevice, layout: Any) -> None:
+    def __init__(self, device: VkDevice, commands: VkCommands, queues: list[Any]) -> None:
         super().__init__(partial(_destroy, device))
         self._device = device
-        self._layout = layout
+        self._commands = commands
+        self._queues = queues
         device.on_close(_destroy, device, self.all)
 
     def load(self, binary: bytes, info: KernelInfo) -> PipelineKernel:
@@ -41,7 +44,8 @@ class Pipelines(pipelines.Pipelines):
         shader = device.struct("VkShaderModuleCreateInfo", codeSize=len(binary), pCode=code)
         result = device.lib.vkCreateShaderModule(device.handle, shader, ffi.NULL, module)
         device.check(result, f"loading the SPIR-V of kernel {info.entry}")
-        create = device.struct("VkComputePipelineCreateInfo", layout=self._layout)
+        layout = self._commands.heap_of(self._queues).layout if info.textures else self._commands.layout
+        create = device.struct("VkComputePipelineCreateInfo", layout=layout)
         stage = device.struct("VkPipelineShaderStageCreateInfo", stage=COMPUTE, module=module[0], pName=name)
         create.stage = stage[0]
         pipeline = ffi.new("VkPipeline*")

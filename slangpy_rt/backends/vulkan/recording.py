@@ -107,6 +107,8 @@ class Recorder:
         c = self._commands
         command = self._command_buffer()
         c.device.check(c.begin(command[0], self._begin_info), "beginning a command buffer")
+        if c.heap is not None:
+            c.heap.bind(command[0])
         bound = None
         for d, at, ordered in zip(dispatches, offsets, barriers(waits), strict=True):
             if ordered:

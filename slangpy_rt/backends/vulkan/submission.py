@@ -83,6 +83,26 @@ class VkSubmissions(StampedQueue):
             self.locked_barrier()
         self._touched[address] = writes or self._touched.get(address, False)
 
+    def locked_order_again(self, address: int, writes: bool) -> None:
+        """Note a use that ``locked_order`` noted, in case that a barrier before another use has removed the note."""
+        self._touched.setdefault(address, writes)
+
+    def locked_command(self) -> Any:
+        """Return the open command buffer, for one more command; ``locked_filled`` comes after it."""
+        command = self._command or self._open()
+        self._pending += 1
+        return command
+
+    def locked_filled(self) -> None:
+        """Submit the open command buffer if it holds as many commands as a submission has."""
+        if self._pending >= BATCH:
+            self.locked_submit()
+
+    def locked_bind_heap(self) -> None:
+        """Bind the descriptors of textures in the open command buffer, if there are any."""
+        if self._command is not None and self._commands.heap is not None:
+            self._commands.heap.bind(self._command)
+
     def locked_copy(self, src: Block, src_offset: int, dst: Block, dst_offset: int, nbytes: int) -> None:
         region = self._region
         region.srcOffset, region.dstOffset, region.size = src_offset, dst_offset, nbytes
@@ -101,6 +121,10 @@ class VkSubmissions(StampedQueue):
 
     def _begin_frame(self, frame: Frame) -> None:
         frame.begun.extend(starmap(self._commands.begin, ((frame.command, self._begin_info),)))
+
+    def _begun(self, frame: Frame) -> None:
+        if self._commands.heap is not None:
+            self._commands.heap.bind(frame.command)
 
     def _end_frame(self, frame: Frame) -> None:
         # Queue order alone makes nothing visible, neither to the next submission nor to the host.

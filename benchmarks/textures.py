@@ -1,0 +1,125 @@
+"""Textures: bilinear samples, uploads, and what a call costs the host, beside PyTorch and slangpy.
+
+- "samples": millions of samples a second of a 64 x 64 texture at random places, repeated, until they are done;
+  PyTorch's is ``grid_sample`` of the same picture, on all cores or on the GPU, and slangpy's ``SampleLevel``.
+- "upload": GB/s of a picture of 2048 x 2048 bytes x 4 into a new texture, until it is there; beside an upload of the
+  same bytes into an array.
+- "call": host microseconds of a call with a texture, a sampler and two arrays, beside one with arrays alone.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from _common import OURS, Bench, per_call, whole
+from _peers import open_slangpy
+
+import slangpy_rt as spy
+
+_SIDE, _LARGE, _DRAIN = 64, 2048, 256
+_TEXT = """
+float4 look(Texture2D<float4> image, SamplerState how, float2 at) { return image.SampleLevel(how, at, 0); }
+float4 plain(float2 at) { return float4(at, 0, 1); }
+"""
+Sampler = Callable[[], float]
+
+
+def main() -> int:
+    """Run the benchmark; the exit status is 1 when ours could not be measured."""
+    bench = Bench("textures", __doc__ or "")
+    for name in bench.devices:
+        with spy.Device(name) as device:
+            if "textures" in device.caps.features:
+                _measure(bench, name, device)
+        bench.save()
+    return bench.finish()
+
+
+def _measure(bench: Bench, name: str, device: spy.Device) -> None:
+    module = spy.Module.load_from_source(device, "benchmark_textures", _TEXT)
+    rng = np.random.default_rng(0)
+    count = 1 << (18 if bench.quick else 24 if name == "cuda" else 22)
+    places = rng.random((count, 2), np.float32)
+    at = spy.Tensor.from_numpy(device, places)
+    out = spy.Tensor.empty(device, (count,), "float4")
+    how = device.create_sampler()
+    pictures = {
+        "rgba32_float": rng.random((_SIDE, _SIDE, 4), np.float32),
+        "rgba8_unorm": rng.integers(0, 256, (_SIDE, _SIDE, 4), np.uint8),
+    }
+    for format, picture in pictures.items():
+        image = spy.Texture.from_numpy(device, picture)
+        samplers = {
+            OURS: _rate(count, whole(lambda t=image: module.look(t, how, at, _result=out), device.synchronize))
+        }
+        samplers |= _torch(bench, name, picture, places)
+        samplers |= _slangpy(bench, name, format, picture, places)
+        bench.compare(name, f"samples of {format}", "M/s", samplers)
+    large = rng.integers(0, 256, (_LARGE, _LARGE, 4), np.uint8)
+    texture, array = (
+        device.create_texture("rgba8_unorm", _LARGE, _LARGE),
+        spy.NDBuffer(device, "uint", large.shape[:2]),
+    )
+    words = large.view(np.uint32)[..., 0]
+    bench.compare(
+        name, "upload of rgba8_unorm", "GB/s",
+        {
+            OURS: _rate(large.nbytes, whole(lambda: texture.copy_from(large), device.synchronize), 1e9),
+            "array": _rate(large.nbytes, whole(lambda: array.copy_from(words), device.synchronize), 1e9),
+        },
+    )  # fmt: skip
+    seconds = 0.005 if bench.quick else 0.05
+    few, short = at[:16], spy.Tensor.empty(device, (16,), "float4")
+    calls = {
+        OURS: lambda: module.look(image, how, few, _result=short),
+        "without a texture": lambda: module.plain(few, _result=short),
+    }
+    timed = {who: per_call(call, device.synchronize, seconds, _DRAIN) for who, call in calls.items()}
+    bench.compare(name, "call, 16 places", "us", timed)
+
+
+def _rate(amount: int, seconds: Sampler, unit: float = 1e6) -> Sampler:
+    return lambda: amount / seconds() / unit
+
+
+def _torch(bench: Bench, name: str, picture: Any, places: Any) -> dict[str, Sampler]:
+    """A sampler of PyTorch's function, which has no wrapped texture: the places are inside, and the edges differ."""
+    try:
+        import torch
+    except ImportError as error:
+        bench.miss(name, "torch", str(error))
+        return {}
+    where = "cuda" if name == "cuda" else "cpu"
+    if name not in ("cpu", "cuda") or (where == "cuda" and not torch.cuda.is_available()):
+        return {}
+    values = picture.astype(np.float32) / (255 if picture.dtype == np.uint8 else 1)
+    image = torch.from_numpy(values.transpose(2, 0, 1).copy())[None].to(where)
+    grid = torch.from_numpy(2 * places - 1)[None, None].to(where)
+    sync = torch.cuda.synchronize if where == "cuda" else lambda: None
+    sample = torch.nn.functional.grid_sample
+    return {"torch grid_sample": _rate(len(places), whole(lambda: sample(image, grid, align_corners=False), sync))}
+
+
+def _slangpy(bench: Bench, name: str, format: str, picture: Any, places: Any) -> dict[str, Sampler]:
+    """A sampler of slangpy on Vulkan."""
+    if name != "vulkan":
+        return {}
+    try:
+        sp, opened, module = open_slangpy(name, _TEXT)
+    except ImportError as error:
+        bench.miss(name, "slangpy", str(error))
+        return {}
+    image = opened.create_texture(
+        format=getattr(sp.Format, format), width=_SIDE, height=_SIDE,
+        usage=sp.TextureUsage.shader_resource, data=picture,
+    )  # fmt: skip
+    how = opened.create_sampler()
+    at, out = sp.Tensor.from_numpy(opened, places), sp.Tensor.zeros(opened, (len(places),), "float4")
+    return {"slangpy": _rate(len(places), whole(lambda: module.look(image, how, at, _result=out), opened.wait))}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

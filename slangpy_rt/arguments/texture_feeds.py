@@ -1,0 +1,78 @@
+"""Feeds of textures and samplers: the numbers by which kernels find them. They move no data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from slangpy_rt.arguments.feed import Feed
+from slangpy_rt.backends.base import Buffer
+from slangpy_rt.backends.images import SamplerDesc
+from slangpy_rt.core.errors import BindError, ShapeError
+
+
+class TextureFeed(Feed):
+    """A texture: the number of all its levels, or of the one that a kernel writes.
+
+    Parameters
+    ----------
+    writes : bool
+        Whether the kernel writes to it.
+    sampler : SamplerDesc or None
+        The sampler that the number names besides.
+    """
+
+    buffers = 1
+
+    def __init__(self, writes: bool, sampler: SamplerDesc | None = None) -> None:
+        self._writes = writes
+        self._sampler = sampler
+        self._who = ""
+        self._others: Sequence[tuple[int, str]] = ()
+
+    def pair(self, sampler: SamplerDesc) -> None:
+        """Look the texture up with a sampler, where its number names one."""
+        self._sampler = sampler
+
+    def refuse(self, who: str, others: Sequence[tuple[int, str]]) -> None:
+        """Refuse the image of other arguments from now on.
+
+        Parameters
+        ----------
+        who : str
+            The function and the argument, for messages.
+        others : sequence of (int, str)
+            The place of each of them among the buffers, and its name.
+        """
+        self._who, self._others = who, others
+
+    def pack(self, value: Any, block: list[Any], buffers: list[Buffer]) -> None:
+        for place, name in self._others:
+            if buffers[place] is value.image:
+                raise ShapeError(
+                    f"{self._who} and '{name}' are one texture, and the call writes to it; copy it first, with "
+                    "create_texture(...).copy_from(...)."
+                )
+        block.append(value.handle(self._writes, self._sampler))
+        buffers.append(value.image)
+
+
+class SamplerFeed(Feed):
+    """A sampler: its number.
+
+    Parameters
+    ----------
+    desc : SamplerDesc or None
+        The only sampler that the prepared call serves, where textures' numbers name it.
+    """
+
+    def __init__(self, desc: SamplerDesc | None) -> None:
+        self.desc = desc
+
+    def pack(self, value: Any, block: list[Any], buffers: list[Buffer]) -> None:
+        if self.desc is not None and value.desc != self.desc:
+            raise BindError(
+                "a dict with other numbers than in the first call is no sampler on this device; make samplers with "
+                "device.create_sampler(...)."
+            )
+        block.append(value.handle)

@@ -1,0 +1,54 @@
+"""TextureLayout: what prepared calls have to know of a texture. Two textures of one layout are served by one call."""
+
+from __future__ import annotations
+
+from slangpy_rt.backends.images import ImageDesc, SamplerDesc
+from slangpy_rt.core.shapes import Shape
+from slangpy_rt.runtime.core import DeviceCore
+
+
+class TextureLayout:
+    """Everything of a texture but its memory.
+
+    Attributes
+    ----------
+    device : DeviceCore
+        The device that it lies on.
+    desc : ImageDesc
+        What its image is made of.
+    level : int or None
+        The level that a view shows; None for all levels.
+    sampler : SamplerDesc or None
+        The sampler that it carries.
+    shape : tuple of int
+        Its texels, as a call over them runs: ``(height, width)``; depth, layers or faces come first.
+    """
+
+    __slots__ = ("__weakref__", "desc", "device", "level", "sampler", "shape")
+
+    def __init__(self, device: DeviceCore, desc: ImageDesc, level: int | None, sampler: SamplerDesc | None) -> None:
+        self.device = device
+        self.desc = desc
+        self.level = level
+        self.sampler = sampler
+        self.shape = shape_of(desc, level or 0)
+
+
+def layout_of(
+    device: DeviceCore, desc: ImageDesc, level: int | None = None, sampler: SamplerDesc | None = None
+) -> TextureLayout:
+    """Return the interned layout of a texture on a device."""
+    key = ("texture", desc, level, sampler)
+    found: TextureLayout | None = device.interned.get(key)
+    if found is None:
+        with device.lock:
+            found = device.interned.setdefault(key, TextureLayout(device, desc, level, sampler))
+    assert found is not None
+    return found
+
+
+def shape_of(desc: ImageDesc, level: int) -> Shape:
+    """Return the texels of a level as the dimensions of a call: the slowest first, x last."""
+    x, y, z = desc.size(level)
+    inner = {"1d": (x,), "2d": (y, x), "3d": (z, y, x), "cube": (y, x)}[desc.dims]
+    return (desc.layers, *inner) if desc.array or desc.dims == "cube" else inner

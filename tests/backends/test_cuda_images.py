@@ -1,0 +1,199 @@
+"""Textures of CUDA without a GPU: a stand-in for the driver keeps texels, and NVRTC compiles the kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import slangpy_rt as spy
+from slangpy_rt.arguments.bind_texture import bind_resource
+from slangpy_rt.arguments.texture_feeds import TextureFeed
+from slangpy_rt.arguments.texture_samplers import pair_samplers
+from slangpy_rt.backends.cpu.backend import CpuBackend
+from slangpy_rt.backends.cuda.backend import CudaBackend
+from slangpy_rt.backends.cuda.compile import nvrtc_compile, nvrtc_version
+from slangpy_rt.backends.images import ImageDesc, SamplerDesc
+from slangpy_rt.core.errors import DeviceError, UnsupportedError
+from slangpy_rt.core.formats import FORMATS
+from slangpy_rt.core.target import Target
+from slangpy_rt.core.types import Param, SlangType
+from slangpy_rt.slang.library import Library
+from slangpy_rt.slang.session import Session
+from tests.conformance import test_texels, test_textures
+from tests.cuda_driver import Driver, stand_in
+
+SHADERS = str(Path(__file__).resolve().parents[2] / "shaders")
+LINEAR = SamplerDesc("linear", "linear", ("repeat", "repeat", "repeat"), "transparent", 1, 0.0, 0.0, 1000.0)
+
+
+@pytest.fixture
+def driver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Driver]:
+    with stand_in(monkeypatch) as fake:
+        yield fake
+
+
+def described(
+    dims: str, size: tuple[int, int, int], layers: int = 1, array: bool = False, levels: int = 1
+) -> ImageDesc:
+    return ImageDesc(FORMATS["rg32_float"], dims, *size, layers, array, levels, True)
+
+
+@pytest.mark.parametrize(
+    "desc",
+    [
+        described("1d", (9, 1, 1)), described("2d", (6, 5, 1), levels=3), described("3d", (4, 5, 6), levels=2),
+        described("cube", (4, 4, 1), 6), described("2d", (4, 3, 1), 5, True), described("cube", (4, 4, 1), 12, True),
+    ],
+)  # fmt: skip
+def test_copies(driver: Driver, desc: ImageDesc) -> None:
+    backend = CudaBackend()
+    image = backend.create_image(desc)
+    buffer, back = backend.alloc(1 << 16), backend.alloc(1 << 16)
+    for level in range(desc.levels):
+        for layer in range(desc.layers):
+            texels = np.random.default_rng(level * 100 + layer).integers(0, 255, desc.nbytes(level), np.uint8)
+            backend.upload(buffer, 32, texels.data)
+            backend.copy_image(image, level, layer, buffer, 32, True)
+            backend.copy_image(image, level, layer, back, 64, False)
+            found = np.zeros_like(texels)
+            backend.download(back, 64, found.data)
+            np.testing.assert_array_equal(found, texels)
+    assert len(driver.texels) == desc.levels * desc.layers
+    backend.close()
+    assert driver.wrong == []
+
+
+def test_objects_are_kept_and_given_back(driver: Driver) -> None:
+    backend = CudaBackend()
+    image = backend.create_image(described("2d", (6, 5, 1), levels=3))
+    handles = {
+        backend.image_handle(image, *key)
+        for key in ((None, False, None), (None, False, LINEAR), (1, False, LINEAR), (1, True, None), (0, True, None))
+    }
+    assert len(handles) == 5
+    assert backend.image_handle(image, None, False, LINEAR) in handles
+    assert driver.calls.count("cuTexObjectCreate") == 3 and driver.calls.count("cuSurfObjectCreate") == 2
+    del image
+    for _ in range(200):
+        backend.create_image(described("2d", (6, 5, 1)))
+    assert driver.calls.count("cuMipmappedArrayDestroy") >= 100
+    assert driver.calls.count("cuTexObjectDestroy") == 3 and driver.calls.count("cuSurfObjectDestroy") == 2
+    kept = backend.create_image(described("2d", (6, 5, 1)))
+    backend.image_handle(kept, None, False, None)
+    backend.close()
+    with pytest.raises(DeviceError, match="closed"):
+        backend.create_image(described("2d", (6, 5, 1)))
+    with pytest.raises(DeviceError, match="closed"):
+        backend.image_handle(kept, 0, True, None)
+    assert driver.wrong == []
+
+
+def bound(device: spy.Device, type_: str, value: object) -> object:
+    param = Param("p", SlangType("resource", type_))
+    return bind_resource("f: argument 'p'", device, param, value)
+
+
+def test_samplers_belong_to_textures(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(CpuBackend, "paired", True)
+    with spy.Device("cpu") as device:
+        texture = spy.Texture.from_numpy(device, np.zeros((2, 2, 4), np.float32))
+        one, two = device.create_sampler("linear"), device.create_sampler("nearest")
+        assert one.handle == two.handle == 0 and one.layout is not two.layout
+
+        def paired(*values: object) -> list[SamplerDesc | None]:
+            every = [
+                bound(device, "SamplerState" if isinstance(v, (spy.Sampler, dict)) else "Texture2D<float4>", v)
+                for v in values
+            ]
+            pair_samplers("f", device.backend, every)  # type: ignore[arg-type]
+            feeds = [b.feed for b in every]  # type: ignore[attr-defined]
+            return [f._sampler for f in feeds if isinstance(f, TextureFeed)]
+
+        assert paired(texture) == [None]
+        assert paired(texture, one) == [one.desc]
+        assert paired(texture, texture, two, two) == [two.desc, two.desc]
+        assert paired(texture, {"filter": "nearest"}) == [two.desc]
+        assert paired(texture.with_sampler(one), one, texture.with_sampler(two), two) == [one.desc, two.desc]
+        assert paired(texture.with_sampler(one), texture, two) == [one.desc, two.desc]
+        for refused in (
+            (texture, one, two), (texture.with_sampler(one), two), (one,),
+            (texture.with_sampler(one), texture, one, two),
+        ):  # fmt: skip
+            with pytest.raises(UnsupportedError, match=r"holds its own sampler.*with_sampler\(p\)"):
+                paired(*refused)
+
+
+FUNCTIONS = {
+    "look": ("Texture2D<float4> t, SamplerState s", "look(*_spy_call.v_t, *_spy_call.v_s, float2(x), x)"),
+    "line": ("Texture1D<float4> t, SamplerState s", "line(*_spy_call.v_t, *_spy_call.v_s, x, x)"),
+    "volume": ("Texture3D<float4> t, SamplerState s", "volume(*_spy_call.v_t, *_spy_call.v_s, float3(x), x)"),
+    "layer": ("Texture2DArray<float4> t, SamplerState s", "layer(*_spy_call.v_t, *_spy_call.v_s, float3(x), x)"),
+    "load": ("Texture2D<float4> t", "load(*_spy_call.v_t, int3(x))"),
+    "plain": ("Texture2D<float4> t", "plain(*_spy_call.v_t, uint2(x))"),
+    "whole": ("Texture2D<uint4> t", "whole(*_spy_call.v_t, int2(x))"),
+    "voxel": ("Texture3D<float4> t", "voxel(*_spy_call.v_t, int4(x))"),
+    "page": ("Texture2DArray<float4> t", "page(*_spy_call.v_t, int4(x))"),
+    "size": ("Texture2D<float4> t", "size(*_spy_call.v_t)"),
+    "put": ("RWTexture2D<float4> t", "put(*_spy_call.v_t, uint2(x), float4(x))"),
+    "put_page": ("RWTexture2DArray<float4> t", "put_page(*_spy_call.v_t, uint3(x), float4(x))"),
+    "put_voxel": ("RWTexture3D<float4> t", "put_voxel(*_spy_call.v_t, uint3(x), float4(x))"),
+    "put_dot": ("RWTexture1D<float4> t", "put_dot(*_spy_call.v_t, uint(x), float4(x))"),
+    "add": ("RWTexture2D<float4> t", "add(*_spy_call.v_t, uint2(x), float4(x))"),
+    "own": ("Sampler2D<float4> t", "own(*_spy_call.v_t, float2(x))"),
+    "cube": ("TextureCube<float4> t, SamplerState s", "cube(*_spy_call.v_t, *_spy_call.v_s, float3(x))"),
+    "cubes": ("TextureCubeArray<float4> t, SamplerState s", "cubes(*_spy_call.v_t, *_spy_call.v_s, float4(x))"),
+}
+
+
+def kernel(fields: str, call: str) -> str:
+    members = "".join(f"    {f.strip().rpartition(' ')[0]}.Handle v_{f[-1]};\n" for f in fields.split(","))
+    return (
+        f"import _spy_library;\nimport textures;\nstruct _spy_Call\n{{\n    float *a;\n{members}}}\n"
+        '[shader("compute")]\n[numthreads(64, 1, 1)]\n'
+        "void _spy_kernel(uint3 _spy_thread : SV_DispatchThreadID, uniform _spy_Call _spy_call)\n{\n"
+        f"    float x = _spy_call.a[_spy_thread.x];\n    {call};\n}}\n"
+    )
+
+
+@pytest.fixture(scope="module")
+def session() -> Iterator[Session]:
+    try:
+        nvrtc_version()
+    except UnsupportedError as error:
+        pytest.skip(str(error))
+    found = Session(Library(), Target("cuda", "", "value"), (SHADERS,))
+    more = "float4 none(Texture2D<float4> t, SamplerState s, float2 at) { return t.Sample(s, at); }\n"
+    more += "float4 unset(Texture2D<float4> t) { Texture2D<float4> u; return u[uint2(0)] + t[uint2(0)]; }\n"
+    shared = "float4 invert(float4 x)"
+    texels = shared + test_texels.SLANG.partition(shared)[2]
+    for name in ("look", "whole"):
+        lines = [line for line in texels.splitlines() if not line.split("(")[0].endswith(f"4 {name}")]
+        texels = "\n".join(lines)
+    found.load_module("textures", "textures.slang", test_textures.SLANG + texels + "\n" + more)
+    yield found
+    found.close()
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_kernels_compile(session: Session, name: str) -> None:
+    fields, call = FUNCTIONS[name]
+    store = call if name.startswith(("put", "add")) else f"_spy_call.a[_spy_thread.x] = float(({call}).x)"
+    compiled = session.compile(kernel(fields, store), f"cuda_{name}", "_spy_kernel")
+    assert nvrtc_compile(compiled.code, "sm_90")
+    assert [(f.offset, f.size) for f in compiled.layout[1:]] == [(8 * k, 8) for k in range(1, len(compiled.layout))]
+
+
+@pytest.mark.parametrize(
+    ("fields", "call", "words"),
+    [
+        ("Texture2D<float4> t, SamplerState s", "none(*_spy_call.v_t, *_spy_call.v_s, float2(x))", "Use SampleLevel"),
+        ("Texture1D<float4> t", "dot(*_spy_call.v_t, int2(x))", "Texture2D of height 1"),
+        ("Texture2D<float4> t", "unset(*_spy_call.v_t)", "that nothing has set"),
+    ],
+)
+def test_what_cuda_lacks(session: Session, fields: str, call: str, words: str) -> None:
+    with pytest.raises(UnsupportedError, match=words):
+        session.compile(kernel(fields, f"_spy_call.a[0] = ({call}).x"), "cuda_lacks", "_spy_kernel")
