@@ -285,7 +285,7 @@ class Tensor(Operators):
         if given is not None and not isinstance(given, NDBuffer):
             raise BindError(f"{type(self).__name__}.{name}: {in_words(given)} was given; a tensor was expected.")
         old = self.grad_in if name == "grad_in" else self.grad_out
-        # Calls that were bound before look the gradient up, and keep its strides.
+        # Another thread's call may have read this tensor's layout, and reads its gradients next.
         if old is not None and given is not None and old.layout is not given.layout:
             raise BindError(
                 f"{type(self).__name__}.{name}: the gradient before is a {old.summary}, and this {given.summary} "
