@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from slangpy_rt.arguments.differentials import active_fields, differentiates
 from slangpy_rt.arguments.scope import Scope
+from slangpy_rt.arguments.stand_ins import ask
 from slangpy_rt.arrays.differentiable import DiffPair
 from slangpy_rt.arrays.ndbuffer import NDBuffer
 from slangpy_rt.arrays.tensor import Tensor, gradient_type, has_floats
@@ -21,14 +22,45 @@ from slangpy_rt.core.wording import in_words
 _WHOLE = ("DiffTensor<", "RWDiffTensor<", "WDiffTensor<", "IDiffTensor<")
 
 
+class _Place(NamedTuple):
+    """One argument: the place of its value, its parameter's name and type, and whether it may have a gradient."""
+
+    place: int
+    name: str
+    type: SlangType
+    live: bool
+
+
 def value_and_grad(function: Any, args: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
     """Return the sum of a call's results, and its gradient by the parameters' names; see ``Function``."""
     callee = Callee(function)
-    values = [*args, *named.values()]
     where = f"{function.name}.value_and_grad"
     if callee.is_derivative:
         raise BindError(f"{where}: derivatives of derivatives are not supported.")
-    found = callee.chosen(tuple(values), tuple(named))
+    values, _ = ask((*args, *named.values()))
+    names = tuple(named)
+    places: tuple[_Place, ...] = callee.planned(values, names, lambda: _places(where, callee, values, names))
+    gradients = {}
+    given = list(values)
+    for place, name, type_, live in places:
+        told = f"{where}: argument '{name}'"
+        given[place], gradient = _carrying(told, callee.scope, type_, values[place], live)
+        if gradient is not None:
+            gradients[name] = gradient
+    count = len(args)
+    result: Any = function(*values[:count], **dict(zip(names, values[count:], strict=True)), _result="tensor")
+    one = result.device.once(f"one {result.dtype.name}", lambda: Tensor.ones(result.device, (), result.dtype))
+    seed = one.broadcast_to(result.shape)
+    function.bwds(
+        *given[:count], **dict(zip(names, given[count:], strict=True)), _result=result.with_grads(grad_in=seed)
+    )
+    total = result.sum() if result.shape else result
+    return (total if _has_tensor(values) else total.item()), {n: _read(g) for n, g in gradients.items()}
+
+
+def _places(where: str, callee: Callee, values: tuple[Any, ...], names: tuple[str, ...]) -> tuple[_Place, ...]:
+    """Choose the overload for a call's values, and return what is known of each argument; refuse other functions."""
+    found = callee.chosen(values, names)
     sig = found.sig
     callee.check_differentiable(sig, "value_and_grad")
     if sig.returns.kind != "scalar" or not has_floats(sig.returns):
@@ -39,26 +71,11 @@ def value_and_grad(function: Any, args: tuple[Any, ...], named: dict[str, Any]) 
     written = [p.name for p in sig.params if p.direction != "in"]
     if written:
         raise BindError(f"{where}: {sig} writes to {', '.join(written)}; use bwds for such functions.")
-    gradients = {}
-    given = list(values)
-    for bound, place in zip(found.bound, found.order, strict=True):
-        param = next(p for p in sig.params if p.name == bound.name)
-        live = not param.no_diff
-        given[place], gradient = _carrying(
-            f"{where}: argument '{param.name}'", callee.scope, param.type, values[place], live
-        )
-        if gradient is not None:
-            gradients[param.name] = gradient
-    result: Any = function(*args, **named, _result="tensor")
-    one = result.device.once(f"one {result.dtype.name}", lambda: Tensor.ones(result.device, (), result.dtype))
-    seed = one.broadcast_to(result.shape)
-    function.bwds(
-        *given[: len(args)],
-        **dict(zip(named, given[len(args) :], strict=True)),
-        _result=result.with_grads(grad_in=seed),
-    )
-    total = result.sum() if result.shape else result
-    return (total if _has_tensor(values) else total.item()), {n: _read(g) for n, g in gradients.items()}
+    params = {p.name: p for p in sig.params}
+    return tuple([
+        _Place(place, b.name, params[b.name].type, not params[b.name].no_diff)
+        for b, place in zip(found.bound, found.order, strict=True)
+    ])  # fmt: skip
 
 
 def _carrying(where: str, scope: Scope, type_: SlangType, value: Any, live: bool) -> tuple[Any, Any]:
