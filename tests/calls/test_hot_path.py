@@ -73,7 +73,8 @@ def prepared_in(call: Callable[[], Any]) -> list[str]:
 
     def watch(frame: FrameType, event: str, _: Any) -> None:
         path = Path(frame.f_code.co_filename)
-        if event == "call" and path.parent.name in packages and "cache" not in path.stem and not compiles(frame):
+        ours = path.parent.name in packages and path.parent.parent.name != "tests" and "cache" not in path.stem
+        if event == "call" and ours and not compiles(frame):
             seen.append(f"{path.stem}.{frame.f_code.co_name}")
 
     sys.setprofile(watch)
