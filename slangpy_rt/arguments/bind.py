@@ -57,6 +57,7 @@ from slangpy_rt.core.conversion import (
 from slangpy_rt.core.dtypes import NUMPY_OF, Storage, scalar_type
 from slangpy_rt.core.errors import BindError, UnsupportedError
 from slangpy_rt.core.shapes import contiguous
+from slangpy_rt.core.structs import fields_of
 from slangpy_rt.core.types import Param, SlangType
 from slangpy_rt.core.wording import in_words
 
@@ -379,10 +380,22 @@ def _bind_parts(
     bound = []
     for (place, name, type_), part in zip(places, parts(value), strict=True):
         inner = f"{where[:-1]}{place}'" if where.endswith("'") else f"{where}{place}"
-        child = Param(f"{param.name}.{name}", type_, param.direction)
+        kept = name in param.unchanged and not _has_two_gradients(part)
+        child = Param(f"{param.name}.{name}", type_, "in" if kept else param.direction)
         bound.append((place, bind(inner, scope, child, part, how.field(name))))
     host = result_kind([b for _, b in bound])
     feed = PartsFeed(parts, [b.feed for _, b in bound])
     return Bound(
         param.name, param.type, "", 0, param.direction, "parts", (), (), True, host, feed, parts=tuple(bound)
     )  # fmt: skip
+
+
+def _has_two_gradients(value: Any) -> bool:
+    """Return whether a value, or a part of it, carries gradients of which a derivative reads one and writes another.
+
+    Of a field that a method only reads, the one is passed on to the other, as of a field that it changes.
+    """
+    if isinstance(value, NDBuffer):
+        return value.layout.grads is not None and not value.layout.grads.shared
+    items = value if isinstance(value, (list, tuple)) else (fields_of(value) or {}).values()
+    return any(map(_has_two_gradients, items))

@@ -25,6 +25,7 @@ from slangpy_rt.arrays.value_ref import ValueRef
 from slangpy_rt.core.checks import is_callers
 from slangpy_rt.core.dtypes import BFLOAT16, atomic_of, is_bfloat16, scalar_type, slang_scalar
 from slangpy_rt.core.errors import BindError, CompileError, ShapeError, UnsupportedError
+from slangpy_rt.core.structs import fields_of
 from slangpy_rt.core.types import FunctionSig, SlangType
 from slangpy_rt.core.wording import in_words, meant
 
@@ -110,11 +111,27 @@ def _try(scope: Scope, sig: FunctionSig, args: Sequence[Any], names: Sequence[st
         maps = [options.map_of(p.name, k, positional) for p, k in zip(sig.params, order, strict=False)]
     if sig.generics:
         sig = _specialise(scope, sig, [args[k] for k in order], maps)
+    if sig.mutating:
+        sig = _with_unchanged(scope, sig, args[order[0]])
     bound = [
         bind(f"{where}: argument '{p.name}'", scope, p, args[k], how)
         for p, k, how in zip(sig.params, order, maps, strict=False)
     ]
     return Candidate(sig, tuple(bound), order)
+
+
+def _with_unchanged(scope: Scope, sig: FunctionSig, value: Any) -> FunctionSig:
+    """Return a ``[mutating]`` method whose object is known to keep some fields, if the object is given by fields."""
+    this, *others = sig.params
+    if (fields_of(value) is None and not isinstance(value, tuple)) or this.type.kind != "struct":
+        return sig
+    # Few programs call such methods.
+    from slangpy_rt.slang.changed_fields import changed_fields
+
+    type_ = scope.struct(this.type)
+    changed = changed_fields(scope.source, type_, sig.name.partition("<")[0])
+    unchanged = frozenset(f.name for f in type_.fields) - changed
+    return replace(sig, params=(replace(this, unchanged=unchanged), *others))
 
 
 def match(where: str, sig: FunctionSig, positional: int, names: Sequence[str]) -> tuple[int, ...]:

@@ -79,6 +79,8 @@ class Param:
         ``"SV_GroupThreadID"``, spelled so whatever the text's case; any other as the text writes it.
     default : int or float, optional
         The value of the default, where it is a number in the text and not an expression, a double or a boolean.
+    unchanged : frozenset of str
+        Of the object of a ``[mutating]`` method: fields that the method only reads.
     """
 
     name: str
@@ -88,6 +90,7 @@ class Param:
     has_default: bool = False
     semantic: str = ""
     default: int | float | None = None
+    unchanged: frozenset[str] = frozenset()
 
     def __str__(self) -> str:
         direction = "" if self.direction == "in" else f"{self.direction} "
