@@ -1,7 +1,7 @@
 """Arguments of bound calls as they were when the call was bound.
 
 A prepared call knows the layouts of its values, and does not look at them again. ``kept`` copies what a program may
-change afterwards: lists, dicts, objects with fields, and which gradients a tensor carries. It copies no arrays.
+change afterwards: lists, dicts, objects with fields, memory and gradients of a tensor. It copies no arrays.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from slangpy_rt.core.structs import fields_of
 def kept(value: Any) -> Any:
     """Return a value that stays as it is, for an argument of the same signature.
 
-    Arrays are the same memory with the gradients that they carry now. ValueRefs, which calls write to, and values
+    Arrays are the memory of now, with the gradients that they carry now. ValueRefs, which calls write to, and values
     without parts are returned as they are.
     """
     if isinstance(value, NDBuffer):
-        return value if value.layout.grads is None else value.__copy__()
+        return value.__copy__()
     if isinstance(value, np.void):
         return value.copy()
     if isinstance(value, tuple) and hasattr(value, "_fields"):
