@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from slangpy_rt.arguments.scope import Scope
 from slangpy_rt.calls.callable import SlangCallable
 from slangpy_rt.calls.function import Function
-from slangpy_rt.calls.macros import macro_text
 from slangpy_rt.calls.raw_kernel import Kernel
 from slangpy_rt.calls.struct import Struct
 from slangpy_rt.calls.tuned import Tuned
@@ -405,7 +404,8 @@ def _source(
     link: Sequence[Module],
     places: Places = (),
 ) -> Source:
-    # Imported here, because no program needs ``slang`` before its first module: the hashes it uses take 2 ms to load.
+    # Imported here, because no program needs these before its first module: the hashes of ``slang`` take 2 ms to load.
+    from slangpy_rt.calls.macros import macro_text
     from slangpy_rt.slang.source import Source
 
     if isinstance(link, Module) or not isinstance(link, Sequence) or not all(isinstance(m, Module) for m in link):
