@@ -404,7 +404,7 @@ def _source(
     link: Sequence[Module],
     places: Places = (),
 ) -> Source:
-    # Imported here, because no program needs these before its first module: the hashes of ``slang`` take 2 ms to load.
+    # Imported here, because no program needs these before its first module: hashes of ``slang`` take 2 ms to load.
     from slangpy_rt.calls.macros import macro_text
     from slangpy_rt.slang.source import Source
 
