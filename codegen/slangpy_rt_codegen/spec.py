@@ -54,7 +54,8 @@ class Operand:
         it is converted to, ``"Ptr<float, Access.Read>"``; empty for ``float *``.
     code : str
         Slang expression of a ``"computed"`` operand; ``_spy_i``, ``_spy_index`` and ``_spy_call`` are the element's
-        flat index, its index in each dimension and the argument block.
+        flat index, its index in each dimension and the argument block. Of ``"parts"`` the initial value that gives
+        fields their defaults, ``"{}"``; empty if each field is assigned.
     parts : tuple of (str, Operand)
         The place of each part in the variable (``".position"``, ``"[2]"``), and the part.
     grad_in, grad_out : Operand or None

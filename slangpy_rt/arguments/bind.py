@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from enum import Enum
 from functools import partial
@@ -38,6 +37,7 @@ from slangpy_rt.arguments.nested_feeds import ConvertedFeed, PartsFeed
 from slangpy_rt.arguments.scope import Scope
 from slangpy_rt.arguments.struct_values import (
     PAIR,
+    Parts,
     concrete,
     holds_one_array,
     one_part,
@@ -89,7 +89,7 @@ def bind(where: str, scope: Scope, param: Param, value: Any, how: Map = NO_MAP) 
     if adapter is not None:
         whole = scope.struct(param.type)
         if container(whole) is None and holds_one_array(whole):
-            return _bind_parts(where, scope, replace(param, type=whole), value, how, *one_part(whole))
+            return _bind_parts(where, scope, replace(param, type=whole), value, how, one_part(whole))
     if stand_in is not None:
         try:
             if param.direction != "in" and adapter is not None:
@@ -261,7 +261,7 @@ def _bind(where: str, scope: Scope, param: Param, value: Any, how: Map) -> Bound
         return _bind_ref(where, scope, param, value)
     parts = parts_of(where, scope, param, value)
     if parts is not None:
-        return _bind_parts(where, scope, param, value, how, *parts)
+        return _bind_parts(where, scope, param, value, how, parts)
     stored = stored_as(where, type_)
     if type_.kind == "struct" and isinstance(value, list):
         return _bind_records(where, scope, param, value, stored)
@@ -368,25 +368,26 @@ def _bind_parts(
     param: Param,
     value: Any,
     how: Map,
-    parts: Callable[[Any], Any],
-    places: list[tuple[str, str, SlangType]],
+    parts: Parts,
 ) -> Bound:
-    names = [name for _, name, _ in places]
+    names = [name for _, name, _ in parts.places]
     for name, _ in how.fields:
         if name not in names:
             raise BindError(
                 f"{where}: map names '{name}', which '{param.type.name}' has not; it has {', '.join(names)}."
             )
     bound = []
-    for (place, name, type_), part in zip(places, parts(value), strict=True):
+    for (place, name, type_), part in zip(parts.places, parts.take(value), strict=True):
         inner = f"{where[:-1]}{place}'" if where.endswith("'") else f"{where}{place}"
         kept = name in param.unchanged and not _has_two_gradients(part)
         child = Param(f"{param.name}.{name}", type_, "in" if kept else param.direction)
         bound.append((place, bind(inner, scope, child, part, how.field(name))))
     host = result_kind([b for _, b in bound])
-    feed = PartsFeed(parts, [b.feed for _, b in bound])
+    feed = PartsFeed(parts.take, [b.feed for _, b in bound])
+    left_out = parts.left_out + sum(b.left_out for _, b in bound)
     return Bound(
-        param.name, param.type, "", 0, param.direction, "parts", (), (), True, host, feed, parts=tuple(bound)
+        param.name, param.type, "", 0, param.direction, "parts", (), (), True, host, feed, parts=tuple(bound),
+        left_out=left_out, initial=parts.initial,
     )  # fmt: skip
 
 

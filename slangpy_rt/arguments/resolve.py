@@ -50,11 +50,11 @@ class Candidate:
 
     @property
     def cost(self) -> tuple[Any, ...]:
-        """How badly the arguments fit: the worst one's cost counts first, parameters left to their defaults later.
+        """How badly the arguments fit: the worst one's cost counts first, then what was left to its default.
 
         As in Slang, a plain function comes before a generic one.
         """
-        left_out = len(self.sig.params) - len(self.bound)
+        left_out = len(self.sig.params) - len(self.bound) + sum(b.left_out for b in self.bound)
         return (*sorted((b.cost for b in self.bound), reverse=True), left_out, "<" in self.sig.name)
 
 

@@ -58,7 +58,8 @@ class InstanceList:
         return type_
 
     def __slang_arg__(self) -> dict[str, Any]:
-        missing = [name for name in self.struct.fields if name not in self._data]
+        needed = [f.name for f in self.slang_type.fields if not f.has_default]
+        missing = [name for name in needed if name not in self._data]
         if missing:
             raise BindError(f"an InstanceList of '{self.struct.name}' without a value for {', '.join(missing)}.")
         return {"_type": self.struct.name, **self._data}
@@ -105,7 +106,9 @@ class InstanceList:
         else:
             made = self.struct(*args, **named)
         for name in self.struct.fields:
-            if name in written:
+            if isinstance(made, dict) and name not in made:  # it has its default
+                self._data.pop(name, None)
+            elif name in written:
                 written[name].copy_from(made[name])
             else:
                 self._data[name] = made[name]

@@ -17,12 +17,24 @@ Conformances = tuple[tuple[str, str, int], ...]
 
 @dataclass(frozen=True)
 class Field:
-    """A field of a struct; its documentation comment is known for the structs of a module alone."""
+    """A field of a struct; its documentation comment is known for the structs of a module alone.
+
+    Attributes
+    ----------
+    no_diff : bool
+        Whether it is declared ``no_diff``.
+    has_default : bool
+        Whether its declaration has an initial value.
+    default : int or float, optional
+        That value, where it is a number in the text, as of a ``Param``.
+    """
 
     name: str
     type: SlangType
     doc: str = field(default="", compare=False)
     no_diff: bool = False
+    has_default: bool = False
+    default: int | float | None = None
 
 
 @dataclass(frozen=True)
