@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from enum import Enum
 from functools import partial
@@ -46,6 +47,7 @@ from slangpy_rt.arguments.struct_values import (
     structs_array,
 )  # fmt: skip
 from slangpy_rt.arguments.value_feeds import EnumFeed, GeneratorFeed, SplatFeed, ValueFeed  # fmt: skip
+from slangpy_rt.arguments.wrapped import bind_wrapped, known, optional_item, tuple_items, tuple_of
 from slangpy_rt.arrays.ndbuffer import NDBuffer
 from slangpy_rt.arrays.value_ref import ValueRef
 from slangpy_rt.core.conversion import (
@@ -84,6 +86,9 @@ def bind(where: str, scope: Scope, param: Param, value: Any, how: Map = NO_MAP) 
     UnsupportedError
         If the parameter's type, or the device, has no way to take it.
     """
+    wrapped = bind_wrapped(where, scope, param, value, how, bind)
+    if wrapped is not None:
+        return wrapped
     stand_in: Any = converter(type(value))
     adapter = stand_in if isinstance(stand_in, Adapter) else None
     if adapter is not None:
@@ -203,6 +208,11 @@ def bind_result(where: str, scope: Scope, type_: SlangType, value: Any, how: Map
     BindError
         If it is no array of that type on the device.
     """
+    items = tuple_items(scope, type_)
+    if items:
+        return _bind_results(where, scope, known(type_, items), value, how)
+    if optional_item(scope, type_) is not None:
+        raise BindError(f"{where}: results of type '{type_.name}' lie in no array; leave _result out.")
     adapter = adapter_for_result(value)
     if adapter is not None:
         try:
@@ -221,6 +231,23 @@ def bind_result(where: str, scope: Scope, type_: SlangType, value: Any, how: Map
     if how.dims is not None and len(how.dims) != len(bound.shape):
         raise BindError(f"{where}: map gives {how.dims}; {in_words(value)} has {len(bound.shape)} dimensions.")
     return bound if how.dims is None else _mapped(bound, how.dims)
+
+
+def _bind_results(where: str, scope: Scope, type_: SlangType, value: Any, how: Map) -> Bound:
+    """Fit a tuple of arrays given as ``_result`` to a function that returns a Tuple."""
+    items: Any = type_.arguments
+    if not isinstance(value, (list, tuple)) or len(value) != len(items):
+        raise BindError(f"{where} is {in_words(value)}; a tuple of {len(items)} arrays was expected.")
+    parts = [
+        bind_result(f"{where}[{k}]", scope, t, v, how) for k, (t, v) in enumerate(zip(items, value, strict=True))
+    ]
+    return results_of(type_, parts)
+
+
+def results_of(type_: SlangType, parts: Sequence[Bound]) -> Bound:
+    """Return the results of a function that returns a Tuple as one."""
+    named = [(f"._{k}", replace(part, name=f"_result._{k}")) for k, part in enumerate(parts)]
+    return tuple_of("_result", type_, "out", tuple(named))
 
 
 def _mapped(bound: Bound, dims: tuple[int, ...]) -> Bound:
@@ -384,10 +411,10 @@ def _bind_parts(
         bound.append((place, bind(inner, scope, child, part, how.field(name))))
     host = result_kind([b for _, b in bound])
     feed = PartsFeed(parts.take, [b.feed for _, b in bound])
-    left_out = parts.left_out + sum(b.left_out for _, b in bound)
+    implied = parts.left_out + sum(b.implied for _, b in bound)
     return Bound(
         param.name, param.type, "", 0, param.direction, "parts", (), (), True, host, feed, parts=tuple(bound),
-        left_out=left_out, initial=parts.initial,
+        implied=implied, initial=parts.initial,
     )  # fmt: skip
 
 

@@ -53,8 +53,9 @@ class Bound:
         Name of the Slang struct that converts elements on loading, as for bfloat16; empty if none does.
     own : int
         Size in bytes of its buffer, for a device array that takes up the whole buffer; else 0.
-    left_out : int
-        How many fields of a struct, and of structs in it, were not given and have their defaults.
+    implied : int
+        What its places do not show of how it fits: how many fields, also of structs in it, have their defaults, and
+        how many values become an ``Optional``.
     initial : bool
         Whether Slang has to give a struct its defaults first, because reflection does not tell them.
     far : int
@@ -88,7 +89,7 @@ class Bound:
     fresh: bool = False
     own: int = 0
     far: int = 0
-    left_out: int = 0
+    implied: int = 0
     initial: bool = False
     gradients: tuple[Bound, ...] = field(init=False, repr=False, compare=False)
     # Only for arguments with parts: any other is its own only place, and storing it would make a reference cycle.

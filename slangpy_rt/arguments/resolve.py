@@ -20,6 +20,7 @@ from slangpy_rt.arguments.bound import Bound
 from slangpy_rt.arguments.mapping import NO_MAP, Map
 from slangpy_rt.arguments.options import Options
 from slangpy_rt.arguments.scope import Scope
+from slangpy_rt.arguments.wrapped import patterns_in
 from slangpy_rt.arrays.ndbuffer import NDBuffer
 from slangpy_rt.arrays.value_ref import ValueRef
 from slangpy_rt.core.checks import is_callers
@@ -54,7 +55,7 @@ class Candidate:
 
         As in Slang, a plain function comes before a generic one.
         """
-        left_out = len(self.sig.params) - len(self.bound) + sum(b.left_out for b in self.bound)
+        left_out = len(self.sig.params) - len(self.bound) + sum(b.implied for b in self.bound)
         return (*sorted((b.cost for b in self.bound), reverse=True), left_out, "<" in self.sig.name)
 
 
@@ -228,6 +229,11 @@ def _infer(
     if pattern.kind == "generic":
         if pattern.name in generics:
             learn(pattern.name, natural_type(scope, where, value, how).name)
+        return
+    inner = patterns_in(scope, pattern, value)
+    if inner is not None:
+        for part, item in inner:
+            _infer(scope, where, part, item, NO_MAP, generics, known)
         return
     words = _arguments(pattern)
     if not any(g in words for g in generics):

@@ -9,6 +9,7 @@ import numpy as np
 from slangpy_rt.arguments.differentials import active_fields, differentiates
 from slangpy_rt.arguments.scope import Scope
 from slangpy_rt.arguments.stand_ins import ask
+from slangpy_rt.arguments.wrapped import optional_item, tuple_items
 from slangpy_rt.arrays.differentiable import DiffPair
 from slangpy_rt.arrays.ndbuffer import NDBuffer
 from slangpy_rt.arrays.tensor import Tensor, gradient_type, has_floats
@@ -92,6 +93,14 @@ def _carrying(where: str, scope: Scope, type_: SlangType, value: Any, live: bool
         return plain.with_grads(grad_out=gradient), gradient
     if not live or not _differentiates(scope, type_):
         return value, None
+    item, items = optional_item(scope, type_), tuple_items(scope, type_)
+    if item is not None:
+        return (None, None) if value is None else _carrying(where, scope, item, value, live)
+    if items and isinstance(value, (list, tuple)) and len(value) == len(items):
+        every = [
+            _carrying(f"{where}[{k}]", scope, t, v, live) for k, (t, v) in enumerate(zip(items, value, strict=True))
+        ]
+        return tuple([carried for carried, _ in every]), tuple([gradient for _, gradient in every])
     type_ = scope.struct(type_)
     if isinstance(value, dict) and type_.kind == "struct":
         inside = active_fields(scope, type_) or set()
@@ -124,9 +133,18 @@ def _read(gradient: Any) -> Any:
     """Return a gradient as the caller gets it."""
     if isinstance(gradient, dict):
         return {name: _read(item) for name, item in gradient.items()}
+    if isinstance(gradient, tuple):
+        return tuple(map(_read, gradient))
     return gradient.grad if isinstance(gradient, DiffPair) else gradient
 
 
 def _has_tensor(values: Any) -> bool:
     """Tell whether an argument, or a part of one, is an array on the device."""
-    return any(_has_tensor(v.values()) if isinstance(v, dict) else isinstance(v, NDBuffer) for v in values)
+    return any(
+        _has_tensor(v.values())
+        if isinstance(v, dict)
+        else _has_tensor(v)
+        if isinstance(v, tuple)
+        else isinstance(v, NDBuffer)
+        for v in values
+    )
