@@ -13,21 +13,34 @@ from typing import TYPE_CHECKING, Any
 from slangpy_rt.backends.selection import DeviceType
 from slangpy_rt.calls.command_list import CommandList
 from slangpy_rt.calls.module import Module
-from slangpy_rt.runtime.core import DeviceCore
+from slangpy_rt.core.checks import path as checked_path
+from slangpy_rt.core.errors import BindError
+from slangpy_rt.runtime.core import DeviceCore, another
 from slangpy_rt.runtime.stream import Event, Stream, Timer, lane_of, open_stream, stream_handle
 
 if TYPE_CHECKING:
     from slangpy_rt.calls.moves import Moves
+    from slangpy_rt.calls.raw_kernel import Kernel
+    from slangpy_rt.calls.shader_program import ShaderProgram
     from slangpy_rt.textures.sampler import Sampler
     from slangpy_rt.textures.texture import Texture
 
 
 # What ``dir`` and completion show; what else the packages below use is no part of the public class.
 _SHOWN = (
-    *("caps", "close", "closed", "command_list", "create_sampler", "create_texture", "debug", "deterministic"),
-    *("event", "hot_reload", "include_paths"),
-    *("index", "info", "load_module", "load_module_from_file", "load_module_from_source", "name", "reload", "stream"),
-    *("synchronize", "timer", "wait"),
+    *(
+        "caps",
+        "close",
+        "closed",
+        "command_list",
+        "create_compute_kernel",
+        "create_sampler",
+        "create_texture",
+        "debug",
+    ),
+    *("deterministic", "event", "hot_reload", "include_paths", "index", "info", "load_module"),
+    *("load_module_from_file", "load_module_from_source", "load_program", "name", "reload", "stream", "synchronize"),
+    *("timer", "wait"),
 )
 
 
@@ -94,6 +107,52 @@ class Device(DeviceCore):
     def load_module_from_source(self, name: str, source: str, defines: Mapping[str, Any] | None = None) -> Module:
         """Load Slang text; the same as ``Module.load_from_source(device, name, source)``."""
         return Module.load_from_source(self, name, source, defines=defines)
+
+    def load_program(self, module_name: str | Path, entry_point_names: Sequence[str]) -> ShaderProgram:
+        """Load a Slang file for ``create_compute_kernel``; ``load_module(path).name`` is such a kernel, too.
+
+        Parameters
+        ----------
+        module_name : path
+            The file, with or without its suffix, as given or in one of the include paths.
+        entry_point_names : sequence of str
+            Names of functions with ``[numthreads]``.
+
+        Raises
+        ------
+        CompileError
+            If there is no such file, or Slang refuses it.
+        BindError
+            If the file has no kernel of a name.
+        """
+        from slangpy_rt.calls.shader_program import program_of  # few programs need it
+
+        path = Path(checked_path("Device.load_program", "module_name", module_name))
+        name = path if path.suffix == ".slang" else path.with_name(f"{path.name}.slang")
+        return program_of(self.load_module(name), entry_point_names)
+
+    def create_compute_kernel(self, program: ShaderProgram) -> Kernel:
+        """Return the kernel of a program, to be run by ``dispatch``.
+
+        Parameters
+        ----------
+        program : ShaderProgram
+            What ``load_program`` returned for one name.
+
+        Raises
+        ------
+        BindError
+            If it is no such program, or one of another device.
+        """
+        from slangpy_rt.calls.shader_program import kernel_of
+
+        kernel = kernel_of(program)
+        if kernel.device is not self:
+            raise BindError(
+                f"Device.create_compute_kernel: {program!r} lives on {another(kernel.device, self)}, and this is "
+                f"{self!r}."
+            )
+        return kernel
 
     def stream(self, external: Any = None) -> Stream:
         """Make a queue of work beside the device's own; see ``Stream``.

@@ -87,7 +87,7 @@ MEMBERS = {
     "return_type_name set signature source stream thread_group_size threads_of_group tune type_conformances write",
     "Struct": "fields forget name source_changed",
     "InstanceList": "construct pack slang_type",
-    "InstanceTensor": "construct shape slang_type to_numpy",
+    "InstanceTensor": "construct copy_from_numpy shape slang_type to_numpy",
     "CommandList": "append clear copy explain submit update waits",
     "Event": "done elapsed record synchronize wait",
     "Profile": "rows save",
@@ -106,13 +106,13 @@ MEMBERS = {
     "Tensor": "T address all any arange argmax argmin astype broadcast_to buffer clear clip copy copy_from "
     "copy_from_numpy detach device dtype empty empty_like flatten_dtype from_dlpack from_numpy full grad grad_in "
     "grad_out host_view is_contiguous item layout linspace max mean min nbytes ndim numpy numpy_async of ones "
-    "ones_like reshape share shape size strides sum summary to to_numpy tolist torch view where with_grads zeros "
-    "zeros_like",
+    "ones_like point_to reshape share shape size strides sum summary to to_numpy tolist torch view where with_grads "
+    "zeros zeros_like",
 }
 
 # Of a device; the class has more, which the packages below use.
-DEVICE = """caps close closed command_list create_sampler create_texture debug deterministic event hot_reload
-include_paths index info load_module load_module_from_file load_module_from_source name reload
+DEVICE = """caps close closed command_list create_compute_kernel create_sampler create_texture debug deterministic
+event hot_reload include_paths index info load_module load_module_from_file load_module_from_source load_program name reload
 stream synchronize timer wait"""
 
 

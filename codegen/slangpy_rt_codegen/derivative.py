@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from slangpy_rt_codegen.spec import BFLOAT16, CallSpec, Operand
-from slangpy_rt_codegen.variables import assignable, callee, drain, fill
+from slangpy_rt_codegen.variables import assign, assignable, callee, declare, drain
 
 # Modes of what a function takes whole.
 _WHOLE = ("tensor", "pointer", "handle")
@@ -26,7 +26,7 @@ def primal(spec: CallSpec) -> str:
         variable = f"_spy_x_{o.name}"
         if o.mode == "parts" or o.mode == "unused" or (o.access == "inout" and not forward and not _dual(spec, o)):
             variable = f"_spy_v_{o.name}"
-            before += [f"{o.type} {variable};", *fill(o, variable, lambda p: _constant(spec, p))]
+            before += declare(o, variable, lambda p: _constant(spec, p))
             after += [line for p, line in _kept(o, variable) if forward or _dual(spec, p)]
         arguments.append(variable)
     owner = f"{arguments.pop(0)}." if spec.method else ""
@@ -52,7 +52,7 @@ def derivative_body(
     forward = spec.derivative == "forward"
     before, arguments, after = [], [], []
     for name, o in spec.assigned:
-        before += fill(o, assignable(name), load)
+        before += assign(o, assignable(name), load)
     for o in spec.operands + ((spec.result,) if spec.result else ()):
         for p in o.places:
             if p.mode == "unused":

@@ -32,7 +32,7 @@ from slangpy_rt_codegen.names import respelled
 from slangpy_rt_codegen.ranges import range_entry
 from slangpy_rt_codegen.spec import CallSpec, Operand, StructLayout
 from slangpy_rt_codegen.threads import thread_entry
-from slangpy_rt_codegen.variables import assignable, callee, drain, fill, is_array
+from slangpy_rt_codegen.variables import assign, assignable, callee, declare, drain, is_array
 
 
 def emit(spec: CallSpec) -> str:
@@ -134,7 +134,7 @@ def _body(spec: CallSpec, load: Callable[[Operand], str], store: Callable[[Opera
         return derivative_body(spec, load, store)
     before, arguments, after = [], [], []
     for name, o in spec.assigned:
-        before += fill(o, assignable(name), load)
+        before += assign(o, assignable(name), load)
     for n, o in enumerate(spec.operands):
         plain = o.access == "in" and o.mode != "parts" and not (o.mode == "value" and is_array(o))
         if o.mode in ("tensor", "pointer", "handle") or (plain and not (spec.method and n == 0)):
@@ -143,8 +143,7 @@ def _body(spec: CallSpec, load: Callable[[Operand], str], store: Callable[[Opera
         # Arguments that are written, and arrays, need a variable.
         name = f"_spy_v_{o.name}"
         if o.mode == "parts" or o.access == "out":
-            before.append(f"{o.type} {name};")
-            before += fill(o, name, load)
+            before += declare(o, name, load)
         else:
             before.append(f"{o.type} {name} = {load(o)};")
         arguments.append(name)

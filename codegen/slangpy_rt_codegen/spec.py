@@ -56,7 +56,8 @@ class Operand:
         Of a ``"handle"`` ``"*"`` if the block has its address.
     code : str
         Slang expression of a ``"computed"`` operand, or of a texel's place; ``_spy_i``, ``_spy_index`` and
-        ``_spy_call`` are the element's flat index, its index in each dimension and the argument block.
+        ``_spy_call`` are the element's flat index, its index in each dimension and the argument block. Of ``"parts"``
+        the initial value that gives fields their defaults, ``"{}"``; empty if each field is assigned.
     parts : tuple of (str, Operand)
         The place of each part in the variable (``".position"``, ``"[2]"``), and the part.
     grad_in, grad_out : Operand or None

@@ -29,14 +29,30 @@ def fill(o: Operand, name: str, load: Callable[[Operand], str]) -> list[str]:
     """Return the lines that assign the values that the function reads to a variable."""
     if o.mode != "parts":
         return [] if o.access in ("out", "seed") or o.mode == "unused" else [f"{name} = {load(o)};"]
+    if is_optional(o):
+        own = f"_spy_part_{o.parts[0][1].name}"
+        return [*declare(o.parts[0][1], own, load), f"{name} = {own};"]
     if not is_pair(o):
-        return [line for path, part in o.parts for line in fill(part, f"{name}{path}", load)]
+        return [line for path, part in o.parts for line in assign(part, f"{name}{path}", load)]
     # The parts of a pair cannot be assigned one by one.
     lines, names = [], []
     for _, part in o.parts:
         names.append(f"_spy_part_{part.name}")
-        lines += [f"{part.type} {names[-1]};", *fill(part, names[-1], load)]
+        lines += declare(part, names[-1], load)
     return [*lines, f"{name} = {o.type}({', '.join(names)});"]
+
+
+def declare(o: Operand, name: str, load: Callable[[Operand], str]) -> list[str]:
+    """Return the lines that declare a variable of an operand with parts and assign what the function reads."""
+    return [f"{o.type} {name}{' = {}' if o.mode == 'parts' and o.code else ''};", *fill(o, name, load)]
+
+
+def assign(o: Operand, name: str, load: Callable[[Operand], str]) -> list[str]:
+    """Return the lines that assign a part, or a uniform; one with defaults gets them in a variable of its own."""
+    if o.mode != "parts" or not o.code:
+        return fill(o, name, load)
+    own = f"_spy_part_{o.name}"
+    return [*declare(o, own, load), f"{name} = {own};"]
 
 
 def drain(o: Operand, name: str, store: Callable[[Operand, str], str]) -> list[str]:
@@ -50,6 +66,11 @@ def drain(o: Operand, name: str, store: Callable[[Operand, str], str]) -> list[s
 def is_array(o: Operand) -> bool:
     """Tell whether an operand is an array, which some expressions need a typed variable for."""
     return o.type.startswith("Array<")
+
+
+def is_optional(o: Operand) -> bool:
+    """Tell whether an operand is an Optional with a value, which is its only part and converts to it as a whole."""
+    return o.mode == "parts" and len(o.parts) == 1 and not o.parts[0][0]
 
 
 def is_pair(o: Operand) -> bool:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import replace
 from enum import Enum
 from functools import partial
@@ -39,6 +39,7 @@ from slangpy_rt.arguments.nested_feeds import ConvertedFeed, PartsFeed
 from slangpy_rt.arguments.scope import Scope
 from slangpy_rt.arguments.struct_values import (
     PAIR,
+    Parts,
     concrete,
     holds_one_array,
     one_part,
@@ -48,6 +49,7 @@ from slangpy_rt.arguments.struct_values import (
 )  # fmt: skip
 from slangpy_rt.arguments.texture_types import is_resource
 from slangpy_rt.arguments.value_feeds import EnumFeed, GeneratorFeed, SplatFeed, ValueFeed  # fmt: skip
+from slangpy_rt.arguments.wrapped import bind_wrapped, known, optional_item, tuple_items, tuple_of
 from slangpy_rt.arrays.ndbuffer import NDBuffer
 from slangpy_rt.arrays.value_ref import ValueRef
 from slangpy_rt.core.conversion import (
@@ -59,6 +61,7 @@ from slangpy_rt.core.conversion import (
 from slangpy_rt.core.dtypes import NUMPY_OF, Storage, scalar_type
 from slangpy_rt.core.errors import BindError, UnsupportedError
 from slangpy_rt.core.shapes import contiguous
+from slangpy_rt.core.structs import fields_of
 from slangpy_rt.core.types import Param, SlangType
 from slangpy_rt.core.wording import in_words
 from slangpy_rt.textures.texture import Texture
@@ -86,12 +89,15 @@ def bind(where: str, scope: Scope, param: Param, value: Any, how: Map = NO_MAP) 
     UnsupportedError
         If the parameter's type, or the device, has no way to take it.
     """
+    wrapped = bind_wrapped(where, scope, param, value, how, bind)
+    if wrapped is not None:
+        return wrapped
     stand_in: Any = converter(type(value))
     adapter = stand_in if isinstance(stand_in, Adapter) else None
     if adapter is not None:
         whole = scope.struct(param.type)
         if container(whole) is None and holds_one_array(whole):
-            return _bind_parts(where, scope, replace(param, type=whole), value, how, *one_part(whole))
+            return _bind_parts(where, scope, replace(param, type=whole), value, how, one_part(whole))
     if stand_in is not None:
         try:
             if param.direction != "in" and adapter is not None:
@@ -205,6 +211,11 @@ def bind_result(where: str, scope: Scope, type_: SlangType, value: Any, how: Map
     BindError
         If it is no array of that type on the device.
     """
+    items = tuple_items(scope, type_)
+    if items:
+        return _bind_results(where, scope, known(type_, items), value, how)
+    if optional_item(scope, type_) is not None:
+        raise BindError(f"{where}: results of type '{type_.name}' lie in no array; leave _result out.")
     adapter = adapter_for_result(value)
     if adapter is not None:
         try:
@@ -226,6 +237,23 @@ def bind_result(where: str, scope: Scope, type_: SlangType, value: Any, how: Map
     if how.dims is not None and len(how.dims) != len(bound.shape):
         raise BindError(f"{where}: map gives {how.dims}; {in_words(value)} has {len(bound.shape)} dimensions.")
     return bound if how.dims is None else _mapped(bound, how.dims)
+
+
+def _bind_results(where: str, scope: Scope, type_: SlangType, value: Any, how: Map) -> Bound:
+    """Fit a tuple of arrays given as ``_result`` to a function that returns a Tuple."""
+    items: Any = type_.arguments
+    if not isinstance(value, (list, tuple)) or len(value) != len(items):
+        raise BindError(f"{where} is {in_words(value)}; a tuple of {len(items)} arrays was expected.")
+    parts = [
+        bind_result(f"{where}[{k}]", scope, t, v, how) for k, (t, v) in enumerate(zip(items, value, strict=True))
+    ]
+    return results_of(type_, parts)
+
+
+def results_of(type_: SlangType, parts: Sequence[Bound]) -> Bound:
+    """Return the results of a function that returns a Tuple as one."""
+    named = [(f"._{k}", replace(part, name=f"_result._{k}")) for k, part in enumerate(parts)]
+    return tuple_of("_result", type_, "out", tuple(named))
 
 
 def _mapped(bound: Bound, dims: tuple[int, ...]) -> Bound:
@@ -270,7 +298,7 @@ def _bind(where: str, scope: Scope, param: Param, value: Any, how: Map) -> Bound
         return _bind_ref(where, scope, param, value)
     parts = parts_of(where, scope, param, value)
     if parts is not None:
-        return _bind_parts(where, scope, param, value, how, *parts)
+        return _bind_parts(where, scope, param, value, how, parts)
     stored = stored_as(where, type_)
     if type_.kind == "struct" and isinstance(value, list):
         return _bind_records(where, scope, param, value, stored)
@@ -377,22 +405,35 @@ def _bind_parts(
     param: Param,
     value: Any,
     how: Map,
-    parts: Callable[[Any], Any],
-    places: list[tuple[str, str, SlangType]],
+    parts: Parts,
 ) -> Bound:
-    names = [name for _, name, _ in places]
+    names = [name for _, name, _ in parts.places]
     for name, _ in how.fields:
         if name not in names:
             raise BindError(
                 f"{where}: map names '{name}', which '{param.type.name}' has not; it has {', '.join(names)}."
             )
     bound = []
-    for (place, name, type_), part in zip(places, parts(value), strict=True):
+    for (place, name, type_), part in zip(parts.places, parts.take(value), strict=True):
         inner = f"{where[:-1]}{place}'" if where.endswith("'") else f"{where}{place}"
-        child = Param(f"{param.name}.{name}", type_, param.direction)
+        kept = name in param.unchanged and not _has_two_gradients(part)
+        child = Param(f"{param.name}.{name}", type_, "in" if kept else param.direction)
         bound.append((place, bind(inner, scope, child, part, how.field(name))))
     host = result_kind([b for _, b in bound])
-    feed = PartsFeed(parts, [b.feed for _, b in bound])
+    feed = PartsFeed(parts.take, [b.feed for _, b in bound])
+    implied = parts.left_out + sum(b.implied for _, b in bound)
     return Bound(
-        param.name, param.type, "", 0, param.direction, "parts", (), (), True, host, feed, parts=tuple(bound)
+        param.name, param.type, "", 0, param.direction, "parts", (), (), True, host, feed, parts=tuple(bound),
+        implied=implied, initial=parts.initial,
     )  # fmt: skip
+
+
+def _has_two_gradients(value: Any) -> bool:
+    """Return whether a value, or a part of it, carries gradients of which a derivative reads one and writes another.
+
+    Of a field that a method only reads, the one is passed on to the other, as of a field that it changes.
+    """
+    if isinstance(value, NDBuffer):
+        return value.layout.grads is not None and not value.layout.grads.shared
+    items = value if isinstance(value, (list, tuple)) else (fields_of(value) or {}).values()
+    return any(map(_has_two_gradients, items))

@@ -55,6 +55,11 @@ class Bound:
         ``"texel"`` the type of the texture, with ``*`` for that of its texels.
     own : int
         Size in bytes of its buffer, for a device array that takes up the whole buffer; else 0.
+    implied : int
+        What its places do not show of how it fits: how many fields, also of structs in it, have their defaults, and
+        how many values become an ``Optional``.
+    initial : bool
+        Whether Slang has to give a struct its defaults first, because reflection does not tell them.
     far : int
         Rank among equal fits: 1 for a NumPy integer at a float parameter, as an integer parameter is nearer; else 0.
     texture : TextureLayout or None
@@ -89,6 +94,8 @@ class Bound:
     own: int = 0
     far: int = 0
     texture: TextureLayout | None = None
+    implied: int = 0
+    initial: bool = False
     gradients: tuple[Bound, ...] = field(init=False, repr=False, compare=False)
     # Only for arguments with parts: any other is its own only place, and storing it would make a reference cycle.
     _places: tuple[Bound, ...] = field(init=False, repr=False, compare=False, default=())

@@ -18,6 +18,7 @@ from slangpy_rt.arguments.device_feeds import FieldFeed
 from slangpy_rt.arguments.nested_feeds import ConvertedFeed, PartsFeed
 from slangpy_rt.arguments.scope import Scope
 from slangpy_rt.arguments.value_feeds import NoFeed
+from slangpy_rt.arguments.wrapped import optional_item, tuple_items
 from slangpy_rt.core.dtypes import NUMPY_OF, storage
 from slangpy_rt.core.types import SlangType, StructInfo
 
@@ -29,13 +30,18 @@ def differentiates(scope: Scope, type_: SlangType) -> bool:
     if type_.kind == "array" and type_.element is not None:
         return differentiates(scope, scope.struct(type_.element))
     if type_.kind == "struct":
+        # Slang 2026.12 crashes when it is asked about these.
+        item = optional_item(scope, type_)
+        items = tuple_items(scope, type_) if item is None else (item,)
+        if items:
+            return all(differentiates(scope, scope.struct(item)) for item in items)
         return scope.source.conforms(type_.name, "IDifferentiable")
     return type_.kind in ("scalar", "vector", "matrix") and type_.scalar in ("half", "float", "double")
 
 
 def active_fields(scope: Scope, type_: SlangType) -> set[str] | None:
-    """Return the fields of a struct that Slang differentiates; None for a type that is no struct."""
-    if type_.kind != "struct":
+    """Return the fields of a struct that Slang differentiates; None for a type that has no fields."""
+    if type_.kind != "struct" or not type_.fields:
         return None
     found = scope.source.type(f"{type_.name}.Differential")
     own = {f.name for f in type_.fields}

@@ -20,11 +20,13 @@ from slangpy_rt.arguments.bound import Bound
 from slangpy_rt.arguments.mapping import NO_MAP, Map
 from slangpy_rt.arguments.options import Options
 from slangpy_rt.arguments.scope import Scope
+from slangpy_rt.arguments.wrapped import patterns_in
 from slangpy_rt.arrays.ndbuffer import NDBuffer
 from slangpy_rt.arrays.value_ref import ValueRef
 from slangpy_rt.core.checks import is_callers
 from slangpy_rt.core.dtypes import BFLOAT16, atomic_of, is_bfloat16, scalar_type, slang_scalar
 from slangpy_rt.core.errors import BindError, CompileError, ShapeError, UnsupportedError
+from slangpy_rt.core.structs import fields_of
 from slangpy_rt.core.types import FunctionSig, SlangType
 from slangpy_rt.core.wording import in_words, meant
 
@@ -49,11 +51,11 @@ class Candidate:
 
     @property
     def cost(self) -> tuple[Any, ...]:
-        """How badly the arguments fit: the worst one's cost counts first, parameters left to their defaults later.
+        """How badly the arguments fit: the worst one's cost counts first, then what was left to its default.
 
         As in Slang, a plain function comes before a generic one.
         """
-        left_out = len(self.sig.params) - len(self.bound)
+        left_out = len(self.sig.params) - len(self.bound) + sum(b.implied for b in self.bound)
         return (*sorted((b.cost for b in self.bound), reverse=True), left_out, "<" in self.sig.name)
 
 
@@ -110,11 +112,27 @@ def _try(scope: Scope, sig: FunctionSig, args: Sequence[Any], names: Sequence[st
         maps = [options.map_of(p.name, k, positional) for p, k in zip(sig.params, order, strict=False)]
     if sig.generics:
         sig = _specialise(scope, sig, [args[k] for k in order], maps)
+    if sig.mutating:
+        sig = _with_unchanged(scope, sig, args[order[0]])
     bound = [
         bind(f"{where}: argument '{p.name}'", scope, p, args[k], how)
         for p, k, how in zip(sig.params, order, maps, strict=False)
     ]
     return Candidate(sig, tuple(bound), order)
+
+
+def _with_unchanged(scope: Scope, sig: FunctionSig, value: Any) -> FunctionSig:
+    """Return a ``[mutating]`` method whose object is known to keep some fields, if the object is given by fields."""
+    this, *others = sig.params
+    if (fields_of(value) is None and not isinstance(value, tuple)) or this.type.kind != "struct":
+        return sig
+    # Few programs call such methods.
+    from slangpy_rt.slang.changed_fields import changed_fields
+
+    type_ = scope.struct(this.type)
+    changed = changed_fields(scope.source, type_, sig.name.partition("<")[0])
+    unchanged = frozenset(f.name for f in type_.fields) - changed
+    return replace(sig, params=(replace(this, unchanged=unchanged), *others))
 
 
 def match(where: str, sig: FunctionSig, positional: int, names: Sequence[str]) -> tuple[int, ...]:
@@ -211,6 +229,11 @@ def _infer(
     if pattern.kind == "generic":
         if pattern.name in generics:
             learn(pattern.name, natural_type(scope, where, value, how).name)
+        return
+    inner = patterns_in(scope, pattern, value)
+    if inner is not None:
+        for part, item in inner:
+            _infer(scope, where, part, item, NO_MAP, generics, known)
         return
     words = _arguments(pattern)
     if not any(g in words for g in generics):

@@ -13,6 +13,7 @@ from slangpy_rt.arguments.differentials import GRAD_IN, active_fields, apart, di
 from slangpy_rt.arguments.mapping import Map
 from slangpy_rt.arguments.nested_feeds import ConvertedFeed, PartsFeed
 from slangpy_rt.arguments.scope import Scope
+from slangpy_rt.arguments.wrapped import tuple_items
 from slangpy_rt.arrays.differentiable import DiffPair
 from slangpy_rt.arrays.ndbuffer import NDBuffer
 from slangpy_rt.core.dtypes import storage
@@ -74,6 +75,12 @@ def _gradients_in(where: str, scope: Scope, type_: SlangType, value: Any) -> Any
     if isinstance(value, (list, tuple)) and type_.kind == "array" and type_.element is not None:
         item = scope.struct(type_.element)
         return [_gradients_in(f"{where}[{k}]", scope, item, v) for k, v in enumerate(value)]
+    items = tuple_items(scope, type_)
+    if isinstance(value, (list, tuple)) and len(items) == len(value):
+        return [
+            _gradients_in(f"{where}[{k}]", scope, scope.struct(t), v)
+            for k, (t, v) in enumerate(zip(items, value, strict=True))
+        ]
     raise BindError(f"{where} is {in_words(value)}, which has no gradient to read; {_HOW_IN}.")
 
 

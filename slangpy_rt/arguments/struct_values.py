@@ -5,10 +5,10 @@ The parts are bound in ``bind``; nothing here makes a ``Bound``.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from operator import itemgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -23,11 +23,30 @@ from slangpy_rt.core.dtypes import Storage, scalar_type
 from slangpy_rt.core.errors import BindError
 from slangpy_rt.core.shapes import MOST_DIMENSIONS
 from slangpy_rt.core.structs import fields_of
-from slangpy_rt.core.types import Field, Param, SlangType
+from slangpy_rt.core.types import Field, Param, SlangType, StructInfo
 from slangpy_rt.core.wording import in_words
 
-# How to get a value's parts, and the place, name and type of each.
-Parts = tuple[Callable[[Any], Any], list[tuple[str, str, SlangType]]]
+
+class Parts(NamedTuple):
+    """How a value is taken apart.
+
+    Attributes
+    ----------
+    take : callable
+        Returns the parts of a value.
+    places : list of (str, str, SlangType)
+        The place, name and type of each.
+    left_out : int
+        How many fields the value does not have.
+    initial : bool
+        Whether the default of one of these is known to Slang alone.
+    """
+
+    take: Callable[[Any], Any]
+    places: list[tuple[str, str, SlangType]]
+    left_out: int = 0
+    initial: bool = False
+
 
 # How the names of parameter types begin that take a value and its derivative.
 PAIR = "DifferentialPair<"
@@ -43,7 +62,8 @@ def parts_of(where: str, scope: Scope, param: Param, value: Any) -> Parts | None
     # A parameter that is no struct takes a named tuple as a tuple.
     fields = fields_of(value) if type_.kind == "struct" or not isinstance(value, tuple) else None
     if fields is not None:
-        return _named_parts(where, scope, type_, value)
+        read = {f.name for f in type_.fields} if param.direction == "in" else param.unchanged
+        return _named_parts(where, scope, type_, value, read)
     if not isinstance(value, (list, tuple)):
         return None
     if type_.kind == "struct" and _lists_structs(value):
@@ -54,14 +74,14 @@ def parts_of(where: str, scope: Scope, param: Param, value: Any) -> Parts | None
         if len(value) != len(type_.fields):
             names = ", ".join(f.name for f in type_.fields)
             raise BindError(f"{where} is {in_words(value)}; '{type_.name}' has {len(type_.fields)} fields: {names}.")
-        return (lambda v: v), [(f".{f.name}", f.name, f.type) for f in type_.fields]
+        return Parts(lambda v: v, [(f".{f.name}", f.name, f.type) for f in type_.fields])
     whole = is_plain_sequence(value) or type_.kind not in ("vector", "matrix", "array")
     if whole and not (type_.kind == "array" and _holds_structs(type_)):
         return None
     if len(value) != type_.shape[0]:
         raise BindError(f"{where} is {in_words(value)}; '{type_.name}' takes {type_.shape[0]} values.")
     inner = item_type(type_)
-    return (lambda v: v), [(f"[{k}]", f"{k}", inner) for k in range(type_.shape[0])]
+    return Parts(lambda v: v, [(f"[{k}]", f"{k}", inner) for k in range(type_.shape[0])])
 
 
 def holds_one_array(type_: SlangType) -> bool:
@@ -71,7 +91,7 @@ def holds_one_array(type_: SlangType) -> bool:
 
 def one_part(type_: SlangType) -> Parts:
     """Return the parts of a value that is given for the only field of a struct."""
-    return (lambda v: (v,)), [(f".{f.name}", f.name, f.type) for f in type_.fields]
+    return Parts(lambda v: (v,), [(f".{f.name}", f.name, f.type) for f in type_.fields])
 
 
 def concrete(where: str, scope: Scope, type_: SlangType, value: Any) -> SlangType:
@@ -134,22 +154,23 @@ def _pair_parts(where: str, scope: Scope, type_: SlangType, value: Any) -> Parts
     gradient = SlangType("struct", f"{primal.name}.Differential") if primal.kind == "struct" else primal
     places = [(".p", "p", primal), (".d", "d", gradient)]
     if isinstance(value, NDBuffer) and value.layout.grads is not None:
-        return (lambda v: (v, v.grad)), places
+        return Parts(lambda v: (v, v.grad), places)
     if isinstance(value, DiffPair):
-        return (lambda v: (v, GradientRef(v))), places
+        return Parts(lambda v: (v, GradientRef(v)), places)
     if fields_of(value) is not None:
         return _named_parts(
             where, scope, replace(type_, fields=tuple(Field(name, t) for _, name, t in places)), value
         )
     if isinstance(value, (list, tuple)) and len(value) == 2:
-        return (lambda v: v), places
+        return Parts(lambda v: v, places)
     raise BindError(
         f"{where} is {in_words(value)}; '{type_.name}' takes an NDDifferentiableBuffer, a Tensor with gradients, "
         "diff_pair(value, gradient), or both in a tuple."
     )
 
 
-def _named_parts(where: str, scope: Scope, type_: SlangType, value: Any) -> Parts:
+def _named_parts(where: str, scope: Scope, type_: SlangType, value: Any, optional: Collection[str] = ()) -> Parts:
+    """Return how to take a value with fields by name apart; of those in ``optional`` some may have defaults."""
     fields: Any = fields_of(value)
     if type_.kind == "vector":
         wanted = [(name, scalar_type(type_.scalar)) for name in "xyzw"[: type_.shape[0]]]
@@ -157,18 +178,39 @@ def _named_parts(where: str, scope: Scope, type_: SlangType, value: Any) -> Part
         wanted = [(f.name, f.type) for f in type_.fields]
     else:
         raise BindError(f"{where} is {in_words(value)}, a struct's value; '{type_.name}' was expected.")
-    names = [name for name, _ in wanted]
+    defaults = {f.name: f.default for f in type_.fields if f.has_default and f.name in optional}
     check_type(where, type_, value, scope.named)
-    check_fields(where, type_.name, names, value, fields)
+    check_fields(where, type_.name, [name for name, _ in wanted], value, fields, defaults)
+    left_out = [name for name, _ in wanted if name not in fields]
+    unknown = [name for name in left_out if defaults[name] is None]
+    if unknown:
+        _check_initial(where, scope, type_, unknown)
+        wanted = [(name, kind) for name, kind in wanted if name not in unknown]
+    names = [name for name, _ in wanted]
 
     def parts(v: Any) -> list[Any]:
         found = fields_of(v)
         assert found is not None
-        return [found[name] for name in names]
+        return [found[name] if name in found else defaults[name] for name in names]
 
     # Calls with dicts are often repeated, and itemgetter is four times as fast.
-    quick = itemgetter(*names) if type(value) is dict and len(names) > 1 else parts
-    return quick, [(f".{name}", name, kind) for name, kind in wanted]
+    quick = itemgetter(*names) if type(value) is dict and len(names) > 1 and not left_out else parts
+    return Parts(quick, [(f".{name}", name, kind) for name, kind in wanted], len(left_out), bool(unknown))
+
+
+def _check_initial(where: str, scope: Scope, type_: SlangType, names: list[str]) -> None:
+    """Refuse defaults that ``{}`` does not give to a variable: constructors of the text replace the one by fields."""
+    found = scope.source.type(type_.name)
+    constructors = found.constructors if isinstance(found, StructInfo) else ()
+    fields = {f.name for f in type_.fields}
+    by_fields = any(
+        c.params and all(p.has_default and p.name in fields for p in c.params) for c in constructors
+    )  # fmt: skip
+    if constructors and not by_fields:
+        raise BindError(
+            f"{where} lacks {', '.join(names)}, and '{type_.name}' cannot be initialized with {{}}, which would give "
+            "the default; give a value."
+        )
 
 
 def _lists_structs(value: Any, depth: int = 0) -> bool:

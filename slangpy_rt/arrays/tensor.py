@@ -284,6 +284,44 @@ class Tensor(Operators):
         )
         return type(self).of(plain, self.buffer, self.address)
 
+    def point_to(self, target: Tensor) -> None:
+        """Let this tensor be another one's memory from now on, as ``self = target`` would in all its variables.
+
+        Its gradients stay. Calls that were bound or recorded with it before use the memory of then. No other thread
+        may be using this tensor meanwhile.
+
+        Parameters
+        ----------
+        target : Tensor
+            A tensor of the same device, element type and shape.
+
+        Raises
+        ------
+        BindError
+            If ``target`` is no Tensor, or of another device or element type, or holds a gradient of this one.
+        ShapeError
+            If its shape differs.
+        """
+        where = f"{type(self).__name__}.point_to"
+        if not isinstance(target, Tensor):
+            raise BindError(f"{where}: target is {in_words(target)}; a Tensor was expected.")
+        if target.device is not self.device:
+            raise BindError(
+                f"{where}: target lives on {another(target.device, self.device)}; this tensor on {self.device!r}."
+            )
+        if target.dtype != self.dtype:
+            raise BindError(f"{where}: target is a {target.summary}; '{self.dtype.name}' was expected, as here.")
+        if target.shape != self.shape:
+            raise ShapeError(f"{where}: target is a {target.summary}; shape {self.shape} was expected, as here.")
+        new = target.detach()
+        if self.layout.grads is not None:
+            for name, grad in (("grad_in", self.grad_in), ("grad_out", self.grad_out)):
+                if grad is not None:
+                    check_gradient(where, name, new, grad)
+            new = new._carrying(*self._grads)
+            self._grads = new._grads
+        self.layout, self.buffer, self.address = new.layout, new.buffer, new.address
+
     @property
     def grad_in(self) -> Tensor | None:
         """The gradient that derivatives read, or None."""
@@ -308,7 +346,7 @@ class Tensor(Operators):
         if given is not None and not isinstance(given, NDBuffer):
             raise BindError(f"{type(self).__name__}.{name}: {in_words(given)} was given; a tensor was expected.")
         old = self.grad_in if name == "grad_in" else self.grad_out
-        # Calls that were bound before look the gradient up, and keep its strides.
+        # Another thread's call may have read this tensor's layout, and reads its gradients next.
         if old is not None and given is not None and old.layout is not given.layout:
             raise BindError(
                 f"{type(self).__name__}.{name}: the gradient before is a {old.summary}, and this {given.summary} "

@@ -11,16 +11,12 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
 from slangpy_rt_codegen import CallSpec, Operand, block_fields, emit
 from slangpy_rt_codegen.layout import BlockField
 
-from slangpy_rt.arguments.adapters import adapter_of_results
-from slangpy_rt.arguments.bind import bind, bind_result
-from slangpy_rt.arguments.bind_texture import texture_maker
-from slangpy_rt.arguments.bound import Bound, result_kind
+from slangpy_rt.arguments.bind import bind_result
+from slangpy_rt.arguments.bound import Bound
 from slangpy_rt.arguments.conflicts import Place, conflicts_of, walk_of, writes_to, written_in_place
-from slangpy_rt.arguments.differentials import differentiates
 from slangpy_rt.arguments.exact import exactly
 from slangpy_rt.arguments.feed import Feed
 from slangpy_rt.arguments.gradients import assigned, tangent_of
@@ -29,27 +25,20 @@ from slangpy_rt.arguments.scope import Scope
 from slangpy_rt.arguments.seeds import bind_seed
 from slangpy_rt.arguments.texture_conflicts import keep_apart
 from slangpy_rt.arguments.texture_samplers import pair_samplers
-from slangpy_rt.arrays.differentiable import DiffPair, NDDifferentiableBuffer
-from slangpy_rt.arrays.layout import layout_of, new_array
-from slangpy_rt.arrays.ndbuffer import NDBuffer
-from slangpy_rt.arrays.tensor import Tensor
 from slangpy_rt.backends.base import Kernel
 from slangpy_rt.calls.array_call import ArrayCall
 from slangpy_rt.calls.found_array_call import FoundArrayCall
 from slangpy_rt.calls.kernel_spec import Description, Uniforms, describe_call, describe_dispatch
+from slangpy_rt.calls.new_result import kind_named, new_result
 from slangpy_rt.calls.prepared import PreparedCall, is_straight
 from slangpy_rt.calls.result import Result
-from slangpy_rt.core.checks import no_memory
-from slangpy_rt.core.dtypes import NUMPY_OF, storage
-from slangpy_rt.core.errors import BindError, OutOfMemoryError, ShapeError, UnsupportedError
+from slangpy_rt.core.dtypes import NUMPY_OF
+from slangpy_rt.core.errors import BindError, ShapeError
 from slangpy_rt.core.overlap import repeats
 from slangpy_rt.core.shapes import Shape, broadcast, spread
-from slangpy_rt.core.structs import to_python
 from slangpy_rt.core.target import KernelInfo
-from slangpy_rt.core.types import EntryPoint, FunctionSig, LayoutField, Param, SlangType
-from slangpy_rt.core.wording import in_words
+from slangpy_rt.core.types import EntryPoint, FunctionSig, LayoutField
 from slangpy_rt.runtime.diagnostics import Checked, Launcher
-from slangpy_rt.textures.texture import Texture
 
 if TYPE_CHECKING:
     from slangpy_rt.runtime.core import DeviceCore
@@ -59,10 +48,6 @@ _READ = ("in", "seed", "tangent")
 _WALKED = ("array", "computed", "tensor", "texel")
 # Descriptions of kernels that a module remembers.
 _MAX_READY = 1024
-_RESULTS: dict[Any, str] = {
-    "torch": "torch", "numpy": "numpy", "tensor": "tensor", "ndbuffer": "ndbuffer", "texture": "texture",
-    np.ndarray: "numpy", Tensor: "tensor", NDBuffer: "ndbuffer", Texture: "texture",
-}  # fmt: skip
 
 
 def build_call(
@@ -93,7 +78,7 @@ def build_call(
     where = str(sig)
     if sig.returns.kind == "void" and result is not None:
         raise BindError(f"{where} returns nothing; leave _result out.")
-    given = result is not None and _kind_named(result) is None
+    given = result is not None and kind_named(result) is None
     how = options.map_of("_result", -1, 0)
     if options.derivative == "backward":
         target = bind_seed(where, scope, sig.returns, result if given else None, how)
@@ -118,8 +103,15 @@ def build_call(
         if options.derivative == "backward"
         else Result(target, into=True)
         if target
-        else _result(
-            where, scope, sig, arguments, result or options.returns, shape, result is not None, options.derivative
+        else new_result(
+            where,
+            scope,
+            sig.returns,
+            arguments,
+            result or options.returns,
+            shape,
+            result is not None,
+            options.derivative,
         )
     )
     if options.derivative == "backward":
@@ -149,102 +141,6 @@ def build_dispatch(
     """
     description = describe_dispatch(scope, entry, arguments, threads, options, uniforms)
     return _finish(scope, description, order, Result(), options)
-
-
-def _kind_named(result: Any) -> str | None:
-    """Return the kind of result that a name or a type means; None for other values."""
-    if isinstance(result, str):
-        # Classes derived from str need not be hashable.
-        result = str.__str__(result)
-    return _RESULTS.get(result) if isinstance(result, (str, type)) else None
-
-
-def _result(
-    where: str,
-    scope: Scope,
-    sig: FunctionSig,
-    arguments: tuple[Bound, ...],
-    asked: Any,
-    shape: Shape,
-    named: bool,
-    derivative: str = "",
-) -> Result:
-    """Choose the Result that the arguments or the user ask for; ``named`` says that ``_result`` names a kind."""
-    if sig.returns.kind == "void":
-        return Result()
-    device, returns = scope.device, scope.struct(sig.returns)
-    stored = storage(returns)
-    if stored is None:
-        raise UnsupportedError(f"{where}: results of type '{returns.name}' are not supported.")
-    kind = _kind_named(asked)
-    if asked is not None and kind is None:
-        raise BindError(
-            f"{where}: _result={in_words(asked)} is not one of 'numpy', 'tensor', 'ndbuffer', 'texture', 'torch'."
-        )
-    kind = kind or result_kind(arguments)
-    if not kind and shape:
-        kind = "numpy" if any(leaf.mode == "array" for b in arguments for leaf in b.leaves) else "tensor"
-    if derivative and differentiates(scope, returns):
-        return _result_with_tangent(where, scope, returns, kind, shape, named)
-    if kind == "texture":
-        make_texture = texture_maker(where, device, returns, shape)
-        return Result(bind_result(where, scope, returns, make_texture()), None, make_texture, named=named)
-    if kind in ("tensor", "ndbuffer"):
-        layout = layout_of(device, Tensor if kind == "tensor" else NDBuffer, returns, shape, own=True)
-        sample: Any = new_array(layout)
-
-        def make() -> Any:
-            return new_array(layout)
-
-        bound = bind_result(where, scope, returns, sample)
-        return Result(bound, layout, make, named=named)
-    dtype, full = stored.dtype, shape + stored.dims
-    adapter = adapter_of_results(kind)
-    if adapter is not None:
-        make_theirs = adapter.result_maker(device, full, dtype, result_kind(arguments))
-        return Result(bind_result(where, scope, returns, make_theirs()), None, make_theirs, named=named)
-
-    # On a device with memory of its own, results are plain NumPy arrays, no views of device memory: 0.2 us less.
-    zero_copy = "zero_copy" in device.caps.features
-    make_host = partial(device.host_array, full, dtype) if zero_copy else partial(np.empty, full, dtype)
-    try:
-        made = make_host()
-    except OutOfMemoryError:  # the device's, with its own message
-        raise
-    except MemoryError as error:
-        raise no_memory(where, error) from None
-    bound = bind_result(where, scope, returns, made)
-    return Result(bound, None, make_host, None if kind == "numpy" else to_python, named=named)
-
-
-def _result_with_tangent(
-    where: str, scope: Scope, returns: SlangType, kind: str, shape: Shape, named: bool
-) -> Result:
-    """Choose the Result of ``fwds``: a new array with its tangent, or a DiffPair of numbers."""
-    device = scope.device
-    if kind not in ("", "tensor", "ndbuffer"):
-        raise BindError(f"{where}: a NumPy array has no room for the tangent; leave _result out or give a Tensor.")
-    if not kind and storage(returns).struct:  # type: ignore[union-attr]
-        kind = "tensor"
-    if kind == "ndbuffer":
-
-        def make() -> Any:
-            return NDDifferentiableBuffer(device, returns, shape)
-    elif kind:
-
-        def make() -> Any:
-            return Tensor.empty(device, shape, returns).with_grads(grad_out=Tensor.empty(device, shape, returns))
-    else:
-
-        def make() -> Any:
-            return DiffPair()
-
-    sample = make()
-    if kind:
-        bound = bind_result(where, scope, returns, sample)
-    else:
-        bound = bind(where, scope, Param("_result", returns, "out"), sample)
-    return Result(tangent_of(where, scope, bound, sample), None, make, named=named)
 
 
 def _nothing(out: Any) -> None:

@@ -58,6 +58,8 @@ class SlangCallable(UniformSetter, ABC):
         # Prepared calls by the signatures of their arguments, and of their arguments and _result.
         self._calls = PreparedCalls()
         self._calls_into = PreparedCalls()
+        # What ``value_and_grad`` found for signatures of arguments.
+        self._plans = PreparedCalls()
         # The derivatives, once they were used.
         self._bwds: Any = None
         self._fwds: Any = None
@@ -342,6 +344,7 @@ class SlangCallable(UniformSetter, ABC):
         """Drop the prepared calls: the next call checks whether the device is still open."""
         self._calls.clear()
         self._calls_into.clear()
+        self._plans.clear()
 
     def _source_changed(self) -> None:
         """Read the declarations from the module's new text."""

@@ -6,10 +6,12 @@ them for command lists, tuning and ``interop``, so that these name none of them.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from slangpy_rt.core.dtypes import storage
 from slangpy_rt.core.types import FunctionSig
+from slangpy_rt.slang.declarations import gone
 
 if TYPE_CHECKING:
     from slangpy_rt.arguments.options import Options
@@ -92,7 +94,18 @@ class Callee:
         from slangpy_rt.arguments.resolve import resolve
 
         function = self.function
-        return resolve(self.scope, function.name, function.overloads, values, names, self.options)
+        overloads = self.overloads
+        if not overloads:
+            raise gone(function.name, self.scope.source)
+        return resolve(self.scope, function.name, overloads, values, names, self.options)
+
+    def planned(self, values: tuple[Any, ...], names: tuple[str, ...], make: Callable[[], Any]) -> Any:
+        """Return what ``make`` returns for values of their signature, made once for as long as the text stays."""
+        self.scope.look()
+        function = self.function
+        key = function._key(values, names)
+        found = function._plans.get(key)
+        return function._plans.made(self.scope, key, make) if found is None else found
 
     def check_differentiable(self, sig: FunctionSig, modifier: str) -> None:
         """Refuse a declaration that Slang does not differentiate.

@@ -101,7 +101,8 @@ class Function(SlangCallable):
     def bind(self, /, *args: Any, _result: Any = None, **named: Any) -> Callable[[], Any]:
         """Prepare a call once, and return a function without arguments that repeats it.
 
-        Arrays are taken by reference: each repetition reads what they hold then. Numbers stay as they are now.
+        Arrays are taken by reference: each repetition reads what they hold then. Numbers, the parts of lists and
+        dicts, and the gradients that a tensor carries stay those of now.
         """
         call, values, asked = self._known(args, _result, named)
         if asked:

@@ -12,6 +12,7 @@ from slangpy_rt.arguments.stand_ins import ask
 from slangpy_rt.arrays.tensor import Tensor
 from slangpy_rt.calls.struct import Struct, methods_of, scope_of
 from slangpy_rt.core.checks import table
+from slangpy_rt.core.dtypes import element_type
 from slangpy_rt.core.errors import BindError, ShapeError
 from slangpy_rt.core.shapes import as_shape
 from slangpy_rt.core.types import SlangType
@@ -57,7 +58,8 @@ class InstanceList:
         return type_
 
     def __slang_arg__(self) -> dict[str, Any]:
-        missing = [name for name in self.struct.fields if name not in self._data]
+        needed = [f.name for f in self.slang_type.fields if not f.has_default]
+        missing = [name for name in needed if name not in self._data]
         if missing:
             raise BindError(f"an InstanceList of '{self.struct.name}' without a value for {', '.join(missing)}.")
         return {"_type": self.struct.name, **self._data}
@@ -104,7 +106,9 @@ class InstanceList:
         else:
             made = self.struct(*args, **named)
         for name in self.struct.fields:
-            if name in written:
+            if isinstance(made, dict) and name not in made:  # it has its default
+                self._data.pop(name, None)
+            elif name in written:
                 written[name].copy_from(made[name])
             else:
                 self._data[name] = made[name]
@@ -121,31 +125,38 @@ class InstanceList:
 
 
 class InstanceTensor:
-    """Values of a struct in one Tensor.
+    """Values of a struct, or of another type, in one Tensor.
 
     Parameters
     ----------
-    struct : Struct
-        ``module.Particle``.
+    struct : Struct or element type
+        ``module.Particle``; ``module.find_struct("float3")`` also has the methods that extensions give to ``float3``.
+        Another element type (``"float"``, ``module.Color``) has none, and needs ``data``.
     shape : int or tuple of int
         The number of values in each dimension.
     data : Tensor, optional
-        A Tensor of that struct and shape; a new one of zeros unless given.
+        A Tensor of that type and shape; a new one of zeros unless given.
 
     Raises
     ------
     BindError
-        If ``data`` holds another type or has another shape.
+        If ``data`` holds another type or has another shape, or ``struct`` is no type.
     """
 
-    def __init__(self, struct: Struct, shape: int | Sequence[int], data: Tensor | None = None) -> None:
-        _check_struct("InstanceTensor", struct)
+    def __init__(self, struct: Any, shape: int | Sequence[int], data: Tensor | None = None) -> None:
+        where = "InstanceTensor"
+        wanted = as_shape(where, shape)
+        element = struct.slang_type if isinstance(struct, Struct) else element_type(f"{where}: struct", struct)
         if data is None:
-            data = Tensor.zeros(scope_of(struct).device, as_shape("InstanceTensor", shape), struct)
-        wanted = as_shape("InstanceTensor", shape)
-        if not isinstance(data, Tensor) or data.dtype.name != struct.name or data.shape != wanted:
+            if not isinstance(struct, Struct):
+                raise BindError(
+                    f"{where}: '{element.name}' names no device; give data=Tensor.zeros(device, {wanted}, "
+                    f"'{element.name}'), or module.find_struct('{element.name}') as the struct."
+                )
+            data = Tensor.zeros(scope_of(struct).device, wanted, struct)
+        if not isinstance(data, Tensor) or data.dtype.name != element.name or data.shape != wanted:
             raise BindError(
-                f"InstanceTensor: data is {in_words(data)}; a Tensor<{struct.name}> of shape {wanted} was expected."
+                f"{where}: data is {in_words(data)}; a Tensor<{element.name}> of shape {wanted} was expected."
             )
         self.struct = struct
         self.tensor = data
@@ -153,7 +164,7 @@ class InstanceTensor:
     @property
     def slang_type(self) -> SlangType:
         """Type of one value."""
-        return self.struct.slang_type
+        return self.tensor.dtype
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -164,8 +175,20 @@ class InstanceTensor:
         """Return the values as a structured NumPy array."""
         return self.tensor.to_numpy()
 
+    def copy_from_numpy(self, data: Any) -> None:
+        """Copy host data to the tensor, as ``Tensor.copy_from`` does."""
+        self.tensor.copy_from(data)
+
     def construct(self, /, *args: Any, **named: Any) -> None:
-        """Fill the tensor with values that the struct's constructor makes from these arguments."""
+        """Fill the tensor with values that the struct's constructor makes from these arguments.
+
+        Raises
+        ------
+        BindError
+            If the values are of no struct.
+        """
+        if not isinstance(self.struct, Struct) or self.slang_type.kind != "struct":
+            raise BindError(f"InstanceTensor.construct: '{self.slang_type.name}' is no struct; use copy_from_numpy.")
         self.struct(*args, _result=self.tensor, **named)
 
     def __slang_arg__(self) -> Tensor:
@@ -175,10 +198,10 @@ class InstanceTensor:
         return _method(self, name)
 
     def __dir__(self) -> list[str]:
-        return sorted({*super().__dir__(), *methods_of(self.struct)})
+        return sorted({*super().__dir__(), *(methods_of(self.struct) if isinstance(self.struct, Struct) else ())})
 
     def __repr__(self) -> str:
-        return f"InstanceTensor({self.struct.name}, shape={self.shape})"
+        return f"InstanceTensor({self.slang_type.name}, shape={self.shape})"
 
 
 class PackedArg:
@@ -252,6 +275,9 @@ def _method(instances: Any, name: str) -> Any:
     struct = instances.__dict__.get("struct")
     if struct is None or name.startswith("_"):
         raise AttributeError(name)
+    if not isinstance(struct, Struct):
+        kind = instances.slang_type.name
+        raise AttributeError(f"'{kind}' has no method '{name}' here; module.find_struct('{kind}') has those it has.")
     method = getattr(struct, name)
     if not method.overloads:
         raise gone(method.name, scope_of(struct).source)

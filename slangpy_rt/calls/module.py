@@ -9,8 +9,6 @@ from enum import IntEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from slangpy_rt.arguments.scope import Scope
 from slangpy_rt.calls.callable import SlangCallable
 from slangpy_rt.calls.function import Function
@@ -20,10 +18,10 @@ from slangpy_rt.calls.tuned import Tuned
 from slangpy_rt.core.checks import flag, table
 from slangpy_rt.core.checks import path as checked_path
 from slangpy_rt.core.checks import text as checked_text
-from slangpy_rt.core.conversion import describe_name, is_number
+from slangpy_rt.core.conversion import describe_name
 from slangpy_rt.core.dtypes import element_type
 from slangpy_rt.core.errors import BindError
-from slangpy_rt.core.types import ModuleInfo, StructInfo
+from slangpy_rt.core.types import ModuleInfo, SlangType, StructInfo
 from slangpy_rt.core.wording import in_words, meant
 from slangpy_rt.runtime.core import a_device
 from slangpy_rt.slang.declarations import find_overloads
@@ -192,9 +190,14 @@ class Module:
         return found if isinstance(found, Function) else None
 
     def find_struct(self, name: str) -> Struct | None:
-        """Return a struct by name, generic arguments included, or None if there is none."""
+        """Return a struct, or another type with the methods of extensions, by name; None if there is none."""
         found = self._item(checked_text("Module.find_struct", "name", name))
-        return found if isinstance(found, Struct) else None
+        type_ = getattr(found, "slang_type", found)  # an enum is a class with this attribute
+        if isinstance(found, Struct) or not isinstance(type_, SlangType):
+            return found if isinstance(found, Struct) else None
+        # A key that no name in Slang is equal to.
+        made: Struct = self._items.setdefault(f"type {name}", Struct(self._scope, StructInfo(type_)))
+        return made
 
     def require_function(self, name: str) -> Function:
         """Return a function by name.
@@ -401,7 +404,8 @@ def _source(
     link: Sequence[Module],
     places: Places = (),
 ) -> Source:
-    # Imported here, because no program needs ``slang`` before its first module: the hashes it uses take 2 ms to load.
+    # Imported here, because no program needs these before its first module: hashes of ``slang`` take 2 ms to load.
+    from slangpy_rt.calls.macros import macro_text
     from slangpy_rt.slang.source import Source
 
     if isinstance(link, Module) or not isinstance(link, Sequence) or not all(isinstance(m, Module) for m in link):
@@ -424,27 +428,3 @@ def _source(
         linked,
         places,
     )
-
-
-def macro_text(where: str, name: str, value: Any) -> str:
-    """Return the text that a preprocessor macro stands for.
-
-    Raises
-    ------
-    BindError
-        If the name cannot be a macro's, or the value is neither text nor a number.
-    """
-    if not name.isidentifier() or not name.isascii():
-        raise BindError(
-            f"{where}: defines has {name!r}; the name of a macro without parameters was expected. #define in the "
-            "text makes those with parameters."
-        )
-    if isinstance(value, (bool, np.bool_)):
-        return str(int(value))
-    if isinstance(value, str):
-        return checked_text(where, f"defines['{name}']", value)
-    if not is_number(value):
-        raise BindError(f"{where}: defines['{name}'] is {in_words(value)}; a number or text was expected.")
-    if isinstance(value, int) and abs(value) >= 2**64:
-        raise BindError(f"{where}: defines['{name}'] is {in_words(value)}; at most 64 bits were expected.")
-    return str(value)

@@ -122,7 +122,8 @@ def _tree(b: Bound, names: dict[int, str], operands: dict[int, Operand], spell: 
         grads = [operands[id(g)] if g is not None else None for g in (b.grad_in, b.grad_out)]
         return replace(own, grad_in=grads[0], grad_out=grads[1])
     parts = tuple([(place, _tree(part, names, operands, spell)) for place, part in b.parts])
-    return Operand(names[id(b)], spell.type(b.type), "", 0, b.access, "parts", parts=parts)
+    initial = "{}" if b.initial else ""
+    return Operand(names[id(b)], spell.type(b.type), "", 0, b.access, "parts", code=initial, parts=parts)
 
 
 def names_of(every: Sequence[Bound]) -> dict[int, str]:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from slangpy_rt.arguments.bound import Bound
 from slangpy_rt.arguments.conflicts import Conflicts, Place, clash_in_place, clash_of, clashing
 from slangpy_rt.arguments.feed import Feed, Region
+from slangpy_rt.arguments.kept import kept
 from slangpy_rt.backends.base import Buffer, Dispatch, Kernel, SharedBuffer
 from slangpy_rt.calls.result import Result
 from slangpy_rt.core.errors import BindError
@@ -206,17 +207,19 @@ class PreparedCall:
         """Return a function that runs this call on these arguments, packed once if no data has to be moved."""
         arrays = self.arrays(values) if self.make is None else None
         places = [a.address for a in arrays or ()]
+        out = values[-1] if self.into and self._unwrap is None else None
         if arrays is None or (self.conflicts is not None and self.conflicts.found(places)):
+            own = tuple(map(kept, values))
 
             def run() -> Any:
                 self.device.check_open()
-                return self.run(values) if stream is None else self.run_on(stream, values)
+                made = self.run(own) if stream is None else self.run_on(stream, own)
+                return made if out is None else out
 
             return run
         device = self.device
         args = self.prefix + self.pack(*places)
         dispatch = Dispatch(self.kernel, self.groups, args, tuple([a.buffer for a in arrays]))
-        out = values[-1] if self.into and self._unwrap is None else None
         launches: Any = device if stream is None else stream
         again = device.backend.queue.prepare(dispatch) if stream is None else None
 

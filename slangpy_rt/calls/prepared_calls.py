@@ -6,15 +6,14 @@ Nothing here knows how calls are made.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeVar, cast
 from weakref import ref
 
 from slangpy_rt.arguments.scope import Scope
 from slangpy_rt.core.config import CONFIG
 from slangpy_rt.core.errors import SlangPyRtError
 
-if TYPE_CHECKING:
-    from slangpy_rt.calls.prepared import PreparedCall
+T = TypeVar("T")
 
 # Returned by a guarded runner whose check failed: the call needs a full look-up by its key.
 MISS: Any = object()
@@ -23,7 +22,7 @@ MISS: Any = object()
 _MAX_CALLS = 4096
 
 
-class PreparedCalls(dict[Any, "PreparedCall"]):
+class PreparedCalls(dict[Any, Any]):
     """Prepared calls by the signatures of their arguments.
 
     Attributes
@@ -41,8 +40,8 @@ class PreparedCalls(dict[Any, "PreparedCall"]):
         super().__init__()
         self.guarded = None
 
-    def made(self, scope: Scope, key: Any, make: Callable[[], PreparedCall]) -> PreparedCall:
-        """Prepare a call of the module as it is now, and remember it."""
+    def made(self, scope: Scope, key: Any, make: Callable[[], T]) -> T:
+        """Prepare a call, or what else ``make`` finds out, of the module as it is now, and remember it."""
         while True:
             age = scope.age
             try:
@@ -57,7 +56,7 @@ class PreparedCalls(dict[Any, "PreparedCall"]):
             if len(self) >= _MAX_CALLS:
                 self.clear()
             # Another thread may have been first, and a signature has one prepared call.
-            call = self.setdefault(key, call)
+            call = cast("T", self.setdefault(key, call))
             # An edit, or closing the device, drops all calls: a call that was being prepared then must not stay.
             if scope.age is age:
                 return call

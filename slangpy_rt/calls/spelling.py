@@ -99,5 +99,5 @@ def _is_library(type_: SlangType) -> bool:
     return type_.name.startswith(
         ("DifferentialPair<", "Tensor<", "RWTensor<", "NDBuffer<", "DiffTensor<", "WDiffTensor<", "RWDiffTensor<",
          "StructuredBuffer<", "RWStructuredBuffer<", "WTensor<", "AtomicTensor<", "PrimalTensor<", "WPrimalTensor<",
-         "RWPrimalTensor<")
+         "RWPrimalTensor<", "Optional<", "Tuple<")
     )  # fmt: skip

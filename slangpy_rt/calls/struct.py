@@ -78,9 +78,11 @@ class Struct:
             return {"_type": self.name, **value} if isinstance(value, dict) else value
         names = [f.name for f in self.slang_type.fields]
         given = dict(zip(names, args, strict=False)) | named
-        if len(args) > len(names) or set(given) != set(names) or len(given) != len(args) + len(named):
+        needed = {f.name for f in self.slang_type.fields if not f.has_default}
+        fit = needed <= set(given) <= set(names)
+        if len(args) > len(names) or not fit or len(given) != len(args) + len(named):
             raise BindError(f"{self.name}: it takes each of its fields once: {', '.join(names) or 'none'}.")
-        return {"_type": self.name, **{name: given[name] for name in names}}
+        return {"_type": self.name, **{name: given[name] for name in names if name in given}}
 
     @property
     def name(self) -> str:

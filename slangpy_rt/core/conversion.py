@@ -7,7 +7,7 @@ Arrays of other libraries that the host cannot read are refused.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import Enum
 from math import inf, isfinite
 from typing import Any
@@ -195,19 +195,36 @@ def _fill_struct(where: str, type_: SlangType, out: Array, value: Any, named: Na
         fields = dict(zip(names, value, strict=True))
     else:
         check_type(where, type_, value, named)
-        check_fields(where, type_.name, names, value, fields)
+        check_fields(where, type_.name, names, value, fields, {f.name for f in type_.fields if f.has_default})
+        unknown = [f.name for f in type_.fields if f.name not in fields and f.default is None]
+        if unknown:
+            raise BindError(
+                f"{where} lacks {', '.join(unknown)}, whose default is no number in Slang's text; give a value here."
+            )
     for f in type_.fields:
-        _fill(f"{where}.{f.name}", f.type, out[f.name], fields[f.name], named)
+        _fill(f"{where}.{f.name}", f.type, out[f.name], fields.get(f.name, f.default), named)
 
 
-def check_fields(where: str, type_name: str, names: Sequence[str], value: Any, fields: Mapping[str, Any]) -> None:
+def check_fields(
+    where: str,
+    type_name: str,
+    names: Sequence[str],
+    value: Any,
+    fields: Mapping[str, Any],
+    optional: Collection[str] = (),
+) -> None:
     """Refuse a struct's value unless its fields are exactly the struct's; a mapping's key ``_type`` does not count.
+
+    Parameters
+    ----------
+    optional : collection of str
+        Names of fields that may be missing.
 
     Raises
     ------
     BindError
     """
-    missing = [name for name in names if name not in fields]
+    missing = [name for name in names if name not in fields and name not in optional]
     tagged = isinstance(value, Mapping)
     extra = [describe_name(name) for name in fields if name not in names and not (tagged and name == "_type")]
     if missing or extra:

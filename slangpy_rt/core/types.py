@@ -17,12 +17,24 @@ Conformances = tuple[tuple[str, str, int], ...]
 
 @dataclass(frozen=True)
 class Field:
-    """A field of a struct; its documentation comment is known for the structs of a module alone."""
+    """A field of a struct; its documentation comment is known for the structs of a module alone.
+
+    Attributes
+    ----------
+    no_diff : bool
+        Whether it is declared ``no_diff``.
+    has_default : bool
+        Whether its declaration has an initial value.
+    default : int or float, optional
+        That value, where it is a number in the text, as of a ``Param``.
+    """
 
     name: str
     type: SlangType
     doc: str = field(default="", compare=False)
     no_diff: bool = False
+    has_default: bool = False
+    default: int | float | None = None
 
 
 @dataclass(frozen=True)
@@ -79,6 +91,8 @@ class Param:
         ``"SV_GroupThreadID"``, spelled so whatever the text's case; any other as the text writes it.
     default : int or float, optional
         The value of the default, where it is a number in the text and not an expression, a double or a boolean.
+    unchanged : frozenset of str
+        Of the object of a ``[mutating]`` method: fields that the method only reads.
     """
 
     name: str
@@ -88,6 +102,7 @@ class Param:
     has_default: bool = False
     semantic: str = ""
     default: int | float | None = None
+    unchanged: frozenset[str] = frozenset()
 
     def __str__(self) -> str:
         direction = "" if self.direction == "in" else f"{self.direction} "

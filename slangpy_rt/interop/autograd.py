@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from slangpy_rt.arguments.wrapped import optional_item, tuple_items
 from slangpy_rt.calls.callee import Callee
 from slangpy_rt.core.errors import BindError
 from slangpy_rt.interop.backward import Backward
@@ -222,6 +223,11 @@ def autograd_call(function: Function, args: tuple[Any, ...], names: tuple[str, .
         raise BindError(
             f"{chosen.sig}: of an 'inout' parameter, autograd would need what was there before; return the "
             "result, write it to an 'out' parameter, or call within torch.no_grad()."
+        )
+    if optional_item(callee.scope, chosen.sig.returns) or tuple_items(callee.scope, chosen.sig.returns):
+        raise BindError(
+            f"{chosen.sig}: autograd takes no results of type '{chosen.sig.returns.name}'; write to 'out' "
+            "parameters, or call within torch.no_grad()."
         )
     outs = tuple(k for p, k in zip(params, chosen.order, strict=False) if p.direction == "out")
     if chosen.sig.returns.kind == "void" and not outs:

@@ -15,7 +15,7 @@ from slangpy_rt.arguments.options import Options
 from slangpy_rt.arguments.scope import Scope, ScopeOfUniforms
 from slangpy_rt.calls.callee import Callee
 from slangpy_rt.calls.function import Function
-from slangpy_rt.calls.module import macro_text
+from slangpy_rt.calls.macros import macro_text
 from slangpy_rt.calls.raw_kernel import Kernel
 from slangpy_rt.calls.spelling import Spelling
 from slangpy_rt.core.errors import BindError, CompileError

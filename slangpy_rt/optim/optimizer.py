@@ -14,6 +14,7 @@ from slangpy_rt.core.errors import BindError
 from slangpy_rt.core.wording import in_words
 from slangpy_rt.optim.kernels import kernels
 from slangpy_rt.optim.part import Part, parts_of
+from slangpy_rt.optim.shared_memory import refuse_shared_memory
 from slangpy_rt.runtime.core import another
 
 if TYPE_CHECKING:
@@ -108,7 +109,11 @@ class Optimizer(ABC):
 
     def _found_parts(self) -> tuple[Part, ...]:
         where = type(self).__name__
-        return tuple(part for k, p in enumerate(self.parameters) for part in parts_of(f"{where}: parameters[{k}]", p))
+        found = [
+            (k, part) for k, p in enumerate(self.parameters) for part in parts_of(f"{where}: parameters[{k}]", p)
+        ]
+        refuse_shared_memory(where, found)
+        return tuple([part for _, part in found])
 
     def _prepare_list(self) -> None:  # noqa: B027
         """Keep on the device what changes with each step; nothing does, unless a subclass says so."""
@@ -192,16 +197,4 @@ def _checked(where: str, parameters: Any) -> tuple[Tensor, ...]:
                 f"{where}: parameters[{k}] lives on {another(p.device, found[0].device)}, parameters[0] on "
                 f"{found[0].device!r}; make an optimizer for each device."
             )
-    _refuse_shared_memory(where, found)
     return found
-
-
-def _refuse_shared_memory(where: str, parameters: tuple[Tensor, ...]) -> None:
-    """Refuse parameters that begin at the same address, which a step would change twice."""
-    places: dict[int, int] = {}
-    for k, p in enumerate(parameters):
-        first = places.setdefault(p.address, k)
-        if first != k and p.size and parameters[first].size:
-            raise BindError(
-                f"{where}: parameters[{k}] and parameters[{first}] are the same memory; give each array once."
-            )

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from slangpy_rt.arrays.tensor import Tensor, has_floats
 from slangpy_rt.core.dtypes import BFLOAT16
 from slangpy_rt.core.errors import BindError
+from slangpy_rt.core.overlap import Walk, repeats
 
 
 class Part(NamedTuple):
@@ -59,15 +60,17 @@ def _parts(where: str, values: Tensor, gradient: Tensor) -> Iterator[Part]:
         return
     if values.layout.numpy_dtype.names is not None:
         raise BindError(f"{where}: {values.summary} holds arrays of structs; make a parameter of each of its fields.")
-    if 0 in values.layout.strides and values.size > 1 and _repeats(values):
-        raise BindError(f"{where}: {values.summary} is broadcast; give the array that it was made from.")
+    if _repeats(values):
+        told = "is broadcast" if 0 in values.layout.strides else "has elements that overlap each other"
+        raise BindError(f"{where}: {values.summary} {told}; give the array that it was made from.")
     yield Part(values.flatten_dtype(), gradient.flatten_dtype())
 
 
 def _repeats(values: Tensor) -> bool:
-    """Tell whether several elements lie in one place."""
+    """Tell whether two scalars share a byte."""
     layout = values.layout
-    return any(s == 0 and n > 1 for s, n in zip(layout.strides, layout.full_shape, strict=True))
+    walk = Walk(tuple([s * layout.unit for s in layout.strides]), (), layout.numpy_dtype.itemsize)
+    return bool(values.size) and not layout.contiguous and repeats(walk, layout.full_shape)
 
 
 def _taken(array: Tensor) -> str:

@@ -6,7 +6,6 @@ Nothing is compiled here, and no native pointer is kept beyond a call.
 from __future__ import annotations
 
 import ctypes
-import math
 import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
@@ -191,34 +190,15 @@ class Reflector:
         # Slang gives an inout parameter the out modifier as well.
         direction = "inout" if has(_abi.SLANG_MODIFIER_INOUT) else "out" if has(_abi.SLANG_MODIFIER_OUT) else "in"
         type_ = self.types.type(native.spReflectionVariable_GetType(variable))
-        has_default = native.spReflectionVariable_HasDefaultValue(variable)
+        has_default, default = self.types.default(variable, type_)
         return Param(
             name=self.types.variable_name(variable),
             type=type_,
             direction=direction,
             no_diff=has(_abi.SLANG_MODIFIER_NO_DIFF),
             has_default=has_default,
-            default=self._default(variable, type_) if has_default and type_.kind == "scalar" else None,
+            default=default,
         )
-
-    def _default(self, variable: int, type_: SlangType) -> int | float | None:
-        """Return the default of a scalar parameter; None where Slang does not tell its value."""
-        native = self._native
-        if type_.scalar in ("float", "half"):
-            real = ctypes.c_float()
-            failed = native.spReflectionVariable_GetDefaultValueFloat(variable, ctypes.byref(real))
-            if failed or not math.isfinite(real.value):
-                return None
-            # The shortest text that is this float: 0.1, not 0.10000000149011612. Nine digits always suffice.
-            texts = (f"{real.value:.{digits}g}" for digits in range(1, 10))
-            return next(float(text) for text in texts if ctypes.c_float(float(text)).value == real.value)
-        # Slang says 0 for the default of a double that is no whole number, and tells no boolean.
-        if type_.scalar in ("double", "bool"):
-            return None
-        whole = ctypes.c_int64()
-        failed = native.spReflectionVariable_GetDefaultValueInt(variable, ctypes.byref(whole))
-        # The numbers of uint64_t from 2**63 on arrive as negative ones.
-        return None if failed or (whole.value < 0 and type_.scalar.startswith("u")) else whole.value
 
     def stages(self, decl: int) -> Iterator[tuple[str, str]]:
         """Yield (qualified name, stage) of each function that the module's text marks as a shader."""

@@ -8,6 +8,7 @@ read from the type's generic arguments, which never fails.
 from __future__ import annotations
 
 import ctypes
+import math
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import replace
@@ -120,6 +121,27 @@ class TypeReflector:
         self._native.spReflectionType_GetFullName(address, out.ref)
         return out.bytes().rstrip(b"\0").decode()
 
+    def default(self, variable: int, type_: SlangType) -> tuple[bool, int | float | None]:
+        """Return whether a parameter or a field has a default, and its value; None where Slang does not tell it."""
+        native = self._native
+        if not native.spReflectionVariable_HasDefaultValue(variable):
+            return False, None
+        if type_.kind == "scalar" and type_.scalar in ("float", "half"):
+            real = ctypes.c_float()
+            failed = native.spReflectionVariable_GetDefaultValueFloat(variable, ctypes.byref(real))
+            if failed or not math.isfinite(real.value):
+                return True, None
+            # The shortest text that is this float: 0.1, not 0.10000000149011612. Nine digits always suffice.
+            texts = (f"{real.value:.{digits}g}" for digits in range(1, 10))
+            return True, next(float(text) for text in texts if ctypes.c_float(float(text)).value == real.value)
+        # Slang says 0 for the default of a double that is no whole number, and tells no boolean.
+        if type_.kind != "scalar" or type_.scalar in ("double", "bool"):
+            return True, None
+        whole = ctypes.c_int64()
+        failed = native.spReflectionVariable_GetDefaultValueInt(variable, ctypes.byref(whole))
+        # The numbers of uint64_t from 2**63 on arrive as negative ones.
+        return True, None if failed or (whole.value < 0 and type_.scalar.startswith("u")) else whole.value
+
     def variable_name(self, variable: int) -> str:
         """Return the name of a variable, a parameter or a field."""
         return (self._native.spReflectionVariable_GetName(variable) or b"").decode()
@@ -171,7 +193,8 @@ class TypeReflector:
             variable = native.spReflectionType_GetFieldByIndex(address, index)
             kind = self.type(native.spReflectionVariable_GetType(variable))
             constant = bool(native.spReflectionVariable_FindModifier(variable, _abi.SLANG_MODIFIER_NO_DIFF))
-            fields.append(Field(self.variable_name(variable), kind, no_diff=constant))
+            has_default, default = self.default(variable, kind)
+            fields.append(Field(self.variable_name(variable), kind, "", constant, has_default, default))
         base, texts = _split(full) if full.endswith(">") else (full, [])
         arguments = self._arguments(address, texts) if texts else ()
         # Slang 2026.12 ends the process when asked for the layout of some types that depend on a parameter.

@@ -31,6 +31,7 @@ from slangpy_rt.core.types import (
 from slangpy_rt.slang.constants import export_constants
 from slangpy_rt.slang.file_states import FileStates
 from slangpy_rt.slang.files import Places, checked, first_file, read_source, working_directory
+from slangpy_rt.slang.linked_text import check_macros, with_macros
 from slangpy_rt.slang.locate import compiler_version, shader_directory, shaders
 from slangpy_rt.slang.text import undefining
 
@@ -44,7 +45,7 @@ Recipe = tuple[str, "str | None", Defines, dict[str, Any], tuple[Any, ...]]
 
 # A number in the cache key of a module's declarations. It has to be raised when the code of reflection changes so
 # that the same text gives other declarations.
-_REFLECTION = 13
+_REFLECTION = 14
 # A module whose files are written while Slang reads them is loaded again: the number of attempts, and the pause
 # after each, in seconds.
 _TRIES, _PAUSE = 10, 0.02
@@ -88,7 +89,8 @@ class Source:
     CompileError
         If Slang refuses a text.
     BindError
-        If there is no constant of a given name, its value does not fit, or two modules have the same name.
+        If there is no constant of a given name, its value does not fit, two modules have the same name, or a file
+        that a linked module imports needs a macro of that module.
 
     Attributes
     ----------
@@ -134,8 +136,10 @@ class Source:
                     "import it; give one of them another name."
                 )
         self._linked: tuple[Source, ...] = tuple(every.values())
+        for s in self._linked:
+            check_macros(f"module '{self.name}'", s.name, (s.path, s.text, s._search_paths), s._defines, defines)
         folders = [str(Path(p).parent) for p in (path, *(s.path for s in self._linked)) if Path(p).is_file()]
-        self._search_paths = tuple(dict.fromkeys((*folders, *include_paths, shader_directory())))
+        self._search_paths: tuple[str, ...] = tuple(dict.fromkeys((*folders, *include_paths, shader_directory())))
         self._session: CompilerSession | None = None
         self._reflected = ModuleInfo(self.name)
         self._found: dict[tuple[str, ...], Any] = {}
@@ -185,7 +189,8 @@ class Source:
                 session = new_session(self._target, self._search_paths, self._defines, self._auto_import)
                 try:
                     for other in self._linked:
-                        _check_unchanged(other, session.load_module(other.name, other.path, other.text))
+                        theirs = with_macros(other.text, other._defines, self._defines)
+                        _check_unchanged(other, session.load_module(other.name, other.path, theirs))
                     self._reflected = session.load_module(self.name, self.path, self.text)
                     if not self._states(self._reflected, began).written_since(began):
                         _check_unchanged(self, self._reflected)

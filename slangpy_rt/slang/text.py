@@ -137,7 +137,7 @@ def prepare(text: str, form: str) -> Prepared:
     # A module that it imports may declare such a function too, so the name has a checksum of the text.
     function = f"{ZERO}_{zlib.crc32(text.encode()):08x}"
     bare = {m.end() - 1: m.start() for m in bare_statics(code)} if "static" in code else {}
-    for path, start, end in _declarations(code) if "uniform" in code or bare else ():
+    for path, start, end in declarations(code) if "uniform" in code or bare else ():
         at = code.find("uniform", start, end)
         uniform = _UNIFORM.fullmatch(code[start:end]) and not _RESOURCE.search(_type_of(code, at, end))
         if uniform:
@@ -152,11 +152,11 @@ def prepare(text: str, form: str) -> Prepared:
                 uniforms.append(f"{space}.{name}" if space else name)
             if form not in _ZEROED:
                 edits.append((behind, behind, f" = {_zero(code, at, end, behind).replace(ZERO, function)}"))
-    # The statics that remain in ``bare`` are inside functions, where ``_declarations`` does not look.
+    # The statics that remain in ``bare`` are inside functions, where ``declarations`` does not look.
     for end, at in bare.items() if form not in _ZEROED else ():
         for _, behind in _declarators(code, at, end):
             edits.append((behind, behind, f" = {_zero(code, at, end, behind).replace(ZERO, function)}"))
-    for path, start, end in _declarations(code) if may_declare(code) else ():
+    for path, start, end in declarations(code) if may_declare(code) else ():
         edit = ranked(code, path, start, end)
         edits += [edit] if edit else []
     for start, end, new in sorted(edits, reverse=True):
@@ -205,14 +205,14 @@ def prints_in(text: str) -> bool:
 
 def declared(text: str) -> set[str]:
     """Return the unqualified names that a text declares outside functions, those of members included."""
-    return {name.rpartition(".")[2] for name, _, _ in _declarations(blank(text))}
+    return {name.rpartition(".")[2] for name, _, _ in declarations(blank(text))}
 
 
 def docs(text: str) -> dict[str, list[str]]:
     """Return the documentation comments of declarations by name (``"ns.Disk.area"``), each a list in source order."""
     notes = [(m.start(), m.end(), m[0]) for m in _NOT_CODE.finditer(text) if m[0].startswith(("///", "/**"))]
     out: dict[str, list[str]] = {}
-    for name, start, end in _declarations(blank(text)):
+    for name, start, end in declarations(blank(text)):
         out.setdefault(name, []).append(_comment(text, notes, start, end))
     return out
 
@@ -295,7 +295,7 @@ def _kernel_edits(code: str, text: str) -> tuple[list[tuple[int, int, str]], dic
 def _brackets(code: str) -> Iterator[tuple[int, int]]:
     """Yield start and end offset of every attribute list ``[...]`` that makes a function an entry point."""
     for match in re.finditer(r"\[[^\[\]]*\b(?:numthreads|shader|patchconstantfunc)\b", code):
-        end = _matching(code, match.start(), match.start() + _LONGEST_ATTRIBUTE)
+        end = matching(code, match.start(), match.start() + _LONGEST_ATTRIBUTE)
         if end:
             yield match.start(), end
 
@@ -318,14 +318,14 @@ def _own_attribute(part: str) -> str:
 def _declared(code: str, at: int) -> tuple[str, str]:
     """Return the name and the parameter list of the function whose attributes end at an offset."""
     while match := re.compile(r"\s*\[").match(code, at):
-        at = _matching(code, match.end() - 1) or len(code)
+        at = matching(code, match.end() - 1) or len(code)
     found = re.compile(r"(\w+)\s*\(").search(code, at)
     if found is None:
         return "", ""
-    return found[1], code[found.end() : (_matching(code, found.end() - 1) or len(code)) - 1]
+    return found[1], code[found.end() : (matching(code, found.end() - 1) or len(code)) - 1]
 
 
-def _declarations(code: str) -> Iterator[tuple[str, int, int]]:
+def declarations(code: str) -> Iterator[tuple[str, int, int]]:
     """Yield the qualified name of every declaration outside function bodies, and the offsets of its head.
 
     The head is the text up to the brace or semicolon: ``struct Disk`` of ``struct Disk { ... }``.
@@ -335,7 +335,7 @@ def _declarations(code: str) -> Iterator[tuple[str, int, int]]:
     while at < len(code):
         letter = code[at]
         if letter in "([":
-            at = _matching(code, at) or len(code)
+            at = matching(code, at) or len(code)
             continue
         if letter in "{;}":
             head = code[start:at]
@@ -347,7 +347,7 @@ def _declarations(code: str) -> Iterator[tuple[str, int, int]]:
             if letter == "{" and scope and not scope[0].startswith("enum"):
                 scopes.append(name)
             elif letter == "{":
-                at = (_matching(code, at) or len(code)) - 1
+                at = (matching(code, at) or len(code)) - 1
             elif letter == "}" and scopes:
                 scopes.pop()
             start = at + 1
@@ -438,7 +438,7 @@ def _type_of(code: str, start: int, end: int) -> str:
     return VARIABLE_NAME.sub("", first)
 
 
-def _matching(code: str, at: int, end: int = sys.maxsize) -> int:
+def matching(code: str, at: int, end: int = sys.maxsize) -> int:
     """Return the offset after the bracket that closes the one at `at`; 0 if it is not closed before `end`."""
     depth = 0
     for match in re.compile(r"[()\[\]{}]").finditer(code, at, end):

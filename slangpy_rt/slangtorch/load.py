@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from slangpy_rt.calls.module import macro_text
+from slangpy_rt.calls.macros import macro_text
 from slangpy_rt.core.checks import flag, paths, table
 from slangpy_rt.core.checks import path as checked_path
 from slangpy_rt.core.errors import BindError, CompileError, UnsupportedError

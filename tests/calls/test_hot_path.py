@@ -64,13 +64,17 @@ def frames(call: Callable[[], Any]) -> list[str]:
 
 
 def prepared_in(call: Callable[[], Any]) -> list[str]:
-    """Which functions of ours a call enters that has to be prepared; reading and compiling Slang are not counted."""
+    """Which functions of ours a call enters that has to be prepared; reading and compiling Slang are not counted.
+
+    What compilation enters depends on how long it takes: functions that ``slang`` and ``runtime`` call are left out.
+    """
     seen: list[str] = []
     packages = ("slangpy_rt_codegen", "arguments", "arrays", "calls", "core")
 
     def watch(frame: FrameType, event: str, _: Any) -> None:
         path = Path(frame.f_code.co_filename)
-        if event == "call" and path.parent.name in packages and "cache" not in path.stem:
+        ours = path.parent.name in packages and path.parent.parent.name != "tests" and "cache" not in path.stem
+        if event == "call" and ours and not compiles(frame):
             seen.append(f"{path.stem}.{frame.f_code.co_name}")
 
     sys.setprofile(watch)
@@ -80,6 +84,15 @@ def prepared_in(call: Callable[[], Any]) -> list[str]:
         sys.setprofile(None)
     del result
     return [name for name in seen if not name.endswith(".<listcomp>")]
+
+
+def compiles(frame: FrameType | None) -> bool:
+    """Whether a frame is below one of the packages that read and compile Slang."""
+    while frame is not None:
+        if Path(frame.f_code.co_filename).parent.name in ("slang", "runtime"):
+            return True
+        frame = frame.f_back
+    return False
 
 
 def test_a_call_into_a_given_result(device: spy.Device, module: spy.Module) -> None:
@@ -224,4 +237,5 @@ def test_a_cold_call(device: spy.Device) -> None:
     first, second = module.first, module.second
     first(a, b, _result=c)
     entered = prepared_in(lambda: second(a, b, _result=c))
-    assert len(entered) <= 370, " ".join(entered)
+    # On Python 3.11, whatever the cache holds; newer ones have fewer frames of comprehensions.
+    assert len(entered) <= 345, " ".join(entered)

@@ -143,6 +143,27 @@ def test_bound_calls(module: spy.Module) -> None:
     assert p.grad == 2 * ((b + 1) * g).sum()
 
 
+@pytest.mark.parametrize("other", [2.0, "array"])
+def test_bound_calls_keep_the_gradients_of_then(module: spy.Module, other: Any) -> None:
+    a, g = integers(12), integers(12, seed=2)
+    x, r = tensor(module, a).with_grads(), seed_of(module, g)
+    y = tensor(module, np.full(12, 2, np.float32)) if other == "array" else other
+    replay, total = module.mul.bwds.bind(x, y, _result=r), x.grad
+    replay()
+    r.grad_in = tensor(module, 10 * g)
+    x.grad_out = x.grad_in = tensor(module, np.zeros(12, np.float32))
+    replay()
+    r.grad_in = x.grad_in = x.grad_out = None
+    assert replay() is None
+    same(total, 6 * g)
+    # Of a result that is returned, the program's own tensor comes back.
+    out = tensor(module, np.zeros(12, np.float32)).with_grads()
+    forward = module.mul.bind(x, y, _result=out)
+    out.grad_in = out.grad_out = None
+    assert forward() is out
+    same(out, 2 * a)
+
+
 def test_source_and_explain(module: spy.Module) -> None:
     x, r = spy.Tensor.ones(module.device, 12).with_grads(), seed_of(module, integers(12))
     text = module.mul.bwds.source(x, 2.0, _result=r)

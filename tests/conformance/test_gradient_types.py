@@ -26,6 +26,7 @@ struct Machine : IDifferentiable
     float k;
     [Differentiable] float run(float x) { return s * x + k; }
     [Differentiable] [mutating] void step(float x) { s = s * x; }
+    [Differentiable] [mutating] void stretch(float x) { s *= x * k; }
     [Differentiable] static float twice(float x) { return 2 * x; }
     [Differentiable] float scaled(no_diff float by) { return s * by; }
 }
@@ -108,6 +109,27 @@ def test_mutating_methods(module: spy.Module) -> None:
     s, q = spy.diff_pair(3.0, 1.0), spy.diff_pair(2.0)
     module.Machine.step.bwds({"s": s, "k": spy.diff_pair(0.0, 5.0)}, q)
     assert (s.grad, q.grad) == (2, 3)
+
+
+def test_mutating_methods_of_constants(module: spy.Module) -> None:
+    s, x, k, g = integers(30), integers(30, seed=1), integers(30, seed=2), integers(30, seed=3)
+    state = tensor(module, s).with_grads(grad_in=tensor(module, g), grad_out=tensor(module, 0 * s))
+    y, factor = tensor(module, x).with_grads(), tensor(module, k).with_grads()
+    module.Machine.stretch.bwds({"s": state, "k": 3.0}, y)
+    same(state.grad_out, 3 * g * x)
+    same(y.grad, 3 * g * s)
+    module.Machine.stretch.bwds({"s": state, "k": factor}, y)
+    same(state.grad_out, 3 * g * x + k * g * x)
+    same(factor.grad, g * s * x)
+    # With a gradient to read and one to write, what is read is passed on, as of a field that the method changes.
+    factor = tensor(module, k).with_grads(grad_in=tensor(module, x), grad_out=tensor(module, 0 * k))
+    module.Machine.stretch.bwds({"s": state, "k": factor}, y)
+    same(factor.grad_out, g * s * x + x)
+    # The tangent of a field that is only read stays as it is.
+    tangent = spy.diff_pair(2.0, 1.0)
+    moved = spy.diff_pair(3.0, 0.0)
+    module.Machine.stretch.fwds({"s": moved, "k": tangent}, 5.0)
+    assert (moved.primal, moved.grad, tangent.primal, tangent.grad) == (30, 15, 2, 1)
 
 
 def test_forward_of_methods(module: spy.Module) -> None:

@@ -37,6 +37,7 @@ struct Particle
     float energy() { return mass * dot(velocity, velocity) / 2; }
     float3 after(float t) { return position + t * velocity; }
     [mutating] void move(float t) { position += t * velocity; }
+    [mutating] void settle() { move(1); velocity = 0; }
 }
 float distance(Particle a, Particle b) { return length(a.position - b.position); }
 float total(Counter c, float x) { return c.n + c.step + x; }
@@ -250,3 +251,34 @@ def test_operators(device: spy.Device) -> None:
     assert module["operator-"]({"x": 1, "y": -2}) == {"x": -1.0, "y": 2.0}
     np.testing.assert_array_equal(module["operator<"]({"x": x, "y": 0}, {"x": 1, "y": 0}), x < 1)
     assert "operator+" not in dir(module)
+
+
+@every_device
+def test_fields_that_a_mutating_method_only_reads(device: spy.Device, module: spy.Module) -> None:
+    given = particles(5)
+    position = spy.Tensor.from_numpy(device, given["position"], "float3")
+    still = given["velocity"][:1].copy()
+    still.flags.writeable = False
+    instances = spy.InstanceList(module.Particle, {"position": position, "velocity": (1, 2, 3), "mass": 4})
+    instances.move(2.0)
+    np.testing.assert_array_equal(position.to_numpy(), given["position"] + 2 * np.float32([1, 2, 3]))
+    # An array of another shape broadcasts, and one that cannot be written is only read.
+    host = given["position"].copy()
+    module.Particle.move({"position": host, "velocity": still, "mass": np.ones(1, np.float32)}, 2.0)
+    np.testing.assert_array_equal(host, given["position"] + 2 * still)
+    module.Particle.move((host, still, 1.0), -2.0)
+    np.testing.assert_array_equal(host, given["position"])
+    velocity = spy.Tensor.from_numpy(device, given["velocity"], "float3")
+    module.Particle.settle({"position": position, "velocity": velocity, "mass": 1})
+    assert not velocity.to_numpy().any()
+
+
+def test_constants_that_a_mutating_method_would_change(device: spy.Device, module: spy.Module) -> None:
+    position = spy.Tensor.zeros(device, 3, "float3")
+    with pytest.raises(spy.BindError) as error:
+        module.Particle.settle({"position": position, "velocity": 1.0, "mass": 1})
+    assert str(error.value) == (
+        "void Particle.settle(inout Particle this): argument 'this.velocity' is 'inout' and would be written to; "
+        "pass an array or a ValueRef instead of 1.0."
+    )
+    assert not position.to_numpy().any()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -281,6 +282,39 @@ def test_a_prepared_call_keeps_its_arguments(module: spy.Module, device: spy.Dev
     call = made()
     spy.Tensor.zeros(device, (64, 64))
     np.testing.assert_array_equal(call().to_numpy(), numbers(2, 3) * 2)
+
+
+def test_a_prepared_call_keeps_the_parts_of_its_arguments(module: spy.Module, device: spy.Device) -> None:
+    class Named(NamedTuple):
+        origin: Any
+        reach: Any
+
+    @dataclass
+    class Owned:
+        origin: Any
+        reach: Any
+
+    x = spy.Tensor.from_numpy(device, numbers(4))
+    shorter = spy.Tensor.zeros(device, 2)
+    for kind in (dict, Named, Owned):
+        reach, origin = spy.Tensor.from_numpy(device, numbers(4)), [1.0, 2.0, 3.0]
+        ray = kind(origin=origin, reach=reach)
+        call = module.along.bind(ray, x)
+        expected = 1 + 110 * numbers(4)
+        np.testing.assert_array_equal(call().to_numpy(), expected)
+        # An array of another length would be read beyond its end.
+        origin[0] = 50.0
+        if kind is dict:
+            ray |= {"reach": shorter}
+        elif kind is Owned:
+            ray.reach = shorter
+        np.testing.assert_array_equal(call().to_numpy(), expected)
+        reach.copy_from(numbers(4) * 2)
+        np.testing.assert_array_equal(call().to_numpy(), expected + 10 * numbers(4))
+    numbered = [1.0, 2.0, 3.0]
+    call = module.scale.bind(numbered, x)
+    numbered[:] = ["a"]
+    np.testing.assert_array_equal(call().to_numpy(), numbers(4)[:, None] * np.float32([1, 2, 3]))
 
 
 # What modifiers are among each other.

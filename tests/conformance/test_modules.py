@@ -49,6 +49,49 @@ def test_linked_modules(device: spy.Device) -> None:
     assert top.g(1.0) == 7
 
 
+@every_device
+def test_defines_of_linked_modules(device: spy.Device) -> None:
+    text = """
+    #ifdef ONLY
+    #error a macro of another module
+    #endif
+    public int k() { return K; }
+    public int line() { return __LINE__; }
+    """
+    below = spy.Module.load_from_source(device, "below", text, defines={"K": 2, "TWICE": "2 * K"})
+    other = spy.Module.load_from_source(device, "other", "public int n() { return N; }", defines={"N": "(1 + 2)"})
+    text = """
+    import below; import other;
+    #ifdef TWICE
+    #error a macro of a linked module
+    #endif
+    int f() { return 100 * k() + 10 * n() + K + ONLY; }
+    int g() { return line(); }
+    """
+    above = spy.Module.load_from_source(device, "above", text, defines={"K": 5, "ONLY": 0}, link=[below, other])
+    assert (below.k(), above.f(), above.g()) == (2, 235, 6)
+    top = spy.Module.load_from_source(device, "top", "import above; int h() { return f(); }", link=[above])
+    assert top.h() == 235
+
+
+def test_defines_that_imported_files_need(backend_name: str, tmp_path: Path) -> None:
+    (tmp_path / "part.slang").write_text("// N\npublic int part() { return K; }")
+    with spy.Device(backend_name, include_paths=[tmp_path]) as device:
+        text = "import part; public int k() { return part() + K + N; }"
+        below = spy.Module.load_from_source(device, "below", text, defines={"K": 2, "N": 10})
+        assert below.k() == 14
+        use = "import below; int f() { return k(); }"
+        assert spy.Module.load_from_source(device, "above", use, defines={"K": 2}, link=[below]).f() == 14
+        for defines in ({}, {"K": 3, "N": 10}):
+            with pytest.raises(spy.BindError) as error:
+                spy.Module.load_from_source(device, "above", use, defines=defines, link=[below])
+            assert str(error.value) == (
+                "module 'above': link has module 'below', which was loaded with defines={'K': '2'} and imports "
+                f"'{tmp_path / 'part.slang'}', where Slang uses the macros of the module that is loaded now; give it "
+                "the same define."
+            )
+
+
 def test_types_of_linked_text(device: spy.Device) -> None:
     below = spy.Module.load_from_source(device, "pairs", "struct Pair { float first; float second; };")
     text = "import pairs; float sum(Pair p) { return p.first + p.second; }"

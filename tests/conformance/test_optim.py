@@ -278,3 +278,42 @@ def test_refusals(device: spy.Device) -> None:
     with pytest.raises(spy.BindError, match="momentum was 0 when the optimizer was made"):
         optimizer.step()
     assert x.tolist() == [1, 1, 1]
+
+
+def test_parameters_that_share_memory(device: spy.Device) -> None:
+    optim = spy.optim
+    whole = spy.Tensor.from_numpy(device, np.arange(12, dtype=np.float32))
+    grid = whole.view((3, 4))
+
+    def grads(*views: spy.Tensor) -> list[spy.Tensor]:
+        return [v.with_grads() for v in views]
+
+    shared = r"SGD: parameters\[1\] and parameters\[0\] share memory; give the array that holds both\."
+    for views in (
+        (whole[:5], whole[4:]),
+        (whole[::2], whole[::3]),
+        (grid[1], grid[:, 2]),
+        (whole, grid),
+        (whole[::-1], whole[3:4]),
+    ):
+        with pytest.raises(spy.BindError, match=shared):
+            optim.SGD(grads(*views))
+    with pytest.raises(spy.BindError, match=r"parameters\[0\]: .* has elements that overlap each other"):
+        optim.SGD(grads(whole.view((3, 4), (2, 1))))
+    # A gradient in a parameter's memory would be changed by the step that reads it.
+    x = spy.Tensor.ones(device, 5).with_grads(grad_out=whole[2:7])
+    with pytest.raises(
+        spy.BindError, match=r"the gradient of parameters\[0\] and parameters\[1\] share memory; give"
+    ):
+        optim.SGD([x, whole[6:].with_grads()])
+    # Views that interleave without a shared element, empty ones, and gradients of two parameters in one array.
+    gradient = spy.Tensor.ones(device, 3)
+    apart = [
+        whole[1::4].with_grads(grad_out=gradient),
+        whole[3::4].with_grads(grad_out=gradient),
+        *grads(whole[::2], whole[3:3]),
+    ]
+    for parameter in apart[2:]:
+        parameter.grad[...] = 1
+    optim.SGD(apart, lr=1).step()
+    np.testing.assert_array_equal(whole.to_numpy(), np.arange(12) - 1)

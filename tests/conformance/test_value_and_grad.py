@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,6 +12,7 @@ import numpy.typing as npt
 import pytest
 
 import slangpy_rt as spy
+from slangpy_rt.calls.callee import Callee
 from tests.depth import one_device
 
 # What these test depends little on the device.
@@ -171,6 +174,48 @@ def test_it_descends(device: spy.Device, module: Any) -> None:
         optimizer.step()
         assert value.item() < last
         last = value.item()
+
+
+def test_overloads_are_chosen_once(module: Any, device: spy.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen = []
+    choose = Callee.chosen
+    monkeypatch.setattr(Callee, "chosen", lambda *args: chosen.append(args[1:]) or choose(*args))
+    x, y = spy.Tensor.ones(device, 4), spy.Tensor.ones(device, 4)
+    for k in range(3):
+        value, grads = module.loss.value_and_grad(x, y, k=float(k))
+        assert value.item() == pytest.approx(4 * np.sin(k), abs=1e-6) and list(grads) == ["x", "y"]
+    assert len(chosen) == 1
+    x = spy.Tensor.ones(device, 5)
+    with pytest.raises(spy.ShapeError):
+        module.loss.value_and_grad(x, y, k=1.0)
+    assert len(chosen) == 2
+
+
+def test_an_edited_file(backend_name: str, tmp_path: Path) -> None:
+    file = tmp_path / "edited.slang"
+    file.write_text("[Differentiable] float f(float x) { return x * x; }")
+    with spy.Device(backend_name) as device:
+        f = spy.Module.load_from_file(device, file).f.group_size(32)
+        assert f.value_and_grad(3.0) == (9.0, {"x": 6.0})
+        file.write_text("[Differentiable] float f(float z) { return 2 * z; } /* longer than it was before */")
+        time.sleep(0.02)  # files are looked at every 10 ms at most
+        assert f.value_and_grad(3.0) == (6.0, {"z": 2.0})
+        file.write_text("[Differentiable] float f(no_diff float z) { return 3 * z; } float g(float z) { return z; }")
+        time.sleep(0.02)
+        with pytest.raises(spy.BindError, match="no argument has a gradient to add to"):
+            f.value_and_grad(3.0)
+
+
+def test_stand_ins_are_asked_once(module: Any) -> None:
+    class Three:
+        asked = 0
+
+        def __slang_arg__(self) -> float:
+            self.asked += 1
+            return 3.0
+
+    stand_in = Three()
+    assert module.defaulted.value_and_grad(stand_in)[0] == 13 and stand_in.asked == 1
 
 
 def test_refusals(device: spy.Device, module: Any) -> None:
