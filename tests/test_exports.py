@@ -112,8 +112,8 @@ MEMBERS = {
 
 # Of a device; the class has more, which the packages below use.
 DEVICE = """caps close closed command_list create_compute_kernel create_sampler create_texture debug deterministic
-event hot_reload include_paths index info load_module load_module_from_file load_module_from_source load_program name reload
-stream synchronize timer wait"""
+event hot_reload include_paths index info load_module load_module_from_file load_module_from_source load_program name
+reload stream synchronize timer wait"""
 
 
 def test_public_names() -> None:

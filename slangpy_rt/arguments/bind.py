@@ -89,7 +89,7 @@ def bind(where: str, scope: Scope, param: Param, value: Any, how: Map = NO_MAP) 
     UnsupportedError
         If the parameter's type, or the device, has no way to take it.
     """
-    wrapped = bind_wrapped(where, scope, param, value, how, bind)
+    wrapped = bind_wrapped(where, scope, param, value, how, bind) if param.type.kind == "struct" else None
     if wrapped is not None:
         return wrapped
     stand_in: Any = converter(type(value))

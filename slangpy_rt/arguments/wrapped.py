@@ -23,13 +23,15 @@ _OPTIONAL, _TUPLE = "Optional", "Tuple"
 
 def optional_item(scope: Scope, type_: SlangType) -> SlangType | None:
     """Return the T of Slang's ``Optional<T>``, or None for any other type."""
+    if type_.kind != "struct":
+        return None
     items = _items(scope, type_, _OPTIONAL)
     return items[0] if len(items) == 1 else None
 
 
 def tuple_items(scope: Scope, type_: SlangType) -> tuple[SlangType, ...]:
     """Return the types that Slang's ``Tuple`` holds; empty for any other type."""
-    return _items(scope, type_, _TUPLE)
+    return _items(scope, type_, _TUPLE) if type_.kind == "struct" else ()
 
 
 def known(type_: SlangType, items: tuple[SlangType, ...]) -> SlangType:
