@@ -30,7 +30,9 @@ MARKERS = {
     "sampled(count)": "runs one of that many cases, with --deep all",
 }
 # In how many parts ``--deep-part=auto`` divides the deep tests.
-PARTS = 12
+PARTS = 24
+# Devices whose kernels are the same texts: of tests without a marker, the default run has each case on one of them.
+ALIKE = ("vulkan", "rhi-vulkan")
 
 
 def sampled(count: int) -> pytest.MarkDecorator:
@@ -53,7 +55,7 @@ def is_deep(config: pytest.Config) -> bool:
 
 
 def mark_left_out(items: Iterable[pytest.Item], backends: Sequence[str]) -> None:
-    """Mark as ``deep`` the cases that ``one_device`` and ``sampled`` take from the default run.
+    """Mark as ``deep`` the cases that ``one_device``, ``sampled`` and ``ALIKE`` take from the default run.
 
     Parameters
     ----------
@@ -65,17 +67,21 @@ def mark_left_out(items: Iterable[pytest.Item], backends: Sequence[str]) -> None
     seen: Counter[tuple[str, str, str]] = Counter()
     for item in items:
         how = item.get_closest_marker("sampled") or item.get_closest_marker("one_device")
-        if how is None or item.get_closest_marker("deep"):
-            continue
         place = item.nodeid.partition("[")[0]
         params: dict[str, object] = getattr(getattr(item, "callspec", None), "params", {})
         backend = str(params.get("backend_name", ""))
-        number = seen[place, backend, how.name]
-        seen[place, backend, how.name] += 1
+        alike = how is None and backend in ALIKE and set(ALIKE) <= set(backends)
+        if item.get_closest_marker("deep") or not (how or alike):
+            continue
+        name = how.name if how else ""
+        number = seen[place, backend, name]
+        seen[place, backend, name] += 1
         # By the name, lest all tests of no device run their first case, and all of one case on the first device.
         turn = zlib.crc32(place.encode())
         at = backends.index(backend) if backend else turn
-        if how.name == "sampled":
+        if how is None:
+            left_out = (number + turn - ALIKE.index(backend)) % len(ALIKE)
+        elif how.name == "sampled":
             left_out = (number - at) % how.args[0]
         else:
             left_out = bool(backend) and (number + turn - at) % len(backends)

@@ -34,10 +34,12 @@ class Item:
         self._marks.append(marker.mark)
 
 
-def kept(*marks: pytest.MarkDecorator, name: str = "test_it", count: int = 1, backends: Any = BACKENDS) -> Any:
-    """The cases that the default run keeps, by device."""
+def kept(
+    *marks: pytest.MarkDecorator, name: str = "test_it", count: int = 1, backends: Any = BACKENDS, run: Any = BACKENDS
+) -> Any:
+    """The cases that the default run keeps, by device; ``run`` has the devices of the run."""
     items = [Item(name, case, backend, marks) for backend in backends for case in range(count)]
-    mark_left_out(items, BACKENDS)  # type: ignore[arg-type]
+    mark_left_out(items, run)  # type: ignore[arg-type]
     return {
         backend: [i.case for i in items if i.backend == backend and i.get_closest_marker("deep") is None]
         for backend in backends
@@ -65,6 +67,20 @@ def test_each_case_of_one_device_runs_on_exactly_one() -> None:
     assert kept(one_device, count=2, backends=[""]) == {"": [0, 1]}
 
 
+def test_devices_of_the_same_texts_share_the_cases() -> None:
+    run = ["cpu", "vulkan", "rhi-vulkan"]
+    on_first = 0
+    for k in range(40):
+        found = kept(name=f"test_{k}", count=3, backends=run, run=run)
+        assert found["cpu"] == [0, 1, 2]
+        assert sorted(found["vulkan"] + found["rhi-vulkan"]) == [0, 1, 2]
+        on_first += len(found["vulkan"])
+    assert 40 < on_first < 80
+    # Where one of them is not in the run, and where a test is marked, nothing is left out.
+    assert kept(count=2, backends=["vulkan"], run=["cpu", "vulkan"]) == {"vulkan": [0, 1]}
+    assert kept(every_device, count=2, backends=run, run=run)["rhi-vulkan"] == [0, 1]
+
+
 def test_a_test_of_every_device_is_an_exception_in_its_module() -> None:
     assert kept(every_device, one_device, count=2) == {"vulkan": [0, 1], "cpu": [0, 1]}
 
@@ -77,7 +93,7 @@ def test_cases_that_are_deep_anyway_are_not_counted() -> None:
 
 
 def test_every_test_is_in_exactly_one_part() -> None:
-    names = [f"tests/conformance/test_calls.py::test_it[cpu-{k}]" for k in range(1000)]
+    names = [f"tests/conformance/test_calls.py::test_it[cpu-{k}]" for k in range(5000)]
     for parts in (1, 2, PARTS, 7):
         sizes = [sum(part_of(name, parts) == part for name in names) for part in range(1, parts + 1)]
         assert sum(sizes) == len(names) and min(sizes) > 0.8 * len(names) / parts

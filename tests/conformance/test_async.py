@@ -10,6 +10,9 @@ import numpy as np
 import pytest
 
 import slangpy_rt as spy
+from tests.depth import every_device
+
+pytestmark = every_device
 
 SOURCE = """
 int slow(int x, int times) { for (int k = 0; k < times; ++k) x = x * 1664525 + 1013904223; return x; }

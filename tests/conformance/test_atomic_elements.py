@@ -12,7 +12,9 @@ import slangpy_rt as spy
 from slangpy_rt.core.dtypes import NUMPY_OF
 from tests.conformance.test_atomics import bins, has
 from tests.conftest import Requires
-from tests.depth import sampled
+from tests.depth import one_device, sampled
+
+pytestmark = one_device
 
 INTEGERS = ("int", "uint", "int64_t", "uint64_t")
 SCALARS = (*INTEGERS, "float", "double")

@@ -10,7 +10,9 @@ import pytest
 from _gaps import pointer
 
 import slangpy_rt as spy
-from tests.depth import one_device
+from tests.depth import every_device, one_device
+
+pytestmark = every_device
 
 SLANG = """
 import slangpy_rt;

@@ -8,6 +8,9 @@ import numpy as np
 import pytest
 
 import slangpy_rt as spy
+from tests.depth import every_device
+
+pytestmark = every_device
 
 # No import: naming the types is enough.
 SLANG = """

@@ -11,7 +11,9 @@ from _gaps import narrowest
 
 import slangpy_rt as spy
 from slangpy_rt.core.dtypes import NUMPY_OF
-from tests.depth import sampled
+from tests.depth import every_device, sampled
+
+pytestmark = every_device
 
 SLANG = """
 struct Item { float a; NARROWEST b; float3 c; }

@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 import slangpy_rt as spy
-from tests.depth import one_device
+from tests.depth import every_device, one_device
+
+pytestmark = every_device
 
 SOURCE = """
 float add(float a, float b) { return a + b; }

@@ -13,7 +13,9 @@ import pytest
 from tools import gen_double_constants
 
 import slangpy_rt as spy
-from tests.depth import sampled
+from tests.depth import every_device, sampled
+
+pytestmark = every_device
 
 Array = npt.NDArray[Any]
 ULP = 4

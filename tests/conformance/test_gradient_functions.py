@@ -19,7 +19,9 @@ import torch
 from _gradient_functions import CASES, HELPERS, RANGES, SCALARS, Case, shapes
 
 import slangpy_rt as spy
-from tests.depth import sampled
+from tests.depth import one_device, sampled
+
+pytestmark = one_device
 
 Array = npt.NDArray[Any]
 Requires = Callable[..., None]

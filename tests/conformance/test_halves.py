@@ -14,7 +14,9 @@ import numpy.typing as npt
 import pytest
 
 import slangpy_rt as spy
-from tests.depth import one_in
+from tests.depth import one_device, one_in
+
+pytestmark = one_device
 
 SLANG = """
 half add(half a, half b) { return a + b; }

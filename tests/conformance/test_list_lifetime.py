@@ -14,7 +14,9 @@ from _programs import SLANG, module
 
 import slangpy_rt as spy
 from slangpy_rt.backends.base import Buffer
-from tests.depth import deep
+from tests.depth import deep, every_device
+
+pytestmark = every_device
 
 __all__ = ["module"]  # the fixture
 

@@ -14,6 +14,8 @@ import torch
 import slangpy_rt as spy
 from tests.depth import one_device, sampled
 
+pytestmark = one_device
+
 TEXT = """
 uniform float gain;
 uniform Tensor<float, 1> factors;

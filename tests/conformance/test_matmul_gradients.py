@@ -9,7 +9,9 @@ import pytest
 import torch
 
 import slangpy_rt as spy
-from tests.depth import sampled
+from tests.depth import one_device, sampled
+
+pytestmark = one_device
 
 # Shapes of a and b, which are transposed, and whether there is a bias.
 CASES = [

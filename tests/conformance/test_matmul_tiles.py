@@ -9,6 +9,9 @@ import numpy as np
 import pytest
 
 import slangpy_rt as spy
+from tests.depth import one_device
+
+pytestmark = one_device
 
 TEXT = """
 import matmul;

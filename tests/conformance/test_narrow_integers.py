@@ -15,6 +15,9 @@ import pytest
 import slangpy_rt as spy
 from slangpy_rt.slang.narrow_integers import with_narrow_integers
 from tests.conformance._narrow_integers import FUNCTIONS, OPERANDS, STRUCTS, TYPES
+from tests.depth import every_device
+
+pytestmark = every_device
 
 EXPRESSIONS = 40
 Array = npt.NDArray[Any]

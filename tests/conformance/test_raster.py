@@ -13,6 +13,8 @@ import torch
 import slangpy_rt as spy
 from tests.depth import deep, one_device, sampled
 
+pytestmark = one_device
+
 Floats = npt.NDArray[np.float64]
 
 TEXT = """

@@ -12,6 +12,8 @@ import torch
 import slangpy_rt as spy
 from tests.depth import one_device
 
+pytestmark = one_device
+
 Floats = npt.NDArray[np.float32]
 
 TEXT = """

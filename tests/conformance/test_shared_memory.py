@@ -22,6 +22,9 @@ from slangpy_rt.backends.extras import MappedMemory
 from slangpy_rt.core.target import KernelInfo
 from slangpy_rt.slang.locate import shader_directory
 from slangpy_rt.slang.sessions import new_session
+from tests.depth import every_device
+
+pytestmark = every_device
 
 # r = a * factor + b over n floats, after `rounds` steps that change nothing: 1 * 0.5 + 0.5 is 1.
 _TEXT = """

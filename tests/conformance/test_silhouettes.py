@@ -11,6 +11,8 @@ import pytest
 import slangpy_rt as spy
 from tests.depth import deep, one_device
 
+pytestmark = one_device
+
 Floats = npt.NDArray[np.float64]
 
 TEXT = """

@@ -12,6 +12,9 @@ import pytest
 import torch
 
 import slangpy_rt as spy
+from tests.depth import one_device
+
+pytestmark = one_device
 
 # Each thread of a group computes elements of a tile of TM x TN; the tile's inner products take TK at a time.
 DOT = """

@@ -14,6 +14,8 @@ import slangpy_rt as spy
 from tests.conftest import Requires
 from tests.depth import one_device, sampled
 
+pytestmark = one_device
+
 
 # Neighbours share a thread on GPUs, and a range of elements has its variables in common on the CPU.
 @sampled(3)

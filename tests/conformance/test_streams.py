@@ -19,6 +19,8 @@ import slangpy_rt as spy
 from slangpy_rt.backends.base import Buffer
 from tests.depth import one_device
 
+pytestmark = one_device
+
 SOURCE = """
 float add(float a, float b) { return a + b; }
 // Long enough that work on two streams does overlap.

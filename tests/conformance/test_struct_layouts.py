@@ -16,6 +16,9 @@ from slangpy_rt.backends.targets import target_of
 from slangpy_rt.core.dtypes import element_type
 from slangpy_rt.core.target import Caps
 from slangpy_rt.core.types import Field, SlangType
+from tests.depth import one_device
+
+pytestmark = one_device
 
 SLANG = """
 import slangpy_rt;

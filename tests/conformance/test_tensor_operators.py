@@ -13,7 +13,9 @@ import pytest
 
 import slangpy_rt as spy
 from slangpy_rt.core.dtypes import NUMPY_OF, SLANG_OF
-from tests.depth import sampled
+from tests.depth import one_device, sampled
+
+pytestmark = one_device
 
 ARITHMETIC = {
     "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "//": operator.floordiv,

@@ -9,7 +9,9 @@ import numpy.typing as npt
 import pytest
 
 import slangpy_rt as spy
-from tests.depth import sampled
+from tests.depth import one_device, sampled
+
+pytestmark = one_device
 
 SHAPES = [(1,), (31,), (32,), (33,), (1000,), (70_001,), (3, 1), (1, 3), (64, 64), (7, 2050), (2050, 7), (4, 5, 66)]
 NAMES = ("sum", "mean", "min", "max", "argmin", "argmax")

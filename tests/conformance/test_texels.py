@@ -13,7 +13,9 @@ import pytest
 import slangpy_rt as spy
 from tests.conformance._textures import sampled
 from tests.conftest import Requires
-from tests.depth import deep
+from tests.depth import deep, every_device
+
+pytestmark = every_device
 
 SLANG = """
 float4 invert(float4 x) { return 1 - x; }

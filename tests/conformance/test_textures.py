@@ -12,8 +12,10 @@ import slangpy_rt as spy
 from slangpy_rt.core.formats import FORMATS
 from tests.conformance._textures import decoded, filled, sampled
 from tests.conftest import Requires
-from tests.depth import one_in
+from tests.depth import every_device, one_in
 from tests.depth import sampled as some
+
+pytestmark = every_device
 
 Array = npt.NDArray[Any]
 

@@ -15,6 +15,9 @@ import pytest
 import slangpy_rt as spy
 from slangpy_rt.core.config import CONFIG
 from slangpy_rt.core.disk_cache import DiskCache
+from tests.depth import one_device
+
+pytestmark = one_device
 
 SOURCE = """
 extern static const int STEPS = 1;

@@ -17,6 +17,9 @@ from slangpy_rt.core.disk_cache import DiskCache
 from slangpy_rt.tuning import progress
 from slangpy_rt.tuning.comparison import as_arrays, difference
 from slangpy_rt.tuning.store import stored
+from tests.depth import one_device
+
+pytestmark = one_device
 
 SOURCE = """
 extern static const int K = 1;

@@ -174,7 +174,7 @@ REFUSED: dict[str, tuple[Call, type[Exception], str]] = {
     "unknown return type": (
         lambda m, a: m.add.return_type("jax")(1, 2),
         BIND,
-        f"{ADD}: _result='jax' is not one of 'numpy', 'tensor', 'ndbuffer', 'torch'.",
+        f"{ADD}: _result='jax' is not one of 'numpy', 'tensor', 'ndbuffer', 'texture', 'torch'.",
     ),
     "group of no threads": (lambda m, a: m.add.group_size(0), BIND, f"add.group_size: 0 {GROUP}"),
     "group too large": (lambda m, a: m.add.group_size((64, 32)), BIND, f"add.group_size: (64, 32) {GROUP}"),
