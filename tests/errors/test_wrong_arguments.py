@@ -91,8 +91,8 @@ def test_the_command_line(arguments: list[str], tmp_path: Path, capfd: pytest.Ca
 def test_what_came_is_in_the_message(world: wrong.World) -> None:
     m, device = world.module, world.device
     cases = {
-        "InstanceTensor: struct is 3; a struct of a module or an element type was expected, as module.Ray and 'float3' "
-        "are.": lambda: spy.InstanceTensor(3, 3),
+        "InstanceTensor: struct is 3; a struct of a module or an element type was expected, as module.Ray and "
+        "'float3' are.": lambda: spy.InstanceTensor(3, 3),
         "InstanceList: data is a Tensor<float> of shape (2, 3); a dict of values by name was expected.": lambda: (
             spy.InstanceList(m.P, world.tensor)
         ),
