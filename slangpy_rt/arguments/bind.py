@@ -89,9 +89,11 @@ def bind(where: str, scope: Scope, param: Param, value: Any, how: Map = NO_MAP) 
     UnsupportedError
         If the parameter's type, or the device, has no way to take it.
     """
-    wrapped = bind_wrapped(where, scope, param, value, how, bind) if param.type.kind == "struct" else None
-    if wrapped is not None:
-        return wrapped
+    # Reflection has no fields of what these are.
+    if param.type.kind == "struct" and not param.type.fields:
+        wrapped = bind_wrapped(where, scope, param, value, how, bind)
+        if wrapped is not None:
+            return wrapped
     stand_in: Any = converter(type(value))
     adapter = stand_in if isinstance(stand_in, Adapter) else None
     if adapter is not None:
@@ -211,11 +213,12 @@ def bind_result(where: str, scope: Scope, type_: SlangType, value: Any, how: Map
     BindError
         If it is no array of that type on the device.
     """
-    items = tuple_items(scope, type_)
-    if items:
-        return _bind_results(where, scope, known(type_, items), value, how)
-    if optional_item(scope, type_) is not None:
-        raise BindError(f"{where}: results of type '{type_.name}' lie in no array; leave _result out.")
+    if type_.kind == "struct" and not type_.fields:
+        items = tuple_items(scope, type_)
+        if items:
+            return _bind_results(where, scope, known(type_, items), value, how)
+        if optional_item(scope, type_) is not None:
+            raise BindError(f"{where}: results of type '{type_.name}' lie in no array; leave _result out.")
     adapter = adapter_for_result(value)
     if adapter is not None:
         try:

@@ -30,11 +30,12 @@ def differentiates(scope: Scope, type_: SlangType) -> bool:
     if type_.kind == "array" and type_.element is not None:
         return differentiates(scope, scope.struct(type_.element))
     if type_.kind == "struct":
-        # Slang 2026.12 crashes when it is asked about these.
-        item = optional_item(scope, type_)
-        items = tuple_items(scope, type_) if item is None else (item,)
-        if items:
-            return all(differentiates(scope, scope.struct(item)) for item in items)
+        if not type_.fields:
+            # Slang 2026.12 crashes when it is asked about these.
+            item = optional_item(scope, type_)
+            items = tuple_items(scope, type_) if item is None else (item,)
+            if items:
+                return all(differentiates(scope, scope.struct(item)) for item in items)
         return scope.source.conforms(type_.name, "IDifferentiable")
     return type_.kind in ("scalar", "vector", "matrix") and type_.scalar in ("half", "float", "double")
 

@@ -146,7 +146,7 @@ class InstanceTensor:
     def __init__(self, struct: Any, shape: int | Sequence[int], data: Tensor | None = None) -> None:
         where = "InstanceTensor"
         wanted = as_shape(where, shape)
-        element = struct.slang_type if isinstance(struct, Struct) else element_type(f"{where}: struct", struct)
+        element = _element(where, struct)
         if data is None:
             if not isinstance(struct, Struct):
                 raise BindError(
@@ -261,6 +261,17 @@ def _snapshot(scope: Scope, value: Any, depth: int) -> Any:
     if type(value) in (list, tuple):
         return type(value)([_snapshot(scope, item, depth + 1) for item in value])
     return value
+
+
+def _element(where: str, struct: Any) -> SlangType:
+    """Return the type of instances; refuse what is none."""
+    try:
+        return element_type(where, struct)
+    except BindError:
+        raise BindError(
+            f"{where}: struct is {in_words(struct)}; a struct of a module or an element type was expected, as "
+            "module.Ray and 'float3' are."
+        ) from None
 
 
 def _check_struct(where: str, struct: Any) -> None:

@@ -84,13 +84,14 @@ def new_result(
     """
     if returns.kind == "void":
         return Result()
-    items = tuple_items(scope, returns)
-    if items:
-        each = [new_result(where, scope, t, arguments, asked, shape, named, derivative) for t in items]
-        return _tuple_of(known(returns, items), each, named)
-    item = optional_item(scope, returns)
-    if item is not None:
-        return _optional(where, scope, known(returns, (item,)), item, asked, shape, derivative)
+    if returns.kind == "struct" and not returns.fields:
+        items = tuple_items(scope, returns)
+        if items:
+            each = [new_result(where, scope, t, arguments, asked, shape, named, derivative) for t in items]
+            return _tuple_of(known(returns, items), each, named)
+        item = optional_item(scope, returns)
+        if item is not None:
+            return _optional(where, scope, known(returns, (item,)), item, asked, shape, derivative)
     device, returns = scope.device, scope.struct(returns)
     stored = storage(returns)
     if stored is None:

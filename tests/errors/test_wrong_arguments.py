@@ -91,9 +91,8 @@ def test_the_command_line(arguments: list[str], tmp_path: Path, capfd: pytest.Ca
 def test_what_came_is_in_the_message(world: wrong.World) -> None:
     m, device = world.module, world.device
     cases = {
-        "InstanceTensor: struct is 3; a struct of a module was expected, as module.Ray is.": lambda: (
-            spy.InstanceTensor(3, 3)  # type: ignore[arg-type]
-        ),
+        "InstanceTensor: struct is 3; a struct of a module or an element type was expected, as module.Ray and "
+        "'float3' are.": lambda: spy.InstanceTensor(3, 3),
         "InstanceList: data is a Tensor<float> of shape (2, 3); a dict of values by name was expected.": lambda: (
             spy.InstanceList(m.P, world.tensor)
         ),
@@ -108,7 +107,7 @@ def test_what_came_is_in_the_message(world: wrong.World) -> None:
         "intRef: 1.5 was given; a whole number was expected.": lambda: spy.intRef(1.5),  # type: ignore[arg-type]
         "Tensor.zeros_like: 3 was given; a Tensor or an NDBuffer was expected.": lambda: spy.Tensor.zeros_like(3),  # type: ignore[arg-type]
     }
-    with pytest.raises(spy.BindError, match="InstanceTensor: struct is <Slang type float3>; a struct of a module"):
+    with pytest.raises(spy.BindError, match=r"InstanceTensor: 'float3' names no device; give data=Tensor\.zeros"):
         spy.InstanceTensor(m.float3, 3)
     for message, call in cases.items():
         with pytest.raises(spy.BindError) as caught:
