@@ -127,7 +127,8 @@ def test_gradients_of_other_arguments(device: spy.Device, module: spy.Module) ->
     np.testing.assert_allclose(k.grad.to_numpy(), texels.sum((0, 1)), rtol=1e-5)
 
 
-def test_samplers(device: spy.Device, module: spy.Module) -> None:
+def test_samplers(device: spy.Device, module: spy.Module, requires: Requires) -> None:
+    requires("textures with samplers")
     texels, at = image(4, 6, 4), RNG.uniform(-1, 2, (100, 2)).astype(np.float32)
     texture = spy.Texture.from_numpy(device, texels)
     for options in ({"wrap": "mirror"}, {"filter": "nearest", "wrap": "clamp"}, {"wrap": ["repeat", "border"]}):
@@ -226,7 +227,8 @@ def test_copies(device: spy.Device) -> None:
     np.testing.assert_array_equal(part.to_numpy(), texels)
 
 
-def test_a_level_from_the_one_before(device: spy.Device, module: spy.Module) -> None:
+def test_a_level_from_the_one_before(device: spy.Device, module: spy.Module, requires: Requires) -> None:
+    requires("levels apart")
     texture = spy.Texture.from_numpy(device, image(8, 8, 4), mips=True)
     expected = [texture.to_numpy(k) for k in range(4)]
     for k in range(1, 4):
