@@ -13,7 +13,8 @@ import pytest
 import slangpy_rt as spy
 from tests.conformance._textures import sampled
 from tests.conftest import Requires
-from tests.depth import deep
+from tests.depth import deep, one_device
+from tests.depth import sampled as sampled_cases
 
 SLANG = """
 float4 invert(float4 x) { return 1 - x; }
@@ -59,6 +60,7 @@ def image(*shape: int) -> Any:
     return RNG.random(shape, dtype=np.float32)
 
 
+@sampled_cases(4)
 @pytest.mark.parametrize(
     ("type_", "shape"),
     [("1d", (7,)), ("2d", (3, 5)), ("3d", (2, 3, 5)), ("1d_array", (3, 5)), ("2d_array", (2, 3, 5))],
@@ -109,6 +111,7 @@ def test_several_outputs_and_broadcasting(device: spy.Device, module: spy.Module
     np.testing.assert_allclose(high.to_numpy(), np.maximum(texels, 0.5), rtol=2**-10)
 
 
+@one_device
 def test_maps(device: spy.Device, module: spy.Module) -> None:
     texels = image(4, 4, 4)
     texture = spy.Texture.from_numpy(device, texels)
@@ -303,6 +306,7 @@ REFUSED: dict[str, tuple[Callable[[spy.Device, spy.Module, spy.Texture], Any], t
 }  # fmt: skip
 
 
+@sampled_cases(2)
 @pytest.mark.parametrize("size", [64, (8, 8)])
 def test_methods_without_a_level(device: spy.Device, size: Any) -> None:
     module = spy.Module.load_from_source(
@@ -321,6 +325,25 @@ def test_methods_without_a_level(device: spy.Device, size: Any) -> None:
         module.unset(texture, [0, 0])
 
 
+def test_modules_with_textures_of_their_own(device: spy.Device) -> None:
+    """Slang puts the textures of arguments elsewhere if a module has global ones; only those are refused."""
+    module = spy.Module.load_from_source(
+        device, "test_texels_globals",
+        "uniform Texture2D<float4> a;\nuniform SamplerState b;\nRWStructuredBuffer<float> c;\n"
+        "float4 plain(Texture2D<float4> t, int2 at) { return t[at]; }\n"
+        "float4 global(Texture2D<float4> t, int2 at) { return t[at] + a[at]; }\n"
+        "void list(Texture2D<float4> t[2], SamplerState s) {}\n",
+    )  # fmt: skip
+    texels = image(4, 4, 4)
+    texture = spy.Texture.from_numpy(device, texels)
+    np.testing.assert_array_equal(np.asarray(module.plain(texture, [1, 2])), texels[2, 1])
+    with pytest.raises(spy.UnsupportedError, match=r"nothing can fill|nothing has set"):
+        module["global"](texture, [1, 2])
+    with pytest.raises(spy.UnsupportedError, match="an array of textures or samplers"):
+        module.list([texture, texture], {})
+
+
+@one_device
 @pytest.mark.parametrize("name", REFUSED)
 def test_refusals(device: spy.Device, module: spy.Module, name: str) -> None:
     action, error, words = REFUSED[name]
@@ -333,6 +356,7 @@ def test_refusals(device: spy.Device, module: spy.Module, name: str) -> None:
     np.testing.assert_array_equal(texture.to_numpy(), texels)
 
 
+@one_device
 def test_another_device(device: spy.Device, module: spy.Module) -> None:
     with spy.Device("cpu") as other:
         texture, sampler = spy.Texture.from_numpy(other, image(2, 2, 4)), other.create_sampler()
@@ -351,6 +375,7 @@ def test_another_device(device: spy.Device, module: spy.Module) -> None:
         spy.Texture.from_numpy(other, image(2, 2))
 
 
+@one_device
 def test_overloads_prefer_the_whole(device: spy.Device, module: spy.Module) -> None:
     texels = image(2, 2, 4)
     found = module.either(spy.Texture.from_numpy(device, texels))

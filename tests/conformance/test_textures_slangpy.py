@@ -48,7 +48,7 @@ def needs_textures(requires: Requires) -> None:
     requires("textures")
 
 
-@sampled(2)
+@sampled(8)
 @pytest.mark.parametrize("mip", ["nearest", "linear"])
 @pytest.mark.parametrize("filter", ["nearest", "linear"])
 @pytest.mark.parametrize("wrap", WRAPS)
