@@ -95,6 +95,7 @@ def test_results(device: spy.Device, module: spy.Module) -> None:
     np.testing.assert_array_equal(module.same(texture).to_numpy(), texels)
 
 
+@one_device
 def test_several_outputs_and_broadcasting(device: spy.Device, module: spy.Module) -> None:
     texels, other = image(3, 5, 4), image(3, 5, 4)
     a, b = spy.Texture.from_numpy(device, texels), spy.Texture.from_numpy(device, other)

@@ -12,6 +12,7 @@ import slangpy_rt as spy
 from slangpy_rt.core.formats import FORMATS
 from tests.conformance._textures import decoded, filled, sampled
 from tests.conftest import Requires
+from tests.depth import deep
 from tests.depth import sampled as some
 
 Array = npt.NDArray[Any]
@@ -234,6 +235,7 @@ def test_writes_to_layers_lines_and_volumes(device: spy.Device, module: spy.Modu
         np.testing.assert_array_equal(np.array(found), values)
 
 
+@deep
 def test_reads_of_volumes_and_layers(device: spy.Device, module: spy.Module) -> None:
     for type_, function, shape in (("2d_array", module.page, (3, 4, 5)), ("3d", module.voxel, (3, 4, 5))):
         texels = image(*shape, 4)
