@@ -353,17 +353,35 @@ template<typename S> struct _spy_Channels
     }
     static void store(const _spy_Image* image, uint8_t* at, const Texel& c)
     {
-        for (int k = 0; k < image->channels; ++k)
+        if (image->kind == 3)
+            part(at, &c, image->channels, 4);
+        else if (image->kind == 2)
         {
-            float x = c[k];
-            uint16_t bits = uint16_t(image->kind == 2 ? _spy_floatAsHalf(x) : 0);
-            switch (image->kind)
-            {
-            case 0: at[k] = uint8_t(__builtin_rintf((x > 0 ? (x < 1 ? x : 1) : 0) * 255.0f)); break;
-            case 2: __builtin_memcpy(at + 2 * k, &bits, 2); break;
-            case 3: __builtin_memcpy(at + 4 * k, &x, 4); break;
-            }
+            uint16_t bits[4];
+            for (int k = 0; k < 4; ++k)
+                bits[k] = uint16_t(_spy_floatAsHalf(c[k]));
+            part(at, bits, image->channels, 2);
         }
+        else if (image->kind == 0)
+        {
+            uint32_t bytes = 0;
+            for (int k = 0; k < 4; ++k)
+            {
+                float x = c[k];
+                bytes |= uint32_t(int32_t(__builtin_rintf((x > 0 ? (x < 1 ? x : 1) : 0) * 255.0f))) << 8 * k;
+            }
+            part(at, &bytes, image->channels, 1);
+        }
+    }
+    // Copies of known sizes, which are no calls.
+    static _SPY_INLINE void part(uint8_t* at, const void* from, int channels, int size)
+    {
+        if (channels == 4)
+            __builtin_memcpy(at, from, 4 * size);
+        else if (channels == 2)
+            __builtin_memcpy(at, from, 2 * size);
+        else
+            __builtin_memcpy(at, from, size);
     }
 };
 template<typename S> struct _spy_WholeChannels

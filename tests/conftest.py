@@ -64,8 +64,11 @@ for _name in ("d3d12", "rhi-d3d12", "rhi-vulkan-handles"):
         (_name, "pointers"): "D3D12 has no pointers",
         (_name, "cooperative_matrix"): "slang-rhi enables no fixed size of tiles that the kernels could rely on",
     }
-for _name in ("d3d12", "example", "rhi-vulkan", "rhi-cuda", "rhi-d3d12", "rhi-vulkan-handles"):
+for _name in ("d3d12", "example", "rhi-cuda", "rhi-vulkan"):
     UNSUPPORTED[_name, "textures"] = "its backend has no textures yet"
+for _name in ("rhi-d3d12", "rhi-vulkan-handles"):
+    UNSUPPORTED[_name, "textures with samplers"] = "slang-rhi's combined descriptors have no descriptor in HLSL"
+    UNSUPPORTED[_name, "levels apart"] = "the backend keeps one state for all levels of a texture"
 UNSUPPORTED["d3d12", "cooperative_matrix"] = "shader model 6.6 has no products of matrices"
 for _scalar in ("half", "double", "int16_t", "uint16_t"):
     UNSUPPORTED["d3d12", _scalar] = "D3D12 leaves this type to the GPU; vkd3d-proton keeps it from Mesa's lavapipe"
@@ -254,6 +257,8 @@ def requires(device: spy.Device) -> Requires:
             has |= {"large derivatives"}
         if not device.name.endswith("d3d12"):
             has |= {"roots of doubles"}
+        if not device.name.startswith("rhi-"):
+            has |= {"textures with samplers", "levels apart"}
         # Mesa's driver defines what Vulkan leaves open.
         if not device.name.startswith("rhi-vulkan") or "llvmpipe" in device.info:
             has |= {"negative remainders"}

@@ -276,6 +276,11 @@ def _bind(where: str, scope: Scope, param: Param, value: Any, how: Map) -> Bound
         return _bind_generator(where, param, value)
     if is_resource(type_):
         return bind_resource(where, device, param, value)
+    if type_.kind == "array" and type_.element is not None and is_resource(type_.element):
+        raise UnsupportedError(
+            f"{where}: '{type_.name}' is an array of textures or samplers, which Vulkan does not take; declare one "
+            "parameter for each, or a texture array such as Texture2DArray."
+        )
     if isinstance(value, Texture):
         return bind_texels(where, device, param.name, type_, param.direction, value)
     whole = container(type_)

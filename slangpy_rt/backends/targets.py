@@ -28,7 +28,7 @@ def target_of(format: str, profile: str, entry: str, caps: Caps, program: bool =
     backward = (f"export static const uint _spy_lanes = {caps.lanes};",) if waves else ()
     # Slang issues 3955, 8971 and 12384: its SPIR-V has 4 bytes for a bool in memory, its CUDA aligns vectors.
     bool_bytes, aligned = 4 if spirv else 1, format == "cuda"
-    modules = ("_spy_descriptors",) if spirv and entry == "pointer" else ()
+    modules = ("_spy_descriptors",) if spirv and entry == "pointer" and not program else ()
     return Target(
         format, profile, entry, program, constants, backward, bool_bytes, aligned, caps.nesting,
         texture_modules=modules,

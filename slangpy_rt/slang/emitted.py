@@ -13,6 +13,7 @@ from slangpy_rt.core.errors import CompileError
 from slangpy_rt.slang.text import deepest
 
 _OP_VARIABLE, _OP_UNDEF = 59, 1
+_OP_DECORATE, _DESCRIPTOR_SET = 71, 34
 # SPIR-V's storage classes UniformConstant, Uniform, StorageBuffer and ShaderRecordBufferKHR.
 _BOUND = (0, 2, 12, 5343)
 # SPIR-V's OpTypeImage, OpTypeSampler, OpTypeSampledImage and OpTypeAccelerationStructureKHR.
@@ -100,6 +101,23 @@ def uses_resources(code: bytes, form: str, textures: bool = False) -> str:
     else:
         found = _RESOURCE.search(code, prelude_end(code, form)) if form in ("cpp", "cuda") else None
     return found[0].decode() if found else ""
+
+
+def with_heap(code: bytes) -> bytes:
+    """Return SPIR-V code in which the heaps of textures and samplers are in descriptor set 0.
+
+    Slang puts them into the first set that no global of the modules has, whether or not the code uses the global.
+    """
+    if _BOUND_BY_US[0] not in code:
+        return code
+    ours, found, at = set(), bytearray(code), 20  # bytes of the header
+    for op, words in _instructions(code):
+        if op == _OP_NAME and bytes(words[2:]).rstrip(b"\0") == _BOUND_BY_US[0]:
+            ours.add(words[1])
+        if op == _OP_DECORATE and words[1] in ours and words[2] == _DESCRIPTOR_SET:
+            found[at + 12 : at + 16] = bytes(4)
+        at += 4 * len(words)
+    return bytes(found)
 
 
 def _undefined_resource(code: bytes) -> str:

@@ -25,6 +25,7 @@ from slangpy_rt.slang.emitted import (
     uses_bytes,
     uses_pointers,
     uses_resources,
+    with_heap,
     zeroed,
 )
 from slangpy_rt.slang.hlsl_doubles import narrows_double
@@ -53,8 +54,8 @@ _UNFILLED = (
     "as parameters."
 )
 _UNSET = (
-    "the function uses {used} that nothing has set. A kernel has no textures, samplers and acceleration structures; "
-    "pass arrays as Tensor or StructuredBuffer parameters."
+    "the function uses {used} that nothing has set. Textures and samplers are parameters of functions, and there are "
+    "no acceleration structures; pass arrays as Tensor or StructuredBuffer parameters."
 )
 _NO_LEVEL = (
     "the function uses {used} of a texture, which this device does not have where no pixels are drawn: only those "
@@ -194,7 +195,7 @@ def completed(code: bytes, form: str, double_math: Callable[[], bytes], statics:
     """
     if form == "spirv":
         code = with_zeros(code) if statics else code
-        code = with_negatives(with_integers(with_doubles(code, double_math)))
+        code = with_heap(with_negatives(with_integers(with_doubles(code, double_math))))
     elif form == "cuda":
         code = zeroed(with_functions(with_narrow_integers(code, form), form))
     elif form == "hlsl":

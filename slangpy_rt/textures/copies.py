@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from slangpy_rt.arrays.ndbuffer import NDBuffer
 from slangpy_rt.backends.base import Buffer
+from slangpy_rt.backends.extras import ZeroCopy
 from slangpy_rt.backends.images import Image
 from slangpy_rt.core.conversion import as_array
 from slangpy_rt.core.errors import BindError, ShapeError
@@ -20,16 +21,29 @@ from slangpy_rt.textures.sampler import images_of
 
 def write(device: DeviceCore, image: Image, level: int, layer: int, texels: npt.NDArray[Any]) -> None:
     """Write one layer of a level from a host array, which may change once this returns."""
-    buffer = device.alloc(texels.nbytes)
-    device.upload(buffer, buffer.address, np.ascontiguousarray(texels))
+    texels = np.ascontiguousarray(texels)
+    buffer = _as_buffer(device, texels)
+    if buffer is None:
+        buffer = device.alloc(texels.nbytes)
+        device.upload(buffer, buffer.address, texels)
     copy(device, image, level, layer, buffer, 0, True)
 
 
 def read(device: DeviceCore, image: Image, level: int, layer: int, texels: npt.NDArray[Any]) -> None:
     """Read one layer of a level into a contiguous host array."""
+    buffer = _as_buffer(device, texels)
+    if buffer is not None:
+        copy(device, image, level, layer, buffer, 0, False)
+        return
     buffer = device.alloc(texels.nbytes)
     copy(device, image, level, layer, buffer, 0, False)
     device.download(buffer, buffer.address, texels)
+
+
+def _as_buffer(device: DeviceCore, texels: npt.NDArray[Any]) -> Buffer | None:
+    """Return the memory of a host array as a buffer, on a device that works in host memory; None on others."""
+    backend = device.backend
+    return backend.wrap(texels.ctypes.data, texels.nbytes, texels) if isinstance(backend, ZeroCopy) else None
 
 
 def copy(device: DeviceCore, image: Image, level: int, layer: int, buffer: Buffer, offset: int, into: bool) -> None:

@@ -13,7 +13,8 @@ import pytest
 import slangpy_rt as spy
 from tests.conformance._textures import sampled
 from tests.conftest import Requires
-from tests.depth import deep, every_device
+from tests.depth import deep, every_device, one_device
+from tests.depth import sampled as sampled_cases
 
 pytestmark = every_device
 
@@ -61,6 +62,7 @@ def image(*shape: int) -> Any:
     return RNG.random(shape, dtype=np.float32)
 
 
+@sampled_cases(4)
 @pytest.mark.parametrize(
     ("type_", "shape"),
     [("1d", (7,)), ("2d", (3, 5)), ("3d", (2, 3, 5)), ("1d_array", (3, 5)), ("2d_array", (2, 3, 5))],
@@ -95,6 +97,7 @@ def test_results(device: spy.Device, module: spy.Module) -> None:
     np.testing.assert_array_equal(module.same(texture).to_numpy(), texels)
 
 
+@one_device
 def test_several_outputs_and_broadcasting(device: spy.Device, module: spy.Module) -> None:
     texels, other = image(3, 5, 4), image(3, 5, 4)
     a, b = spy.Texture.from_numpy(device, texels), spy.Texture.from_numpy(device, other)
@@ -111,6 +114,7 @@ def test_several_outputs_and_broadcasting(device: spy.Device, module: spy.Module
     np.testing.assert_allclose(high.to_numpy(), np.maximum(texels, 0.5), rtol=2**-10)
 
 
+@one_device
 def test_maps(device: spy.Device, module: spy.Module) -> None:
     texels = image(4, 4, 4)
     texture = spy.Texture.from_numpy(device, texels)
@@ -129,7 +133,8 @@ def test_gradients_of_other_arguments(device: spy.Device, module: spy.Module) ->
     np.testing.assert_allclose(k.grad.to_numpy(), texels.sum((0, 1)), rtol=1e-5)
 
 
-def test_samplers(device: spy.Device, module: spy.Module) -> None:
+def test_samplers(device: spy.Device, module: spy.Module, requires: Requires) -> None:
+    requires("textures with samplers")
     texels, at = image(4, 6, 4), RNG.uniform(-1, 2, (100, 2)).astype(np.float32)
     texture = spy.Texture.from_numpy(device, texels)
     for options in ({"wrap": "mirror"}, {"filter": "nearest", "wrap": "clamp"}, {"wrap": ["repeat", "border"]}):
@@ -228,7 +233,8 @@ def test_copies(device: spy.Device) -> None:
     np.testing.assert_array_equal(part.to_numpy(), texels)
 
 
-def test_a_level_from_the_one_before(device: spy.Device, module: spy.Module) -> None:
+def test_a_level_from_the_one_before(device: spy.Device, module: spy.Module, requires: Requires) -> None:
+    requires("levels apart")
     texture = spy.Texture.from_numpy(device, image(8, 8, 4), mips=True)
     expected = [texture.to_numpy(k) for k in range(4)]
     for k in range(1, 4):
@@ -303,6 +309,7 @@ REFUSED: dict[str, tuple[Callable[[spy.Device, spy.Module, spy.Texture], Any], t
 }  # fmt: skip
 
 
+@sampled_cases(2)
 @pytest.mark.parametrize("size", [64, (8, 8)])
 def test_methods_without_a_level(device: spy.Device, size: Any) -> None:
     module = spy.Module.load_from_source(
@@ -321,6 +328,25 @@ def test_methods_without_a_level(device: spy.Device, size: Any) -> None:
         module.unset(texture, [0, 0])
 
 
+def test_modules_with_textures_of_their_own(device: spy.Device) -> None:
+    """Slang puts the textures of arguments elsewhere if a module has global ones; only those are refused."""
+    module = spy.Module.load_from_source(
+        device, "test_texels_globals",
+        "uniform Texture2D<float4> a;\nuniform SamplerState b;\nRWStructuredBuffer<float> c;\n"
+        "float4 plain(Texture2D<float4> t, int2 at) { return t[at]; }\n"
+        "float4 global(Texture2D<float4> t, int2 at) { return t[at] + a[at]; }\n"
+        "void list(Texture2D<float4> t[2], SamplerState s) {}\n",
+    )  # fmt: skip
+    texels = image(4, 4, 4)
+    texture = spy.Texture.from_numpy(device, texels)
+    np.testing.assert_array_equal(np.asarray(module.plain(texture, [1, 2])), texels[2, 1])
+    with pytest.raises(spy.UnsupportedError, match=r"nothing can fill|nothing has set"):
+        module["global"](texture, [1, 2])
+    with pytest.raises(spy.UnsupportedError, match="an array of textures or samplers"):
+        module.list([texture, texture], {})
+
+
+@one_device
 @pytest.mark.parametrize("name", REFUSED)
 def test_refusals(device: spy.Device, module: spy.Module, name: str) -> None:
     action, error, words = REFUSED[name]
@@ -333,6 +359,7 @@ def test_refusals(device: spy.Device, module: spy.Module, name: str) -> None:
     np.testing.assert_array_equal(texture.to_numpy(), texels)
 
 
+@one_device
 def test_another_device(device: spy.Device, module: spy.Module) -> None:
     with spy.Device("cpu") as other:
         texture, sampler = spy.Texture.from_numpy(other, image(2, 2, 4)), other.create_sampler()
@@ -351,6 +378,7 @@ def test_another_device(device: spy.Device, module: spy.Module) -> None:
         spy.Texture.from_numpy(other, image(2, 2))
 
 
+@one_device
 def test_overloads_prefer_the_whole(device: spy.Device, module: spy.Module) -> None:
     texels = image(2, 2, 4)
     found = module.either(spy.Texture.from_numpy(device, texels))

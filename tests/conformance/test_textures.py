@@ -12,7 +12,7 @@ import slangpy_rt as spy
 from slangpy_rt.core.formats import FORMATS
 from tests.conformance._textures import decoded, filled, sampled
 from tests.conftest import Requires
-from tests.depth import every_device, one_in
+from tests.depth import deep, every_device
 from tests.depth import sampled as some
 
 pytestmark = every_device
@@ -79,6 +79,7 @@ def coordinates(n: int, dims: int, sizes: tuple[int, ...]) -> Array:
     return at
 
 
+@some(3)
 @pytest.mark.parametrize("mip", ["none", "nearest", "linear"])
 @pytest.mark.parametrize("wrap", WRAPS)
 @pytest.mark.parametrize("filter", ["nearest", "linear"])
@@ -95,6 +96,7 @@ def test_sampling(device: spy.Device, module: spy.Module, filter: str, wrap: str
     np.testing.assert_allclose(module.look(texture, sampler, at, lod), expected, atol=2e-6)
 
 
+@some(3)
 @pytest.mark.parametrize("border", ["transparent", "black", "white"])
 def test_borders_and_several_wraps(device: spy.Device, module: spy.Module, border: str) -> None:
     texels = image(5, 7, 4)
@@ -106,6 +108,7 @@ def test_borders_and_several_wraps(device: spy.Device, module: spy.Module, borde
         np.testing.assert_allclose(module.look(texture, sampler, at, 0.0), expected, atol=2e-6)
 
 
+@some(4)
 @pytest.mark.parametrize("wrap", WRAPS)
 def test_offsets(device: spy.Device, module: spy.Module, wrap: str) -> None:
     texels = image(4, 8, 4)
@@ -115,8 +118,9 @@ def test_offsets(device: spy.Device, module: spy.Module, wrap: str) -> None:
     np.testing.assert_allclose(module.moved(texture, sampler, at), expected, atol=2e-6)
 
 
+@some(4)
 @pytest.mark.parametrize("filter", ["nearest", "linear"])
-@pytest.mark.parametrize("wrap", one_in(3, WRAPS))
+@pytest.mark.parametrize("wrap", WRAPS)
 def test_lines_volumes_and_layers(device: spy.Device, module: spy.Module, filter: str, wrap: str) -> None:
     lod = np.zeros(300, np.float32)
     sampler = device.create_sampler(filter, wrap, border="black")
@@ -155,6 +159,7 @@ def texels_of(format: str, *shape: int) -> Array:
     return RNG.integers(info.min, info.max, (*shape, found.channels), found.dtype, endpoint=True)
 
 
+@some(4)
 @pytest.mark.parametrize("format", FORMATS)
 def test_formats_are_read(device: spy.Device, module: spy.Module, format: str) -> None:
     texels = texels_of(format, 5, 7)
@@ -194,6 +199,7 @@ def test_formats_are_read(device: spy.Device, module: spy.Module, format: str) -
 WRITTEN = [name for name, found in FORMATS.items() if found.stores]
 
 
+@some(4)
 @pytest.mark.parametrize("format", WRITTEN)
 def test_formats_are_written(device: spy.Device, module: spy.Module, format: str) -> None:
     found = FORMATS[format]
@@ -231,6 +237,7 @@ def test_writes_to_layers_lines_and_volumes(device: spy.Device, module: spy.Modu
         np.testing.assert_array_equal(np.array(found), values)
 
 
+@deep
 def test_reads_of_volumes_and_layers(device: spy.Device, module: spy.Module) -> None:
     for type_, function, shape in (("2d_array", module.page, (3, 4, 5)), ("3d", module.voxel, (3, 4, 5))):
         texels = image(*shape, 4)

@@ -22,6 +22,7 @@ from slangpy_rt.backends.leaving import Leaves, leave_at_exit
 from slangpy_rt.backends.rhi.closing import end, release
 from slangpy_rt.backends.rhi.device import Opened, open_device, package_version, why_missing
 from slangpy_rt.backends.rhi.heap import STAGE, ZEROS, Heap, RhiBuffer
+from slangpy_rt.backends.rhi.images import RhiImages
 from slangpy_rt.backends.rhi.program import Programs, RhiKernel
 from slangpy_rt.backends.rhi.queue import RhiQueue, RhiRecording, Submissions
 from slangpy_rt.backends.targets import target_of
@@ -37,7 +38,7 @@ _SLAB = 8 << 20
 _STAGED = 1 << 20
 
 
-class RhiBackend(Backend, Records, LateReads, Leaves):
+class RhiBackend(RhiImages, Backend, Records, LateReads, Leaves):
     """A device of slang-rhi: the base of ``RhiVulkan`` and the classes of the other APIs.
 
     Parameters

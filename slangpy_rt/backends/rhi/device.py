@@ -12,6 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from slangpy_rt.backends.rhi.images import SAMPLERS, TEXTURES
 from slangpy_rt.core.config import CONFIG
 from slangpy_rt.core.disk_cache import DiskCache, cache_directory
 from slangpy_rt.core.errors import DeviceError, OutOfMemoryError, UnsupportedError
@@ -146,7 +147,9 @@ def open_device(name: str, kind: str, index: int, debug: bool, entry: str) -> Op
         "shader_cache_path": _kept("kernels"),
     }
     if entry == "handle":
-        told["bindless_options"] = spy.BindlessDesc(buffer_count=DESCRIPTORS)
+        told["bindless_options"] = spy.BindlessDesc(
+            buffer_count=DESCRIPTORS, texture_count=TEXTURES, sampler_count=SAMPLERS
+        )
     try:
         # Opened in a thread that ends at once. Each device has a compiler of its own, which Slang (2026.12) makes the
         # thread's default and does not reset when the device is closed: later reflection in that thread crashed.
@@ -171,6 +174,7 @@ def open_device(name: str, kind: str, index: int, debug: bool, entry: str) -> Op
         {"group_shared"}
         | ({"pointers"} if entry == "pointer" else set())
         | ({"wave"} if "wave_ops" in features else set())
+        | ({"textures"} if entry == "handle" else set())
     )
     if "atomic_float" in features or kind == "metal" or entry == "handle":
         more.add("atomic_float")

@@ -7,6 +7,7 @@ from typing import Any
 
 from slangpy_rt.backends.base import Buffer
 from slangpy_rt.backends.blocks import ALIGN, SizeClasses
+from slangpy_rt.backends.images import SamplerDesc
 from slangpy_rt.backends.rhi.device import DESCRIPTORS, Opened
 from slangpy_rt.backends.rhi.memory import OFFSET_MASK, Stage, pack_address
 from slangpy_rt.backends.rhi.queue import Submissions
@@ -40,6 +41,8 @@ class Heap:
         The blocks of device memory.
     backs : dict
         Unused buffers for copies to the host, by size.
+    samplers : dict
+        The samplers of the device.
     """
 
     def __init__(
@@ -52,6 +55,7 @@ class Heap:
         self._handles = handles
         self.blocks = SizeClasses(self._allocate, small, slab)
         self.backs: dict[int, list[Any]] = {}
+        self.samplers: dict[SamplerDesc, Any] = {}
         self._stages: deque[Stage] = deque()
         self._zeros: Any = None
         # Address 0 means that there is no array, so no array may have the first descriptor: this buffer takes it.
@@ -101,6 +105,7 @@ class Heap:
         self.blocks.close()
         self._stages.clear()
         self.backs.clear()
+        self.samplers.clear()
         self._zeros = self._first = None
 
     def _allocate(self, size: int) -> tuple[int, Any]:

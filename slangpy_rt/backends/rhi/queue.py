@@ -20,6 +20,7 @@ import numpy as np
 from slangpy_rt.backends.base import Backend, Buffer, Dispatch, Kernel, Mark, Queue, Recording
 from slangpy_rt.backends.rhi.memory import HANDLE_SHIFT, OFFSET_MASK, Frame, pack_address
 from slangpy_rt.backends.rhi.program import RhiKernel
+from slangpy_rt.backends.rhi.textured import TexturedLaunches
 from slangpy_rt.core.errors import DeviceError, DeviceLostError, UnsupportedError
 from slangpy_rt.core.interrupts import finalizer, noted
 
@@ -39,7 +40,7 @@ _FINISH = operator.methodcaller("finish")
 _END = operator.methodcaller("end")
 
 
-class Submissions:
+class Submissions(TexturedLaunches):
     """The submissions of a device, and the work that is encoded for the next one.
 
     Methods are called with the lock, except for ``number``, ``seconds``, ``reached``, ``wait``, ``require_open`` and
@@ -145,6 +146,9 @@ class Submissions:
     def replay(self, recording: RhiRecording) -> None:
         """Encode the launches of a recording."""
         for dispatch, waits in zip(recording.dispatches, recording.waits, strict=True):
+            if dispatch.kernel.info.textures:
+                self.launch_textured(*dispatch)  # type: ignore[arg-type]
+                continue
             self.launch(dispatch.kernel, dispatch.groups, dispatch.args, waits)  # type: ignore[arg-type]
 
     def submit(self, waits: bool = True) -> int:
@@ -327,7 +331,10 @@ class RhiQueue(Queue):
 
     def launch(self, kernel: Kernel, groups: tuple[int, int, int], args: bytes, buffers: Sequence[Buffer]) -> None:
         with self._lock:
-            self._submissions.launch(kernel, groups, args)  # type: ignore[arg-type]
+            if kernel.info.textures:
+                self._submissions.launch_textured(kernel, groups, args, buffers)  # type: ignore[arg-type]
+            else:
+                self._submissions.launch(kernel, groups, args)  # type: ignore[arg-type]
 
     def replay(self, recording: Recording) -> None:
         with self._lock:
@@ -367,14 +374,17 @@ class Batch:
         The memory of its argument blocks.
     numbers : list of int
         The number of its submission; empty before that.
+    kept : list
+        The textures that its work uses.
     """
 
-    __slots__ = ("encoder", "frames", "numbers")
+    __slots__ = ("encoder", "frames", "kept", "numbers")
 
     def __init__(self, encoder: Any) -> None:
         self.encoder = encoder
         self.frames: list[Frame] = []
         self.numbers: list[int] = []
+        self.kept: list[Any] = []
 
 
 class _Query:
