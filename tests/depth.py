@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 deep = pytest.mark.deep
 # A test that tries more random cases with --deep.
 random_cases = pytest.mark.random_cases
-# A test of what does not depend on the device: the default run has each of its cases on one device.
+# The default run has each case of a test on one device. This says so of a test in a module that is marked otherwise.
 one_device = pytest.mark.one_device
-# One that has all its cases on each device all the same, where a module is marked ``one_device``.
+# A test of what each backend does in its own way: the default run has all of its cases on each device.
 every_device = pytest.mark.sampled(1)
 MARKERS = {
     "deep": "runs with --deep alone",
@@ -30,9 +30,7 @@ MARKERS = {
     "sampled(count)": "runs one of that many cases, with --deep all",
 }
 # In how many parts ``--deep-part=auto`` divides the deep tests.
-PARTS = 24
-# Devices whose kernels are the same texts: of tests without a marker, the default run has each case on one of them.
-ALIKE = ("vulkan", "rhi-vulkan")
+PARTS = 12
 
 
 def sampled(count: int) -> pytest.MarkDecorator:
@@ -55,7 +53,7 @@ def is_deep(config: pytest.Config) -> bool:
 
 
 def mark_left_out(items: Iterable[pytest.Item], backends: Sequence[str]) -> None:
-    """Mark as ``deep`` the cases that ``one_device``, ``sampled`` and ``ALIKE`` take from the default run.
+    """Mark as ``deep`` the cases that the default run leaves out: those on other devices, and those not sampled.
 
     Parameters
     ----------
@@ -71,18 +69,15 @@ def mark_left_out(items: Iterable[pytest.Item], backends: Sequence[str]) -> None
         place = item.nodeid.partition("[")[0]
         params: dict[str, object] = getattr(getattr(item, "callspec", None), "params", {})
         backend = str(params.get("backend_name", ""))
-        alike = how is None and backend in ALIKE and set(ALIKE) <= set(backends)
-        if item.get_closest_marker("deep") or not (how or alike):
+        if item.get_closest_marker("deep") or not (how or backend):
             continue
-        name = how.name if how else ""
+        name = how.name if how else "one_device"
         number = seen[place, backend, name]
         seen[place, backend, name] += 1
         # By the name, lest all tests of no device run their first case, and all of one case on the first device.
         turn = zlib.crc32(place.encode())
         at = backends.index(backend) if backend else turn
-        if how is None:
-            left_out = (number + turn - ALIKE.index(backend)) % len(ALIKE)
-        elif how.name == "sampled":
+        if how is not None and how.name == "sampled":
             left_out = (number - at) % how.args[0]
         else:
             left_out = bool(backend) and (number + turn - at) % len(backends)

@@ -12,6 +12,7 @@ import slang_reference
 
 import slangpy_rt as spy
 from slangpy_rt.device import _SHOWN
+from tests.depth import deep
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -40,6 +41,7 @@ def test_a_reader_needs_no_network(site: Path) -> None:
         assert not loaded
 
 
+@deep
 def test_versions_lie_beside_each_other(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
     versions = site.parent
     before = (site / "docs" / "index.html").stat().st_mtime_ns

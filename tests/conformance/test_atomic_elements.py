@@ -88,7 +88,7 @@ def test_extremes_and_exchanges(device: spy.Device, element: str) -> None:
     np.testing.assert_array_equal(u.to_numpy(), np.concatenate([x[:5], [3] * 5, x[:5]]))
 
 
-@sampled(2)
+@sampled(4)
 @pytest.mark.parametrize("element", INTEGERS)
 def test_bits_and_operators(device: spy.Device, element: str) -> None:
     has(device, element)

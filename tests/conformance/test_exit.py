@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.depth import one_in, sampled
+from tests.depth import deep, one_in, sampled
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -295,6 +295,7 @@ def test_the_end_is_silent(backend_name: str, program: str) -> None:
     assert (done.returncode, done.stdout) == (0, "") and not done.stderr, done.stderr
 
 
+@deep
 @sampled(3)
 @pytest.mark.parametrize("busy", one_in(5, reversed(BUSY)))
 def test_threads_are_told_that_their_device_was_closed(backend_name: str, busy: str) -> None:

@@ -11,7 +11,7 @@ from _gaps import narrowest
 import slangpy_rt as spy
 from slangpy_rt.core.dtypes import NUMPY_OF
 from tests.conftest import Requires
-from tests.depth import every_device, one_device, sampled
+from tests.depth import deep, every_device, one_device, sampled
 
 # What these test does not depend on the device.
 pytestmark = one_device
@@ -279,6 +279,7 @@ def test_generic_structs(device: spy.Device, module: spy.Module) -> None:
 # Interfaces.
 
 
+@deep
 @every_device
 def test_interfaces(device: spy.Device, module: spy.Module) -> None:
     sides = np.arange(4, dtype=np.float32)

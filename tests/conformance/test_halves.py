@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pytest
 
 import slangpy_rt as spy
-from tests.depth import one_device, one_in
+from tests.depth import deep, one_device, one_in
 
 pytestmark = one_device
 
@@ -241,6 +241,7 @@ def test_gradients_of_whole_arrays(device: spy.Device, module: spy.Module) -> No
     check(x.grad, values.reshape(100, 4).sum(0))
 
 
+@deep
 @pytest.mark.skipif("cpu" not in [d.type for d in spy.devices() if d.available], reason="no C++ compiler")
 def test_another_compiler() -> None:
     """clang, which zig is, converts by instructions of its own."""

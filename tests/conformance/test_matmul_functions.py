@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import slangpy_rt as spy
-from tests.depth import one_device, sampled
+from tests.depth import deep, one_device, sampled
 
 pytestmark = one_device
 
@@ -112,6 +112,7 @@ def test_uniforms(device: spy.Device, users: spy.Module) -> None:
         spy.matmul(A, B, activation=users.times.set(gain="x"))
 
 
+@deep
 @sampled(2)
 def test_constants_overloads_and_other_kinds(device: spy.Device, users: spy.Module) -> None:
     for power in (2.0, 3.0, 2):
@@ -130,6 +131,7 @@ def test_constants_overloads_and_other_kinds(device: spy.Device, users: spy.Modu
     close(spy.matmul(A, B, activation=above.above), 7 * PRODUCT + 5, 1e-4)
 
 
+@deep
 def test_rows_and_columns(device: spy.Device, users: spy.Module) -> None:
     """Of operands of one dimension, the one on the left is a row, and the one on the right a column."""
     cases: list[tuple[Any, Any]] = [
@@ -209,6 +211,7 @@ def test_gradients_of_torch(device: spy.Device, users: spy.Module) -> None:
         spy.matmul(*halves, activation=users.plus.set(residual=np.zeros((70, 130), np.float32)), device=device)
 
 
+@deep
 def test_edits(device: spy.Device, tmp_path: Path) -> None:
     file, other = tmp_path / "last.slang", tmp_path / "part.slang"
     other.write_text("float part(float x) { return 2 * x; }")
@@ -273,9 +276,8 @@ NAMES = [
 ]  # fmt: skip
 
 
-@one_device
 @pytest.mark.parametrize("name", NAMES)
-@sampled(3)
+@sampled(8)
 def test_names(device: spy.Device, name: str) -> None:
     """A function, a uniform, a macro and a module have any name."""
     small = A[:2, :3].copy()

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import slangpy_rt as spy
-from tests.depth import one_device
+from tests.depth import deep, one_device
 
 pytestmark = one_device
 
@@ -55,6 +55,7 @@ def test_values(device: spy.Device, element: str, result: str) -> None:
         np.testing.assert_allclose(c.to_numpy(), want, rtol=rounding, atol=1e-4 if result == "float" else 2e-3)
 
 
+@deep
 def test_names_and_macros(device: spy.Device, tmp_path: Path) -> None:
     """Macros of the user's do not reach the module, and a file of its name beside the user's is the user's."""
     text = TEXT.replace("IN", "float").replace("OUT", "float")

@@ -66,7 +66,7 @@ CASES = [
 ]
 
 
-@sampled(12)
+@sampled(24)
 @pytest.mark.parametrize(("element", "shape", "left", "right"), CASES)
 def test_sizes(
     waves: tuple[spy.Device, list[Any]], element: str, shape: tuple[int, int, int], left: bool, right: bool

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import slangpy_rt as spy
-from tests.depth import one_device, sampled
+from tests.depth import deep, one_device, sampled
 
 # What these tests show does not depend on the device; --deep runs them on every one.
 pytestmark = one_device
@@ -229,6 +229,7 @@ def test_thread_groups_change_nothing(device: spy.Device, module: spy.Module, si
     np.testing.assert_array_equal(into, x)
 
 
+@deep
 def test_thread_groups_and_indices(module: spy.Module) -> None:
     y, x = np.indices((6, 7))
     expected = np.stack([x, y], -1)

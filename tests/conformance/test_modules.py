@@ -9,12 +9,13 @@ import pytest
 
 import slangpy_rt as spy
 from tests.conftest import Requires
-from tests.depth import every_device, one_device
+from tests.depth import deep, every_device, one_device
 
 # What these test does not depend on the device.
 pytestmark = one_device
 
 
+@deep
 def test_defines(device: spy.Device) -> None:
     text = "float f(float x) { return x * FACTOR + (NEGATE ? -1 : 1); }"
     for factor, negate, expected in ((2, False, 7), (5, True, 14)):

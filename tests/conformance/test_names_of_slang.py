@@ -9,7 +9,7 @@ import pytest
 from _declared_names import X, joined
 
 import slangpy_rt as spy
-from tests.depth import one_device, one_in, sampled
+from tests.depth import deep, one_device, one_in, sampled
 
 # What these test does not depend on the device.
 pytestmark = one_device
@@ -35,6 +35,7 @@ TYPES = [
 ]  # fmt: skip
 
 
+@deep
 def test_functions_of_the_name_of_a_type_of_slang(device: spy.Device) -> None:
     for name in CONSTRUCTORS:
         module = spy.Module.load_from_source(device, f"own_{name}", f"int {name}(int a) {{ return a * 7; }}")

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import slangpy_rt as spy
-from tests.depth import one_device
+from tests.depth import deep, one_device
 
 pytestmark = one_device
 
@@ -120,6 +120,7 @@ def test_layers(device: spy.Device, module: spy.Module) -> None:
     np.testing.assert_array_equal(found[4], np.full(SIZE, 9))
 
 
+@deep
 def test_gradients_of_layers(device: spy.Device, module: spy.Module) -> None:
     at = np.concatenate([_clip(PLACE, 0.7), _clip(PLACE[:, ::1] + [0.3, 0.2], 0.2)])
     given = _given(device, gradient=True)

@@ -10,7 +10,7 @@ from _random_kernels import Function, Group
 from _slangtorch import Files, files
 
 from tests.conformance._random_statements import DIRECTION, SCALARS, THREADS, VIEWS, Run
-from tests.depth import sampled
+from tests.depth import deep, sampled
 
 __all__ = ["files"]  # the fixture
 
@@ -108,6 +108,7 @@ def column(value: torch.Tensor, at: int) -> torch.Tensor:
     return value if value.dim() == 1 else value[:, at]
 
 
+@deep
 @sampled(DEFAULT)
 @pytest.mark.parametrize("number", range(GROUPS))
 def test_derivatives_are_those_of_pytorch(files: Files, number: int) -> None:

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import slangpy_rt as spy
-from tests.depth import one_device
+from tests.depth import deep, one_device, sampled
 
 pytestmark = one_device
 
@@ -61,6 +61,7 @@ EXAMPLE = runpy.run_path(str(Path(__file__).resolve().parents[2] / "docs" / "exa
 
 @pytest.mark.parametrize("transpose_a", [False, True])
 @pytest.mark.parametrize("transpose_b", [False, True])
+@sampled(3)
 def test_the_tutorial_of_pytriton(transpose_a: bool, transpose_b: bool) -> None:
     place = "cuda" if torch.cuda.is_available() else "cpu"
     torch.manual_seed(1)
@@ -241,6 +242,7 @@ def test_wrong_text_and_devices(device: spy.Device) -> None:
     assert spy.empty(3, torch.int16, "cpu").dtype == torch.int16
 
 
+@deep
 def test_threads_and_reloaded_defines(device: spy.Device) -> None:
     kernel = spy.kernel(FILL)
     arrays = [spy.Tensor.zeros(device, 100) for _ in range(6)]

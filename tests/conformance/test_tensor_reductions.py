@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pytest
 
 import slangpy_rt as spy
-from tests.depth import one_device, sampled
+from tests.depth import deep, one_device, sampled
 
 pytestmark = one_device
 
@@ -38,7 +38,7 @@ def check(name: str, got: spy.Tensor, array: npt.NDArray[Any], axis: Any, keepdi
     assert got.dtype.name == ("int" if name.startswith("arg") else "float" if name == "mean" else kind)
 
 
-@sampled(9)
+@sampled(18)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_floats(device: spy.Device, shape: tuple[int, ...]) -> None:
     a = data(*shape)
@@ -84,6 +84,7 @@ def test_views_of_one_number(device: spy.Device) -> None:
     assert wide.sum().item() == pytest.approx(300 * a[0, 0, 0])
 
 
+@deep
 def test_vectors(device: spy.Device) -> None:
     a = data(30, 40, 3)
     t = spy.Tensor.from_numpy(device, a, "float3")
@@ -96,6 +97,7 @@ def test_vectors(device: spy.Device) -> None:
         t.argmax()
 
 
+@deep
 @sampled(2)
 def test_halves_and_bools(device: spy.Device) -> None:
     if "half" in device.caps.scalars:

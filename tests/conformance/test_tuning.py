@@ -15,7 +15,7 @@ import pytest
 import slangpy_rt as spy
 from slangpy_rt.core.config import CONFIG
 from slangpy_rt.core.disk_cache import DiskCache
-from tests.depth import one_device
+from tests.depth import deep, one_device
 
 pytestmark = one_device
 
@@ -96,6 +96,7 @@ def test_gradients_are_added_once(device: spy.Device, module: spy.Module) -> Non
     np.testing.assert_allclose(x.grad_out.to_numpy(), 6 * X**2, rtol=1e-6)
 
 
+@deep
 def test_macros_and_kernels(device: spy.Device) -> None:
     module = spy.Module.load_from_source(device, "tuned_kernel", KERNEL, defines={"TX": [32, 64], "OTHER": 1})
     assert module.add is module.add and "TX" in repr(module.add)
@@ -291,6 +292,7 @@ print(json.dumps([[row.config.K, row.us] for row in rows]))
 """
 
 
+@deep
 @pytest.mark.one_device
 def test_a_second_process_measures_nothing(backend_name: str, tmp_path: Path) -> None:
     def run(**settings: str) -> str:

@@ -13,7 +13,7 @@ import pytest
 
 import slangpy_rt as spy
 from slangpy_rt.calls.callee import Callee
-from tests.depth import one_device
+from tests.depth import deep, one_device
 
 # What these test depends little on the device.
 pytestmark = one_device
@@ -144,6 +144,7 @@ def test_structs(device: spy.Device, module: Any) -> None:
     np.testing.assert_allclose(gradients["w"]["speed"].to_numpy(), wanted[0], 1e-4)
 
 
+@deep
 def test_other_types(device: spy.Device, module: Any, requires: Callable[..., None]) -> None:
     table = spy.Tensor.from_numpy(device, np.array([1, 2, 3], np.float32))
     places = spy.Tensor.from_numpy(device, np.array([0, 2, 2], np.int32))

@@ -17,6 +17,7 @@ from slangpy_rt.core import disk_cache as cache_module
 from slangpy_rt.core.cache_entry import Entry, Part
 from slangpy_rt.core.disk_cache import DiskCache, default_directory
 from slangpy_rt.core.errors import SlangPyRtError
+from tests.depth import deep
 
 __all__ = ["cache"]  # the fixture
 
@@ -88,6 +89,7 @@ def test_disabled_cache_does_nothing(tmp_path: Path, make: Callable[[Path | None
 # Keys
 
 
+@deep
 @settings(deadline=None)
 @given(keys, keys)
 def test_keys_are_equal_only_for_equal_parts(a: tuple[Part, ...], b: tuple[Part, ...]) -> None:

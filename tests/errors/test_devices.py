@@ -21,6 +21,7 @@ from slangpy_rt.backends.cpu import compile as compiling
 from slangpy_rt.core.config import CONFIG
 from slangpy_rt.core.disk_cache import DiskCache
 from slangpy_rt.runtime import kernel_store
+from tests.depth import deep
 
 ADD = "float add(float a, float b)"
 
@@ -153,6 +154,7 @@ def test_no_cpp_compiler_when_opening(monkeypatch: pytest.MonkeyPatch) -> None:
     assert refused(spy.UnsupportedError, lambda: spy.Device("cpu")) == expected
 
 
+@deep
 def test_no_cpp_compiler_when_compiling(monkeypatch: pytest.MonkeyPatch) -> None:
     if not next(d for d in spy.devices() if d.type == "cpu").available:
         pytest.skip("there is no C++ compiler to take away")

@@ -7,10 +7,12 @@ from _messages import SLANG, module
 
 import slangpy_rt as spy
 from slangpy_rt.backends.null import NullBackend
+from tests.depth import deep
 
 __all__ = ["module"]  # the fixture
 
 
+@deep
 def test_an_empty_call_launches_nothing() -> None:
     with spy.Device("null") as own:
         backend = own.backend

@@ -112,6 +112,7 @@ def test_20000_statements_in_one_another_are_refused_at_once(compiler: CompilerP
     )
 
 
+@deep
 def test_many_statements_after_one_another_load(compiler: CompilerProcess) -> None:
     parts = ["if (x < 1) x = 2;", "for (int i = 0; i < 2; ++i) x += 1;", "if (x < 1) { x = 2; } else { x = 3; }"]
     parts += [
@@ -130,6 +131,7 @@ def test_pointers_to_pointers_are_refused(compiler: CompilerProcess) -> None:
         )
 
 
+@deep
 def test_what_took_too_long_is_not_asked_again(tmp_path: Path) -> None:
     compiler = CompilerProcess(None, sys.executable, 1)
     (tmp_path / "slow.slang").write_text(f"float g(float x) {{ {'for (; x < 1;) ' * 1500} x = 2; return x; }}")
@@ -150,6 +152,7 @@ def test_what_took_too_long_is_not_asked_again(tmp_path: Path) -> None:
     compiler.stop()
 
 
+@deep
 def test_a_crash_is_an_error_that_names_the_module_and_spares_all_others(compiler: CompilerProcess) -> None:
     session = RemoteSession(compiler, CPP)
     session.load_module("user", "user.slang", ADD)
@@ -197,6 +200,7 @@ def test_an_edit_while_the_compiler_was_away_is_refused(compiler: CompilerProces
     assert str(caught.value) == f"module 'main': '{helper}' changed since it was loaded; load the module again."
 
 
+@deep
 def test_eight_threads_load_at_once(compiler: CompilerProcess) -> None:
     found: list[object] = []
 

@@ -16,6 +16,7 @@ import pytest
 import slangpy_rt as spy
 from slangpy_rt.core.types import EntryPoint, Field, FunctionSig, ModuleInfo, Param, SlangType, StructInfo
 from slangpy_rt.tools.stubs import HEADER, stub_text
+from tests.depth import deep
 
 ROOT = Path(__file__).resolve().parents[2]
 SLANG = """
@@ -200,6 +201,7 @@ def test_wrong_use_is_an_error_each(complaints: dict[str, dict[int, str]]) -> No
     assert complaints["wrong.py"] == expected
 
 
+@deep
 @pytest.mark.filterwarnings("ignore:module 'example'")
 def test_results_are_of_those_types(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
