@@ -43,6 +43,7 @@ _TITLES = {
     "tensors": "Operators and reductions of Tensors",
     "optim": "Optimizers",
     "textures": "Textures",
+    "raster": "Pictures of triangles",
     "startup": "Fresh process to first result",
 }
 _NAMES = {
