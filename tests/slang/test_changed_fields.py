@@ -15,6 +15,7 @@ HEAD = """
 struct Inner { float u; float v; [mutating] void grow() { u += 1; v += 1; } float sum() { return u + v; } };
 float twice(float x) { return 2 * x; }
 void set_to(inout float x, float y) { x = y; }
+void count_up(inout int x) { x += 1; }
 void both(float x, out float y) { y = x; }
 struct Base { float a; float b; [mutating] void base_step() { a += 1; } };
 #define BUMP b += 1
@@ -53,6 +54,7 @@ BODIES = {
     "n ": "n <<= 1; n >>= 1; n = n << int(b) >> 0;",
     "a b ": "float x = n > 0 ? b : a; { a = x; } /* t[0] = 1; */ b = x; // w = 0",
     "b  ": "if (a > 3) b = 1; else if (a < 2) b = 5; while (b < 0) b = -b;",
+    "n t": "count_up((int)n); set_to((float)(t[0]), b); float x = (float)n; if (a > 0) reads(b);",
     "a     ": "a = (float)b + (b) + twice((b));",
 }
 # Bodies from which the answer is that all fields may change.
