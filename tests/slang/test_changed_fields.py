@@ -6,10 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from _random_methods import RandomMethods
 
 import slangpy_rt as spy
 from slangpy_rt.slang.changed_fields import changed_fields
 from slangpy_rt.slang.source import Source
+from tests.depth import deep
 
 HEAD = """
 struct Inner { float u; float v; [mutating] void grow() { u += 1; v += 1; } float sum() { return u + v; } };
@@ -77,8 +79,8 @@ def answer(module: spy.Module, struct: str = "S", method: str = "method") -> set
     return set(changed_fields(source(module), module[struct].slang_type, method))
 
 
-def really_changed(module: spy.Module) -> set[str]:
-    """The fields that a call of the method changes, of random values."""
+def really_changed(module: spy.Module, method: str = "method") -> set[str]:
+    """The fields that a call of a method changes, of random values."""
     rng = np.random.default_rng(0)
     before = np.zeros(64, spy.Tensor.zeros(module.device, 1, module.S).to_numpy().dtype)
     for name in before.dtype.names:
@@ -86,7 +88,7 @@ def really_changed(module: spy.Module) -> set[str]:
         for part in [field[n] for n in field.dtype.names or ()] or [field]:
             part[...] = rng.integers(1, 3, part.shape)
     values = spy.Tensor.from_numpy(module.device, before, dtype=module.S)
-    module.S.method(values)
+    module.S[method](values)
     after = values.to_numpy()
     return {name for name in before.dtype.names if not np.array_equal(before[name], after[name])}
 
@@ -136,3 +138,12 @@ def test_where_methods_come_from(device: spy.Device, tmp_path: Path) -> None:
     assert answer(module, "deep.Q", "go") == {"b"} and answer(module, "G<float>", "go") == {"b"}
     assert answer(module, "Far", "go") == {"x"} and answer(module, "Far", "hidden") == {"x", "y"}
     assert answer(module, "Far", "nowhere") == {"x", "y"}
+
+
+@deep
+@pytest.mark.parametrize("seed", range(6))
+def test_random_bodies(device: spy.Device, seed: int) -> None:
+    module = RandomMethods(seed, 20).load(device)
+    for k in range(20):
+        found = answer(module, "S", f"m{k}")
+        assert really_changed(module, f"m{k}") <= found, k
