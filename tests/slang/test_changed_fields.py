@@ -11,7 +11,7 @@ from _random_methods import RandomMethods
 import slangpy_rt as spy
 from slangpy_rt.slang.changed_fields import changed_fields
 from slangpy_rt.slang.source import Source
-from tests.depth import deep
+from tests.depth import deep, sampled
 
 HEAD = """
 struct Inner { float u; float v; [mutating] void grow() { u += 1; v += 1; } float sum() { return u + v; } };
@@ -98,6 +98,7 @@ def device() -> spy.Device:
     return spy.create_device(type="cpu")
 
 
+@sampled(8)
 @pytest.mark.parametrize("fields", BODIES, ids=[f"{k}-{fields.strip()}" for k, fields in enumerate(BODIES)])
 def test_what_bodies_change(device: spy.Device, fields: str) -> None:
     module = spy.Module.load_from_source(device, "changes", HEAD.replace("BODY", f"{BODIES[fields]}\n"))
@@ -105,12 +106,14 @@ def test_what_bodies_change(device: spy.Device, fields: str) -> None:
     assert really_changed(module) <= answer(module)
 
 
+@sampled(3)
 @pytest.mark.parametrize("fields", LARGER)
 def test_what_bodies_may_change(device: spy.Device, fields: str) -> None:
     module = spy.Module.load_from_source(device, "changes", HEAD.replace("BODY", LARGER[fields]))
     assert answer(module) == set(fields.split())
 
 
+@sampled(4)
 @pytest.mark.parametrize("body", UNCLEAR)
 def test_unclear_bodies(device: spy.Device, body: str) -> None:
     text = HEAD.replace("BODY", body).replace("struct S ", "float hidden(S s) { return s.a; }\nstruct S ")
