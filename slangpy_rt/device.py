@@ -128,8 +128,10 @@ class Device(DeviceCore):
         from slangpy_rt.calls.shader_program import program_of  # few programs need it
 
         path = Path(checked_path("Device.load_program", "module_name", module_name))
-        name = path if path.suffix == ".slang" else path.with_name(f"{path.name}.slang")
-        return program_of(self.load_module(name), entry_point_names)
+        if not path.name:
+            raise BindError("Device.load_program: module_name is empty; give the path of a file with Slang text.")
+        file = path if path.suffix == ".slang" else path.with_name(f"{path.name}.slang")
+        return program_of(self.load_module(file), entry_point_names)
 
     def create_compute_kernel(self, program: ShaderProgram) -> Kernel:
         """Return the kernel of a program, to be run by ``dispatch``.

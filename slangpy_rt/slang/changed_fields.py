@@ -89,6 +89,7 @@ class _Body:
                 stack.append(k)
             elif token in _CLOSING and len(stack) > 1:
                 self._closes[stack.pop()] = k
+        self._opens = {end: start for start, end in self._closes.items()}
 
     def changes(self) -> Iterator[tuple[str, str]]:
         """Yield ``("field", name)`` for fields that change, and ``("method", name)`` for methods that are called."""
@@ -126,6 +127,9 @@ class _Body:
                 return True
             elif before == "(" and after == ")" and not self._is_call(start - 1):
                 start, end = start - 1, end + 1
+            elif before == ")" and start - 1 in self._opens:
+                # Slang writes through a cast, too.
+                start = self._opens[start - 1]
             elif before in ("(", ",") and after in (",", ")"):
                 opener = self._opener[start]
                 if tokens[opener] != "(":

@@ -133,7 +133,6 @@ def test_targets_that_do_not_fit(device: spy.Device) -> None:
 # Instances
 
 
-@every_device
 def test_instances_of_types_that_are_no_structs(device: spy.Device, module: spy.Module) -> None:
     vectors = spy.InstanceTensor(module.find_struct("float3"), 2)
     assert not vectors.to_numpy().any() and vectors.slang_type.name == "float3" and vectors.shape == (2,)

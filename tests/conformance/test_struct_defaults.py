@@ -11,7 +11,7 @@ import pytest
 from _cuda_text import compiled_for_cuda
 
 import slangpy_rt as spy
-from tests.depth import every_device, one_device
+from tests.depth import deep, every_device, one_device, sampled
 
 # What these test depends little on the device.
 pytestmark = one_device
@@ -109,14 +109,12 @@ def test_fields_with_defaults_may_be_left_out(device: spy.Device, module: Any) -
     np.testing.assert_allclose(module.of_mixed({"b": 1.0, "inner": inner}), mixed(1, 2, X), rtol=1e-6)
 
 
-@every_device
 def test_structs_in_structs(module: Any) -> None:
     np.testing.assert_allclose(module.of_outer({"mixed": {"b": X}}), mixed(X) + 100000, rtol=1e-6)
     value = {"mixed": {"b": 2.0, "a": 1, "inner": {"v": 1}}, "w": X}
     np.testing.assert_allclose(module.of_outer(value), mixed(2, 1) + 100000 * X, rtol=1e-6)
 
 
-@every_device
 def test_uniforms(module: Any) -> None:
     call = module.uniforms.set(set_mixed={"b": 1.0}, set_outer={"mixed": {"b": 3.0}})
     np.testing.assert_allclose(call(X), X + mixed(1) + mixed(3) + 100000, rtol=1e-6)
@@ -172,6 +170,7 @@ def test_a_call_that_was_bound(device: spy.Device, module: Any) -> None:
     np.testing.assert_allclose(out.to_numpy(), mixed(2 * X), rtol=1e-6)
 
 
+@sampled(3)
 @pytest.mark.parametrize(
     ("run", "said"),
     [
@@ -214,5 +213,6 @@ def test_instances(device: spy.Device, module: Any) -> None:
         module.of_numbers(spy.InstanceList(module.Numbers, {"a": 1}))
 
 
+@deep
 def test_kernels_for_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
     assert compiled_for_cuda(SLANG.replace("half h = 0.1h", "float h = 0.1"), every_call, monkeypatch) >= 7

@@ -6,15 +6,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from _random_methods import RandomMethods
 
 import slangpy_rt as spy
 from slangpy_rt.slang.changed_fields import changed_fields
 from slangpy_rt.slang.source import Source
+from tests.depth import deep, sampled
 
 HEAD = """
 struct Inner { float u; float v; [mutating] void grow() { u += 1; v += 1; } float sum() { return u + v; } };
 float twice(float x) { return 2 * x; }
 void set_to(inout float x, float y) { x = y; }
+void count_up(inout int x) { x += 1; }
 void both(float x, out float y) { y = x; }
 struct Base { float a; float b; [mutating] void base_step() { a += 1; } };
 #define BUMP b += 1
@@ -53,6 +56,7 @@ BODIES = {
     "n ": "n <<= 1; n >>= 1; n = n << int(b) >> 0;",
     "a b ": "float x = n > 0 ? b : a; { a = x; } /* t[0] = 1; */ b = x; // w = 0",
     "b  ": "if (a > 3) b = 1; else if (a < 2) b = 5; while (b < 0) b = -b;",
+    "n t": "count_up((int)n); set_to((float)(t[0]), b); float x = (float)n; if (a > 0) reads(b);",
     "a     ": "a = (float)b + (b) + twice((b));",
 }
 # Bodies from which the answer is that all fields may change.
@@ -75,8 +79,8 @@ def answer(module: spy.Module, struct: str = "S", method: str = "method") -> set
     return set(changed_fields(source(module), module[struct].slang_type, method))
 
 
-def really_changed(module: spy.Module) -> set[str]:
-    """The fields that a call of the method changes, of random values."""
+def really_changed(module: spy.Module, method: str = "method") -> set[str]:
+    """The fields that a call of a method changes, of random values."""
     rng = np.random.default_rng(0)
     before = np.zeros(64, spy.Tensor.zeros(module.device, 1, module.S).to_numpy().dtype)
     for name in before.dtype.names:
@@ -84,7 +88,7 @@ def really_changed(module: spy.Module) -> set[str]:
         for part in [field[n] for n in field.dtype.names or ()] or [field]:
             part[...] = rng.integers(1, 3, part.shape)
     values = spy.Tensor.from_numpy(module.device, before, dtype=module.S)
-    module.S.method(values)
+    module.S[method](values)
     after = values.to_numpy()
     return {name for name in before.dtype.names if not np.array_equal(before[name], after[name])}
 
@@ -94,6 +98,7 @@ def device() -> spy.Device:
     return spy.create_device(type="cpu")
 
 
+@sampled(8)
 @pytest.mark.parametrize("fields", BODIES, ids=[f"{k}-{fields.strip()}" for k, fields in enumerate(BODIES)])
 def test_what_bodies_change(device: spy.Device, fields: str) -> None:
     module = spy.Module.load_from_source(device, "changes", HEAD.replace("BODY", f"{BODIES[fields]}\n"))
@@ -101,12 +106,14 @@ def test_what_bodies_change(device: spy.Device, fields: str) -> None:
     assert really_changed(module) <= answer(module)
 
 
+@sampled(3)
 @pytest.mark.parametrize("fields", LARGER)
 def test_what_bodies_may_change(device: spy.Device, fields: str) -> None:
     module = spy.Module.load_from_source(device, "changes", HEAD.replace("BODY", LARGER[fields]))
     assert answer(module) == set(fields.split())
 
 
+@sampled(4)
 @pytest.mark.parametrize("body", UNCLEAR)
 def test_unclear_bodies(device: spy.Device, body: str) -> None:
     text = HEAD.replace("BODY", body).replace("struct S ", "float hidden(S s) { return s.a; }\nstruct S ")
@@ -134,3 +141,12 @@ def test_where_methods_come_from(device: spy.Device, tmp_path: Path) -> None:
     assert answer(module, "deep.Q", "go") == {"b"} and answer(module, "G<float>", "go") == {"b"}
     assert answer(module, "Far", "go") == {"x"} and answer(module, "Far", "hidden") == {"x", "y"}
     assert answer(module, "Far", "nowhere") == {"x", "y"}
+
+
+@deep
+@pytest.mark.parametrize("seed", range(6))
+def test_random_bodies(device: spy.Device, seed: int) -> None:
+    module = RandomMethods(seed, 20).load(device)
+    for k in range(20):
+        found = answer(module, "S", f"m{k}")
+        assert really_changed(module, f"m{k}") <= found, k
