@@ -54,7 +54,7 @@ def dims_of(where: str, type: Any) -> tuple[str, bool]:
     BindError
         If there is none of that name.
     """
-    name = type.removeprefix("texture_") if isinstance(type, str) else type
+    name = str.removeprefix(type, "texture_") if isinstance(type, str) else ""
     if name not in TYPES:
         raise BindError(f"{where}: type is {in_words(type)}; one of {', '.join(map(repr, TYPES))} was expected.")
     dims, _, layered = name.partition("_")

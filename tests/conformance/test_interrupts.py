@@ -35,6 +35,8 @@ float add(float a, float b) { return a + b; }
 void grow(inout float x, float by) { x += by; }
 float slow(float x) { for (int k = 0; k < 40; ++k) x = x * 1.5 - floor(x * 1.5); return x; }
 [Differentiable] float mul(float a, float b) { return a * b; }
+float4 look(Texture2D<float4> t, SamplerState s, float2 at) { return t.SampleLevel(s, at, 0); }
+float4 invert(float4 x) { return 1 - x; }
 float shown(float a) { if (a < 0) printf("never\\\\n"); return a; }
 """
 chance = random.Random(SEED)
@@ -55,6 +57,7 @@ module = spy.Module.load_from_source(device, "interrupted", TEXT)
 add, grow, mul = module.add, module.grow, module.mul
 small, large = np.arange(100, dtype=np.float32), np.arange(300_000, dtype=np.float32)
 huge = np.arange(1_500_000, dtype=np.float32)
+texels = np.random.default_rng(0).random((8, 8, 4), np.float32)
 x, y, z = (spy.Tensor.from_numpy(device, small) for _ in range(3))
 many, out = spy.Tensor.from_numpy(device, large), spy.Tensor.zeros(device, 300_000)
 most = spy.Tensor.from_numpy(device, huge)
@@ -204,6 +207,22 @@ def devices_dropped():
     own.add(spy.Tensor.from_numpy(other, small), 1.0)
 
 
+def textures():
+    if "textures" in device.caps.features:
+        image = spy.Texture.from_numpy(device, texels, mips=True)
+        turned = module.invert(image, _result="texture")
+        module.look(turned, {"filter": "nearest", "wrap": random.choice(["clamp", "mirror"])}, [0.5, 0.5])
+        turned.copy_from(image)
+        turned.to_numpy()
+
+
+def textures_right():
+    if "textures" in device.caps.features:
+        image = spy.Texture.from_numpy(device, texels)
+        turned = module.invert(image, _result="texture")
+        assert (turned.to_numpy() == 1 - texels).all() and (image.to_numpy() == texels).all()
+
+
 def cycles():
     cycle = [spy.Tensor.zeros(device, 500), device.command_list(), device.event().record()]
     cycle.append(cycle)
@@ -228,6 +247,7 @@ def right():
     assert (z.to_numpy() == 8).all(), z.to_numpy()
     assert (out.to_numpy() == large + 1).all()
     assert (add(large, 2.0) == large + 2).all() and (add(small, 2.0) == small + 2).all()
+    textures_right()
     y.copy_from(small)
     again()
     assert (y.to_numpy() == small + 1).all()
@@ -241,7 +261,8 @@ def whole(work):
 
 
 WORK = [launch, launch_large, bound, results, arrays, numbers, numbers_large, up, up_large, down, down_large, clears,
-        lists, lists_made, lists_changed, derivatives, streams, events, waits, prints, loads, cycles]
+        lists, lists_made, lists_changed, derivatives, streams, events, waits, prints, loads, textures,
+        cycles]
 RARE = [devices, devices_dropped]
 for work in WORK + RARE:
     work()

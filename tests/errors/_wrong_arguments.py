@@ -135,6 +135,10 @@ class World:
         self.tuned_bwds = self.module.square.constants({"count": [3, 4]}).bwds
         text = SLANG.replace("[numthreads(4, 1, 1)]", "[numthreads(TX, 1, 1)]")
         self.tuned_kernel = spy.Module.load_from_source(device, "wrong_choices", text, defines={"TX": [2, 4]}).run
+        self.textures: dict[str, Any] = {}
+        if "textures" in device.caps.features:
+            texture = spy.Texture.from_numpy(device, np.zeros((4, 4, 4), np.float32), mips=True)
+            self.textures = {"Texture": texture, "Sampler": device.create_sampler()}
         self.config = spy.Config({"count": 3})
         self.parameter = spy.Tensor.zeros(device, 4).with_grads()
         self.optimizer = spy.optim.Adam([self.parameter])
@@ -149,7 +153,7 @@ class World:
             "CommandList": self.commands, "Profile": self.profile, "InstanceList": self.many,
             "InstanceTensor": self.instances, "ValueRef": spy.ValueRef(1), "DiffPair": spy.diff_pair(1.0, 1.0),
             "Tuned": self.tuned, "Tuned bwds": self.tuned_bwds, "Tuned kernel": self.tuned_kernel,
-            "Config": self.config, "Optimizer": self.optimizer,
+            "Config": self.config, "Optimizer": self.optimizer, **self.textures,
             "call_id": spy.call_id(), "grid": spy.grid((2, 3)), "float3": spy.float3(1), "closed Device": self.closed,
             "Tensor of a closed": self.gone, "Module of a closed": self.gone_module,
             "Function of a closed": self.gone_module.__dict__.get("add", m.add),
@@ -168,13 +172,19 @@ class World:
             "key": 0, "struct": self.module.P, "function": self.module.add, "to": self.tensor, "later": self.event,
             "threads": 4, "commands": self.commands, "place": 0, "size": 64, "kind": "tensor", "type": "null",
             "values": {}, "data": {"x": 1.0, "n": 2}, "dims": -1, "dim": -1, "bounds": 3, "argv": ["--help"],
-            "parameters": [self.parameter], "image": self.tensor,
+            "parameters": [self.parameter], "image": self.tensor, "format": "rgba32_float", "mip": 0, "layer": 0,
+            "level": 0, "sampler": {}, "height": 2, "depth": None, "array_length": None, "usage": None,
         }  # fmt: skip
+        if owner in ("Texture", "Sampler", "Device") and parameter in _OF_TEXTURES:
+            return _OF_TEXTURES[parameter]
         if name == "save" or (name == "explain" and owner == "CommandList"):
             return self.folder / "out"
         return given.get(parameter, 1)
 
 
+_OF_TEXTURES: dict[str, Any] = {
+    "type": "2d", "source": np.zeros((4, 4, 4), np.float32), "filter": "linear", "wrap": "clamp", "border": "black",
+}  # fmt: skip
 # For the rest of the package, or the end of what others use.
 # What numpy_async returns has to be awaited.
 INTERNAL = {
@@ -183,7 +193,7 @@ INTERNAL = {
     "open_shared", "relink", "queue_launch", "observe", "unobserve", "begin_order", "once", "show_printed",
     "host_array",
     "check_open", "forked", "moves", "folds", "number", "info", "check", "expression", "key", "scalars",
-    "values", "defaults", "indexed",
+    "values", "defaults", "indexed", "handle",
 }  # fmt: skip
 CLEARS = ("Tensor", "NDBuffer", "NDDifferentiableBuffer", "CommandList", "Tensor of a closed")
 OPERATORS: dict[str, Callable[..., Any]] = {
