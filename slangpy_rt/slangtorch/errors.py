@@ -9,3 +9,7 @@ class TensorError(SlangPyRtError, RuntimeError):
 
 class LaunchError(SlangPyRtError, RuntimeError):
     """A launch has sizes that the device does not run, or tensors that were resized."""
+
+
+class CopyNeeded(TensorError):
+    """A kernel needs a copy of a tensor, because of its dtype or because it is a broadcast view."""

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import re
 import struct
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from functools import partial
 from operator import is_
 from typing import Any
 
 import numpy as np
 
 from slangpy_rt.backends.base import Kernel
+from slangpy_rt.core.errors import CompileError, UnsupportedError
 from slangpy_rt.core.target import KernelInfo
 from slangpy_rt.core.types import FunctionSig
 from slangpy_rt.device import Device
 from slangpy_rt.interop.torch_memory import same_as
+from slangpy_rt.slangtorch.argument_copies import ArgumentCopies
 from slangpy_rt.slangtorch.devices import Place
+from slangpy_rt.slangtorch.errors import CopyNeeded
 from slangpy_rt.slangtorch.host_log import Log, read_log, replay
 from slangpy_rt.slangtorch.host_text import HANDLE_AT, HEAD_CODES, host_text
 from slangpy_rt.slangtorch.kernel_code import KernelCode
@@ -27,6 +32,7 @@ from slangpy_rt.slangtorch.torch_tensor import TorchTensorParameter
 
 _ROOM = 1 << 16  # words for a log; a function whose log needs more runs again
 _KEPT = 256
+_LAUNCHED = re.compile(r"undefined identifier '_spy_Launch_(\w+)'")
 
 
 class HostFunction:
@@ -96,16 +102,15 @@ class HostFunction:
         if len(args) != len(self.params):
             names = ", ".join(name for name, _ in self.params)
             raise TypeError(f"{self.name}: {len(args)} arguments; it takes {len(self.params)}: {names or 'none'}.")
-        block: list[Any] = []
-        packed: list[BoundTensor] = []
-        for (name, parameter), value in zip(self.params, args, strict=True):
-            start, before = len(block), len(packed)
-            parameter.pack(name, value, block, packed)
-            if parameter.addresses:
-                for handle, (at, _, _) in enumerate(packed[before:], before + 1):
-                    if at - start in parameter.addresses:
-                        block[at] = handle << HANDLE_AT
-        given = [tensor for _, tensor, _ in packed]
+        copies = ArgumentCopies()
+        try:
+            block, given = self._packed(args)
+        except CopyNeeded:
+            own = [
+                p.replaced(value, partial(copies.of, name))
+                for (name, p), value in zip(self.params, args, strict=True)
+            ]
+            block, given = self._packed(own)
         devices = self._program.devices
         place = devices.place(self.name, given) if given else None
         # Geometries are bytes that each view remembers, with their hashes. Numbers are compared by their bits.
@@ -120,7 +125,23 @@ class HostFunction:
         # The check must not see arguments that were converted: the log is of other tensors.
         if place is not None and self._only_tensors and all(map(is_, given, args)):
             self._expect(log, place, args)
-        return self._replayed(log, place, given)
+        result = self._replayed(log, place, given, copies)
+        if copies:
+            copies.check(self.name, returned=result)
+        return result
+
+    def _packed(self, args: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+        """Return the values of the argument block, and the tensors among the arguments."""
+        block: list[Any] = []
+        packed: list[BoundTensor] = []
+        for (name, parameter), value in zip(self.params, args, strict=True):
+            start, before = len(block), len(packed)
+            parameter.pack(name, value, block, packed)
+            if parameter.addresses:
+                for handle, (at, _, _) in enumerate(packed[before:], before + 1):
+                    if at - start in parameter.addresses:
+                        block[at] = handle << HANDLE_AT
+        return block, [tensor for _, tensor, _ in packed]
 
     def _expect(self, log: Log, place: Place, args: tuple[Any, ...]) -> None:
         """Let the next call replay this log if its tensors are like these; equal layouts share one check."""
@@ -132,10 +153,14 @@ class HostFunction:
         same = self._same[key]
         self._last = None if same is None else (log, place, same)
 
-    def _replayed(self, log: Log, place: Place | None, given: Sequence[Any]) -> Any:
+    def _replayed(
+        self, log: Log, place: Place | None, given: Sequence[Any], copies: ArgumentCopies | None = None
+    ) -> Any:
         """Replay a log on the tensors among the arguments, and return the function's result."""
         tensors: dict[int, Any] = dict(enumerate(given, 1))
         replay(log, place, self._program.devices, given, tensors)
+        if copies:
+            tensors = {handle: copies.original(tensor) for handle, tensor in tensors.items()}
         if self._one:
             found = tensors.get(log.result[0])
             if found is not None:
@@ -174,4 +199,14 @@ class HostFunction:
         entry = "_spy_run" if target.entry == "range" else "_spy_kernel"
         info = KernelInfo(entry, (1, 1, 1), self._pack.size, (True,), title=title)
         source = self._program.source_on(device)
-        return device.kernels.get(source, written.text, title, info, written.layout)
+        try:
+            return device.kernels.get(source, written.text, title, info, written.layout)
+        except CompileError as error:
+            # The kernels that there are have structs of such names.
+            missing = _LAUNCHED.search(str(error))
+            if missing is None:
+                raise
+            raise UnsupportedError(
+                f"{self.name}: a host function of {text.path} launches '{missing[1]}', and that file has no "
+                "[CudaKernel] function of this name; move it there from an imported file, or correct the name."
+            ) from error
