@@ -114,14 +114,14 @@ class Adapter(ABC):
         """
         raise BindError(f"{type(self).__name__} knows no automatic differentiation.")
 
-    def draw(self, raster: Any, faces: Any, result: Any, named: dict[str, Any]) -> Any:
+    def draw(self, raster: Any, faces: Any, named: dict[str, Any]) -> Any:
         """Draw a picture of triangles, of which one argument is an array of the library; only called if ``draws``.
 
         Parameters
         ----------
         raster : Raster
             Draws the picture.
-        faces, result, named
+        faces, named
             Its arguments.
         """
         raise BindError(f"{type(self).__name__} draws nothing.")

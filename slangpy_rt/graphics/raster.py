@@ -23,6 +23,8 @@ from slangpy_rt.graphics.triangles import Triangles
 
 _MOST = 16384  # rows or columns: places in 256ths of a pixel are then exact in a float
 _MOST_LAYERS = 64
+# Methods that other packages of the library call.
+_INTERNAL = {"check_differentiable", "faces_of", "run"}
 
 
 class Raster:
@@ -132,7 +134,12 @@ class Raster:
         for value in named.values():
             adapter = converter(type(value))
             if isinstance(adapter, Adapter) and adapter.draws and not self._derivative:
-                return adapter.draw(self, _faces, _result, named)
+                if _result is not None:
+                    raise BindError(
+                        f"{self._where}: _result is {in_words(_result)}; the picture is a new one of the kind of "
+                        f"{class_in_words(value)}, so leave _result out."
+                    )
+                return adapter.draw(self, _faces, named)
         return self._called(Runner(), _faces, _result, named)
 
     def append_to(self, commands: CommandList, /, *, _faces: Any = None, _result: Any = None, **named: Any) -> Any:
@@ -165,6 +172,9 @@ class Raster:
         picture = self._called(Runner(steps), _faces, _result if _result is not None else kind, named)
         commands.append(steps)
         return picture
+
+    def __dir__(self) -> list[str]:
+        return sorted({*object.__dir__(self)} - _INTERNAL)
 
     def __repr__(self) -> str:
         rows, columns = self._settings.size

@@ -28,7 +28,7 @@ class Triangles:
         The function, for messages.
     device : Device
         Where they are drawn.
-    given : NDBuffer or numpy.ndarray
+    given : NDBuffer, numpy.ndarray or list of lists
         Integers of shape ``(F, 3)``; on a device of type int, or int3 of shape ``(F,)``.
 
     Raises
@@ -49,6 +49,7 @@ class Triangles:
     """
 
     def __init__(self, where: str, device: Any, given: Any) -> None:
+        given = _array(given)
         self._given = given
         self._copied: npt.NDArray[Any] | None = None
         if isinstance(given, NDBuffer):
@@ -82,6 +83,7 @@ class Triangles:
         """Return whether they were made of a value, and have its numbers."""
         if self._copied is None:
             return given is self._given
+        given = _array(given)
         return (
             isinstance(given, np.ndarray)
             and given.dtype == self._copied.dtype
@@ -112,6 +114,16 @@ class Triangles:
     def _host(self) -> npt.NDArray[Any]:
         found: npt.NDArray[Any] = self.faces.to_numpy() if self._copied is None else self._copied
         return found
+
+
+def _array(given: Any) -> Any:
+    """Return nested lists as an array, and anything else as it is."""
+    if not isinstance(given, (list, tuple)):
+        return given
+    try:
+        return np.asarray(given)
+    except ValueError:  # rows of several lengths
+        return given
 
 
 def _numbers(where: str, given: NDBuffer) -> NDBuffer:

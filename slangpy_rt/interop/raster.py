@@ -12,8 +12,6 @@ from slangpy_rt.arrays.layout import layout_of
 from slangpy_rt.arrays.ndbuffer import NDBuffer
 from slangpy_rt.arrays.tensor import Tensor
 from slangpy_rt.core.dtypes import element_type
-from slangpy_rt.core.errors import BindError
-from slangpy_rt.core.wording import in_words
 from slangpy_rt.graphics.runner import Runner
 from slangpy_rt.interop.graph import Apply
 from slangpy_rt.interop.placement import as_tensor, check_places
@@ -136,19 +134,16 @@ class RasterCall:
         return out
 
 
-def draw(raster: Raster, faces: Any, result: Any, named: dict[str, Any]) -> Any:
+def draw(raster: Raster, faces: Any, named: dict[str, Any]) -> Any:
     """Draw a picture whose arguments are tensors of PyTorch.
 
     Raises
     ------
     BindError
-        If arguments do not fit, or autograd would not see what is written.
+        If arguments do not fit.
     """
-    where = f"{raster!r}"
     tensors = {name: value for name, value in named.items() if isinstance(value, torch.Tensor)}
-    if result is not None:
-        raise BindError(f"{where}: _result is {in_words(result)}; pictures of torch tensors are new tensors.")
-    check_places(where, tuple(tensors.values()))
+    check_places(repr(raster), tuple(tensors.values()))
     model = next(iter(tensors.values()))
     if isinstance(faces, torch.Tensor):
         faces = raster.faces_of(faces, lambda: _as_faces(raster, faces))

@@ -100,8 +100,8 @@ class TorchAdapter(Adapter):
 
         return autograd_call(function, args, names)
 
-    def draw(self, raster: Any, faces: Any, result: Any, named: dict[str, Any]) -> Any:
+    def draw(self, raster: Any, faces: Any, named: dict[str, Any]) -> Any:
         """Draw a picture of triangles on tensors, as a part of PyTorch's graph where it needs gradients."""
         from slangpy_rt.interop.raster import draw
 
-        return draw(raster, faces, result, named)
+        return draw(raster, faces, named)

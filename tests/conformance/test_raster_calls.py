@@ -266,6 +266,11 @@ def test_what_is_refused(device: spy.Device, module: spy.Module) -> None:
         draw(**(given | {"shift": spy.Tensor.zeros(device, (2, 1, 1), "float2")}))
     with pytest.raises(spy.BindError, match="layers"):
         module.one.raster(module.project, SIZE, layers=0)
+    with pytest.raises(spy.BindError, match=r"_result is .*; the picture is a new one of the kind of"):
+        draw(**(given | {"shade": torch.ones(3)}), _result=torch.zeros(SIZE))
+    with pytest.raises(spy.BindError, match=r"one.raster: _faces is \[\[0, 1\], \[2\]\]"):
+        draw(**(given | {"_faces": [[0, 1], [2]]}))
+    assert draw(**(given | {"_faces": [[0, 1, 2]]})).shape == SIZE
     commands = device.command_list()
     with pytest.raises(spy.BindError, match=r"a command list does not take .at."):
         draw.append_to(commands, **(given | {"at": _clip(PLACE, 0.5)}))
