@@ -240,6 +240,21 @@ def test_forward_and_value(device: spy.Device, module: Any) -> None:
     assert value.item() == 12 and gradients["x"][0].tolist() == [2, 2, 2] and gradients["x"][1] == 6
 
 
+def test_an_optional_result_has_no_derivative(device: spy.Device) -> None:
+    text = "[Differentiable] Optional<float> root(float x) { if (x > 0) return sqrt(x); return none; }"
+    root = spy.Module.load_from_source(device, "optional_root", text).root
+    told = "it returns 'Optional<float>', which has no derivative here; return a value."
+    for run in (
+        lambda: root.bwds(spy.diff_pair(4.0), _result=spy.diff_pair(None, 1.0)),
+        lambda: root.bwds(spy.diff_pair(4.0)),
+        lambda: root.fwds(spy.diff_pair(4.0, 1.0)),
+    ):
+        with pytest.raises(spy.UnsupportedError, match=told):
+            run()
+    with pytest.raises(spy.BindError, match=r"returns 'Optional<float>'; a half, float or double was expected"):
+        root.value_and_grad(4.0)
+
+
 def test_torch(device: spy.Device, module: Any) -> None:
     torch = pytest.importorskip("torch")
     x = torch.tensor([1.0, 2.0, 3.0])
