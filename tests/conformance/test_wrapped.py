@@ -207,6 +207,19 @@ def test_kernels(device: spy.Device, requires: Requires) -> None:
         assert out.tolist() == [expected]
 
 
+def test_memory_that_items_share(device: spy.Device, module: Any) -> None:
+    x = tensor(device, np.arange(8))
+    other = tensor(device, np.zeros(4))
+    with pytest.raises(spy.ShapeError, match=r"'_result\._0' and '_result\._1' share memory, and both are written"):
+        module.products(x[:4], x[4:], _result=(other, other))
+    assert not other.to_numpy().any()
+    # As if the arguments had been read first.
+    module.products(x[:4][::-1], x[:4], _result=(x[:4], other))
+    assert x.tolist() == [0, 2, 2, 0, 4, 5, 6, 7] and other.tolist() == [9, 4, 1, 0]
+    empty = module.pair(np.zeros((0, 3), np.float32))
+    assert [item.shape for item in empty] == [(0, 3), (0, 3)]
+
+
 # Derivatives
 
 
