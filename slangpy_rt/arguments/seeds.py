@@ -13,11 +13,11 @@ from slangpy_rt.arguments.differentials import GRAD_IN, active_fields, apart, di
 from slangpy_rt.arguments.mapping import Map
 from slangpy_rt.arguments.nested_feeds import ConvertedFeed, PartsFeed
 from slangpy_rt.arguments.scope import Scope
-from slangpy_rt.arguments.wrapped import tuple_items
+from slangpy_rt.arguments.wrapped import optional_item, tuple_items
 from slangpy_rt.arrays.differentiable import DiffPair
 from slangpy_rt.arrays.ndbuffer import NDBuffer
 from slangpy_rt.core.dtypes import storage
-from slangpy_rt.core.errors import BindError
+from slangpy_rt.core.errors import BindError, UnsupportedError
 from slangpy_rt.core.types import Param, SlangType
 from slangpy_rt.core.wording import in_words
 
@@ -31,8 +31,12 @@ def bind_seed(where: str, scope: Scope, returns: SlangType, value: Any, how: Map
     ------
     BindError
         If it is missing, or if one is given for a result that has none.
+    UnsupportedError
+        If the result is an Optional.
     """
     type_ = scope.struct(returns)
+    if optional_item(scope, type_) is not None:
+        raise UnsupportedError(f"{where}: it returns '{returns.name}', which has no derivative here; return a value.")
     if returns.kind == "void" or not differentiates(scope, type_):
         if value is not None:
             raise BindError(f"{where}: '{returns.name}' has no gradient to propagate back; leave _result out.")

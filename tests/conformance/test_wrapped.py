@@ -207,6 +207,19 @@ def test_kernels(device: spy.Device, requires: Requires) -> None:
         assert out.tolist() == [expected]
 
 
+def test_memory_that_items_share(device: spy.Device, module: Any) -> None:
+    x = tensor(device, np.arange(8))
+    other = tensor(device, np.zeros(4))
+    with pytest.raises(spy.ShapeError, match=r"'_result\._0' and '_result\._1' share memory, and both are written"):
+        module.products(x[:4], x[4:], _result=(other, other))
+    assert not other.to_numpy().any()
+    # As if the arguments had been read first.
+    module.products(x[:4][::-1], x[:4], _result=(x[:4], other))
+    assert x.tolist() == [0, 2, 2, 0, 4, 5, 6, 7] and other.tolist() == [9, 4, 1, 0]
+    empty = module.pair(np.zeros((0, 3), np.float32))
+    assert [item.shape for item in empty] == [(0, 3), (0, 3)]
+
+
 # Derivatives
 
 
@@ -238,6 +251,21 @@ def test_forward_and_value(device: spy.Device, module: Any) -> None:
     assert module.of_pair.value_and_grad((3.0, 2.0)) == (6, {"x": (2, 3)})
     value, gradients = module.of_pair.value_and_grad((tensor(device), 2.0))
     assert value.item() == 12 and gradients["x"][0].tolist() == [2, 2, 2] and gradients["x"][1] == 6
+
+
+def test_an_optional_result_has_no_derivative(device: spy.Device) -> None:
+    text = "[Differentiable] Optional<float> root(float x) { if (x > 0) return sqrt(x); return none; }"
+    root = spy.Module.load_from_source(device, "optional_root", text).root
+    told = "it returns 'Optional<float>', which has no derivative here; return a value."
+    for run in (
+        lambda: root.bwds(spy.diff_pair(4.0), _result=spy.diff_pair(None, 1.0)),
+        lambda: root.bwds(spy.diff_pair(4.0)),
+        lambda: root.fwds(spy.diff_pair(4.0, 1.0)),
+    ):
+        with pytest.raises(spy.UnsupportedError, match=told):
+            run()
+    with pytest.raises(spy.BindError, match=r"returns 'Optional<float>'; a half, float or double was expected"):
+        root.value_and_grad(4.0)
 
 
 def test_torch(device: spy.Device, module: Any) -> None:
