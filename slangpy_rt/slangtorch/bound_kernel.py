@@ -11,7 +11,8 @@ from slangpy_rt.core.errors import BindError
 from slangpy_rt.core.wording import in_words
 from slangpy_rt.slangtorch.binder import Bound, unchanged
 from slangpy_rt.slangtorch.block_search import fastest_block
-from slangpy_rt.slangtorch.errors import LaunchError, TensorError
+from slangpy_rt.slangtorch.broadcast_copies import BroadcastCopies
+from slangpy_rt.slangtorch.errors import BroadcastError, LaunchError, TensorError
 from slangpy_rt.slangtorch.kernel_code import MAX_GRID, SUITED, KernelCode, Triple
 
 
@@ -24,10 +25,12 @@ class BoundKernel:
         The kernel.
     bound : Bound
         Its arguments, as ``Binder`` returns them.
+    copies : BroadcastCopies, optional
+        Copies among the arguments, which every launch checks.
     """
 
-    def __init__(self, code: KernelCode, bound: Bound) -> None:
-        self._code, self._bound = code, bound
+    def __init__(self, code: KernelCode, bound: Bound, copies: BroadcastCopies | None = None) -> None:
+        self._code, self._bound, self._copies = code, bound, copies
         self._launched = False
 
     def launchRaw(self, blockSize: Triple, gridSize: Triple) -> None:
@@ -49,6 +52,8 @@ class BoundKernel:
         if 0 not in grid:
             place, values, (tensors, places, _), _ = self._bound
             self._code.launch(place, block, grid, values, tensors, places)
+            if self._copies is not None:
+                self._copies.check(str(self._code), consumed=True)
 
     def launchTotal(self, blockSize: Triple, totalSize: Triple) -> None:
         """Run at least ``totalSize`` threads in groups of ``blockSize``, each a tuple of three ints.
@@ -117,6 +122,11 @@ class BoundKernel:
             )
         if not place.straight:
             raise TensorError(f"{self._code}.append_to: {device!r} does not work in its tensors' memory.")
+        if self._copies is not None:
+            raise BroadcastError(
+                f"{self._code}.append_to: a gradient is a broadcast view, which a list does not copy; use "
+                ".contiguous() to make it a tensor of its own."
+            )
         dispatch = self._code.dispatch(device, block, grid, values, tensors, places) if 0 not in grid else None
         add(commands, Call(str(self._code), dispatch, None, self, None, None))
 

@@ -9,3 +9,7 @@ class TensorError(SlangPyRtError, RuntimeError):
 
 class LaunchError(SlangPyRtError, RuntimeError):
     """A launch has sizes that the device does not run, or tensors that were resized."""
+
+
+class BroadcastError(TensorError):
+    """A tensor is a broadcast view, whose elements share memory."""

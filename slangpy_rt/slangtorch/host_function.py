@@ -6,6 +6,7 @@ import struct
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from functools import partial
 from operator import is_
 from typing import Any
 
@@ -16,7 +17,9 @@ from slangpy_rt.core.target import KernelInfo
 from slangpy_rt.core.types import FunctionSig
 from slangpy_rt.device import Device
 from slangpy_rt.interop.torch_memory import same_as
+from slangpy_rt.slangtorch.broadcast_copies import BroadcastCopies
 from slangpy_rt.slangtorch.devices import Place
+from slangpy_rt.slangtorch.errors import BroadcastError
 from slangpy_rt.slangtorch.host_log import Log, read_log, replay
 from slangpy_rt.slangtorch.host_text import HANDLE_AT, HEAD_CODES, host_text
 from slangpy_rt.slangtorch.kernel_code import KernelCode
@@ -96,16 +99,15 @@ class HostFunction:
         if len(args) != len(self.params):
             names = ", ".join(name for name, _ in self.params)
             raise TypeError(f"{self.name}: {len(args)} arguments; it takes {len(self.params)}: {names or 'none'}.")
-        block: list[Any] = []
-        packed: list[BoundTensor] = []
-        for (name, parameter), value in zip(self.params, args, strict=True):
-            start, before = len(block), len(packed)
-            parameter.pack(name, value, block, packed)
-            if parameter.addresses:
-                for handle, (at, _, _) in enumerate(packed[before:], before + 1):
-                    if at - start in parameter.addresses:
-                        block[at] = handle << HANDLE_AT
-        given = [tensor for _, tensor, _ in packed]
+        copies = BroadcastCopies()
+        try:
+            block, given = self._packed(args)
+        except BroadcastError:
+            own = [
+                p.replaced(value, partial(copies.of, name))
+                for (name, p), value in zip(self.params, args, strict=True)
+            ]
+            block, given = self._packed(own)
         devices = self._program.devices
         place = devices.place(self.name, given) if given else None
         # Geometries are bytes that each view remembers, with their hashes. Numbers are compared by their bits.
@@ -120,7 +122,23 @@ class HostFunction:
         # The check must not see arguments that were converted: the log is of other tensors.
         if place is not None and self._only_tensors and all(map(is_, given, args)):
             self._expect(log, place, args)
-        return self._replayed(log, place, given)
+        result = self._replayed(log, place, given, copies)
+        if copies:
+            copies.check(self.name)
+        return result
+
+    def _packed(self, args: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+        """Return the values of the argument block, and the tensors among the arguments."""
+        block: list[Any] = []
+        packed: list[BoundTensor] = []
+        for (name, parameter), value in zip(self.params, args, strict=True):
+            start, before = len(block), len(packed)
+            parameter.pack(name, value, block, packed)
+            if parameter.addresses:
+                for handle, (at, _, _) in enumerate(packed[before:], before + 1):
+                    if at - start in parameter.addresses:
+                        block[at] = handle << HANDLE_AT
+        return block, [tensor for _, tensor, _ in packed]
 
     def _expect(self, log: Log, place: Place, args: tuple[Any, ...]) -> None:
         """Let the next call replay this log if its tensors are like these; equal layouts share one check."""
@@ -132,10 +150,14 @@ class HostFunction:
         same = self._same[key]
         self._last = None if same is None else (log, place, same)
 
-    def _replayed(self, log: Log, place: Place | None, given: Sequence[Any]) -> Any:
+    def _replayed(
+        self, log: Log, place: Place | None, given: Sequence[Any], copies: BroadcastCopies | None = None
+    ) -> Any:
         """Replay a log on the tensors among the arguments, and return the function's result."""
         tensors: dict[int, Any] = dict(enumerate(given, 1))
         replay(log, place, self._program.devices, given, tensors)
+        if copies:
+            tensors = {handle: copies.view_of(tensor) for handle, tensor in tensors.items()}
         if self._one:
             found = tensors.get(log.result[0])
             if found is not None:

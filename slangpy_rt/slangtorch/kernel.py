@@ -11,6 +11,8 @@ from slangpy_rt.device import Device
 from slangpy_rt.runtime.core import a_device
 from slangpy_rt.slangtorch.binder import Binder
 from slangpy_rt.slangtorch.bound_kernel import BoundKernel, checked_sizes
+from slangpy_rt.slangtorch.broadcast_copies import BroadcastCopies
+from slangpy_rt.slangtorch.errors import BroadcastError
 from slangpy_rt.slangtorch.kernel_code import KernelCode, Triple
 from slangpy_rt.slangtorch.kernel_function import KernelFunction, Like
 from slangpy_rt.slangtorch.program import Program
@@ -82,11 +84,17 @@ class TorchKernel:
             If a tensor's dtype or memory is not what its parameter needs, or tensors lie on several devices.
         """
         bound = None if args else self._binder.find(named)
-        if bound is None:
-            if args or named.keys() != self._names:
-                raise self._misnamed(args, named)
-            bound = self._binder.bind(named)
-        return BoundKernel(self.code, bound)
+        if bound is not None:
+            return BoundKernel(self.code, bound)
+        if args or named.keys() != self._names:
+            raise self._misnamed(args, named)
+        try:
+            return BoundKernel(self.code, self._binder.bind(named))
+        except BroadcastError:
+            if self.code.derivative != "backward":
+                raise
+        copies = BroadcastCopies()
+        return BoundKernel(self.code, self._binder.bind(self._with_own_gradients(named, copies)), copies)
 
     @property
     def differentiable(self) -> bool:
@@ -165,6 +173,15 @@ class TorchKernel:
             f"{what} {', '.join(found)}" for what, found in (("missing", missing), ("unknown", unknown)) if found
         ]
         return ValueError(f"{self.code}: {'; '.join(wrong)}; its arguments are {listed}.")
+
+    def _with_own_gradients(self, named: Mapping[str, Any], copies: BroadcastCopies) -> dict[str, Any]:
+        """Return the arguments with copies of gradients that are broadcast views, such as PyTorch's of a sum."""
+        found = dict(named)
+        for name, parameter in self.code.params:
+            value = named[name]
+            if parameter.is_pair and isinstance(value, tuple) and len(value) == 2:
+                found[name] = value[0], copies.of(f"{name}.grad", value[1])
+        return found
 
     def _derived(self, derivative: str) -> TorchKernel:
         if not self.differentiable:

@@ -87,7 +87,7 @@ class Parameter(ABC):
         )
 
     def replaced(self, value: Any, by: Callable[[Any], Any]) -> Any:
-        """Return a value in which each tensor for a ``DiffTensorView`` is replaced by ``by(tensor)``.
+        """Return a value in which ``by(tensor)`` is in the place of each tensor for a DiffTensorView or TorchTensor.
 
         Values that do not fit stay as they are: ``pack`` refuses them.
         """

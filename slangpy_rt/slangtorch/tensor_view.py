@@ -10,7 +10,8 @@ import torch
 
 from slangpy_rt.core.types import SlangType
 from slangpy_rt.core.wording import in_words
-from slangpy_rt.slangtorch.errors import TensorError
+from slangpy_rt.slangtorch.broadcast_copies import is_broadcast
+from slangpy_rt.slangtorch.errors import BroadcastError, TensorError
 from slangpy_rt.slangtorch.parameter import BoundTensor, Member, Parameter
 
 RANK = 5  # MAX_RANK of shaders/slangtorch.slang
@@ -127,13 +128,12 @@ class TensorView(Parameter):
             raise TensorError(f"{path} has {len(shape)} dimensions; a TensorView has at most {RANK}.")
         if value.is_contiguous() and not self._element.shape and value.nbytes <= LONGEST:
             return
-        empty = 0 in shape
+        if is_broadcast(value):
+            raise BroadcastError(
+                f"{path} is a broadcast view: its elements share memory (shape {tuple(shape)}, strides "
+                f"{tuple(strides)}); use .contiguous() to make it a tensor of its own."
+            )
         for n, step in zip(shape, strides, strict=True):
-            if n > 1 and step == 0 and not empty:
-                raise TensorError(
-                    f"{path} is a broadcast view: its elements share memory (shape {tuple(shape)}, strides "
-                    f"{tuple(strides)}); use .contiguous() to make it a tensor of its own."
-                )
             if (n > 1 and step * value.element_size() > LONGEST) or n > LONGEST:
                 raise TensorError(
                     f"{path} has strides over 4 GiB, which a TensorView does not hold; make it contiguous."

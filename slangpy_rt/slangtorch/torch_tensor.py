@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -33,6 +33,9 @@ class TorchTensorParameter(TensorView):
         if handle not in tensors:
             raise TensorError(f"a '{self.shown}' that is returned was never allocated; give it a tensor.")
         return tensors[handle]
+
+    def replaced(self, value: Any, by: Callable[[Any], Any]) -> Any:
+        return by(value) if isinstance(value, torch.Tensor) else value
 
     def pack(self, path: str, value: Any, block: list[Any], tensors: list[BoundTensor]) -> None:
         if isinstance(value, torch.Tensor) and value.dtype not in self.dtypes:
