@@ -12,6 +12,20 @@ from slangpy_rt.slang.com import ComPtr, Out
 
 # Slang reports no error: it stops at an option that it refuses. This macro comes last, and is found if none was.
 _END = "_spy_end"
+# What a session does for every device. The other options choose targets, files and layouts, which are given, or write
+# what nobody reads, or are for other compilers; a session takes most of them and ignores them. With -obfuscate Slang
+# 2026.12 crashes; with -zero-initialize static variables have initial values, which the CPU drops.
+_TAKEN = frozenset(
+    {
+        _abi.Capability, _abi.DebugInformation, _abi.DebugInformationFormat, _abi.DenormalModeFp16,
+        _abi.DenormalModeFp32, _abi.DenormalModeFp64, _abi.DisableNonEssentialValidations, _abi.DisableShortCircuit,
+        _abi.DisableWarning, _abi.DisableWarnings, _abi.EnableExperimentalPasses, _abi.EnableWarning,
+        _abi.FloatingPointMode, _abi.IgnoreCapabilities, _abi.LanguageVersion, _abi.LoopInversion, _abi.MacroDefine,
+        _abi.MatrixLayoutRow, _abi.MinimumSlangOptimization, _abi.Optimization, _abi.RestrictiveCapabilityCheck,
+        _abi.UnscopedEnum, _abi.UseMSVCStyleBitfieldPacking, _abi.ValidateIr, _abi.ValidateUniformity,
+        _abi.WarningsAsErrors,
+    }
+)  # fmt: skip
 
 
 class Parsed(NamedTuple):
@@ -26,8 +40,8 @@ class Parsed(NamedTuple):
     whole : bool
         Whether Slang took all flags.
     elsewhere : bool
-        Whether flags choose what a device does, as ``-profile`` and ``-matrix-layout-column-major`` do, or are for
-        other compilers, as ``-Xnvrtc`` is.
+        Whether a flag is among those that are not for sessions: it chooses what a device does, as ``-profile`` and
+        ``-matrix-layout-column-major`` do, or is for another compiler, as ``-Xnvrtc`` is.
     """
 
     options: tuple[_abi.CompilerOptionEntry, ...] = ()
@@ -59,7 +73,8 @@ def parse_flags(root: ComPtr, flags: Sequence[str]) -> Parsed:
         if found.elsewhere or not found.options:
             raise CompileError(
                 f"extraSlangFlags: {' '.join(flags[at : at + count])!r} has no place here: target, entry points, "
-                "files and the layout of matrices are given; leave it out."
+                "files and layouts are given, and flags of optimization, debug information, numbers, capabilities, "
+                "warnings and the language are taken; leave it out."
             )
         at += count
     return _parse(root, flags)
@@ -71,7 +86,8 @@ def _parse(root: ComPtr, flags: Sequence[str]) -> Parsed:
     desc, out = _abi.SessionDesc(structureSize=ctypes.sizeof(_abi.SessionDesc)), Out()
     status = root.call("IGlobalSession.parseCommandLineArguments", len(texts), arguments, ctypes.byref(desc), out.ref)
     owner = out.take()
-    if status < 0 or owner is None:
+    # There are no entries at all if Slang refuses the first flag.
+    if status < 0 or owner is None or not desc.compilerOptionEntries:
         return Parsed(whole=False)
     entries = (_abi.CompilerOptionEntry * desc.compilerOptionEntryCount).from_address(desc.compilerOptionEntries)
     whole, elsewhere, options = False, desc.targetCount > 0, []
@@ -81,7 +97,6 @@ def _parse(root: ComPtr, flags: Sequence[str]) -> Parsed:
         elif entry.name == _abi.DownstreamArgs:  # Slang has such an entry for each compiler that it knows
             elsewhere = elsewhere or bool(entry.value.stringValue1)
         else:
-            # The arrays of this project have matrices by rows.
-            elsewhere = elsewhere or entry.name == _abi.MatrixLayoutColumn
+            elsewhere = elsewhere or entry.name not in _TAKEN
             options.append(entry)
     return Parsed(tuple(options), owner, whole, elsewhere)

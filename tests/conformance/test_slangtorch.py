@@ -100,7 +100,8 @@ def test_other_flags_of_slang(files: Files) -> None:
         return
     output = files.on(torch.zeros(3, dtype=torch.int32))
     plain = files.load(text)
-    module = files.load(text, extraSlangFlags=["-O0", "-warnings-disable", "30081", "-fp-mode", "precise"])
+    flags = ["-O0", "-g2", "-matrix-layout-row-major", "-capability", "cuda_sm_8_0", "-fp-mode", "precise"]
+    module = files.load(text, extraSlangFlags=[*flags, "-warnings-disable", "30081"])
     assert module is not plain
     module.narrow(output=output, x=2.5).launchRaw(blockSize=(3, 1, 1), gridSize=ONE)
     assert output.tolist() == [2, 2, 2]
@@ -119,6 +120,12 @@ def test_other_flags_of_slang(files: Files) -> None:
         (["other.slang"], "'other.slang' has no place"),
         (["-matrix-layout-column-major"], "'-matrix-layout-column-major' has no place"),
         (["-Xnvrtc", "--x"], "'-Xnvrtc --x' has no place"),
+        # Slang has no such flag, and says nothing at all.
+        (["-Xslang", "-O3"], "refuses '-Xslang'"),
+        # A session ignores these, writes files for them, or crashes.
+        (["-g2", "-emit-ir"], "'-emit-ir' has no place"),
+        (["-dump-ast"], "'-dump-ast' has no place"),
+        (["-obfuscate"], "'-obfuscate' has no place"),
     ):
         with pytest.raises(spy.CompileError, match=f"extraSlangFlags: .*{said}"):
             files.load(text, extraSlangFlags=flags)
