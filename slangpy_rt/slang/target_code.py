@@ -32,6 +32,7 @@ from slangpy_rt.slang.spirv_integers import lacking_fields, lacking_integer, wit
 from slangpy_rt.slang.spirv_locals import local_bytes
 from slangpy_rt.slang.spirv_math import lacking_double, rounded_double, with_doubles
 from slangpy_rt.slang.spirv_zeros import with_zeros
+from slangpy_rt.slang.swizzled_stores import with_swizzled_stores
 from slangpy_rt.slang.text import blank, deepest, longest_chain
 
 # The longest chain of statements nested without brackets. Slang's time grows with its square: 2.2 s for 5000 nested
@@ -180,11 +181,12 @@ def completed(code: bytes, form: str, double_math: Callable[[], bytes], statics:
         code = with_zeros(code) if statics else code
         code = with_negatives(with_integers(with_doubles(code, double_math)))
     elif form == "cuda":
-        code = zeroed(with_functions(with_narrow_integers(code, form), form))
+        code = with_swizzled_stores(zeroed(with_functions(with_narrow_integers(code, form), form)))
     elif form == "hlsl":
         code = with_hlsl_negatives(code)
     elif form == "cpp":
-        return with_half(with_division(with_functions(with_narrow_integers(code, form), form), form))
+        code = with_swizzled_stores(with_functions(with_narrow_integers(code, form), form))
+        return with_half(with_division(code, form))
     return with_division(code, form)
 
 

@@ -21,6 +21,7 @@ from slangpy_rt.slangtorch.parameters import parameter_of
 from slangpy_rt.slangtorch.program import Program, Text
 from tests.conformance._random_kernels import Group
 from tests.conformance._slangtorch import DIFF_SQUARE, SQUARE
+from tests.conformance.test_slangtorch_views import COMPONENTS
 from tests.depth import sampled
 
 try:
@@ -180,6 +181,7 @@ CASES = {
     "short": Case(views("int16_t", "uint16_t")),
     "bytes": Case(views("int8_t", "uint8_t")),
     "atomics": Case(atomics("int", "uint", "int64_t", "uint64_t", "float", "double")),
+    "components": Case(COMPONENTS),
     "structs": Case(STRUCTS),
     "other derivatives": Case(OTHERS, half=True),
     "of GPUs": Case(OF_GPUS),

@@ -202,6 +202,18 @@ def test_shared_memory_of_arguments(files: Files) -> None:
     assert x.tolist() == [1, 1, 2, 3]
 
 
+COMPONENTS = """
+[AutoPyBindCUDA] [CudaKernel] void put(TensorView<float3> t, TensorView<int4> k)
+{
+    t[cudaThreadIdx().x].y = 2;
+    t[0u].xz += 1;
+    t[1u].zy = t[0u].xy;
+    t[2u].yz = float2(t[0u].x);
+    k[0u].wzyx = k[1u];
+    k[1u].wx = 3;
+}
+"""
+
 ATOMICS = """
 [AutoPyBindCUDA] [CUDAKernel]
 void change(TensorView<TYPE> x, TensorView<TYPE> before)
@@ -244,6 +256,39 @@ def test_atomics(files: Files, kind: str, dtype: torch.dtype) -> None:
     assert got[3:5] == [63, 0 if kind.startswith("u") else -3]
     if whole:
         assert got[5:] == [127, 0, 0]
+
+
+def test_additions_to_halves(files: Files) -> None:
+    m = files.load(
+        """
+        [AutoPyBindCUDA] [CUDAKernel]
+        void add(TensorView<half> x, TensorView<half> before)
+        {
+            half old;
+            x.InterlockedAdd(1, half(2), old);
+            before[cudaThreadIdx().x] = old;
+            x.InterlockedAdd(uint1(2), half(0.5));
+        }
+        """
+    )
+    x, before = files.on(torch.ones(3).half()), files.on(torch.zeros(64).half())
+    m.add(x=x, before=before).launchRaw(blockSize=(64, 1, 1), gridSize=ONE)
+    assert x.tolist() == [1, 129, 33] and sorted(before.tolist()) == [1.0 + 2 * k for k in range(64)]
+
+
+def test_components_of_elements(files: Files) -> None:
+    m = files.load(COMPONENTS)
+    t = torch.arange(12.0).reshape(4, 3)
+    k = torch.arange(8, dtype=torch.int32).reshape(2, 4)
+    found, counts = files.on(t.clone()), files.on(k.clone())
+    m.put(t=found, k=counts).launchRaw(blockSize=ONE, gridSize=ONE)
+    t[0, 1] = 2
+    t[0, [0, 2]] += 1
+    t[1, [2, 1]] = t[0, :2]
+    t[2, 1:] = t[0, 0]
+    k[0, [3, 2, 1, 0]] = k[1]
+    k[1, [3, 0]] = 3
+    assert torch.equal(found.cpu(), t) and torch.equal(counts.cpu(), k)
 
 
 def test_views_are_filled(files: Files) -> None:
