@@ -238,7 +238,7 @@ class KernelCode:
                     raise
                 warnings.warn(
                     f"{self}: it runs on {other.device!r}, and its tensors are copied there and back at each launch, "
-                    f"because the CPU device refuses it: {error}",
+                    f"because the CPU device refuses it: {error.__cause__ or error}",
                     RuntimeWarning,
                     stacklevel=4,
                 )
@@ -287,4 +287,9 @@ class KernelCode:
                 f"{title}: a file of the module changed since it was loaded, and {device!r} would compile the new "
                 "one; load the module again."
             )
-        return device.kernels.get(source, text.text, title, info, text.layout)
+        try:
+            return device.kernels.get(source, text.text, title, info, text.layout)
+        except UnsupportedError as error:
+            # Such messages say which types of devices have what the kernel needs.
+            how = " loadModule has device= for that." if "device type" in str(error) else ""
+            raise UnsupportedError(f"{self}: {error}{how}") from error

@@ -95,5 +95,12 @@ def test_not_where_the_device_is_given_or_nothing_is_copied_back(files: Files, g
 def test_without_a_gpu(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     m = slangtorch.loadModule(files.write("module.slang", TEXT))
-    with pytest.raises(spy.UnsupportedError, match="Run it on a GPU"):
-        m.sums(a=torch.rand(64), output=torch.zeros(1)).launchRaw(GROUP, ONE)
+    said = r"sums: .*Run it on a GPU \(device type cuda or vulkan\)\. loadModule has device= for that\."
+    for run in (m.sums(a=torch.rand(64), output=torch.zeros(1)).launchRaw, lambda *_: m.precompile()):
+        with pytest.raises(spy.UnsupportedError, match=said):
+            run(GROUP, ONE)
+    # As the message says.
+    output = files.on(torch.zeros(1))
+    if files.device.name != "cpu":
+        files.load(TEXT).sums(a=files.on(torch.ones(64)), output=output).launchRaw(GROUP, ONE)
+        assert output.item() == 64
