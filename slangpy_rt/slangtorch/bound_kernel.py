@@ -9,10 +9,10 @@ from typing import Any
 from slangpy_rt.calls.command_list import Call, CommandList, add
 from slangpy_rt.core.errors import BindError
 from slangpy_rt.core.wording import in_words
+from slangpy_rt.slangtorch.argument_copies import ArgumentCopies
 from slangpy_rt.slangtorch.binder import Bound, unchanged
 from slangpy_rt.slangtorch.block_search import fastest_block
-from slangpy_rt.slangtorch.broadcast_copies import BroadcastCopies
-from slangpy_rt.slangtorch.errors import BroadcastError, LaunchError, TensorError
+from slangpy_rt.slangtorch.errors import CopyNeeded, LaunchError, TensorError
 from slangpy_rt.slangtorch.kernel_code import MAX_GRID, SUITED, KernelCode, Triple
 
 
@@ -25,11 +25,11 @@ class BoundKernel:
         The kernel.
     bound : Bound
         Its arguments, as ``Binder`` returns them.
-    copies : BroadcastCopies, optional
+    copies : ArgumentCopies, optional
         Copies among the arguments, which every launch checks.
     """
 
-    def __init__(self, code: KernelCode, bound: Bound, copies: BroadcastCopies | None = None) -> None:
+    def __init__(self, code: KernelCode, bound: Bound, copies: ArgumentCopies | None = None) -> None:
         self._code, self._bound, self._copies = code, bound, copies
         self._launched = False
 
@@ -123,7 +123,7 @@ class BoundKernel:
         if not place.straight:
             raise TensorError(f"{self._code}.append_to: {device!r} does not work in its tensors' memory.")
         if self._copies is not None:
-            raise BroadcastError(
+            raise CopyNeeded(
                 f"{self._code}.append_to: a gradient is a broadcast view, which a list does not copy; use "
                 ".contiguous() to make it a tensor of its own."
             )

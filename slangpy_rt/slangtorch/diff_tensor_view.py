@@ -51,7 +51,7 @@ class DiffTensorViewParameter(Parameter):
         behind = self.wrapper.read(f"{source}.diff") if self.wrapper else self._gradient.read(f"{source}.diff.diff")
         return [*self._primal.read(f"{source}.primal"), *behind]
 
-    def replaced(self, value: Any, by: Callable[[Any], Any]) -> Any:
+    def replaced(self, value: Any, by: Callable[..., Any]) -> Any:
         return by(value) if isinstance(value, torch.Tensor) else value
 
     def pack(self, path: str, value: Any, block: list[Any], tensors: list[BoundTensor]) -> None:

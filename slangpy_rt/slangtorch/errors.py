@@ -11,5 +11,5 @@ class LaunchError(SlangPyRtError, RuntimeError):
     """A launch has sizes that the device does not run, or tensors that were resized."""
 
 
-class BroadcastError(TensorError):
-    """A tensor is a broadcast view, whose elements share memory."""
+class CopyNeeded(TensorError):
+    """A kernel needs a copy of a tensor, because of its dtype or because it is a broadcast view."""

@@ -17,9 +17,9 @@ from slangpy_rt.core.target import KernelInfo
 from slangpy_rt.core.types import FunctionSig
 from slangpy_rt.device import Device
 from slangpy_rt.interop.torch_memory import same_as
-from slangpy_rt.slangtorch.broadcast_copies import BroadcastCopies
+from slangpy_rt.slangtorch.argument_copies import ArgumentCopies
 from slangpy_rt.slangtorch.devices import Place
-from slangpy_rt.slangtorch.errors import BroadcastError
+from slangpy_rt.slangtorch.errors import CopyNeeded
 from slangpy_rt.slangtorch.host_log import Log, read_log, replay
 from slangpy_rt.slangtorch.host_text import HANDLE_AT, HEAD_CODES, host_text
 from slangpy_rt.slangtorch.kernel_code import KernelCode
@@ -99,10 +99,10 @@ class HostFunction:
         if len(args) != len(self.params):
             names = ", ".join(name for name, _ in self.params)
             raise TypeError(f"{self.name}: {len(args)} arguments; it takes {len(self.params)}: {names or 'none'}.")
-        copies = BroadcastCopies()
+        copies = ArgumentCopies()
         try:
             block, given = self._packed(args)
-        except BroadcastError:
+        except CopyNeeded:
             own = [
                 p.replaced(value, partial(copies.of, name))
                 for (name, p), value in zip(self.params, args, strict=True)
@@ -124,7 +124,7 @@ class HostFunction:
             self._expect(log, place, args)
         result = self._replayed(log, place, given, copies)
         if copies:
-            copies.check(self.name)
+            copies.check(self.name, returned=result)
         return result
 
     def _packed(self, args: Sequence[Any]) -> tuple[list[Any], list[Any]]:
@@ -151,13 +151,13 @@ class HostFunction:
         self._last = None if same is None else (log, place, same)
 
     def _replayed(
-        self, log: Log, place: Place | None, given: Sequence[Any], copies: BroadcastCopies | None = None
+        self, log: Log, place: Place | None, given: Sequence[Any], copies: ArgumentCopies | None = None
     ) -> Any:
         """Replay a log on the tensors among the arguments, and return the function's result."""
         tensors: dict[int, Any] = dict(enumerate(given, 1))
         replay(log, place, self._program.devices, given, tensors)
         if copies:
-            tensors = {handle: copies.view_of(tensor) for handle, tensor in tensors.items()}
+            tensors = {handle: copies.original(tensor) for handle, tensor in tensors.items()}
         if self._one:
             found = tensors.get(log.result[0])
             if found is not None:

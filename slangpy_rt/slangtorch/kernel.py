@@ -9,10 +9,10 @@ from typing import Any
 from slangpy_rt.core.types import FunctionSig
 from slangpy_rt.device import Device
 from slangpy_rt.runtime.core import a_device
+from slangpy_rt.slangtorch.argument_copies import ArgumentCopies
 from slangpy_rt.slangtorch.binder import Binder
 from slangpy_rt.slangtorch.bound_kernel import BoundKernel, checked_sizes
-from slangpy_rt.slangtorch.broadcast_copies import BroadcastCopies
-from slangpy_rt.slangtorch.errors import BroadcastError
+from slangpy_rt.slangtorch.errors import CopyNeeded
 from slangpy_rt.slangtorch.kernel_code import KernelCode, Triple
 from slangpy_rt.slangtorch.kernel_function import KernelFunction, Like
 from slangpy_rt.slangtorch.program import Program
@@ -90,10 +90,10 @@ class TorchKernel:
             raise self._misnamed(args, named)
         try:
             return BoundKernel(self.code, self._binder.bind(named))
-        except BroadcastError:
+        except CopyNeeded:
             if self.code.derivative != "backward":
                 raise
-        copies = BroadcastCopies()
+        copies = ArgumentCopies()
         return BoundKernel(self.code, self._binder.bind(self._with_own_gradients(named, copies)), copies)
 
     @property
@@ -174,7 +174,7 @@ class TorchKernel:
         ]
         return ValueError(f"{self.code}: {'; '.join(wrong)}; its arguments are {listed}.")
 
-    def _with_own_gradients(self, named: Mapping[str, Any], copies: BroadcastCopies) -> dict[str, Any]:
+    def _with_own_gradients(self, named: Mapping[str, Any], copies: ArgumentCopies) -> dict[str, Any]:
         """Return the arguments with copies of gradients that are broadcast views, such as PyTorch's of a sum."""
         found = dict(named)
         for name, parameter in self.code.params:

@@ -86,8 +86,10 @@ class Parameter(ABC):
             f"values of type '{self.type_name.replace('_spy_', '')}' cannot be returned to Python."
         )
 
-    def replaced(self, value: Any, by: Callable[[Any], Any]) -> Any:
+    def replaced(self, value: Any, by: Callable[..., Any]) -> Any:
         """Return a value in which ``by(tensor)`` is in the place of each tensor for a DiffTensorView or TorchTensor.
+
+        A tensor for a TorchTensor of another dtype is replaced by ``by(tensor, dtype)``.
 
         Values that do not fit stay as they are: ``pack`` refuses them.
         """

@@ -32,7 +32,7 @@ class SequenceParameter(Parameter):
     def value(self, values: Iterator[Any], tensors: Mapping[int, Any]) -> Any:
         return [self.element.value(values, tensors) for _ in range(self._count)]
 
-    def replaced(self, value: Any, by: Callable[[Any], Any]) -> Any:
+    def replaced(self, value: Any, by: Callable[..., Any]) -> Any:
         fits = isinstance(value, (tuple, list)) and len(value) == self._count
         return [self.element.replaced(item, by) for item in value] if fits else value
 

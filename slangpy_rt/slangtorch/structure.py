@@ -52,7 +52,7 @@ class StructParameter(Parameter):
     def value(self, values: Iterator[Any], tensors: Mapping[int, Any]) -> Any:
         return self.python_type(*[field.value(values, tensors) for field in self.fields])
 
-    def replaced(self, value: Any, by: Callable[[Any], Any]) -> Any:
+    def replaced(self, value: Any, by: Callable[..., Any]) -> Any:
         fields = dict(self._fields)
         if isinstance(value, dict):
             return {k: fields[k].replaced(item, by) if k in fields else item for k, item in value.items()}

@@ -10,8 +10,8 @@ import torch
 
 from slangpy_rt.core.types import SlangType
 from slangpy_rt.core.wording import in_words
-from slangpy_rt.slangtorch.broadcast_copies import is_broadcast
-from slangpy_rt.slangtorch.errors import BroadcastError, TensorError
+from slangpy_rt.slangtorch.argument_copies import is_broadcast
+from slangpy_rt.slangtorch.errors import CopyNeeded, TensorError
 from slangpy_rt.slangtorch.parameter import BoundTensor, Member, Parameter
 
 RANK = 5  # MAX_RANK of shaders/slangtorch.slang
@@ -129,7 +129,7 @@ class TensorView(Parameter):
         if value.is_contiguous() and not self._element.shape and value.nbytes <= LONGEST:
             return
         if is_broadcast(value):
-            raise BroadcastError(
+            raise CopyNeeded(
                 f"{path} is a broadcast view: its elements share memory (shape {tuple(shape)}, strides "
                 f"{tuple(strides)}); use .contiguous() to make it a tensor of its own."
             )

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from slangpy_rt.slangtorch.errors import TensorError
+from slangpy_rt.slangtorch.errors import CopyNeeded, TensorError
 from slangpy_rt.slangtorch.parameter import BoundTensor, Member
 from slangpy_rt.slangtorch.tensor_view import GEOMETRY, GEOMETRY_CODE, RANK, TensorView, dtype_name
 
@@ -34,14 +34,21 @@ class TorchTensorParameter(TensorView):
             raise TensorError(f"a '{self.shown}' that is returned was never allocated; give it a tensor.")
         return tensors[handle]
 
-    def replaced(self, value: Any, by: Callable[[Any], Any]) -> Any:
-        return by(value) if isinstance(value, torch.Tensor) else value
+    def replaced(self, value: Any, by: Callable[..., Any]) -> Any:
+        if not isinstance(value, torch.Tensor):
+            return value
+        return by(value, self.dtypes[0]) if self._can_convert(value) else by(value)
 
     def pack(self, path: str, value: Any, block: list[Any], tensors: list[BoundTensor]) -> None:
         if isinstance(value, torch.Tensor) and value.dtype not in self.dtypes:
-            if value.is_cuda or not self.dtypes or not torch.can_cast(value.dtype, self.dtypes[0]):
-                raise TensorError(f"{path} is {dtype_name(value.dtype)}; '{self.shown}' needs {self.wanted()}.")
-            value = value.to(self.dtypes[0])
+            kind = CopyNeeded if self._can_convert(value) else TensorError
+            raise kind(f"{path} is {dtype_name(value.dtype)}; '{self.shown}' needs {self.wanted()}.")
         geometry, layout, _ = self.geometry(path, value)
         tensors.append((len(block), value, layout))
         block += (len(tensors), geometry)
+
+    def _can_convert(self, value: torch.Tensor) -> bool:
+        """Tell whether a tensor has another dtype than its parameter, and a copy may have the parameter's."""
+        if value.is_cuda or not self.dtypes or value.dtype in self.dtypes:
+            return False
+        return torch.can_cast(value.dtype, self.dtypes[0])

@@ -34,6 +34,10 @@ struct Pair { TorchTensor<float> a; TorchTensor<int> b[1]; }
     __dispatch_kernel(step, uint3(1), uint3(2, 3, 1))(a);
     return a;
 }
+[TorchEntryPoint] void step_only(TorchTensor<float> a)
+{
+    __dispatch_kernel(step, uint3(1), uint3(2, 3, 1))(a);
+}
 [TorchEntryPoint] TorchTensor<float> same(TorchTensor<float> a) { return a; }
 """
 
@@ -45,7 +49,7 @@ def test_host_functions_read_them(files: Files) -> None:
     for _ in range(2):
         found = m.added({"a": a, "b": [b]}, 1.5)
         torch.testing.assert_close(found, a + b, equal_nan=True)
-    # A tensor that comes back is the caller's own.
+    # A tensor that comes back unchanged is the caller's own.
     assert m.same(a) is a
     assert m.same(a[:, :0]).shape == (2, 0)
 
@@ -53,11 +57,29 @@ def test_host_functions_read_them(files: Files) -> None:
 def test_host_functions_do_not_write_them(files: Files) -> None:
     m = files.load(HOST)
     row = files.on(torch.arange(3.0))
-    with pytest.raises(RuntimeError, match=r"stepped: it writes to a, a broadcast view.*\(2, 3\).*contiguous"):
-        m.stepped(row.expand(2, 3))
+    with pytest.raises(RuntimeError, match=r"step_only: it writes to a, a broadcast view.*a\.contiguous"):
+        m.step_only(row.expand(2, 3))
     assert row.tolist() == [0, 1, 2]
     # Neither the function nor the device has suffered.
     assert m.stepped(row.expand(2, 3).contiguous()).tolist() == [[1, 2, 3]] * 2
+
+
+def test_host_functions_do_not_write_what_is_converted(files: Files) -> None:
+    if files.device.name == "cuda":
+        pytest.skip("tensors on a GPU are not converted")
+    m = files.load(HOST)
+    whole = torch.arange(6).reshape(2, 3)
+    with pytest.raises(
+        RuntimeError, match=r"step_only: it writes to a, which is torch\.int64.*a\.to\(torch\.float32"
+    ):
+        m.step_only(whole)
+    assert whole.tolist() == [[0, 1, 2], [3, 4, 5]]
+    # What is returned is not lost.
+    assert m.stepped(whole).tolist() == [[1, 2, 3], [4, 5, 6]]
+    assert m.same(whole).dtype is torch.float32
+    row = torch.tensor([5, 6, 7]).expand(2, 3)
+    assert m.same(row).tolist() == row.tolist()
+    torch.testing.assert_close(m.added({"a": whole.half(), "b": (row.char(),)}, 0.0), whole + row.float())
 
 
 def test_the_gradient_of_a_sum(files: Files) -> None:
