@@ -1,0 +1,128 @@
+"""Loading of slang-torch's files: options in slang-torch's order, imports of every form, failures, forgetting."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+import torch
+from _slangtorch import ONE, SQUARE, Files, files
+
+import slangpy_rt as spy
+import slangpy_rt.slangtorch as slangtorch
+from tests.depth import one_device
+
+__all__ = ["files"]  # the fixture
+
+pytestmark = one_device
+
+# The parameters of loadModule in slang-torch 1.3.22, with their defaults; there, empty lists and dicts.
+UPSTREAM = {
+    "fileName": inspect.Parameter.empty, "skipSlang": None, "verbose": False, "defines": {}, "includePaths": [],
+    "skipNinjaCheck": False, "slangGenLineInfo": True, "cudaFastMath": True, "cudaGenLineInfo": True,
+    "extraSlangFlags": [], "extraCudaFlags": [],
+}  # fmt: skip
+
+
+def test_parameters_are_those_of_slang_torch(files: Files) -> None:
+    found = inspect.signature(slangtorch.loadModule).parameters
+    assert list(found) == [*UPSTREAM, "device"] and found["device"].kind is inspect.Parameter.KEYWORD_ONLY
+    for name, default in UPSTREAM.items():
+        assert (found[name].default or None) == (default or None), name
+    path = files.write("scaled.slang", SQUARE.replace("= input[", "= BY * input["))
+    with pytest.warns(UserWarning, match="skipSlang has no effect"):
+        m = slangtorch.loadModule(
+            path, False, False, {"BY": 3}, [str(files.folder)], True, False, False, False, [], [], device=files.device
+        )
+    x = files.on(torch.ones(2))
+    m.square(input=x, output=x).launchRaw(blockSize=(2, 1, 1), gridSize=ONE)
+    assert x.tolist() == [3, 3]
+
+
+def test_imports_of_every_form(files: Files) -> None:
+    (files.folder / "of").mkdir()
+    files.write("of/here.slang", "public float inFolder(TensorView<float> t) { return t[0]; }")
+    files.write("named-so.slang", "public float byName(TensorView<float> t) { return t[1]; }")
+    files.write("part.slang", "implementing whole; float ofPart(TensorView<float> t) { return t[2]; }")
+    files.write(
+        "whole.slang", "module whole; __include part; public float whole(TensorView<float> t) { return ofPart(t); }"
+    )
+    m = files.load(
+        """
+        import of.here;
+        import "named-so.slang";
+        import whole;
+        [CudaDeviceExport] float exported(float x) { return 2 * x; }
+        [AutoPyBindCUDA] [CudaKernel] void run(TensorView<float> t, TensorView<float> output)
+        {
+            output[0] = exported(inFolder(t) + 10 * byName(t) + 100 * whole(t));
+        }
+        """
+    )
+    output = files.on(torch.zeros(1))
+    m.run(t=files.on(torch.tensor([1.0, 2.0, 3.0])), output=output).launchRaw(blockSize=ONE, gridSize=ONE)
+    assert output.item() == 642
+
+
+def test_a_failure_harms_nothing(files: Files) -> None:
+    x = files.on(torch.full((2,), 3.0))
+    for text, expected in ((SQUARE, 9), (SQUARE.replace(";", "", 1), None), (SQUARE, 81), ("(", None)):
+        if expected is None:
+            with pytest.raises(RuntimeError, match=r"module\.slang"):
+                files.load(text)
+            continue
+        files.load(text).square(input=x, output=x).launchRaw(blockSize=(2, 1, 1), gridSize=ONE)
+        assert x.tolist() == [expected] * 2
+
+
+def test_nothing_is_written_beside_the_file(files: Files) -> None:
+    module = files.load(SQUARE)
+    module.precompile(blockSize=(2, 1, 1))
+    x = files.on(torch.ones(2))
+    module.square(input=x, output=x).launchRaw(blockSize=(2, 1, 1), gridSize=ONE)
+    assert [path.name for path in files.folder.iterdir()] == ["module.slang"]
+
+
+def test_modules_are_forgotten(files: Files) -> None:
+    said = "python -m slangpy_rt cache clear"
+    first = files.load(SQUARE)
+    with pytest.warns(UserWarning, match=said):
+        slangtorch.clearPersistentShaderCache()
+    assert files.load(SQUARE) is first
+    slangtorch.clearSessionShaderCache()
+    second = files.load(SQUARE)
+    assert second is not first
+    with pytest.warns(UserWarning, match=said):
+        slangtorch.clearShaderCaches()
+    assert files.load(SQUARE) is not second
+    # A module that is held works all the same.
+    x = files.on(torch.full((2,), 2.0))
+    first.square(input=x, output=x).launchRaw(blockSize=(2, 1, 1), gridSize=ONE)
+    assert x.tolist() == [4, 4]
+
+
+def test_tensors_on_several_devices(files: Files) -> None:
+    m = files.load(SQUARE)
+    x = files.on(torch.ones(2))
+    with pytest.raises(RuntimeError, match=r"square: its tensors are on .* and meta; move them to one device"):
+        m.square(input=x, output=torch.ones(2, device="meta"))
+
+
+def test_results_of_host_functions_have_no_graph(files: Files) -> None:
+    m = files.load(
+        """
+        [CudaKernel] void fill(TensorView<float> a, TensorView<float> b) { b[cudaThreadIdx().x] = a[0]; }
+        [TorchEntryPoint] TorchTensor<float> copied(TorchTensor<float> a)
+        {
+            let b = TorchTensor<float>.emptyLike(a);
+            __dispatch_kernel(fill, uint3(1, 1, 1), uint3(b.size(0), 1, 1))(a, b);
+            return b;
+        }
+        """
+    )
+    a = files.on(torch.full((3,), 2.0)).requires_grad_()
+    for _ in range(2):
+        found = m.copied(a)
+        assert found.tolist() == [2, 2, 2] and not found.requires_grad
+    with pytest.raises(spy.BindError, match="device is"):
+        slangtorch.loadModule(files.folder / "module.slang", device=3)  # type: ignore[arg-type]
