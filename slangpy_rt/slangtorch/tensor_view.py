@@ -134,7 +134,9 @@ class TensorView(Parameter):
                 f"{tuple(strides)}); use .contiguous() to make it a tensor of its own."
             )
         for n, step in zip(shape, strides, strict=True):
-            if (n > 1 and step * value.element_size() > LONGEST) or n > LONGEST:
+            if n > LONGEST:
+                raise TensorError(f"{path} has a dimension of {n}; the dimensions of a TensorView are below 4 Gi.")
+            if n > 1 and step * value.element_size() > LONGEST:
                 raise TensorError(
                     f"{path} has strides over 4 GiB, which a TensorView does not hold; make it contiguous."
                 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -335,3 +336,43 @@ void twice(TensorView<float> input, TensorView<float> output)
     odd, even = torch.from_numpy(memory[1::2]), torch.from_numpy(memory[::2])
     m.twice(input=even, output=odd).launchRaw(blockSize=(6, 1, 1), gridSize=ONE)
     np.testing.assert_array_equal(memory, [0, 0, 2, 4, 4, 8, 6, 12, 8, 16, 10, 20])
+
+
+def test_vectors_that_are_not_the_last_dimension(files: Files) -> None:
+    m = files.load("[AutoPyBindCUDA] [CudaKernel] void run(TensorView<float3> t, TensorView<float2x2> m) {}")
+    fine = {"t": files.on(torch.zeros(4, 3)), "m": files.on(torch.zeros(2, 2))}
+    m.run(**fine).launchRaw(blockSize=ONE, gridSize=ONE)
+    for name, shape in (("t", (3, 4)), ("t", ()), ("t", (2, 1)), ("m", (2, 3)), ("m", (2,))):
+        with pytest.raises(RuntimeError, match=rf"^{name} has shape .*contiguous last dimensions of"):
+            m.run(**fine | {name: files.on(torch.zeros(shape))})
+    for name, value in (("t", torch.zeros(3, 4).T), ("t", torch.zeros(4, 6)[:, ::2]), ("m", torch.zeros(2, 2).T)):
+        with pytest.raises(RuntimeError, match=rf"^{name} has shape .*contiguous last dimensions of"):
+            m.run(**fine | {name: files.on(value)})
+
+
+def test_more_than_a_view_holds(files: Files, tmp_path: Path) -> None:
+    if files.device.name == "cuda":
+        pytest.skip("the tensor is a file without contents")
+    m = files.load("[AutoPyBindCUDA] [CudaKernel] void run(TensorView<int8_t> t) {}")
+    large = torch.from_numpy(np.memmap(tmp_path / "large", np.int8, "w+", shape=2**32 + 2))
+    for t in (large, large[:-2]):
+        with pytest.raises(RuntimeError, match=rf"t has a dimension of {len(t)}"):
+            m.run(t=t)
+    with pytest.raises(RuntimeError, match="t has strides over 4 GiB"):
+        m.run(t=large.as_strided((2, 2), (2**32, 1)))
+    # The largest size and the largest stride are none of these, and a stride that is never used may be any.
+    for t in (large[:-3], large.as_strided((2, 2), (2**32 - 1, 1)), large.as_strided((1, 2), (2**40, 1))):
+        m.run(t=t).launchRaw(blockSize=ONE, gridSize=(0, 1, 1))
+
+
+def test_more_groups_than_a_device_runs(files: Files) -> None:
+    m = files.load("[AutoPyBindCUDA] [CudaKernel] void run(TensorView<int> t) { t[0] = 1; }")
+    t = files.on(torch.zeros(1, dtype=torch.int32))
+    most = 2**31 - 1
+    with pytest.raises(RuntimeError, match=r"^run: gridSize \(2147483647, 2147483647, 2147483647\)"):
+        m.run(t=t).launchRaw(blockSize=(1024, 1, 1), gridSize=(most, most, most))
+    with pytest.raises(ValueError, match="gridSize is"):
+        m.run(t=t).launchRaw(blockSize=ONE, gridSize=(2**31, 1, 1))
+    assert t.item() == 0
+    m.run(t=t).launchRaw(blockSize=ONE, gridSize=ONE)
+    assert t.item() == 1
