@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 import threading
 from collections import OrderedDict
@@ -13,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from slangpy_rt.backends.base import Kernel
+from slangpy_rt.core.errors import CompileError, UnsupportedError
 from slangpy_rt.core.target import KernelInfo
 from slangpy_rt.core.types import FunctionSig
 from slangpy_rt.device import Device
@@ -30,6 +32,7 @@ from slangpy_rt.slangtorch.torch_tensor import TorchTensorParameter
 
 _ROOM = 1 << 16  # words for a log; a function whose log needs more runs again
 _KEPT = 256
+_LAUNCHED = re.compile(r"undefined identifier '_spy_Launch_(\w+)'")
 
 
 class HostFunction:
@@ -196,4 +199,14 @@ class HostFunction:
         entry = "_spy_run" if target.entry == "range" else "_spy_kernel"
         info = KernelInfo(entry, (1, 1, 1), self._pack.size, (True,), title=title)
         source = self._program.source_on(device)
-        return device.kernels.get(source, written.text, title, info, written.layout)
+        try:
+            return device.kernels.get(source, written.text, title, info, written.layout)
+        except CompileError as error:
+            # The kernels that there are have structs of such names.
+            missing = _LAUNCHED.search(str(error))
+            if missing is None:
+                raise
+            raise UnsupportedError(
+                f"{self.name}: a host function of {text.path} launches '{missing[1]}', and that file has no "
+                "[CudaKernel] function of this name; move it there from the file that is imported, or correct the name."
+            ) from error

@@ -6,7 +6,7 @@ import inspect
 
 import pytest
 import torch
-from _slangtorch import ONE, SQUARE, Files, files
+from _slangtorch import DIFF_SQUARE, ONE, SQUARE, Files, files
 
 import slangpy_rt as spy
 import slangpy_rt.slangtorch as slangtorch
@@ -126,3 +126,46 @@ def test_results_of_host_functions_have_no_graph(files: Files) -> None:
         assert found.tolist() == [2, 2, 2] and not found.requires_grad
     with pytest.raises(spy.BindError, match="device is"):
         slangtorch.loadModule(files.folder / "module.slang", device=3)  # type: ignore[arg-type]
+
+
+def test_launches_of_what_a_file_imports(files: Files) -> None:
+    files.write(
+        "kernels.slang",
+        """
+        [CudaKernel] public void one(TensorView<float> t) { t[0] = 1; }
+        public void launched(TorchTensor<float> t) { __dispatch_kernel(one, uint3(1), uint3(1))(t); }
+        """,
+    )
+    t = files.on(torch.zeros(1))
+    host = "import kernels;\n[TorchEntryPoint] void host(TorchTensor<float> t) { CALL; }"
+    m = files.load(host.replace("CALL", "launched(t)"))
+    with pytest.raises(spy.UnsupportedError, match="host: it calls a function of an imported file that has a __disp"):
+        m.host(t)
+    m = files.load(host.replace("CALL", "__dispatch_kernel(one, uint3(1), uint3(1))(t)"))
+    with pytest.raises(
+        spy.UnsupportedError, match=r"host: .* launches 'one', and that file has no \[CudaKernel\] func"
+    ):
+        m.host(t)
+    assert t.item() == 0
+
+
+def test_gradients_on_deterministic_devices(files: Files) -> None:
+    with spy.Device(type=files.device.name, deterministic=True) as device:
+        m = slangtorch.loadModule(files.write("module.slang", DIFF_SQUARE), device=device)
+        x, y = (files.on(torch.full((2,), 3.0)) for _ in "xy")
+        with pytest.raises(spy.UnsupportedError, match=r"square\.bwd: .*in no certain order.*deterministic"):
+            m.square.bwd(input=(x, y), output=(y, x)).launchRaw(blockSize=(2, 1, 1), gridSize=ONE)
+        m.square(input=x, output=y).launchRaw(blockSize=(2, 1, 1), gridSize=ONE)
+        assert y.tolist() == [9, 9]
+
+
+def test_lazy_tensors_are_refused(files: Files) -> None:
+    m = files.load(SQUARE)
+    x = files.on(torch.ones(3))
+    negative = torch.complex(x, x).conj().imag
+    assert negative.is_neg()
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match=r"input is no plain tensor; .*resolve_neg"):
+            m.square(input=negative, output=x)
+        m.square(input=negative.resolve_neg(), output=x).launchRaw(blockSize=(3, 1, 1), gridSize=ONE)
+    assert x.tolist() == [1, 1, 1]
