@@ -208,5 +208,5 @@ class HostFunction:
                 raise
             raise UnsupportedError(
                 f"{self.name}: a host function of {text.path} launches '{missing[1]}', and that file has no "
-                "[CudaKernel] function of this name; move it there from the file that is imported, or correct the name."
+                "[CudaKernel] function of this name; move it there from an imported file, or correct the name."
             ) from error
