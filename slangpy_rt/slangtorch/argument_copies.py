@@ -79,9 +79,6 @@ class ArgumentCopies:
                     f"{where}: it writes to {path}, {what}, and what it wrote is lost; pass {path}{how}."
                 )
 
-    def __bool__(self) -> bool:
-        return bool(self._made)
-
 
 class _Copy(NamedTuple):
     """A tensor with its name in messages, its copy, and a second copy that no kernel gets."""

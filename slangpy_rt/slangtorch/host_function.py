@@ -102,10 +102,11 @@ class HostFunction:
         if len(args) != len(self.params):
             names = ", ".join(name for name, _ in self.params)
             raise TypeError(f"{self.name}: {len(args)} arguments; it takes {len(self.params)}: {names or 'none'}.")
-        copies = ArgumentCopies()
+        copies: ArgumentCopies | None = None
         try:
             block, given = self._packed(args)
         except CopyNeeded:
+            copies = ArgumentCopies()
             own = [
                 p.replaced(value, partial(copies.of, name))
                 for (name, p), value in zip(self.params, args, strict=True)
@@ -126,7 +127,7 @@ class HostFunction:
         if place is not None and self._only_tensors and all(map(is_, given, args)):
             self._expect(log, place, args)
         result = self._replayed(log, place, given, copies)
-        if copies:
+        if copies is not None:
             copies.check(self.name, returned=result)
         return result
 
@@ -159,7 +160,7 @@ class HostFunction:
         """Replay a log on the tensors among the arguments, and return the function's result."""
         tensors: dict[int, Any] = dict(enumerate(given, 1))
         replay(log, place, self._program.devices, given, tensors)
-        if copies:
+        if copies is not None:
             tensors = {handle: copies.original(tensor) for handle, tensor in tensors.items()}
         if self._one:
             found = tensors.get(log.result[0])

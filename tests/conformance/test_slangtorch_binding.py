@@ -103,7 +103,8 @@ def test_what_does_not_fit_is_refused_behind_what_does(files: Files, m: Any) -> 
         m.twice(input=good, output=out).launchRaw(**SIZE)
         with pytest.raises(kind, match="input"):
             m.twice(input=bad, output=out)
-        if bad.dtype is torch.float32:
+        # Host functions convert what is double, and read copies of broadcast views.
+        if bad.dtype is torch.float32 and bad.shape != (3, 4):
             m.made(good)
             with pytest.raises(kind, match="input"):
                 m.made(bad)

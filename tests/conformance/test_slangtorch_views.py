@@ -10,7 +10,7 @@ import pytest
 import torch
 from _slangtorch import ONE, Files, files
 
-from tests.depth import one_device, sampled
+from tests.depth import every_device, one_device, sampled
 
 __all__ = ["files"]  # the fixture
 
@@ -277,6 +277,7 @@ def test_additions_to_halves(files: Files) -> None:
     assert x.tolist() == [1, 129, 33] and sorted(before.tolist()) == [1.0 + 2 * k for k in range(64)]
 
 
+@every_device
 def test_components_of_elements(files: Files) -> None:
     m = files.load(COMPONENTS)
     t = torch.arange(12.0).reshape(4, 3)
