@@ -98,6 +98,7 @@ __all__ = [
     "DiffPair",
     "Event",
     "Function",
+    "Image",
     "InstanceList",
     "InstanceTensor",
     "Kernel",
@@ -201,6 +202,7 @@ del globals()["device"]
 
 # Names whose modules are imported when they are first used.
 _LATER = {
+    "Image": "slangpy_rt.graphics.image",
     "Sampler": "slangpy_rt.textures.sampler",
     "Texture": "slangpy_rt.textures.texture",
     "argsort": "slangpy_rt.arithmetic.functions",
@@ -216,6 +218,7 @@ if _typing.TYPE_CHECKING:
     from slangpy_rt import optim
     from slangpy_rt.arithmetic.functions import argsort, cumsum, nonzero, sort
     from slangpy_rt.arrays.image_files import load_image, save_image
+    from slangpy_rt.graphics.image import Image
     from slangpy_rt.runtime.pickling import pickle_on
     from slangpy_rt.textures.sampler import Sampler
     from slangpy_rt.textures.texture import Texture

@@ -29,6 +29,8 @@ MODULES = {
     "`slangpy_rt`.",
     "matmul": "Products of matrices in [kernels of your own](../matmul.md#products-in-kernels-of-yours). It also "
     "imports `slangpy_rt`.",
+    "sampling": "Pictures in Tensors that are [sampled as textures are](../graphics.md#pictures-to-sample). It also "
+    "imports `slangpy_rt`.",
     "slangtorch": "What [files of slang-torch](../slang-torch.md) find without an import. The kernels and attributes "
     "are listed there.",
 }
