@@ -94,7 +94,7 @@ MEMBERS = {
     "Profile": "rows save",
     "Stream": "handle launch number record synchronize wait",
     "Timer": "seconds",
-    "Image": "backward get_this levels texels update",
+    "Image": "backward get_this levels update",
     "Sampler": "desc device handle layout",
     "Texture": "array_length copy_from copy_to depth device format from_numpy generate_mips handle height image "
     "layout mip mip_count nbytes numpy of sampler shape slang_type summary to_numpy type width with_sampler",
