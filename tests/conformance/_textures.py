@@ -9,7 +9,29 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+import slangpy_rt as spy
+
 Array = npt.NDArray[Any]
+
+
+def blended(device: spy.Device, span: float = 1.0, axes: int = 2, least: float = 3e-6) -> float:
+    """How far a linear filter of a device may be from the exact one.
+
+    Hardware rounds the weight of each axis, of the levels too, to 8 bits: Vulkan 1.3, ``subTexelPrecisionBits`` and
+    ``mipmapPrecisionBits`` (8 on NVIDIA's and AMD's GPUs); CUDA C++ Programming Guide, "Linear Filtering" (9 bits, 8
+    of them behind the point).
+
+    Parameters
+    ----------
+    span : float
+        The largest difference between two texels.
+    axes : int
+        Along how many axes the filter blends; 0 for a nearest one.
+    least : float
+        What is allowed where weights have 32 bits: on the CPU and in Mesa's software driver.
+    """
+    exact = device.name == "cpu" or "llvmpipe" in device.info
+    return least if exact else least + axes * span / 256
 
 
 def decoded(texels: Array, srgb: bool = False) -> Array:
