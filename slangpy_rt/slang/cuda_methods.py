@@ -1,8 +1,8 @@
-"""Refuses methods of textures for which Slang writes nothing in CUDA.
+"""Names methods of textures for which Slang writes nothing in CUDA.
 
-Slang 2026.12 says so of the first kernels of a session. Once it has written one with textures, it leaves out such a
-call, and the statements behind it, without a message. So each kernel with textures is first loaded in a session that
-has written none.
+Slang 2026.12 refuses such a call, until a session has written a kernel with textures: from then on it leaves the
+call out, and the statements behind it, without a message, in kernels without textures too. So each kernel with
+textures has a session of its own.
 """
 
 from __future__ import annotations
@@ -19,9 +19,7 @@ _LACKS = re.compile(r"error\[E36107\].*?see using of '([^']+)'", re.S)
 
 @contextmanager
 def lacking_methods() -> Iterator[None]:
-    """Name the method that CUDA lacks, if a block of code that loads modules and a kernel raises Slang's error of it.
-
-    Any other CompileError is dropped, because the session that compiles the kernel raises it too.
+    """Name the method that CUDA lacks, if a block of code that compiles a kernel raises Slang's error of it.
 
     Raises
     ------
@@ -33,3 +31,4 @@ def lacking_methods() -> Iterator[None]:
     except CompileError as error:
         if lacks := _LACKS.search(str(error)):
             raise UnsupportedError(NO_METHOD.format(used=lacks[1])) from error
+        raise

@@ -109,6 +109,7 @@ class Session(CompilerSession):
         self._texts: dict[str, str] = {}
         # Whether loaded texts may have static variables that are not ``const``.
         self._statics = False
+        self._apart = False  # whether this session compiles one kernel for another one
         self._cases: dict[str, Cases] = {}
         self._seen: set[str] = set()
         self._undefined: set[str] = set()
@@ -215,16 +216,16 @@ class Session(CompilerSession):
         # For a known name Slang would return the old module whatever the text; for a known path it would fail.
         unique = f"{name}_{_digest(text)[:12]}"
         with self._library.lock, ExitStack() as stack:
+            if self.target.format == "cuda" and takes_textures(text) and not self._apart:
+                stack.enter_context(lacking_methods())
+                again = Session(self._library, self.target, self._folders, self._defines, self._auto_import)
+                stack.enter_context(closing(again))._apart = True
+                for other, (path, _) in self._loaded.items():
+                    again.load_module(other, path, self._texts[other])
+                return again.compile(text, name, entry, conformances, link, exports)
             self._load_library(text, exports)
             ranged = self.target.entry == "range"
             whole = self._undo + text
-            if self.target.format == "cuda" and takes_textures(text):
-                again = Session(self._library, self.target, self._folders, self._defines, self._auto_import)
-                with lacking_methods(), closing(again):
-                    for other, (path, _) in self._loaded.items():
-                        again.load_module(other, path, self._texts[other])
-                    again._load_library(text, exports)
-                    again._native.load(unique, f"{unique}.slang", whole)
             with explained(f"compile {name}"):
                 module = (
                     load_range(self._native, unique, whole, entry)

@@ -18,7 +18,7 @@ from slangpy_rt.backends.cpu.backend import CpuBackend
 from slangpy_rt.backends.cuda.backend import CudaBackend
 from slangpy_rt.backends.cuda.compile import nvrtc_compile, nvrtc_version
 from slangpy_rt.backends.images import ImageDesc, SamplerDesc
-from slangpy_rt.core.errors import DeviceError, UnsupportedError
+from slangpy_rt.core.errors import CompileError, DeviceError, UnsupportedError
 from slangpy_rt.core.formats import FORMATS
 from slangpy_rt.core.target import Target
 from slangpy_rt.core.types import Param, SlangType
@@ -269,6 +269,7 @@ def session() -> Iterator[Session]:
         "{ float4 r = 2; if (at.x > 0) r = t.SampleLevel(s, at, 0, int2(1)); return r; }\n"
         "float4 gather(Texture2D<float4> t, SamplerState s, float2 at) { return t.GatherRed(s, at, int2(1)); }\n"
         "float4 slope(Texture2D<float4> t, SamplerState s, float2 at) { return t.SampleGrad(s, at, at, at); }\n"
+        "float branch(float x) { float r = 1; if (x > 0) r = ddx(x); return r; }\n"
         "uint2 written(RWTexture2D<float4> t) { uint w, h; t.GetDimensions(w, h); return uint2(w, h); }\n"
     )
     more += "float4 unset(Texture2D<float4> t) { Texture2D<float4> u; return u[uint2(0)] + t[uint2(0)]; }\n"
@@ -323,3 +324,13 @@ def test_what_cuda_lacks(session: Session, fields: str, call: str, words: str) -
     session.compile(kernel("Texture2D<float4> t", "_spy_call.a[0] = load(*_spy_call.v_t, int3(0)).x"), "first", ENTRY)
     with pytest.raises(UnsupportedError, match=words):
         session.compile(kernel(fields, f"_spy_call.a[0] = ({call}).x"), "cuda_lacks", ENTRY)
+
+
+def test_textures_leave_other_kernels_refused(session: Session) -> None:
+    """Slang writes an empty branch for ddx in a session that has written a kernel with textures."""
+    session.compile(kernel("Texture2D<float4> t", "_spy_call.a[0] = load(*_spy_call.v_t, int3(0)).x"), "first", ENTRY)
+    text = kernel("Texture2D<float4> t", "_spy_call.a[0] = branch(x)").replace(
+        "Texture2D<float4>.Handle v_t", "int v"
+    )
+    with pytest.raises(CompileError, match="ddx"):
+        session.compile(text, "behind", ENTRY)

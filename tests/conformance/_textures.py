@@ -77,6 +77,20 @@ def sampled(
     return out
 
 
+def faces(directions: Array) -> tuple[Array, Array]:
+    """The face of each direction and its place there, by the table of Vulkan 1.3, "Cube Map Face Selection"."""
+    x, y, z = directions.astype(np.float64).T
+    size = np.abs(directions)
+    axis = np.where(
+        (size[:, 2] >= size[:, 0]) & (size[:, 2] >= size[:, 1]), 2, np.where(size[:, 1] >= size[:, 0], 1, 0)
+    )
+    face = 2 * axis + (directions[np.arange(len(x)), axis] < 0)
+    across = np.choose(face, [-z, z, x, x, x, -x])
+    down = np.choose(face, [-y, -y, z, -z, -y, -y])
+    most = np.abs(directions[np.arange(len(x)), axis]).astype(np.float64)
+    return face, np.stack([across / most + 1, down / most + 1], -1) / 2
+
+
 def _one_level(
     level: Array, at: Array, filter: str, wraps: Sequence[str], border: str, offset: Sequence[int]
 ) -> Array:

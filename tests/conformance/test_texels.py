@@ -13,7 +13,7 @@ import pytest
 import slangpy_rt as spy
 from slangpy_rt.backends.images import Images
 from slangpy_rt.core.formats import FORMATS
-from tests.conformance._textures import blended, sampled
+from tests.conformance._textures import blended, faces, sampled
 from tests.conftest import Requires
 from tests.depth import deep, every_device, one_device
 from tests.depth import sampled as sampled_cases
@@ -181,20 +181,6 @@ def test_samplers(device: spy.Device, module: spy.Module, requires: Requires) ->
     for wrap in ("clamp", "mirror", "clamp"):
         expected = sampled([texels], at, np.zeros(100), wrap=wrap)
         np.testing.assert_allclose(module.own(texture.with_sampler({"wrap": wrap}), at), expected, atol=close)
-
-
-def faces(directions: Any) -> tuple[Any, Any]:
-    """The face of each direction and its place there, by the table of Vulkan 1.3, "Cube Map Face Selection"."""
-    x, y, z = directions.astype(np.float64).T
-    size = np.abs(directions)
-    axis = np.where(
-        (size[:, 2] >= size[:, 0]) & (size[:, 2] >= size[:, 1]), 2, np.where(size[:, 1] >= size[:, 0], 1, 0)
-    )
-    face = 2 * axis + (directions[np.arange(len(x)), axis] < 0)
-    across = np.choose(face, [-z, z, x, x, x, -x])
-    down = np.choose(face, [-y, -y, z, -z, -y, -y])
-    most = np.abs(directions[np.arange(len(x)), axis]).astype(np.float64)
-    return face, np.stack([across / most + 1, down / most + 1], -1) / 2
 
 
 def test_cubes(device: spy.Device, module: spy.Module) -> None:
