@@ -19,11 +19,14 @@ _LAYERED = re.compile(rb"\btex\w+Layered\w+<[^<>()]*>(?=\()")
 # ``{uint32_t w, h; asm("txq...;" : ... : "l"((t_0))); *((&w_0)) = w; ...;}``, on one line.
 _QUERY = re.compile(rb'^(.*\basm\("txq\..*"l"\()\((.+)\)\)\); (\*.*)$', re.M)
 _LAYERS = re.compile(rb"/\* txq\.array_size not available in CUDA \*/ (\*\(\(.+?\)\)) = 0;")
+# A read of other texels than those of the header: ``tex2DLod<__half4 >(``.
+_OTHER_TEXELS = re.compile(rb"\btex\d?[A-Z]\w+<(?!(?:float|int|uint)[24]? *>)(?:__)?(\w+)")
 _LEVELS = b"/* txq.num_mipmap_levels not available in CUDA */"
 
 NO_METHOD = (
     "the function uses {used} in a form that Slang's CUDA lacks. Of textures it has SampleLevel and Load without "
-    "offsets, and GetDimensions without levels where they are read; texture.mip(k) is one level by itself."
+    "offsets, and GetDimensions without levels where they are read, of texels that are float, int or uint or vectors "
+    "of 2 or 4 of these; texture.mip(k) is one level by itself."
 )
 
 
@@ -47,6 +50,8 @@ def lacking_method(code: bytes) -> str:
     body = code[prelude_end(code, "cuda") :]
     if b"tex2Dgather<" in body:
         return "Gather"  # Slang leaves its offset out without a trace
+    if texels := _OTHER_TEXELS.search(body):
+        return f"texels of type '{texels[1].decode()}'"
     if _LEVELS in body:
         return "GetDimensions with a level or the number of levels"
     for query in _QUERY.finditer(body):

@@ -171,6 +171,19 @@ def run_on_host(folder: Path, first: int, second: int) -> list[list[float]]:
     return [[float(x) for x in line.split()] for line in text.splitlines()]
 
 
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
+def test_compiled_code_uses_32_bits_of_a_texture_object(session: Session, arch: str) -> None:
+    """So it does not matter what the driver has in the others, where the backend writes channels and layers."""
+
+    def code(mask: str) -> bytes:
+        read = f"tex2DLod<float4>(t & {mask}, x, x, 0)"
+        text = f'extern "C" __global__ void kernel(unsigned long long t, float4 *r, float x) {{ *r = {read}; }}'
+        return nvrtc_compile(text.encode(), arch)
+
+    assert code("0xffffffffull") == code("0xffffffffffffffull")
+    assert code("0xffffffffull") != code("0xffffull")
+
+
 def test_layers_are_rounded_in_calls_of_any_form() -> None:
     end = b"#endif\n"
     text = b"int(a) tex2DLayeredLod<float4 >((t_0), (f(int(b), int(c))).x, ((at_0)).y, int(((at_0)).z), ((int(d))))"
@@ -270,6 +283,8 @@ def session() -> Iterator[Session]:
         "float4 gather(Texture2D<float4> t, SamplerState s, float2 at) { return t.GatherRed(s, at, int2(1)); }\n"
         "float4 slope(Texture2D<float4> t, SamplerState s, float2 at) { return t.SampleGrad(s, at, at, at); }\n"
         "float branch(float x) { float r = 1; if (x > 0) r = ddx(x); return r; }\n"
+        "float3 three(Texture2D<float3> t, uint2 at) { return t[at]; }\n"
+        "half2 halves(Texture2D<half2> t, uint2 at) { return t[at]; }\n"
         "uint2 written(RWTexture2D<float4> t) { uint w, h; t.GetDimensions(w, h); return uint2(w, h); }\n"
     )
     more += "float4 unset(Texture2D<float4> t) { Texture2D<float4> u; return u[uint2(0)] + t[uint2(0)]; }\n"
@@ -314,6 +329,8 @@ def test_kernels_compile(session: Session, name: str) -> None:
             "Texture2D<float4> t, SamplerState s", "slope(*_spy_call.v_t, *_spy_call.v_s, float2(x))",
             "SampleGrad in a form",
         ),
+        ("Texture2D<float3> t", "three(*_spy_call.v_t, uint2(x))", "texels of type 'float3' in a form"),
+        ("Texture2D<half2> t", "halves(*_spy_call.v_t, uint2(x))", "texels of type 'half2' in a form"),
         ("Texture2D<float4> t", "shifted(*_spy_call.v_t, int3(x))", "Load in a form"),
         ("Texture2D<float4> t", "sizes(*_spy_call.v_t, uint(x))", "GetDimensions with a level"),
         ("RWTexture2D<float4> t", "written(*_spy_call.v_t)", "GetDimensions of a texture that it writes"),
