@@ -69,6 +69,12 @@ for _name in ("d3d12", "example", "rhi-cuda", "rhi-vulkan"):
 for _name in ("rhi-d3d12", "rhi-vulkan-handles"):
     UNSUPPORTED[_name, "textures with samplers"] = "slang-rhi's combined descriptors have no descriptor in HLSL"
     UNSUPPORTED[_name, "levels apart"] = "the backend keeps one state for all levels of a texture"
+UNSUPPORTED |= {
+    ("cuda", "loads of lines"): "PTX has no fetch from a line by a whole number",
+    ("cuda", "offsets of texels"): "Slang's CUDA has no SampleLevel or Load with an offset",
+    ("cuda", "sizes of levels"): "Slang's CUDA leaves the level of GetDimensions out, and the number of levels",
+    ("cuda", "writes of narrow channels"): "Slang's CUDA writes 16 bytes a texel whatever the format is",
+}
 UNSUPPORTED["d3d12", "cooperative_matrix"] = "shader model 6.6 has no products of matrices"
 for _scalar in ("half", "double", "int16_t", "uint16_t"):
     UNSUPPORTED["d3d12", _scalar] = "D3D12 leaves this type to the GPU; vkd3d-proton keeps it from Mesa's lavapipe"
@@ -259,6 +265,8 @@ def requires(device: spy.Device) -> Requires:
             has |= {"roots of doubles"}
         if not device.name.startswith("rhi-"):
             has |= {"textures with samplers", "levels apart"}
+        if device.backend.target.format != "cuda":
+            has |= {"loads of lines", "offsets of texels", "sizes of levels", "writes of narrow channels"}
         # Mesa's driver defines what Vulkan leaves open.
         if not device.name.startswith("rhi-vulkan") or "llvmpipe" in device.info:
             has |= {"negative remainders"}

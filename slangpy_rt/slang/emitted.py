@@ -19,6 +19,7 @@ _BOUND = (0, 2, 12, 5343)
 # SPIR-V's OpTypeImage, OpTypeSampler, OpTypeSampledImage and OpTypeAccelerationStructureKHR.
 _RESOURCES = {25: "a texture or a typed buffer", 26: "a sampler", 27: "a texture", 5341: "an acceleration structure"}
 # The same types in C++ and CUDA: ``RWTexture2D <``, ``SamplerState``, ``CUtexObject``.
+_CUDA_RESOURCES = {"CUtexObject": "a texture", "CUsurfObject": "a texture that it writes"}
 _RESOURCE = re.compile(
     rb"\b(?:(?:RW|Feedback)?Texture\w+(?= ?<)|Sampler(?:Comparison)?State\b|CU(?:tex|surf)Object\b)"
 )
@@ -91,7 +92,7 @@ def uses_resources(code: bytes, form: str, textures: bool = False) -> str:
     """
     if textures and form == "cuda":
         unset = _UNSET.search(code, prelude_end(code, form))
-        return unset[1].decode() if unset else ""
+        return _CUDA_RESOURCES[unset[1].decode()] if unset else ""
     if textures:
         return _undefined_resource(code) if form == "spirv" else ""
     if form == "spirv":
@@ -100,7 +101,8 @@ def uses_resources(code: bytes, form: str, textures: bool = False) -> str:
         found = _HLSL_RESOURCE.search(code)
     else:
         found = _RESOURCE.search(code, prelude_end(code, form)) if form in ("cpp", "cuda") else None
-    return found[0].decode() if found else ""
+    used = found[0].decode() if found else ""
+    return _CUDA_RESOURCES.get(used, used)
 
 
 def with_heap(code: bytes) -> bytes:

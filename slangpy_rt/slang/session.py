@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from slangpy_rt.slang.call_layout import call_layout, hashed_strings
 from slangpy_rt.slang.com import ComPtr, Out
 from slangpy_rt.slang.compiler_session import CompilerSession
 from slangpy_rt.slang.core_functions import explained
+from slangpy_rt.slang.cuda_methods import lacking_methods
 from slangpy_rt.slang.emitted import context_variables, exported
 from slangpy_rt.slang.files import check_imports, dependencies, names_files, places, reachable, telling
 from slangpy_rt.slang.imports import imported
@@ -44,14 +45,8 @@ from slangpy_rt.slang.shader_modules import (
 )
 from slangpy_rt.slang.spirv_math import has_doubles
 from slangpy_rt.slang.static_variables import changes_statics, has_statics
-from slangpy_rt.slang.target_code import check_text, checked, completed
-from slangpy_rt.slang.text import (
-    RESERVED,
-    docs,
-    entry_attributes,
-    prepare,
-    undefining,
-)
+from slangpy_rt.slang.target_code import check_text, checked, completed, takes_textures
+from slangpy_rt.slang.text import RESERVED, docs, entry_attributes, prepare, undefining
 
 # At the end of the text, so that its lines and columns stay what they were.
 _IMPORT = "\nimport slangpy_rt;\n"
@@ -114,6 +109,7 @@ class Session(CompilerSession):
         self._texts: dict[str, str] = {}
         # Whether loaded texts may have static variables that are not ``const``.
         self._statics = False
+        self._apart = False  # whether this session compiles one kernel for another one
         self._cases: dict[str, Cases] = {}
         self._seen: set[str] = set()
         self._undefined: set[str] = set()
@@ -220,6 +216,13 @@ class Session(CompilerSession):
         # For a known name Slang would return the old module whatever the text; for a known path it would fail.
         unique = f"{name}_{_digest(text)[:12]}"
         with self._library.lock, ExitStack() as stack:
+            if self.target.format == "cuda" and takes_textures(text) and not self._apart:
+                stack.enter_context(lacking_methods())
+                again = Session(self._library, self.target, self._folders, self._defines, self._auto_import)
+                stack.enter_context(closing(again))._apart = True
+                for other, (path, _) in self._loaded.items():
+                    again.load_module(other, path, self._texts[other])
+                return again.compile(text, name, entry, conformances, link, exports)
             self._load_library(text, exports)
             ranged = self.target.entry == "range"
             whole = self._undo + text
@@ -287,11 +290,8 @@ class Session(CompilerSession):
             found = (Path(folder) / "double_math.slang" for folder in self._folders)
             path = next(path for path in found if path.is_file())
             target = replace(self.target, entry="pointer", program=False)
-            session = Session(self._library, target, (str(path.parent),))
-            try:
+            with closing(Session(self._library, target, (str(path.parent),))) as session:
                 kept[key] = session.compile(path.read_text("utf-8"), _DOUBLE_MATH, "_spy_everything").code
-            finally:
-                session.close()
         return kept[key]
 
     def _hide_entry_points(self, path: str, source: str) -> None:

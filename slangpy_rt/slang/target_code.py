@@ -13,6 +13,7 @@ from slangpy_rt.core.target import NESTING, Target
 from slangpy_rt.slang.cpp_functions import lacking_function, with_functions
 from slangpy_rt.slang.cpp_half import with_half
 from slangpy_rt.slang.cpp_textures import with_textures
+from slangpy_rt.slang.cuda_textures import NO_METHOD, lacking_method, with_cuda_textures
 from slangpy_rt.slang.division import with_division
 from slangpy_rt.slang.emitted import (
     breaks,
@@ -135,7 +136,7 @@ def checked(code: bytes, target: Target, name: str, texts: Iterable[str] = (), k
         If the code uses a function or type that the target lacks, or reads a global that needs a binding.
     """
     form = target.format
-    by_handle, textures = target.entry == "handle", _HANDLE.search(kernel) is not None
+    by_handle, textures = target.entry == "handle", takes_textures(kernel)
     if form != "cpp":  # the C++ compiler runs in another process, whose crash does no harm
         check_depth(nesting(code, form), f"compile {name} for {form}", target.nesting)
     # HLSL without handles is not checked for bindings, because no device of this project runs it.
@@ -145,6 +146,8 @@ def checked(code: bytes, target: Target, name: str, texts: Iterable[str] = (), k
         raise UnsupportedError(_UNSET.format(used=used))
     if textures and (used := sampling_method(code, form)):
         raise UnsupportedError(_NO_LINES if "fetch" in used else _NO_LEVEL.format(used=used))
+    if textures and form == "cuda" and (used := lacking_method(code)):
+        raise UnsupportedError(NO_METHOD.format(used=used))
     if breaks(code, form):
         raise UnsupportedError(_BREAKS)
     if by_handle and (used := uses_pointers(code, form)):
@@ -170,6 +173,11 @@ def checked(code: bytes, target: Target, name: str, texts: Iterable[str] = (), k
         if reads_parameters(code):
             raise UnsupportedError(_UNFILLED.format(named=_named_buffers(texts)))
     return code
+
+
+def takes_textures(kernel: str) -> bool:
+    """Tell whether textures or samplers are among the arguments of a kernel, by its own text."""
+    return _HANDLE.search(kernel) is not None
 
 
 def _named_buffers(texts: Iterable[str]) -> str:
@@ -198,7 +206,8 @@ def completed(code: bytes, form: str, double_math: Callable[[], bytes], statics:
         code = with_zeros(code) if statics else code
         code = with_heap(with_negatives(with_integers(with_doubles(code, double_math))))
     elif form == "cuda":
-        code = with_swizzled_stores(zeroed(with_functions(with_narrow_integers(code, form), form)))
+        code = with_functions(with_narrow_integers(with_cuda_textures(code), form), form)
+        code = with_swizzled_stores(zeroed(code))
     elif form == "hlsl":
         code = with_hlsl_negatives(code)
     elif form == "cpp":

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,10 +18,11 @@ from slangpy_rt.backends.cpu.backend import CpuBackend
 from slangpy_rt.backends.cuda.backend import CudaBackend
 from slangpy_rt.backends.cuda.compile import nvrtc_compile, nvrtc_version
 from slangpy_rt.backends.images import ImageDesc, SamplerDesc
-from slangpy_rt.core.errors import DeviceError, UnsupportedError
+from slangpy_rt.core.errors import CompileError, DeviceError, UnsupportedError
 from slangpy_rt.core.formats import FORMATS
 from slangpy_rt.core.target import Target
 from slangpy_rt.core.types import Param, SlangType
+from slangpy_rt.slang.cuda_textures import with_cuda_textures
 from slangpy_rt.slang.library import Library
 from slangpy_rt.slang.session import Session
 from tests.conformance import test_texels, test_textures
@@ -27,6 +30,7 @@ from tests.cuda_driver import Driver, stand_in
 from tests.depth import one_in
 
 SHADERS = str(Path(__file__).resolve().parents[2] / "shaders")
+ENTRY = "_spy_kernel"
 LINEAR = SamplerDesc("linear", "linear", ("repeat", "repeat", "repeat"), "transparent", 1, 0.0, 0.0, 1000.0)
 
 
@@ -92,6 +96,105 @@ def test_objects_are_kept_and_given_back(driver: Driver) -> None:
     assert driver.wrong == []
 
 
+@pytest.mark.parametrize(
+    ("format", "dims", "layers", "array", "facts"),
+    [
+        ("r8_unorm", "2d", 1, False, (1, 1)), ("rg32_float", "2d", 5, True, (2, 5)),
+        ("rgba16_float", "1d", 2048, True, (4, 2048)), ("r32_sint", "cube", 6, False, (1, 1)),
+        ("rgba32_uint", "cube", 18, True, (4, 3)),
+    ],
+)  # fmt: skip
+def test_numbers_tell_channels_and_layers(
+    driver: Driver, tmp_path: Path, format: str, dims: str, layers: int, array: bool, facts: tuple[int, int]
+) -> None:
+    """The kernels' text reads what the backend writes; here that text runs on the host, without a driver."""
+    backend = CudaBackend()
+    image = backend.create_image(
+        ImageDesc(FORMATS[format], dims, 4, 1 if dims == "1d" else 4, 1, layers, array, 1, False)
+    )
+    first, second = (backend.image_handle(image, None, False, s) for s in (None, LINEAR))
+    channels = facts[0]
+    found = run_on_host(tmp_path, first, second)
+    assert [line[:2] for line in found[:2]] == [[float(channels), float(facts[1])]] * 2
+    assert found[0][2] != found[1][2]
+    assert found[2] == [7.0, *[8.0, 9.0, 10.0][: channels - 1], *[0.0, 0.0, 1.0][channels - 1 :]]
+    assert found[3] == [7.0, 8.0 if channels > 1 else 0.0]
+    assert found[4] == [7.0]
+    # The layers of -3, -0.4, 0.4, 0.6, 1.5, 2.5 and not a number, as Vulkan takes them.
+    assert found[5] == [0.0, 0.0, 0.0, 1.0, 2.0, 2.0, 0.0]
+    backend.close()
+
+
+HOST = r"""
+#include <cmath>
+#include <cstdio>
+#include <algorithm>
+using std::max;
+#define __device__
+#define __forceinline__ inline
+typedef unsigned long long CUtexObject;
+typedef unsigned int uint;
+#define VECTORS(scalar) struct scalar##2 { scalar x, y; }; struct scalar##4 { scalar x, y, z, w; };
+VECTORS(float) VECTORS(int) VECTORS(uint)
+int __float2int_rn(float x) { return x == x ? (int)std::nearbyint(x) : 0; }
+template<typename T> T texel(CUtexObject t);
+template<> float texel(CUtexObject) { return 7; }
+template<> float2 texel(CUtexObject) { return {7, 8}; }
+template<> float4 texel(CUtexObject) { return {7, 8, 9, 10}; }
+#define READ(name) template<typename T, typename... A> T name(CUtexObject t, A...) { return texel<T>(t); }
+READ(tex1DLod) READ(tex2DLod) READ(tex3DLod) READ(texCubemapLod) READ(tex1DLayeredLod) READ(tex2DLayeredLod)
+READ(texCubemapLayeredLod) READ(tex2Dfetch_int) READ(tex3Dfetch_int) READ(tex1DArrayfetch_int)
+READ(tex2DArrayfetch_int)
+#include "_spy_cuda_textures.hpp"
+int main()
+{
+    _spy_Texture t = {FIRSTull}, u = {SECONDull};
+    for (auto x : {t, u})
+        printf("%u %u %llu\n", _spy_channels(x), _spy_layers(x), _spy_object(x));
+    float4 a = tex2DLod<float4>(t, 0.5f, 0.5f, 0.0f);
+    printf("%g %g %g %g\n", a.x, a.y, a.z, a.w);
+    float2 b = tex2DLod<float2>(t, 0.5f, 0.5f, 0.0f);
+    printf("%g %g\n%g\n", b.x, b.y, tex2DLod<float>(t, 0.5f, 0.5f, 0.0f));
+    for (float x : {-3.0f, -0.4f, 0.4f, 0.6f, 1.5f, 2.5f, NAN})
+        printf("%d ", _spy_layer(x));
+}
+"""
+
+
+def run_on_host(folder: Path, first: int, second: int) -> list[list[float]]:
+    compiler = shutil.which("g++") or shutil.which("clang++")
+    if compiler is None:
+        pytest.skip("no C++ compiler for the host")
+    (folder / "host.cpp").write_text(HOST.replace("FIRST", str(first)).replace("SECOND", str(second)))
+    subprocess.run([compiler, "-std=c++17", f"-I{SHADERS}", "host.cpp", "-o", "host"], cwd=folder, check=True)
+    text = subprocess.run([folder / "host"], check=True, capture_output=True, text=True).stdout
+    return [[float(x) for x in line.split()] for line in text.splitlines()]
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
+def test_compiled_code_uses_32_bits_of_a_texture_object(session: Session, arch: str) -> None:
+    """So it does not matter what the driver has in the others, where the backend writes channels and layers."""
+
+    def code(mask: str) -> bytes:
+        read = f"tex2DLod<float4>(t & {mask}, x, x, 0)"
+        text = f'extern "C" __global__ void kernel(unsigned long long t, float4 *r, float x) {{ *r = {read}; }}'
+        return nvrtc_compile(text.encode(), arch)
+
+    assert code("0xffffffffull") == code("0xffffffffffffffull")
+    assert code("0xffffffffull") != code("0xffffull")
+
+
+def test_layers_are_rounded_in_calls_of_any_form() -> None:
+    end = b"#endif\n"
+    text = b"int(a) tex2DLayeredLod<float4 >((t_0), (f(int(b), int(c))).x, ((at_0)).y, int(((at_0)).z), ((int(d))))"
+    found = with_cuda_textures(end + b"CUtexObject t_0;\n" + text)
+    assert found.endswith(text.replace(b"int(((at_0)).z)", b"_spy_layer(((at_0)).z)"))
+    assert (
+        with_cuda_textures(end + b"surf2Dread<float4 >((s_0), int(x));")
+        == end + b"surf2Dread<float4 >((s_0), int(x));"
+    )
+
+
 def bound(device: spy.Device, type_: str, value: object) -> object:
     param = Param("p", SlangType("resource", type_))
     return bind_resource("f: argument 'p'", device, param, value)
@@ -132,6 +235,9 @@ FUNCTIONS = {
     "line": ("Texture1D<float4> t, SamplerState s", "line(*_spy_call.v_t, *_spy_call.v_s, x, x)"),
     "volume": ("Texture3D<float4> t, SamplerState s", "volume(*_spy_call.v_t, *_spy_call.v_s, float3(x), x)"),
     "layer": ("Texture2DArray<float4> t, SamplerState s", "layer(*_spy_call.v_t, *_spy_call.v_s, float3(x), x)"),
+    "lines": ("Texture1DArray<float4> t, SamplerState s", "lines(*_spy_call.v_t, *_spy_call.v_s, float2(x), x)"),
+    "pages": ("Texture2DArray<float4> t", "pages(*_spy_call.v_t)"),
+    "held": ("Texture2DArray<float4> t, SamplerState s", "held(*_spy_call.v_t, *_spy_call.v_s, float3(x))"),
     "load": ("Texture2D<float4> t", "load(*_spy_call.v_t, int3(x))"),
     "plain": ("Texture2D<float4> t", "plain(*_spy_call.v_t, uint2(x))"),
     "whole": ("Texture2D<uint4> t", "whole(*_spy_call.v_t, int2(x))"),
@@ -167,6 +273,20 @@ def session() -> Iterator[Session]:
         pytest.skip(str(error))
     found = Session(Library(), Target("cuda", "", "value"), (SHADERS,))
     more = "float4 none(Texture2D<float4> t, SamplerState s, float2 at) { return t.Sample(s, at); }\n"
+    more += (
+        "struct Held { Texture2DArray<float4> t; SamplerState s; float4 at(float3 p)\n"
+        "{ return t.SampleLevel(s, p * float(int(p.z)), 0); } };\n"
+        "float4 held(Texture2DArray<float4> t, SamplerState s, float3 p)\n{ Held h; h.t = t; h.s = s; uint x, y, n;\n"
+        "h.t.GetDimensions(x, y, n); return h.at(p) + n; }\n"
+        "float4 branch(Texture2D<float4> t, SamplerState s, float2 at)\n"
+        "{ float4 r = 2; if (at.x > 0) r = t.SampleLevel(s, at, 0, int2(1)); return r; }\n"
+        "float4 gather(Texture2D<float4> t, SamplerState s, float2 at) { return t.GatherRed(s, at, int2(1)); }\n"
+        "float4 slope(Texture2D<float4> t, SamplerState s, float2 at) { return t.SampleGrad(s, at, at, at); }\n"
+        "float branch(float x) { float r = 1; if (x > 0) r = ddx(x); return r; }\n"
+        "float3 three(Texture2D<float3> t, uint2 at) { return t[at]; }\n"
+        "half2 halves(Texture2D<half2> t, uint2 at) { return t[at]; }\n"
+        "uint2 written(RWTexture2D<float4> t) { uint w, h; t.GetDimensions(w, h); return uint2(w, h); }\n"
+    )
     more += "float4 unset(Texture2D<float4> t) { Texture2D<float4> u; return u[uint2(0)] + t[uint2(0)]; }\n"
     shared = "float4 invert(float4 x)"
     texels = shared + test_texels.SLANG.partition(shared)[2]
@@ -192,9 +312,42 @@ def test_kernels_compile(session: Session, name: str) -> None:
     [
         ("Texture2D<float4> t, SamplerState s", "none(*_spy_call.v_t, *_spy_call.v_s, float2(x))", "Use SampleLevel"),
         ("Texture1D<float4> t", "dot(*_spy_call.v_t, int2(x))", "Texture2D of height 1"),
-        ("Texture2D<float4> t", "unset(*_spy_call.v_t)", "that nothing has set"),
+        ("Texture2D<float4> t", "unset(*_spy_call.v_t)", "a texture that nothing has set"),
+        (
+            "Texture2D<float4> t, SamplerState s", "moved(*_spy_call.v_t, *_spy_call.v_s, float2(x))",
+            "SampleLevel in a form",
+        ),
+        (
+            "Texture2D<float4> t, SamplerState s", "branch(*_spy_call.v_t, *_spy_call.v_s, float2(x))",
+            "SampleLevel in a form",
+        ),
+        (
+            "Texture2D<float4> t, SamplerState s", "gather(*_spy_call.v_t, *_spy_call.v_s, float2(x))",
+            "Gather in a form",
+        ),
+        (
+            "Texture2D<float4> t, SamplerState s", "slope(*_spy_call.v_t, *_spy_call.v_s, float2(x))",
+            "SampleGrad in a form",
+        ),
+        ("Texture2D<float3> t", "three(*_spy_call.v_t, uint2(x))", "texels of type 'float3' in a form"),
+        ("Texture2D<half2> t", "halves(*_spy_call.v_t, uint2(x))", "texels of type 'half2' in a form"),
+        ("Texture2D<float4> t", "shifted(*_spy_call.v_t, int3(x))", "Load in a form"),
+        ("Texture2D<float4> t", "sizes(*_spy_call.v_t, uint(x))", "GetDimensions with a level"),
+        ("RWTexture2D<float4> t", "written(*_spy_call.v_t)", "GetDimensions of a texture that it writes"),
     ],
-)
+)  # fmt: skip
 def test_what_cuda_lacks(session: Session, fields: str, call: str, words: str) -> None:
+    # Of kernels behind the first one with textures, Slang says nothing.
+    session.compile(kernel("Texture2D<float4> t", "_spy_call.a[0] = load(*_spy_call.v_t, int3(0)).x"), "first", ENTRY)
     with pytest.raises(UnsupportedError, match=words):
-        session.compile(kernel(fields, f"_spy_call.a[0] = ({call}).x"), "cuda_lacks", "_spy_kernel")
+        session.compile(kernel(fields, f"_spy_call.a[0] = ({call}).x"), "cuda_lacks", ENTRY)
+
+
+def test_textures_leave_other_kernels_refused(session: Session) -> None:
+    """Slang writes an empty branch for ddx in a session that has written a kernel with textures."""
+    session.compile(kernel("Texture2D<float4> t", "_spy_call.a[0] = load(*_spy_call.v_t, int3(0)).x"), "first", ENTRY)
+    text = kernel("Texture2D<float4> t", "_spy_call.a[0] = branch(x)").replace(
+        "Texture2D<float4>.Handle v_t", "int v"
+    )
+    with pytest.raises(CompileError, match="ddx"):
+        session.compile(text, "behind", ENTRY)

@@ -80,6 +80,7 @@ def changes(library: FakeLibrary) -> list[Any]:
 
 
 def test_regenerating_the_tables_changes_nothing() -> None:
+    pytest.importorskip("ziglang")  # has the headers
     assert gen_d3d12_ffi.TARGET.read_text(encoding="utf-8") == gen_d3d12_ffi.generate(gen_d3d12_ffi.find_headers())
 
 

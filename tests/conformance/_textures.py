@@ -9,7 +9,29 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+import slangpy_rt as spy
+
 Array = npt.NDArray[Any]
+
+
+def blended(device: spy.Device, span: float = 1.0, axes: int = 2, least: float = 3e-6) -> float:
+    """How far a linear filter of a device may be from the exact one.
+
+    Hardware rounds the weight of each axis, of the levels too, to 8 bits: Vulkan 1.3, ``subTexelPrecisionBits`` and
+    ``mipmapPrecisionBits`` (8 on NVIDIA's and AMD's GPUs); CUDA C++ Programming Guide, "Linear Filtering" (9 bits, 8
+    of them behind the point).
+
+    Parameters
+    ----------
+    span : float
+        The largest difference between two texels.
+    axes : int
+        Along how many axes the filter blends; 0 for a nearest one.
+    least : float
+        What is allowed where weights have 32 bits: on the CPU and in Mesa's software driver.
+    """
+    exact = device.name == "cpu" or "llvmpipe" in device.info
+    return least if exact else least + axes * span / 256
 
 
 def decoded(texels: Array, srgb: bool = False) -> Array:
@@ -53,6 +75,20 @@ def sampled(
         if weight.any():
             out += weight[:, None] * _one_level(level, at, filter, wraps, border, offset)
     return out
+
+
+def faces(directions: Array) -> tuple[Array, Array]:
+    """The face of each direction and its place there, by the table of Vulkan 1.3, "Cube Map Face Selection"."""
+    x, y, z = directions.astype(np.float64).T
+    size = np.abs(directions)
+    axis = np.where(
+        (size[:, 2] >= size[:, 0]) & (size[:, 2] >= size[:, 1]), 2, np.where(size[:, 1] >= size[:, 0], 1, 0)
+    )
+    face = 2 * axis + (directions[np.arange(len(x)), axis] < 0)
+    across = np.choose(face, [-z, z, x, x, x, -x])
+    down = np.choose(face, [-y, -y, z, -z, -y, -y])
+    most = np.abs(directions[np.arange(len(x)), axis]).astype(np.float64)
+    return face, np.stack([across / most + 1, down / most + 1], -1) / 2
 
 
 def _one_level(

@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 
 import slangpy_rt as spy
-from tests.conformance._textures import sampled
+from slangpy_rt.backends.images import Images
+from slangpy_rt.core.formats import FORMATS
+from tests.conformance._textures import blended, faces, sampled
 from tests.conftest import Requires
 from tests.depth import deep, every_device, one_device
 from tests.depth import sampled as sampled_cases
@@ -62,12 +64,22 @@ def image(*shape: int) -> Any:
     return RNG.random(shape, dtype=np.float32)
 
 
+def images(device: spy.Device) -> Images:
+    """The part of a device's backend that keeps textures."""
+    assert isinstance(device.backend, Images)
+    return device.backend
+
+
 @sampled_cases(4)
 @pytest.mark.parametrize(
     ("type_", "shape"),
     [("1d", (7,)), ("2d", (3, 5)), ("3d", (2, 3, 5)), ("1d_array", (3, 5)), ("2d_array", (2, 3, 5))],
 )
-def test_elementwise(device: spy.Device, module: spy.Module, type_: str, shape: tuple[int, ...]) -> None:
+def test_elementwise(
+    device: spy.Device, module: spy.Module, requires: Requires, type_: str, shape: tuple[int, ...]
+) -> None:
+    if type_.startswith("1d"):
+        requires("loads of lines")
     texels = image(*shape, 4)
     texture = spy.Texture.from_numpy(device, texels, type=type_)
     found = module.invert(texture)
@@ -84,9 +96,9 @@ def test_results(device: spy.Device, module: spy.Module) -> None:
         made = module.invert(texture, _result=asked)
         assert isinstance(made, spy.Texture) and made.format == "rgba32_float" and made.shape == (3, 5)
         np.testing.assert_array_equal(made.to_numpy(), 1 - texels)
-    small = device.create_texture("rgba8_unorm", 5, 3)
-    assert module.invert(texels, _result=small) is small
-    assert np.abs(small.to_numpy() / 255.0 - (1 - texels)).max() <= 0.51 / 255 + (device.name != "cpu") / 255
+    other = device.create_texture("rgba32_float", 5, 3)
+    assert module.invert(texels, _result=other) is other
+    np.testing.assert_array_equal(other.to_numpy(), 1 - texels)
     single = module.half_of(image(4, 6), _result="texture")
     assert single.format == "r32_float" and single.to_numpy().shape == (4, 6)
     assert module.twice(np.ones((2, 4), np.uint32), _result="texture").format == "rgba32_uint"
@@ -95,6 +107,13 @@ def test_results(device: spy.Device, module: spy.Module) -> None:
     grid = module.ramp(spy.grid((3, 5)), _result="texture").to_numpy()
     np.testing.assert_array_equal(grid[..., 0], np.arange(5) + np.zeros((3, 1)))
     np.testing.assert_array_equal(module.same(texture).to_numpy(), texels)
+
+
+def test_results_are_converted(device: spy.Device, module: spy.Module, requires: Requires) -> None:
+    requires("writes of narrow channels")
+    texels, small = image(3, 5, 4), device.create_texture("rgba8_unorm", 5, 3)
+    assert module.invert(texels, _result=small) is small
+    assert np.abs(small.to_numpy() / 255.0 - (1 - texels)).max() <= 0.51 / 255 + (device.name != "cpu") / 255
 
 
 @one_device
@@ -108,7 +127,8 @@ def test_several_outputs_and_broadcasting(device: spy.Device, module: spy.Module
     row = spy.Texture.from_numpy(device, other[:1])
     expected = texels + np.float32(0.25) * (other[:1] - texels)
     np.testing.assert_allclose(module.blend(a, row, 0.25).to_numpy(), expected, atol=1e-6)
-    low, high = device.create_texture("rgba32_float", 5, 3), device.create_texture("rgba16_float", 5, 3)
+    narrow = "rgba16_float" if images(device).stores(FORMATS["rgba16_float"]) else "rgba32_float"
+    low, high = device.create_texture("rgba32_float", 5, 3), device.create_texture(narrow, 5, 3)
     module.split(a, low, high)
     np.testing.assert_array_equal(low.to_numpy(), np.minimum(texels, 0.5))
     np.testing.assert_allclose(high.to_numpy(), np.maximum(texels, 0.5), rtol=2**-10)
@@ -136,7 +156,10 @@ def test_gradients_of_other_arguments(device: spy.Device, module: spy.Module) ->
 def test_samplers(device: spy.Device, module: spy.Module, requires: Requires) -> None:
     requires("textures with samplers")
     texels, at = image(4, 6, 4), RNG.uniform(-1, 2, (100, 2)).astype(np.float32)
+    # Hardware rounds places to 1 / 256 of a texel; near the middle between two, nearest is open.
+    at += np.float32(0.01) * (np.abs(at * [6, 4] % 1 - 0.5) > 0.495)
     texture = spy.Texture.from_numpy(device, texels)
+    close, paired = blended(device, least=2e-6), images(device).paired
     for options in ({"wrap": "mirror"}, {"filter": "nearest", "wrap": "clamp"}, {"wrap": ["repeat", "border"]}):
         named = {k: v for k, v in options.items() if k != "filter"}
         expected = sampled([texels], at, np.zeros(100), options.get("filter", "linear"), **named)  # type: ignore[arg-type]
@@ -146,29 +169,18 @@ def test_samplers(device: spy.Device, module: spy.Module, requires: Requires) ->
             module.look(texture, options, at),
             module.own(texture.with_sampler(sampler), at),
             module.own(texture.with_sampler(options), at),
-            module.look(texture.with_sampler({}), sampler, at),
+            module.look(texture.with_sampler(sampler if paired else {}), sampler, at),
             module.shade({"color": texture, "how": sampler, "gain": 1.0}, at),
         ):
-            np.testing.assert_allclose(found, expected, atol=2e-6)
+            np.testing.assert_allclose(found, expected, atol=close if "filter" not in options else 2e-6)
+        if paired:
+            with pytest.raises(spy.UnsupportedError, match=r"holds its own sampler.*texture\.with_sampler\(s\)"):
+                module.look(texture.with_sampler({}), sampler, at)
     assert module.look(texture, {"anisotropy": 16}, at).shape == (100, 4)
     # Two textures with samplers of their own in calls of one signature.
     for wrap in ("clamp", "mirror", "clamp"):
         expected = sampled([texels], at, np.zeros(100), wrap=wrap)
-        np.testing.assert_allclose(module.own(texture.with_sampler({"wrap": wrap}), at), expected, atol=2e-6)
-
-
-def faces(directions: Any) -> tuple[Any, Any]:
-    """The face of each direction and its place there, by the table of Vulkan 1.3, "Cube Map Face Selection"."""
-    x, y, z = directions.astype(np.float64).T
-    size = np.abs(directions)
-    axis = np.where(
-        (size[:, 2] >= size[:, 0]) & (size[:, 2] >= size[:, 1]), 2, np.where(size[:, 1] >= size[:, 0], 1, 0)
-    )
-    face = 2 * axis + (directions[np.arange(len(x)), axis] < 0)
-    across = np.choose(face, [-z, z, x, x, x, -x])
-    down = np.choose(face, [-y, -y, z, -z, -y, -y])
-    most = np.abs(directions[np.arange(len(x)), axis]).astype(np.float64)
-    return face, np.stack([across / most + 1, down / most + 1], -1) / 2
+        np.testing.assert_allclose(module.own(texture.with_sampler({"wrap": wrap}), at), expected, atol=close)
 
 
 def test_cubes(device: spy.Device, module: spy.Module) -> None:
@@ -180,13 +192,14 @@ def test_cubes(device: spy.Device, module: spy.Module) -> None:
         # Near the edges, linear filters reach over to other faces: see below.
         inside = ((place > margin) & (place < 1 - margin)).all(1)
         if filter == "nearest":
-            inside &= (np.abs(place * 8 - np.rint(place * 8)) > 1e-3).all(1)
+            inside &= (np.abs(place * 8 - np.rint(place * 8)) > 4e-3).all(1)
         expected = np.zeros((500, 4))
         for k in range(6):
             found = sampled([texels[k]], place, np.zeros(500), filter, wrap="clamp")
             expected[face == k] = found[face == k]
         got = module.cube(texture, device.create_sampler(filter), directions)
-        np.testing.assert_allclose(got[inside], expected[inside], atol=3e-6)
+        close = blended(device, axes=2 * (filter == "linear"))
+        np.testing.assert_allclose(got[inside], expected[inside], atol=close)
     several = spy.Texture.from_numpy(device, np.concatenate([texels[::-1], texels]), type="cube_array")
     assert several.array_length == 2 and several.type == "cube_array"
     second = np.concatenate([directions, np.ones((500, 1), np.float32)], -1)
@@ -207,7 +220,8 @@ def test_cubes_have_no_seams(device: spy.Device, module: spy.Module) -> None:
                 near[0, :, a], near[0, :, b] = one, two * (1 - 1e-5)
                 near[1, :, a], near[1, :, b] = one * (1 - 1e-5), two
                 found = module.cube(texture, sampler, near)
-                np.testing.assert_allclose(found[0], found[1], atol=1e-3)
+                # Both sides have rounded weights.
+                np.testing.assert_allclose(found[0], found[1], atol=blended(device, axes=4, least=1e-3))
 
 
 def test_copies(device: spy.Device) -> None:
@@ -260,7 +274,7 @@ REFUSED: dict[str, tuple[Callable[[spy.Device, spy.Module, spy.Texture], Any], t
     "written twice": (lambda d, m, t: m.split(t, t.mip(0), t.mip(0)), spy.ShapeError, "are one texture"),
     "turned into itself": (lambda d, m, t: m.invert.map((1, 0))(t, _result=t), spy.ShapeError, "are one texture"),
     "read only": (
-        lambda d, m, t: m.invert(t, _result=d.create_texture("rgba8_unorm", 4, 4, usage="shader_resource")),
+        lambda d, m, t: m.invert(t, _result=d.create_texture("rgba32_float", 4, 4, usage="shader_resource")),
         spy.BindError, "make it with usage='unordered_access'",
     ),
     "the sRGB curve": (
@@ -272,7 +286,7 @@ REFUSED: dict[str, tuple[Callable[[spy.Device, spy.Module, spy.Texture], Any], t
     ),
     "no dimensions": (lambda d, m, t: m.half_of(1.0, _result="texture"), spy.BindError, "one to three dimensions"),
     "a small result": (
-        lambda d, m, t: m.invert(t, _result=d.create_texture("rgba8_unorm", 1, 4)), spy.ShapeError, "(4, 1)"
+        lambda d, m, t: m.invert(t, _result=d.create_texture("rgba32_float", 1, 4)), spy.ShapeError, "(4, 1)"
     ),
     "a format": (lambda d, m, t: d.create_texture("rgba8_unrom", 4, 4), spy.BindError, "Did you mean 'rgba8_unorm'"),
     "no width": (lambda d, m, t: d.create_texture("r8_unorm", 0), spy.BindError, "from 1 to"),
@@ -324,7 +338,7 @@ def test_methods_without_a_level(device: spy.Device, size: Any) -> None:
         found = module.unset(texture, [0, 0])
         np.testing.assert_array_equal(np.asarray(found), texture.to_numpy()[0, 0])
         return
-    with pytest.raises(spy.UnsupportedError, match="a texture or a typed buffer that nothing has set"):
+    with pytest.raises(spy.UnsupportedError, match=r"a texture( or a typed buffer)? that nothing has set"):
         module.unset(texture, [0, 0])
 
 

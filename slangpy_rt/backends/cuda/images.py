@@ -38,7 +38,8 @@ _FEW, _MUCH = 64, 256 << 20
 # No memory has such an address.
 _FIRST = 1 << 62
 _INVALID_VALUE = 1
-
+# Kernels read a texture object's lower bits alone (shaders/_spy_cuda_textures.hpp).
+_OBJECT = (1 << 32) - 1
 
 # Methods that make the context current.
 IMAGES = ("_create_image", "_image_handle", "_copy_image")
@@ -110,7 +111,7 @@ class CudaImages(Images):
                     how = _described(image.desc, sampler or _PLAIN)
                     check(cu.cuTexObjectCreate(out, what, how, FFI_CUDA.NULL), "creating a texture object")
                 chunk.objects[key] = int(out[0])
-            return chunk.objects[key]
+            return chunk.objects[key] if writes else _with_facts(chunk.objects[key], image.desc)
 
     def _copy_image(self: Any, image: Image, level: int, layer: int, buffer: Buffer, offset: int, into: bool) -> None:
         desc = image.desc
@@ -190,6 +191,15 @@ def destroy(chunk: Chunk) -> None:
 
 def _level(array: int, level: int) -> int:
     return query(driver().cuMipmappedArrayGetLevel, "uintptr_t *", array, level, what="finding a level")
+
+
+def _with_facts(found: int, desc: ImageDesc) -> int:
+    """Return the number by which kernels find a texture object, its channels and layers.
+
+    ``shaders/_spy_cuda_textures.hpp`` says what its bits are.
+    """
+    layers = desc.layers // 6 if desc.dims == "cube" else desc.layers
+    return found & _OBJECT | (4 - desc.format.channels) << 32 | layers << 34
 
 
 def _described(desc: ImageDesc, sampler: SamplerDesc) -> Any:
