@@ -346,9 +346,11 @@ def test_vectors_that_are_not_the_last_dimension(files: Files) -> None:
     for name, shape in (("t", (3, 4)), ("t", ()), ("t", (2, 1)), ("m", (2, 3)), ("m", (2,))):
         with pytest.raises(RuntimeError, match=rf"^{name} has shape .*contiguous last dimensions of"):
             m.run(**fine | {name: files.on(torch.zeros(shape))})
-    for name, value in (("t", torch.zeros(3, 4).T), ("t", torch.zeros(4, 6)[:, ::2]), ("m", torch.zeros(2, 2).T)):
+    # Moved to another device, a view would become contiguous.
+    wide, square = files.on(torch.zeros(4, 6)), files.on(torch.zeros(2, 2))
+    for name, value in (("t", files.on(torch.zeros(3, 4)).T), ("t", wide[:, ::2]), ("m", square.T)):
         with pytest.raises(RuntimeError, match=rf"^{name} has shape .*contiguous last dimensions of"):
-            m.run(**fine | {name: files.on(value)})
+            m.run(**fine | {name: value})
 
 
 def test_more_than_a_view_holds(files: Files, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections import deque
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -131,15 +132,15 @@ class CudaImages(Images):
     def _sweep_images(self: Any) -> None:
         """Destroy freed arrays once there are many of them; waits for all streams."""
         retired: deque[Chunk] = self._images.retired
-        count = len(retired)
-        if (count < _FEW and sum(c.nbytes for c in list(retired)) < _MUCH) or self.captures():
+        if (len(retired) < _FEW and sum(c.nbytes for c in list(retired)) < _MUCH) or self.captures():
             return
+        # Before the wait, so that no other thread takes them, and none comes that the wait is not for.
+        taken = _taken(retired)
         self._streams.sync()
         with self.inside[threading.get_ident()]:
             self.require_open()
             self._enter()
-            for _ in range(count):
-                chunk = retired.popleft()
+            for chunk in taken:
                 self._images.live.discard(chunk)
                 destroy(chunk)
 
@@ -181,6 +182,15 @@ class Chunk:
         self.give = partial(retired.append, self)
 
 
+def _taken(retired: deque[Chunk]) -> list[Chunk]:
+    """Take out what a deque holds; others may take from it and add to it meanwhile."""
+    taken: list[Chunk] = []
+    with suppress(IndexError):
+        for _ in range(len(retired)):
+            taken.append(retired.popleft())
+    return taken
+
+
 def destroy(chunk: Chunk) -> None:
     """Destroy an image's objects in the current context; statuses are ignored, as on a lost device all calls fail."""
     cu = driver()
@@ -204,7 +214,9 @@ def _with_facts(found: int, desc: ImageDesc) -> int:
 
 def _described(desc: ImageDesc, sampler: SamplerDesc) -> Any:
     how = FFI_CUDA.new("CUDA_TEXTURE_DESC *")
-    how.wraps = [_WRAPS[w] for w in sampler.wrap]
+    # The driver keeps lines as pictures of one row: a border beside that would be mixed in.
+    wraps = (sampler.wrap[0], "clamp", "clamp") if desc.dims == "1d" else sampler.wrap
+    how.wraps = [_WRAPS[w] for w in wraps]
     blends = desc.format.filters
     how.filter = int(blends and sampler.filter == "linear")
     how.mip_filter = int(blends and sampler.mip == "linear")
