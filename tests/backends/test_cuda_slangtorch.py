@@ -20,8 +20,7 @@ from slangpy_rt.slangtorch.kernel_text import KernelText
 from slangpy_rt.slangtorch.parameters import parameter_of
 from slangpy_rt.slangtorch.program import Program, Text
 from tests.conformance._random_kernels import Group
-from tests.conformance._slangtorch import DIFF_SQUARE, SQUARE
-from tests.conformance.test_slangtorch_views import COMPONENTS
+from tests.conformance._slangtorch import COMPONENTS, DIFF_SQUARE, SQUARE
 from tests.depth import sampled
 
 try:

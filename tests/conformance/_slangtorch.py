@@ -14,6 +14,18 @@ from tests.conftest import Requires
 
 ONE = (1, 1, 1)
 
+COMPONENTS = """
+[AutoPyBindCUDA] [CudaKernel] void put(TensorView<float3> t, TensorView<int4> k)
+{
+    t[cudaThreadIdx().x].y = 2;
+    t[0u].xz += 1;
+    t[1u].zy = t[0u].xy;
+    t[2u].yz = float2(t[0u].x);
+    k[0u].wzyx = k[1u];
+    k[1u].wx = 3;
+}
+"""
+
 SQUARE = """
 [AutoPyBindCUDA]
 [CUDAKernel]

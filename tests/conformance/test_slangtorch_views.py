@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from _slangtorch import ONE, Files, files
+from _slangtorch import COMPONENTS, ONE, Files, files
 
 from tests.depth import every_device, one_device, sampled
 
@@ -202,18 +202,6 @@ def test_shared_memory_of_arguments(files: Files) -> None:
     m.shift(a=x[1:], b=x[2:]).launchRaw(blockSize=ONE, gridSize=ONE)
     assert x.tolist() == [1, 1, 2, 3]
 
-
-COMPONENTS = """
-[AutoPyBindCUDA] [CudaKernel] void put(TensorView<float3> t, TensorView<int4> k)
-{
-    t[cudaThreadIdx().x].y = 2;
-    t[0u].xz += 1;
-    t[1u].zy = t[0u].xy;
-    t[2u].yz = float2(t[0u].x);
-    k[0u].wzyx = k[1u];
-    k[1u].wx = 3;
-}
-"""
 
 ATOMICS = """
 [AutoPyBindCUDA] [CUDAKernel]
