@@ -39,6 +39,13 @@ _RENAMED = ("_spy_TensorView", "_spy_DiffTensorView", "_spy_AtomicAdd", "_spy_To
 # Members that mean the same in each type that has them. Macros declare most of them, in which a comment that ends
 # with its line cannot stand. A comment in front of the declaration takes precedence.
 _ALIKE = {
+    "texels": "The texels, row after row of the largest level, then of the others.",
+    "levels": "How many levels there are.",
+    "wrap": "What lies beside a picture, for columns and for rows: 0 it again, 1 its mirror image, 2 its outermost "
+    "texels, 3 nothing.",
+    "filter": "0 for the nearest texel, 1 for a mixture of four.",
+    "sample": "The color at a place, (0, 0) being the corner of the first texel, of the largest level, of another one, "
+    "or between two.",
     "shape": "The number of elements of each dimension.",
     "load": "Returns an element; its index has a number for each dimension.",
     "store": "Writes an element; its index has a number for each dimension.",
