@@ -44,7 +44,7 @@ _ALIKE = {
     "wrap": "What lies beside a picture, for columns and for rows: 0 it again, 1 its mirror image, 2 its outermost "
     "texels, 3 nothing.",
     "filter": "0 for the nearest texel, 1 for a mixture of four.",
-    "sample": "The color at a place, (0, 0) being the corner of the first texel, of the largest level, of another one, "
+    "sample": "The color at a place, (0, 0) being the corner of the first texel: of the largest level, of another, "
     "or between two.",
     "shape": "The number of elements of each dimension.",
     "load": "Returns an element; its index has a number for each dimension.",
