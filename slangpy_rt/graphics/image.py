@@ -26,8 +26,8 @@ class Image:
     Parameters
     ----------
     texels : Tensor
-        Elements of float, float2, float3 or float4, of shape ``(rows, columns)``. Without smaller levels it is used
-        in place; else it is copied.
+        Elements of float, float2, float3 or float4, of shape ``(rows, columns)``. A contiguous one
+        without smaller levels is used in place; others are copied; a copy's gradient begins at 0.
     wrap : str or tuple of str
         What lies beside the picture: ``"repeat"``, ``"mirror"``, ``"clamp"`` or ``"border"``, which is 0; one of
         them, or one for columns and one for rows.

@@ -89,12 +89,21 @@ def test_gradients_are_those_of_pytorch(device: spy.Device, module: spy.Module, 
     assert a.grad is not None and b.grad is not None
     found = image.texels.grad.to_numpy()
     np.testing.assert_allclose(found, a.grad[0].permute(1, 2, 0).numpy(), atol=3e-5)
-    slopes, slopes_wanted = where.grad.to_numpy(), b.grad.numpy()
-    if wrap == "clamp":
-        # PyTorch has no gradient beyond the middle of outer texels, where the picture is constant in that direction.
-        np.testing.assert_allclose(slopes, slopes_wanted, atol=1e-4)
-    else:
-        np.testing.assert_allclose(slopes, slopes_wanted, atol=1e-4)
+    np.testing.assert_allclose(where.grad.to_numpy(), b.grad.numpy(), atol=1e-4)
+    # The same derivatives forward: PyTorch's gradients times the ways.
+    ways = RNG.normal(size=(400, 2)).astype(np.float32)
+    changes = RNG.normal(size=(5, 7, 4)).astype(np.float32)
+    tensor = spy.Tensor.from_numpy(device, texels, "float4")
+    moved = spy.Tensor.from_numpy(device, at, "float2").with_grads(spy.Tensor.from_numpy(device, ways, "float2"))
+    for image, wanted_sum in (
+        (spy.Image(tensor, wrap), (b.grad.numpy() * ways).sum()),
+        (
+            spy.Image(tensor.with_grads(spy.Tensor.from_numpy(device, changes, "float4")), wrap),
+            (b.grad.numpy() * ways).sum() + (a.grad[0].permute(1, 2, 0).numpy() * changes).sum(),
+        ),
+    ):
+        tangent = module.first.fwds(image, moved).grad.to_numpy()
+        assert (tangent * gradient).sum(dtype=np.float64) == pytest.approx(wanted_sum, rel=1e-4, abs=1e-3)
 
 
 def test_gradients_of_levels(device: spy.Device, module: spy.Module) -> None:
