@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from _common import OURS, on_host
+from _common import OURS, UNSURE, on_host
 from _peers import ALLOCATED, GIVEN
 
 _ROOT = Path(__file__).resolve().parent.parent
@@ -174,7 +174,8 @@ def _page(machines: list[Machine]) -> str:
         "`benchmarks/run_all.sh` measures again. Each number is the median of 9 samples (5 of the kinds of "
         "arguments and of slang-torch's kernels, 7 processes, or 3 where a sample takes seconds; slang-torch without "
         "a cache is timed once). The libraries take turns within one run, so "
-        "that what disturbs the machine disturbs all. Minima and maxima are in the JSON files. In brackets: how "
+        "that what disturbs the machine disturbs all. Minima and maxima are in the JSON files; a ± follows a number "
+        f"whose middle half of samples spreads over more than {UNSURE:.0%} of it. In brackets: how "
         "many times as fast slangpy_rt is at that work. Floors are what the driver or the memory alone takes, "
         "without any library.\n\n"
         "![The headline numbers as bars](images/benchmarks.png)\n"
@@ -288,7 +289,9 @@ def _cell(row: dict[str, Any] | None) -> str:
     if row is None:
         return "-"
     ratio = f" ({_number(row['ratio'])}x)" if row["ratio"] is not None else ""
-    return f"**{_number(row['median'])}**" if row["who"] == OURS else _number(row["median"]) + ratio
+    spread = row.get("spread", 0.0)  # results that older versions wrote do not have it
+    unsure = f" ± {spread:.0%}" if spread > UNSURE else ""
+    return (f"**{_number(row['median'])}**" if row["who"] == OURS else _number(row["median"]) + ratio) + unsure
 
 
 def _verdict(met: bool) -> str:
