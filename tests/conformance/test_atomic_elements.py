@@ -30,7 +30,7 @@ def values(element: str, count: int) -> Any:
     return np.random.default_rng(3).integers(0 if dtype.kind == "u" else -900, 900, count).astype(dtype)
 
 
-@sampled(6)
+@sampled(15)
 @pytest.mark.parametrize("container", CONTAINERS)
 @pytest.mark.parametrize("element", [*SCALARS, "half"])
 def test_sums(device: spy.Device, element: str, container: str) -> None:

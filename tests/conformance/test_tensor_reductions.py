@@ -67,7 +67,7 @@ def test_large_sums(device: spy.Device) -> None:
     assert large.mean().item() == pytest.approx(2e9)
 
 
-@sampled(3)
+@sampled(9)
 @pytest.mark.parametrize("name", NAMES)
 def test_views(device: spy.Device, name: str) -> None:
     a = data(40, 6, 50)
