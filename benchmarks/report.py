@@ -23,6 +23,7 @@ _ROOT = Path(__file__).resolve().parent.parent
 _FLOORS = (
     "floor",
     "floor: matrix products",
+    "floor: arrays in order",
     f"{OURS}, forward",
     "device copy",
     "memcpy",
@@ -33,6 +34,7 @@ _TITLES = {
     "launch": "Host time of a cached call, `add` on 1000 floats",
     "args": "Host time of a cached call by kind of argument and modifier, 1000 elements",
     "throughput": "Throughput",
+    "layouts": "Arrays that do not follow the call",
     "transfer": "NumPy in and out",
     "gradients": "Derivatives, and training with them",
     "pytorch": "PyTorch tensors in Slang functions",

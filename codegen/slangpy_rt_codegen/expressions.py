@@ -19,9 +19,9 @@ _SIZED = re.compile(r"(.*?[a-z_])([1-4])(?:x([1-4]))?$")
 _HALVES = re.compile(r"half(?=(?:\d(?:x\d)?)?$)")
 
 
-def index_of(spec: CallSpec) -> str:
+def index_of(spec: CallSpec, element: str = "_spy_i") -> str:
     """Return an element's index in each dimension."""
-    return f"_spy_unravel<{spec.rank}>(_spy_i, _spy_call.shape)"
+    return f"_spy_unravel<{spec.rank}>({element}, _spy_call.shape)"
 
 
 def address_of(spec: CallSpec, o: Operand) -> str:

@@ -80,6 +80,7 @@ def call(
     index: str = "uint",
     rows: bool = False,
     derivative: str = "",
+    group: tuple[int, ...] = (256,),
 ) -> CallSpec:
     """A call of one of the functions above."""
     index = "int64_t" if entry == "range" else index
@@ -87,8 +88,9 @@ def call(
     # As of a module that names none of ours, but where it does.
     public = ("slangpy_rt",) if any("Tensor<" in o.type for o in operands) else ()
     return CallSpec(
-        title, (*public, "golden"), function, operands, result, rank, index, width, entry, rows, derivative=derivative
-    )
+        title, (*public, "golden"), function, operands, result, rank, index, width, entry, rows,
+        derivative=derivative, group=group,
+    )  # fmt: skip
 
 
 def result(type_: str = "float", mode: str = "linear", **more: Any) -> Operand:
@@ -149,6 +151,25 @@ SPECS = {
     "add_wide_strided": call(
         "add", operand("a", "float", "strided", step="next"), operand("b", "float", "strided", step="same"),
         result=result(), rank=2, width=4,
+    ),
+    "add_wide_odd_rows": call(
+        "add", A, operand("b", "float", "strided", step="each"), result=result(), rank=2, width=4,
+    ),
+    "add_wide_odd_rows_64_bit": call(
+        "add", A, operand("b", "float", "strided", step="each"), result=result(), rank=3, width=4, entry="value",
+        index="int64_t", rows=True,
+    ),
+    "add_columns": call(
+        "add", operand("a", "float", "strided", step="next"), operand("b", "float", "strided", step="each"),
+        result=result(mode="strided", step="each"), rank=2, width=4, group=(32, 8, 1),
+    ),
+    "add_odd_columns": call(
+        "add", operand("a", "float", "strided", step="each"), operand("b", "float", "constant"),
+        result=result(mode="strided", step="each"), rank=4, width=4, group=(32, 8, 1), index="int64_t",
+    ),
+    "add_to_columns": call(
+        "add", operand("a", "float", "value"), operand("b", "float", "strided", step="each"),
+        result=result(mode="strided", step="next"), rank=3, width=4, group=(32, 8, 1), entry="value",
     ),
     "shade_vectors": call(
         "shade", operand("colour", "float3", "linear"), operand("gain", "float", "constant"),
@@ -280,7 +301,7 @@ SPECS |= {
     f"{name}_handle": replace(SPECS[name], entry="handle")
     for name in (
         "add_pointer", "add_wide_strided", "apply_matrix", "invert_bool3", "invert_bool_wide", "blur_tensor",
-        "mul_backward_sum_wide", "put_backward_rows_of_tensors",
+        "mul_backward_sum_wide", "put_backward_rows_of_tensors", "add_wide_odd_rows", "add_columns",
     )
 }  # fmt: skip
 
