@@ -132,7 +132,7 @@ def test_former_paths_have_the_public_names() -> None:
 
 def test_only_plans_and_descriptions_know_the_code_generator() -> None:
     users = {name for name in FILES if any(i.startswith("slangpy_rt_codegen") for i in imports(name))}
-    names = ("build", "kernel_spec", "launch_geometry", "operands", "spelling", "struct_fields")
+    names = ("build", "column_tiles", "kernel_spec", "launch_geometry", "operands", "spelling", "struct_fields")
     known = {f"slangpy_rt.calls.{name}" for name in names}
     assert {u for u in users if not u.startswith("slangpy_rt_codegen")} == known
 

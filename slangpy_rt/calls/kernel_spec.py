@@ -113,7 +113,7 @@ def describe_call(
         operands = [replace(o, access="scatter") if o.access == "sum" else o for o in operands]
     operands, width = (operands, 1) if tiled or aliased or single else widen(host, leaves, operands, merged.shape)
     tiles_of_columns = None
-    if width == 1 and not (host or tiled or aliased or single or options.derivative):
+    if width == 1 and len(merged.shape) > 1 and not (host or tiled or aliased or single or options.derivative):
         tiles_of_columns = column_tiles(leaves, operands, merged.shape, caps)
     if tiles_of_columns is not None:
         leaves, operands, width = (

@@ -42,17 +42,17 @@ def widen(host: bool, leaves: Sequence[Leaf], operands: list[Operand], shape: Sh
         return operands, 1
     sizes = [NUMPY_OF[leaf.bound.scalar].itemsize for leaf in leaves if leaf.bound.mode in ("array", "value")]
     width = 2 if 8 in sizes else 4
-    # Gradients are added to by whole threads.
-    apart = all(o.access in ("in", "out", "inout") for o in operands)
-    rows = [
-        (leaf, _in_rows(leaf, shape, width)) for leaf, o in zip(leaves, operands, strict=True) if o.mode == "strided"
-    ]
-    each = any(not step for _, step in rows)
-    if each and not (apart and all(abs(leaf.strides[-1]) <= _NEAR for leaf, _ in rows)):
-        return operands, 1
+    each = False
+    for leaf, o in zip(leaves, operands, strict=True):
+        each |= o.mode == "strided" and not _in_rows(leaf, shape, width)
     wide = []
     for leaf, o in zip(leaves, operands, strict=True):
         b = leaf.bound
+        # Gradients are added to by whole threads.
+        if each and (
+            o.access not in ("in", "out", "inout") or (o.mode == "strided" and abs(leaf.strides[-1]) > _NEAR)
+        ):
+            return operands, 1
         if o.mode == "strided":
             o = replace(o, step="each" if each else _in_rows(leaf, shape, width))
         in_order = o.mode == "linear" or o.step == "next"
