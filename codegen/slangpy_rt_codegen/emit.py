@@ -25,6 +25,7 @@ from slangpy_rt_codegen.expressions import (
     store_to,
     store_wide,
     struct_name,
+    struct_pieces,
     sum_parameters,
 )
 from slangpy_rt_codegen.layout import block_fields
@@ -63,12 +64,15 @@ def _head(spec: CallSpec) -> str:
 def _struct_moves(spec: CallSpec, struct: StructLayout) -> tuple[tuple[str, str], tuple[str, str]]:
     """Return names and texts of functions that read and write a struct.
 
-    They do so field by field, because each target lays structs out in its own way. The address is a number: NVIDIA's
-    Vulkan driver (580) crashes on a pointer to uint8_t that becomes one to int8_t.
+    They do so field by field, because each target lays structs out in its own way, or in pieces of words that the
+    fields are then made of. The address is a number: NVIDIA's Vulkan driver (580) crashes on a pointer to uint8_t
+    that becomes one to int8_t.
     """
     name, type_ = struct_name(spec, struct), struct.type
     loads, stores = "", ""
-    for f in struct.fields:
+    if struct.piece:
+        loads, stores = struct_pieces(spec, struct)
+    for f in struct.fields if not struct.piece else ():
         at = f"{pointer_to(spec, f.scalar)}(_spy_at + {f.offset})"
         loads += f"    _spy_value{f.path} = {load_from(f.type, f.via, at)};\n"
         stores += f"    {store_to(f.type, f.via, at, f'_spy_value{f.path}')}\n"

@@ -126,11 +126,15 @@ class StructLayout:
         Size in bytes, including padding at its end.
     fields : tuple of StructLayoutField
         Every field that is no struct, including the fields of nested structs.
+    piece : int
+        Bytes that are moved at once, 8 or 16: a divisor of the size, to which all arrays of the struct are aligned.
+        All its scalars are then words, and none of its bytes is padding. 0 if the fields are moved one by one.
     """
 
     type: str
     size: int
     fields: tuple[StructLayoutField, ...]
+    piece: int = 0
 
 
 @dataclass(frozen=True)

@@ -151,7 +151,7 @@ def describe_call(
         rows=rows,
         method=bool(sig.owner) and not sig.static,
         group=group,
-        structs=struct_layouts(bounds, spell),
+        structs=struct_layouts(bounds, spell, host),
         constants=(
             *_constants(said, scope, options, spell),
             *((_DETERMINISTIC,) if device.deterministic and backward else ()),
@@ -220,7 +220,7 @@ def describe_dispatch(
         entry=target.entry,
         group=entry.group_size,
         raw=True,
-        structs=struct_layouts(bounds, spell),
+        structs=struct_layouts(bounds, spell, target.entry == "range"),
         constants=_constants(title, scope, options, spell),
         assigned=tuple((spell.own(name), trees[k]) for k, (name, _) in enumerate(uniforms)),
         hidden=spell.hidden,

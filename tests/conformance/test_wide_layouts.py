@@ -151,6 +151,46 @@ def test_vectors_in_columns(device: spy.Device, module: spy.Module) -> None:
     np.testing.assert_array_equal(module.scale(on(device, a), turned).to_numpy(), a[..., None] * b.transpose(1, 0, 2))
 
 
+@sampled(3)
+@pytest.mark.parametrize(
+    ("fields", "size", "pieces"),
+    [
+        ("float3 position; float3 velocity;", 24, True),
+        ("float2x2 frame; float3 velocity; int id;", 32, True),
+        ("int3 place; uint id; float4x4 frame; float3 velocity; float rest;", 96, True),
+        ("float3 velocity;", 12, False),
+        ("float3 velocity; half2 rest;", 16, False),
+        ("float3 velocity; bool3 flags; uint8_t rest;", 16, False),
+        ("double time; float3 velocity;", 24, False),
+        ("float3 velocity; float rest[3];", 24, False),
+    ],
+)
+def test_structs(device: spy.Device, fields: str, size: int, pieces: bool) -> None:
+    """Structs of words are moved in pieces where addresses allow it; values stay, and so does what lies beside."""
+    module = device.load_module_from_source(
+        "wide_structs",
+        f"struct Item {{ {fields} }}; void turn(inout Item item) {{ item.velocity = -item.velocity.zxy; }}",
+    )
+    items = spy.Tensor.zeros(device, 50, dtype=module.Item)
+    empty = items.to_numpy()
+    assert empty.itemsize == size
+    # Numbers below 2 in every type of a field.
+    host = np.zeros_like(empty)
+    for name in host.dtype.names or ():
+        host[name] = np.random.default_rng(4).integers(0, 2, host[name].shape)
+    host["velocity"] = np.random.default_rng(5).random(host["velocity"].shape, np.float32)
+    for part in (slice(None), slice(1, None), slice(2, 40, 3), slice(3, 4)):
+        items.copy_from_numpy(host)
+        module.turn(items[part])
+        want = host.copy()
+        want["velocity"][part] = -host["velocity"][part][:, [2, 0, 1]]
+        np.testing.assert_array_equal(items.to_numpy(), want)
+    wide = device.backend.target.entry != "range" and pieces
+    assert ("_spy_loadWide" in module.turn.source(items)) == wide
+    if size % 32:
+        assert "_spy_loadWide" not in module.turn.source(items[1:])
+
+
 @deep
 def test_large_ones(device: spy.Device, module: spy.Module) -> None:
     """More groups than a small call has in each direction."""
