@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from slangpy_rt.arguments.stand_ins import meant_by, stands_in
 from slangpy_rt.arrays.ndbuffer import NDBuffer
 from slangpy_rt.arrays.tensor import Tensor
 from slangpy_rt.core.errors import ShapeError
+from slangpy_rt.core.structs import fields_of
 from slangpy_rt.graphics.runner import Runner
 from slangpy_rt.graphics.stages import Declarations, Stages
 from slangpy_rt.graphics.triangles import Triangles
@@ -175,10 +177,16 @@ def has_tangent(value: Any) -> bool:
 
 
 def parts(value: Any) -> list[Any]:
-    """Return a value, or all that dicts, tuples and lists hold."""
-    if isinstance(value, (dict, tuple, list)):
-        items = value.values() if isinstance(value, dict) else value
-        return [part for item in items for part in parts(item)]
+    """Return the arrays among a value and what dicts, tuples, lists and stand-ins hold."""
+    if isinstance(value, NDBuffer):
+        return [value]
+    if stands_in(type(value)):
+        value = meant_by(value)
+    fields = fields_of(value)
+    if fields is not None:
+        value = list(fields.values())
+    if isinstance(value, (tuple, list)):
+        return [part for item in value for part in parts(item)]
     return [value] if isinstance(value, NDBuffer) else []
 
 
