@@ -97,13 +97,13 @@ class Drawn:
         flat = self._corners if len(corners.shape) == 2 else self._corners[None]
         views = [_field(flat, leaf.path) for leaf in declared.leaves]
         self._position, self._faces = views[0], triangles.faces
-        kernels: Kernels = device.once("graphics", lambda: Kernels(device))
-        self._antialias = kernels.of_color(self._color) if settings.antialias else None
-        edges = kernels.edges_of(runner, triangles) if settings.antialias else None
+        self._kernels: Kernels = device.once("graphics", lambda: Kernels(device))
+        self._antialias = self._kernels.of_color(self._color) if settings.antialias else None
+        edges = self._kernels.edges_of(runner, triangles) if settings.antialias else None
         self._layers: list[Visibility] = []
         for _ in range(settings.layers or 1):
             nearer = self._layers[-1] if self._layers else None
-            self._layers.append(kernels.seen(runner, self._position, triangles, settings.size, edges, nearer))
+            self._layers.append(self._kernels.seen(runner, self._position, triangles, settings.size, edges, nearer))
         self._placed = (triangles.faces, settings.background, *views)
         self._shape = (settings.layers or 1, *flat.shape[:1], *settings.size)
         #: The picture's own shape, without the dimensions that were not asked for.
@@ -138,13 +138,7 @@ class Drawn:
                 total = Tensor.empty(self._device, self._shape[1:], given.dtype)
                 call(self._antialias["_spy_same"], given, _result=total)
                 image = plain.with_grads(total, total)
-                pictures, rows, columns = self._shape[1:]
-                # A thread of a CPU takes a row, one of a GPU a pixel.
-                width = columns if self._device.backend.target.entry == "range" else 1
-                parts = (pictures, rows, columns // width)
-                nothing = Tensor.empty(self._device, parts, "float").with_grads()
-                mixed = self._mixed(seen, image)[1:]
-                call(self._antialias["_spy_addendsOf"].bwds, over(parts), width, *mixed, given, _result=nothing)
+                self._kernels.add_silhouettes(self._runner, self._color, self._mixed(seen, image)[1:], given)
             if self._moves or has_gradient(self._of_shade):
                 self._shaded(self._pixel.bwds, seen, image)
         if self._moves:
