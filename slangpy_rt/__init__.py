@@ -150,6 +150,7 @@ __all__ = [
     "float4x3",
     "float4x4",
     "floatRef",
+    "graphics",
     "grid",
     "half1",
     "half2",
@@ -207,6 +208,7 @@ _LATER = {
     "Texture": "slangpy_rt.textures.texture",
     "argsort": "slangpy_rt.arithmetic.functions",
     "cumsum": "slangpy_rt.arithmetic.functions",
+    "graphics": "slangpy_rt.graphics",
     "load_image": "slangpy_rt.arrays.image_files",
     "nonzero": "slangpy_rt.arithmetic.functions",
     "optim": "slangpy_rt.optim",
@@ -215,7 +217,7 @@ _LATER = {
     "sort": "slangpy_rt.arithmetic.functions",
 }
 if _typing.TYPE_CHECKING:
-    from slangpy_rt import optim
+    from slangpy_rt import graphics, optim
     from slangpy_rt.arithmetic.functions import argsort, cumsum, nonzero, sort
     from slangpy_rt.arrays.image_files import load_image, save_image
     from slangpy_rt.graphics.image import Image

@@ -125,3 +125,15 @@ class Adapter(ABC):
             Its arguments.
         """
         raise BindError(f"{type(self).__name__} draws nothing.")
+
+    def step(self, task: Any, faces: Any, named: dict[str, Any]) -> Any:
+        """Call a step of drawing, of which one argument is an array of the library; only called if ``draws``.
+
+        Parameters
+        ----------
+        task : Task
+            The step and its settings.
+        faces, named
+            Its arguments.
+        """
+        raise BindError(f"{type(self).__name__} draws nothing.")

@@ -261,7 +261,8 @@ class Function(SlangCallable):
         ----------
         project : Function
             Of the same module: it returns where a corner is, and what else it has, as a struct with the field
-            ``float4 position``, in clip coordinates. The first parameter of this function is that struct.
+            ``float4 position``, in clip coordinates. The first parameter of this function is that struct, or a
+            ``Fragment`` of it, which ``import fragments;`` brings.
         size : tuple of int
             Rows and columns of the picture, 1 to 16384.
         background : number or sequence of numbers

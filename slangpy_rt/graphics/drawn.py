@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from slangpy_rt.arguments.stand_ins import meant_by, stands_in
 from slangpy_rt.arrays.ndbuffer import NDBuffer
 from slangpy_rt.arrays.tensor import Tensor
 from slangpy_rt.core.errors import ShapeError
+from slangpy_rt.core.structs import fields_of
 from slangpy_rt.graphics.runner import Runner
 from slangpy_rt.graphics.stages import Declarations, Stages
 from slangpy_rt.graphics.triangles import Triangles
@@ -95,13 +97,13 @@ class Drawn:
         flat = self._corners if len(corners.shape) == 2 else self._corners[None]
         views = [_field(flat, leaf.path) for leaf in declared.leaves]
         self._position, self._faces = views[0], triangles.faces
-        kernels: Kernels = device.once("graphics", lambda: Kernels(device))
-        self._antialias = kernels.of_color(self._color) if settings.antialias else None
-        edges = kernels.edges_of(runner, triangles) if settings.antialias else None
+        self._kernels: Kernels = device.once("graphics", lambda: Kernels(device))
+        self._antialias = self._kernels.of_color(self._color) if settings.antialias else None
+        edges = self._kernels.edges_of(runner, triangles) if settings.antialias else None
         self._layers: list[Visibility] = []
         for _ in range(settings.layers or 1):
             nearer = self._layers[-1] if self._layers else None
-            self._layers.append(kernels.seen(runner, self._position, triangles, settings.size, edges, nearer))
+            self._layers.append(self._kernels.seen(runner, self._position, triangles, settings.size, edges, nearer))
         self._placed = (triangles.faces, settings.background, *views)
         self._shape = (settings.layers or 1, *flat.shape[:1], *settings.size)
         #: The picture's own shape, without the dimensions that were not asked for.
@@ -136,13 +138,7 @@ class Drawn:
                 total = Tensor.empty(self._device, self._shape[1:], given.dtype)
                 call(self._antialias["_spy_same"], given, _result=total)
                 image = plain.with_grads(total, total)
-                pictures, rows, columns = self._shape[1:]
-                # A thread of a CPU takes a row, one of a GPU a pixel.
-                width = columns if self._device.backend.target.entry == "range" else 1
-                parts = (pictures, rows, columns // width)
-                nothing = Tensor.empty(self._device, parts, "float").with_grads()
-                mixed = self._mixed(seen, image)[1:]
-                call(self._antialias["_spy_addendsOf"].bwds, over(parts), width, *mixed, given, _result=nothing)
+                self._kernels.add_silhouettes(self._runner, self._color, self._mixed(seen, image)[1:], given)
             if self._moves or has_gradient(self._of_shade):
                 self._shaded(self._pixel.bwds, seen, image)
         if self._moves:
@@ -175,10 +171,16 @@ def has_tangent(value: Any) -> bool:
 
 
 def parts(value: Any) -> list[Any]:
-    """Return a value, or all that dicts, tuples and lists hold."""
-    if isinstance(value, (dict, tuple, list)):
-        items = value.values() if isinstance(value, dict) else value
-        return [part for item in items for part in parts(item)]
+    """Return the arrays among a value and what dicts, tuples, lists and stand-ins hold."""
+    if isinstance(value, NDBuffer):
+        return [value]
+    if stands_in(type(value)):
+        value = meant_by(value)
+    fields = fields_of(value)
+    if fields is not None:
+        value = list(fields.values())
+    if isinstance(value, (tuple, list)):
+        return [part for item in value for part in parts(item)]
     return [value] if isinstance(value, NDBuffer) else []
 
 

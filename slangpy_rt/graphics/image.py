@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from slangpy_rt.arguments.indices import grid
-from slangpy_rt.arguments.vectors import int2
 from slangpy_rt.arrays.tensor import Tensor
-from slangpy_rt.calls.module import Module
 from slangpy_rt.core.checks import flag
 from slangpy_rt.core.errors import BindError, ShapeError
 from slangpy_rt.core.wording import in_words
+from slangpy_rt.graphics.pyramid import Pyramid
+from slangpy_rt.graphics.runner import Runner
 
 _TYPES = {"float": "Image1", "float2": "Image2", "float3": "Image3", "float4": "Image"}
 _WRAPS = ("repeat", "mirror", "clamp", "border")
@@ -57,36 +56,18 @@ class Image:
             )
         if len(texels.shape) != 2 or 0 in texels.shape:
             raise ShapeError(f"Image: texels has shape {texels.shape}; (rows, columns), both above 0, was expected.")
-        wraps = (wrap, wrap) if isinstance(wrap, str) else wrap
-        if not isinstance(wraps, (tuple, list)) or len(wraps) != 2 or any(w not in _WRAPS for w in wraps):
-            raise BindError(f"Image: wrap is {in_words(wrap)}; one or two of {', '.join(_WRAPS)} were expected.")
-        if not isinstance(filter, str) or filter not in _FILTERS:
-            raise BindError(f"Image: filter is {in_words(filter)}; 'nearest' or 'linear' was expected.")
-        self._wrap = [_WRAPS.index(w) for w in wraps]
-        self._filter = _FILTERS.index(filter)
-        self._sizes = _sizes(texels.shape) if flag("Image", "mips", mips) else [texels.shape]
-        if len(self._sizes) == 1 and texels.is_contiguous:
-            self._chain: Any = texels.view(texels.shape[0] * texels.shape[1])
-            self.texels: Any = texels
-            return
-        chain: Any = Tensor.empty(texels.device, sum(r * c for r, c in self._sizes), texels.dtype)
-        self._chain = chain if texels.grad_out is None else chain.with_grads()
-        self.texels = self._level(0)
-        self.texels.copy_from(texels)
-        self.update()
+        self._wrap, self._filter = modes("Image", wrap, filter)
+        self._pyramid = Pyramid(Runner(), texels, flag("Image", "mips", mips))
+        self.texels: Any = self._pyramid.base
 
     @property
     def levels(self) -> int:
         """How many levels there are."""
-        return len(self._sizes)
+        return len(self._pyramid.sizes)
 
     def update(self) -> None:
         """Make the smaller levels of the largest one, after it was written to."""
-        for k, (rows, columns) in enumerate(self._sizes[:-1]):
-            shape = self._sizes[k + 1]
-            self._smaller(
-                grid(shape), int2(columns, rows), self._part(k).detach(), _result=self._level(k + 1).detach()
-            )
+        self._pyramid.shrink(Runner())
 
     def backward(self) -> None:
         """Add the gradients of the smaller levels to that of the largest, and set them to 0.
@@ -100,45 +81,40 @@ class Image:
         """
         if self.texels.grad_out is None:
             raise BindError("Image.backward: the texels have no gradient; make the Image of a Tensor with_grads().")
-        for k in range(len(self._sizes) - 2, -1, -1):
-            rows, columns = self._sizes[k]
-            below = self._level(k + 1)
-            self._smaller.bwds(grid(below.shape), int2(columns, rows), self._part(k), _result=below)
-            below.grad.clear()
+        self._pyramid.gather(Runner())
+        for k in range(1, self.levels):
+            self._pyramid.level(k).grad.clear()
 
     def get_this(self) -> dict[str, Any]:
         """Return the value for a parameter of a Slang function."""
-        rows, columns = self._sizes[0]
-        return {
-            "_type": _TYPES[self.texels.dtype.name], "texels": self._chain, "size": [columns, rows],
-            "levels": self.levels, "wrap": self._wrap, "filter": self._filter,
-        }  # fmt: skip
+        return value_of(self._pyramid, self._wrap, self._filter)
 
     def __repr__(self) -> str:
-        rows, columns = self._sizes[0]
+        rows, columns = self._pyramid.sizes[0]
         levels = f", {self.levels} levels" if self.levels > 1 else ""
         return f"<Image of {rows} x {columns} texels of {self.texels.dtype.name}{levels}>"
 
-    def _part(self, level: int) -> Any:
-        """Return the texels of a level as they lie in the Tensor of all levels."""
-        first = sum(r * c for r, c in self._sizes[:level])
-        rows, columns = self._sizes[level]
-        return self._chain[first : first + rows * columns]
 
-    def _level(self, level: int) -> Any:
-        return self._part(level).view(self._sizes[level])
-
-    @property
-    def _smaller(self) -> Any:
-        device = self.texels.device
-        module: Any = device.once("sampling", lambda: Module.load_from_file(device, "sampling.slang"))
-        return module["_spy_smaller"]
+def value_of(pyramid: Pyramid, wrap: list[int], filter: int) -> dict[str, Any]:
+    """Return the value of a Slang parameter that samples a picture."""
+    rows, columns = pyramid.sizes[0]
+    return {
+        "_type": _TYPES[pyramid.chain.dtype.name], "texels": pyramid.chain, "size": [columns, rows],
+        "levels": len(pyramid.sizes), "wrap": wrap, "filter": filter,
+    }  # fmt: skip
 
 
-def _sizes(shape: tuple[int, ...]) -> list[tuple[int, ...]]:
-    """Return rows and columns of each level: half of those of the level before, rounded down, and 1 at least."""
-    sizes = [shape]
-    while max(sizes[-1]) > 1:
-        rows, columns = sizes[-1]
-        sizes.append((max(rows // 2, 1), max(columns // 2, 1)))
-    return sizes
+def modes(where: str, wrap: Any, filter: Any) -> tuple[list[int], int]:
+    """Return the numbers of what lies beside a picture, for columns and for rows, and that of a filter.
+
+    Raises
+    ------
+    BindError
+        If there are no such ones.
+    """
+    wraps = (wrap, wrap) if isinstance(wrap, str) else wrap
+    if not isinstance(wraps, (tuple, list)) or len(wraps) != 2 or any(w not in _WRAPS for w in wraps):
+        raise BindError(f"{where}: wrap is {in_words(wrap)}; one or two of {', '.join(_WRAPS)} were expected.")
+    if not isinstance(filter, str) or filter not in _FILTERS:
+        raise BindError(f"{where}: filter is {in_words(filter)}; 'nearest' or 'linear' was expected.")
+    return [_WRAPS.index(w) for w in wraps], _FILTERS.index(filter)

@@ -5,7 +5,7 @@ What functions cannot draw is refused here. Nothing here compiles or runs.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from slangpy_rt.calls.spelling import Spelling
@@ -16,7 +16,7 @@ COLORS = ("float", "float2", "float3", "float4")
 _FLOATS = ("half", "float", "double")
 # The user's functions are called by one with no names but ours, which their parameters could hide.
 _TEXT = """import _spy_raster;
-import {module};
+{imports}
 {differentiable}
 {color} _spy_shaded({declared})
 {{
@@ -33,10 +33,13 @@ import {module};
     let _spy_p = _spy_pixels.z;
     let _spy_w = _spy_barycentrics(_spy_0[_spy_p, _spy_f.x], _spy_0[_spy_p, _spy_f.y], _spy_0[_spy_p, _spy_f.z],
         _spy_pixels.xy, int2(_spy_words.shape[2], _spy_words.shape[1]));
-    {vary} _spy_v;
+{slopes}    {vary} _spy_v;
 {mixed}
     return _spy_shaded(_spy_v{names});
 }}
+"""
+_SLOPES = """    let _spy_s = _spy_slopes(_spy_0[_spy_p, _spy_f.x], _spy_0[_spy_p, _spy_f.y],
+        _spy_0[_spy_p, _spy_f.z], _spy_pixels.xy, int2(_spy_words.shape[2], _spy_words.shape[1]));
 """
 
 
@@ -74,6 +77,11 @@ def leaves_of(where: str, vary: SlangType) -> tuple[Leaf, ...]:
     return (*position, *(leaf for leaf in found if leaf is not position[0]))
 
 
+def is_fragment(given: SlangType, vary: SlangType) -> bool:
+    """Return whether a type is that of points with slopes: ``Fragment<V>`` of a struct that corners have."""
+    return given.name == f"Fragment<{vary.name}>"
+
+
 def _leaves(where: str, type_: SlangType, path: tuple[str, ...]) -> Iterator[Leaf]:
     for field in type_.fields:
         inner = (*path, field.name)
@@ -88,17 +96,21 @@ def _leaves(where: str, type_: SlangType, path: tuple[str, ...]) -> Iterator[Lea
             )
 
 
-def pixel_text(spelling: Spelling, module: str, shade: FunctionSig, leaves: tuple[Leaf, ...]) -> str:
+def pixel_text(
+    spelling: Spelling, modules: Iterable[str], shade: FunctionSig, corner: SlangType, leaves: tuple[Leaf, ...]
+) -> str:
     """Return the text for a function that shades points of triangles.
 
     Parameters
     ----------
     spelling : Spelling
         Of the user's module.
-    module : str
-        Its name.
+    modules : iterable of str
+        Its name, and those of the modules that it imports, which declare types of parameters.
     shade : FunctionSig
-        The function, whose first parameter is the struct.
+        The function, whose first parameter is the struct that corners have, or a Fragment of it.
+    corner : SlangType
+        The struct.
     leaves : tuple of Leaf
         Of the struct.
     """
@@ -111,8 +123,9 @@ def pixel_text(spelling: Spelling, module: str, shade: FunctionSig, leaves: tupl
         arrays.append(f"{array}<{spelling.type(leaf.type)}, 2> _spy_{k}")
     defaults = [f" = {p.default}" if p.default is not None else "" for p in others]
     struct = spelling.type(vary.type)
+    slopes = is_fragment(vary.type, corner)
     return _TEXT.format(
-        module=module,
+        imports="\n".join(f"import {name};" for name in modules),
         differentiable="[Differentiable]" if shade.differentiable else "",
         color=shade.returns.name,
         declared=", ".join([f"{struct} _spy_v", *(f"{kind} _spy_a{k}" for k, kind in enumerate(kinds))]),
@@ -120,15 +133,23 @@ def pixel_text(spelling: Spelling, module: str, shade: FunctionSig, leaves: tupl
         passed=", ".join(["_spy_v", *(f"_spy_a{k}" for k in range(len(others)))]),
         arrays=", ".join(arrays),
         parameters="".join(f", {kind} {p.name}{d}" for kind, p, d in zip(kinds, others, defaults, strict=True)),
+        slopes=_SLOPES if slopes else "",
         vary=struct,
-        mixed="\n".join(_mixed(k, leaf) for k, leaf in enumerate(leaves)),
+        mixed="\n".join(line for k, leaf in enumerate(leaves) for line in _mixed(k, leaf, slopes)),
         names="".join(f", {p.name}" for p in others),
     )
 
 
-def _mixed(k: int, leaf: Leaf) -> str:
-    target = ".".join(("_spy_v", *leaf.path))
-    if not leaf.is_mixed:
-        return f"    {target} = _spy_{k}[_spy_p, _spy_f.x];"
-    terms = (f"_spy_{k}[_spy_p, _spy_f.{c}] * {leaf.type.scalar}(_spy_w.{c})" for c in "xyz")
-    return f"    {target} = {' + '.join(terms)};"
+def _mixed(k: int, leaf: Leaf, slopes: bool) -> Iterator[str]:
+    """Yield the lines that set a field, and with slopes also how it changes to the right and down."""
+    for part, weights in (
+        (("at", "_spy_w"), ("dx", "_spy_s.dx"), ("dy", "_spy_s.dy")) if slopes else (("", "_spy_w"),)
+    ):
+        target = ".".join(("_spy_v", *([part] if part else []), *leaf.path))
+        if leaf.is_mixed:
+            terms = (f"_spy_{k}[_spy_p, _spy_f.{c}] * {leaf.type.scalar}({weights}.{c})" for c in "xyz")
+            yield f"    {target} = {' + '.join(terms)};"
+        elif part in ("", "at"):
+            yield f"    {target} = _spy_{k}[_spy_p, _spy_f.x];"
+        else:
+            yield f"    {target} = {leaf.type.name}(0);"

@@ -33,7 +33,8 @@ class Raster:
     Parameters
     ----------
     shade : Function
-        The color of a point, float to float4: its first parameter is the struct that `project` returns.
+        The color of a point, float to float4: its first parameter is the struct that `project` returns, or a
+        ``Fragment`` of it.
     project : Function
         Where a corner is, and what else it has: a struct with the field ``float4 position``, in clip coordinates.
     size : tuple of int

@@ -13,7 +13,7 @@ from slangpy_rt.calls.spelling import Spelling
 from slangpy_rt.core.errors import BindError, CompileError
 from slangpy_rt.core.types import FunctionSig
 from slangpy_rt.core.wording import in_words
-from slangpy_rt.graphics.pixel_text import COLORS, Leaf, leaves_of, pixel_text
+from slangpy_rt.graphics.pixel_text import COLORS, Leaf, is_fragment, leaves_of, pixel_text
 from slangpy_rt.slang.declarations import find_overloads, gone
 from slangpy_rt.slang.locate import shader_directory
 
@@ -115,10 +115,11 @@ class Stages:
                 if p.direction != "in":
                     raise BindError(f"{where}: {sig} writes its parameter '{p.name}'; a picture is its result alone.")
         leaves = leaves_of(f"{where}: {project}", self._shade.scope.struct(project.returns))
-        if not shade.params or shade.params[0].type.name != project.returns.name:
+        first = shade.params[0].type if shade.params else None
+        if first is None or not (first.name == project.returns.name or is_fragment(first, project.returns)):
             raise BindError(
                 f"{where}: the first parameter of {shade} was expected to be {project.returns.name}, which "
-                f"'{project.name}' returns."
+                f"'{project.name}' returns, or a Fragment<{project.returns.name}>."
             )
         if shade.returns.name not in COLORS:
             raise BindError(f"{where}: {shade} was expected to return one of {', '.join(COLORS)}.")
@@ -155,16 +156,17 @@ class Stages:
 
     def pixel(self, declared: Declarations) -> Any:
         """Return the function that pixels call, made once for the module's text."""
-        shade, _, leaves = declared
+        shade, project, leaves = declared
         scope, options = self._shade.scope, self._shade.options
         source = scope.source
-        key = ("raster", source.digest, shade, leaves, repr(options.constants), options.group)
+        key = ("raster", source.digest, shade, project.returns, leaves, repr(options.constants), options.group)
         found = scope.ready.get(key)
         if found is None:
             folder = Path(shader_directory())
+            modules = (source.name, *source.imports)
             texts = {
                 "_spy_raster": (folder / "_spy_raster.slang").read_text("utf-8"),
-                "_spy_pixel": pixel_text(Spelling(str(shade), source), source.name, shade, leaves),
+                "_spy_pixel": pixel_text(Spelling(str(shade), source), modules, shade, project.returns, leaves),
             }
             try:
                 made = source.followed_by(texts, dict(options.constants))

@@ -30,6 +30,8 @@ class Triangles:
         Where they are drawn.
     given : NDBuffer, numpy.ndarray or list of lists
         Integers of shape ``(F, 3)``; on a device of type int, or int3 of shape ``(F,)``.
+    name : str
+        The argument, for messages.
 
     Raises
     ------
@@ -48,28 +50,28 @@ class Triangles:
         What the edges of a copy are, once somebody found them.
     """
 
-    def __init__(self, where: str, device: Any, given: Any) -> None:
+    def __init__(self, where: str, device: Any, given: Any, name: str = "_faces") -> None:
         given = _array(given)
-        self._given = given
+        self._given, self._name = given, name
         self._copied: npt.NDArray[Any] | None = None
         if isinstance(given, NDBuffer):
             if given.device is not device:
                 raise BindError(
-                    f"{where}: _faces is {in_words(given)} of {given.device!r}; the module is on {device!r}."
+                    f"{where}: {name} is {in_words(given)} of {given.device!r}; the module is on {device!r}."
                 )
-            self.faces: NDBuffer = _numbers(where, given)
+            self.faces: NDBuffer = _numbers(where, name, given)
         elif isinstance(given, np.ndarray) and given.dtype.kind in "iu":
             self._copied = given.copy()
-            _check_shape(where, given.shape)
+            _check_shape(where, name, given.shape)
             # Numbers that no int holds stay wrong numbers.
             numbers = np.where((given < 0) | (given > np.iinfo(np.int32).max), -1, given)
             self.faces = Tensor.from_numpy(device, numbers.astype(np.int32))
         else:
             raise BindError(
-                f"{where}: _faces is {in_words(given)}; an array of integers of shape (triangles, 3) was expected."
+                f"{where}: {name} is {in_words(given)}; an array of integers of shape (triangles, 3) was expected."
             )
         if self.count > _MOST:
-            raise ShapeError(f"{where}: _faces has {self.count} triangles; {_MOST} at most can be drawn.")
+            raise ShapeError(f"{where}: {name} has {self.count} triangles; {_MOST} at most can be drawn.")
         self.is_copy = self._copied is not None
         self.edges: Any = None
         self._extent: tuple[int, int] | None = None
@@ -108,7 +110,7 @@ class Triangles:
             bad = low if low < 0 else high
             triangle = int(np.argmax((self._host() == bad).any(axis=1)))
             raise BindError(
-                f"{where}: _faces[{triangle}] names corner {bad}; there are {corners}, which count from 0."
+                f"{where}: {self._name}[{triangle}] names corner {bad}; there are {corners}, which count from 0."
             )
 
     def _host(self) -> npt.NDArray[Any]:
@@ -126,17 +128,17 @@ def _array(given: Any) -> Any:
         return given
 
 
-def _numbers(where: str, given: NDBuffer) -> NDBuffer:
+def _numbers(where: str, name: str, given: NDBuffer) -> NDBuffer:
     kind = given.dtype.name
     if kind not in ("int", "int3"):
         raise BindError(
-            f'{where}: _faces is {in_words(given)}; numbers of type int were expected, as astype("int") makes them.'
+            f'{where}: {name} is {in_words(given)}; numbers of type int were expected, as astype("int") makes them.'
         )
     flat = given.flatten_dtype() if kind == "int3" else given
-    _check_shape(where, flat.shape)
+    _check_shape(where, name, flat.shape)
     return flat
 
 
-def _check_shape(where: str, shape: tuple[int, ...]) -> None:
+def _check_shape(where: str, name: str, shape: tuple[int, ...]) -> None:
     if len(shape) != 2 or shape[1] != 3:
-        raise ShapeError(f"{where}: _faces has shape {shape}; (triangles, 3) was expected.")
+        raise ShapeError(f"{where}: {name} has shape {shape}; (triangles, 3) was expected.")

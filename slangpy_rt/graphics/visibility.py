@@ -72,6 +72,7 @@ class Kernels:
         edge_names = ("_spy_clearEdge", "_spy_putSide", "_spy_findPairs")
         self._clear_edge, self._put_side, self._find_pairs = (silhouettes[name] for name in edge_names)
         self._antialias: dict[str, Any] = {}
+        self._steps: dict[str, Any] = {}
 
     def of_color(self, color: str) -> Any:
         """Return the module that mixes colors of a type."""
@@ -79,6 +80,14 @@ class Kernels:
         if found is None:
             found = Module.load_from_file(self._device, "_spy_antialias.slang", defines={"SPY_COLOR": color})
             self._antialias[color] = found
+        return found
+
+    def steps_of(self, kind: str) -> Any:
+        """Return the module of single steps on values of a type."""
+        found = self._steps.get(kind)
+        if found is None:
+            found = Module.load_from_file(self._device, "_spy_steps.slang", defines={"SPY_VALUE": kind})
+            self._steps[kind] = found
         return found
 
     def edges_of(self, runner: Runner, triangles: Triangles) -> Edges:
@@ -120,10 +129,8 @@ class Kernels:
         device, faces = self._device, triangles.faces
         pictures = position.shape[0]
         shape = (pictures, *size)
-        words = Tensor.empty(device, shape, "uint64_t")
-        silhouettes = Tensor.empty(device, (*shape, 0 if edges is None else _WAYS), "uint64_t")
-        marks = Tensor.empty(device, shape if edges is not None else (1, 1, 1), "uint")
-        found = Visibility(words, marks, silhouettes)
+        found = Visibility(*_room(device, shape, edges is not None))
+        words = found.words
         runner.call(self._clear_pixel, over(shape), *found)
         # Without nearer ones, any array that is not the one written.
         behind = (Tensor.empty(device, (1, 1, 1), "uint64_t"), False) if nearer is None else (nearer.words, True)
@@ -144,12 +151,54 @@ class Kernels:
             *(faces, position, words, *behind, large, count),
         )
         if edges is not None:
-            runner.call(
-                self._find_pairs,
-                over((pictures, 3 * triangles.count)),
-                *(faces, *edges, position, *found),
-            )
+            self._pairs(runner, position, triangles, edges, found)
         return found
+
+    def of_points(
+        self, runner: Runner, position: Any, triangles: Triangles, edges: Edges | None, points: Any
+    ) -> Visibility:
+        """Return what pictures show by the points that their pixels show, as ``_spy_seen`` finds them.
+
+        Parameters
+        ----------
+        points : Tensor
+            Elements of float4, of shape ``(pictures, rows, columns)``.
+        runner, position, triangles, edges
+            As for ``seen``.
+        """
+        shape = points.shape
+        found = Visibility(*_room(self._device, shape, edges is not None))
+        corners = position.shape[1]
+        runner.call(self.steps_of("float4")["_spy_putWord"], over(shape), points, triangles.faces, corners, *found)
+        if edges is not None:
+            self._pairs(runner, position, triangles, edges, found)
+        return found
+
+    def add_silhouettes(self, runner: Runner, color: str, mixed: tuple[Any, ...], gradient: Tensor) -> None:
+        """Add the gradients of what silhouettes add to pictures.
+
+        Parameters
+        ----------
+        runner : Runner
+            How to run the step.
+        color : str
+            The type of colors.
+        mixed : tuple
+            Marks, silhouettes, faces, positions and colors; the last two have gradients to add to.
+        gradient : Tensor
+            That of the pictures, of shape ``(pictures, rows, columns)``.
+        """
+        pictures, rows, columns = gradient.shape
+        # A thread of a CPU takes a row, one of a GPU a pixel.
+        width = columns if self._device.backend.target.entry == "range" else 1
+        parts = (pictures, rows, columns // width)
+        nothing = Tensor.empty(self._device, parts, "float").with_grads()
+        add = self.of_color(color)["_spy_addendsOf"].bwds
+        runner.call(add, over(parts), width, *mixed, gradient, _result=nothing)
+
+    def _pairs(self, runner: Runner, position: Any, triangles: Triangles, edges: Edges, found: Visibility) -> None:
+        everywhere = over((found.words.shape[0], 3 * triangles.count))
+        runner.call(self._find_pairs, everywhere, triangles.faces, *edges, position, *found)
 
     def _found_edges(self, runner: Runner, triangles: Triangles) -> Edges:
         device, faces = self._device, triangles.faces
@@ -170,3 +219,12 @@ class Kernels:
 def over(shape: tuple[int, ...]) -> grid:
     """Return a grid of a shape; to make one takes 15 us."""
     return grid(shape)
+
+
+def _room(device: Any, shape: tuple[int, ...], silhouettes: bool) -> tuple[Tensor, Tensor, Tensor]:
+    """Return arrays for words, marks and silhouettes; without silhouettes the last two have no room."""
+    return (
+        Tensor.empty(device, shape, "uint64_t"),
+        Tensor.empty(device, shape if silhouettes else (1, 1, 1), "uint"),
+        Tensor.empty(device, (*shape, _WAYS if silhouettes else 0), "uint64_t"),
+    )

@@ -21,6 +21,7 @@ from slangpy_rt.runtime.foreign_stream import foreign_stream
 if TYPE_CHECKING:
     from slangpy_rt.core.types import SlangType
     from slangpy_rt.graphics.raster import Raster
+    from slangpy_rt.graphics.step import Task
 
 
 class RasterCall:
@@ -44,7 +45,7 @@ class RasterCall:
     # Of the arguments none is an output.
     outs = ()
 
-    def __init__(self, raster: Raster, faces: Any, names: tuple[str, ...], model: torch.Tensor) -> None:
+    def __init__(self, raster: Raster | Task, faces: Any, names: tuple[str, ...], model: torch.Tensor) -> None:
         self._raster, self._faces, self._names = raster, faces, names
         self._device = raster.device
         self._on_gpu = model.is_cuda
@@ -60,7 +61,7 @@ class RasterCall:
             made.append(memory)
             return array
 
-        arrays = [as_tensor(self._device, v) if isinstance(v, torch.Tensor) else v for v in values]
+        arrays = [self._array(k, v) if isinstance(v, torch.Tensor) else v for k, v in enumerate(values)]
         picture = self._raster.run(self._runner(), self._faces, self._named(arrays), allocate)
         assert picture is not None
         return made[0] if self._in_place else self._brought(picture)
@@ -80,7 +81,7 @@ class RasterCall:
         for k, value in enumerate(values):
             if not isinstance(value, torch.Tensor):
                 continue
-            plain = as_tensor(self._device, value)
+            plain = self._array(k, value)
             if k in wanted:
                 gradient, memory = self._made(plain.shape, plain.dtype.name)
                 # The memory's own way to zeros, which runs on its stream.
@@ -99,6 +100,10 @@ class RasterCall:
 
         self._raster.bwds.run(self._runner(), self._faces, self._named(arrays), seed)
         return [memory if self._in_place else self._brought(gradient) for gradient, memory in found]
+
+    def _array(self, k: int, value: torch.Tensor) -> Tensor:
+        """Return the ``k``-th argument, a tensor, as a Tensor."""
+        return as_tensor(self._device, value)
 
     def _named(self, arrays: list[Any]) -> dict[str, Any]:
         return dict(zip(self._names, arrays, strict=True))

@@ -105,3 +105,9 @@ class TorchAdapter(Adapter):
         from slangpy_rt.interop.raster import draw
 
         return draw(raster, faces, named)
+
+    def step(self, task: Any, faces: Any, named: dict[str, Any]) -> Any:
+        """Call a step of drawing on tensors, as a part of PyTorch's graph where it needs gradients."""
+        from slangpy_rt.interop.step import step
+
+        return step(task, faces, named)

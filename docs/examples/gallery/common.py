@@ -1,8 +1,9 @@
-"""What the examples of this folder share: options, a clock, and a picture of several parts in a row."""
+"""What the examples of this folder share: options, a clock, files, and a picture of several parts in a row."""
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import time
 from pathlib import Path
 from typing import Any
@@ -39,12 +40,29 @@ def photograph(size: int) -> np.ndarray:
         return np.asarray(picture, np.float32) / 255
 
 
+def asset(package: str, *parts: str) -> Path:
+    """A file of an installed package, which is not imported."""
+    found = importlib.util.find_spec(package)
+    if found is None or not found.submodule_search_locations:
+        raise SystemExit(f"This example reads {'/'.join(parts)} of {package}: pip install --no-deps {package}")
+    return Path(found.submodule_search_locations[0], *parts)
+
+
 def save(file: Path, *parts: Any) -> None:
     """Write pictures side by side; numbers below 0 are black, above 1 white."""
     file.parent.mkdir(parents=True, exist_ok=True)
     pictures = [np.asarray(part, np.float32) for part in parts]
     row = np.concatenate([p if p.ndim == 3 else np.repeat(p[..., None], 3, axis=2) for p in pictures], axis=1)
     Image.fromarray((np.clip(row, 0, 1) * 255 + 0.5).astype(np.uint8)).save(file, quality=85)
+
+
+def save_gif(file: Path, frames: list[np.ndarray], seconds: float = 0.08, colors: int = 64) -> None:
+    """Write pictures that follow each other, without an end."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    pictures = [Image.fromarray((np.clip(frame, 0, 1) * 255 + 0.5).astype(np.uint8)) for frame in frames]
+    palette = pictures[0].quantize(colors)
+    first, *others = [picture.quantize(palette=palette, dither=Image.Dither.NONE) for picture in pictures]
+    first.save(file, save_all=True, append_images=others, duration=int(1000 * seconds), loop=0)
 
 
 class Clock:

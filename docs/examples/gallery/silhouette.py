@@ -5,6 +5,9 @@ python docs/examples/gallery/silhouette.py [--device cpu] [--size 160] [--steps 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 import numpy as np
 from common import Clock, load, options, save
 
@@ -33,55 +36,90 @@ def knot(around: int = 240, section: int = 24) -> tuple[np.ndarray, np.ndarray, 
     return *(x.reshape(-1, 3).astype(np.float32) for x in (corners, normals)), faces.astype(np.int32)
 
 
+class Search:
+    """The search for the pose of a body by Adam's rule: turns about three axes, and a shift.
+
+    Parameters
+    ----------
+    device : Device
+        Where pictures are drawn.
+    size : int
+        Their rows and columns.
+    corners, normals, faces : numpy.ndarray
+        The body.
+
+    Attributes
+    ----------
+    losses : list of float
+        The mean squared difference of outlines at each step.
+    """
+
+    def __init__(
+        self, device: spy.Device, size: int, corners: np.ndarray, normals: np.ndarray, faces: np.ndarray
+    ) -> None:
+        module = load(device, "silhouette")
+        self._body = {
+            "at": spy.Tensor.from_numpy(device, corners, "float3"),
+            "normal": spy.Tensor.from_numpy(device, normals, "float3"),
+            "_faces": faces,
+        }
+        self._parts = [spy.Tensor.zeros(device, 1, "float3").with_grads() for _ in range(2)]
+        self._outline = module.outline.raster(module.project, (size, size))
+        self._lit = module.lit.raster(module.project, (size, size), background=(0.1, 0.11, 0.15))
+        self.losses: list[float] = []
+
+    def place(self, pose: np.ndarray) -> dict[str, Any]:
+        """Arguments for a pose."""
+        for part, numbers in zip(self._parts, (pose[:3], pose[3:]), strict=True):
+            part.copy_from(numbers[None].astype(np.float32))
+        return self._body | dict(zip(("axis", "shift"), self._parts, strict=True))
+
+    def show(self, pose: np.ndarray, color: tuple[float, float, float]) -> np.ndarray:
+        """A picture of the body in a color."""
+        found: np.ndarray = self._lit(**self.place(pose), color=color).to_numpy()
+        return found
+
+    def outline(self, pose: np.ndarray) -> spy.Tensor:
+        """The body's outline."""
+        found: spy.Tensor = self._outline(**self.place(pose))
+        return found
+
+    def poses(self, wanted: spy.Tensor, start: np.ndarray, steps: int, rate: float = 0.05) -> Iterator[np.ndarray]:
+        """The pose before each step, and the last one."""
+        pose, mean, square = start.copy(), np.zeros(6), np.zeros(6)
+        for step in range(steps):
+            yield pose
+            given = self.place(pose)
+            picture = self._outline(**given).with_grads()
+            difference = picture - wanted
+            self.losses.append(float((difference * difference).mean()))
+            picture.grad[...] = difference
+            for part in self._parts:
+                part.grad.clear()
+            self._outline.bwds(**given, _result=picture)
+            slope = np.concatenate([part.grad.to_numpy() for part in self._parts], axis=None)
+            mean, square = 0.8 * mean + 0.2 * slope, 0.95 * square + 0.05 * slope**2
+            size = rate * (1 - step / steps)
+            pose = pose - size * mean / (1 - 0.8 ** (step + 1)) / np.sqrt(square / (1 - 0.95 ** (step + 1)) + 1e-12)
+        yield pose
+
+
 def main() -> None:
-    """Look for the pose by Adam's rule."""
+    """Look for the pose, and print how far off it is."""
     o = options(__doc__, 160, 150)
     device = spy.create_device(o.device)
-    module = load(device, "silhouette")
-    corners, normals, faces = knot()
-    body = {
-        "at": spy.Tensor.from_numpy(device, corners, "float3"),
-        "normal": spy.Tensor.from_numpy(device, normals, "float3"),
-        "_faces": faces,
-    }
-    axis, shift = (spy.Tensor.zeros(device, 1, "float3").with_grads() for _ in range(2))
-    size = (o.size, o.size)
-    outline = module.outline.raster(module.project, size)
-    lit = module.lit.raster(module.project, size, background=(0.1, 0.11, 0.15))
-
-    def place(pose: np.ndarray) -> None:
-        for part, numbers in ((axis, pose[:3]), (shift, pose[3:])):
-            part.copy_from(numbers[None].astype(np.float32))
-
-    def show(color: tuple[float, float, float]) -> np.ndarray:
-        return lit(**body, axis=axis, shift=shift, color=color).to_numpy()
-
-    place(WANTED)
-    wanted, goal = outline(**body, axis=axis, shift=shift), show((0.3, 0.5, 0.9))
-    pose, mean, square = START.copy(), np.zeros(6), np.zeros(6)
-    frames, losses = [], []
+    body = knot()
+    search = Search(device, o.size, *body)
+    wanted, goal = search.outline(WANTED), search.show(WANTED, (0.3, 0.5, 0.9))
+    frames = []
     with Clock(device) as clock:
-        for step in range(o.steps):
-            place(pose)
-            if step in (0, o.steps // 10, o.steps // 3):
-                frames.append(show((0.9, 0.55, 0.2)))
-            picture = outline(**body, axis=axis, shift=shift).with_grads()
-            difference = picture - wanted
-            losses.append(float((difference * difference).mean()))
-            picture.grad[...] = difference
-            for part in (axis, shift):
-                part.grad.clear()
-            outline.bwds(**body, axis=axis, shift=shift, _result=picture)
-            slope = np.concatenate([axis.grad.to_numpy(), shift.grad.to_numpy()], axis=None)
-            mean, square = 0.8 * mean + 0.2 * slope, 0.95 * square + 0.05 * slope**2
-            rate = 0.05 * (1 - step / o.steps)
-            pose = pose - rate * mean / (1 - 0.8 ** (step + 1)) / np.sqrt(square / (1 - 0.95 ** (step + 1)) + 1e-12)
-    place(pose)
-    save(o.out / "silhouette.jpg", *frames, show((0.9, 0.55, 0.2)), goal)
-    off = np.abs(pose - WANTED).max()
+        for step, pose in enumerate(search.poses(wanted, START, o.steps)):
+            if step in (0, o.steps // 10, o.steps // 3, o.steps):
+                frames.append(search.show(pose, (0.9, 0.55, 0.2)))
+    save(o.out / "silhouette.jpg", *frames, goal)
     print(
-        f"{device.info}: {len(faces)} triangles, {o.steps} steps in {clock.seconds:.2f} s, "
-        f"loss {losses[0]:.4f} to {losses[-1]:.6f}, pose off by {off:.4f}"
+        f"{device.info}: {len(body[2])} triangles, {o.steps} steps in {clock.seconds:.2f} s, "
+        f"loss {search.losses[0]:.4f} to {search.losses[-1]:.6f}, pose off by {np.abs(pose - WANTED).max():.4f}"
     )
 
 

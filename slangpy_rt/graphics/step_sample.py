@@ -1,0 +1,148 @@
+"""Sample: the step that looks pictures up at places."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from slangpy_rt.core.checks import flag
+from slangpy_rt.core.errors import BindError, ShapeError
+from slangpy_rt.core.wording import in_words
+from slangpy_rt.graphics.image import Image, modes, value_of
+from slangpy_rt.graphics.pyramid import Pyramid, sampling
+from slangpy_rt.graphics.runner import Runner
+from slangpy_rt.graphics.step import COLORS, Last, Step, Task
+
+
+class Sample(Step):
+    """The step from places to colors of a picture; ``graphics.sample`` is one."""
+
+    name = "sample"
+    kinds = {"image": COLORS, "uv": ("float2",), "level": ("float",)}  # noqa: RUF012 - nothing changes it
+    scalars = ("level",)
+
+    def __call__(
+        self,
+        image: Any,
+        uv: Any,
+        level: Any = None,
+        *,
+        wrap: Any = None,
+        filter: str | None = None,
+        mips: bool | None = None,
+        _result: Any = None,
+        device: Any = None,
+    ) -> Any:
+        """Look a picture up at places.
+
+        Parameters
+        ----------
+        image : Image, or array of float to float4, shape (rows, columns)
+            The picture. (0, 0) is the corner of its first texel.
+        uv : array of float2
+            The places, in an array of any shape.
+        level : array of float, or float, optional
+            Which of the smaller levels to take at each place, and between two of them a mixture; of the shape of
+            ``uv``. The largest one unless given.
+        wrap : str or tuple of str, optional
+            What lies beside the picture, as for ``Image``: ``"repeat"`` unless given. An Image has its own.
+        filter : str, optional
+            ``"linear"``, unless given, or ``"nearest"``. An Image has its own.
+        mips : bool, optional
+            Whether there are smaller levels. By default they are made where a level is given. An Image has its own.
+        _result : Tensor, optional
+            The array to write to.
+        device : Device, optional
+            The device for NumPy's arrays and for PyTorch's in host memory.
+
+        Returns
+        -------
+        array
+            The color of each place, of the shape of ``uv``.
+
+        Raises
+        ------
+        BindError
+            If an argument does not fit.
+        ShapeError
+            If shapes do not fit.
+        """
+        settings, named = self._given(image, uv, level, wrap, filter, mips)
+        return self.call(None, settings, named, _result, device)
+
+    def bwds(
+        self,
+        image: Any,
+        uv: Any,
+        level: Any = None,
+        *,
+        wrap: Any = None,
+        filter: str | None = None,
+        mips: bool | None = None,
+        _result: Any,
+    ) -> None:
+        """Add the gradients of a result to those of ``image``, ``uv`` and ``level``; the arguments are Tensors.
+
+        Those of the smaller levels of an Image are added to the largest by its method ``backward``.
+        """
+        settings, named = self._given(image, uv, level, wrap, filter, mips)
+        self.backward(None, settings, named, _result)
+
+    def append_to(
+        self,
+        commands: Any,
+        image: Any,
+        uv: Any,
+        level: Any = None,
+        *,
+        wrap: Any = None,
+        filter: str | None = None,
+        mips: bool | None = None,
+        _result: Any = None,
+    ) -> Any:
+        """Record a call in a command list; it returns the result, which the list will write."""
+        settings, named = self._given(image, uv, level, wrap, filter, mips)
+        return self.append(commands, None, settings, named, _result)
+
+    def last(self, runner: Runner, task: Task, named: dict[str, Any]) -> Last:
+        """Make the smaller levels, and return the call that looks up."""
+        image, uv, level = named["image"], named["uv"], named.get("level")
+        if not isinstance(level, (int, float, type(None))) and level.shape != uv.shape:
+            raise ShapeError(f"{task.where}: level has shape {level.shape}; that of uv, {uv.shape}, was expected.")
+        after = None
+        if isinstance(image, Image):
+            value, kind = image.get_this(), image.texels.dtype.name
+        else:
+            wrap, filter, mips = task.settings
+            if len(image.shape) != 2 or 0 in image.shape:
+                raise ShapeError(
+                    f"{task.where}: image has shape {image.shape}; (rows, columns), both above 0, was expected."
+                )
+            pyramid, kind = Pyramid(runner, image, mips), image.dtype.name
+            value = value_of(pyramid, list(wrap), filter)
+            if pyramid.is_copy and image.grad_out is not None:
+
+                def after() -> None:
+                    pyramid.gather(runner)
+                    antialias = task.kernels.of_color(kind)
+                    runner.call(antialias["_spy_same"].bwds, image, _result=pyramid.base)
+
+        function = sampling(task.device)["_spy_looked"]
+        args = (value, uv) if level is None else (value, uv, level)
+        return Last(function, args, uv.shape, uv.shape, kind, after)
+
+    def _given(
+        self, image: Any, uv: Any, level: Any, wrap: Any, filter: Any, mips: Any
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        named = {"image": image, "uv": uv}
+        if level is not None:
+            named["level"] = level
+        if isinstance(image, Image):
+            for name, value in (("wrap", wrap), ("filter", filter), ("mips", mips)):
+                if value is not None:
+                    raise BindError(
+                        f"{self.name}: {name} is {in_words(value)}; an Image has its own, so leave it out."
+                    )
+            return (), named
+        wraps, number = modes(self.name, "repeat" if wrap is None else wrap, "linear" if filter is None else filter)
+        levels = level is not None if mips is None else flag(self.name, "mips", mips)
+        return (tuple(wraps), number, levels), named

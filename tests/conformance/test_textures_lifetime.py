@@ -1,0 +1,53 @@
+"""Thousands of textures that are dropped while the device still reads them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import slangpy_rt as spy
+from tests.conftest import Requires
+from tests.depth import deep, one_device
+
+TEXT = """
+void look(Texture2D<float4> t, SamplerState s, float2 at, inout float sum) { sum += t.SampleLevel(s, at, 0).x; }
+"""
+
+
+def _dropped(device: spy.Device, count: int) -> None:
+    module: Any = spy.Module.load_from_source(device, "test_textures_lifetime", TEXT)
+    sampler = device.create_sampler(filter="nearest")
+    places = spy.Tensor.from_numpy(device, np.full((64, 2), 0.5, np.float32), "float2")
+    total = spy.Tensor.zeros(device, 64)
+    rng = np.random.default_rng(0)
+    wanted = 0
+    for k in range(count):
+        rows, columns = rng.integers(1, 9, 2)
+        texels = np.full((rows, columns, 4), k % 7, np.float32)
+        texture = spy.Texture.from_numpy(device, texels, mips=bool(k % 2))
+        module.look(texture, sampler, places, total)
+        wanted += k % 7
+        del texture  # while the call is in flight
+    np.testing.assert_array_equal(total.numpy(), np.full(64, wanted))
+
+
+@one_device
+@pytest.mark.parametrize("count", [200, pytest.param(10_000, marks=deep)])
+def test_textures_dropped_in_flight(device: spy.Device, requires: Requires, count: int) -> None:
+    requires("textures")
+    _dropped(device, count)
+
+
+@deep
+def test_the_validation_layers_say_nothing() -> None:
+    reasons = {d.type: d.reason for d in spy.devices()}
+    if reasons.get("vulkan", "there is none"):
+        pytest.skip(f"vulkan: {reasons.get('vulkan')}")
+    with spy.Device("vulkan", debug=True) as device:
+        if "without the Vulkan validation layers" in device.info:
+            pytest.skip("the Vulkan validation layers are not installed")
+        _dropped(device, 10_000)
+        said = [text for text in device.backend.messages if "Invalid source language operand" not in text]
+    assert not said, "\n".join(said)
