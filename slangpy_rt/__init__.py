@@ -150,6 +150,7 @@ __all__ = [
     "float4x3",
     "float4x4",
     "floatRef",
+    "grad_tape",
     "grid",
     "half1",
     "half2",
@@ -207,6 +208,7 @@ _LATER = {
     "Texture": "slangpy_rt.textures.texture",
     "argsort": "slangpy_rt.arithmetic.functions",
     "cumsum": "slangpy_rt.arithmetic.functions",
+    "grad_tape": "slangpy_rt.arithmetic.grad_tape",
     "load_image": "slangpy_rt.arrays.image_files",
     "nonzero": "slangpy_rt.arithmetic.functions",
     "optim": "slangpy_rt.optim",
@@ -217,6 +219,7 @@ _LATER = {
 if _typing.TYPE_CHECKING:
     from slangpy_rt import optim
     from slangpy_rt.arithmetic.functions import argsort, cumsum, nonzero, sort
+    from slangpy_rt.arithmetic.grad_tape import grad_tape
     from slangpy_rt.arrays.image_files import load_image, save_image
     from slangpy_rt.graphics.image import Image
     from slangpy_rt.runtime.pickling import pickle_on

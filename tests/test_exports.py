@@ -54,6 +54,7 @@ PUBLIC = [
     "diff_pair",
     "empty",
     "floatRef",
+    "grad_tape",
     "grid",
     "init_device",
     "intRef",
