@@ -26,6 +26,7 @@ from slangpy_rt.core.dtypes import (
 from slangpy_rt.core.errors import BindError, ShapeError
 from slangpy_rt.core.types import SlangType
 from slangpy_rt.core.wording import in_words
+from slangpy_rt.runtime.core import another
 
 
 class _Plan(NamedTuple):
@@ -87,7 +88,12 @@ class Elementwise:
         if plan is None:
             plan = self._plans[key] = self._planned(name, a, b, out)
         if plan.element is None and not plan.scalars:
-            return plan.function(a, b) if out is None else plan.function(a, b, _result=out)
+            try:
+                return plan.function(a, b) if out is None else plan.function(a, b, _result=out)
+            except (BindError, ShapeError):
+                # These name a function of ours, which nobody has called.
+                _check_together(self.device, name, a, b, out)
+                raise
         if out is None:
             out = Tensor.empty(self.device, _broadcast(name, a, b), plan.element)
         if plan.scalars:
@@ -268,9 +274,25 @@ def as_scalars(value: Any, dims: int) -> Any:
     return value[(..., *(None,) * dims)]
 
 
+def _check_together(device: Any, name: str, a: Any, b: Any, out: Any) -> None:
+    """Refuse operands of different devices, and of shapes that do not broadcast to each other and to the result's."""
+    for x in (a, b):
+        if isinstance(x, NDBuffer) and x.device is not device:
+            raise BindError(
+                f"{name}: one operand is {x.summary} on {another(x.device, device)}, the other is on {device!r}; "
+                "tensor.to(device) copies one of them."
+            )
+    shape = _broadcast(name, a, b)
+    if out is not None and shape != out.shape:
+        raise ShapeError(f"{name} in place: operands of shape {shape} do not fit {out.summary}; write x = x + y.")
+
+
 def _broadcast(name: str, *operands: Any) -> tuple[int, ...]:
     shapes = [() if isinstance(x, (bool, int, float)) else x.shape for x in operands]
     try:
         return np.broadcast_shapes(*shapes)
     except ValueError:
-        raise ShapeError(f"{name}: shapes {' and '.join(map(str, shapes))} do not broadcast.") from None
+        raise ShapeError(
+            f"{name}: shapes {' and '.join(map(str, shapes))} do not broadcast. They are matched from the right; two "
+            "dimensions must be equal, or one of them 1."
+        ) from None

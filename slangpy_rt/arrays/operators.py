@@ -292,7 +292,7 @@ class Operators(NDBuffer):
         found: A = self.copy() if made is self else made
         return found
 
-    def sum(self: A, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> A:
+    def sum(self: A, axis: int | Sequence[int] | None = None, keepdims: bool = False, **numpys: None) -> A:
         """Return the sums along axes, by default of all elements.
 
         Sums of integers are ``int64_t`` or ``uint64_t``; half and bfloat16 are added up in float and rounded once.
@@ -303,27 +303,31 @@ class Operators(NDBuffer):
             The dimensions that are added up. Elements that are vectors keep their own.
         keepdims : bool
             Whether these dimensions stay, with size 1.
+        **numpys : None
+            What ``numpy.sum(tensor)`` passes: ``dtype`` and ``out``, which have to be None.
         """
-        return self._reduced("sum", axis, keepdims)
+        return self._reduced("sum", axis, keepdims, numpys)
 
-    def mean(self: A, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> A:
+    def mean(self: A, axis: int | Sequence[int] | None = None, keepdims: bool = False, **numpys: None) -> A:
         """Return the means along axes, as ``sum`` does; of integers they are float."""
-        return self._reduced("mean", axis, keepdims)
+        return self._reduced("mean", axis, keepdims, numpys)
 
-    def min(self: A, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> A:
+    def min(self: A, axis: int | Sequence[int] | None = None, keepdims: bool = False, **numpys: None) -> A:
         """Return the least values along axes, as ``sum`` does; NaN where one is NaN."""
-        return self._reduced("min", axis, keepdims)
+        return self._reduced("min", axis, keepdims, numpys)
 
-    def max(self: A, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> A:
+    def max(self: A, axis: int | Sequence[int] | None = None, keepdims: bool = False, **numpys: None) -> A:
         """Return the largest values along axes, as ``sum`` does; NaN where one is NaN."""
-        return self._reduced("max", axis, keepdims)
+        return self._reduced("max", axis, keepdims, numpys)
 
-    def any(self: A, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> A:
+    def any(self: A, axis: int | Sequence[int] | None = None, keepdims: bool = False, **numpys: None) -> A:
         """Return whether a value along axes is not zero, as ``sum`` does."""
+        _check_numpys("any", numpys)
         return _on_left("ne")(self, 0)._reduced("max", axis, keepdims)
 
-    def all(self: A, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> A:
+    def all(self: A, axis: int | Sequence[int] | None = None, keepdims: bool = False, **numpys: None) -> A:
         """Return whether no value along axes is zero, as ``sum`` does."""
+        _check_numpys("all", numpys)
         return _on_left("ne")(self, 0)._reduced("min", axis, keepdims)
 
     def argmin(self: A, axis: int | None = None) -> A:
@@ -337,7 +341,9 @@ class Operators(NDBuffer):
         """Return the indices of the largest values, as ``argmin`` does."""
         return self._reduced("argmax", axis, False)
 
-    def _reduced(self: A, name: str, axis: Any, keepdims: bool) -> A:
+    def _reduced(self: A, name: str, axis: Any, keepdims: bool, numpys: Any = None) -> A:
+        if numpys:
+            _check_numpys(name, numpys)
         operations = RECORDER.get() or import_module(_REDUCTIONS).reductions(self)
         made: A = operations.reduce(name, self, axis, keepdims)
         return made
@@ -346,6 +352,13 @@ class Operators(NDBuffer):
 def _operations(array: Any) -> Any:
     """Return what computes an array's operations: those of its device, or the open block of a tape."""
     return RECORDER.get() or import_module(_ELEMENTWISE).elementwise(array)
+
+
+def _check_numpys(name: str, given: dict[str, Any]) -> None:
+    """Refuse parameters of a reduction but those that NumPy's function of that name passes unset."""
+    for key, value in given.items():
+        if key not in ("dtype", "out") or value is not None:
+            raise BindError(f"Tensor.{name}: there is no parameter '{key}'; it has axis and keepdims.")
 
 
 def _is_mask(key: Any) -> bool:
