@@ -151,6 +151,7 @@ __all__ = [
     "float4x4",
     "floatRef",
     "graphics",
+    "grad_tape",
     "grid",
     "half1",
     "half2",
@@ -209,6 +210,7 @@ _LATER = {
     "argsort": "slangpy_rt.arithmetic.functions",
     "cumsum": "slangpy_rt.arithmetic.functions",
     "graphics": "slangpy_rt.graphics",
+    "grad_tape": "slangpy_rt.arithmetic.grad_tape",
     "load_image": "slangpy_rt.arrays.image_files",
     "nonzero": "slangpy_rt.arithmetic.functions",
     "optim": "slangpy_rt.optim",
@@ -219,6 +221,7 @@ _LATER = {
 if _typing.TYPE_CHECKING:
     from slangpy_rt import graphics, optim
     from slangpy_rt.arithmetic.functions import argsort, cumsum, nonzero, sort
+    from slangpy_rt.arithmetic.grad_tape import grad_tape
     from slangpy_rt.arrays.image_files import load_image, save_image
     from slangpy_rt.graphics.image import Image
     from slangpy_rt.runtime.pickling import pickle_on

@@ -55,6 +55,7 @@ PUBLIC = [
     "empty",
     "floatRef",
     "graphics",
+    "grad_tape",
     "grid",
     "init_device",
     "intRef",
