@@ -17,6 +17,7 @@ from slangpy_rt.graphics.hierarchy import BLOCK, INSTANCE, NODE, WIDE, Hierarchy
 from slangpy_rt.graphics.mesh import Mesh
 from slangpy_rt.graphics.visibility import over
 
+_LARGEST = float(np.finfo(np.float32).max)
 _MATRIX = "a matrix of 3 x 4 or 4 x 4 numbers, or None, was expected"
 
 
@@ -244,8 +245,7 @@ class Scene:
         numbers = words[:, :24].view(np.float32)
         for k, (which, matrix) in enumerate(zip(self._instances, self._transforms, strict=True)):
             there = np.eye(4)[:3] if matrix is None else matrix
-            back = np.linalg.inv(np.vstack([there, [0, 0, 0, 1]]))[:3]
-            numbers[k] = np.concatenate([back.ravel(), there.ravel()])
+            numbers[k] = np.concatenate([_inverse(there).ravel(), there.ravel()])
             part = self._parts[which]
             words[k, 24:27] = part.node, part.first_triangle, part.first_corner
         return words.ravel()
@@ -288,9 +288,15 @@ def _matrix(where: str, given: Any) -> npt.NDArray[np.float64] | None:
     if found.shape == (4, 4) and not np.array_equal(found[3], [0, 0, 0, 1]):
         raise BindError(f"{where} has the last row {found[3].tolist()}; 0, 0, 0, 1 was expected.")
     found = found[:3].copy()
-    if not np.isfinite(found).all() or not np.isfinite(found.astype(np.float32)).all():
-        raise BindError(f"{where} has numbers that are not finite.")
+    if not (np.abs(found) <= _LARGEST).all():
+        raise BindError(f"{where} has numbers that no float holds.")
     size = np.linalg.norm(found[:, :3])
-    if not size or abs(np.linalg.det(found[:, :3] / size)) < 1e-18:
-        raise BindError(f"{where} makes all points lie in a plane, and cannot be inverted.")
+    if not size or abs(np.linalg.det(found[:, :3] / size)) < 1e-18 or not (np.abs(_inverse(found)) <= _LARGEST).all():
+        raise BindError(f"{where} makes all points lie in a plane, or nearly so, and cannot be inverted.")
+    return found
+
+
+def _inverse(matrix: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Return the three rows of the transform that leads back."""
+    found: npt.NDArray[np.float64] = np.linalg.inv(np.vstack([matrix, [0, 0, 0, 1]]))[:3]
     return found
