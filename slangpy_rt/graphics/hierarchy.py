@@ -1,12 +1,13 @@
 """Hierarchy: which boxes of some primitives lie in which larger ones, found on the device.
 
-The boxes are sorted along a curve that fills space, and the sorted row is halved again and again, eight parts to a node
-(Garanzha and others, Simpler and faster HLBVH with work queues, 2011). Boxes of parts are those of rows of eight, of
-rows of eight of these, and so on, so that they can be found anew without the hierarchy.
+The boxes are sorted along a curve that fills space, and the sorted row is halved again and again, eight parts to a
+node (Garanzha, Pantaleoni and McAllister, Simpler and Faster HLBVH with Work Queues, HPG 2011). Boxes of parts are
+those of rows of eight, of rows of eight of these, and so on, so that they can be found anew without the hierarchy.
 """
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -113,11 +114,11 @@ class Hierarchy:
         sums: Any = Tensor.empty(self._device, 6 * sum(counts))
         self._kernels["_spy_sortedBox"](over((self._count,)), boxes, self._order, sums[: 6 * self._count])
         at = 0
-        for many, fewer in zip(counts, counts[1:], strict=False):
+        for many, fewer in pairwise(counts):
             middle, end = at + many, at + many + fewer
             self._kernels["_spy_sumOf"](over((fewer,)), 8, sums[6 * at : 6 * middle], sums[6 * middle : 6 * end])
             at = middle
-        return sums
+        return sums  # type: ignore[no-any-return]
 
 
 def _sorted(kernels: Any, boxes: Any) -> tuple[Tensor, Tensor]:

@@ -6,12 +6,14 @@ It has no copy of arrays, and no hierarchy: scenes make those, on their devices.
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from slangpy_rt.arguments.adapter import Adapter
 from slangpy_rt.arguments.adapters import converter
+from slangpy_rt.arithmetic.scans import plain
 from slangpy_rt.arrays.layout import layout_of
 from slangpy_rt.arrays.ndbuffer import NDBuffer
 from slangpy_rt.arrays.tensor import Tensor
@@ -85,7 +87,7 @@ class Mesh:
                 f"{where}: the library trimesh reads files; install it with pip install 'slangpy_rt[mesh]'."
             ) from None
         name = os.fspath(path)
-        if not os.path.isfile(name):
+        if not Path(name).is_file():
             raise FileNotFoundError(f"{where}: there is no file '{name}'.")
         try:
             found = trimesh.load_mesh(name, process=False)
@@ -145,7 +147,8 @@ class Mesh:
             if given.device is not device:
                 raise BindError(f"Scene: the mesh has positions on {given.device!r}; the scene is on {device!r}.")
             return _float3(given)
-        return Tensor.from_numpy(device, np.ascontiguousarray(given, np.float32), "float3")
+        copied: Tensor = Tensor.from_numpy(device, np.ascontiguousarray(given, np.float32), "float3")
+        return copied
 
     def triangles_on(self, device: Any) -> Tensor:
         """Return the corners' numbers as a Tensor of int on a device, of shape ``(triangles, 3)``.
@@ -157,7 +160,7 @@ class Mesh:
         """
         given = _adapted(device, self._faces)
         if isinstance(given, NDBuffer) and given.dtype.name in ("uint", "uint3"):
-            given = given.astype(given.dtype.name[1:])
+            given = plain(given).astype(given.dtype.name[1:])
         return Triangles("Mesh", device, given).faces  # type: ignore[return-value]
 
 
@@ -166,7 +169,9 @@ def _checked_positions(given: Any) -> Any:
         try:
             given = np.asarray(given, np.float32)
         except ValueError:
-            raise ShapeError(f"Mesh: positions is {in_words(given)} with rows of several lengths; {_EXPECTED}.") from None
+            raise ShapeError(
+                f"Mesh: positions is {in_words(given)} with rows of several lengths; {_EXPECTED}."
+            ) from None
     if isinstance(given, NDBuffer):
         kind = given.dtype.name
         if kind not in ("float", "float3"):

@@ -95,7 +95,8 @@ class Scene:
                 raise BindError(f"{where}: transforms is {in_words(transforms)}; a list was expected.")
             if len(transforms) != len(self._instances):
                 raise ShapeError(
-                    f"{where}: there are {len(transforms)} transforms; the scene has {len(self._instances)} instances."
+                    f"{where}: there are {len(transforms)} transforms; the scene has {len(self._instances)} "
+                    "instances."
                 )
             matrices = [_matrix(f"{where}: transforms[{k}]", m) for k, m in enumerate(transforms)]
         if not again:
@@ -123,9 +124,7 @@ class Scene:
         total: Any = self._corners.grad_out
         for part in self._parts:
             if part.corners.grad_out is not None and part.sizes[0]:
-                self._kernels["_spy_addTo"](
-                    over((part.sizes[0],)), total[part.first_corner :], part.corners.grad_out
-                )
+                self._kernels["_spy_addTo"](over((part.sizes[0],)), total[part.first_corner :], part.corners.grad_out)
         total.clear()
 
     def get_this(self) -> dict[str, Any]:
@@ -165,7 +164,8 @@ class Scene:
         words = max((node + max(len(self._instances), 1)) * NODE, block * BLOCK, corner, triangle)
         if words > 2**31 - 1:
             raise ShapeError(
-                f"Scene: the hierarchy needs arrays of {words} words, and {2**31 - 1} is the most; use fewer triangles."
+                f"Scene: the hierarchy needs arrays of {words} words, and {2**31 - 1} is the most; use fewer "
+                "triangles."
             )
         self._nodes: Any = Tensor.empty(device, (node + max(len(self._instances), 1)) * NODE, "int")
         self._blocks: Any = Tensor.empty(device, max(block, 1) * BLOCK, "int")

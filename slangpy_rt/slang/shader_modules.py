@@ -17,7 +17,17 @@ from slangpy_rt.slang.locate import shader_directory
 from slangpy_rt.slang.text import RESERVED, blank, declared, reserved
 
 # Each module comes after those that it imports.
-SHADERS = ("_spy_handles", "_spy_library", "slangpy_rt", "slangpy", "mlp", "matmul", "sampling", "rays", "_spy_descriptors")
+SHADERS = (
+    "_spy_handles",
+    "_spy_library",
+    "slangpy_rt",
+    "slangpy",
+    "mlp",
+    "matmul",
+    "sampling",
+    "rays",
+    "_spy_descriptors",
+)
 # Those of them that users import, and in whose place a user may have a file of the same name.
 IMPORTED = ("slangpy", "mlp", "matmul", "sampling", "rays")
 # Slang supports its own ``__dispatch_kernel`` only in C++ for PyTorch, and refuses ``uint3(1)`` as a size there. A

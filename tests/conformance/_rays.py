@@ -54,7 +54,9 @@ class Hits(NamedTuple):
     margin: Array  # how far the nearest side, in weights, and the next triangle, in t, are
 
 
-def brute(corners: Array, faces: Array, origin: Array, direction: Array, low: float = 0, high: float = np.inf) -> Hits:
+def brute(
+    corners: Array, faces: Array, origin: Array, direction: Array, low: float = 0, high: float = np.inf
+) -> Hits:
     """Each ray against each triangle, after Moeller and Trumbore."""
     a, b, c = (np.asarray(corners, np.float64)[faces[:, k]] for k in range(3))
     o, d = np.asarray(origin, np.float64)[:, None], np.asarray(direction, np.float64)[:, None]
@@ -100,7 +102,7 @@ def sphere(rows: int) -> tuple[Array, Array]:
     c, d = np.roll(a, -1, 1), np.roll(b, -1, 1)
     faces = [np.stack(x, -1).reshape(-1, 3) for x in ((a, b, c), (c, b, d))]
     for ring_of, pole, turn in ((number[0], len(ring), 1), (number[-1], len(ring) + 1, -1)):
-        faces.append(np.stack([np.full(len(ring_of), pole), ring_of, np.roll(ring_of, -1)][:: turn], -1))
+        faces.append(np.stack([np.full(len(ring_of), pole), ring_of, np.roll(ring_of, -1)][::turn], -1))
     return corners, np.concatenate(faces).astype(np.int32)
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import slangpy_rt as spy
+from tests.conformance._cuda_text import compiled_for_cuda
 from tests.conformance._rays import LIMITS, TEXT, Array, brute, rays, soup, sphere
 from tests.depth import deep, every_device, one_in
 
@@ -56,7 +57,9 @@ def test_hits_are_those_of_numpy(device: spy.Device, module: spy.Module, count: 
 def test_hits_of_many_triangles(device: spy.Device, module: spy.Module) -> None:
     corners, faces = soup(3000, 3, 0.05)
     origin, direction = rays(300, 4)
-    assert _check(module, spy.Scene(device, [spy.Mesh(corners, faces)]), corners, faces, origin, direction).sum() > 100
+    assert (
+        _check(module, spy.Scene(device, [spy.Mesh(corners, faces)]), corners, faces, origin, direction).sum() > 100
+    )
 
 
 def test_hits_are_those_of_embree() -> None:
@@ -117,7 +120,7 @@ def test_limits_of_a_ray(device: spy.Device, module: spy.Module) -> None:
     """Four parallel squares: tMin and tMax are inside, and only the nearest within them counts."""
     square = np.array([[-1, -1], [1, -1], [1, 1], [-1, 1]])
     corners = np.concatenate([np.insert(square, 2, z, axis=1) for z in range(4)])
-    faces = np.concatenate([[[0, 1, 2], [0, 2, 3]] + np.array(4 * k) for k in range(4)])
+    faces = np.concatenate([np.array([[0, 1, 2], [0, 2, 3]]) + 4 * k for k in range(4)])
     scene = spy.Scene(device, [spy.Mesh(corners, faces)])
     origin, direction = [[0.5, -0.25, -1.0]], [[0, 0, 2.0]]
     for limits, t in (
@@ -125,10 +128,14 @@ def test_limits_of_a_ray(device: spy.Device, module: spy.Module) -> None:
         ((2.0, np.inf), 2.0), ((2.1, np.inf), None), ((1.0, 0.5), None), ((np.nan, 1), None), ((0, np.nan), None),
     ):  # fmt: skip
         found, numbers = _traced(module, scene, np.array(origin), np.array(direction), limits)
-        blocked = bool(np.asarray(module.blocked(np.float32(origin), np.float32(direction), spy.float2(*limits), scene)))
+        blocked = bool(
+            np.asarray(module.blocked(np.float32(origin), np.float32(direction), spy.float2(*limits), scene))
+        )
         assert blocked == (t is not None) == bool(found[0, 3]), limits
         if t is None:
-            assert numbers.tolist() == [[-1, -1, -1]] and (np.isnan(limits[1]) or found[0, 0] == np.float32(limits[1]))
+            assert numbers.tolist() == [[-1, -1, -1]] and (
+                np.isnan(limits[1]) or found[0, 0] == np.float32(limits[1])
+            )
         else:
             assert found[0, 0] == t and numbers[0, 0] // 2 == round(2 * t - 1)
 
@@ -136,7 +143,9 @@ def test_limits_of_a_ray(device: spy.Device, module: spy.Module) -> None:
 @every_device
 def test_triangles_of_odd_kinds(device: spy.Device, module: spy.Module) -> None:
     """Corners that are nowhere or missing, triangles without an area, and the same triangle many times."""
-    corners = np.array([[0, 0, 0], [1, 0, 0], [0, 1, 0], [np.nan, 0, -1], [np.inf, 0, -1], [0.5, 0.5, -1]], np.float32)
+    corners = np.array(
+        [[0, 0, 0], [1, 0, 0], [0, 1, 0], [np.nan, 0, -1], [np.inf, 0, -1], [0.5, 0.5, -1]], np.float32
+    )
     bad = [[0, 1, 3], [0, 1, 4], [0, 0, 0], [5, 5, 5], [0, 1, 1], [0, 1, 6], [-1, 1, 2]]
     origin, direction = np.array([[0.2, 0.3, -2.0], [0.9, 0.9, -2]]), np.array([[0, 0, 1.0]])
     for faces, wanted in (([*bad, [0, 1, 2]], 7), (bad, -1), ([[0, 1, 2]] * 100, 0), ([*bad, *[[2, 1, 0]] * 20], 7)):
@@ -162,7 +171,13 @@ def test_scenes_without_triangles(device: spy.Device, module: spy.Module) -> Non
     none = spy.Mesh(np.zeros((0, 3)), np.zeros((0, 3), int))
     full = spy.Mesh(*sphere(6))
     origin, direction = np.array([[0, 0, -3.0]]), np.array([[0.01, 0.02, 1.0]])
-    for meshes, wanted in (([], -1), ([none], -1), ([none, none], -1), ([none, full], 1), ([(none, None), full, none], 1)):
+    for meshes, wanted in (
+        ([], -1),
+        ([none], -1),
+        ([none, none], -1),
+        ([none, full], 1),
+        ([(none, None), full, none], 1),
+    ):
         found, numbers = _traced(module, spy.Scene(device, meshes), origin, direction)
         assert numbers[0, 1] == wanted and found[0, 3] == (wanted >= 0)
 
@@ -172,7 +187,9 @@ def test_deep_hierarchies(device: spy.Device, module: spy.Module) -> None:
     x = 2.0 ** -np.arange(30)
     place = np.concatenate([np.stack([x, x * 0, x * 0], 1), np.zeros((500, 3))])
     size = np.concatenate([x, np.full(500, 1e-9)])[:, None] * 0.1
-    corners = np.stack([place - size * [0, 1, 1], place + size * [0, 1, -1], place + size * [0, 0, 1]], 1).reshape(-1, 3)
+    corners = np.stack([place - size * [0, 1, 1], place + size * [0, 1, -1], place + size * [0, 0, 1]], 1).reshape(
+        -1, 3
+    )
     faces = np.arange(len(corners)).reshape(-1, 3)
     scene = spy.Scene(device, [spy.Mesh(corners, faces)])
     origin = np.stack([x * 1.01, x * 0, x * 0], 1)
@@ -195,3 +212,18 @@ def test_a_million_triangles() -> None:
     goal /= np.linalg.norm(goal, axis=1, keepdims=True)
     found, _ = _traced(module, scene, np.zeros((1, 3)), goal)
     np.testing.assert_allclose(found[:, 0], 1, atol=1e-4)
+
+
+def test_kernels_compile_for_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that build hierarchies and those that trace rays, where nothing runs."""
+
+    def calls(device: spy.Device, module: Any) -> None:
+        corners, faces = soup(20, 9)
+        mesh = spy.Mesh(corners, faces)
+        scene = spy.Scene(device, [mesh, (mesh, np.eye(4))])
+        origin, direction = (spy.Tensor.from_numpy(device, x, "float3") for x in rays(5, 9))
+        module.trace(origin, direction, spy.float2(*LIMITS), scene)
+        module.blocked(origin, direction, spy.float2(*LIMITS), scene)
+        module.look(origin, direction, scene)
+
+    assert compiled_for_cuda(TEXT, calls, monkeypatch) > 10

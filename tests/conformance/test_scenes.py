@@ -32,7 +32,8 @@ def _transforms(count: int, seed: int) -> list[Array]:
     turns = [np.linalg.qr(random.normal(size=(3, 3)))[0] for _ in range(2 * count)]
     sizes = random.uniform(0.4, 1.2, (count, 3))
     return [
-        np.concatenate([turns[k] * sizes[k] @ turns[count + k], random.uniform(-1, 1, (3, 1))], 1) for k in range(count)
+        np.concatenate([turns[k] * sizes[k] @ turns[count + k], random.uniform(-1, 1, (3, 1))], 1)
+        for k in range(count)
     ]
 
 
@@ -118,14 +119,15 @@ def test_updates(device: spy.Device, module: spy.Module) -> None:
     with pytest.raises(spy.ShapeError) as caught:
         flat.update()
     assert str(caught.value) == (
-        "Scene.update: a mesh had 180 corners and 60 triangles, and now has 90 and 30: update cannot; pass rebuild=True."
+        "Scene.update: a mesh had 180 corners and 60 triangles, and now has 90 and 30: update cannot; pass "
+        "rebuild=True."
     )
     flat.update(rebuild=True)
     _check(module, flat, [(corners, faces)])
 
 
 def _differences(corners: Array, face: Array, origin: Array, direction: Array, ways: Array) -> tuple[Array, ...]:
-    """Central differences of `score` in double precision, with the triangle that was hit: corners, origin, direction."""
+    """Central differences of `score` in double precision, with the triangle that was hit."""
 
     def score(x: Array) -> Array:
         a, b, c, o, d = (x[:, 3 * k : 3 * k + 3] for k in range(5))
@@ -240,7 +242,7 @@ def test_positions_of_other_libraries(device: spy.Device, module: spy.Module) ->
         assert repr(mesh) == "<Mesh of 20 triangles and 60 corners>"
         _check(module, spy.Scene(device, [mesh]), [(corners, faces)])
     # Rows of floats have a gradient, too.
-    origin, direction, _, given = _given(device, 50)
+    given = _given(device, 50)[3]
     _backward(module, given, spy.Scene(device, [spy.Mesh(rows, faces)]), 50)
     assert np.abs(rows.grad.to_numpy()).sum() > 1
 
@@ -311,6 +313,8 @@ def test_errors(tmp_path: Path) -> None:
     other = spy.Device("cpu")
     there = spy.Mesh(spy.Tensor.from_numpy(other, corners, "float3"), faces)
     assert "the mesh has positions on" in _message(lambda: spy.Scene(device, [there]))
-    assert _message(lambda: spy.Mesh.load(tmp_path / "none.ply"), FileNotFoundError).startswith("Mesh.load: there is no")
+    assert _message(lambda: spy.Mesh.load(tmp_path / "none.ply"), FileNotFoundError).startswith(
+        "Mesh.load: there is no"
+    )
     (tmp_path / "bad.ply").write_text("no triangles")
     assert "trimesh cannot read" in _message(lambda: spy.Mesh.load(tmp_path / "bad.ply"), spy.UnsupportedError)
