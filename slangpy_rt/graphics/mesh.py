@@ -20,9 +20,9 @@ from slangpy_rt.arrays.tensor import Tensor
 from slangpy_rt.core.dtypes import element_type
 from slangpy_rt.core.errors import BindError, ShapeError, UnsupportedError
 from slangpy_rt.core.wording import in_words
-from slangpy_rt.graphics.triangles import Triangles
 
 _EXPECTED = "a Tensor of float3, or an array of numbers of shape (corners, 3), was expected"
+_NUMBERS = "whole numbers of shape (triangles, 3) were expected"
 _MOST = 1 << 26  # triangles: so that a hierarchy has at most 20 levels
 
 
@@ -115,15 +115,7 @@ class Mesh:
 
     @faces.setter
     def faces(self, given: Any) -> None:
-        if isinstance(given, (list, tuple)):
-            given = np.asarray(given)
-        shape = tuple(getattr(given, "shape", ()))
-        is_packed = isinstance(given, NDBuffer) and given.dtype.name == "int3" and len(shape) == 1
-        if not is_packed and (len(shape) != 2 or shape[1] != 3):
-            raise ShapeError(f"Mesh: faces is {in_words(given)} of shape {shape}; (triangles, 3) was expected.")
-        if shape[0] > _MOST:
-            raise ShapeError(f"Mesh: faces has {shape[0]} triangles; {_MOST} at most can be in a mesh.")
-        self._faces = given
+        self._faces = _checked_faces(given)
 
     @property
     def sizes(self) -> tuple[int, int]:
@@ -159,9 +151,40 @@ class Mesh:
             If they are no whole numbers, or a Tensor of another device.
         """
         given = _adapted(device, self._faces)
-        if isinstance(given, NDBuffer) and given.dtype.name in ("uint", "uint3"):
-            given = plain(given).astype(given.dtype.name[1:])
-        return Triangles("Mesh", device, given).faces  # type: ignore[return-value]
+        if isinstance(given, NDBuffer):
+            if given.device is not device:
+                raise BindError(f"Scene: the mesh has faces on {given.device!r}; the scene is on {device!r}.")
+            whole = plain(given)
+            numbers: Any = whole if whole.dtype.name in ("int", "int3") else whole.astype(whole.dtype.name[1:])
+            return numbers.flatten_dtype() if numbers.dtype.name == "int3" else numbers  # type: ignore[no-any-return]
+        # Numbers that no int holds stay wrong numbers.
+        fitting = np.where((given < 0) | (given > np.iinfo(np.int32).max), -1, given).astype(np.int32)
+        copied: Tensor = Tensor.from_numpy(device, fitting)
+        return copied
+
+
+def _checked_faces(given: Any) -> Any:
+    if isinstance(given, (list, tuple)):
+        try:
+            given = np.asarray(given)
+        except ValueError:
+            raise ShapeError(f"Mesh: faces is {in_words(given)} with rows of several lengths; {_NUMBERS}.") from None
+    packed = isinstance(given, NDBuffer) and given.dtype.name in ("int3", "uint3")
+    if isinstance(given, NDBuffer):
+        is_whole = packed or given.dtype.name in ("int", "uint")
+    elif isinstance(given, np.ndarray):
+        is_whole = given.dtype.kind in "iu"
+    else:
+        # As torch.int64 and uint32 are called.
+        is_whole = isinstance(converter(type(given)), Adapter) and "int" in str(getattr(given, "dtype", ""))
+    if not is_whole:
+        raise BindError(f"Mesh: faces is {in_words(given)}; {_NUMBERS}.")
+    full = (*given.shape, 3) if packed else tuple(given.shape)
+    if len(full) != 2 or full[1] != 3:
+        raise ShapeError(f"Mesh: faces has shape {full}; (triangles, 3) was expected.")
+    if full[0] > _MOST:
+        raise ShapeError(f"Mesh: faces has {full[0]} triangles; {_MOST} at most can be in a mesh.")
+    return given
 
 
 def _checked_positions(given: Any) -> Any:

@@ -53,6 +53,8 @@ class Scene:
         self._meshes: list[Mesh] = list({id(mesh): mesh for mesh, _ in pairs}.values())
         self._instances = [self._meshes.index(mesh) for mesh, _ in pairs]
         self._transforms = [matrix for _, matrix in pairs]
+        self._parts: list[_Part] = []
+        self._is_flat = False
         self._build()
 
     @property
@@ -106,12 +108,16 @@ class Scene:
                         f"{where}: a mesh had {part.sizes[0]} corners and {part.sizes[1]} triangles, and now has "
                         f"{mesh.sizes[0]} and {mesh.sizes[1]}: update cannot; pass rebuild=True."
                     )
-        was_flat = self._is_flat
-        self._transforms = matrices
-        if again or was_flat != self._is_flat_now():
-            self._build()
-        else:
-            self._fit()
+        before = self._transforms, self._is_flat
+        try:
+            self._transforms = matrices
+            if again or self._is_flat != self._is_flat_now():
+                self._build()
+            else:
+                self._fit()
+        except BaseException:
+            self._transforms, self._is_flat = before
+            raise
 
     def backward(self) -> None:
         """Add the gradients of corners to those of the meshes' positions, and set the scene's own to 0.
@@ -174,12 +180,14 @@ class Scene:
 
     def _fit(self) -> None:
         """Fit the boxes to where the corners are now."""
-        parts = []
-        for mesh, part in zip(self._meshes, self._parts, strict=True):
-            corners, faces = mesh.corners_on(self._device), mesh.triangles_on(self._device)
+        # All are read before anything is written.
+        parts = [
+            part._replace(corners=mesh.corners_on(self._device), faces=mesh.triangles_on(self._device))
+            for mesh, part in zip(self._meshes, self._parts, strict=True)
+        ]
+        for part in parts:
             if part.hierarchy is not None:
-                part.hierarchy.refit(self._boxes(corners, faces))
-            parts.append(part._replace(corners=corners, faces=faces))
+                part.hierarchy.refit(self._boxes(part.corners, part.faces))
         self._parts = parts
         self._put(fresh=False)
 

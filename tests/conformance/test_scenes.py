@@ -284,13 +284,18 @@ def test_errors(tmp_path: Path) -> None:
     assert _message(lambda: spy.Mesh(np.array(["a"]), faces)).endswith(expected)
     assert _message(lambda: spy.Mesh([[1, 2, 3], [1]], faces), spy.ShapeError).endswith(expected)
     assert _message(lambda: spy.Mesh(spy.Tensor.zeros(device, 4, "int3"), faces)).endswith(expected)
+    numbers = "whole numbers of shape (triangles, 3) were expected."
+    for bad in (faces.astype(float), "x", torch.zeros(2, 3), [[0, 1, 2], [0]], spy.Tensor.zeros(device, (2, 3))):
+        message = _message(
+            lambda bad=bad: spy.Mesh(corners, bad), spy.ShapeError if isinstance(bad, list) else spy.BindError
+        )
+        assert message.startswith("Mesh: faces is ") and message.endswith(numbers)
     assert "(triangles, 3) was expected" in _message(lambda: spy.Mesh(corners, faces[0]), spy.ShapeError)
     assert "pass both arrays, or a trimesh.Trimesh" in _message(lambda: spy.Mesh(corners))
     many = np.broadcast_to(np.int32(0), ((1 << 26) + 1, 3))
     assert _message(lambda: spy.Mesh(corners, many), spy.ShapeError) == (
         "Mesh: faces has 67108865 triangles; 67108864 at most can be in a mesh."
     )
-    assert "an array of integers" in _message(lambda: spy.Scene(device, [spy.Mesh(corners, faces.astype(float))]))
     assert "a list of Mesh was expected" in _message(lambda: spy.Scene(device, mesh))
     assert _message(lambda: spy.Scene(device, [mesh, 3])).startswith("Scene: meshes[1] is ")
     for matrix, end in (
@@ -313,6 +318,13 @@ def test_errors(tmp_path: Path) -> None:
     other = spy.Device("cpu")
     there = spy.Mesh(spy.Tensor.from_numpy(other, corners, "float3"), faces)
     assert "the mesh has positions on" in _message(lambda: spy.Scene(device, [there]))
+    there = spy.Mesh(corners, spy.Tensor.from_numpy(other, faces))
+    assert "the mesh has faces on" in _message(lambda: spy.Scene(device, [there]))
+    mesh.positions = there.positions.astype(np.float64)
+    mesh.faces = there.faces
+    before = scene.get_this()
+    assert "the mesh has faces on" in _message(lambda: scene.update([np.eye(4)]))
+    assert scene.get_this() is before and repr(scene).startswith("<Scene of 2 triangles on ")
     assert _message(lambda: spy.Mesh.load(tmp_path / "none.ply"), FileNotFoundError).startswith(
         "Mesh.load: there is no"
     )
