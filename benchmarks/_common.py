@@ -50,7 +50,7 @@ UNSURE = 0.15
 _ROOT = Path(__file__).resolve().parent
 _DISTRIBUTIONS = (
     "slangpy_rt", "slangpy", "numpy", "cffi", "vulkan", "cuda-bindings", "nvidia-cuda-nvrtc", "torch", "triton",
-    "slangtorch", "ninja", "cupy", "cupy-cuda12x", "cupy-cuda13x", "warp-lang", "ziglang",
+    "slangtorch", "ninja", "cupy", "cupy-cuda12x", "cupy-cuda13x", "warp-lang", "ziglang", "embreex",
 )  # fmt: skip
 
 

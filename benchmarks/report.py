@@ -46,6 +46,7 @@ _TITLES = {
     "optim": "Optimizers",
     "textures": "Textures",
     "raster": "Pictures of triangles",
+    "rays": "Rays against triangles",
     "startup": "Fresh process to first result",
 }
 _NAMES = {

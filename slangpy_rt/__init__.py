@@ -102,6 +102,7 @@ __all__ = [
     "InstanceList",
     "InstanceTensor",
     "Kernel",
+    "Mesh",
     "Module",
     "NDBuffer",
     "NDDifferentiableBuffer",
@@ -109,6 +110,7 @@ __all__ = [
     "OutOfMemoryError",
     "Profile",
     "Sampler",
+    "Scene",
     "ShapeError",
     "SlangPyRtError",
     "Stream",
@@ -205,6 +207,8 @@ del globals()["device"]
 # Names whose modules are imported when they are first used.
 _LATER = {
     "Image": "slangpy_rt.graphics.image",
+    "Mesh": "slangpy_rt.graphics.mesh",
+    "Scene": "slangpy_rt.graphics.scene",
     "Sampler": "slangpy_rt.textures.sampler",
     "Texture": "slangpy_rt.textures.texture",
     "argsort": "slangpy_rt.arithmetic.functions",
@@ -224,6 +228,8 @@ if _typing.TYPE_CHECKING:
     from slangpy_rt.arithmetic.grad_tape import grad_tape
     from slangpy_rt.arrays.image_files import load_image, save_image
     from slangpy_rt.graphics.image import Image
+    from slangpy_rt.graphics.mesh import Mesh
+    from slangpy_rt.graphics.scene import Scene
     from slangpy_rt.runtime.pickling import pickle_on
     from slangpy_rt.textures.sampler import Sampler
     from slangpy_rt.textures.texture import Texture

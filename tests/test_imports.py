@@ -23,6 +23,7 @@ CONTRACTS = list((ROOT / "slangpy_rt" / "backends").glob("*/backend.py"))
 UPWARD: set[tuple[str, str]] = set()
 # Who may import what is not the standard library. NumPy is everywhere but in the code generator.
 OUTSIDE = {
+    "trimesh": {"slangpy_rt.graphics.mesh"},
     "_cffi_backend": {"slangpy_rt.backends.cuda.ffi", "slangpy_rt.backends.d3d12.ffi"},
     "IPython": {"slangpy_rt.runtime.compile_progress"},
     "vulkan": {"slangpy_rt.backends.vulkan.instance"},

@@ -32,6 +32,7 @@ MODULES = {
     "sampling": "Pictures in Tensors that are [sampled as textures are](../graphics.md#pictures-to-sample). It also "
     "imports `slangpy_rt`.",
     "fragments": "Points of triangles with [derivatives along the picture](../graphics.md#levels-of-detail).",
+    "rays": "Rays against the triangles of a [scene](../graphics.md#rays). It also imports `slangpy_rt`.",
     "slangtorch": "What [files of slang-torch](../slang-torch.md) find without an import. The kernels and attributes "
     "are listed there.",
 }
