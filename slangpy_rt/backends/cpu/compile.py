@@ -19,7 +19,7 @@ from slangpy_rt.core.errors import CompileError, UnsupportedError
 
 # The most bytes of local variables. Threads have stacks of 8 MiB on Linux, and an overflow ends the process.
 _LARGEST_FRAME = 4 << 20
-# -fno-math-errno lets sqrt vectorize, and -fno-trapping-math lets a branch become a choice between two results; neither
+# -fno-math-errno lets sqrt vectorize, and -fno-trapping-math lets a branch become a choice of two results; neither
 # changes a result. -fopenmp-simd is for the loops of ``slang/cpp_lanes.py``; no OpenMP library is linked. Without
 # -fvisibility=hidden the compiler may not inline functions of a shared library into each other: x + x over 16M floats
 # takes 40 ms instead of 4.
@@ -143,7 +143,7 @@ def _machine_flags(command: list[str]) -> list[str]:
 def _lane_flags(command: list[str]) -> list[str]:
     """Return the flags by which the compiler runs several elements at a time in loops that are marked for that.
 
-    Clang vectorizes a loop that has loops inside, and calls libmvec, by options alone. Clang 12 is the first with both.
+    Clang vectorizes loops with loops inside, and calls libmvec, by options alone (clang 12 and later).
     """
     flags = []
     if version := _libmvec():
