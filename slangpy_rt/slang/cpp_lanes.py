@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 
+from slangpy_rt.slang.cpp_masks import wide_loop, with_masks
 from slangpy_rt.slang.emitted import prelude_end
 
 # The most lines of a kernel with all functions inlined. g++ takes about 1 s for 4000.
@@ -81,32 +82,39 @@ def with_lanes(code: bytes) -> bytes:
     if b"_spy_lane_" not in text or start < 0:
         return code
     functions = {m[3]: m for m in _FUNCTION.finditer(text)}
-    if not _independent(text, functions):
+    reached = _reached(text, functions)
+    if not reached:
         return code
-    context = _CONTEXT.search(text)
-    text, count = _LOOP.subn(lambda match: _loop(match, context), text)
+    context, masked = _CONTEXT.search(text), with_masks(text, functions, reached)
+    text, count = _LOOP.subn(lambda match: _loop(match, context, bool(masked)), text)
     if not count:
         return code
     text = _FUNCTION.sub(_inlined, text)
+    if masked:
+        head, run, rest = text.partition(b"SLANG_PRELUDE_EXPORT __attribute__((flatten)) void _spy_run(")
+        text = b"".join((head, b"#ifdef SLANGPY_RT_MASKS\n", masked, b"#endif\n", run, rest))
     return b"".join((code[:end], _MATH, text))
 
 
-def _loop(match: re.Match[bytes], context: re.Match[bytes] | None) -> bytes:
+def _loop(match: re.Match[bytes], context: re.Match[bytes] | None, masked: bool) -> bytes:
     indent, lane, bound, body = match.groups()
     own = b""
     if context:
         # Global variables are set for each element anew, so that each can have its own.
         own = b"%b    %b _spy_globals = {};\n" % (indent, context[1])
         body = re.sub(rb"\b%b\b" % context[2], b"(&_spy_globals)", body)
-    return (
-        b"%(i)b{\n"
-        b"%(i)bconst int64_t _spy_first = %(lane)b, _spy_last = %(bound)b;\n"
+    loop = (
         b"%(i)bconst auto _spy_each = [&](const int64_t %(lane)b) __attribute__((always_inline))\n%(i)b{\n"
         b"%(own)b%(body)b%(i)b};\n"
         b"#pragma omp simd\n"
         b"%(i)bfor (int64_t _spy_at = _spy_first; _spy_at < _spy_last; ++_spy_at)\n%(i)b    _spy_each(_spy_at);\n"
-        b"%(i)bif (_spy_first < _spy_last)\n%(i)b    %(lane)b = _spy_last;\n%(i)b}\n"
-    ) % {b"i": indent, b"bound": bound, b"lane": lane, b"own": own, b"body": body}
+    ) % {b"i": indent, b"lane": lane, b"own": own, b"body": body}
+    if masked and (wide := wide_loop(indent, lane, own + body)):
+        loop = b"#ifdef SLANGPY_RT_MASKS\n%b#else\n%b#endif\n" % (wide, loop)
+    return (
+        b"%(i)b{\n%(i)bint64_t _spy_first = %(lane)b, _spy_last = %(bound)b;\n%(loop)b"
+        b"%(i)bif (%(lane)b < _spy_last)\n%(i)b    %(lane)b = _spy_last;\n%(i)b}\n"
+    ) % {b"i": indent, b"bound": bound, b"lane": lane, b"loop": loop}
 
 
 def _inlined(match: re.Match[bytes]) -> bytes:
@@ -116,27 +124,32 @@ def _inlined(match: re.Match[bytes]) -> bytes:
     return _INLINE + match[0][len(match[1] or b"") :]
 
 
-def _independent(text: bytes, functions: dict[bytes, re.Match[bytes]]) -> bool:
-    """Return whether elements write nothing but their places in arrays, and can be inlined whole."""
+def _reached(text: bytes, functions: dict[bytes, re.Match[bytes]]) -> dict[bytes, int]:
+    """Return the functions that elements call, their own among them, if a compiler may run several at a time.
+
+    Each has its number of lines with all that it calls. Elements write nothing but their places in arrays then, and
+    can be inlined whole. Otherwise nothing is returned.
+    """
     if _DIAGNOSTICS.search(text):
-        return False
+        return {}
     calls: dict[bytes, list[bytes]] = {}
     todo = [name for name in functions if name.startswith(b"_spy_element_")]
     while todo:
         name = todo.pop()
         head, body = functions[name][2], functions[name][4]
         if _UNKNOWN.search(body):
-            return False
+            return {}
         if not _STRUCT_STORE.search(head) and len(_ADDRESS.findall(body)) != len(_READ.findall(body)):
-            return False
+            return {}
         called = _CALL.findall(body)
         if not all(other in functions or _PURE.fullmatch(other) for other in called):
-            return False
+            return {}
         calls[name] = [other for other in called if other in functions]
         todo += [other for other in calls[name] if other not in calls and other not in todo]
     lines = {name: functions[name][4].count(b"\n") for name in calls}
     known: dict[bytes, int] = {}
-    return all(_length(name, calls, lines, known) <= _MOST_LINES for name in calls)
+    found = {name: _length(name, calls, lines, known) for name in calls}
+    return found if all(length <= _MOST_LINES for length in found.values()) else {}
 
 
 def _length(name: bytes, calls: dict[bytes, list[bytes]], lines: dict[bytes, int], known: dict[bytes, int]) -> int:

@@ -80,10 +80,10 @@ def compile_library(code: bytes, prelude: Prelude) -> bytes:
         flags = [*_FLAGS, *_machine_flags(command), *_lane_flags(command)]
         text, including = prelude.without(code, command, flags)
 
-        def run(text: bytes, including: list[str]) -> subprocess.CompletedProcess[str]:
+        def run(text: bytes, including: list[str], *more: str) -> subprocess.CompletedProcess[str]:
             source.write_bytes(text + RUN_LIST)
             return subprocess.run(
-                [*command, *flags, *including, str(source), "-o", str(library), "-lm"],
+                [*command, *flags, *more, *including, str(source), "-o", str(library), "-lm"],
                 capture_output=True,
                 text=True,
                 # Messages of g++ are searched in English.
@@ -94,6 +94,9 @@ def compile_library(code: bytes, prelude: Prelude) -> bytes:
         if result.returncode and including:
             # The header may be gone: it is removed as soon as the process begins to end.
             result = run(code, [])
+        if result.returncode and b"#ifdef SLANGPY_RT_MASKS" in code:
+            # The second form of functions has fewer operations than the first, which says what is wrong with it.
+            result = run(code, [], "-USLANGPY_RT_MASKS")
         if frame := _LARGE_FRAME.search(result.stderr):
             raise UnsupportedError(
                 f"the function has local variables of {int(frame[1]):,} bytes, which may not fit a thread's stack on "
@@ -145,7 +148,7 @@ def _lane_flags(command: list[str]) -> list[str]:
 
     Clang vectorizes loops with loops inside, and calls libmvec, by options alone (clang 12 and later).
     """
-    flags = []
+    flags = ["-DSLANGPY_RT_MASKS"]
     if version := _libmvec():
         flags.append(f"-DSLANGPY_RT_LIBMVEC={version}")
     if command[1:] or "clang" in Path(command[0]).name:
