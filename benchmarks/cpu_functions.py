@@ -1,4 +1,4 @@
-"""How exact functions of float are on the CPU, over all 2^32 floats: the most units of the last place that one is off.
+"""How exact functions of float are on the CPU, over all 2^32 floats: the largest error in units of the last place.
 
 Elements run several at a time, with the vector functions of glibc where there are any (x86-64). The exact value is
 that of libm for double. Infinities, NaN and the signs of zeros have to be equal; a function where they are not has

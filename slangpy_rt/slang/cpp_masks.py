@@ -4,14 +4,15 @@ A second form of each function, in the namespace ``_spy_wide``, computes with th
 a number for each element, and a mask ``_m`` of the elements that take part. A branch narrows the mask, a loop runs
 until the mask is empty, and an assignment changes the elements in the mask alone. A loop of a known number of steps
 stays as it is. Only a part of C++ is understood: 32-bit numbers, their vectors and structs of them, without arrays,
-integer division, ``switch`` and memory besides the arrays of the call. Everything else keeps its one form. The compiler
-refuses a second form that this module took for right and is not: no type here becomes a plain number.
+integer division, ``switch`` and memory besides the arrays of the call. Everything else keeps its one form. What this
+module does not see, such as an index that differs between elements, the C++ compiler refuses, because none of these
+types converts to a plain number; then the kernel is compiled with the first form alone.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -165,6 +166,27 @@ def _counter(loop: Line) -> bytes:
     return counter if steps and not any(_leaves(line) for line in block[2:]) else b""
 
 
+def _exit(lines: Sequence[Line], at: int) -> int:
+    """Return how many lines are a conditional break and nothing else: 1 for ``if(c) break``, 2 with an ``else``.
+
+    The second is ``if(c) {} else break``. For all else the number is 0.
+    """
+    line, after = lines[at], lines[at + 1] if at + 1 < len(lines) else Line(b"")
+    if not line.text.startswith(b"if(") or line.block is None:
+        return 0
+    leave = (Line(b"break;"),)
+    if after.text == b"else":
+        return 2 if line.block == () and after.block == leave else 0
+    return 1 if line.block == leave else 0
+
+
+def _last_used(lines: Sequence[Line], at: int) -> list[bytes]:
+    """Return the variables that the lines before a loop declare and that the lines behind it do not name."""
+    declared = [match[2] for line in lines[:at] if line.block is None and (match := _DECLARED.match(line.text))]
+    behind = b"\n".join(line.text for line in _every(lines[at + 1 :]))
+    return [name for name in declared if not re.search(rb"\b%b\b" % name, behind)]
+
+
 def _structs(text: bytes) -> bytes:
     """Return the second form of the structs of the code, and how each is assigned under a mask."""
     out = []
@@ -236,10 +258,17 @@ class _Writer:
         head = b"SPY_INLINE %b %b(_spy_Mask _m%b%b)" % (self.kind, self.name, comma, parameters)
         return b"%b\n{\n%b%b%b}\n" % (head, start, body, end)
 
-    def statements(self, lines: Sequence[Line], level: int) -> bytes:
+    def statements(self, lines: Sequence[Line], level: int, in_loop: bool = False) -> bytes:
+        """Return the second form of lines; ``in_loop`` says whether they are all of a loop."""
         out, at = [], 0
         while at < len(lines):
             line = lines[at]
+            if in_loop and (kept := _exit(lines, at)):
+                condition = self.calls.sub(rb"\1(_m, ", line.text[3:-1])
+                out.append(b"    _m = _m & %b_spy_Mask(%b);\n" % (b"" if kept == 2 else b"~", condition))
+                out.append(b"    if (!_spy_any(_m))\n        break;\n")
+                at += kept
+                continue
             after = lines[at + 1] if at + 1 < len(lines) else Line(b"")
             if line.text.startswith(b"if(") and line.block is not None:
                 otherwise = after.block if after.text == b"else" else None
@@ -247,7 +276,7 @@ class _Writer:
                 at += 1 + (otherwise is not None)
                 continue
             if line.text == b"for(;;)" and line.block is not None:
-                out.append(self.loop(line, level))
+                out.append(self.loop(line, level, _last_used(lines, at)))
             elif line.block is not None:
                 raise NotUnderstood
             else:
@@ -284,28 +313,21 @@ class _Writer:
             total += _CHEAP if line.text == b"for(;;)" and not _counter(line) else 0
         return total
 
-    def loop(self, line: Line, level: int) -> bytes:
+    def loop(self, line: Line, level: int, inner: Iterable[bytes]) -> bytes:
         block = line.block or ()
-        if counter := _counter(line):
-            return b"    for (;;)\n    {\n    %b { break; }\n%b    }\n" % (
-                b"if (!(%b))" % block[0].text[3:-1],
-                self.statements(block[2:], level) if counter else b"",
-            )
-        n = self.fresh()
-        first = b""
-        empty = (
-            len(block) > 1 and block[0].text.startswith(b"if(") and block[0].block == () and block[1].text == b"else"
-        )
-        if empty and block[1].block == (Line(b"break;"),):
-            condition = self.calls.sub(rb"\1(_m, ", block[0].text[3:-1])
-            first = b"    _m = _m & _spy_Mask(%b);\n    if (!_spy_any(_m))\n        break;\n" % condition
-            block = block[2:]
-        body = self.statements(block, self.fresh())
+        if _counter(line):
+            steps = self.statements(block[2:], level)
+            return b"    for (;;)\n    {\n    if (!(%b))\n        break;\n%b    }\n" % (block[0].text[3:-1], steps)
+        n, inside = self.fresh(), self.fresh()
+        # Nobody reads what an element that has left the loop would have in these.
+        self.levels.update(dict.fromkeys(inner, inside))
+        body = self.statements(block, inside, in_loop=True)
         after = b"    _m = _i%d & ~_ret;\n" % n if self.early else b"    _m = _i%d;\n" % n
-        end = (
-            b"" if first and not any(_leaves(line) for line in block) else b"    if (!_spy_any(_m))\n        break;\n"
-        )
-        return b"    const _spy_Mask _i%d = _m;\n    for (;;)\n    {\n%b%b%b    }\n%b" % (n, first, body, end, after)
+        # A break in the loop's own block ends it at once where it was the last; one further inside does not.
+        own = {k + more for k in range(len(block)) for more in range(_exit(block, k))}
+        further = any(_leaves(line) for k, line in enumerate(block) if k not in own)
+        end = b"    if (!_spy_any(_m))\n        break;\n" if further else b""
+        return b"    const _spy_Mask _i%d = _m;\n    for (;;)\n    {\n%b%b    }\n%b" % (n, body, end, after)
 
     def statement(self, text: bytes, level: int) -> bytes:
         if text == b"break;":
