@@ -43,6 +43,7 @@ _TITLES = {
     "tuning": "Tuned functions",
     "matmul": "Products of matrices",
     "tensors": "Operators and reductions of Tensors",
+    "cpu_simd": "Loops over elements on the CPU",
     "optim": "Optimizers",
     "textures": "Textures",
     "raster": "Pictures of triangles",
