@@ -35,11 +35,8 @@ SLANGTORCH = AutoImport(
 )
 # Files that may be loaded as modules by themselves.
 FILES = (
-    "_spy_handles", "_spy_library", "slangpy_rt", "slangpy", "mlp", "matmul", "sampling", "fragments", "rays",
-    "_spy_descriptors",
-)  # fmt: skip
-# Those of them that users import, and in whose place a user may have a file of the same name.
-IMPORTED = ("slangpy", "mlp", "matmul", "sampling", "fragments", "rays")
+    *IMPORTED, "_spy_antialias", "_spy_bvh", "_spy_folds", "_spy_matmul", "_spy_optim", "_spy_packing", "_spy_raster",
+    "_spy_reduce", "_spy_silhouettes", "_spy_steps",
 )  # fmt: skip
 # The same, and texts that ``linalg/user_functions.py`` and ``graphics/pixel_text.py`` write.
 LIBRARIES = (*FILES, "_spy_parts", "_spy_product", "_spy_pixel")
