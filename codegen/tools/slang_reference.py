@@ -31,6 +31,8 @@ MODULES = {
     "imports `slangpy_rt`.",
     "sampling": "Pictures in Tensors that are [sampled as textures are](../graphics.md#pictures-to-sample). It also "
     "imports `slangpy_rt`.",
+    "cubes": "Six pictures around a place, [sampled by directions](../graphics.md#pictures-to-sample). It also "
+    "imports `slangpy_rt`.",
     "fragments": "Points of triangles with [derivatives along the picture](../graphics.md#levels-of-detail).",
     "rays": "Rays against the triangles of a [scene](../graphics.md#rays). It also imports `slangpy_rt`.",
     "slangtorch": "What [files of slang-torch](../slang-torch.md) find without an import. The kernels and attributes "
@@ -47,7 +49,7 @@ _ALIKE = {
     "texels, 3 nothing.",
     "filter": "0 for the nearest texel, 1 for a mixture of four.",
     "sample": "The color at a place, (0, 0) being the corner of the first texel: of the largest level, of another, "
-    "or between two.",
+    "or between two. That of a cube is in a direction.",
     "shape": "The number of elements of each dimension.",
     "load": "Returns an element; its index has a number for each dimension.",
     "store": "Writes an element; its index has a number for each dimension.",

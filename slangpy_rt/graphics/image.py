@@ -12,6 +12,7 @@ from slangpy_rt.graphics.pyramid import Pyramid
 from slangpy_rt.graphics.runner import Runner
 
 _TYPES = {"float": "Image1", "float2": "Image2", "float3": "Image3", "float4": "Image"}
+_CUBES = {"float": "ImageCube1", "float2": "ImageCube2", "float3": "ImageCube3", "float4": "ImageCube"}
 _WRAPS = ("repeat", "mirror", "clamp", "border")
 _FILTERS = ("nearest", "linear")
 
@@ -20,16 +21,18 @@ class Image:
     """A picture in a Tensor that Slang functions sample, with gradients of texels, places and levels.
 
     It is passed for parameters of the types ``Image`` (of float4), ``Image3``, ``Image2`` and ``Image1``, which
-    ``import sampling;`` brings.
+    ``import sampling;`` brings. Six pictures around a place, of shape ``(6, n, n)``, are passed for ``ImageCube``,
+    ``ImageCube3``, ``ImageCube2`` and ``ImageCube1``, which ``import cubes;`` brings.
 
     Parameters
     ----------
     texels : Tensor
-        Elements of float, float2, float3 or float4, of shape ``(rows, columns)``. A contiguous one
-        without smaller levels is used in place; others are copied; a copy's gradient begins at 0.
+        Elements of float, float2, float3 or float4, of shape ``(rows, columns)`` or ``(6, n, n)``, the faces of a
+        cube in the order +x, -x, +y, -y, +z, -z. A contiguous one without smaller levels is used in place; others are
+        copied; a copy's gradient begins at 0.
     wrap : str or tuple of str
         What lies beside the picture: ``"repeat"``, ``"mirror"``, ``"clamp"`` or ``"border"``, which is 0; one of
-        them, or one for columns and one for rows.
+        them, or one for columns and one for rows. Beside a face of a cube is the next one, whatever this says.
     filter : str
         ``"linear"`` mixes the four nearest texels, ``"nearest"`` takes one.
     mips : bool
@@ -45,7 +48,7 @@ class Image:
     Attributes
     ----------
     texels : Tensor
-        The largest level, of shape ``(rows, columns)``; with gradients if the Tensor given had some. With smaller
+        The largest level, in the shape of the Tensor given; with gradients if the Tensor given had some. With smaller
         levels, write to this one, and call ``update``.
     """
 
@@ -54,8 +57,7 @@ class Image:
             raise BindError(
                 f"Image: texels is {in_words(texels)}; a Tensor of float, float2, float3 or float4 was expected."
             )
-        if len(texels.shape) != 2 or 0 in texels.shape:
-            raise ShapeError(f"Image: texels has shape {texels.shape}; (rows, columns), both above 0, was expected.")
+        check_shape("Image", "texels", texels.shape)
         self._wrap, self._filter = modes("Image", wrap, filter)
         self._pyramid = Pyramid(Runner(), texels, flag("Image", "mips", mips))
         self.texels: Any = self._pyramid.base
@@ -90,18 +92,37 @@ class Image:
         return value_of(self._pyramid, self._wrap, self._filter)
 
     def __repr__(self) -> str:
-        rows, columns = self._pyramid.sizes[0]
+        shape = " x ".join(map(str, self._pyramid.sizes[0]))
         levels = f", {self.levels} levels" if self.levels > 1 else ""
-        return f"<Image of {rows} x {columns} texels of {self.texels.dtype.name}{levels}>"
+        return f"<Image of {shape} texels of {self.texels.dtype.name}{levels}>"
 
 
 def value_of(pyramid: Pyramid, wrap: list[int], filter: int) -> dict[str, Any]:
     """Return the value of a Slang parameter that samples a picture."""
-    rows, columns = pyramid.sizes[0]
+    *faces, rows, columns = pyramid.sizes[0]
+    if faces:
+        return {
+            "_type": _CUBES[pyramid.chain.dtype.name], "texels": pyramid.chain, "size": rows,
+            "levels": len(pyramid.sizes), "filter": filter,
+        }  # fmt: skip
     return {
         "_type": _TYPES[pyramid.chain.dtype.name], "texels": pyramid.chain, "size": [columns, rows],
         "levels": len(pyramid.sizes), "wrap": wrap, "filter": filter,
     }  # fmt: skip
+
+
+def check_shape(where: str, name: str, shape: tuple[int, ...]) -> None:
+    """Refuse shapes of texels that no picture has.
+
+    Raises
+    ------
+    ShapeError
+        If it is neither ``(rows, columns)`` nor ``(6, n, n)``, or has a 0.
+    """
+    if 0 in shape or not (len(shape) == 2 or (len(shape) == 3 and shape[0] == 6 and shape[1] == shape[2])):
+        raise ShapeError(
+            f"{where}: {name} has shape {shape}; (rows, columns), both above 0, or (6, n, n) for a cube was expected."
+        )
 
 
 def modes(where: str, wrap: Any, filter: Any) -> tuple[list[int], int]:

@@ -7,7 +7,7 @@ from typing import Any
 from slangpy_rt.core.checks import flag
 from slangpy_rt.core.errors import BindError, ShapeError
 from slangpy_rt.core.wording import in_words
-from slangpy_rt.graphics.image import Image, modes, value_of
+from slangpy_rt.graphics.image import Image, check_shape, modes, value_of
 from slangpy_rt.graphics.pyramid import Pyramid, sampling
 from slangpy_rt.graphics.runner import Runner
 from slangpy_rt.graphics.step import COLORS, Last, Step, Task
@@ -17,7 +17,7 @@ class Sample(Step):
     """The step from places to colors of a picture; ``graphics.sample`` is one."""
 
     name = "sample"
-    kinds = {"image": COLORS, "uv": ("float2",), "level": ("float",)}  # noqa: RUF012 - nothing changes it
+    kinds = {"image": COLORS, "uv": ("float2", "float3"), "level": ("float",)}  # noqa: RUF012 - nothing changes it
     scalars = ("level",)
 
     def __call__(
@@ -36,10 +36,10 @@ class Sample(Step):
 
         Parameters
         ----------
-        image : Image, or array of float to float4, shape (rows, columns)
-            The picture. (0, 0) is the corner of its first texel.
-        uv : array of float2
-            The places, in an array of any shape.
+        image : Image, or array of float to float4, shape (rows, columns) or (6, n, n)
+            The picture. (0, 0) is the corner of its first texel. Six pictures are the faces of a cube: see ``Image``.
+        uv : array of float2, or of float3 for a cube
+            The places, or the directions, in an array of any shape.
         level : array of float, or float, optional
             Which of the smaller levels to take at each place, and between two of them a mixture; of the shape of
             ``uv``. The largest one unless given.
@@ -113,10 +113,7 @@ class Sample(Step):
             value, kind = image.get_this(), image.texels.dtype.name
         else:
             wrap, filter, mips = task.settings
-            if len(image.shape) != 2 or 0 in image.shape:
-                raise ShapeError(
-                    f"{task.where}: image has shape {image.shape}; (rows, columns), both above 0, was expected."
-                )
+            check_shape(task.where, "image", image.shape)
             pyramid, kind = Pyramid(runner, image, mips), image.dtype.name
             value = value_of(pyramid, list(wrap), filter)
             if pyramid.is_copy and image.grad_out is not None:
@@ -126,7 +123,13 @@ class Sample(Step):
                     antialias = task.kernels.of_color(kind)
                     runner.call(antialias["_spy_same"].bwds, image, _result=pyramid.base)
 
-        function = sampling(task.device)["_spy_looked"]
+        cube = len((image.texels if isinstance(image, Image) else image).shape) == 3
+        places = "float3" if cube else "float2"
+        if uv.dtype.name != places:
+            raise BindError(
+                f"{task.where}: uv has elements of {uv.dtype.name}; of {places} were expected for {image!r}."
+            )
+        function = sampling(task.device, cube)["_spy_looked"]
         args = (value, uv) if level is None else (value, uv, level)
         return Last(function, args, uv.shape, uv.shape, kind, after)
 
