@@ -44,7 +44,7 @@ def _check(module: Any, scene: Any, corners: Array, faces: Array, origin: Array,
 
 
 @every_device
-@pytest.mark.parametrize("count", one_in(2, [1, 9, 200]))
+@pytest.mark.parametrize("count", one_in(3, [200, 1, 9]))
 def test_hits_are_those_of_numpy(device: spy.Device, module: spy.Module, count: int) -> None:
     corners, faces = soup(count, 1, 1.0 if count == 1 else 0.3)
     origin, direction = rays(200, 2)
@@ -90,7 +90,6 @@ def test_a_sphere(device: spy.Device, module: spy.Module) -> None:
     np.testing.assert_allclose(found[:, 0], wanted, atol=1e-3)
 
 
-@every_device
 def test_no_ray_leaves_a_closed_mesh(device: spy.Device, module: spy.Module) -> None:
     """Rays to corners, middles of sides and places along sides, from a place where all is rounded."""
     corners, faces = sphere(12)
@@ -140,7 +139,6 @@ def test_limits_of_a_ray(device: spy.Device, module: spy.Module) -> None:
             assert found[0, 0] == t and numbers[0, 0] // 2 == round(2 * t - 1)
 
 
-@every_device
 def test_triangles_of_odd_kinds(device: spy.Device, module: spy.Module) -> None:
     """Corners that are nowhere or missing, triangles without an area, and the same triangle many times."""
     corners = np.array(
@@ -166,7 +164,6 @@ def test_rays_of_odd_kinds(device: spy.Device, module: spy.Module) -> None:
     assert found[5, 3] == 1 and found[5, 0] == pytest.approx(0.4e30, rel=0.1)
 
 
-@every_device
 def test_scenes_without_triangles(device: spy.Device, module: spy.Module) -> None:
     none = spy.Mesh(np.zeros((0, 3)), np.zeros((0, 3), int))
     full = spy.Mesh(*sphere(6))
@@ -214,6 +211,7 @@ def test_a_million_triangles() -> None:
     np.testing.assert_allclose(found[:, 0], 1, atol=1e-4)
 
 
+@deep
 def test_kernels_compile_for_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those that build hierarchies and those that trace rays, where nothing runs."""
 

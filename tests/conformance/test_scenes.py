@@ -11,7 +11,6 @@ import torch
 
 import slangpy_rt as spy
 from tests.conformance._rays import TEXT, Array, brute, rays, soup, sphere
-from tests.depth import every_device, sampled
 
 RNG = np.random.default_rng(11)
 
@@ -72,7 +71,6 @@ def _check(module: Any, scene: Any, bodies: list[tuple[Array, Array]], count: in
     assert not weights[missed].any() and not look["position"].to_numpy()[missed].any()
 
 
-@every_device
 def test_instances(device: spy.Device, module: spy.Module) -> None:
     a, b = soup(40, 13), soup(1, 14, 0.8)
     one, two = spy.Mesh(*a), spy.Mesh(*b)
@@ -92,7 +90,6 @@ def test_instances(device: spy.Device, module: spy.Module) -> None:
     _check(module, spy.Scene(device, [(one, x) for x in many]), [(_moved(a[0], x), a[1]) for x in many])
 
 
-@every_device
 def test_updates(device: spy.Device, module: spy.Module) -> None:
     corners, faces = soup(60, 15)
     own = corners.copy()
@@ -168,7 +165,6 @@ def _backward(module: Any, given: Any, scene: Any, count: int) -> Any:
     return result
 
 
-@every_device
 def test_gradients(device: spy.Device, module: spy.Module) -> None:
     corners, faces = soup(12, 20, 0.9)
     place = spy.Tensor.from_numpy(device, corners, "float3").with_grads()
@@ -196,7 +192,6 @@ def test_gradients(device: spy.Device, module: spy.Module) -> None:
     assert followed.grad.to_numpy().sum(dtype=np.float64) == pytest.approx((total * change).sum(), rel=1e-3)
 
 
-@sampled(2)
 def test_gradients_of_several_meshes(device: spy.Device, module: spy.Module) -> None:
     """Each mesh's positions get their part, at once by calls and by ``backward()`` after a command list."""
     bodies = [soup(6, 22, 0.9), soup(6, 23, 0.9), soup(6, 24, 0.9)]
