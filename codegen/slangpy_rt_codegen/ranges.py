@@ -78,7 +78,7 @@ def elements_independent(spec: CallSpec) -> bool:
     texture lead to memory that only the function knows. What the function itself writes besides, such as lines of
     ``printf``, shows in the code that Slang emits (``slangpy_rt.slang.cpp_lanes``).
     """
-    return not spec.raw and all(_apart(o) for o in spec.leaves)
+    return not spec.raw and all(map(_apart, spec.leaves))
 
 
 def _apart(o: Operand) -> bool:

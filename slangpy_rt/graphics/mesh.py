@@ -158,7 +158,9 @@ class Mesh:
             numbers: Any = whole if whole.dtype.name in ("int", "int3") else whole.astype(whole.dtype.name[1:])
             return numbers.flatten_dtype() if numbers.dtype.name == "int3" else numbers  # type: ignore[no-any-return]
         # Numbers that no int holds stay wrong numbers.
-        fitting = np.where((given < 0) | (given > np.iinfo(np.int32).max), -1, given).astype(np.int32)
+        wrong = (given < 0) | (given > np.iinfo(np.int32).max)
+        fitting = np.where(wrong, 0, given).astype(np.int32)
+        fitting[wrong] = -1
         copied: Tensor = Tensor.from_numpy(device, fitting)
         return copied
 
