@@ -78,18 +78,15 @@ def elements_independent(spec: CallSpec) -> bool:
     texture lead to memory that only the function knows. What the function itself writes besides, such as lines of
     ``printf``, shows in the code that Slang emits (``slangpy_rt.slang.cpp_lanes``).
     """
-    return not spec.raw and all(map(_apart, spec.leaves))
-
-
-def _apart(o: Operand) -> bool:
-    """Return whether each element of a call has this operand for itself, or only reads it."""
-    if o.mode in ("value", "computed", "unused", "parts") or o.summed or o.name == _DIAGNOSTICS:
-        return True
-    if o.mode == "tensor":
-        return o.access == "in" and o.type.startswith("Tensor<")
-    if o.mode == "constant":
-        return o.access in ("in", "seed")
-    return o.mode in ("linear", "strided") and o.access != "scatter"
+    for o in spec.leaves:
+        # Values, places that only this element has, and whole arrays that are only read.
+        apart = o.mode in ("value", "computed", "unused", "parts") or o.summed or o.name == _DIAGNOSTICS
+        apart = apart or (o.mode in ("linear", "strided") and o.access != "scatter")
+        apart = apart or (o.mode == "constant" and o.access in ("in", "seed"))
+        apart = apart or (o.mode == "tensor" and o.access == "in" and o.type.startswith("Tensor<"))
+        if not apart:
+            return False
+    return not spec.raw
 
 
 def _row(spec: CallSpec, stop: str, sums: str, alone: bool, indent: int, lane: str = "") -> str:
