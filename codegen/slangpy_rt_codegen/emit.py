@@ -123,21 +123,21 @@ def _neighbours(spec: CallSpec) -> str:
         wide = is_wide(o) or o.access == "scatter"
         return put_in_wide(spec, o, value) if wide else element_store(spec, o, value)
 
-    each = [o for o in spec.leaves if o.mode == "strided" and o.step == "each"]
-    if each and any(o.mode == "strided" and is_wide(o) and o.access != "in" for o in spec.leaves):
+    tiled = len(spec.group) > 1
+    if tiled and any(o.mode == "strided" and is_wide(o) and o.access != "in" for o in spec.leaves):
         # Wide stores are at the first element's address.
         before.append(f"{spec.index} _spy_first[{spec.rank}] = _spy_index;")
         after.insert(0, "_spy_index = _spy_first;")
 
     inside = _body(spec, lambda o: scalar_of_wide(o) if is_wide(o) else element_load(spec, o), put)
-    if each and len(spec.group) > 1:
+    if tiled:
         column = spec.rank - 2
         if not any(o.mode == "strided" and is_wide(o) for o in spec.leaves):
             # The last thread of a column may have fewer elements.
             lines = [f"    {line}" for line in inside]
             inside = [f"if (_spy_index[{column}] < _spy_call.shape[{column}])", "{", *lines, "}"]
         inside.append(f"++_spy_index[{column}];")
-    elif each:
+    elif spec.ragged:
         inside.append("_spy_advanceIndex(_spy_index, _spy_call.shape);")
     text = "".join(f"    {line}\n" for line in before)
     text += f"    [ForceUnroll]\n    for (int _spy_k = 0; _spy_k < {w}; ++_spy_k)\n    {{\n"

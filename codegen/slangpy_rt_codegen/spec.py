@@ -262,4 +262,5 @@ class CallSpec:
         tiled = len(self.group) > 1
         own["walks"] = bool(sums) and self.entry != "range" and not tiled
         own["indexed"] = self.raw or tiled or any(o.moves for o in leaves)
-        own["ragged"] = self.width > 1 and not tiled and any(o.mode == "strided" and o.step == "each" for o in leaves)
+        several = self.width > 1 and own["indexed"] and not tiled
+        own["ragged"] = several and any(o.mode == "strided" and o.step == "each" for o in leaves)
