@@ -14,7 +14,8 @@ import pytest
 
 import slangpy_rt as spy
 from slangpy_rt.backends.cpu import backend as cpu
-from tests.depth import one_in
+from tests.conformance._random_loops import random_program
+from tests.depth import one_in, random_cases
 
 pytestmark = pytest.mark.skipif("cpu" not in [d.type for d in spy.devices() if d.available], reason="no C++ compiler")
 Array = npt.NDArray[Any]
@@ -193,7 +194,7 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Array, ...]]] = {
 }
 
 
-@pytest.mark.parametrize("name", one_in(2, CASES))
+@pytest.mark.parametrize("name", one_in(3, CASES))
 def test_elements_end_when_they_would_alone(module: spy.Module, codes: list[bytes], name: str) -> None:
     f, arguments = CASES[name]
     found = getattr(module, name)(*arguments)
@@ -273,3 +274,18 @@ def test_gradients(opened: spy.Device, module: spy.Module) -> None:
     module.curve.bwds(held, result)
     off = np.abs(held.grad.to_numpy() - d) / np.maximum(1, np.abs(d))
     assert np.mean(off > 1e-3) < 0.01
+
+
+@random_cases
+@pytest.mark.parametrize("seed", one_in(24, range(24)))
+def test_random_loops(opened: spy.Device, codes: list[bytes], seed: int) -> None:
+    programs = [random_program(f"f{k}", 100 * seed + k) for k in range(6)]
+    module = spy.Module.load_from_source(opened, f"random_loops_{seed}", "".join(slang for slang, _ in programs))
+    a, b = integers(-50, 50)[:203], integers(-50, 50, 1)[:203]
+    forms = 0
+    for k, (slang, f) in enumerate(programs):
+        found = module[f"f{k}"](a, b)
+        forms += masked(codes)
+        np.testing.assert_array_equal(found, [f(int(x), int(y)) for x, y in zip(a, b, strict=True)], slang)
+    # Slang leaves a loop out if it does nothing.
+    assert forms >= 3
