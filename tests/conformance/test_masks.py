@@ -74,6 +74,25 @@ float by_step(float x) { int n = 0; while (x > 0 && n < 100) { x -= step; ++n; }
 float zero(float x) { float s = -0.0f; int n = 0; while (n < x) { s = s * 1; ++n; } return s; }
 float never(float x) { float y = x; while (y == y && abs(y) < 1e30f) { y = y * y + 1; } return y; }
 float table(float x) { float t[4] = { 1, 2, 3, 4 }; int n = 0; while (x > 1) { x *= 0.5f; ++n; } return t[n & 3]; }
+static int seen;
+int marked(int x) { seen = 1; while (x > 0) { if (x == 3) seen = 5; x -= 2; } return seen; }
+int counted(int x)
+{
+    int i = 7, s = 0;
+    while (x > 3)
+    {
+        if ((x & 1) == 1) { for (i = 0; i < 5; ++i) s += i * x; }
+        x -= 3;
+    }
+    return s * 10 + i;
+}
+int shared(int x)
+{
+    int i = 0, s = 0;
+    while (x > 9) x -= 3;
+    if ((x & 1) == 1) { for (; i < 5; ++i) s += i * x; } else { for (; i < 6; ++i) s -= i; }
+    return s;
+}
 [Differentiable] float curve(float x)
 {
     float y = x;
@@ -258,6 +277,30 @@ def test_what_has_no_second_form(module: spy.Module, codes: list[bytes]) -> None
     x = floats(0, 5000)
     np.testing.assert_array_equal(module.table(x), each(halvings, x) % 4 + 1)
     assert not masked(codes)
+
+
+def test_static_variables_and_counters_that_are_read_later(module: spy.Module) -> None:
+    x = integers(-3, 40)
+
+    def counted(x: Any) -> int:
+        i, s = 7, 0
+        while x > 3:
+            if x & 1:
+                s, i = s + 10 * int(x), 5
+            x -= 3
+        return s * 10 + i
+
+    np.testing.assert_array_equal(
+        module.marked(x), each(lambda x: 5 if x > 0 and x % 2 else 1, x) * (x != 1) + (x == 1)
+    )
+    np.testing.assert_array_equal(module.counted(x), each(counted, x))
+
+    def shared(x: Any) -> int:
+        while x > 9:
+            x -= 3
+        return 10 * int(x) if x & 1 else -15
+
+    np.testing.assert_array_equal(module.shared(x), each(shared, x))
 
 
 def test_gradients(opened: spy.Device, module: spy.Module) -> None:
