@@ -166,22 +166,25 @@ def test_a_global_variable(module: spy.Module, seen: Seen) -> None:
     assert seen.wide()
 
 
+OVERLAPS = {
+    "in place": (slice(None), slice(None)),
+    "one before": (slice(1, None), slice(None, -1)),
+    "one behind": (slice(None, -1), slice(1, None)),
+    "reversed": (slice(None, None, -1), slice(None)),
+    "every second": (slice(None, 500), slice(None, 1000, 2)),
+    "three before": (slice(3, 503), slice(0, 500)),
+}
+
+
 @pytest.mark.parametrize(
-    ("source", "to"),
-    one_in(
-        3,
-        [
-            (slice(None), slice(None)),
-            (slice(1, None), slice(None, -1)),
-            (slice(None, -1), slice(1, None)),
-            (slice(None, None, -1), slice(None)),
-            (slice(None, 500), slice(None, 1000, 2)),
-            (slice(3, 503), slice(0, 500)),
-        ],
-    ),
-    ids=["in place", "one before", "one behind", "reversed", "every second", "three before"],
+    "places",
+    one_in(3, OVERLAPS.values()),
+    ids=OVERLAPS,
 )
-def test_a_result_that_overlaps_an_argument(opened: spy.Device, module: spy.Module, source: slice, to: slice) -> None:
+def test_a_result_that_overlaps_an_argument(
+    opened: spy.Device, module: spy.Module, places: tuple[slice, slice]
+) -> None:
+    source, to = places
     values = random(COUNT)
     held = tensor(opened, values)
     module.mul(held[source], 3.0, _result=held[to])
