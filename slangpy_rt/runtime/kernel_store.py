@@ -23,7 +23,7 @@ from slangpy_rt.slang.source import Source
 # Part of every key: raise it when a step before Slang (slang/text.py) makes another text of the same text, or a step
 # after it (``completed`` in slang/target_code.py with the files that it calls, ``exported`` in slang/emitted.py)
 # another code of the same code.
-_CODE = 14
+_CODE = 15
 Strings = tuple[tuple[int, str], ...]
 
 

@@ -149,10 +149,10 @@ _MATRIX_DEFECT = (b"result[i].rows[i][j] = op", b"result.rows[i][j] = op")
 _MINIMA = [
     (
         b"return ::f%b%b(a, b);" % (name, suffix),
-        b"return b != b ? a : a %b b ? a : b;" % order,
+        b"const %b t = a %b b ? a : b; return b != b ? a : t;" % (type_, order),
     )
     for name, order in ((b"min", b"<"), (b"max", b">"))
-    for suffix in (b"f", b"")
+    for type_, suffix in ((b"float", b"f"), (b"double", b""))
 ]
 
 

@@ -166,6 +166,26 @@ def _counter(loop: Line) -> bytes:
     return counter if steps and not any(_leaves(line) for line in block[2:]) else b""
 
 
+def _plain(lines: Sequence[Line], counter: bytes) -> bool:
+    """Whether a counter can be one number for all elements: its loops begin at a number, and only they use it.
+
+    The number is assigned in the block of the loop, so that the elements that begin the loop have it.
+    """
+    begun = False
+    for line in lines:
+        if line.text == b"for(;;)" and _counter(line) == counter:
+            if not begun:
+                return False
+            begun = False
+        elif re.fullmatch(rb"(?:int32_t )?%b = int\(\d+\);" % counter, line.text):
+            begun = True
+        else:
+            named = line.text != b"int32_t %b;" % counter and re.search(rb"\b%b\b" % counter, line.text)
+            if named or not _plain(line.block or (), counter):
+                return False
+    return True
+
+
 def _exit(lines: Sequence[Line], at: int) -> int:
     """Return how many lines are a conditional break and nothing else: 1 for ``if(c) break``, 2 with an ``else``.
 
@@ -235,13 +255,11 @@ class _Writer:
             parameters = first + comma + _typed(others)
         else:
             parameters = _typed(parameters)
-        # The loops whose counters are no numbers of lanes: every use of such a counter is in its loop, or sets it.
         for line in _every(lines):
             if line.text == b"for(;;)" and (counter := _counter(line)):
                 self.uniform.add(counter)
         for counter in self.uniform:
-            used = [line for line in _every(lines) if re.search(rb"\b%b = (?!int\(\d+\);)" % counter, line.text)]
-            if not all(_STEP.fullmatch(line.text) for line in used):
+            if not _plain(lines, counter):
                 raise NotUnderstood
         early = any(line.text.startswith(b"return") for line in _every(lines[:-1]))
         early = early or any(
@@ -339,6 +357,8 @@ class _Writer:
             given = b"    _spy_set(_m, _result, %b);\n" % value if value else b""
             return given + b"    _ret = _ret | _m;\n    _m = _spy_Mask(false);\n"
         if b"kernelContext_" in text.partition(b" = ")[0] and b" = " in text:
+            if not self.element:
+                raise NotUnderstood  # a global variable has one value for all elements here
             return b"    %b\n" % text
         declared = _DECLARED.match(text)
         if declared and not text.startswith((b"return ", b"*")):

@@ -14,7 +14,8 @@ import pytest
 
 import slangpy_rt as spy
 from slangpy_rt.backends.cpu import backend as cpu
-from tests.depth import one_in
+from tests.conformance._random_loops import random_program
+from tests.depth import one_in, random_cases
 
 pytestmark = pytest.mark.skipif("cpu" not in [d.type for d in spy.devices() if d.available], reason="no C++ compiler")
 Array = npt.NDArray[Any]
@@ -73,6 +74,25 @@ float by_step(float x) { int n = 0; while (x > 0 && n < 100) { x -= step; ++n; }
 float zero(float x) { float s = -0.0f; int n = 0; while (n < x) { s = s * 1; ++n; } return s; }
 float never(float x) { float y = x; while (y == y && abs(y) < 1e30f) { y = y * y + 1; } return y; }
 float table(float x) { float t[4] = { 1, 2, 3, 4 }; int n = 0; while (x > 1) { x *= 0.5f; ++n; } return t[n & 3]; }
+static int seen;
+int marked(int x) { seen = 1; while (x > 0) { if (x == 3) seen = 5; x -= 2; } return seen; }
+int counted(int x)
+{
+    int i = 7, s = 0;
+    while (x > 3)
+    {
+        if ((x & 1) == 1) { for (i = 0; i < 5; ++i) s += i * x; }
+        x -= 3;
+    }
+    return s * 10 + i;
+}
+int shared(int x)
+{
+    int i = 0, s = 0;
+    while (x > 9) x -= 3;
+    if ((x & 1) == 1) { for (; i < 5; ++i) s += i * x; } else { for (; i < 6; ++i) s -= i; }
+    return s;
+}
 [Differentiable] float curve(float x)
 {
     float y = x;
@@ -193,7 +213,7 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Array, ...]]] = {
 }
 
 
-@pytest.mark.parametrize("name", one_in(2, CASES))
+@pytest.mark.parametrize("name", one_in(3, CASES))
 def test_elements_end_when_they_would_alone(module: spy.Module, codes: list[bytes], name: str) -> None:
     f, arguments = CASES[name]
     found = getattr(module, name)(*arguments)
@@ -259,6 +279,30 @@ def test_what_has_no_second_form(module: spy.Module, codes: list[bytes]) -> None
     assert not masked(codes)
 
 
+def test_static_variables_and_counters_that_are_read_later(module: spy.Module) -> None:
+    x = integers(-3, 40)
+
+    def counted(x: Any) -> int:
+        i, s = 7, 0
+        while x > 3:
+            if x & 1:
+                s, i = s + 10 * int(x), 5
+            x -= 3
+        return s * 10 + i
+
+    np.testing.assert_array_equal(
+        module.marked(x), each(lambda x: 5 if x > 0 and x % 2 else 1, x) * (x != 1) + (x == 1)
+    )
+    np.testing.assert_array_equal(module.counted(x), each(counted, x))
+
+    def shared(x: Any) -> int:
+        while x > 9:
+            x -= 3
+        return 10 * int(x) if x & 1 else -15
+
+    np.testing.assert_array_equal(module.shared(x), each(shared, x))
+
+
 def test_gradients(opened: spy.Device, module: spy.Module) -> None:
     x = floats(0.2, 3)
     y, d = x.astype(np.float64), np.ones(COUNT)
@@ -273,3 +317,18 @@ def test_gradients(opened: spy.Device, module: spy.Module) -> None:
     module.curve.bwds(held, result)
     off = np.abs(held.grad.to_numpy() - d) / np.maximum(1, np.abs(d))
     assert np.mean(off > 1e-3) < 0.01
+
+
+@random_cases
+@pytest.mark.parametrize("seed", one_in(24, range(24)))
+def test_random_loops(opened: spy.Device, codes: list[bytes], seed: int) -> None:
+    programs = [random_program(f"f{k}", 100 * seed + k) for k in range(6)]
+    module = spy.Module.load_from_source(opened, f"random_loops_{seed}", "".join(slang for slang, _ in programs))
+    a, b = integers(-50, 50)[:203], integers(-50, 50, 1)[:203]
+    forms = 0
+    for k, (slang, f) in enumerate(programs):
+        found = module[f"f{k}"](a, b)
+        forms += masked(codes)
+        np.testing.assert_array_equal(found, [f(int(x), int(y)) for x, y in zip(a, b, strict=True)], slang)
+    # Slang leaves a loop out if it does nothing.
+    assert forms >= 3

@@ -106,6 +106,8 @@ def test_min_and_max_of_special_values(module: spy.Module, seen: Seen, type_: ty
     for f, numpys in ((module.lower, np.fmin), (module.upper, np.fmax)):
         found, wanted = f(a, b), numpys(a, b)
         assert seen.wide()
+        # Slang's prelude calls libm, which no compiler inlines.
+        assert b"::fmin" not in seen.codes[-1] and b"::fmax" not in seen.codes[-1]
         np.testing.assert_array_equal(found, wanted)
         # Of two zeros either may be the result; every other sign is NumPy's.
         signed = ~np.isnan(wanted) & ((a != 0) | (b != 0))
@@ -166,19 +168,25 @@ def test_a_global_variable(module: spy.Module, seen: Seen) -> None:
     assert seen.wide()
 
 
+OVERLAPS = {
+    "in place": (slice(None), slice(None)),
+    "one before": (slice(1, None), slice(None, -1)),
+    "one behind": (slice(None, -1), slice(1, None)),
+    "reversed": (slice(None, None, -1), slice(None)),
+    "every second": (slice(None, 500), slice(None, 1000, 2)),
+    "three before": (slice(3, 503), slice(0, 500)),
+}
+
+
 @pytest.mark.parametrize(
-    ("source", "to"),
-    [
-        (slice(None), slice(None)),
-        (slice(1, None), slice(None, -1)),
-        (slice(None, -1), slice(1, None)),
-        (slice(None, None, -1), slice(None)),
-        (slice(None, 500), slice(None, 1000, 2)),
-        (slice(3, 503), slice(0, 500)),
-    ],
-    ids=["in place", "one before", "one behind", "reversed", "every second", "three before"],
+    "places",
+    one_in(3, OVERLAPS.values()),
+    ids=OVERLAPS,
 )
-def test_a_result_that_overlaps_an_argument(opened: spy.Device, module: spy.Module, source: slice, to: slice) -> None:
+def test_a_result_that_overlaps_an_argument(
+    opened: spy.Device, module: spy.Module, places: tuple[slice, slice]
+) -> None:
+    source, to = places
     values = random(COUNT)
     held = tensor(opened, values)
     module.mul(held[source], 3.0, _result=held[to])
@@ -269,7 +277,7 @@ def test_gradients_of_each_element(opened: spy.Device, module: spy.Module, seen:
     np.testing.assert_array_equal(y.grad.to_numpy(), out * a)
 
 
-@pytest.mark.parametrize("shape", [(1,), (1, 59), (17, 1)], ids=["one", "columns", "rows"])
+@pytest.mark.parametrize("shape", one_in(3, [(1,), (1, 59), (17, 1)]), ids=["one", "columns", "rows"])
 def test_gradients_that_elements_add_up(opened: spy.Device, module: spy.Module, shape: tuple[int, ...]) -> None:
     a, b, out = random(17, 59), random(*shape, seed=1), random(17, 59, seed=2)
     x, y = tensor(opened, a).with_grads(), tensor(opened, b).with_grads()

@@ -154,6 +154,8 @@ def _lane_flags(command: list[str]) -> list[str]:
     if command[1:] or "clang" in Path(command[0]).name:
         flags += ["-mllvm", "-enable-vplan-native-path", "-Wno-pass-failed"]
         flags += ["-fveclib=libmvec"] if version else []
+        # 64 steps of min and max on 2^20 floats take 20 ms of a Xeon's core for 32; without AVX-512 nothing changes.
+        flags += ["-mprefer-vector-width=512"] if platform.machine() in ("x86_64", "AMD64") else []
     else:
         # Elements before an aligned address would be computed by other functions than those behind it, so that
         # a result depended on where an array lies.
