@@ -55,6 +55,7 @@ class Scene:
         self._transforms = [matrix for _, matrix in pairs]
         self._parts: list[_Part] = []
         self._is_flat = False
+        self._value: dict[str, Any] = {}
         self._build()
 
     @property
@@ -160,7 +161,9 @@ class Scene:
             hierarchy = None
             if faces.shape[0]:
                 hierarchy = Hierarchy(kernels, self._boxes(corners, faces), WIDE)
-            parts.append(_Part(mesh.sizes, corners, faces, hierarchy, node, block, corner, triangle))
+            parts.append(
+                _Part(mesh.sizes, corners, faces, _is_on_host(mesh), hierarchy, node, block, corner, triangle)
+            )
             node += hierarchy.nodes if hierarchy else 1
             block += hierarchy.blocks if hierarchy else 0
             corner += corners.shape[0]
@@ -181,10 +184,16 @@ class Scene:
     def _fit(self) -> None:
         """Fit the boxes to where the corners are now."""
         # All are read before anything is written.
-        parts = [
-            part._replace(corners=mesh.corners_on(self._device), faces=mesh.triangles_on(self._device))
-            for mesh, part in zip(self._meshes, self._parts, strict=True)
-        ]
+        given = [(mesh.corners_on(self._device), mesh.triangles_on(self._device)) for mesh in self._meshes]
+        parts = []
+        for mesh, part, (corners, faces) in zip(self._meshes, self._parts, given, strict=True):
+            # Command lists hold the scene's own copies.
+            if part.is_copy and _is_on_host(mesh):
+                part.corners.copy_from(corners)
+                part.faces.copy_from(faces)
+                parts.append(part)
+            else:
+                parts.append(part._replace(corners=corners, faces=faces, is_copy=_is_on_host(mesh)))
         for part in parts:
             if part.hierarchy is not None:
                 part.hierarchy.refit(self._boxes(part.corners, part.faces))
@@ -200,7 +209,10 @@ class Scene:
                 continue
             part.hierarchy.put_nodes(self._nodes, part.node, part.block)
             part.hierarchy.put_triangles(self._blocks, part.block, part.corners, part.faces)
-        instances: Any = Tensor.from_numpy(device, self._instance_words())
+        words = self._instance_words()
+        instances: Any = Tensor.from_numpy(device, words) if fresh else self._value["_spy_instances"]
+        if not fresh:
+            instances.copy_from(words)
         root = self._parts[self._instances[0]].node if self._is_flat else self._first
         if not self._is_flat and not self._instances:
             kernels["_spy_emptyNode"](self._nodes[root * NODE : (root + 1) * NODE])
@@ -213,7 +225,7 @@ class Scene:
             else:
                 self._top.refit(boxes)
             self._top.put_nodes(self._nodes, root, 0)
-        self._corners, faces = self._gathered()
+        self._corners, faces = self._gathered(fresh)
         self._value = {
             "_type": "Scene", "_spy_nodes": self._nodes, "_spy_blocks": self._blocks, "_spy_instances": instances,
             "_spy_corners": self._corners, "_spy_faces": faces, "_spy_root": root, "_spy_isFlat": self._is_flat,
@@ -224,15 +236,15 @@ class Scene:
         self._kernels["_spy_triangleBox"](over((faces.shape[0],)), corners.detach(), faces, boxes)
         return boxes
 
-    def _gathered(self) -> tuple[Any, Any]:
+    def _gathered(self, fresh: bool) -> tuple[Any, Any]:
         """Return the corners of all meshes in one array, and their triangles."""
         if len(self._parts) == 1:
             return self._parts[0].corners, self._parts[0].faces
         many = [sum(part.sizes[k] for part in self._parts) for k in (0, 1)]
-        corners: Any = Tensor.empty(self._device, many[0], "float3")
-        faces: Any = Tensor.empty(self._device, (many[1], 3), "int")
-        tangent: Any = None
-        if any(part.corners.grad_in is not None for part in self._parts):
+        corners: Any = Tensor.empty(self._device, many[0], "float3") if fresh else self._corners.detach()
+        faces: Any = Tensor.empty(self._device, (many[1], 3), "int") if fresh else self._value["_spy_faces"]
+        tangent: Any = None if fresh else self._corners.grad_in
+        if tangent is None and any(part.corners.grad_in is not None for part in self._parts):
             tangent = Tensor.zeros(self._device, many[0], "float3")
         for part in self._parts:
             at, to = slice(part.first_corner, part.first_corner + part.sizes[0]), part.first_triangle
@@ -245,7 +257,9 @@ class Scene:
         added = any(part.corners.grad_out is not None for part in self._parts)
         if tangent is None and not added:
             return corners, faces
-        total = Tensor.zeros(self._device, many[0], "float3") if added else None
+        total: Any = None if fresh else self._corners.grad_out
+        if added and total is None:
+            total = Tensor.zeros(self._device, many[0], "float3")
         return corners.with_grads(tangent, total), faces
 
     def _instance_words(self) -> npt.NDArray[np.int32]:
@@ -265,11 +279,17 @@ class _Part(NamedTuple):
     sizes: tuple[int, int]
     corners: Tensor
     faces: Tensor
+    is_copy: bool
     hierarchy: Hierarchy | None
     node: int
     block: int
     first_corner: int
     first_triangle: int
+
+
+def _is_on_host(mesh: Mesh) -> bool:
+    """Return whether a scene has copies of both arrays of a mesh."""
+    return isinstance(mesh.positions, np.ndarray) and isinstance(mesh.faces, np.ndarray)
 
 
 def _pair(number: int, item: Any) -> tuple[Mesh, npt.NDArray[np.float64] | None]:

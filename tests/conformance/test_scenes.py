@@ -106,6 +106,22 @@ def test_updates(device: spy.Device, module: spy.Module) -> None:
         _check(module, flat, [(moved, faces)])
         ways = (m[0], m[1]) if turn == 0 else (m[turn], m[0])
         _check(module, both, [(_moved(moved, ways[0]), faces), (_moved(own, ways[1]), faces)])
+    # A command list finds what an update wrote.
+    origin, direction = rays(100, 34)
+    given = [spy.Tensor.from_numpy(device, x, "float3") for x in (origin, direction)]
+    hosted = spy.Scene(device, [spy.Mesh(own, faces)])
+    for scene in (flat, both, hosted):
+        listed = spy.Tensor.zeros(device, 100, "float4")
+        commands = device.command_list()
+        module.trace.append_to(commands, *given, spy.float2(0, np.inf), scene, _result=listed)
+        place.copy_from(soup(60, 40)[0])
+        own[:] = soup(60, 41)[0]
+        scene.update(None if scene is not both else [m[2], m[1]])
+        commands.submit()
+        np.testing.assert_array_equal(listed.to_numpy(), _found(module, scene, origin, direction)[0])
+        place.copy_from(moved)
+        own[:] = moved
+        scene.update()
     flat.update([m[2]])
     _check(module, flat, [(_moved(moved, m[2]), faces)])
     flat.update([None])
@@ -240,6 +256,20 @@ def test_positions_of_other_libraries(device: spy.Device, module: spy.Module) ->
     given = _given(device, 50)[3]
     _backward(module, given, spy.Scene(device, [spy.Mesh(rows, faces)]), 50)
     assert np.abs(rows.grad.to_numpy()).sum() > 1
+
+
+def test_pytorch_takes_gradients_through_a_scene(device: spy.Device, module: spy.Module) -> None:
+    corners, faces = soup(12, 20, 0.9)
+    scene = spy.Scene(device, [spy.Mesh(corners, faces)])
+    origin, direction, ways, _ = _given(device, 60)
+    _, numbers = _found(module, scene, origin, direction)
+    hit = numbers[:, 0] >= 0
+    start = torch.from_numpy(origin).requires_grad_(True)
+    others = [torch.from_numpy(np.ascontiguousarray(x)) for x in (direction, *ways.transpose(1, 0, 2))]
+    module.score(start, *others, scene).sum().backward()
+    wanted = _differences(corners, faces[numbers[hit, 0]], origin[hit], direction[hit], ways[hit])[1]
+    assert start.grad is not None and hit.sum() > 10
+    np.testing.assert_allclose(start.grad.numpy()[hit], wanted, rtol=1e-3, atol=1e-4 * np.abs(wanted).max())
 
 
 def test_files(tmp_path: Path) -> None:
