@@ -41,6 +41,7 @@ _TITLES = {
     "tuning": "Tuned functions",
     "matmul": "Products of matrices",
     "tensors": "Operators and reductions of Tensors",
+    "grad_tape": "Gradients through operators",
     "optim": "Optimizers",
     "textures": "Textures",
     "raster": "Pictures of triangles",

@@ -62,6 +62,9 @@ class GradTape(Recorder):
     def __exit__(self, *error: object) -> None:
         RECORDER.set(None)
 
+    def __dir__(self) -> list[str]:
+        return [name for name in object.__dir__(self) if name.startswith("__") or name == "backward"]
+
     def __repr__(self) -> str:
         return f"<GradTape of {len(self._records)} operations>"
 
