@@ -35,14 +35,10 @@ def _measure(bench: Bench, name: str) -> None:
         for power in (10, 16 if bench.quick else 24):
             data = list(np.random.default_rng(0).random((3, 1 << power), np.float32))
             ours, sync = _ours(device, data), device.synchronize
-            samplers = {who: whole(call, sync, 4, 1e3) for who, call in ours.items()}
-            samplers |= _theirs(bench, name, data)
-            alone = {"the formula alone": samplers.pop("the formula alone")}
-            alone |= {"torch, the formula alone": samplers.pop("torch alone")} if "torch alone" in samplers else {}
+            samplers = {who: whole(call, sync, 4, 1e3) for who, call in ours.items()} | _theirs(bench, name, data)
+            alone = {who: samplers.pop(f"{who} alone") for who in (OURS, "torch") if f"{who} alone" in samplers}
             bench.compare(name, f"mean((a * b + c)^2), 2^{power}", "ms", samplers)
-            bench.compare(
-                name, f"the formula alone, 2^{power}", "ms", {OURS: alone.pop("the formula alone"), **alone}
-            )
+            bench.compare(name, f"the formula alone, 2^{power}", "ms", alone)
         _calls(bench, name, device)
 
 
