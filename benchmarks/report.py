@@ -180,7 +180,7 @@ def _page(machines: list[Machine]) -> str:
         "without any library.\n\n"
         "![The headline numbers as bars](images/benchmarks.png)\n"
     ]
-    parts += [f"## In short: {m.title}\n\n{_short(m)}" for m in machines]
+    parts += [f"## In short: {m.title}\n\n{_short(m)}" for m in machines if list(_headlines(m))]
     parts += [_targets(machines), _scripts()]
     for machine in machines:
         parts.append(f"## {machine.title}\n\n" + _versions(machine))
