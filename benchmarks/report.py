@@ -44,6 +44,7 @@ _TITLES = {
     "matmul": "Products of matrices",
     "tensors": "Operators and reductions of Tensors",
     "cpu_simd": "Loops over elements on the CPU",
+    "grad_tape": "Gradients through operators",
     "optim": "Optimizers",
     "textures": "Textures",
     "raster": "Pictures of triangles",
@@ -184,7 +185,7 @@ def _page(machines: list[Machine]) -> str:
         "without any library.\n\n"
         "![The headline numbers as bars](images/benchmarks.png)\n"
     ]
-    parts += [f"## In short: {m.title}\n\n{_short(m)}" for m in machines]
+    parts += [f"## In short: {m.title}\n\n{_short(m)}" for m in machines if list(_headlines(m))]
     parts += [_targets(machines), _scripts()]
     for machine in machines:
         parts.append(f"## {machine.title}\n\n" + _versions(machine))

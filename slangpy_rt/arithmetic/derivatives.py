@@ -6,7 +6,7 @@ It works on arrays of scalars and records nothing; ``grad_tape.py`` says which a
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from functools import cache
 from math import prod
 from typing import Any
 
@@ -93,7 +93,8 @@ class Derivatives:
         operands : dict
             The operands whose names ``needed`` returns, as arrays of scalars or numbers, by name.
         """
-        shape = np.broadcast_shapes(into.shape, gradient.shape, *[getattr(x, "shape", ()) for x in operands.values()])
+        shapes = {into.shape, gradient.shape, *[x.shape for x in operands.values() if isinstance(x, NDBuffer)]}
+        shape: tuple[int, ...] = into.shape if len(shapes) == 1 else np.broadcast_shapes(*shapes)
         if not prod(shape):
             return
         target, held = into.dtype.name, gradient.dtype.name
@@ -169,10 +170,11 @@ def derivatives(array: NDBuffer) -> Derivatives:
     return device.once("derivatives", lambda: Derivatives(device))
 
 
-def needed(name: str, places: Sequence[int]) -> set[int]:
-    """Return which operands the gradients of some operands depend on."""
+@cache
+def needed(name: str, places: tuple[int, ...]) -> tuple[int, ...]:
+    """Return which operands the gradients of some operands depend on, in their order."""
     named = {word for place in places for word in re.findall(r"\b[xyz]\b", _FORMULAS[name, place])}
-    return {k for k, letter in enumerate("xyz") if letter in named}
+    return tuple([k for k, letter in enumerate("xyz") if letter in named])
 
 
 def has_formula(name: str) -> bool:

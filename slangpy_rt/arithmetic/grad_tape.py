@@ -23,6 +23,7 @@ from slangpy_rt.arithmetic.elementwise import as_operand, as_scalars, elementwis
 from slangpy_rt.arithmetic.reductions import axes_of, reductions
 from slangpy_rt.arithmetic.scans import scans
 from slangpy_rt.arithmetic.written_operands import WrittenOperands
+from slangpy_rt.arrays.layout import layout_of, new_array
 from slangpy_rt.arrays.ndbuffer import NDBuffer
 from slangpy_rt.arrays.operators import RECORDER
 from slangpy_rt.arrays.recording import Recorder
@@ -61,6 +62,9 @@ class GradTape(Recorder):
 
     def __exit__(self, *error: object) -> None:
         RECORDER.set(None)
+
+    def __dir__(self) -> list[str]:
+        return [name for name in object.__dir__(self) if name.startswith("__") or name == "backward"]
 
     def __repr__(self) -> str:
         return f"<GradTape of {len(self._records)} operations>"
@@ -276,14 +280,13 @@ class GradTape(Recorder):
             return self._recorded(tuple(carrying.values()), made, refuse)
         device = made.device
         values = {
-            k: Tensor.from_numpy(device, x) if isinstance(x, np.ndarray) else x
-            for k, x in enumerate(operands)
-            if k in needed(name, [*carrying])
+            k: Tensor.from_numpy(device, operands[k]) if isinstance(operands[k], np.ndarray) else operands[k]
+            for k in needed(name, tuple(carrying))
         }
 
         def propagate() -> None:
             for k, x in carrying.items():
-                own = {"xyz"[n]: as_scalars(values[n], dims) for n in sorted(needed(name, [k]))}
+                own = {"xyz"[n]: as_scalars(values[n], dims) for n in needed(name, (k,))}
                 rules.add(name, k, as_scalars(_gradient_of(x), dims), _flat(_gradient_of(made)), own)
 
         arrays = [x for x in values.values() if isinstance(x, NDBuffer)]
@@ -360,7 +363,8 @@ def _plain(value: Any) -> Any:
 
 def _carrying(made: Tensor) -> Tensor:
     """Return a result with a gradient of zeros beside it."""
-    zeros = Tensor.zeros(made.device, made.shape, gradient_type(made.dtype))
+    zeros = new_array(layout_of(made.device, Tensor, gradient_type(made.dtype), made.shape, own=True))
+    zeros.clear()
     return made._carrying(None, zeros)
 
 

@@ -88,7 +88,7 @@ class Operators(NDBuffer):
     __rshift__, __rrshift__, __irshift__ = _on_left("rshift"), _on_right("rshift"), _in_place("rshift")
     __lt__, __le__, __gt__, __ge__ = _on_left("lt"), _on_left("le"), _on_left("gt"), _on_left("ge")
     __eq__, __ne__ = _on_left("eq"), _on_left("ne")  # type: ignore[assignment]
-    __neg__, __abs__, __invert__ = _of_one("neg"), _of_one("abs"), _of_one("invert")
+    __neg__, __abs__, __invert__, __pos__ = _of_one("neg"), _of_one("abs"), _of_one("invert"), _of_one("copy")
 
     def __matmul__(self, other: Any) -> Any:
         return import_module(_PRODUCTS).matmul(self, other)

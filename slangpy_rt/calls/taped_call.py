@@ -60,10 +60,10 @@ class TapedCall:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._plain, name)
 
-    def run(self, values: tuple[Any, ...], *launch: Any) -> Any:
+    def run(self, values: tuple[Any, ...], launch: Any = None) -> Any:
         """Run the call on arguments of the signature it was made for."""
         recorder = RECORDER.get()
-        return self._plain.run(values, *launch) if recorder is None else self._recorded(recorder, None, values)
+        return self._plain.run(values, launch) if recorder is None else self._recorded(recorder, None, values)
 
     def run_on(self, stream: Stream, values: tuple[Any, ...]) -> Any:
         """Run the call on a stream; its gradients are computed there too."""

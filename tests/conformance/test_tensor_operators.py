@@ -381,6 +381,13 @@ def test_copies_by_pythons_module(device: spy.Device) -> None:
     assert found.grad_in is None and found.grad.to_numpy().tolist() == [2, 2, 2, 2]
 
 
+def test_plus_makes_a_new_tensor(device: spy.Device) -> None:
+    t = spy.Tensor.ones(device, 3)
+    made = +t
+    t += 1
+    np.testing.assert_array_equal(made.to_numpy(), 1)
+
+
 def test_errors_name_the_operator(device: spy.Device) -> None:
     t, other = spy.Tensor.ones(device, 3), spy.Tensor.ones(device, 4)
     told = (

@@ -28,6 +28,8 @@ _FLAGS = (
     "-fno-trapping-math", "-fopenmp-simd", "-fno-exceptions", "-fno-rtti", f"-Wframe-larger-than={_LARGEST_FRAME}",
     "-Werror=return-type",
 )  # fmt: skip
+# Clang's option to vectorize loops with loops inside.
+_VPLAN = "-enable-vplan-native-path"
 # glibc 2.22 has sine, cosine, exponential, logarithm and power as vector functions.
 _FIRST_LIBMVEC = 222
 # The warning is searched for, because no flag makes it an error in both g++ and clang++.
@@ -94,6 +96,10 @@ def compile_library(code: bytes, prelude: Prelude) -> bytes:
         if result.returncode and including:
             # The header may be gone: it is removed as soon as the process begins to end.
             result = run(code, [])
+        if result.returncode and _VPLAN in result.stderr:
+            # A later clang may have the option no more, because it does so by itself.
+            flags = [flag for flag in flags if flag not in ("-mllvm", _VPLAN)]
+            result = run(code, [])
         if result.returncode and b"#ifdef SLANGPY_RT_MASKS" in code:
             # The second form of functions has fewer operations than the first, which says what is wrong with it.
             result = run(code, [], "-USLANGPY_RT_MASKS")
@@ -152,7 +158,7 @@ def _lane_flags(command: list[str]) -> list[str]:
     if version := _libmvec():
         flags.append(f"-DSLANGPY_RT_LIBMVEC={version}")
     if command[1:] or "clang" in Path(command[0]).name:
-        flags += ["-mllvm", "-enable-vplan-native-path", "-Wno-pass-failed"]
+        flags += ["-mllvm", _VPLAN, "-Wno-pass-failed"]
         flags += ["-fveclib=libmvec"] if version else []
         # 64 steps of min and max on 2^20 floats take 20 ms of a Xeon's core for 32; without AVX-512 nothing changes.
         flags += ["-mprefer-vector-width=512"] if platform.machine() in ("x86_64", "AMD64") else []
