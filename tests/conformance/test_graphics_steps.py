@@ -28,8 +28,9 @@ struct Corner : IDifferentiable { float4 position; float3 color; }
 
 
 @pytest.fixture(autouse=True)
-def _needed(device: spy.Device, requires: Any) -> None:
-    requires("uint64_t")
+def _needed(request: pytest.FixtureRequest) -> None:
+    if "device" in request.fixturenames:
+        request.getfixturevalue("requires")("uint64_t")
 
 
 def _body(seed: int = 0) -> tuple[Floats, Floats, npt.NDArray[np.int32]]:
@@ -85,6 +86,7 @@ def test_steps_make_the_picture(device: spy.Device) -> None:
     np.testing.assert_allclose((point[..., 2] / point[..., 3])[inside], found[inside][:, 2], atol=1e-5)
 
 
+@deep
 def test_gradients_are_those_of_the_picture(device: spy.Device) -> None:
     at, color, faces = _body(1)
     module = spy.Module.load_from_source(device, "test_graphics_steps", TEXT)
@@ -116,6 +118,7 @@ def test_gradients_are_those_of_the_picture(device: spy.Device) -> None:
         np.testing.assert_allclose(found.grad.numpy(), expected, rtol=1e-3, atol=1e-4 * np.abs(expected).max())
 
 
+@deep
 def test_gradients_of_depth(device: spy.Device) -> None:
     at, _, faces = _body(3)
     weights = np.random.default_rng(4).normal(size=SIZE).astype(np.float32)
@@ -135,6 +138,7 @@ def test_gradients_of_depth(device: spy.Device) -> None:
     np.testing.assert_allclose(position.grad.numpy(), wanted, rtol=5e-3, atol=5e-3 * np.abs(wanted).max())
 
 
+@deep
 def test_what_is_behind(device: spy.Device) -> None:
     at = np.concatenate([_clip(PLACE, depth) for depth in (0.6, 0.2, 0.4)])
     faces = np.arange(9, dtype=np.int32).reshape(3, 3)
@@ -149,6 +153,7 @@ def test_what_is_behind(device: spy.Device) -> None:
         np.testing.assert_array_equal(found, np.where(covered, number, 0))
 
 
+@deep
 def test_several_pictures(device: spy.Device) -> None:
     at, color, faces = _body(5)
     shifts = np.array([[0, 0, 0, 0], [0.7, 0, 0, 0]], np.float32)
@@ -167,6 +172,7 @@ def test_several_pictures(device: spy.Device) -> None:
         np.testing.assert_allclose(pictures[k], wanted.numpy(), atol=1e-6)
 
 
+@deep
 def test_command_lists(device: spy.Device) -> None:
     position = spy.Tensor.from_numpy(device, _clip(PLACE, 0.5), "float4")
     faces = spy.Tensor.from_numpy(device, np.array([[0, 1, 2]], np.int32))
@@ -215,6 +221,7 @@ def test_sampling(device: spy.Device, channels: int) -> None:
     np.testing.assert_allclose(places.grad.numpy(), b.grad.numpy(), atol=1e-4)
 
 
+@deep
 def test_sampling_of_levels(device: spy.Device) -> None:
     rng = np.random.default_rng(8)
     texels = spy.Tensor.from_numpy(device, rng.random((8, 16, 4), np.float32), "float4").with_grads()
@@ -248,6 +255,7 @@ def _by_torch(at: Any, color: Any, texels: Any, faces: Any) -> Any:
     return seen, graphics.antialias(looked * mask, seen, at, faces)
 
 
+@deep
 def test_tensors_of_pytorch() -> None:
     at, color, faces = _body(6)
     texels = np.random.default_rng(7).random((16, 16, 3), np.float32)
@@ -288,6 +296,7 @@ def test_tensors_of_pytorch() -> None:
         grad[0].sum().backward()
 
 
+@deep
 def test_numbers_of_pytorch() -> None:
     at, color, faces = _body(6)
     position = torch.from_numpy(np.stack([at, at])).requires_grad_(True)
@@ -358,6 +367,7 @@ def test_what_is_refused(device: spy.Device) -> None:
         graphics.rasterize(position, faces, SIZE, _result=spy.Tensor.zeros(device, (1, *SIZE), "float4"))
 
 
+@deep
 def test_numbers_of_triangles_that_there_are_not(device: spy.Device) -> None:
     at, color, faces = _body()
     position = spy.Tensor.from_numpy(device, at, "float4")
