@@ -185,6 +185,10 @@ def test_command_lists(device: spy.Device) -> None:
     into = spy.Tensor.zeros(device, SIZE)
     assert graphics.antialias.append_to(commands, plain, seen, position, faces, _result=into) is into
     looked = graphics.sample.append_to(commands, texels, uv, 1.3)
+    learned = spy.Tensor.ones(device, (4, 6)).with_grads()
+    result = spy.Tensor.zeros(device, SIZE).with_grads()
+    result.grad.copy_from(np.ones(SIZE, np.float32))
+    assert graphics.sample.bwds.append_to(commands, learned, uv, 1.3, _result=result) is None
     commands.submit()
     assert into.numpy().sum(dtype=np.float64) == pytest.approx(AREA, rel=2e-3)
     np.testing.assert_allclose(looked.numpy(), np.ones(SIZE), rtol=1e-6)
@@ -193,6 +197,8 @@ def test_command_lists(device: spy.Device) -> None:
     commands.submit()
     assert into.numpy().sum(dtype=np.float64) == pytest.approx(AREA / 4, rel=5e-3)
     np.testing.assert_allclose(looked.numpy(), np.full(SIZE, 3), rtol=1e-6)
+    # The list was submitted twice; smaller levels begin with gradients of 0 each time.
+    assert learned.grad.numpy().sum() == pytest.approx(2 * SIZE[0] * SIZE[1], rel=1e-4)
 
 
 @pytest.mark.parametrize("channels", [1, 3])
@@ -363,6 +369,8 @@ def test_what_is_refused(device: spy.Device) -> None:
         graphics.rasterize(torch.from_numpy(at).double(), faces, SIZE)
     with pytest.raises(spy.BindError, match=r"append_to: position is .*; a Tensor on the list's device"):
         graphics.rasterize.append_to(device.command_list(), at, faces, SIZE)
+    with pytest.raises(spy.BindError, match=r"bwds.append_to: commands is 3; a CommandList was expected"):
+        graphics.rasterize.bwds.append_to(3, position, faces, SIZE, _result=seen.with_grads())  # type: ignore[arg-type]
     with pytest.raises(spy.ShapeError, match=r"a Tensor<float4> of shape \(40, 48\) was expected"):
         graphics.rasterize(position, faces, SIZE, _result=spy.Tensor.zeros(device, (1, *SIZE), "float4"))
 
