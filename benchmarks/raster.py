@@ -5,6 +5,7 @@
 - "antialiased": the same with silhouettes found and mixed.
 - "draw, bwds": an antialiased picture, and the gradients of corners, pose and light of it.
 - "list": the same two from a command list that is submitted again.
+- "steps": corners, points, normals and silhouettes by `spy.graphics`, and their gradients, from a command list.
 
 The floor is the time to write the picture and its words once, by a copy of as many bytes.
 """
@@ -124,6 +125,7 @@ def _measure(bench: Bench, name: str, case: str, mesh: Arrays, size: int) -> Non
         draw.append_to(commands, **given, _result=into)
         draw.bwds.append_to(commands, **given, _result=into)
         words = spy.Tensor.zeros(device, (size, size, 6))
+        steps = _steps(device, module, given, (size, size))
 
         def step() -> None:
             draw(**given, _result=into)
@@ -135,6 +137,7 @@ def _measure(bench: Bench, name: str, case: str, mesh: Arrays, size: int) -> Non
             "antialiased": lambda: draw(**given, _result=into),
             "draw, bwds": step,
             "list": commands.submit,
+            "steps": steps.submit,
             "floor": words.clear,
         }
         for title, run in runs.items():
@@ -147,6 +150,27 @@ def _measure(bench: Bench, name: str, case: str, mesh: Arrays, size: int) -> Non
                 except Exception as error:  # whatever the other library raises is no reason to stop
                     bench.miss(name, "slangpy, hardware", f"{type(error).__name__}: {error}")
             bench.compare(name, f"{title}, {case}", "ms", samplers)
+
+
+def _steps(device: spy.Device, module: Any, given: dict[str, Any], size: tuple[int, int]) -> spy.CommandList:
+    """A command list of single steps and of their derivatives."""
+    graphics = spy.graphics
+    faces, normals = given["_faces"], given["normal"].detach().with_grads()
+    corners = module.project(
+        given["at"].detach(), given["normal"].detach(), given["angle"].detach(), _result="tensor"
+    )
+    position = corners["position"].copy().with_grads()
+    commands = device.command_list()
+    seen = graphics.rasterize.append_to(commands, position, faces, size).with_grads()
+    color = graphics.interpolate.append_to(commands, normals, seen, faces).with_grads()
+    picture = graphics.antialias.append_to(commands, color, seen, position, faces).with_grads()
+    picture.grad.copy_from(np.random.default_rng(0).normal(size=(*size, 3)).astype(np.float32))
+    for array in (color, seen):
+        commands.clear(array.grad)
+    graphics.antialias.bwds.append_to(commands, color, seen, position, faces, _result=picture)
+    graphics.interpolate.bwds.append_to(commands, normals, seen, faces, _result=color)
+    graphics.rasterize.bwds.append_to(commands, position, faces, size, _result=seen)
+    return commands
 
 
 def _hardware(mesh: Arrays, size: int, ours: npt.NDArray[np.float32]) -> Callable[[], float]:

@@ -16,3 +16,7 @@ sample = _Sample()
 antialias = _Antialias()
 
 __all__ = ["antialias", "interpolate", "rasterize", "sample"]
+
+
+def __dir__() -> list[str]:
+    return [*__all__, *(name for name in globals() if name.startswith("__"))]

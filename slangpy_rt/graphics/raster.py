@@ -22,6 +22,7 @@ from slangpy_rt.graphics.drawn import Drawn, Settings, has_gradient, has_tangent
 from slangpy_rt.graphics.runner import Runner
 from slangpy_rt.graphics.stages import Declarations, Stages
 from slangpy_rt.graphics.triangles import Triangles
+from slangpy_rt.runtime.stream import Stream
 
 _MOST = 16384  # rows or columns: places in 256ths of a pixel are then exact in a float
 _MOST_LAYERS = 64
@@ -76,6 +77,7 @@ class Raster:
         color = _color(where, background, stages.declarations().color)
         self._settings = Settings((rows, columns), color, antialias, layers)
         self._derivative = ""
+        self._stream: Stream | None = None
         self._triangles: Triangles | None = None
         # Of another library: an array of faces, and the array that is drawn.
         self._foreign: tuple[Any, Any] | None = None
@@ -142,6 +144,11 @@ class Raster:
                         f"{self._where}: _result is {in_words(_result)}; the picture is a new one of the kind of "
                         f"{class_in_words(value)}, so leave _result out."
                     )
+                if self._stream is not None:
+                    raise BindError(
+                        f"{self._where}: .stream is not for {class_in_words(value)}; such pictures are drawn on the "
+                        "current stream of that library."
+                    )
                 return adapter.draw(self, _faces, named)
         recorder = None if self._derivative else RECORDER.get()
         if recorder is not None and carries_gradients(named):
@@ -150,9 +157,28 @@ class Raster:
                     f"{self._where}: an argument carries a gradient, and a GradTape records new Tensors; leave "
                     "_result out, or pass tensor.detach()."
                 )
+            if self._stream is not None:
+                raise BindError(
+                    f"{self._where}: an argument carries a gradient, and a GradTape records what runs on the device's "
+                    "own stream; leave .stream out, or pass tensor.detach()."
+                )
             given = {"_faces": _faces, **named}
             return recorder.call(self, (), given, lambda: self._called(Runner(), _faces, "tensor", named))
-        return self._called(Runner(), _faces, _result, named)
+        return self._called(Runner(stream=self._stream), _faces, _result, named)
+
+    def stream(self, stream: Stream) -> Raster:
+        """Return the same function, whose steps run on a stream.
+
+        Raises
+        ------
+        BindError
+            If it is no stream of the device.
+        """
+        if not isinstance(stream, Stream) or stream.device is not self.device:
+            raise BindError(f"{self._where}.stream: {in_words(stream)} is no stream of {self.device!r}.")
+        made = self._copy(self._derivative)
+        made._stream = stream
+        return made
 
     def append_to(self, commands: CommandList, /, *, _faces: Any = None, _result: Any = None, **named: Any) -> Any:
         """Record the steps of a picture in a command list instead of running them.
@@ -178,6 +204,10 @@ class Raster:
             raise BindError(
                 f"{self._where}.append_to: {in_words(commands)} is no command list of {self._stages.device!r}."
             )
+        if self._stream is not None:
+            raise BindError(
+                f"{self._where}.append_to: .stream is for calls; a list is submitted to a stream as a whole."
+            )
         # A list of its own, so that nothing is recorded if an argument does not fit.
         steps = CommandList(commands.device)
         kind = "tensor" if self._derivative != "backward" else None
@@ -201,9 +231,12 @@ class Raster:
     def _variant(self, derivative: str) -> Raster:
         if self._derivative:
             raise BindError(f"{self._where}: a derivative has no derivatives.")
+        return self._copy(derivative)
+
+    def _copy(self, derivative: str) -> Raster:
         made = object.__new__(Raster)
         made._stages, made._settings, made._triangles = self._stages, self._settings, self._triangles
-        made._derivative, made._foreign = derivative, None
+        made._derivative, made._foreign, made._stream = derivative, None, self._stream
         return made
 
     def run(

@@ -71,6 +71,9 @@ class Step(ABC):
     kinds: dict[str, tuple[str, ...]]
     scalars: tuple[str, ...] = ()
 
+    def __repr__(self) -> str:
+        return f"<step {self.name} of pictures of triangles>"
+
     @abstractmethod
     def last(self, runner: Runner, task: Task, named: dict[str, Any]) -> Last:
         """Run what comes before the last call, and return that.
@@ -97,12 +100,7 @@ class Step(ABC):
     def append(self, commands: Any, faces: Any, settings: tuple[Any, ...], named: dict[str, Any], result: Any) -> Any:
         """Record a call in a command list."""
         where = f"{self.name}.append_to"
-        if not isinstance(commands, CommandList):
-            raise BindError(f"{where}: commands is {in_words(commands)}; a CommandList was expected.")
-        steps = CommandList(commands.device)
-        for name, value in (*named.items(), ("faces", faces)):
-            if value is not None and not isinstance(value, (NDBuffer, float, int)) and not _stands(value):
-                raise BindError(f"{where}: {name} is {in_words(value)}; a Tensor on the list's device was expected.")
+        steps = self._recorder(where, commands, faces, named)
         task = Task(self, where, commands.device, faces, settings)
         found = self._on_device(Runner(steps), task, named, result)
         commands.append(steps)
@@ -122,9 +120,26 @@ class Step(ABC):
                 return adapter.step(task, faces, named)
         return self._on_device(Runner(), task.on(self._device(task, named)), named, result)
 
-    def backward(self, faces: Any, settings: tuple[Any, ...], named: dict[str, Any], result: Any) -> None:
-        """Call the derivative of the step with Tensors."""
+    @property
+    def bwds(self) -> Backward:
+        """The function that adds the gradients of a result to those of the arguments, which are Tensors.
+
+        It takes the arguments of a call, and as ``_result`` the result with its gradient.
+        """
+        return Backward(self)
+
+    @abstractmethod
+    def differentiate(self, commands: Any, *args: Any, _result: Any = None, **named: Any) -> None:
+        """Run the derivative of a call, or record it in a command list if there is one."""
+
+    def backward(
+        self, commands: Any, faces: Any, settings: tuple[Any, ...], named: dict[str, Any], result: Any
+    ) -> None:
+        """Call the derivative of the step with Tensors, or record the call."""
         task = Task(self, f"{self.name}.bwds", None, faces, settings)
+        steps = None
+        if commands is not None:
+            steps = self._recorder(f"{task.where}.append_to", commands, faces, named)
         if not (isinstance(result, Tensor) and result.grad_in is not None):
             raise BindError(
                 f"{task.where}: _result is {in_words(result)}; a result with a gradient, as with_grads() makes it, "
@@ -132,8 +147,10 @@ class Step(ABC):
             )
         if not has_gradient(named):
             raise BindError(f"{task.where}: no argument has a gradient to add to; with_grads() makes one.")
-        task = task.on(self._device(task, named))
-        self.propagate(Runner(), task, self._arrays(task, named), result.grad_in)
+        task = task.on(commands.device if commands is not None else self._device(task, named))
+        self.propagate(Runner(steps), task, self._arrays(task, named), result.grad_in)
+        if commands is not None:
+            commands.append(steps)
 
     def run(self, runner: Runner, task: Task, named: dict[str, Any], result: Result) -> Tensor:
         """Run the step on arrays of a device; ``result`` is the array to write to, or makes it."""
@@ -141,6 +158,15 @@ class Step(ABC):
         made = array_of(task.where, result, last)
         runner.call(last.function, *last.args, _result=lifted(made, last.over))
         return made
+
+    def _recorder(self, where: str, commands: Any, faces: Any, named: dict[str, Any]) -> CommandList:
+        """Return a list of its own, so that nothing is recorded if an argument does not fit."""
+        if not isinstance(commands, CommandList):
+            raise BindError(f"{where}: commands is {in_words(commands)}; a CommandList was expected.")
+        for name, value in (*named.items(), ("faces", faces)):
+            if value is not None and not isinstance(value, (NDBuffer, float, int)) and not _stands(value):
+                raise BindError(f"{where}: {name} is {in_words(value)}; a Tensor on the list's device was expected.")
+        return CommandList(commands.device)
 
     def _on_device(self, runner: Runner, task: Task, named: dict[str, Any], result: Any) -> Tensor:
         if result is not None and not isinstance(result, Tensor):
@@ -189,6 +215,41 @@ class Step(ABC):
         if kind == "float":
             array = array[..., 0]
         return Tensor.from_numpy(task.device, np.ascontiguousarray(array), kind)
+
+
+class Backward:
+    """The derivative of a step, as a function; ``Step.bwds`` makes it."""
+
+    def __init__(self, step: Step) -> None:
+        self._step = step
+
+    def __call__(self, *args: Any, _result: Any = None, **named: Any) -> None:
+        """Add the gradients of a result to those of the arguments.
+
+        Parameters
+        ----------
+        *args, **named
+            The arguments of a call. Gradients of those that have some, ``tensor.with_grads()``, are added to.
+        _result : Tensor
+            The result, with the gradient to propagate back.
+
+        Raises
+        ------
+        BindError
+            If an argument does not fit, or none has a gradient.
+        ShapeError
+            If shapes do not fit.
+        """
+        self._step.differentiate(None, *args, _result=_result, **named)
+
+    def append_to(self, commands: CommandList, /, *args: Any, _result: Any = None, **named: Any) -> None:
+        """Record a call in a command list; the arguments are Tensors on its device."""
+        if commands is None:
+            raise BindError(f"{self._step.name}.bwds.append_to: commands is None; a CommandList was expected.")
+        self._step.differentiate(commands, *args, _result=_result, **named)
+
+    def __repr__(self) -> str:
+        return f"<gradients of {self._step.name}>"
 
 
 class Task:

@@ -51,9 +51,11 @@ class Antialias(Step):
         """
         return self.call(faces, (), _named(color, seen, position), _result, device)
 
-    def bwds(self, color: Any, seen: Any, position: Any, faces: Any, *, _result: Any) -> None:
-        """Add the gradients of a result to those of ``color`` and ``position``; the arguments are Tensors."""
-        self.backward(faces, (), _named(color, seen, position), _result)
+    def differentiate(  # type: ignore[override]
+        self, commands: Any, color: Any, seen: Any, position: Any, faces: Any, *, _result: Any = None
+    ) -> None:
+        """Add the gradients of a result to those of ``color`` and ``position``."""
+        self.backward(commands, faces, (), _named(color, seen, position), _result)
 
     def append_to(
         self, commands: Any, color: Any, seen: Any, position: Any, faces: Any, *, _result: Any = None

@@ -46,9 +46,11 @@ class Interpolate(Step):
         """
         return self.call(faces, (), {"values": values, "seen": seen}, _result, device)
 
-    def bwds(self, values: Any, seen: Any, faces: Any, *, _result: Any) -> None:
-        """Add the gradients of a result to those of ``values`` and ``seen``; the arguments are Tensors."""
-        self.backward(faces, (), {"values": values, "seen": seen}, _result)
+    def differentiate(  # type: ignore[override]
+        self, commands: Any, values: Any, seen: Any, faces: Any, *, _result: Any = None
+    ) -> None:
+        """Add the gradients of a result to those of ``values`` and ``seen``."""
+        self.backward(commands, faces, (), {"values": values, "seen": seen}, _result)
 
     def append_to(self, commands: Any, values: Any, seen: Any, faces: Any, *, _result: Any = None) -> Any:
         """Record a call in a command list; it returns the result, which the list will write."""

@@ -57,9 +57,11 @@ class Rasterize(Step):
         """
         return self.call(faces, self._settings(size), _named(position, behind), _result, device)
 
-    def bwds(self, position: Any, faces: Any, size: Any, *, behind: Any = None, _result: Any) -> None:
-        """Add the gradients of a result to that of ``position``; the arguments are Tensors, as those of a call."""
-        self.backward(faces, self._settings(size), _named(position, behind), _result)
+    def differentiate(  # type: ignore[override]
+        self, commands: Any, position: Any, faces: Any, size: Any, *, behind: Any = None, _result: Any = None
+    ) -> None:
+        """Add the gradients of a result to that of ``position``."""
+        self.backward(commands, faces, self._settings(size), _named(position, behind), _result)
 
     def append_to(
         self, commands: Any, position: Any, faces: Any, size: Any, *, behind: Any = None, _result: Any = None

@@ -69,8 +69,9 @@ class Sample(Step):
         settings, named = self._given(image, uv, level, wrap, filter, mips)
         return self.call(None, settings, named, _result, device)
 
-    def bwds(
+    def differentiate(  # type: ignore[override]
         self,
+        commands: Any,
         image: Any,
         uv: Any,
         level: Any = None,
@@ -78,14 +79,14 @@ class Sample(Step):
         wrap: Any = None,
         filter: str | None = None,
         mips: bool | None = None,
-        _result: Any,
+        _result: Any = None,
     ) -> None:
-        """Add the gradients of a result to those of ``image``, ``uv`` and ``level``; the arguments are Tensors.
+        """Add the gradients of a result to those of ``image``, ``uv`` and ``level``.
 
         Those of the smaller levels of an Image are added to the largest by its method ``backward``.
         """
         settings, named = self._given(image, uv, level, wrap, filter, mips)
-        self.backward(None, settings, named, _result)
+        self.backward(commands, None, settings, named, _result)
 
     def append_to(
         self,

@@ -10,7 +10,7 @@ import pytest
 
 import slangpy_rt as spy
 from tests.conformance._textures import faces
-from tests.depth import one_device
+from tests.depth import deep, one_device
 
 pytestmark = one_device
 
@@ -82,6 +82,7 @@ def test_sampling(device: spy.Device, module: Any) -> None:
     np.testing.assert_array_equal(module.one(nearest, ways)[clear], texels[face, y, x, 0][clear])
 
 
+@deep
 def test_there_is_no_jump_between_faces(device: spy.Device, module: Any) -> None:
     texels = np.random.default_rng(2).random((6, 4, 4), np.float32)
     image = spy.Image(spy.Tensor.from_numpy(device, texels))
@@ -98,6 +99,7 @@ def test_there_is_no_jump_between_faces(device: spy.Device, module: Any) -> None
             np.testing.assert_allclose(*sides, atol=3e-3)
 
 
+@deep
 def test_gradients(device: spy.Device, module: Any) -> None:
     rng = np.random.default_rng(3)
     texels = rng.random((6, 4, 4, 3), np.float32)
@@ -125,6 +127,7 @@ def test_gradients(device: spy.Device, module: Any) -> None:
     np.testing.assert_allclose(given.grad.numpy()[clear], slope[clear], rtol=2e-3, atol=2e-3)
 
 
+@deep
 def test_levels_have_gradients(device: spy.Device, module: Any) -> None:
     texels = np.random.default_rng(5).random((6, 3, 3, 4), np.float32)
     image = spy.Image(spy.Tensor.from_numpy(device, texels, "float4").with_grads(), mips=True)

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pytest
 
 import slangpy_rt as spy
-from tests.depth import one_device
+from tests.depth import deep, one_device
 
 pytestmark = one_device
 
@@ -84,9 +84,13 @@ def _given(**more: Any) -> dict[str, Any]:
 
 
 def test_slopes_of_fields(device: spy.Device, module: spy.Module) -> None:
-    found = module.slopes.raster(module.project, SIZE)(**_given())
+    found = module.slopes.raster(module.project, SIZE, antialias=False)(**_given())
     dx, dy = _slopes(CORNERS.astype(np.float64), UV.astype(np.float64))
     np.testing.assert_allclose(found, np.concatenate([dx, dy], -1), rtol=2e-4, atol=2e-5)
+
+
+@deep
+def test_slopes_of_positions_and_integers(device: spy.Device, module: spy.Module) -> None:
     found = module.depths.raster(module.project, SIZE)(**_given())
     y, x = np.mgrid[: SIZE[0], : SIZE[1]] + 0.5
     np.testing.assert_allclose(found[..., :2], _values(CORNERS, UV, x, y), rtol=1e-4)
@@ -95,6 +99,7 @@ def test_slopes_of_fields(device: spy.Device, module: spy.Module) -> None:
     np.testing.assert_array_equal(module.ids.raster(module.project, SIZE)(**_given()), np.full(SIZE, 700))
 
 
+@deep
 def test_gradients_of_slopes(device: spy.Device, module: spy.Module) -> None:
     weights = np.random.default_rng(1).normal(size=(*SIZE, 4)).astype(np.float32)
     at = spy.Tensor.from_numpy(device, CORNERS, "float4").with_grads()
@@ -121,6 +126,7 @@ def test_gradients_of_slopes(device: spy.Device, module: spy.Module) -> None:
         np.testing.assert_allclose(array.grad.to_numpy(), wanted, rtol=2e-3, atol=2e-3 * np.abs(wanted).max())
 
 
+@deep
 def test_levels_of_detail(device: spy.Device, module: spy.Module) -> None:
     texels = np.random.default_rng(2).random((32, 64, 4), np.float32)
     image = spy.Image(spy.Tensor.from_numpy(device, texels, "float4"), mips=True)
@@ -145,6 +151,7 @@ def test_levels_of_detail(device: spy.Device, module: spy.Module) -> None:
         np.testing.assert_allclose(found, wanted, atol=0.02)
 
 
+@deep
 def test_gradients_of_images(device: spy.Device, module: spy.Module) -> None:
     texels = np.random.default_rng(3).random((8, 8, 4), np.float32)
     image = spy.Image(spy.Tensor.from_numpy(device, texels, "float4").with_grads(), mips=True)

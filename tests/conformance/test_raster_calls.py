@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -187,6 +188,45 @@ def test_command_lists(device: spy.Device, module: spy.Module) -> None:
     assert not picture.to_numpy().any()
 
 
+def test_streams(device: spy.Device, module: spy.Module) -> None:
+    stream = device.stream()
+    given = _given(device, gradient=True)
+    draw = module.one.raster(module.project, SIZE)
+    picture = draw.stream(stream)(**given).with_grads()
+    assert picture.to_numpy().sum(dtype=np.float64) == pytest.approx(AREA, rel=2e-3)
+    picture.grad.copy_from(WEIGHTS.astype(np.float32))
+    draw.bwds.stream(stream)(**given, _result=picture)
+    draw.stream(stream).bwds(**given, _result=picture)
+    np.testing.assert_allclose(given["shift"].grad.to_numpy()[0], 2 * _slope(WEIGHTS), rtol=0.03)
+    with pytest.raises(spy.BindError, match="3 is no stream of"):
+        draw.stream(3)
+    with pytest.raises(spy.BindError, match=r"append_to: .stream is for calls"):
+        draw.stream(stream).append_to(device.command_list(), **given)
+    with pytest.raises(spy.BindError, match=r".stream is not for a torch tensor|.stream is not for .*Tensor"):
+        draw.stream(stream)(**(given | {"shade": torch.ones(3)}))
+
+
+PARTS = """
+module raster_parts;
+public struct Corner : IDifferentiable { public float4 position; public float shade; }
+public struct Light { public float power; }
+"""
+WHOLE = """
+import raster_parts;
+Corner project(float4 at) { Corner c; c.position = at; c.shade = 2; return c; }
+float shade(Corner c, Light light) { return c.shade * light.power; }
+"""
+
+
+def test_types_of_another_file(device: spy.Device, tmp_path: Path) -> None:
+    (tmp_path / "raster_parts.slang").write_text(PARTS, encoding="utf-8")
+    (tmp_path / "raster_whole.slang").write_text(WHOLE, encoding="utf-8")
+    module: Any = spy.Module.load_from_file(device, tmp_path / "raster_whole.slang")
+    draw = module.shade.raster(module.project, SIZE, antialias=False)
+    found = draw(at=_clip(PLACE, 0.5), light={"power": 1.5}, _faces=[[0, 1, 2]])
+    assert set(np.unique(found.round(4))) == {0, 3}
+
+
 def test_faces_that_change(device: spy.Device, module: spy.Module) -> None:
     at = np.concatenate([_clip(PLACE, 0.5), _clip(PLACE * 0.5, 0.3)])
     given = _given(device)
@@ -198,6 +238,8 @@ def test_faces_that_change(device: spy.Device, module: spy.Module) -> None:
     # An array of vectors, and corners that there are not, which an array on the device may come to hold.
     given["_faces"] = spy.Tensor.from_numpy(device, np.array([[0, 1, 2], [3, 4, 5]], np.int32), "int3")
     total = draw(**given).sum()
+    if device.debug:  # it reports such corners: see below
+        return
     given["_faces"].copy_from(np.array([[0, 1, 2], [3, 4, 6]], np.int32))
     assert AREA * 0.99 < draw(**given).sum() < total
     given["_faces"].copy_from(np.array([[0, 1, 2], [-1, 4, 2**31 - 1]], np.int32))
