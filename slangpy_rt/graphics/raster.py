@@ -159,8 +159,8 @@ class Raster:
                 )
             if self._stream is not None:
                 raise BindError(
-                    f"{self._where}: an argument carries a gradient, and a GradTape records what runs on the device's "
-                    "own stream; leave .stream out, or pass tensor.detach()."
+                    f"{self._where}: an argument carries a gradient, and a GradTape records what runs on the device "
+                    "without a stream; leave .stream out, or pass tensor.detach()."
                 )
             given = {"_faces": _faces, **named}
             return recorder.call(self, (), given, lambda: self._called(Runner(), _faces, "tensor", named))
