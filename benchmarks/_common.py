@@ -21,7 +21,7 @@ from functools import cache
 from importlib import metadata
 from itertools import repeat
 from pathlib import Path
-from statistics import median
+from statistics import median, quantiles
 from typing import Any
 
 import slangpy_rt as spy
@@ -44,10 +44,13 @@ int mandel(int2 p, float2 origin, float scale, int n)
 }
 """
 
+# A spread above which a row is not to be trusted: two rows that differ by less may be the same.
+UNSURE = 0.15
+
 _ROOT = Path(__file__).resolve().parent
 _DISTRIBUTIONS = (
     "slangpy_rt", "slangpy", "numpy", "cffi", "vulkan", "cuda-bindings", "nvidia-cuda-nvrtc", "torch", "triton",
-    "slangtorch", "ninja", "cupy", "cupy-cuda12x", "cupy-cuda13x", "warp-lang", "ziglang",
+    "slangtorch", "ninja", "cupy", "cupy-cuda12x", "cupy-cuda13x", "warp-lang", "ziglang", "embreex",
 )  # fmt: skip
 
 
@@ -69,6 +72,8 @@ class Row:
         Over the samples.
     samples : int
         How many.
+    spread : float
+        The middle half of the samples, from the first to the third quartile, as a share of the median.
     """
 
     device: str
@@ -79,6 +84,7 @@ class Row:
     low: float
     high: float
     samples: int
+    spread: float
 
 
 class Bench:
@@ -156,7 +162,10 @@ class Bench:
 
     def add(self, device: str, case: str, unit: str, who: str, values: Sequence[float]) -> None:
         """Note the samples of one row that were taken elsewhere, in a process of their own for instance."""
-        self.rows.append(Row(device, case, who, unit, median(values), min(values), max(values), len(values)))
+        middle = median(values)
+        low, _, high = quantiles(values, n=4, method="inclusive") if len(values) > 1 else (middle,) * 3
+        spread = (high - low) / middle if middle else 0.0
+        self.rows.append(Row(device, case, who, unit, middle, min(values), max(values), len(values), spread))
         print(self._line(self.rows[-1]), file=sys.stderr, flush=True)
 
     def miss(self, device: str, who: str, reason: str) -> None:
@@ -197,6 +206,12 @@ class Bench:
         for device, reasons in self.missing.items():
             for who, reason in reasons.items():
                 print(f"{device}: not measured: {who}: {reason}")
+        unsure = sum(row.spread > UNSURE for row in self.rows)
+        if unsure:
+            print(
+                f"warning: {unsure} of {len(self.rows)} rows spread over more than {UNSURE:.0%} of their median and "
+                "are marked with it; measure again on a quiet machine before you compare them."
+            )
         print(f"{path}", flush=True)
         return int(self._failed)
 
@@ -211,7 +226,8 @@ class Bench:
         ratio = self.ratio(row)
         return (
             f"{row.device:11}{row.case:34}{row.who:30}{row.median:10.4g}  {row.low:9.4g} {row.high:9.4g}"
-            f"  {row.unit:5} {'' if ratio is None else f'{ratio:.2f}x'}"
+            f"  {row.unit:5} {'' if ratio is None else f'{ratio:.2f}x':8}"
+            f" {f'+-{row.spread:.0%}' if row.spread > UNSURE else ''}"
         ).rstrip()
 
 

@@ -16,13 +16,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from _common import OURS, on_host
+from _common import OURS, UNSURE, on_host
 from _peers import ALLOCATED, GIVEN
 
 _ROOT = Path(__file__).resolve().parent.parent
 _FLOORS = (
     "floor",
     "floor: matrix products",
+    "floor: arrays in order",
     f"{OURS}, forward",
     "device copy",
     "memcpy",
@@ -33,6 +34,7 @@ _TITLES = {
     "launch": "Host time of a cached call, `add` on 1000 floats",
     "args": "Host time of a cached call by kind of argument and modifier, 1000 elements",
     "throughput": "Throughput",
+    "layouts": "Arrays that do not follow the call",
     "transfer": "NumPy in and out",
     "gradients": "Derivatives, and training with them",
     "pytorch": "PyTorch tensors in Slang functions",
@@ -41,9 +43,11 @@ _TITLES = {
     "tuning": "Tuned functions",
     "matmul": "Products of matrices",
     "tensors": "Operators and reductions of Tensors",
+    "cpu_simd": "Loops over elements on the CPU",
     "optim": "Optimizers",
     "textures": "Textures",
     "raster": "Pictures of triangles",
+    "rays": "Rays against triangles",
     "startup": "Fresh process to first result",
 }
 _NAMES = {
@@ -174,7 +178,8 @@ def _page(machines: list[Machine]) -> str:
         "`benchmarks/run_all.sh` measures again. Each number is the median of 9 samples (5 of the kinds of "
         "arguments and of slang-torch's kernels, 7 processes, or 3 where a sample takes seconds; slang-torch without "
         "a cache is timed once). The libraries take turns within one run, so "
-        "that what disturbs the machine disturbs all. Minima and maxima are in the JSON files. In brackets: how "
+        "that what disturbs the machine disturbs all. Minima and maxima are in the JSON files; a ± follows a number "
+        f"whose middle half of samples spreads over more than {UNSURE:.0%} of it. In brackets: how "
         "many times as fast slangpy_rt is at that work. Floors are what the driver or the memory alone takes, "
         "without any library.\n\n"
         "![The headline numbers as bars](images/benchmarks.png)\n"
@@ -288,7 +293,9 @@ def _cell(row: dict[str, Any] | None) -> str:
     if row is None:
         return "-"
     ratio = f" ({_number(row['ratio'])}x)" if row["ratio"] is not None else ""
-    return f"**{_number(row['median'])}**" if row["who"] == OURS else _number(row["median"]) + ratio
+    spread = row.get("spread", 0.0)  # results that older versions wrote do not have it
+    unsure = f" ± {spread:.0%}" if spread > UNSURE else ""
+    return (f"**{_number(row['median'])}**" if row["who"] == OURS else _number(row["median"]) + ratio) + unsure
 
 
 def _verdict(met: bool) -> str:

@@ -8,11 +8,11 @@ python=${PYTHON:-python3}
 tables=$(mktemp -d)
 status=0
 export PYTHONPATH="$here/..:$here/../codegen${PYTHONPATH:+:$PYTHONPATH}"
-for script in launch args transfer throughput gradients batching pytorch slang_torch startup; do
+for script in launch args transfer throughput layouts gradients batching pytorch slang_torch startup; do
     echo "== $script" >&2
     "$python" "$here/$script.py" "$@" >"$tables/$script" || status=1
 done
-for script in launch args transfer throughput gradients batching pytorch slang_torch startup; do
+for script in launch args transfer throughput layouts gradients batching pytorch slang_torch startup; do
     printf '\n== %s\n' "$script"
     cat "$tables/$script"
 done

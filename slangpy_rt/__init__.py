@@ -102,6 +102,7 @@ __all__ = [
     "InstanceList",
     "InstanceTensor",
     "Kernel",
+    "Mesh",
     "Module",
     "NDBuffer",
     "NDDifferentiableBuffer",
@@ -109,6 +110,7 @@ __all__ = [
     "OutOfMemoryError",
     "Profile",
     "Sampler",
+    "Scene",
     "ShapeError",
     "SlangPyRtError",
     "Stream",
@@ -150,6 +152,7 @@ __all__ = [
     "float4x3",
     "float4x4",
     "floatRef",
+    "grad_tape",
     "graphics",
     "grid",
     "half1",
@@ -204,11 +207,14 @@ del globals()["device"]
 # Names whose modules are imported when they are first used.
 _LATER = {
     "Image": "slangpy_rt.graphics.image",
+    "Mesh": "slangpy_rt.graphics.mesh",
+    "Scene": "slangpy_rt.graphics.scene",
     "Sampler": "slangpy_rt.textures.sampler",
     "Texture": "slangpy_rt.textures.texture",
     "argsort": "slangpy_rt.arithmetic.functions",
     "cumsum": "slangpy_rt.arithmetic.functions",
     "graphics": "slangpy_rt.graphics",
+    "grad_tape": "slangpy_rt.arithmetic.grad_tape",
     "load_image": "slangpy_rt.arrays.image_files",
     "nonzero": "slangpy_rt.arithmetic.functions",
     "optim": "slangpy_rt.optim",
@@ -219,8 +225,11 @@ _LATER = {
 if _typing.TYPE_CHECKING:
     from slangpy_rt import graphics, optim
     from slangpy_rt.arithmetic.functions import argsort, cumsum, nonzero, sort
+    from slangpy_rt.arithmetic.grad_tape import grad_tape
     from slangpy_rt.arrays.image_files import load_image, save_image
     from slangpy_rt.graphics.image import Image
+    from slangpy_rt.graphics.mesh import Mesh
+    from slangpy_rt.graphics.scene import Scene
     from slangpy_rt.runtime.pickling import pickle_on
     from slangpy_rt.textures.sampler import Sampler
     from slangpy_rt.textures.texture import Texture

@@ -25,6 +25,7 @@ from slangpy_rt_codegen.expressions import (
     store_to,
     store_wide,
     struct_name,
+    struct_pieces,
     sum_parameters,
 )
 from slangpy_rt_codegen.layout import block_fields
@@ -38,7 +39,7 @@ from slangpy_rt_codegen.variables import assign, assignable, callee, declare, dr
 def emit(spec: CallSpec) -> str:
     """Write the kernel: ``_spy_run`` for a range target, ``_spy_kernel`` for the others."""
     code = []
-    if spec.width == 1 or not spec.indexed:
+    if spec.width == 1 or not spec.indexed or spec.ragged:
         code.append(_element(spec))
     if spec.width > 1:
         code.append(_neighbours(spec))
@@ -63,12 +64,15 @@ def _head(spec: CallSpec) -> str:
 def _struct_moves(spec: CallSpec, struct: StructLayout) -> tuple[tuple[str, str], tuple[str, str]]:
     """Return names and texts of functions that read and write a struct.
 
-    They do so field by field, because each target lays structs out in its own way. The address is a number: NVIDIA's
-    Vulkan driver (580) crashes on a pointer to uint8_t that becomes one to int8_t.
+    They do so field by field, because each target lays structs out in its own way, or in pieces of words that the
+    fields are then made of. The address is a number: NVIDIA's Vulkan driver (580) crashes on a pointer to uint8_t
+    that becomes one to int8_t.
     """
     name, type_ = struct_name(spec, struct), struct.type
     loads, stores = "", ""
-    for f in struct.fields:
+    if struct.piece:
+        loads, stores = struct_pieces(spec, struct)
+    for f in struct.fields if not struct.piece else ():
         at = f"{pointer_to(spec, f.scalar)}(_spy_at + {f.offset})"
         loads += f"    _spy_value{f.path} = {load_from(f.type, f.via, at)};\n"
         stores += f"    {store_to(f.type, f.via, at, f'_spy_value{f.path}')}\n"
@@ -119,13 +123,28 @@ def _neighbours(spec: CallSpec) -> str:
         wide = is_wide(o) or o.access == "scatter"
         return put_in_wide(spec, o, value) if wide else element_store(spec, o, value)
 
+    tiled = len(spec.group) > 1
+    if tiled and any(o.mode == "strided" and is_wide(o) and o.access != "in" for o in spec.leaves):
+        # Wide stores are at the first element's address.
+        before.append(f"{spec.index} _spy_first[{spec.rank}] = _spy_index;")
+        after.insert(0, "_spy_index = _spy_first;")
+
     inside = _body(spec, lambda o: scalar_of_wide(o) if is_wide(o) else element_load(spec, o), put)
-    lines = "".join(f"    {line}\n" for line in before)
-    lines += f"    [ForceUnroll]\n    for (int _spy_k = 0; _spy_k < {w}; ++_spy_k)\n    {{\n"
-    lines += "".join(f"        {line}\n" for line in inside) + "    }\n"
-    lines += "".join(f"    {line}\n" for line in after)
+    if tiled:
+        column = spec.rank - 2
+        if not any(o.mode == "strided" and is_wide(o) for o in spec.leaves):
+            # The last thread of a column may have fewer elements.
+            lines = [f"    {line}" for line in inside]
+            inside = [f"if (_spy_index[{column}] < _spy_call.shape[{column}])", "{", *lines, "}"]
+        inside.append(f"++_spy_index[{column}];")
+    elif spec.ragged:
+        inside.append("_spy_advanceIndex(_spy_index, _spy_call.shape);")
+    text = "".join(f"    {line}\n" for line in before)
+    text += f"    [ForceUnroll]\n    for (int _spy_k = 0; _spy_k < {w}; ++_spy_k)\n    {{\n"
+    text += "".join(f"        {line}\n" for line in inside) + "    }\n"
+    text += "".join(f"    {line}\n" for line in after)
     parameters = f"{index_parameter(spec)}{sum_parameters(spec)}"
-    return f"void _spy_neighbours(_spy_Call _spy_call, {spec.index} _spy_i{parameters})\n{{\n{lines}}}\n"
+    return f"void _spy_neighbours(_spy_Call _spy_call, {spec.index} _spy_i{parameters})\n{{\n{text}}}\n"
 
 
 def _body(spec: CallSpec, load: Callable[[Operand], str], store: Callable[[Operand, str], str]) -> list[str]:

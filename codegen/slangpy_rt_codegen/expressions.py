@@ -19,9 +19,9 @@ _SIZED = re.compile(r"(.*?[a-z_])([1-4])(?:x([1-4]))?$")
 _HALVES = re.compile(r"half(?=(?:\d(?:x\d)?)?$)")
 
 
-def index_of(spec: CallSpec) -> str:
+def index_of(spec: CallSpec, element: str = "_spy_i") -> str:
     """Return an element's index in each dimension."""
-    return f"_spy_unravel<{spec.rank}>(_spy_i, _spy_call.shape)"
+    return f"_spy_unravel<{spec.rank}>({element}, _spy_call.shape)"
 
 
 def address_of(spec: CallSpec, o: Operand) -> str:
@@ -234,6 +234,37 @@ def struct_name(spec: CallSpec, struct: StructLayout) -> str:
     words = [re.sub(r"\W+", "_", r.type).strip("_") for r in spec.structs]
     own = spec.structs.index(struct)
     return words[own] if words.count(words[own]) == 1 else f"{own}_{words[own]}"
+
+
+def struct_pieces(spec: CallSpec, struct: StructLayout) -> tuple[str, str]:
+    """Return the statements that read a struct of words in pieces of several, and those that write it."""
+    count = struct.piece // 4
+    words: list[str] = []
+    loads, stores = "", ""
+    for f in sorted(struct.fields, key=lambda f: f.offset):
+        items = [f"_spy_value{f.path}{place}" for place in _places(f.type)]
+        first = f.offset // 4
+        given = [f"_spy_w{k // count}[{k % count}]" for k in range(first, first + len(items))]
+        value = _build(f.type, iter([f"_spy_ofWord<{f.scalar}>({word})" for word in given]), f.scalar)
+        loads += f"    _spy_value{f.path} = {value};\n"
+        words += [f"_spy_asWord({item})" for item in items]
+    before = ""
+    for k in range(struct.size // struct.piece):
+        at = f"{pointer_to(spec, 'uint')}(_spy_at + {k * struct.piece})"
+        piece = ", ".join(words[k * count : (k + 1) * count])
+        before += f"    vector<uint, {count}> _spy_w{k} = _spy_loadWide<uint, {count}>({at});\n"
+        stores += f"    _spy_storeWide<uint, {count}>({at}, vector<uint, {count}>({piece}));\n"
+    return before + loads, stores
+
+
+def _places(type_: str) -> list[str]:
+    """Return the places of the scalars in a scalar, vector or matrix, in their order in memory."""
+    sized = _SIZED.match(type_)
+    if sized is None:
+        return [""]
+    if sized[3] is None:
+        return [f"[{k}]" for k in range(int(sized[2]))]
+    return [f"[{r}][{c}]" for r in range(int(sized[2])) for c in range(int(sized[3]))]
 
 
 def is_wide(o: Operand) -> bool:

@@ -47,8 +47,9 @@ class Operand:
         Dimensions of a ``"tensor"`` or ``"gradient"``.
     step : str
         For a ``"strided"`` operand in a kernel of several elements a thread: whether the next element in the last
-        dimension is the ``"next"`` in memory or the ``"same"`` one. For a ``"tensor"`` ``"next"`` if elements of the
-        call get different parts; for a ``"gradient"`` also ``"own"`` if a range first adds to a copy of its own.
+        dimension is the ``"next"`` in memory, the ``"same"`` one, or ``"each"`` has an address of its own. For a
+        ``"tensor"`` ``"next"`` if elements of the call get different parts; for a ``"gradient"`` also ``"own"`` if a
+        range first adds to a copy of its own.
     via : str
         Type that loads and stores go through if arrays do not hold ``type`` itself: the scalar of an enum;
         ``"_spy_bfloat16"`` and ``"_spy_bfloat16s<3>"``, which load and store floats. Of a ``"pointer"`` the type that
@@ -125,11 +126,15 @@ class StructLayout:
         Size in bytes, including padding at its end.
     fields : tuple of StructLayoutField
         Every field that is no struct, including the fields of nested structs.
+    piece : int
+        Bytes that are moved at once, 8 or 16: a divisor of the size, to which all arrays of the struct are aligned.
+        All its scalars are then words, and none of its bytes is padding. 0 if the fields are moved one by one.
     """
 
     type: str
     size: int
     fields: tuple[StructLayoutField, ...]
+    piece: int = 0
 
 
 @dataclass(frozen=True)
@@ -175,7 +180,9 @@ class CallSpec:
         Type of element indices: ``"uint"`` or ``"int64_t"``.
     width : int
         Consecutive elements that one thread runs. More than 1 needs arrays that are linear, constant or strided with
-        a ``step``; with strided ones, the last dimension must be a multiple of it.
+        a ``step``; with strided ones that are ``"next"`` or ``"same"``, the last dimension must be a multiple of it.
+        In a tile, the elements are consecutive in the dimension before the last, which must be a multiple of it if an
+        array is ``"next"``, and no array is linear.
     entry : str
         How the kernel is entered: ``"range"``, ``"value"``, ``"pointer"`` or ``"handle"`` (see
         ``core.target.Target``).
@@ -209,6 +216,8 @@ class CallSpec:
         Whether a thread runs several elements, ``step`` apart, whose gradients it adds up.
     indexed : bool
         Whether an element's code needs its multi-dimensional index.
+    ragged : bool
+        Whether the elements of a thread may be of two rows, and those of the last thread fewer than ``width``.
     """
 
     title: str
@@ -235,6 +244,7 @@ class CallSpec:
     sums: tuple[Operand, ...] = field(init=False, repr=False, compare=False)
     walks: bool = field(init=False, repr=False, compare=False)
     indexed: bool = field(init=False, repr=False, compare=False)
+    ragged: bool = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         # Attributes of a frozen value cannot be assigned.
@@ -252,3 +262,5 @@ class CallSpec:
         tiled = len(self.group) > 1
         own["walks"] = bool(sums) and self.entry != "range" and not tiled
         own["indexed"] = self.raw or tiled or any(o.moves for o in leaves)
+        several = self.width > 1 and own["indexed"] and not tiled
+        own["ragged"] = several and any(o.mode == "strided" and o.step == "each" for o in leaves)

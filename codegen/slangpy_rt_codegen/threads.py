@@ -36,6 +36,15 @@ def thread_entry(spec: CallSpec) -> str:
         body = _tile(spec)
     elif spec.walks:
         body = _walk(spec, first if spec.width > 1 else thread, index)
+    elif spec.ragged:
+        body = (
+            f"{start}{first};\n"
+            f"    if (_spy_i + {spec.width} <= _spy_call.count)\n"
+            f"        _spy_neighbours(_spy_call, _spy_i{index});\n"
+            f"    else\n"
+            f"        for ({spec.index} _spy_j = _spy_i; _spy_j < _spy_call.count; ++_spy_j)\n"
+            f"            _spy_element(_spy_call, _spy_j, {index_of(spec, '_spy_j')});\n"
+        )
     elif spec.width > 1 and spec.indexed:
         # Rows are whole multiples of the width, so that no thread has fewer elements.
         body = f"{start}{first};\n{inside}        _spy_neighbours(_spy_call, _spy_i{index});\n"
@@ -85,7 +94,10 @@ def _walk(spec: CallSpec, first: str, index: str) -> str:
 
 
 def _tile(spec: CallSpec) -> str:
-    """Return the body for groups that cover tiles: x counts the last dimension, y the one before, z the others."""
+    """Return the body for groups that cover tiles: x counts the last dimension, y the one before, z the others.
+
+    If a thread runs several elements, they follow each other in the dimension before the last.
+    """
     tiled, last = len(spec.group), spec.rank - 1
     ids = ["_spy_thread.x", "_spy_thread.y", "_spy_thread.z"][:tiled]
     lines = f"    {spec.index} _spy_index[{spec.rank}];\n"
@@ -100,6 +112,10 @@ def _tile(spec: CallSpec) -> str:
             )
         lines += "    _spy_index[0] = _spy_rest;\n"
     inside = " && ".join(f"_spy_index[{d}] < _spy_call.shape[{d}]" for d in range(spec.rank))
+    if spec.width > 1:
+        # No array is linear, so that no code needs the flat index.
+        lines += f"    _spy_index[{last - 1}] *= {spec.width};\n"
+        return f"{lines}    if ({inside})\n        _spy_neighbours(_spy_call, 0, _spy_index);\n"
     flat = "_spy_index[0]"
     for d in range(1, spec.rank):
         flat = (

@@ -58,6 +58,8 @@ def assign(o: Operand, name: str, load: Callable[[Operand], str]) -> list[str]:
 def drain(o: Operand, name: str, store: Callable[[Operand, str], str]) -> list[str]:
     """Return the lines that store the values that the function wrote to a variable."""
     if o.mode == "parts":
+        if _returns_optional(o):
+            return _drain_optional(o, name, store)
         return [line for path, part in o.parts for line in drain(part, f"{name}{path}", store)]
     kept = o.access != "in" and o.mode not in ("tensor", "pointer", "handle", "unused")
     return [store(o, name)] if kept else []
@@ -71,6 +73,31 @@ def is_array(o: Operand) -> bool:
 def is_optional(o: Operand) -> bool:
     """Tell whether an operand is an Optional with a value, which is its only part and converts to it as a whole."""
     return o.mode == "parts" and len(o.parts) == 1 and not o.parts[0][0]
+
+
+def _drain_optional(o: Operand, name: str, store: Callable[[Operand, str], str]) -> list[str]:
+    """Return the lines that store an Optional as a value, or zeros, and a bool."""
+    (_, value), (_, there) = o.parts
+    # Slang does not say what the value of ``none`` is. Only arrays can be set to zeros whatever their elements are.
+    zeros = f"{name}_none"
+    return [
+        f"Array<{value.type}, 1> {zeros} = {{}};",
+        f"if ({name}.hasValue)",
+        "{",
+        *[f"    {line}" for line in drain(value, f"{name}.value", store)],
+        "}",
+        "else",
+        "{",
+        *[f"    {line}" for line in drain(value, f"{zeros}[0]", store)],
+        "}",
+        *drain(there, f"{name}.hasValue", store),
+    ]
+
+
+def _returns_optional(o: Operand) -> bool:
+    """Tell whether an operand is a result, or one of several, that is Slang's Optional."""
+    ours = o.name.partition(".")[0] == "_result" and o.type.startswith("Optional<")
+    return ours and [path for path, _ in o.parts] == [".value", ".hasValue"]
 
 
 def is_pair(o: Operand) -> bool:

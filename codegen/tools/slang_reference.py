@@ -34,6 +34,7 @@ MODULES = {
     "cubes": "Six pictures around a place, [sampled by directions](../graphics.md#pictures-to-sample). It also "
     "imports `slangpy_rt`.",
     "fragments": "Points of triangles with [derivatives along the picture](../graphics.md#levels-of-detail).",
+    "rays": "Rays against the triangles of a [scene](../graphics.md#rays). It also imports `slangpy_rt`.",
     "slangtorch": "What [files of slang-torch](../slang-torch.md) find without an import. The kernels and attributes "
     "are listed there.",
 }

@@ -86,9 +86,14 @@ def bind_array(
                 f"{where} is {in_words(value)} of another '{type_.name}': of before an edit, or of another module. "
                 f"Make it anew with dtype={_as_dtype(type_)}."
             )
+        converted = type_.kind in ("scalar", "vector", "matrix") and layout.element.shape == type_.shape
+        convert = (
+            f"Convert it, array.astype('{type_.name}'), or make it with dtype={_as_dtype(type_)}."
+            if converted and access == "in" and isinstance(value, Tensor)
+            else f"Make it with dtype={_as_dtype(type_)}, or convert it on the host with from_numpy(...)."
+        )
         raise BindError(
-            f"{where} is {in_words(value)}; '{type_.name}' was expected, and device data is not converted. "
-            f"Make it with dtype={_as_dtype(type_)}, or convert it on the host with from_numpy(...)."
+            f"{where} is {in_words(value)}; '{type_.name}' was expected, and device data is not converted. {convert}"
         )
     outer = _split(where, type_, layout.full_shape, inner, value)
     strides = layout.strides[: len(outer)]

@@ -68,6 +68,11 @@ def aliased(values: tuple[Any, ...]) -> bool:
     return False
 
 
+def carries_gradients(value: Any) -> bool:
+    """Return whether an array, or one in a list, a dict or an object with fields, carries a gradient to add to."""
+    return bool(_gradient_spans(value))
+
+
 def endless(where: str, values: tuple[Any, ...], error: RecursionError) -> BindError:
     """Return the error for arguments that hold themselves, or have more levels than Python's recursion limit.
 

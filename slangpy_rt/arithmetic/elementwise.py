@@ -26,6 +26,7 @@ from slangpy_rt.core.dtypes import (
 from slangpy_rt.core.errors import BindError, ShapeError
 from slangpy_rt.core.types import SlangType
 from slangpy_rt.core.wording import in_words
+from slangpy_rt.runtime.core import another
 
 
 class _Plan(NamedTuple):
@@ -48,10 +49,15 @@ class Elementwise:
     ----------
     device : Device
         The device on which they run.
+
+    Attributes
+    ----------
+    device : Device
+        The same.
     """
 
     def __init__(self, device: Any) -> None:
-        self._device = device
+        self.device = device
         self._plans: dict[tuple[Any, ...], _Plan] = {}
         self._functions: dict[str, Any] = {}
 
@@ -74,7 +80,7 @@ class Elementwise:
         ShapeError
             If the shapes do not broadcast.
         """
-        a, b = _operand(self._device, name, a), _operand(self._device, name, b)
+        a, b = as_operand(self.device, name, a), as_operand(self.device, name, b)
         if a is None or b is None:
             return NotImplemented
         key = (name, _kind(a), _kind(b), None if out is None else out.layout.element)
@@ -82,12 +88,17 @@ class Elementwise:
         if plan is None:
             plan = self._plans[key] = self._planned(name, a, b, out)
         if plan.element is None and not plan.scalars:
-            return plan.function(a, b) if out is None else plan.function(a, b, _result=out)
+            try:
+                return plan.function(a, b) if out is None else plan.function(a, b, _result=out)
+            except (BindError, ShapeError):
+                # These name a function of ours, which nobody has called.
+                _check_together(self.device, name, a, b, out)
+                raise
         if out is None:
-            out = Tensor.empty(self._device, _broadcast(name, a, b), plan.element)
+            out = Tensor.empty(self.device, _broadcast(name, a, b), plan.element)
         if plan.scalars:
             dims = len(out.layout.full_shape) - len(out.shape)
-            plan.function(_scalars(a, dims), _scalars(b, dims), _result=out.flatten_dtype())
+            plan.function(as_scalars(a, dims), as_scalars(b, dims), _result=out.flatten_dtype())
         else:
             plan.function(a, b, _result=out)
         return out
@@ -97,7 +108,7 @@ class Elementwise:
 
         Parameters and errors are those of ``binary``.
         """
-        condition, a, b = (_operand(self._device, "where", x) for x in (condition, a, b))
+        condition, a, b = (as_operand(self.device, "where", x) for x in (condition, a, b))
         if a is None or b is None or not hasattr(condition, "shape"):
             raise BindError(
                 f"where: {in_words((condition, a, b))} were given; an array of bools and two arrays or numbers were "
@@ -106,10 +117,10 @@ class Elementwise:
         plan = self._planned("where", a, b, out)
         element = plan.element or scalar_type(plan.of)
         if out is None:
-            out = Tensor.empty(self._device, _broadcast("where", condition, a, b), element)
+            out = Tensor.empty(self.device, _broadcast("where", condition, a, b), element)
         dims = len(out.layout.full_shape) - len(out.shape)
         flat = out.flatten_dtype() if dims else out
-        plan.function(_scalars(a, dims), _scalars(b, dims), _scalars(condition, dims), _result=flat)
+        plan.function(as_scalars(a, dims), as_scalars(b, dims), as_scalars(condition, dims), _result=flat)
         return out
 
     def unary(self, name: str, a: NDBuffer, into: SlangType | None = None) -> Any:
@@ -121,7 +132,7 @@ class Elementwise:
         if name == "neg" and scalar == "bool":
             raise BindError(f"-: {a.summary} holds bools; use ~ for their opposite.")
         into = element if into is None else into
-        out = Tensor.empty(self._device, a.shape, into)
+        out = Tensor.empty(self.device, a.shape, into)
         self.write(a, out, name)
         return out
 
@@ -131,7 +142,7 @@ class Elementwise:
         ``converting`` allows to write floats to integers, and numbers to bools.
         """
         into = scalar_of(name, out.layout.element)
-        source = _operand(self._device, name, value)
+        source = as_operand(self.device, name, value)
         if source is None:
             raise BindError(f"Tensor[...] = value: {in_words(value)} was given; an array or a number was expected.")
         kind = _kind(source)
@@ -140,7 +151,7 @@ class Elementwise:
             check_kind("Tensor[...] = value", held, into)
         dims = len(out.layout.full_shape) - len(out.shape)
         flat = out.flatten_dtype() if dims else out
-        self._function((name, _held(held), _held(into)))(_scalars(source, dims), _result=flat)
+        self._function((name, held_as(held), held_as(into)))(as_scalars(source, dims), _result=flat)
 
     def _planned(self, name: str, a: Any, b: Any, out: Tensor | None) -> _Plan:
         kinds = _kind(a), _kind(b)
@@ -155,8 +166,8 @@ class Elementwise:
         if out is not None:
             check_kind(f"{name} in place", into, scalar_of(name, out.layout.element))
             into = scalar_of(name, out.layout.element)
-        given = [_held(self._operand_type(x, of)) for x in (a, b)]
-        function = self._function((name, *given, _held(of), _held(into)))
+        given = [held_as(self._operand_type(x, of)) for x in (a, b)]
+        function = self._function((name, *given, held_as(of), held_as(into)))
         return _Plan(function, of, bool(wide), element if wide or into == "bfloat16" else None)
 
     def _of_types(self, name: str, a: Any, b: Any) -> str:
@@ -186,7 +197,7 @@ class Elementwise:
         found = self._functions.get(title)
         if found is None:
             text = unary(*key) if len(key) == 3 else binary(*key)
-            module = Module.load_from_source(self._device, f"slangpy_rt_arithmetic_{title}", text)
+            module = Module.load_from_source(self.device, f"slangpy_rt_arithmetic_{title}", text)
             found = self._functions[title] = module[f"{key[0]}_"]
         return found
 
@@ -197,7 +208,7 @@ def elementwise(array: NDBuffer) -> Elementwise:
     return device.once("elementwise", lambda: Elementwise(device))
 
 
-def _operand(device: Any, name: str, value: Any) -> Any:
+def as_operand(device: Any, name: str, value: Any) -> Any:
     """Return an operand as an array, or as a number; None if it is neither."""
     if isinstance(value, (NDBuffer, bool, int, float)):
         return value
@@ -249,12 +260,12 @@ def scalar_of(name: str, element: SlangType) -> str:
     return element.scalar
 
 
-def _held(scalar: str) -> str:
+def held_as(scalar: str) -> str:
     """Return the type of a function's parameter for an array's scalars: functions have floats for bfloat16."""
     return "float" if scalar == "bfloat16" else scalar
 
 
-def _scalars(value: Any, dims: int) -> Any:
+def as_scalars(value: Any, dims: int) -> Any:
     """Return an operand as scalars with so many dimensions of an element behind its own."""
     if not dims or isinstance(value, (bool, int, float)):
         return value
@@ -263,9 +274,25 @@ def _scalars(value: Any, dims: int) -> Any:
     return value[(..., *(None,) * dims)]
 
 
+def _check_together(device: Any, name: str, a: Any, b: Any, out: Any) -> None:
+    """Refuse operands of different devices, and of shapes that do not broadcast to each other and to the result's."""
+    for x in (a, b):
+        if isinstance(x, NDBuffer) and x.device is not device:
+            raise BindError(
+                f"{name}: one operand is {x.summary} on {another(x.device, device)}, the other is on {device!r}; "
+                "tensor.to(device) copies one of them."
+            )
+    shape = _broadcast(name, a, b)
+    if out is not None and shape != out.shape:
+        raise ShapeError(f"{name} in place: operands of shape {shape} do not fit {out.summary}; write x = x + y.")
+
+
 def _broadcast(name: str, *operands: Any) -> tuple[int, ...]:
     shapes = [() if isinstance(x, (bool, int, float)) else x.shape for x in operands]
     try:
         return np.broadcast_shapes(*shapes)
     except ValueError:
-        raise ShapeError(f"{name}: shapes {' and '.join(map(str, shapes))} do not broadcast.") from None
+        raise ShapeError(
+            f"{name}: shapes {' and '.join(map(str, shapes))} do not broadcast. They are matched from the right; two "
+            "dimensions must be equal, or one of them 1."
+        ) from None

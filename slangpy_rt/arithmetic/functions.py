@@ -7,6 +7,7 @@ from typing import Any
 from slangpy_rt.arithmetic import sorting
 from slangpy_rt.arithmetic.scans import plain, scans
 from slangpy_rt.arrays.ndbuffer import NDBuffer
+from slangpy_rt.arrays.operators import RECORDER
 from slangpy_rt.arrays.tensor import Tensor
 from slangpy_rt.core.errors import BindError
 from slangpy_rt.core.wording import in_words
@@ -35,6 +36,10 @@ def cumsum(array: Tensor, axis: int | None = None) -> Tensor:
     ShapeError
         If there is no such axis.
     """
+    recorder = RECORDER.get()
+    if recorder is not None and isinstance(array, NDBuffer):
+        recorded: Tensor = recorder.cumsum(array, axis)
+        return recorded
     source = _array("cumsum", array)
     return scans(source).cumsum(source, axis)
 
@@ -104,6 +109,10 @@ def sort(array: Tensor, axis: int = -1) -> Tensor:
     BindError, ShapeError
         As ``argsort``.
     """
+    recorder = RECORDER.get()
+    if recorder is not None and isinstance(array, NDBuffer):
+        recorded: Tensor = recorder.sort(array, axis)
+        return recorded
     return sorting.sort(_array("sort", array), axis)
 
 

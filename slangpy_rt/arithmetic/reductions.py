@@ -155,7 +155,7 @@ class Reductions:
             return plan.run(array)
         where = f"Tensor.{name}"
         flag(where, "keepdims", keepdims)
-        axes = _axes(where, array, axis)
+        axes = axes_of(where, array, axis)
         element = array.layout.element
         scalar = scalar_of(where, element)
         place = name in ("argmin", "argmax")
@@ -331,7 +331,7 @@ def _view(array: Any, shape: tuple[int, ...], strides: tuple[int, ...]) -> Any:
     return type(array).of(layout, array.buffer, array.address)
 
 
-def _axes(where: str, array: NDBuffer, axis: Any) -> tuple[int, ...]:
+def axes_of(where: str, array: NDBuffer, axis: Any) -> tuple[int, ...]:
     """Return the axes of a reduction, in rising order."""
     rank = len(array.shape)
     if axis is None:

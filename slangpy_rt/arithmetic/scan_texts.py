@@ -61,6 +61,7 @@ void places(Tensor<{held}, 1> row, Tensor<int, 1> sums, int part, int each, RWTe
 COORDINATE = "int coordinate(int place, int step, int size) { return place / step % size; }\n"
 TAKE = "{held} take(Tensor<{held}, 2> rows, int row, int column) {{ return rows[row, column]; }}\n"
 """Rows and columns by number; elements of any type are taken scalar by scalar."""
+PUT = "void put({held} x, int row, int column, RWTensor<{held}, 2> rows) {{ rows[row, column] = x; }}\n"
 
 # Stable sorts by 4 bits at a time, from the lowest; `order` has the places of the numbers as sorted so far. Counts of
 # a digit of all parts lie together, so that one scan of them tells where each part puts its first of each digit.

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from slangpy_rt.arithmetic.scan_texts import TAKE
+from slangpy_rt.arithmetic.scan_texts import PUT, TAKE
 from slangpy_rt.arithmetic.scans import plain, scans
 from slangpy_rt.arrays.layout import layout_of
+from slangpy_rt.arrays.ndbuffer import NDBuffer
 from slangpy_rt.arrays.pickled import as_stored
 from slangpy_rt.arrays.tensor import Tensor
 from slangpy_rt.core.dtypes import element_type
@@ -37,21 +38,43 @@ def selected(array: Any, mask: Any) -> Tensor:
     """
     if isinstance(mask, np.ndarray):
         mask = Tensor.from_numpy(array.device, mask)
+    return taken(array, places_in(array, mask), len(mask.shape))
+
+
+def places_in(array: Any, mask: NDBuffer) -> Tensor:
+    """Return where a mask of an array is true, counted in row-major order; errors are those of ``selected``."""
     lead = len(mask.shape)
     if mask.dtype.name != "bool" or not lead or array.shape[:lead] != mask.shape:
         raise IndexError(f"Tensor: {mask.summary} is no index of {array.summary}; bools of its first dimensions are.")
     if mask.device is not array.device:
         raise IndexError(f"Tensor: {mask.summary} lies on {mask.device!r}, and {array.summary} on {array.device!r}.")
-    found = scans(array)
-    places = found.nonzero(plain(mask))
+    return scans(array).nonzero(plain(mask))
+
+
+def taken(array: Any, places: Tensor, lead: int) -> Tensor:
+    """Return the elements of an array at places, which count its first ``lead`` dimensions in row-major order."""
     made: Tensor = Tensor.empty(array.device, (places.shape[0], *array.shape[lead:]), array.dtype)
     if made.size:
-        rows = _rows(array.detach(), prod(mask.shape))
+        found = scans(array)
+        rows = _rows(array.detach(), prod(array.shape[:lead]))
         into = _rows(made, places.shape[0])
         width = rows.shape[1]
         take = found.module("take", TAKE, held=rows.dtype.name)["take"]
         columns = found.numbers(width) if width <= 4096 else Tensor.arange(array.device, width)
         take(rows, places[:, None], columns[None], _result=into)
+    return made
+
+
+def put_back(values: Tensor, places: Tensor, shape: tuple[int, ...], lead: int) -> Tensor:
+    """Return an array of zeros of a shape, but for values at places, which ``taken`` would return of it."""
+    made: Tensor = Tensor.zeros(values.device, shape, values.dtype)
+    if values.size:
+        found = scans(values)
+        rows, into = _rows(values, places.shape[0]), _rows(made, prod(shape[:lead]))
+        width = rows.shape[1]
+        columns = found.numbers(width) if width <= 4096 else Tensor.arange(values.device, width)
+        put = found.module("put", PUT, held=rows.dtype.name)["put"]
+        put(rows, places[:, None], columns[None], into)
     return made
 
 

@@ -61,13 +61,25 @@ def sort(array: NDBuffer, axis: Any) -> Tensor:
     row, axis = _row("sort", array, axis)
     found = Tensor.empty(array.device, array.shape, array.dtype)
     if array.size:
-        known = scans(array)
-        scalar = scalar_of("sort", array.dtype)
-        at = known.module("at", _AT, held=scalar if scalar != "bfloat16" else "float")["at"]
-        order = _order(known, row)
-        plain: Any = row if scalar != "bfloat16" else row.astype("float")
-        with_last(found, axis)[...] = at(plain[..., None, :], order)
+        with_last(found, axis)[...] = _at(row, _order(scans(array), row))
     return found
+
+
+def along(array: NDBuffer, order: NDBuffer, axis: int) -> Tensor:
+    """Return the numbers of an array at places along an axis, as ``argsort`` returns them."""
+    found = Tensor.empty(array.device, array.shape, array.dtype)
+    if array.size:
+        axis = axis % len(array.shape)
+        with_last(found, axis)[...] = _at(with_last(array, axis), with_last(order, axis))
+    return found
+
+
+def _at(row: Any, order: Any) -> Any:
+    """Return the numbers at places of rows."""
+    scalar = scalar_of("sort", row.dtype)
+    at = scans(row).module("at", _AT, held=scalar if scalar != "bfloat16" else "float")["at"]
+    plain: Any = row if scalar != "bfloat16" else row.astype("float")
+    return at(plain[..., None, :], order)
 
 
 def _row(where: str, array: NDBuffer, axis: Any) -> tuple[Any, int]:

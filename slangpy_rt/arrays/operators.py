@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 from copy import deepcopy
 from importlib import import_module
 from math import prod
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -17,7 +18,13 @@ from slangpy_rt.core.errors import BindError, ShapeError
 from slangpy_rt.core.shapes import whole_numbers
 from slangpy_rt.core.wording import in_words
 
+if TYPE_CHECKING:
+    from slangpy_rt.arrays.recording import Recorder
+
 A = TypeVar("A", bound="Operators")
+# The recorder of the block of ``grad_tape`` that is open here. It is no state of a device: a block is entered before
+# its arrays, and so their devices, are known.
+RECORDER: ContextVar[Recorder | None] = ContextVar("slangpy_rt.recorder", default=None)
 # Modules above this package: they call functions, which take arrays. They are imported with the first operation.
 _ELEMENTWISE = "slangpy_rt.arithmetic.elementwise"
 _REDUCTIONS = "slangpy_rt.arithmetic.reductions"
@@ -27,28 +34,28 @@ _PRODUCTS = "slangpy_rt.linalg.matmul"
 
 def _on_left(name: str) -> Callable[[A, Any], A]:
     def operator(self: Any, other: Any) -> Any:
-        return import_module(_ELEMENTWISE).elementwise(self).binary(name, self, other)
+        return _operations(self).binary(name, self, other)
 
     return operator
 
 
 def _on_right(name: str) -> Callable[[A, Any], A]:
     def operator(self: Any, other: Any) -> Any:
-        return import_module(_ELEMENTWISE).elementwise(self).binary(name, other, self)
+        return _operations(self).binary(name, other, self)
 
     return operator
 
 
 def _in_place(name: str) -> Callable[[A, Any], A]:
     def operator(self: Any, other: Any) -> Any:
-        return import_module(_ELEMENTWISE).elementwise(self).binary(name, self, other, self)
+        return _operations(self).binary(name, self, other, self)
 
     return operator
 
 
 def _of_one(name: str) -> Callable[[A], A]:
     def operator(self: Any) -> Any:
-        return import_module(_ELEMENTWISE).elementwise(self).unary(name, self)
+        return _operations(self).unary(name, self)
 
     return operator
 
@@ -58,7 +65,7 @@ class Operators(NDBuffer):
 
     A Python number has the type of the array that it meets: ``half * 2.0`` is half, ``int * 2.0`` is float. Of two
     arrays, integers have NumPy's common type, and a floating-point type stays as it is beside integers. ``/`` of
-    integers is float. Nothing here records gradients: write a Slang function for ``bwds``.
+    integers is float. Within a block of ``grad_tape`` operations of Tensors that carry gradients are recorded.
     """
 
     __slots__ = ()
@@ -96,7 +103,7 @@ class Operators(NDBuffer):
             first dimensions.
         """
         if isinstance(key, NDBuffer) or _is_mask(key):
-            made: A = import_module(_SELECTION).selected(self, key)
+            made: A = (RECORDER.get() or import_module(_SELECTION)).selected(self, key)
             return made
         return super().__getitem__(key)
 
@@ -112,7 +119,7 @@ class Operators(NDBuffer):
         ShapeError
             If the value does not broadcast to that part.
         """
-        operations = import_module(_ELEMENTWISE).elementwise(self)
+        operations = _operations(self)
         if _is_mask(key):
             key = type(self)._from_host(self.device, key)  # type: ignore[attr-defined]
         if isinstance(key, NDBuffer):
@@ -176,11 +183,15 @@ class Operators(NDBuffer):
             raise BindError(
                 f"Tensor.astype: {self.summary} does not become '{element.name}', which has another shape."
             )
-        made: A = import_module(_ELEMENTWISE).elementwise(self).unary("copy", self, element)
+        made: A = _operations(self).unary("copy", self, element)
         return made
 
     def copy(self: A) -> A:
         """Return a new contiguous Tensor with the same values and without gradients."""
+        recorder = RECORDER.get()
+        if recorder is not None:
+            copied: A = recorder.copy(self, self.device)
+            return copied
         made: Any = type(self)(self.device, self.dtype, self.shape)
         if _has_arithmetic(self):
             import_module(_ELEMENTWISE).elementwise(self).write(self, made)
@@ -252,8 +263,11 @@ class Operators(NDBuffer):
 
     def to(self: A, device: Any) -> A:
         """Return the array on another device: itself if it lies there, else a copy by way of the host."""
+        recorder = RECORDER.get()
         if device is self.device:
             same: Any = self
+        elif recorder is not None:
+            same = recorder.copy(self, device)
         else:
             same = type(self)(device, self.dtype, self.shape)
             same.copy_from(self.to_numpy())
@@ -262,11 +276,15 @@ class Operators(NDBuffer):
 
     def where(self: A, condition: Any, other: Any) -> A:
         """Return a new Tensor of this array's values where ``condition`` is true, and of ``other``'s elsewhere."""
-        made: A = import_module(_ELEMENTWISE).elementwise(self).where(condition, self, other)
+        made: A = _operations(self).where(condition, self, other)
         return made
 
     def clip(self: A, low: Any = None, high: Any = None) -> A:
         """Return a new Tensor of the values, moved to the nearest bound where they lie outside; NaN stays."""
+        recorder = RECORDER.get()
+        if recorder is not None:
+            clipped: A = recorder.clip(self, low, high)
+            return clipped
         operations = import_module(_ELEMENTWISE).elementwise(self)
         made: Any = self
         for name, bound in (("maximum", low), ("minimum", high)):
@@ -274,7 +292,7 @@ class Operators(NDBuffer):
         found: A = self.copy() if made is self else made
         return found
 
-    def sum(self: A, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> A:
+    def sum(self: A, axis: int | Sequence[int] | None = None, keepdims: bool = False, **numpys: None) -> A:
         """Return the sums along axes, by default of all elements.
 
         Sums of integers are ``int64_t`` or ``uint64_t``; half and bfloat16 are added up in float and rounded once.
@@ -285,27 +303,31 @@ class Operators(NDBuffer):
             The dimensions that are added up. Elements that are vectors keep their own.
         keepdims : bool
             Whether these dimensions stay, with size 1.
+        **numpys : None
+            What ``numpy.sum(tensor)`` passes: ``dtype`` and ``out``, which have to be None.
         """
-        return self._reduced("sum", axis, keepdims)
+        return self._reduced("sum", axis, keepdims, numpys)
 
-    def mean(self: A, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> A:
+    def mean(self: A, axis: int | Sequence[int] | None = None, keepdims: bool = False, **numpys: None) -> A:
         """Return the means along axes, as ``sum`` does; of integers they are float."""
-        return self._reduced("mean", axis, keepdims)
+        return self._reduced("mean", axis, keepdims, numpys)
 
-    def min(self: A, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> A:
+    def min(self: A, axis: int | Sequence[int] | None = None, keepdims: bool = False, **numpys: None) -> A:
         """Return the least values along axes, as ``sum`` does; NaN where one is NaN."""
-        return self._reduced("min", axis, keepdims)
+        return self._reduced("min", axis, keepdims, numpys)
 
-    def max(self: A, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> A:
+    def max(self: A, axis: int | Sequence[int] | None = None, keepdims: bool = False, **numpys: None) -> A:
         """Return the largest values along axes, as ``sum`` does; NaN where one is NaN."""
-        return self._reduced("max", axis, keepdims)
+        return self._reduced("max", axis, keepdims, numpys)
 
-    def any(self: A, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> A:
+    def any(self: A, axis: int | Sequence[int] | None = None, keepdims: bool = False, **numpys: None) -> A:
         """Return whether a value along axes is not zero, as ``sum`` does."""
+        _check_numpys("any", numpys)
         return _on_left("ne")(self, 0)._reduced("max", axis, keepdims)
 
-    def all(self: A, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> A:
+    def all(self: A, axis: int | Sequence[int] | None = None, keepdims: bool = False, **numpys: None) -> A:
         """Return whether no value along axes is zero, as ``sum`` does."""
+        _check_numpys("all", numpys)
         return _on_left("ne")(self, 0)._reduced("min", axis, keepdims)
 
     def argmin(self: A, axis: int | None = None) -> A:
@@ -319,9 +341,24 @@ class Operators(NDBuffer):
         """Return the indices of the largest values, as ``argmin`` does."""
         return self._reduced("argmax", axis, False)
 
-    def _reduced(self: A, name: str, axis: Any, keepdims: bool) -> A:
-        made: A = import_module(_REDUCTIONS).reductions(self).reduce(name, self, axis, keepdims)
+    def _reduced(self: A, name: str, axis: Any, keepdims: bool, numpys: Any = None) -> A:
+        if numpys:
+            _check_numpys(name, numpys)
+        operations = RECORDER.get() or import_module(_REDUCTIONS).reductions(self)
+        made: A = operations.reduce(name, self, axis, keepdims)
         return made
+
+
+def _operations(array: Any) -> Any:
+    """Return what computes an array's operations: those of its device, or the open block of a tape."""
+    return RECORDER.get() or import_module(_ELEMENTWISE).elementwise(array)
+
+
+def _check_numpys(name: str, given: dict[str, Any]) -> None:
+    """Refuse parameters of a reduction but those that NumPy's function of that name passes unset."""
+    for key, value in given.items():
+        if key not in ("dtype", "out") or value is not None:
+            raise BindError(f"Tensor.{name}: there is no parameter '{key}'; it has axis and keepdims.")
 
 
 def _is_mask(key: Any) -> bool:

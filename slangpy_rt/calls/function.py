@@ -6,12 +6,12 @@ from collections.abc import Callable
 from functools import partial
 from importlib import import_module
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from slangpy_rt.arguments.adapters import asking_for_autograd
 from slangpy_rt.arguments.indices import grid
 from slangpy_rt.arguments.options import Options
-from slangpy_rt.arguments.signature import ARRAYS, SIGNERS, aliased, endless
+from slangpy_rt.arguments.signature import ARRAYS, SIGNERS, aliased, carries_gradients, endless
 from slangpy_rt.arguments.stand_ins import Asked, ask, hand_back, want_back
 from slangpy_rt.calls.callable import SlangCallable
 from slangpy_rt.calls.command_list import Call, CommandList, add
@@ -424,7 +424,13 @@ class Function(SlangCallable):
             # Functions with equal options share their prepared calls, whatever their uniforms and streams.
             call: PreparedCall = asking.call_for_autograd(self._base or self, args, names)
             return call
-        return prepare_call(scope, self.name, self.overloads, args, names, result, options, values)
+        made = prepare_call(scope, self.name, self.overloads, args, names, result, options, values)
+        if options.derivative or not any(map(carries_gradients, args)):
+            return made
+        from slangpy_rt.calls.taped_call import TapedCall
+
+        taped: Any = TapedCall(made, self._base or self, len(args) - len(names), names)
+        return cast("PreparedCall", taped)
 
 
 def _again(scope: Scope, name: str, options: Options, values: tuple[Any, ...]) -> Function:

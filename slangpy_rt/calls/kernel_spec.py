@@ -14,6 +14,8 @@ from slangpy_rt_codegen import GROUP_SIZE, CallSpec, Operand
 from slangpy_rt.arguments.bound import Bound
 from slangpy_rt.arguments.options import Options
 from slangpy_rt.arguments.scope import Scope
+from slangpy_rt.calls.column_tiles import GROUP as COLUMN_GROUP
+from slangpy_rt.calls.column_tiles import column_tiles
 from slangpy_rt.calls.launch_geometry import MAX_WALKING, add_rows, group_of, groups_of, reach, tiles, widen
 from slangpy_rt.calls.operands import Leaf, identifier, names_of, operand, trees_of
 from slangpy_rt.calls.spelling import Spelling
@@ -110,6 +112,16 @@ def describe_call(
     if single:
         operands = [replace(o, access="scatter") if o.access == "sum" else o for o in operands]
     operands, width = (operands, 1) if tiled or aliased or single else widen(host, leaves, operands, merged.shape)
+    tiles_of_columns = None
+    if width == 1 and len(merged.shape) > 1 and not (host or tiled or aliased or single or options.derivative):
+        tiles_of_columns = column_tiles(leaves, operands, merged.shape, caps)
+    if tiles_of_columns is not None:
+        leaves, operands, width = (
+            list(tiles_of_columns.leaves),
+            list(tiles_of_columns.operands),
+            tiles_of_columns.width,
+        )
+        merged = Coalesced(tiles_of_columns.shape, tuple([leaf.strides for leaf in leaves if leaf.strides]))
     most = MAX_WALKING
     if options.derivative and not (tiled or single):
         slots = width * prod(options.group or (GROUP_SIZE,))
@@ -118,7 +130,9 @@ def describe_call(
     count = prod(shape)
     wide_index = host or max([count, *[reach(merged.shape, s) for s in merged.strides]]) > _MAX_32
     group = group_of(options.group, tiled) if not host else (GROUP_SIZE,)
-    if tiled:
+    if tiles_of_columns is not None:
+        group, groups, rows = COLUMN_GROUP, tiles_of_columns.groups, False
+    elif tiled:
         groups, rows = tiles(said, caps, device.info, group, shape), False
     else:
         groups, rows = groups_of(said, host, caps, device.info, -(-count // width), prod(group))
@@ -137,7 +151,7 @@ def describe_call(
         rows=rows,
         method=bool(sig.owner) and not sig.static,
         group=group,
-        structs=struct_layouts(bounds, spell),
+        structs=struct_layouts(bounds, spell, host),
         constants=(
             *_constants(said, scope, options, spell),
             *((_DETERMINISTIC,) if device.deterministic and backward else ()),
@@ -206,7 +220,7 @@ def describe_dispatch(
         entry=target.entry,
         group=entry.group_size,
         raw=True,
-        structs=struct_layouts(bounds, spell),
+        structs=struct_layouts(bounds, spell, target.entry == "range"),
         constants=_constants(title, scope, options, spell),
         assigned=tuple((spell.own(name), trees[k]) for k, (name, _) in enumerate(uniforms)),
         hidden=spell.hidden,

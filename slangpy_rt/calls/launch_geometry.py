@@ -22,6 +22,8 @@ from slangpy_rt.core.target import Caps
 
 # The most scalars of a gradient of which each range of a call on the CPU keeps its own copy.
 _MAX_OWN = 1 << 15
+# Strides, in scalars, up to which the elements of neighbouring threads share sectors of memory.
+_NEAR = 8
 # The most thread groups of a kernel whose threads first add up gradients of several elements: a group ends in one
 # atomic addition.
 MAX_WALKING = 1024
@@ -31,23 +33,29 @@ def widen(host: bool, leaves: Sequence[Leaf], operands: list[Operand], shape: Sh
     """Return the operands for threads that run several consecutive elements each, and the number of these elements.
 
     Scalars that follow each other are then loaded and stored in pieces of up to 16 bytes. Vectors are not: on an
-    H200, four float3 a thread reach 3086 GB/s in 16-byte pieces, one float3 a thread 4090 in 4-byte ones. In a call
-    of several dimensions a thread's elements lie in one row: lengths and strides of rows have to be multiples of
-    their number.
+    H200, four float3 a thread reach 3086 GB/s in 16-byte pieces, one float3 a thread 4090 in 4-byte ones.
+
+    In a call of several dimensions a thread's elements lie in one row if lengths and strides of rows are multiples of
+    their number. Otherwise they may be of two rows, and those of strided arrays are moved one by one.
     """
     if host:
         return operands, 1
     sizes = [NUMPY_OF[leaf.bound.scalar].itemsize for leaf in leaves if leaf.bound.mode in ("array", "value")]
     width = 2 if 8 in sizes else 4
+    each = False
+    for leaf, o in zip(leaves, operands, strict=True):
+        each |= o.mode == "strided" and not _in_rows(leaf, shape, width)
     wide = []
     for leaf, o in zip(leaves, operands, strict=True):
-        b, strides = leaf.bound, leaf.strides
-        in_order = o.mode == "linear"
+        b = leaf.bound
+        # Gradients are added to by whole threads.
+        if each and (
+            o.access not in ("in", "out", "inout") or (o.mode == "strided" and abs(leaf.strides[-1]) > _NEAR)
+        ):
+            return operands, 1
         if o.mode == "strided":
-            in_order = strides[-1] == 1 and all(s % width == 0 for s in strides[:-1])
-            if shape[-1] % width or not (in_order or strides[-1] == 0):
-                return operands, 1
-            o = replace(o, step="next" if in_order else "same")
+            o = replace(o, step="each" if each else _in_rows(leaf, shape, width))
+        in_order = o.mode == "linear" or o.step == "next"
         if o.mode in ("tensor", "gradient", "pointer", "computed", "texel"):
             return operands, 1
         if in_order and not (b.aligned and b.type.kind in ("scalar", "enum")):
@@ -55,6 +63,16 @@ def widen(host: bool, leaves: Sequence[Leaf], operands: list[Operand], shape: Sh
         wide.append(o)
     some = [o for o in wide if o.mode == "linear" or o.step == "next"]
     return (wide, width) if some else (operands, 1)
+
+
+def _in_rows(leaf: Leaf, shape: Shape, width: int) -> str:
+    """Return the ``step`` of a strided array for threads whose elements lie in one row, or ``""`` if it has none."""
+    *outer, last = leaf.strides
+    if shape[-1] % width or last not in (0, 1):
+        return ""
+    if last == 0:
+        return "same"
+    return "next" if leaf.bound.aligned and all(s % width == 0 for s in outer) else ""
 
 
 def add_rows(

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -38,6 +38,21 @@ _RESULTS: dict[Any, str] = {
     "torch": "torch", "numpy": "numpy", "tensor": "tensor", "ndbuffer": "ndbuffer", "texture": "texture",
     np.ndarray: "numpy", Tensor: "tensor", NDBuffer: "ndbuffer", Texture: "texture",
 }  # fmt: skip
+
+
+class Optionals(NamedTuple):
+    """What a call over arrays returns of a function whose results are Optionals.
+
+    Attributes
+    ----------
+    value : Tensor, NDBuffer or numpy.ndarray
+        The values; zeros where there are none. Of ``Optional<Tuple<A, B>>`` a tuple of arrays.
+    has_value : Tensor, NDBuffer or numpy.ndarray
+        Bools of the call's shape: whether there is a value.
+    """
+
+    value: Any
+    has_value: Any
 
 
 def kind_named(result: Any) -> str | None:
@@ -91,7 +106,7 @@ def new_result(
             return _tuple_of(known(returns, items), each, named)
         item = optional_item(scope, returns)
         if item is not None:
-            return _optional(where, scope, known(returns, (item,)), item, asked, shape, derivative)
+            return _optional(where, scope, known(returns, (item,)), item, arguments, asked, shape, named, derivative)
     device, returns = scope.device, scope.struct(returns)
     stored = storage(returns)
     if stored is None:
@@ -154,31 +169,36 @@ def _tuple_of(type_: SlangType, each: Sequence[Result], named: bool) -> Result:
 
 
 def _optional(
-    where: str, scope: Scope, type_: SlangType, item: SlangType, asked: Any, shape: Shape, derivative: str
+    where: str,
+    scope: Scope,
+    type_: SlangType,
+    item: SlangType,
+    arguments: tuple[Bound, ...],
+    asked: Any,
+    shape: Shape,
+    named: bool,
+    derivative: str,
 ) -> Result:
-    """Return the Result of a function that returns an Optional: a value of Python, or None."""
-    what = f"{where}: it returns '{type_.name}'"
+    """Return the Result of a function that returns an Optional: values with a mask, or a value of Python or None."""
     if derivative:
-        raise UnsupportedError(f"{what}, which has no derivative here; return a value.")
-    if shape:
-        raise UnsupportedError(
-            f"{what}, and an array of shape {shape} holds no None; return a Tuple of a value and a bool, of which "
-            "this call makes two arrays."
-        )
-    if asked is not None:
-        raise BindError(f"{what}, of which a call returns a Python value or None; leave _result out.")
-    held, there = (new_result(where, scope, t, (), None, (), False) for t in (item, scalar_type("bool")))
+        raise UnsupportedError(f"{where}: it returns '{type_.name}', which has no derivative here; return a value.")
+    single = not shape and asked is None and not result_kind(arguments)
+    held, there = (
+        new_result(where, scope, t, () if single else arguments, asked, shape, named)
+        for t in (item, scalar_type("bool"))
+    )
     places = ((".value", held), (".hasValue", there))
     parts = tuple([(p, replace(r.bound, name=f"_result{p}")) for p, r in places if r.bound is not None])
 
     def make() -> Any:
-        return tuple([r.make() for _, r in places if r.make is not None])
+        return Optionals(*[r.make() for _, r in places if r.make is not None])
 
     def unwrap(out: Any) -> Any:
-        value, has = out
-        return (held.unwrap or _itself)(value) if has else None
+        value, has = [r.unwrap(x) if r.unwrap is not None else x for (_, r), x in zip(places, out, strict=True)]
+        return (value if has else None) if single else Optionals(value, has)
 
-    return Result(tuple_of("_result", type_, "out", parts), None, make, unwrap)
+    plain = held.unwrap is None and there.unwrap is None
+    return Result(tuple_of("_result", type_, "out", parts), None, make, None if plain else unwrap, named=named)
 
 
 def _itself(out: Any) -> Any:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -16,19 +17,46 @@ from slangpy_rt.calls.spelling import Spelling
 from slangpy_rt.core.dtypes import storage
 from slangpy_rt.core.types import SlangType
 
-
-def struct_layouts(leaves: Sequence[Bound], spell: Spelling) -> tuple[StructLayout, ...]:
-    """Return the layout of each struct type that arrays hold, each once."""
-    found = {b.struct.name: b.struct for b in leaves if b.struct is not None and b.mode == "array"}
-    return tuple(_layout(type_, spell) for type_ in found.values())
+_WORDS = re.compile(r"(float|int|uint)(?:([1-4])(?:x([1-4]))?)?")
 
 
-def _layout(type_: SlangType, spell: Spelling) -> StructLayout:
+def struct_layouts(leaves: Sequence[Bound], spell: Spelling, host: bool) -> tuple[StructLayout, ...]:
+    """Return the layout of each struct type that arrays hold, each once.
+
+    Parameters
+    ----------
+    host : bool
+        Whether ranges of elements run on the CPU, where a compiler sees that neighbouring fields are moved.
+    """
+    held: dict[str, list[Bound]] = {}
+    for b in leaves:
+        if b.struct is not None and b.mode == "array":
+            held.setdefault(b.struct.name, []).append(b)
+    return tuple([_layout(arrays, spell, host) for arrays in held.values()]) if held else ()
+
+
+def _layout(arrays: list[Bound], spell: Spelling, host: bool) -> StructLayout:
+    type_ = arrays[0].struct
+    assert type_ is not None
     stored = storage(type_)
     assert stored is not None
-    return StructLayout(
-        spell.type(type_), stored.dtype.itemsize, tuple(_layout_fields(type_, stored.dtype, "", 0, spell))
-    )
+    size = stored.dtype.itemsize
+    fields = tuple(_layout_fields(type_, stored.dtype, "", 0, spell))
+    pieces = (16, 8) if not host and _is_of_words(fields, size) else ()
+    strides = [s for b in arrays for s in (size, *b.strides)]
+    able = [n for n in pieces if all(b.aligned for b in arrays) and not any(s % n for s in strides)]
+    return StructLayout(spell.type(type_), size, fields, able[0] if able else 0)
+
+
+def _is_of_words(fields: Sequence[StructLayoutField], size: int) -> bool:
+    """Tell whether fields are vectors, matrices and scalars of four bytes each, without bytes between them."""
+    at = 0
+    for f in fields:
+        sized = _WORDS.fullmatch(f.type)
+        if sized is None or f.via or f.scalar != sized[1] or f.offset != at:
+            return False
+        at += 4 * int(sized[2] or 1) * int(sized[3] or 1)
+    return at == size
 
 
 def _layout_fields(

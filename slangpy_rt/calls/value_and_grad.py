@@ -16,7 +16,7 @@ from slangpy_rt.arrays.tensor import Tensor, gradient_type, has_floats
 from slangpy_rt.calls.callee import Callee
 from slangpy_rt.core.conversion import kind_of
 from slangpy_rt.core.errors import BindError
-from slangpy_rt.core.types import SlangType
+from slangpy_rt.core.types import Param, SlangType
 from slangpy_rt.core.wording import in_words
 
 # What Slang differentiates although it is no ``IDifferentiable``: whole arrays with a gradient beside them.
@@ -123,6 +123,11 @@ def _carrying(where: str, scope: Scope, type_: SlangType, value: Any, live: bool
         pair = DiffPair(value)
         return pair, pair
     return value, None
+
+
+def takes_gradients(scope: Scope, param: Param) -> bool:
+    """Return whether Slang differentiates what a function does with a parameter."""
+    return param.type.name.startswith(_WHOLE) or (not param.no_diff and _differentiates(scope, param.type))
 
 
 def _differentiates(scope: Scope, type_: SlangType) -> bool:

@@ -9,7 +9,9 @@ import numpy as np
 
 from slangpy_rt.arguments.adapter import Adapter
 from slangpy_rt.arguments.adapters import converter
+from slangpy_rt.arguments.signature import carries_gradients
 from slangpy_rt.arrays.ndbuffer import NDBuffer
+from slangpy_rt.arrays.operators import RECORDER
 from slangpy_rt.arrays.tensor import Tensor
 from slangpy_rt.calls.command_list import CommandList
 from slangpy_rt.core.checks import flag, whole
@@ -148,7 +150,17 @@ class Raster:
                         "current stream of that library."
                     )
                 return adapter.draw(self, _faces, named)
-        return self._called(Runner(stream=self._stream), _faces, _result, named)
+        runner = Runner(stream=self._stream)
+        recorder = None if self._derivative else RECORDER.get()
+        if recorder is not None and carries_gradients(named):
+            if _result not in (None, "tensor"):
+                raise BindError(
+                    f"{self._where}: an argument carries a gradient, and a GradTape records new Tensors; leave "
+                    "_result out, or pass tensor.detach()."
+                )
+            given = {"_faces": _faces, **named}
+            return recorder.call(self, (), given, lambda: self._called(runner, _faces, "tensor", named))
+        return self._called(runner, _faces, _result, named)
 
     def stream(self, stream: Stream) -> Raster:
         """Return the same function, whose steps run on a stream.

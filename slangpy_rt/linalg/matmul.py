@@ -210,6 +210,10 @@ class Matmul:
         product = Product(arrays, values, transpose_a, transpose_b, out_dtype, alpha, last, place, precision)
         if commands is None and arrays.records(list(values.values())):
             checked(product)
+            if arrays.recorded:
+                from slangpy_rt.linalg.taped_product import taped
+
+                return taped(product.bias_last())
             return arrays.differentiable(product.bias_last())
         out = multiply(product, commands)
         self._libraries[type(a)] = arrays

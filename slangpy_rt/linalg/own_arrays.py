@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from slangpy_rt.arguments.signature import carries_gradients
 from slangpy_rt.arrays.layout import layout_of
 from slangpy_rt.arrays.ndbuffer import NDBuffer
+from slangpy_rt.arrays.operators import RECORDER
 from slangpy_rt.arrays.tensor import Tensor
 from slangpy_rt.backends.base import Buffer
 from slangpy_rt.calls.command_list import CommandList
@@ -70,8 +72,13 @@ class OwnArrays(Arrays):
         return element_type(where, dtype).name
 
     def signature(self, array: NDBuffer) -> Any:
-        # Arrays of equal layouts have one, which knows the device.
-        return array.layout
+        # Arrays of equal layouts have one, which knows the device. In a block of grad_tape, known products of arrays
+        # with gradients are not repeated.
+        layout = array.layout
+        return layout if layout.grads is None else (layout, RECORDER.get() is None)
+
+    def records(self, values: Sequence[NDBuffer]) -> bool:
+        return RECORDER.get() is not None and any(map(carries_gradients, values))
 
     def device(self, array: NDBuffer, given: DeviceCore | None) -> DeviceCore:
         return array.layout.device if given is None else given

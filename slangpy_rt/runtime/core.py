@@ -241,6 +241,8 @@ class DeviceCore(ABC):
         self.check_open()
         if not array.nbytes:
             return
+        for observer in self.observers:
+            observer.writes("a copy from the host", (buffer,))
         if not self.ordered:
             self.backend.upload(buffer, address - buffer.address, array.data)
             return
@@ -273,6 +275,8 @@ class DeviceCore(ABC):
         self.check_open()
         if not nbytes:
             return
+        for observer in self.observers:
+            observer.writes("clear", (buffer,))
         if not self.ordered:
             self.backend.clear(buffer, address - buffer.address, nbytes)
             return
@@ -284,6 +288,7 @@ class DeviceCore(ABC):
         """Run a recording on a queue; ``touches`` says which buffers it uses, where there are several queues."""
         replay = lane.queue.replay
         for observer in self.observers:
+            observer.writes("a command list", [b for b, w in zip(*touches(), strict=False) if w])
             replay = partial(observer.replay, lane.queue, replay)
         if self.ordered:
             self.order.replay(lane, replay, recording, touches())

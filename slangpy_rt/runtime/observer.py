@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from slangpy_rt.backends.base import Kernel, Queue, Recording
+from slangpy_rt.backends.base import Buffer, Kernel, Queue, Recording
 
 
 class Observer(ABC):
@@ -19,3 +19,6 @@ class Observer(ABC):
     @abstractmethod
     def replay(self, queue: Queue, replay: Callable[[Recording], None], recording: Recording) -> None:
         """Call ``replay(recording)``."""
+
+    def writes(self, what: str, buffers: Sequence[Buffer]) -> None:  # noqa: B027 - few observers ask
+        """Learn that something which is no launch, such as a copy from the host, will write to buffers."""

@@ -12,6 +12,7 @@ becomes ``_spy_min<uint8_t>(a_0, b_0)``. These are the defects:
 - Both lack operators of matrices: shifts, all operators of ``bool``, ``-`` of integers, and in CUDA comparisons. The
   unary minus of matrices in C++ does not compile.
 - The functions that ``rounded_constants`` finds have constants rounded to float.
+- ``min`` and ``max`` of floats and doubles are calls of libm in C++, which no compiler inlines without -ffast-math.
 """
 
 from __future__ import annotations
@@ -144,6 +145,15 @@ _MATRIX_ELEMENTS = {
 _MATRIX = re.compile(rb"\bMatrix<")
 # The prelude's unary operators of matrices use ``result[i].rows``, but a row has no rows.
 _MATRIX_DEFECT = (b"result[i].rows[i][j] = op", b"result.rows[i][j] = op")
+# C's fmin and fmax, with libm's own choice between zeros, which is the second argument.
+_MINIMA = [
+    (
+        b"return ::f%b%b(a, b);" % (name, suffix),
+        b"return b != b ? a : a %b b ? a : b;" % order,
+    )
+    for name, order in ((b"min", b"<"), (b"max", b">"))
+    for suffix in (b"f", b"")
+]
 
 
 _BUILTINS = {
@@ -183,7 +193,8 @@ def with_functions(code: bytes, form: str) -> bytes:
     elif not end:
         return code
     else:
-        prelude = prelude.replace(*_MATRIX_DEFECT)
+        for old, new in (_MATRIX_DEFECT, *_MINIMA):
+            prelude = prelude.replace(old, new)
     pieces = [prelude]
     if _MACROS.search(called):
         pieces.append(_UNDEFINED)

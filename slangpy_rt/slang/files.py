@@ -272,8 +272,9 @@ def check_imports(path: str, text: str, folders: tuple[str, ...]) -> None:
 
 _ATOMIC = re.compile(r"\bInterlocked[A-Z]|\b__?atomic_|\bAtomic<")
 _METHODS = (
-    "Elements of RWTensor and RWStructuredBuffer are changed atomically by methods, such as t.add(i, value), or as "
-    "elements of RWTensor<Atomic<T>, N>; Slang's own functions take what is behind a pointer."
+    "Elements of RWTensor and RWStructuredBuffer are changed atomically by methods, such as t.add(i, value). "
+    "InterlockedAdd and the like take those of RWTensor<Atomic<T>, N> and RWStructuredBuffer<Atomic<T>>, and what is "
+    "behind a pointer."
 )
 _READ_ATOMIC = re.compile(r"\b(?:Tensor|StructuredBuffer)\s*<\s*Atomic\b")
 _WRITABLE = (

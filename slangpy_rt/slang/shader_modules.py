@@ -18,11 +18,11 @@ from slangpy_rt.slang.text import RESERVED, blank, declared, reserved
 
 # Each module comes after those that it imports.
 SHADERS = (
-    "_spy_handles", "_spy_library", "slangpy_rt", "slangpy", "mlp", "matmul", "sampling", "cubes",
-    "fragments", "_spy_descriptors",
+    "_spy_handles", "_spy_library", "slangpy_rt", "slangpy", "mlp", "matmul", "sampling", "cubes", "fragments",
+    "rays", "_spy_descriptors",
 )  # fmt: skip
 # Those of them that users import, and in whose place a user may have a file of the same name.
-IMPORTED = ("slangpy", "mlp", "matmul", "sampling", "cubes", "fragments")
+IMPORTED = ("slangpy", "mlp", "matmul", "sampling", "cubes", "fragments", "rays")
 # Slang supports its own ``__dispatch_kernel`` only in C++ for PyTorch, and refuses ``uint3(1)`` as a size there. A
 # Slang session takes no macros with parameters, so each text begins with this one.
 SLANGTORCH_HEAD = "#define __dispatch_kernel(_spy_k, _spy_g, _spy_b) _spy_anyLaunch(_spy_g, _spy_b)\n#line 1\n"
@@ -35,7 +35,7 @@ SLANGTORCH = AutoImport(
 )
 # Files that may be loaded as modules by themselves.
 FILES = (
-    *IMPORTED, "_spy_antialias", "_spy_folds", "_spy_matmul", "_spy_optim", "_spy_packing", "_spy_raster",
+    *IMPORTED, "_spy_antialias", "_spy_bvh", "_spy_folds", "_spy_matmul", "_spy_optim", "_spy_packing", "_spy_raster",
     "_spy_reduce", "_spy_silhouettes", "_spy_steps",
 )  # fmt: skip
 # The same, and texts that ``linalg/user_functions.py`` and ``graphics/pixel_text.py`` write.

@@ -12,6 +12,7 @@ from slangpy_rt.core.errors import CompileError, UnsupportedError
 from slangpy_rt.core.target import NESTING, Target
 from slangpy_rt.slang.cpp_functions import lacking_function, with_functions
 from slangpy_rt.slang.cpp_half import with_half
+from slangpy_rt.slang.cpp_lanes import with_lanes
 from slangpy_rt.slang.cpp_textures import with_textures
 from slangpy_rt.slang.cuda_textures import NO_METHOD, lacking_method, with_cuda_textures
 from slangpy_rt.slang.division import with_division
@@ -212,7 +213,7 @@ def completed(code: bytes, form: str, double_math: Callable[[], bytes], statics:
         code = with_hlsl_negatives(code)
     elif form == "cpp":
         code = with_swizzled_stores(with_functions(with_narrow_integers(with_textures(code), form), form))
-        return with_half(with_division(code, form))
+        return with_lanes(with_half(with_division(code, form)))
     return with_division(code, form)
 
 

@@ -30,7 +30,7 @@ def values(element: str, count: int) -> Any:
     return np.random.default_rng(3).integers(0 if dtype.kind == "u" else -900, 900, count).astype(dtype)
 
 
-@sampled(6)
+@sampled(15)
 @pytest.mark.parametrize("container", CONTAINERS)
 @pytest.mark.parametrize("element", [*SCALARS, "half"])
 def test_sums(device: spy.Device, element: str, container: str) -> None:
@@ -52,6 +52,35 @@ def test_sums(device: spy.Device, element: str, container: str) -> None:
     np.testing.assert_array_equal(t.to_numpy(), 0)
     module.steps(where, t)
     np.testing.assert_array_equal(t.to_numpy(), 3 * np.bincount(where, minlength=7))
+
+
+@sampled(4)
+@pytest.mark.parametrize("container", CONTAINERS)
+@pytest.mark.parametrize("element", SCALARS)
+def test_interlocked_functions_take_elements(device: spy.Device, element: str, container: str) -> None:
+    has(device, element)
+    bits = element in INTEGERS
+    module = module_of(
+        device,
+        f"void plus(int at, {element} x, {container.format(element)} t)\n"
+        f"{{ {element} old; InterlockedAdd(t[at], x); InterlockedAdd(t[at], x, old); InterlockedAdd(t[0], 1); }}\n"
+        f"void others({element} x, {container.format(element)} t, out {element} before[2])\n"
+        "{ InterlockedMin(t[0], x); InterlockedMax(t[1], x); InterlockedExchange(t[2], x, before[0]);\n"
+        "  InterlockedCompareExchange(t[3], x, x + 1, before[1]); InterlockedCompareStore(t[4], x, x + 2);\n"
+        + ("InterlockedAnd(t[5], 6); InterlockedOr(t[6], 4); InterlockedXor(t[7], 1); }" if bits else "}"),
+    )
+    where, x = bins(300, 7), (values(element, 300) % 4).astype(NUMPY_OF[element])
+    want = np.zeros(7, x.dtype)
+    np.add.at(want, where, 2 * x)
+    want[0] += 300
+    t = spy.Tensor.zeros(device, 7, element)
+    module.plus(where, spy.Tensor.from_numpy(device, x), t)
+    np.testing.assert_array_equal(t.to_numpy(), want)
+    t = spy.Tensor.from_numpy(device, np.array([9, 1, 3, 5, 5, 3, 3, 3], x.dtype))
+    before = spy.Tensor.zeros(device, (), f"{element}[2]")
+    module.others(5, t, before)
+    np.testing.assert_array_equal(t.to_numpy(), [5, 5, 5, 6, 7, *([2, 7, 2] if bits else [3, 3, 3])])
+    np.testing.assert_array_equal(before.to_numpy(), [3, 5])
 
 
 @sampled(3)

@@ -70,7 +70,7 @@ def test_values(device: spy.Device, users: spy.Module) -> None:
 
 
 @pytest.mark.parametrize("element", ["half", "bfloat16", "double", "int", "int8_t"])
-@sampled(2)
+@sampled(6)
 def test_element_types(device: spy.Device, users: spy.Module, element: str) -> None:
     if element in ("double", "int8_t") and element not in device.caps.scalars:
         pytest.skip(f"the device has no {element}")
@@ -93,7 +93,7 @@ def test_element_types(device: spy.Device, users: spy.Module, element: str) -> N
         np.testing.assert_allclose(got.double().numpy(), swish(want), rtol=rounding, atol=1e-4)
 
 
-@sampled(2)
+@one_device
 def test_uniforms(device: spy.Device, users: spy.Module) -> None:
     for gain in (3.0, -2.0):
         close(spy.matmul(A, B, activation=users.times.set(gain=gain)), gain * PRODUCT, 1e-4)
@@ -277,7 +277,7 @@ NAMES = [
 
 
 @pytest.mark.parametrize("name", NAMES)
-@sampled(8)
+@sampled(24)
 def test_names(device: spy.Device, name: str) -> None:
     """A function, a uniform, a macro and a module have any name."""
     small = A[:2, :3].copy()

@@ -15,7 +15,7 @@ import pytest
 import slangpy_rt as spy
 from slangpy_rt.linalg import cores, wave_cores
 from slangpy_rt.linalg.wave_cores import WaveCores
-from tests.depth import sampled
+from tests.depth import deep, sampled
 
 PLAIN = Path(__file__).with_name("plain_matrices.slang")
 
@@ -66,7 +66,7 @@ CASES = [
 ]
 
 
-@sampled(24)
+@sampled(60)
 @pytest.mark.parametrize(("element", "shape", "left", "right"), CASES)
 def test_sizes(
     waves: tuple[spy.Device, list[Any]], element: str, shape: tuple[int, int, int], left: bool, right: bool
@@ -85,7 +85,7 @@ def test_sizes(
     assert bool(used) == (in_place and padded)
 
 
-@sampled(2)
+@deep
 def test_rest_of_a_row_is_not_read(waves: tuple[spy.Device, list[Any]]) -> None:
     """What is multiplied ends within 16 bytes, and NaN follows; rows and columns end within a tile."""
     device, used = waves

@@ -57,7 +57,7 @@ EMITTED = frozenset(
 NAMES = sorted(n for n in {name.removeprefix("_spy_") for name in FOUND} - WORDS if n and not n.startswith("__"))
 
 
-@sampled(5)
+@sampled(9)
 @pytest.mark.parametrize("kind", one_in(4, KINDS))
 def test_every_identifier_as(device: spy.Device, kind: str, request: pytest.FixtureRequest) -> None:
     # What is an argument of its own takes long in such numbers.

@@ -104,7 +104,7 @@ PROGRAMS = {
 }  # fmt: skip
 
 
-@sampled(2)
+@sampled(6)
 @pytest.mark.parametrize("program", one_in(2, PROGRAMS))
 def test_nothing_is_left(backend_name: str, program: str, pytestconfig: pytest.Config) -> None:
     times = 100 if (is_deep(pytestconfig) and backend_name == "cpu") or pytestconfig.getoption("--long") else 20

@@ -379,3 +379,21 @@ def test_copies_by_pythons_module(device: spy.Device) -> None:
     kept = spy.Tensor.zeros(device, 4).with_grads(grad_out=spy.Tensor.full(device, 4, 2.0))
     found = copy.deepcopy(kept)
     assert found.grad_in is None and found.grad.to_numpy().tolist() == [2, 2, 2, 2]
+
+
+def test_errors_name_the_operator(device: spy.Device) -> None:
+    t, other = spy.Tensor.ones(device, 3), spy.Tensor.ones(device, 4)
+    told = (
+        r"^add: shapes \(3,\) and \(4,\) do not broadcast\. They are matched from the right; two dimensions must be"
+    )
+    with pytest.raises(spy.ShapeError, match=told):
+        t + other
+    with pytest.raises(
+        spy.ShapeError, match=r"^add in place: operands of shape \(2, 3\) do not fit Tensor<float> of shape"
+    ):
+        t += spy.Tensor.ones(device, (2, 3))
+    with (
+        spy.Device("null") as another,
+        pytest.raises(spy.BindError, match=r"^add: one operand is Tensor<float> of shape"),
+    ):
+        t + spy.Tensor(another, "float", 3)

@@ -67,7 +67,7 @@ def test_large_sums(device: spy.Device) -> None:
     assert large.mean().item() == pytest.approx(2e9)
 
 
-@sampled(3)
+@sampled(9)
 @pytest.mark.parametrize("name", NAMES)
 def test_views(device: spy.Device, name: str) -> None:
     a = data(40, 6, 50)
@@ -166,3 +166,17 @@ def test_sums_of_many(device: spy.Device) -> None:
     assert t.sum().item() == pytest.approx(a.sum(dtype="d"), rel=1e-6)
     assert t.argmax().item() == a.argmax()
     assert t[::-1].argmin().item() == a[::-1].argmin()
+
+
+def test_numpys_functions_call_these_methods(device: spy.Device) -> None:
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    t = spy.Tensor.from_numpy(device, x)
+    for f in (np.sum, np.mean, np.min, np.max, np.any, np.all):
+        found = f(t, axis=1)  # type: ignore[operator]
+        assert isinstance(found, spy.Tensor)
+        np.testing.assert_array_equal(found.to_numpy(), f(x, axis=1))  # type: ignore[operator]
+    for refused in (lambda: t.sum(dim=1), lambda: np.sum(t, dtype=np.float64), lambda: t.any(out=x)):
+        with pytest.raises(
+            spy.BindError, match=r"^Tensor\.(sum|any): there is no parameter '(dim|dtype|out)'; it has axis"
+        ):
+            refused()

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+import torch
 from _cuda_text import compiled_for_cuda
 
 import slangpy_rt as spy
@@ -28,6 +29,15 @@ Optional<bool> boolean(Optional<bool> x) { return x; }
 Optional<float> positive(float x) { if (x > 0) return x; return none; }
 Optional<float3> repeated(float x) { if (x > 0) return float3(x); return none; }
 Optional<Point> made(float x) { if (x > 0) return Point(x, 3); return none; }
+Tuple<float, Optional<int>> partly(float x)
+{
+    Optional<int> y = none;
+    if (x > 2)
+        y = 3;
+    return makeTuple(x, y);
+}
+struct Made { float a; __init(float x) { a = x + 11; } };
+Optional<Made> held(float x) { if (x > 1) return Made(x); return none; }
 Optional<Tuple<float, int>> both(float x) { if (x > 0) return makeTuple(x, 1); return none; }
 
 Tuple<float, int> pair(float x) { return makeTuple(2 * x, 3); }
@@ -108,6 +118,56 @@ def test_an_optional_result_is_none_or_a_value(module: Any) -> None:
     assert module.made(2.0) == {"a": 2, "b": 3} and module.made(-2.0) is None
     assert module.repeated(2.0).tolist() == [2, 2, 2] and module.repeated(-2.0) is None
     assert module.both(2.0) == (2, 1) and module.both(-2.0) is None
+
+
+@every_device
+def test_optional_results_of_arrays_are_values_and_bools(device: spy.Device, module: Any) -> None:
+    mixed = np.float32([[1, -2, 3], [-4, 5, -6]])
+    there = mixed > 0
+    for x, kind in ((mixed, np.ndarray), (tensor(device, mixed), spy.Tensor), (torch.tensor(mixed), torch.Tensor)):
+        found = module.positive(x)
+        value, has_value = found
+        assert found.value is value and found.has_value is has_value and type(value) is type(has_value) is kind
+        np.testing.assert_array_equal(np.asarray(value), np.where(there, mixed, 0))
+        np.testing.assert_array_equal(np.asarray(has_value), there)
+    assert module.positive(tensor(device, mixed)).has_value.dtype.name == "bool"
+    value, has_value = module.positive(tensor(device, mixed))
+    np.testing.assert_array_equal(value[has_value].to_numpy(), [1, 3, 5])
+    # What was in the memory before, and what Slang has in an Optional of nothing, is seen nowhere.
+    for of, fill in ((module.repeated, np.float32(7)), (module.made, 7)):
+        dirt = [of(np.full((2, 3), fill, np.float32)).value for _ in range(4)]
+        del dirt
+    vectors = module.repeated(mixed)
+    np.testing.assert_array_equal(vectors.value, np.where(there, mixed, 0)[..., None] * np.ones(3))
+    points = module.made(mixed)
+    np.testing.assert_array_equal(points.value["a"], np.where(there, mixed, 0))
+    np.testing.assert_array_equal(points.value["b"], np.where(there, 3, 0))
+    (floats, integers), has_value = module.both(mixed)
+    np.testing.assert_array_equal(floats, np.where(there, mixed, 0))
+    np.testing.assert_array_equal(integers, there)
+    np.testing.assert_array_equal(has_value, there)
+
+
+def test_optional_results_of_other_forms(device: spy.Device, module: Any) -> None:
+    single = module.positive(tensor(device, -1.0))
+    assert (single.value.item(), single.has_value.item()) == (0, False)
+    asked = module.positive(2.0, _result="tensor")
+    assert (asked.value.item(), asked.has_value.item()) == (2, True)
+    empty = module.positive(np.zeros((0, 3), np.float32))
+    assert empty.value.shape == empty.has_value.shape == (0, 3)
+    number, maybe = module.partly(X)
+    np.testing.assert_array_equal(number, X)
+    np.testing.assert_array_equal(maybe.value, [0, 0, 3])
+    assert module.partly(1.0) == (1, None) and module.partly(3.0) == (3, 3)
+    x, commands = tensor(device, [1, -2]), device.command_list()
+    out = module.positive.append_to(commands, x)
+    again = module.positive.bind(x)
+    for wanted in ([1, 0], [0, 2]):
+        commands.submit()
+        np.testing.assert_array_equal(out.value.to_numpy(), wanted)
+        np.testing.assert_array_equal(again().value.to_numpy(), wanted)
+        x *= -1
+    np.testing.assert_array_equal(module.held(X).value["a"], [0, 13, 14])
 
 
 # Tuple
@@ -291,15 +351,8 @@ def test_torch(device: spy.Device, module: Any) -> None:
         (lambda m: m.number([None, 1.0]), "argument 'x' holds None of type NoneType at [0]; numbers were expected."),
         (lambda m: m.number(np.array([None, 1.0])), "argument 'x' is an array of dtype object and shape (2,), "),
         (lambda m: m.number("x"), "argument 'x' is 'x' of type str, which does not convert to 'float'."),
-        (
-            lambda m: m.positive(X),
-            "it returns 'Optional<float>', and an array of shape (3,) holds no None; return a Tuple of a value and a "
-            "bool, of which this call makes two arrays.",
-        ),
-        (
-            lambda m: m.positive(1.0, _result="tensor"),
-            "it returns 'Optional<float>', of which a call returns a Python value or None; leave _result out.",
-        ),
+        (lambda m: m.positive(X, _result=(X, X)), "results of type 'Optional<float>' lie in no array; leave _result"),
+        (lambda m: m.positive(X, _result="list"), "results of type 'Optional<float>' lie in no array; leave _result"),
         (lambda m: m.positive(1.0, _result=np.zeros(())), "results of type 'Optional<float>' lie in no array"),
         (
             lambda m: m.taken((1.0, 2)),

@@ -88,7 +88,7 @@ REFUSED: dict[str, tuple[Call, type[Exception], str]] = {
         lambda m, a: m.add_int(a.t, 1),
         _BIND,
         f"{ADD_INT}: argument 'a' is a Tensor<float> of shape (3,); 'int' was expected, and device data is not "
-        "converted. Make it with dtype='int', or convert it on the host with from_numpy(...).",
+        "converted. Convert it, array.astype('int'), or make it with dtype='int'.",
     ),
     "device result of another dtype": (
         lambda m, a: m.add(a.t, 1, _result=a.ti),

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from slangpy_rt_codegen import CallSpec, Operand, block_fields, emit
+from slangpy_rt_codegen import CallSpec, Operand, StructLayout, StructLayoutField, block_fields, emit
 
 from slangpy_rt.core.target import Target
 from slangpy_rt.core.types import LayoutField
@@ -46,6 +46,8 @@ void step(inout float3 position, float3 velocity, out float speed) { speed = len
 [Differentiable] float3 scale(float3 v, float s) { return v * s; }
 [Differentiable] half3 tint(half3 v, half s) { return v * s; }
 [Differentiable] void grow(inout float x, float by) { x *= by; }
+struct Ray { float2x2 frame; float3 origin; uint id; };
+Ray forward(Ray ray, int by) { ray.id += by; ray.origin.x += 1; return ray; }
 struct Light : IDifferentiable { float3 color; float power; int id; }
 [Differentiable] float3 shine(Light light, float far) { return light.color * light.power / far; }
 [Differentiable] Light dim(Light light, float by) { return { light.color, light.power * by, light.id }; }
@@ -80,6 +82,7 @@ def call(
     index: str = "uint",
     rows: bool = False,
     derivative: str = "",
+    group: tuple[int, ...] = (256,),
 ) -> CallSpec:
     """A call of one of the functions above."""
     index = "int64_t" if entry == "range" else index
@@ -87,8 +90,9 @@ def call(
     # As of a module that names none of ours, but where it does.
     public = ("slangpy_rt",) if any("Tensor<" in o.type for o in operands) else ()
     return CallSpec(
-        title, (*public, "golden"), function, operands, result, rank, index, width, entry, rows, derivative=derivative
-    )
+        title, (*public, "golden"), function, operands, result, rank, index, width, entry, rows,
+        derivative=derivative, group=group,
+    )  # fmt: skip
 
 
 def result(type_: str = "float", mode: str = "linear", **more: Any) -> Operand:
@@ -149,6 +153,25 @@ SPECS = {
     "add_wide_strided": call(
         "add", operand("a", "float", "strided", step="next"), operand("b", "float", "strided", step="same"),
         result=result(), rank=2, width=4,
+    ),
+    "add_wide_odd_rows": call(
+        "add", A, operand("b", "float", "strided", step="each"), result=result(), rank=2, width=4,
+    ),
+    "add_wide_odd_rows_64_bit": call(
+        "add", A, operand("b", "float", "strided", step="each"), result=result(), rank=3, width=4, entry="value",
+        index="int64_t", rows=True,
+    ),
+    "add_columns": call(
+        "add", operand("a", "float", "strided", step="next"), operand("b", "float", "strided", step="each"),
+        result=result(mode="strided", step="each"), rank=2, width=4, group=(32, 8, 1),
+    ),
+    "add_odd_columns": call(
+        "add", operand("a", "float", "strided", step="each"), operand("b", "float", "constant"),
+        result=result(mode="strided", step="each"), rank=4, width=4, group=(32, 8, 1), index="int64_t",
+    ),
+    "add_to_columns": call(
+        "add", operand("a", "float", "value"), operand("b", "float", "strided", step="each"),
+        result=result(mode="strided", step="next"), rank=3, width=4, group=(32, 8, 1), entry="value",
     ),
     "shade_vectors": call(
         "shade", operand("colour", "float3", "linear"), operand("gain", "float", "constant"),
@@ -275,12 +298,28 @@ SPECS = {
         operand("gradient", "float", "value"),
     ),
 }  # fmt: skip
+RAY = StructLayout(
+    "Ray",
+    32,
+    (
+        StructLayoutField(".frame", "float2x2", "float", "", 0),
+        StructLayoutField(".origin", "float3", "float", "", 16),
+        StructLayoutField(".id", "uint", "uint", "", 28),
+    ),
+)
+RAYS = call(
+    "forward", Operand("ray", "Ray", "uint8_t", 32, "in", "linear"), operand("by", "int", "value"),
+    result=Operand("_result", "Ray", "uint8_t", 32, "out", "linear"),
+)  # fmt: skip
+SPECS["forward_fields"] = replace(RAYS, structs=(RAY,))
+SPECS["forward_pieces"] = replace(RAYS, structs=(replace(RAY, piece=16),))
+SPECS["forward_small_pieces"] = replace(RAYS, structs=(replace(RAY, piece=8),), entry="value")
 # Those that say where values lie in all the ways there are, without pointers.
 SPECS |= {
     f"{name}_handle": replace(SPECS[name], entry="handle")
     for name in (
         "add_pointer", "add_wide_strided", "apply_matrix", "invert_bool3", "invert_bool_wide", "blur_tensor",
-        "mul_backward_sum_wide", "put_backward_rows_of_tensors",
+        "mul_backward_sum_wide", "put_backward_rows_of_tensors", "add_wide_odd_rows", "add_columns", "forward_pieces",
     )
 }  # fmt: skip
 

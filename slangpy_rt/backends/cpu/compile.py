@@ -19,12 +19,17 @@ from slangpy_rt.core.errors import CompileError, UnsupportedError
 
 # The most bytes of local variables. Threads have stacks of 8 MiB on Linux, and an overflow ends the process.
 _LARGEST_FRAME = 4 << 20
-# -fno-math-errno lets sqrt vectorize and changes no result. Without -fvisibility=hidden the compiler may not inline
-# functions of a shared library into each other: x + x over 16M floats takes 40 ms instead of 4.
+# -fno-math-errno lets sqrt vectorize, and -fno-trapping-math lets a branch become a choice of two results; neither
+# changes a result. -fopenmp-simd is for the loops of ``slang/cpp_lanes.py``; no OpenMP library is linked. Without
+# -fvisibility=hidden the compiler may not inline functions of a shared library into each other: x + x over 16M floats
+# takes 40 ms instead of 4.
 _FLAGS = (
-    "-std=c++17", "-O3", "-fPIC", "-shared", "-fvisibility=hidden", "-fwrapv", "-fno-math-errno", "-fno-exceptions",
-    "-fno-rtti", f"-Wframe-larger-than={_LARGEST_FRAME}", "-Werror=return-type",
+    "-std=c++17", "-O3", "-fPIC", "-shared", "-fvisibility=hidden", "-fwrapv", "-fno-math-errno",
+    "-fno-trapping-math", "-fopenmp-simd", "-fno-exceptions", "-fno-rtti", f"-Wframe-larger-than={_LARGEST_FRAME}",
+    "-Werror=return-type",
 )  # fmt: skip
+# glibc 2.22 has sine, cosine, exponential, logarithm and power as vector functions.
+_FIRST_LIBMVEC = 222
 # The warning is searched for, because no flag makes it an error in both g++ and clang++.
 _LARGE_FRAME = re.compile(r"warning: (?:the frame size of|stack frame size) \(?(\d+)")
 
@@ -44,7 +49,8 @@ def toolchain() -> str:
     if command is None:
         return "no compiler"
     stat = Path(command[0]).stat()
-    facts = (stat.st_size, stat.st_mtime_ns, *_FLAGS, _cpu_identity(), f"{zlib.crc32(RUN_LIST):08x}")
+    flags = (*_FLAGS, *_machine_flags(command), *_lane_flags(command))
+    facts = (stat.st_size, stat.st_mtime_ns, *flags, _cpu_identity(), f"{zlib.crc32(RUN_LIST):08x}")
     return " ".join(map(str, (*command, *facts)))
 
 
@@ -71,13 +77,13 @@ def compile_library(code: bytes, prelude: Prelude) -> bytes:
 
     with tempfile.TemporaryDirectory(prefix="slangpy_rt-") as folder:
         source, library = Path(folder) / "kernel.cpp", Path(folder) / "kernel.so"
-        flags = [*_FLAGS, *_machine_flags(command)]
+        flags = [*_FLAGS, *_machine_flags(command), *_lane_flags(command)]
         text, including = prelude.without(code, command, flags)
 
-        def run(text: bytes, including: list[str]) -> subprocess.CompletedProcess[str]:
+        def run(text: bytes, including: list[str], *more: str) -> subprocess.CompletedProcess[str]:
             source.write_bytes(text + RUN_LIST)
             return subprocess.run(
-                [*command, *flags, *including, str(source), "-o", str(library), "-lm"],
+                [*command, *flags, *more, *including, str(source), "-o", str(library), "-lm"],
                 capture_output=True,
                 text=True,
                 # Messages of g++ are searched in English.
@@ -88,6 +94,9 @@ def compile_library(code: bytes, prelude: Prelude) -> bytes:
         if result.returncode and including:
             # The header may be gone: it is removed as soon as the process begins to end.
             result = run(code, [])
+        if result.returncode and b"#ifdef SLANGPY_RT_MASKS" in code:
+            # The second form of functions has fewer operations than the first, which says what is wrong with it.
+            result = run(code, [], "-USLANGPY_RT_MASKS")
         if frame := _LARGE_FRAME.search(result.stderr):
             raise UnsupportedError(
                 f"the function has local variables of {int(frame[1]):,} bytes, which may not fit a thread's stack on "
@@ -132,6 +141,37 @@ def find_compiler() -> list[str] | None:
 def _machine_flags(command: list[str]) -> list[str]:
     """Return the flags that depend on the compiler and the processor. zig must not link its C++ runtime."""
     return ["-march=native", *(["-nostdlib++"] if command[1:] else [])]
+
+
+def _lane_flags(command: list[str]) -> list[str]:
+    """Return the flags by which the compiler runs several elements at a time in loops that are marked for that.
+
+    Clang vectorizes loops with loops inside, and calls libmvec, by options alone (clang 12 and later).
+    """
+    flags = ["-DSLANGPY_RT_MASKS"]
+    if version := _libmvec():
+        flags.append(f"-DSLANGPY_RT_LIBMVEC={version}")
+    if command[1:] or "clang" in Path(command[0]).name:
+        flags += ["-mllvm", "-enable-vplan-native-path", "-Wno-pass-failed"]
+        flags += ["-fveclib=libmvec"] if version else []
+    else:
+        # Elements before an aligned address would be computed by other functions than those behind it, so that
+        # a result depended on where an array lies.
+        flags += ["--param", "vect-max-peeling-for-alignment=0"]
+    return flags
+
+
+def _libmvec() -> int:
+    """Return the version of glibc, 236 for 2.36, if its vector library is known to keep within 4 ULP; otherwise 0."""
+    if sys.platform != "linux" or platform.machine() not in ("x86_64", "AMD64"):
+        return 0
+    try:
+        name, _, version = (os.confstr("CS_GNU_LIBC_VERSION") or "").partition(" ")
+        major, minor = (int(part) for part in version.split(".")[:2])
+    except (ValueError, OSError):
+        return 0  # another C library
+    number = 100 * major + minor
+    return number if name == "glibc" and number >= _FIRST_LIBMVEC else 0
 
 
 def _zig_caches(folder: str) -> dict[str, str]:
