@@ -10,7 +10,9 @@ import numpy as np
 
 from slangpy_rt.arguments.adapter import Adapter
 from slangpy_rt.arguments.adapters import converter
+from slangpy_rt.arguments.signature import carries_gradients
 from slangpy_rt.arrays.ndbuffer import NDBuffer
+from slangpy_rt.arrays.operators import RECORDER
 from slangpy_rt.arrays.tensor import Tensor
 from slangpy_rt.calls.command_list import CommandList
 from slangpy_rt.core.errors import BindError, ShapeError
@@ -118,7 +120,17 @@ class Step(ABC):
                         f"{class_in_words(value)}, so leave _result out."
                     )
                 return adapter.step(task, faces, named)
-        return self._on_device(Runner(), task.on(self._device(task, named)), named, result)
+        placed = task.on(self._device(task, named))
+        recorder = RECORDER.get()
+        if recorder is not None and any(map(carries_gradients, named.values())):
+            if result is not None:
+                raise BindError(
+                    f"{self.name}: an argument carries a gradient, and a GradTape records new Tensors; leave _result "
+                    "out, or pass tensor.detach()."
+                )
+            taped = Taped(self, faces, settings)
+            return recorder.call(taped, (), named, lambda: self._on_device(Runner(), placed, named, None))
+        return self._on_device(Runner(), placed, named, result)
 
     @property
     def bwds(self) -> Backward:
@@ -250,6 +262,17 @@ class Backward:
 
     def __repr__(self) -> str:
         return f"<gradients of {self._step.name}>"
+
+
+class Taped:
+    """A call of a step, as a GradTape differentiates it."""
+
+    def __init__(self, step: Step, faces: Any, settings: tuple[Any, ...]) -> None:
+        self._step, self._faces, self._settings = step, faces, settings
+
+    def bwds(self, *, _result: Any, **named: Any) -> None:
+        """Add the gradients of the result to those of the arguments."""
+        self._step.backward(None, self._faces, self._settings, named, _result)
 
 
 class Task:

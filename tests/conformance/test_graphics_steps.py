@@ -303,6 +303,28 @@ def test_tensors_of_pytorch() -> None:
 
 
 @deep
+def test_a_tape_records_steps(device: spy.Device) -> None:
+    at, color, faces = _body(2)
+    position = spy.Tensor.from_numpy(device, at, "float4").with_grads()
+    values = spy.Tensor.from_numpy(device, color[:, 0]).with_grads()
+    with spy.grad_tape() as tape:
+        seen = graphics.rasterize(position, faces, SIZE)
+        shade = graphics.interpolate(values, seen, faces)
+        picture = graphics.antialias(shade, seen, position, faces)
+        loss = (picture * picture).sum()
+    tape.backward(loss)
+    tensors = [torch.from_numpy(at).requires_grad_(True), torch.from_numpy(color[:, :1]).requires_grad_(True)]
+    seen = graphics.rasterize(tensors[0], torch.from_numpy(faces), SIZE)
+    shade = graphics.interpolate(tensors[1], seen, torch.from_numpy(faces))
+    (graphics.antialias(shade, seen, tensors[0], torch.from_numpy(faces)) ** 2).sum().backward()
+    for array, tensor in zip((position, values), tensors, strict=True):
+        assert tensor.grad is not None
+        wanted = tensor.grad.numpy()
+        found = array.grad.numpy().reshape(wanted.shape)
+        np.testing.assert_allclose(found, wanted, rtol=0.01, atol=0.01 * np.abs(wanted).max())
+
+
+@deep
 def test_numbers_of_pytorch() -> None:
     at, color, faces = _body(6)
     position = torch.from_numpy(np.stack([at, at])).requires_grad_(True)
