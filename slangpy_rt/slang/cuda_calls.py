@@ -1,6 +1,6 @@
 """Writes ``__noinline__`` into CUDA text, which Slang 2026.12 leaves out of ``[noinline]`` functions.
 
-Only functions of ``shaders/`` get it, whose names have ``_spy_`` before ``Apart``, their end. Nothing is compiled here.
+Only functions of ``shaders/`` get it, whose names have ``_spy_`` and end with ``Apart``. Nothing is compiled here.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import re
 
 from slangpy_rt.slang.emitted import prelude_end
 
-_APART = re.compile(rb"^__device__ (?=[\w ]+ \*?\w*_spy_\w+Apart_\d+\()", re.M)
+_APART = re.compile(rb"^__device__ (?=[\w <>,*]+ \*?\w*_spy_\w+Apart_\d+\()", re.M)
 
 
 def with_calls(code: bytes) -> bytes:
