@@ -24,7 +24,7 @@ except UnsupportedError as error:
 
 TEXT = """
 import mlp;
-typealias Net = Network<IN, OUT, WIDTH, HIDDEN, SiLU, Identity, TYPE>;
+typealias Net = Network<IN, OUT, WIDTH, HIDDEN, ReLU, Identity, TYPE>;
 [Differentiable] float[OUT] run(Net net, float x[IN]) { return net.run(x); }
 int count() { return Net.count; }
 """
