@@ -97,7 +97,7 @@ _WITHOUT = ("__init", "Load3", "Load4", "Store3", "Store4", "dim", "bias", "tabl
 # Members for the generated code: those with addresses, and derivatives by hand. docs/atomics.md has elements of
 # Atomic<T>, and the functions of Slang's core module that are here too.
 _INTERNAL = re.compile(
-    r"\b_spy_AtomicElement|__ref "
+    r"\b_spy_AtomicElement|associatedtype _spy_Element|__ref "
     r"|\bu?int64_t|uint handle|^public static (DifferentialPair<float> forward|void backward)\(|_(forward|backward)<"
 )
 # The forms of an index, of which only the first is listed.

@@ -22,6 +22,8 @@ def target_of(format: str, profile: str, entry: str, caps: Caps, program: bool =
     constants: tuple[str, ...] = ()
     if "cooperative_matrix" in caps.features:
         constants += ("export static const bool _spy_cooperative = true;",)
+    if spirv and "tiles_bfloat16" in caps.features:
+        constants += ("export static const bool _spy_cooperativeBfloat16 = true;",)
     if spirv and "atomic_float" not in caps.features:
         constants += ("export static const bool _spy_float_atomics = false;",)
     waves = spirv and caps.lanes in (8, 16, 32, 64)

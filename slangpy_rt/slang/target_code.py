@@ -14,6 +14,7 @@ from slangpy_rt.slang.cpp_functions import lacking_function, with_functions
 from slangpy_rt.slang.cpp_half import with_half
 from slangpy_rt.slang.cpp_lanes import with_lanes
 from slangpy_rt.slang.cpp_textures import with_textures
+from slangpy_rt.slang.cuda_calls import with_calls
 from slangpy_rt.slang.cuda_textures import NO_METHOD, lacking_method, with_cuda_textures
 from slangpy_rt.slang.division import with_division
 from slangpy_rt.slang.emitted import (
@@ -208,7 +209,7 @@ def completed(code: bytes, form: str, double_math: Callable[[], bytes], statics:
         code = with_heap(with_negatives(with_integers(with_doubles(code, double_math))))
     elif form == "cuda":
         code = with_functions(with_narrow_integers(with_cuda_textures(code), form), form)
-        code = with_swizzled_stores(zeroed(code))
+        code = with_calls(with_swizzled_stores(zeroed(code)))
     elif form == "hlsl":
         code = with_hlsl_negatives(code)
     elif form == "cpp":

@@ -1,0 +1,102 @@
+"""Networks of half and bfloat16 as CUDA text, which NVRTC compiles without a device; nothing runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import slangpy_rt as spy
+from slangpy_rt.backends.cuda.compile import nvrtc_compile, nvrtc_version
+from slangpy_rt.backends.null import NullBackend
+from slangpy_rt.backends.targets import target_of
+from slangpy_rt.core.errors import UnsupportedError
+from slangpy_rt.slang.cuda_calls import with_calls
+from tests.depth import deep
+
+try:
+    nvrtc_version()
+except UnsupportedError as error:
+    pytest.skip(str(error), allow_module_level=True)
+
+TEXT = """
+import mlp;
+typealias Net = Network<IN, OUT, WIDTH, HIDDEN, ReLU, Identity, TYPE>;
+[Differentiable] float[OUT] run(Net net, float x[IN]) { return net.run(x); }
+int count() { return Net.count; }
+"""
+
+
+class CoresBackend(NullBackend):
+    """The null backend with tensor cores, whose kernels are compiled."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.caps = replace(self.caps, features=self.caps.features | {"cooperative_matrix", "mma"})
+        self.target = target_of("cuda", "", "value", self.caps)
+        self.texts: list[bytes] = []
+        self.architecture = "sm_90"
+
+    def compile(self, code: bytes, entry: str) -> bytes:
+        self.texts.append(code)
+        binary = nvrtc_compile(code, self.architecture)
+        assert binary.startswith(b"\x7fELF")
+        return binary
+
+
+@pytest.fixture
+def device(monkeypatch: pytest.MonkeyPatch) -> Iterator[spy.Device]:
+    monkeypatch.setattr("slangpy_rt.backends.null.NullBackend", CoresBackend)
+    with spy.Device("null") as opened:
+        yield opened
+
+
+# First and last layers that are a part of a tile; widths of whole tiles, and of a part.
+CASES = [("half", "sm_80", 3, 2, 16, 1)]
+LARGE = [
+    ("bfloat16", "sm_80", 5, 6, 20, 2),
+    ("half", "sm_90", 64, 64, 64, 3),
+    ("bfloat16", "sm_90", 33, 2, 128, 2),
+    ("half", "sm_90", 128, 128, 128, 1),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "architecture", "first", "last", "width", "hidden"),
+    CASES + [pytest.param(*c, marks=deep) for c in LARGE],
+)
+def test_kernels(
+    device: spy.Device, name: str, architecture: str, first: int, last: int, width: int, hidden: int
+) -> None:
+    backend: Any = device.backend
+    backend.architecture = architecture
+    text = TEXT
+    for word, value in {"IN": first, "OUT": last, "WIDTH": width, "HIDDEN": hidden, "TYPE": name}.items():
+        text = text.replace(word, str(value))
+    module: Any = spy.Module.load_from_source(device, "cores", text)
+    count = (first + 1) * width + (hidden - 1) * (width + 1) * width + (width + 1) * last
+    net = spy.Tensor.zeros(device, count).with_grads()
+    x = spy.Tensor.from_numpy(device, np.zeros((64, first), np.float32), f"float[{first}]").with_grads()
+    given = spy.Tensor.zeros(device, 64, f"float[{last}]")
+    module.run(net, x)
+    module.run.bwds(net, x, _result=spy.Tensor.empty(device, 64, f"float[{last}]").with_grads(grad_in=given))
+    of = {"half": b".f32.f16.f16.f32", "bfloat16": b".f32.bf16.bf16.f32"}[name]
+    for kernel in backend.texts[-2:]:
+        assert b"mma.sync.aligned.m16n8k16.row.col" + of in kernel
+        # Loops beside it are calls.
+        assert kernel.count(b"__noinline__ ") >= 2
+
+
+def test_functions_apart() -> None:
+    prelude = b"__device__ void _spy_oneApart_0(int x)\n#endif\n"
+    text = (
+        b"__device__ void _spy_oneApart_0(int x)\n{\n}\n__device__ FixedArray<float, 4>  Net_spy_twoApart_12(int x)\n"
+        b"__device__ float apart_0(int x)\n__device__ float ownApart_0(int x)\n    _spy_oneApart_0(1);\n"
+    )
+    found = with_calls(prelude + text)
+    assert found.count(b"__device__ __noinline__ ") == 2
+    assert found.startswith(prelude)
+    assert found.replace(b"__noinline__ ", b"") == prelude + text
