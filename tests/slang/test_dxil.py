@@ -31,6 +31,7 @@ WITH_ROOT = (*OPTIONS, "-rootsig-define", "ROOT", "-force-rootsig-ver", "rootsig
 # A thread of a range walks a row alone; threads of groups never do.
 RANGES_ONLY = {
     "mul_backward_columns_and_rows_range",
+    "mul_backward_columns_range",
     "mul_backward_rows_range",
     "tint_backward_columns_and_rows_range",
 }
