@@ -273,7 +273,7 @@ def test_macros_are_for_the_users_files(device: spy.Device, defines: dict[str, A
 
 def test_every_name_in_kernels_is_ours_slangs_or_the_users() -> None:
     # Members of the argument block are found behind a dot alone.
-    users = {"golden", "slangpy_rt", "Light"}
+    users = {"golden", "slangpy_rt", "Light", "Ray", "forward"}
     users |= {"add", "shade", "apply", "choose", "total", "invert", "invert3", "mean", "decay", "blur", "scatter",
               "step", "mul", "scale", "grow", "shine", "dim", "pick", "put", "square", "tint"}  # fmt: skip
     slangs = set(
@@ -281,8 +281,8 @@ def test_every_name_in_kernels_is_ours_slangs_or_the_users() -> None:
             r"\w+",
             "Array ConstantBuffer DiffTensor Differentiable DifferentialPair ForceUnroll RWTensor "
             "SV_DispatchThreadID SV_GroupThreadID Tensor WDiffTensor __extern_cpp bool bool3 bwd_diff detach "
-            "diffPair double else export float float3 float3x3 for fwd_diff half half3 if import inout int int16_t "
-            "int2 int64_t max min no_diff numthreads out shader struct uint uint16_t uint3 uint64_t uint8_t "
+            "diffPair double else export float float2x2 float3 float3x3 for fwd_diff half half3 if import inout int int16_t "
+            "int2 int64_t max min no_diff numthreads out return shader struct uint uint16_t uint3 uint64_t uint8_t "
             "uniform vector void",
         )
     )

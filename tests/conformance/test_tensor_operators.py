@@ -348,7 +348,7 @@ def test_lists_and_arrays_that_do_not_fit(device: spy.Device, tensor: Any) -> No
     with pytest.raises(spy.ShapeError):
         n += tensor(data("int", 3, 2))
     assert n.tolist() == data("int", 2).tolist()
-    with spy.Device("null") as other, pytest.raises(spy.BindError, match="lives on"):
+    with spy.Device("null") as other, pytest.raises(spy.BindError, match=r"add: one operand is .* on Device\('null'"):
         n + spy.Tensor.zeros(other, 2, "int")
 
 
