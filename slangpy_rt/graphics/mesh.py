@@ -6,7 +6,6 @@ It has no copy of arrays, and no hierarchy: scenes make those, on their devices.
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from slangpy_rt.arithmetic.scans import plain
 from slangpy_rt.arrays.layout import layout_of
 from slangpy_rt.arrays.ndbuffer import NDBuffer
 from slangpy_rt.arrays.tensor import Tensor
+from slangpy_rt.core import checks
 from slangpy_rt.core.dtypes import element_type
 from slangpy_rt.core.errors import BindError, ShapeError, UnsupportedError
 from slangpy_rt.core.wording import in_words
@@ -74,21 +74,22 @@ class Mesh:
 
         Raises
         ------
+        BindError
+            If the path is none, or there is no such file.
         UnsupportedError
             If trimesh is not installed, or knows no such kind of file.
-        FileNotFoundError
-            If there is no such file.
         """
         where = "Mesh.load"
+        file = checks.path(where, "path", path)
+        if not file.is_file():
+            raise BindError(f"{where}: there is no file {in_words(str(file))}; name another one.")
         try:
             import trimesh
         except ImportError:
             raise UnsupportedError(
                 f"{where}: the library trimesh reads files; install it with pip install 'slangpy_rt[mesh]'."
             ) from None
-        name = os.fspath(path)
-        if not Path(name).is_file():
-            raise FileNotFoundError(f"{where}: there is no file '{name}'.")
+        name = str(file)
         try:
             found = trimesh.load_mesh(name, process=False)
         except Exception as error:  # each of its readers raises what it likes

@@ -3,7 +3,7 @@
 The code generator names the variable of a loop over independent elements ``_spy_lane``, and Slang writes the loop as
 ``for(;;)`` with a break. Here it becomes a loop that OpenMP knows, each function is always inlined, and functions of
 floats that glibc's vector library libmvec has are declared with their vector forms. The backend defines the macro
-``SLANGPY_RT_LIBMVEC`` where there is such a library; it holds the version of glibc.
+``SPY_LIBMVEC`` where there is such a library; it holds the version of glibc.
 
 A kernel stays as it is if it calls a function that is not known to be without side effects (atomic operations and
 ``printf`` among them), if it turns a number into an address that is not read at once, if a function calls itself, or
@@ -57,12 +57,12 @@ _INLINE = b"static inline __attribute__((always_inline)) "
 _OLD, _NEW = b"exp log".split(), b"tan asin acos atan sinh cosh tanh asinh acosh atanh exp2 log2 log10".split()
 _DECLARED = b'#pragma omp declare simd notinbranch\nextern "C" float %bf(float) noexcept;\n'
 _MATH = (
-    b"#if defined(SLANGPY_RT_LIBMVEC) && !defined(__clang__)\n"
+    b"#if defined(SPY_LIBMVEC) && !defined(__clang__)\n"
     + b"".join(_DECLARED % name for name in (b"sin", *_OLD))
     + b'#pragma omp declare simd notinbranch\nextern "C" float powf(float, float) noexcept;\n'
     + b"#pragma omp declare simd notinbranch\n"
     + b'extern "C" __attribute__((const)) float _spy_cosf(float) noexcept __asm__("cosf");\n'
-    + b"#define F32_cos _spy_cosf\n#if SLANGPY_RT_LIBMVEC >= 235\n"
+    + b"#define F32_cos _spy_cosf\n#if SPY_LIBMVEC >= 235\n"
     + b"".join(_DECLARED % name for name in _NEW)
     + b"#endif\n#endif\n"
 )
@@ -92,7 +92,7 @@ def with_lanes(code: bytes) -> bytes:
     text = _FUNCTION.sub(_inlined, text)
     if masked:
         head, run, rest = text.partition(b"SLANG_PRELUDE_EXPORT __attribute__((flatten)) void _spy_run(")
-        text = b"".join((head, b"#ifdef SLANGPY_RT_MASKS\n", masked, b"#endif\n", run, rest))
+        text = b"".join((head, b"#ifdef SPY_MASKS\n", masked, b"#endif\n", run, rest))
     return b"".join((code[:end], _MATH, text))
 
 
@@ -110,7 +110,7 @@ def _loop(match: re.Match[bytes], context: re.Match[bytes] | None, masked: bool)
         b"%(i)bfor (int64_t _spy_at = _spy_first; _spy_at < _spy_last; ++_spy_at)\n%(i)b    _spy_each(_spy_at);\n"
     ) % {b"i": indent, b"lane": lane, b"own": own, b"body": body}
     if masked and (wide := wide_loop(indent, lane, own + body)):
-        loop = b"#ifdef SLANGPY_RT_MASKS\n%b#else\n%b#endif\n" % (wide, loop)
+        loop = b"#ifdef SPY_MASKS\n%b#else\n%b#endif\n" % (wide, loop)
     return (
         b"%(i)b{\n%(i)bint64_t _spy_first = %(lane)b, _spy_last = %(bound)b;\n%(loop)b"
         b"%(i)bif (%(lane)b < _spy_last)\n%(i)b    %(lane)b = _spy_last;\n%(i)b}\n"

@@ -282,8 +282,8 @@ def test_every_name_in_kernels_is_ours_slangs_or_the_users() -> None:
             "Array ConstantBuffer DiffTensor Differentiable DifferentialPair ForceUnroll RWTensor "
             "SV_DispatchThreadID SV_GroupThreadID Tensor WDiffTensor __extern_cpp bool bool3 bwd_diff detach "
             "diffPair double else export float float2x2 float3 float3x3 for fwd_diff half half3 if import inout int "
-            "int16_t int2 int64_t max min no_diff numthreads out return shader struct uint uint16_t uint3 uint64_t uint8_t "
-            "uniform vector void",
+            "int16_t int2 int64_t max min no_diff numthreads out return shader struct uint uint16_t uint3 uint64_t "
+            "uint8_t uniform vector void",
         )
     )
     for path in (ROOT / "tests/golden").glob("*.slang"):

@@ -350,8 +350,6 @@ def test_errors(tmp_path: Path) -> None:
     before = scene.get_this()
     assert "the mesh has faces on" in _message(lambda: scene.update([np.eye(4)]))
     assert scene.get_this() is before and repr(scene).startswith("<Scene of 2 triangles on ")
-    assert _message(lambda: spy.Mesh.load(tmp_path / "none.ply"), FileNotFoundError).startswith(
-        "Mesh.load: there is no"
-    )
+    assert _message(lambda: spy.Mesh.load(tmp_path / "none.ply")).startswith("Mesh.load: there is no")
     (tmp_path / "bad.ply").write_text("no triangles")
     assert "trimesh cannot read" in _message(lambda: spy.Mesh.load(tmp_path / "bad.ply"), spy.UnsupportedError)

@@ -228,7 +228,7 @@ SPECS = {
         "tint", dual(operand("v", "half3", "strided"), "column"), dual(operand("s", "half", "strided"), "row"),
         seed="half3", rank=2, entry="range",
     ),
-    "mul_backward_columns_range": backward("mul", A, dual(COLUMN, "column"), rank=2, entry="range"),
+    "mul_backward_columns_range": backward("mul", dual(COLUMN, "column"), B, rank=2, entry="range"),
     "mul_backward_rows_range": backward("mul", A, dual(ROW, "row"), rank=2, entry="range"),
     "scale_backward_columns": backward(
         "scale", dual(operand("v", "float3", "strided"), "column"), operand("s", "float", "strided"),

@@ -100,9 +100,9 @@ def compile_library(code: bytes, prelude: Prelude) -> bytes:
             # A later clang may have the option no more, because it does so by itself.
             flags = [flag for flag in flags if flag not in ("-mllvm", _VPLAN)]
             result = run(code, [])
-        if result.returncode and b"#ifdef SLANGPY_RT_MASKS" in code:
+        if result.returncode and b"#ifdef SPY_MASKS" in code:
             # The second form of functions has fewer operations than the first, which says what is wrong with it.
-            result = run(code, [], "-USLANGPY_RT_MASKS")
+            result = run(code, [], "-USPY_MASKS")
         if frame := _LARGE_FRAME.search(result.stderr):
             raise UnsupportedError(
                 f"the function has local variables of {int(frame[1]):,} bytes, which may not fit a thread's stack on "
@@ -154,9 +154,9 @@ def _lane_flags(command: list[str]) -> list[str]:
 
     Clang vectorizes loops with loops inside, and calls libmvec, by options alone (clang 12 and later).
     """
-    flags = ["-DSLANGPY_RT_MASKS"]
+    flags = ["-DSPY_MASKS"]
     if version := _libmvec():
-        flags.append(f"-DSLANGPY_RT_LIBMVEC={version}")
+        flags.append(f"-DSPY_LIBMVEC={version}")
     if command[1:] or "clang" in Path(command[0]).name:
         flags += ["-mllvm", _VPLAN, "-Wno-pass-failed"]
         flags += ["-fveclib=libmvec"] if version else []
