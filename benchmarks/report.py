@@ -150,8 +150,9 @@ def main() -> int:
         return 1
     (options.docs / "images").mkdir(parents=True, exist_ok=True)
     (options.docs / "benchmarks.md").write_text(_page(machines))
-    _plot(machines, options.docs / "images" / "benchmarks.png")
-    for machine in machines:
+    shown = [m for m in machines if any(_headlines(m))]
+    _plot(shown, options.docs / "images" / "benchmarks.png")
+    for machine in shown:
         print(f"{machine.title}\n\n{_short(machine)}")
     return 0
 
