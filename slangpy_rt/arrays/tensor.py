@@ -197,7 +197,14 @@ class Tensor(Operators):
             super().copy_from(array)
 
     # SP#016 writes both: ``Tensor.numpy(device, array)`` makes a tensor, ``tensor.numpy()`` copies it to the host.
-    from_numpy: Any = _Both(_from_host, NDBuffer.from_numpy)
+    if TYPE_CHECKING:
+
+        @classmethod
+        def from_numpy(cls: type[T], device: Any, array: Any = ..., dtype: Any = ...) -> T:  # type: ignore[override]
+            """Make a tensor of host data; on an instance, fill it with host data."""
+            ...
+    else:
+        from_numpy = _Both(_from_host, NDBuffer.from_numpy)
     numpy: Any = _Both(_from_host, NDBuffer.to_numpy)
 
     @classmethod
