@@ -176,8 +176,8 @@ CALLS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "a dict": (lambda f, a, b: f.first({"a": a * b, "b": b}), lambda a, b: (a * b) ** 2 * b),
     "a method": (lambda f, a, b: f.Pair.product(f.paired(a, b)), lambda a, b: a * 2 * b),
     "a field": (lambda f, a, b: f.paired(a, b)["b"] * a, lambda a, b: 2 * b * a),
-    "a uniform": (lambda f, a, b: f.scaled.set({"scale": 3.0})(a * b), lambda a, b: 3 * (a * b) ** 2),
     "integers": (lambda f, a, b: f.sign(a) * b, lambda a, b: torch.sign(a) * b),
+    "a uniform": (lambda f, a, b: f.scaled.set({"scale": 3.0})(a * b), lambda a, b: 3 * (a * b) ** 2),
     "no elements": (lambda f, a, b: f.wave(a[:0], 1.0).sum() + b, lambda a, b: b + 0 * a),
 }
 
