@@ -237,7 +237,7 @@ class Texts:
         with pytest.MonkeyPatch.context() as patch:
             # The texts are as a session made them of the user's, with names of its own.
             patch.setattr("slangpy_rt.slang.session.check_names", lambda *_: None)
-            # Nobody reads what is reflected here. After some hundred sessions in one process Slang's reflection crashed,
+            # Nobody reads what is reflected here. After some hundred sessions in one process the reflection crashed,
             # twice at the same test; slangpy_rt's own compilers are processes that are started anew.
             patch.setattr("slangpy_rt.slang.session.module_info", lambda *_: None)
             patch.setattr("slangpy_rt.slang.session.replace", lambda of, **new: of and replace(of, **new))
