@@ -6,6 +6,7 @@ Nothing here knows what is measured, and nothing judges a time: a slow row is a 
 from __future__ import annotations
 
 import argparse
+import ctypes
 import json
 import os
 import platform
@@ -13,6 +14,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -280,6 +282,26 @@ def whole(
         return (time.perf_counter() - start) / calls * scale
 
     return sample
+
+
+def c_library(text: str, *flags: str) -> ctypes.CDLL:
+    """Compile C++ text with g++ and load it.
+
+    Raises
+    ------
+    OSError
+        If there is no g++, or its output does not load.
+    subprocess.CalledProcessError
+        If it refuses the text.
+    """
+    compiler = shutil.which("g++")
+    if compiler is None:
+        raise OSError("no g++ on the path")
+    with tempfile.TemporaryDirectory() as folder:
+        source, library = Path(folder) / "loops.cpp", Path(folder) / "loops.so"
+        source.write_text(text)
+        subprocess.run([compiler, *flags, str(source), "-o", str(library), "-lm"], check=True, capture_output=True)
+        return ctypes.CDLL(str(library))
 
 
 def on_host(name: str, info: str) -> bool:

@@ -16,13 +16,10 @@ from __future__ import annotations
 import ctypes
 import importlib
 import os
-import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 # Before the package is imported, which reads it once: first calls are to compile.
@@ -30,7 +27,7 @@ os.environ["SLANGPY_RT_CACHE_DIR"] = ""
 
 import numpy as np
 import numpy.typing as npt
-from _common import OURS, Bench, on_host, whole
+from _common import OURS, Bench, c_library, on_host, whole
 from pytorch import SOURCE as TEN
 
 import slangpy_rt as spy
@@ -272,14 +269,7 @@ def _compiled() -> Any:
     subprocess.CalledProcessError
         If it refuses the text.
     """
-    compiler = shutil.which("g++")
-    if compiler is None:
-        raise OSError("no g++ on the path")
-    with tempfile.TemporaryDirectory() as folder:
-        source, library = Path(folder) / "loops.cpp", Path(folder) / "loops.so"
-        source.write_text(_CPP)
-        subprocess.run([compiler, *_FLAGS, str(source), "-o", str(library), "-lm"], check=True, capture_output=True)
-        loops = ctypes.CDLL(str(library))
+    loops = c_library(_CPP, *_FLAGS)
     for name in ("steps", "choices", "waves", "march", "mandel"):
         loop = getattr(loops, name)
         loop.argtypes, loop.restype = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64), None

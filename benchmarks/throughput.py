@@ -9,18 +9,15 @@ from __future__ import annotations
 
 import ctypes
 import importlib
-import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from _common import OURS, SOURCE, Bench, on_host, whole
+from _common import OURS, SOURCE, Bench, c_library, on_host, whole
 from _cuda_floor import CudaFloor
 from _peers import GIVEN, adders, open_slangpy
 
@@ -203,14 +200,7 @@ def _compiled_loop() -> Callable[..., None]:
     subprocess.CalledProcessError
         If it refuses the text.
     """
-    compiler = shutil.which("g++")
-    if compiler is None:
-        raise OSError("no g++ on the path")
-    with tempfile.TemporaryDirectory() as folder:
-        source, library = Path(folder) / "mandel.cpp", Path(folder) / "mandel.so"
-        source.write_text(_LOOP)
-        subprocess.run([compiler, *_FLAGS, str(source), "-o", str(library)], check=True, capture_output=True)
-        loop: Any = ctypes.CDLL(str(library)).mandel
+    loop: Any = c_library(_LOOP, *_FLAGS).mandel
     loop.argtypes = (ctypes.c_int, *[ctypes.c_float] * 3, ctypes.c_int, ctypes.c_void_p)
     loop.restype = None
     found: Callable[..., None] = loop

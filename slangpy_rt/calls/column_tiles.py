@@ -23,6 +23,8 @@ from slangpy_rt.core.target import Caps
 GROUP = (32, 8, 1)
 # Strides of a row up to which a wave reads whole sectors of an array all the same.
 _NEAR = 8
+# Where values may lie: whole arrays, texels and computed values depend on the order of dimensions.
+_MODES = ("value", "linear", "constant", "strided", "handle")
 
 
 @dataclass(frozen=True)
@@ -85,9 +87,6 @@ def column_tiles(leaves: Sequence[Leaf], operands: Sequence[Operand], shape: Sha
         out_leaves.append(leaf)
         out.append(replace(o, mode="strided", step=step or "each") if o.mode in ("linear", "strided") else o)
     return ColumnTiles(turned, tuple(out_leaves), tuple(out), width, groups)
-
-
-_MODES = ("value", "linear", "constant", "strided", "handle")
 
 
 def _step(leaf: Leaf, column: int, shape: Shape, width: int) -> str:
