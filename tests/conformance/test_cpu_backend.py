@@ -31,9 +31,12 @@ print(folder or "")
 
 
 @pytest.mark.skipif("cpu" not in [d.type for d in spy.devices() if d.available], reason="no C++ compiler")
-@pytest.mark.parametrize("compiler", one_in(2, ["g++", "zig"]))
+@pytest.mark.parametrize("compiler", one_in(2, ["zig", "g++"]))
 def test_kernels_after_the_prelude_was_compiled(compiler: str) -> None:
     env = {**os.environ, "SLANGPY_RT_CACHE_DIR": "", "SLANGPY_RT_CXX": compiler}
+    if compiler == "zig":
+        # It looks for the libraries of another compiler by its command.
+        env["PATH"] = ""
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, env=env, timeout=300)
     assert done.returncode == 0, done.stderr
     folder = done.stdout.strip()

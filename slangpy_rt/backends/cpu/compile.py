@@ -1,4 +1,4 @@
-"""Finds, identifies and calls the C++ compiler of this machine. Nothing here loads a library."""
+"""Finds, identifies and calls the C++ compiler of this machine. Nothing here loads a kernel."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import tempfile
 import zlib
 from pathlib import Path
 
-from slangpy_rt.backends.cpu.kernel import RUN_LIST
+from slangpy_rt.backends.cpu.kernel import RUN_LIST, load_vector_math
 from slangpy_rt.backends.cpu.prelude import Prelude
 from slangpy_rt.core.config import CONFIG, child_environment
 from slangpy_rt.core.errors import CompileError, UnsupportedError
@@ -170,7 +170,7 @@ def _lane_flags(command: list[str]) -> list[str]:
 
 
 def _libmvec() -> int:
-    """Return the version of glibc, 236 for 2.36, if its vector library is known to keep within 4 ULP; otherwise 0."""
+    """Return the version of glibc, 236 for 2.36, if it has a vector library that keeps within 4 ULP; otherwise 0."""
     if sys.platform != "linux" or platform.machine() not in ("x86_64", "AMD64"):
         return 0
     try:
@@ -179,7 +179,7 @@ def _libmvec() -> int:
     except (ValueError, OSError):
         return 0  # another C library
     number = 100 * major + minor
-    return number if name == "glibc" and number >= _FIRST_LIBMVEC else 0
+    return number if name == "glibc" and number >= _FIRST_LIBMVEC and load_vector_math() else 0
 
 
 def _zig_caches(folder: str) -> dict[str, str]:

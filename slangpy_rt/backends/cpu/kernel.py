@@ -11,7 +11,7 @@ import os
 import re
 import tempfile
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -167,6 +167,20 @@ class CpuKernel(Kernel):
         self.coarse = info.coarse
 
 
+@cache
+def load_vector_math() -> bool:
+    """Load libmvec, glibc's vector library, for all kernels; whether this machine has it.
+
+    zig links kernels with symbols of glibc that it brings along, among which libmvec's are not: they have to be in
+    the process already. g++ names the library in a kernel where the kernel calls it.
+    """
+    try:
+        ctypes.CDLL("libmvec.so.1", mode=ctypes.RTLD_GLOBAL)
+    except OSError:
+        return False
+    return True
+
+
 def load(binary: bytes, info: KernelInfo) -> CpuKernel:
     """Load a shared library from its bytes. No interrupt may stop it.
 
@@ -175,6 +189,7 @@ def load(binary: bytes, info: KernelInfo) -> CpuKernel:
     DeviceError
         If the operating system cannot load it.
     """
+    load_vector_math()
     # dlopen needs a file, and each library needs another name: for a known name dlopen returns the library it has.
     try:
         with tempfile.NamedTemporaryFile(prefix="slangpy_rt-", suffix=".so", delete=False) as file:
