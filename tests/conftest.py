@@ -145,7 +145,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     parser.addoption("--long", action="store_true", help="as --deep; property tests: many more cases, of any layout")
     parser.addoption(
-        "--texts", action="store_true", help="kernels of slang-rhi's devices also as D3D12 and Metal have them"
+        "--texts",
+        nargs="?",
+        const="1/1",
+        metavar="K/N",
+        help="kernels of slang-rhi's devices also as D3D12 and Metal have them, all or one of N parts",
     )
     parser.addoption("--regenerate-golden", action="store_true", help="rewrite tests/golden/*.slang")
 

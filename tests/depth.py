@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time
 import zlib
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -30,7 +29,9 @@ MARKERS = {
     "sampled(count)": "runs one of that many cases, with --deep all",
 }
 # In how many parts ``--deep-part=auto`` divides the deep tests.
-PARTS = 12
+PARTS = 24
+# Of a test with so many cases and no mark the default run has each second case, if it has several devices.
+MANY = 3
 
 
 def sampled(count: int) -> pytest.MarkDecorator:
@@ -55,6 +56,8 @@ def is_deep(config: pytest.Config) -> bool:
 def mark_left_out(items: Iterable[pytest.Item], backends: Sequence[str]) -> None:
     """Mark as ``deep`` the cases that the default run leaves out: those on other devices, and those not sampled.
 
+    A case without a mark runs on one device. With several devices, a test of three cases or more has each second one.
+
     Parameters
     ----------
     items
@@ -62,31 +65,27 @@ def mark_left_out(items: Iterable[pytest.Item], backends: Sequence[str]) -> None
     backends : sequence of str
         The devices of the run, by name.
     """
-    seen: Counter[tuple[str, str, str]] = Counter()
+    seen: dict[tuple[str, str, int], list[pytest.Item]] = {}
     for item in items:
         # The closest one: a test's own mark is more than its module's.
         how = next((mark for mark in item.iter_markers() if mark.name in ("sampled", "one_device")), None)
-        place = item.nodeid.partition("[")[0]
         params: dict[str, object] = getattr(getattr(item, "callspec", None), "params", {})
         backend = str(params.get("backend_name", ""))
-        if item.get_closest_marker("deep") or not (how or backend):
-            continue
-        name = how.name if how else "one_device"
-        number = seen[place, backend, name]
-        seen[place, backend, name] += 1
+        count = how.args[0] if how and how.name == "sampled" else 0
+        if (count or backend) and not item.get_closest_marker("deep"):
+            seen.setdefault((item.nodeid.partition("[")[0], backend, count), []).append(item)
+    for (place, backend, count), cases in seen.items():
         # By the name, lest all tests of no device run their first case, and all of one case on the first device.
         turn = zlib.crc32(place.encode())
         at = backends.index(backend) if backend else turn
-        if how is not None and how.name == "sampled":
-            left_out = (number - at) % how.args[0]
-        else:
-            left_out = bool(backend) and (number + turn - at) % len(backends)
-        if left_out:
-            item.add_marker(deep)
+        each = 2 if len(cases) >= MANY and len(backends) > 1 else 1
+        for number, item in enumerate(cases):
+            if (number - at) % count if count else (number + turn - each * at) % (each * len(backends)):
+                item.add_marker(deep)
 
 
-def read_part(text: str) -> tuple[int, int]:
-    """K and N of ``K/N``; of ``auto`` by the day of the year, in UTC.
+def read_part(text: str, option: str = "--deep-part") -> tuple[int, int]:
+    """K and N of ``K/N``, the value of an option; of ``auto`` by the day of the year, in UTC.
 
     Raises
     ------
@@ -98,12 +97,12 @@ def read_part(text: str) -> tuple[int, int]:
     part, slash, parts = text.partition("/")
     if slash and part.isdecimal() and parts.isdecimal() and 1 <= int(part) <= int(parts):
         return int(part), int(parts)
-    raise pytest.UsageError(f"--deep-part: expected K/N with K from 1 to N, such as 2/4, or auto; got {text!r}.")
+    raise pytest.UsageError(f"{option}: expected K/N with K from 1 to N, such as 2/4, or auto; got {text!r}.")
 
 
-def part_of(nodeid: str, parts: int) -> int:
-    """Which part, from 1 on, a test belongs to: the same in each run, whatever other tests there are."""
-    return zlib.crc32(nodeid.encode()) % parts + 1
+def part_of(name: str, parts: int) -> int:
+    """Which part, from 1 on, a test or a kernel belongs to: the same in each run, whatever others there are."""
+    return zlib.crc32(name.encode()) % parts + 1
 
 
 def explore(

@@ -27,7 +27,7 @@ _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.M | re.S)
 # These take 4 to 20 s each, the others 3 at most.
 LONG_PAGES = (
     *("arrays.md", "command-lists.md", "devices.md", "functions.md", "gradients.md", "mlp.md"),
-    *("tutorial.md", "matmul.md", "tuning.md"),
+    *("tutorial.md", "matmul.md", "tuning.md", "graphics.md", "tensors.md", "from-slangpy.md"),
 )
 
 

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.depth import deep
+
 ROOT = Path(__file__).resolve().parents[1]
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Vulkan drivers are hidden by other means there")
 
@@ -27,6 +29,7 @@ def run(*options: str, **environment: str) -> tuple[int, str]:
     return found.returncode, found.stdout
 
 
+@deep
 def test_an_absent_backend_is_left_out() -> None:
     code, output = run()
     assert code in (0, pytest.ExitCode.NO_TESTS_COLLECTED)

@@ -1,9 +1,9 @@
 """Each kernel that tests compile for a device of slang-rhi, once more as the text D3D12 or Metal would get.
 
-A plugin of pytest, on with ``--texts``: kernels of ``rhi-vulkan`` and ``rhi-vulkan-handles`` become HLSL and, by DXC,
-valid DXIL; those of ``rhi-vulkan`` also MSL, for which there is no compiler here. A text that will not do fails the
-test that made the kernel. What a language cannot have is listed in ``GAPS`` or taken by ``refused_before``, and
-counted; nothing else is let through. No text runs.
+A plugin of pytest, on with ``--texts``, or ``--texts=K/N`` for a part of the kernels: those of ``rhi-vulkan`` and
+``rhi-vulkan-handles`` become HLSL and, by DXC, valid DXIL; those of ``rhi-vulkan`` also MSL, for which there is no
+compiler here. A text that will not do fails the test that made the kernel. What a language cannot have is listed in
+``GAPS`` or taken by ``refused_before``, and counted; nothing else is let through. No text runs.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from slangpy_rt.core.target import Target
 from slangpy_rt.slang.library import Library
 from slangpy_rt.slang.session import Session
 from slangpy_rt.slang.shader_modules import is_ours
+from tests.depth import part_of, read_part
 from tests.dxc import Dxc, DxcError
 from tests.slang.test_hlsl import HLSL, METAL, check_hlsl, check_metal
 
@@ -70,10 +71,12 @@ class Texts:
         None where kernels stay HLSL.
     wanted : set of str
         Languages of which there must be some.
+    part : tuple of two ints
+        K and N: of N parts of the kernels, divided by their texts, the K-th is looked at.
     """
 
-    def __init__(self, dxc: Dxc | None, wanted: set[str]) -> None:
-        self._dxc, self._wanted = dxc, wanted
+    def __init__(self, dxc: Dxc | None, wanted: set[str], part: tuple[int, int] = (1, 1)) -> None:
+        self._dxc, self._wanted, self._part = dxc, wanted, part
         self._library = Library()
         self._patch, self._lock = pytest.MonkeyPatch(), threading.Lock()
         # (language, what) -> how many, or how many seconds. Sent from process to process.
@@ -151,6 +154,8 @@ class Texts:
 
     def _look(self, language: str, code: bytes) -> None:
         """Emit one kernel and check it; once, however many tests have it."""
+        if part_of(hashlib.sha256(code).hexdigest(), self._part[1]) != self._part[0]:
+            return
         digest = hashlib.sha256(code).hexdigest() + language
         # Devices of several threads compile side by side.
         with self._lock:
@@ -283,7 +288,7 @@ def from_options(config: pytest.Config, required: list[str]) -> Texts:
     Raises
     ------
     pytest.UsageError
-        If no kernel of this run would be looked at, or DXC is required and absent.
+        If no kernel of this run would be looked at, no part is named, or DXC is required and absent.
     """
     wanted = {language for name in config.getoption("--backend") for language in LANGUAGES.get(name, ())}
     if not wanted:
@@ -291,4 +296,4 @@ def from_options(config: pytest.Config, required: list[str]) -> Texts:
     path = os.environ.get("SLANGPY_RT_DXC")
     if not path and "dxc" in required and "HLSL" in wanted:
         raise pytest.UsageError("dxc is required, and SLANGPY_RT_DXC names no library of it.")
-    return Texts(Dxc(path) if path else None, wanted)
+    return Texts(Dxc(path) if path else None, wanted, read_part(config.getoption("--texts"), "--texts"))

@@ -298,7 +298,7 @@ def test_regenerating_the_driver_tables_changes_nothing() -> None:
     assert gen_cuda_ffi.TARGET.read_text(encoding="utf-8") == gen_cuda_ffi.generate()
 
 
-@sampled(4)
+@sampled(12)
 @pytest.mark.parametrize(
     ("text", "called"),
     [
@@ -372,6 +372,7 @@ struct Call {{ vector<int16_t, {size}>* a; int{size}* b; }};
     assert b"\0kernel\0" in nvrtc_compile(code, "sm_90")
 
 
+@sampled(2)
 @pytest.mark.parametrize("name", _narrow_integers.TYPES)
 def test_narrow_integers_compile(name: str) -> None:
     kernel = """

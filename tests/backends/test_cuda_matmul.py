@@ -94,7 +94,7 @@ def multiply(device: spy.Device, kind_of_cores: Any, element: str, left: int, ri
 CASES = [(element, left, right) for element in ("half", "bfloat16") for left in (1, 2) for right in (1, 2)]
 
 
-@sampled(3)
+@sampled(7)
 @pytest.mark.parametrize(("element", "left", "right"), [*CASES, ("int8_t", 2, 1), ("float", 2, 1), ("tf32", 2, 1)])
 def test_kernels(device: spy.Device, element: str, left: int, right: int) -> None:
     backend: Any = device.backend
@@ -113,7 +113,7 @@ def test_kernels(device: spy.Device, element: str, left: int, right: int) -> Non
     assert groups == (4 * 8, 1, 1)
 
 
-@sampled(3)
+@sampled(7)
 @pytest.mark.parametrize(("element", "left", "right"), [*CASES, ("int8_t", 2, 1), ("float", 2, 1), ("tf32", 2, 1)])
 def test_kernels_of_waves(device: spy.Device, element: str, left: int, right: int) -> None:
     """For the oldest architecture with these instructions, whose groups have at most 163 KiB of memory."""
@@ -126,6 +126,7 @@ def test_kernels_of_waves(device: spy.Device, element: str, left: int, right: in
     assert backend.launches[-1][1] == (8, 4, 1) and not backend.told
 
 
+@sampled(5)
 @pytest.mark.parametrize(
     ("element", "transposed", "packed", "matrices"),
     [
@@ -158,6 +159,7 @@ int third(int x) { return x / 3; }
 """
 
 
+@sampled(3)
 @pytest.mark.parametrize("element", ["half", "bfloat16", "float"])
 def test_functions_of_users(device: spy.Device, element: str) -> None:
     """NVRTC compiles kernels that call a user's function, and the block holds what its uniforms are."""

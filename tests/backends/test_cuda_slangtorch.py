@@ -215,7 +215,7 @@ def emitted(made: Program, device: Any, text: KernelText) -> Emitted:
     return Emitted(compiled.code[compiled.code.rindex(b"#endif") :].decode(), cubin)
 
 
-@sampled(5)
+@sampled(15)
 @pytest.mark.parametrize("name", CASES)
 def test_it_compiles(name: str, tmp_path: Path) -> None:
     case = CASES[name]

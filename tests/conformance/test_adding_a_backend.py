@@ -11,6 +11,7 @@ import pytest
 
 import slangpy_rt as spy
 from slangpy_rt.backends.base import Backend, Queue
+from tests.depth import deep
 
 ROOT = Path(__file__).parent.parent.parent
 PAGE = ROOT / "docs" / "adding-a-backend.md"
@@ -44,6 +45,7 @@ def _run(*names: str) -> None:
     assert "[100%]" in found.stdout
 
 
+@deep
 def test_the_first_tests_pass() -> None:
     _run(*FIRST)
 

@@ -296,6 +296,7 @@ def test_interlocked_behind_pointers(device: spy.Device, requires: Requires, ele
             np.testing.assert_array_equal(t.to_numpy(), want)
 
 
+@sampled(3)
 @pytest.mark.parametrize("element", SCALARS)
 def test_exchanges_behind_pointers_on_the_cpu(element: str) -> None:
     device = spy.Device("cpu")

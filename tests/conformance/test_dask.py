@@ -179,6 +179,7 @@ if __name__ == "__main__":
 """
 
 
+@deep
 @pytest.mark.parametrize(
     ("start", "type_"),
     [

@@ -221,7 +221,7 @@ def test_constants_are_those_of_double(device: spy.Device, module: spy.Module) -
     np.testing.assert_allclose(module.sine_of(x), np.sin(3.14159274101257324 * x), rtol=1e-12, atol=1e-15)
 
 
-@sampled(3)
+@sampled(6)
 @pytest.mark.parametrize("name", SLOPES)
 def test_slopes_have_constants_of_double(device: spy.Device, module: spy.Module, name: str) -> None:
     own(device)

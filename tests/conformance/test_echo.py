@@ -101,7 +101,7 @@ def test_values(device: spy.Device, module: spy.Module, requires: Any, scalar: s
         assert tags.tolist() == [201, 255, 1]
 
 
-@sampled(5)
+@sampled(10)
 @pytest.mark.parametrize("scalar", SCALARS)
 def test_pointers(device: spy.Device, module: spy.Module, requires: Any, scalar: str) -> None:
     requires(scalar)

@@ -288,7 +288,7 @@ CLOSING = """
     """
 
 
-@sampled(3)
+@sampled(8)
 @pytest.mark.parametrize("program", one_in(3, sorted(PROGRAMS, key="every order of going".__eq__)))
 def test_the_end_is_silent(backend_name: str, program: str) -> None:
     done = run(backend_name, PROGRAMS[program])

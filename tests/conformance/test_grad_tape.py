@@ -15,7 +15,7 @@ import pytest
 import torch
 
 import slangpy_rt as spy
-from tests.depth import deep, one_device, one_in
+from tests.depth import deep, one_device, one_in, sampled
 
 pytestmark = one_device
 
@@ -106,6 +106,7 @@ def gradients(device: spy.Device, case: Case, dtype: Any) -> list[tuple[npt.NDAr
     ]
 
 
+@sampled(6)
 @pytest.mark.parametrize("case", one_in(9, CASES), ids=lambda case: case.name)
 def test_torch_agrees(device: spy.Device, case: Case) -> None:
     for got, wanted in gradients(device, case, np.float32):
@@ -283,6 +284,7 @@ def test_backward_adds_and_empties_the_tape(device: spy.Device) -> None:
         tape.backward(loss)
 
 
+@deep
 def test_a_training_loop(device: spy.Device) -> None:
     x = spy.Tensor.linspace(device, 0, 1, 20)
     w = spy.Tensor.zeros(device, ()).with_grads()

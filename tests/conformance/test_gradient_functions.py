@@ -190,13 +190,13 @@ def check(found: Found, case: Case, error: float) -> None:
     close(found.tangent, k.tangent, max(error, DIFFERENCE_ERROR))
 
 
-@sampled(40)
+@sampled(120)
 @pytest.mark.parametrize("name", CASES)
 def test_derivatives(floats: Callable[[str], Found], name: str) -> None:
     check(floats(name), CASES[name], FLOAT_ERROR)
 
 
-@sampled(7)
+@sampled(21)
 @pytest.mark.parametrize("name", DOUBLES)
 def test_derivatives_in_double(requires: Requires, request: pytest.FixtureRequest, name: str) -> None:
     requires("double")

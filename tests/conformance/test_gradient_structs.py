@@ -8,7 +8,7 @@ from _gaps import narrowest
 from _gradients import Requires, filled, integers, same, seed_of, tensor
 
 import slangpy_rt as spy
-from tests.depth import every_device, one_device
+from tests.depth import one_device, sampled
 
 # What these test does not depend on the device.
 pytestmark = one_device
@@ -85,7 +85,7 @@ def test_a_struct_is_broadcast(module: spy.Module) -> None:
     same(x.grad.to_numpy()["d"][1], 0)  # type: ignore[union-attr]
 
 
-@every_device
+@sampled(6)
 def test_structs_by_their_fields(module: spy.Module) -> None:
     t, g = integers(50, seed=1), integers(50, seed=2)
     o, d, k = integers(50, 3, seed=3), integers(3, seed=4), np.arange(50, dtype=np.int32) % 5

@@ -52,7 +52,7 @@ def _levels(texels: Array) -> list[Array]:
     return found
 
 
-@sampled(3)
+@sampled(9)
 @pytest.mark.parametrize("filter", ["nearest", "linear"])
 @pytest.mark.parametrize("wrap", ["repeat", "mirror", "clamp", "border", ("clamp", "repeat")])
 def test_sampling(device: spy.Device, module: spy.Module, wrap: Any, filter: str) -> None:
@@ -71,6 +71,7 @@ def test_sampling(device: spy.Device, module: spy.Module, wrap: Any, filter: str
     np.testing.assert_array_equal(module.first(image, at), module.look(image, at, -1.0))
 
 
+@sampled(6)
 @pytest.mark.parametrize("wrap", ["clamp", "border"])
 def test_gradients_are_those_of_pytorch(device: spy.Device, module: spy.Module, wrap: str) -> None:
     texels = RNG.random((5, 7, 4), np.float32)

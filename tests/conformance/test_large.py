@@ -13,7 +13,7 @@ from _gaps import narrowest
 import slangpy_rt as spy
 from slangpy_rt.calls import kernel_spec
 from slangpy_rt.core.dtypes import NUMPY_OF
-from tests.depth import one_device, sampled
+from tests.depth import deep, sampled
 
 SLANG = """
 float sub(float a, float b) { return a - b; }
@@ -115,7 +115,7 @@ def test_long_calls_done_in_pieces(load: Load) -> None:
     np.testing.assert_array_equal(module.sub(a, 1), a - 1)
 
 
-@one_device
+@deep
 def test_more_elements_than_65535_groups_hold(device: spy.Device, load: Load) -> None:
     n = 65535 * 256 * 4 + 5
     dtype = NUMPY_OF[narrowest(device)]

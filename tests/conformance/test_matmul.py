@@ -111,7 +111,7 @@ def test_random_products(device: spy.Device, pytestconfig: pytest.Config) -> Non
 
 @pytest.mark.parametrize("transposed", [(False, False), (True, False), (False, True), (True, True)])
 @pytest.mark.parametrize("element", ["float", "half", "bfloat16", "double", "int8_t", "int"])
-@sampled(9)
+@sampled(18)
 def test_element_types(device: spy.Device, element: str, transposed: tuple[bool, bool]) -> None:
     stored = "int16_t" if element == "bfloat16" else element
     if stored not in device.caps.scalars and element != "half":
@@ -197,7 +197,7 @@ def test_not_a_number_and_infinity(device: spy.Device) -> None:
 
 @pytest.mark.parametrize("name", ACTIVATIONS)
 @pytest.mark.parametrize("element", ["float", "double"])
-@sampled(5)
+@sampled(15)
 def test_activations(device: spy.Device, element: str, name: str) -> None:
     if element not in device.caps.scalars:
         pytest.skip("the device has no doubles")

@@ -70,7 +70,7 @@ def test_values(device: spy.Device, users: spy.Module) -> None:
 
 
 @pytest.mark.parametrize("element", ["half", "bfloat16", "double", "int", "int8_t"])
-@sampled(6)
+@sampled(18)
 def test_element_types(device: spy.Device, users: spy.Module, element: str) -> None:
     if element in ("double", "int8_t") and element not in device.caps.scalars:
         pytest.skip(f"the device has no {element}")
@@ -277,7 +277,7 @@ NAMES = [
 
 
 @pytest.mark.parametrize("name", NAMES)
-@sampled(24)
+@sampled(72)
 def test_names(device: spy.Device, name: str) -> None:
     """A function, a uniform, a macro and a module have any name."""
     small = A[:2, :3].copy()

@@ -104,6 +104,7 @@ def test_gradients_of_torch(device: spy.Device, case: Any, activation: str | Non
         np.testing.assert_allclose(value.grad.numpy(), grad, rtol=1e-3, atol=1e-3)
 
 
+@sampled(9)
 @pytest.mark.parametrize("shapes", [((2, 3, 4), (4, 2)), ((3,), (3, 2)), ((3, 2), (2,))], ids=str)
 def test_second_derivatives(device: spy.Device, shapes: Any) -> None:
     if "double" not in device.caps.scalars:

@@ -61,7 +61,7 @@ def test_operators(device: spy.Device, name: str) -> None:
                 np.testing.assert_array_equal(values[:, k], want, text)
 
 
-@sampled(9)
+@sampled(18)
 @pytest.mark.parametrize("name", TYPES)
 def test_comparisons(device: spy.Device, name: str) -> None:
     own(device, name)

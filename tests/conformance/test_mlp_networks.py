@@ -10,7 +10,7 @@ from _gaps import nowhere
 from _mlp import PROLOGUE, Array, Parameters, Requires, by_parameters, close, network, normal, slopes
 
 import slangpy_rt as spy
-from tests.depth import deep, one_device, one_in, sampled
+from tests.depth import deep, one_in, sampled
 
 SLANG = (
     PROLOGUE
@@ -143,7 +143,7 @@ def test_a_network_of_one_hidden_layer(device: spy.Device, module: spy.Module) -
     close(p.gradient(), by_parameters(sizes, p.host, np.sin, lambda z: z**3, x, d))
 
 
-@one_device
+@sampled(6)
 @pytest.mark.parametrize("step", [1, 3])
 def test_a_network_of_three_hidden_layers(
     device: spy.Device, module: spy.Module, requires: Requires, step: int
@@ -196,7 +196,7 @@ NETWORKS = {"slim": [5, 32, 6], "narrow": [20, 48, 48, 48, 7], "wide": [64, 64, 
 
 # Whole waves and a part of one; lanes that leave; lanes that have networks of their own; a narrow network that begins
 # where vectors do not; gradients far below what half precision holds.
-@sampled(5)
+@sampled(15)
 @pytest.mark.parametrize("case", one_in(3, ["all", "some", "several", "second", "small"]))
 @pytest.mark.parametrize("name", NETWORKS)
 def test_networks_that_waves_compute(

@@ -142,7 +142,7 @@ CASES = [(sizes, name, n) for sizes in SMALL for name in TYPES for n in (331, 1,
 CASES += [pytest.param(sizes, name, n, marks=deep) for sizes in LARGE for name in TYPES for n in (331, 17)]
 
 
-@sampled(18)
+@sampled(36)
 @pytest.mark.parametrize(("sizes", "name", "n"), CASES)
 def test_networks(device: spy.Device, requires: Requires, sizes: list[int], name: str, n: int) -> None:
     if max(sizes) > 20:

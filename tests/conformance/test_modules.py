@@ -50,7 +50,6 @@ def test_linked_modules(device: spy.Device) -> None:
     assert top.g(1.0) == 7
 
 
-@every_device
 def test_defines_of_linked_modules(device: spy.Device) -> None:
     text = """
     #ifdef ONLY

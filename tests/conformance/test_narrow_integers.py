@@ -15,7 +15,7 @@ import pytest
 import slangpy_rt as spy
 from slangpy_rt.slang.narrow_integers import with_narrow_integers
 from tests.conformance._narrow_integers import FUNCTIONS, OPERANDS, STRUCTS, TYPES
-from tests.depth import every_device
+from tests.depth import every_device, sampled
 
 pytestmark = every_device
 
@@ -120,6 +120,7 @@ int3 rows(vector<NAME, 3> a) { return int3(-a); }
         np.testing.assert_array_equal(module.rows(rows), (-rows).astype(np.int32))
 
 
+@sampled(4)
 @pytest.mark.parametrize("name", TYPES)
 def test_functions(device: spy.Device, name: str) -> None:
     overflows(device, name)

@@ -35,7 +35,7 @@ def loops(count: int) -> tuple[str, Callable[[int], int]]:
     return text + "}" * count, lambda a: sum(range(min(a, count))) + (2 * (count - 1) if a >= count else 0)
 
 
-@sampled(2)
+@sampled(6)
 @pytest.mark.parametrize("count", [70, 90])
 @pytest.mark.parametrize("kind", [ifs, else_ifs, switches, loops])
 def test_depth(device: spy.Device, kind: Callable[[int], tuple[str, Callable[[int], int]]], count: int) -> None:

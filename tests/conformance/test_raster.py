@@ -85,7 +85,7 @@ def _needed(device: spy.Device, requires: Any) -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-@sampled(3)
+@sampled(6)
 def test_what_is_seen(device: spy.Device, seed: int) -> None:
     size = (45, 61)
     at, faces = _triangles(seed, 60)
@@ -249,6 +249,7 @@ float2 g(Corner c) { return float2(c.kind, c.inner.on ? 1 : 0); }
 """
 
 
+@deep
 def test_kinds_of_fields(device: spy.Device, requires: Any) -> None:
     requires("double", "half")
     module = spy.Module.load_from_source(device, "kinds", KINDS)

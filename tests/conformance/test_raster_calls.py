@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import slangpy_rt as spy
-from tests.depth import deep, one_device
+from tests.depth import deep, one_device, sampled
 
 pytestmark = one_device
 
@@ -77,6 +77,7 @@ def _slope(weights: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
 WEIGHTS = np.mgrid[: SIZE[0], : SIZE[1]][1] * 0.02 + np.mgrid[: SIZE[0], : SIZE[1]][0] * 0.05
 
 
+@deep
 def test_several_pictures(device: spy.Device, module: spy.Module) -> None:
     shift = np.array([[0, 0], [0.25, 0], [0, -0.3]], np.float32)
     given = _given(device)
@@ -145,6 +146,7 @@ def test_gradients_of_layers(device: spy.Device, module: spy.Module) -> None:
     np.testing.assert_allclose(given["shift"].grad.to_numpy()[0], first, rtol=1e-5)
 
 
+@sampled(6)
 @pytest.mark.parametrize("antialias", [True, False])
 def test_tangents(device: spy.Device, module: spy.Module, antialias: bool) -> None:
     given = _given(device)

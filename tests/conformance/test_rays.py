@@ -10,7 +10,7 @@ import pytest
 import slangpy_rt as spy
 from tests.conformance._cuda_text import compiled_for_cuda
 from tests.conformance._rays import LIMITS, TEXT, Array, brute, rays, soup, sphere
-from tests.depth import deep, every_device, one_in
+from tests.depth import deep, one_in
 
 
 @pytest.fixture
@@ -43,7 +43,6 @@ def _check(module: Any, scene: Any, corners: Array, faces: Array, origin: Array,
     return hits
 
 
-@every_device
 @pytest.mark.parametrize("count", one_in(3, [200, 1, 9]))
 def test_hits_are_those_of_numpy(device: spy.Device, module: spy.Module, count: int) -> None:
     corners, faces = soup(count, 1, 1.0 if count == 1 else 0.3)

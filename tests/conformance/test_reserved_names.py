@@ -57,7 +57,7 @@ EMITTED = frozenset(
 NAMES = sorted(n for n in {name.removeprefix("_spy_") for name in FOUND} - WORDS if n and not n.startswith("__"))
 
 
-@sampled(9)
+@sampled(27)
 @pytest.mark.parametrize("kind", one_in(4, KINDS))
 def test_every_identifier_as(device: spy.Device, kind: str, request: pytest.FixtureRequest) -> None:
     # What is an argument of its own takes long in such numbers.
@@ -248,7 +248,7 @@ DEFINES: tuple[dict[str, Any], ...] = (
 )
 
 
-@sampled(2)
+@sampled(6)
 @pytest.mark.parametrize("defines", one_in(2, DEFINES), ids=lambda d: next(iter(d)))
 def test_macros_are_for_the_users_files(device: spy.Device, defines: dict[str, Any], tmp_path: Path) -> None:
     # The names may not stand in the module itself, where they are meant to be something else.

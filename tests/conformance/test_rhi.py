@@ -22,6 +22,7 @@ from slangpy_rt.backends.rhi.backend import RhiBackend
 from slangpy_rt.backends.rhi.device import why_missing
 from slangpy_rt.backends.rhi.program import Programs
 from slangpy_rt.backends.rhi.queue import RhiRecording
+from tests.depth import deep
 
 pytestmark = pytest.mark.skipif(why_missing("vulkan") is not None, reason=str(why_missing("vulkan")))
 
@@ -203,6 +204,7 @@ def test_an_error_of_its_compiler_is_ours(monkeypatch: pytest.MonkeyPatch) -> No
         np.testing.assert_array_equal(module.mul(np.ones(3, np.float32), 2.0), [2, 2, 2])
 
 
+@deep
 def test_its_compiler_warns_of_nothing_of_ours(tmp_path: Path) -> None:
     # In a process of its own: what another test compiled would be in the cache.
     program = '''

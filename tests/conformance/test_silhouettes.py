@@ -182,7 +182,7 @@ def test_silhouettes_are_smooth(device: spy.Device) -> None:
     assert np.sqrt(((smooth - wanted) ** 2).mean()) < 0.3 * np.sqrt(((rough - wanted) ** 2).mean())
 
 
-@one_device
+@deep
 @pytest.mark.parametrize(("size", "times", "bound"), [(96, 8, 0.06), pytest.param(512, 4, 0.02, marks=deep)])
 def test_gradients_of_a_body_before_itself(device: spy.Device, size: int, times: int, bound: float) -> None:
     module = spy.Module.load_from_source(device, "knot", KNOT)

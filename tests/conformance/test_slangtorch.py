@@ -18,7 +18,7 @@ from slangpy_rt.backends.extras import Occupancy
 from slangpy_rt.slangtorch.bound_kernel import suited_block
 from slangpy_rt.slangtorch.devices import Place
 from slangpy_rt.slangtorch.kernel_code import SUITED
-from tests.depth import one_device, sampled
+from tests.depth import deep, one_device, sampled
 
 __all__ = ["files"]  # the fixture
 
@@ -189,6 +189,7 @@ def test_a_module_is_a_snapshot(files: Files) -> None:
     assert t.item() == 36
 
 
+@deep
 def test_modules_that_nobody_holds_go(files: Files) -> None:
     text = "[AutoPyBindCUDA] [CUDAKernel] void run(TensorView<float> t) { t[0] = VALUE; }"
     kept = files.load(text, defines={"VALUE": -1})

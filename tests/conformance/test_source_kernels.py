@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import slangpy_rt as spy
-from tests.depth import deep, one_device, sampled
+from tests.depth import deep, one_device
 
 pytestmark = one_device
 
@@ -61,7 +61,7 @@ EXAMPLE = runpy.run_path(str(Path(__file__).resolve().parents[2] / "docs" / "exa
 
 @pytest.mark.parametrize("transpose_a", [False, True])
 @pytest.mark.parametrize("transpose_b", [False, True])
-@sampled(3)
+@deep
 def test_the_tutorial_of_pytriton(transpose_a: bool, transpose_b: bool) -> None:
     place = "cuda" if torch.cuda.is_available() else "cpu"
     torch.manual_seed(1)
@@ -148,6 +148,7 @@ def test_read_only_pointers(device: spy.Device) -> None:
         copy(target, np.zeros(50), 50, grid=2)
 
 
+@deep
 def test_command_lists_and_choices(device: spy.Device) -> None:
     x = spy.Tensor.zeros(device, 100)
     fill = spy.kernel(FILL).tune(budget=0.1)

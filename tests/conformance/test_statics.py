@@ -31,7 +31,7 @@ def test_each_element_begins_with_zeros(device: spy.Device, count: int) -> None:
     assert (found.to_numpy() == 1).all()
 
 
-@sampled(7)
+@sampled(14)
 @pytest.mark.parametrize("what", [*CHANGED, *DECLARED])
 def test_statics_are_the_elements_own(device: spy.Device, what: str) -> None:
     text = (CHANGED | DECLARED)[what]

@@ -16,7 +16,7 @@ from slangpy_rt.backends.targets import target_of
 from slangpy_rt.core.dtypes import element_type
 from slangpy_rt.core.target import Caps
 from slangpy_rt.core.types import Field, SlangType
-from tests.depth import one_device
+from tests.depth import deep, one_device
 
 pytestmark = one_device
 
@@ -176,6 +176,7 @@ def test_echo_members_out(device: spy.Device, module: spy.Module) -> None:
     assert_same(tensor.to_numpy(), data)
 
 
+@deep
 def test_echo_members_by_value(device: spy.Device, module: spy.Module) -> None:
     dtype = every_dtype(device)
     data = random_bits((1,), dtype, 4)

@@ -38,7 +38,7 @@ def check(name: str, got: spy.Tensor, array: npt.NDArray[Any], axis: Any, keepdi
     assert got.dtype.name == ("int" if name.startswith("arg") else "float" if name == "mean" else kind)
 
 
-@sampled(18)
+@sampled(36)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_floats(device: spy.Device, shape: tuple[int, ...]) -> None:
     a = data(*shape)
@@ -51,7 +51,7 @@ def test_floats(device: spy.Device, shape: tuple[int, ...]) -> None:
             check(name, getattr(t, name)(tuple(range(len(shape))), True), a, tuple(range(len(shape))), True)
 
 
-@sampled(6)
+@sampled(18)
 @pytest.mark.parametrize("name", NAMES)
 def test_integers(device: spy.Device, name: str) -> None:
     for kind in "iu":
@@ -67,7 +67,7 @@ def test_large_sums(device: spy.Device) -> None:
     assert large.mean().item() == pytest.approx(2e9)
 
 
-@sampled(9)
+@sampled(27)
 @pytest.mark.parametrize("name", NAMES)
 def test_views(device: spy.Device, name: str) -> None:
     a = data(40, 6, 50)
@@ -160,6 +160,7 @@ def test_what_is_refused(device: spy.Device) -> None:
         spy.Tensor.zeros(device, 3, module.P).sum()
 
 
+@deep
 def test_sums_of_many(device: spy.Device) -> None:
     a = np.random.default_rng(0).random(3_000_001, np.float32)
     t = spy.Tensor.from_numpy(device, a)

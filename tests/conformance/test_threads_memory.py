@@ -106,7 +106,7 @@ def test_views_of_one_array(device: spy.Device, module: spy.Module) -> None:
 # Arguments of the host.
 
 
-@sampled(2)
+@sampled(6)
 @pytest.mark.parametrize(("size", "turns"), [(1, 100), (300, 100), (20_000, 40), (300_000, 8), (3_000_000, 2)])
 def test_numpy_arguments(module: spy.Module, size: int, turns: int) -> None:
     def work(k: int) -> None:

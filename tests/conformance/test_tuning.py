@@ -317,6 +317,7 @@ def test_a_second_process_measures_nothing(backend_name: str, tmp_path: Path) ->
     assert all(e.created > written[e.key] for e in entries if e.kind == "tuning")
 
 
+@deep
 @pytest.mark.one_device
 def test_one_of_several_processes_measures(backend_name: str, tmp_path: Path) -> None:
     env = {**os.environ, "SLANGPY_RT_CACHE_DIR": str(tmp_path), "SLANGPY_RT_DEBUG": "2"}

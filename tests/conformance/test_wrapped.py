@@ -12,7 +12,7 @@ from _cuda_text import compiled_for_cuda
 
 import slangpy_rt as spy
 from tests.conftest import Requires
-from tests.depth import every_device, one_device, sampled
+from tests.depth import deep, one_device, sampled
 
 # What these test depends little on the device.
 pytestmark = one_device
@@ -89,7 +89,6 @@ def tensor(device: spy.Device, array: Any = X) -> spy.Tensor:
 # Optional
 
 
-@every_device
 def test_an_optional_takes_none_or_a_value(device: spy.Device, module: Any) -> None:
     assert (module.number(None), module.number(2.0), module.number(3)) == (-1, 2, 3)
     assert module.vector(None) == -1 and module.vector([1, 2, 3]) == 31
@@ -120,7 +119,6 @@ def test_an_optional_result_is_none_or_a_value(module: Any) -> None:
     assert module.both(2.0) == (2, 1) and module.both(-2.0) is None
 
 
-@every_device
 def test_optional_results_of_arrays_are_values_and_bools(device: spy.Device, module: Any) -> None:
     mixed = np.float32([[1, -2, 3], [-4, 5, -6]])
     there = mixed > 0
@@ -173,7 +171,6 @@ def test_optional_results_of_other_forms(device: spy.Device, module: Any) -> Non
 # Tuple
 
 
-@every_device
 def test_a_tuple_result_is_a_tuple(device: spy.Device, module: Any) -> None:
     assert module.pair(2.0) == (4, 3) and type(module.pair(2.0)) is tuple
     number, vector, point, array = module.four(2.0)
@@ -283,7 +280,6 @@ def test_memory_that_items_share(device: spy.Device, module: Any) -> None:
 # Derivatives
 
 
-@every_device
 def test_gradients(device: spy.Device, module: Any) -> None:
     x, y = tensor(device).with_grads(), tensor(device, [4, 5, 6]).with_grads()
     ones = tensor(device, [0, 0, 0]).with_grads(grad_in=tensor(device, [1, 1, 1]))
@@ -435,5 +431,6 @@ def every_call(device: spy.Device, module: Any) -> None:
     module.of_pair.bwds((t.with_grads(), t), _result=seed)
 
 
+@deep
 def test_kernels_for_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
     assert compiled_for_cuda(SLANG, every_call, monkeypatch) >= 20

@@ -14,6 +14,7 @@ from slangpy_rt.backends.targets import target_of
 from slangpy_rt.linalg.program import Kind
 from slangpy_rt.linalg.view import View
 from slangpy_rt.linalg.wave_cores import WaveCores
+from tests.depth import sampled
 
 MULTIPLY_ADD, LOAD, STORE = 4459, 4457, 4458  # OpCooperativeMatrix...KHR
 
@@ -41,6 +42,7 @@ def operations(code: bytes) -> dict[int, int]:
     return found
 
 
+@sampled(3)
 @pytest.mark.parametrize(
     ("element", "left", "right"),
     [("half", 2, 2), ("half", 2, 1), ("half", 1, 2), ("half", 1, 1), ("int8_t", 2, 1), ("bfloat16", 2, 2)],

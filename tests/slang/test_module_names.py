@@ -9,7 +9,7 @@ import pytest
 import slangpy_rt as spy
 from slangpy_rt.slang.locate import shader_directory
 from slangpy_rt.slang.shader_modules import FILES, SHADERS, SLANGTORCH, needed_modules
-from tests.depth import sampled
+from tests.depth import deep, sampled
 
 OURS = sorted(path.stem for path in Path(shader_directory()).glob("*.slang"))
 SLANG = ["core", "glsl", "hlsl", "neural", "slang", "std"]
@@ -38,6 +38,7 @@ def cpu() -> spy.Device:
     return spy.Device("cpu")
 
 
+@deep
 def test_every_name_is_a_module_from_text(cpu: spy.Device) -> None:
     found = {name: spy.Module.load_from_source(cpu, name, TEXT) for name in [*SLANG, *OURS, *ODD]}
     assert {
@@ -127,6 +128,7 @@ def test_files_of_our_folder(cpu: spy.Device, defines: dict[str, str]) -> None:
     assert parameter.to_numpy().tolist() == [2, 2, 2]
 
 
+@deep
 def test_macros_of_the_user_leave_libraries_alone_wherever_they_are_imported(cpu: spy.Device, tmp_path: Path) -> None:
     # Both are names inside of mlp.slang.
     defines = {"Activation": "float", "sgd": "descent"}

@@ -14,6 +14,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from tests.depth import deep
+
 NOTEBOOK = Path(__file__).parents[2] / "docs" / "examples" / "notebook.ipynb"
 # Runs cells, which it reads from stdin, and writes what became of each.
 RUNNER = """
@@ -50,6 +52,7 @@ def run(cells: list[str], folder: Path) -> list[dict[str, Any]]:
     return found
 
 
+@deep
 def test_the_notebook_of_the_examples(tmp_path: Path) -> None:
     cells = json.loads(NOTEBOOK.read_text(encoding="utf-8"))["cells"]
     assert not any(cell.get("outputs") for cell in cells), "outputs are not kept in the file"
