@@ -99,7 +99,7 @@ class GradTape(Recorder):
                 "it carries no gradient, so it depends on no Tensor made with with_grads(), or was made outside of "
                 "the block"
                 if seed is None
-                else "backward was called before, which empties the tape"
+                else "the tape is empty, because nothing was recorded or backward was called before"
                 if not self._records
                 else "it was not computed in the block"
             )

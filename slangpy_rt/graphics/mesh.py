@@ -55,10 +55,12 @@ class Mesh:
     def __init__(self, positions: Any, faces: Any = None) -> None:
         if faces is None:
             if not (hasattr(positions, "vertices") and hasattr(positions, "faces")):
-                raise BindError(
-                    f"Mesh: positions is {in_words(positions)} and there are no faces; pass both arrays, or a "
-                    "trimesh.Trimesh."
+                instead = (
+                    "Mesh.load reads a file"
+                    if isinstance(positions, (str, os.PathLike))
+                    else "pass both arrays, or a trimesh.Trimesh"
                 )
+                raise BindError(f"Mesh: positions is {in_words(positions)} and there are no faces; {instead}.")
             positions, faces = np.asarray(positions.vertices, np.float32), np.asarray(positions.faces, np.int32)
         self.positions = positions
         self.faces = faces

@@ -145,7 +145,7 @@ class Scene:
     def __repr__(self) -> str:
         many = len(self._instances)
         instances = f" in {many} instances" if many != 1 else ""
-        return f"<Scene of {self.count} triangles{instances} on {self._device!r}>"
+        return f"<Scene of {self.count} triangle{'s' * (self.count != 1)}{instances} on {self._device!r}>"
 
     def _is_flat_now(self) -> bool:
         return len(self._instances) == 1 and self._transforms[0] is None
