@@ -35,10 +35,11 @@ MANY = 3
 
 
 def sampled(count: int) -> pytest.MarkDecorator:
-    """Mark a test of which the default run has each ``count``-th case, other ones on each device.
+    """Mark a test of which the default run has one of each ``count`` cases, where each device is a case of its own.
 
-    Example: with four cases, ``sampled(3)``, and the devices Vulkan and CPU, cases 0 and 3 run on Vulkan and case 1
-    on the CPU.
+    At least one case is left.
+
+    Example: four cases on Vulkan and on the CPU are eight, of which ``sampled(4)`` keeps two.
     """
     return pytest.mark.sampled(count)
 
@@ -65,7 +66,7 @@ def mark_left_out(items: Iterable[pytest.Item], backends: Sequence[str]) -> None
     backends : sequence of str
         The devices of the run, by name.
     """
-    seen: dict[tuple[str, str, int], list[pytest.Item]] = {}
+    seen: dict[tuple[str, int], dict[int, list[pytest.Item]]] = {}
     for item in items:
         # The closest one: a test's own mark is more than its module's.
         how = next((mark for mark in item.iter_markers() if mark.name in ("sampled", "one_device")), None)
@@ -73,15 +74,20 @@ def mark_left_out(items: Iterable[pytest.Item], backends: Sequence[str]) -> None
         backend = str(params.get("backend_name", ""))
         count = how.args[0] if how and how.name == "sampled" else 0
         if (count or backend) and not item.get_closest_marker("deep"):
-            seen.setdefault((item.nodeid.partition("[")[0], backend, count), []).append(item)
-    for (place, backend, count), cases in seen.items():
-        # By the name, lest all tests of no device run their first case, and all of one case on the first device.
+            devices = seen.setdefault((item.nodeid.partition("[")[0], count), {})
+            devices.setdefault(backends.index(backend) if backend else 0, []).append(item)
+    many = len(backends)
+    for (place, count), devices in seen.items():
+        # By the name, lest all tests run their first case on the first device.
         turn = zlib.crc32(place.encode())
-        at = backends.index(backend) if backend else turn
-        each = 2 if len(cases) >= MANY and len(backends) > 1 else 1
-        for number, item in enumerate(cases):
-            if (number - at) % count if count else (number + turn - each * at) % (each * len(backends)):
-                item.add_marker(deep)
+        each = count or (many * 2 if many > 1 and max(map(len, devices.values())) >= MANY else many)
+        # Each case on another device than the one before it, so that cases of each ``many`` have one device each.
+        pairs = sorted(
+            (number, (at + number) % many, at) for at, cases in devices.items() for number in range(len(cases))
+        )
+        for rank, (number, _, at) in enumerate(pairs):
+            if (rank - turn) % min(each, len(pairs)):
+                devices[at][number].add_marker(deep)
 
 
 def read_part(text: str, option: str = "--deep-part") -> tuple[int, int]:

@@ -24,17 +24,8 @@ NOTES = [ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*/*.md"))]
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.M | re.S)
 
 
-# These take 4 to 20 s each, the others 3 at most.
-LONG_PAGES = (
-    *("arrays.md", "command-lists.md", "devices.md", "functions.md", "gradients.md", "mlp.md"),
-    *("tutorial.md", "matmul.md", "tuning.md", "graphics.md", "tensors.md", "from-slangpy.md"),
-)
-
-
 @pytest.mark.parametrize(
-    "page",
-    [pytest.param(page, marks=deep) if page.name in LONG_PAGES else page for page in PAGES],
-    ids=lambda page: page.name,
+    "page", [pytest.param(page, marks=[] if page is PAGES[0] else deep) for page in PAGES], ids=lambda page: page.name
 )
 def test_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

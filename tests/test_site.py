@@ -26,6 +26,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return versions / spy.__version__
 
 
+@deep
 def test_every_page_is_there(site: Path) -> None:
     pages = {path.relative_to(ROOT).with_suffix(".html") for path in DOCS.rglob("*.md")}
     assert all((site / page).is_file() for page in pages | {Path("index.html"), Path("README.html")})
@@ -34,6 +35,7 @@ def test_every_page_is_there(site: Path) -> None:
         assert text in index, text
 
 
+@deep
 def test_a_reader_needs_no_network(site: Path) -> None:
     for page in ("docs/index.html", "docs/tutorial.html", "docs/reference/python.html"):
         text = (site / page).read_text(encoding="utf-8")
@@ -70,6 +72,7 @@ def test_versions_are_listed_newest_first(tmp_path: Path) -> None:
     assert "1.0/docs/index.html" in (tmp_path / "index.html").read_text()
 
 
+@deep
 def test_the_python_reference_has_every_public_name(site: Path) -> None:
     source = (DOCS / "reference" / "python.md").read_text(encoding="utf-8")
     shown = set(re.findall(r":: slangpy_rt\.(\w+)", source)) | set(re.findall(r"`(\w+)`", source))

@@ -102,7 +102,7 @@ def test_rest_of_a_row_is_not_read(waves: tuple[spy.Device, list[Any]]) -> None:
     np.testing.assert_array_equal(made, a.astype(np.float32) @ b.astype(np.float32))
 
 
-@sampled(2)
+@deep
 def test_copies_batches_and_last_steps(waves: tuple[spy.Device, list[Any]]) -> None:
     """Twice: the second one is a known product, with copies of what cannot be read in place."""
     device, used = waves

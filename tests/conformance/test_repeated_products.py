@@ -11,6 +11,7 @@ import torch
 
 import slangpy_rt as spy
 from slangpy_rt.linalg import known_product
+from tests.depth import deep
 
 MAKERS: dict[str, Callable[[spy.Device, Any], Any]] = {
     "NumPy": lambda device, values: values.copy(),
@@ -66,6 +67,7 @@ def test_other_contents(device: spy.Device, library: str, given: bool, repeated:
     assert repeated == [True, True] * is_repeated(device, library)
 
 
+@deep
 def test_other_options(device: spy.Device) -> None:
     rng = np.random.default_rng(2)
     a, b = whole(rng, N, N), whole(rng, N, N)

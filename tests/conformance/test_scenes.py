@@ -11,6 +11,7 @@ import torch
 
 import slangpy_rt as spy
 from tests.conformance._rays import TEXT, Array, brute, rays, soup, sphere
+from tests.depth import deep
 
 RNG = np.random.default_rng(11)
 
@@ -272,6 +273,7 @@ def test_pytorch_takes_gradients_through_a_scene(device: spy.Device, module: spy
     np.testing.assert_allclose(start.grad.numpy()[hit], wanted, rtol=1e-3, atol=1e-4 * np.abs(wanted).max())
 
 
+@deep
 def test_files(tmp_path: Path) -> None:
     trimesh = pytest.importorskip("trimesh", reason="the extra [mesh] is not installed")
     corners, faces = sphere(5)

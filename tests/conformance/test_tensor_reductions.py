@@ -127,6 +127,7 @@ def test_numbers_that_are_none(device: spy.Device) -> None:
     assert (t.min().item(), t.max().item(), t.argmax().item()) == (-np.inf, np.inf, 2)
 
 
+@deep
 def test_nothing(device: spy.Device) -> None:
     t = spy.Tensor.zeros(device, (0, 3))
     assert t.sum().item() == 0
